@@ -1,1 +1,13 @@
-//! placeholder
+//! The API of wva: the `VariantAutoscaling` resource, the names its users rely on, the settings, and what is
+//! generated from them. Every other crate knows this one; this one knows no other and does no I/O.
+
+pub mod duration;
+pub mod manifest;
+pub mod names;
+pub mod variant;
+
+pub use duration::GoDuration;
+pub use variant::{
+    Actuation, LearnedCurves, OptimizedAlloc, ScaleTargetRef, VariantAutoscaling, VariantAutoscalingSpec,
+    VariantAutoscalingStatus,
+};

@@ -1,0 +1,217 @@
+//! Durations as Go writes them (`1h30m`, `500ms`), which every setting and config map entry uses.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A non-negative duration in Go's notation. Parsing accepts what Go's `time.ParseDuration` accepts, but for
+/// negative values; printing gives Go's canonical form (`60s` prints as `1m0s`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GoDuration(Duration);
+
+/// Why a text is no duration.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DurationError {
+    /// Nothing, or no number where one has to be.
+    #[error("{0:?} is no duration: write a number and a unit, such as \"60s\", \"1h30m\" or \"500ms\"")]
+    Malformed(String),
+    /// A number without one of Go's units.
+    #[error("{0:?} lacks a unit: write ns, us, ms, s, m or h after each number, such as \"60s\"")]
+    NoUnit(String),
+    /// Below zero.
+    #[error("{0:?} is negative: a duration is 0 or more")]
+    Negative(String),
+    /// More than Go can hold (about 292 years).
+    #[error("{0:?} is too long: a duration is at most about 2,562,047 hours")]
+    TooLong(String),
+}
+
+/// Go counts nanoseconds in an `int64`.
+const LONGEST_NANOS: u128 = i64::MAX as u128;
+const NANOS_PER_SECOND: u128 = 1_000_000_000;
+const UNITS: &[(&str, u128)] = &[
+    // Longer units first: `ms` would otherwise be read as `m`.
+    ("ns", 1),
+    ("us", 1_000),
+    ("µs", 1_000),
+    ("μs", 1_000),
+    ("ms", 1_000_000),
+    ("s", NANOS_PER_SECOND),
+    ("m", 60 * NANOS_PER_SECOND),
+    ("h", 3600 * NANOS_PER_SECOND),
+];
+
+impl GoDuration {
+    /// Whole seconds.
+    #[must_use]
+    pub const fn from_secs(seconds: u64) -> Self {
+        Self(Duration::from_secs(seconds))
+    }
+
+    /// The same span as the standard library's type.
+    #[must_use]
+    pub const fn get(self) -> Duration {
+        self.0
+    }
+
+    /// True for `0s`.
+    #[must_use]
+    pub const fn is_zero(self) -> bool {
+        self.0.is_zero()
+    }
+}
+
+impl From<Duration> for GoDuration {
+    fn from(d: Duration) -> Self {
+        Self(d)
+    }
+}
+
+impl From<GoDuration> for Duration {
+    fn from(d: GoDuration) -> Self {
+        d.0
+    }
+}
+
+impl FromStr for GoDuration {
+    type Err = DurationError;
+
+    fn from_str(text: &str) -> Result<Self, DurationError> {
+        let malformed = || DurationError::Malformed(text.to_owned());
+        let rest = text.strip_prefix('+').unwrap_or(text);
+        if let Some(positive) = rest.strip_prefix('-') {
+            // "-0s" is zero in Go; anything else below zero makes no sense for any setting.
+            return match positive.parse::<Self>() {
+                Ok(d) if d.is_zero() => Ok(d),
+                Ok(_) => Err(DurationError::Negative(text.to_owned())),
+                Err(_) => Err(malformed()),
+            };
+        }
+        if rest == "0" {
+            return Ok(Self::default());
+        }
+        if rest.is_empty() {
+            return Err(malformed());
+        }
+        let mut nanos: u128 = 0;
+        let mut rest = rest;
+        while !rest.is_empty() {
+            let number_end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+            let (number, tail) = rest.split_at(number_end);
+            let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+            if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
+                return Err(malformed());
+            }
+            let (unit, factor) = UNITS
+                .iter()
+                .find(|(u, _)| tail.starts_with(u))
+                .ok_or_else(|| DurationError::NoUnit(text.to_owned()))?;
+            nanos = scaled(whole, fraction, *factor)
+                .and_then(|n| nanos.checked_add(n))
+                .filter(|n| *n <= LONGEST_NANOS)
+                .ok_or_else(|| DurationError::TooLong(text.to_owned()))?;
+            rest = &tail[unit.len()..];
+        }
+        let seconds = u64::try_from(nanos / NANOS_PER_SECOND).map_err(|_| malformed())?;
+        let subsecond = u32::try_from(nanos % NANOS_PER_SECOND).map_err(|_| malformed())?;
+        Ok(Self(Duration::new(seconds, subsecond)))
+    }
+}
+
+/// `whole.fraction` units in nanoseconds; what is finer than a nanosecond is cut off, as Go does.
+fn scaled(whole: &str, fraction: &str, factor: u128) -> Option<u128> {
+    let whole: u128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
+    let mut nanos = whole.checked_mul(factor)?;
+    let mut weight = factor;
+    for digit in fraction.chars().take(16) {
+        weight /= 10;
+        nanos = nanos.checked_add(u128::from(digit.to_digit(10)?) * weight)?;
+    }
+    Some(nanos)
+}
+
+impl fmt::Display for GoDuration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let total = self.0.as_nanos();
+        if total == 0 {
+            return f.write_str("0s");
+        }
+        if total < NANOS_PER_SECOND {
+            let (unit, factor) = match total {
+                0..1_000 => ("ns", 1),
+                1_000..1_000_000 => ("µs", 1_000),
+                _ => ("ms", 1_000_000),
+            };
+            return write!(f, "{}{unit}", decimal(total, factor));
+        }
+        let seconds = total / NANOS_PER_SECOND;
+        let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
+        if hours > 0 {
+            write!(f, "{hours}h")?;
+        }
+        if hours > 0 || minutes > 0 {
+            write!(f, "{minutes}m")?;
+        }
+        write!(f, "{}s", decimal(total % (60 * NANOS_PER_SECOND), NANOS_PER_SECOND))
+    }
+}
+
+fn decimal(value: u128, factor: u128) -> String {
+    let (whole, fraction) = (value / factor, value % factor);
+    if fraction == 0 {
+        return whole.to_string();
+    }
+    let width = factor.to_string().len() - 1;
+    format!("{whole}.{fraction:0width$}").trim_end_matches('0').to_owned()
+}
+
+impl<'de> Deserialize<'de> for GoDuration {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl Serialize for GoDuration {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, millis: u64, printed: &str) {
+        let d: GoDuration = text.parse().unwrap();
+        assert_eq!(d.get(), Duration::from_millis(millis), "{text}");
+        assert_eq!(d.to_string(), printed, "{text}");
+    }
+
+    #[test]
+    fn reads_and_prints_what_go_does() {
+        check("60s", 60_000, "1m0s");
+        check("1h30m", 5_400_000, "1h30m0s");
+        check("500ms", 500, "500ms");
+        check("1.5h", 5_400_000, "1h30m0s");
+        check(".5s", 500, "500ms");
+        check("1.5s", 1_500, "1.5s");
+        check("0", 0, "0s");
+        check("-0s", 0, "0s");
+        check("1m1ms", 60_001, "1m0.001s");
+    }
+
+    #[test]
+    fn names_what_is_wrong() {
+        let refused = |text: &str| text.parse::<GoDuration>().unwrap_err();
+        assert_eq!(refused(""), DurationError::Malformed(String::new()));
+        assert_eq!(refused("60"), DurationError::NoUnit("60".into()));
+        assert_eq!(refused("1d"), DurationError::NoUnit("1d".into()));
+        assert_eq!(refused("-5s"), DurationError::Negative("-5s".into()));
+        assert_eq!(refused("1..5s"), DurationError::Malformed("1..5s".into()));
+        assert_eq!(refused("9999999999h"), DurationError::TooLong("9999999999h".into()));
+        assert!(matches!(refused("99999999999999999999999999999999999999999h"), DurationError::TooLong(_)));
+    }
+}

@@ -1,0 +1,33 @@
+//! Names that deployed manifests, dashboards and HPAs rely on to the letter.
+
+/// API group of `VariantAutoscaling`.
+pub const GROUP: &str = "llmd.ai";
+/// Version of `VariantAutoscaling`.
+pub const VERSION: &str = "v1alpha1";
+/// Kind of the resource.
+pub const KIND: &str = "VariantAutoscaling";
+/// Plural, as in URLs and RBAC rules.
+pub const PLURAL: &str = "variantautoscalings";
+
+/// VA label: accelerator name, e.g. `H100`; becomes the metric label `accelerator_type`.
+pub const ACCELERATOR_LABEL: &str = "inference.optimization/acceleratorName";
+/// VA label (and Namespace label): the controller instance that manages it.
+pub const INSTANCE_LABEL: &str = "wva.llmd.ai/controller-instance";
+/// Namespace label: read namespace-local config maps there before any VA exists.
+pub const CONFIG_ENABLED_LABEL: &str = "wva.llmd.ai/config-enabled";
+/// Namespace annotation: nothing of this namespace is managed.
+pub const EXCLUDE_ANNOTATION: &str = "wva.llmd.ai/exclude";
+/// VA annotation: `auto`, `recommend`, `paused` or `fixed=N`.
+pub const MODE_ANNOTATION: &str = "wva.llmd.ai/mode";
+/// VA annotation: `"true"` lets one update move the object to another instance.
+pub const ALLOW_INSTANCE_CHANGE_ANNOTATION: &str = "wva.llmd.ai/allow-instance-change";
+/// VA annotation: `"true"` turns the refusal of a shared target into a warning.
+pub const ALLOW_SHARED_TARGET_ANNOTATION: &str = "wva.llmd.ai/allow-shared-target";
+/// Main ConfigMap annotation: a change of it states that the change of immutable keys comes with a rollout.
+pub const RESTART_REVISION_ANNOTATION: &str = "wva.llmd.ai/restart-revision";
+
+/// What status and metrics say for an accelerator that cannot be told.
+pub const UNRESOLVED_ACCELERATOR: &str = "unresolved";
+
+/// Cost of a replica where a VA names none, in the user's own unit.
+pub const DEFAULT_VARIANT_COST: &str = "10.0";
