@@ -10,5 +10,7 @@ use crate::VariantAutoscaling;
 /// # Errors
 /// Never for the types of this crate; the serializer's error is passed on rather than hidden.
 pub fn crd_yaml() -> Result<String, serde_saphyr::ser::Error> {
-    serde_saphyr::to_string(&VariantAutoscaling::crd())
+    let mut yaml = serde_saphyr::to_string(&VariantAutoscaling::crd())?;
+    yaml.push('\n');
+    Ok(yaml)
 }

@@ -1,6 +1,10 @@
 //! `VariantAutoscaling` (short name `va`): one variant of a model, that is one workload with its cost, and the
 //! target this program decided for it. The schema refuses by itself (CEL) what one object alone can get wrong, so
 //! that a bad object is refused while no webhook answers.
+#![expect(
+    unreachable_pub,
+    reason = "KubeSchema repeats each struct inside a private scope, where `pub` reaches nobody"
+)]
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, KubeSchema};
@@ -22,9 +26,17 @@ use crate::names::DEFAULT_VARIANT_COST;
     doc = "One variant of a model: a workload that serves it, its cost, and the number of replicas decided for it.",
     printcolumn(name = "Target", type_ = "string", json_path = ".spec.scaleTargetRef.name"),
     printcolumn(name = "Model", type_ = "string", json_path = ".spec.modelID"),
-    printcolumn(name = "Accelerator", type_ = "string", json_path = ".status.desiredOptimizedAlloc.accelerator"),
+    printcolumn(
+        name = "Accelerator",
+        type_ = "string",
+        json_path = ".status.desiredOptimizedAlloc.accelerator"
+    ),
     printcolumn(name = "CurrentReplicas", type_ = "integer", json_path = ".status.currentReplicas"),
-    printcolumn(name = "Optimized", type_ = "integer", json_path = ".status.desiredOptimizedAlloc.numReplicas"),
+    printcolumn(
+        name = "Optimized",
+        type_ = "integer",
+        json_path = ".status.desiredOptimizedAlloc.numReplicas"
+    ),
     printcolumn(
         name = "MetricsReady",
         type_ = "string",
