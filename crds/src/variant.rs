@@ -24,25 +24,13 @@ use crate::names::DEFAULT_VARIANT_COST;
     status = "VariantAutoscalingStatus",
     derive = "PartialEq",
     doc = "One variant of a model: a workload that serves it, its cost, and the number of replicas decided for it.",
-    printcolumn(name = "Target", type_ = "string", json_path = ".spec.scaleTargetRef.name"),
-    printcolumn(name = "Model", type_ = "string", json_path = ".spec.modelID"),
-    printcolumn(
-        name = "Accelerator",
-        type_ = "string",
-        json_path = ".status.desiredOptimizedAlloc.accelerator"
-    ),
-    printcolumn(name = "CurrentReplicas", type_ = "integer", json_path = ".status.currentReplicas"),
-    printcolumn(
-        name = "Optimized",
-        type_ = "integer",
-        json_path = ".status.desiredOptimizedAlloc.numReplicas"
-    ),
-    printcolumn(
-        name = "MetricsReady",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type=='MetricsAvailable')].status"
-    ),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    printcolumn = r#"{"name":"Target","type":"string","jsonPath":".spec.scaleTargetRef.name"}"#,
+    printcolumn = r#"{"name":"Model","type":"string","jsonPath":".spec.modelID"}"#,
+    printcolumn = r#"{"name":"Accelerator","type":"string","jsonPath":".status.desiredOptimizedAlloc.accelerator"}"#,
+    printcolumn = r#"{"name":"CurrentReplicas","type":"integer","jsonPath":".status.currentReplicas"}"#,
+    printcolumn = r#"{"name":"Optimized","type":"integer","jsonPath":".status.desiredOptimizedAlloc.numReplicas"}"#,
+    printcolumn = r#"{"name":"MetricsReady","type":"string","jsonPath":".status.conditions[?(@.type=='MetricsAvailable')].status"}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("!has(self.minReplicas) || !has(self.maxReplicas) || self.minReplicas <= self.maxReplicas")
