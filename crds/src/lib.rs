@@ -4,6 +4,7 @@
 pub mod duration;
 pub mod manifest;
 pub mod names;
+pub mod settings;
 pub mod variant;
 
 pub use duration::GoDuration;

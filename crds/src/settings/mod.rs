@@ -1,0 +1,87 @@
+//! The table of settings: one row a setting, from which flags, environment variables, ConfigMap keys, defaults and
+//! `--help` are made. A new setting is one new row in `table.rs`; nothing else names it but the code that reads it.
+
+mod table;
+mod value;
+
+pub use table::SETTINGS;
+pub use value::{Kind, Value, ValueError, is_label_value};
+
+/// One row of the table.
+#[derive(Debug)]
+pub struct Setting {
+    /// Environment variable and ConfigMap key, e.g. `GLOBAL_OPT_INTERVAL`. Identifies the row.
+    pub key: &'static str,
+    /// Long flag without dashes, where the setting has one; `v` alone is the short flag `-v`.
+    pub flag: Option<&'static str>,
+    /// Names from the first releases: read, with a warning.
+    pub aliases: &'static [Alias],
+    /// What values are valid.
+    pub kind: Kind,
+    /// Value where no source gives one, in the notation of the sources; `None` where there is none.
+    pub default: Option<&'static str>,
+    /// Whether a change in the ConfigMap takes effect without a restart.
+    pub mutable: bool,
+    /// Whether the value may stand in the ConfigMap: what says where the map is cannot.
+    pub in_map: bool,
+    /// Whether the value is a secret and never printed.
+    pub secret: bool,
+    /// One sentence for `--help` and the documentation.
+    pub help: &'static str,
+}
+
+/// An old name of a setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Alias {
+    /// A flag without its dashes.
+    Flag(&'static str),
+    /// An environment variable or ConfigMap key.
+    Key(&'static str),
+}
+
+impl Setting {
+    /// The row of a key.
+    #[must_use]
+    pub fn by_key(key: &str) -> Option<&'static Self> {
+        SETTINGS.iter().find(|s| s.key == key)
+    }
+
+    /// The default as a value; `None` where the setting has none.
+    ///
+    /// # Errors
+    /// Never for the rows of the table: a test parses each default.
+    pub fn default_value(&self) -> Result<Option<Value>, ValueError> {
+        self.default.map(|text| self.kind.parse(text)).transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_default_is_valid_and_every_name_is_unique() {
+        let mut names = BTreeSet::new();
+        for s in SETTINGS {
+            assert!(s.default_value().is_ok(), "{}: {:?}", s.key, s.default_value());
+            assert!(names.insert(s.key), "{} twice", s.key);
+            assert!(s.flag.is_none_or(|f| names.insert(f)), "{:?} twice", s.flag);
+            for alias in s.aliases {
+                let (Alias::Flag(name) | Alias::Key(name)) = alias;
+                assert!(names.insert(name), "{name} twice");
+            }
+            assert!(s.help.ends_with('.'), "{}: help is a sentence", s.key);
+        }
+    }
+
+    #[test]
+    fn what_says_where_the_map_is_cannot_stand_in_it() {
+        let outside: Vec<_> = SETTINGS.iter().filter(|s| !s.in_map).map(|s| s.key).collect();
+        assert_eq!(
+            outside,
+            ["CONFIG_MAP_NAME", "POD_NAMESPACE", "POD_NAME", "CONTROLLER_INSTANCE", "CONFIG_FILE"]
+        );
+    }
+}

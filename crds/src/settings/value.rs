@@ -1,0 +1,244 @@
+//! Values of settings: parsed once at the edge, so that what is invalid cannot be expressed further in. Values are
+//! compared parsed (`60s` is `1m`), which is what the rule on immutable keys needs.
+
+use std::net::SocketAddr;
+
+use crate::GoDuration;
+
+/// What values a setting takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `true` or `false`, in Go's spellings (`1`, `t`, `TRUE` ...).
+    Bool,
+    /// A whole number from the given minimum.
+    Int {
+        /// Smallest value.
+        min: i64,
+    },
+    /// A Go duration of at least so many milliseconds.
+    Duration {
+        /// Smallest value in milliseconds.
+        min_ms: u64,
+    },
+    /// Where to listen: `:8443`, `127.0.0.1:8443`, or `0` for not at all.
+    Address,
+    /// Like [`Kind::Address`], but only on a loopback address.
+    LoopbackAddress,
+    /// An `http` or `https` URL.
+    Url,
+    /// Any text.
+    Text,
+    /// A Kubernetes label value, or nothing.
+    LabelValue,
+    /// One of a few words.
+    OneOf(&'static [&'static str]),
+}
+
+/// A valid value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// Of [`Kind::Bool`].
+    Bool(bool),
+    /// Of [`Kind::Int`].
+    Int(i64),
+    /// Of [`Kind::Duration`].
+    Duration(GoDuration),
+    /// Of [`Kind::Address`]; `None` is "off".
+    Address(Option<SocketAddr>),
+    /// Of every other kind.
+    Text(String),
+}
+
+/// Why a value is not valid; the text says what would be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ValueError {
+    /// Neither true nor false.
+    #[error("found {found:?}: write true or false")]
+    Bool {
+        /// The text.
+        found: String,
+    },
+    /// No whole number, or too small a one.
+    #[error("found {found:?}: write a whole number of {min} or more")]
+    Int {
+        /// The text.
+        found: String,
+        /// Smallest value.
+        min: i64,
+    },
+    /// No duration.
+    #[error(transparent)]
+    Duration(#[from] crate::duration::DurationError),
+    /// Too short a duration.
+    #[error("found {found:?}: write a duration of {min} or more")]
+    TooShort {
+        /// The text.
+        found: String,
+        /// Smallest value.
+        min: GoDuration,
+    },
+    /// No address.
+    #[error(
+        "found {found:?}: write an address such as \":8443\" or \"127.0.0.1:8443\", or \"0\" to switch it off"
+    )]
+    Address {
+        /// The text.
+        found: String,
+    },
+    /// An address that others can reach.
+    #[error(
+        "found {found:?}: this endpoint has no authentication, so write a loopback address such as \"127.0.0.1:8082\", or \"0\" to switch it off"
+    )]
+    NotLoopback {
+        /// The text.
+        found: String,
+    },
+    /// No URL, or one of another scheme.
+    #[error("found {found:?}: write a URL that starts with http:// or https:// and names a host")]
+    Url {
+        /// The text.
+        found: String,
+    },
+    /// No label value.
+    #[error(
+        "found {found:?}: write a label value: at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends"
+    )]
+    LabelValue {
+        /// The text.
+        found: String,
+    },
+    /// None of the words.
+    #[error("found {found:?}: write one of {}", one_of.join(", "))]
+    OneOf {
+        /// The text.
+        found: String,
+        /// The words.
+        one_of: &'static [&'static str],
+    },
+}
+
+impl Kind {
+    /// Reads a value from the notation of flags, environment and ConfigMap.
+    ///
+    /// # Errors
+    /// [`ValueError`], which names what was found and what would be right.
+    pub fn parse(self, text: &str) -> Result<Value, ValueError> {
+        let found = || text.to_owned();
+        match self {
+            Self::Bool => match text {
+                "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(Value::Bool(true)),
+                "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(Value::Bool(false)),
+                _ => Err(ValueError::Bool { found: found() }),
+            },
+            Self::Int { min } => match text.parse() {
+                Ok(n) if n >= min => Ok(Value::Int(n)),
+                _ => Err(ValueError::Int { found: found(), min }),
+            },
+            Self::Duration { min_ms } => {
+                let min = GoDuration::from(std::time::Duration::from_millis(min_ms));
+                let d: GoDuration = text.parse()?;
+                if d < min {
+                    Err(ValueError::TooShort { found: found(), min })
+                } else {
+                    Ok(Value::Duration(d))
+                }
+            }
+            Self::Address => address(text).map(Value::Address),
+            Self::LoopbackAddress => match address(text)? {
+                Some(a) if !a.ip().is_loopback() => Err(ValueError::NotLoopback { found: found() }),
+                a => Ok(Value::Address(a)),
+            },
+            Self::Url => {
+                let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+                let host = rest.and_then(|r| r.split(['/', '?', '#']).next()).unwrap_or_default();
+                if host.is_empty() || host.starts_with(':') || text.contains(char::is_whitespace) {
+                    return Err(ValueError::Url { found: found() });
+                }
+                Ok(Value::Text(found()))
+            }
+            Self::Text => Ok(Value::Text(found())),
+            Self::LabelValue => {
+                if is_label_value(text) {
+                    Ok(Value::Text(found()))
+                } else {
+                    Err(ValueError::LabelValue { found: found() })
+                }
+            }
+            Self::OneOf(words) => {
+                if words.contains(&text) {
+                    Ok(Value::Text(found()))
+                } else {
+                    Err(ValueError::OneOf { found: found(), one_of: words })
+                }
+            }
+        }
+    }
+
+    /// What stands for the value in `--help`.
+    #[must_use]
+    pub const fn placeholder(self) -> &'static str {
+        match self {
+            Self::Bool => "true|false",
+            Self::Int { .. } => "N",
+            Self::Duration { .. } => "DURATION",
+            Self::Address | Self::LoopbackAddress => "ADDRESS",
+            Self::Url => "URL",
+            Self::Text => "TEXT",
+            Self::LabelValue => "LABEL",
+            Self::OneOf(_) => "WORD",
+        }
+    }
+}
+
+/// `:PORT` means every address of the machine, as it does in Go.
+fn address(text: &str) -> Result<Option<SocketAddr>, ValueError> {
+    if text == "0" || text.is_empty() {
+        return Ok(None);
+    }
+    let full = if text.starts_with(':') {
+        format!("[::]{text}")
+    } else {
+        text.replacen("localhost:", "127.0.0.1:", 1)
+    };
+    full.parse().map(Some).map_err(|_| ValueError::Address { found: text.to_owned() })
+}
+
+/// Whether a text is a Kubernetes label value; the empty one is.
+#[must_use]
+pub fn is_label_value(text: &str) -> bool {
+    let edge = |c: Option<char>| c.is_none_or(|c| c.is_ascii_alphanumeric());
+    text.len() <= 63
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
+        && edge(text.chars().next())
+        && edge(text.chars().next_back())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_compared_parsed() {
+        let d = Kind::Duration { min_ms: 1 };
+        assert_eq!(d.parse("60s"), d.parse("1m"));
+        assert_eq!(Kind::Bool.parse("1"), Kind::Bool.parse("true"));
+        assert_eq!(Kind::Address.parse("0"), Ok(Value::Address(None)));
+        assert_eq!(Kind::Address.parse(":8443"), Kind::Address.parse("[::]:8443"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_what_is_right() {
+        let refused = |kind: Kind, text: &str| kind.parse(text).unwrap_err().to_string();
+        assert!(refused(Kind::Bool, "yes").contains("true or false"));
+        assert!(refused(Kind::Int { min: 1 }, "0").contains("1 or more"));
+        assert!(refused(Kind::Duration { min_ms: 60_000 }, "10s").contains("1m0s or more"));
+        assert!(refused(Kind::Duration { min_ms: 1 }, "10").contains("unit"));
+        assert!(refused(Kind::Address, "8443").contains("\":8443\""));
+        assert!(refused(Kind::LoopbackAddress, ":8082").contains("loopback"));
+        for url in ["prometheus:9090", "ftp://x", "http://", "https://:9090", "http://a b"] {
+            assert!(refused(Kind::Url, url).contains("http://"), "{url}");
+        }
+        assert!(refused(Kind::LabelValue, "a b").contains("label value"));
+        assert!(refused(Kind::OneOf(&["json", "text"]), "xml").contains("json, text"));
+    }
+}
