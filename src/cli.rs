@@ -1,0 +1,97 @@
+//! The command line. The flags of `wva run` are made from the table of settings; the other commands have a few of
+//! their own. Parsing only: what the words mean is decided in `settings` and `commands`.
+
+use std::path::PathBuf;
+
+use clap::{Arg, ArgAction, Command, value_parser};
+use wva_crds::settings::{Alias, Kind, SETTINGS, Setting};
+
+/// The whole command line. `wva` alone is `wva run`.
+pub(crate) fn command() -> Command {
+    let run = with_settings(
+        Command::new("run")
+            .about("Serve admission and decide replicas (also `wva` alone)")
+            .after_help("Example: wva run --metrics-bind-address=:8443 --leader-elect=false\n\nEvery setting can also be given by its environment variable; a flag wins over it."),
+    );
+    with_settings(Command::new("wva"))
+        .about("Workload-Variant-Autoscaler: how many replicas each variant of a model server should run, and why")
+        .version(env!("CARGO_PKG_VERSION"))
+        .args_conflicts_with_subcommands(true)
+        .after_help("`wva` alone is `wva run`; its settings are listed by `wva run --help`.")
+        .subcommand(run)
+        .subcommand(
+            Command::new("decide")
+                .about("One pass of the decision pipeline over a snapshot file: targets and the trace that leads to them")
+                .after_help("Example: wva decide -f snapshot.yaml --format json")
+                .arg(Arg::new("file").short('f').long("file").value_name("SNAPSHOT").required(true).value_parser(value_parser!(PathBuf)).help("Snapshot file, YAML or JSON; - reads standard input"))
+                .arg(format_arg(&["text", "json", "yaml"])),
+        )
+        .subcommand(
+            Command::new("explain")
+                .about("Why each variant has its target, stage by stage, as the running controller tells it")
+                .after_help("Example: wva explain --address 127.0.0.1:8082 -n prod llama-h100 --snapshot cycle.json")
+                .arg(Arg::new("name").value_name("NAME").help("One VariantAutoscaling; all where it is left out"))
+                .arg(Arg::new("namespace").short('n').long("namespace").value_name("NAMESPACE").help("Only variants of this namespace"))
+                .arg(Arg::new("address").long("address").value_name("HOST:PORT").default_value("127.0.0.1:8082").help("Debug address of the controller (WVA_DEBUG_BIND_ADDRESS), or a port-forward to it"))
+                .arg(Arg::new("snapshot").long("snapshot").value_name("FILE").value_parser(value_parser!(PathBuf)).help("Write the snapshot of the last cycle, which `wva decide` decides again")),
+        )
+        .subcommand(
+            Command::new("crd")
+                .about("The CustomResourceDefinition as YAML")
+                .after_help("Example: wva crd | kubectl apply --server-side -f -"),
+        )
+}
+
+fn format_arg(words: &'static [&'static str]) -> Arg {
+    Arg::new("format").long("format").value_name("FORMAT").value_parser(words.to_vec()).default_value(words[0]).help("Output format")
+}
+
+fn with_settings(command: Command) -> Command {
+    let hide = command.get_name() == "wva";
+    SETTINGS.iter().fold(command, |command, setting| {
+        let flags = setting.flag.into_iter().map(|f| (f, hide)).chain(old_flags(setting).map(|f| (f, true)));
+        flags.fold(command, |command, (flag, hidden)| command.arg(flag_arg(setting, flag).hide(hidden)))
+    })
+}
+
+/// The old flags of a setting.
+pub(crate) fn old_flags(setting: &'static Setting) -> impl Iterator<Item = &'static str> {
+    setting.aliases.iter().filter_map(|a| if let Alias::Flag(f) = a { Some(*f) } else { None })
+}
+
+fn flag_arg(setting: &'static Setting, flag: &'static str) -> Arg {
+    let arg = Arg::new(flag).value_name(setting.kind.placeholder()).action(ArgAction::Set).allow_hyphen_values(true);
+    let arg = if flag.len() == 1 { arg.short(flag.chars().next()) } else { arg.long(flag) };
+    let default = setting.default.filter(|d| !d.is_empty()).map(|d| format!(" [default: {d}]")).unwrap_or_default();
+    let arg = arg.help(format!("{} [env: {}]{default}", setting.help, setting.key));
+    // `--leader-elect` alone means true; `--leader-elect false` would be ambiguous, as it is in Go.
+    if setting.kind == Kind::Bool { arg.num_args(0..=1).require_equals(true).default_missing_value("true") } else { arg }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn go_spellings_are_read() {
+        let m = command().try_get_matches_from(["wva", "--leader-elect", "-v=4", "--metrics-secure=false"]).unwrap();
+        assert_eq!(m.get_one::<String>("leader-elect").map(String::as_str), Some("true"));
+        assert_eq!(m.get_one::<String>("v").map(String::as_str), Some("4"));
+        assert_eq!(m.get_one::<String>("metrics-secure").map(String::as_str), Some("false"));
+        let m = command().try_get_matches_from(["wva", "run", "-v", "2", "--metrics-addr=:8080"]).unwrap();
+        let (_, m) = m.subcommand().unwrap();
+        assert_eq!(m.get_one::<String>("v").map(String::as_str), Some("2"));
+        assert_eq!(m.get_one::<String>("metrics-addr").map(String::as_str), Some(":8080"));
+    }
+
+    #[test]
+    fn wrong_usage_is_refused() {
+        assert!(command().try_get_matches_from(["wva", "--no-such-flag"]).is_err());
+        assert!(command().try_get_matches_from(["wva", "decide"]).is_err());
+    }
+}

@@ -1,0 +1,292 @@
+//! Second step from text to meaning: [`Settings`] holds types the program needs; nothing invalid can be expressed in
+//! it. All errors of a start come back together.
+
+mod raw;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use clap::ArgMatches;
+use wva_crds::settings::Value;
+
+use raw::{Raw, Source, Wrong};
+
+/// What one process needs to know before it starts.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) webhook: Option<Webhook>,
+    pub(crate) controller: Option<Controller>,
+    pub(crate) metrics_address: Option<SocketAddr>,
+    pub(crate) metrics_secure: bool,
+    pub(crate) health_address: Option<SocketAddr>,
+    pub(crate) namespace: String,
+    pub(crate) watch_namespace: Option<String>,
+    pub(crate) instance: Option<String>,
+    pub(crate) service: Option<String>,
+    pub(crate) ca_lifetime: Duration,
+    pub(crate) cert_lifetime: Duration,
+    pub(crate) http2: bool,
+    pub(crate) rest_timeout: Duration,
+    pub(crate) log: Log,
+    /// What is accepted and has no effect, or is spelt the old way; logged once at the start.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Settings of the admission server.
+#[derive(Clone, Debug)]
+pub(crate) struct Webhook {
+    pub(crate) address: SocketAddr,
+    pub(crate) configuration: Option<String>,
+    pub(crate) policy: String,
+}
+
+/// Settings of the reconciler.
+#[derive(Clone, Debug)]
+pub(crate) struct Controller {
+    pub(crate) prometheus: wva_controller::PrometheusConfig,
+    pub(crate) engine: wva_controller::EngineConfig,
+    pub(crate) external_metrics_address: Option<SocketAddr>,
+    pub(crate) debug_address: Option<SocketAddr>,
+    pub(crate) legacy_metrics: bool,
+    pub(crate) manage_labelled: bool,
+}
+
+/// How to log.
+#[derive(Clone, Debug)]
+pub(crate) struct Log {
+    pub(crate) level: tracing::Level,
+    pub(crate) format: String,
+}
+
+/// Every setting that is wrong, in one message.
+#[derive(Debug, thiserror::Error)]
+#[error("{} wrong:\n{}", if wrong.len() == 1 { "one setting is".to_owned() } else { format!("{} settings are", wrong.len()) }, wrong.iter().map(|w| format!("  {w}")).collect::<Vec<_>>().join("\n"))]
+pub(crate) struct SettingsError {
+    wrong: Vec<Wrong>,
+}
+
+/// What the table knows and this release does not do yet: (key, what happens instead).
+const NOT_YET: &[(&str, &str)] = &[
+    ("WVA_SCALE_TO_ZERO", "models keep at least one replica"),
+    ("WVA_LIMITED_MODE", "scale-ups are not limited to the GPUs left"),
+    ("EXPERIMENTAL_PROACTIVE_MODEL", "decisions stay those of saturation mode"),
+    ("WVA_ACTUATION", "decisions are published as signals only"),
+    ("CONFIG_FILE", "the file is not read"),
+    ("WEBHOOK_CERT_PATH", "the certificate is made here"),
+    ("METRICS_CERT_PATH", "the certificate is made here"),
+    ("PROMETHEUS_CLIENT_CERT_PATH", "no client certificate is sent to Prometheus"),
+    ("PROMETHEUS_CLIENT_KEY_PATH", "no client certificate is sent to Prometheus"),
+    ("PROMETHEUS_SERVER_NAME", "the host of PROMETHEUS_BASE_URL is verified"),
+    ("WVA_NODE_SELECTOR", "no GPU inventory is taken"),
+];
+
+impl Settings {
+    /// Flags and environment into settings.
+    ///
+    /// # Errors
+    /// All settings that are wrong, each with its source, the value found and what would be right.
+    pub(crate) fn read(flags: &ArgMatches, environment: impl Fn(&str) -> Option<String>) -> Result<Self, SettingsError> {
+        let (raw, wrong) = Raw::read(flags, environment);
+        let mut reader = Reader { raw: &raw, wrong };
+        let settings = reader.settings();
+        if reader.wrong.is_empty() { Ok(settings) } else { Err(SettingsError { wrong: reader.wrong }) }
+    }
+}
+
+/// Reads typed values and collects what is wrong on the way.
+struct Reader<'a> {
+    raw: &'a Raw,
+    wrong: Vec<Wrong>,
+}
+
+impl Reader<'_> {
+    fn settings(&mut self) -> Settings {
+        self.leadership();
+        Settings {
+            webhook: self.flag("WVA_WEBHOOK").then(|| self.webhook()).flatten(),
+            controller: self.flag("WVA_CONTROLLER").then(|| self.controller()),
+            metrics_address: self.address("METRICS_BIND_ADDRESS"),
+            metrics_secure: self.flag("METRICS_SECURE"),
+            health_address: self.address("HEALTH_PROBE_BIND_ADDRESS"),
+            namespace: self.text("POD_NAMESPACE"),
+            watch_namespace: self.optional("WATCH_NAMESPACE"),
+            instance: self.optional("CONTROLLER_INSTANCE"),
+            service: self.optional("WEBHOOK_SERVICE"),
+            ca_lifetime: self.duration("WVA_CA_LIFETIME"),
+            cert_lifetime: self.duration("WVA_CERT_LIFETIME"),
+            http2: self.flag("ENABLE_HTTP2"),
+            rest_timeout: self.duration("REST_CLIENT_TIMEOUT"),
+            log: Log { level: self.level(), format: self.text("LOG_FORMAT") },
+            warnings: self.warnings(),
+        }
+    }
+
+    fn webhook(&mut self) -> Option<Webhook> {
+        let configuration = self.optional("WEBHOOK_CONFIGURATION");
+        if configuration.is_some() && self.optional("WEBHOOK_SERVICE").is_none() {
+            self.refuse("WEBHOOK_SERVICE", "is empty: name the Service that the webhook configurations call, or leave WEBHOOK_CONFIGURATION empty");
+        }
+        let mode = self.text("WVA_CERT_MODE");
+        if mode == "files" || mode == "off" {
+            self.refuse("WVA_CERT_MODE", "this release makes its own certificate: write self, or leave it out");
+        }
+        Some(Webhook { address: self.address("WEBHOOK_BIND_ADDRESS")?, configuration, policy: self.text("WVA_INSTANCE_POLICY") })
+    }
+
+    fn controller(&mut self) -> Controller {
+        let url = self.optional("PROMETHEUS_BASE_URL").unwrap_or_else(|| {
+            self.refuse("PROMETHEUS_BASE_URL", "is required: the URL of Prometheus, e.g. https://prometheus.monitoring.svc:9090 (or --controller=false to serve admission alone)");
+            String::new()
+        });
+        Controller {
+            prometheus: wva_controller::PrometheusConfig {
+                base_url: url,
+                insecure_skip_verify: self.flag("PROMETHEUS_TLS_INSECURE_SKIP_VERIFY"),
+                ca_path: self.optional("PROMETHEUS_CA_CERT_PATH"),
+                bearer_token: self.optional("PROMETHEUS_BEARER_TOKEN"),
+                token_path: self.optional("PROMETHEUS_TOKEN_PATH"),
+            },
+            engine: wva_controller::EngineConfig {
+                interval: self.duration("GLOBAL_OPT_INTERVAL"),
+                fetch_interval: self.duration("PROMETHEUS_METRICS_CACHE_FETCH_INTERVAL"),
+                cache_ttl: self.duration("PROMETHEUS_METRICS_CACHE_TTL"),
+                fresh: self.duration("PROMETHEUS_METRICS_CACHE_FRESH_THRESHOLD"),
+                stale: self.duration("PROMETHEUS_METRICS_CACHE_STALE_THRESHOLD"),
+                unavailable: self.duration("PROMETHEUS_METRICS_CACHE_UNAVAILABLE_THRESHOLD"),
+                decision_hold: self.duration("WVA_DECISION_HOLD"),
+                pending_grace: self.duration("WVA_PENDING_GRACE"),
+            },
+            external_metrics_address: self.address("EXTERNAL_METRICS_BIND_ADDRESS"),
+            debug_address: self.address("WVA_DEBUG_BIND_ADDRESS"),
+            legacy_metrics: self.flag("WVA_LEGACY_METRICS"),
+            manage_labelled: self.flag("WVA_MANAGE_LABELLED_VARIANTS"),
+        }
+    }
+
+    fn leadership(&mut self) {
+        if self.flag("LEADER_ELECT") {
+            self.refuse("LEADER_ELECT", "this release has no leader election yet: run one replica with --leader-elect=false");
+        }
+        let [lease, renew, retry] = ["LEADER_ELECTION_LEASE_DURATION", "LEADER_ELECTION_RENEW_DEADLINE", "LEADER_ELECTION_RETRY_PERIOD"].map(|k| self.duration(k));
+        if !(lease > renew && renew > retry) {
+            self.refuse(
+                "LEADER_ELECTION_LEASE_DURATION",
+                "lease duration, renew deadline and retry period must fall in that order, e.g. 60s > 50s > 10s",
+            );
+        }
+    }
+
+    fn level(&self) -> tracing::Level {
+        match self.text("LOG_LEVEL").as_str() {
+            "error" => tracing::Level::ERROR,
+            "warn" => tracing::Level::WARN,
+            "info" => tracing::Level::INFO,
+            "debug" => tracing::Level::DEBUG,
+            _ => match self.raw.get("V") {
+                Some((Value::Int(5..), _)) => tracing::Level::TRACE,
+                Some((Value::Int(3..=4), _)) => tracing::Level::DEBUG,
+                _ => tracing::Level::INFO,
+            },
+        }
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let old = self.raw.old_names.iter().map(|(old, new)| format!("{old} is an old name: use {new}"));
+        let not_yet = NOT_YET.iter().filter_map(|(key, instead)| {
+            let (value, source) = self.raw.get(key)?;
+            let default = wva_crds::settings::Setting::by_key(key)?.default_value().ok()??;
+            (*value != default).then(|| format!("{key} ({source}) has no effect in this release: {instead}"))
+        });
+        old.chain(not_yet).collect()
+    }
+
+    fn refuse(&mut self, key: &'static str, problem: &str) {
+        let source = self.raw.get(key).map_or(Source::Default, |(_, s)| s);
+        self.wrong.push(Wrong { key, source_of_value: source, problem: problem.to_owned() });
+    }
+
+    // A key whose value did not parse is in `wrong` already: what stands in for it here is never used.
+
+    fn flag(&self, key: &'static str) -> bool {
+        matches!(self.raw.get(key), Some((Value::Bool(true), _)))
+    }
+
+    fn text(&self, key: &'static str) -> String {
+        self.optional(key).unwrap_or_default()
+    }
+
+    fn optional(&self, key: &'static str) -> Option<String> {
+        match self.raw.get(key) {
+            Some((Value::Text(t), _)) if !t.is_empty() => Some(t.clone()),
+            _ => None,
+        }
+    }
+
+    fn address(&self, key: &'static str) -> Option<SocketAddr> {
+        match self.raw.get(key) {
+            Some((Value::Address(a), _)) => *a,
+            _ => None,
+        }
+    }
+
+    fn duration(&self, key: &'static str) -> Duration {
+        match self.raw.get(key) {
+            Some((Value::Duration(d), _)) => d.get(),
+            _ => Duration::ZERO,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(args: &[&str], env: &[(&str, &str)]) -> Result<Settings, SettingsError> {
+        let args = std::iter::once("wva").chain(args.iter().copied());
+        let matches = crate::cli::command().try_get_matches_from(args).unwrap();
+        Settings::read(&matches, |k| env.iter().find(|(n, _)| *n == k).map(|(_, v)| (*v).to_owned()))
+    }
+
+    const URL: (&str, &str) = ("PROMETHEUS_BASE_URL", "http://127.0.0.1:9090");
+
+    #[test]
+    fn a_flag_wins_over_the_environment_and_an_unset_flag_hides_nothing() {
+        let s = read(&["--metrics-bind-address=:8443"], &[URL, ("METRICS_BIND_ADDRESS", ":8080"), ("ENABLE_HTTP2", "true")]);
+        let s = s.unwrap();
+        assert_eq!(s.metrics_address.map(|a| a.port()), Some(8443));
+        assert!(s.http2);
+    }
+
+    #[test]
+    fn all_that_is_wrong_is_said_at_once_with_its_source() {
+        let e = read(&["--metrics-secure=maybe"], &[("GLOBAL_OPT_INTERVAL", "60"), ("REST_CLIENT_TIMEOUT", "1x")]).unwrap_err().to_string();
+        for part in ["4 settings", "METRICS_SECURE (flag --metrics-secure)", "GLOBAL_OPT_INTERVAL (environment GLOBAL_OPT_INTERVAL)", "REST_CLIENT_TIMEOUT", "PROMETHEUS_BASE_URL (default): is required"] {
+            assert!(e.contains(part), "{part} is not in:\n{e}");
+        }
+    }
+
+    #[test]
+    fn prometheus_is_not_required_for_admission_alone() {
+        assert!(read(&["--controller=false"], &[]).unwrap().controller.is_none());
+    }
+
+    #[test]
+    fn old_names_work_and_warn() {
+        let s = read(&["--metrics-addr=:8080"], &[URL, ("PROBE_ADDR", ":9999")]).unwrap();
+        assert_eq!(s.metrics_address.map(|a| a.port()), Some(8080));
+        assert_eq!(s.health_address.map(|a| a.port()), Some(9999));
+        assert_eq!(s.warnings.len(), 2, "{:?}", s.warnings);
+    }
+
+    #[test]
+    fn what_has_no_effect_yet_says_so() {
+        let s = read(&[], &[URL, ("WVA_LIMITED_MODE", "true")]).unwrap();
+        assert_eq!(s.warnings, ["WVA_LIMITED_MODE (environment WVA_LIMITED_MODE) has no effect in this release: scale-ups are not limited to the GPUs left"]);
+    }
+
+    #[test]
+    fn lease_times_must_fall() {
+        let e = read(&["--leader-election-lease-duration=10s"], &[URL]).unwrap_err().to_string();
+        assert!(e.contains("60s > 50s > 10s"), "{e}");
+    }
+}

@@ -1,0 +1,105 @@
+//! First step from text to meaning: what each source says, and which source wins. Flag before environment before
+//! default; nothing is interpreted here beyond the row's own kind.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use clap::ArgMatches;
+use wva_crds::settings::{Alias, SETTINGS, Setting, Value, ValueError};
+
+use crate::cli::old_flags;
+
+/// Where a value came from, as an operator would look for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// A flag of the command line.
+    Flag(&'static str),
+    /// An environment variable.
+    Environment(&'static str),
+    /// The table.
+    Default,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flag(name) if name.len() == 1 => write!(f, "flag -{name}"),
+            Self::Flag(name) => write!(f, "flag --{name}"),
+            Self::Environment(name) => write!(f, "environment {name}"),
+            Self::Default => f.write_str("default"),
+        }
+    }
+}
+
+/// One setting that is wrong.
+#[derive(Debug, thiserror::Error)]
+#[error("{key} ({source_of_value}): {problem}")]
+pub(crate) struct Wrong {
+    pub(crate) key: &'static str,
+    pub(crate) source_of_value: Source,
+    pub(crate) problem: String,
+}
+
+/// The winning value of every setting that has one, parsed.
+#[derive(Debug)]
+pub(crate) struct Raw {
+    values: BTreeMap<&'static str, (Value, Source)>,
+    /// Old names in use: (old, new).
+    pub(crate) old_names: Vec<(String, &'static str)>,
+}
+
+impl Raw {
+    /// Reads flags and environment. Every value that does not parse is in the error, not only the first.
+    pub(crate) fn read(flags: &ArgMatches, environment: impl Fn(&str) -> Option<String>) -> (Self, Vec<Wrong>) {
+        let mut raw = Self { values: BTreeMap::new(), old_names: Vec::new() };
+        let mut wrong = Vec::new();
+        for setting in SETTINGS {
+            let Some((text, source)) = raw.winner(setting, flags, &environment) else { continue };
+            match setting.kind.parse(&text) {
+                Ok(value) => {
+                    raw.values.insert(setting.key, (value, source));
+                }
+                Err(e) => wrong.push(Wrong { key: setting.key, source_of_value: source, problem: problem(setting, &e) }),
+            }
+        }
+        (raw, wrong)
+    }
+
+    fn winner(
+        &mut self,
+        setting: &'static Setting,
+        flags: &ArgMatches,
+        environment: &impl Fn(&str) -> Option<String>,
+    ) -> Option<(String, Source)> {
+        let flag = |name: &'static str| flags.try_get_one::<String>(name).ok().flatten().cloned();
+        if let Some((name, text)) = setting.flag.and_then(|f| Some((f, flag(f)?))) {
+            return Some((text, Source::Flag(name)));
+        }
+        if let Some((name, text)) = old_flags(setting).find_map(|f| Some((f, flag(f)?))) {
+            self.old_names.push((format!("--{name}"), setting.key));
+            return Some((text, Source::Flag(name)));
+        }
+        if let Some(text) = environment(setting.key) {
+            return Some((text, Source::Environment(setting.key)));
+        }
+        for alias in setting.aliases {
+            if let Alias::Key(name) = alias
+                && let Some(text) = environment(name)
+            {
+                self.old_names.push(((*name).to_owned(), setting.key));
+                return Some((text, Source::Environment(name)));
+            }
+        }
+        setting.default.map(|text| (text.to_owned(), Source::Default))
+    }
+
+    /// The value of a key and where it came from; `None` where no source gives one.
+    pub(crate) fn get(&self, key: &'static str) -> Option<(&Value, Source)> {
+        self.values.get(key).map(|(v, s)| (v, *s))
+    }
+}
+
+/// A secret that does not parse is not repeated in the message.
+fn problem(setting: &Setting, error: &ValueError) -> String {
+    if setting.secret { "the value is not valid".to_owned() } else { error.to_string() }
+}

@@ -1,0 +1,95 @@
+//! Logs: JSON in a container (`ts`, `level`, `msg` and the event's own fields, which is what runbooks of the original
+//! look for), readable lines on a terminal. Standard output is for what a command prints, so logs go to stderr.
+
+use std::fmt;
+use std::io::IsTerminal;
+
+use serde_json::{Map, Value};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt;
+
+use crate::settings::Log;
+
+/// Starts logging for the life of the process.
+pub(crate) fn start(log: &Log) {
+    let json = match log.format.as_str() {
+        "json" => true,
+        "text" => false,
+        _ => !std::io::stderr().is_terminal(),
+    };
+    // The libraries below say much at debug level that is nobody's concern here.
+    let level = LevelFilter::from_level(log.level);
+    let filter = Targets::new()
+        .with_default(level)
+        .with_target("hyper", LevelFilter::WARN)
+        .with_target("hyper_util", LevelFilter::WARN)
+        .with_target("rustls", LevelFilter::WARN)
+        .with_target("tower", LevelFilter::WARN)
+        .with_target("kube_client", LevelFilter::WARN);
+    let registry = tracing_subscriber::registry().with(filter);
+    let started = if json {
+        registry.with(tracing_subscriber::fmt::layer().event_format(JsonLines).with_writer(std::io::stderr)).try_init()
+    } else {
+        registry.with(tracing_subscriber::fmt::layer().with_target(false).with_writer(std::io::stderr)).try_init()
+    };
+    drop(started); // A second call in one process keeps the first logger.
+}
+
+/// Prints the chain of an error that ends the process, once.
+#[expect(clippy::print_stderr, reason = "the process ends here, perhaps before any logger runs")]
+pub(crate) fn print_error(error: &anyhow::Error) {
+    eprintln!("wva: {error:#}");
+}
+
+struct JsonLines;
+
+impl<S, N> FormatEvent<S, N> for JsonLines
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(&self, _: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        let mut line = Map::new();
+        let level = event.metadata().level().to_string().to_lowercase();
+        line.insert("level".to_owned(), Value::String(level));
+        line.insert("ts".to_owned(), Value::String(wva_controller::now_rfc3339()));
+        event.record(&mut Fields(&mut line));
+        writeln!(writer, "{}", Value::Object(line))
+    }
+}
+
+struct Fields<'a>(&'a mut Map<String, Value>);
+
+impl Fields<'_> {
+    fn put(&mut self, field: &Field, value: Value) {
+        let name = if field.name() == "message" { "msg" } else { field.name() };
+        self.0.insert(name.to_owned(), value);
+    }
+}
+
+impl Visit for Fields<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.put(field, Value::String(format!("{value:?}")));
+    }
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.put(field, Value::String(value.to_owned()));
+    }
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.put(field, value.into());
+    }
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.put(field, value.into());
+    }
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.put(field, value.into());
+    }
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.put(field, value.into());
+    }
+}
