@@ -1,0 +1,23 @@
+//! From Prometheus to values: one query a signal for all models, and what is known of each pod, with its age.
+
+pub mod prometheus;
+pub mod sample;
+pub mod signals;
+
+use std::time::Instant;
+
+use futures::future::join_all;
+
+use prometheus::{Prometheus, Series};
+use signals::Signal;
+
+/// Asks for every signal at once.
+pub async fn fetch(prometheus: &Prometheus, namespace: Option<&str>, metrics: &crate::telemetry::Telemetry) -> Vec<(Signal, Result<Vec<Series>, String>)> {
+    join_all(Signal::ALL.map(|signal| async move {
+        let began = Instant::now();
+        let answer = prometheus.query(&signal.query(namespace)).await;
+        metrics.query(signal, began.elapsed(), answer.is_ok());
+        (signal, answer.map_err(|e| e.to_string()))
+    }))
+    .await
+}

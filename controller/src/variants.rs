@@ -1,0 +1,235 @@
+//! Which VariantAutoscalings this controller manages, and what each says. Admission is never trusted to have run: the
+//! same rules are applied here, and an object that breaks them is set aside with the reason, never an error of a loop.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+use kube::api::DynamicObject;
+use wva_crds::names::{
+    ACCELERATOR_LABEL, EXCLUDE_ANNOTATION, INSTANCE_LABEL, MODE_ANNOTATION,
+};
+use wva_crds::{ScaleTargetRef, VariantAutoscalingSpec, VariantAutoscalingStatus};
+use wva_scaling::{Cost, Mode};
+
+use crate::watches::Watches;
+
+/// Namespace and name of a VariantAutoscaling.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VariantKey {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name, which is the metric label `variant_name`.
+    pub name: String,
+}
+
+impl fmt::Display for VariantKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// Which VariantAutoscalings belong to this controller.
+#[derive(Clone, Debug, Default)]
+pub struct Ownership {
+    /// `CONTROLLER_INSTANCE`; `None` manages what carries no instance label.
+    pub instance: Option<String>,
+    /// Without an instance, manage labelled ones too.
+    pub manage_labelled: bool,
+}
+
+impl Ownership {
+    fn includes(&self, label: Option<&String>) -> bool {
+        match (&self.instance, label) {
+            (Some(own), label) => label == Some(own),
+            (None, label) => label.is_none() || self.manage_labelled,
+        }
+    }
+}
+
+/// A VariantAutoscaling of this controller.
+#[derive(Clone, Debug)]
+pub struct Managed {
+    /// Namespace and name.
+    pub key: VariantKey,
+    /// Tells a re-created object from the one before.
+    pub uid: String,
+    /// For `observedGeneration`.
+    pub generation: Option<i64>,
+    /// Value of its instance label.
+    pub instance: Option<String>,
+    /// Value of its accelerator label.
+    pub accelerator: Option<String>,
+    /// Creation, by which the older of two with one target is the one that counts.
+    pub created: Option<Timestamp>,
+    /// Its status as last seen; the default where it cannot be read.
+    pub status: VariantAutoscalingStatus,
+    /// What it declares, or why that cannot be used.
+    pub declared: Result<Declared, Unusable>,
+}
+
+/// A valid declaration.
+#[derive(Clone, Debug)]
+pub struct Declared {
+    /// The spec, defaults filled in.
+    pub spec: VariantAutoscalingSpec,
+    /// `spec.variantCost` as a number.
+    pub cost: Cost,
+    /// The mode annotation.
+    pub mode: Mode,
+}
+
+/// Why a VariantAutoscaling is set aside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unusable {
+    /// It breaks the rules; all of what is wrong, in words.
+    Invalid(String),
+    /// Another one has the same target and came first.
+    Conflict {
+        /// The one that counts.
+        with: String,
+        /// The target of both.
+        target: String,
+    },
+}
+
+/// All VariantAutoscalings this controller manages, in order of namespace and name.
+#[must_use]
+pub fn managed(watches: &Watches, ownership: &Ownership) -> Vec<Managed> {
+    let excluded = excluded_namespaces(watches);
+    let mut all: Vec<Managed> = watches
+        .variants
+        .state()
+        .into_iter()
+        .filter(|o| ownership.includes(o.labels().get(INSTANCE_LABEL)))
+        .filter(|o| o.namespace().is_some_and(|ns| !excluded.contains_key(&ns)))
+        .map(|o| read(&o))
+        .collect();
+    all.sort_by(|a, b| a.key.cmp(&b.key));
+    set_conflicts_aside(&mut all);
+    all
+}
+
+/// Namespaces that say nothing of theirs is managed. In single-namespace mode none is seen, so none is excluded.
+fn excluded_namespaces(watches: &Watches) -> BTreeMap<String, ()> {
+    let namespaces = watches.namespaces.iter().flat_map(kube::runtime::reflector::Store::state);
+    namespaces.filter(|n| n.annotations().get(EXCLUDE_ANNOTATION).is_some_and(|v| v == "true")).map(|n| (n.name_any(), ())).collect()
+}
+
+/// Reads one object as it is stored, which may be from a time with other rules.
+fn read(object: &Arc<DynamicObject>) -> Managed {
+    let label = |key: &str| object.labels().get(key).filter(|v| !v.is_empty()).cloned();
+    let status = object.data.get("status").cloned().and_then(|s| serde_json::from_value(s).ok()).unwrap_or_default();
+    Managed {
+        key: VariantKey { namespace: object.namespace().unwrap_or_default(), name: object.name_any() },
+        uid: object.uid().unwrap_or_default(),
+        generation: object.metadata.generation,
+        instance: label(INSTANCE_LABEL),
+        accelerator: label(ACCELERATOR_LABEL),
+        created: object.creation_timestamp().map(|t| t.0),
+        status,
+        declared: declared(object),
+    }
+}
+
+fn declared(object: &DynamicObject) -> Result<Declared, Unusable> {
+    let invalid = |problem: String| Unusable::Invalid(problem);
+    if let Some(problems) = crate::guard::violations(object) {
+        return Err(invalid(problems));
+    }
+    let spec = object.data.get("spec").cloned().unwrap_or_default();
+    let spec: VariantAutoscalingSpec = serde_json::from_value(spec).map_err(|e| invalid(format!("spec: {e}")))?;
+    let cost = spec.variant_cost.parse().map_err(|e| invalid(format!("spec.variantCost: {e}")))?;
+    let mode = object.annotations().get(MODE_ANNOTATION).map(|m| m.parse()).transpose();
+    let mode = mode.map_err(|e| invalid(format!("metadata.annotations[{MODE_ANNOTATION}]: {e}")))?.unwrap_or_default();
+    Ok(Declared { spec, cost, mode })
+}
+
+/// Of several with one target the oldest counts, then the first by name.
+fn set_conflicts_aside(all: &mut [Managed]) {
+    let mut winners: BTreeMap<(String, String, String), (Option<Timestamp>, String)> = BTreeMap::new();
+    let target = |m: &Managed| {
+        let r = &m.declared.as_ref().ok()?.spec.scale_target_ref;
+        Some((m.key.namespace.clone(), r.kind.clone(), r.name.clone()))
+    };
+    for m in all.iter() {
+        let Some(target) = target(m) else { continue };
+        let own = (m.created, m.key.name.clone());
+        let winner = winners.entry(target).or_insert_with(|| own.clone());
+        if own < *winner {
+            *winner = own;
+        }
+    }
+    for m in all {
+        let Some(target) = target(m) else { continue };
+        if let Some((_, with)) = winners.get(&target).filter(|(_, name)| *name != m.key.name) {
+            m.declared = Err(Unusable::Conflict { with: with.clone(), target: format!("{}/{}", target.1, target.2) });
+        }
+    }
+}
+
+/// The target a VariantAutoscaling names even where the rest of it is not usable; for messages.
+#[must_use]
+pub fn target_of(managed: &Managed) -> Option<&ScaleTargetRef> {
+    managed.declared.as_ref().ok().map(|d| &d.spec.scale_target_ref)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(name: &str, created: &str, target: &str) -> Managed {
+        let object: DynamicObject = serde_json::from_value(serde_json::json!({
+            "apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling",
+            "metadata": {"name": name, "namespace": "ns", "creationTimestamp": created},
+            "spec": {"scaleTargetRef": {"kind": "Deployment", "name": target, "apiVersion": "apps/v1"}, "modelID": "m", "variantCost": "10.0"},
+        }))
+        .unwrap();
+        read(&Arc::new(object))
+    }
+
+    #[test]
+    fn the_older_of_two_with_one_target_counts() {
+        let mut all = [
+            object("a", "2026-01-02T00:00:00Z", "t"),
+            object("b", "2026-01-01T00:00:00Z", "t"),
+            object("c", "2026-01-03T00:00:00Z", "other"),
+        ];
+        set_conflicts_aside(&mut all);
+        let conflict = Unusable::Conflict { with: "b".into(), target: "Deployment/t".into() };
+        assert_eq!(all[0].declared.as_ref().err(), Some(&conflict));
+        assert!(all[1].declared.is_ok() && all[2].declared.is_ok());
+    }
+
+    #[test]
+    fn two_of_one_age_are_ordered_by_name() {
+        let mut all = [object("b", "2026-01-01T00:00:00Z", "t"), object("a", "2026-01-01T00:00:00Z", "t")];
+        set_conflicts_aside(&mut all);
+        assert!(all[0].declared.is_err() && all[1].declared.is_ok());
+    }
+
+    #[test]
+    fn an_object_from_before_todays_rules_is_set_aside_with_the_reason() {
+        let object: DynamicObject = serde_json::from_value(serde_json::json!({
+            "apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling",
+            "metadata": {"name": "old", "namespace": "ns"}, "spec": {"modelID": "m"},
+        }))
+        .unwrap();
+        let Err(Unusable::Invalid(problem)) = read(&Arc::new(object)).declared else { panic!("it is usable") };
+        assert!(problem.contains("scaleTargetRef"), "{problem}");
+    }
+
+    #[test]
+    fn two_controllers_never_manage_one() {
+        let label = "x".to_owned();
+        for (instance, labelled, takes_labelled, takes_plain) in
+            [(None, false, false, true), (None, true, true, true), (Some("x"), false, true, false), (Some("y"), true, false, false)]
+        {
+            let o = Ownership { instance: instance.map(str::to_owned), manage_labelled: labelled };
+            assert_eq!(o.includes(Some(&label)), takes_labelled, "{o:?}");
+            assert_eq!(o.includes(None), takes_plain, "{o:?}");
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! Watch caches: one writer (the watch task) and many readers each. Objects are cut down to what is read before they
+//! are kept, pods and ReplicaSets are watched by metadata alone, and VariantAutoscalings are kept as they are written,
+//! so that an object that breaks today's schema never stops a watch.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use futures::{Stream, StreamExt};
+use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use kube::api::{ApiResource, DynamicObject, PartialObjectMeta};
+use kube::runtime::reflector::Store;
+use kube::runtime::reflector::store::Writer;
+use kube::runtime::watcher::{self, Event};
+use kube::runtime::{WatchStreamExt, metadata_watcher};
+use kube::{Api, Client, Resource, ResourceExt};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use wva_crds::VariantAutoscaling;
+
+/// The end of a task that should have run as long as the process.
+#[derive(Debug)]
+pub struct Ended {
+    /// What the task did, in words.
+    pub task: &'static str,
+    /// Why it ended; `Ok` when it was asked to.
+    pub result: Result<(), String>,
+}
+
+/// Tasks that must run as long as the process does.
+pub type Tasks = JoinSet<Ended>;
+
+/// Readers of every watch cache of the controller.
+#[derive(Clone)]
+pub struct Watches {
+    /// All VariantAutoscalings in reach, as they are written.
+    pub variants: Store<DynamicObject>,
+    /// Deployments.
+    pub deployments: Store<Deployment>,
+    /// StatefulSets.
+    pub stateful_sets: Store<StatefulSet>,
+    /// ReplicaSets, for their owners.
+    pub replica_sets: Store<PartialObjectMeta<ReplicaSet>>,
+    /// Pods, for their owners and ages.
+    pub pods: Store<PartialObjectMeta<Pod>>,
+    /// HorizontalPodAutoscalers, for bounds and tolerances.
+    pub autoscalers: Store<HorizontalPodAutoscaler>,
+    /// Namespaces, for the exclusion annotation; `None` in single-namespace mode, which sees none.
+    pub namespaces: Option<Store<PartialObjectMeta<Namespace>>>,
+}
+
+/// What watches need: the client, where to look, and where to say that something changed.
+pub struct Scope<'a> {
+    /// API client.
+    pub client: Client,
+    /// The one namespace to watch; `None` for all.
+    pub namespace: Option<String>,
+    /// Woken when a cycle should run at once.
+    pub changed: Arc<Notify>,
+    /// Where the watch tasks run.
+    pub tasks: &'a mut Tasks,
+}
+
+impl Watches {
+    /// Waits until every cache has seen a first list.
+    ///
+    /// # Errors
+    /// The name of a cache whose watch task is gone.
+    pub async fn synced(&self) -> Result<(), &'static str> {
+        self.variants.wait_until_ready().await.map_err(|_| "VariantAutoscalings")?;
+        self.deployments.wait_until_ready().await.map_err(|_| "Deployments")?;
+        self.stateful_sets.wait_until_ready().await.map_err(|_| "StatefulSets")?;
+        self.replica_sets.wait_until_ready().await.map_err(|_| "ReplicaSets")?;
+        self.pods.wait_until_ready().await.map_err(|_| "Pods")?;
+        self.autoscalers.wait_until_ready().await.map_err(|_| "HorizontalPodAutoscalers")?;
+        if let Some(namespaces) = &self.namespaces {
+            namespaces.wait_until_ready().await.map_err(|_| "Namespaces")?;
+        }
+        Ok(())
+    }
+}
+
+impl Scope<'_> {
+    fn api<K>(&self) -> Api<K>
+    where
+        K: Resource<Scope = k8s_openapi::NamespaceResourceScope>,
+        K::DynamicType: Default,
+    {
+        match &self.namespace {
+            Some(ns) => Api::namespaced(self.client.clone(), ns),
+            None => Api::all(self.client.clone()),
+        }
+    }
+
+    /// The cache of VariantAutoscalings, which admission needs too.
+    pub fn variants(&mut self) -> Store<DynamicObject> {
+        let resource = ApiResource::erase::<VariantAutoscaling>(&());
+        let api = match &self.namespace {
+            Some(ns) => Api::namespaced_with(self.client.clone(), ns, &resource),
+            None => Api::all_with(self.client.clone(), &resource),
+        };
+        // Status is written by this program: a change of it alone is no reason for a cycle.
+        let mark = |o: &DynamicObject| {
+            (o.data.get("spec").map(ToString::to_string), o.labels().clone(), o.annotations().clone())
+        };
+        self.keep("watch of VariantAutoscalings", watcher::watcher(api, watcher::Config::default()), resource, mark)
+    }
+
+    /// The cache of Namespaces.
+    pub fn namespaces(&mut self) -> Store<PartialObjectMeta<Namespace>> {
+        let stream = metadata_watcher(Api::<Namespace>::all(self.client.clone()), watcher::Config::default());
+        let mark = |o: &PartialObjectMeta<Namespace>| (o.labels().clone(), o.annotations().clone());
+        self.keep("watch of Namespaces", stream, (), mark)
+    }
+
+    /// All caches of the controller; those of VariantAutoscalings and Namespaces are shared with admission.
+    pub fn all(
+        &mut self,
+        variants: Store<DynamicObject>,
+        namespaces: Option<Store<PartialObjectMeta<Namespace>>>,
+    ) -> Watches {
+        let config = watcher::Config::default;
+        let deployments = watcher::watcher(self.api::<Deployment>(), config());
+        let stateful_sets = watcher::watcher(self.api::<StatefulSet>(), config());
+        let replica_sets = metadata_watcher(self.api::<ReplicaSet>(), config());
+        let pods = metadata_watcher(self.api::<Pod>(), config());
+        let autoscalers = watcher::watcher(self.api::<HorizontalPodAutoscaler>(), config());
+        Watches {
+            variants,
+            namespaces,
+            // Of a workload only that it comes or goes is reason for a cycle: its replicas change all the time.
+            deployments: self.keep("watch of Deployments", deployments, (), |o| o.uid()),
+            stateful_sets: self.keep("watch of StatefulSets", stateful_sets, (), |o| o.uid()),
+            replica_sets: self.keep("watch of ReplicaSets", replica_sets, (), |_| ()),
+            pods: self.keep("watch of Pods", pods, (), |_| ()),
+            autoscalers: self.keep("watch of HorizontalPodAutoscalers", autoscalers, (), |_| ()),
+        }
+    }
+
+    /// Runs one watch for the life of the process. `mark` says what of an object matters to the engine: when it
+    /// changes, or the object comes or goes, a cycle is asked for. A watch whose mark is `()` asks for none.
+    fn keep<K, M>(
+        &mut self,
+        task: &'static str,
+        stream: impl Stream<Item = Result<Event<K>, watcher::Error>> + Send + 'static,
+        dynamic: K::DynamicType,
+        mark: impl Fn(&K) -> M + Send + 'static,
+    ) -> Store<K>
+    where
+        K: Resource + Clone + Debug + Send + Sync + 'static,
+        K::DynamicType: Clone + Hash + Eq + Send + Sync,
+        M: PartialEq + Send + 'static,
+    {
+        let mut writer = Writer::new(dynamic);
+        let reader = writer.as_reader();
+        let changed = self.changed.clone();
+        self.tasks.spawn(async move {
+            let mut stream = Box::pin(stream.default_backoff());
+            let mut marks = Marks::default();
+            while let Some(event) = stream.next().await {
+                match event {
+                    Ok(event) => {
+                        let event = event.modify(cut);
+                        writer.apply_watcher_event(&event);
+                        if size_of::<M>() > 0 && marks.differ(&event, &mark) {
+                            changed.notify_one();
+                        }
+                    }
+                    // The stream goes on by itself, with backoff.
+                    Err(error) => tracing::warn!(%error, task, "A watch was interrupted and is being resumed"),
+                }
+            }
+            Ended { task, result: Err("its stream ended".to_owned()) }
+        });
+        reader
+    }
+}
+
+/// What nobody reads is not kept: field ownership alone is often half of an object.
+fn cut<K: Resource>(object: &mut K) {
+    let meta = object.meta_mut();
+    meta.managed_fields = None;
+    if let Some(annotations) = &mut meta.annotations {
+        annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
+    }
+}
+
+/// Namespace and name.
+type Key = (Option<String>, Option<String>);
+
+/// What was last seen of each object, as far as it matters.
+struct Marks<M> {
+    seen: BTreeMap<Key, M>,
+    /// Filled while a watch lists anew, then put in place of `seen`.
+    listed: BTreeMap<Key, M>,
+}
+
+impl<M> Default for Marks<M> {
+    fn default() -> Self {
+        Self { seen: BTreeMap::new(), listed: BTreeMap::new() }
+    }
+}
+
+impl<M: PartialEq> Marks<M> {
+    /// Takes an event in and says whether anything that matters changed.
+    fn differ<K: Resource>(&mut self, event: &Event<K>, mark: impl Fn(&K) -> M) -> bool {
+        let key = |o: &K| (o.meta().namespace.clone(), o.meta().name.clone());
+        match event {
+            Event::Apply(o) => {
+                let new = mark(o);
+                let same = self.seen.get(&key(o)) == Some(&new);
+                self.seen.insert(key(o), new);
+                !same
+            }
+            Event::Delete(o) => self.seen.remove(&key(o)).is_some(),
+            Event::Init => {
+                self.listed.clear();
+                false
+            }
+            Event::InitApply(o) => {
+                self.listed.insert(key(o), mark(o));
+                false
+            }
+            Event::InitDone => {
+                std::mem::swap(&mut self.seen, &mut self.listed);
+                let same = self.seen == self.listed;
+                self.listed.clear();
+                !same
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(name: &str, label: &str) -> Pod {
+        let mut pod = Pod::default();
+        pod.metadata.name = Some(name.to_owned());
+        pod.metadata.labels = Some([("l".to_owned(), label.to_owned())].into());
+        pod
+    }
+
+    #[test]
+    fn only_what_matters_asks_for_a_cycle() {
+        let mut marks = Marks::default();
+        let mut differ = |e: Event<Pod>| marks.differ(&e, |p| p.metadata.labels.clone());
+        assert!(!differ(Event::Init));
+        assert!(!differ(Event::InitApply(pod("a", "1"))));
+        assert!(differ(Event::InitDone), "the first list shows something new");
+        assert!(!differ(Event::Apply(pod("a", "1"))), "a status write changes no mark");
+        assert!(differ(Event::Apply(pod("a", "2"))));
+        assert!(differ(Event::Apply(pod("b", "1"))), "a new object");
+        assert!(differ(Event::Delete(pod("b", "1"))));
+        assert!(!differ(Event::Init));
+        assert!(!differ(Event::InitApply(pod("a", "2"))));
+        assert!(!differ(Event::InitDone), "a watch that was resumed and shows the same");
+        assert!(!differ(Event::Init));
+        assert!(differ(Event::InitDone), "gone while the watch was down");
+    }
+}

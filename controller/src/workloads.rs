@@ -1,0 +1,193 @@
+//! The workloads behind the variants and the pods behind the workloads, read from the watch caches: replicas, bounds
+//! of the HPA, and which pod belongs to whom by owner references. A pod whose name merely looks alike never counts.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::ResourceExt;
+use kube::runtime::reflector::ObjectRef;
+use wva_crds::ScaleTargetRef;
+use wva_scaling::{Amount, HpaTolerance};
+
+use crate::watches::Watches;
+
+/// Kind and name of a workload within its namespace.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WorkloadKey {
+    /// Namespace.
+    pub namespace: String,
+    /// `Deployment` or `StatefulSet`.
+    pub kind: String,
+    /// Name.
+    pub name: String,
+}
+
+impl WorkloadKey {
+    /// The workload a reference names.
+    #[must_use]
+    pub fn new(namespace: &str, target: &ScaleTargetRef) -> Self {
+        Self { namespace: namespace.to_owned(), kind: target.kind.clone(), name: target.name.clone() }
+    }
+}
+
+/// Replicas of a workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replicas {
+    /// `spec.replicas`.
+    pub current: u32,
+    /// Ready ones.
+    pub ready: u32,
+}
+
+/// The replicas of a workload; `None` where it does not exist, or is being deleted.
+#[must_use]
+pub fn replicas(watches: &Watches, key: &WorkloadKey) -> Option<Replicas> {
+    // Kubernetes runs one replica where spec.replicas is left out.
+    let count = |spec: Option<i32>, ready: Option<i32>| Replicas {
+        current: u32::try_from(spec.unwrap_or(1)).unwrap_or(0),
+        ready: u32::try_from(ready.unwrap_or(0)).unwrap_or(0),
+    };
+    match key.kind.as_str() {
+        "Deployment" => {
+            let d = watches.deployments.get(&ObjectRef::new(&key.name).within(&key.namespace))?;
+            d.metadata.deletion_timestamp.is_none().then(|| {
+                count(d.spec.as_ref().and_then(|s| s.replicas), d.status.as_ref().and_then(|s| s.ready_replicas))
+            })
+        }
+        "StatefulSet" => {
+            let s = watches.stateful_sets.get(&ObjectRef::new(&key.name).within(&key.namespace))?;
+            s.metadata.deletion_timestamp.is_none().then(|| {
+                count(s.spec.as_ref().and_then(|s| s.replicas), s.status.as_ref().and_then(|s| s.ready_replicas))
+            })
+        }
+        _ => None,
+    }
+}
+
+/// What the HPA on a workload allows and what it ignores.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HpaLimits {
+    /// `minReplicas`, 1 where left out.
+    pub min: u32,
+    /// `maxReplicas`.
+    pub max: u32,
+    /// Change that it ignores.
+    pub tolerance: HpaTolerance,
+}
+
+/// The HPAs by the workload they scale. Of several on one workload the narrowest bounds and the greatest tolerance
+/// count: nothing else would be carried out.
+#[must_use]
+pub fn hpa_limits(watches: &Watches) -> BTreeMap<WorkloadKey, HpaLimits> {
+    let mut all: BTreeMap<WorkloadKey, HpaLimits> = BTreeMap::new();
+    for hpa in watches.autoscalers.state() {
+        let (Some(spec), Some(namespace)) = (&hpa.spec, hpa.namespace()) else { continue };
+        let key = WorkloadKey { namespace, kind: spec.scale_target_ref.kind.clone(), name: spec.scale_target_ref.name.clone() };
+        let own = limits(&hpa);
+        all.entry(key)
+            .and_modify(|l| {
+                let wider = |a: Amount, b: Amount| if a.get() >= b.get() { a } else { b };
+                *l = HpaLimits {
+                    min: l.min.max(own.min),
+                    max: l.max.min(own.max),
+                    tolerance: HpaTolerance { up: wider(l.tolerance.up, own.tolerance.up), down: wider(l.tolerance.down, own.tolerance.down) },
+                };
+            })
+            .or_insert(own);
+    }
+    all
+}
+
+fn limits(hpa: &HorizontalPodAutoscaler) -> HpaLimits {
+    let spec = hpa.spec.as_ref();
+    let behavior = spec.and_then(|s| s.behavior.as_ref());
+    let default = HpaTolerance::default();
+    let up = behavior.and_then(|b| b.scale_up.as_ref()).and_then(|r| r.tolerance.as_ref()).and_then(share);
+    let down = behavior.and_then(|b| b.scale_down.as_ref()).and_then(|r| r.tolerance.as_ref()).and_then(share);
+    HpaLimits {
+        min: spec.and_then(|s| s.min_replicas).map_or(1, |m| u32::try_from(m).unwrap_or(0)),
+        max: spec.map_or(u32::MAX, |s| u32::try_from(s.max_replicas).unwrap_or(0)),
+        tolerance: HpaTolerance { up: up.unwrap_or(default.up), down: down.unwrap_or(default.down) },
+    }
+}
+
+/// A tolerance such as `0.05` or `50m`. The API server admits no negative one; other suffixes make no sense for a
+/// share, and the default counts for them.
+fn share(quantity: &Quantity) -> Option<Amount> {
+    let text = quantity.0.as_str();
+    let value = match text.strip_suffix('m') {
+        Some(milli) => milli.parse::<f64>().ok()? / 1000.0,
+        None => text.parse().ok()?,
+    };
+    Amount::try_from(value).ok()
+}
+
+/// A pod of a workload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodOf {
+    /// Whose it is.
+    pub workload: WorkloadKey,
+    /// Its creation; `None` only for objects no API server wrote.
+    pub created: Option<Timestamp>,
+}
+
+/// Every pod that belongs to a workload, by namespace and name.
+#[must_use]
+pub fn pods(watches: &Watches) -> BTreeMap<(String, String), PodOf> {
+    let mut all = BTreeMap::new();
+    for pod in watches.pods.state() {
+        let Some(namespace) = pod.namespace() else { continue };
+        let Some(workload) = workload_of(watches, &namespace, pod.owner_references()) else { continue };
+        let created = pod.creation_timestamp().map(|t| t.0);
+        all.insert((namespace, pod.name_any()), PodOf { workload, created });
+    }
+    all
+}
+
+/// pod -> ReplicaSet -> Deployment, or pod -> StatefulSet.
+fn workload_of(watches: &Watches, namespace: &str, owners: &[OwnerReference]) -> Option<WorkloadKey> {
+    let controller = |owners: &[OwnerReference]| owners.iter().find(|o| o.controller == Some(true)).cloned();
+    let mut owner = controller(owners)?;
+    if owner.kind == "ReplicaSet" {
+        let set = watches.replica_sets.get(&ObjectRef::new(&owner.name).within(namespace))?;
+        owner = controller(set.owner_references()).filter(|_| set.uid().as_deref() == Some(&owner.uid))?;
+    }
+    Some(WorkloadKey { namespace: namespace.to_owned(), kind: owner.kind, name: owner.name })
+}
+
+/// The pod a metric's label names: KServe adds a rank suffix, which is tried without when no pod has the full name.
+#[must_use]
+pub fn pod_named<'a>(pods: &'a BTreeMap<(String, String), PodOf>, namespace: &str, label: &str) -> Option<(&'a str, &'a PodOf)> {
+    let find = |name: &str| pods.get_key_value(&(namespace.to_owned(), name.to_owned())).map(|(k, v)| (k.1.as_str(), v));
+    find(label).or_else(|| {
+        let (name, rank) = label.rsplit_once("-rank-")?;
+        rank.bytes().all(|b| b.is_ascii_digit()).then(|| find(name))?
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tolerances_are_read_as_shares() {
+        for (text, value) in [("0", 0.0), ("0.05", 0.05), ("50m", 0.05), ("1", 1.0)] {
+            assert!((share(&Quantity(text.into())).unwrap().get() - value).abs() < 1e-12, "{text}");
+        }
+        assert_eq!(share(&Quantity("5k".into())), None);
+    }
+
+    #[test]
+    fn a_rank_suffix_is_tried_only_when_no_pod_has_the_full_name() {
+        let workload = WorkloadKey { namespace: "ns".into(), kind: "Deployment".into(), name: "d".into() };
+        let pod = PodOf { workload, created: None };
+        let pods: BTreeMap<_, _> = ["a", "b-rank-0"].map(|n| (("ns".to_owned(), n.to_owned()), pod.clone())).into();
+        assert_eq!(pod_named(&pods, "ns", "a-rank-0").map(|(n, _)| n), Some("a"));
+        assert_eq!(pod_named(&pods, "ns", "b-rank-0").map(|(n, _)| n), Some("b-rank-0"));
+        assert_eq!(pod_named(&pods, "ns", "a-rank-x"), None);
+        assert_eq!(pod_named(&pods, "other", "a"), None);
+    }
+}
