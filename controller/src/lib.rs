@@ -1,1 +1,33 @@
-//! placeholder
+//! The reconciler: watch caches and Prometheus into a Snapshot, `wva_scaling::decide` into decisions, decisions into
+//! gauges, status, events and the external metrics API. No policy lives here; whoever knows `Snapshot`, `Decision`
+//! and `Published` knows this crate.
+
+mod assemble;
+pub mod auth;
+mod collect;
+mod engine;
+pub mod external_metrics;
+mod guard;
+mod memory;
+mod published;
+mod report;
+mod telemetry;
+mod variants;
+mod watches;
+mod workloads;
+
+pub use collect::prometheus::{ClientError, Prometheus, PrometheusConfig};
+pub use engine::{Engine, EngineConfig};
+pub use published::{Published, PublishedVariant, Reader};
+pub use report::events;
+pub use report::gauges::VariantSeries;
+pub use report::status::StatusWriter;
+pub use telemetry::Telemetry;
+pub use variants::Ownership;
+pub use watches::{Ended, Scope, Tasks, Watches};
+
+/// The present time as logs write it.
+#[must_use]
+pub fn now_rfc3339() -> String {
+    jiff::Timestamp::now().to_string()
+}

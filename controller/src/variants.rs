@@ -2,7 +2,6 @@
 //! same rules are applied here, and an object that breaks them is set aside with the reason, never an error of a loop.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -12,24 +11,9 @@ use wva_crds::names::{
     ACCELERATOR_LABEL, EXCLUDE_ANNOTATION, INSTANCE_LABEL, MODE_ANNOTATION,
 };
 use wva_crds::{ScaleTargetRef, VariantAutoscalingSpec, VariantAutoscalingStatus};
-use wva_scaling::{Cost, Mode};
+use wva_scaling::{Cost, Mode, VariantKey};
 
 use crate::watches::Watches;
-
-/// Namespace and name of a VariantAutoscaling.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct VariantKey {
-    /// Its namespace.
-    pub namespace: String,
-    /// Its name, which is the metric label `variant_name`.
-    pub name: String,
-}
-
-impl fmt::Display for VariantKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
-    }
-}
 
 /// Which VariantAutoscalings belong to this controller.
 #[derive(Clone, Debug, Default)]

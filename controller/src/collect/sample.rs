@@ -104,12 +104,18 @@ impl Samples {
     }
 
     /// Drops what belongs to pods that no longer exist.
-    pub fn retain(&mut self, keep: impl Fn(&PodModel) -> bool) {
-        self.loads.retain(|key, _| keep(key));
+    pub fn retain(&mut self, keep: impl Fn(&PodModel, &PodLoad) -> bool) {
+        self.loads.retain(|key, load| keep(key, load));
     }
 }
 
 impl PodLoad {
+    /// When the youngest of its values was observed.
+    #[must_use]
+    pub fn youngest(&self) -> Option<Instant> {
+        [self.kv, self.queue, self.running].into_iter().flatten().map(|o| o.at).max()
+    }
+
     fn slot(&mut self, signal: Signal) -> &mut Option<Observed> {
         match signal {
             Signal::KvUsage | Signal::KvAge => &mut self.kv,

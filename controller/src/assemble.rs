@@ -1,0 +1,154 @@
+//! Builds the Snapshot of a cycle from watch caches, samples and memory. Whatever a rule needs to know goes in here,
+//! or it cannot be a rule.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use wva_crds::GoDuration;
+use wva_scaling::{Amount, Config, KvUsage, Model, Pending, PendingState, QueueLength, Replica, Snapshot, Variant, VariantKey};
+
+use crate::collect::sample::{Observed, PodLoad, Samples};
+use crate::memory::Memory;
+use crate::variants::{Declared, Managed};
+use crate::watches::Watches;
+use crate::workloads::{self, HpaLimits, PodOf, Replicas, WorkloadKey};
+
+/// A Snapshot and what was learnt while building it.
+#[derive(Debug)]
+pub(crate) struct Assembled {
+    pub(crate) snapshot: Snapshot,
+    /// Replicas of every variant whose workload exists.
+    pub(crate) workloads: BTreeMap<VariantKey, Replicas>,
+    /// Pods that have series and belong to no known workload.
+    pub(crate) unmapped: usize,
+}
+
+/// The moment a Snapshot is taken at, by both clocks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    pub(crate) now: Instant,
+    pub(crate) wall: Timestamp,
+}
+
+/// One Snapshot of everything this controller manages.
+pub(crate) fn assemble(
+    watches: &Watches,
+    managed: &[Managed],
+    samples: &Samples,
+    memory: &mut Memory,
+    config: Config,
+    at: Moment,
+) -> Assembled {
+    let pods = workloads::pods(watches);
+    let limits = workloads::hpa_limits(watches);
+    let (loads, unmapped) = loads_by_workload(samples, &pods);
+    let mut models: BTreeMap<(String, String), Model> = BTreeMap::new();
+    let mut present = BTreeMap::new();
+    for m in managed {
+        let remembered = memory.of(m, at.now, at.wall);
+        let Ok(declared) = &m.declared else { continue };
+        let key = WorkloadKey::new(&m.key.namespace, &declared.spec.scale_target_ref);
+        let replicas = workloads::replicas(watches, &key);
+        remembered.observe(replicas, at.now);
+        let Some(replicas) = replicas else { continue };
+        present.insert(m.key.clone(), replicas);
+        let pod_ages = pods.values().filter(|p| p.workload == key).filter_map(|p| age(p, at.wall)).collect();
+        let pending = remembered.pending_ages(pod_ages, at.now);
+        let reported = loads.get(&key).map(|l| reporting(l, &declared.spec.model_id)).unwrap_or_default();
+        let mut variant = declared_part(m, declared, limits.get(&key));
+        let desired = remembered.desired(replicas.current, at.now);
+        variant.current = replicas.current;
+        variant.ready = Some(replicas.ready);
+        variant.desired = desired.map(|d| d.0);
+        variant.desired_age = desired.map(|d| d.1);
+        let starting = |age: Duration| Pending { age: whole_millis(age), state: PendingState::Starting };
+        variant.pending = Some(pending.into_iter().map(starting).collect());
+        variant.running = running(&reported);
+        variant.replicas = reported.iter().filter_map(|(pod, load)| replica(pod, load, &config, at.now)).collect();
+        let id = (m.key.namespace.clone(), declared.spec.model_id.clone());
+        let model = models.entry(id).or_insert_with(|| Model {
+            model_id: declared.spec.model_id.clone(),
+            namespace: m.key.namespace.clone(),
+            ..Model::default()
+        });
+        model.variants.push(variant);
+    }
+    let snapshot = Snapshot { now: Some(at.wall.to_string()), config, models: models.into_values().collect(), ..Snapshot::default() };
+    Assembled { snapshot, workloads: present, unmapped }
+}
+
+/// What the object and the HPA say.
+fn declared_part(m: &Managed, declared: &Declared, hpa: Option<&HpaLimits>) -> Variant {
+    let own = |bound: Option<i32>| bound.and_then(|b| u32::try_from(b).ok());
+    let (min, max) = (own(declared.spec.min_replicas), own(declared.spec.max_replicas));
+    // The narrower of two bounds holds.
+    Variant {
+        name: m.key.name.clone(),
+        accelerator: m.accelerator.clone(),
+        cost: declared.cost,
+        mode: declared.mode,
+        min: min.max(hpa.map(|h| h.min)),
+        max: [max, hpa.map(|h| h.max)].into_iter().flatten().min(),
+        min_forbids_zero: min.is_some_and(|m| m > 0),
+        hpa_tolerance: hpa.map(|h| h.tolerance),
+        ..Variant::default()
+    }
+}
+
+/// The loads of a workload's pods, by pod and `model_name`.
+type Loads<'a> = BTreeMap<String, BTreeMap<&'a str, &'a PodLoad>>;
+
+fn loads_by_workload<'a>(samples: &'a Samples, pods: &BTreeMap<(String, String), PodOf>) -> (BTreeMap<WorkloadKey, Loads<'a>>, usize) {
+    let mut loads: BTreeMap<WorkloadKey, Loads> = BTreeMap::new();
+    let mut unmapped = BTreeSet::new();
+    for (key, load) in samples.iter() {
+        match workloads::pod_named(pods, &key.namespace, &key.pod) {
+            Some((pod, of)) => {
+                let of_workload = loads.entry(of.workload.clone()).or_default();
+                of_workload.entry(pod.to_owned()).or_default().insert(key.model_name.as_str(), load);
+            }
+            None => {
+                unmapped.insert((&key.namespace, &key.pod));
+            }
+        }
+    }
+    (loads, unmapped.len())
+}
+
+/// Of each pod the series of this model: by its name, or all there are when the server serves only one name.
+fn reporting<'a>(loads: &Loads<'a>, model_id: &str) -> Vec<(String, &'a PodLoad)> {
+    let of_pod = |by_model: &BTreeMap<&str, &'a PodLoad>| match by_model.get(model_id) {
+        Some(load) => Some(*load),
+        None if by_model.len() == 1 => by_model.values().next().copied(),
+        None => None,
+    };
+    loads.iter().filter_map(|(pod, by_model)| Some((pod.clone(), of_pod(by_model)?))).collect()
+}
+
+/// Requests in flight; unknown where no replica says.
+fn running(reported: &[(String, &PodLoad)]) -> Option<Amount> {
+    let values: Vec<f64> = reported.iter().filter_map(|(_, l)| l.running.map(|o| o.value)).collect();
+    if values.is_empty() { None } else { Amount::try_from(values.iter().sum::<f64>()).ok() }
+}
+
+/// A replica as rules see it. A signal that is missing (too old, or out of its range) is left out; the older of the
+/// two that count says how old the sample is.
+fn replica(pod: &str, load: &PodLoad, config: &Config, now: Instant) -> Option<Replica> {
+    let age = |o: &Observed| now.saturating_duration_since(o.at);
+    let counts = |o: &Observed| age(o) <= config.metrics_age.unavailable.get();
+    let kv = load.kv.filter(counts).and_then(|o| Some((KvUsage::try_from(o.value).ok()?, age(&o))));
+    let queue = load.queue.filter(counts).and_then(|o| Some((QueueLength::try_from(o.value).ok()?, age(&o))));
+    let oldest = kv.map(|k| k.1).max(queue.map(|q| q.1))?;
+    Some(Replica { pod: pod.to_owned(), kv: kv.map(|k| k.0), queue: queue.map(|q| q.0), age: whole_millis(oldest), ..Replica::default() })
+}
+
+fn age(pod: &PodOf, wall: Timestamp) -> Option<Duration> {
+    // A pod from the future is one whose node has another idea of the time: it has just started.
+    pod.created.map(|t| Duration::try_from(wall.duration_since(t)).unwrap_or_default())
+}
+
+/// Nanoseconds in a snapshot file help nobody.
+fn whole_millis(d: Duration) -> GoDuration {
+    Duration::from_millis(u64::try_from(d.as_millis()).unwrap_or(u64::MAX)).into()
+}

@@ -1,0 +1,232 @@
+//! The engine cycle: samples into a Snapshot, the Snapshot into decisions, decisions into what is published. One task
+//! owns samples, memory and publication; everything else reads.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use tokio::sync::{Notify, watch};
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+use wva_crds::names::UNRESOLVED_ACCELERATOR;
+use wva_scaling::{Action, Config, Decision, FallbackSource, MetricsAge, Outcome, VariantKey, decide};
+
+use crate::assemble::{Assembled, Moment, assemble};
+use crate::collect::{self, prometheus::Prometheus, sample::{PodModel, Samples}};
+use crate::memory::Memory;
+use crate::published::{Published, PublishedVariant};
+use crate::report::conditions::{Outlook, conditions};
+use crate::telemetry::Telemetry;
+use crate::variants::{self, Managed, Ownership, target_of};
+use crate::watches::Watches;
+use crate::workloads;
+
+/// How often the engine does what.
+#[derive(Clone, Debug)]
+pub struct EngineConfig {
+    /// Time between two cycles.
+    pub interval: Duration,
+    /// Time between two samples.
+    pub fetch_interval: Duration,
+    /// A sample older than this is fetched anew before a cycle.
+    pub cache_ttl: Duration,
+    /// Age up to which a signal counts fully.
+    pub fresh: Duration,
+    /// Age up to which it counts, but forbids scale-down.
+    pub stale: Duration,
+    /// Age beyond which it is missing.
+    pub unavailable: Duration,
+    /// How long a decision is kept without progress.
+    pub decision_hold: Duration,
+    /// Age at which a replica that is not ready is stuck.
+    pub pending_grace: Duration,
+}
+
+/// Events in quick succession make one cycle.
+const DEBOUNCE: Duration = Duration::from_secs(1);
+
+/// What the engine reads and writes.
+pub struct Engine {
+    /// Watch caches.
+    pub watches: Watches,
+    /// Where signals come from.
+    pub prometheus: Prometheus,
+    /// Which objects are managed.
+    pub ownership: Ownership,
+    /// The one namespace to ask for, or all.
+    pub namespace: Option<String>,
+    /// How often it does what.
+    pub config: EngineConfig,
+    /// Its own metrics.
+    pub telemetry: Telemetry,
+    /// Where the result of each cycle goes; this is its only writer.
+    pub published: watch::Sender<Option<Arc<Published>>>,
+}
+
+/// What one run of the engine owns.
+#[derive(Default)]
+struct State {
+    samples: Samples,
+    memory: Memory,
+    scalings: BTreeMap<(VariantKey, &'static str, &'static str), u64>,
+}
+
+impl Engine {
+    /// Runs cycles until asked to stop: every interval, and at once when something that matters `changed`.
+    ///
+    /// # Errors
+    /// The name of a watch cache that will never be complete.
+    pub async fn run(self, changed: Arc<Notify>, shutdown: CancellationToken) -> Result<(), String> {
+        tokio::select! {
+            () = shutdown.cancelled() => return Ok(()),
+            synced = self.watches.synced() => synced.map_err(|which| format!("the watch of {which} ended"))?,
+        }
+        self.telemetry.leader(true);
+        let mut state = State::default();
+        let mut fetch = ticks(self.config.fetch_interval);
+        let mut cycle = ticks(self.config.interval);
+        loop {
+            tokio::select! {
+                biased;
+                () = shutdown.cancelled() => break,
+                _ = fetch.tick() => self.sample(&mut state).await,
+                _ = cycle.tick() => {
+                    if state.samples.age(Instant::now()).is_none_or(|age| age > self.config.cache_ttl) {
+                        self.sample(&mut state).await;
+                    }
+                    self.cycle(&mut state);
+                }
+                () = changed.notified() => {
+                    tokio::time::sleep(DEBOUNCE).await;
+                    self.cycle(&mut state);
+                }
+            }
+        }
+        self.telemetry.leader(false);
+        Ok(())
+    }
+
+    async fn sample(&self, state: &mut State) {
+        let answers = collect::fetch(&self.prometheus, self.namespace.as_deref(), &self.telemetry).await;
+        let had_error = state.samples.last_error().is_some();
+        state.samples.take_in(Instant::now(), answers);
+        match state.samples.last_error() {
+            Some(error) if !had_error => tracing::warn!(error, "Prometheus gives no metrics; targets are held"),
+            None if had_error => tracing::info!("Prometheus answers again"),
+            _ => {}
+        }
+        let pods = workloads::pods(&self.watches);
+        // A pod that is not mapped yet may be so in a moment; one that no cache knows is gone.
+        let gone = |key: &PodModel| workloads::pod_named(&pods, &key.namespace, &key.pod).is_none();
+        let now = Instant::now();
+        state.samples.retain(|key, load| !gone(key) || load.youngest().is_some_and(|t| now.saturating_duration_since(t) < self.config.fresh));
+    }
+
+    fn cycle(&self, state: &mut State) {
+        let at = Moment { now: Instant::now(), wall: Timestamp::now() };
+        let managed = variants::managed(&self.watches, &self.ownership);
+        state.memory.retain(|key| managed.iter().any(|m| m.key == *key));
+        let assembled = assemble(&self.watches, &managed, &state.samples, &mut state.memory, self.rules_config(), at);
+        let outcome = decide(&assembled.snapshot);
+        for warning in &outcome.warnings {
+            tracing::warn!("{warning}");
+        }
+        let all_analyzed = outcome.decisions.iter().all(|d| d.safety_net.is_none());
+        let unmapped = assembled.unmapped;
+        let published = self.publish(state, &managed, assembled, outcome, at);
+        self.published.send_replace(Some(Arc::new(published)));
+        self.telemetry.cycle(at.now.elapsed(), all_analyzed, unmapped);
+    }
+
+    fn publish(&self, state: &mut State, managed: &[Managed], assembled: Assembled, outcome: Outcome, at: Moment) -> Published {
+        let decisions: BTreeMap<VariantKey, Decision> = outcome.decisions.into_iter().map(|d| (d.key(), d)).collect();
+        let before = self.published.borrow().clone();
+        let mut all = BTreeMap::new();
+        for m in managed {
+            let remembered = state.memory.of(m, at.now, at.wall);
+            let decision = decisions.get(&m.key).cloned();
+            let had_target = remembered.has_target();
+            if let (Some(next), Some(d)) = (outcome.next.variants.get(&m.key), &decision) {
+                remembered.decided(*next, d.safety_net == Some(FallbackSource::CurrentReplicas), at.now);
+            }
+            let seen = remembered.target_seen;
+            let variant = outlook(m, decision, &assembled, state.samples.last_error(), had_target, seen);
+            let old = before.as_ref().and_then(|b| b.variants.get(&m.key)).filter(|o| o.uid == variant.uid);
+            count(&mut state.scalings, &m.key, old, &variant);
+            narrate(&m.key, &variant);
+            all.insert(m.key.clone(), variant);
+        }
+        state.scalings.retain(|(key, _, _), _| all.get(key).is_some_and(|v| v.current.is_some()));
+        Published { at: at.wall, snapshot: Arc::new(assembled.snapshot), variants: all, scalings: state.scalings.clone() }
+    }
+
+    fn rules_config(&self) -> Config {
+        let c = &self.config;
+        Config {
+            decision_hold: c.decision_hold.into(),
+            pending_grace: c.pending_grace.into(),
+            metrics_age: MetricsAge { fresh: c.fresh.into(), stale: c.stale.into(), unavailable: c.unavailable.into() },
+            ..Config::default()
+        }
+    }
+}
+
+fn ticks(period: Duration) -> tokio::time::Interval {
+    let mut ticks = tokio::time::interval(period);
+    // After a slow answer the next tick comes a whole period later, not several at once.
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}
+
+fn outlook(m: &Managed, decision: Option<Decision>, assembled: &Assembled, query_error: Option<&str>, had_target: bool, seen: bool) -> PublishedVariant {
+    let outlook = match (&m.declared, &decision) {
+        (Err(unusable), _) => Outlook::Unusable(unusable),
+        (Ok(_), Some(decision)) => Outlook::Decided { decision, query_error, had_target },
+        (Ok(_), None) => {
+            let target = target_of(m);
+            Outlook::NoTarget { kind: target.map_or("workload", |t| t.kind.as_str()), name: target.map_or("", |t| t.name.as_str()), seen }
+        }
+    };
+    let conditions = conditions(outlook);
+    PublishedVariant {
+        uid: m.uid.clone(),
+        generation: m.generation,
+        instance: m.instance.clone(),
+        accelerator: m.accelerator.clone().unwrap_or_else(|| UNRESOLVED_ACCELERATOR.to_owned()),
+        current: assembled.workloads.get(&m.key).map(|r| r.current),
+        decision,
+        conditions,
+    }
+}
+
+/// Counts a change of the target that autoscalers are told.
+fn count(
+    scalings: &mut BTreeMap<(VariantKey, &'static str, &'static str), u64>,
+    key: &VariantKey,
+    before: Option<&PublishedVariant>,
+    after: &PublishedVariant,
+) {
+    let (Some(from), Some(to), Some(decision)) = (before.and_then(PublishedVariant::signal), after.signal(), &after.decision) else { return };
+    let direction = match to.cmp(&from) {
+        std::cmp::Ordering::Greater => "up",
+        std::cmp::Ordering::Less => "down",
+        std::cmp::Ordering::Equal => return,
+    };
+    *scalings.entry((key.clone(), direction, decision.reason().code())).or_default() += 1;
+}
+
+/// The line runbooks of the original look for, and the trace of every decision at debug level.
+fn narrate(key: &VariantKey, variant: &PublishedVariant) {
+    let Some(decision) = &variant.decision else { return };
+    if let Some(source) = decision.safety_net {
+        let fallback = match source {
+            FallbackSource::PreviousDesired => "previous-desired",
+            FallbackSource::CurrentReplicas => "current-replicas",
+        };
+        tracing::info!(namespace = key.namespace, variant = key.name, currentReplicas = decision.current, desiredReplicas = decision.target(), fallbackSource = fallback, "Safety net activated: emitted fallback metrics");
+    }
+    if decision.action() != Action::None {
+        tracing::debug!(namespace = key.namespace, variant = key.name, current = decision.current, target = decision.target(), reason = decision.reason().code(), "{}", decision.reason());
+    }
+}

@@ -1,0 +1,59 @@
+//! What the last cycle decided, as all readers see it: gauges, status writer, events and the debug endpoint. Written
+//! by the engine alone, whole, once a cycle.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use wva_scaling::{Decision, Snapshot, VariantKey};
+
+use crate::report::conditions::Conditions;
+
+/// One cycle's result.
+#[derive(Clone, Debug, Default)]
+pub struct Published {
+    /// When the cycle ran.
+    pub at: Timestamp,
+    /// What it decided from.
+    pub snapshot: Arc<Snapshot>,
+    /// Every managed variant, whether there is a decision for it or not.
+    pub variants: BTreeMap<VariantKey, PublishedVariant>,
+    /// Changes of targets since the process started.
+    pub scalings: BTreeMap<(VariantKey, &'static str, &'static str), u64>,
+}
+
+/// One variant after a cycle.
+#[derive(Clone, Debug)]
+pub struct PublishedVariant {
+    /// Which object this is about.
+    pub uid: String,
+    /// The generation of it that was read.
+    pub generation: Option<i64>,
+    /// Its instance label.
+    pub instance: Option<String>,
+    /// Its accelerator, or `unresolved`.
+    pub accelerator: String,
+    /// Replicas of its workload; `None` where that does not exist.
+    pub current: Option<u32>,
+    /// The decision; `None` where there is nothing to decide on.
+    pub decision: Option<Decision>,
+    /// What its status says.
+    pub conditions: Conditions,
+}
+
+impl PublishedVariant {
+    /// The target as the status shows it.
+    #[must_use]
+    pub fn target(&self) -> Option<u32> {
+        self.decision.as_ref().map(Decision::target)
+    }
+
+    /// The target as autoscalers are told: none under `recommend`.
+    #[must_use]
+    pub fn signal(&self) -> Option<u32> {
+        self.decision.as_ref().filter(|d| d.mode != wva_scaling::Mode::Recommend).map(Decision::target)
+    }
+}
+
+/// Readers' end; `None` before the first cycle.
+pub type Reader = tokio::sync::watch::Receiver<Option<Arc<Published>>>;

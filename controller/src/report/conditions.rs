@@ -1,0 +1,204 @@
+//! From a decision to the four conditions of the object's status. Pure. Every message says what happened and what to
+//! do next.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use wva_scaling::{AnalyzerName, Decision, FallbackSource, Mode};
+
+use crate::variants::Unusable;
+
+/// A condition before it has a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Draft {
+    /// True or False.
+    pub holds: bool,
+    /// One of the reasons of the API, a closed set.
+    pub reason: &'static str,
+    /// For people.
+    pub message: String,
+}
+
+/// The conditions of one variant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conditions {
+    /// `Ready`.
+    pub ready: Draft,
+    /// `TargetResolved`.
+    pub target_resolved: Draft,
+    /// `MetricsAvailable`.
+    pub metrics_available: Draft,
+    /// `OptimizationReady`.
+    pub optimization_ready: Draft,
+}
+
+/// What conditions are made from.
+#[derive(Clone, Copy, Debug)]
+pub enum Outlook<'a> {
+    /// The object cannot be used.
+    Unusable(&'a Unusable),
+    /// Its workload does not exist.
+    NoTarget {
+        /// Kind of the workload.
+        kind: &'a str,
+        /// Its name.
+        name: &'a str,
+        /// It existed before.
+        seen: bool,
+    },
+    /// It was decided on.
+    Decided {
+        /// The decision.
+        decision: &'a Decision,
+        /// Why the newest sample lacks signals, where it does.
+        query_error: Option<&'a str>,
+        /// An analysis gave this variant a target before, or its status did.
+        had_target: bool,
+    },
+}
+
+fn yes(reason: &'static str, message: impl Into<String>) -> Draft {
+    Draft { holds: true, reason, message: message.into() }
+}
+
+fn no(reason: &'static str, message: impl Into<String>) -> Draft {
+    Draft { holds: false, reason, message: message.into() }
+}
+
+/// The conditions for an outlook.
+#[must_use]
+pub fn conditions(outlook: Outlook<'_>) -> Conditions {
+    match outlook {
+        Outlook::Unusable(unusable) => set_aside(unusable),
+        Outlook::NoTarget { kind, name, seen } => no_target(kind, name, seen),
+        Outlook::Decided { decision, query_error, had_target } => {
+            let metrics_available = metrics(decision, query_error);
+            let optimization_ready = optimization(decision, had_target);
+            Conditions {
+                ready: ready(decision, &optimization_ready),
+                target_resolved: yes("TargetFound", "The target workload exists"),
+                metrics_available,
+                optimization_ready,
+            }
+        }
+    }
+}
+
+fn set_aside(unusable: &Unusable) -> Conditions {
+    let (reason, message) = match unusable {
+        Unusable::Invalid(problem) => ("InvalidConfiguration", format!("This object breaks the rules: {problem}")),
+        Unusable::Conflict { with, target } => (
+            "TargetConflict",
+            format!("VariantAutoscaling '{with}' is older and has the same target {target}: delete one of the two, or give this one a target of its own"),
+        ),
+    };
+    let skipped = format!("Nothing is decided until this is mended. {message}");
+    Conditions {
+        ready: no(reason, message),
+        target_resolved: no("TargetNotFound", skipped.clone()),
+        metrics_available: no("MetricsMissing", skipped.clone()),
+        optimization_ready: no(if reason == "TargetConflict" { "SkippedProcessing" } else { "InvalidConfiguration" }, skipped),
+    }
+}
+
+fn no_target(kind: &str, name: &str, seen: bool) -> Conditions {
+    let lower = kind.to_lowercase();
+    let tense = if seen { "no longer exists" } else { "does not exist yet" };
+    let message = format!("Target {lower} '{name}' {tense}");
+    let skipped = format!("Nothing is decided while target {lower} '{name}' does not exist: create it, or change spec.scaleTargetRef");
+    Conditions {
+        ready: no("DeploymentNotFound", message.clone()),
+        target_resolved: no("TargetNotFound", message),
+        metrics_available: no("MetricsMissing", skipped.clone()),
+        optimization_ready: no("SkippedProcessing", skipped),
+    }
+}
+
+fn metrics(decision: &Decision, query_error: Option<&str>) -> Draft {
+    let Decision { model_id, namespace, reporting, stale, .. } = decision;
+    if *reporting > 0 {
+        return yes("MetricsFound", format!("{reporting} replica(s) report the metrics that count"));
+    }
+    if decision.model_at_zero {
+        return yes("ScaleFromZero", "The model is at 0 replicas, so there is nothing to measure");
+    }
+    if decision.current == 0 && decision.safety_net.is_none() {
+        return yes("MetricsFound", "This variant is at 0 replicas; the model's other variants report");
+    }
+    if let Some(error) = query_error {
+        return no("PrometheusError", error);
+    }
+    if *stale > 0 {
+        return no("MetricsStale", format!("The newest metrics of {stale} replica(s) are too old to count: check that Prometheus still scrapes the pods of model {model_id} in namespace {namespace}"));
+    }
+    no(
+        "MetricsMissing",
+        format!("No vLLM metrics for model {model_id} in namespace {namespace}: check that a ServiceMonitor or PodMonitor selects its pods, and that vllm:kv_cache_usage_perc in Prometheus carries the labels namespace and pod"),
+    )
+}
+
+fn optimization(decision: &Decision, had_target: bool) -> Draft {
+    if let Some(source) = decision.safety_net {
+        let held = match source {
+            FallbackSource::PreviousDesired => "the last target",
+            FallbackSource::CurrentReplicas => "the present number of replicas",
+        };
+        let message = format!("Holding {held} ({}): {}", decision.target(), decision.reason());
+        return if had_target { yes("SafetyNet", message) } else { no("MetricsUnavailable", message) };
+    }
+    if decision.model_at_zero {
+        return yes("ScaleFromZeroMode", "The model is at 0 replicas and is woken when requests wait");
+    }
+    let reason = match decision.analyzer {
+        AnalyzerName::Percentage => "SaturationOnlyMode",
+        AnalyzerName::Tokens | AnalyzerName::Throughput => "OptimizationSucceeded",
+    };
+    yes(reason, format!("{} -> {}: {}", decision.current, decision.target(), decision.reason()))
+}
+
+/// The first False reason that applies, in the order of the API, else the first True one.
+fn ready(decision: &Decision, optimization: &Draft) -> Draft {
+    if !optimization.holds {
+        return no("MetricsUnavailable", optimization.message.clone());
+    }
+    if decision.stuck {
+        return no("Stuck", "Replicas of this variant do not become ready, so other variants of the model grow instead: look at its pods with kubectl describe");
+    }
+    if let Some(desired) = decision.not_carried_out {
+        return no("NotCarriedOut", format!("The target {desired} was not carried out: check that an HPA or ScaledObject reads wva_desired_replicas for this variant, and its bounds and behavior"));
+    }
+    let target = decision.target();
+    match decision.mode {
+        Mode::Paused => yes("Paused", format!("Paused by annotation: the target stays {target}")),
+        Mode::Recommend => yes("RecommendOnly", format!("Recommendation only: {target} replica(s) would be published")),
+        Mode::Fixed(_) => yes("Fixed", format!("Fixed by annotation: the target is {target}")),
+        Mode::Auto if decision.safety_net.is_some() => yes("SafetyNet", optimization.message.clone()),
+        Mode::Auto => yes("Ready", format!("The target is {target} replica(s)")),
+    }
+}
+
+impl Conditions {
+    /// As the status carries them; the time of one whose truth did not change stays.
+    #[must_use]
+    pub fn dated(&self, before: &[Condition], generation: Option<i64>, now: Timestamp) -> Vec<Condition> {
+        let named = [
+            ("Ready", &self.ready),
+            ("TargetResolved", &self.target_resolved),
+            ("MetricsAvailable", &self.metrics_available),
+            ("OptimizationReady", &self.optimization_ready),
+        ];
+        let dated = |(type_, draft): (&str, &Draft)| {
+            let status = if draft.holds { "True" } else { "False" };
+            let same = before.iter().find(|c| c.type_ == type_ && c.status == status);
+            Condition {
+                type_: type_.to_owned(),
+                status: status.to_owned(),
+                reason: draft.reason.to_owned(),
+                // The API's own limit.
+                message: draft.message.chars().take(32_768).collect(),
+                observed_generation: generation,
+                last_transition_time: same.map_or(Time(now), |c| c.last_transition_time.clone()),
+            }
+        };
+        named.map(dated).into()
+    }
+}

@@ -1,0 +1,215 @@
+//! Writes what was published into each object's status, as a JSON merge patch: `null` removes, which server-side apply
+//! cannot do to fields another manager co-owns. Always works from the newest publication, so nothing queues up, and a
+//! failed write never holds up a cycle.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{StreamExt, stream};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::api::{Patch, PatchParams};
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::api::{ApiResource, DynamicObject};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use wva_crds::{Actuation, OptimizedAlloc, VariantAutoscaling, VariantAutoscalingStatus};
+use wva_scaling::VariantKey;
+
+use crate::published::{Published, PublishedVariant, Reader};
+
+/// `lastRunTime` alone is no reason to write more often than this. The external metrics API takes a status as dead
+/// after 15 minutes, so a third of that leaves room for two failures.
+const HEARTBEAT: SignedDuration = SignedDuration::from_mins(5);
+/// Longest time one write may take.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Writes under way at once.
+const CONCURRENCY: usize = 8;
+/// First and longest wait after a failed write.
+const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
+/// Brings the objects' status up to what was published.
+pub struct StatusWriter {
+    client: Client,
+    variants: Store<DynamicObject>,
+    /// What this process last wrote, by object.
+    written: BTreeMap<VariantKey, (String, VariantAutoscalingStatus)>,
+}
+
+/// The status a variant should have, given the one it has; `None` where there is nothing to write.
+#[must_use]
+pub fn wanted(variant: &PublishedVariant, before: &VariantAutoscalingStatus, now: Timestamp) -> Option<VariantAutoscalingStatus> {
+    let count = |n: u32| i32::try_from(n).unwrap_or(i32::MAX);
+    let alloc = variant.target().map(|target| OptimizedAlloc {
+        num_replicas: count(target),
+        accelerator: variant.accelerator.clone(),
+        last_run_time: Some(Time(now)),
+    });
+    let mut status = VariantAutoscalingStatus {
+        desired_optimized_alloc: alloc,
+        current_replicas: variant.current.map(count),
+        actuation: variant.decision.as_ref().map(|_| Actuation { applied: variant.signal().is_some() }),
+        learned: before.learned.clone(),
+        conditions: variant.conditions.dated(&before.conditions, variant.generation, now),
+    };
+    // The time of the last run alone is no change, until it is due.
+    let last_run = |s: &VariantAutoscalingStatus| s.desired_optimized_alloc.as_ref().and_then(|a| a.last_run_time.clone());
+    let due = last_run(before).is_none_or(|t| now.duration_since(t.0) >= HEARTBEAT);
+    if !due && let Some(alloc) = &mut status.desired_optimized_alloc {
+        alloc.last_run_time = last_run(before);
+    }
+    if status == *before {
+        return None;
+    }
+    if let Some(alloc) = &mut status.desired_optimized_alloc {
+        alloc.last_run_time = Some(Time(now));
+    }
+    Some(status)
+}
+
+/// The merge patch that makes a status this one, whatever it was.
+#[must_use]
+pub fn merge_patch(status: &VariantAutoscalingStatus) -> Value {
+    let conditions: Vec<Condition> = status.conditions.clone();
+    json!({"status": {
+        "desiredOptimizedAlloc": status.desired_optimized_alloc,
+        "currentReplicas": status.current_replicas,
+        "actuation": status.actuation,
+        "conditions": conditions,
+    }})
+}
+
+impl StatusWriter {
+    /// A writer that reads what is there from a watch cache.
+    #[must_use]
+    pub fn new(client: Client, variants: Store<DynamicObject>) -> Self {
+        Self { client, variants, written: BTreeMap::new() }
+    }
+
+    /// Writes at each publication, until the engine is gone.
+    pub async fn run(mut self, mut published: Reader) {
+        let mut wait = BACKOFF.0;
+        let mut failed = false;
+        loop {
+            let retry = tokio::time::sleep(wait);
+            tokio::select! {
+                changed = published.changed() => if changed.is_err() { return },
+                () = retry, if failed => wait = (wait * 2).min(BACKOFF.1),
+            }
+            let newest = published.borrow_and_update().clone();
+            if let Some(newest) = newest {
+                failed = !self.write_all(&newest).await;
+                if !failed {
+                    wait = BACKOFF.0;
+                }
+            }
+        }
+    }
+
+    /// Writes what differs; false where a write failed.
+    async fn write_all(&mut self, published: &Arc<Published>) -> bool {
+        self.written.retain(|key, _| published.variants.contains_key(key));
+        let now = Timestamp::now();
+        let due: Vec<_> = published
+            .variants
+            .iter()
+            .filter_map(|(key, variant)| Some((key, variant, wanted(variant, &self.before(key, variant), now)?)))
+            .collect();
+        let client = &self.client;
+        let results: Vec<_> = stream::iter(due)
+            .map(|(key, variant, status)| async move {
+                let written = write(client, key, &status).await;
+                (key.clone(), variant.uid.clone(), status, written)
+            })
+            .buffer_unordered(CONCURRENCY)
+            .collect()
+            .await;
+        let mut all = true;
+        for (key, uid, status, written) in results {
+            match written {
+                Ok(()) => {
+                    self.written.insert(key, (uid, status));
+                }
+                Err(error) => {
+                    all = false;
+                    tracing::warn!(namespace = key.namespace, variant = key.name, %error, "Status could not be written; it is tried again");
+                }
+            }
+        }
+        all
+    }
+
+    /// What the object's status is: as this process last wrote it, else as the cache has it.
+    fn before(&self, key: &VariantKey, variant: &PublishedVariant) -> VariantAutoscalingStatus {
+        if let Some((_, status)) = self.written.get(key).filter(|(uid, _)| *uid == variant.uid) {
+            return status.clone();
+        }
+        let resource = ApiResource::erase::<VariantAutoscaling>(&());
+        let object = self.variants.get(&ObjectRef::new_with(&key.name, resource).within(&key.namespace));
+        let status = object.and_then(|o| o.data.get("status").cloned());
+        status.and_then(|s| serde_json::from_value(s).ok()).unwrap_or_default()
+    }
+}
+
+async fn write(client: &Client, key: &VariantKey, status: &VariantAutoscalingStatus) -> Result<(), String> {
+    let resource = ApiResource::erase::<VariantAutoscaling>(&());
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &key.namespace, &resource);
+    let patch = Patch::Merge(merge_patch(status));
+    let params = PatchParams { field_manager: Some("wva".to_owned()), ..PatchParams::default() };
+    match tokio::time::timeout(WRITE_TIMEOUT, api.patch_status(&key.name, &params, &patch)).await {
+        Ok(Ok(_)) => Ok(()),
+        // Deleted in the meantime: the watch will say so, and there is nothing left to write to.
+        Ok(Err(kube::Error::Api(status))) if status.code == 404 => Ok(()),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err(format!("the API server did not answer within {} s", WRITE_TIMEOUT.as_secs())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::conditions::{Outlook, conditions};
+
+    fn gone() -> PublishedVariant {
+        PublishedVariant {
+            uid: "u".into(),
+            generation: Some(1),
+            instance: None,
+            accelerator: "H100".into(),
+            current: None,
+            decision: None,
+            conditions: conditions(Outlook::NoTarget { kind: "Deployment", name: "d", seen: true }),
+        }
+    }
+
+    fn at(minute: i64) -> Timestamp {
+        Timestamp::UNIX_EPOCH + SignedDuration::from_mins(minute)
+    }
+
+    #[test]
+    fn a_workload_that_is_gone_clears_the_target_by_null() {
+        let before = VariantAutoscalingStatus { desired_optimized_alloc: Some(OptimizedAlloc::default()), ..Default::default() };
+        let status = wanted(&gone(), &before, at(0)).unwrap();
+        let patch = merge_patch(&status);
+        assert_eq!(patch["status"]["desiredOptimizedAlloc"], Value::Null);
+        assert_eq!(patch["status"]["conditions"][0]["reason"], "DeploymentNotFound");
+        assert_eq!(patch["status"]["conditions"][0]["message"], "Target deployment 'd' no longer exists");
+    }
+
+    #[test]
+    fn what_is_there_already_is_not_written_again() {
+        let first = wanted(&gone(), &VariantAutoscalingStatus::default(), at(0)).unwrap();
+        assert_eq!(wanted(&gone(), &first, at(1)), None);
+    }
+
+    #[test]
+    fn a_condition_keeps_its_time_until_its_truth_changes() {
+        let first = wanted(&gone(), &VariantAutoscalingStatus::default(), at(0)).unwrap();
+        let mut later = gone();
+        later.conditions = conditions(Outlook::NoTarget { kind: "Deployment", name: "other", seen: false });
+        let second = wanted(&later, &first, at(1)).unwrap();
+        assert_eq!(second.conditions[0].last_transition_time, Time(at(0)));
+        assert_ne!(second.conditions[0].message, first.conditions[0].message);
+    }
+}
