@@ -1,1 +1,29 @@
-//! placeholder
+//! Scaling decisions. One function, [`decide`], turns a [`Snapshot`] into an [`Outcome`]: a target for every variant
+//! with the steps that led to it, and what the next cycle has to remember. There is no clock, no I/O and no Kubernetes
+//! here: whatever a rule needs to know is a value of the snapshot, so that a decision can be replayed.
+#![warn(clippy::disallowed_methods)]
+
+mod analyze;
+mod enforce;
+mod limit;
+mod pipeline;
+mod publish;
+
+pub mod decision;
+pub mod reason;
+pub mod resolve;
+pub mod snapshot;
+pub mod trace;
+pub mod units;
+mod view;
+
+#[cfg(test)]
+mod tests;
+
+pub use decision::{
+    Action, Bounds, Decision, NextState, Outcome, Stage, Step, VariantKey, VariantState, Warning,
+};
+pub use limit::normalize_accelerator;
+pub use pipeline::decide;
+pub use reason::{AnalysisError, FallbackSource, Reason};
+pub use snapshot::{Snapshot, SnapshotError};

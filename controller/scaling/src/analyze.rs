@@ -1,0 +1,96 @@
+//! The seam between the analyzers and everything else. An analyzer turns a model's signals into a verdict; a verdict
+//! proposes targets, and can be asked again with other variants ruled out. None of the analyzers knows another.
+
+pub(crate) mod kept;
+mod percentage;
+
+use crate::limit::Ledger;
+use crate::reason::{AnalysisError, FallbackSource, Reason};
+use crate::snapshot::AnalyzerName;
+use crate::view::{Draft, ModelView};
+use crate::{Stage, enforce};
+
+/// What an analyzer found out about one model.
+pub(crate) trait Verdict {
+    /// The smaller, the more urgently the model needs replicas: its mean spare KV, or spare share of the supply.
+    fn spare(&self) -> f64;
+
+    /// Steps of the stages analyze and optimize for every variant, in order of the view. A variant that is `barred`
+    /// does not grow; `ledger` says what is left, where the analyzer takes several steps at once.
+    fn propose(&self, model: &ModelView, barred: &[bool], ledger: &Ledger) -> Vec<Draft>;
+}
+
+/// Asks the analyzer that the model's settings name.
+pub(crate) fn analyze(model: &ModelView) -> Box<dyn Verdict> {
+    let verdict = match model.settings.analyzer {
+        AnalyzerName::Percentage => {
+            percentage::analyze(model).map(|verdict| Box::new(verdict) as Box<dyn Verdict>)
+        }
+        analyzer @ (AnalyzerName::Tokens | AnalyzerName::Throughput) => {
+            Err(AnalysisError::NotAvailable { analyzer })
+        }
+    };
+    match verdict {
+        Ok(verdict) => verdict,
+        Err(_) if at_rest(model) => Box::new(AtRest),
+        Err(error) => Box::new(Failed(error)),
+    }
+}
+
+/// No replica can report yet, and that is as it should be: the model is at 0, or has just been woken.
+fn at_rest(model: &ModelView) -> bool {
+    model.at_zero() || model.variants.iter().all(|v| v.current == 0 || v.wake_hold(model.config).is_some())
+}
+
+/// A model at 0 needs no metrics and no safety net; neither does one whose first replica is loading.
+struct AtRest;
+
+impl Verdict for AtRest {
+    fn spare(&self) -> f64 {
+        0.0
+    }
+
+    fn propose(&self, model: &ModelView, _: &[bool], _: &Ledger) -> Vec<Draft> {
+        model
+            .variants
+            .iter()
+            .map(|variant| {
+                let mut draft = Draft::new(variant.current);
+                if variant.pending > 0 {
+                    draft.note(Stage::Analyze, Reason::PendingReplicas { pending: variant.pending });
+                }
+                draft
+            })
+            .collect()
+    }
+}
+
+/// The safety net: the last target, else what is there.
+struct Failed(AnalysisError);
+
+impl Verdict for Failed {
+    fn spare(&self) -> f64 {
+        0.0
+    }
+
+    fn propose(&self, model: &ModelView, _: &[bool], _: &Ledger) -> Vec<Draft> {
+        let idle = enforce::is_idle(model);
+        model
+            .variants
+            .iter()
+            .map(|variant| {
+                // A target of 0 rests on evidence that must still be there: a failed query is no 0.
+                let held =
+                    variant.variant.desired.filter(|desired| *desired > 0 || variant.current == 0 || idle);
+                let (after, fallback_source) = match held {
+                    Some(desired) => (desired, FallbackSource::PreviousDesired),
+                    None => (variant.current, FallbackSource::CurrentReplicas),
+                };
+                let mut draft = Draft::new(variant.current);
+                let cause = self.0.clone();
+                draft.push(Stage::Analyze, after, Reason::SafetyNet { fallback_source, cause });
+                draft
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,100 @@
+//! What holds whatever an analyzer says: a model goes to 0 only on full evidence, is woken when requests wait, keeps
+//! one replica where zero is not allowed, and every target stays within its bounds.
+
+use std::time::Duration;
+
+use wva_crds::GoDuration;
+
+use crate::decision::Stage;
+use crate::reason::Reason;
+use crate::snapshot::SchedulerQueue;
+use crate::view::{Draft, ModelView};
+
+/// Appends the stage's steps.
+pub(crate) fn enforce(model: &ModelView, barred: &[bool], drafts: &mut [Draft]) {
+    if is_idle(model) {
+        let retention_seconds = model.to_zero.retention.get().as_secs_f64();
+        for draft in drafts.iter_mut().filter(|d| d.target() > 0) {
+            draft.push(Stage::Enforce, 0, Reason::NoRequests { retention_seconds });
+        }
+    } else {
+        hold_woken(model, drafts);
+        wake(model, barred, drafts);
+        keep_one(model, drafts);
+    }
+    for (variant, draft) in model.variants.iter().zip(drafts) {
+        let (target, bounded) = (draft.target(), variant.bounds.clamp(draft.target()));
+        if bounded < target {
+            draft.push(Stage::Enforce, bounded, Reason::AtMaximum { max: bounded });
+        } else if bounded > target && !(target == 0 && model.at_zero()) {
+            // A model at 0 stays there until requests wait, whatever the bounds.
+            draft.push(Stage::Enforce, bounded, Reason::AtMinimum { min: bounded });
+        }
+    }
+}
+
+/// Scale to zero is on, and everything known says that nothing was asked of the model for the whole retention period.
+/// What is not known counts against it.
+pub(crate) fn is_idle(model: &ModelView) -> bool {
+    let retention = model.to_zero.retention;
+    let long_ago = |age: Option<GoDuration>| age.is_none_or(|age| age >= retention);
+    let facts = model.model;
+    model.to_zero.enabled
+        && retention.get() > Duration::ZERO
+        && facts.requests_in_retention.is_some_and(|n| n.get() <= 0.0)
+        && facts.scheduler_queue.is_empty()
+        && long_ago(facts.tracked_for)
+        && long_ago(facts.since_activity)
+        && long_ago(facts.since_pod_start)
+        && model.blind().is_none()
+        && model.variants.iter().all(|v| {
+            long_ago(v.variant.woken_ago)
+                && match v.variant.running {
+                    Some(running) => running.get() <= 0.0,
+                    // Where there is no replica there is nothing to ask.
+                    None => v.current == 0,
+                }
+                && v.counted.iter().all(|sample| sample.queue <= 0.0)
+        })
+}
+
+/// A replica that was woken is held until it reports.
+fn hold_woken(model: &ModelView, drafts: &mut [Draft]) {
+    for (variant, draft) in model.variants.iter().zip(drafts) {
+        if let Some(woken_seconds) = variant.wake_hold(model.config)
+            && draft.target() <= 1
+        {
+            draft.push(Stage::Enforce, 1, Reason::WakeHold { woken_seconds });
+        }
+    }
+}
+
+/// Requests wait, and no variant serves or is about to: the cheapest that can is woken.
+fn wake(model: &ModelView, barred: &[bool], drafts: &mut [Draft]) {
+    let SchedulerQueue::Known(queue) = model.model.scheduler_queue else { return };
+    let helpless = |i: usize| {
+        let variant = &model.variants[i];
+        variant.stuck > 0 || (variant.current == 0 && drafts[i].target() == 0)
+    };
+    if !model.model.scheduler_queue.holds_requests() || !(0..drafts.len()).all(helpless) {
+        return;
+    }
+    let chosen = model.by_cost().into_iter().find(|i| {
+        let variant = &model.variants[*i];
+        variant.current == 0 && variant.stuck == 0 && variant.room() > 0 && !barred[*i]
+    });
+    if let Some(i) = chosen {
+        let (size, bytes) = (queue.size.get(), queue.bytes.get());
+        drafts[i].push(Stage::Enforce, 1, Reason::RequestsWaiting { size, bytes });
+    }
+}
+
+/// Where zero is not allowed, a model that has replicas keeps one.
+fn keep_one(model: &ModelView, drafts: &mut [Draft]) {
+    if model.to_zero.enabled || model.at_zero() || drafts.iter().any(|d| d.target() > 0) {
+        return;
+    }
+    if let Some(i) = model.by_cost().into_iter().find(|i| model.variants[*i].bounds.max != Some(0)) {
+        drafts[i].push(Stage::Enforce, 1, Reason::MinimumKept {});
+    }
+}

@@ -1,0 +1,152 @@
+//! What the cluster has left. GPUs are booked by accelerator, first for kept scale-ups, then for the most saturated
+//! model; a step that does not fit is cut to whole replicas, and one the HPA would ignore is not taken at all.
+
+use std::collections::BTreeMap;
+
+use crate::decision::Stage;
+use crate::reason::Reason;
+use crate::snapshot::{Config, Variant};
+use crate::view::{Draft, ModelView, VariantView};
+
+/// GPUs that are left, by accelerator.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ledger {
+    left: BTreeMap<String, u64>,
+}
+
+impl Ledger {
+    pub(crate) fn new(config: &Config) -> Self {
+        let mut left = BTreeMap::new();
+        for (accelerator, stock) in config.inventory.iter().flatten() {
+            // Two spellings of one accelerator are one stock.
+            let sum: &mut u64 = left.entry(key(accelerator)).or_default();
+            *sum = sum.saturating_add(stock.limit.saturating_sub(stock.used));
+        }
+        Self { left }
+    }
+
+    /// GPUs left for a variant. `None`: it is not limited, for it needs none, or the inventory does not know its
+    /// accelerator.
+    pub(crate) fn left(&self, variant: &Variant) -> Option<u64> {
+        if variant.gpus_per_replica.0 == 0 {
+            return None;
+        }
+        self.left.get(&key(variant.accelerator.as_deref()?)).copied()
+    }
+
+    /// Books `replicas` more of a variant.
+    pub(crate) fn book(&mut self, variant: &Variant, replicas: u32) {
+        let Some(accelerator) = variant.accelerator.as_deref() else { return };
+        if let Some(left) = self.left.get_mut(&key(accelerator)) {
+            let gpus = u64::from(replicas).saturating_mul(u64::from(variant.gpus_per_replica.0));
+            *left = left.saturating_sub(gpus);
+        }
+    }
+
+    /// Whole replicas of a variant that fit.
+    pub(crate) fn fits(&self, variant: &Variant) -> u32 {
+        self.left(variant).map_or(u32::MAX, |left| {
+            u32::try_from(left / u64::from(variant.gpus_per_replica.0)).unwrap_or(u32::MAX)
+        })
+    }
+}
+
+/// True where the model's scale-ups are held to the inventory.
+pub(crate) fn is_limited(model: &ModelView) -> bool {
+    model.config.inventory.is_some() && (model.config.limited_mode || model.settings.enable_limiter)
+}
+
+/// Appends the stage's steps. Returns the variants that got too little for their HPA to act on: the model's need
+/// goes to others.
+pub(crate) fn limit(model: &ModelView, ledger: &Ledger, drafts: &mut [Draft]) -> Vec<usize> {
+    let mut refused = Vec::new();
+    if !is_limited(model) {
+        return refused;
+    }
+    let mut ledger = ledger.clone();
+    for i in model.by_cost() {
+        let (variant, draft) = (&model.variants[i], &mut drafts[i]);
+        let asked = growth(draft);
+        let fits = ledger.fits(variant.variant);
+        if asked == 0 {
+            continue;
+        }
+        if fits >= asked {
+            ledger.book(variant.variant, asked);
+            continue;
+        }
+        let given = if fits < variant.step_up() { 0 } else { fits };
+        let (accelerator, left) = (
+            variant.variant.accelerator.clone().unwrap_or_default(),
+            ledger.left(variant.variant).unwrap_or(0),
+        );
+        let gpus_per_replica = variant.variant.gpus_per_replica.0;
+        ledger.book(variant.variant, given);
+        // What was booked beforehand for a kept decision stays.
+        let after = draft.target() - asked + given;
+        draft.push(Stage::Limit, after, Reason::LimitedBy { accelerator, left, gpus_per_replica });
+        if given == 0 {
+            refused.push(i);
+        }
+    }
+    refused
+}
+
+/// Replicas a draft adds in this cycle, beyond those that an earlier cycle asked for.
+pub(crate) fn growth(draft: &Draft) -> u32 {
+    draft.target().saturating_sub(held(draft).max(draft.current))
+}
+
+/// The target an earlier cycle made that still stands: it was limited then, and is booked first now.
+pub(crate) fn held(draft: &Draft) -> u32 {
+    draft
+        .steps
+        .iter()
+        .filter(|s| {
+            matches!(
+                s.reason,
+                Reason::KeptDecision { .. } | Reason::SafetyNet { .. } | Reason::WakeHold { .. }
+            )
+        })
+        .map(|s| s.after)
+        .max()
+        .unwrap_or(0)
+        .min(draft.target())
+}
+
+/// Books what earlier cycles asked for and the cluster has not seen yet.
+pub(crate) fn book_held(ledger: &mut Ledger, variant: &VariantView, draft: &Draft) {
+    if variant.auto() {
+        ledger.book(variant.variant, held(draft).saturating_sub(draft.current));
+    }
+}
+
+/// The name an accelerator is known by, whatever its vendor's label calls it: `NVIDIA-H100-80GB-HBM3` is `H100`,
+/// `AMD-MI300X-192GB` is `MI300X`, `Intel-Gaudi-2-96GB` is `Gaudi-2`. A MIG slice is not the whole card and keeps
+/// its profile.
+#[must_use]
+pub fn normalize_accelerator(label: &str) -> String {
+    const VENDORS: [&str; 5] = ["nvidia", "amd", "intel", "habana", "tesla"];
+    let mut parts: Vec<&str> = label.split(['-', '_', ' ']).filter(|p| !p.is_empty()).collect();
+    while parts.len() > 1 && VENDORS.iter().any(|v| parts[0].eq_ignore_ascii_case(v)) {
+        parts.remove(0);
+    }
+    let mig = parts.iter().position(|p| p.eq_ignore_ascii_case("mig"));
+    let (card, slice) = parts.split_at(mig.unwrap_or(parts.len()));
+    let kept = card.iter().enumerate().filter(|(i, part)| *i == 0 || !is_form(part)).map(|(_, part)| *part);
+    let name: Vec<&str> = kept.chain(slice.iter().copied()).collect();
+    if name.is_empty() { label.to_owned() } else { name.join("-") }
+}
+
+/// A part of a product name that tells the memory or the socket, not the model.
+fn is_form(part: &str) -> bool {
+    let upper = part.to_ascii_uppercase();
+    let memory =
+        upper.strip_suffix("GB").is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));
+    memory || ["HBM", "SXM", "PCIE", "NVL", "OAM"].iter().any(|form| upper.starts_with(form))
+}
+
+/// What two spellings of one accelerator have in common.
+fn key(label: &str) -> String {
+    normalize_accelerator(label).to_ascii_uppercase().replace('-', "")
+}

@@ -1,0 +1,199 @@
+//! The pipeline from a snapshot to its decisions: analyze, optimize, enforce, limit, publish. Models are taken in
+//! order of urgency, for what one books of the inventory the next cannot have; all else is independent of order.
+
+use crate::analyze::{Verdict, analyze};
+use crate::decision::{Decision, NextState, Outcome, Stage, VariantState, Warning};
+use crate::enforce::enforce;
+use crate::limit::{Ledger, book_held, growth, is_limited, limit};
+use crate::publish::publish;
+use crate::reason::Reason;
+use crate::resolve;
+use crate::snapshot::{SchedulerQueue, Snapshot};
+use crate::view::{Draft, ModelView, VariantView};
+
+/// One model on its way through the pipeline.
+struct Case<'a> {
+    view: ModelView<'a>,
+    verdict: Box<dyn Verdict>,
+    /// Spare capacity, rounded so that a sum's order cannot decide; then the cost of what grows.
+    urgency: (f64, f64),
+    drafts: Vec<Draft>,
+}
+
+/// Decides one cycle. A pure function: the same snapshot gives the same outcome, whatever the order of its lists.
+#[must_use]
+pub fn decide(snapshot: &Snapshot) -> Outcome {
+    let mut outcome = Outcome::default();
+    let mut cases = cases(snapshot, &mut outcome.warnings);
+    let mut ledger = Ledger::new(&snapshot.config);
+    for case in &mut cases {
+        // Without limits first: it tells what is kept, and what would grow.
+        let nobody = vec![false; case.view.variants.len()];
+        case.drafts = propose(case, &nobody, &Ledger::default());
+        for (variant, draft) in case.view.variants.iter().zip(&case.drafts) {
+            book_held(&mut ledger, variant, draft);
+        }
+        let growing = case.view.variants.iter().zip(&case.drafts).filter(|(_, d)| growth(d) > 0);
+        let cheapest = growing.map(|(v, _)| v.cost()).fold(f64::INFINITY, f64::min);
+        case.urgency = ((case.verdict.spare() * 1e9).round(), cheapest);
+    }
+    let mut order: Vec<usize> = (0..cases.len()).collect();
+    // Stable, and the cases are in order of namespace and model.
+    order.sort_by(|a, b| {
+        let (a, b) = (cases[*a].urgency, cases[*b].urgency);
+        a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1))
+    });
+    for i in order {
+        let case = &mut cases[i];
+        case.drafts = settle(case, &ledger);
+        for (variant, draft) in case.view.variants.iter().zip(&mut case.drafts) {
+            if variant.auto() {
+                ledger.book(variant.variant, growth(draft));
+            }
+            draft.close(Stage::Limit);
+            publish(variant, draft);
+            draft.close(Stage::Publish);
+        }
+    }
+    outcome.next = NextState { remembered: snapshot.remembered.clone(), ..NextState::default() };
+    for case in cases {
+        for (variant, draft) in case.view.variants.iter().zip(case.drafts) {
+            let decision = decision(&case.view, variant, draft);
+            outcome.next.variants.insert(decision.key(), state(variant, &decision));
+            outcome.decisions.push(decision);
+        }
+    }
+    outcome
+}
+
+/// The models with their settings and verdicts, in order of namespace and model.
+fn cases<'a>(snapshot: &'a Snapshot, warnings: &mut Vec<Warning>) -> Vec<Case<'a>> {
+    let mut models: Vec<_> = snapshot.models.iter().collect();
+    models.sort_by(|a, b| (&a.namespace, &a.model_id).cmp(&(&b.namespace, &b.model_id)));
+    let mut cases = Vec::with_capacity(models.len());
+    for model in models {
+        let (namespace, model_id) = (&model.namespace, &model.model_id);
+        let (settings, dropped) = resolve::saturation(&snapshot.config, namespace, model_id);
+        let to_zero = resolve::scale_to_zero(&snapshot.config, namespace, model_id);
+        warnings.extend(dropped.into_iter().map(|layer| Warning::SettingsDropped {
+            namespace: namespace.clone(),
+            model_id: model_id.clone(),
+            layer,
+        }));
+        if to_zero.enabled && model.scheduler_queue == SchedulerQueue::Absent {
+            warnings
+                .push(Warning::NothingWakesIt { namespace: namespace.clone(), model_id: model_id.clone() });
+        }
+        let view = ModelView::new(model, &snapshot.config, settings, to_zero);
+        if is_limited(&view) {
+            warnings.extend(unknown_accelerators(&view));
+        }
+        let verdict = analyze(&view);
+        cases.push(Case { view, verdict, urgency: (0.0, 0.0), drafts: Vec::new() });
+    }
+    cases
+}
+
+fn unknown_accelerators(model: &ModelView) -> Vec<Warning> {
+    let stock = Ledger::new(model.config);
+    let unknown = |v: &&VariantView| v.variant.gpus_per_replica.0 > 0 && stock.left(v.variant).is_none();
+    model
+        .variants
+        .iter()
+        .filter(unknown)
+        .map(|v| Warning::AcceleratorNotInInventory {
+            namespace: model.model.namespace.clone(),
+            variant: v.variant.name.clone(),
+            accelerator: accelerator(v),
+        })
+        .collect()
+}
+
+/// The stages before the limit.
+fn propose(case: &Case, barred: &[bool], ledger: &Ledger) -> Vec<Draft> {
+    let mut drafts = case.verdict.propose(&case.view, barred, ledger);
+    for draft in &mut drafts {
+        draft.close(Stage::Analyze);
+        draft.close(Stage::Optimize);
+    }
+    enforce(&case.view, barred, &mut drafts);
+    for draft in &mut drafts {
+        draft.close(Stage::Enforce);
+    }
+    drafts
+}
+
+/// Proposes and limits until nothing more is refused: what one variant cannot get, another may. Each round rules out
+/// one variant more, so it ends.
+fn settle(case: &Case, ledger: &Ledger) -> Vec<Draft> {
+    let mut barred = vec![false; case.view.variants.len()];
+    let mut refused: Vec<Option<Draft>> = vec![None; barred.len()];
+    loop {
+        let mut drafts = propose(case, &barred, ledger);
+        for (draft, refused) in drafts.iter_mut().zip(&refused) {
+            // A variant that was refused stays as that round left it, and asks for nothing more.
+            if let Some(refused) = refused {
+                draft.clone_from(refused);
+            }
+        }
+        let mut limited = limit(&case.view, ledger, &mut drafts);
+        limited.retain(|i| refused[*i].is_none());
+        if limited.is_empty() {
+            return drafts;
+        }
+        for i in limited {
+            barred[i] = true;
+            refused[i] = Some(drafts[i].clone());
+        }
+    }
+}
+
+fn accelerator(variant: &VariantView) -> String {
+    variant.variant.accelerator.clone().unwrap_or_else(|| wva_crds::names::UNRESOLVED_ACCELERATOR.to_owned())
+}
+
+fn decision(model: &ModelView, variant: &VariantView, draft: Draft) -> Decision {
+    let mut decision = Decision {
+        namespace: model.model.namespace.clone(),
+        model_id: model.model.model_id.clone(),
+        variant: variant.variant.name.clone(),
+        accelerator: accelerator(variant),
+        current: variant.current,
+        ready: variant.ready,
+        mode: variant.variant.mode,
+        bounds: variant.bounds,
+        analyzer: model.settings.analyzer,
+        stuck: variant.stuck > 0,
+        safety_net: None,
+        not_carried_out: None,
+        limited_by: None,
+        model_at_zero: model.at_zero(),
+        scale_to_zero: model.to_zero.enabled,
+        reporting: variant.reporting(),
+        stale: variant.stale,
+        steps: draft.steps,
+    };
+    for step in &decision.steps {
+        match &step.reason {
+            Reason::SafetyNet { fallback_source, .. } => decision.safety_net = Some(*fallback_source),
+            Reason::NotCarriedOut { desired, .. } => decision.not_carried_out = Some(*desired),
+            Reason::LimitedBy { accelerator, .. } => decision.limited_by = Some(accelerator.clone()),
+            _ => {}
+        }
+    }
+    decision
+}
+
+fn state(variant: &VariantView, decision: &Decision) -> VariantState {
+    let target = decision.target();
+    let goes_on = variant.variant.desired == Some(target)
+        && target != decision.current
+        && decision.not_carried_out.is_none();
+    VariantState {
+        desired: target,
+        current: decision.current,
+        // A target that is new, or made anew after it had ended, starts its time again.
+        desired_age: variant.variant.desired_age.filter(|_| goes_on).unwrap_or_default(),
+        capacity: variant.variant.remembered_capacity.map(f64::from),
+    }
+}

@@ -1,0 +1,22 @@
+//! The last stage: what a person has set for the variant. The steps before it show what was decided all the same.
+
+use crate::decision::Stage;
+use crate::reason::Reason;
+use crate::snapshot::Mode;
+use crate::view::{Draft, VariantView};
+
+/// Appends the stage's steps.
+pub(crate) fn publish(variant: &VariantView, draft: &mut Draft) {
+    let decided = draft.target();
+    match variant.variant.mode {
+        Mode::Auto => {}
+        Mode::Recommend => draft.note(Stage::Publish, Reason::RecommendOnly {}),
+        Mode::Paused => {
+            let last = variant.variant.desired.unwrap_or(variant.current);
+            draft.push(Stage::Publish, last, Reason::Paused { decided });
+        }
+        Mode::Fixed(asked) => {
+            draft.push(Stage::Publish, variant.bounds.clamp(asked), Reason::Fixed { asked, decided });
+        }
+    }
+}

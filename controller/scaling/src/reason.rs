@@ -1,0 +1,465 @@
+//! Why a step was taken or not: a closed set, each with the figures it rests on. `code` feeds events, conditions and
+//! metric labels; `Display` is the sentence an operator reads.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::snapshot::AnalyzerName;
+
+/// The load of a model as the percentage analyzer sees it, with the thresholds it is held against.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Load {
+    /// Mean of `kvCacheThreshold - kv` over the replicas that are not saturated; 0 where there is none.
+    pub mean_spare_kv: f64,
+    /// The same of the queue.
+    pub mean_spare_queue: f64,
+    /// Replicas that are not saturated.
+    pub non_saturated: u32,
+    /// Replicas that report.
+    pub reporting: u32,
+    /// The threshold of KV use.
+    pub kv_cache_threshold: f64,
+    /// The threshold of the queue.
+    pub queue_length_threshold: f64,
+    /// The least mean spare KV.
+    pub kv_spare_trigger: f64,
+    /// The least mean spare queue.
+    pub queue_spare_trigger: f64,
+}
+
+impl fmt::Display for Load {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "mean spare KV {} (at least {}), mean spare queue {} (at least {}), {} of {} replicas below the \
+             thresholds of {} and {}",
+            figure(self.mean_spare_kv),
+            figure(self.kv_spare_trigger),
+            figure(self.mean_spare_queue),
+            figure(self.queue_spare_trigger),
+            self.non_saturated,
+            self.reporting,
+            figure(self.kv_cache_threshold),
+            figure(self.queue_length_threshold),
+        )
+    }
+}
+
+/// A model's tokens as the token analyzer counts them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Tokens {
+    /// Tokens that are in use or wait.
+    pub demand: f64,
+    /// Tokens the ready replicas hold.
+    pub supply: f64,
+    /// Tokens the ready and pending replicas hold.
+    pub anticipated: f64,
+    /// Tokens that are lacking.
+    pub required: f64,
+    /// Tokens that are spare.
+    pub spare: f64,
+    /// Tokens one replica of this variant holds.
+    pub per_replica: f64,
+}
+
+impl fmt::Display for Tokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "demand {} tokens, supply {} ({} with pending replicas), required {}, spare {}, {} a replica",
+            figure(self.demand),
+            figure(self.supply),
+            figure(self.anticipated),
+            figure(self.required),
+            figure(self.spare),
+            figure(self.per_replica),
+        )
+    }
+}
+
+/// What the safety net holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FallbackSource {
+    /// The target of the last cycle.
+    PreviousDesired,
+    /// What the workload has.
+    CurrentReplicas,
+}
+
+impl FallbackSource {
+    /// The value of `fallbackSource` in logs.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::PreviousDesired => "previous-desired",
+            Self::CurrentReplicas => "current-replicas",
+        }
+    }
+}
+
+/// Why an analysis failed for a model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "cause")]
+pub enum AnalysisError {
+    /// No replica reports a sample that counts.
+    #[error(
+        "no replica reports metrics that count ({ready} ready): check that Prometheus answers and that a \
+         ServiceMonitor selects the model's Service"
+    )]
+    NoMetrics {
+        /// Ready replicas of the model.
+        ready: u32,
+    },
+    /// The entry asks for an analyzer this build does not have.
+    #[error(
+        "the analyzer {:?} is not available in this release: set analyzerName to \"\" or \"saturation\"",
+        name_of(*analyzer)
+    )]
+    NotAvailable {
+        /// The analyzer that was asked for.
+        analyzer: AnalyzerName,
+    },
+    /// A replica whose capacity nothing tells.
+    #[error(
+        "nothing tells the KV cache size of pod {pod}: it reports no vllm:cache_config_info, and its arguments no \
+         --num-gpu-blocks-override"
+    )]
+    NoCapacity {
+        /// The pod.
+        pod: String,
+    },
+}
+
+/// Name of an analyzer, as `analyzerName` gives it.
+#[must_use]
+pub const fn name_of(analyzer: AnalyzerName) -> &'static str {
+    match analyzer {
+        AnalyzerName::Percentage => "",
+        AnalyzerName::Tokens => "saturation",
+        AnalyzerName::Throughput => "throughput",
+    }
+}
+
+/// Why a step was taken, or not.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "reason", content = "figures", rename_all_fields = "camelCase")]
+pub enum Reason {
+    /// Nothing to say.
+    NoChange {
+        /// The load it was judged by, where this stage looked at one.
+        #[serde(flatten)]
+        load: Option<Load>,
+        /// The same in tokens.
+        #[serde(flatten)]
+        tokens: Option<Tokens>,
+    },
+    /// An earlier decision is kept while it is carried out.
+    KeptDecision {
+        /// Seconds since it was made or last progressed.
+        age_seconds: f64,
+    },
+    /// No replica is below the thresholds.
+    AllSaturated {
+        /// What was seen.
+        #[serde(flatten)]
+        load: Load,
+    },
+    /// A mean spare is below its trigger.
+    SpareBelowTarget {
+        /// What was seen.
+        #[serde(flatten)]
+        load: Load,
+    },
+    /// The load fits on fewer replicas.
+    ScaleDownSafe {
+        /// What was seen.
+        #[serde(flatten)]
+        load: Load,
+    },
+    /// The analysis failed; an earlier figure is held.
+    SafetyNet {
+        /// Which.
+        fallback_source: FallbackSource,
+        /// Why.
+        #[serde(flatten)]
+        cause: AnalysisError,
+    },
+    /// Replicas are still loading.
+    PendingReplicas {
+        /// How many.
+        pending: u32,
+    },
+    /// Replicas do not become ready.
+    Stuck {
+        /// How many.
+        stuck: u32,
+    },
+    /// The step the HPA would act on leaves too few replicas.
+    StepNotSafe {
+        /// Replicas it would take.
+        step: u32,
+        /// What was seen.
+        #[serde(flatten)]
+        load: Load,
+    },
+    /// Fewer replicas report than are ready, so none is taken.
+    ScrapeGap {
+        /// Ready replicas of the model.
+        ready: u32,
+        /// Those that report.
+        reporting: u32,
+    },
+    /// Samples are old, so no replica is taken.
+    MetricsStale {
+        /// Replicas with an old sample.
+        stale: u32,
+    },
+    /// The earlier decision lies outside the bounds and ends.
+    OutOfBounds {
+        /// The earlier target.
+        desired: u32,
+        /// Lower bound.
+        min: u32,
+        /// Upper bound.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        max: Option<u32>,
+    },
+    /// The earlier decision to shrink ends, for the model needs more.
+    Superseded {
+        /// The earlier target.
+        desired: u32,
+    },
+    /// The earlier decision was not carried out in time and ends.
+    NotCarriedOut {
+        /// The earlier target.
+        desired: u32,
+        /// Seconds without progress.
+        age_seconds: f64,
+    },
+    /// Tokens are lacking.
+    DemandAboveSupply {
+        /// What was counted.
+        #[serde(flatten)]
+        tokens: Tokens,
+    },
+    /// Tokens are spare.
+    SupplyAboveDemand {
+        /// What was counted.
+        #[serde(flatten)]
+        tokens: Tokens,
+    },
+    /// The HPA would ignore the step, so it is not taken.
+    WithinTolerance {
+        /// Replicas it would take.
+        step: u32,
+        /// The share the HPA ignores.
+        tolerance: f64,
+    },
+    /// Nothing was asked of the model for its whole retention period.
+    NoRequests {
+        /// The period.
+        retention_seconds: f64,
+    },
+    /// The model keeps one replica, on its cheapest variant.
+    MinimumKept {},
+    /// Requests wait for a model that is at 0: its cheapest variant is woken.
+    RequestsWaiting {
+        /// Requests in the scheduler's queue.
+        size: f64,
+        /// Their bytes.
+        bytes: f64,
+    },
+    /// It was woken and does not report yet: its replica is held.
+    WakeHold {
+        /// Seconds since it was woken.
+        woken_seconds: f64,
+    },
+    /// The inventory has not enough left.
+    LimitedBy {
+        /// What is scarce.
+        accelerator: String,
+        /// GPUs that are left.
+        left: u64,
+        /// GPUs one replica asks for.
+        gpus_per_replica: u32,
+    },
+    /// The upper bound.
+    AtMaximum {
+        /// The bound.
+        max: u32,
+    },
+    /// The lower bound.
+    AtMinimum {
+        /// The bound.
+        min: u32,
+    },
+    /// Mode `paused`: the last target stays.
+    Paused {
+        /// What would have been published.
+        decided: u32,
+    },
+    /// Mode `recommend`: nothing is published.
+    RecommendOnly {},
+    /// Mode `fixed=N`.
+    Fixed {
+        /// N.
+        asked: u32,
+        /// What would have been published.
+        decided: u32,
+    },
+}
+
+impl Reason {
+    /// A stage with nothing to say.
+    pub(crate) const NO_CHANGE: Self = Self::NoChange { load: None, tokens: None };
+
+    /// True for `NoChange`.
+    #[must_use]
+    pub const fn is_no_change(&self) -> bool {
+        matches!(self, Self::NoChange { .. })
+    }
+
+    /// It says how an earlier decision ended, and nothing about what follows.
+    pub(crate) const fn ends_a_decision(&self) -> bool {
+        matches!(self, Self::OutOfBounds { .. } | Self::Superseded { .. } | Self::NotCarriedOut { .. })
+    }
+
+    /// The reason's code: one of a closed set, fit for a metric label.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::NoChange { .. } => "NoChange",
+            Self::KeptDecision { .. } => "KeptDecision",
+            Self::AllSaturated { .. } => "AllSaturated",
+            Self::SpareBelowTarget { .. } => "SpareBelowTarget",
+            Self::ScaleDownSafe { .. } => "ScaleDownSafe",
+            Self::SafetyNet { .. } => "SafetyNet",
+            Self::PendingReplicas { .. } => "PendingReplicas",
+            Self::Stuck { .. } => "Stuck",
+            Self::StepNotSafe { .. } => "StepNotSafe",
+            Self::ScrapeGap { .. } => "ScrapeGap",
+            Self::MetricsStale { .. } => "MetricsStale",
+            Self::OutOfBounds { .. } => "OutOfBounds",
+            Self::Superseded { .. } => "Superseded",
+            Self::NotCarriedOut { .. } => "NotCarriedOut",
+            Self::DemandAboveSupply { .. } => "DemandAboveSupply",
+            Self::SupplyAboveDemand { .. } => "SupplyAboveDemand",
+            Self::WithinTolerance { .. } => "WithinTolerance",
+            Self::NoRequests { .. } => "NoRequests",
+            Self::MinimumKept {} => "MinimumKept",
+            Self::RequestsWaiting { .. } => "RequestsWaiting",
+            Self::WakeHold { .. } => "WakeHold",
+            Self::LimitedBy { .. } => "LimitedBy",
+            Self::AtMaximum { .. } => "AtMaximum",
+            Self::AtMinimum { .. } => "AtMinimum",
+            Self::Paused { .. } => "Paused",
+            Self::RecommendOnly {} => "RecommendOnly",
+            Self::Fixed { .. } => "Fixed",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    #[expect(clippy::too_many_lines, reason = "one sentence a reason, side by side")]
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoChange { load: Some(load), .. } => write!(f, "no change: {load}"),
+            Self::NoChange { tokens: Some(tokens), .. } => write!(f, "no change: {tokens}"),
+            Self::NoChange { .. } => f.write_str("no change"),
+            Self::KeptDecision { age_seconds } => {
+                write!(
+                    f,
+                    "the earlier decision is still being carried out, last progress {} s ago",
+                    figure(*age_seconds)
+                )
+            }
+            Self::AllSaturated { load } => write!(f, "every replica is saturated: {load}"),
+            Self::SpareBelowTarget { load } => write!(f, "too little spare capacity: {load}"),
+            Self::ScaleDownSafe { load } => write!(f, "the load fits on fewer replicas: {load}"),
+            Self::SafetyNet { fallback_source: FallbackSource::PreviousDesired, cause } => {
+                write!(f, "the last target is held, for the analysis failed: {cause}")
+            }
+            Self::SafetyNet { fallback_source: FallbackSource::CurrentReplicas, cause } => {
+                write!(f, "the current replicas are held, for the analysis failed: {cause}")
+            }
+            Self::PendingReplicas { pending } => {
+                write!(f, "waits for {pending} pending replica(s) before it moves again")
+            }
+            Self::Stuck { stuck } => {
+                write!(
+                    f,
+                    "{stuck} replica(s) do not become ready, so other variants grow instead: look at its pods"
+                )
+            }
+            Self::StepNotSafe { step, load } => {
+                write!(f, "the HPA acts on no step below {step}, and {step} fewer would be too few: {load}")
+            }
+            Self::ScrapeGap { ready, reporting } => {
+                write!(f, "not scaled down, for only {reporting} of {ready} ready replicas report metrics")
+            }
+            Self::MetricsStale { stale } => {
+                write!(f, "not scaled down, for the metrics of {stale} replica(s) are old")
+            }
+            Self::OutOfBounds { desired, min, max: Some(max) } => {
+                write!(f, "the earlier target {desired} is outside the bounds {min}..{max} and ends")
+            }
+            Self::OutOfBounds { desired, min, max: None } => {
+                write!(f, "the earlier target {desired} is below the minimum of {min} and ends")
+            }
+            Self::Superseded { desired } => {
+                write!(f, "the earlier target {desired} ends, for the model needs more than that")
+            }
+            Self::NotCarriedOut { desired, age_seconds } => write!(
+                f,
+                "the earlier target {desired} was not carried out: no progress for {} s; check the HPA's metric, \
+                 behavior and bounds",
+                figure(*age_seconds)
+            ),
+            Self::DemandAboveSupply { tokens } => write!(f, "more capacity is needed: {tokens}"),
+            Self::SupplyAboveDemand { tokens } => write!(f, "less capacity is enough: {tokens}"),
+            Self::WithinTolerance { step, tolerance } => {
+                write!(f, "the HPA would ignore a step of {step}: its tolerance is {}", figure(*tolerance))
+            }
+            Self::NoRequests { retention_seconds } => {
+                write!(f, "nothing was asked of the model for {} s", figure(*retention_seconds))
+            }
+            Self::MinimumKept {} => {
+                f.write_str("scale to zero is off: the cheapest variant keeps one replica")
+            }
+            Self::RequestsWaiting { size, bytes } => {
+                write!(
+                    f,
+                    "woken: {} request(s) wait in the scheduler's queue, {} bytes",
+                    figure(*size),
+                    figure(*bytes)
+                )
+            }
+            Self::WakeHold { woken_seconds } => {
+                write!(f, "woken {} s ago, held until its replica reports", figure(*woken_seconds))
+            }
+            Self::LimitedBy { accelerator, left, gpus_per_replica } => {
+                write!(
+                    f,
+                    "limited: {left} GPU(s) of {accelerator} are left, a replica takes {gpus_per_replica}"
+                )
+            }
+            Self::AtMaximum { max } => write!(f, "the maximum is {max}"),
+            Self::AtMinimum { min } => write!(f, "the minimum is {min}"),
+            Self::Paused { decided } => write!(f, "paused: the last target stays; decided was {decided}"),
+            Self::RecommendOnly {} => f.write_str("recommend only: nothing is published"),
+            Self::Fixed { asked, decided } => {
+                write!(f, "fixed at {asked}, within the bounds; decided was {decided}")
+            }
+        }
+    }
+}
+
+/// A figure as a person reads it: at most 4 decimals, none that is 0.
+pub(crate) fn figure(value: f64) -> String {
+    let text = format!("{value:.4}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}

@@ -1,0 +1,86 @@
+//! Reads a snapshot from any format serde knows. What is wrong is named by its path (`models[0].variants[1].cost`),
+//! and what no single field can tell (a model or a pod listed twice) is looked at here, once.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Deserializer};
+
+use super::Snapshot;
+
+/// Why a snapshot cannot be decided from.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SnapshotError {
+    /// A field is unknown, missing or out of range.
+    #[error("{path}: {problem}")]
+    Field {
+        /// Where, as in `models[0].variants[1].cost`.
+        path: String,
+        /// What is wrong with it, and what would be right.
+        problem: String,
+    },
+    /// A list names the same thing twice.
+    #[error("{path}: {name:?} is listed twice: keep one of the two")]
+    Twice {
+        /// Where the second one stands.
+        path: String,
+        /// What is listed twice.
+        name: String,
+    },
+    /// An override that is for no model.
+    #[error("{path}: the entry names no model: give model_id, or call the entry \"default\"")]
+    NoModel {
+        /// The entry.
+        path: String,
+    },
+}
+
+impl Snapshot {
+    /// Reads a snapshot.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its path.
+    pub fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, SnapshotError> {
+        let mut track = serde_path_to_error::Track::new();
+        let tracked = serde_path_to_error::Deserializer::new(deserializer, &mut track);
+        match Self::deserialize(tracked) {
+            Ok(snapshot) => snapshot.check().map(|()| snapshot),
+            Err(error) => {
+                Err(SnapshotError::Field { path: track.path().to_string(), problem: error.to_string() })
+            }
+        }
+    }
+
+    /// Refuses what no single field can tell.
+    fn check(&self) -> Result<(), SnapshotError> {
+        let saturation = self.config.saturation.iter().map(|(k, e)| ("saturation", k, &e.model_id));
+        let to_zero = self.config.scale_to_zero.iter().map(|(k, e)| ("scaleToZero", k, &e.model_id));
+        for (map, key, model) in saturation.chain(to_zero) {
+            if key != "default" && model.is_none() {
+                return Err(SnapshotError::NoModel { path: format!("config.{map}.{key}") });
+            }
+        }
+        let mut models = BTreeSet::new();
+        let mut names = BTreeSet::new();
+        for (m, model) in self.models.iter().enumerate() {
+            if !models.insert((&model.namespace, &model.model_id)) {
+                return Err(twice(format!("models[{m}]"), &model.model_id));
+            }
+            for (v, variant) in model.variants.iter().enumerate() {
+                if !names.insert((&model.namespace, &variant.name)) {
+                    return Err(twice(format!("models[{m}].variants[{v}]"), &variant.name));
+                }
+                let mut pods = BTreeSet::new();
+                for (r, replica) in variant.replicas.iter().enumerate() {
+                    if !pods.insert(&replica.pod) {
+                        return Err(twice(format!("models[{m}].variants[{v}].replicas[{r}]"), &replica.pod));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn twice(path: String, name: &str) -> SnapshotError {
+    SnapshotError::Twice { path, name: name.to_owned() }
+}

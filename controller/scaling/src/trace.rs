@@ -1,0 +1,47 @@
+//! A decision in a few lines that a tired operator understands: where it stands, where it goes, and each stage that
+//! had something to say, with figures. `explain`, `decide` and the debug log print it; nothing is computed anew.
+
+use std::fmt;
+
+use crate::decision::{Action, Decision, Outcome, Stage, Step};
+
+/// Displays a decision over several lines, each ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Trace<'a>(pub &'a Decision);
+
+impl fmt::Display for Trace<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let d = self.0;
+        let verb = match d.action() {
+            Action::Up => "up",
+            Action::Down => "down",
+            Action::None => "stays",
+        };
+        writeln!(f, "{}/{} ({}, model {})", d.namespace, d.variant, d.accelerator, d.model_id)?;
+        writeln!(f, "  {} -> {}  {verb}  {}", d.current, d.target(), d.reason().code())?;
+        write!(f, "  {} ready, {} reporting, bounds {}..", d.ready, d.reporting, d.bounds.min)?;
+        match d.bounds.max {
+            Some(max) => write!(f, "{max}")?,
+            None => f.write_str("no limit")?,
+        }
+        writeln!(f, ", mode {}", d.mode)?;
+        d.steps.iter().filter(|step| speaks(step)).try_for_each(|step| {
+            let code = step.reason.code();
+            let stage = step.stage.as_str();
+            writeln!(f, "  {stage:<8} {} -> {}  {code}: {}", step.before, step.after, step.reason)
+        })
+    }
+}
+
+/// What the analyzer saw is always worth a line; another stage without anything to say is not.
+fn speaks(step: &Step) -> bool {
+    step.stage == Stage::Analyze || !step.reason.is_no_change()
+}
+
+/// All decisions of a cycle, then its warnings.
+#[must_use]
+pub fn render(outcome: &Outcome) -> String {
+    let decisions: Vec<String> = outcome.decisions.iter().map(|d| Trace(d).to_string()).collect();
+    let warnings: String = outcome.warnings.iter().map(|w| format!("\nwarning: {w}\n")).collect();
+    decisions.join("\n") + &warnings
+}

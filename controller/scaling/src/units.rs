@@ -1,0 +1,222 @@
+//! Numbers with a unit and a range. A value that is not finite or out of range is refused where it enters, so that
+//! no rule has to ask again.
+
+use std::fmt;
+
+use serde::de::{self, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Why a number is refused.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[error("{what} is {found}: give a number {range}")]
+pub struct OutOfRange {
+    /// What the number stands for.
+    pub what: &'static str,
+    /// The number that was found.
+    pub found: f64,
+    /// The range it has to be in, in words.
+    pub range: &'static str,
+}
+
+macro_rules! quantity {
+    ($(#[$doc:meta])* $name:ident, $what:literal, $range:literal, $holds:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
+        #[serde(try_from = "f64", into = "f64")]
+        pub struct $name(f64);
+
+        impl $name {
+            /// A constant of the program, which is known to be in range.
+            #[allow(dead_code, reason = "not every quantity has a default")]
+            pub(crate) const fn constant(value: f64) -> Self {
+                Self(value)
+            }
+
+            /// The plain number.
+            #[must_use]
+            pub const fn get(self) -> f64 {
+                self.0
+            }
+        }
+
+        impl TryFrom<f64> for $name {
+            type Error = OutOfRange;
+
+            fn try_from(found: f64) -> Result<Self, OutOfRange> {
+                let holds: fn(f64) -> bool = $holds;
+                if found.is_finite() && holds(found) {
+                    // Adding zero turns -0.0 into 0.0, which would print differently.
+                    Ok(Self(found + 0.0))
+                } else {
+                    Err(OutOfRange { what: $what, found, range: $range })
+                }
+            }
+        }
+
+        impl From<$name> for f64 {
+            fn from(value: $name) -> f64 {
+                value.0
+            }
+        }
+    };
+}
+
+quantity!(
+    /// Share of a replica's KV cache that is in use. Dimensionless, 0..=1, never NaN.
+    /// Source: `vllm:kv_cache_usage_perc`.
+    KvUsage, "the KV cache use", "from 0 to 1", |v| (0.0..=1.0).contains(&v)
+);
+quantity!(
+    /// Requests that wait in a replica's queue, at least 0. Source: `vllm:num_requests_waiting`.
+    QueueLength, "the queue length", "of 0 or more", |v| v >= 0.0
+);
+quantity!(
+    /// A share or threshold, dimensionless, 0..=1.
+    Fraction, "the share", "from 0 to 1", |v| (0.0..=1.0).contains(&v)
+);
+quantity!(
+    /// A share or threshold above 0, dimensionless, (0, 1].
+    PositiveFraction, "the threshold", "above 0, at most 1", |v| v > 0.0 && v <= 1.0
+);
+quantity!(
+    /// Any other figure that cannot be negative: requests, tokens, bytes, blocks, a tolerance. Finite, at least 0.
+    Amount, "the figure", "of 0 or more", |v| v >= 0.0
+);
+quantity!(
+    /// A latency objective in milliseconds, finite and above 0.
+    Millis, "the objective in milliseconds", "above 0", |v| v > 0.0
+);
+
+/// Cost of one replica in the user's own unit: finite, at least 0. Written as text, as in `spec.variantCost`.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+pub struct Cost(f64);
+
+impl Cost {
+    /// The plain number.
+    #[must_use]
+    pub const fn get(self) -> f64 {
+        self.0
+    }
+}
+
+impl Default for Cost {
+    /// `wva_crds::names::DEFAULT_VARIANT_COST`.
+    fn default() -> Self {
+        Self(10.0)
+    }
+}
+
+impl TryFrom<f64> for Cost {
+    type Error = OutOfRange;
+
+    fn try_from(found: f64) -> Result<Self, OutOfRange> {
+        Amount::try_from(found)
+            .map(|amount| Self(amount.get()))
+            .map_err(|error| OutOfRange { what: "the cost", ..error })
+    }
+}
+
+/// Why a text is no cost.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum CostError {
+    /// Not of the form `\d+(\.\d+)?`.
+    #[error("the cost {found:?} is no decimal number: write digits, such as \"10.0\"")]
+    Malformed {
+        /// The text that was found.
+        found: String,
+    },
+    /// More than 64-bit floating point can hold.
+    #[error(transparent)]
+    OutOfRange(#[from] OutOfRange),
+}
+
+impl std::str::FromStr for Cost {
+    type Err = CostError;
+
+    fn from_str(text: &str) -> Result<Self, CostError> {
+        let malformed = || CostError::Malformed { found: text.to_owned() };
+        let digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+        let well_formed = match text.split_once('.') {
+            Some((whole, fraction)) => digits(whole) && digits(fraction),
+            None => digits(text),
+        };
+        if !well_formed {
+            return Err(malformed());
+        }
+        Ok(Self::try_from(text.parse::<f64>().map_err(|_| malformed())?)?)
+    }
+}
+
+impl fmt::Display for Cost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Display of f64 never uses an exponent, so the result is a valid cost again.
+        let text = self.0.to_string();
+        f.write_str(&text)?;
+        if text.contains('.') { Ok(()) } else { f.write_str(".0") }
+    }
+}
+
+impl Serialize for Cost {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Cost {
+    /// Text, as in the resource, or a plain number, which people write in a file by hand.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct CostVisitor;
+        impl Visitor<'_> for CostVisitor {
+            type Value = Cost;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a cost, such as \"10.0\"")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Cost, E> {
+                text.parse().map_err(E::custom)
+            }
+            fn visit_f64<E: de::Error>(self, value: f64) -> Result<Cost, E> {
+                Cost::try_from(value).map_err(E::custom)
+            }
+            #[expect(clippy::cast_precision_loss, reason = "a cost beyond 2^53 ranks the same when rounded")]
+            fn visit_u64<E: de::Error>(self, value: u64) -> Result<Cost, E> {
+                self.visit_f64(value as f64)
+            }
+            #[expect(clippy::cast_precision_loss, reason = "a cost beyond 2^53 ranks the same when rounded")]
+            fn visit_i64<E: de::Error>(self, value: i64) -> Result<Cost, E> {
+                self.visit_f64(value as f64)
+            }
+        }
+        deserializer.deserialize_any(CostVisitor)
+    }
+}
+
+/// Comparisons of computed figures allow this much, so that the order of a sum or a decimal fraction that has no
+/// exact binary form never decides.
+const EPSILON: f64 = 1e-9;
+
+/// `a >= b`, but for rounding.
+pub(crate) fn at_least(a: f64, b: f64) -> bool {
+    a >= b - EPSILON
+}
+
+/// `a < b` by more than rounding.
+pub(crate) fn below(a: f64, b: f64) -> bool {
+    !at_least(a, b)
+}
+
+/// A count as a figure.
+pub(crate) fn count(n: usize) -> f64 {
+    f64::from(u32::try_from(n).unwrap_or(u32::MAX))
+}
+
+/// The order of two figures, equal where they differ by rounding alone.
+pub(crate) fn compare(a: f64, b: f64) -> std::cmp::Ordering {
+    if below(a, b) {
+        std::cmp::Ordering::Less
+    } else if below(b, a) {
+        std::cmp::Ordering::Greater
+    } else {
+        std::cmp::Ordering::Equal
+    }
+}
