@@ -43,8 +43,9 @@ pub struct VariantAutoscalingSpec {
     #[serde(rename = "modelID")]
     #[schemars(length(min = 1, max = 512))]
     #[x_kube(
-        validation = Rule::new("!self.matches('^\\\\s*$')").message("modelID is empty or only white space: name the model as its server does, e.g. meta-llama/Llama-3.1-8B"),
-        validation = Rule::new("!self.matches('[\\\\x00-\\\\x1f\\\\x7f]')").message("modelID holds a control character: remove it")
+        validation = Rule::new("!self.matches('^[\\\\s\\\\p{Z}]*$')").message("modelID is empty or only white space: name the model as its server does, e.g. meta-llama/Llama-3.1-8B"),
+        validation = Rule::new("!self.matches('\\\\p{Cc}')").message("modelID holds a control character: remove it"),
+        validation = Rule::new("size(bytes(self)) <= 512").message("modelID is longer than 512 bytes: shorten it")
     )]
     pub model_id: String,
     /// Cost of one replica, in any unit that is the same for all variants of the model: a decimal number without
@@ -69,11 +70,11 @@ pub struct VariantAutoscalingSpec {
 pub struct ScaleTargetRef {
     /// Group and version of the workload.
     #[serde(default = "default_target_api_version")]
-    #[schemars(length(max = 317))]
+    #[schemars(length(min = 1, max = 317))]
     pub api_version: String,
     /// Kind of the workload: `Deployment`, `StatefulSet` or `LeaderWorkerSet`.
     #[serde(default = "default_target_kind")]
-    #[schemars(length(max = 63))]
+    #[schemars(length(min = 1, max = 63))]
     #[x_kube(validation = Rule::new("!(self in ['Pod', 'Job', 'CronJob', 'DaemonSet', 'Service', 'ConfigMap', 'Secret', 'Node', 'Namespace'])")
         .message("this kind cannot be scaled: name a Deployment, StatefulSet or LeaderWorkerSet"))]
     pub kind: String,

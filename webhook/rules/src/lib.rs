@@ -1,1 +1,19 @@
-//! placeholder
+//! The admission rules as a table of data: what is mutated, what is refused and what is warned about, with the text
+//! a person sees. Pure: webhook, controller and `wva validate` hand in what they know ([`Facts`]) and get the same
+//! verdict; nothing here reads a clock, a file, the environment or a cluster.
+#![warn(clippy::disallowed_methods)]
+
+mod defaults;
+mod facts;
+mod findings;
+mod syntax;
+mod table;
+mod text;
+mod va;
+mod verdict;
+
+pub use defaults::apply_defaults;
+pub use facts::{Facts, InstancePolicy, Operation, OtherVariant, Reach, Target};
+pub use findings::{Findings, PatchOp};
+pub use table::{Kind, RULES, Rule, Scope};
+pub use verdict::{MAX_WARNING_BYTES, MAX_WARNING_CHARS, Severity, Verdict, Violation, mutate, validate};

@@ -1,0 +1,250 @@
+//! What a rule may look at: the object as it came, its predecessor, and what the caller knows of the cluster. Objects
+//! are raw JSON, because a webhook sees them before any schema has: a wrong type is a finding, not a parse error.
+
+use serde_json::Value;
+use wva_crds::names::{
+    ALLOW_INSTANCE_CHANGE_ANNOTATION, ALLOW_SHARED_TARGET_ANNOTATION, INSTANCE_LABEL, MODE_ANNOTATION,
+};
+
+/// What is being done to the object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// The object is new.
+    Create,
+    /// The object replaces [`Facts::old`].
+    Update,
+    /// The object goes away. Never judged.
+    Delete,
+}
+
+/// What an instance does with objects that carry no instance label, in the namespaces that are its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InstancePolicy {
+    /// The label is added.
+    Inject,
+    /// The object is refused.
+    Require,
+    /// Nothing.
+    Ignore,
+}
+
+/// Whose objects are judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Those of this instance alone; the rest belongs to somebody else. For the webhook and the controller.
+    Own,
+    /// All of them, whatever their instance. For files, whose cluster nobody knows.
+    All,
+}
+
+/// Everything a rule may depend on. The same facts always give the same verdict.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts<'a> {
+    /// What is being done.
+    pub operation: Operation,
+    /// The object as it would be stored.
+    pub object: &'a Value,
+    /// The object that is stored now; only on an update.
+    pub old: Option<&'a Value>,
+    /// The instance of this controller (`CONTROLLER_INSTANCE`), where it has one.
+    pub instance: Option<&'a str>,
+    /// What that instance does with unlabelled objects.
+    pub policy: InstancePolicy,
+    /// Whose objects are judged.
+    pub reach: Reach,
+    /// The namespace says that it is this instance's own, so that the policy acts in it.
+    pub namespace_owned: bool,
+    /// The caches behind `others` are complete. Otherwise the rules that need them are skipped, with a warning.
+    pub synced: bool,
+    /// All variants of the namespace, of every instance; the object itself may be among them.
+    pub others: &'a [OtherVariant],
+    /// Whether the object's target exists; `None` where nobody can tell.
+    pub target_exists: Option<bool>,
+    /// Whether the accelerator can be told from the target; `None` where nobody looked.
+    pub accelerator_derivable: Option<bool>,
+}
+
+impl<'a> Facts<'a> {
+    /// Facts about one object on its own, as a file has them: new, no instance, no cluster. Callers that know more
+    /// change the fields.
+    #[must_use]
+    pub fn of(object: &'a Value) -> Self {
+        Self {
+            operation: Operation::Create,
+            object,
+            old: None,
+            instance: None,
+            policy: InstancePolicy::Inject,
+            reach: Reach::All,
+            namespace_owned: false,
+            synced: true,
+            others: &[],
+            target_exists: None,
+            accelerator_derivable: None,
+        }
+    }
+
+    /// The field at `path`; `null` counts as absent, as it does for the apiserver.
+    pub(crate) fn get(&self, path: &[&str]) -> Option<&'a Value> {
+        at(self.object, path)
+    }
+
+    /// A field of the map at `path`, `Null` where it is absent. `None` where there is no such map: then one rule
+    /// reports that, and the rules about its fields have nothing to say.
+    pub(crate) fn field(&self, path: &[&str], field: &str) -> Option<&'a Value> {
+        self.get(path)?.as_object().map(|map| map.get(field).unwrap_or(&Value::Null))
+    }
+
+    /// A field of `spec`, as [`Self::field`] gives it.
+    pub(crate) fn spec(&self, field: &str) -> Option<&'a Value> {
+        self.field(&["spec"], field)
+    }
+
+    pub(crate) fn label(&self, key: &str) -> Option<&'a Value> {
+        self.get(&["metadata", "labels", key])
+    }
+
+    pub(crate) fn annotation(&self, key: &str) -> Option<&'a Value> {
+        self.get(&["metadata", "annotations", key])
+    }
+
+    /// The object's instance label, where it is a text.
+    pub(crate) fn instance_label(&self) -> Option<&'a str> {
+        self.label(INSTANCE_LABEL)?.as_str()
+    }
+
+    /// The instance label before this update.
+    pub(crate) fn old_instance_label(&self) -> Option<&'a str> {
+        at(self.old?, &["metadata", "labels", INSTANCE_LABEL])?.as_str()
+    }
+
+    /// This update, and no earlier one, set the annotation that lets the object move to another instance.
+    pub(crate) fn instance_change_allowed(&self) -> bool {
+        let set = |v: Option<&Value>| v.and_then(Value::as_str) == Some("true");
+        let before =
+            self.old.and_then(|o| at(o, &["metadata", "annotations", ALLOW_INSTANCE_CHANGE_ANNOTATION]));
+        set(self.annotation(ALLOW_INSTANCE_CHANGE_ANNOTATION)) && !set(before)
+    }
+
+    /// The policy acts on this object if it carries no label.
+    pub(crate) fn policy_acts(&self, policy: InstancePolicy) -> bool {
+        self.instance.is_some() && self.policy == policy && self.namespace_owned
+    }
+
+    /// Whether this caller judges the object at all. An object that was this instance's before an update still is:
+    /// a label taken off is seen.
+    pub(crate) fn judged(&self) -> bool {
+        if self.operation == Operation::Delete {
+            return false;
+        }
+        match (self.reach, self.instance_label()) {
+            (Reach::All, _) | (Reach::Own, None | Some("")) => true,
+            (Reach::Own, Some(label)) => {
+                self.instance == Some(label)
+                    || (self.instance.is_some() && self.old_instance_label() == self.instance)
+            }
+        }
+    }
+
+    /// The same facts about the object that is stored now, as if it were new.
+    pub(crate) fn before(&self) -> Option<Self> {
+        let old = self.old.filter(|_| self.operation == Operation::Update)?;
+        Some(Self { object: old, old: None, operation: Operation::Create, ..*self })
+    }
+
+    /// This update leaves alone everything that rules look at: it is about finalizers, owners or foreign annotations.
+    pub(crate) fn unchanged(&self) -> bool {
+        let Some(before) = self.before() else { return false };
+        let annotations = [MODE_ANNOTATION, ALLOW_INSTANCE_CHANGE_ANNOTATION, ALLOW_SHARED_TARGET_ANNOTATION];
+        self.get(&["spec"]) == before.get(&["spec"])
+            && self.get(&["metadata", "labels"]) == before.get(&["metadata", "labels"])
+            && annotations.iter().all(|key| self.annotation(key) == before.annotation(key))
+    }
+
+    /// The object's name, or the prefix its name is made from, or nothing.
+    #[must_use]
+    pub fn name(&self) -> &'a str {
+        let text = |field| self.get(&["metadata", field]).and_then(Value::as_str).filter(|s| !s.is_empty());
+        text("name").or_else(|| text("generateName")).unwrap_or_default()
+    }
+}
+
+/// The field at `path`, where all of it is maps; `null` counts as absent.
+pub(crate) fn at<'v>(value: &'v Value, path: &[&str]) -> Option<&'v Value> {
+    path.iter().try_fold(value, |v, key| v.as_object()?.get(*key)).filter(|v| !v.is_null())
+}
+
+/// The workload a variant names, with the schema's defaults filled in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Group and version, e.g. `apps/v1`.
+    pub api_version: String,
+    /// Kind, e.g. `Deployment`.
+    pub kind: String,
+    /// Name, in the variant's namespace.
+    pub name: String,
+}
+
+impl Target {
+    /// The target of a `VariantAutoscaling`, where it names one. No claim that what it names is valid.
+    #[must_use]
+    pub fn of(object: &Value) -> Option<Self> {
+        let reference = at(object, &["spec", "scaleTargetRef"])?;
+        let text = |field: &str, default: &str| match at(reference, &[field]) {
+            None => Some(default.to_owned()),
+            Some(value) => value.as_str().map(str::to_owned),
+        };
+        Some(Self {
+            api_version: text("apiVersion", crate::defaults::API_VERSION)?,
+            kind: text("kind", crate::defaults::KIND)?,
+            name: text("name", "").filter(|name| !name.is_empty())?,
+        })
+    }
+
+    /// The API group, empty for the core group.
+    #[must_use]
+    pub fn group(&self) -> &str {
+        self.api_version.split_once('/').map_or("", |(group, _)| group)
+    }
+
+    /// Both name one object. Versions of one group show the same objects.
+    #[must_use]
+    pub fn same_object(&self, other: &Self) -> bool {
+        self.group() == other.group() && self.kind == other.kind && self.name == other.name
+    }
+}
+
+/// What the rules need to know of the other variants of a namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtherVariant {
+    /// Its name.
+    pub name: String,
+    /// Its instance label, where it has one.
+    pub instance: Option<String>,
+    /// The workload it targets.
+    pub target: Target,
+    /// `metadata.creationTimestamp` as the apiserver writes it (RFC 3339, UTC).
+    pub created: Option<String>,
+}
+
+impl OtherVariant {
+    /// Reads a stored `VariantAutoscaling`. `None` for one without a name or a target, as old releases stored them:
+    /// it cannot conflict with anything.
+    #[must_use]
+    pub fn of(object: &Value) -> Option<Self> {
+        let text = |path: &[&str]| at(object, path).and_then(Value::as_str).map(str::to_owned);
+        Some(Self {
+            name: text(&["metadata", "name"])?,
+            instance: text(&["metadata", "labels", INSTANCE_LABEL]),
+            target: Target::of(object)?,
+            created: text(&["metadata", "creationTimestamp"]),
+        })
+    }
+
+    /// Of two variants with one target the controller manages the older one, then the first by name.
+    #[must_use]
+    pub fn precedes(&self, other: &Self) -> bool {
+        // The apiserver writes all times in one form, so their order is that of their texts.
+        (&self.created, &self.name) < (&other.created, &other.name)
+    }
+}

@@ -1,0 +1,113 @@
+//! What a rule's check hands back: what it found and where, not yet as text, so that the same finding can be told at
+//! length in a refusal and briefly in a warning.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::table::Rule;
+use crate::text::{FOUND_CHARS, shorten, show};
+
+/// One operation of a JSON patch (RFC 6902). Only ever adds what is absent.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PatchOp {
+    /// Always `add`.
+    pub op: &'static str,
+    /// JSON pointer to what is added.
+    pub path: String,
+    /// What is added.
+    pub value: Value,
+}
+
+/// One thing a rule found.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Finding {
+    pub(crate) field: String,
+    /// What stands for `{found}`.
+    pub(crate) found: String,
+    /// What stands for `{other}`.
+    pub(crate) other: String,
+}
+
+/// Collects what one rule finds. A check adds nothing where the object is as it should be.
+#[derive(Debug)]
+pub struct Findings {
+    rule_field: &'static str,
+    pub(crate) hits: Vec<Finding>,
+    pub(crate) patch: Vec<PatchOp>,
+}
+
+impl Findings {
+    pub(crate) fn new(rule: &Rule) -> Self {
+        Self { rule_field: rule.field, hits: Vec::new(), patch: Vec::new() }
+    }
+
+    /// The rule's field holds this, and must not.
+    pub(crate) fn value(&mut self, value: &Value) {
+        self.text(show(value), "");
+    }
+
+    /// The rule's field is absent, and must not be.
+    pub(crate) fn absent(&mut self) {
+        self.text("nothing", "");
+    }
+
+    /// The rule's field, with the texts for `{found}` and `{other}`.
+    pub(crate) fn text(&mut self, found: impl Into<String>, other: impl Into<String>) {
+        self.at(self.rule_field, found, other);
+    }
+
+    /// A field that the rule could not name beforehand.
+    pub(crate) fn at(
+        &mut self,
+        field: impl Into<String>,
+        found: impl Into<String>,
+        other: impl Into<String>,
+    ) {
+        self.hits.push(Finding { field: field.into(), found: found.into(), other: other.into() });
+    }
+
+    /// Adds what is absent.
+    pub(crate) fn add(&mut self, path: impl Into<String>, value: Value) {
+        self.patch.push(PatchOp { op: "add", path: path.into(), value });
+    }
+}
+
+impl Finding {
+    /// The rule's message about this finding.
+    pub(crate) fn message(&self, rule: &Rule) -> String {
+        fill(rule.message, &shorten(&self.found, FOUND_CHARS), &shorten(&self.other, FOUND_CHARS))
+    }
+
+    /// `[code] field: message` in at most `limit` characters: first the user's own values get shorter, and only
+    /// where that is not enough the end of the text goes.
+    pub(crate) fn brief(&self, rule: &Rule, limit: usize) -> String {
+        let prefix = format!("[{}] {}: ", rule.code, shorten(&self.field, 56));
+        let fixed = prefix.chars().count() + fill(rule.message, "", "").chars().count();
+        let holes = if rule.message.contains("{other}") && !self.other.is_empty() { 2 } else { 1 };
+        let each = (limit.saturating_sub(fixed) / holes).clamp(8, FOUND_CHARS);
+        let text = fill(rule.message, &shorten(&self.found, each), &shorten(&self.other, each));
+        shorten(&format!("{prefix}{text}"), limit)
+    }
+}
+
+/// Fills in the template from left to right, so that a user's value that looks like a hole stays what it is.
+fn fill(template: &str, found: &str, other: &str) -> String {
+    let mut out = String::new();
+    let mut rest = template;
+    while let Some(start) = rest.find('{') {
+        out.push_str(&rest[..start]);
+        rest = &rest[start..];
+        if let Some(after) = rest.strip_prefix("{found}") {
+            out.push_str(found);
+            rest = after;
+        } else if let Some(after) = rest.strip_prefix("{other}") {
+            out.push_str(other);
+            rest = after;
+        } else {
+            out.push('{');
+            rest = &rest[1..];
+        }
+    }
+    out.push_str(rest);
+    out
+}

@@ -1,0 +1,76 @@
+//! The forms Kubernetes gives names and labels, checked by hand: no regular expression engine for three patterns.
+
+/// The most characters of a DNS-1123 subdomain.
+pub(crate) const SUBDOMAIN_CHARS: usize = 253;
+/// The most characters of a label value.
+const LABEL_VALUE_CHARS: usize = 63;
+
+/// A DNS-1123 subdomain: what names of workloads are made of.
+pub(crate) fn is_subdomain(name: &str) -> bool {
+    let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    let part = |p: &str| {
+        let b = p.as_bytes();
+        !b.is_empty() && b.iter().all(|b| inner(*b)) && b[0] != b'-' && b[b.len() - 1] != b'-'
+    };
+    name.len() <= SUBDOMAIN_CHARS && name.split('.').all(part)
+}
+
+/// A label value that is not empty.
+pub(crate) fn is_label_value(value: &str) -> bool {
+    let b = value.as_bytes();
+    (1..=LABEL_VALUE_CHARS).contains(&b.len())
+        && b.iter().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(b))
+        && b[0].is_ascii_alphanumeric()
+        && b[b.len() - 1].is_ascii_alphanumeric()
+}
+
+/// Digits, and after a point more digits: `^\d+(\.\d+)?$`.
+pub(crate) fn is_decimal(text: &str) -> bool {
+    let digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
+    text.split_once('.').map_or_else(|| digits(text), |(whole, part)| digits(whole) && digits(part))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forms() {
+        for (name, want) in [
+            ("llama", true),
+            ("a.b-c.9", true),
+            ("", false),
+            ("Llama", false),
+            ("-a", false),
+            ("a-", false),
+            ("a..b", false),
+            ("a_b", false),
+            ("é", false),
+        ] {
+            assert_eq!(is_subdomain(name), want, "{name:?}");
+        }
+        assert!(is_subdomain(&"a".repeat(253)) && !is_subdomain(&"a".repeat(254)));
+        for (value, want) in
+            [("a", true), ("A_b-c.d", true), ("", false), ("a b", false), ("-a", false), ("a.", false)]
+        {
+            assert_eq!(is_label_value(value), want, "{value:?}");
+        }
+        assert!(is_label_value(&"a".repeat(63)) && !is_label_value(&"a".repeat(64)));
+        for (text, want) in [
+            ("10", true),
+            ("0.5", true),
+            ("007.10", true),
+            ("", false),
+            (".5", false),
+            ("5.", false),
+            ("-1", false),
+            ("1e3", false),
+            ("1.2.3", false),
+            ("NaN", false),
+            ("10 ", false),
+            ("١", false),
+        ] {
+            assert_eq!(is_decimal(text), want, "{text:?}");
+        }
+    }
+}

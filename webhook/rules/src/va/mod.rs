@@ -1,0 +1,12 @@
+//! The rules for `VariantAutoscaling`, one file per subject. Each rule is a constant with its text and its check side
+//! by side; `table.rs` lists them.
+
+pub(crate) mod bounds;
+pub(crate) mod cost;
+pub(crate) mod instance;
+pub(crate) mod keys;
+pub(crate) mod labels;
+pub(crate) mod model;
+pub(crate) mod shape;
+pub(crate) mod sharing;
+pub(crate) mod target;

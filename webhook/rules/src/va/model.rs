@@ -1,0 +1,62 @@
+//! Rules about `spec.modelID`. The name goes into metric labels and queries, so it is bounded and printable; beyond
+//! that it is whatever the model server says.
+
+use serde_json::Value;
+
+use crate::table::{Kind, Rule, Scope};
+use crate::text::{quote, shorten};
+
+/// Long enough for every name seen on model hubs, short enough for a metric label.
+const MODEL_BYTES: usize = 512;
+
+pub(crate) const REQUIRED: Rule = Rule {
+    code: "WVA-VA-006",
+    kind: Kind::Deny,
+    scope: Scope::Object,
+    field: "spec.modelID",
+    reads: &[&["spec", "modelID"]],
+    message: "found {found}: without the model's name its load cannot be told from others'; give it as its server \
+              does, e.g. meta-llama/Llama-3.1-8B",
+    docs: "`spec.modelID` is required, is a text, and holds more than white space.",
+    check: |facts, out| match facts.spec("modelID") {
+        None => {}
+        Some(Value::Null) => out.absent(),
+        Some(Value::String(id)) if !id.chars().all(char::is_whitespace) => {}
+        Some(v) => out.value(v),
+    },
+};
+
+pub(crate) const LENGTH: Rule = Rule {
+    code: "WVA-VA-007",
+    kind: Kind::Deny,
+    scope: Scope::Object,
+    field: "spec.modelID",
+    reads: &[&["spec", "modelID"]],
+    message: "found {found}: a model's name becomes a metric label, which must stay short; use at most 512 bytes",
+    docs: "`spec.modelID` has at most 512 bytes.",
+    check: |facts, out| {
+        if let Some(Value::String(id)) = facts.spec("modelID")
+            && id.len() > MODEL_BYTES
+        {
+            out.text(format!("{} ({} bytes)", quote(&shorten(id, 40)), id.len()), "");
+        }
+    },
+};
+
+pub(crate) const CONTROL: Rule = Rule {
+    code: "WVA-VA-008",
+    kind: Kind::Deny,
+    scope: Scope::Object,
+    field: "spec.modelID",
+    reads: &[&["spec", "modelID"]],
+    message: "found {found}: it holds a control character, which no model's name has; remove it (often a line \
+              break left by YAML's `|` or `>`)",
+    docs: "`spec.modelID` holds no control characters.",
+    check: |facts, out| {
+        if let Some(value @ Value::String(id)) = facts.spec("modelID")
+            && id.chars().any(char::is_control)
+        {
+            out.value(value);
+        }
+    },
+};

@@ -1,0 +1,78 @@
+//! Parts of the object that are no maps where maps must be, and caches that are not there yet. The other rules say
+//! nothing about what lies inside a part of the wrong shape.
+
+use serde_json::Value;
+
+use crate::facts::Facts;
+use crate::findings::Findings;
+use crate::table::{Kind, Rule, Scope};
+use crate::text::{escape, show};
+
+pub(crate) const SPEC: Rule = Rule {
+    code: "WVA-VA-018",
+    kind: Kind::Deny,
+    scope: Scope::Object,
+    field: "spec",
+    reads: &[&["spec"]],
+    message: "found {found}: a VariantAutoscaling without a spec says nothing; give a map with at least \
+              scaleTargetRef and modelID",
+    docs: "`spec` is required and is a map.",
+    check: |facts, out| match facts.get(&["spec"]) {
+        None => out.absent(),
+        Some(spec) if !spec.is_object() => out.value(spec),
+        Some(_) => {}
+    },
+};
+
+pub(crate) const LABELS: Rule = Rule {
+    code: "WVA-VA-019",
+    kind: Kind::Deny,
+    scope: Scope::Object,
+    field: "metadata.labels",
+    reads: &[&["metadata", "labels"]],
+    message: "found {found}: labels are a map from text to text; put values that look like numbers or booleans \
+              in quotes",
+    docs: "Labels are a map from text to text. The apiserver refuses anything else; `wva validate` says it earlier.",
+    check: |facts, out| texts(facts, "labels", out),
+};
+
+pub(crate) const ANNOTATIONS: Rule = Rule {
+    code: "WVA-VA-020",
+    kind: Kind::Deny,
+    scope: Scope::Object,
+    field: "metadata.annotations",
+    reads: &[&["metadata", "annotations"]],
+    message: "found {found}: annotations are a map from text to text; put values that look like numbers or \
+              booleans in quotes",
+    docs: "Annotations are a map from text to text. The apiserver refuses anything else; `wva validate` says it \
+           earlier.",
+    check: |facts, out| texts(facts, "annotations", out),
+};
+
+pub(crate) const NOT_SYNCED: Rule = Rule {
+    code: "WVA-VA-058",
+    kind: Kind::Warn,
+    scope: Scope::Object,
+    field: "spec.scaleTargetRef",
+    reads: &[],
+    message: "not compared with other objects: the controller is starting",
+    docs: "The controller's caches were not complete yet, so the rules that look at other objects were skipped.",
+    check: |facts, out| {
+        if !facts.synced {
+            out.text("", "");
+        }
+    },
+};
+
+/// A map from text to text under `metadata`, or absent.
+fn texts(facts: &Facts<'_>, field: &str, out: &mut Findings) {
+    match facts.get(&["metadata", field]) {
+        None => {}
+        Some(Value::Object(map)) => {
+            for (key, value) in map.iter().filter(|(_, v)| !v.is_string() && !v.is_null()) {
+                out.at(format!("metadata.{field}[{}]", escape(key, false)), show(value), "");
+            }
+        }
+        Some(other) => out.value(other),
+    }
+}

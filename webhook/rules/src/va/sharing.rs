@@ -1,0 +1,92 @@
+//! Rules about two variants that target one workload: within an instance they would scale it against each other.
+//! Caches being caches, two creates at once can both pass; the controller then manages the older one.
+
+use wva_crds::names::{ALLOW_SHARED_TARGET_ANNOTATION, INSTANCE_LABEL};
+
+use crate::facts::{Facts, OtherVariant, Target};
+use crate::table::{Kind, Rule, Scope};
+use crate::text::quote;
+
+const FIELD: &str = "spec.scaleTargetRef";
+const READS: &[&[&str]] = &[
+    &["spec", "scaleTargetRef"],
+    &["metadata", "labels", INSTANCE_LABEL],
+    &["metadata", "annotations", ALLOW_SHARED_TARGET_ANNOTATION],
+];
+
+pub(crate) const SAME_INSTANCE: Rule = Rule {
+    code: "WVA-VA-015",
+    kind: Kind::Deny,
+    scope: Scope::Cluster,
+    field: FIELD,
+    reads: READS,
+    message: "found {found}, which VariantAutoscaling {other} targets already: both would scale it; change or \
+              delete one of them, or set annotation wva.llmd.ai/allow-shared-target: \"true\" while one replaces \
+              the other",
+    docs: "No two variants of one instance in a namespace target the same workload, unless the newer one has the \
+           annotation `wva.llmd.ai/allow-shared-target: \"true\"`.",
+    check: |facts, out| {
+        if let Some((target, other)) = shared(facts, true)
+            && !allowed(facts)
+        {
+            out.text(name(&target), quote(&other.name));
+        }
+    },
+};
+
+pub(crate) const OTHER_INSTANCE: Rule = Rule {
+    code: "WVA-VA-052",
+    kind: Kind::Warn,
+    scope: Scope::Cluster,
+    field: FIELD,
+    reads: &[],
+    message: "{found} is also the target of {other}, of another instance",
+    docs: "A variant of another instance targets the same workload.",
+    check: |facts, out| {
+        if let Some((target, other)) = shared(facts, false) {
+            out.text(name(&target), quote(&other.name));
+        }
+    },
+};
+
+pub(crate) const ALLOWED: Rule = Rule {
+    code: "WVA-VA-053",
+    kind: Kind::Warn,
+    scope: Scope::Cluster,
+    field: FIELD,
+    reads: &[],
+    message: "{found} is also the target of {other}: the older one is managed",
+    docs: "Another variant of the instance targets the same workload, and an annotation allows it. Until one of \
+           them is gone, the older one is managed.",
+    check: |facts, out| {
+        if let Some((target, other)) = shared(facts, true)
+            && allowed(facts)
+        {
+            out.text(name(&target), quote(&other.name));
+        }
+    },
+};
+
+/// The first other variant, by age and name, with the same target, of the same instance or of another.
+fn shared<'a>(facts: &Facts<'a>, same_instance: bool) -> Option<(Target, &'a OtherVariant)> {
+    let target = Target::of(facts.object)?;
+    let own = facts.name();
+    let mut first: Option<&OtherVariant> = None;
+    for other in facts.others {
+        let conflicts = other.name != own
+            && other.target.same_object(&target)
+            && (other.instance.as_deref() == facts.instance_label()) == same_instance;
+        if conflicts && first.is_none_or(|f| other.precedes(f)) {
+            first = Some(other);
+        }
+    }
+    first.map(|other| (target, other))
+}
+
+fn allowed(facts: &Facts<'_>) -> bool {
+    facts.annotation(ALLOW_SHARED_TARGET_ANNOTATION).and_then(|v| v.as_str()) == Some("true")
+}
+
+fn name(target: &Target) -> String {
+    quote(&format!("{} {}", target.kind, target.name))
+}
