@@ -1,1 +1,30 @@
-//! placeholder
+//! CA and serving certificates of wva in mode `self`. One Secret holds the CA; every replica signs a serving
+//! certificate of its own, in memory, and swaps it without a restart or a dropped connection. No serving key is
+//! ever stored or shared.
+
+mod authority;
+pub mod ca;
+pub mod serving;
+pub mod store;
+
+#[cfg(test)]
+mod fake;
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+pub use authority::{Certs, CertsConfig, ConfigError};
+pub use serving::{Serving, server_config, server_config_asking_clients};
+
+/// Where the wall-clock time comes from. Tests move it; a program uses [`system_clock`].
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// The machine's wall clock.
+#[must_use]
+pub fn system_clock() -> Clock {
+    Arc::new(Timestamp::now)
+}
+
+/// Not-before lies this far in the past, so that a peer whose clock is slow does not refuse a fresh certificate.
+pub(crate) const BACKDATED: jiff::SignedDuration = jiff::SignedDuration::from_hours(1);

@@ -1,0 +1,144 @@
+//! The serving certificate in use, behind a resolver that rustls asks at every handshake: a swap reaches the next
+//! handshake and leaves established connections alone. Also the one place where a server's TLS is configured.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use jiff::{SignedDuration, Timestamp};
+use rustls::ServerConfig;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{ClientHello, ResolvesServerCert, WantsServerCert};
+use rustls::sign::CertifiedKey;
+use rustls::version::{TLS12, TLS13};
+
+use crate::ca::{Ca, SignError};
+
+/// A serving certificate could not be put in use, or a TLS server not be configured.
+#[derive(Debug, thiserror::Error)]
+pub enum ServingError {
+    /// Signing failed.
+    #[error(transparent)]
+    Sign(#[from] SignError),
+    /// rustls refused what was signed, or the configuration.
+    #[error("rustls refused the {what}")]
+    Rustls {
+        /// What it was given.
+        what: &'static str,
+        /// What it said.
+        #[source]
+        source: rustls::Error,
+    },
+}
+
+/// Holds the serving certificate; cloned handles are made with `Arc`. Written by the authority's task alone.
+#[derive(Debug, Default)]
+pub struct Serving {
+    key: ArcSwapOption<CertifiedKey>,
+    span: ArcSwapOption<Span>,
+}
+
+/// When the certificate in use ends and when it is to be replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) renew_at: Timestamp,
+    pub(crate) not_after: Timestamp,
+}
+
+impl Serving {
+    /// Whether there is a certificate to serve with.
+    #[must_use]
+    pub fn loaded(&self) -> bool {
+        self.key.load().is_some()
+    }
+
+    /// End of validity of the certificate in use.
+    #[must_use]
+    pub fn not_after(&self) -> Option<Timestamp> {
+        self.span.load().as_ref().map(|span| span.not_after)
+    }
+
+    /// True where there is no certificate yet or two thirds of its life (less a jitter) are over at `now`.
+    #[must_use]
+    pub fn due(&self, now: Timestamp) -> bool {
+        self.span.load().as_ref().is_none_or(|span| now >= span.renew_at)
+    }
+
+    /// Signs a new certificate and swaps it in.
+    ///
+    /// # Errors
+    /// [`ServingError`]; the certificate in use stays.
+    pub fn renew(&self, ca: &Ca, names: &[String], lifetime: Duration, now: Timestamp) -> Result<(), ServingError> {
+        let signed = ca.sign_serving(names, lifetime, now)?;
+        let span = Span { renew_at: renew_at(signed.issued, signed.not_after, random_share()), not_after: signed.not_after };
+        let key = CertifiedKey::from_der(vec![signed.cert], signed.key, &aws_lc_rs::default_provider())
+            .map_err(|source| ServingError::Rustls { what: "serving certificate", source })?;
+        self.key.store(Some(Arc::new(key)));
+        self.span.store(Some(Arc::new(span)));
+        Ok(())
+    }
+}
+
+impl ResolvesServerCert for Serving {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.key.load_full()
+    }
+}
+
+/// Two thirds of the life, less up to a tenth of it: replicas that started together do not all renew together.
+/// `share` is 0..1.
+fn renew_at(issued: Timestamp, not_after: Timestamp, share: f64) -> Timestamp {
+    let life = not_after.duration_since(issued).as_secs_f64();
+    let wait = life * (2.0 / 3.0 - 0.1 * share.clamp(0.0, 1.0));
+    SignedDuration::try_from_secs_f64(wait).ok().and_then(|wait| issued.checked_add(wait).ok()).unwrap_or(issued)
+}
+
+/// A number 0..1. The standard library's hasher keys are random enough to spread renewals.
+fn random_share() -> f64 {
+    f64::from(u16::try_from(RandomState::new().build_hasher().finish() & 0xffff).unwrap_or_default()) / 65536.0
+}
+
+/// TLS 1.2 and 1.3 with aws-lc-rs, ALPN `http/1.1` (and `h2` before it where `http2` is set), clients not asked for
+/// a certificate.
+///
+/// # Errors
+/// [`ServingError::Rustls`], where the provider lacks a protocol version.
+pub fn server_config(resolver: Arc<dyn ResolvesServerCert>, http2: bool) -> Result<ServerConfig, ServingError> {
+    Ok(finish(builder()?.with_no_client_auth(), resolver, http2))
+}
+
+/// The same, and `clients` decides about the certificates that clients send.
+///
+/// # Errors
+/// [`ServingError::Rustls`], where the provider lacks a protocol version.
+pub fn server_config_asking_clients(
+    resolver: Arc<dyn ResolvesServerCert>,
+    http2: bool,
+    clients: Arc<dyn ClientCertVerifier>,
+) -> Result<ServerConfig, ServingError> {
+    Ok(finish(builder()?.with_client_cert_verifier(clients), resolver, http2))
+}
+
+fn builder() -> Result<rustls::ConfigBuilder<ServerConfig, rustls::WantsVerifier>, ServingError> {
+    // Given explicitly: a process-wide default is somebody else's to set, and a test has none.
+    let provider: Arc<CryptoProvider> = Arc::new(aws_lc_rs::default_provider());
+    ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&TLS13, &TLS12])
+        .map_err(|source| ServingError::Rustls { what: "protocol versions", source })
+}
+
+fn finish(
+    builder: rustls::ConfigBuilder<ServerConfig, WantsServerCert>,
+    resolver: Arc<dyn ResolvesServerCert>,
+    http2: bool,
+) -> ServerConfig {
+    let mut config = builder.with_cert_resolver(resolver);
+    config.alpn_protocols = if http2 { vec![b"h2".to_vec()] } else { Vec::new() };
+    config.alpn_protocols.push(b"http/1.1".to_vec());
+    config
+}
+
+#[cfg(test)]
+mod tests;
