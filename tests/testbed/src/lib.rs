@@ -1,1 +1,29 @@
-//! placeholder
+//! A real Kubernetes control plane as plain child processes on loopback, for end-to-end tests and the demo.
+//!
+//! [`Testbed::start`] brings up etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok and Prometheus;
+//! nodes and pods are kwok's, everything else is the real program. [`Fleet`] emulates vLLM for the pods that exist.
+//! Every child runs under a watchdog that ends it when this process ends, for whatever reason, and every wait has
+//! a deadline and an error that shows the log of the process it waited for.
+
+mod access;
+mod components;
+//mod fleet;
+mod nodes;
+mod pki;
+mod ports;
+mod process;
+mod prometheus;
+mod testbed;
+mod tools;
+mod wait;
+
+pub use access::Ran;
+pub use components::Component;
+//pub use fleet::queueing;
+//pub use fleet::{ExportFault, Fleet, FleetConfig, PodLoad};
+pub use nodes::{CRASH_LOOP_LABEL, NodeGroup, START_SECONDS_KEY};
+pub use process::{Process, Signal};
+pub use prometheus::Sample;
+pub use testbed::{Options, Testbed};
+pub use tools::Tools;
+pub use wait::{eventually, within};

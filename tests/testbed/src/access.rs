@@ -1,0 +1,199 @@
+//! Ways into the control plane for tests: clients, kubeconfigs for admin and for service accounts, kubectl, fresh
+//! namespaces, and Services that lead the API server to a program on loopback.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use k8s_openapi::api::core::v1::{Namespace, Service, ServiceAccount};
+use kube::Api;
+use kube::api::PostParams;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde_json::json;
+use tokio::io::AsyncWriteExt as _;
+
+use crate::testbed::{Data, Testbed};
+use crate::wait::{eventually, within};
+
+const CALL: Duration = Duration::from_secs(20);
+
+/// What a command said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ran {
+    /// It ended with code 0.
+    pub ok: bool,
+    /// Its standard output.
+    pub stdout: String,
+    /// Its standard error.
+    pub stderr: String,
+}
+
+impl Ran {
+    /// Its standard output if it succeeded.
+    ///
+    /// # Errors
+    ///
+    /// When it did not: with all it said.
+    pub fn success(self) -> anyhow::Result<String> {
+        if !self.ok {
+            bail!("the command failed: {}\n{}", self.stderr.trim(), self.stdout.trim());
+        }
+        Ok(self.stdout)
+    }
+}
+
+impl Testbed {
+    /// A new client with all rights, bound to the runtime it is made in.
+    ///
+    /// # Errors
+    ///
+    /// When its TLS cannot be set up.
+    pub fn admin(&self) -> anyhow::Result<kube::Client> {
+        kube::Client::try_from(self.config.clone()).context("cannot make a client for the test control plane")
+    }
+
+    /// A kubeconfig file with all rights.
+    #[must_use]
+    pub fn admin_kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// The file with the CA of kube-apiserver's certificate.
+    #[must_use]
+    pub fn ca(&self) -> &Path {
+        &self.ca
+    }
+
+    /// Runs kubectl with all rights.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be run or takes longer than a minute; not when it fails, which [`Ran`] tells.
+    pub async fn kubectl(&self, args: &[&str]) -> anyhow::Result<Ran> {
+        self.kubectl_with(args, "").await
+    }
+
+    /// Runs kubectl with all rights and this text on its standard input.
+    ///
+    /// # Errors
+    ///
+    /// As [`Testbed::kubectl`].
+    pub async fn kubectl_with(&self, args: &[&str], input: &str) -> anyhow::Result<Ran> {
+        let what = format!("kubectl {}", args.join(" "));
+        let mut child = tokio::process::Command::new(self.tools.path("kubectl")?)
+            .arg(format!("--kubeconfig={}", self.kubeconfig.display()))
+            .arg(format!("--cache-dir={}", self.data.path.join("kubectl").display()))
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .with_context(|| format!("cannot start {what}"))?;
+        let stdin = child.stdin.take();
+        let run = async {
+            if let Some(mut stdin) = stdin {
+                // A kubectl that does not read its input may have closed it.
+                let _ = stdin.write_all(input.as_bytes()).await;
+            }
+            child.wait_with_output().await
+        };
+        let out = within(&what, Duration::from_mins(1), run).await?;
+        Ok(Ran {
+            ok: out.status.success(),
+            stdout: String::from_utf8_lossy(&out.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&out.stderr).into_owned(),
+        })
+    }
+
+    /// Applies YAML (one document or several) with kubectl.
+    ///
+    /// # Errors
+    ///
+    /// When any document is refused: with what kubectl said.
+    pub async fn apply(&self, yaml: &str) -> anyhow::Result<()> {
+        self.kubectl_with(&["apply", "-f", "-"], yaml).await?.success().map(|_| ())
+    }
+
+    /// Makes a namespace of its own for a test, `<prefix>-<number>`, and waits until pods can be made in it.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be created or gets no service account.
+    pub async fn namespace(&self, prefix: &str) -> anyhow::Result<String> {
+        let client = self.admin()?;
+        let name = format!("{prefix}-{}", self.next());
+        let object: Namespace = serde_json::from_value(json!({ "metadata": { "name": name } }))?;
+        let namespaces = Api::<Namespace>::all(client.clone());
+        within("creating a namespace", CALL, namespaces.create(&PostParams::default(), &object)).await?;
+        let accounts = Api::<ServiceAccount>::namespaced(client, &name);
+        eventually(&format!("the service account {name}/default"), CALL, async || {
+            accounts.get("default").await.context("it cannot be read")
+        })
+        .await?;
+        Ok(name)
+    }
+
+    /// A kubeconfig file with the rights of this service account, by a token from the `TokenRequest` API (1 day).
+    ///
+    /// # Errors
+    ///
+    /// When the service account does not exist.
+    pub async fn service_account_kubeconfig(&self, namespace: &str, name: &str) -> anyhow::Result<PathBuf> {
+        let token =
+            self.kubectl(&["create", "token", name, "--namespace", namespace, "--duration=24h"]).await?;
+        let port = self.running(crate::Component::Apiserver)?.port(0);
+        let stem = format!("{namespace}-{name}-{}", self.next());
+        write_kubeconfig(&self.data, &stem, port, &self.ca, token.success()?.trim())
+    }
+
+    /// Makes a Service that leads the API server to `localhost`, where a program listens on `port`. A webhook or
+    /// `APIService` that names it must name the same port, since an `ExternalName` Service maps no ports.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be created.
+    pub async fn loopback_service(&self, namespace: &str, name: &str, port: u16) -> anyhow::Result<()> {
+        let object: Service = serde_json::from_value(json!({
+            "metadata": { "name": name, "namespace": namespace },
+            "spec": { "type": "ExternalName", "externalName": "localhost", "ports": [{ "name": "https", "port": port }] },
+        }))?;
+        let services = Api::<Service>::namespaced(self.admin()?, namespace);
+        within("creating a loopback service", CALL, services.create(&PostParams::default(), &object)).await?;
+        Ok(())
+    }
+}
+
+/// Writes `<stem>.kubeconfig`.
+pub(crate) fn write_kubeconfig(
+    data: &Data,
+    stem: &str,
+    port: u16,
+    ca: &Path,
+    token: &str,
+) -> anyhow::Result<PathBuf> {
+    let text = json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{
+            "name": "testbed",
+            "cluster": { "server": format!("https://127.0.0.1:{port}"), "certificate-authority": ca },
+        }],
+        "users": [{ "name": "user", "user": { "token": token } }],
+        "contexts": [{ "name": "testbed", "context": { "cluster": "testbed", "user": "user" } }],
+        "current-context": "testbed",
+    });
+    // JSON is YAML, and its quoting is safe for every path.
+    data.write(&format!("{stem}.kubeconfig"), &format!("{text:#}\n"))
+}
+
+/// Reads a kubeconfig into what clients are made from.
+pub(crate) async fn load(kubeconfig: &Path) -> anyhow::Result<kube::Config> {
+    let what = || format!("cannot use {}", kubeconfig.display());
+    let file = Kubeconfig::read_from(kubeconfig).with_context(what)?;
+    let mut config =
+        kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.with_context(what)?;
+    config.proxy_url = None;
+    Ok(config)
+}

@@ -1,0 +1,219 @@
+//! The life of one program of the control plane: start on free ports (again, on others, when a port was taken
+//! meanwhile), wait until it serves, stop, start again on the same ports. What its command line is, is told in
+//! `testbed.rs`.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+
+use crate::ports::Reserved;
+use crate::process::{Process, Signal};
+use crate::wait::eventually;
+
+/// A program that a cold page cache, other builds and 2 cores slow down still starts within this time.
+const STARTS_WITHIN: Duration = Duration::from_secs(90);
+const ENDS_WITHIN: Duration = Duration::from_secs(10);
+/// A clash needs somebody else to take a port within a millisecond: twice in a row is already unheard of.
+const ATTEMPTS: u32 = 5;
+
+/// The programs a testbed runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Component {
+    /// etcd.
+    Etcd,
+    /// kube-apiserver.
+    Apiserver,
+    /// kube-controller-manager.
+    ControllerManager,
+    /// kube-scheduler.
+    Scheduler,
+    /// kwok, which plays nodes and kubelets.
+    Kwok,
+    /// Prometheus.
+    Prometheus,
+}
+
+impl Component {
+    /// The program's name, which is also the stem of its log file.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Etcd => "etcd",
+            Self::Apiserver => "kube-apiserver",
+            Self::ControllerManager => "kube-controller-manager",
+            Self::Scheduler => "kube-scheduler",
+            Self::Kwok => "kwok",
+            Self::Prometheus => "prometheus",
+        }
+    }
+}
+
+impl fmt::Display for Component {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// How one sees that a program serves.
+#[derive(Debug, Clone)]
+pub(crate) enum Ready {
+    /// It runs; whether it works is seen by what it does.
+    Runs,
+    /// `GET` of this URL answers 2xx, with the bearer token and CA file where it wants them.
+    Answers { url: String, auth: Option<(String, PathBuf)> },
+}
+
+/// A command line with its probe, for given ports.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) args: Vec<String>,
+    pub(crate) ready: Ready,
+}
+
+/// A started program.
+pub(crate) struct Running {
+    component: Component,
+    program: PathBuf,
+    log: PathBuf,
+    plan: Plan,
+    ports: Vec<u16>,
+    now: Mutex<Now>,
+}
+
+struct Now {
+    process: Arc<Process>,
+    /// The ports, held while the program is stopped so that it finds them free again.
+    held: Vec<Reserved>,
+}
+
+impl Running {
+    /// Starts it on `ports` free ports and waits until it serves.
+    pub(crate) async fn launch(
+        component: Component,
+        program: &Path,
+        logs: &Path,
+        ports: usize,
+        plan: impl Fn(&[u16]) -> Plan,
+    ) -> anyhow::Result<Self> {
+        let log = logs.join(format!("{component}.log"));
+        for attempt in 1.. {
+            let held = (0..ports).map(|_| Reserved::any()).collect::<anyhow::Result<Vec<_>>>()?;
+            let numbers: Vec<u16> = held.iter().map(Reserved::port).collect();
+            let plan = plan(&numbers);
+            held.into_iter().for_each(Reserved::release);
+            let process = Process::spawn(component.name(), program, &plan.args, &[], &log)?;
+            match serves(&process, &plan.ready).await? {
+                Ok(()) => {
+                    let now = Mutex::new(Now { process: Arc::new(process), held: Vec::new() });
+                    return Ok(Self {
+                        component,
+                        program: program.to_owned(),
+                        log,
+                        plan,
+                        ports: numbers,
+                        now,
+                    });
+                }
+                Err(_) if attempt < ATTEMPTS && process.log().contains("address already in use") => {}
+                Err(status) => bail!("{component} ended while starting ({status})\n{}", process.evidence()),
+            }
+        }
+        bail!("{component} found a port taken {ATTEMPTS} times in a row; see {}", log.display())
+    }
+
+    /// Its ports, in the order its plan was given them.
+    pub(crate) fn port(&self, index: usize) -> u16 {
+        self.ports.get(index).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn process(&self) -> Arc<Process> {
+        self.now().process.clone()
+    }
+
+    /// Ends it (SIGTERM, then SIGKILL) and holds its ports: connections are refused until it is started again.
+    pub(crate) async fn stop(&self) -> anyhow::Result<()> {
+        let process = self.process();
+        if process.exited().is_none() {
+            // A frozen process gets its SIGTERM only when it goes on.
+            let asked = process.signal(Signal::Term).and_then(|()| process.signal(Signal::Cont));
+            if asked.is_err() || process.wait_exit(ENDS_WITHIN).await.is_err() {
+                process.kill();
+            }
+        }
+        let what = format!("the ports of the stopped {}", self.component);
+        let held = eventually(&what, ENDS_WITHIN, async || {
+            self.ports.iter().map(|&port| Reserved::exactly(port)).collect::<anyhow::Result<Vec<_>>>()
+        })
+        .await?;
+        self.now().held = held;
+        Ok(())
+    }
+
+    /// Starts it again with the same ports and data after [`Running::stop`] or a death, and waits until it serves.
+    pub(crate) async fn start_again(&self) -> anyhow::Result<()> {
+        if self.process().exited().is_none() {
+            bail!("{} runs already: stop it first", self.component);
+        }
+        let process = {
+            let mut now = self.now();
+            now.held.drain(..).for_each(Reserved::release);
+            now.process = Arc::new(Process::spawn(
+                self.component.name(),
+                &self.program,
+                &self.plan.args,
+                &[],
+                &self.log,
+            )?);
+            now.process.clone()
+        };
+        match serves(&process, &self.plan.ready).await? {
+            Ok(()) => Ok(()),
+            Err(status) => {
+                bail!("{} ended while starting again ({status})\n{}", self.component, process.evidence())
+            }
+        }
+    }
+
+    fn now(&self) -> MutexGuard<'_, Now> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Waits until the process serves, or has ended.
+async fn serves(process: &Process, ready: &Ready) -> anyhow::Result<Result<(), ExitStatus>> {
+    let what = format!("{} to serve", process.name());
+    let seen = eventually(&what, STARTS_WITHIN, async || {
+        if let Some(status) = process.exited() {
+            return Ok(Err(status));
+        }
+        match ready {
+            Ready::Runs => Ok(Ok(())),
+            Ready::Answers { url, auth } => {
+                let client = http_client(auth.as_ref().map(|(_, ca)| ca.as_path()))?;
+                let request = client.get(url).timeout(Duration::from_secs(2));
+                let request = match auth {
+                    Some((token, _)) => request.bearer_auth(token),
+                    None => request,
+                };
+                request.send().await?.error_for_status()?;
+                Ok(Ok(()))
+            }
+        }
+    });
+    seen.await.with_context(|| process.evidence())
+}
+
+/// A client for loopback: no proxy, this CA alone. Made anew for each use, since its connections belong to the
+/// runtime of the test that opened them.
+pub(crate) fn http_client(ca: Option<&Path>) -> anyhow::Result<reqwest::Client> {
+    let mut builder = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(10));
+    if let Some(path) = ca {
+        let pem = std::fs::read(path).with_context(|| format!("cannot read the CA {}", path.display()))?;
+        builder = builder.tls_certs_only([reqwest::Certificate::from_pem(&pem)?]);
+    }
+    builder.build().context("cannot make an HTTP client")
+}

@@ -1,0 +1,136 @@
+//! Prometheus in the testbed: its configuration (targets come from files that fleets and tests write), queries, and
+//! its faults.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use serde_json::{Value, json};
+
+use crate::components::{Component, Plan, Ready, http_client};
+use crate::testbed::{Data, Testbed};
+
+/// Folder of the target files, below the data folder.
+const TARGETS: &str = "targets";
+
+/// One element of an instant vector.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sample {
+    /// All labels, the name under `__name__` where there is one.
+    pub labels: BTreeMap<String, String>,
+    /// The value; NaN and infinities occur.
+    pub value: f64,
+}
+
+impl Testbed {
+    /// Where Prometheus answers, `http://127.0.0.1:PORT`; the same after a restart.
+    ///
+    /// # Errors
+    ///
+    /// When this testbed has none.
+    pub fn prometheus_url(&self) -> anyhow::Result<String> {
+        Ok(format!("http://127.0.0.1:{}", self.running(Component::Prometheus)?.port(0)))
+    }
+
+    /// Ends Prometheus; connections to it are refused until [`Testbed::prometheus_start`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Testbed::stop`].
+    pub async fn prometheus_stop(&self) -> anyhow::Result<()> {
+        self.stop(Component::Prometheus).await
+    }
+
+    /// Starts Prometheus again, on the same port and data.
+    ///
+    /// # Errors
+    ///
+    /// As [`Testbed::start_again`].
+    pub async fn prometheus_start(&self) -> anyhow::Result<()> {
+        self.start_again(Component::Prometheus).await
+    }
+
+    /// Evaluates an expression now.
+    ///
+    /// # Errors
+    ///
+    /// When Prometheus does not answer, refuses the expression, or the result is no vector.
+    pub async fn prometheus_query(&self, expression: &str) -> anyhow::Result<Vec<Sample>> {
+        let url = format!("{}/api/v1/query", self.prometheus_url()?);
+        let answer = http_client(None)?.get(url).query(&[("query", expression)]).send().await?;
+        let body: Value = answer.json().await.context("Prometheus did not answer with JSON")?;
+        if body["status"] != "success" || body["data"]["resultType"] != "vector" {
+            bail!("Prometheus did not answer {expression:?} with a vector: {body}");
+        }
+        body["data"]["result"].as_array().into_iter().flatten().map(sample).collect()
+    }
+
+    /// Has Prometheus scrape `http://<address><path>` from now on, with these labels. `name` is the label `job`
+    /// and replaces an earlier target of that name.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be written.
+    pub fn scrape(
+        &self,
+        name: &str,
+        address: &str,
+        path: &str,
+        labels: &BTreeMap<String, String>,
+    ) -> anyhow::Result<()> {
+        let mut labels = labels.clone();
+        labels.insert("job".to_owned(), name.to_owned());
+        labels.insert("__metrics_path__".to_owned(), path.to_owned());
+        let target = json!([{ "targets": [address], "labels": labels }]);
+        write_targets(&self.data.path, &format!("extra-{name}"), &target)
+    }
+}
+
+/// Replaces a target file in one step, so that Prometheus never reads half of it.
+pub(crate) fn write_targets(data: &Path, stem: &str, targets: &Value) -> anyhow::Result<()> {
+    let path = data.join(TARGETS).join(format!("{stem}.json"));
+    let draft = path.with_extension("draft");
+    std::fs::write(&draft, targets.to_string())
+        .and_then(|()| std::fs::rename(&draft, &path))
+        .with_context(|| format!("cannot write the Prometheus targets {}", path.display()))
+}
+
+/// Writes the configuration file.
+pub(crate) fn write_config(data: &Data, scrape_interval: Duration) -> anyhow::Result<PathBuf> {
+    let targets = data.path.join(TARGETS);
+    std::fs::create_dir_all(&targets).with_context(|| format!("cannot create {}", targets.display()))?;
+    let every = format!("{}ms", scrape_interval.as_millis());
+    let config = json!({
+        "global": { "scrape_interval": every, "scrape_timeout": every, "evaluation_interval": every },
+        "scrape_configs": [{
+            "job_name": "vllm",
+            "file_sd_configs": [{ "files": [targets.join("*.json")], "refresh_interval": "1s" }],
+        }],
+    });
+    data.write("prometheus.yml", &config.to_string())
+}
+
+/// Its command line.
+pub(crate) fn plan(data: &Data, config: &Path, ports: &[u16]) -> Plan {
+    let args = [
+        format!("--config.file={}", config.display()),
+        format!("--storage.tsdb.path={}", data.path.join("prometheus").display()),
+        "--storage.tsdb.retention.time=2h".to_owned(),
+        // A lock left by a killed Prometheus must not keep the next one from starting.
+        "--storage.tsdb.no-lockfile".to_owned(),
+        format!("--web.listen-address=127.0.0.1:{}", ports[0]),
+    ];
+    let url = format!("http://127.0.0.1:{}/-/ready", ports[0]);
+    Plan { args: args.into(), ready: Ready::Answers { url, auth: None } }
+}
+
+fn sample(element: &Value) -> anyhow::Result<Sample> {
+    let labels = serde_json::from_value(element["metric"].clone()).context("labels that are not text")?;
+    let value = element["value"][1].as_str().context("a sample without a value")?;
+    // Prometheus writes NaN, +Inf and -Inf, all of which Rust reads.
+    Ok(Sample {
+        labels,
+        value: value.parse().with_context(|| format!("the value {value:?} is not a number"))?,
+    })
+}

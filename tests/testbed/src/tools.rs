@@ -1,0 +1,71 @@
+//! Where the programs of the control plane are. `tools/build.sh` builds the missing ones from pinned Go modules into
+//! a cache and prints their paths; this module runs it and reads what it prints.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, bail};
+
+/// The programs a testbed needs, built and ready to run.
+#[derive(Debug, Clone)]
+pub struct Tools {
+    paths: BTreeMap<String, PathBuf>,
+}
+
+impl Tools {
+    /// Builds what is missing (minutes on a cold cache, with progress on stderr; milliseconds otherwise).
+    ///
+    /// # Errors
+    ///
+    /// When the script cannot be run or fails; what it said is on stderr.
+    pub fn ready() -> anyhow::Result<Self> {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/build.sh");
+        let built = Command::new("bash")
+            .arg(&script)
+            .stdin(Stdio::null())
+            .stderr(Stdio::inherit())
+            .output()
+            .with_context(|| format!("cannot run bash {}", script.display()))?;
+        if !built.status.success() {
+            bail!("{} failed ({}): see the lines above", script.display(), built.status);
+        }
+        Ok(Self { paths: parse(&String::from_utf8_lossy(&built.stdout)) })
+    }
+
+    /// The path of one program, by the name that the script prints.
+    ///
+    /// # Errors
+    ///
+    /// When the script printed no such name.
+    pub fn path(&self, name: &str) -> anyhow::Result<&Path> {
+        self.paths.get(name).map(PathBuf::as_path).with_context(|| {
+            format!("tools/build.sh printed no line {name}=PATH, only {:?}", self.paths.keys())
+        })
+    }
+
+    /// All programs, by name.
+    pub fn all(&self) -> impl Iterator<Item = (&str, &Path)> {
+        self.paths.iter().map(|(name, path)| (name.as_str(), path.as_path()))
+    }
+}
+
+fn parse(printed: &str) -> BTreeMap<String, PathBuf> {
+    printed
+        .lines()
+        .filter_map(|line| line.split_once('='))
+        .map(|(name, path)| (name.trim().to_owned(), PathBuf::from(path.trim())))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_the_script_are_read() {
+        let paths = parse("etcd=/c/etcd-1/etcd\n\nkwok=/c d/kwok=x\nno path here\n");
+        let read: Vec<_> = paths.iter().map(|(name, path)| (name.as_str(), path.to_str().unwrap())).collect();
+        assert_eq!(read, [("etcd", "/c/etcd-1/etcd"), ("kwok", "/c d/kwok=x")]);
+    }
+}

@@ -1,0 +1,54 @@
+//! Waiting for a condition with a deadline. Everything the testbed waits for goes through here, so that no wait is
+//! without an end and every one that ends badly says what was awaited and what was seen last.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+
+/// Time between two looks at a condition: short against anything awaited here, long enough not to load two cores.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// Calls `probe` until it succeeds, at most for `deadline`. `what` completes the sentence "waited for ...".
+///
+/// # Errors
+///
+/// When the deadline passes: names `what` and the last error of `probe`.
+pub async fn eventually<T>(
+    what: &str,
+    deadline: Duration,
+    mut probe: impl AsyncFnMut() -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let end = tokio::time::Instant::now() + deadline;
+    let mut last = anyhow::anyhow!("it was not looked at once");
+    loop {
+        match tokio::time::timeout_at(end, probe()).await {
+            Ok(Ok(value)) => return Ok(value),
+            Ok(Err(error)) => last = error,
+            Err(_) => {
+                return Err(
+                    last.context(format!("waited {deadline:?} for {what}; the last look did not end"))
+                );
+            }
+        }
+        if tokio::time::Instant::now() + LOOK_AGAIN >= end {
+            return Err(last.context(format!("waited {deadline:?} for {what}")));
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+/// Runs one call with a time limit: kube's client repeats a request by itself and would wait for minutes.
+///
+/// # Errors
+///
+/// When the call fails or takes longer than `limit`.
+pub async fn within<T, E: Into<anyhow::Error>>(
+    what: &str,
+    limit: Duration,
+    call: impl Future<Output = Result<T, E>>,
+) -> anyhow::Result<T> {
+    match tokio::time::timeout(limit, call).await {
+        Ok(result) => result.map_err(Into::into).with_context(|| format!("{what} failed")),
+        Err(_) => bail!("{what} took longer than {limit:?}"),
+    }
+}
