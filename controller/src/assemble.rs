@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use wva_crds::GoDuration;
-use wva_scaling::{Amount, Config, KvUsage, Model, Pending, PendingState, QueueLength, Replica, Snapshot, Variant, VariantKey};
+use wva_scaling::snapshot::{Config, Model, Pending, PendingState, Replica, Variant};
+use wva_scaling::units::{Amount, KvUsage, QueueLength};
+use wva_scaling::{Snapshot, VariantKey};
 
 use crate::collect::sample::{Observed, PodLoad, Samples};
 use crate::memory::Memory;
@@ -65,7 +67,8 @@ pub(crate) fn assemble(
         let starting = |age: Duration| Pending { age: whole_millis(age), state: PendingState::Starting };
         variant.pending = Some(pending.into_iter().map(starting).collect());
         variant.running = running(&reported);
-        variant.replicas = reported.iter().filter_map(|(pod, load)| replica(pod, load, &config, at.now)).collect();
+        variant.replicas =
+            reported.iter().filter_map(|(pod, load)| replica(pod, load, &config, at.now)).collect();
         let id = (m.key.namespace.clone(), declared.spec.model_id.clone());
         let model = models.entry(id).or_insert_with(|| Model {
             model_id: declared.spec.model_id.clone(),
@@ -74,7 +77,12 @@ pub(crate) fn assemble(
         });
         model.variants.push(variant);
     }
-    let snapshot = Snapshot { now: Some(at.wall.to_string()), config, models: models.into_values().collect(), ..Snapshot::default() };
+    let snapshot = Snapshot {
+        now: Some(at.wall.to_string()),
+        config,
+        models: models.into_values().collect(),
+        ..Snapshot::default()
+    };
     Assembled { snapshot, workloads: present, unmapped }
 }
 
@@ -99,7 +107,10 @@ fn declared_part(m: &Managed, declared: &Declared, hpa: Option<&HpaLimits>) -> V
 /// The loads of a workload's pods, by pod and `model_name`.
 type Loads<'a> = BTreeMap<String, BTreeMap<&'a str, &'a PodLoad>>;
 
-fn loads_by_workload<'a>(samples: &'a Samples, pods: &BTreeMap<(String, String), PodOf>) -> (BTreeMap<WorkloadKey, Loads<'a>>, usize) {
+fn loads_by_workload<'a>(
+    samples: &'a Samples,
+    pods: &BTreeMap<(String, String), PodOf>,
+) -> (BTreeMap<WorkloadKey, Loads<'a>>, usize) {
     let mut loads: BTreeMap<WorkloadKey, Loads> = BTreeMap::new();
     let mut unmapped = BTreeSet::new();
     for (key, load) in samples.iter() {
@@ -140,7 +151,13 @@ fn replica(pod: &str, load: &PodLoad, config: &Config, now: Instant) -> Option<R
     let kv = load.kv.filter(counts).and_then(|o| Some((KvUsage::try_from(o.value).ok()?, age(&o))));
     let queue = load.queue.filter(counts).and_then(|o| Some((QueueLength::try_from(o.value).ok()?, age(&o))));
     let oldest = kv.map(|k| k.1).max(queue.map(|q| q.1))?;
-    Some(Replica { pod: pod.to_owned(), kv: kv.map(|k| k.0), queue: queue.map(|q| q.0), age: whole_millis(oldest), ..Replica::default() })
+    Some(Replica {
+        pod: pod.to_owned(),
+        kv: kv.map(|k| k.0),
+        queue: queue.map(|q| q.0),
+        age: whole_millis(oldest),
+        ..Replica::default()
+    })
 }
 
 fn age(pod: &PodOf, wall: Timestamp) -> Option<Duration> {

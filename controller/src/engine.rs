@@ -10,10 +10,15 @@ use tokio::sync::{Notify, watch};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use wva_crds::names::UNRESOLVED_ACCELERATOR;
-use wva_scaling::{Action, Config, Decision, FallbackSource, MetricsAge, Outcome, VariantKey, decide};
+use wva_scaling::snapshot::{Config, MetricsAge};
+use wva_scaling::{Action, Decision, FallbackSource, Outcome, VariantKey, decide};
 
 use crate::assemble::{Assembled, Moment, assemble};
-use crate::collect::{self, prometheus::Prometheus, sample::{PodModel, Samples}};
+use crate::collect::{
+    self,
+    prometheus::Prometheus,
+    sample::{PodModel, Samples},
+};
 use crate::memory::Memory;
 use crate::published::{Published, PublishedVariant};
 use crate::report::conditions::{Outlook, conditions};
@@ -112,7 +117,9 @@ impl Engine {
         let had_error = state.samples.last_error().is_some();
         state.samples.take_in(Instant::now(), answers);
         match state.samples.last_error() {
-            Some(error) if !had_error => tracing::warn!(error, "Prometheus gives no metrics; targets are held"),
+            Some(error) if !had_error => {
+                tracing::warn!(error, "Prometheus gives no metrics; targets are held");
+            }
             None if had_error => tracing::info!("Prometheus answers again"),
             _ => {}
         }
@@ -120,14 +127,18 @@ impl Engine {
         // A pod that is not mapped yet may be so in a moment; one that no cache knows is gone.
         let gone = |key: &PodModel| workloads::pod_named(&pods, &key.namespace, &key.pod).is_none();
         let now = Instant::now();
-        state.samples.retain(|key, load| !gone(key) || load.youngest().is_some_and(|t| now.saturating_duration_since(t) < self.config.fresh));
+        state.samples.retain(|key, load| {
+            !gone(key)
+                || load.youngest().is_some_and(|t| now.saturating_duration_since(t) < self.config.fresh)
+        });
     }
 
     fn cycle(&self, state: &mut State) {
         let at = Moment { now: Instant::now(), wall: Timestamp::now() };
         let managed = variants::managed(&self.watches, &self.ownership);
         state.memory.retain(|key| managed.iter().any(|m| m.key == *key));
-        let assembled = assemble(&self.watches, &managed, &state.samples, &mut state.memory, self.rules_config(), at);
+        let assembled =
+            assemble(&self.watches, &managed, &state.samples, &mut state.memory, self.rules_config(), at);
         let outcome = decide(&assembled.snapshot);
         for warning in &outcome.warnings {
             tracing::warn!("{warning}");
@@ -139,8 +150,16 @@ impl Engine {
         self.telemetry.cycle(at.now.elapsed(), all_analyzed, unmapped);
     }
 
-    fn publish(&self, state: &mut State, managed: &[Managed], assembled: Assembled, outcome: Outcome, at: Moment) -> Published {
-        let decisions: BTreeMap<VariantKey, Decision> = outcome.decisions.into_iter().map(|d| (d.key(), d)).collect();
+    fn publish(
+        &self,
+        state: &mut State,
+        managed: &[Managed],
+        assembled: Assembled,
+        outcome: Outcome,
+        at: Moment,
+    ) -> Published {
+        let decisions: BTreeMap<VariantKey, Decision> =
+            outcome.decisions.into_iter().map(|d| (d.key(), d)).collect();
         let before = self.published.borrow().clone();
         let mut all = BTreeMap::new();
         for m in managed {
@@ -158,7 +177,12 @@ impl Engine {
             all.insert(m.key.clone(), variant);
         }
         state.scalings.retain(|(key, _, _), _| all.get(key).is_some_and(|v| v.current.is_some()));
-        Published { at: at.wall, snapshot: Arc::new(assembled.snapshot), variants: all, scalings: state.scalings.clone() }
+        Published {
+            at: at.wall,
+            snapshot: Arc::new(assembled.snapshot),
+            variants: all,
+            scalings: state.scalings.clone(),
+        }
     }
 
     fn rules_config(&self) -> Config {
@@ -166,7 +190,11 @@ impl Engine {
         Config {
             decision_hold: c.decision_hold.into(),
             pending_grace: c.pending_grace.into(),
-            metrics_age: MetricsAge { fresh: c.fresh.into(), stale: c.stale.into(), unavailable: c.unavailable.into() },
+            metrics_age: MetricsAge {
+                fresh: c.fresh.into(),
+                stale: c.stale.into(),
+                unavailable: c.unavailable.into(),
+            },
             ..Config::default()
         }
     }
@@ -179,13 +207,24 @@ fn ticks(period: Duration) -> tokio::time::Interval {
     ticks
 }
 
-fn outlook(m: &Managed, decision: Option<Decision>, assembled: &Assembled, query_error: Option<&str>, had_target: bool, seen: bool) -> PublishedVariant {
+fn outlook(
+    m: &Managed,
+    decision: Option<Decision>,
+    assembled: &Assembled,
+    query_error: Option<&str>,
+    had_target: bool,
+    seen: bool,
+) -> PublishedVariant {
     let outlook = match (&m.declared, &decision) {
         (Err(unusable), _) => Outlook::Unusable(unusable),
         (Ok(_), Some(decision)) => Outlook::Decided { decision, query_error, had_target },
         (Ok(_), None) => {
             let target = target_of(m);
-            Outlook::NoTarget { kind: target.map_or("workload", |t| t.kind.as_str()), name: target.map_or("", |t| t.name.as_str()), seen }
+            Outlook::NoTarget {
+                kind: target.map_or("workload", |t| t.kind.as_str()),
+                name: target.map_or("", |t| t.name.as_str()),
+                seen,
+            }
         }
     };
     let conditions = conditions(outlook);
@@ -207,7 +246,11 @@ fn count(
     before: Option<&PublishedVariant>,
     after: &PublishedVariant,
 ) {
-    let (Some(from), Some(to), Some(decision)) = (before.and_then(PublishedVariant::signal), after.signal(), &after.decision) else { return };
+    let (Some(from), Some(to), Some(decision)) =
+        (before.and_then(PublishedVariant::signal), after.signal(), &after.decision)
+    else {
+        return;
+    };
     let direction = match to.cmp(&from) {
         std::cmp::Ordering::Greater => "up",
         std::cmp::Ordering::Less => "down",
@@ -224,9 +267,24 @@ fn narrate(key: &VariantKey, variant: &PublishedVariant) {
             FallbackSource::PreviousDesired => "previous-desired",
             FallbackSource::CurrentReplicas => "current-replicas",
         };
-        tracing::info!(namespace = key.namespace, variant = key.name, currentReplicas = decision.current, desiredReplicas = decision.target(), fallbackSource = fallback, "Safety net activated: emitted fallback metrics");
+        tracing::info!(
+            namespace = key.namespace,
+            variant = key.name,
+            currentReplicas = decision.current,
+            desiredReplicas = decision.target(),
+            fallbackSource = fallback,
+            "Safety net activated: emitted fallback metrics"
+        );
     }
     if decision.action() != Action::None {
-        tracing::debug!(namespace = key.namespace, variant = key.name, current = decision.current, target = decision.target(), reason = decision.reason().code(), "{}", decision.reason());
+        tracing::debug!(
+            namespace = key.namespace,
+            variant = key.name,
+            current = decision.current,
+            target = decision.target(),
+            reason = decision.reason().code(),
+            "{}",
+            decision.reason()
+        );
     }
 }

@@ -13,17 +13,17 @@ use crate::variants::Managed;
 use crate::workloads::Replicas;
 
 /// A status older than this is no memory: then the present replicas are the base.
-pub const STATUS_MEMORY: SignedDuration = SignedDuration::from_mins(15);
+pub(crate) const STATUS_MEMORY: SignedDuration = SignedDuration::from_mins(15);
 
 /// The memory of all variants. Owned by the engine.
 #[derive(Debug, Default)]
-pub struct Memory {
+pub(crate) struct Memory {
     variants: BTreeMap<VariantKey, Remembered>,
 }
 
 /// What is remembered of one variant.
 #[derive(Debug)]
-pub struct Remembered {
+pub(crate) struct Remembered {
     uid: String,
     /// The last target and when it was decided, if an analysis or the status ever gave one.
     desired: Option<(VariantState, Instant)>,
@@ -37,7 +37,7 @@ pub struct Remembered {
 
 impl Memory {
     /// What is remembered of a variant, made from its status at first sight.
-    pub fn of(&mut self, managed: &Managed, now: Instant, wall: Timestamp) -> &mut Remembered {
+    pub(crate) fn of(&mut self, managed: &Managed, now: Instant, wall: Timestamp) -> &mut Remembered {
         let fresh = || Remembered::from_status(managed, now, wall);
         let entry = self.variants.entry(managed.key.clone()).or_insert_with(fresh);
         if entry.uid != managed.uid {
@@ -48,7 +48,7 @@ impl Memory {
     }
 
     /// Forgets variants that are gone.
-    pub fn retain(&mut self, keep: impl Fn(&VariantKey) -> bool) {
+    pub(crate) fn retain(&mut self, keep: impl Fn(&VariantKey) -> bool) {
         self.variants.retain(|key, _| keep(key));
     }
 }
@@ -56,11 +56,22 @@ impl Memory {
 impl Remembered {
     fn from_status(managed: &Managed, now: Instant, wall: Timestamp) -> Self {
         let alloc = managed.status.desired_optimized_alloc.as_ref();
-        let recent = alloc.filter(|a| a.last_run_time.as_ref().is_some_and(|t| wall.duration_since(t.0) < STATUS_MEMORY));
+        let recent = alloc
+            .filter(|a| a.last_run_time.as_ref().is_some_and(|t| wall.duration_since(t.0) < STATUS_MEMORY));
         let target = recent.and_then(|a| u32::try_from(a.num_replicas).ok());
         Self {
             uid: managed.uid.clone(),
-            desired: target.map(|desired| (VariantState { desired, current: desired, desired_age: GoDuration::default(), capacity: None }, now)),
+            desired: target.map(|desired| {
+                (
+                    VariantState {
+                        desired,
+                        current: desired,
+                        desired_age: GoDuration::default(),
+                        capacity: None,
+                    },
+                    now,
+                )
+            }),
             target_seen: alloc.is_some() || managed.status.current_replicas.is_some(),
             replicas: None,
             ready_rose: None,
@@ -69,7 +80,7 @@ impl Remembered {
     }
 
     /// Takes in the workload as it is now; `None` where it does not exist.
-    pub fn observe(&mut self, replicas: Option<Replicas>, now: Instant) {
+    pub(crate) fn observe(&mut self, replicas: Option<Replicas>, now: Instant) {
         let Some(new) = replicas else {
             self.replicas = None;
             self.missing_since.clear();
@@ -91,7 +102,7 @@ impl Remembered {
     /// Ages of the replicas that are not ready, the oldest first. A pod's own age counts where it is known
     /// (`pod_ages`, all pods of the workload), first sight otherwise; a replica that became ready starts all anew.
     #[must_use]
-    pub fn pending_ages(&self, mut pod_ages: Vec<Duration>, now: Instant) -> Vec<Duration> {
+    pub(crate) fn pending_ages(&self, mut pod_ages: Vec<Duration>, now: Instant) -> Vec<Duration> {
         // Which pod is not ready cannot be told from its metadata; the youngest are the ones still to come.
         pod_ages.sort_unstable();
         let since_rise = self.ready_rose.map_or(Duration::MAX, |t| now.saturating_duration_since(t));
@@ -100,7 +111,13 @@ impl Remembered {
             .iter()
             .rev()
             .enumerate()
-            .map(|(i, since)| pod_ages.get(i).copied().unwrap_or_else(|| now.saturating_duration_since(*since)).min(since_rise))
+            .map(|(i, since)| {
+                pod_ages
+                    .get(i)
+                    .copied()
+                    .unwrap_or_else(|| now.saturating_duration_since(*since))
+                    .min(since_rise)
+            })
             .collect();
         ages.sort_unstable_by(|a, b| b.cmp(a));
         ages
@@ -108,20 +125,20 @@ impl Remembered {
 
     /// Whether an analysis, or the status, ever gave a target.
     #[must_use]
-    pub fn has_target(&self) -> bool {
+    pub(crate) fn has_target(&self) -> bool {
         self.desired.is_some()
     }
 
     /// The last target and its age without progress, the workload having `current` replicas now.
     #[must_use]
-    pub fn desired(&self, current: u32, now: Instant) -> Option<(u32, GoDuration)> {
+    pub(crate) fn desired(&self, current: u32, now: Instant) -> Option<(u32, GoDuration)> {
         let (state, at) = self.desired.as_ref()?;
         Some((state.desired, state.age_after(now.saturating_duration_since(*at), current)))
     }
 
     /// Takes in what the next cycle has to know. A target that only echoes the present replicas, for want of any
     /// analysis, is none: it must not outlive the replicas it echoed.
-    pub fn decided(&mut self, state: VariantState, echo: bool, now: Instant) {
+    pub(crate) fn decided(&mut self, state: VariantState, echo: bool, now: Instant) {
         if !(echo && self.desired.is_none()) {
             self.desired = Some((state, now));
         }
@@ -133,14 +150,21 @@ mod tests {
     use super::*;
 
     fn remembered() -> Remembered {
-        Remembered { uid: String::new(), desired: None, target_seen: false, replicas: None, ready_rose: None, missing_since: Vec::new() }
+        Remembered {
+            uid: String::new(),
+            desired: None,
+            target_seen: false,
+            replicas: None,
+            ready_rose: None,
+            missing_since: Vec::new(),
+        }
     }
 
-    fn at(current: u32, ready: u32) -> Option<Replicas> {
-        Some(Replicas { current, ready })
+    const fn at(current: u32, ready: u32) -> Replicas {
+        Replicas { current, ready }
     }
 
-    const MINUTE: Duration = Duration::from_secs(60);
+    const MINUTE: Duration = Duration::from_mins(1);
 
     fn state(desired: u32, current: u32) -> VariantState {
         VariantState { desired, current, desired_age: GoDuration::default(), capacity: None }
@@ -170,13 +194,13 @@ mod tests {
     fn a_missing_replica_ages_from_first_sight_or_from_its_pod() {
         let mut r = remembered();
         let t0 = Instant::now();
-        r.observe(at(3, 1), t0);
+        r.observe(Some(at(3, 1)), t0);
         let later = t0 + MINUTE;
-        r.observe(at(3, 1), later);
+        r.observe(Some(at(3, 1)), later);
         assert_eq!(r.pending_ages(vec![], later), [MINUTE, MINUTE]);
         let pods = vec![100 * MINUTE, MINUTE / 2];
         assert_eq!(r.pending_ages(pods, later), [100 * MINUTE, MINUTE / 2]);
-        r.observe(at(3, 2), later + MINUTE);
+        r.observe(Some(at(3, 2)), later + MINUTE);
         assert_eq!(r.pending_ages(vec![], later + MINUTE), [Duration::ZERO], "a replica became ready");
     }
 
@@ -184,7 +208,7 @@ mod tests {
     fn a_workload_that_goes_takes_its_target_along() {
         let mut r = remembered();
         let now = Instant::now();
-        r.observe(at(1, 1), now);
+        r.observe(Some(at(1, 1)), now);
         r.decided(state(2, 1), false, now);
         r.observe(None, now);
         assert_eq!(r.desired(2, now), None);

@@ -51,7 +51,10 @@ impl PublishedVariant {
     /// The target as autoscalers are told: none under `recommend`.
     #[must_use]
     pub fn signal(&self) -> Option<u32> {
-        self.decision.as_ref().filter(|d| d.mode != wva_scaling::Mode::Recommend).map(Decision::target)
+        self.decision
+            .as_ref()
+            .filter(|d| d.mode != wva_scaling::snapshot::Mode::Recommend)
+            .map(Decision::target)
     }
 }
 

@@ -24,13 +24,35 @@ impl Telemetry {
     /// # Errors
     /// A name that is registered twice.
     pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let histogram = |name: &str, help: &str, labels: &[&str]| HistogramVec::new(HistogramOpts::new(name, help), labels);
+        let histogram = |name: &str, help: &str, labels: &[&str]| {
+            HistogramVec::new(HistogramOpts::new(name, help), labels)
+        };
         let telemetry = Self {
-            cycle_seconds: histogram("wva_engine_cycle_duration_seconds", "Time one decision cycle took.", &[])?,
-            cycles: IntCounterVec::new(Opts::new("wva_engine_cycles_total", "Decision cycles, by result: ok, or degraded where the analysis of a model failed."), &["result"])?,
-            query_seconds: histogram("wva_prometheus_query_duration_seconds", "Time one query to Prometheus took.", &["query"])?,
-            query_errors: IntCounterVec::new(Opts::new("wva_prometheus_query_errors_total", "Queries to Prometheus that gave no answer."), &["query"])?,
-            unmapped: IntGauge::new("wva_unmapped_series", "Series of the newest sample whose pod belongs to no known workload.")?,
+            cycle_seconds: histogram(
+                "wva_engine_cycle_duration_seconds",
+                "Time one decision cycle took.",
+                &[],
+            )?,
+            cycles: IntCounterVec::new(
+                Opts::new(
+                    "wva_engine_cycles_total",
+                    "Decision cycles, by result: ok, or degraded where the analysis of a model failed.",
+                ),
+                &["result"],
+            )?,
+            query_seconds: histogram(
+                "wva_prometheus_query_duration_seconds",
+                "Time one query to Prometheus took.",
+                &["query"],
+            )?,
+            query_errors: IntCounterVec::new(
+                Opts::new("wva_prometheus_query_errors_total", "Queries to Prometheus that gave no answer."),
+                &["query"],
+            )?,
+            unmapped: IntGauge::new(
+                "wva_unmapped_series",
+                "Series of the newest sample whose pod belongs to no known workload.",
+            )?,
             leader: IntGauge::new("wva_leader", "1 on the replica that decides and publishes.")?,
         };
         registry.register(Box::new(telemetry.cycle_seconds.clone()))?;

@@ -1,17 +1,17 @@
 //! Which VariantAutoscalings this controller manages, and what each says. Admission is never trusted to have run: the
 //! same rules are applied here, and an object that breaks them is set aside with the reason, never an error of a loop.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
-use wva_crds::names::{
-    ACCELERATOR_LABEL, EXCLUDE_ANNOTATION, INSTANCE_LABEL, MODE_ANNOTATION,
-};
+use wva_crds::names::{ACCELERATOR_LABEL, EXCLUDE_ANNOTATION, INSTANCE_LABEL, MODE_ANNOTATION};
 use wva_crds::{ScaleTargetRef, VariantAutoscalingSpec, VariantAutoscalingStatus};
-use wva_scaling::{Cost, Mode, VariantKey};
+use wva_scaling::VariantKey;
+use wva_scaling::snapshot::Mode;
+use wva_scaling::units::Cost;
 
 use crate::watches::Watches;
 
@@ -35,7 +35,7 @@ impl Ownership {
 
 /// A VariantAutoscaling of this controller.
 #[derive(Clone, Debug)]
-pub struct Managed {
+pub(crate) struct Managed {
     /// Namespace and name.
     pub key: VariantKey,
     /// Tells a re-created object from the one before.
@@ -56,7 +56,7 @@ pub struct Managed {
 
 /// A valid declaration.
 #[derive(Clone, Debug)]
-pub struct Declared {
+pub(crate) struct Declared {
     /// The spec, defaults filled in.
     pub spec: VariantAutoscalingSpec,
     /// `spec.variantCost` as a number.
@@ -67,7 +67,7 @@ pub struct Declared {
 
 /// Why a VariantAutoscaling is set aside.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unusable {
+pub(crate) enum Unusable {
     /// It breaks the rules; all of what is wrong, in words.
     Invalid(String),
     /// Another one has the same target and came first.
@@ -81,14 +81,14 @@ pub enum Unusable {
 
 /// All VariantAutoscalings this controller manages, in order of namespace and name.
 #[must_use]
-pub fn managed(watches: &Watches, ownership: &Ownership) -> Vec<Managed> {
+pub(crate) fn managed(watches: &Watches, ownership: &Ownership) -> Vec<Managed> {
     let excluded = excluded_namespaces(watches);
     let mut all: Vec<Managed> = watches
         .variants
         .state()
         .into_iter()
         .filter(|o| ownership.includes(o.labels().get(INSTANCE_LABEL)))
-        .filter(|o| o.namespace().is_some_and(|ns| !excluded.contains_key(&ns)))
+        .filter(|o| o.namespace().is_some_and(|ns| !excluded.contains(&ns)))
         .map(|o| read(&o))
         .collect();
     all.sort_by(|a, b| a.key.cmp(&b.key));
@@ -97,15 +97,19 @@ pub fn managed(watches: &Watches, ownership: &Ownership) -> Vec<Managed> {
 }
 
 /// Namespaces that say nothing of theirs is managed. In single-namespace mode none is seen, so none is excluded.
-fn excluded_namespaces(watches: &Watches) -> BTreeMap<String, ()> {
+fn excluded_namespaces(watches: &Watches) -> BTreeSet<String> {
     let namespaces = watches.namespaces.iter().flat_map(kube::runtime::reflector::Store::state);
-    namespaces.filter(|n| n.annotations().get(EXCLUDE_ANNOTATION).is_some_and(|v| v == "true")).map(|n| (n.name_any(), ())).collect()
+    namespaces
+        .filter(|n| n.annotations().get(EXCLUDE_ANNOTATION).is_some_and(|v| v == "true"))
+        .map(|n| n.name_any())
+        .collect()
 }
 
 /// Reads one object as it is stored, which may be from a time with other rules.
 fn read(object: &Arc<DynamicObject>) -> Managed {
     let label = |key: &str| object.labels().get(key).filter(|v| !v.is_empty()).cloned();
-    let status = object.data.get("status").cloned().and_then(|s| serde_json::from_value(s).ok()).unwrap_or_default();
+    let status =
+        object.data.get("status").cloned().and_then(|s| serde_json::from_value(s).ok()).unwrap_or_default();
     Managed {
         key: VariantKey { namespace: object.namespace().unwrap_or_default(), name: object.name_any() },
         uid: object.uid().unwrap_or_default(),
@@ -124,10 +128,13 @@ fn declared(object: &DynamicObject) -> Result<Declared, Unusable> {
         return Err(invalid(problems));
     }
     let spec = object.data.get("spec").cloned().unwrap_or_default();
-    let spec: VariantAutoscalingSpec = serde_json::from_value(spec).map_err(|e| invalid(format!("spec: {e}")))?;
+    let spec: VariantAutoscalingSpec =
+        serde_json::from_value(spec).map_err(|e| invalid(format!("spec: {e}")))?;
     let cost = spec.variant_cost.parse().map_err(|e| invalid(format!("spec.variantCost: {e}")))?;
     let mode = object.annotations().get(MODE_ANNOTATION).map(|m| m.parse()).transpose();
-    let mode = mode.map_err(|e| invalid(format!("metadata.annotations[{MODE_ANNOTATION}]: {e}")))?.unwrap_or_default();
+    let mode = mode
+        .map_err(|e| invalid(format!("metadata.annotations[{MODE_ANNOTATION}]: {e}")))?
+        .unwrap_or_default();
     Ok(Declared { spec, cost, mode })
 }
 
@@ -149,14 +156,15 @@ fn set_conflicts_aside(all: &mut [Managed]) {
     for m in all {
         let Some(target) = target(m) else { continue };
         if let Some((_, with)) = winners.get(&target).filter(|(_, name)| *name != m.key.name) {
-            m.declared = Err(Unusable::Conflict { with: with.clone(), target: format!("{}/{}", target.1, target.2) });
+            m.declared =
+                Err(Unusable::Conflict { with: with.clone(), target: format!("{}/{}", target.1, target.2) });
         }
     }
 }
 
 /// The target a VariantAutoscaling names even where the rest of it is not usable; for messages.
 #[must_use]
-pub fn target_of(managed: &Managed) -> Option<&ScaleTargetRef> {
+pub(crate) fn target_of(managed: &Managed) -> Option<&ScaleTargetRef> {
     managed.declared.as_ref().ok().map(|d| &d.spec.scale_target_ref)
 }
 
@@ -201,16 +209,21 @@ mod tests {
             "metadata": {"name": "old", "namespace": "ns"}, "spec": {"modelID": "m"},
         }))
         .unwrap();
-        let Err(Unusable::Invalid(problem)) = read(&Arc::new(object)).declared else { panic!("it is usable") };
+        let Err(Unusable::Invalid(problem)) = read(&Arc::new(object)).declared else {
+            panic!("it is usable")
+        };
         assert!(problem.contains("scaleTargetRef"), "{problem}");
     }
 
     #[test]
     fn two_controllers_never_manage_one() {
         let label = "x".to_owned();
-        for (instance, labelled, takes_labelled, takes_plain) in
-            [(None, false, false, true), (None, true, true, true), (Some("x"), false, true, false), (Some("y"), true, false, false)]
-        {
+        for (instance, labelled, takes_labelled, takes_plain) in [
+            (None, false, false, true),
+            (None, true, true, true),
+            (Some("x"), false, true, false),
+            (Some("y"), true, false, false),
+        ] {
             let o = Ownership { instance: instance.map(str::to_owned), manage_labelled: labelled };
             assert_eq!(o.includes(Some(&label)), takes_labelled, "{o:?}");
             assert_eq!(o.includes(None), takes_plain, "{o:?}");

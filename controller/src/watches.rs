@@ -12,10 +12,10 @@ use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{ApiResource, DynamicObject, PartialObjectMeta};
+use kube::runtime::WatchStreamExt;
 use kube::runtime::reflector::Store;
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::watcher::{self, Event};
-use kube::runtime::{WatchStreamExt, metadata_watcher};
 use kube::{Api, Client, Resource, ResourceExt};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -106,12 +106,20 @@ impl Scope<'_> {
         let mark = |o: &DynamicObject| {
             (o.data.get("spec").map(ToString::to_string), o.labels().clone(), o.annotations().clone())
         };
-        self.keep("watch of VariantAutoscalings", watcher::watcher(api, watcher::Config::default()), resource, mark)
+        self.keep(
+            "watch of VariantAutoscalings",
+            watcher::watcher(api, watcher::Config::default()),
+            resource,
+            mark,
+        )
     }
 
     /// The cache of Namespaces.
     pub fn namespaces(&mut self) -> Store<PartialObjectMeta<Namespace>> {
-        let stream = metadata_watcher(Api::<Namespace>::all(self.client.clone()), watcher::Config::default());
+        let stream = watcher::watcher(
+            Api::<PartialObjectMeta<Namespace>>::all(self.client.clone()),
+            watcher::Config::default(),
+        );
         let mark = |o: &PartialObjectMeta<Namespace>| (o.labels().clone(), o.annotations().clone());
         self.keep("watch of Namespaces", stream, (), mark)
     }
@@ -125,15 +133,15 @@ impl Scope<'_> {
         let config = watcher::Config::default;
         let deployments = watcher::watcher(self.api::<Deployment>(), config());
         let stateful_sets = watcher::watcher(self.api::<StatefulSet>(), config());
-        let replica_sets = metadata_watcher(self.api::<ReplicaSet>(), config());
-        let pods = metadata_watcher(self.api::<Pod>(), config());
+        let replica_sets = watcher::watcher(self.api::<PartialObjectMeta<ReplicaSet>>(), config());
+        let pods = watcher::watcher(self.api::<PartialObjectMeta<Pod>>(), config());
         let autoscalers = watcher::watcher(self.api::<HorizontalPodAutoscaler>(), config());
         Watches {
             variants,
             namespaces,
             // Of a workload only that it comes or goes is reason for a cycle: its replicas change all the time.
-            deployments: self.keep("watch of Deployments", deployments, (), |o| o.uid()),
-            stateful_sets: self.keep("watch of StatefulSets", stateful_sets, (), |o| o.uid()),
+            deployments: self.keep("watch of Deployments", deployments, (), ResourceExt::uid),
+            stateful_sets: self.keep("watch of StatefulSets", stateful_sets, (), ResourceExt::uid),
             replica_sets: self.keep("watch of ReplicaSets", replica_sets, (), |_| ()),
             pods: self.keep("watch of Pods", pods, (), |_| ()),
             autoscalers: self.keep("watch of HorizontalPodAutoscalers", autoscalers, (), |_| ()),
@@ -170,7 +178,9 @@ impl Scope<'_> {
                         }
                     }
                     // The stream goes on by itself, with backoff.
-                    Err(error) => tracing::warn!(%error, task, "A watch was interrupted and is being resumed"),
+                    Err(error) => {
+                        tracing::warn!(%error, task, "A watch was interrupted and is being resumed");
+                    }
                 }
             }
             Ended { task, result: Err("its stream ended".to_owned()) }

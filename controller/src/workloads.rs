@@ -10,13 +10,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
 use wva_crds::ScaleTargetRef;
-use wva_scaling::{Amount, HpaTolerance};
+use wva_scaling::snapshot::HpaTolerance;
+use wva_scaling::units::Amount;
 
 use crate::watches::Watches;
 
 /// Kind and name of a workload within its namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct WorkloadKey {
+pub(crate) struct WorkloadKey {
     /// Namespace.
     pub namespace: String,
     /// `Deployment` or `StatefulSet`.
@@ -28,14 +29,14 @@ pub struct WorkloadKey {
 impl WorkloadKey {
     /// The workload a reference names.
     #[must_use]
-    pub fn new(namespace: &str, target: &ScaleTargetRef) -> Self {
+    pub(crate) fn new(namespace: &str, target: &ScaleTargetRef) -> Self {
         Self { namespace: namespace.to_owned(), kind: target.kind.clone(), name: target.name.clone() }
     }
 }
 
 /// Replicas of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Replicas {
+pub(crate) struct Replicas {
     /// `spec.replicas`.
     pub current: u32,
     /// Ready ones.
@@ -44,7 +45,7 @@ pub struct Replicas {
 
 /// The replicas of a workload; `None` where it does not exist, or is being deleted.
 #[must_use]
-pub fn replicas(watches: &Watches, key: &WorkloadKey) -> Option<Replicas> {
+pub(crate) fn replicas(watches: &Watches, key: &WorkloadKey) -> Option<Replicas> {
     // Kubernetes runs one replica where spec.replicas is left out.
     let count = |spec: Option<i32>, ready: Option<i32>| Replicas {
         current: u32::try_from(spec.unwrap_or(1)).unwrap_or(0),
@@ -54,13 +55,19 @@ pub fn replicas(watches: &Watches, key: &WorkloadKey) -> Option<Replicas> {
         "Deployment" => {
             let d = watches.deployments.get(&ObjectRef::new(&key.name).within(&key.namespace))?;
             d.metadata.deletion_timestamp.is_none().then(|| {
-                count(d.spec.as_ref().and_then(|s| s.replicas), d.status.as_ref().and_then(|s| s.ready_replicas))
+                count(
+                    d.spec.as_ref().and_then(|s| s.replicas),
+                    d.status.as_ref().and_then(|s| s.ready_replicas),
+                )
             })
         }
         "StatefulSet" => {
             let s = watches.stateful_sets.get(&ObjectRef::new(&key.name).within(&key.namespace))?;
             s.metadata.deletion_timestamp.is_none().then(|| {
-                count(s.spec.as_ref().and_then(|s| s.replicas), s.status.as_ref().and_then(|s| s.ready_replicas))
+                count(
+                    s.spec.as_ref().and_then(|s| s.replicas),
+                    s.status.as_ref().and_then(|s| s.ready_replicas),
+                )
             })
         }
         _ => None,
@@ -69,7 +76,7 @@ pub fn replicas(watches: &Watches, key: &WorkloadKey) -> Option<Replicas> {
 
 /// What the HPA on a workload allows and what it ignores.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct HpaLimits {
+pub(crate) struct HpaLimits {
     /// `minReplicas`, 1 where left out.
     pub min: u32,
     /// `maxReplicas`.
@@ -81,11 +88,16 @@ pub struct HpaLimits {
 /// The HPAs by the workload they scale. Of several on one workload the narrowest bounds and the greatest tolerance
 /// count: nothing else would be carried out.
 #[must_use]
-pub fn hpa_limits(watches: &Watches) -> BTreeMap<WorkloadKey, HpaLimits> {
+pub(crate) fn hpa_limits(watches: &Watches) -> BTreeMap<WorkloadKey, HpaLimits> {
     let mut all: BTreeMap<WorkloadKey, HpaLimits> = BTreeMap::new();
     for hpa in watches.autoscalers.state() {
-        let (Some(spec), Some(namespace)) = (&hpa.spec, hpa.namespace()) else { continue };
-        let key = WorkloadKey { namespace, kind: spec.scale_target_ref.kind.clone(), name: spec.scale_target_ref.name.clone() };
+        let Some(namespace) = hpa.namespace() else { continue };
+        let spec = &hpa.spec;
+        let key = WorkloadKey {
+            namespace,
+            kind: spec.scale_target_ref.kind.clone(),
+            name: spec.scale_target_ref.name.clone(),
+        };
         let own = limits(&hpa);
         all.entry(key)
             .and_modify(|l| {
@@ -93,7 +105,10 @@ pub fn hpa_limits(watches: &Watches) -> BTreeMap<WorkloadKey, HpaLimits> {
                 *l = HpaLimits {
                     min: l.min.max(own.min),
                     max: l.max.min(own.max),
-                    tolerance: HpaTolerance { up: wider(l.tolerance.up, own.tolerance.up), down: wider(l.tolerance.down, own.tolerance.down) },
+                    tolerance: HpaTolerance {
+                        up: wider(l.tolerance.up, own.tolerance.up),
+                        down: wider(l.tolerance.down, own.tolerance.down),
+                    },
                 };
             })
             .or_insert(own);
@@ -102,14 +117,15 @@ pub fn hpa_limits(watches: &Watches) -> BTreeMap<WorkloadKey, HpaLimits> {
 }
 
 fn limits(hpa: &HorizontalPodAutoscaler) -> HpaLimits {
-    let spec = hpa.spec.as_ref();
-    let behavior = spec.and_then(|s| s.behavior.as_ref());
+    let spec = &hpa.spec;
+    let behavior = spec.behavior.as_ref();
     let default = HpaTolerance::default();
     let up = behavior.and_then(|b| b.scale_up.as_ref()).and_then(|r| r.tolerance.as_ref()).and_then(share);
-    let down = behavior.and_then(|b| b.scale_down.as_ref()).and_then(|r| r.tolerance.as_ref()).and_then(share);
+    let down =
+        behavior.and_then(|b| b.scale_down.as_ref()).and_then(|r| r.tolerance.as_ref()).and_then(share);
     HpaLimits {
-        min: spec.and_then(|s| s.min_replicas).map_or(1, |m| u32::try_from(m).unwrap_or(0)),
-        max: spec.map_or(u32::MAX, |s| u32::try_from(s.max_replicas).unwrap_or(0)),
+        min: spec.min_replicas.map_or(1, |m| u32::try_from(m).unwrap_or(0)),
+        max: u32::try_from(spec.max_replicas).unwrap_or(0),
         tolerance: HpaTolerance { up: up.unwrap_or(default.up), down: down.unwrap_or(default.down) },
     }
 }
@@ -127,7 +143,7 @@ fn share(quantity: &Quantity) -> Option<Amount> {
 
 /// A pod of a workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PodOf {
+pub(crate) struct PodOf {
     /// Whose it is.
     pub workload: WorkloadKey,
     /// Its creation; `None` only for objects no API server wrote.
@@ -136,7 +152,7 @@ pub struct PodOf {
 
 /// Every pod that belongs to a workload, by namespace and name.
 #[must_use]
-pub fn pods(watches: &Watches) -> BTreeMap<(String, String), PodOf> {
+pub(crate) fn pods(watches: &Watches) -> BTreeMap<(String, String), PodOf> {
     let mut all = BTreeMap::new();
     for pod in watches.pods.state() {
         let Some(namespace) = pod.namespace() else { continue };
@@ -160,8 +176,14 @@ fn workload_of(watches: &Watches, namespace: &str, owners: &[OwnerReference]) ->
 
 /// The pod a metric's label names: KServe adds a rank suffix, which is tried without when no pod has the full name.
 #[must_use]
-pub fn pod_named<'a>(pods: &'a BTreeMap<(String, String), PodOf>, namespace: &str, label: &str) -> Option<(&'a str, &'a PodOf)> {
-    let find = |name: &str| pods.get_key_value(&(namespace.to_owned(), name.to_owned())).map(|(k, v)| (k.1.as_str(), v));
+pub(crate) fn pod_named<'a>(
+    pods: &'a BTreeMap<(String, String), PodOf>,
+    namespace: &str,
+    label: &str,
+) -> Option<(&'a str, &'a PodOf)> {
+    let find = |name: &str| {
+        pods.get_key_value(&(namespace.to_owned(), name.to_owned())).map(|(k, v)| (k.1.as_str(), v))
+    };
     find(label).or_else(|| {
         let (name, rank) = label.rsplit_once("-rank-")?;
         rank.bytes().all(|b| b.is_ascii_digit()).then(|| find(name))?
@@ -184,7 +206,8 @@ mod tests {
     fn a_rank_suffix_is_tried_only_when_no_pod_has_the_full_name() {
         let workload = WorkloadKey { namespace: "ns".into(), kind: "Deployment".into(), name: "d".into() };
         let pod = PodOf { workload, created: None };
-        let pods: BTreeMap<_, _> = ["a", "b-rank-0"].map(|n| (("ns".to_owned(), n.to_owned()), pod.clone())).into();
+        let pods: BTreeMap<_, _> =
+            ["a", "b-rank-0"].map(|n| (("ns".to_owned(), n.to_owned()), pod.clone())).into();
         assert_eq!(pod_named(&pods, "ns", "a-rank-0").map(|(n, _)| n), Some("a"));
         assert_eq!(pod_named(&pods, "ns", "b-rank-0").map(|(n, _)| n), Some("b-rank-0"));
         assert_eq!(pod_named(&pods, "ns", "a-rank-x"), None);

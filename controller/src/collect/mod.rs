@@ -1,8 +1,8 @@
 //! From Prometheus to values: one query a signal for all models, and what is known of each pod, with its age.
 
-pub mod prometheus;
-pub mod sample;
-pub mod signals;
+pub(crate) mod prometheus;
+pub(crate) mod sample;
+pub(crate) mod signals;
 
 use std::time::Instant;
 
@@ -12,7 +12,11 @@ use prometheus::{Prometheus, Series};
 use signals::Signal;
 
 /// Asks for every signal at once.
-pub async fn fetch(prometheus: &Prometheus, namespace: Option<&str>, metrics: &crate::telemetry::Telemetry) -> Vec<(Signal, Result<Vec<Series>, String>)> {
+pub(crate) async fn fetch(
+    prometheus: &Prometheus,
+    namespace: Option<&str>,
+    metrics: &crate::telemetry::Telemetry,
+) -> Vec<(Signal, Result<Vec<Series>, String>)> {
     join_all(Signal::ALL.map(|signal| async move {
         let began = Instant::now();
         let answer = prometheus.query(&signal.query(namespace)).await;

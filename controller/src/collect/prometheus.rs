@@ -31,7 +31,9 @@ const ANSWER_LIMIT: usize = 64 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum QueryError {
     /// No connection, no answer in time, or a broken one.
-    #[error("Prometheus at {url} did not answer: {source}; check PROMETHEUS_BASE_URL and that Prometheus runs")]
+    #[error(
+        "Prometheus at {url} did not answer: {source}; check PROMETHEUS_BASE_URL and that Prometheus runs"
+    )]
     Unreachable {
         /// The base URL.
         url: String,
@@ -134,13 +136,16 @@ impl Prometheus {
             match std::fs::read(path) {
                 Ok(pem) => {
                     let unusable = |problem: String| ClientError::Ca { path: path.clone(), problem };
-                    let certs = reqwest::Certificate::from_pem_bundle(&pem).map_err(|e| unusable(e.to_string()))?;
+                    let certs =
+                        reqwest::Certificate::from_pem_bundle(&pem).map_err(|e| unusable(e.to_string()))?;
                     if certs.is_empty() {
                         return Err(unusable("no certificate in it".to_owned()));
                     }
                     builder = builder.tls_certs_merge(certs);
                 }
-                Err(e) => tracing::warn!(path, error = %e, "The CA file for Prometheus cannot be read: the system's roots are used"),
+                Err(e) => {
+                    tracing::warn!(path, error = %e, "The CA file for Prometheus cannot be read: the system's roots are used");
+                }
             }
         }
         Ok(Self { http: builder.build().map_err(ClientError::Http)?, config })
@@ -164,7 +169,10 @@ impl Prometheus {
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
             if body.len() + chunk.len() > ANSWER_LIMIT {
-                return Err(QueryError::Unreadable { url: url(), problem: format!("it is longer than {ANSWER_LIMIT} bytes") });
+                return Err(QueryError::Unreadable {
+                    url: url(),
+                    problem: format!("it is longer than {ANSWER_LIMIT} bytes"),
+                });
             }
             body.extend_from_slice(&chunk);
         }
@@ -175,11 +183,17 @@ impl Prometheus {
         }
         let unreadable = |problem: String| QueryError::Unreadable { url: url(), problem };
         let answer = answer.map_err(|e| unreadable(e.to_string()))?;
-        let data = answer.data.filter(|_| answer.status == "success").ok_or_else(|| unreadable(answer.error))?;
+        let data =
+            answer.data.filter(|_| answer.status == "success").ok_or_else(|| unreadable(answer.error))?;
         if data.result_type != "vector" {
             return Err(unreadable(format!("its type is {:?}, not vector", data.result_type)));
         }
-        let series = |s: Sample| Ok(Series { labels: s.metric, value: s.value.1.parse().map_err(|_| unreadable(format!("{:?} is no number", s.value.1)))? });
+        let series = |s: Sample| {
+            Ok(Series {
+                labels: s.metric,
+                value: s.value.1.parse().map_err(|_| unreadable(format!("{:?} is no number", s.value.1)))?,
+            })
+        };
         data.result.into_iter().map(series).collect()
     }
 

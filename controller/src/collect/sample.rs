@@ -9,7 +9,7 @@ use super::signals::Signal;
 
 /// A series belongs to a pod and, where vLLM says so, to a model.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct PodModel {
+pub(crate) struct PodModel {
     /// Namespace of the pod.
     pub namespace: String,
     /// Pod name as the series has it; it may carry a rank suffix.
@@ -20,7 +20,7 @@ pub struct PodModel {
 
 /// A value with the time it was observed at.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Observed {
+pub(crate) struct Observed {
     /// The value; finite.
     pub value: f64,
     /// When it was scraped, by the clock of this process.
@@ -29,7 +29,7 @@ pub struct Observed {
 
 /// The load of one pod and model.
 #[derive(Clone, Debug, Default)]
-pub struct PodLoad {
+pub(crate) struct PodLoad {
     /// Share of the KV cache in use.
     pub kv: Option<Observed>,
     /// Requests waiting.
@@ -39,11 +39,11 @@ pub struct PodLoad {
 }
 
 /// Age given to a value whose own age was not reported: `max_over_time(..[1m])` can be that old.
-const WINDOW: Duration = Duration::from_secs(60);
+const WINDOW: Duration = Duration::from_mins(1);
 
 /// What is known of all pods.
 #[derive(Debug, Default)]
-pub struct Samples {
+pub(crate) struct Samples {
     loads: BTreeMap<PodModel, PodLoad>,
     /// When the newest sample of at least one signal arrived.
     taken_at: Option<Instant>,
@@ -53,7 +53,7 @@ pub struct Samples {
 
 impl Samples {
     /// Takes in the answers of one round of queries, made at `now`. Failed queries change no value.
-    pub fn take_in(&mut self, now: Instant, answers: Vec<(Signal, Result<Vec<Series>, String>)>) {
+    pub(crate) fn take_in(&mut self, now: Instant, answers: Vec<(Signal, Result<Vec<Series>, String>)>) {
         let mut vectors = BTreeMap::new();
         self.last_error = None;
         for (signal, answer) in answers {
@@ -71,7 +71,11 @@ impl Samples {
             let seconds: f64 = *vectors.get(&signal)?.get(key)?;
             Duration::try_from_secs_f64(seconds.max(0.0)).ok()
         };
-        for (signal, own_age) in [(Signal::KvUsage, Some(Signal::KvAge)), (Signal::Queue, Some(Signal::QueueAge)), (Signal::Running, None)] {
+        for (signal, own_age) in [
+            (Signal::KvUsage, Some(Signal::KvAge)),
+            (Signal::Queue, Some(Signal::QueueAge)),
+            (Signal::Running, None),
+        ] {
             for (key, value) in vectors.get(&signal).into_iter().flatten() {
                 let slot = self.loads.entry(key.clone()).or_default().slot(signal);
                 let reported = own_age.map_or(Some(Duration::ZERO), |s| age(s, key));
@@ -88,23 +92,23 @@ impl Samples {
 
     /// Age of the newest sample; `None` before the first.
     #[must_use]
-    pub fn age(&self, now: Instant) -> Option<Duration> {
+    pub(crate) fn age(&self, now: Instant) -> Option<Duration> {
         self.taken_at.map(|t| now.saturating_duration_since(t))
     }
 
     /// Why the newest round lacks a signal.
     #[must_use]
-    pub fn last_error(&self) -> Option<&str> {
+    pub(crate) fn last_error(&self) -> Option<&str> {
         self.last_error.as_deref()
     }
 
     /// All that is known, in order of namespace, pod and model.
-    pub fn iter(&self) -> impl Iterator<Item = (&PodModel, &PodLoad)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&PodModel, &PodLoad)> {
         self.loads.iter()
     }
 
     /// Drops what belongs to pods that no longer exist.
-    pub fn retain(&mut self, keep: impl Fn(&PodModel, &PodLoad) -> bool) {
+    pub(crate) fn retain(&mut self, keep: impl Fn(&PodModel, &PodLoad) -> bool) {
         self.loads.retain(|key, load| keep(key, load));
     }
 }
@@ -112,7 +116,7 @@ impl Samples {
 impl PodLoad {
     /// When the youngest of its values was observed.
     #[must_use]
-    pub fn youngest(&self) -> Option<Instant> {
+    pub(crate) fn youngest(&self) -> Option<Instant> {
         [self.kv, self.queue, self.running].into_iter().flatten().map(|o| o.at).max()
     }
 
@@ -130,7 +134,11 @@ fn by_pod(series: Vec<Series>) -> BTreeMap<PodModel, f64> {
     let key = |mut s: Series| {
         let mut label = |name: &str| s.labels.remove(name).filter(|v| !v.is_empty());
         let pod = label("pod").or_else(|| label("pod_name"))?;
-        let key = PodModel { namespace: label("namespace")?, pod, model_name: label("model_name").unwrap_or_default() };
+        let key = PodModel {
+            namespace: label("namespace")?,
+            pod,
+            model_name: label("model_name").unwrap_or_default(),
+        };
         s.value.is_finite().then_some((key, s.value))
     };
     series.into_iter().filter_map(key).collect()
@@ -153,7 +161,10 @@ mod tests {
     fn a_failed_query_keeps_the_last_value_and_lets_it_age() {
         let mut s = Samples::default();
         let t0 = Instant::now();
-        s.take_in(t0, vec![(Signal::KvUsage, Ok(vec![series("a", 0.7)])), (Signal::KvAge, Ok(vec![series("a", 5.0)]))]);
+        s.take_in(
+            t0,
+            vec![(Signal::KvUsage, Ok(vec![series("a", 0.7)])), (Signal::KvAge, Ok(vec![series("a", 5.0)]))],
+        );
         let t1 = t0 + Duration::from_secs(30);
         s.take_in(t1, vec![(Signal::KvUsage, Err("down".into())), (Signal::KvAge, Err("down".into()))]);
         let kv = only(&s).kv.unwrap();
@@ -167,7 +178,10 @@ mod tests {
     fn a_window_over_an_ended_series_does_not_make_it_young_again() {
         let mut s = Samples::default();
         let t0 = Instant::now();
-        s.take_in(t0, vec![(Signal::KvUsage, Ok(vec![series("a", 0.7)])), (Signal::KvAge, Ok(vec![series("a", 1.0)]))]);
+        s.take_in(
+            t0,
+            vec![(Signal::KvUsage, Ok(vec![series("a", 0.7)])), (Signal::KvAge, Ok(vec![series("a", 1.0)]))],
+        );
         let t1 = t0 + Duration::from_secs(30);
         s.take_in(t1, vec![(Signal::KvUsage, Ok(vec![series("a", 0.7)])), (Signal::KvAge, Ok(vec![]))]);
         assert_eq!(t1 - only(&s).kv.unwrap().at, Duration::from_secs(31));
@@ -177,14 +191,18 @@ mod tests {
     fn nan_infinity_and_a_series_without_a_pod_are_absent() {
         let mut s = Samples::default();
         let nameless = Series { labels: BTreeMap::new(), value: 1.0 };
-        s.take_in(Instant::now(), vec![(Signal::KvUsage, Ok(vec![series("a", f64::NAN), series("b", f64::INFINITY), nameless]))]);
+        s.take_in(
+            Instant::now(),
+            vec![(Signal::KvUsage, Ok(vec![series("a", f64::NAN), series("b", f64::INFINITY), nameless]))],
+        );
         assert_eq!(s.iter().count(), 0);
     }
 
     #[test]
     fn the_older_pod_label_is_read() {
         let mut s = Samples::default();
-        let labels = [("namespace", "ns"), ("pod_name", "a")].map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+        let labels =
+            [("namespace", "ns"), ("pod_name", "a")].map(|(k, v)| (k.to_owned(), v.to_owned())).into();
         s.take_in(Instant::now(), vec![(Signal::Queue, Ok(vec![Series { labels, value: 3.0 }]))]);
         assert!((only(&s).queue.unwrap().value - 3.0).abs() < 1e-9);
     }

@@ -38,7 +38,8 @@ impl Signal {
             Some(ns) => format!("{metric}{{namespace=\"{}\"}}", escape(ns)),
             None => metric.to_owned(),
         };
-        let of_pod = |expression: String| format!("max by (namespace, pod, pod_name, model_name) ({expression})");
+        let of_pod =
+            |expression: String| format!("max by (namespace, pod, pod_name, model_name) ({expression})");
         match self {
             Self::KvUsage => of_pod(format!("max_over_time({}[1m])", select("vllm:kv_cache_usage_perc"))),
             Self::Queue => of_pod(format!("max_over_time({}[1m])", select("vllm:num_requests_waiting"))),
@@ -51,7 +52,7 @@ impl Signal {
 
 /// A text as it stands inside a PromQL string: what is special there loses its meaning.
 #[must_use]
-pub fn escape(value: &str) -> String {
+pub(crate) fn escape(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
@@ -71,6 +72,8 @@ mod tests {
             Signal::KvUsage.query(None),
             "max by (namespace, pod, pod_name, model_name) (max_over_time(vllm:kv_cache_usage_perc[1m]))"
         );
-        assert!(Signal::Running.query(Some("prod")).contains("vllm:num_requests_running{namespace=\"prod\"}"));
+        assert!(
+            Signal::Running.query(Some("prod")).contains("vllm:num_requests_running{namespace=\"prod\"}")
+        );
     }
 }

@@ -3,7 +3,8 @@
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use wva_scaling::{AnalyzerName, Decision, FallbackSource, Mode};
+use wva_scaling::snapshot::{AnalyzerName, Mode};
+use wva_scaling::{Decision, FallbackSource};
 
 use crate::variants::Unusable;
 
@@ -33,7 +34,7 @@ pub struct Conditions {
 
 /// What conditions are made from.
 #[derive(Clone, Copy, Debug)]
-pub enum Outlook<'a> {
+pub(crate) enum Outlook<'a> {
     /// The object cannot be used.
     Unusable(&'a Unusable),
     /// Its workload does not exist.
@@ -66,7 +67,7 @@ fn no(reason: &'static str, message: impl Into<String>) -> Draft {
 
 /// The conditions for an outlook.
 #[must_use]
-pub fn conditions(outlook: Outlook<'_>) -> Conditions {
+pub(crate) fn conditions(outlook: Outlook<'_>) -> Conditions {
     match outlook {
         Outlook::Unusable(unusable) => set_aside(unusable),
         Outlook::NoTarget { kind, name, seen } => no_target(kind, name, seen),
@@ -85,10 +86,14 @@ pub fn conditions(outlook: Outlook<'_>) -> Conditions {
 
 fn set_aside(unusable: &Unusable) -> Conditions {
     let (reason, message) = match unusable {
-        Unusable::Invalid(problem) => ("InvalidConfiguration", format!("This object breaks the rules: {problem}")),
+        Unusable::Invalid(problem) => {
+            ("InvalidConfiguration", format!("This object breaks the rules: {problem}"))
+        }
         Unusable::Conflict { with, target } => (
             "TargetConflict",
-            format!("VariantAutoscaling '{with}' is older and has the same target {target}: delete one of the two, or give this one a target of its own"),
+            format!(
+                "VariantAutoscaling '{with}' is older and has the same target {target}: delete one of the two, or give this one a target of its own"
+            ),
         ),
     };
     let skipped = format!("Nothing is decided until this is mended. {message}");
@@ -96,7 +101,10 @@ fn set_aside(unusable: &Unusable) -> Conditions {
         ready: no(reason, message),
         target_resolved: no("TargetNotFound", skipped.clone()),
         metrics_available: no("MetricsMissing", skipped.clone()),
-        optimization_ready: no(if reason == "TargetConflict" { "SkippedProcessing" } else { "InvalidConfiguration" }, skipped),
+        optimization_ready: no(
+            if reason == "TargetConflict" { "SkippedProcessing" } else { "InvalidConfiguration" },
+            skipped,
+        ),
     }
 }
 
@@ -104,7 +112,9 @@ fn no_target(kind: &str, name: &str, seen: bool) -> Conditions {
     let lower = kind.to_lowercase();
     let tense = if seen { "no longer exists" } else { "does not exist yet" };
     let message = format!("Target {lower} '{name}' {tense}");
-    let skipped = format!("Nothing is decided while target {lower} '{name}' does not exist: create it, or change spec.scaleTargetRef");
+    let skipped = format!(
+        "Nothing is decided while target {lower} '{name}' does not exist: create it, or change spec.scaleTargetRef"
+    );
     Conditions {
         ready: no("DeploymentNotFound", message.clone()),
         target_resolved: no("TargetNotFound", message),
@@ -128,11 +138,18 @@ fn metrics(decision: &Decision, query_error: Option<&str>) -> Draft {
         return no("PrometheusError", error);
     }
     if *stale > 0 {
-        return no("MetricsStale", format!("The newest metrics of {stale} replica(s) are too old to count: check that Prometheus still scrapes the pods of model {model_id} in namespace {namespace}"));
+        return no(
+            "MetricsStale",
+            format!(
+                "The newest metrics of {stale} replica(s) are too old to count: check that Prometheus still scrapes the pods of model {model_id} in namespace {namespace}"
+            ),
+        );
     }
     no(
         "MetricsMissing",
-        format!("No vLLM metrics for model {model_id} in namespace {namespace}: check that a ServiceMonitor or PodMonitor selects its pods, and that vllm:kv_cache_usage_perc in Prometheus carries the labels namespace and pod"),
+        format!(
+            "No vLLM metrics for model {model_id} in namespace {namespace}: check that a ServiceMonitor or PodMonitor selects its pods, and that vllm:kv_cache_usage_perc in Prometheus carries the labels namespace and pod"
+        ),
     )
 }
 
@@ -161,15 +178,25 @@ fn ready(decision: &Decision, optimization: &Draft) -> Draft {
         return no("MetricsUnavailable", optimization.message.clone());
     }
     if decision.stuck {
-        return no("Stuck", "Replicas of this variant do not become ready, so other variants of the model grow instead: look at its pods with kubectl describe");
+        return no(
+            "Stuck",
+            "Replicas of this variant do not become ready, so other variants of the model grow instead: look at its pods with kubectl describe",
+        );
     }
     if let Some(desired) = decision.not_carried_out {
-        return no("NotCarriedOut", format!("The target {desired} was not carried out: check that an HPA or ScaledObject reads wva_desired_replicas for this variant, and its bounds and behavior"));
+        return no(
+            "NotCarriedOut",
+            format!(
+                "The target {desired} was not carried out: check that an HPA or ScaledObject reads wva_desired_replicas for this variant, and its bounds and behavior"
+            ),
+        );
     }
     let target = decision.target();
     match decision.mode {
         Mode::Paused => yes("Paused", format!("Paused by annotation: the target stays {target}")),
-        Mode::Recommend => yes("RecommendOnly", format!("Recommendation only: {target} replica(s) would be published")),
+        Mode::Recommend => {
+            yes("RecommendOnly", format!("Recommendation only: {target} replica(s) would be published"))
+        }
         Mode::Fixed(_) => yes("Fixed", format!("Fixed by annotation: the target is {target}")),
         Mode::Auto if decision.safety_net.is_some() => yes("SafetyNet", optimization.message.clone()),
         Mode::Auto => yes("Ready", format!("The target is {target} replica(s)")),

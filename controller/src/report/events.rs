@@ -30,10 +30,15 @@ pub struct Told {
 pub fn transitions(before: Option<&PublishedVariant>, after: &PublishedVariant) -> Vec<Told> {
     let mut told = Vec::new();
     let warn = |reason, note: &str| Told { warning: true, reason, note: note.to_owned() };
-    if let (Some(from), Some(to), Some(decision)) = (before.and_then(PublishedVariant::target), after.target(), &after.decision)
+    if let (Some(from), Some(to), Some(decision)) =
+        (before.and_then(PublishedVariant::target), after.target(), &after.decision)
         && from != to
     {
-        told.push(Told { warning: false, reason: "ScalingDecision", note: format!("target {from} -> {to} ({}): {}", decision.reason().code(), decision.reason()) });
+        told.push(Told {
+            warning: false,
+            reason: "ScalingDecision",
+            note: format!("target {from} -> {to} ({}): {}", decision.reason().code(), decision.reason()),
+        });
     }
     let missing = |v: &PublishedVariant| v.conditions.ready.reason == "DeploymentNotFound";
     if missing(after) && !before.is_some_and(missing) {
@@ -89,7 +94,16 @@ async fn write(recorder: &Recorder, key: &VariantKey, variant: &PublishedVariant
         type_: if told.warning { EventType::Warning } else { EventType::Normal },
         reason: told.reason.to_owned(),
         // The API's limit is 1,024 bytes.
-        note: Some(told.note.chars().take(1000).scan(0, |bytes, c| { *bytes += c.len_utf8(); (*bytes <= 1000).then_some(c) }).collect()),
+        note: Some(
+            told.note
+                .chars()
+                .take(1000)
+                .scan(0, |bytes, c| {
+                    *bytes += c.len_utf8();
+                    (*bytes <= 1000).then_some(c)
+                })
+                .collect(),
+        ),
         action: "Decide".to_owned(),
         secondary: None,
     };

@@ -38,10 +38,12 @@ impl VariantSeries {
         let mut families = Vec::new();
         for prefix in if self.legacy { &["wva", "inferno"][..] } else { &["wva"][..] } {
             let names = self.names(&VARIANT_LABELS);
-            let gauge = |name: &str, help: &str| GaugeVec::new(Opts::new(format!("{prefix}_{name}"), help), &names);
+            let gauge =
+                |name: &str, help: &str| GaugeVec::new(Opts::new(format!("{prefix}_{name}"), help), &names);
             let desired = gauge("desired_replicas", "Replicas the variant should have.")?;
             let current = gauge("current_replicas", "Replicas the variant's workload asks for.")?;
-            let ratio = gauge("desired_ratio", "Desired replicas over current ones; desired where current is 0.")?;
+            let ratio =
+                gauge("desired_ratio", "Desired replicas over current ones; desired where current is 0.")?;
             for (key, variant) in &published.variants {
                 let labels = self.labels(&[&key.name, &key.namespace, &variant.accelerator]);
                 let (Some(now), Some(target)) = (variant.current, variant.signal()) else { continue };
@@ -60,7 +62,10 @@ impl VariantSeries {
 
     fn scalings(&self, published: &Published) -> Result<Vec<MetricFamily>, prometheus::Error> {
         let names = self.names(&["variant_name", "namespace", "direction", "reason"]);
-        let counter = IntCounterVec::new(Opts::new("wva_replica_scaling_total", "Changes of a variant's target."), &names)?;
+        let counter = IntCounterVec::new(
+            Opts::new("wva_replica_scaling_total", "Changes of a variant's target."),
+            &names,
+        )?;
         for ((VariantKey { namespace, name }, direction, reason), count) in &published.scalings {
             counter.with_label_values(&self.labels(&[name, namespace, direction, reason])).inc_by(*count);
         }
@@ -69,7 +74,10 @@ impl VariantSeries {
 }
 
 fn states(published: &Published) -> Result<Vec<MetricFamily>, prometheus::Error> {
-    let gauge = IntGaugeVec::new(Opts::new("wva_variants", "Managed variants by the reason of their Ready condition."), &["state"])?;
+    let gauge = IntGaugeVec::new(
+        Opts::new("wva_variants", "Managed variants by the reason of their Ready condition."),
+        &["state"],
+    )?;
     for variant in published.variants.values() {
         gauge.with_label_values(&[state(variant)]).inc();
     }

@@ -1,6 +1,6 @@
 //! How a decision is told: conditions and status of the object, events, and series.
 
-pub mod conditions;
+pub(crate) mod conditions;
 pub mod events;
-pub mod gauges;
-pub mod status;
+pub(crate) mod gauges;
+pub(crate) mod status;

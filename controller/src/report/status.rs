@@ -9,9 +9,9 @@ use std::time::Duration;
 use futures::{StreamExt, stream};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::api::{ApiResource, DynamicObject};
 use kube::api::{Patch, PatchParams};
 use kube::runtime::reflector::{ObjectRef, Store};
-use kube::api::{ApiResource, DynamicObject};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use wva_crds::{Actuation, OptimizedAlloc, VariantAutoscaling, VariantAutoscalingStatus};
@@ -39,7 +39,11 @@ pub struct StatusWriter {
 
 /// The status a variant should have, given the one it has; `None` where there is nothing to write.
 #[must_use]
-pub fn wanted(variant: &PublishedVariant, before: &VariantAutoscalingStatus, now: Timestamp) -> Option<VariantAutoscalingStatus> {
+pub(crate) fn wanted(
+    variant: &PublishedVariant,
+    before: &VariantAutoscalingStatus,
+    now: Timestamp,
+) -> Option<VariantAutoscalingStatus> {
     let count = |n: u32| i32::try_from(n).unwrap_or(i32::MAX);
     let alloc = variant.target().map(|target| OptimizedAlloc {
         num_replicas: count(target),
@@ -54,7 +58,9 @@ pub fn wanted(variant: &PublishedVariant, before: &VariantAutoscalingStatus, now
         conditions: variant.conditions.dated(&before.conditions, variant.generation, now),
     };
     // The time of the last run alone is no change, until it is due.
-    let last_run = |s: &VariantAutoscalingStatus| s.desired_optimized_alloc.as_ref().and_then(|a| a.last_run_time.clone());
+    let last_run = |s: &VariantAutoscalingStatus| {
+        s.desired_optimized_alloc.as_ref().and_then(|a| a.last_run_time.clone())
+    };
     let due = last_run(before).is_none_or(|t| now.duration_since(t.0) >= HEARTBEAT);
     if !due && let Some(alloc) = &mut status.desired_optimized_alloc {
         alloc.last_run_time = last_run(before);
@@ -70,7 +76,7 @@ pub fn wanted(variant: &PublishedVariant, before: &VariantAutoscalingStatus, now
 
 /// The merge patch that makes a status this one, whatever it was.
 #[must_use]
-pub fn merge_patch(status: &VariantAutoscalingStatus) -> Value {
+pub(crate) fn merge_patch(status: &VariantAutoscalingStatus) -> Value {
     let conditions: Vec<Condition> = status.conditions.clone();
     json!({"status": {
         "desiredOptimizedAlloc": status.desired_optimized_alloc,
@@ -114,7 +120,9 @@ impl StatusWriter {
         let due: Vec<_> = published
             .variants
             .iter()
-            .filter_map(|(key, variant)| Some((key, variant, wanted(variant, &self.before(key, variant), now)?)))
+            .filter_map(|(key, variant)| {
+                Some((key, variant, wanted(variant, &self.before(key, variant), now)?))
+            })
             .collect();
         let client = &self.client;
         let results: Vec<_> = stream::iter(due)
@@ -189,7 +197,10 @@ mod tests {
 
     #[test]
     fn a_workload_that_is_gone_clears_the_target_by_null() {
-        let before = VariantAutoscalingStatus { desired_optimized_alloc: Some(OptimizedAlloc::default()), ..Default::default() };
+        let before = VariantAutoscalingStatus {
+            desired_optimized_alloc: Some(OptimizedAlloc::default()),
+            ..Default::default()
+        };
         let status = wanted(&gone(), &before, at(0)).unwrap();
         let patch = merge_patch(&status);
         assert_eq!(patch["status"]["desiredOptimizedAlloc"], Value::Null);
