@@ -19,7 +19,10 @@ use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, Resource, ResourceExt};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 use wva_crds::VariantAutoscaling;
+
+use crate::workloads::{WorkloadKey, replicas};
 
 /// The end of a task that should have run as long as the process.
 #[derive(Debug)]
@@ -60,6 +63,8 @@ pub struct Scope<'a> {
     pub namespace: Option<String>,
     /// Woken when a cycle should run at once.
     pub changed: Arc<Notify>,
+    /// Ends the watches.
+    pub shutdown: CancellationToken,
     /// Where the watch tasks run.
     pub tasks: &'a mut Tasks,
 }
@@ -80,6 +85,15 @@ impl Watches {
             namespaces.wait_until_ready().await.map_err(|_| "Namespaces")?;
         }
         Ok(())
+    }
+}
+
+impl Watches {
+    /// Whether a workload exists; `None` for kinds that are not watched.
+    #[must_use]
+    pub fn target_exists(&self, namespace: &str, kind: &str, name: &str) -> Option<bool> {
+        let key = WorkloadKey { namespace: namespace.to_owned(), kind: kind.to_owned(), name: name.to_owned() };
+        matches!(kind, "Deployment" | "StatefulSet").then(|| replicas(self, &key).is_some())
     }
 }
 
@@ -164,8 +178,8 @@ impl Scope<'_> {
     {
         let mut writer = Writer::new(dynamic);
         let reader = writer.as_reader();
-        let changed = self.changed.clone();
-        self.tasks.spawn(async move {
+        let (changed, shutdown) = (self.changed.clone(), self.shutdown.clone());
+        let watch = async move {
             let mut stream = Box::pin(stream.default_backoff());
             let mut marks = Marks::default();
             while let Some(event) = stream.next().await {
@@ -183,7 +197,10 @@ impl Scope<'_> {
                     }
                 }
             }
-            Ended { task, result: Err("its stream ended".to_owned()) }
+        };
+        self.tasks.spawn(async move {
+            let ended = shutdown.run_until_cancelled(watch).await;
+            Ended { task, result: ended.map_or(Ok(()), |()| Err("its stream ended".to_owned())) }
         });
         reader
     }

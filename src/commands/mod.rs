@@ -1,0 +1,39 @@
+//! Which words do what. Each command is a function from its arguments to an exit code: 0 fine, 1 a finding or a
+//! failure; wrong usage (2) is clap's.
+
+mod decide;
+mod explain;
+
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::ArgMatches;
+
+use crate::settings::Settings;
+use crate::{run, telemetry};
+
+/// Runs what the command line asks for.
+pub(crate) fn dispatch(arguments: ArgMatches) -> anyhow::Result<ExitCode> {
+    match arguments.subcommand() {
+        None => serve(&arguments),
+        Some(("run", own)) => serve(own),
+        Some(("decide", own)) => decide::decide(own),
+        Some(("explain", own)) => explain::explain(own),
+        Some(("crd", _)) => crd(),
+        Some((other, _)) => anyhow::bail!("{other}: the command line knows this command and the program does not"),
+    }
+}
+
+fn serve(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
+    let settings = Settings::read(arguments, |key| std::env::var(key).ok())?;
+    telemetry::start(&settings.log);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().context("cannot start the async runtime")?;
+    runtime.block_on(run::run(settings))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+#[expect(clippy::print_stdout, reason = "the CRD is what this command is asked to print")]
+fn crd() -> anyhow::Result<ExitCode> {
+    print!("{}", wva_crds::manifest::crd_yaml()?);
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,254 @@
+//! One process, wired: which parts run, what each is given, and what happens when one ends. No policy lives here.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Context;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Client;
+use kube::api::{DynamicObject, PartialObjectMeta};
+use kube::ResourceExt;
+use kube::runtime::reflector::{ObjectRef, Store};
+use prometheus::Registry;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+use wva_certs::{Certs, CertsConfig};
+use wva_controller::{Ended, Engine, Ownership, Prometheus, Scope, StatusWriter, Tasks, Telemetry, VariantSeries, Watches, events};
+use wva_crds::names::INSTANCE_LABEL;
+use wva_rules::InstancePolicy;
+use wva_webhook::{StoreFacts, TargetLookup};
+
+use crate::endpoints::{self, Check};
+use crate::settings::{Controller, Settings, Webhook};
+
+/// How long tasks may take to end after they were asked to. The kubelet's default grace period is 30 s.
+const GRACE: std::time::Duration = std::time::Duration::from_secs(20);
+
+/// What the parts of one process share.
+struct Process {
+    settings: Settings,
+    client: Client,
+    registry: Registry,
+    tasks: Tasks,
+    shutdown: CancellationToken,
+    changed: Arc<Notify>,
+    checks: Vec<Check>,
+    variants: Store<DynamicObject>,
+    namespaces: Option<Store<PartialObjectMeta<Namespace>>>,
+}
+
+/// Runs until a signal, or until a part that must run has ended.
+pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
+    for warning in &settings.warnings {
+        tracing::warn!("{warning}");
+    }
+    let shutdown = CancellationToken::new();
+    let mut process = Process::new(settings, shutdown.clone()).await?;
+    let certs = process.certificates()?;
+    let watches = process.settings.controller.is_some().then(|| process.watches());
+    if let Some(webhook) = process.settings.webhook.clone() {
+        process.webhook(&webhook, &certs, watches.as_ref())?;
+    }
+    if let Some((controller, watches)) = process.settings.controller.clone().zip(watches) {
+        process.controller(&controller, &certs, watches)?;
+    }
+    process.metrics(&certs)?;
+    process.health()?;
+    supervise(process.tasks, shutdown).await
+}
+
+impl Process {
+    async fn new(settings: Settings, shutdown: CancellationToken) -> anyhow::Result<Self> {
+        let mut config = kube::Config::infer().await.context("no way to the API server: run in a pod with a service account, or set KUBECONFIG")?;
+        config.read_timeout = None; // Watches stay open; each single call is bounded where it is made.
+        config.connect_timeout = Some(settings.rest_timeout);
+        let client = Client::try_from(config).context("cannot make the client for the API server")?;
+        let registry = Registry::new();
+        registry.register(Box::new(build_info()?))?;
+        registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
+        let mut tasks = Tasks::new();
+        let changed = Arc::new(Notify::new());
+        let mut scope = Scope { client: client.clone(), namespace: settings.watch_namespace.clone(), changed: changed.clone(), shutdown: shutdown.clone(), tasks: &mut tasks };
+        let variants = scope.variants();
+        // A namespaced install may not see namespaces.
+        let namespaces = settings.watch_namespace.is_none().then(|| scope.namespaces());
+        let mut process = Self { settings, client, registry, tasks, shutdown, changed, checks: Vec::new(), variants, namespaces };
+        let variants = process.variants.clone();
+        process.check_synced("VariantAutoscalings are cached", async move { variants.wait_until_ready().await.map_err(|e| e.to_string()) });
+        Ok(process)
+    }
+
+    /// The caches of the controller.
+    fn watches(&mut self) -> Watches {
+        let mut scope = Scope {
+            client: self.client.clone(),
+            namespace: self.settings.watch_namespace.clone(),
+            changed: self.changed.clone(),
+            shutdown: self.shutdown.clone(),
+            tasks: &mut self.tasks,
+        };
+        let watches = scope.all(self.variants.clone(), self.namespaces.clone());
+        let all = watches.clone();
+        self.check_synced("workloads, pods, HPAs and namespaces are cached", async move { all.synced().await.map_err(|which| format!("the watch of {which} ended")) });
+        watches
+    }
+
+    /// A readiness check that holds once a cache has seen its first list.
+    fn check_synced(&mut self, name: &'static str, synced: impl Future<Output = Result<(), String>> + Send + 'static) {
+        let flag = Arc::new(AtomicBool::new(false));
+        let seen = flag.clone();
+        let shutdown = self.shutdown.clone();
+        self.spawn(name, async move {
+            tokio::select! {
+                () = shutdown.cancelled() => return Ok(()),
+                synced = synced => synced?,
+            }
+            flag.store(true, Ordering::Relaxed);
+            // A task that ends would end the process.
+            shutdown.cancelled().await;
+            Ok(())
+        });
+        self.checks.push((name, Box::new(move || seen.load(Ordering::Relaxed))));
+    }
+
+    fn certificates(&mut self) -> anyhow::Result<Certs> {
+        let service = self.settings.service.clone();
+        let namespace = &self.settings.namespace;
+        let mut dns_names = service.as_deref().map(|s| CertsConfig::service_names(s, namespace)).unwrap_or_default();
+        dns_names.push("localhost".to_owned());
+        let config = CertsConfig {
+            namespace: namespace.clone(),
+            secret_name: format!("{}-ca", service.as_deref().unwrap_or("wva")),
+            dns_names,
+            ca_lifetime: self.settings.ca_lifetime,
+            cert_lifetime: self.settings.cert_lifetime,
+        };
+        let (certs, task) = Certs::start(self.client.clone(), config, wva_certs::system_clock(), self.shutdown.clone())?;
+        self.spawn("certificates", async { Ok(Box::pin(task).await) });
+        let loaded = certs.clone();
+        self.checks.push(("certificate is loaded", Box::new(move || loaded.loaded())));
+        Ok(certs)
+    }
+
+    /// Serves admission, and opens the webhooks once a review would be answered.
+    fn webhook(&mut self, webhook: &Webhook, certs: &Certs, watches: Option<&Watches>) -> anyhow::Result<()> {
+        let listener = endpoints::bind("admission reviews", webhook.address)?;
+        let address = listener.local_addr()?;
+        let policy = match webhook.policy.as_str() {
+            "require" => InstancePolicy::Require,
+            "ignore" => InstancePolicy::Ignore,
+            _ => InstancePolicy::Inject,
+        };
+        let facts = StoreFacts { variants: self.variants.clone(), targets: watches.cloned().map(targets), owned: self.owned() };
+        let settings = wva_webhook::Settings { instance: self.settings.instance.clone(), policy };
+        let state = Arc::new(wva_webhook::State::new(settings, Arc::new(facts), &self.registry)?);
+        let tls = Arc::new(wva_certs::server_config(certs.resolver(), self.settings.http2)?);
+        let shutdown = self.shutdown.clone();
+        self.spawn("admission server", async move { wva_webhook::serve(listener, tls, state, shutdown).await.map_err(|e| e.to_string()) });
+        let (Some(configuration), Some(service)) = (webhook.configuration.clone(), self.settings.service.clone()) else {
+            tracing::info!("WEBHOOK_CONFIGURATION is not set: no webhook configuration is opened");
+            return Ok(());
+        };
+        self.open_webhooks(configuration, service, policy, address, certs);
+        Ok(())
+    }
+
+    /// Whose a namespace is, as far as the instance policy goes.
+    fn owned(&self) -> wva_webhook::OwnedLookup {
+        let (watched, instance, namespaces) = (self.settings.watch_namespace.clone(), self.settings.instance.clone(), self.namespaces.clone());
+        Arc::new(move |namespace| {
+            if watched.as_deref() == Some(namespace) {
+                return true;
+            }
+            let object = namespaces.as_ref().and_then(|n| n.get(&ObjectRef::new(namespace)));
+            instance.is_some() && object.is_some_and(|o| o.labels().get(INSTANCE_LABEL) == instance.as_ref())
+        })
+    }
+
+    /// The reconciler: one engine, and those who tell what it decided.
+    fn controller(&mut self, controller: &Controller, certs: &Certs, watches: Watches) -> anyhow::Result<()> {
+        let (published, reader) = watch::channel(None);
+        let series = VariantSeries::new(reader.clone(), self.settings.instance.clone(), controller.legacy_metrics);
+        self.registry.register(Box::new(series))?;
+        let engine = Engine {
+            watches,
+            prometheus: Prometheus::new(controller.prometheus.clone())?,
+            ownership: Ownership { instance: self.settings.instance.clone(), manage_labelled: controller.manage_labelled },
+            namespace: self.settings.watch_namespace.clone(),
+            config: controller.engine.clone(),
+            telemetry: Telemetry::register(&self.registry)?,
+            published,
+        };
+        let (changed, shutdown) = (self.changed.clone(), self.shutdown.clone());
+        self.spawn("engine", async move { engine.run(changed, shutdown).await });
+        let writer = StatusWriter::new(self.client.clone(), self.variants.clone());
+        self.spawn("status writer", settled(writer.run(reader.clone())));
+        self.spawn("events", settled(events::run(self.client.clone(), self.settings.pod_name.clone(), reader.clone())));
+        if let Some(address) = controller.debug_address {
+            let listener = endpoints::bind("/explain and /snapshot", address)?;
+            self.spawn("debug endpoint", endpoints::serve(listener, endpoints::debug(reader), self.shutdown.clone()));
+        }
+        if let Some(address) = controller.external_metrics_address {
+            self.external_metrics(address, certs, controller.legacy_metrics)?;
+        }
+        Ok(())
+    }
+
+    fn health(&mut self) -> anyhow::Result<()> {
+        let Some(address) = self.settings.health_address else { return Ok(()) };
+        let listener = endpoints::bind("/healthz and /readyz", address)?;
+        let router = endpoints::health(std::mem::take(&mut self.checks), self.shutdown.clone());
+        self.spawn("health endpoint", endpoints::serve(listener, router, self.shutdown.clone()));
+        Ok(())
+    }
+
+    /// A task that runs until shutdown; if it ends before, so does the process.
+    fn spawn(&mut self, task: &'static str, run: impl Future<Output = Result<(), String>> + Send + 'static) {
+        self.tasks.spawn(async move { Ended { task, result: run.await } });
+    }
+}
+
+/// For tasks that end without a result.
+async fn settled(task: impl Future<Output = ()>) -> Result<(), String> {
+    task.await;
+    Ok(())
+}
+
+/// Which workloads exist, from the watch caches; kinds that are not watched cannot be told.
+fn targets(watches: Watches) -> TargetLookup {
+    Arc::new(move |namespace, target| watches.target_exists(namespace, &target.kind, &target.name))
+}
+
+fn build_info() -> Result<prometheus::IntGaugeVec, prometheus::Error> {
+    let opts = prometheus::Opts::new("wva_build_info", "What runs here.");
+    let info = prometheus::IntGaugeVec::new(opts, &["version", "revision", "rustc"])?;
+    info.with_label_values(&[env!("CARGO_PKG_VERSION"), option_env!("WVA_REVISION").unwrap_or("unknown"), option_env!("WVA_RUSTC").unwrap_or("unknown")]).set(1);
+    Ok(info)
+}
+
+/// Waits for a signal or for the first task that ends without being asked to, then ends all of them.
+async fn supervise(mut tasks: Tasks, shutdown: CancellationToken) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
+    let failed = tokio::select! {
+        _ = terminate.recv() => None,
+        _ = interrupt.recv() => None,
+        Some(ended) = tasks.join_next() => Some(match ended {
+            Ok(Ended { task, result: Ok(()) }) => format!("{task}: ended although nobody asked it to"),
+            Ok(Ended { task, result: Err(reason) }) => format!("{task}: {reason}"),
+            Err(panic) => format!("a task panicked: {panic}"),
+        }),
+    };
+    tracing::info!("Shutting down");
+    shutdown.cancel();
+    let drained = tokio::time::timeout(GRACE, async { while tasks.join_next().await.is_some() {} }).await;
+    if drained.is_err() {
+        tracing::warn!("Some tasks did not end within {} s and are dropped", GRACE.as_secs());
+        tasks.shutdown().await;
+    }
+    match failed {
+        Some(reason) => Err(anyhow::anyhow!("{reason}; the process ends rather than run without it")),
+        None => Ok(()),
+    }
+}
