@@ -1,0 +1,39 @@
+# What people and CI run: the same commands. `make help` lists them.
+
+# Leader of every figure below: one build folder for all of them, in the profile that `cargo` alone would use.
+CARGO ?= cargo
+KEEP  ?=
+
+.PHONY: help tools build test lint generate demo bench deny clean
+
+help: ## Show this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+tools: ## Build the pinned programs of the test control plane, once, into a cache
+	@tests/testbed/tools/build.sh > /dev/null
+
+build: ## Build everything the demo and the tests need
+	$(CARGO) build --workspace --bins
+
+test: tools ## Run all tests: unit, property, each crate on real sockets, end to end on a real control plane
+	@tests/run.sh
+
+lint: ## Formatting, clippy, generated files, purity of the pure crates
+	@tests/lint.sh
+
+generate: ## Write what is made from the types: the CRD
+	$(CARGO) run --quiet --package wva-crds --example generate
+
+demo: tools build ## Show the main job on a real control plane (KEEP=1 leaves it running)
+	@target/debug/wva-testbed demo --wva target/debug/wva $(if $(KEEP),--keep)
+
+bench: tools ## Measure the release binary on a real control plane: idle memory with 10 variants
+	$(CARGO) build --release --bin wva
+	@$(CARGO) run --quiet --package wva-testbed -- bench --wva target/release/wva
+
+deny: ## Licences, duplicates and sources of all dependencies (installs cargo-deny when it is missing)
+	@command -v cargo-deny > /dev/null || $(CARGO) install --locked cargo-deny
+	$(CARGO) deny check bans licenses sources
+
+clean: ## Remove what was built here (the cache of tools stays)
+	$(CARGO) clean

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Formatting, clippy with warnings as errors, drift of generated files, and the boundaries of the house that a tool
+# can check: what the two pure crates may not depend on, and that arrows between crates point down only.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+echo "== formatting"
+cargo fmt --all --check
+echo "== clippy"
+cargo clippy --workspace --all-targets --quiet -- -D warnings
+echo "== generated files"
+cargo run --quiet --package wva-crds --example generate -- --check
+echo "== purity"
+for crate in wva-scaling wva-rules; do
+  found=$(cargo tree --package "$crate" --edges normal --prefix none | cut -d' ' -f1 | sort -u | grep -xE 'kube-client|kube-runtime|tokio|reqwest|hyper|axum|async-std|mio' || true)
+  [ -z "$found" ] || { echo "$crate must stay pure, and depends on: $found"; exit 1; }
+done
+echo "== arrows between crates"
+allowed="wva:wva-certs wva:wva-controller wva:wva-crds wva:wva-rules wva:wva-scaling wva:wva-webhook
+wva-controller:wva-certs wva-controller:wva-crds wva-controller:wva-rules wva-controller:wva-scaling
+wva-webhook:wva-certs wva-webhook:wva-crds wva-webhook:wva-rules wva-certs:wva-crds wva-rules:wva-crds
+wva-scaling:wva-crds wva-simulator:wva-scaling wva-simulator:wva-crds wva-testbed:wva-crds"
+for crate in wva wva-controller wva-webhook wva-certs wva-rules wva-scaling wva-simulator wva-testbed wva-crds; do
+  for below in $(cargo tree --package "$crate" --edges normal --depth 1 --prefix none | tail -n +2 | cut -d' ' -f1 | grep -E '^wva-' | sort -u || true); do
+    grep -qw -- "$crate:$below" <<<"$allowed" || { echo "$crate must not depend on $below (see the map of the house in README.md)"; exit 1; }
+  done
+done
+echo "lint: all fine"
