@@ -1,6 +1,6 @@
 //! The life of one program of the control plane: start on free ports (again, on others, when a port was taken
 //! meanwhile), wait until it serves, stop, start again on the same ports. What its command line is, is told in
-//! `testbed.rs`.
+//! `testbed/plans.rs`.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -216,4 +216,67 @@ pub(crate) fn http_client(ca: Option<&Path>) -> anyhow::Result<reqwest::Client> 
         builder = builder.tls_certs_only([reqwest::Certificate::from_pem(&pem)?]);
     }
     builder.build().context("cannot make an HTTP client")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    async fn launch(name: &str, plan: impl Fn(&[u16]) -> Plan) -> anyhow::Result<Running> {
+        let logs = std::env::temp_dir().join(format!("wva-testbed-launch-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&logs);
+        let launched = Running::launch(Component::Kwok, Path::new("sh"), &logs, 1, plan).await;
+        std::fs::remove_dir_all(&logs)?;
+        launched
+    }
+
+    fn plan(script: &str, url: String) -> Plan {
+        Plan { args: vec!["-c".to_owned(), script.to_owned()], ready: Ready::Answers { url, auth: None } }
+    }
+
+    #[tokio::test]
+    async fn a_taken_port_is_tried_again_with_another() -> anyhow::Result<()> {
+        let server = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+        let serving = format!("http://{}", server.local_addr()?);
+        let answers =
+            tokio::spawn(async move { axum::serve(server, axum::Router::new().fallback(|| async {})).await });
+        let closed = Reserved::any()?;
+        let attempts = Cell::new(0);
+        let running = launch("clash", |_| {
+            attempts.set(attempts.get() + 1);
+            if attempts.get() < 3 {
+                plan(
+                    "echo listen: bind: address already in use; exit 1",
+                    format!("http://127.0.0.1:{}", closed.port()),
+                )
+            } else {
+                plan("exec sleep 60", serving.clone())
+            }
+        })
+        .await?;
+        assert_eq!((attempts.get(), running.process().exited()), (3, None));
+        answers.abort();
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn any_other_death_is_reported_at_once_with_the_log() -> anyhow::Result<()> {
+        let closed = Reserved::any()?;
+        let url = format!("http://127.0.0.1:{}", closed.port());
+        let attempts = Cell::new(0);
+        let launched = launch("death", |_| {
+            attempts.set(attempts.get() + 1);
+            plan("echo unknown flag: --sleek; exit 3", url.clone())
+        })
+        .await;
+        let text = format!("{:#}", launched.err().context("it must not start")?);
+        assert!(
+            text.contains("kwok ended") && text.contains("--sleek") && text.contains("status: 3"),
+            "{text}"
+        );
+        assert_eq!(attempts.get(), 1);
+        Ok(())
+    }
 }

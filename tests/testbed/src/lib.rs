@@ -7,7 +7,7 @@
 
 mod access;
 mod components;
-//mod fleet;
+mod fleet;
 mod nodes;
 mod pki;
 mod ports;
@@ -19,8 +19,8 @@ mod wait;
 
 pub use access::Ran;
 pub use components::Component;
-//pub use fleet::queueing;
-//pub use fleet::{ExportFault, Fleet, FleetConfig, PodLoad};
+pub use fleet::queueing;
+pub use fleet::{ExportFault, Fleet, FleetConfig, PodLoad};
 pub use nodes::{CRASH_LOOP_LABEL, NodeGroup, START_SECONDS_KEY};
 pub use process::{Process, Signal};
 pub use prometheus::Sample;

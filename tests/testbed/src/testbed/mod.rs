@@ -1,11 +1,11 @@
-//! The testbed itself: which programs run with which flags, in which order they start, and what is true once
-//! [`Testbed::start`] has returned. The flags are the ones proven to work with these versions; each that is not
-//! obvious says what fails without it.
+//! The testbed itself: which programs run, in which order they start, what is true once [`Testbed::start`] has
+//! returned, and how a test breaks and mends them. Command lines and folders have modules of their own.
+
+mod data;
+mod plans;
 
 use std::collections::BTreeMap;
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -15,7 +15,9 @@ use k8s_openapi::api::core::v1::{Node, ServiceAccount};
 use kube::Api;
 use kube::api::{ListParams, PostParams};
 
-use crate::components::{Component, Plan, Ready, Running};
+pub(crate) use self::data::Data;
+use self::data::log_folder;
+use crate::components::{Component, Running};
 use crate::nodes::{NodeGroup, stages};
 use crate::pki::Pki;
 use crate::process::{Process, Signal};
@@ -25,12 +27,6 @@ use crate::{access, prometheus};
 
 const CALL: Duration = Duration::from_secs(20);
 const WORKS_WITHIN: Duration = Duration::from_mins(1);
-
-/// The controllers that tests need, by the long names of `--controllers`.
-const CONTROLLERS: &str = "deployment-controller,replicaset-controller,statefulset-controller,\
-    horizontal-pod-autoscaler-controller,namespace-controller,serviceaccount-controller,\
-    serviceaccount-token-controller,root-ca-certificate-publisher-controller,garbage-collector-controller,\
-    endpointslice-controller,disruption-controller,clusterrole-aggregation-controller";
 
 /// What kind of control plane to start.
 #[derive(Debug, Clone)]
@@ -102,10 +98,11 @@ impl Testbed {
         data.write("tokens.csv", &format!("{token},admin,admin,\"system:masters\"\n"))?;
         let stages = data.write("stages.yaml", &stages(options.pod_start))?;
 
-        let etcd =
-            Running::launch(Component::Etcd, tools.path("etcd")?, &logs, 2, |ports| etcd(&data, ports))
-                .await?;
-        let plan = |ports: &[u16]| apiserver(&data, &pki, &token, etcd.port(0), ports);
+        let etcd = Running::launch(Component::Etcd, tools.path("etcd")?, &logs, 2, |ports| {
+            plans::etcd(&data, ports)
+        })
+        .await?;
+        let plan = |ports: &[u16]| plans::apiserver(&data, &pki, &token, etcd.port(0), ports);
         let server =
             Running::launch(Component::Apiserver, tools.path("kube-apiserver")?, &logs, 1, plan).await?;
         let kubeconfig = access::write_kubeconfig(&data, "admin", server.port(0), &pki.ca, &token)?;
@@ -113,16 +110,16 @@ impl Testbed {
 
         let (controllers, scheduler, kwok, prometheus, ()) = tokio::try_join!(
             async {
-                let plan = |_: &[u16]| controller_manager(&options, &pki, &kubeconfig);
+                let plan = |_: &[u16]| plans::controller_manager(&options, &pki, &kubeconfig);
                 let program = tools.path("kube-controller-manager")?;
                 Running::launch(Component::ControllerManager, program, &logs, 0, plan).await
             },
             async {
-                let plan = |_: &[u16]| scheduler(&kubeconfig);
+                let plan = |_: &[u16]| plans::scheduler(&kubeconfig);
                 Running::launch(Component::Scheduler, tools.path("kube-scheduler")?, &logs, 0, plan).await
             },
             async {
-                let plan = |ports: &[u16]| kwok(&kubeconfig, &stages, ports);
+                let plan = |ports: &[u16]| plans::kwok(&kubeconfig, &stages, ports);
                 Running::launch(Component::Kwok, tools.path("kwok")?, &logs, 1, plan).await
             },
             async {
@@ -276,164 +273,10 @@ async fn create_nodes(config: &kube::Config, groups: &[NodeGroup]) -> anyhow::Re
     Ok(())
 }
 
-fn etcd(data: &Data, ports: &[u16]) -> Plan {
-    let (client, peer) = (url(ports[0]), url(ports[1]));
-    let args = [
-        "--name=testbed".to_owned(),
-        format!("--data-dir={}", data.path.join("etcd").display()),
-        format!("--listen-client-urls={client}"),
-        format!("--advertise-client-urls={client}"),
-        format!("--listen-peer-urls={peer}"),
-        format!("--initial-advertise-peer-urls={peer}"),
-        format!("--initial-cluster=testbed={peer}"),
-        "--unsafe-no-fsync".to_owned(),
-        "--log-level=warn".to_owned(),
-    ];
-    Plan { args: args.into(), ready: Ready::Answers { url: format!("{client}/health"), auth: None } }
-}
-
-fn apiserver(data: &Data, pki: &Pki, token: &str, etcd: u16, ports: &[u16]) -> Plan {
-    let args = [
-        format!("--etcd-servers={}", url(etcd)),
-        format!("--secure-port={}", ports[0]),
-        "--bind-address=127.0.0.1".to_owned(),
-        "--advertise-address=127.0.0.1".to_owned(),
-        // A loopback address is not accepted as an endpoint of the service "kubernetes".
-        "--endpoint-reconciler-type=none".to_owned(),
-        format!("--cert-dir={}", data.path.join("apiserver").display()),
-        format!("--tls-cert-file={}", pki.serving_cert.display()),
-        format!("--tls-private-key-file={}", pki.serving_key.display()),
-        "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
-        format!("--service-account-key-file={}", pki.service_account_public.display()),
-        format!("--service-account-signing-key-file={}", pki.service_account_key.display()),
-        "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
-        format!("--token-auth-file={}", data.path.join("tokens.csv").display()),
-        "--authorization-mode=RBAC".to_owned(),
-        // Nodes would keep a not-ready taint that nobody here takes away.
-        "--disable-admission-plugins=TaintNodesByCondition".to_owned(),
-        // Services of type ExternalName are resolved by name, which leads to programs on loopback.
-        "--enable-aggregator-routing=false".to_owned(),
-        format!("--requestheader-client-ca-file={}", pki.front_proxy_ca.display()),
-        "--requestheader-username-headers=X-Remote-User".to_owned(),
-        "--requestheader-group-headers=X-Remote-Group".to_owned(),
-        "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),
-        "--requestheader-allowed-names=front-proxy-client".to_owned(),
-        format!("--proxy-client-cert-file={}", pki.front_proxy_cert.display()),
-        format!("--proxy-client-key-file={}", pki.front_proxy_key.display()),
-    ];
-    let url = format!("https://127.0.0.1:{}/readyz", ports[0]);
-    Plan { args: args.into(), ready: Ready::Answers { url, auth: Some((token.to_owned(), pki.ca.clone())) } }
-}
-
-fn controller_manager(options: &Options, pki: &Pki, kubeconfig: &Path) -> Plan {
-    let args = [
-        format!("--kubeconfig={}", kubeconfig.display()),
-        format!("--controllers={CONTROLLERS}"),
-        format!("--horizontal-pod-autoscaler-sync-period={}ms", options.hpa_sync.as_millis()),
-        "--leader-elect=false".to_owned(),
-        "--secure-port=0".to_owned(),
-        "--use-service-account-credentials=true".to_owned(),
-        format!("--service-account-private-key-file={}", pki.service_account_key.display()),
-        format!("--root-ca-file={}", pki.ca.display()),
-    ];
-    Plan { args: args.into(), ready: Ready::Runs }
-}
-
-fn scheduler(kubeconfig: &Path) -> Plan {
-    let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
-    let args = [kubeconfig, "--leader-elect=false".to_owned(), "--secure-port=0".to_owned()];
-    Plan { args: args.into(), ready: Ready::Runs }
-}
-
-fn kwok(kubeconfig: &Path, stages: &Path, ports: &[u16]) -> Plan {
-    let args = [
-        format!("--kubeconfig={}", kubeconfig.display()),
-        format!("--config={}", stages.display()),
-        "--manage-all-nodes=true".to_owned(),
-        "--cidr=10.64.0.0/16".to_owned(),
-        "--node-ip=127.0.0.1".to_owned(),
-        // No node leases: nothing here watches them, and kwok plays no pod before it holds the lease of its node.
-        "--node-lease-duration-seconds=0".to_owned(),
-        format!("--server-address=127.0.0.1:{}", ports[0]),
-    ];
-    Plan {
-        args: args.into(),
-        ready: Ready::Answers { url: format!("{}/healthz", url(ports[0])), auth: None },
-    }
-}
-
-fn url(port: u16) -> String {
-    format!("http://127.0.0.1:{port}")
-}
-
 /// A token that nobody can guess, from the system's random source by way of a fresh key.
 fn secret() -> anyhow::Result<String> {
     let key = rcgen::KeyPair::generate().context("cannot make a token")?;
     let (first, second) = key.public_key_raw().split_at(16);
     let hex = |bytes: &[u8]| bytes.iter().fold(0_u128, |number, &byte| number << 8 | u128::from(byte));
     Ok(format!("{:032x}{:032x}", hex(first), hex(&second[..16])))
-}
-
-fn log_folder(name: &str) -> anyhow::Result<PathBuf> {
-    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    if name.is_empty() || !name.chars().all(fits) {
-        bail!("the testbed's name {name:?} must consist of lower-case letters, digits and '-'");
-    }
-    let target = std::env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"), PathBuf::from);
-    let folder = target.join("testbed").join(name);
-    if folder.exists() {
-        std::fs::remove_dir_all(&folder).with_context(|| format!("cannot empty {}", folder.display()))?;
-    }
-    std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
-    folder.canonicalize().with_context(|| format!("cannot resolve {}", folder.display()))
-}
-
-/// The folder of all data. A shell on a pipe removes it when this process is gone, however it went.
-pub(crate) struct Data {
-    pub(crate) path: PathBuf,
-    janitor: Option<Child>,
-}
-
-impl Data {
-    fn create(keep: bool) -> anyhow::Result<Self> {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("wva-testbed-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir(&path)
-            .with_context(|| format!("cannot create the data folder {}", path.display()))?;
-        let mut data = Self { path, janitor: None };
-        if !keep {
-            // More than one round, for programs that still write while their watchdogs end them.
-            let script =
-                r#"read -r _; for _ in 1 2 3 4 5; do rm -rf -- "$1"; [ -e "$1" ] || exit 0; sleep 1; done"#;
-            let janitor = Command::new("sh")
-                .args(["-c", script, "janitor"])
-                .arg(&data.path)
-                .stdin(Stdio::piped())
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .process_group(0)
-                .spawn()
-                .context("cannot start sh as the janitor of the data folder")?;
-            data.janitor = Some(janitor);
-        }
-        Ok(data)
-    }
-
-    /// Writes a file that only this user can read.
-    pub(crate) fn write(&self, name: &str, text: &str) -> anyhow::Result<PathBuf> {
-        let path = self.path.join(name);
-        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(path)
-    }
-}
-
-impl Drop for Data {
-    fn drop(&mut self) {
-        if let Some(mut janitor) = self.janitor.take() {
-            // Waiting closes the pipe first, which is what the janitor waits for.
-            let _ = janitor.wait();
-        }
-    }
 }

@@ -1,0 +1,111 @@
+//! What an emulated vLLM server shows at `/metrics`: the names, labels and types of the real one, as far as the
+//! autoscaler and its users read them.
+
+use std::fmt::Write as _;
+
+use super::queueing::Replica;
+
+/// The figures of one pod.
+pub(super) struct Figures<'a> {
+    pub(super) model: &'a str,
+    /// 0..=1, or NaN.
+    pub(super) kv: f64,
+    pub(super) waiting: f64,
+    pub(super) replica: Replica,
+    pub(super) traits: &'a Traits,
+}
+
+/// What is the same for all pods of a fleet.
+#[derive(Debug, Clone)]
+pub(super) struct Traits {
+    pub(super) prompt_tokens: f64,
+    pub(super) generation_tokens: f64,
+    pub(super) prefix_hit_rate: f64,
+    pub(super) num_gpu_blocks: u64,
+    pub(super) block_size: u64,
+}
+
+/// The exposition in the text format 0.0.4.
+pub(super) fn render(figures: &Figures<'_>) -> String {
+    let Figures { model, kv, waiting, replica, traits } = figures;
+    let labels = format!("engine=\"0\",model_name=\"{}\"", escape(model));
+    let mut out = String::new();
+    let mut series = |name: &str, kind: &str, suffix: &str, labels: &str, value: f64| {
+        if !kind.is_empty() {
+            let _ = writeln!(out, "# TYPE {name} {kind}");
+        }
+        let _ = writeln!(out, "{name}{suffix}{{{labels}}} {}", number(value));
+    };
+    let (done, taken) = (replica.completed, replica.admitted);
+    series("vllm:kv_cache_usage_perc", "gauge", "", &labels, *kv);
+    series("vllm:num_requests_waiting", "gauge", "", &labels, *waiting);
+    series("vllm:num_requests_running", "gauge", "", &labels, replica.running);
+    // vLLM gives this one no model name.
+    let cache = format!(
+        "block_size=\"{}\",engine=\"0\",num_gpu_blocks=\"{}\"",
+        traits.block_size, traits.num_gpu_blocks
+    );
+    series("vllm:cache_config_info", "gauge", "", &cache, 1.0);
+    let finished = format!("{labels},finished_reason=\"stop\"");
+    series("vllm:request_success_total", "counter", "", &finished, done);
+    let prompts = taken * traits.prompt_tokens;
+    series("vllm:prompt_tokens_total", "counter", "", &labels, prompts);
+    series("vllm:generation_tokens_total", "counter", "", &labels, done * traits.generation_tokens);
+    series("vllm:prefix_cache_queries_total", "counter", "", &labels, prompts);
+    series("vllm:prefix_cache_hits_total", "counter", "", &labels, prompts * traits.prefix_hit_rate);
+    for (name, tokens) in [
+        ("vllm:request_generation_tokens", traits.generation_tokens),
+        ("vllm:request_prompt_tokens", traits.prompt_tokens),
+    ] {
+        series(name, "histogram", "_bucket", &format!("{labels},le=\"+Inf\""), done);
+        series(name, "", "_sum", &labels, done * tokens);
+        series(name, "", "_count", &labels, done);
+    }
+    out
+}
+
+fn number(value: f64) -> String {
+    if value.is_nan() { "NaN".to_owned() } else { value.to_string() }
+}
+
+fn escape(label: &str) -> String {
+    label.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_exposition_has_the_names_and_labels_of_vllm() {
+        let traits = Traits {
+            prompt_tokens: 100.0,
+            generation_tokens: 50.0,
+            prefix_hit_rate: 0.25,
+            num_gpu_blocks: 1024,
+            block_size: 16,
+        };
+        let replica = Replica { running: 2.5, waiting: 9.0, admitted: 12.0, completed: 10.0 };
+        let text = render(&Figures { model: "a\"b", kv: f64::NAN, waiting: 3.0, replica, traits: &traits });
+        let samples: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        let m = r#"engine="0",model_name="a\"b""#;
+        let want = [
+            format!("vllm:kv_cache_usage_perc{{{m}}} NaN"),
+            format!("vllm:num_requests_waiting{{{m}}} 3"),
+            format!("vllm:num_requests_running{{{m}}} 2.5"),
+            r#"vllm:cache_config_info{block_size="16",engine="0",num_gpu_blocks="1024"} 1"#.to_owned(),
+            format!("vllm:request_success_total{{{m},finished_reason=\"stop\"}} 10"),
+            format!("vllm:prompt_tokens_total{{{m}}} 1200"),
+            format!("vllm:generation_tokens_total{{{m}}} 500"),
+            format!("vllm:prefix_cache_queries_total{{{m}}} 1200"),
+            format!("vllm:prefix_cache_hits_total{{{m}}} 300"),
+            format!("vllm:request_generation_tokens_bucket{{{m},le=\"+Inf\"}} 10"),
+            format!("vllm:request_generation_tokens_sum{{{m}}} 500"),
+            format!("vllm:request_generation_tokens_count{{{m}}} 10"),
+            format!("vllm:request_prompt_tokens_bucket{{{m},le=\"+Inf\"}} 10"),
+            format!("vllm:request_prompt_tokens_sum{{{m}}} 1000"),
+            format!("vllm:request_prompt_tokens_count{{{m}}} 10"),
+        ];
+        assert_eq!(samples, want);
+    }
+}

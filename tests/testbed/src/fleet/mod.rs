@@ -1,0 +1,303 @@
+//! The emulated vLLM fleet: an emulation, since the real vLLM wants GPUs. It looks which pods of a model are ready,
+//! serves a metrics page for each on loopback, tells Prometheus about them, and moves the queueing model on with
+//! the time. It lives on a thread with a runtime of its own, so it may outlive the test that started it.
+
+mod export;
+pub mod queueing;
+mod serve;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use tokio_util::sync::CancellationToken;
+
+use self::export::Traits;
+use self::queueing::{Queueing, Service};
+use crate::prometheus::write_targets;
+use crate::testbed::Testbed;
+use crate::wait::eventually;
+
+/// What to emulate.
+#[derive(Debug, Clone)]
+pub struct FleetConfig {
+    /// Namespace of the pods.
+    pub namespace: String,
+    /// Label selector of the pods, such as `wva-test/model=m`. Pods of several Deployments with one model are one
+    /// fleet: the variants of the model.
+    pub selector: String,
+    /// The label `model_name` of all series.
+    pub model: String,
+    /// Arrival rate at the beginning, in requests per second.
+    pub rate: f64,
+    /// Requests a pod runs at once.
+    pub max_seqs: u32,
+    /// Mean time that a request runs.
+    pub service_time: Duration,
+    /// Share of a pod's KV cache that a running request holds, 0..=1.
+    pub kv_per_request: f64,
+    /// Requests that wait at one pod; more are rejected.
+    pub max_queue: u32,
+    /// Mean input of a request, in tokens.
+    pub prompt_tokens: u32,
+    /// Mean output of a request, in tokens.
+    pub generation_tokens: u32,
+    /// Share of the input tokens that the prefix cache has, 0..=1.
+    pub prefix_hit_rate: f64,
+    /// KV cache of a pod, in blocks.
+    pub num_gpu_blocks: u64,
+    /// Tokens of a block.
+    pub block_size: u64,
+}
+
+impl FleetConfig {
+    /// A fleet in which a pod runs 20 requests of 2 s at once, 10 per second, with 4.5% of its KV cache each (90%
+    /// when full), and up to 100 wait.
+    #[must_use]
+    pub fn new(namespace: &str, selector: &str, model: &str) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            selector: selector.to_owned(),
+            model: model.to_owned(),
+            rate: 0.0,
+            max_seqs: 20,
+            service_time: Duration::from_secs(2),
+            kv_per_request: 0.045,
+            max_queue: 100,
+            prompt_tokens: 512,
+            generation_tokens: 128,
+            prefix_hit_rate: 0.25,
+            num_gpu_blocks: 4096,
+            block_size: 16,
+        }
+    }
+
+    fn service(&self) -> anyhow::Result<Service> {
+        if self.max_seqs == 0 || self.service_time.is_zero() || !(0.0..=1.0).contains(&self.kv_per_request) {
+            bail!("max_seqs and service_time must be above 0 and kv_per_request within 0..=1: {self:?}");
+        }
+        Ok(Service {
+            max_seqs: f64::from(self.max_seqs),
+            service_time: self.service_time.as_secs_f64(),
+            kv_per_request: self.kv_per_request,
+            max_queue: f64::from(self.max_queue),
+        })
+    }
+}
+
+/// What is wrong with a pod's metrics page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExportFault {
+    /// Every scrape fails: 503.
+    Down,
+    /// KV cache use and queue length are NaN.
+    NotANumber,
+    /// The page is empty.
+    Empty,
+}
+
+/// What a ready pod shows, faults left aside.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PodLoad {
+    /// The pod's name.
+    pub pod: String,
+    /// Share of the KV cache in use, 0..=1.
+    pub kv: f64,
+    /// Requests waiting.
+    pub waiting: f64,
+    /// Requests running.
+    pub running: f64,
+}
+
+/// A running emulation. Dropping it ends it and takes its pods out of Prometheus.
+pub struct Fleet {
+    shared: Arc<Shared>,
+    end: CancellationToken,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the thread, the metrics pages and the handle share.
+pub(crate) struct Shared {
+    namespace: String,
+    selector: String,
+    model: String,
+    traits: Traits,
+    /// `host:port` of the metrics pages.
+    address: String,
+    data: std::path::PathBuf,
+    targets: String,
+    state: Mutex<State>,
+}
+
+struct State {
+    queueing: Queueing,
+    fixed_all: Option<(f64, f64)>,
+    fixed: BTreeMap<String, (f64, f64)>,
+    faults: BTreeMap<String, ExportFault>,
+    /// Why the pods could not be looked at last time.
+    blind: Option<String>,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// KV cache use and queue length that a pod shows.
+    fn shown(&self, pod: &str) -> Option<(f64, f64)> {
+        let replica = self.queueing.replicas().get(pod)?;
+        let own = (replica.kv(self.queueing.service()), replica.waiting);
+        Some(self.fixed.get(pod).copied().or(self.fixed_all).unwrap_or(own))
+    }
+}
+
+impl Fleet {
+    /// Starts to emulate. Pods are seen within half a second of a change, and scraped one interval later.
+    ///
+    /// # Errors
+    ///
+    /// When the figures make no sense, or no port, thread or runtime can be had.
+    pub fn start(testbed: &Testbed, config: FleetConfig) -> anyhow::Result<Self> {
+        let service = config.service()?;
+        let listener =
+            std::net::TcpListener::bind(("127.0.0.1", 0)).context("no port for the metrics pages")?;
+        listener.set_nonblocking(true).context("cannot use the port of the metrics pages")?;
+        let address = listener.local_addr().context("the metrics pages have no address")?.to_string();
+        let mut queueing = Queueing::new(service);
+        queueing.set_rate(config.rate);
+        let state = State {
+            queueing,
+            fixed_all: None,
+            fixed: BTreeMap::new(),
+            faults: BTreeMap::new(),
+            blind: Some("the pods were not looked at yet".to_owned()),
+        };
+        let shared = Arc::new(Shared {
+            traits: Traits {
+                prompt_tokens: f64::from(config.prompt_tokens),
+                generation_tokens: f64::from(config.generation_tokens),
+                prefix_hit_rate: config.prefix_hit_rate,
+                num_gpu_blocks: config.num_gpu_blocks,
+                block_size: config.block_size,
+            },
+            targets: format!("fleet-{}", testbed.next()),
+            namespace: config.namespace,
+            selector: config.selector,
+            model: config.model,
+            address,
+            data: testbed.data().to_owned(),
+            state: Mutex::new(state),
+        });
+        let end = CancellationToken::new();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .context("cannot make the fleet's runtime")?;
+        let kube = testbed.config.clone();
+        let thread = std::thread::Builder::new()
+            .name("vllm-fleet".to_owned())
+            .spawn({
+                let (shared, end) = (shared.clone(), end.clone());
+                move || runtime.block_on(serve::run(&shared, kube, listener, end))
+            })
+            .context("cannot start the fleet's thread")?;
+        Ok(Self { shared, end, thread: Some(thread) })
+    }
+
+    /// Sets the arrival rate of the whole model, in requests per second.
+    pub fn set_rate(&self, requests_per_second: f64) {
+        self.shared.state().queueing.set_rate(requests_per_second);
+    }
+
+    /// Has one pod show exactly this KV cache use (0..=1) and queue length, whatever the model says; also a pod
+    /// that is not ready yet.
+    pub fn set_fixed(&self, pod: &str, kv: f64, waiting: f64) {
+        self.shared.state().fixed.insert(pod.to_owned(), (kv, waiting));
+    }
+
+    /// The same for all pods that have no fixed figures of their own, later ones too.
+    pub fn set_fixed_all(&self, kv: f64, waiting: f64) {
+        self.shared.state().fixed_all = Some((kv, waiting));
+    }
+
+    /// Goes back to the model for all pods.
+    pub fn clear_fixed(&self) {
+        let mut state = self.shared.state();
+        state.fixed_all = None;
+        state.fixed.clear();
+    }
+
+    /// Breaks the metrics page of one pod, or mends it.
+    pub fn set_fault(&self, pod: &str, fault: Option<ExportFault>) {
+        let mut state = self.shared.state();
+        match fault {
+            Some(fault) => state.faults.insert(pod.to_owned(), fault),
+            None => state.faults.remove(pod),
+        };
+    }
+
+    /// What the ready pods show, by name.
+    #[must_use]
+    pub fn pods(&self) -> Vec<PodLoad> {
+        let state = self.shared.state();
+        let shown = |(pod, replica): (&String, &queueing::Replica)| {
+            let (kv, waiting) = state.shown(pod)?;
+            Some(PodLoad { pod: pod.clone(), kv, waiting, running: replica.running })
+        };
+        state.queueing.replicas().iter().filter_map(shown).collect()
+    }
+
+    /// Requests that wait because no pod is ready.
+    #[must_use]
+    pub fn at_gateway(&self) -> f64 {
+        self.shared.state().queueing.gateway()
+    }
+
+    /// Requests rejected so far because a queue was full.
+    #[must_use]
+    pub fn rejected(&self) -> f64 {
+        self.shared.state().queueing.rejected()
+    }
+
+    /// Waits until exactly `count` pods are ready and returns their names.
+    ///
+    /// # Errors
+    ///
+    /// When the deadline passes: with the pods that are ready.
+    pub async fn wait_ready(&self, count: usize, deadline: Duration) -> anyhow::Result<Vec<String>> {
+        let shared = &self.shared;
+        let what = format!("{count} ready pods with {} in {}", shared.selector, shared.namespace);
+        eventually(&what, deadline, async || {
+            let state = shared.state();
+            let ready: Vec<String> = state.queueing.replicas().keys().cloned().collect();
+            match &state.blind {
+                Some(why) => bail!("the pods cannot be seen: {why}"),
+                None if ready.len() == count => Ok(ready),
+                None => bail!("ready are {ready:?}"),
+            }
+        })
+        .await
+    }
+
+    /// The metrics page of a pod, for a test that looks at it without Prometheus.
+    #[must_use]
+    pub fn metrics_url(&self, pod: &str) -> String {
+        format!("http://{}/pods/{}/{pod}/metrics", self.shared.address, self.shared.namespace)
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        self.end.cancel();
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread has been reported on stderr already.
+            let _ = thread.join();
+        }
+        // The folder is gone when the testbed ended first.
+        let _ = write_targets(&self.shared.data, &self.shared.targets, &serde_json::json!([]));
+    }
+}

@@ -1,0 +1,306 @@
+//! The queueing model of an emulated model server fleet: pure arithmetic, no clock. It is a fluid model (fractional
+//! requests), so that it is smooth and the same steps give the same figures: requests arrive at a rate, go to the
+//! least loaded replica, wait there for a free place, hold a share of its KV cache while they run, and end.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a replica is able to do.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Service {
+    /// Requests a replica runs at once (vLLM's `max_num_seqs`), above 0.
+    pub max_seqs: f64,
+    /// Mean time that a request runs, in seconds, above 0.
+    pub service_time: f64,
+    /// Share of a replica's KV cache that a running request holds, 0..=1.
+    pub kv_per_request: f64,
+    /// Requests that wait at one replica, and at the gateway while no replica is ready; more are rejected.
+    pub max_queue: f64,
+}
+
+impl Service {
+    /// Requests a replica runs at once: as many as its places and its KV cache allow.
+    #[must_use]
+    pub fn capacity(&self) -> f64 {
+        if self.kv_per_request > 0.0 { self.max_seqs.min(1.0 / self.kv_per_request) } else { self.max_seqs }
+    }
+
+    /// Requests per second that one replica completes when it is full.
+    #[must_use]
+    pub fn throughput(&self) -> f64 {
+        self.capacity() / self.service_time
+    }
+}
+
+/// One replica. All counts are fractional and never negative.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Replica {
+    /// Requests being served.
+    pub running: f64,
+    /// Requests waiting for a place.
+    pub waiting: f64,
+    /// Requests taken up since it started, a counter.
+    pub admitted: f64,
+    /// Requests completed since it started, a counter.
+    pub completed: f64,
+}
+
+impl Replica {
+    fn load(&self) -> f64 {
+        self.running + self.waiting
+    }
+
+    /// Share of the KV cache in use, 0..=1.
+    #[must_use]
+    pub fn kv(&self, service: &Service) -> f64 {
+        (self.running * service.kv_per_request).clamp(0.0, 1.0)
+    }
+}
+
+/// All replicas of one model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Queueing {
+    service: Service,
+    rate: f64,
+    replicas: BTreeMap<String, Replica>,
+    gateway: f64,
+    rejected: f64,
+}
+
+impl Queueing {
+    /// A model without replicas and without load.
+    #[must_use]
+    pub fn new(service: Service) -> Self {
+        Self { service, rate: 0.0, replicas: BTreeMap::new(), gateway: 0.0, rejected: 0.0 }
+    }
+
+    /// What a replica is able to do.
+    #[must_use]
+    pub fn service(&self) -> &Service {
+        &self.service
+    }
+
+    /// Sets the arrival rate in requests per second; negative and NaN count as 0.
+    pub fn set_rate(&mut self, requests_per_second: f64) {
+        self.rate = if requests_per_second > 0.0 { requests_per_second } else { 0.0 };
+    }
+
+    /// The arrival rate in requests per second.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
+        self.rate
+    }
+
+    /// Sets which replicas are ready. A new one starts empty; what a vanished one ran or held is sent again by its
+    /// clients and waits at the gateway until the next step.
+    pub fn set_replicas(&mut self, names: &BTreeSet<String>) {
+        let gone = self.replicas.extract_if(.., |name, _| !names.contains(name));
+        self.gateway += gone.map(|(_, replica)| replica.load()).sum::<f64>();
+        for name in names {
+            self.replicas.entry(name.clone()).or_default();
+        }
+    }
+
+    /// The ready replicas, by name.
+    #[must_use]
+    pub fn replicas(&self) -> &BTreeMap<String, Replica> {
+        &self.replicas
+    }
+
+    /// Requests at the gateway: there are some only while no replica is ready.
+    #[must_use]
+    pub fn gateway(&self) -> f64 {
+        self.gateway
+    }
+
+    /// Requests rejected since the beginning, because a queue was full.
+    #[must_use]
+    pub fn rejected(&self) -> f64 {
+        self.rejected
+    }
+
+    /// Moves the time on by `seconds` (not above 0: nothing happens): requests end, arrive, are spread, and start.
+    pub fn step(&mut self, seconds: f64) {
+        if seconds.is_nan() || seconds <= 0.0 {
+            return;
+        }
+        // Of requests that end at a constant rate, this share is left after the time: exact for steps of any length.
+        let stay = (-seconds / self.service.service_time).exp();
+        for replica in self.replicas.values_mut() {
+            replica.completed += replica.running * (1.0 - stay);
+            replica.running *= stay;
+        }
+        self.gateway += self.rate * seconds;
+        if self.replicas.is_empty() {
+            self.rejected += cut(&mut self.gateway, self.service.max_queue);
+            return;
+        }
+        let arrived = std::mem::take(&mut self.gateway);
+        let level = level(self.replicas.values().map(Replica::load), arrived);
+        let capacity = self.service.capacity();
+        for replica in self.replicas.values_mut() {
+            replica.waiting += (level - replica.load()).max(0.0);
+            let starting = replica.waiting.min(capacity - replica.running).max(0.0);
+            replica.waiting -= starting;
+            replica.running += starting;
+            replica.admitted += starting;
+            self.rejected += cut(&mut replica.waiting, self.service.max_queue);
+        }
+    }
+}
+
+/// The load up to which every less loaded replica is filled when `arrived` requests go to the least loaded ones.
+fn level(loads: impl Iterator<Item = f64>, arrived: f64) -> f64 {
+    let mut loads: Vec<f64> = loads.collect();
+    loads.sort_by(f64::total_cmp);
+    let mut poured = arrived;
+    let mut count = 0.0;
+    let mut level = 0.0;
+    for load in loads {
+        let room = (load - level) * count;
+        if room >= poured && count > 0.0 {
+            break;
+        }
+        poured -= room;
+        level = load;
+        count += 1.0;
+    }
+    if count > 0.0 { level + poured / count } else { level }
+}
+
+/// Cuts a queue to its limit and returns what did not fit.
+fn cut(queue: &mut f64, limit: f64) -> f64 {
+    let over = (*queue - limit).max(0.0);
+    *queue -= over;
+    over
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 10 requests at once, 2 s each: 5 requests per second and replica; 5% KV each: half the cache when full.
+    const SERVICE: Service =
+        Service { max_seqs: 10.0, service_time: 2.0, kv_per_request: 0.05, max_queue: 40.0 };
+
+    fn names(count: usize) -> BTreeSet<String> {
+        (0..count).map(|index| format!("pod-{index}")).collect()
+    }
+
+    fn after(service: Service, replicas: usize, rate: f64, seconds: u32) -> Queueing {
+        let mut model = Queueing::new(service);
+        model.set_replicas(&names(replicas));
+        model.set_rate(rate);
+        for _ in 0..seconds * 4 {
+            model.step(0.25);
+        }
+        model
+    }
+
+    fn waiting(model: &Queueing) -> f64 {
+        model.gateway() + model.replicas().values().map(|replica| replica.waiting).sum::<f64>()
+    }
+
+    #[track_caller]
+    fn near(got: f64, want: f64, what: &str) {
+        assert!((got - want).abs() <= 0.02 * want.abs().max(1.0), "{what}: {got}, not {want}");
+    }
+
+    #[test]
+    fn figures_after_two_minutes() {
+        // Little's law gives the running requests where there is room: rate * service time / replicas, up to the
+        // 6% by which requests that end and arrive within one step of 0.25 s are seen late.
+        let tight = Service { kv_per_request: 0.2, ..SERVICE };
+        let rows = [
+            ("idle", SERVICE, 2, 0.0, 0.0, 0.0, 0.0),
+            ("half load", SERVICE, 2, 5.0, 5.3, 0.266, 0.0),
+            ("light load on one", SERVICE, 1, 2.0, 4.25, 0.213, 0.0),
+            ("overload fills the queue", SERVICE, 1, 20.0, 10.0, 0.5, 40.0),
+            ("KV is the limit: 5 at once", tight, 1, 20.0, 5.0, 1.0, 40.0),
+        ];
+        for (what, service, replicas, rate, running, kv, queue) in rows {
+            let model = after(service, replicas, rate, 120);
+            let replica = model.replicas()["pod-0"];
+            near(replica.running, running, &format!("{what}: running"));
+            near(replica.kv(&service), kv, &format!("{what}: KV"));
+            near(replica.waiting, queue, &format!("{what}: waiting"));
+        }
+    }
+
+    #[test]
+    fn more_replicas_never_mean_more_waiting() {
+        for rate in [0.0, 1.0, 4.9, 5.1, 9.0, 12.0, 30.0, 100.0] {
+            for seconds in [1, 5, 20, 90] {
+                let mut before: Option<(f64, f64)> = None;
+                for replicas in 0..8 {
+                    let model = after(SERVICE, replicas, rate, seconds);
+                    let longest = model
+                        .replicas()
+                        .values()
+                        .map(|replica| replica.waiting)
+                        .fold(model.gateway(), f64::max);
+                    // Queues are bounded, so the requests turned away count as not served too.
+                    let unserved = waiting(&model) + model.rejected();
+                    if let Some((queue, total)) = before {
+                        let at = format!("rate {rate}, {seconds} s, {replicas} replicas");
+                        assert!(longest <= queue + 1e-9, "{at}: queue {longest} after {queue}");
+                        assert!(unserved <= total + 1e-9, "{at}: unserved {unserved} after {total}");
+                    }
+                    before = Some((longest, unserved));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_replica_that_comes_takes_the_new_requests_and_the_queue_drains() {
+        let mut model = after(SERVICE, 1, 7.0, 10);
+        let queued = waiting(&model);
+        assert!(queued > 5.0, "5 of 7 requests per second are served, the rest waits: {queued}");
+        model.set_replicas(&names(2));
+        for _ in 0..120 {
+            model.step(0.25);
+        }
+        near(waiting(&model), 0.0, "waiting with two replicas");
+        near(model.replicas()["pod-1"].running, model.replicas()["pod-0"].running, "both carry the same");
+    }
+
+    #[test]
+    fn no_request_is_lost_or_made_up() {
+        let mut model = Queueing::new(SERVICE);
+        model.set_rate(9.0);
+        let (mut completed_by_gone, mut seconds) = (0.0, 0.0);
+        for replicas in [0, 1, 3, 2, 0, 4, 1] {
+            let wanted = names(replicas);
+            let gone = model.replicas().iter().filter(|(name, _)| !wanted.contains(*name));
+            completed_by_gone += gone.map(|(_, replica)| replica.completed).sum::<f64>();
+            model.set_replicas(&wanted);
+            for _ in 0..37 {
+                model.step(0.3);
+                seconds += 0.3;
+            }
+        }
+        let held: f64 = model.replicas().values().map(|replica| replica.load() + replica.completed).sum();
+        let all = held + completed_by_gone + model.rejected() + model.gateway();
+        assert!((all - 9.0 * seconds).abs() < 1e-6, "{all} of {}", 9.0 * seconds);
+    }
+
+    #[test]
+    fn without_replicas_requests_wait_at_the_gateway_up_to_the_limit() {
+        let model = after(SERVICE, 0, 3.0, 20);
+        assert!((model.gateway() - 40.0).abs() < 1e-9 && (model.rejected() - 20.0).abs() < 1e-9, "{model:?}");
+    }
+
+    #[test]
+    fn senseless_steps_and_rates_change_nothing() {
+        let mut model = after(SERVICE, 2, 6.0, 9);
+        let before = model.clone();
+        for seconds in [0.0, -1.0, f64::NAN] {
+            model.step(seconds);
+        }
+        assert_eq!(model, before);
+        for rate in [-1.0, f64::NAN] {
+            model.set_rate(rate);
+            assert!(model.rate().abs() < f64::EPSILON);
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Where a testbed keeps its files: a data folder that is removed when the program is gone, however it went, and a
+//! log folder that stays until the next testbed of the same name.
+
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use anyhow::{Context as _, bail};
+
+/// Empties and makes the log folder.
+pub(super) fn log_folder(name: &str) -> anyhow::Result<PathBuf> {
+    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if name.is_empty() || !name.chars().all(fits) {
+        bail!("the testbed's name {name:?} must consist of lower-case letters, digits and '-'");
+    }
+    let target = std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"), PathBuf::from);
+    let folder = target.join("testbed").join(name);
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder).with_context(|| format!("cannot empty {}", folder.display()))?;
+    }
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    folder.canonicalize().with_context(|| format!("cannot resolve {}", folder.display()))
+}
+
+/// The folder of all data. A shell on a pipe removes it when this process is gone, however it went.
+pub(crate) struct Data {
+    pub(crate) path: PathBuf,
+    janitor: Option<Child>,
+}
+
+impl Data {
+    pub(super) fn create(keep: bool) -> anyhow::Result<Self> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("wva-testbed-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path)
+            .with_context(|| format!("cannot create the data folder {}", path.display()))?;
+        let mut data = Self { path, janitor: None };
+        if !keep {
+            // More than one round, for programs that still write while their watchdogs end them.
+            let script =
+                r#"read -r _; for _ in 1 2 3 4 5; do rm -rf -- "$1"; [ -e "$1" ] || exit 0; sleep 1; done"#;
+            let janitor = Command::new("sh")
+                .args(["-c", script, "janitor"])
+                .arg(&data.path)
+                .stdin(Stdio::piped())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .process_group(0)
+                .spawn()
+                .context("cannot start sh as the janitor of the data folder")?;
+            data.janitor = Some(janitor);
+        }
+        Ok(data)
+    }
+
+    /// Writes a file that only this user can read.
+    pub(crate) fn write(&self, name: &str, text: &str) -> anyhow::Result<PathBuf> {
+        let path = self.path.join(name);
+        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(path)
+    }
+}
+
+impl Drop for Data {
+    fn drop(&mut self) {
+        if let Some(mut janitor) = self.janitor.take() {
+            // Waiting closes the pipe first, which is what the janitor waits for.
+            let _ = janitor.wait();
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The command lines of the control plane. The flags are the ones proven to work with these versions; each that is
+//! not obvious says what fails without it. Prometheus has its own module.
+
+use std::path::Path;
+
+use super::Options;
+use super::data::Data;
+use crate::components::{Plan, Ready};
+use crate::pki::Pki;
+
+/// The controllers that tests need, by the long names of `--controllers`.
+const CONTROLLERS: &str = "deployment-controller,replicaset-controller,statefulset-controller,\
+    horizontal-pod-autoscaler-controller,namespace-controller,serviceaccount-controller,\
+    serviceaccount-token-controller,root-ca-certificate-publisher-controller,garbage-collector-controller,\
+    endpointslice-controller,disruption-controller,clusterrole-aggregation-controller";
+
+pub(super) fn etcd(data: &Data, ports: &[u16]) -> Plan {
+    let (client, peer) = (url(ports[0]), url(ports[1]));
+    let args = [
+        "--name=testbed".to_owned(),
+        format!("--data-dir={}", data.path.join("etcd").display()),
+        format!("--listen-client-urls={client}"),
+        format!("--advertise-client-urls={client}"),
+        format!("--listen-peer-urls={peer}"),
+        format!("--initial-advertise-peer-urls={peer}"),
+        format!("--initial-cluster=testbed={peer}"),
+        "--unsafe-no-fsync".to_owned(),
+        "--log-level=warn".to_owned(),
+    ];
+    Plan { args: args.into(), ready: Ready::Answers { url: format!("{client}/health"), auth: None } }
+}
+
+pub(super) fn apiserver(data: &Data, pki: &Pki, token: &str, etcd: u16, ports: &[u16]) -> Plan {
+    let args = [
+        format!("--etcd-servers={}", url(etcd)),
+        format!("--secure-port={}", ports[0]),
+        "--bind-address=127.0.0.1".to_owned(),
+        "--advertise-address=127.0.0.1".to_owned(),
+        // A loopback address is not accepted as an endpoint of the service "kubernetes".
+        "--endpoint-reconciler-type=none".to_owned(),
+        format!("--cert-dir={}", data.path.join("apiserver").display()),
+        format!("--tls-cert-file={}", pki.serving_cert.display()),
+        format!("--tls-private-key-file={}", pki.serving_key.display()),
+        "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+        format!("--service-account-key-file={}", pki.service_account_public.display()),
+        format!("--service-account-signing-key-file={}", pki.service_account_key.display()),
+        "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
+        format!("--token-auth-file={}", data.path.join("tokens.csv").display()),
+        "--authorization-mode=RBAC".to_owned(),
+        // Nodes would keep a not-ready taint that nobody here takes away.
+        "--disable-admission-plugins=TaintNodesByCondition".to_owned(),
+        // Services of type ExternalName are resolved by name, which leads to programs on loopback.
+        "--enable-aggregator-routing=false".to_owned(),
+        format!("--requestheader-client-ca-file={}", pki.front_proxy_ca.display()),
+        "--requestheader-username-headers=X-Remote-User".to_owned(),
+        "--requestheader-group-headers=X-Remote-Group".to_owned(),
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),
+        "--requestheader-allowed-names=front-proxy-client".to_owned(),
+        format!("--proxy-client-cert-file={}", pki.front_proxy_cert.display()),
+        format!("--proxy-client-key-file={}", pki.front_proxy_key.display()),
+    ];
+    let url = format!("https://127.0.0.1:{}/readyz", ports[0]);
+    Plan { args: args.into(), ready: Ready::Answers { url, auth: Some((token.to_owned(), pki.ca.clone())) } }
+}
+
+pub(super) fn controller_manager(options: &Options, pki: &Pki, kubeconfig: &Path) -> Plan {
+    let args = [
+        format!("--kubeconfig={}", kubeconfig.display()),
+        format!("--controllers={CONTROLLERS}"),
+        format!("--horizontal-pod-autoscaler-sync-period={}ms", options.hpa_sync.as_millis()),
+        "--leader-elect=false".to_owned(),
+        "--secure-port=0".to_owned(),
+        "--use-service-account-credentials=true".to_owned(),
+        format!("--service-account-private-key-file={}", pki.service_account_key.display()),
+        format!("--root-ca-file={}", pki.ca.display()),
+    ];
+    Plan { args: args.into(), ready: Ready::Runs }
+}
+
+pub(super) fn scheduler(kubeconfig: &Path) -> Plan {
+    let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
+    let args = [kubeconfig, "--leader-elect=false".to_owned(), "--secure-port=0".to_owned()];
+    Plan { args: args.into(), ready: Ready::Runs }
+}
+
+pub(super) fn kwok(kubeconfig: &Path, stages: &Path, ports: &[u16]) -> Plan {
+    let args = [
+        format!("--kubeconfig={}", kubeconfig.display()),
+        format!("--config={}", stages.display()),
+        "--manage-all-nodes=true".to_owned(),
+        "--cidr=10.64.0.0/16".to_owned(),
+        "--node-ip=127.0.0.1".to_owned(),
+        // No node leases: nothing here watches them, and kwok plays no pod before it holds the lease of its node.
+        "--node-lease-duration-seconds=0".to_owned(),
+        format!("--server-address=127.0.0.1:{}", ports[0]),
+    ];
+    Plan {
+        args: args.into(),
+        ready: Ready::Answers { url: format!("{}/healthz", url(ports[0])), auth: None },
+    }
+}
+
+fn url(port: u16) -> String {
+    format!("http://127.0.0.1:{port}")
+}

@@ -1,0 +1,102 @@
+//! What [`wva_testbed::Process`] promises: the program's own pid, signals and exit status, its log, and that nothing
+//! it started is left. The programs are small shell scripts.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use wva_testbed::{Process, Signal, eventually};
+
+const SOON: Duration = Duration::from_secs(10);
+
+fn log(test: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}-{}.log", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    path
+}
+
+fn shell(test: &str, script: &str) -> anyhow::Result<Process> {
+    Process::spawn(test, Path::new("sh"), &["-c", script], &[("GREETING", "hello")], &log(test))
+}
+
+/// The state letters of a process, empty when there is none or only its corpse.
+fn state(pid: u32) -> anyhow::Result<String> {
+    let out = Command::new("ps").args(["-o", "stat=", "-p", &pid.to_string()]).output()?;
+    let stat = String::from_utf8_lossy(&out.stdout).trim().to_owned();
+    Ok(if stat.starts_with('Z') { String::new() } else { stat })
+}
+
+#[tokio::test]
+async fn exit_status_and_log_are_the_programs_own() -> anyhow::Result<()> {
+    let process = shell("status", "echo $GREETING $$; echo oops >&2; read x || echo no input; exit 7")?;
+    let status = process.wait_exit(SOON).await?;
+    assert_eq!(status.code(), Some(7));
+    assert_eq!(process.log(), format!("hello {}\noops\nno input\n", process.pid()));
+    assert_eq!(process.log_tail(1), "no input");
+    assert!(process.signal(Signal::Term).is_err(), "there is nobody to send it to");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_program_that_does_not_exist_says_so() -> anyhow::Result<()> {
+    let process =
+        Process::spawn::<&str>("nothing", Path::new("/no/such/program"), &[], &[], &log("missing"))?;
+    assert_eq!(process.wait_exit(SOON).await?.code(), Some(127));
+    assert!(process.log().contains("/no/such/program"), "{}", process.log());
+    Ok(())
+}
+
+#[tokio::test]
+async fn signals_reach_the_program() -> anyhow::Result<()> {
+    let script = "trap 'echo bye; exit 3' TERM; echo up; while :; do sleep 0.05; done";
+    let process = shell("signals", script)?;
+    eventually("the script to be up", SOON, async || {
+        process.log().contains("up").then_some(()).context("not yet")
+    })
+    .await?;
+    process.signal(Signal::Stop)?;
+    eventually("the script to be frozen", SOON, async || {
+        let state = state(process.pid())?;
+        if !state.starts_with('T') {
+            bail!("its state is {state:?}");
+        }
+        Ok(())
+    })
+    .await?;
+    process.signal(Signal::Cont)?;
+    process.signal(Signal::Term)?;
+    assert_eq!(process.wait_exit(SOON).await?.code(), Some(3));
+    assert_eq!(process.log(), "up\nbye\n");
+    Ok(())
+}
+
+#[tokio::test]
+async fn waiting_ends_with_the_log() -> anyhow::Result<()> {
+    let process = shell("patience", "echo working on it; exec sleep 60")?;
+    eventually("the first line", SOON, async || process.log().contains('\n').then_some(()).context("none"))
+        .await?;
+    let error = process.wait_exit(Duration::from_millis(300)).await.err().context("it still runs")?;
+    let text = format!("{error:#}");
+    assert!(text.contains("patience") && text.contains("working on it"), "{text}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn dropping_kills_grandchildren_too_even_frozen_ones() -> anyhow::Result<()> {
+    let process = shell("family", "sleep 60 & echo $!; wait")?;
+    let child: u32 =
+        eventually("the pid of the grandchild", SOON, async || Ok(process.log().trim().parse()?)).await?;
+    assert!(!state(child)?.is_empty());
+    process.signal(Signal::Stop)?;
+    let parent = process.pid();
+    drop(process);
+    for pid in [parent, child] {
+        eventually("the family to be gone", SOON, async || match state(pid)?.as_str() {
+            "" => Ok(()),
+            state => bail!("{pid} is in state {state}"),
+        })
+        .await?;
+    }
+    Ok(())
+}

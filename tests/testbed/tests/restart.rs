@@ -1,0 +1,85 @@
+//! The control plane's own programs as faults: the API server and etcd stop, freeze and come back with their data;
+//! and the API server finds a program on loopback by way of a Service.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use tokio::io::AsyncReadExt as _;
+use wva_testbed::{Component, NodeGroup, Options, Testbed, eventually};
+
+const SOON: Duration = Duration::from_secs(30);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_api_server_reaches_loopback_and_comes_back() -> anyhow::Result<()> {
+    let nodes = vec![NodeGroup::of("only", 1, "NVIDIA-H100-80GB-HBM3")];
+    let options = Options { name: "restart".to_owned(), nodes, with_prometheus: false, ..Options::default() };
+    let testbed = Testbed::start(options).await?;
+    assert!(testbed.prometheus_url().is_err(), "there is none");
+    let namespace = testbed.namespace("kept").await?;
+    loopback(&testbed, &namespace).await?;
+
+    // Aggregated API servers learn from here whom they may believe.
+    let path = r"-o=jsonpath={.data.requestheader-client-ca-file}{.data.requestheader-allowed-names}";
+    let map = ["get", "configmap", "-n", "kube-system", "extension-apiserver-authentication", path];
+    let trust = testbed.kubectl(&map).await?.success()?;
+    assert!(trust.contains("BEGIN CERTIFICATE") && trust.contains("front-proxy-client"), "{trust}");
+
+    let get = async || testbed.kubectl(&["get", "namespace", &namespace, "--request-timeout=2s"]).await;
+    testbed.stop(Component::Apiserver).await?;
+    let refused = get().await?;
+    assert!(refused.stderr.contains("refused"), "{refused:?}");
+    testbed.start_again(Component::Apiserver).await?;
+    assert!(get().await?.ok);
+    assert!(testbed.start_again(Component::Apiserver).await.is_err(), "it runs already");
+
+    testbed.pause(Component::Apiserver)?;
+    let frozen = get().await?;
+    testbed.resume(Component::Apiserver)?;
+    assert!(!frozen.ok, "{frozen:?}");
+    eventually("the API server to go on", SOON, async || get().await?.success()).await?;
+
+    testbed.process(Component::Etcd)?.kill();
+    testbed.start_again(Component::Etcd).await?;
+    eventually("the API server to find its etcd again", SOON, async || get().await?.success()).await?;
+    // The controllers have found their way back too.
+    testbed.namespace("new").await.map(|_| ())
+}
+
+/// A webhook by way of a loopback Service: the API server opens a TLS connection that asks for the Service's name.
+async fn loopback(testbed: &Testbed, namespace: &str) -> anyhow::Result<()> {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let port = listener.local_addr()?.port();
+    testbed.loopback_service(namespace, "hook", port).await?;
+    let webhook = format!(
+        "apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {{name: {namespace}}}
+webhooks:
+- name: hook.testbed.example
+  admissionReviewVersions: [v1]
+  sideEffects: None
+  failurePolicy: Fail
+  timeoutSeconds: 5
+  namespaceSelector: {{matchLabels: {{kubernetes.io/metadata.name: {namespace}}}}}
+  rules: [{{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}}]
+  clientConfig: {{service: {{namespace: {namespace}, name: hook, port: {port}, path: /}}}}
+"
+    );
+    testbed.apply(&webhook).await?;
+    let hello = async {
+        let (mut connection, _) = listener.accept().await?;
+        let mut hello = vec![0; 4096];
+        let read = connection.read(&mut hello).await?;
+        Ok::<_, anyhow::Error>(String::from_utf8_lossy(&hello[..read]).into_owned())
+    };
+    let create = eventually("a config map to be refused", SOON, async || {
+        let made =
+            testbed.kubectl(&["create", "configmap", "-n", namespace, "--dry-run=server", "c"]).await?;
+        ensure!(!made.ok && made.stderr.contains("hook.testbed.example"), "{made:?}");
+        Ok(())
+    });
+    let seen = tokio::time::timeout(SOON, async { tokio::try_join!(hello, create) });
+    let (hello, ()) = seen.await.context("the API server did not call")??;
+    assert!(hello.contains(&format!("hook.{namespace}.svc")), "{hello:?}");
+    testbed.kubectl(&["delete", "validatingwebhookconfiguration", namespace]).await?.success().map(|_| ())
+}
