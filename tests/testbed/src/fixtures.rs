@@ -1,0 +1,140 @@
+//! Workloads, variants and HPAs as text, for the tests, the demo and the bench: one place that knows how a variant is
+//! set up.
+
+/// One variant of a model: a Deployment on one type of GPU, its VariantAutoscaling and its HPA.
+#[derive(Clone, Debug)]
+pub struct VariantFixture {
+    /// Name of all three objects.
+    pub name: String,
+    /// Namespace of all three.
+    pub namespace: String,
+    /// `spec.modelID`.
+    pub model: String,
+    /// Cost of a replica.
+    pub cost: String,
+    /// Accelerator label of the variant.
+    pub accelerator: String,
+    /// `nvidia.com/gpu.product` of the nodes it runs on.
+    pub gpu_product: String,
+    /// Replicas to begin with.
+    pub replicas: u32,
+    /// `maxReplicas` of the HPA.
+    pub max: u32,
+}
+
+/// Label of the pods of one model, by which the emulated fleet finds them.
+pub const MODEL_LABEL: &str = "testbed.wva.llmd.ai/model";
+
+impl VariantFixture {
+    /// A variant with one replica on H100s at cost 10.
+    #[must_use]
+    pub fn new(namespace: &str, name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            namespace: namespace.to_owned(),
+            model: "meta-llama/Llama-3.1-8B".to_owned(),
+            cost: "10.0".to_owned(),
+            accelerator: "H100".to_owned(),
+            gpu_product: "NVIDIA-H100-80GB-HBM3".to_owned(),
+            replicas: 1,
+            max: 10,
+        }
+    }
+
+    /// The same at another cost.
+    #[must_use]
+    pub fn cost(mut self, cost: &str) -> Self {
+        cost.clone_into(&mut self.cost);
+        self
+    }
+
+    /// The same with other replicas to begin with.
+    #[must_use]
+    pub fn replicas(mut self, replicas: u32) -> Self {
+        self.replicas = replicas;
+        self
+    }
+
+    /// The same on A100s.
+    #[must_use]
+    pub fn on_a100(mut self) -> Self {
+        "A100".clone_into(&mut self.accelerator);
+        "NVIDIA-A100-SXM4-80GB".clone_into(&mut self.gpu_product);
+        self
+    }
+
+    /// The Deployment.
+    #[must_use]
+    pub fn deployment(&self) -> String {
+        let Self { name, namespace, gpu_product, replicas, .. } = self;
+        format!(
+            "apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: {name}, namespace: {namespace}}}
+spec:
+  replicas: {replicas}
+  selector: {{matchLabels: {{app: {name}}}}}
+  template:
+    metadata: {{labels: {{app: {name}, {MODEL_LABEL}: served}}}}
+    spec:
+      terminationGracePeriodSeconds: 0
+      nodeSelector: {{nvidia.com/gpu.product: {gpu_product}}}
+      containers:
+      - name: vllm
+        image: vllm/vllm-openai
+        resources: {{limits: {{nvidia.com/gpu: 1}}}}
+"
+        )
+    }
+
+    /// The `VariantAutoscaling`.
+    #[must_use]
+    pub fn variant(&self) -> String {
+        let Self { name, namespace, model, cost, accelerator, .. } = self;
+        format!(
+            "apiVersion: llmd.ai/v1alpha1
+kind: VariantAutoscaling
+metadata:
+  name: {name}
+  namespace: {namespace}
+  labels: {{inference.optimization/acceleratorName: {accelerator}}}
+spec:
+  scaleTargetRef: {{kind: Deployment, name: {name}}}
+  modelID: {model}
+  variantCost: \"{cost}\"
+"
+        )
+    }
+
+    /// An HPA that follows the variant's target, as the original's users write it.
+    #[must_use]
+    pub fn autoscaler(&self) -> String {
+        let Self { name, namespace, max, .. } = self;
+        format!(
+            "apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {{name: {name}, namespace: {namespace}}}
+spec:
+  scaleTargetRef: {{apiVersion: apps/v1, kind: Deployment, name: {name}}}
+  minReplicas: 1
+  maxReplicas: {max}
+  behavior:
+    scaleUp: {{stabilizationWindowSeconds: 0, policies: [{{type: Pods, value: 10, periodSeconds: 15}}]}}
+    scaleDown: {{stabilizationWindowSeconds: 0, policies: [{{type: Pods, value: 10, periodSeconds: 15}}]}}
+  metrics:
+  - type: External
+    external:
+      metric:
+        name: wva_desired_replicas
+        selector: {{matchLabels: {{variant_name: {name}, exported_namespace: {namespace}}}}}
+      target: {{type: AverageValue, averageValue: \"1\"}}
+"
+        )
+    }
+
+    /// All three.
+    #[must_use]
+    pub fn all(&self) -> String {
+        [self.deployment(), self.variant(), self.autoscaler()].join("---\n")
+    }
+}
