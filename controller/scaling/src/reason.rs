@@ -364,7 +364,6 @@ impl Reason {
 }
 
 impl fmt::Display for Reason {
-    #[expect(clippy::too_many_lines, reason = "one sentence a reason, side by side")]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoChange { load: Some(load), .. } => write!(f, "no change: {load}"),

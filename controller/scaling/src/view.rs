@@ -9,7 +9,7 @@ use crate::resolve::{Saturation, ScaleToZero};
 use crate::snapshot::{Config, Mode, Model, PendingState, Replica, Variant};
 
 /// An unschedulable or crash-looping replica is not merely slow: a minute tells.
-const FAILING_GRACE: Duration = Duration::from_secs(60);
+const FAILING_GRACE: Duration = Duration::from_mins(1);
 
 /// One model.
 pub(crate) struct ModelView<'a> {
