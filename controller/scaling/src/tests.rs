@@ -7,3 +7,4 @@ mod fixture;
 mod laws;
 mod rules;
 mod stages;
+mod tokens;

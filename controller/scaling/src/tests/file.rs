@@ -59,7 +59,7 @@ fn every_field_is_read_and_written_again() {
         (variant.cost.get(), variant.mode, variant.running.map(f64::from)),
         (80.0, Mode::Auto, Some(3.0))
     );
-    assert_eq!(variant.hpa_tolerance.unwrap().down.get(), 0.1);
+    assert_eq!(variant.hpa_tolerance, Some(crate::snapshot::HpaTolerance::default()));
     let json = serde_json::to_string(&read).unwrap();
     let again = Snapshot::read(&mut serde_json::Deserializer::from_str(&json)).unwrap();
     assert_eq!(again, read);

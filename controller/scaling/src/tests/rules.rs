@@ -100,7 +100,7 @@ fn a_kept_variant_takes_no_part_while_others_do() {
 fn the_age_of_a_decision_starts_anew_with_progress() {
     let outcome = check("a: 3 desired=6 desiredAge=8m kv=.60", &["a 3->6 KeptDecision"]);
     let (_, state) = outcome.next.variants.first_key_value().unwrap();
-    let after = |current| state.age_after(std::time::Duration::from_secs(60), current).to_string();
+    let after = |current| state.age_after(std::time::Duration::from_mins(1), current).to_string();
     assert_eq!((after(3), after(4), after(2)), ("9m0s".into(), "0s".into(), "9m0s".into()));
 }
 

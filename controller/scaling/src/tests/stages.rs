@@ -67,8 +67,11 @@ fn a_zero_is_not_kept_when_its_evidence_is_gone() {
 
 #[test]
 fn where_zero_is_not_allowed_the_cheapest_keeps_one() {
-    // Only the safety net and a person's number can say 0 here.
-    check("a: 1 desired=0 kv=.1", &["a 1->1 Superseded"]);
+    check("a: 1 desired=0 kv=.1", &["a 1->1 MinimumKept"]);
+    check(
+        "a: 1 cost=80 desired=0 kv=.1; b: 1 cost=40 desired=0 kv=.1",
+        &["a 1->0 KeptDecision", "b 1->1 MinimumKept"],
+    );
     // A model at 0 stays there, whatever the bounds and the last target.
     check("a: 0 min=2", &["a 0->0 NoChange"]);
     check("a: 0 min=1 desired=2 desiredAge=1m", &["a 0->0 NoChange"]);
