@@ -78,9 +78,10 @@ fn cases<'a>(snapshot: &'a Snapshot, warnings: &mut Vec<Warning>) -> Vec<Case<'a
     let mut cases = Vec::with_capacity(models.len());
     for model in models {
         let (namespace, model_id) = (&model.namespace, &model.model_id);
-        let (settings, dropped) = resolve::saturation(&snapshot.config, namespace, model_id);
+        let merged = resolve::saturation(&snapshot.config, namespace, model_id);
         let to_zero = resolve::scale_to_zero(&snapshot.config, namespace, model_id);
-        warnings.extend(dropped.into_iter().map(|layer| Warning::SettingsDropped {
+        let settings = merged.settings;
+        warnings.extend(merged.dropped.into_iter().map(|layer| Warning::SettingsDropped {
             namespace: namespace.clone(),
             model_id: model_id.clone(),
             layer,

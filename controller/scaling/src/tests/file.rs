@@ -170,6 +170,8 @@ fn the_output_has_the_documented_form() {
     assert_eq!((&step["stage"], &step["before"], &step["after"]), (&"analyze".into(), &2.into(), &3.into()));
     assert_eq!(step["reason"], "SpareBelowTarget");
     assert!((step["figures"]["meanSpareKv"].as_f64().unwrap() - 0.045).abs() < 1e-9);
+    let yaml = serde_saphyr::to_string(&outcome).unwrap();
+    assert_eq!(serde_saphyr::from_str::<serde_json::Value>(&yaml).unwrap(), json, "{yaml}");
     for step in decision["steps"].as_array().unwrap() {
         assert!(step["figures"].is_object(), "{step}");
     }

@@ -189,3 +189,27 @@ fn settings_of_the_model_hold() {
     let outcome = check(&format!("{broken}\na: 1 kv=.60"), &["a 1->1 NoChange"]);
     assert!(matches!(&outcome.warnings[..], [Warning::SettingsDropped { layer, .. }] if layer.key == "x"));
 }
+
+#[test]
+fn extreme_figures_are_decided_too() {
+    let most = u32::MAX;
+    for analyzer in ["", "saturation"] {
+        for fields in [
+            "desired=4294967295",
+            "min=4294967295",
+            "max=0",
+            "gpusPerReplica=4294967295 accelerator=X",
+            "mode=fixed=4294967295",
+        ] {
+            for current in [0, 1, most] {
+                let state = format!(
+                    "config saturation: {{default: {{analyzerName: \"{analyzer}\"}}}}, limitedMode: true, inventory: {{X: {{limit: 1}}}}
+                     model schedulerQueue: {{size: 1.0e+308, bytes: 1.0e+308}}
+                     a: {current} ready=1 hpa=1.0e+300 {fields} kv=1,1 queue=1.0e+308"
+                );
+                let snapshot = super::fixture::snapshot(&state);
+                assert_eq!(decide(&snapshot).decisions.len(), 1, "{state}");
+            }
+        }
+    }
+}
