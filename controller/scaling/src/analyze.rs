@@ -3,10 +3,12 @@
 
 pub(crate) mod kept;
 mod percentage;
+mod tokens;
 
+pub(crate) use self::tokens::OBSERVATIONS;
 use crate::limit::Ledger;
 use crate::reason::{AnalysisError, FallbackSource, Reason};
-use crate::snapshot::AnalyzerName;
+use crate::snapshot::{AnalyzerName, OutputBucket};
 use crate::view::{Draft, ModelView};
 use crate::{Stage, enforce};
 
@@ -18,6 +20,34 @@ pub(crate) trait Verdict {
     /// Steps of the stages analyze and optimize for every variant, in order of the view. A variant that is `barred`
     /// does not grow; `ledger` says what is left, where the analyzer takes several steps at once.
     fn propose(&self, model: &ModelView, barred: &[bool], ledger: &Ledger) -> Vec<Draft>;
+
+    /// Indices of the variants in the order in which they take from the inventory.
+    fn order(&self, model: &ModelView) -> Vec<usize> {
+        model.by_cost()
+    }
+
+    /// What later cycles have to know.
+    fn learnt(&self) -> Learnt {
+        Learnt::default()
+    }
+}
+
+/// What an analyzer learnt in a cycle.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Learnt {
+    /// Tokens a replica of each variant holds, in order of the view; shorter where nothing was learnt.
+    pub(crate) capacities: Vec<Option<f64>>,
+    /// Compute bounds that were seen, in order of variant and pod.
+    pub(crate) observed: Vec<Observation>,
+}
+
+/// A compute bound that was seen.
+#[derive(Clone, Debug)]
+pub(crate) struct Observation {
+    pub(crate) accelerator: String,
+    pub(crate) output: OutputBucket,
+    /// Tokens.
+    pub(crate) k2: f64,
 }
 
 /// Asks the analyzer that the model's settings name.
@@ -26,9 +56,8 @@ pub(crate) fn analyze(model: &ModelView) -> Box<dyn Verdict> {
         AnalyzerName::Percentage => {
             percentage::analyze(model).map(|verdict| Box::new(verdict) as Box<dyn Verdict>)
         }
-        analyzer @ (AnalyzerName::Tokens | AnalyzerName::Throughput) => {
-            Err(AnalysisError::NotAvailable { analyzer })
-        }
+        AnalyzerName::Tokens => tokens::analyze(model).map(|verdict| Box::new(verdict) as Box<dyn Verdict>),
+        analyzer @ AnalyzerName::Throughput => Err(AnalysisError::NotAvailable { analyzer }),
     };
     match verdict {
         Ok(verdict) => verdict,

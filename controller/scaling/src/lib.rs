@@ -6,6 +6,7 @@
 mod analyze;
 mod enforce;
 mod limit;
+mod memory;
 mod pipeline;
 mod publish;
 

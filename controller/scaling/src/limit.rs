@@ -57,14 +57,19 @@ pub(crate) fn is_limited(model: &ModelView) -> bool {
 }
 
 /// Appends the stage's steps. Returns the variants that got too little for their HPA to act on: the model's need
-/// goes to others.
-pub(crate) fn limit(model: &ModelView, ledger: &Ledger, drafts: &mut [Draft]) -> Vec<usize> {
+/// goes to others. `order`: who takes first.
+pub(crate) fn limit(
+    model: &ModelView,
+    order: Vec<usize>,
+    ledger: &Ledger,
+    drafts: &mut [Draft],
+) -> Vec<usize> {
     let mut refused = Vec::new();
     if !is_limited(model) {
         return refused;
     }
     let mut ledger = ledger.clone();
-    for i in model.by_cost() {
+    for i in order {
         let (variant, draft) = (&model.variants[i], &mut drafts[i]);
         let asked = growth(draft);
         let fits = ledger.fits(variant.variant);

@@ -2,9 +2,10 @@
 //! order of urgency, for what one books of the inventory the next cannot have; all else is independent of order.
 
 use crate::analyze::{Verdict, analyze};
-use crate::decision::{Decision, NextState, Outcome, Stage, VariantState, Warning};
+use crate::decision::{Decision, Outcome, Stage, VariantState, Warning};
 use crate::enforce::enforce;
 use crate::limit::{Ledger, book_held, growth, is_limited, limit};
+use crate::memory::Memory;
 use crate::publish::publish;
 use crate::reason::Reason;
 use crate::resolve;
@@ -55,14 +56,18 @@ pub fn decide(snapshot: &Snapshot) -> Outcome {
             draft.close(Stage::Publish);
         }
     }
-    outcome.next = NextState { remembered: snapshot.remembered.clone(), ..NextState::default() };
+    let mut memory = Memory::new(&snapshot.remembered);
     for case in cases {
-        for (variant, draft) in case.view.variants.iter().zip(case.drafts) {
+        let learnt = case.verdict.learnt();
+        for (i, (variant, draft)) in case.view.variants.iter().zip(case.drafts).enumerate() {
             let decision = decision(&case.view, variant, draft);
-            outcome.next.variants.insert(decision.key(), state(variant, &decision));
+            let capacity = learnt.capacities.get(i).copied().flatten();
+            outcome.next.variants.insert(decision.key(), state(variant, &decision, capacity));
             outcome.decisions.push(decision);
         }
+        memory.add(&case.view.model.model_id, learnt.observed);
     }
+    outcome.next.remembered = memory.into_remembered();
     outcome
 }
 
@@ -73,9 +78,10 @@ fn cases<'a>(snapshot: &'a Snapshot, warnings: &mut Vec<Warning>) -> Vec<Case<'a
     let mut cases = Vec::with_capacity(models.len());
     for model in models {
         let (namespace, model_id) = (&model.namespace, &model.model_id);
-        let (settings, dropped) = resolve::saturation(&snapshot.config, namespace, model_id);
+        let merged = resolve::saturation(&snapshot.config, namespace, model_id);
         let to_zero = resolve::scale_to_zero(&snapshot.config, namespace, model_id);
-        warnings.extend(dropped.into_iter().map(|layer| Warning::SettingsDropped {
+        let settings = merged.settings;
+        warnings.extend(merged.dropped.into_iter().map(|layer| Warning::SettingsDropped {
             namespace: namespace.clone(),
             model_id: model_id.clone(),
             layer,
@@ -84,7 +90,7 @@ fn cases<'a>(snapshot: &'a Snapshot, warnings: &mut Vec<Warning>) -> Vec<Case<'a
             warnings
                 .push(Warning::NothingWakesIt { namespace: namespace.clone(), model_id: model_id.clone() });
         }
-        let view = ModelView::new(model, &snapshot.config, settings, to_zero);
+        let view = ModelView::new(model, snapshot, settings, to_zero);
         if is_limited(&view) {
             warnings.extend(unknown_accelerators(&view));
         }
@@ -104,7 +110,7 @@ fn unknown_accelerators(model: &ModelView) -> Vec<Warning> {
         .map(|v| Warning::AcceleratorNotInInventory {
             namespace: model.model.namespace.clone(),
             variant: v.variant.name.clone(),
-            accelerator: accelerator(v),
+            accelerator: v.accelerator(),
         })
         .collect()
 }
@@ -136,7 +142,7 @@ fn settle(case: &Case, ledger: &Ledger) -> Vec<Draft> {
                 draft.clone_from(refused);
             }
         }
-        let mut limited = limit(&case.view, ledger, &mut drafts);
+        let mut limited = limit(&case.view, case.verdict.order(&case.view), ledger, &mut drafts);
         limited.retain(|i| refused[*i].is_none());
         if limited.is_empty() {
             return drafts;
@@ -148,16 +154,12 @@ fn settle(case: &Case, ledger: &Ledger) -> Vec<Draft> {
     }
 }
 
-fn accelerator(variant: &VariantView) -> String {
-    variant.variant.accelerator.clone().unwrap_or_else(|| wva_crds::names::UNRESOLVED_ACCELERATOR.to_owned())
-}
-
 fn decision(model: &ModelView, variant: &VariantView, draft: Draft) -> Decision {
     let mut decision = Decision {
         namespace: model.model.namespace.clone(),
         model_id: model.model.model_id.clone(),
         variant: variant.variant.name.clone(),
-        accelerator: accelerator(variant),
+        accelerator: variant.accelerator(),
         current: variant.current,
         ready: variant.ready,
         mode: variant.variant.mode,
@@ -184,7 +186,7 @@ fn decision(model: &ModelView, variant: &VariantView, draft: Draft) -> Decision 
     decision
 }
 
-fn state(variant: &VariantView, decision: &Decision) -> VariantState {
+fn state(variant: &VariantView, decision: &Decision, capacity: Option<f64>) -> VariantState {
     let target = decision.target();
     let goes_on = variant.variant.desired == Some(target)
         && target != decision.current
@@ -194,6 +196,6 @@ fn state(variant: &VariantView, decision: &Decision) -> VariantState {
         current: decision.current,
         // A target that is new, or made anew after it had ended, starts its time again.
         desired_age: variant.variant.desired_age.filter(|_| goes_on).unwrap_or_default(),
-        capacity: variant.variant.remembered_capacity.map(f64::from),
+        capacity: capacity.or(variant.variant.remembered_capacity.map(f64::from)),
     }
 }

@@ -69,19 +69,50 @@ pub struct ScaleToZero {
     pub retention: GoDuration,
 }
 
+/// Layers of saturation entries, merged.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Merged {
+    /// Field by field, what the layers say: the entry `explain` writes.
+    pub entry: SaturationEntry,
+    /// The same with the built-in defaults, valid as a whole.
+    pub settings: Saturation,
+    /// Layers that had to be left out.
+    pub dropped: Vec<DroppedLayer>,
+}
+
+/// Merges entries, the least specific first; a field left out is inherited. While the whole breaks a rule between
+/// fields, the most local layer that makes it so is left out. With no layer left the defaults hold.
+#[must_use]
+pub fn merge(layers: &[(&str, &SaturationEntry)]) -> Merged {
+    let mut layers = layers.to_vec();
+    let mut dropped = Vec::new();
+    loop {
+        let entry = layers.iter().fold(SaturationEntry::default(), |base, (_, entry)| entry.over(base));
+        let settings = overlay(Saturation::default(), &entry);
+        let Some(whole) = problem(&settings) else { return Merged { entry, settings, dropped } };
+        // Without any layer the settings are valid, so some layer is the last one to turn them.
+        let turns = |i: &usize| {
+            let upto = |n: usize| {
+                let merged = layers[..n].iter().fold(SaturationEntry::default(), |base, (_, e)| e.over(base));
+                problem(&overlay(Saturation::default(), &merged))
+            };
+            upto(*i).is_none() && upto(*i + 1).is_some()
+        };
+        let Some(culprit) = (0..layers.len()).rev().find(turns) else {
+            return Merged { entry: SaturationEntry::default(), settings: Saturation::default(), dropped };
+        };
+        let (key, _) = layers.remove(culprit);
+        dropped.push(DroppedLayer { key: key.to_owned(), problem: whole });
+    }
+}
+
 /// Settings of `config`'s saturation entries for one model, and the layers that had to be dropped.
 #[must_use]
-pub fn saturation(config: &Config, namespace: &str, model_id: &str) -> (Saturation, Vec<DroppedLayer>) {
-    let mut resolved = Saturation::default();
-    let mut dropped = Vec::new();
-    for (key, entry) in layers(&config.saturation, |e| (&e.model_id, &e.namespace), namespace, model_id) {
-        let merged = overlay(resolved, entry);
-        match problem(&merged) {
-            None => resolved = merged,
-            Some(problem) => dropped.push(DroppedLayer { key: key.clone(), problem }),
-        }
-    }
-    (resolved, dropped)
+pub fn saturation(config: &Config, namespace: &str, model_id: &str) -> Merged {
+    let found = layers(&config.saturation, |e| (&e.model_id, &e.namespace), namespace, model_id);
+    let named: Vec<(&str, &SaturationEntry)> =
+        found.into_iter().map(|(key, entry)| (key.as_str(), entry)).collect();
+    merge(&named)
 }
 
 /// Settings of `config`'s scale-to-zero entries for one model.
@@ -145,4 +176,59 @@ fn problem(s: &Saturation) -> Option<String> {
         ));
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::{Amount, Fraction};
+
+    fn entry(kv: Option<f64>, trigger: Option<f64>) -> SaturationEntry {
+        let fraction = |v: f64| Fraction::try_from(v).unwrap();
+        SaturationEntry {
+            kv_cache_threshold: kv.map(fraction),
+            kv_spare_trigger: trigger.map(fraction),
+            ..SaturationEntry::default()
+        }
+    }
+
+    #[track_caller]
+    fn check(layers: &[(Option<f64>, Option<f64>)], kv: f64, trigger: f64, dropped: &[&str]) {
+        let entries: Vec<_> = layers.iter().map(|(kv, trigger)| entry(*kv, *trigger)).collect();
+        let named: Vec<_> = ["0", "1", "2"].into_iter().zip(&entries).collect();
+        let merged = merge(&named);
+        let found = (merged.settings.kv_cache_threshold, merged.settings.kv_spare_trigger);
+        assert_eq!(format!("{found:?}"), format!("{:?}", (kv, trigger)), "{layers:?}");
+        assert_eq!(merged.dropped.iter().map(|d| d.key.as_str()).collect::<Vec<_>>(), dropped, "{layers:?}");
+    }
+
+    #[test]
+    fn layers_inherit_and_the_most_local_fault_is_dropped() {
+        check(&[], 0.8, 0.1, &[]);
+        check(&[(Some(0.9), None), (None, Some(0.2))], 0.9, 0.2, &[]);
+        check(&[(Some(0.9), None), (Some(0.05), None)], 0.9, 0.1, &["1"]);
+        check(&[(Some(0.05), None)], 0.8, 0.1, &["0"]);
+        // Only the merge counts: the second layer makes the first one right.
+        check(&[(Some(0.05), None), (None, Some(0.01))], 0.05, 0.01, &[]);
+        check(&[(None, Some(0.3)), (Some(0.2), None), (None, Some(0.25))], 0.8, 0.25, &["1"]);
+    }
+
+    #[test]
+    fn the_most_specific_entry_wins() {
+        let mut config = Config::default();
+        let mut put = |key: &str, model: Option<&str>, namespace: Option<&str>, queue: f64| {
+            let entry = SaturationEntry {
+                model_id: model.map(str::to_owned),
+                namespace: namespace.map(str::to_owned),
+                queue_length_threshold: Some(Amount::constant(queue)),
+                ..SaturationEntry::default()
+            };
+            config.saturation.insert(key.to_owned(), entry);
+        };
+        put("default", None, None, 7.0);
+        put("a", Some("m"), Some("ns"), 9.0);
+        put("b", Some("m"), None, 8.0);
+        let queue = |ns, m| saturation(&config, ns, m).settings.queue_length_threshold.to_string();
+        assert_eq!([queue("ns", "m"), queue("x", "m"), queue("ns", "x")], ["9", "8", "7"]);
+    }
 }

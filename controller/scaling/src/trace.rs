@@ -41,7 +41,7 @@ fn speaks(step: &Step) -> bool {
 /// All decisions of a cycle, then its warnings.
 #[must_use]
 pub fn render(outcome: &Outcome) -> String {
-    let decisions: Vec<String> = outcome.decisions.iter().map(|d| Trace(d).to_string()).collect();
-    let warnings: String = outcome.warnings.iter().map(|w| format!("\nwarning: {w}\n")).collect();
-    decisions.join("\n") + &warnings
+    let decisions = outcome.decisions.iter().map(|d| Trace(d).to_string());
+    let warnings = outcome.warnings.iter().map(|w| format!("warning: {w}\n"));
+    decisions.chain(warnings).collect::<Vec<_>>().join("\n")
 }

@@ -6,15 +6,17 @@ use std::time::Duration;
 use crate::decision::{Bounds, Stage, Step};
 use crate::reason::Reason;
 use crate::resolve::{Saturation, ScaleToZero};
-use crate::snapshot::{Config, Mode, Model, PendingState, Replica, Variant};
+use crate::snapshot::{Config, Mode, Model, PendingState, Remembered, Replica, Snapshot, Variant};
 
 /// An unschedulable or crash-looping replica is not merely slow: a minute tells.
-const FAILING_GRACE: Duration = Duration::from_secs(60);
+const FAILING_GRACE: Duration = Duration::from_mins(1);
 
 /// One model.
 pub(crate) struct ModelView<'a> {
     pub(crate) model: &'a Model,
     pub(crate) config: &'a Config,
+    /// Observations of earlier cycles, of all models.
+    pub(crate) remembered: &'a [Remembered],
     pub(crate) settings: Saturation,
     pub(crate) to_zero: ScaleToZero,
     /// By name.
@@ -55,14 +57,15 @@ pub(crate) enum Blind {
 impl<'a> ModelView<'a> {
     pub(crate) fn new(
         model: &'a Model,
-        config: &'a Config,
+        snapshot: &'a Snapshot,
         settings: Saturation,
         to_zero: ScaleToZero,
     ) -> Self {
+        let config = &snapshot.config;
         let mut variants: Vec<_> =
             model.variants.iter().map(|v| VariantView::new(v, config, to_zero.enabled)).collect();
         variants.sort_by(|a, b| a.variant.name.cmp(&b.variant.name));
-        Self { model, config, settings, to_zero, variants }
+        Self { model, config, remembered: &snapshot.remembered, settings, to_zero, variants }
     }
 
     /// Every variant has 0 replicas.
@@ -139,6 +142,12 @@ impl<'a> VariantView<'a> {
 
     pub(crate) fn cost(&self) -> f64 {
         self.variant.cost.get()
+    }
+
+    /// Its accelerator, or `unresolved`.
+    pub(crate) fn accelerator(&self) -> String {
+        let unresolved = || wva_crds::names::UNRESOLVED_ACCELERATOR.to_owned();
+        self.variant.accelerator.clone().unwrap_or_else(unresolved)
     }
 
     pub(crate) fn auto(&self) -> bool {

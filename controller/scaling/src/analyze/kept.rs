@@ -28,7 +28,7 @@ pub(crate) fn kept(model: &ModelView, variant: &VariantView, needs_more: bool) -
     if bounds.clamp(desired) != desired {
         return Kept::Ended(Reason::OutOfBounds { desired, min: bounds.min, max: bounds.max });
     }
-    let no_longer_idle = desired == 0 && !enforce::is_idle(model);
+    let no_longer_idle = desired == 0 && model.to_zero.enabled && !enforce::is_idle(model);
     if desired < variant.current && (needs_more || no_longer_idle) {
         return Kept::Ended(Reason::Superseded { desired });
     }

@@ -142,6 +142,32 @@ pub struct SaturationEntry {
     pub warm_spare: Option<WarmSpare>,
 }
 
+impl SaturationEntry {
+    /// This entry over a less specific one: a field it leaves out is that of `base`.
+    #[must_use]
+    pub fn over(&self, base: Self) -> Self {
+        let own = self.clone();
+        Self {
+            model_id: own.model_id.or(base.model_id),
+            namespace: own.namespace.or(base.namespace),
+            kv_cache_threshold: own.kv_cache_threshold.or(base.kv_cache_threshold),
+            queue_length_threshold: own.queue_length_threshold.or(base.queue_length_threshold),
+            kv_spare_trigger: own.kv_spare_trigger.or(base.kv_spare_trigger),
+            queue_spare_trigger: own.queue_spare_trigger.or(base.queue_spare_trigger),
+            enable_limiter: own.enable_limiter.or(base.enable_limiter),
+            analyzer_name: own.analyzer_name.or(base.analyzer_name),
+            scale_up_threshold: own.scale_up_threshold.or(base.scale_up_threshold),
+            scale_down_boundary: own.scale_down_boundary.or(base.scale_down_boundary),
+            itl_slo: own.itl_slo.or(base.itl_slo),
+            ttft_slo: own.ttft_slo.or(base.ttft_slo),
+            utilization: own.utilization.or(base.utilization),
+            hold: own.hold.or(base.hold),
+            drain: own.drain.or(base.drain),
+            warm_spare: own.warm_spare.or(base.warm_spare),
+        }
+    }
+}
+
 /// The analyzers, by the name an entry gives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum AnalyzerName {

@@ -35,7 +35,26 @@ pub enum SnapshotError {
 }
 
 impl Snapshot {
-    /// Reads a snapshot.
+    /// Reads a snapshot file: YAML, of which JSON is a part.
+    ///
+    /// # Errors
+    /// As [`Snapshot::read`]; a text that is no YAML at all is an error of the field `.`.
+    pub fn parse(text: &str) -> Result<Self, SnapshotError> {
+        let mut found = None;
+        let parsed = serde_saphyr::with_deserializer_from_str(text, |deserializer| {
+            found = Some(Self::read(deserializer));
+            Ok(())
+        });
+        match (found, parsed) {
+            // The reader's own error has the path; the parser's would only follow from it.
+            (Some(Err(error)), _) => Err(error),
+            (_, Err(error)) => Err(SnapshotError::Field { path: ".".to_owned(), problem: error.to_string() }),
+            (Some(Ok(snapshot)), Ok(())) => Ok(snapshot),
+            (None, Ok(())) => Ok(Self::default()),
+        }
+    }
+
+    /// Reads a snapshot from any format.
     ///
     /// # Errors
     /// The first thing that is wrong, with its path.

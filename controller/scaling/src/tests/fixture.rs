@@ -1,13 +1,15 @@
 //! States in shorthand: `a: 3 ready=2 cost=40 kv=.78,.77` is one variant of the model `m` in namespace `ns`. Only what
 //! a test is about is written; the rest has the defaults of the snapshot file.
 
+use std::fmt::Write;
+
 use crate::snapshot::{Model, Snapshot};
 use crate::{Outcome, decide};
 
 /// A snapshot from its YAML text.
 #[track_caller]
 pub(super) fn yaml(text: &str) -> Snapshot {
-    serde_saphyr::with_deserializer_from_str(text, |d| Ok(Snapshot::read(d))).unwrap().unwrap()
+    Snapshot::parse(text).unwrap()
 }
 
 /// One variant's line as the YAML of the snapshot file.
@@ -23,17 +25,17 @@ fn variant(line: &str) -> String {
             "kv" => kv = list(),
             "queue" => queue = list(),
             "age" => age = list(),
-            "hpa" => fields += &format!(", hpaTolerance: {{up: {value}, down: {value}}}"),
+            "hpa" => write!(fields, ", hpaTolerance: {{up: {value}, down: {value}}}").unwrap(),
             "pending" => {
                 let all: Vec<String> = list()
                     .iter()
                     .map(|p| p.split_once('/').unwrap())
                     .map(|(age, state)| format!("{{age: {age}, state: {state}}}"))
                     .collect();
-                fields += &format!(", pending: [{}]", all.join(", "));
+                write!(fields, ", pending: [{}]", all.join(", ")).unwrap();
             }
-            "cost" | "mode" => fields += &format!(", {key}: \"{value}\""),
-            _ => fields += &format!(", {key}: {value}"),
+            "cost" | "mode" => write!(fields, ", {key}: \"{value}\"").unwrap(),
+            _ => write!(fields, ", {key}: {value}").unwrap(),
         }
     }
     let each = kv.len() == 1 && current > 1 && !line.contains("one");
@@ -58,7 +60,7 @@ pub(super) fn snapshot(state: &str) -> Snapshot {
     let (mut variants, mut model, mut config) = (Vec::new(), String::new(), String::new());
     for line in state.split(['\n', ';']).map(str::trim).filter(|l| !l.is_empty()) {
         if let Some(fields) = line.strip_prefix("model ") {
-            model += &format!(", {fields}");
+            write!(model, ", {fields}").unwrap();
         } else if let Some(fields) = line.strip_prefix("config ") {
             config += fields;
         } else {

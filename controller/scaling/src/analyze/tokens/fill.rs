@@ -1,0 +1,130 @@
+//! The optimize stage of the token analyzer: lacking tokens go to the variants whose capacity costs least, spare ones
+//! are taken from the dearest. Every cycle counts from the current replicas.
+
+use super::TokenVerdict;
+use crate::Stage;
+use crate::limit::{Ledger, is_limited};
+use crate::reason::Reason;
+use crate::units::below;
+use crate::view::{Blind, Draft, ModelView, VariantView};
+
+/// Steps of the stages analyze and optimize.
+pub(super) fn propose(
+    verdict: &TokenVerdict,
+    model: &ModelView,
+    barred: &[bool],
+    ledger: &Ledger,
+) -> Vec<Draft> {
+    let mut drafts: Vec<Draft> = Vec::with_capacity(model.variants.len());
+    for (i, variant) in model.variants.iter().enumerate() {
+        let mut draft = Draft::new(variant.current);
+        draft.note(Stage::Analyze, Reason::NoChange { load: None, tokens: Some(verdict.figures(model, i)) });
+        drafts.push(draft);
+    }
+    if below(0.0, verdict.required(model)) {
+        grow(verdict, model, barred, ledger, &mut drafts);
+    } else if below(0.0, verdict.spare_tokens(model)) && !verdict.unsized_queue {
+        shrink(verdict, model, &mut drafts);
+    }
+    drafts
+}
+
+/// Indices of the variants by the cost of a token they hold, equal ones by name; those that hold none come last.
+pub(super) fn by_cost_of_capacity(verdict: &TokenVerdict, model: &ModelView) -> Vec<usize> {
+    let price = |i: usize| {
+        let capacity = verdict.per_replica[i];
+        if capacity > 0.0 { model.variants[i].cost() / capacity } else { f64::INFINITY }
+    };
+    let mut order: Vec<usize> = (0..model.variants.len()).collect();
+    order.sort_by(|a, b| price(*a).total_cmp(&price(*b)));
+    order
+}
+
+fn grow(verdict: &TokenVerdict, model: &ModelView, barred: &[bool], ledger: &Ledger, drafts: &mut [Draft]) {
+    let mut missing = verdict.required(model);
+    let mut ledger = ledger.clone();
+    for i in by_cost_of_capacity(verdict, model) {
+        let (variant, capacity) = (&model.variants[i], verdict.per_replica[i]);
+        if !below(0.0, missing) || barred[i] || capacity <= 0.0 {
+            continue;
+        }
+        if variant.stuck > 0 {
+            drafts[i].note(Stage::Optimize, Reason::Stuck { stuck: variant.stuck });
+            continue;
+        }
+        let step = variant.step_up();
+        if let Some(max) = variant.bounds.max
+            && variant.room() < step
+        {
+            drafts[i].note(Stage::Optimize, Reason::AtMaximum { max });
+            continue;
+        }
+        // The allowance keeps a quotient of 2.0000000001 at 2.
+        let asked = whole((missing / capacity - 1e-9).ceil()).max(step);
+        let after = variant.current.saturating_add(asked);
+        drafts[i].push(
+            Stage::Optimize,
+            after,
+            Reason::DemandAboveSupply { tokens: verdict.figures(model, i) },
+        );
+        // The stages behind cut it to the maximum and to what is left; the next variant gets what is cut.
+        let mut given = asked.min(variant.room());
+        if is_limited(model) {
+            let fits = ledger.fits(variant.variant);
+            given = if fits < given && fits < step { 0 } else { given.min(fits) };
+            ledger.book(variant.variant, given);
+        }
+        missing -= f64::from(given) * capacity;
+    }
+}
+
+fn shrink(verdict: &TokenVerdict, model: &ModelView, drafts: &mut [Draft]) {
+    let mut spare = verdict.spare_tokens(model);
+    let mut order: Vec<usize> = (0..model.variants.len()).collect();
+    order.sort_by(|a, b| model.variants[*b].cost().total_cmp(&model.variants[*a].cost()));
+    for i in order {
+        let (variant, capacity) = (&model.variants[i], verdict.per_replica[i]);
+        if capacity <= 0.0 {
+            continue;
+        }
+        // What still loads serves nobody, so it does not count as the replica that is left.
+        let serves = |(j, draft): (usize, &Draft)| j != i && draft.target().min(model.variants[j].ready) > 0;
+        let last = !drafts.iter().enumerate().any(serves);
+        let floor = variant.bounds.min.max(u32::from(last));
+        let taken = whole((spare / capacity + 1e-9).floor()).min(variant.current.saturating_sub(floor));
+        if taken == 0 {
+            continue;
+        }
+        if let Some(reason) = withheld(model, variant, taken) {
+            drafts[i].note(Stage::Optimize, reason);
+            continue;
+        }
+        let reason = Reason::SupplyAboveDemand { tokens: verdict.figures(model, i) };
+        drafts[i].push(Stage::Optimize, variant.current - taken, reason);
+        spare -= f64::from(taken) * capacity;
+    }
+}
+
+/// Why a step down is not taken, if so.
+fn withheld(model: &ModelView, variant: &VariantView, step: u32) -> Option<Reason> {
+    match model.blind() {
+        Some(Blind::Gap { ready, reporting }) => Some(Reason::ScrapeGap { ready, reporting }),
+        Some(Blind::Stale { stale }) => Some(Reason::MetricsStale { stale }),
+        None if step < variant.step_down() => {
+            let tolerance = variant.variant.hpa_tolerance.map_or(0.0, |t| t.down.get());
+            Some(Reason::WithinTolerance { step, tolerance })
+        }
+        None => None,
+    }
+}
+
+/// A whole, non-negative figure as a number of replicas.
+fn whole(figure: f64) -> u32 {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "`as` saturates, and NaN is 0"
+    )]
+    let replicas = figure as u32;
+    replicas
+}
