@@ -1,1 +1,14 @@
-//! placeholder
+//! The admission server: HTTPS, the reviews of `VariantAutoscaling`, and the opening of the webhook configurations.
+//! What is right and wrong stands in `wva-rules`; here it is asked over the network, within bounds that no client can
+//! stretch, and from watch caches alone.
+
+mod cluster;
+mod metrics;
+mod patience;
+pub mod registration;
+mod review;
+mod server;
+
+pub use cluster::{ClusterFacts, OwnedLookup, StoreFacts, TargetLookup};
+pub use review::{MUTATE_PATH, Settings, State, VALIDATE_PATH};
+pub use server::{Error, Limits, router, serve, serve_with};

@@ -1,0 +1,267 @@
+//! The chart draws the door, the program opens it: once a review would be answered, the leader adds `rules` and
+//! `caBundle` to the entries of the webhook configurations, and puts them back whenever they drift. A webhook without
+//! rules is never called, so nothing is refused before anybody can answer.
+
+mod entries;
+mod probe;
+mod render;
+
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+};
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::core::ApiResource;
+use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::{Client, Resource};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+pub use entries::{ENTRIES, Entry, Phase, Subject};
+pub use probe::{Probe, ProbeError};
+pub use render::{Door, FailurePolicy, render};
+
+/// The field manager of `rules` and `caBundle`.
+pub const FIELD_MANAGER: &str = "wva-webhook";
+/// The client retries by itself for minutes; a look at two objects must not take that long.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+/// Between two repairs, so that somebody who undoes them at once starts no fight at full speed.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Longest wait before another try; drift is still repaired within seconds of the cause going away.
+const LONGEST_BACKOFF: Duration = Duration::from_secs(15);
+
+/// The two objects to open.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Name of the `MutatingWebhookConfiguration`.
+    pub mutating: String,
+    /// Name of the `ValidatingWebhookConfiguration`.
+    pub validating: String,
+}
+
+/// Why the entries are not open (yet).
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Whoever provides certificates has ended. Not retried: the process should end too.
+    #[error("the source of the CA bundle has ended: no certificate will be renewed any more")]
+    BundleGone,
+    /// There is no CA yet.
+    #[error("there is no CA bundle yet: the certificates are still being made")]
+    NoBundle,
+    /// A review would not be answered.
+    #[error("a review sent to {server_name} would not be answered")]
+    NotAnswering {
+        /// The name the apiserver would verify.
+        server_name: String,
+        /// What went wrong.
+        #[source]
+        source: ProbeError,
+    },
+    /// The apiserver refused or failed.
+    #[error(
+        "cannot {doing} {kind} {name}: check that the role allows get, list, watch and patch on it by name"
+    )]
+    Api {
+        /// `read` or `open`.
+        doing: &'static str,
+        /// Kind of the object.
+        kind: String,
+        /// Name of the object.
+        name: String,
+        /// What the apiserver said.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// The apiserver did not answer in time.
+    #[error("cannot {doing} {kind} {name}: no answer from the apiserver in {CALL_TIMEOUT:?}")]
+    Slow {
+        /// `read` or `open`.
+        doing: &'static str,
+        /// Kind of the object.
+        kind: String,
+        /// Name of the object.
+        name: String,
+    },
+}
+
+/// Opens the entries that exist and keeps them open until `shutdown`. Failures are logged and tried again.
+///
+/// # Errors
+/// [`Error::BundleGone`] when nobody provides the CA bundle any more.
+pub async fn run(
+    client: Client,
+    config: Config,
+    mut ca_bundle: watch::Receiver<Vec<u8>>,
+    probe: Probe,
+    shutdown: CancellationToken,
+) -> Result<(), Error> {
+    let doors = [
+        Object::of::<MutatingWebhookConfiguration>(&client, Phase::Mutating, &config.mutating),
+        Object::of::<ValidatingWebhookConfiguration>(&client, Phase::Validating, &config.validating),
+    ];
+    let mut events = futures::stream::select(doors[0].events(), doors[1].events());
+    let mut failures: u32 = 0;
+    loop {
+        let bundle = ca_bundle.borrow_and_update().clone();
+        let outcome = tokio::select! {
+            () = shutdown.cancelled() => return Ok(()),
+            outcome = ensure(&doors, &bundle, &probe) => outcome,
+        };
+        let retry = match outcome {
+            Ok(changed) => {
+                failures = 0;
+                changed.then_some(PAUSE)
+            }
+            Err(error) => {
+                failures = failures.saturating_add(1);
+                let wait = LONGEST_BACKOFF.min(PAUSE * 2_u32.pow(failures.min(5) - 1));
+                tracing::warn!(
+                    error = chain(&error),
+                    "The admission webhooks are not open: trying again in {wait:?}"
+                );
+                Some(wait)
+            }
+        };
+        tokio::select! {
+            () = shutdown.cancelled() => return Ok(()),
+            changed = ca_bundle.changed() => changed.map_err(|_| Error::BundleGone)?,
+            // The stream backs off by itself and never ends. After a repair or a failure the next look has its time.
+            _ = events.next(), if retry.is_none() => {}
+            () = sleep(retry.unwrap_or_default()), if retry.is_some() => {}
+        }
+    }
+}
+
+/// Opens what is closed. True where something was changed.
+async fn ensure(doors: &[Object; 2], bundle: &[u8], probe: &Probe) -> Result<bool, Error> {
+    if bundle.is_empty() {
+        return Err(Error::NoBundle);
+    }
+    let mut changed = false;
+    for door in doors {
+        let Some(found) = door.get().await? else {
+            tracing::debug!(
+                kind = door.kind(),
+                name = door.name,
+                "No such webhook configuration: nothing to open"
+            );
+            continue;
+        };
+        let Some(apply) = opening(door.phase, &found, bundle) else { continue };
+        probe
+            .answered(bundle)
+            .await
+            .map_err(|source| Error::NotAnswering { server_name: probe.server_name.clone(), source })?;
+        let opened = door.apply(apply).await?;
+        tracing::info!(
+            kind = door.kind(),
+            name = door.name,
+            entries = opened.join(","),
+            "Opened admission webhooks"
+        );
+        changed = true;
+    }
+    Ok(changed)
+}
+
+/// What to apply so that every entry that is there and is known has its rules and the bundle: all of them together,
+/// since what a field manager leaves out of an apply it gives up. `None` where nothing differs.
+fn opening(phase: Phase, found: &Value, bundle: &[u8]) -> Option<Vec<Value>> {
+    let there = found.get("webhooks").and_then(Value::as_array)?;
+    let bundle = json!(ByteString(bundle.to_vec()));
+    let mut differs = false;
+    let mut webhooks = Vec::new();
+    for webhook in there {
+        let entry = ENTRIES.iter().find(|e| e.phase == phase && webhook["name"] == e.name);
+        let Some(rules) = entry.and_then(Entry::rules) else { continue };
+        differs |= webhook["rules"] != rules || webhook["clientConfig"]["caBundle"] != bundle;
+        // By hand: typed structs send empty fields and take ownership of them.
+        webhooks.push(
+            json!({"name": webhook["name"], "clientConfig": {"caBundle": bundle.clone()}, "rules": rules}),
+        );
+    }
+    differs.then_some(webhooks)
+}
+
+/// One of the two webhook configurations.
+struct Object {
+    api: Api<DynamicObject>,
+    resource: ApiResource,
+    phase: Phase,
+    name: String,
+}
+
+impl Object {
+    fn of<K: Resource<DynamicType = ()>>(client: &Client, phase: Phase, name: &str) -> Self {
+        let resource = ApiResource::erase::<K>(&());
+        let api = Api::all_with(client.clone(), &resource);
+        Self { api, resource, phase, name: name.to_owned() }
+    }
+
+    fn kind(&self) -> &str {
+        &self.resource.kind
+    }
+
+    /// Something happened to the object, or may have.
+    fn events(&self) -> futures::stream::BoxStream<'static, ()> {
+        let only = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
+        let (kind, name) = (self.kind().to_owned(), self.name.clone());
+        watcher(self.api.clone(), only)
+            .default_backoff()
+            .map(move |event| {
+                if let Err(error) = event {
+                    tracing::debug!(kind, name, %error, "Watch of a webhook configuration broke off");
+                }
+            })
+            .boxed()
+    }
+
+    async fn get(&self) -> Result<Option<Value>, Error> {
+        let found = self.call("read", self.api.get_opt(&self.name)).await?;
+        Ok(found.map(|object| object.data))
+    }
+
+    async fn apply(&self, webhooks: Vec<Value>) -> Result<Vec<String>, Error> {
+        let names = webhooks.iter().filter_map(|w| w["name"].as_str().map(str::to_owned)).collect();
+        let body = json!({
+            "apiVersion": self.resource.api_version, "kind": self.resource.kind,
+            "metadata": {"name": self.name}, "webhooks": webhooks,
+        });
+        // Forced: whoever else wrote these two fields (a restored backup, kubectl edit) must not keep the door shut.
+        let params = PatchParams::apply(FIELD_MANAGER).force();
+        self.call("open", self.api.patch(&self.name, &params, &Patch::Apply(&body))).await?;
+        Ok(names)
+    }
+
+    async fn call<T>(
+        &self,
+        doing: &'static str,
+        call: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, Error> {
+        let (kind, name) = (self.kind().to_owned(), self.name.clone());
+        match timeout(CALL_TIMEOUT, call).await {
+            Ok(Ok(done)) => Ok(done),
+            Ok(Err(source)) => Err(Error::Api { doing, kind, name, source: Box::new(source) }),
+            Err(_) => Err(Error::Slow { doing, kind, name }),
+        }
+    }
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(e) = cause {
+        text.push_str(": ");
+        text.push_str(&e.to_string());
+        cause = e.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,208 @@
+//! One review: from the bytes of an `AdmissionReview` to the bytes of its answer. Pure but for metrics and the log
+//! line of a refusal; every way in which a body can be wrong ends in a message that says how.
+
+use std::sync::Arc;
+
+use axum::http::StatusCode;
+use k8s_openapi::ByteString;
+use prometheus::Registry;
+use serde_json::{Value, json};
+use wva_crds::names::{GROUP, KIND};
+use wva_rules::{Facts, InstancePolicy, Operation, Reach, Target, Verdict, mutate, validate};
+
+use crate::cluster::ClusterFacts;
+use crate::metrics::Metrics;
+
+/// Path of the mutating reviews of `VariantAutoscaling`.
+pub const MUTATE_PATH: &str = "/mutate-llmd-ai-v1alpha1-variantautoscaling";
+/// Path of the validating reviews of `VariantAutoscaling`.
+pub const VALIDATE_PATH: &str = "/validate-llmd-ai-v1alpha1-variantautoscaling";
+
+/// The settings that verdicts depend on.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// `CONTROLLER_INSTANCE`.
+    pub instance: Option<String>,
+    /// What the instance does with unlabelled objects.
+    pub policy: InstancePolicy,
+}
+
+/// What reviews need: settings, facts of the cluster, and the metrics of their outcome.
+pub struct State {
+    settings: Settings,
+    cluster: Arc<dyn ClusterFacts>,
+    pub(crate) metrics: Metrics,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+impl State {
+    /// Registers the metrics of reviews.
+    ///
+    /// # Errors
+    /// When the registry holds metrics of these names already.
+    pub fn new(
+        settings: Settings,
+        cluster: Arc<dyn ClusterFacts>,
+        registry: &Registry,
+    ) -> Result<Self, prometheus::Error> {
+        Ok(Self { settings, cluster, metrics: Metrics::register(registry)? })
+    }
+}
+
+/// Which of the two webhooks asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Mutate,
+    Validate,
+}
+
+/// An answer to a review, or to what should have been one.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) body: Result<Value, String>,
+    pub(crate) operation: &'static str,
+    pub(crate) allowed: bool,
+    /// The code of the verdict, for metrics.
+    pub(crate) code: u16,
+}
+
+impl Answer {
+    /// No verdict: the body is no review that this server can judge.
+    pub(crate) fn unjudged(status: StatusCode, message: impl Into<String>) -> Self {
+        let body = Err(message.into());
+        Self { status, body, operation: "other", allowed: false, code: status.as_u16() }
+    }
+}
+
+/// Judges the review in `body`.
+pub(crate) fn answer(state: &State, phase: Phase, body: &[u8]) -> Answer {
+    let review: Value = match serde_json::from_slice(body) {
+        Ok(review) => review,
+        Err(e) => {
+            let message =
+                format!("the body is no JSON that this server reads (nested at most 128 deep): {e}");
+            return Answer::unjudged(StatusCode::BAD_REQUEST, message);
+        }
+    };
+    match Request::parse(&review) {
+        Ok(request) => judged(state, phase, &request),
+        Err(message) => Answer::unjudged(StatusCode::BAD_REQUEST, message),
+    }
+}
+
+/// The parts of a review's request that matter here.
+struct Request<'a> {
+    uid: &'a str,
+    namespace: &'a str,
+    user: &'a str,
+    operation: Option<Operation>,
+    operation_label: &'static str,
+    subresource: bool,
+    object: &'a Value,
+    old: Option<&'a Value>,
+}
+
+impl<'a> Request<'a> {
+    fn parse(review: &'a Value) -> Result<Self, String> {
+        let text = |pointer: &str| review.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        if (text("/apiVersion"), text("/kind")) != ("admission.k8s.io/v1", "AdmissionReview") {
+            return Err("the body is no AdmissionReview of admission.k8s.io/v1".to_owned());
+        }
+        let uid = text("/request/uid");
+        if uid.is_empty() {
+            return Err("the AdmissionReview has no request with a uid".to_owned());
+        }
+        if (text("/request/kind/group"), text("/request/kind/kind")) != (GROUP, KIND) {
+            return Err(format!(
+                "this path judges {KIND} of {GROUP} alone: check the webhook's rules and path"
+            ));
+        }
+        let (operation, operation_label) = match text("/request/operation") {
+            "CREATE" => (Some(Operation::Create), "CREATE"),
+            "UPDATE" => (Some(Operation::Update), "UPDATE"),
+            "DELETE" => (Some(Operation::Delete), "DELETE"),
+            _ => (None, "other"),
+        };
+        let object = |pointer: &str| review.pointer(pointer).filter(|v| !v.is_null());
+        Ok(Self {
+            uid,
+            namespace: text("/request/namespace"),
+            user: text("/request/userInfo/username"),
+            operation,
+            operation_label,
+            subresource: !text("/request/subResource").is_empty(),
+            object: object("/request/object").unwrap_or(&Value::Null),
+            old: object("/request/oldObject"),
+        })
+    }
+}
+
+fn judged(state: &State, phase: Phase, request: &Request<'_>) -> Answer {
+    let verdict = match request.operation {
+        // Status writes and scaling are never judged, whatever rules somebody gave the webhook.
+        Some(operation) if !request.subresource && operation != Operation::Delete => {
+            verdict(state, phase, operation, request)
+        }
+        _ => Verdict::default(),
+    };
+    let denied = verdict.denied();
+    if denied {
+        let codes: Vec<&str> = verdict.denials().map(|v| v.code).collect();
+        tracing::info!(
+            codes = codes.join(","), user = ?request.user, namespace = ?request.namespace, name = verdict.name,
+            operation = request.operation_label, "Refused a VariantAutoscaling"
+        );
+    }
+    Answer {
+        status: StatusCode::OK,
+        body: Ok(respond(request.uid, &verdict)),
+        operation: request.operation_label,
+        allowed: !denied,
+        code: if denied { 422 } else { 200 },
+    }
+}
+
+fn verdict(state: &State, phase: Phase, operation: Operation, request: &Request<'_>) -> Verdict {
+    let (cluster, namespace) = (&state.cluster, request.namespace);
+    let others = cluster.variants(namespace);
+    let target = Target::of(request.object);
+    let facts = Facts {
+        operation,
+        old: request.old,
+        instance: state.settings.instance.as_deref(),
+        policy: state.settings.policy,
+        reach: Reach::Own,
+        namespace_owned: cluster.namespace_owned(namespace),
+        synced: cluster.synced(),
+        others: &others,
+        target_exists: target.as_ref().and_then(|t| cluster.target_exists(namespace, t)),
+        accelerator_derivable: target.as_ref().and_then(|t| cluster.accelerator_derivable(namespace, t)),
+        ..Facts::of(request.object)
+    };
+    match phase {
+        Phase::Mutate => mutate(&facts),
+        Phase::Validate => validate(&facts),
+    }
+}
+
+fn respond(uid: &str, verdict: &Verdict) -> Value {
+    let mut response = json!({ "uid": uid, "allowed": !verdict.denied() });
+    if let Some(status) = verdict.to_status() {
+        response["status"] = json!(status);
+    }
+    if !verdict.warnings.is_empty() {
+        response["warnings"] = json!(verdict.warnings);
+    }
+    if !verdict.patch.is_empty() {
+        response["patchType"] = json!("JSONPatch");
+        // Serializes as base64, which is how the API carries bytes.
+        response["patch"] = json!(ByteString(json!(verdict.patch).to_string().into_bytes()));
+    }
+    json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response })
+}

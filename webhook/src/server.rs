@@ -1,0 +1,280 @@
+//! The HTTPS server around the reviews. Every resource that a client can hold is bounded: connections, the time for
+//! a handshake, a header, a body, an idle connection, the body's size, and the time of one review.
+
+use std::io;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::{Request, State as Extract};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
+
+use crate::patience::{Activity, Patience};
+use crate::review::{Answer, MUTATE_PATH, Phase, State, VALIDATE_PATH, answer};
+
+/// Why the server could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The listener cannot be used with the runtime.
+    #[error("cannot listen for admission reviews on the given socket")]
+    Listen {
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// What a client may take. The defaults fit an apiserver whose `timeoutSeconds` is 5.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Connections at a time; more wait unaccepted.
+    pub connections: usize,
+    /// Time for the TLS handshake.
+    pub handshake: Duration,
+    /// Time for the header of a request.
+    pub header: Duration,
+    /// Time for body and verdict of a review together. Below `timeoutSeconds`, so that the person gets our message.
+    pub review: Duration,
+    /// How long a connection may be idle. Above the apiserver's own 90 seconds, so that it is the apiserver that
+    /// closes: a review sent on a connection that is being closed would fail.
+    pub idle: Duration,
+    /// How long reviews under way may take after the end was asked for.
+    pub drain: Duration,
+    /// Bytes of a body: etcd's largest object (1.5 MiB) twice, encoded, with room.
+    pub body: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 512,
+            handshake: Duration::from_secs(10),
+            header: Duration::from_secs(10),
+            review: Duration::from_secs(4),
+            idle: Duration::from_mins(2),
+            drain: Duration::from_secs(10),
+            body: 7 << 20,
+        }
+    }
+}
+
+/// Answers reviews until `shutdown`, then finishes those under way. [`serve_with`] with the default [`Limits`].
+///
+/// # Errors
+/// When the listener cannot be used. A client's fault never ends the server.
+pub async fn serve(
+    listener: TcpListener,
+    tls: Arc<rustls::ServerConfig>,
+    state: Arc<State>,
+    shutdown: CancellationToken,
+) -> Result<(), Error> {
+    serve_with(listener, tls, state, shutdown, Limits::default()).await
+}
+
+/// Answers reviews within `limits` until `shutdown`, then finishes those under way.
+///
+/// # Errors
+/// When the listener cannot be used.
+pub async fn serve_with(
+    listener: TcpListener,
+    tls: Arc<rustls::ServerConfig>,
+    state: Arc<State>,
+    shutdown: CancellationToken,
+    limits: Limits,
+) -> Result<(), Error> {
+    listener.set_nonblocking(true).map_err(|source| Error::Listen { source })?;
+    let listener = tokio::net::TcpListener::from_std(listener).map_err(|source| Error::Listen { source })?;
+    let acceptor = TlsAcceptor::from(tls);
+    let router = router(state, limits);
+    let slots = Arc::new(Semaphore::new(limits.connections));
+    let mut connections = JoinSet::new();
+    loop {
+        let accepted = async {
+            // The semaphore is never closed; without a slot nothing is accepted.
+            let slot = Arc::clone(&slots).acquire_owned().await;
+            (slot, listener.accept().await)
+        };
+        while connections.try_join_next().is_some() {}
+        let (slot, accepted) = tokio::select! {
+            biased;
+            () = shutdown.cancelled() => break,
+            accepted = accepted => accepted,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "Cannot accept a connection: check the limit of open files");
+                // Running out of files lasts; without a pause this loop would only heat the machine.
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            }
+        };
+        let (acceptor, router, shutdown) = (acceptor.clone(), router.clone(), shutdown.clone());
+        connections.spawn(async move {
+            let _slot = slot;
+            connection(stream, acceptor, router, shutdown, limits).await;
+        });
+    }
+    drop(listener);
+    if timeout(limits.drain, async { while connections.join_next().await.is_some() {} }).await.is_err() {
+        tracing::warn!(
+            left = connections.len(),
+            "Some reviews were cut off: they took longer than the drain"
+        );
+    }
+    Ok(())
+}
+
+async fn connection(
+    stream: TcpStream,
+    acceptor: TlsAcceptor,
+    router: Router,
+    shutdown: CancellationToken,
+    limits: Limits,
+) {
+    let _ = stream.set_nodelay(true);
+    let handshake = timeout(limits.handshake, acceptor.accept(stream));
+    let stream = tokio::select! {
+        () = shutdown.cancelled() => return,
+        done = handshake => match done {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return tracing::debug!(%error, "TLS handshake failed"),
+            Err(_) => return tracing::debug!("TLS handshake took too long"),
+        },
+    };
+    requests(stream, router, shutdown, limits).await;
+}
+
+async fn requests(stream: TlsStream<TcpStream>, router: Router, shutdown: CancellationToken, limits: Limits) {
+    let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+    let activity = Arc::new(Activity::default());
+    let begun = Arc::clone(&activity);
+    let service = tower::service_fn(move |request: hyper::Request<Incoming>| {
+        let busy = begun.begin();
+        let router = router.clone();
+        async move {
+            let response = router.oneshot(request).await;
+            drop(busy);
+            response
+        }
+    });
+    let service = TowerToHyperService::new(service);
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.idle);
+    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(100).keep_alive_interval(limits.idle);
+    // Frames other than headers may come at any time on HTTP/2, whose own keep-alive ends dead connections.
+    let builder = if http2 { builder.http2_only() } else { builder.http1_only() };
+    let result = if http2 {
+        until_shutdown(builder.serve_connection(TokioIo::new(stream), service), shutdown, |c| {
+            c.graceful_shutdown();
+        })
+        .await
+    } else {
+        let stream = TokioIo::new(Patience::new(stream, activity, limits.header));
+        until_shutdown(builder.serve_connection(stream, service), shutdown, |c| {
+            c.graceful_shutdown();
+        })
+        .await
+    };
+    if let Err(error) = result {
+        tracing::debug!(error, "A connection ended with an error");
+    }
+}
+
+/// Drives a connection; on shutdown it takes no further request and ends after the present one.
+async fn until_shutdown<C, E>(
+    connection: C,
+    shutdown: CancellationToken,
+    graceful: impl FnOnce(std::pin::Pin<&mut C>),
+) -> Result<(), String>
+where
+    C: Future<Output = Result<(), E>>,
+    E: std::fmt::Display,
+{
+    let mut connection = std::pin::pin!(connection);
+    tokio::select! {
+        done = connection.as_mut() => return done.map_err(|e| e.to_string()),
+        () = shutdown.cancelled() => graceful(connection.as_mut()),
+    }
+    connection.await.map_err(|e| e.to_string())
+}
+
+#[derive(Clone)]
+struct Context {
+    state: Arc<State>,
+    limits: Limits,
+}
+
+/// The paths of the server, for tests without a socket.
+pub fn router(state: Arc<State>, limits: Limits) -> Router {
+    let unknown =
+        || async { (StatusCode::NOT_FOUND, "no such path: see the paths of the webhook configurations\n") };
+    Router::new()
+        .route(MUTATE_PATH, post(|context, request| review(context, Phase::Mutate, request)))
+        .route(VALIDATE_PATH, post(|context, request| review(context, Phase::Validate, request)))
+        .fallback(unknown)
+        .with_state(Context { state, limits })
+}
+
+async fn review(Extract(context): Extract<Context>, phase: Phase, request: Request) -> Response {
+    let start = Instant::now();
+    let answer = within_deadline(&context, phase, request.into_body()).await;
+    context.state.metrics.observe(answer.operation, answer.allowed, answer.code, start.elapsed());
+    match answer.body {
+        Ok(review) => {
+            let json = [(header::CONTENT_TYPE, "application/json")];
+            (answer.status, json, review.to_string()).into_response()
+        }
+        Err(message) => (answer.status, message + "\n").into_response(),
+    }
+}
+
+async fn within_deadline(context: &Context, phase: Phase, body: Body) -> Answer {
+    let deadline = tokio::time::Instant::now() + context.limits.review;
+    let bytes = match tokio::time::timeout_at(deadline, to_bytes(body, context.limits.body)).await {
+        Ok(Ok(bytes)) => bytes,
+        Ok(Err(error)) => return unreadable(&error, context.limits.body),
+        Err(_) => return Answer::unjudged(StatusCode::REQUEST_TIMEOUT, "the body took too long to arrive"),
+    };
+    let state = Arc::clone(&context.state);
+    // Parsing megabytes must not hold up the other connections of this thread.
+    let work = tokio::task::spawn_blocking(move || answer(&state, phase, &bytes));
+    match tokio::time::timeout_at(deadline, work).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(error)) => {
+            tracing::error!(%error, "A review failed: please report this");
+            Answer::unjudged(StatusCode::INTERNAL_SERVER_ERROR, "the review failed: see the log of wva")
+        }
+        Err(_) => Answer::unjudged(StatusCode::GATEWAY_TIMEOUT, "the review took longer than it may"),
+    }
+}
+
+/// The body's limit is the one error with a code of its own; the rest is a client that went away or broke off.
+fn unreadable(error: &axum::Error, limit: usize) -> Answer {
+    let mut cause: Option<&dyn std::error::Error> = Some(error);
+    while let Some(e) = cause {
+        if e.to_string() == "length limit exceeded" {
+            let message =
+                format!("the body is larger than {limit} bytes, more than two objects of etcd can be");
+            return Answer::unjudged(StatusCode::PAYLOAD_TOO_LARGE, message);
+        }
+        cause = e.source();
+    }
+    Answer::unjudged(StatusCode::BAD_REQUEST, format!("the body could not be read: {error}"))
+}
