@@ -84,6 +84,17 @@ async fn load_falls_as_replicas_come() -> anyhow::Result<()> {
         FleetConfig { rate: 19.0, ..FleetConfig::new(&namespace, "wva-test/model=m", "meta/model") },
     )?;
 
+    // Without a pod the requests wait at the gateway.
+    let gateway = reqwest::Client::builder().no_proxy().build()?.get(fleet.gateway_url());
+    eventually("requests at the gateway", SOON, async || {
+        let page = gateway.try_clone().context("no body")?.send().await?.error_for_status()?.text().await?;
+        let name = r#"inference_extension_flow_control_queue_size{target_model_name="meta/model"} "#;
+        let queued: f64 =
+            page.lines().find_map(|line| line.strip_prefix(name)).context("no queue")?.parse()?;
+        ensure!(queued > 10.0, "{queued} wait");
+        Ok(())
+    })
+    .await?;
     let began = Instant::now();
     testbed.apply(&deployment(&namespace, "a", 2, 1, "")).await?;
     let two = fleet.wait_ready(2, SOON).await?;

@@ -64,6 +64,19 @@ pub(super) fn render(figures: &Figures<'_>) -> String {
     out
 }
 
+/// What the endpoint picker shows of its flow-control queue, in the same format.
+pub(super) fn render_gateway(model: &str, queued: f64, traits: &Traits) -> String {
+    // A token of text is about 4 bytes.
+    let bytes = queued * traits.prompt_tokens * 4.0;
+    let labels = format!("target_model_name=\"{}\"", escape(model));
+    [("queue_size", queued), ("queue_bytes", bytes)]
+        .map(|(name, value)| {
+            let name = format!("inference_extension_flow_control_{name}");
+            format!("# TYPE {name} gauge\n{name}{{{labels}}} {}\n", number(value))
+        })
+        .concat()
+}
+
 fn number(value: f64) -> String {
     if value.is_nan() { "NaN".to_owned() } else { value.to_string() }
 }

@@ -20,6 +20,9 @@ use crate::prometheus::write_targets;
 use crate::testbed::Testbed;
 use crate::wait::eventually;
 
+/// Path of the emulated endpoint picker's metrics page.
+const GATEWAY: &str = "/gateway/metrics";
+
 /// What to emulate.
 #[derive(Debug, Clone)]
 pub struct FleetConfig {
@@ -255,6 +258,12 @@ impl Fleet {
     #[must_use]
     pub fn at_gateway(&self) -> f64 {
         self.shared.state().queueing.gateway()
+    }
+
+    /// The metrics page of the emulated endpoint picker: its flow-control queue is [`Fleet::at_gateway`].
+    #[must_use]
+    pub fn gateway_url(&self) -> String {
+        format!("http://{}{GATEWAY}", self.shared.address)
     }
 
     /// Requests rejected so far because a queue was full.

@@ -18,8 +18,8 @@ use serde_json::json;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use super::export::{Figures, render};
-use super::{ExportFault, Shared};
+use super::export::{Figures, render, render_gateway};
+use super::{ExportFault, GATEWAY, Shared};
 use crate::prometheus::write_targets;
 use crate::wait::within;
 
@@ -106,7 +106,10 @@ async fn step(shared: &Shared) {
 
 async fn serve(shared: &Arc<Shared>, listener: std::net::TcpListener) -> anyhow::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener).context("cannot listen for scrapes")?;
-    let app = Router::new().route("/pods/{namespace}/{pod}/metrics", get(page)).with_state(shared.clone());
+    let app = Router::new()
+        .route("/pods/{namespace}/{pod}/metrics", get(page))
+        .route(GATEWAY, get(gateway))
+        .with_state(shared.clone());
     axum::serve(listener, app).await.context("the metrics pages ended")
 }
 
@@ -124,5 +127,14 @@ async fn page(State(shared): State<Arc<Shared>>, Path((namespace, pod)): Path<(S
         Some(ExportFault::NotANumber) => render(&Figures { kv: f64::NAN, waiting: f64::NAN, ..figures }),
         None => render(&figures),
     };
+    exposition(text)
+}
+
+async fn gateway(State(shared): State<Arc<Shared>>) -> Response {
+    let queued = shared.state().queueing.gateway();
+    exposition(render_gateway(&shared.model, queued, &shared.traits))
+}
+
+fn exposition(text: String) -> Response {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
 }

@@ -1,6 +1,9 @@
 //! Where a testbed keeps its files: a data folder that is removed when the program is gone, however it went, and a
 //! log folder that stays until the next testbed of the same name.
 
+use std::fs::DirBuilder;
+use std::io::ErrorKind;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -33,10 +36,21 @@ pub(crate) struct Data {
 impl Data {
     pub(super) fn create(keep: bool) -> anyhow::Result<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("wva-testbed-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir(&path)
-            .with_context(|| format!("cannot create the data folder {}", path.display()))?;
+        let path = loop {
+            let name =
+                format!("wva-testbed-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+            let path = std::env::temp_dir().join(name);
+            // The admin's token will be in it, so nobody else may look.
+            match DirBuilder::new().mode(0o700).create(&path) {
+                Ok(()) => break path,
+                // Somebody kept a folder, and the system gave out the process id again.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => {
+                    return Err(error)
+                        .with_context(|| format!("cannot create the data folder {}", path.display()));
+                }
+            }
+        };
         let mut data = Self { path, janitor: None };
         if !keep {
             // More than one round, for programs that still write while their watchdogs end them.
@@ -56,7 +70,7 @@ impl Data {
         Ok(data)
     }
 
-    /// Writes a file that only this user can read.
+    /// Writes a file. Only this user can enter the folder.
     pub(crate) fn write(&self, name: &str, text: &str) -> anyhow::Result<PathBuf> {
         let path = self.path.join(name);
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
