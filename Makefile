@@ -18,11 +18,11 @@ build: ## Build everything the demo and the tests need
 test: tools ## Run all tests: unit, property, each crate on real sockets, end to end on a real control plane
 	@tests/run.sh
 
-lint: ## Formatting, clippy, generated files, purity of the pure crates
+lint: ## Formatting, clippy, purity of the pure crates, arrows between crates
 	@tests/lint.sh
 
-generate: ## Write what is made from the types: the CRD
-	$(CARGO) run --quiet --package wva-crds --example generate
+generate: ## Write what is made from code: the CRD, the webhook configurations
+	WVA_GENERATE=1 $(CARGO) test --quiet --package wva --test generated
 
 demo: tools build ## Show the main job on a real control plane (KEEP=1 leaves it running)
 	@target/debug/wva-testbed demo --wva target/debug/wva $(if $(KEEP),--keep)

@@ -43,7 +43,12 @@ pub(crate) fn command() -> Command {
 }
 
 fn format_arg(words: &'static [&'static str]) -> Arg {
-    Arg::new("format").long("format").value_name("FORMAT").value_parser(words.to_vec()).default_value(words[0]).help("Output format")
+    Arg::new("format")
+        .long("format")
+        .value_name("FORMAT")
+        .value_parser(words.to_vec())
+        .default_value(words[0])
+        .help("Output format")
 }
 
 fn with_settings(command: Command) -> Command {
@@ -60,12 +65,20 @@ pub(crate) fn old_flags(setting: &'static Setting) -> impl Iterator<Item = &'sta
 }
 
 fn flag_arg(setting: &'static Setting, flag: &'static str) -> Arg {
-    let arg = Arg::new(flag).value_name(setting.kind.placeholder()).action(ArgAction::Set).allow_hyphen_values(true);
+    let arg = Arg::new(flag)
+        .value_name(setting.kind.placeholder())
+        .action(ArgAction::Set)
+        .allow_hyphen_values(true);
     let arg = if flag.len() == 1 { arg.short(flag.chars().next()) } else { arg.long(flag) };
-    let default = setting.default.filter(|d| !d.is_empty()).map(|d| format!(" [default: {d}]")).unwrap_or_default();
+    let default =
+        setting.default.filter(|d| !d.is_empty()).map(|d| format!(" [default: {d}]")).unwrap_or_default();
     let arg = arg.help(format!("{} [env: {}]{default}", setting.help, setting.key));
     // `--leader-elect` alone means true; `--leader-elect false` would be ambiguous, as it is in Go.
-    if setting.kind == Kind::Bool { arg.num_args(0..=1).require_equals(true).default_missing_value("true") } else { arg }
+    if setting.kind == Kind::Bool {
+        arg.num_args(0..=1).require_equals(true).default_missing_value("true")
+    } else {
+        arg
+    }
 }
 
 #[cfg(test)]
@@ -79,7 +92,9 @@ mod tests {
 
     #[test]
     fn go_spellings_are_read() {
-        let m = command().try_get_matches_from(["wva", "--leader-elect", "-v=4", "--metrics-secure=false"]).unwrap();
+        let m = command()
+            .try_get_matches_from(["wva", "--leader-elect", "-v=4", "--metrics-secure=false"])
+            .unwrap();
         assert_eq!(m.get_one::<String>("leader-elect").map(String::as_str), Some("true"));
         assert_eq!(m.get_one::<String>("v").map(String::as_str), Some("4"));
         assert_eq!(m.get_one::<String>("metrics-secure").map(String::as_str), Some("false"));

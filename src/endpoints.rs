@@ -7,13 +7,15 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use axum::Router;
-use axum::extract::{Query, State};
+use axum::extract::{Query, Request, State};
 use axum::http::{StatusCode, header};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use prometheus::{Encoder, Registry, TextEncoder};
 use tokio_util::sync::CancellationToken;
 use wva_controller::Reader;
+use wva_controller::auth::{Action, Gate, Peer, Refusal};
 
 /// Binds an address; the listener is handed on, so that nothing else can take the port in between.
 pub(crate) fn bind(what: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
@@ -24,9 +26,61 @@ pub(crate) fn bind(what: &str, address: SocketAddr) -> anyhow::Result<TcpListene
 }
 
 /// Serves a router on a listener until shutdown, then finishes what is in flight.
-pub(crate) async fn serve(listener: TcpListener, router: Router, shutdown: CancellationToken) -> Result<(), String> {
+pub(crate) async fn serve(
+    listener: TcpListener,
+    router: Router,
+    shutdown: CancellationToken,
+) -> Result<(), String> {
     let listener = tokio::net::TcpListener::from_std(listener).map_err(|e| e.to_string())?;
-    axum::serve(listener, router).with_graceful_shutdown(shutdown.cancelled_owned()).await.map_err(|e| e.to_string())
+    axum::serve(listener, router)
+        .with_graceful_shutdown(shutdown.cancelled_owned())
+        .await
+        .map_err(|e| e.to_string())
+}
+
+/// The same over TLS.
+pub(crate) async fn serve_tls(
+    listener: TcpListener,
+    tls: rustls::ServerConfig,
+    router: Router,
+    shutdown: CancellationToken,
+) -> Result<(), String> {
+    let handle: axum_server::Handle<SocketAddr> = axum_server::Handle::new();
+    let config = axum_server::tls_rustls::RustlsConfig::from_config(Arc::new(tls));
+    let mut server =
+        axum_server::from_tcp_rustls(listener, config).map_err(|e| e.to_string())?.handle(handle.clone());
+    server.http_builder().http1().timer(hyper_util::rt::TokioTimer::new()).header_read_timeout(HEADER);
+    let serving = server.serve(router.into_make_service());
+    tokio::pin!(serving);
+    tokio::select! {
+        ended = &mut serving => return ended.map_err(|e| e.to_string()),
+        () = shutdown.cancelled() => handle.graceful_shutdown(Some(HEADER)),
+    }
+    serving.await.map_err(|e| e.to_string())
+}
+
+/// Time for the head of a request, and for requests in flight at the end.
+const HEADER: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// Only for those whom the API server knows, and lets `get` the path.
+pub(crate) fn guarded(router: Router, gate: Arc<Gate>) -> Router {
+    router.layer(axum::middleware::from_fn(move |request: Request, next: Next| {
+        let gate = gate.clone();
+        async move {
+            let action = Action::Path { verb: "get", path: request.uri().path().to_owned() };
+            match gate.admit(&Peer::new(None), request.headers(), action).await {
+                Ok(_) => next.run(request).await,
+                Err(refusal) => {
+                    let status = match refusal {
+                        Refusal::Unauthenticated => StatusCode::UNAUTHORIZED,
+                        Refusal::Forbidden { .. } => StatusCode::FORBIDDEN,
+                        Refusal::Undecided => StatusCode::SERVICE_UNAVAILABLE,
+                    };
+                    (status, refusal.to_string()).into_response()
+                }
+            }
+        }
+    }))
 }
 
 /// One check of readiness: its name, and whether it holds now.
@@ -37,10 +91,13 @@ pub(crate) fn health(checks: Vec<Check>, shutdown: CancellationToken) -> Router 
     let ready = move |State(checks): State<Arc<Vec<Check>>>, Query(query): Query<Vec<(String, String)>>| async move {
         let mut lines = String::new();
         let mut all = true;
-        let stopping: Check = ("not shutting down", Box::new({
-            let shutdown = shutdown.clone();
-            move || !shutdown.is_cancelled()
-        }));
+        let stopping: Check = (
+            "not shutting down",
+            Box::new({
+                let shutdown = shutdown.clone();
+                move || !shutdown.is_cancelled()
+            }),
+        );
         for (name, check) in checks.iter().chain(std::iter::once(&stopping)) {
             let holds = check();
             all &= holds;
@@ -50,12 +107,17 @@ pub(crate) fn health(checks: Vec<Check>, shutdown: CancellationToken) -> Router 
         let verbose = !all || query.iter().any(|(k, _)| k == "verbose");
         (code, if verbose { lines } else { "ok".to_owned() })
     };
-    Router::new().route("/healthz", get(|| async { "ok" })).route("/readyz", get(ready)).with_state(Arc::new(checks))
+    Router::new()
+        .route("/healthz", get(|| async { "ok" }))
+        .route("/readyz", get(ready))
+        .with_state(Arc::new(checks))
 }
 
 /// `/metrics` in the text format.
 pub(crate) fn metrics(registry: Registry) -> Router {
-    Router::new().route("/metrics", get(|State(registry): State<Registry>| async move { scrape(&registry) })).with_state(registry)
+    Router::new()
+        .route("/metrics", get(|State(registry): State<Registry>| async move { scrape(&registry) }))
+        .with_state(registry)
 }
 
 fn scrape(registry: &Registry) -> Response {
@@ -72,7 +134,8 @@ pub(crate) fn debug(published: Reader) -> Router {
     Router::new().route("/explain", get(explain)).route("/snapshot", get(snapshot)).with_state(published)
 }
 
-const NOT_YET: (StatusCode, &str) = (StatusCode::SERVICE_UNAVAILABLE, "no cycle has run yet: see /readyz?verbose on the health address");
+const NOT_YET: (StatusCode, &str) =
+    (StatusCode::SERVICE_UNAVAILABLE, "no cycle has run yet: see /readyz?verbose on the health address");
 
 async fn explain(State(published): State<Reader>, Query(query): Query<Vec<(String, String)>>) -> Response {
     let Some(published) = published.borrow().clone() else { return NOT_YET.into_response() };
@@ -86,7 +149,11 @@ async fn explain(State(published): State<Reader>, Query(query): Query<Vec<(Strin
         any = true;
         let _ = match &variant.decision {
             Some(decision) => writeln!(text, "\n{decision}"),
-            None => writeln!(text, "\n{}/{}: no decision: {}", key.namespace, key.name, variant.conditions.ready.message),
+            None => writeln!(
+                text,
+                "\n{}/{}: no decision: {}",
+                key.namespace, key.name, variant.conditions.ready.message
+            ),
         };
     }
     if any || query.is_empty() {

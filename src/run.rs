@@ -1,23 +1,29 @@
 //! One process, wired: which parts run, what each is given, and what happens when one ends. No policy lives here.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Client;
-use kube::api::{DynamicObject, PartialObjectMeta};
 use kube::ResourceExt;
+use kube::api::{DynamicObject, PartialObjectMeta};
 use kube::runtime::reflector::{ObjectRef, Store};
 use prometheus::Registry;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use wva_certs::{Certs, CertsConfig};
-use wva_controller::{Ended, Engine, Ownership, Prometheus, Scope, StatusWriter, Tasks, Telemetry, VariantSeries, Watches, events};
+use wva_controller::auth::Gate;
+use wva_controller::external_metrics::{self, ExternalMetrics, OwnService};
+use wva_controller::{
+    Ended, Engine, Ownership, Prometheus, Scope, StatusWriter, Tasks, Telemetry, VariantSeries, Watches,
+    events,
+};
 use wva_crds::names::INSTANCE_LABEL;
 use wva_rules::InstancePolicy;
-use wva_webhook::{StoreFacts, TargetLookup};
+use wva_webhook::{StoreFacts, TargetLookup, registration};
 
 use crate::endpoints::{self, Check};
 use crate::settings::{Controller, Settings, Webhook};
@@ -60,7 +66,9 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
 
 impl Process {
     async fn new(settings: Settings, shutdown: CancellationToken) -> anyhow::Result<Self> {
-        let mut config = kube::Config::infer().await.context("no way to the API server: run in a pod with a service account, or set KUBECONFIG")?;
+        let mut config = kube::Config::infer()
+            .await
+            .context("no way to the API server: run in a pod with a service account, or set KUBECONFIG")?;
         config.read_timeout = None; // Watches stay open; each single call is bounded where it is made.
         config.connect_timeout = Some(settings.rest_timeout);
         let client = Client::try_from(config).context("cannot make the client for the API server")?;
@@ -69,13 +77,31 @@ impl Process {
         registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
         let mut tasks = Tasks::new();
         let changed = Arc::new(Notify::new());
-        let mut scope = Scope { client: client.clone(), namespace: settings.watch_namespace.clone(), changed: changed.clone(), shutdown: shutdown.clone(), tasks: &mut tasks };
+        let mut scope = Scope {
+            client: client.clone(),
+            namespace: settings.watch_namespace.clone(),
+            changed: changed.clone(),
+            shutdown: shutdown.clone(),
+            tasks: &mut tasks,
+        };
         let variants = scope.variants();
         // A namespaced install may not see namespaces.
         let namespaces = settings.watch_namespace.is_none().then(|| scope.namespaces());
-        let mut process = Self { settings, client, registry, tasks, shutdown, changed, checks: Vec::new(), variants, namespaces };
+        let mut process = Self {
+            settings,
+            client,
+            registry,
+            tasks,
+            shutdown,
+            changed,
+            checks: Vec::new(),
+            variants,
+            namespaces,
+        };
         let variants = process.variants.clone();
-        process.check_synced("VariantAutoscalings are cached", async move { variants.wait_until_ready().await.map_err(|e| e.to_string()) });
+        process.check_synced("VariantAutoscalings are cached", async move {
+            variants.wait_until_ready().await.map_err(|e| e.to_string())
+        });
         Ok(process)
     }
 
@@ -90,12 +116,18 @@ impl Process {
         };
         let watches = scope.all(self.variants.clone(), self.namespaces.clone());
         let all = watches.clone();
-        self.check_synced("workloads, pods, HPAs and namespaces are cached", async move { all.synced().await.map_err(|which| format!("the watch of {which} ended")) });
+        self.check_synced("workloads, pods, HPAs and namespaces are cached", async move {
+            all.synced().await.map_err(|which| format!("the watch of {which} ended"))
+        });
         watches
     }
 
     /// A readiness check that holds once a cache has seen its first list.
-    fn check_synced(&mut self, name: &'static str, synced: impl Future<Output = Result<(), String>> + Send + 'static) {
+    fn check_synced(
+        &mut self,
+        name: &'static str,
+        synced: impl Future<Output = Result<(), String>> + Send + 'static,
+    ) {
         let flag = Arc::new(AtomicBool::new(false));
         let seen = flag.clone();
         let shutdown = self.shutdown.clone();
@@ -115,7 +147,8 @@ impl Process {
     fn certificates(&mut self) -> anyhow::Result<Certs> {
         let service = self.settings.service.clone();
         let namespace = &self.settings.namespace;
-        let mut dns_names = service.as_deref().map(|s| CertsConfig::service_names(s, namespace)).unwrap_or_default();
+        let mut dns_names =
+            service.as_deref().map(|s| CertsConfig::service_names(s, namespace)).unwrap_or_default();
         dns_names.push("localhost".to_owned());
         let config = CertsConfig {
             namespace: namespace.clone(),
@@ -124,7 +157,8 @@ impl Process {
             ca_lifetime: self.settings.ca_lifetime,
             cert_lifetime: self.settings.cert_lifetime,
         };
-        let (certs, task) = Certs::start(self.client.clone(), config, wva_certs::system_clock(), self.shutdown.clone())?;
+        let (certs, task) =
+            Certs::start(self.client.clone(), config, wva_certs::system_clock(), self.shutdown.clone())?;
         self.spawn("certificates", async { Ok(Box::pin(task).await) });
         let loaded = certs.clone();
         self.checks.push(("certificate is loaded", Box::new(move || loaded.loaded())));
@@ -140,23 +174,32 @@ impl Process {
             "ignore" => InstancePolicy::Ignore,
             _ => InstancePolicy::Inject,
         };
-        let facts = StoreFacts { variants: self.variants.clone(), targets: watches.cloned().map(targets), owned: self.owned() };
+        let facts = StoreFacts {
+            variants: self.variants.clone(),
+            targets: watches.cloned().map(targets),
+            owned: self.owned(),
+        };
         let settings = wva_webhook::Settings { instance: self.settings.instance.clone(), policy };
         let state = Arc::new(wva_webhook::State::new(settings, Arc::new(facts), &self.registry)?);
         let tls = Arc::new(wva_certs::server_config(certs.resolver(), self.settings.http2)?);
         let shutdown = self.shutdown.clone();
-        self.spawn("admission server", async move { wva_webhook::serve(listener, tls, state, shutdown).await.map_err(|e| e.to_string()) });
-        let (Some(configuration), Some(service)) = (webhook.configuration.clone(), self.settings.service.clone()) else {
+        self.spawn("admission server", async move {
+            wva_webhook::serve(listener, tls, state, shutdown).await.map_err(|e| e.to_string())
+        });
+        let (Some(configuration), Some(service)) =
+            (webhook.configuration.clone(), self.settings.service.clone())
+        else {
             tracing::info!("WEBHOOK_CONFIGURATION is not set: no webhook configuration is opened");
             return Ok(());
         };
-        self.open_webhooks(configuration, service, policy, address, certs);
+        self.open_webhooks(configuration, &service, address, certs);
         Ok(())
     }
 
     /// Whose a namespace is, as far as the instance policy goes.
     fn owned(&self) -> wva_webhook::OwnedLookup {
-        let (watched, instance, namespaces) = (self.settings.watch_namespace.clone(), self.settings.instance.clone(), self.namespaces.clone());
+        let (watched, instance, namespaces) =
+            (self.settings.watch_namespace.clone(), self.settings.instance.clone(), self.namespaces.clone());
         Arc::new(move |namespace| {
             if watched.as_deref() == Some(namespace) {
                 return true;
@@ -169,12 +212,16 @@ impl Process {
     /// The reconciler: one engine, and those who tell what it decided.
     fn controller(&mut self, controller: &Controller, certs: &Certs, watches: Watches) -> anyhow::Result<()> {
         let (published, reader) = watch::channel(None);
-        let series = VariantSeries::new(reader.clone(), self.settings.instance.clone(), controller.legacy_metrics);
+        let series =
+            VariantSeries::new(reader.clone(), self.settings.instance.clone(), controller.legacy_metrics);
         self.registry.register(Box::new(series))?;
         let engine = Engine {
             watches,
             prometheus: Prometheus::new(controller.prometheus.clone())?,
-            ownership: Ownership { instance: self.settings.instance.clone(), manage_labelled: controller.manage_labelled },
+            ownership: Ownership {
+                instance: self.settings.instance.clone(),
+                manage_labelled: controller.manage_labelled,
+            },
             namespace: self.settings.watch_namespace.clone(),
             config: controller.engine.clone(),
             telemetry: Telemetry::register(&self.registry)?,
@@ -184,13 +231,82 @@ impl Process {
         self.spawn("engine", async move { engine.run(changed, shutdown).await });
         let writer = StatusWriter::new(self.client.clone(), self.variants.clone());
         self.spawn("status writer", settled(writer.run(reader.clone())));
-        self.spawn("events", settled(events::run(self.client.clone(), self.settings.pod_name.clone(), reader.clone())));
+        self.spawn(
+            "events",
+            settled(events::run(self.client.clone(), self.settings.pod_name.clone(), reader.clone())),
+        );
         if let Some(address) = controller.debug_address {
             let listener = endpoints::bind("/explain and /snapshot", address)?;
-            self.spawn("debug endpoint", endpoints::serve(listener, endpoints::debug(reader), self.shutdown.clone()));
+            self.spawn(
+                "debug endpoint",
+                endpoints::serve(listener, endpoints::debug(reader), self.shutdown.clone()),
+            );
         }
         if let Some(address) = controller.external_metrics_address {
             self.external_metrics(address, certs, controller.legacy_metrics)?;
+        }
+        Ok(())
+    }
+
+    /// Keeps both webhook configurations open, from the moment a review sent here is answered.
+    fn open_webhooks(&mut self, configuration: String, service: &str, address: SocketAddr, certs: &Certs) {
+        let config = registration::Config { mutating: configuration.clone(), validating: configuration };
+        let probe = registration::Probe {
+            addr: reachable(address),
+            server_name: format!("{service}.{}.svc", self.settings.namespace),
+        };
+        let (client, bundle, shutdown) = (self.client.clone(), certs.ca_bundle(), self.shutdown.clone());
+        self.spawn("registration of the webhooks", async move {
+            Box::pin(registration::run(client, config, bundle, probe, shutdown))
+                .await
+                .map_err(|e| e.to_string())
+        });
+    }
+
+    /// Serves `external.metrics.k8s.io`, and opens its APIService where that names our own Service.
+    fn external_metrics(&mut self, address: SocketAddr, certs: &Certs, legacy: bool) -> anyhow::Result<()> {
+        let listener = endpoints::bind("the external metrics API", address)?;
+        let gate = Arc::new(Gate::new(self.client.clone()));
+        let tls = wva_controller::auth::server_tls(certs.resolver())?;
+        let state = Arc::new(ExternalMetrics {
+            variants: self.variants.clone(),
+            gate: gate.clone(),
+            legacy,
+            clock: wva_certs::system_clock(),
+        });
+        let shutdown = self.shutdown.clone();
+        self.spawn("external metrics API", async move {
+            external_metrics::serve(listener, tls, state, shutdown).await.map_err(|e| e.to_string())
+        });
+        let shutdown = self.shutdown.clone();
+        self.spawn("CA of the aggregator", settled(async move { gate.watch_request_header(shutdown).await }));
+        if let Some(name) = self.settings.service.clone() {
+            let own = OwnService { namespace: self.settings.namespace.clone(), name };
+            self.spawn(
+                "opening of the APIService",
+                settled(external_metrics::keep_open(
+                    self.client.clone(),
+                    own,
+                    certs.ca_bundle(),
+                    self.shutdown.clone(),
+                )),
+            );
+        }
+        Ok(())
+    }
+
+    /// `/metrics`: plain HTTP where that was asked for, else HTTPS for those whom the API server knows and allows.
+    fn metrics(&mut self, certs: &Certs) -> anyhow::Result<()> {
+        let Some(address) = self.settings.metrics_address else { return Ok(()) };
+        let listener = endpoints::bind("/metrics", address)?;
+        let router = endpoints::metrics(self.registry.clone());
+        let shutdown = self.shutdown.clone();
+        if self.settings.metrics_secure {
+            let tls = wva_certs::server_config(certs.resolver(), false)?;
+            let guarded = endpoints::guarded(router, Arc::new(Gate::new(self.client.clone())));
+            self.spawn("metrics endpoint", endpoints::serve_tls(listener, tls, guarded, shutdown));
+        } else {
+            self.spawn("metrics endpoint", endpoints::serve(listener, router, shutdown));
         }
         Ok(())
     }
@@ -209,6 +325,11 @@ impl Process {
     }
 }
 
+/// Where a listener can be reached from this process.
+fn reachable(bound: SocketAddr) -> SocketAddr {
+    if bound.ip().is_unspecified() { SocketAddr::from(([127, 0, 0, 1], bound.port())) } else { bound }
+}
+
 /// For tasks that end without a result.
 async fn settled(task: impl Future<Output = ()>) -> Result<(), String> {
     task.await;
@@ -223,7 +344,12 @@ fn targets(watches: Watches) -> TargetLookup {
 fn build_info() -> Result<prometheus::IntGaugeVec, prometheus::Error> {
     let opts = prometheus::Opts::new("wva_build_info", "What runs here.");
     let info = prometheus::IntGaugeVec::new(opts, &["version", "revision", "rustc"])?;
-    info.with_label_values(&[env!("CARGO_PKG_VERSION"), option_env!("WVA_REVISION").unwrap_or("unknown"), option_env!("WVA_RUSTC").unwrap_or("unknown")]).set(1);
+    info.with_label_values(&[
+        env!("CARGO_PKG_VERSION"),
+        option_env!("WVA_REVISION").unwrap_or("unknown"),
+        option_env!("WVA_RUSTC").unwrap_or("unknown"),
+    ])
+    .set(1);
     Ok(info)
 }
 

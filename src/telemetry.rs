@@ -34,9 +34,13 @@ pub(crate) fn start(log: &Log) {
         .with_target("kube_client", LevelFilter::WARN);
     let registry = tracing_subscriber::registry().with(filter);
     let started = if json {
-        registry.with(tracing_subscriber::fmt::layer().event_format(JsonLines).with_writer(std::io::stderr)).try_init()
+        registry
+            .with(tracing_subscriber::fmt::layer().event_format(JsonLines).with_writer(std::io::stderr))
+            .try_init()
     } else {
-        registry.with(tracing_subscriber::fmt::layer().with_target(false).with_writer(std::io::stderr)).try_init()
+        registry
+            .with(tracing_subscriber::fmt::layer().with_target(false).with_writer(std::io::stderr))
+            .try_init()
     };
     drop(started); // A second call in one process keeps the first logger.
 }
@@ -54,7 +58,12 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
 {
-    fn format_event(&self, _: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+    fn format_event(
+        &self,
+        _: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
         let mut line = Map::new();
         let level = event.metadata().level().to_string().to_lowercase();
         line.insert("level".to_owned(), Value::String(level));

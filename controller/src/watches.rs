@@ -92,7 +92,8 @@ impl Watches {
     /// Whether a workload exists; `None` for kinds that are not watched.
     #[must_use]
     pub fn target_exists(&self, namespace: &str, kind: &str, name: &str) -> Option<bool> {
-        let key = WorkloadKey { namespace: namespace.to_owned(), kind: kind.to_owned(), name: name.to_owned() };
+        let key =
+            WorkloadKey { namespace: namespace.to_owned(), kind: kind.to_owned(), name: name.to_owned() };
         matches!(kind, "Deployment" | "StatefulSet").then(|| replicas(self, &key).is_some())
     }
 }

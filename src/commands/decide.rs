@@ -11,7 +11,11 @@ use wva_scaling::{Snapshot, decide as decide_snapshot, trace};
 /// Snapshots of the largest installs are a few megabytes.
 const LIMIT: u64 = 256 << 20;
 
-#[expect(clippy::print_stdout, clippy::print_stderr, reason = "decisions go to stdout, what else is to be known to stderr")]
+#[expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "decisions go to stdout, what else is to be known to stderr"
+)]
 pub(crate) fn decide(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     let file = arguments.get_one::<std::path::PathBuf>("file").context("no snapshot file")?;
     let text = read(file)?;

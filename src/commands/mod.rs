@@ -20,14 +20,20 @@ pub(crate) fn dispatch(arguments: ArgMatches) -> anyhow::Result<ExitCode> {
         Some(("decide", own)) => decide::decide(own),
         Some(("explain", own)) => explain::explain(own),
         Some(("crd", _)) => crd(),
-        Some((other, _)) => anyhow::bail!("{other}: the command line knows this command and the program does not"),
+        Some((other, _)) => {
+            anyhow::bail!("{other}: the command line knows this command and the program does not")
+        }
     }
 }
 
 fn serve(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     let settings = Settings::read(arguments, |key| std::env::var(key).ok())?;
     telemetry::start(&settings.log);
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().context("cannot start the async runtime")?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .context("cannot start the async runtime")?;
     runtime.block_on(run::run(settings))?;
     Ok(ExitCode::SUCCESS)
 }

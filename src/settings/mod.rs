@@ -86,7 +86,10 @@ impl Settings {
     ///
     /// # Errors
     /// All settings that are wrong, each with its source, the value found and what would be right.
-    pub(crate) fn read(flags: &ArgMatches, environment: impl Fn(&str) -> Option<String>) -> Result<Self, SettingsError> {
+    pub(crate) fn read(
+        flags: &ArgMatches,
+        environment: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, SettingsError> {
         let (raw, wrong) = Raw::read(flags, environment);
         let mut reader = Reader { raw: &raw, wrong };
         let settings = reader.settings();
@@ -130,9 +133,16 @@ impl Reader<'_> {
         }
         let mode = self.text("WVA_CERT_MODE");
         if mode == "files" || mode == "off" {
-            self.refuse("WVA_CERT_MODE", "this release makes its own certificate: write self, or leave it out");
+            self.refuse(
+                "WVA_CERT_MODE",
+                "this release makes its own certificate: write self, or leave it out",
+            );
         }
-        Some(Webhook { address: self.address("WEBHOOK_BIND_ADDRESS")?, configuration, policy: self.text("WVA_INSTANCE_POLICY") })
+        Some(Webhook {
+            address: self.address("WEBHOOK_BIND_ADDRESS")?,
+            configuration,
+            policy: self.text("WVA_INSTANCE_POLICY"),
+        })
     }
 
     fn controller(&mut self) -> Controller {
@@ -167,9 +177,17 @@ impl Reader<'_> {
 
     fn leadership(&mut self) {
         if self.flag("LEADER_ELECT") {
-            self.refuse("LEADER_ELECT", "this release has no leader election yet: run one replica with --leader-elect=false");
+            self.refuse(
+                "LEADER_ELECT",
+                "this release has no leader election yet: run one replica with --leader-elect=false",
+            );
         }
-        let [lease, renew, retry] = ["LEADER_ELECTION_LEASE_DURATION", "LEADER_ELECTION_RENEW_DEADLINE", "LEADER_ELECTION_RETRY_PERIOD"].map(|k| self.duration(k));
+        let [lease, renew, retry] = [
+            "LEADER_ELECTION_LEASE_DURATION",
+            "LEADER_ELECTION_RENEW_DEADLINE",
+            "LEADER_ELECTION_RETRY_PERIOD",
+        ]
+        .map(|k| self.duration(k));
         if !(lease > renew && renew > retry) {
             self.refuse(
                 "LEADER_ELECTION_LEASE_DURATION",
@@ -253,7 +271,10 @@ mod tests {
 
     #[test]
     fn a_flag_wins_over_the_environment_and_an_unset_flag_hides_nothing() {
-        let s = read(&["--metrics-bind-address=:8443"], &[URL, ("METRICS_BIND_ADDRESS", ":8080"), ("ENABLE_HTTP2", "true")]);
+        let s = read(
+            &["--metrics-bind-address=:8443"],
+            &[URL, ("METRICS_BIND_ADDRESS", ":8080"), ("ENABLE_HTTP2", "true")],
+        );
         let s = s.unwrap();
         assert_eq!(s.metrics_address.map(|a| a.port()), Some(8443));
         assert!(s.http2);
@@ -261,8 +282,19 @@ mod tests {
 
     #[test]
     fn all_that_is_wrong_is_said_at_once_with_its_source() {
-        let e = read(&["--metrics-secure=maybe"], &[("GLOBAL_OPT_INTERVAL", "60"), ("REST_CLIENT_TIMEOUT", "1x")]).unwrap_err().to_string();
-        for part in ["4 settings", "METRICS_SECURE (flag --metrics-secure)", "GLOBAL_OPT_INTERVAL (environment GLOBAL_OPT_INTERVAL)", "REST_CLIENT_TIMEOUT", "PROMETHEUS_BASE_URL (default): is required"] {
+        let e = read(
+            &["--metrics-secure=maybe"],
+            &[("GLOBAL_OPT_INTERVAL", "60"), ("REST_CLIENT_TIMEOUT", "1x")],
+        )
+        .unwrap_err()
+        .to_string();
+        for part in [
+            "4 settings",
+            "METRICS_SECURE (flag --metrics-secure)",
+            "GLOBAL_OPT_INTERVAL (environment GLOBAL_OPT_INTERVAL)",
+            "REST_CLIENT_TIMEOUT",
+            "PROMETHEUS_BASE_URL (default): is required",
+        ] {
             assert!(e.contains(part), "{part} is not in:\n{e}");
         }
     }
@@ -283,7 +315,12 @@ mod tests {
     #[test]
     fn what_has_no_effect_yet_says_so() {
         let s = read(&[], &[URL, ("WVA_LIMITED_MODE", "true")]).unwrap();
-        assert_eq!(s.warnings, ["WVA_LIMITED_MODE (environment WVA_LIMITED_MODE) has no effect in this release: scale-ups are not limited to the GPUs left"]);
+        assert_eq!(
+            s.warnings,
+            [
+                "WVA_LIMITED_MODE (environment WVA_LIMITED_MODE) has no effect in this release: scale-ups are not limited to the GPUs left"
+            ]
+        );
     }
 
     #[test]

@@ -50,7 +50,10 @@ pub(crate) struct Raw {
 
 impl Raw {
     /// Reads flags and environment. Every value that does not parse is in the error, not only the first.
-    pub(crate) fn read(flags: &ArgMatches, environment: impl Fn(&str) -> Option<String>) -> (Self, Vec<Wrong>) {
+    pub(crate) fn read(
+        flags: &ArgMatches,
+        environment: impl Fn(&str) -> Option<String>,
+    ) -> (Self, Vec<Wrong>) {
         let mut raw = Self { values: BTreeMap::new(), old_names: Vec::new() };
         let mut wrong = Vec::new();
         for setting in SETTINGS {
@@ -59,7 +62,11 @@ impl Raw {
                 Ok(value) => {
                     raw.values.insert(setting.key, (value, source));
                 }
-                Err(e) => wrong.push(Wrong { key: setting.key, source_of_value: source, problem: problem(setting, &e) }),
+                Err(e) => wrong.push(Wrong {
+                    key: setting.key,
+                    source_of_value: source,
+                    problem: problem(setting, &e),
+                }),
             }
         }
         (raw, wrong)

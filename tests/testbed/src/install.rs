@@ -20,7 +20,7 @@ pub const WEBHOOKS: &str = "workload-variant-autoscaler-system-workload-variant-
 const SERVICE_ACCOUNT: &str = "workload-variant-autoscaler-controller-manager";
 
 /// Longest wait for the program to come up and open its webhooks.
-const UP: Duration = Duration::from_secs(60);
+const UP: Duration = Duration::from_mins(1);
 
 /// How to run the program.
 #[derive(Clone, Debug)]
@@ -67,7 +67,8 @@ impl Install {
     /// When it is refused.
     pub async fn crd(testbed: &Testbed) -> anyhow::Result<()> {
         testbed.apply(&read("crds/llmd.ai_variantautoscalings.yaml")?).await?;
-        let established = ["wait", "--for=condition=Established", "crd/variantautoscalings.llmd.ai", "--timeout=30s"];
+        let established =
+            ["wait", "--for=condition=Established", "crd/variantautoscalings.llmd.ai", "--timeout=30s"];
         testbed.kubectl(&established).await?.success()?;
         Ok(())
     }
@@ -129,7 +130,9 @@ impl Install {
         );
         testbed.apply(&service).await?;
         for mut document in documents("config/base/webhook.yaml")? {
-            for webhook in document["webhooks"].as_array_mut().context("a webhook configuration without webhooks")? {
+            for webhook in
+                document["webhooks"].as_array_mut().context("a webhook configuration without webhooks")?
+            {
                 webhook["clientConfig"]["service"]["port"] = admission.into();
             }
             testbed.apply(&document.to_string()).await?;
@@ -165,7 +168,10 @@ impl Install {
                 ensure!(open.contains("variantautoscalings"), "{kind} has no rules: {open:?}");
             }
             let available = "jsonpath={.status.conditions[?(@.type==\"Available\")].status}";
-            let open = testbed.kubectl(&["get", "apiservice", "v1beta1.external.metrics.k8s.io", "-o", available]).await?.success()?;
+            let open = testbed
+                .kubectl(&["get", "apiservice", "v1beta1.external.metrics.k8s.io", "-o", available])
+                .await?
+                .success()?;
             ensure!(open == "True", "the APIService is not available");
             Ok(())
         })
@@ -183,7 +189,10 @@ impl Install {
 
     fn port(&self, what: &str) -> anyhow::Result<u16> {
         let address = self.address(what)?;
-        address.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).with_context(|| format!("{address} has no port"))
+        address
+            .rsplit_once(':')
+            .and_then(|(_, port)| port.parse().ok())
+            .with_context(|| format!("{address} has no port"))
     }
 
     /// The value of a series on `/metrics` whose line starts with this name and holds all of these labels.
@@ -197,7 +206,11 @@ impl Install {
             line.starts_with(&format!("{name}{{"))
                 && labels.iter().all(|(k, v)| line.contains(&format!("{k}=\"{v}\"")))
         };
-        text.lines().find(is_it).and_then(|line| line.rsplit_once(' ')).map(|(_, v)| v.parse().context("no number")).transpose()
+        text.lines()
+            .find(is_it)
+            .and_then(|line| line.rsplit_once(' '))
+            .map(|(_, v)| v.parse().context("no number"))
+            .transpose()
     }
 
     /// The process itself.

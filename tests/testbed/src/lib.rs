@@ -7,7 +7,9 @@
 
 mod access;
 mod components;
+pub mod fixtures;
 mod fleet;
+pub mod install;
 mod nodes;
 mod pki;
 mod ports;

@@ -1,6 +1,11 @@
-//! `wva-testbed`: builds the programs of the test control plane, or starts one and keeps it until it is told to end.
+//! `wva-testbed`: builds the programs of the test control plane, starts one and keeps it until it is told to end, shows
+//! the demo on it, or measures the program on it.
+
+mod bench;
+mod demo;
 
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -36,6 +41,24 @@ enum Task {
         #[arg(long)]
         keep: bool,
     },
+    /// Shows the main job of wva step by step, checks every step, and ends.
+    Demo {
+        /// The program to show.
+        #[arg(long, default_value = "target/debug/wva")]
+        wva: PathBuf,
+        /// Cold start of a pod: from scheduled to ready.
+        #[arg(long, default_value = "30s", value_parser = duration)]
+        pod_start: Duration,
+        /// Leaves everything running after the last step, until Ctrl-C.
+        #[arg(long)]
+        keep: bool,
+    },
+    /// Measures the memory of an idle wva with 10 variants.
+    Bench {
+        /// The program to measure: a release build.
+        #[arg(long, default_value = "target/release/wva")]
+        wva: PathBuf,
+    },
 }
 
 #[tokio::main]
@@ -45,6 +68,8 @@ async fn main() -> ExitCode {
         Task::Up { pod_start, name, no_prometheus, keep } => {
             up(Options { name, pod_start, keep, with_prometheus: !no_prometheus, ..Options::default() }).await
         }
+        Task::Demo { wva, pod_start, keep } => Box::pin(demo(demo::Demo { wva, pod_start }, keep)).await,
+        Task::Bench { wva } => Box::pin(until_signal(bench::run(&wva))).await.map(|_| ()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -85,6 +110,33 @@ async fn up(options: Options) -> anyhow::Result<()> {
         _ = terminate.recv() => {}
     }
     say("Ending.")
+}
+
+async fn demo(demo: demo::Demo, keep: bool) -> anyhow::Result<()> {
+    let Some((testbed, install, fleet)) = Box::pin(until_signal(demo.run())).await? else { return Ok(()) };
+    if keep {
+        say("\nEverything is left running, at rest. In another terminal:")?;
+        say(&format!("  export KUBECONFIG={}", testbed.admin_kubeconfig().display()))?;
+        say(&format!("  alias kubectl={}", testbed.tools().path("kubectl")?.display()))?;
+        say(&format!("  Prometheus: {}", testbed.prometheus_url()?))?;
+        say(&format!("  metrics:    http://{}/metrics", install.address("metrics")?))?;
+        say(&format!("  explain:    wva explain --address {}", install.address("debug")?))?;
+        say("Ctrl-C ends it.")?;
+        until_signal(std::future::pending::<anyhow::Result<()>>()).await?;
+    }
+    drop((fleet, install, testbed));
+    Ok(())
+}
+
+/// Runs to the end, or to Ctrl-C or SIGTERM: then everything that was started is dropped, and so ended.
+async fn until_signal<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<Option<T>> {
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
+    tokio::select! {
+        done = work => done.map(Some),
+        _ = interrupt.recv() => anyhow::bail!("interrupted"),
+        _ = terminate.recv() => anyhow::bail!("terminated"),
+    }
 }
 
 fn say(line: &str) -> anyhow::Result<()> {

@@ -51,7 +51,12 @@ impl Demo {
         let mut quick = InstallOptions::quick(&self.wva);
         quick.env.push(("GLOBAL_OPT_INTERVAL".to_owned(), "5s".to_owned()));
         let install = Install::start(&testbed, &quick).await?;
-        stage.kubectl(&testbed, &["get", "mutatingwebhookconfigurations,apiservice/v1beta1.external.metrics.k8s.io"]).await?;
+        stage
+            .kubectl(
+                &testbed,
+                &["get", "mutatingwebhookconfigurations,apiservice/v1beta1.external.metrics.k8s.io"],
+            )
+            .await?;
         testbed.apply("{apiVersion: v1, kind: Namespace, metadata: {name: demo}}").await?;
 
         refuse(&mut stage, &testbed).await?;
@@ -64,7 +69,11 @@ impl Demo {
         Ok((testbed, install, fleet))
     }
 
-    async fn admit(&self, stage: &mut Stage, testbed: &Testbed) -> anyhow::Result<(VariantFixture, VariantFixture)> {
+    async fn admit(
+        &self,
+        stage: &mut Stage,
+        testbed: &Testbed,
+    ) -> anyhow::Result<(VariantFixture, VariantFixture)> {
         stage.step("Two variants of one model are admitted", "The same model on A100s at cost 40 and on H100s at cost 80, one replica each, each with an ordinary HPA that reads\nwva_desired_replicas.")?;
         let cheap = VariantFixture::new("demo", "llama-a100").on_a100().cost("40.0");
         let dear = VariantFixture::new("demo", "llama-h100").cost("80.0");
@@ -74,14 +83,35 @@ impl Demo {
         Ok((cheap, dear))
     }
 
-    async fn serve(&self, stage: &mut Stage, testbed: &Testbed, install: &Install, cheap: &VariantFixture, dear: &VariantFixture) -> anyhow::Result<Fleet> {
-        stage.step("The model serves", &format!("Each pod takes {} s to load the model. Then {REST} requests/s arrive: all is quiet.", self.pod_start.as_secs()))?;
-        let fleet = Fleet::start(testbed, FleetConfig { rate: REST, ..FleetConfig::new("demo", &format!("{MODEL_LABEL}=served"), &cheap.model) })?;
-        stage.follow(testbed, PATIENCE, "both replicas ready and their metrics seen", async |now| {
-            let seen = now.iter().all(|v| v.ready == 1 && v.metrics == "True" && v.target == Some(1));
-            ensure!(now.len() == 2 && seen, "not both yet");
-            Ok(())
-        }).await?;
+    async fn serve(
+        &self,
+        stage: &mut Stage,
+        testbed: &Testbed,
+        install: &Install,
+        cheap: &VariantFixture,
+        dear: &VariantFixture,
+    ) -> anyhow::Result<Fleet> {
+        stage.step(
+            "The model serves",
+            &format!(
+                "Each pod takes {} s to load the model. Then {REST} requests/s arrive: all is quiet.",
+                self.pod_start.as_secs()
+            ),
+        )?;
+        let fleet = Fleet::start(
+            testbed,
+            FleetConfig {
+                rate: REST,
+                ..FleetConfig::new("demo", &format!("{MODEL_LABEL}=served"), &cheap.model)
+            },
+        )?;
+        stage
+            .follow(testbed, PATIENCE, "both replicas ready and their metrics seen", async |now| {
+                let seen = now.iter().all(|v| v.ready == 1 && v.metrics == "True" && v.target == Some(1));
+                ensure!(now.len() == 2 && seen, "not both yet");
+                Ok(())
+            })
+            .await?;
         for variant in [cheap, dear] {
             let desired = install.series("wva_desired_replicas", &[("variant_name", &variant.name)]).await?;
             ensure!(desired == Some(1.0), "wva_desired_replicas of {} is {desired:?}", variant.name);
@@ -94,23 +124,34 @@ impl Demo {
         stage.step("A decision is explained and decided again", "The running controller tells the steps of its last cycle and hands out the snapshot behind it; `wva decide` comes to\nthe same targets from the file, without any cluster.")?;
         let file = std::env::temp_dir().join(format!("wva-demo-{}.json", std::process::id()));
         let path = file.to_str().context("the temporary folder's path is not UTF-8")?;
-        let explained = stage.command(&self.wva, &["explain", "--address", install.address("debug")?, "--snapshot", path]).await?;
+        let explained = stage
+            .command(&self.wva, &["explain", "--address", install.address("debug")?, "--snapshot", path])
+            .await?;
         let decided = stage.command(&self.wva, &["decide", "-f", path]).await;
         let _ = std::fs::remove_file(&file);
-        let targets = |text: &str| text.lines().filter(|l| l.contains(" -> ")).map(|l| l.trim().to_owned()).collect::<Vec<_>>();
+        let targets = |text: &str| {
+            text.lines().filter(|l| l.contains(" -> ")).map(|l| l.trim().to_owned()).collect::<Vec<_>>()
+        };
         let (told, again) = (targets(&explained), targets(&decided?));
-        ensure!(!told.is_empty() && told == again, "the file gives other steps:\n{again:#?}\nthan the controller told:\n{told:#?}");
+        ensure!(
+            !told.is_empty() && told == again,
+            "the file gives other steps:\n{again:#?}\nthan the controller told:\n{told:#?}"
+        );
         stage.say("Same steps, same targets.")
     }
 }
 
 async fn refuse(stage: &mut Stage, testbed: &Testbed) -> anyhow::Result<()> {
-    stage.step("A bad VariantAutoscaling is refused", "Four faults in one object; kubectl says all four at once, each with its field and remedy.")?;
+    stage.step(
+        "A bad VariantAutoscaling is refused",
+        "Four faults in one object; kubectl says all four at once, each with its field and remedy.",
+    )?;
     stage.print_input(BAD)?;
     let refused = testbed.kubectl_with(&["apply", "-f", "-"], BAD).await?;
     stage.print(&refused.stderr)?;
     ensure!(!refused.ok, "it was admitted");
-    for field in ["spec.scaleTargetRef.kind", "spec.scaleTargetRef.name", "spec.modelID", "spec.variantCost"] {
+    for field in ["spec.scaleTargetRef.kind", "spec.scaleTargetRef.name", "spec.modelID", "spec.variantCost"]
+    {
         ensure!(refused.stderr.contains(field), "the refusal does not name {field}");
     }
     Ok(())
@@ -120,42 +161,75 @@ async fn rise(stage: &mut Stage, testbed: &Testbed, install: &Install, fleet: &F
     stage.step("Load rises", &format!("{PEAK} requests/s: the KV caches fill up, the spare share falls below the trigger of 0.1, and the cheaper variant gets the\nfirst new replica. While that one loads, the dearer variant helps out: a model is not left saturated for a cold start."))?;
     fleet.set_rate(PEAK);
     let mut first = None;
-    stage.follow(testbed, PATIENCE, "the Deployment of the cheaper variant to have a second replica", async |now| {
-        let grown: Vec<_> = now.iter().filter(|v| v.target > Some(1)).map(|v| v.name.clone()).collect();
-        if first.is_none() && !grown.is_empty() {
-            first = Some(grown);
-        }
-        let cheap = now.iter().find(|v| v.name == "llama-a100").context("llama-a100 is gone")?;
-        ensure!(cheap.replicas >= 2, "it has {}", cheap.replicas);
-        Ok(())
-    }).await?;
+    stage
+        .follow(
+            testbed,
+            PATIENCE,
+            "the Deployment of the cheaper variant to have a second replica",
+            async |now| {
+                let grown: Vec<_> =
+                    now.iter().filter(|v| v.target > Some(1)).map(|v| v.name.clone()).collect();
+                if first.is_none() && !grown.is_empty() {
+                    first = Some(grown);
+                }
+                let cheap = now.iter().find(|v| v.name == "llama-a100").context("llama-a100 is gone")?;
+                ensure!(cheap.replicas >= 2, "it has {}", cheap.replicas);
+                Ok(())
+            },
+        )
+        .await?;
     ensure!(first.as_deref() == Some(&["llama-a100".to_owned()]), "the first to grow was {first:?}");
     let desired = install.series("wva_desired_replicas", &[("variant_name", "llama-a100")]).await?;
     ensure!(desired >= Some(2.0), "wva_desired_replicas is {desired:?}");
-    stage.say(&format!("wva_desired_replicas{{variant_name=\"llama-a100\"}} = {}", desired.unwrap_or_default()))?;
+    stage.say(&format!(
+        "wva_desired_replicas{{variant_name=\"llama-a100\"}} = {}",
+        desired.unwrap_or_default()
+    ))?;
     stage.kubectl(testbed, &["get", "va,hpa,deploy", "-n", "demo"]).await?;
     stage.kubectl(testbed, &["get", "--raw", "/apis/external.metrics.k8s.io/v1beta1/namespaces/demo/wva_desired_replicas?labelSelector=variant_name%3Dllama-a100"]).await?;
-    stage.follow(testbed, PATIENCE, "the new replica to be ready", async |now| {
-        let cheap = now.iter().find(|v| v.name == "llama-a100").context("llama-a100 is gone")?;
-        ensure!(cheap.ready >= 2, "{} ready", cheap.ready);
-        Ok(())
-    }).await?;
+    stage
+        .follow(testbed, PATIENCE, "the new replica to be ready", async |now| {
+            let cheap = now.iter().find(|v| v.name == "llama-a100").context("llama-a100 is gone")?;
+            ensure!(cheap.ready >= 2, "{} ready", cheap.ready);
+            Ok(())
+        })
+        .await?;
     let fullest = fleet.pods().iter().map(|p| p.kv).fold(0.0, f64::max);
-    stage.say(&format!("The load is spread over {} replicas; the fullest KV cache is at {:.0} %.", fleet.pods().len(), fullest * 100.0))
+    stage.say(&format!(
+        "The load is spread over {} replicas; the fullest KV cache is at {:.0} %.",
+        fleet.pods().len(),
+        fullest * 100.0
+    ))
 }
 
 async fn fall(stage: &mut Stage, testbed: &Testbed, install: &Install, fleet: &Fleet) -> anyhow::Result<()> {
     stage.step("Load falls", &format!("{REST} requests/s again. The signals are maxima over a minute, so it takes that long until they fall too; then the dearest\nvariant that has more than one replica gives one back, cycle by cycle, while the rest can bear the load."))?;
     fleet.set_rate(REST);
-    stage.follow(testbed, PATIENCE, "both Deployments to be back at one replica", async |now| {
-        let all = now.iter().all(|v| v.replicas == 1 && v.target == Some(1));
-        ensure!(all, "not yet");
-        Ok(())
-    }).await?;
+    stage
+        .follow(testbed, PATIENCE, "both Deployments to be back at one replica", async |now| {
+            let all = now.iter().all(|v| v.replicas == 1 && v.target == Some(1));
+            ensure!(all, "not yet");
+            Ok(())
+        })
+        .await?;
     for variant in ["llama-a100", "llama-h100"] {
         let desired = install.series("wva_desired_replicas", &[("variant_name", variant)]).await?;
         ensure!(desired == Some(1.0), "wva_desired_replicas of {variant} is {desired:?}");
     }
     stage.kubectl(testbed, &["get", "va,hpa,deploy", "-n", "demo"]).await?;
-    stage.kubectl(testbed, &["get", "events", "-n", "demo", "--field-selector", "reason=ScalingDecision", "-o", "custom-columns=VARIANT:.involvedObject.name,DECISION:.message"]).await
+    stage
+        .kubectl(
+            testbed,
+            &[
+                "get",
+                "events",
+                "-n",
+                "demo",
+                "--field-selector",
+                "reason=ScalingDecision",
+                "-o",
+                "custom-columns=VARIANT:.involvedObject.name,DECISION:.message",
+            ],
+        )
+        .await
 }

@@ -11,6 +11,7 @@ use wva_testbed::{Testbed, eventually};
 
 /// The demo's output.
 pub(crate) struct Stage {
+    out: std::io::Stdout,
     began: Instant,
     step: u32,
     step_began: Instant,
@@ -31,7 +32,7 @@ pub(crate) struct Seen {
 impl Stage {
     pub(crate) fn new() -> Self {
         let now = Instant::now();
-        Self { began: now, step: 0, step_began: now, times: Vec::new() }
+        Self { out: std::io::stdout(), began: now, step: 0, step_began: now, times: Vec::new() }
     }
 
     /// Begins a step.
@@ -53,49 +54,53 @@ impl Stage {
     pub(crate) fn end(&mut self) -> anyhow::Result<()> {
         self.close();
         self.say("\n== Every step happened and was checked")?;
-        for (i, (title, took)) in self.times.iter().enumerate() {
+        for (i, (title, took)) in std::mem::take(&mut self.times).iter().enumerate() {
             self.say(&format!("{:>5} s  {}. {title}", took.as_secs(), i + 1))?;
         }
         self.say(&format!("{:>5} s  in all", self.began.elapsed().as_secs()))
     }
 
     /// One line, at once.
-    pub(crate) fn say(&self, line: &str) -> anyhow::Result<()> {
-        let mut out = std::io::stdout().lock();
-        writeln!(out, "{line}").and_then(|()| out.flush()).context("cannot write to standard output")
+    pub(crate) fn say(&mut self, line: &str) -> anyhow::Result<()> {
+        writeln!(self.out, "{line}")
+            .and_then(|()| self.out.flush())
+            .context("cannot write to standard output")
     }
 
     /// Output of a command, indented.
-    pub(crate) fn print(&self, text: &str) -> anyhow::Result<()> {
+    pub(crate) fn print(&mut self, text: &str) -> anyhow::Result<()> {
         text.trim_end().lines().try_for_each(|line| self.say(&format!("    {line}")))
     }
 
     /// What a command reads.
-    pub(crate) fn print_input(&self, text: &str) -> anyhow::Result<()> {
+    pub(crate) fn print_input(&mut self, text: &str) -> anyhow::Result<()> {
         self.say("  $ kubectl apply -f - <<EOF")?;
         self.print(text)?;
         self.say("  EOF")
     }
 
     /// Runs kubectl and shows its output.
-    pub(crate) async fn kubectl(&self, testbed: &Testbed, args: &[&str]) -> anyhow::Result<()> {
+    pub(crate) async fn kubectl(&mut self, testbed: &Testbed, args: &[&str]) -> anyhow::Result<()> {
         self.say(&format!("  $ kubectl {}", args.join(" ")))?;
         self.print(&testbed.kubectl(args).await?.success()?)
     }
 
     /// Applies objects and shows what the API server says of them, warnings included.
-    pub(crate) async fn apply(&self, testbed: &Testbed, yaml: &str) -> anyhow::Result<()> {
+    pub(crate) async fn apply(&mut self, testbed: &Testbed, yaml: &str) -> anyhow::Result<()> {
         let ran = testbed.kubectl_with(&["apply", "-f", "-"], yaml).await?;
         self.print(&ran.stderr)?;
         self.print(&ran.success()?)
     }
 
     /// Runs a command and shows its output.
-    pub(crate) async fn command(&self, program: &Path, args: &[&str]) -> anyhow::Result<String> {
+    pub(crate) async fn command(&mut self, program: &Path, args: &[&str]) -> anyhow::Result<String> {
         self.say(&format!("  $ wva {}", args.join(" ")))?;
-        let out = tokio::time::timeout(Duration::from_secs(30), tokio::process::Command::new(program).args(args).kill_on_drop(true).output())
-            .await
-            .with_context(|| format!("wva {} did not end within 30 s", args.join(" ")))??;
+        let out = tokio::time::timeout(
+            Duration::from_secs(30),
+            tokio::process::Command::new(program).args(args).kill_on_drop(true).output(),
+        )
+        .await
+        .with_context(|| format!("wva {} did not end within 30 s", args.join(" ")))??;
         let text = String::from_utf8_lossy(&out.stdout).into_owned();
         self.print(&text)?;
         anyhow::ensure!(out.status.success(), "it failed: {}", String::from_utf8_lossy(&out.stderr));
@@ -104,7 +109,7 @@ impl Stage {
 
     /// Waits for a condition on the variants and says each change on the way.
     pub(crate) async fn follow(
-        &self,
+        &mut self,
         testbed: &Testbed,
         deadline: Duration,
         what: &str,
@@ -115,9 +120,18 @@ impl Stage {
             let now = look(testbed).await?;
             for seen in &now {
                 let before = last.iter().find(|l| l.name == seen.name);
-                if before.is_none_or(|b| (b.target, b.replicas, b.ready) != (seen.target, seen.replicas, seen.ready)) {
+                if before.is_none_or(|b| {
+                    (b.target, b.replicas, b.ready) != (seen.target, seen.replicas, seen.ready)
+                }) {
                     let target = seen.target.map_or("-".to_owned(), |t| t.to_string());
-                    self.say(&format!("  {:>4} s  {}: target {target}, replicas {}, ready {}  {}", self.began.elapsed().as_secs(), seen.name, seen.replicas, seen.ready, seen.why))?;
+                    self.say(&format!(
+                        "  {:>4} s  {}: target {target}, replicas {}, ready {}  {}",
+                        self.began.elapsed().as_secs(),
+                        seen.name,
+                        seen.replicas,
+                        seen.ready,
+                        seen.why
+                    ))?;
                 }
             }
             let outcome = holds(&now).await;
@@ -139,7 +153,8 @@ async fn look(testbed: &Testbed) -> anyhow::Result<Vec<Seen>> {
         .map(|v| {
             let name = v["metadata"]["name"].as_str().unwrap_or_default();
             let deployment = deployments.iter().find(|d| d["metadata"]["name"] == name);
-            let number = |path: &str| deployment.and_then(|d| d.pointer(path)).and_then(Value::as_u64).unwrap_or(0);
+            let number =
+                |path: &str| deployment.and_then(|d| d.pointer(path)).and_then(Value::as_u64).unwrap_or(0);
             let conditions = v.pointer("/status/conditions").and_then(Value::as_array);
             let condition = |kind: &str, field: &str| {
                 let found = conditions.and_then(|c| c.iter().find(|c| c["type"] == kind));

@@ -1,0 +1,56 @@
+//! Files that are made from code: `make generate` writes them (`WVA_GENERATE=1`), and without it each test fails when
+//! the checked-in file is not what the code says.
+
+use std::path::Path;
+
+use wva_rules::InstancePolicy;
+use wva_webhook::registration::{Door, FailurePolicy, render};
+
+#[track_caller]
+fn check(path: &str, wanted: &str) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    if std::env::var_os("WVA_GENERATE").is_some() {
+        std::fs::write(&file, wanted).unwrap();
+    }
+    let found = std::fs::read_to_string(&file).unwrap_or_default();
+    assert!(found == wanted, "{path} is not what the code says: run `make generate` and commit the result");
+}
+
+#[test]
+fn crd() {
+    check("crds/llmd.ai_variantautoscalings.yaml", &wva_crds::manifest::crd_yaml().unwrap());
+}
+
+/// The doors as a plain install without an instance has them; the program opens them.
+#[test]
+fn webhook_configurations() {
+    let door = Door {
+        name: "workload-variant-autoscaler-system-workload-variant-autoscaler-webhook",
+        service: "workload-variant-autoscaler-webhook-service",
+        namespace: "workload-variant-autoscaler-system",
+        instance: None,
+        policy: InstancePolicy::Inject,
+        watch_namespace: None,
+        variants: FailurePolicy::Fail,
+        config_maps: FailurePolicy::Ignore,
+        main_config_map: "wva-variantautoscaling-config",
+        entry_config_maps: &[
+            "wva-saturation-scaling-config",
+            "saturation-scaling-config",
+            "capacity-scaling-config",
+            "wva-model-scale-to-zero-config",
+            "model-scale-to-zero-config",
+            "serviceclass",
+        ],
+    };
+    let list = render(&door);
+    let mut yaml = String::from(
+        "# The webhook configurations without rules and caBundle: a webhook without rules is never called. The program adds\n# both once a review would be answered. Written by `make generate`.\n",
+    );
+    for item in list["items"].as_array().unwrap() {
+        yaml.push_str("---\n");
+        yaml.push_str(serde_saphyr::to_string(item).unwrap().trim_end());
+        yaml.push('\n');
+    }
+    check("config/base/webhook.yaml", &yaml);
+}

@@ -1,0 +1,57 @@
+//! The bench: what an idle program with 10 variants takes of memory, on a real control plane.
+
+use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use wva_testbed::fixtures::{MODEL_LABEL, VariantFixture};
+use wva_testbed::install::{Install, InstallOptions};
+use wva_testbed::{Fleet, FleetConfig, Options, Testbed, eventually};
+
+/// Variants that are managed while it idles.
+const VARIANTS: usize = 10;
+/// Resident memory an idle program may take.
+const BOUND_KIB: u64 = 40 * 1024;
+/// Cycles it runs before it is measured: caches are filled then, and the allocator has settled.
+const CYCLES: f64 = 30.0;
+
+/// Measures and prints; fails where the bound is exceeded.
+pub(crate) async fn run(wva: &Path) -> anyhow::Result<()> {
+    let testbed = Testbed::start(Options { name: "bench".to_owned(), ..Options::default() }).await?;
+    let install = Install::start(&testbed, &InstallOptions::quick(wva)).await?;
+    let namespace = testbed.namespace("bench").await?;
+    for i in 0..VARIANTS {
+        testbed.apply(&VariantFixture::new(&namespace, &format!("variant-{i}")).all()).await?;
+    }
+    let _fleet = Fleet::start(
+        &testbed,
+        FleetConfig {
+            rate: 10.0,
+            ..FleetConfig::new(&namespace, &format!("{MODEL_LABEL}=served"), "meta-llama/Llama-3.1-8B")
+        },
+    )?;
+    eventually("all variants to be decided on for a while", Duration::from_mins(3), async || {
+        let cycles = install.series("wva_engine_cycles_total", &[("result", "ok")]).await?.unwrap_or(0.0);
+        let ready = install.series("wva_variants", &[("state", "Ready")]).await?.unwrap_or(0.0);
+        ensure!(cycles >= CYCLES && ready >= 10.0, "{cycles} cycles, {ready} variants ready");
+        Ok(())
+    })
+    .await?;
+    let status = std::fs::read_to_string(format!("/proc/{}/status", install.process().pid()))
+        .context("cannot read the memory of wva")?;
+    let field = |name: &str| -> anyhow::Result<u64> {
+        let line = status.lines().find(|l| l.starts_with(name)).with_context(|| format!("no {name}"))?;
+        line.split_whitespace().nth(1).context("no figure")?.parse().context("no number")
+    };
+    let (resident, peak) = (field("VmRSS:")?, field("VmHWM:")?);
+    writeln!(
+        std::io::stdout(),
+        "wva, idle with {VARIANTS} variants: {} MiB resident, {} MiB at most (bound {} MiB)",
+        resident / 1024,
+        peak / 1024,
+        BOUND_KIB / 1024
+    )?;
+    ensure!(resident <= BOUND_KIB, "{resident} KiB resident are more than {BOUND_KIB}");
+    Ok(())
+}
