@@ -83,3 +83,54 @@ fn other(object: &DynamicObject) -> Option<OtherVariant> {
         }),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use kube::core::ApiResource;
+    use kube::runtime::{reflector, watcher::Event};
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn stores_answer_for_one_namespace_and_survive_objects_of_old_releases() {
+        let resource = ApiResource::from_gvk(&kube::core::GroupVersionKind::gvk(
+            "llmd.ai",
+            "v1alpha1",
+            "VariantAutoscaling",
+        ));
+        let mut writer = reflector::store::Writer::new(resource);
+        let facts = StoreFacts {
+            variants: writer.as_reader(),
+            targets: None,
+            owned: Arc::new(|namespace| namespace == "mine"),
+        };
+        assert!(!facts.synced(), "nothing was listed yet");
+        let object = |name: &str, namespace: &str, spec: Value| -> DynamicObject {
+            let meta = json!({"name": name, "namespace": namespace, "labels": {INSTANCE_LABEL: "a"},
+                "creationTimestamp": "2026-01-02T03:04:05Z"});
+            serde_json::from_value(json!({"metadata": meta, "spec": spec})).unwrap()
+        };
+        writer.apply_watcher_event(&Event::Init);
+        for listed in [
+            object("x", "ns", json!({"scaleTargetRef": {"name": "llama"}})),
+            object("elsewhere", "other", json!({"scaleTargetRef": {"name": "llama"}})),
+            object("broken", "ns", json!({"scaleTargetRef": 7})),
+        ] {
+            writer.apply_watcher_event(&Event::InitApply(listed));
+        }
+        writer.apply_watcher_event(&Event::InitDone);
+        assert!(facts.synced());
+        let target =
+            Target { api_version: "apps/v1".into(), kind: "Deployment".into(), name: "llama".into() };
+        let want = OtherVariant {
+            name: "x".into(),
+            instance: Some("a".into()),
+            target: target.clone(),
+            created: Some("2026-01-02T03:04:05Z".into()),
+        };
+        assert_eq!(facts.variants("ns"), [want]);
+        assert_eq!(facts.target_exists("ns", &target), None);
+        assert!(facts.namespace_owned("mine") && !facts.namespace_owned("ns"));
+    }
+}

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, HttpBody as _, to_bytes};
 use axum::extract::{Request, State as Extract};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -247,9 +247,13 @@ async fn review(Extract(context): Extract<Context>, phase: Phase, request: Reque
 
 async fn within_deadline(context: &Context, phase: Phase, body: Body) -> Answer {
     let deadline = tokio::time::Instant::now() + context.limits.review;
-    let bytes = match tokio::time::timeout_at(deadline, to_bytes(body, context.limits.body)).await {
+    let limit = context.limits.body;
+    if body.size_hint().lower() > u64::try_from(limit).unwrap_or(u64::MAX) {
+        return too_large(limit);
+    }
+    let bytes = match tokio::time::timeout_at(deadline, to_bytes(body, limit)).await {
         Ok(Ok(bytes)) => bytes,
-        Ok(Err(error)) => return unreadable(&error, context.limits.body),
+        Ok(Err(error)) => return unreadable(&error, limit),
         Err(_) => return Answer::unjudged(StatusCode::REQUEST_TIMEOUT, "the body took too long to arrive"),
     };
     let state = Arc::clone(&context.state);
@@ -277,4 +281,9 @@ fn unreadable(error: &axum::Error, limit: usize) -> Answer {
         cause = e.source();
     }
     Answer::unjudged(StatusCode::BAD_REQUEST, format!("the body could not be read: {error}"))
+}
+
+fn too_large(limit: usize) -> Answer {
+    let message = format!("the body is larger than {limit} bytes, more than two objects of etcd can be");
+    Answer::unjudged(StatusCode::PAYLOAD_TOO_LARGE, message)
 }

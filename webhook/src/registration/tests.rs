@@ -1,1 +1,345 @@
+//! The opening against an apiserver of a few routes: it opens only when a review would be answered, only what exists,
+//! and again after every drift.
 
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::extract::{Path, Query, State as Extract};
+use axum::http::StatusCode;
+use axum::routing::get;
+use axum::{Json, Router};
+use rustls::pki_types::PrivateKeyDer;
+use wva_rules::{InstancePolicy, OtherVariant, Target};
+
+use super::*;
+use crate::{ClusterFacts, Settings, State, serve};
+
+const NAME: &str = "wva-webhook.wva.svc";
+const MUTATING: &str = "mutatingwebhookconfigurations";
+const VALIDATING: &str = "validatingwebhookconfigurations";
+
+/// An apiserver that knows the two configurations, each named `wva`, and merges applied webhooks by name.
+#[derive(Clone)]
+struct Apiserver {
+    objects: Arc<Mutex<BTreeMap<String, Value>>>,
+    patches: Arc<Mutex<Vec<Value>>>,
+    revision: watch::Sender<u64>,
+}
+
+impl Apiserver {
+    fn start(items: &Value) -> (Self, Client) {
+        let objects = items["items"].as_array().unwrap().iter().map(|o| {
+            let plural = format!("{}s", o["kind"].as_str().unwrap().to_lowercase());
+            (plural, o.clone())
+        });
+        let this = Self {
+            objects: Arc::new(Mutex::new(objects.collect())),
+            patches: Arc::default(),
+            revision: watch::Sender::new(1),
+        };
+        let base = "/apis/admissionregistration.k8s.io/v1/{plural}";
+        let router = Router::new()
+            .route(base, get(list))
+            .route(&format!("{base}/wva"), get(read).patch(apply))
+            .with_state(this.clone());
+        (this, Client::new(router, "default"))
+    }
+
+    fn object(&self, plural: &str) -> Value {
+        self.objects.lock().unwrap()[plural].clone()
+    }
+
+    fn edit(&self, plural: &str, change: impl FnOnce(&mut Value)) {
+        change(self.objects.lock().unwrap().get_mut(plural).unwrap());
+        self.revision.send_modify(|r| *r += 1);
+    }
+
+    /// Waits until the object is as wanted.
+    async fn until(&self, plural: &str, wanted: impl Fn(&Value) -> bool) {
+        let mut revision = self.revision.subscribe();
+        let seen = async {
+            while !wanted(&self.object(plural)) {
+                revision.changed().await.unwrap();
+            }
+        };
+        let seen = timeout(Duration::from_secs(20), seen).await;
+        assert!(seen.is_ok(), "{plural} never became as wanted: {:#}", self.object(plural));
+    }
+}
+
+/// A list, or a watch that reports every change.
+async fn list(
+    Extract(server): Extract<Apiserver>,
+    Path(plural): Path<String>,
+    Query(query): Query<BTreeMap<String, String>>,
+) -> axum::response::Response {
+    use axum::response::IntoResponse as _;
+    assert_eq!(query["fieldSelector"], "metadata.name=wva");
+    let object = server.object(&plural);
+    if !query.contains_key("watch") {
+        let items = json!({"apiVersion": object["apiVersion"], "kind": "List", "metadata": {"resourceVersion": "1"},
+            "items": [object]});
+        return Json(items).into_response();
+    }
+    let stream = futures::stream::unfold(server.revision.subscribe(), move |mut revision| {
+        let (server, plural) = (server.clone(), plural.clone());
+        async move {
+            revision.changed().await.ok()?;
+            let mut object = server.object(&plural);
+            object["metadata"]["resourceVersion"] = json!(revision.borrow().to_string());
+            Some((
+                Ok::<_, std::io::Error>(format!("{}\n", json!({"type": "MODIFIED", "object": object}))),
+                revision,
+            ))
+        }
+    });
+    axum::body::Body::from_stream(stream).into_response()
+}
+
+async fn read(Extract(server): Extract<Apiserver>, Path(plural): Path<String>) -> Json<Value> {
+    Json(server.object(&plural))
+}
+
+async fn apply(
+    Extract(server): Extract<Apiserver>,
+    Path(plural): Path<String>,
+    Query(query): Query<BTreeMap<String, String>>,
+    // An apply is sent as `application/apply-patch+yaml`.
+    patch: axum::body::Bytes,
+) -> (StatusCode, Json<Value>) {
+    assert_eq!((query["fieldManager"].as_str(), query["force"].as_str()), (FIELD_MANAGER, "true"));
+    let patch: Value = serde_json::from_slice(&patch).unwrap();
+    server.patches.lock().unwrap().push(patch.clone());
+    let mut status = StatusCode::OK;
+    server.edit(&plural, |object| {
+        for applied in patch["webhooks"].as_array().unwrap() {
+            let there = object["webhooks"].as_array_mut().unwrap();
+            let Some(entry) = there.iter_mut().find(|w| w["name"] == applied["name"]) else {
+                status = StatusCode::UNPROCESSABLE_ENTITY;
+                return;
+            };
+            entry["rules"] = applied["rules"].clone();
+            entry["clientConfig"]["caBundle"] = applied["clientConfig"]["caBundle"].clone();
+        }
+    });
+    (status, Json(server.object(&plural)))
+}
+
+struct Nothing;
+
+impl ClusterFacts for Nothing {
+    fn synced(&self) -> bool {
+        true
+    }
+    fn variants(&self, _: &str) -> Vec<OtherVariant> {
+        Vec::new()
+    }
+    fn target_exists(&self, _: &str, _: &Target) -> Option<bool> {
+        None
+    }
+    fn namespace_owned(&self, _: &str) -> bool {
+        false
+    }
+}
+
+/// A listener whose certificate is its own CA, and what answers on it once asked to.
+struct Webhook {
+    listener: TcpListener,
+    pem: Vec<u8>,
+    tls: Arc<rustls::ServerConfig>,
+}
+
+impl Webhook {
+    fn new() -> Self {
+        let made = rcgen::generate_simple_self_signed([NAME.to_owned()]).unwrap();
+        let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let tls = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![made.cert.der().clone()], key)
+            .unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Self { listener, pem: made.cert.pem().into_bytes(), tls: Arc::new(tls) }
+    }
+
+    fn probe(&self) -> Probe {
+        Probe { addr: self.listener.local_addr().unwrap(), server_name: NAME.to_owned() }
+    }
+
+    fn start(self) {
+        let settings = Settings { instance: None, policy: InstancePolicy::Inject };
+        let state = State::new(settings, Arc::new(Nothing), &prometheus::Registry::new()).unwrap();
+        tokio::spawn(serve(self.listener, self.tls, Arc::new(state), CancellationToken::new()));
+    }
+}
+
+fn door() -> Door<'static> {
+    Door {
+        name: "wva",
+        service: "wva-webhook",
+        namespace: "wva",
+        instance: None,
+        policy: InstancePolicy::Inject,
+        watch_namespace: None,
+        variants: FailurePolicy::Fail,
+        config_maps: FailurePolicy::Ignore,
+        main_config_map: "wva-config",
+        entry_config_maps: &["wva-saturation-scaling-config", "wva-model-scale-to-zero-config"],
+    }
+}
+
+fn config() -> Config {
+    Config { mutating: "wva".into(), validating: "wva".into() }
+}
+
+fn entry<'v>(object: &'v Value, name: &str) -> &'v Value {
+    object["webhooks"].as_array().unwrap().iter().find(|w| w["name"] == name).unwrap()
+}
+
+fn open(object: &Value, name: &str, pem: &[u8]) -> bool {
+    let entry = entry(object, name);
+    entry["rules"][0]["resources"] == json!(["variantautoscalings"])
+        && entry["clientConfig"]["caBundle"] == json!(ByteString(pem.to_vec()))
+}
+
+#[tokio::test]
+async fn opens_what_exists_and_repairs_drift() {
+    let mut items = render(&door());
+    // Somebody's own entry in the same object is none of ours.
+    let foreign = json!({"name": "foreign.example.com", "rules": [], "clientConfig": {}});
+    items["items"][1]["webhooks"].as_array_mut().unwrap().push(foreign.clone());
+    let (apiserver, client) = Apiserver::start(&items);
+    let webhook = Webhook::new();
+    let (pem, probe) = (webhook.pem.clone(), webhook.probe());
+    webhook.start();
+    let (bundle, bundles) = watch::channel(pem.clone());
+    let shutdown = CancellationToken::new();
+    let running = tokio::spawn(run(client, config(), bundles, probe, shutdown.clone()));
+
+    apiserver.until(MUTATING, |o| open(o, "mutate.va.llmd.ai", &pem)).await;
+    apiserver.until(VALIDATING, |o| open(o, "validate.va.llmd.ai", &pem)).await;
+    let object = apiserver.object(VALIDATING);
+    assert_eq!(entry(&object, "foreign.example.com"), &foreign);
+    assert!(entry(&object, "main.configmap.llmd.ai").get("rules").is_none(), "nobody answers for maps yet");
+    for patch in apiserver.patches.lock().unwrap().iter() {
+        for applied in patch["webhooks"].as_array().unwrap() {
+            let keys: Vec<_> = applied.as_object().unwrap().keys().map(String::as_str).collect();
+            assert_eq!(keys, ["clientConfig", "name", "rules"], "only the two fields are owned");
+            assert_eq!(applied["clientConfig"].as_object().unwrap().len(), 1);
+        }
+    }
+
+    apiserver.edit(VALIDATING, |o| o["webhooks"][0]["rules"] = json!([]));
+    apiserver.until(VALIDATING, |o| open(o, "validate.va.llmd.ai", &pem)).await;
+    apiserver.edit(MUTATING, |o| o["webhooks"][0]["clientConfig"]["caBundle"] = json!("b3RoZXI="));
+    apiserver.until(MUTATING, |o| open(o, "mutate.va.llmd.ai", &pem)).await;
+
+    let both = [pem.as_slice(), Webhook::new().pem.as_slice()].concat();
+    bundle.send_replace(both.clone());
+    apiserver.until(MUTATING, |o| open(o, "mutate.va.llmd.ai", &both)).await;
+    apiserver.until(VALIDATING, |o| open(o, "validate.va.llmd.ai", &both)).await;
+
+    shutdown.cancel();
+    timeout(Duration::from_secs(5), running).await.unwrap().unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn nothing_is_opened_before_a_review_would_be_answered() {
+    let (apiserver, client) = Apiserver::start(&render(&door()));
+    let webhook = Webhook::new();
+    let (pem, probe) = (webhook.pem.clone(), webhook.probe());
+    let doors = [
+        Object::of::<MutatingWebhookConfiguration>(&client, Phase::Mutating, "wva"),
+        Object::of::<ValidatingWebhookConfiguration>(&client, Phase::Validating, "wva"),
+    ];
+    assert!(matches!(ensure(&doors, b"", &probe).await, Err(Error::NoBundle)));
+    let closed =
+        Probe { addr: TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap(), ..probe.clone() };
+    for (probe, bundle) in [
+        (&closed, pem.clone()),
+        (&probe, b"no certificate".to_vec()),
+        (&Probe { server_name: "not a name".into(), ..probe.clone() }, pem.clone()),
+    ] {
+        let refused = ensure(&doors, &bundle, probe).await;
+        assert!(matches!(refused, Err(Error::NotAnswering { .. })), "{refused:?}");
+    }
+    webhook.start();
+    let wrong_ca = ensure(&doors, &Webhook::new().pem, &probe).await.unwrap_err();
+    assert!(
+        matches!(wrong_ca, Error::NotAnswering { source: ProbeError::Connection(_), .. }),
+        "{wrong_ca:?}"
+    );
+    let wrong_name = Probe { server_name: "other.wva.svc".into(), ..probe.clone() };
+    assert!(ensure(&doors, &pem, &wrong_name).await.is_err());
+    assert!(apiserver.patches.lock().unwrap().is_empty());
+
+    assert!(ensure(&doors, &pem, &probe).await.unwrap());
+    assert!(!ensure(&doors, &pem, &probe).await.unwrap(), "a second look changes nothing");
+    assert_eq!(apiserver.patches.lock().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn the_end_of_the_certificates_is_an_error() {
+    let (_apiserver, client) = Apiserver::start(&render(&door()));
+    let (bundle, bundles) = watch::channel(Vec::new());
+    drop(bundle);
+    let ended = run(client, config(), bundles, Webhook::new().probe(), CancellationToken::new()).await;
+    assert!(matches!(ended, Err(Error::BundleGone)), "{ended:?}");
+}
+
+/// Names of the entries, their object selectors and their namespace selectors.
+fn shape(door: &Door<'_>) -> Vec<(String, Value, Value)> {
+    let list = render(door);
+    let webhooks = list["items"].as_array().unwrap().iter().flat_map(|o| o["webhooks"].as_array().unwrap());
+    webhooks
+        .map(|w| {
+            let name = w["name"].as_str().unwrap();
+            assert!(w.get("rules").is_none() && w["clientConfig"].get("caBundle").is_none(), "{name}");
+            assert!(w["matchConditions"].as_array().unwrap().len() == 1, "{name}");
+            assert_eq!((&w["timeoutSeconds"], &w["matchPolicy"]), (&json!(5), &json!("Equivalent")));
+            assert_eq!(w.get("reinvocationPolicy").is_some(), name.starts_with("mutate"), "{name}");
+            let policy = if name.contains("configmap") { "Ignore" } else { "Fail" };
+            assert_eq!(w["failurePolicy"], policy, "{name}");
+            let effects = if name == "main.configmap.llmd.ai" { "NoneOnDryRun" } else { "None" };
+            assert_eq!(w["sideEffects"], effects, "{name}");
+            (name.to_owned(), w["objectSelector"].clone(), w["namespaceSelector"].clone())
+        })
+        .collect()
+}
+
+#[test]
+fn the_rendered_entries_are_those_of_the_table() {
+    let names = |door: &Door<'_>| shape(door).into_iter().map(|(name, ..)| name).collect::<Vec<_>>();
+    let few =
+        ["mutate.va.llmd.ai", "validate.va.llmd.ai", "main.configmap.llmd.ai", "entries.configmap.llmd.ai"];
+    let all: Vec<_> = ENTRIES.iter().map(|e| e.name).collect();
+    let instance = Door { instance: Some("a"), ..door() };
+    assert_eq!(names(&door()), few);
+    assert_eq!(names(&Door { policy: InstancePolicy::Ignore, ..instance.clone() }), few);
+    assert_eq!(names(&instance), all);
+    assert_eq!(names(&Door { policy: InstancePolicy::Require, ..instance.clone() }), all);
+
+    let key = "kubernetes.io/metadata.name";
+    let not_system = json!({"key": key, "operator": "NotIn", "values": ["kube-system"]});
+    let unlabelled = json!({"matchExpressions":
+        [{"key": "wva.llmd.ai/controller-instance", "operator": "DoesNotExist"}]});
+    let labelled = json!({"matchLabels": {"wva.llmd.ai/controller-instance": "a"}});
+    let find = |door: &Door<'_>, name: &str| shape(door).into_iter().find(|(n, ..)| n == name).unwrap();
+    assert_eq!(find(&door(), "mutate.va.llmd.ai").1, unlabelled);
+    assert_eq!(find(&instance, "validate.va.llmd.ai").1, labelled);
+    let (_, objects, namespaces) = find(&instance, "validate-unlabelled.va.llmd.ai");
+    assert_eq!(objects, unlabelled);
+    assert_eq!(
+        (&namespaces["matchLabels"], &namespaces["matchExpressions"][0]),
+        (&labelled["matchLabels"], &not_system)
+    );
+
+    let single = Door { watch_namespace: Some("models"), ..instance };
+    let only = |names: Value| json!({"matchExpressions": [{"key": key, "operator": "In", "values": names}, not_system]});
+    assert_eq!(find(&single, "mutate-unlabelled.va.llmd.ai").2, only(json!(["models"])));
+    assert_eq!(find(&single, "main.configmap.llmd.ai").2, only(json!(["models", "wva"])));
+}

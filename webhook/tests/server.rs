@@ -1,0 +1,249 @@
+//! The server over real TLS: what it answers, what it refuses to read, and that no client can hold it up.
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use prometheus::{Encoder as _, TextEncoder};
+use serde_json::json;
+use support::{Server, head, read_to_end};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use wva_webhook::{Limits, MUTATE_PATH, VALIDATE_PATH};
+
+const UID: &str = "705ab4f5-6393-11e8-b7cc-42010a800002";
+
+/// The codes of the causes of a refusal.
+#[track_caller]
+fn rejects(response: &serde_json::Value, codes: &[&str]) {
+    assert_eq!(response["allowed"], false, "{response}");
+    assert_eq!(response["uid"], UID);
+    let status = &response["status"];
+    assert_eq!((&status["reason"], &status["code"]), (&json!("Invalid"), &json!(422)));
+    let causes = status["details"]["causes"].as_array().unwrap();
+    assert_eq!(causes.len(), codes.len(), "{causes:?}");
+    for (cause, code) in causes.iter().zip(codes) {
+        assert!(cause["message"].as_str().unwrap().starts_with(&format!("[{code}]")), "{cause}");
+        assert!(status["message"].as_str().unwrap().contains(code));
+    }
+    assert!(response.get("patch").is_none(), "a refusal carries no patch");
+}
+
+fn metrics(server: &Server) -> String {
+    let mut out = Vec::new();
+    TextEncoder::new().encode(&server.registry.gather(), &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+#[tokio::test]
+async fn reviews_are_answered_with_their_uid() {
+    let server = Server::start(Limits::default());
+    let admitted = server.review(VALIDATE_PATH, "accepted").await;
+    assert_eq!((&admitted["uid"], &admitted["allowed"]), (&json!(UID), &json!(true)));
+    assert!(admitted.get("patch").is_none());
+
+    let mutated = server.review(MUTATE_PATH, "accepted").await;
+    assert_eq!((&mutated["allowed"], &mutated["patchType"]), (&json!(true), &json!("JSONPatch")));
+    let patch: k8s_openapi::ByteString = serde_json::from_value(mutated["patch"].clone()).unwrap();
+    let patch: serde_json::Value = serde_json::from_slice(&patch.0).unwrap();
+    let label = "/metadata/labels/wva.llmd.ai~1controller-instance";
+    assert_eq!(patch, json!([{"op": "add", "path": label, "value": "a"}]));
+}
+
+#[tokio::test]
+async fn refusals_name_their_rules() {
+    let server = Server::start(Limits::default());
+    for path in [MUTATE_PATH, VALIDATE_PATH] {
+        rejects(&server.review(path, "WVA-VA-003").await, &["WVA-VA-003"]);
+        let all = server.review(path, "all-at-once").await;
+        rejects(&all, &["WVA-VA-004", "WVA-VA-003", "WVA-VA-006"]);
+        let already = server.review(path, "WVA-VA-003-already").await;
+        assert_eq!(already["allowed"], true);
+        assert!(already["warnings"][0].as_str().unwrap().starts_with("[WVA-VA-003] spec.variantCost: "));
+        let absent = server.review(path, "WVA-VA-054").await;
+        assert_eq!(absent["allowed"], true);
+        assert!(absent["warnings"][0].as_str().unwrap().contains("\"absent\" does not exist (yet)"));
+    }
+    let taken = server.review(MUTATE_PATH, "WVA-VA-015").await;
+    rejects(&taken, &["WVA-VA-015"]);
+    assert!(taken["status"]["message"].as_str().unwrap().contains("\"other\""));
+}
+
+#[tokio::test]
+async fn metrics_count_outcomes_in_closed_sets() {
+    let server = Server::start(Limits::default());
+    server.review(VALIDATE_PATH, "accepted").await;
+    server.review(VALIDATE_PATH, "WVA-VA-003").await;
+    let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+        "uid": "u", "operation": "MADE-UP", "kind": {"group": "llmd.ai", "kind": "VariantAutoscaling"}}});
+    assert_eq!(server.post(VALIDATE_PATH, review.to_string().as_bytes()).await.0, 200);
+    assert_eq!(server.post(VALIDATE_PATH, b"x").await.0, 400);
+    let told = metrics(&server);
+    for line in [
+        r#"{allowed="true",code="200",operation="CREATE",resource="variantautoscalings"} 1"#,
+        r#"{allowed="false",code="422",operation="CREATE",resource="variantautoscalings"} 1"#,
+        r#"{allowed="true",code="200",operation="other",resource="variantautoscalings"} 1"#,
+        r#"{allowed="false",code="400",operation="other",resource="variantautoscalings"} 1"#,
+    ] {
+        assert!(told.contains(&format!("wva_admission_reviews_total{line}")), "{line} in {told}");
+    }
+    let count =
+        r#"wva_admission_review_duration_seconds_count{operation="CREATE",resource="variantautoscalings"} 2"#;
+    assert!(told.contains(count), "{told}");
+    assert!(!told.contains("MADE-UP"));
+}
+
+#[tokio::test]
+async fn what_is_no_review_gets_a_message() {
+    let server = Server::start(Limits::default());
+    let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+    let in_object = |depth| {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/accepted.json");
+        let text = std::fs::read_to_string(file).unwrap();
+        text.replacen("\"x\"", &nested(depth), 1).into_bytes()
+    };
+    let other_kind = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+        "request": {"uid": "u", "kind": {"group": "", "kind": "Pod"}}});
+    let no_uid = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {}});
+    for (path, body, status, message) in [
+        (VALIDATE_PATH, b"".to_vec(), 400, "no JSON"),
+        (VALIDATE_PATH, b"\xff\xfe".to_vec(), 400, "no JSON"),
+        (VALIDATE_PATH, b"{\"a\":".to_vec(), 400, "no JSON"),
+        (VALIDATE_PATH, b"[]".to_vec(), 400, "no AdmissionReview"),
+        (
+            VALIDATE_PATH,
+            br#"{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview"}"#.to_vec(),
+            400,
+            "no AdmissionReview",
+        ),
+        (VALIDATE_PATH, no_uid.to_string().into_bytes(), 400, "uid"),
+        (VALIDATE_PATH, other_kind.to_string().into_bytes(), 400, "VariantAutoscaling"),
+        (VALIDATE_PATH, in_object(130), 400, "nested at most 128 deep"),
+        (MUTATE_PATH, nested(3_000_000).into_bytes(), 400, "nested at most 128 deep"),
+        (MUTATE_PATH, vec![b' '; (7 << 20) + 1], 413, "7340032 bytes"),
+        ("/nowhere", b"{}".to_vec(), 404, "no such path"),
+    ] {
+        let (found, told) = server.post(path, &body).await;
+        assert_eq!(found, status, "{path} {message}: {told}");
+        assert!(told.contains(message), "{told}");
+    }
+    assert_eq!(server.post(VALIDATE_PATH, &in_object(100)).await.0, 200, "deep, but not too deep");
+}
+
+#[tokio::test]
+async fn a_body_that_is_announced_too_large_is_refused_unread_and_one_without_a_length_is_cut_off() {
+    let server = Server::start(Limits { body: 1000, ..Limits::default() });
+    let mut stream = server.connect().await;
+    let chunked = format!(
+        "POST {VALIDATE_PATH} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+    );
+    stream.write_all(chunked.as_bytes()).await.unwrap();
+    stream.write_all(format!("7d0\r\n{}\r\n0\r\n\r\n", "x".repeat(2000)).as_bytes()).await.unwrap();
+    assert_eq!(read_to_end(&mut stream).await.0, 413);
+    let mut stream = server.connect().await;
+    stream.write_all(&head(VALIDATE_PATH, 100_000_000, "close")).await.unwrap();
+    assert_eq!(read_to_end(&mut stream).await.0, 413);
+}
+
+#[tokio::test]
+async fn a_panicking_review_is_an_error_of_that_review_alone() {
+    let server = Server::start(Limits::default());
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/accepted.json");
+    let text = std::fs::read_to_string(file).unwrap().replace("\"llama\"", "\"panic\"");
+    let (status, told) = server.post(VALIDATE_PATH, text.as_bytes()).await;
+    assert_eq!((status, told.trim()), (500, "the review failed: see the log of wva"));
+    assert_eq!(server.review(VALIDATE_PATH, "accepted").await["allowed"], true);
+}
+
+#[tokio::test]
+async fn slow_clients_are_let_go() {
+    let short = Duration::from_millis(300);
+    let limits = Limits { handshake: short, header: short, review: short, ..Limits::default() };
+    let server = Server::start(limits);
+    let patience = Duration::from_secs(20);
+    let within = |start: Instant| assert!(start.elapsed() < patience, "{:?}", start.elapsed());
+
+    let start = Instant::now();
+    let mut tcp = tokio::net::TcpStream::connect(server.addr).await.unwrap();
+    let mut byte = [0];
+    let ended = tokio::time::timeout(patience, tcp.read(&mut byte)).await.unwrap();
+    assert!(matches!(ended, Ok(0) | Err(_)), "no handshake, no connection");
+
+    let mut silent = server.connect().await;
+    assert_eq!(tokio::time::timeout(patience, read_to_end(&mut silent)).await.unwrap().0, 0);
+
+    let mut dripping = server.connect().await;
+    let mut dripped = 0;
+    while start.elapsed() < patience
+        && dripping.write_all(b"P").await.is_ok()
+        && dripping.flush().await.is_ok()
+    {
+        dripped += 1;
+        let next = tokio::time::timeout(Duration::from_millis(20), dripping.read(&mut byte)).await;
+        if next.is_ok() {
+            break;
+        }
+    }
+    assert!(dripped > 1, "the first bytes are read");
+    within(start);
+
+    let mut no_body = server.connect().await;
+    no_body.write_all(&head(VALIDATE_PATH, 10, "close")).await.unwrap();
+    let (status, told) = tokio::time::timeout(patience, read_to_end(&mut no_body)).await.unwrap();
+    assert_eq!((status, told.trim()), (408, "the body took too long to arrive"));
+}
+
+#[tokio::test]
+async fn an_idle_connection_outlives_the_header_limit_and_ends_at_its_own() {
+    let header = Duration::from_millis(400);
+    let server = Server::start(Limits { header, idle: Duration::from_secs(2), ..Limits::default() });
+    let mut stream = server.connect().await;
+    let body = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/accepted.json")).unwrap();
+    let mut answer = vec![0; 4096];
+    let mut byte = [0];
+    for _ in 0..2 {
+        stream.write_all(&head(VALIDATE_PATH, body.len(), "keep-alive")).await.unwrap();
+        stream.write_all(&body).await.unwrap();
+        let n = stream.read(&mut answer).await.unwrap();
+        assert!(answer[..n].starts_with(b"HTTP/1.1 200 "));
+        let idle = tokio::time::timeout(header * 2, stream.read(&mut byte)).await;
+        assert!(idle.is_err(), "still open after twice the header limit: {idle:?}");
+    }
+    let ended = tokio::time::timeout(Duration::from_secs(20), stream.read(&mut byte)).await.unwrap();
+    assert!(matches!(ended, Ok(0) | Err(_)), "idle for too long");
+}
+
+#[tokio::test]
+async fn connections_are_bounded_and_the_next_one_gets_its_turn() {
+    let server = Server::start(Limits { connections: 1, ..Limits::default() });
+    let held = server.connect().await;
+    let waiting = server.review(VALIDATE_PATH, "accepted");
+    tokio::pin!(waiting);
+    let early = tokio::time::timeout(Duration::from_millis(300), waiting.as_mut()).await;
+    assert!(early.is_err(), "the one slot is taken");
+    drop(held);
+    let later = tokio::time::timeout(Duration::from_secs(20), waiting).await.unwrap();
+    assert_eq!(later["allowed"], true);
+}
+
+#[tokio::test]
+async fn a_review_under_way_is_finished_after_the_end_was_asked_for() {
+    let server = Server::start(Limits::default());
+    let idle = server.connect().await;
+    let body = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/accepted.json")).unwrap();
+    let mut stream = server.connect().await;
+    let mut begin = head(VALIDATE_PATH, body.len(), "keep-alive");
+    begin.splice(begin.len() - 2..begin.len() - 2, *b"Expect: 100-continue\r\n");
+    stream.write_all(&begin).await.unwrap();
+    let mut proceed = vec![0; 25];
+    // The server asks for the body once the review has begun.
+    stream.read_exact(&mut proceed).await.unwrap();
+    assert!(proceed.starts_with(b"HTTP/1.1 100 "));
+    server.shutdown.cancel();
+    stream.write_all(&body).await.unwrap();
+    let (status, _) = read_to_end(&mut stream).await;
+    assert_eq!(status, 200);
+    tokio::time::timeout(Duration::from_secs(5), server.ended).await.unwrap().unwrap().unwrap();
+    drop(idle);
+    assert!(tokio::net::TcpStream::connect(server.addr).await.is_err(), "nobody listens any more");
+}

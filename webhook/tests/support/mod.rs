@@ -1,0 +1,121 @@
+//! A server on a loopback port with a certificate of its own, a cluster made of plain values, and a client that can
+//! behave as badly as a test wants.
+#![expect(clippy::unwrap_used, unreachable_pub, reason = "helpers of tests")]
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use prometheus::Registry;
+use rustls::pki_types::{PrivateKeyDer, ServerName};
+use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_util::sync::CancellationToken;
+use wva_rules::{InstancePolicy, OtherVariant, Target};
+use wva_webhook::{ClusterFacts, Error, Limits, Settings, State, serve_with};
+
+pub const NAME: &str = "wva-webhook.wva.svc";
+
+/// Namespace `ns` is instance a's own; `taken` is the target of `other`, and `absent` does not exist.
+pub struct Cluster;
+
+impl ClusterFacts for Cluster {
+    fn synced(&self) -> bool {
+        true
+    }
+
+    fn variants(&self, _: &str) -> Vec<OtherVariant> {
+        let target =
+            Target { api_version: "apps/v1".into(), kind: "Deployment".into(), name: "taken".into() };
+        vec![OtherVariant { name: "other".into(), instance: Some("a".into()), target, created: None }]
+    }
+
+    fn target_exists(&self, _: &str, target: &Target) -> Option<bool> {
+        assert_ne!(target.name, "panic", "asked for by a test");
+        Some(target.name != "absent")
+    }
+
+    fn namespace_owned(&self, namespace: &str) -> bool {
+        namespace == "ns"
+    }
+}
+
+pub struct Server {
+    pub addr: SocketAddr,
+    pub registry: Registry,
+    pub shutdown: CancellationToken,
+    pub ended: JoinHandle<Result<(), Error>>,
+    tls: TlsConnector,
+}
+
+impl Server {
+    pub fn start(limits: Limits) -> Self {
+        let made = rcgen::generate_simple_self_signed([NAME.to_owned()]).unwrap();
+        let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let tls = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![made.cert.der().clone()], key)
+            .unwrap();
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(made.cert.der().clone()).unwrap();
+        let client = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = listener.local_addr().unwrap();
+        let registry = Registry::new();
+        let settings = Settings { instance: Some("a".into()), policy: InstancePolicy::Inject };
+        let state = Arc::new(State::new(settings, Arc::new(Cluster), &registry).unwrap());
+        let shutdown = CancellationToken::new();
+        let ended = tokio::spawn(serve_with(listener, Arc::new(tls), state, shutdown.clone(), limits));
+        Self { addr, registry, shutdown, ended, tls: TlsConnector::from(Arc::new(client)) }
+    }
+
+    pub async fn connect(&self) -> TlsStream<TcpStream> {
+        let tcp = TcpStream::connect(self.addr).await.unwrap();
+        self.tls.connect(ServerName::try_from(NAME).unwrap(), tcp).await.unwrap()
+    }
+
+    /// One request on a connection of its own: the status and the body.
+    pub async fn post(&self, path: &str, body: &[u8]) -> (u16, String) {
+        let mut stream = self.connect().await;
+        let _ = stream.write_all(&head(path, body.len(), "close")).await;
+        // A server that refuses a body by its size need not read it.
+        let _ = stream.write_all(body).await;
+        read_to_end(&mut stream).await
+    }
+
+    /// The response to a review in `tests/data`.
+    pub async fn review(&self, path: &str, file: &str) -> Value {
+        let file = format!("{}/tests/data/{file}.json", env!("CARGO_MANIFEST_DIR"));
+        let (status, body) = self.post(path, &std::fs::read(file).unwrap()).await;
+        assert_eq!(status, 200, "{body}");
+        let review: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(review["kind"], "AdmissionReview");
+        review["response"].clone()
+    }
+}
+
+pub fn head(path: &str, length: usize, connection: &str) -> Vec<u8> {
+    format!(
+        "POST {path} HTTP/1.1\r\nHost: {NAME}\r\nContent-Length: {length}\r\nConnection: {connection}\r\n\r\n"
+    )
+    .into_bytes()
+}
+
+/// Everything until the server closes; status 0 where it closed without a word.
+pub async fn read_to_end(stream: &mut TlsStream<TcpStream>) -> (u16, String) {
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    let answer = String::from_utf8(answer).unwrap();
+    let status = answer.get(9..12).map_or(0, |s| s.parse().unwrap());
+    (status, answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default())
+}
