@@ -86,7 +86,8 @@ impl CertsConfig {
                 return Err(ConfigError::BadName { name: name.clone() });
             }
         }
-        for (what, found) in [("CA lifetime", self.ca_lifetime), ("certificate lifetime", self.cert_lifetime)] {
+        for (what, found) in [("CA lifetime", self.ca_lifetime), ("certificate lifetime", self.cert_lifetime)]
+        {
             if found < SHORTEST_LIFETIME {
                 return Err(ConfigError::TooShort { what, found });
             }
@@ -120,22 +121,28 @@ impl Certs {
         let serving = Arc::new(Serving::default());
         let (bundle_tx, bundle) = watch::channel(Vec::new());
         let (ca_tx, ca_not_after) = watch::channel(None);
-        let store = Store::new(client.clone(), &config.namespace, &config.secret_name, config.ca_lifetime, clock.clone());
-        let recorder = Recorder::new(client, Reporter { controller: "wva".to_owned(), instance: None });
+        let store = Store::new(
+            client.clone(),
+            &config.namespace,
+            &config.secret_name,
+            config.ca_lifetime,
+            clock.clone(),
+        );
         let task = Task {
             store,
             config,
             clock,
-            recorder,
+            client,
             serving: serving.clone(),
             bundle: bundle_tx,
             ca_not_after: ca_tx,
             set: None,
             repair_at: Some(Instant::now()),
+            rest_until: Instant::now(),
             pause: FIRST_PAUSE,
         };
         let certs = Self { serving, bundle, ca_not_after };
-        Ok((certs, async move { shutdown.run_until_cancelled(task.run()).await.unwrap_or(()) }))
+        Ok((certs, async move { shutdown.run_until_cancelled(Box::pin(task.run())).await.unwrap_or(()) }))
     }
 
     /// What rustls asks at each handshake.
@@ -170,13 +177,15 @@ struct Task {
     store: Store,
     config: CertsConfig,
     clock: Clock,
-    recorder: Recorder,
+    client: kube::Client,
     serving: Arc<Serving>,
     bundle: watch::Sender<Vec<u8>>,
     ca_not_after: watch::Sender<Option<Timestamp>>,
     set: Option<CaSet>,
     /// When the Secret is to be read and, where needed, written next. `None`: nothing is wrong.
     repair_at: Option<Instant>,
+    /// No repair before this: somebody who keeps destroying the Secret must not make a busy loop of us.
+    rest_until: Instant,
     pause: Duration,
 }
 
@@ -224,19 +233,22 @@ impl Task {
             // A deletion during a gap of the watch shows as a list without the object.
             Ok(watcher::Event::InitDone) => self.repair_soon(),
             Ok(watcher::Event::Init) => {}
-            Err(error) => tracing::warn!(secret = %name, %error, "The watch of the CA's Secret broke: trying again"),
+            Err(error) => {
+                tracing::warn!(secret = %name, %error, "The watch of the CA's Secret broke: trying again");
+            }
         }
     }
 
-    /// Reads the Secret and repairs it where needed, now unless a failed repair is waiting out its pause.
+    /// Reads the Secret and repairs it where needed, now unless an earlier repair is still waiting out its pause.
     fn repair_soon(&mut self) {
-        self.repair_at.get_or_insert_with(Instant::now);
+        self.repair_at.get_or_insert(Instant::now().max(self.rest_until));
     }
 
     async fn repair(&mut self) {
         match self.store.ensure(self.set.as_ref()).await {
             Ok((set, secret, outcome)) => {
                 self.repair_at = None;
+                self.rest_until = Instant::now() + FIRST_PAUSE;
                 self.pause = FIRST_PAUSE;
                 self.adopt(set);
                 self.tell(&secret, &outcome).await;
@@ -283,7 +295,9 @@ impl Task {
         match self.serving.renew(&set.current, &self.config.dns_names, self.config.cert_lifetime, now) {
             Ok(()) => tracing::info!(not_after = ?self.serving.not_after(), "Serving a new certificate"),
             // The next look at the clock tries again, as the old one stays due.
-            Err(error) => tracing::error!(error = &error as &dyn std::error::Error, "No new serving certificate"),
+            Err(error) => {
+                tracing::error!(error = &error as &dyn std::error::Error, "No new serving certificate");
+            }
         }
     }
 
@@ -301,7 +315,10 @@ impl Task {
             action: "RotateCertificate".to_owned(),
             secondary: None,
         };
-        let published = tokio::time::timeout(EVENT, self.recorder.publish(&event, &secret.object_ref(&()))).await;
+        // A recorder of its own: a kept one would fold this into the series of the last event, with that one's note.
+        let recorder =
+            Recorder::new(self.client.clone(), Reporter { controller: "wva".to_owned(), instance: None });
+        let published = tokio::time::timeout(EVENT, recorder.publish(&event, &secret.object_ref(&()))).await;
         if !matches!(published, Ok(Ok(()))) {
             tracing::debug!("The event CertificateRotated could not be written");
         }

@@ -9,8 +9,8 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
-    PublicKeyData,
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, PublicKeyData,
 };
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -63,7 +63,9 @@ pub enum Why {
         not_after: Timestamp,
     },
     /// Its time has not come, though every CA is dated back an hour: somebody's clock is wrong.
-    #[error("the certificate of entry {entry} is not valid before {not_before}: compare the clocks of the nodes")]
+    #[error(
+        "the certificate of entry {entry} is not valid before {not_before}: compare the clocks of the nodes"
+    )]
     NotYetValid {
         /// Key within the Secret's data.
         entry: &'static str,
@@ -85,7 +87,9 @@ pub enum SignError {
         source: rcgen::Error,
     },
     /// The lifetime reaches beyond what a date can say, or the clock stands before 1970.
-    #[error("a lifetime of {lifetime:?} from {now} on cannot be expressed as dates: check the clock and the setting")]
+    #[error(
+        "a lifetime of {lifetime:?} from {now} on cannot be expressed as dates: check the clock and the setting"
+    )]
     Lifetime {
         /// The lifetime asked for.
         lifetime: Duration,
@@ -109,7 +113,8 @@ impl CaCert {
         let (Some(Ok(der)), None) = (certs.next(), certs.next()) else {
             return Err(Why::NotACertificate { entry });
         };
-        let (rest, x509) = x509_parser::parse_x509_certificate(&der).map_err(|_| Why::NotACertificate { entry })?;
+        let (rest, x509) =
+            x509_parser::parse_x509_certificate(&der).map_err(|_| Why::NotACertificate { entry })?;
         if !rest.is_empty() {
             return Err(Why::NotACertificate { entry });
         }
@@ -209,7 +214,12 @@ impl Ca {
     ///
     /// # Errors
     /// [`SignError`] where a name is no DNS name, the dates cannot be expressed, or the cryptography fails.
-    pub fn sign_serving(&self, names: &[String], lifetime: Duration, now: Timestamp) -> Result<Signed, SignError> {
+    pub fn sign_serving(
+        &self,
+        names: &[String],
+        lifetime: Duration,
+        now: Timestamp,
+    ) -> Result<Signed, SignError> {
         let rcgen = |source| SignError::Rcgen { what: "serving", source };
         let not_after = end_of(lifetime, now)?.min(self.cert.not_after);
         let key = KeyPair::generate().map_err(rcgen)?;
@@ -294,10 +304,17 @@ fn end_of(lifetime: Duration, now: Timestamp) -> Result<Timestamp, SignError> {
         .ok_or(SignError::Lifetime { lifetime, now })
 }
 
-fn validity(params: &mut CertificateParams, lifetime: Duration, now: Timestamp, end: Timestamp) -> Result<(), SignError> {
+fn validity(
+    params: &mut CertificateParams,
+    lifetime: Duration,
+    now: Timestamp,
+    end: Timestamp,
+) -> Result<(), SignError> {
     let epoch = rcgen::date_time_ymd(1970, 1, 1);
     let seconds = |at: Timestamp| {
-        u64::try_from(at.as_second()).map(Duration::from_secs).map_err(|_| SignError::Lifetime { lifetime, now })
+        u64::try_from(at.as_second())
+            .map(Duration::from_secs)
+            .map_err(|_| SignError::Lifetime { lifetime, now })
     };
     let begin = now.checked_sub(BACKDATED).map_err(|_| SignError::Lifetime { lifetime, now })?;
     params.not_before = epoch + seconds(begin)?;

@@ -70,9 +70,18 @@ impl Serving {
     ///
     /// # Errors
     /// [`ServingError`]; the certificate in use stays.
-    pub fn renew(&self, ca: &Ca, names: &[String], lifetime: Duration, now: Timestamp) -> Result<(), ServingError> {
+    pub fn renew(
+        &self,
+        ca: &Ca,
+        names: &[String],
+        lifetime: Duration,
+        now: Timestamp,
+    ) -> Result<(), ServingError> {
         let signed = ca.sign_serving(names, lifetime, now)?;
-        let span = Span { renew_at: renew_at(signed.issued, signed.not_after, random_share()), not_after: signed.not_after };
+        let span = Span {
+            renew_at: renew_at(signed.issued, signed.not_after, random_share()),
+            not_after: signed.not_after,
+        };
         let key = CertifiedKey::from_der(vec![signed.cert], signed.key, &aws_lc_rs::default_provider())
             .map_err(|source| ServingError::Rustls { what: "serving certificate", source })?;
         self.key.store(Some(Arc::new(key)));
@@ -92,12 +101,16 @@ impl ResolvesServerCert for Serving {
 fn renew_at(issued: Timestamp, not_after: Timestamp, share: f64) -> Timestamp {
     let life = not_after.duration_since(issued).as_secs_f64();
     let wait = life * (2.0 / 3.0 - 0.1 * share.clamp(0.0, 1.0));
-    SignedDuration::try_from_secs_f64(wait).ok().and_then(|wait| issued.checked_add(wait).ok()).unwrap_or(issued)
+    SignedDuration::try_from_secs_f64(wait)
+        .ok()
+        .and_then(|wait| issued.checked_add(wait).ok())
+        .unwrap_or(issued)
 }
 
 /// A number 0..1. The standard library's hasher keys are random enough to spread renewals.
 fn random_share() -> f64 {
-    f64::from(u16::try_from(RandomState::new().build_hasher().finish() & 0xffff).unwrap_or_default()) / 65536.0
+    f64::from(u16::try_from(RandomState::new().build_hasher().finish() & 0xffff).unwrap_or_default())
+        / 65536.0
 }
 
 /// TLS 1.2 and 1.3 with aws-lc-rs, ALPN `http/1.1` (and `h2` before it where `http2` is set), clients not asked for
@@ -105,7 +118,10 @@ fn random_share() -> f64 {
 ///
 /// # Errors
 /// [`ServingError::Rustls`], where the provider lacks a protocol version.
-pub fn server_config(resolver: Arc<dyn ResolvesServerCert>, http2: bool) -> Result<ServerConfig, ServingError> {
+pub fn server_config(
+    resolver: Arc<dyn ResolvesServerCert>,
+    http2: bool,
+) -> Result<ServerConfig, ServingError> {
     Ok(finish(builder()?.with_no_client_auth(), resolver, http2))
 }
 

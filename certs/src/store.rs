@@ -23,7 +23,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The API server refused or could not be reached.
-    #[error("could not {verb} Secret {namespace}/{name}: check the API server and this service account's permissions")]
+    #[error(
+        "could not {verb} Secret {namespace}/{name}: check the API server and this service account's permissions"
+    )]
     Api {
         /// `get`, `create` or `replace`.
         verb: &'static str,
@@ -46,7 +48,9 @@ pub enum StoreError {
         name: String,
     },
     /// Every round lost.
-    #[error("Secret {namespace}/{name} changed under each of {ROUNDS} attempts to repair it: find out who writes it")]
+    #[error(
+        "Secret {namespace}/{name} changed under each of {ROUNDS} attempts to repair it: find out who writes it"
+    )]
     Contended {
         /// Namespace of the Secret.
         namespace: String,
@@ -82,7 +86,13 @@ pub struct Store {
 impl Store {
     /// For Secret `name` in `namespace`; CAs made here live `ca_lifetime`.
     #[must_use]
-    pub fn new(client: kube::Client, namespace: &str, name: &str, ca_lifetime: Duration, clock: Clock) -> Self {
+    pub fn new(
+        client: kube::Client,
+        namespace: &str,
+        name: &str,
+        ca_lifetime: Duration,
+        clock: Clock,
+    ) -> Self {
         let api = Api::namespaced(client, namespace);
         Self { api, namespace: namespace.to_owned(), name: name.to_owned(), ca_lifetime, clock }
     }
@@ -110,7 +120,9 @@ impl Store {
                 Ok(Some(done)) => return Ok(done),
                 // Lost a race: the winner's is read at once in the next round.
                 Ok(None) => {}
-                Err(error) if round + 1 == ROUNDS || matches!(error, StoreError::Sign(_)) => return Err(error),
+                Err(error) if round + 1 == ROUNDS || matches!(error, StoreError::Sign(_)) => {
+                    return Err(error);
+                }
                 Err(error) => tracing::debug!(%error, "Trying again"),
             }
         }
@@ -172,7 +184,8 @@ impl Store {
     }
 }
 
-static NO_DATA: std::collections::BTreeMap<String, k8s_openapi::ByteString> = std::collections::BTreeMap::new();
+static NO_DATA: std::collections::BTreeMap<String, k8s_openapi::ByteString> =
+    std::collections::BTreeMap::new();
 
 /// Created or changed by somebody else (409), or deleted between read and replace (404).
 fn lost_race(error: &kube::Error) -> bool {
