@@ -3,10 +3,10 @@
 //! and `Published` knows this crate.
 
 mod assemble;
-// pub mod auth;
+pub mod auth;
 mod collect;
 mod engine;
-// pub mod external_metrics;
+pub mod external_metrics;
 mod guard;
 mod memory;
 mod published;

@@ -1,0 +1,261 @@
+//! Who asks, and may they: authentication by the aggregator's request headers (behind its client certificate) or by
+//! bearer token, authorization by the API server's own rules. Used by the external metrics API and by secure metrics.
+//! Nothing a client merely says about itself counts: `X-Remote-*` without the verified certificate is ignored.
+
+mod cache;
+mod peer;
+mod request_header;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use axum::http::{HeaderMap, header};
+use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec};
+use k8s_openapi::api::authorization::v1::{
+    NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
+};
+use kube::api::{Api, PostParams};
+
+use cache::Cache;
+
+pub use peer::{Peer, server_tls};
+pub use request_header::{RequestHeader, RequestHeaderError};
+
+/// How long a decision of the API server is believed.
+const BELIEVED: Duration = Duration::from_mins(1);
+/// Decisions kept; the oldest goes first.
+const KEPT: usize = 1024;
+/// One call to the API server. An HPA gives up after half a minute, the aggregator's check after 6 seconds.
+const CALL: Duration = Duration::from_secs(4);
+/// Longer than any token an API server issues.
+const LONGEST_TOKEN: usize = 16 * 1024;
+/// The group whose members every API server allows everything, without asking its authorizer.
+const MASTERS: &str = "system:masters";
+const AUTHENTICATED: &str = "system:authenticated";
+const ANONYMOUS: &str = "system:anonymous";
+
+/// An authenticated user, as Kubernetes sees one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct User {
+    /// User name.
+    pub name: String,
+    /// Unique identifier, where the authenticator knows one.
+    pub uid: Option<String>,
+    /// Groups.
+    pub groups: Vec<String>,
+    /// What else the authenticator said.
+    pub extra: BTreeMap<String, Vec<String>>,
+}
+
+/// What somebody wants to do, in the terms of RBAC.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// On a resource of a namespace.
+    Resource {
+        /// `get`, `list`, ...
+        verb: &'static str,
+        /// API group.
+        group: &'static str,
+        /// API version.
+        version: &'static str,
+        /// Resource: plural, lower case.
+        resource: String,
+        /// Namespace.
+        namespace: String,
+    },
+    /// On a path that is no resource, `/metrics` for one.
+    Path {
+        /// `get`, ...
+        verb: &'static str,
+        /// The path, without query.
+        path: String,
+    },
+}
+
+/// Why a request is not served.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// Neither the aggregator's headers nor a bearer token the API server accepts: HTTP 401.
+    #[error("Unauthorized: send a bearer token, or come through the API server's aggregator")]
+    Unauthenticated,
+    /// Known, but not allowed: HTTP 403.
+    #[error("user {user:?} may not {action}: {reason}")]
+    Forbidden {
+        /// User name.
+        user: String,
+        /// What was asked for.
+        action: String,
+        /// What the API server said.
+        reason: String,
+    },
+    /// The API server could not be asked: HTTP 503.
+    #[error("the API server could not be asked whether this request is allowed: try again")]
+    Undecided,
+}
+
+/// Authenticates and authorizes. One per process; made with the pod's own client, whose service account needs
+/// `create` on `tokenreviews` and `subjectaccessreviews` (cluster role `system:auth-delegator`).
+pub struct Gate {
+    client: kube::Client,
+    request_header: ArcSwapOption<RequestHeader>,
+    tokens: Cache<String, Option<User>>,
+    decisions: Cache<(User, Action), Result<(), String>>,
+}
+
+impl Gate {
+    /// Knows no request headers yet: [`Gate::watch_request_header`] brings them.
+    #[must_use]
+    pub fn new(client: kube::Client) -> Self {
+        let (tokens, decisions) = (Cache::new(KEPT, BELIEVED), Cache::new(KEPT, BELIEVED));
+        Self { client, request_header: ArcSwapOption::empty(), tokens, decisions }
+    }
+
+    /// Sets what the aggregator proves itself with. `None`: only bearer tokens count.
+    pub fn set_request_header(&self, config: Option<RequestHeader>) {
+        self.request_header.store(config.map(Arc::new));
+    }
+
+    /// Authenticates and then authorizes.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub async fn admit(&self, peer: &Peer, headers: &HeaderMap, action: Action) -> Result<User, Refusal> {
+        let user = self.authenticate(peer, headers).await?;
+        self.authorize(&user, action).await?;
+        Ok(user)
+    }
+
+    /// Tells who asks.
+    ///
+    /// # Errors
+    /// [`Refusal::Unauthenticated`] or [`Refusal::Undecided`].
+    pub async fn authenticate(&self, peer: &Peer, headers: &HeaderMap) -> Result<User, Refusal> {
+        if let Some(config) = self.request_header.load_full()
+            && let Some(user) = config.user(peer, headers)
+        {
+            return Ok(user);
+        }
+        let token = bearer(headers).ok_or(Refusal::Unauthenticated)?;
+        if let Some(known) = self.tokens.get(token) {
+            return known.ok_or(Refusal::Unauthenticated);
+        }
+        let user = self.review_token(token).await?;
+        self.tokens.insert(token.to_owned(), user.clone());
+        user.ok_or(Refusal::Unauthenticated)
+    }
+
+    /// Asks whether `user` may do `action`.
+    ///
+    /// # Errors
+    /// [`Refusal::Forbidden`] or [`Refusal::Undecided`].
+    pub async fn authorize(&self, user: &User, action: Action) -> Result<(), Refusal> {
+        if user.groups.iter().any(|group| group == MASTERS) {
+            return Ok(());
+        }
+        let key = (user.clone(), action);
+        let decision = if let Some(decision) = self.decisions.get(&key) {
+            decision
+        } else {
+            let decision = self.review_access(user, &key.1).await?;
+            self.decisions.insert(key.clone(), decision.clone());
+            decision
+        };
+        decision.map_err(|reason| Refusal::Forbidden { user: key.0.name, action: key.1.to_string(), reason })
+    }
+
+    async fn review_token(&self, token: &str) -> Result<Option<User>, Refusal> {
+        let spec = TokenReviewSpec { token: token.to_owned(), audiences: None };
+        let review = TokenReview { spec, ..TokenReview::default() };
+        let status = self.create("TokenReview", &review).await?.status.unwrap_or_default();
+        if status.authenticated != Some(true) {
+            return Ok(None);
+        }
+        let user = status.user.unwrap_or_default();
+        let Some(name) = user.username.filter(|name| !name.is_empty()) else { return Ok(None) };
+        let (groups, extra) = (user.groups.unwrap_or_default(), user.extra.unwrap_or_default());
+        Ok(Some(User { name, uid: user.uid, groups, extra }))
+    }
+
+    async fn review_access(&self, user: &User, action: &Action) -> Result<Result<(), String>, Refusal> {
+        let mut spec = SubjectAccessReviewSpec {
+            user: Some(user.name.clone()),
+            uid: user.uid.clone(),
+            groups: Some(user.groups.clone()),
+            extra: Some(user.extra.clone()),
+            ..SubjectAccessReviewSpec::default()
+        };
+        match action.clone() {
+            Action::Resource { verb, group, version, resource, namespace } => {
+                spec.resource_attributes = Some(ResourceAttributes {
+                    verb: Some(verb.to_owned()),
+                    group: Some(group.to_owned()),
+                    version: Some(version.to_owned()),
+                    resource: Some(resource),
+                    namespace: Some(namespace),
+                    ..ResourceAttributes::default()
+                });
+            }
+            Action::Path { verb, path } => {
+                let verb = Some(verb.to_owned());
+                spec.non_resource_attributes = Some(NonResourceAttributes { path: Some(path), verb });
+            }
+        }
+        let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
+        let status = self.create("SubjectAccessReview", &review).await?.status.unwrap_or_default();
+        if status.allowed && status.denied != Some(true) {
+            return Ok(Ok(()));
+        }
+        Ok(Err(status
+            .reason
+            .filter(|reason| !reason.is_empty())
+            .unwrap_or_else(|| "no rule allows it".to_owned())))
+    }
+
+    /// Posts a review. Nothing of its content is logged: it holds tokens.
+    async fn create<K>(&self, kind: &'static str, review: &K) -> Result<K, Refusal>
+    where
+        K: kube::Resource<DynamicType = (), Scope = k8s_openapi::ClusterResourceScope>
+            + Clone
+            + std::fmt::Debug
+            + serde::Serialize
+            + serde::de::DeserializeOwned,
+    {
+        let api: Api<K> = Api::all(self.client.clone());
+        match tokio::time::timeout(CALL, api.create(&PostParams::default(), review)).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) => {
+                tracing::warn!(kind, %error, "The API server refused a review: it needs create on {kind}");
+                Err(Refusal::Undecided)
+            }
+            Err(_) => {
+                tracing::warn!(kind, timeout = ?CALL, "The API server did not answer a review in time");
+                Err(Refusal::Undecided)
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for Action {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Resource { verb, group, resource, namespace, .. } => {
+                write!(f, "{verb} {resource}.{group} in namespace {namespace:?}")
+            }
+            Self::Path { verb, path } => write!(f, "{verb} path {path:?}"),
+        }
+    }
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    let token = token.trim();
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() && token.len() <= LONGEST_TOKEN)
+        .then_some(token)
+}
+
+#[cfg(test)]
+pub(crate) mod fake;
+#[cfg(test)]
+mod tests;

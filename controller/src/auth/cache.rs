@@ -1,0 +1,74 @@
+//! A small cache of decisions: bounded in number (the oldest goes first) and in time.
+
+use std::borrow::Borrow;
+use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+pub(super) struct Cache<K, V> {
+    most: usize,
+    life: Duration,
+    entries: Mutex<Entries<K, V>>,
+}
+
+struct Entries<K, V> {
+    values: HashMap<K, (Instant, V)>,
+    /// Every key once, in order of insertion.
+    order: VecDeque<K>,
+}
+
+impl<K: Clone + Eq + Hash, V: Clone> Cache<K, V> {
+    pub(super) fn new(most: usize, life: Duration) -> Self {
+        Self { most, life, entries: Mutex::new(Entries { values: HashMap::new(), order: VecDeque::new() }) }
+    }
+
+    pub(super) fn get<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+    {
+        let entries = self.lock();
+        let (since, value) = entries.values.get(key)?;
+        (since.elapsed() < self.life).then(|| value.clone())
+    }
+
+    pub(super) fn insert(&self, key: K, value: V) {
+        let mut entries = self.lock();
+        if entries.values.insert(key.clone(), (Instant::now(), value)).is_some() {
+            // Written anew, so it is the youngest now.
+            entries.order.retain(|known| *known != key);
+        }
+        entries.order.push_back(key);
+        while entries.order.len() > self.most {
+            if let Some(oldest) = entries.order.pop_front() {
+                entries.values.remove(&oldest);
+            }
+        }
+    }
+
+    /// A panic elsewhere leaves at worst an entry of one map without its twin, which both methods bear.
+    fn lock(&self) -> MutexGuard<'_, Entries<K, V>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn forgets_by_age_and_by_number() {
+        let cache: Cache<String, u32> = Cache::new(2, Duration::from_mins(1));
+        cache.insert("a".into(), 1);
+        cache.insert("b".into(), 2);
+        cache.insert("a".into(), 3);
+        cache.insert("c".into(), 4);
+        assert_eq!((cache.get("a"), cache.get("b"), cache.get("c")), (Some(3), None, Some(4)));
+        tokio::time::advance(Duration::from_secs(59)).await;
+        assert_eq!(cache.get("a"), Some(3));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(cache.get("a"), None);
+    }
+}

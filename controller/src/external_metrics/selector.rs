@@ -1,0 +1,253 @@
+//! Label selectors as the API server reads them from a query (`a=b,c in (d,e),!f`): kube can match and print them but
+//! not read them. The grammar is that of `k8s.io/apimachinery/pkg/labels`, without the numeric `>` and `<`, which no
+//! label of these metrics has a use for.
+
+use std::collections::BTreeSet;
+use std::iter::Peekable;
+use std::vec::IntoIter;
+
+use kube::core::{Expression, Selector};
+
+/// Why a text is no selector.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SelectorError {
+    /// Something else should stand here.
+    #[error("found {found:?}, expected: {expected}")]
+    Unexpected {
+        /// What stands there; empty at the end.
+        found: String,
+        /// What may stand there.
+        expected: &'static str,
+    },
+    /// No label has such a key.
+    #[error("{0:?} is no label key: [prefix/]name, the name at most 63 characters of [A-Za-z0-9_.-]")]
+    Key(String),
+    /// No label has such a value.
+    #[error(
+        "{0:?} is no label value: at most 63 characters of [A-Za-z0-9_.-], a letter or digit at both ends"
+    )]
+    Value(String),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Token {
+    Word(String),
+    Symbol(&'static str),
+}
+
+/// Longer ones first.
+const SYMBOLS: &[&str] = &["==", "!=", "=", "!", "(", ")", ",", ">", "<"];
+
+fn tokens(mut text: &str) -> Vec<Token> {
+    let mut tokens = Vec::new();
+    loop {
+        text = text.trim_start_matches([' ', '\t', '\r', '\n']);
+        if text.is_empty() {
+            return tokens;
+        }
+        if let Some(symbol) = SYMBOLS.iter().find(|symbol| text.starts_with(**symbol)) {
+            tokens.push(Token::Symbol(symbol));
+            text = &text[symbol.len()..];
+        } else {
+            let end =
+                text.find([' ', '\t', '\r', '\n', '=', '!', '(', ')', ',', '>', '<']).unwrap_or(text.len());
+            tokens.push(Token::Word(text[..end].to_owned()));
+            text = &text[end..];
+        }
+    }
+}
+
+struct Parser(Peekable<IntoIter<Token>>);
+
+impl Parser {
+    fn take(&mut self, symbol: &str) -> bool {
+        self.0.next_if(|token| matches!(token, Token::Symbol(s) if *s == symbol)).is_some()
+    }
+
+    fn word(&mut self) -> Option<String> {
+        match self.0.next_if(|token| matches!(token, Token::Word(_)))? {
+            Token::Word(word) => Some(word),
+            Token::Symbol(_) => None,
+        }
+    }
+
+    fn unexpected(&mut self, expected: &'static str) -> SelectorError {
+        let found = match self.0.next() {
+            Some(Token::Word(word)) => word,
+            Some(Token::Symbol(symbol)) => symbol.to_owned(),
+            None => String::new(),
+        };
+        SelectorError::Unexpected { found, expected }
+    }
+
+    fn requirement(&mut self) -> Result<Expression, SelectorError> {
+        let absent = self.take("!");
+        let Some(key) = self.word() else { return Err(self.unexpected("!, or a label key")) };
+        if !is_key(&key) {
+            return Err(SelectorError::Key(key));
+        }
+        if absent {
+            return Ok(Expression::DoesNotExist(key));
+        }
+        if self.take("=") || self.take("==") {
+            return Ok(Expression::Equal(key, self.value()?));
+        }
+        if self.take("!=") {
+            return Ok(Expression::NotEqual(key, self.value()?));
+        }
+        match self.0.peek() {
+            None | Some(Token::Symbol(",")) => Ok(Expression::Exists(key)),
+            Some(Token::Word(word)) if word == "in" => Ok(Expression::In(key, self.set()?)),
+            Some(Token::Word(word)) if word == "notin" => Ok(Expression::NotIn(key, self.set()?)),
+            Some(_) => Err(self.unexpected("in, notin, =, ==, !=, ',' or the end")),
+        }
+    }
+
+    /// What follows `=`; nothing is the empty value.
+    fn value(&mut self) -> Result<String, SelectorError> {
+        let value = self.word().unwrap_or_default();
+        if is_value(&value) { Ok(value) } else { Err(SelectorError::Value(value)) }
+    }
+
+    /// `in (a,b)`: empty places are the empty value, `()` as well.
+    fn set(&mut self) -> Result<BTreeSet<String>, SelectorError> {
+        self.0.next();
+        if !self.take("(") {
+            return Err(self.unexpected("'('"));
+        }
+        let mut values = BTreeSet::from([self.value()?]);
+        while self.take(",") {
+            values.insert(self.value()?);
+        }
+        if self.take(")") { Ok(values) } else { Err(self.unexpected("',' or ')'")) }
+    }
+}
+
+/// Reads a selector; an empty one selects everything.
+///
+/// # Errors
+/// [`SelectorError`] with what was found and what may stand there.
+pub fn parse(text: &str) -> Result<Selector, SelectorError> {
+    let mut parser = Parser(tokens(text).into_iter().peekable());
+    let mut selector = Selector::default();
+    if parser.0.peek().is_none() {
+        return Ok(selector);
+    }
+    loop {
+        selector.extend(parser.requirement()?);
+        if parser.0.peek().is_none() {
+            return Ok(selector);
+        }
+        if !parser.take(",") {
+            return Err(parser.unexpected("',' or the end"));
+        }
+    }
+}
+
+fn is_key(key: &str) -> bool {
+    let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
+    let subdomain = |prefix: &str| {
+        prefix.len() <= 253
+            && prefix.split('.').all(|part| {
+                let inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
+                !part.is_empty() && !part.starts_with('-') && !part.ends_with('-') && part.bytes().all(inner)
+            })
+    };
+    !name.is_empty() && is_value(name) && prefix.is_none_or(subdomain)
+}
+
+fn is_value(value: &str) -> bool {
+    let bytes = value.as_bytes();
+    let ends = bytes.first().into_iter().chain(bytes.last());
+    value.len() <= 63
+        && ends.copied().all(|b| b.is_ascii_alphanumeric())
+        && bytes.iter().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(b))
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::SelectorExt;
+
+    use super::*;
+
+    #[track_caller]
+    fn matches(text: &str, wanted: bool) {
+        let labels = [("variant_name", "a"), ("exported_namespace", "prod"), ("in", "in"), ("empty", "")];
+        let labels = labels.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+        assert_eq!(parse(text).unwrap().matches(&labels), wanted, "{text}");
+    }
+
+    #[test]
+    fn selects_as_the_api_server_does() {
+        let yes = [
+            "",
+            "  ",
+            "variant_name=a",
+            "variant_name == a",
+            " variant_name = a , exported_namespace=prod ",
+            "variant_name",
+            "!absent",
+            "! absent",
+            "variant_name!=b",
+            "absent!=b",
+            "variant_name in (a,b)",
+            "variant_name in(b, a)",
+            "variant_name notin (b)",
+            "absent notin (b)",
+            "variant_name in (a),exported_namespace notin (dev,test),!absent",
+            "in in (in)",
+            "in=in",
+            "empty=",
+            "empty in ()",
+            "empty in (,b)",
+            "empty in (b,)",
+            "absent!=",
+        ];
+        let no = [
+            "variant_name=b",
+            "variant_name!=a",
+            "absent",
+            "!variant_name",
+            "variant_name in (b,c)",
+            "absent in (a)",
+            "variant_name notin (a,b)",
+            "variant_name=",
+            "absent=",
+            "variant_name=a,exported_namespace=dev",
+        ];
+        yes.iter().for_each(|text| matches(text, true));
+        no.iter().for_each(|text| matches(text, false));
+    }
+
+    #[test]
+    fn refuses_what_is_none_and_says_what_is_wrong() {
+        let unexpected = |found: &str, expected| SelectorError::Unexpected { found: found.into(), expected };
+        let operators = "in, notin, =, ==, !=, ',' or the end";
+        let rows = [
+            (",", unexpected(",", "!, or a label key")),
+            ("a,", unexpected("", "!, or a label key")),
+            ("a,,b", unexpected(",", "!, or a label key")),
+            ("a=b c", unexpected("c", "',' or the end")),
+            ("a b", unexpected("b", operators)),
+            ("a > 5", unexpected(">", operators)),
+            ("a (b)", unexpected("(", operators)),
+            ("a in b", unexpected("b", "'('")),
+            ("a in (b", unexpected("", "',' or ')'")),
+            ("a in (b c)", unexpected("c", "',' or ')'")),
+            ("!a=b", unexpected("=", "',' or the end")),
+            ("a!==b", unexpected("=", "',' or the end")),
+            ("a=!b", unexpected("!", "',' or the end")),
+            ("a/b/c", SelectorError::Key("a/b/c".into())),
+            ("A_/b", SelectorError::Key("A_/b".into())),
+            ("-a=b", SelectorError::Key("-a".into())),
+            ("a=b\"", SelectorError::Value("b\"".into())),
+            ("a in (b-)", SelectorError::Value("b-".into())),
+        ];
+        for (text, error) in rows {
+            assert_eq!(parse(text), Err(error), "{text}");
+        }
+        let long = "x".repeat(64);
+        assert_eq!(parse(&format!("a={long}")), Err(SelectorError::Value(long.clone())));
+        assert_eq!(parse(&long), Err(SelectorError::Key(long)));
+    }
+}

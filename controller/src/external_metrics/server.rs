@@ -1,0 +1,237 @@
+//! The HTTPS server of the external metrics API: routes, limits and the way from a request to its values.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Path, RawQuery, State};
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::middleware::AddExtension;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Extension, Json, Router};
+use axum_server::accept::Accept;
+use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
+use axum_server::{Handle, Server};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use hyper_util::rt::TokioTimer;
+use kube::core::DynamicObject;
+use kube::runtime::reflector::Store;
+use rustls::ServerConfig;
+use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tower::Layer;
+use wva_certs::Clock;
+
+use super::documents::{Failure, api_group, group_list, resource_list};
+use super::{GROUP, VERSION, selector, values};
+use crate::auth::{Action, Gate, Peer, Refusal};
+
+/// The aggregator multiplexes all HPAs over a few connections; more than this are not served.
+const CONNECTIONS: usize = 256;
+/// A handshake, and the head of a request (which is also how long an idle connection is kept).
+const HANDSHAKE: Duration = Duration::from_secs(10);
+const HEAD: Duration = Duration::from_secs(30);
+/// Head of a request. Bodies are never read: every request is a GET.
+const HEAD_BYTES: usize = 64 * 1024;
+/// Requests in flight at the end get this long.
+const DRAIN: Duration = Duration::from_secs(10);
+
+/// What the API serves from.
+pub struct ExternalMetrics {
+    /// VAs of every namespace, as raw objects: one that breaks today's schema must not stop the watch.
+    pub variants: Store<DynamicObject>,
+    /// Authenticates and authorizes.
+    pub gate: Arc<Gate>,
+    /// Serve `inferno_desired_replicas` too.
+    pub legacy: bool,
+    /// Wall clock.
+    pub clock: Clock,
+}
+
+/// Serves HTTPS on `listener` until `shutdown`, then lets requests in flight finish. `tls` is made by
+/// [`crate::auth::server_tls`].
+///
+/// # Errors
+/// Where the listener cannot be used.
+pub async fn serve(
+    listener: TcpListener,
+    tls: Arc<ServerConfig>,
+    state: Arc<ExternalMetrics>,
+    shutdown: CancellationToken,
+) -> io::Result<()> {
+    listener.set_nonblocking(true)?;
+    let acceptor = Acceptor {
+        tls: RustlsAcceptor::new(RustlsConfig::from_config(tls)).handshake_timeout(HANDSHAKE),
+        connections: Arc::new(Semaphore::new(CONNECTIONS)),
+    };
+    let handle: Handle<SocketAddr> = Handle::new();
+    let mut server: Server<SocketAddr, Acceptor> =
+        axum_server::from_tcp(listener)?.acceptor(acceptor).handle(handle.clone()).http1_only();
+    server.http_builder().http1().timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_BYTES);
+    let serving = server.serve(router(state).into_make_service());
+    tokio::pin!(serving);
+    tokio::select! {
+        ended = &mut serving => ended,
+        () = shutdown.cancelled() => {
+            handle.graceful_shutdown(Some(DRAIN));
+            serving.await
+        }
+    }
+}
+
+fn router(state: Arc<ExternalMetrics>) -> Router {
+    let ok = || get(|| async { "ok" });
+    let group = format!("/apis/{GROUP}");
+    let version = format!("{group}/{VERSION}");
+    Router::new()
+        .route("/healthz", ok())
+        .route("/readyz", ok())
+        .route("/livez", ok())
+        .route("/apis", get(discovery))
+        .route(&group, get(discovery))
+        .route(&version, get(discovery))
+        .route(&format!("{version}/namespaces/{{namespace}}/{{metric}}"), get(metric))
+        .method_not_allowed_fallback(|| async {
+            Failure::new(StatusCode::METHOD_NOT_ALLOWED, "only GET is served")
+        })
+        .fallback(unknown)
+        .with_state(state)
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        let code = match refusal {
+            Refusal::Unauthenticated => StatusCode::UNAUTHORIZED,
+            Refusal::Forbidden { .. } => StatusCode::FORBIDDEN,
+            Refusal::Undecided => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        Self::new(code, refusal.to_string())
+    }
+}
+
+/// Strangers learn nothing, not even which paths exist.
+async fn unknown(
+    State(state): State<Arc<ExternalMetrics>>,
+    Extension(connection): Extension<Connection>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Failure {
+    match state.gate.authenticate(&connection.peer, &headers).await {
+        Ok(_) => Failure::new(StatusCode::NOT_FOUND, format!("nothing is served at {:?}", uri.path())),
+        Err(refusal) => refusal.into(),
+    }
+}
+
+async fn discovery(
+    State(state): State<Arc<ExternalMetrics>>,
+    Extension(connection): Extension<Connection>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Failure> {
+    let path = uri.path().to_owned();
+    let document = match path.matches('/').count() {
+        1 => group_list(),
+        2 => api_group(),
+        _ => resource_list(state.legacy),
+    };
+    state.gate.admit(&connection.peer, &headers, Action::Path { verb: "get", path }).await?;
+    Ok(Json(document).into_response())
+}
+
+async fn metric(
+    State(state): State<Arc<ExternalMetrics>>,
+    Extension(connection): Extension<Connection>,
+    Path((namespace, metric)): Path<(String, String)>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Result<Response, Failure> {
+    // A GET without an object's name is a `list` to the API server, although discovery says `get`: that is the
+    // permission HPAs have for the adapter and KEDA as well.
+    let resource = metric.clone();
+    let action = Action::Resource {
+        verb: "list",
+        group: GROUP,
+        version: VERSION,
+        resource,
+        namespace: namespace.clone(),
+    };
+    state.gate.admit(&connection.peer, &headers, action).await?;
+    if !values::is_served(&metric, state.legacy) {
+        return Err(Failure::new(StatusCode::NOT_FOUND, format!("the metric {metric:?} is not served here")));
+    }
+    let text = label_selector(query.as_deref().unwrap_or_default())?;
+    let selector = selector::parse(&text).map_err(|error| {
+        Failure::new(StatusCode::BAD_REQUEST, format!("unable to parse labelSelector {text:?}: {error}"))
+    })?;
+    if !matches!(state.variants.wait_until_ready().now_or_never(), Some(Ok(()))) {
+        return Err(Failure::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "VariantAutoscalings have not been read yet",
+        ));
+    }
+    let list = values::values(&state.variants.state(), &namespace, &metric, &selector, (state.clock)());
+    Ok(Json(list).into_response())
+}
+
+/// The selector of the query, empty without one. What else a client may send (`limit`, `timeout`) has no meaning
+/// here; a watch is refused, since it would get a list it cannot read.
+fn label_selector(query: &str) -> Result<String, Failure> {
+    let bad = || {
+        Failure::new(StatusCode::BAD_REQUEST, "the query is not form-encoded, or names labelSelector twice")
+    };
+    let uri = format!("/?{query}").parse().map_err(|_| bad())?;
+    let axum::extract::Query(pairs) =
+        axum::extract::Query::<Vec<(String, String)>>::try_from_uri(&uri).map_err(|_| bad())?;
+    if pairs.iter().any(|(key, value)| key == "watch" && value != "false" && value != "0") {
+        return Err(Failure::new(StatusCode::METHOD_NOT_ALLOWED, "metrics cannot be watched"));
+    }
+    let mut selectors = pairs.into_iter().filter(|(key, _)| key == "labelSelector").map(|(_, value)| value);
+    match (selectors.next(), selectors.next()) {
+        (selector, None) => Ok(selector.unwrap_or_default()),
+        _ => Err(bad()),
+    }
+}
+
+/// What every request of one connection shares. The permit is given back when the last of them is gone.
+#[derive(Clone)]
+struct Connection {
+    peer: Peer,
+    _permit: Arc<OwnedSemaphorePermit>,
+}
+
+/// TLS, with the client's certificates handed on to the requests, and a bound on connections.
+#[derive(Clone)]
+struct Acceptor {
+    tls: RustlsAcceptor,
+    connections: Arc<Semaphore>,
+}
+
+impl<S: Send + 'static> Accept<TcpStream, S> for Acceptor {
+    type Stream = <RustlsAcceptor as Accept<TcpStream, S>>::Stream;
+    type Service = AddExtension<S, Connection>;
+    type Future = BoxFuture<'static, io::Result<(Self::Stream, Self::Service)>>;
+
+    fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
+        let permit = self.connections.clone().try_acquire_owned();
+        let handshake = self.tls.accept(stream, service);
+        Box::pin(async move {
+            let permit = Arc::new(permit.map_err(|_| {
+                tracing::warn!(
+                    limit = CONNECTIONS,
+                    "Refused a connection to the external metrics API: too many"
+                );
+                io::Error::other("too many connections")
+            })?);
+            let (stream, service) = handshake.await?;
+            let peer = Peer::new(stream.get_ref().1.peer_certificates());
+            Ok((stream, Extension(Connection { peer, _permit: permit }).layer(service)))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;
