@@ -155,19 +155,18 @@ impl Gate {
             return Ok(());
         }
         let key = (user.clone(), action);
-        let decision = match self.decisions.get(&key) {
-            Some(decision) => decision,
-            None => {
-                let decision = self.review_access(user, &key.1).await?;
-                self.decisions.insert(key.clone(), decision.clone());
-                decision
-            }
+        let decision = if let Some(decision) = self.decisions.get(&key) {
+            decision
+        } else {
+            let decision = self.review_access(user, &key.1).await?;
+            self.decisions.insert(key.clone(), decision.clone());
+            decision
         };
         decision.map_err(|reason| Refusal::Forbidden { user: key.0.name, action: key.1.to_string(), reason })
     }
 
     async fn review_token(&self, token: &str) -> Result<Option<User>, Refusal> {
-        let spec = TokenReviewSpec { token: Some(token.to_owned()), audiences: None };
+        let spec = TokenReviewSpec { token: token.to_owned(), audiences: None };
         let review = TokenReview { spec, ..TokenReview::default() };
         let status = self.create("TokenReview", &review).await?.status.unwrap_or_default();
         if status.authenticated != Some(true) {
@@ -257,4 +256,6 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests;
+pub(crate) mod fake;
+#[cfg(test)]
+mod tests;

@@ -168,12 +168,8 @@ impl Gate {
         let mut say = |why: Option<String>| {
             if said.as_ref() != Some(&why) {
                 match &why {
-                    None => {
-                        tracing::info!("Reading {NAMESPACE}/{NAME}: the aggregator's request headers count")
-                    }
-                    Some(why) => {
-                        tracing::warn!(%why, "Without {NAMESPACE}/{NAME}: bearer tokens alone count")
-                    }
+                    None => tracing::info!("Reading {NAMESPACE}/{NAME}: request headers count"),
+                    Some(why) => tracing::warn!(%why, "No {NAMESPACE}/{NAME}: bearer tokens alone count"),
                 }
                 said = Some(why);
             }

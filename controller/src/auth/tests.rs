@@ -1,1 +1,231 @@
+//! Who is believed, who may, and how often the API server is asked.
 
+use axum::http::{HeaderName, HeaderValue};
+use rustls::pki_types::CertificateDer;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::fake::{ClientCa, FakeApi};
+use super::*;
+
+const MAP: &str = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
+
+fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for (name, value) in pairs {
+        headers.append(HeaderName::try_from(*name).unwrap(), HeaderValue::try_from(*value).unwrap());
+    }
+    headers
+}
+
+fn peer(cert: &rcgen::Certificate) -> Peer {
+    let chain: [CertificateDer<'static>; 1] = [cert.der().clone()];
+    Peer::new(Some(&chain))
+}
+
+fn metrics() -> Action {
+    Action::Path { verb: "get", path: "/metrics".to_owned() }
+}
+
+fn config(
+    ca: &ClientCa,
+    change: impl FnOnce(&mut BTreeMap<String, String>),
+) -> Result<RequestHeader, RequestHeaderError> {
+    let mut data = ca.config_map();
+    change(&mut data);
+    RequestHeader::parse(&data)
+}
+
+#[test]
+fn the_aggregators_headers_make_a_user() {
+    let ca = ClientCa::new();
+    let config = config(&ca, |_| {}).unwrap();
+    let (cert, _) = ca.issue("front-proxy-client");
+    let asked = headers(&[
+        ("X-Remote-User", "system:serviceaccount:kube-system:horizontal-pod-autoscaler"),
+        ("X-Remote-Uid", "u-1"),
+        ("X-Remote-Group", "system:serviceaccounts"),
+        ("X-Remote-Group", "b"),
+        ("X-Remote-Extra-Example.com%2fpod", "p"),
+        ("X-Remote-Extra-Bad%zz", "q"),
+    ]);
+    let want = User {
+        name: "system:serviceaccount:kube-system:horizontal-pod-autoscaler".to_owned(),
+        uid: Some("u-1".to_owned()),
+        groups: ["system:serviceaccounts", "b", "system:authenticated"].map(str::to_owned).into(),
+        extra: [("example.com/pod", "p"), ("bad%zz", "q")]
+            .map(|(k, v)| (k.to_owned(), vec![v.to_owned()]))
+            .into(),
+    };
+    assert_eq!(config.user(&peer(&cert), &asked), Some(want));
+}
+
+#[test]
+fn headers_count_behind_an_allowed_certificate_alone() {
+    let (ca, other) = (ClientCa::new(), ClientCa::new());
+    let (good, wrong_name) = (ca.issue("front-proxy-client").0, ca.issue("somebody").0);
+    let stranger = other.issue("front-proxy-client").0;
+    let parsed = config(&ca, |_| {}).unwrap();
+    let any_name =
+        config(&ca, |d| drop(d.insert("requestheader-allowed-names".into(), "[]".into()))).unwrap();
+    let named = headers(&[("X-Remote-User", "alice")]);
+    let rows = [
+        ("good", &parsed, peer(&good), &named, true),
+        ("no certificate", &parsed, Peer::default(), &named, false),
+        ("wrong name", &parsed, peer(&wrong_name), &named, false),
+        ("any name", &any_name, peer(&wrong_name), &named, true),
+        ("another CA", &parsed, peer(&stranger), &named, false),
+        ("another CA, any name", &any_name, peer(&stranger), &named, false),
+        ("no user", &parsed, peer(&good), &headers(&[]), false),
+        ("empty user", &parsed, peer(&good), &headers(&[("X-Remote-User", "")]), false),
+        ("user and other header", &parsed, peer(&good), &headers(&[("X-User", "alice")]), false),
+    ];
+    for (what, config, peer, headers, believed) in rows {
+        assert_eq!(config.user(&peer, headers).is_some(), believed, "{what}");
+    }
+    let mut garbled = named.clone();
+    garbled.insert("X-Remote-Group", HeaderValue::from_bytes(b"\xff").unwrap());
+    assert_eq!(parsed.user(&peer(&good), &garbled), None, "half a set of groups is another user");
+}
+
+#[test]
+fn a_config_map_that_gives_no_ca_is_refused() {
+    let ca = ClientCa::new();
+    let parse = |change: fn(&mut BTreeMap<String, String>)| config(&ca, change).err();
+    let file = "requestheader-client-ca-file";
+    assert_eq!(parse(|_| {}), None);
+    assert_eq!(
+        parse(|d| drop(d.remove("requestheader-client-ca-file"))),
+        Some(RequestHeaderError::Absent(file))
+    );
+    let no_ca = Some(RequestHeaderError::NoCa);
+    assert_eq!(parse(|d| drop(d.insert("requestheader-client-ca-file".into(), "garbage".into()))), no_ca);
+    let names = Some(RequestHeaderError::BadList("requestheader-allowed-names"));
+    assert_eq!(parse(|d| drop(d.insert("requestheader-allowed-names".into(), "front".into()))), names);
+    let users = Some(RequestHeaderError::BadList("requestheader-username-headers"));
+    assert_eq!(
+        parse(|d| drop(d.insert("requestheader-username-headers".into(), r#"["a b"]"#.into()))),
+        users
+    );
+}
+
+#[tokio::test]
+async fn tokens_are_reviewed_once_a_minute_and_refusals_too() {
+    tokio::time::pause();
+    let fake = FakeApi::new(&[]);
+    let gate = Gate::new(fake.client());
+    let ask = async |authorization: &str| {
+        let headers = headers(&[("authorization", authorization)]);
+        gate.authenticate(&Peer::default(), &headers).await.map(|user| user.name)
+    };
+    for _ in 0..3 {
+        assert_eq!(ask("Bearer token-of-alice").await, Ok("alice".to_owned()));
+        assert_eq!(ask("bearer nonsense").await, Err(Refusal::Unauthenticated));
+    }
+    assert_eq!(fake.token_reviews(), 2);
+    for bad in ["", "Bearer", "Bearer ", "Basic token-of-alice", "token-of-alice"] {
+        assert_eq!(ask(bad).await, Err(Refusal::Unauthenticated), "{bad:?}");
+    }
+    assert_eq!(
+        ask(&format!("Bearer {}", "x".repeat(LONGEST_TOKEN + 1))).await,
+        Err(Refusal::Unauthenticated)
+    );
+    assert_eq!(fake.token_reviews(), 2, "nothing of that is worth asking");
+    tokio::time::advance(BELIEVED).await;
+    assert_eq!(ask("Bearer token-of-alice").await, Ok("alice".to_owned()));
+    assert_eq!(fake.token_reviews(), 3);
+}
+
+#[tokio::test]
+async fn access_is_reviewed_in_the_api_servers_terms_and_believed_for_a_minute() {
+    tokio::time::pause();
+    let fake = FakeApi::new(&["alice"]);
+    let gate = Gate::new(fake.client());
+    let alice = User { name: "alice".into(), groups: vec!["g".into()], ..User::default() };
+    let metric = Action::Resource {
+        verb: "list",
+        group: "external.metrics.k8s.io",
+        version: "v1beta1",
+        resource: "wva_desired_replicas".into(),
+        namespace: "prod".into(),
+    };
+    for _ in 0..2 {
+        gate.authorize(&alice, metric.clone()).await.unwrap();
+        gate.authorize(&alice, metrics()).await.unwrap();
+    }
+    let reviews = fake.access_reviews();
+    assert_eq!(reviews.len(), 2, "{reviews:?}");
+    let wanted = json!({"verb": "list", "group": "external.metrics.k8s.io", "version": "v1beta1",
+        "resource": "wva_desired_replicas", "namespace": "prod"});
+    assert_eq!(reviews[0]["resourceAttributes"], wanted);
+    assert_eq!(reviews[0]["groups"], json!(["g"]));
+    assert_eq!(reviews[1]["nonResourceAttributes"], json!({"verb": "get", "path": "/metrics"}));
+
+    fake.disallow("alice");
+    gate.authorize(&alice, metric.clone()).await.unwrap();
+    // The same name in other groups is somebody else to RBAC.
+    let other = User { groups: vec![], ..alice.clone() };
+    let refused = gate.authorize(&other, metric.clone()).await.unwrap_err();
+    let text = "user \"alice\" may not list wva_desired_replicas.external.metrics.k8s.io in namespace \"prod\": RBAC says no";
+    assert_eq!(refused.to_string(), text);
+    tokio::time::advance(BELIEVED).await;
+    assert!(matches!(gate.authorize(&alice, metric).await, Err(Refusal::Forbidden { .. })));
+}
+
+#[tokio::test]
+async fn masters_need_no_review() {
+    let fake = FakeApi::new(&[]);
+    let master =
+        User { name: "system:kube-aggregator".into(), groups: vec![MASTERS.into()], ..User::default() };
+    Gate::new(fake.client()).authorize(&master, metrics()).await.unwrap();
+    assert_eq!(fake.access_reviews().len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_is_down_decides_nothing_and_is_not_remembered() {
+    let fake = FakeApi::new(&["alice"]);
+    let gate = Gate::new(fake.client());
+    let bearer = headers(&[("authorization", "Bearer token-of-alice")]);
+    fake.down(true);
+    assert_eq!(gate.admit(&Peer::default(), &bearer, metrics()).await, Err(Refusal::Undecided));
+    fake.down(false);
+    assert_eq!(gate.admit(&Peer::default(), &bearer, metrics()).await.unwrap().name, "alice");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_config_map_is_followed() {
+    let fake = FakeApi::new(&[]);
+    let gate = Arc::new(Gate::new(fake.client()));
+    let shutdown = CancellationToken::new();
+    let task = tokio::spawn({
+        let (gate, shutdown) = (gate.clone(), shutdown.clone());
+        async move { gate.watch_request_header(shutdown).await }
+    });
+    let named = headers(&[("X-Remote-User", "alice")]);
+    let believes = async |cert: &rcgen::Certificate, wanted: bool| {
+        let deadline = tokio::time::Instant::now() + Duration::from_hours(1);
+        while gate.authenticate(&peer(cert), &named).await.is_ok() != wanted {
+            assert!(tokio::time::Instant::now() < deadline, "believed is not {wanted}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let publish = |ca: &ClientCa| {
+        let metadata = json!({"name": "extension-apiserver-authentication", "namespace": "kube-system"});
+        fake.put(MAP, json!({"metadata": metadata, "data": ca.config_map()}));
+    };
+    let (first, second) = (ClientCa::new(), ClientCa::new());
+    let (cert, next) = (first.issue("front-proxy-client").0, second.issue("front-proxy-client").0);
+    fake.forbidden(true);
+    believes(&cert, false).await;
+    publish(&first);
+    fake.forbidden(false);
+    believes(&cert, true).await;
+    believes(&next, false).await;
+    publish(&second);
+    believes(&next, true).await;
+    believes(&cert, false).await;
+    fake.delete(MAP);
+    believes(&next, false).await;
+    shutdown.cancel();
+    task.await.unwrap();
+}

@@ -1,4 +1,4 @@
-//! Opens the door that the chart draws: sets `spec.caBundle` of the APIService `v1beta1.external.metrics.k8s.io`, and
+//! Opens the door that the chart draws: sets `spec.caBundle` of the `APIService` `v1beta1.external.metrics.k8s.io`, and
 //! keeps it set. There is one for the whole cluster, so one that names somebody else's Service is left alone.
 
 use std::time::Duration;
@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// The APIService's name.
+/// The `APIService`'s name.
 const NAME: &str = "v1beta1.external.metrics.k8s.io";
 /// Owner of `spec.caBundle` in server-side apply.
 const FIELD_MANAGER: &str = "wva";
@@ -34,7 +34,7 @@ pub struct OwnService {
     pub name: String,
 }
 
-/// What is to be done about the APIService.
+/// What is to be done about the `APIService`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Verdict {
     /// There is no CA to write yet.
@@ -73,8 +73,8 @@ fn judge(found: Option<&APIService>, own: &OwnService, bundle: &[u8]) -> Verdict
     if spec.ca_bundle.is_some_and(|ca| ca.0 == bundle) { Verdict::Open } else { Verdict::Shut }
 }
 
-/// Keeps the APIService open with the newest of `bundle` (PEM) until `shutdown`, by server-side apply. To be run by
-/// the leader; two that run it at once do no harm. Needs `get`, `list`, `watch` and `patch` on this APIService.
+/// Keeps the `APIService` open with the newest of `bundle` (PEM) until `shutdown`, by server-side apply. To be run by
+/// the leader; two that run it at once do no harm. Needs `get`, `list`, `watch` and `patch` on this `APIService`.
 pub async fn keep_open(
     client: kube::Client,
     own: OwnService,
@@ -170,7 +170,7 @@ impl Task {
             }
             Ok(Err(error)) => tracing::warn!(%error, pause = ?self.pause, "Could not open APIService {NAME}"),
             Err(_) => {
-                tracing::warn!(pause = ?self.pause, "Could not open APIService {NAME}: no answer in time")
+                tracing::warn!(pause = ?self.pause, "Could not open APIService {NAME}: no answer in time");
             }
         }
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);

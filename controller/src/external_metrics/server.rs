@@ -5,8 +5,8 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{OriginalUri, Path, RawQuery, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::extract::{Path, RawQuery, State};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::middleware::AddExtension;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -117,7 +117,7 @@ impl From<Refusal> for Failure {
 async fn unknown(
     State(state): State<Arc<ExternalMetrics>>,
     Extension(connection): Extension<Connection>,
-    OriginalUri(uri): OriginalUri,
+    uri: Uri,
     headers: HeaderMap,
 ) -> Failure {
     match state.gate.authenticate(&connection.peer, &headers).await {
@@ -129,7 +129,7 @@ async fn unknown(
 async fn discovery(
     State(state): State<Arc<ExternalMetrics>>,
     Extension(connection): Extension<Connection>,
-    OriginalUri(uri): OriginalUri,
+    uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
     let path = uri.path().to_owned();

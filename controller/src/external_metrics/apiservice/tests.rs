@@ -1,1 +1,127 @@
+//! Whose `APIService` it is, and that ours is opened and kept open.
 
+use serde_json::Value;
+
+use super::*;
+use crate::auth::fake::FakeApi;
+
+const PATH: &str = "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.external.metrics.k8s.io";
+
+fn own() -> OwnService {
+    OwnService { namespace: "wva-system".into(), name: "wva".into() }
+}
+
+fn service(namespace: &str, name: &str) -> Value {
+    json!({
+        "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": NAME},
+        "spec": {"group": "external.metrics.k8s.io", "version": "v1beta1", "groupPriorityMinimum": 100,
+            "versionPriority": 100, "service": {"namespace": namespace, "name": name, "port": 6443}}
+    })
+}
+
+#[test]
+fn only_ours_is_opened() {
+    let with = |change: fn(&mut Value)| {
+        let mut found = service("wva-system", "wva");
+        change(&mut found);
+        Some(found)
+    };
+    let others = |whose: &str| Verdict::SomebodyElses { whose: whose.into() };
+    let rows = [
+        ("absent", None, Verdict::Absent),
+        ("ours", with(|_| {}), Verdict::Shut),
+        ("ours, open", with(|f| f["spec"]["caBundle"] = json!(ByteString(b"ca".to_vec()))), Verdict::Open),
+        (
+            "ours, old bundle",
+            with(|f| f["spec"]["caBundle"] = json!(ByteString(b"old".to_vec()))),
+            Verdict::Shut,
+        ),
+        ("unverified", with(|f| f["spec"]["insecureSkipTLSVerify"] = json!(true)), Verdict::Unverified),
+        ("KEDA's", Some(service("keda", "keda-metrics-apiserver")), others("keda/keda-metrics-apiserver")),
+        ("same name elsewhere", Some(service("other", "wva")), others("other/wva")),
+        ("local", with(|f| f["spec"]["service"] = json!(null)), others("the API server itself")),
+    ];
+    for (what, found, want) in rows {
+        let found = found.map(|f| serde_json::from_value::<APIService>(f).unwrap());
+        assert_eq!(judge(found.as_ref(), &own(), b"ca"), want, "{what}");
+    }
+    let ours = serde_json::from_value(service("wva-system", "wva")).unwrap();
+    assert_eq!(judge(Some(&ours), &own(), b""), Verdict::NoBundle);
+}
+
+struct Running {
+    fake: FakeApi,
+    bundle: watch::Sender<Vec<u8>>,
+    shutdown: CancellationToken,
+    task: tokio::task::JoinHandle<()>,
+}
+
+fn start() -> Running {
+    let fake = FakeApi::new(&[]);
+    let (bundle, bundles) = watch::channel(b"one".to_vec());
+    let shutdown = CancellationToken::new();
+    let task = tokio::spawn(keep_open(fake.client(), own(), bundles, shutdown.clone()));
+    Running { fake, bundle, shutdown, task }
+}
+
+impl Running {
+    async fn opens_with(&self, bundle: &[u8]) {
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while self.fake.object(PATH)["spec"]["caBundle"] != json!(ByteString(bundle.to_vec())) {
+            assert!(Instant::now() < deadline, "not open with {bundle:?} within seconds");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn ours_is_opened_whenever_it_comes_and_whatever_happens_to_it() {
+    let running = start();
+    tokio::time::sleep(Duration::from_mins(5)).await;
+    assert_eq!(running.fake.patches(), []);
+    running.fake.put(PATH, service("wva-system", "wva"));
+    running.opens_with(b"one").await;
+    let (query, patch) = running.fake.patches().remove(0);
+    assert_eq!(query, "&force=true&fieldManager=wva");
+    assert_eq!(
+        patch["spec"].as_object().unwrap().keys().collect::<Vec<_>>(),
+        ["caBundle"],
+        "nothing else is owned"
+    );
+
+    running.bundle.send_replace(b"two".to_vec());
+    running.opens_with(b"two").await;
+    running.fake.put(PATH, service("wva-system", "wva"));
+    running.opens_with(b"two").await;
+    running.fake.delete(PATH);
+    running.fake.put(PATH, service("wva-system", "wva"));
+    running.opens_with(b"two").await;
+
+    let patches = running.fake.patches().len();
+    tokio::time::sleep(Duration::from_mins(5)).await;
+    assert_eq!(running.fake.patches().len(), patches, "what is right is left alone");
+    running.shutdown.cancel();
+    running.task.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn somebody_elses_is_left_alone_until_it_is_ours() {
+    let running = start();
+    running.fake.put(PATH, service("keda", "keda-metrics-apiserver"));
+    tokio::time::sleep(Duration::from_mins(5)).await;
+    assert_eq!(running.fake.patches(), []);
+    running.fake.put(PATH, service("wva-system", "wva"));
+    running.opens_with(b"one").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn permissions_that_come_late_are_enough() {
+    let running = start();
+    running.fake.forbidden(true);
+    running.fake.put(PATH, service("wva-system", "wva"));
+    tokio::time::sleep(Duration::from_mins(5)).await;
+    running.fake.forbidden(false);
+    // The watch's backoff is at its longest by now.
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    running.opens_with(b"one").await;
+}

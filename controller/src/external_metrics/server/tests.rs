@@ -1,1 +1,228 @@
+//! The API over real TLS on loopback, with the fake API server behind it for reviews.
 
+use kube::runtime::reflector;
+use kube::runtime::watcher;
+use reqwest::{Certificate, Client, Identity, StatusCode};
+use serde_json::{Value, json};
+use wva_certs::Serving;
+use wva_certs::ca::{Ca, CaSet};
+
+use super::*;
+use crate::auth::fake::{ClientCa, FakeApi};
+use crate::auth::{RequestHeader, server_tls};
+use crate::external_metrics::values::tests::{now, va};
+
+const HOST: &str = "wva.wva-system.svc";
+const V: &str = "/apis/external.metrics.k8s.io/v1beta1";
+const HPA: &str = "system:serviceaccount:kube-system:horizontal-pod-autoscaler";
+
+struct Running {
+    address: SocketAddr,
+    bundle: Vec<u8>,
+    ca: ClientCa,
+    fake: FakeApi,
+    shutdown: CancellationToken,
+    task: tokio::task::JoinHandle<io::Result<()>>,
+    writer: reflector::store::Writer<DynamicObject>,
+}
+
+fn start() -> Running {
+    let kube_now = jiff::Timestamp::now();
+    let set = CaSet { current: Ca::generate(Duration::from_hours(24), kube_now).unwrap(), previous: None };
+    let serving = Arc::new(Serving::default());
+    serving.renew(&set.current, &[HOST.to_owned()], Duration::from_hours(24), kube_now).unwrap();
+    let fake = FakeApi::new(&[HPA, "alice"]);
+    let ca = ClientCa::new();
+    let gate = Arc::new(Gate::new(fake.client()));
+    gate.set_request_header(Some(RequestHeader::parse(&ca.config_map()).unwrap()));
+    let resource = kube::core::ApiResource::erase::<wva_crds::VariantAutoscaling>(&());
+    let writer = reflector::store::Writer::new(resource);
+    let variants = writer.as_reader();
+    let state = Arc::new(ExternalMetrics { variants, gate, legacy: true, clock: Arc::new(now) });
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let shutdown = CancellationToken::new();
+    let task = tokio::spawn(serve(listener, server_tls(serving).unwrap(), state, shutdown.clone()));
+    Running { address, bundle: set.bundle(), ca, fake, shutdown, task, writer }
+}
+
+/// Two fresh targets and one that is too old.
+fn synced() -> Running {
+    let mut running = start();
+    let old =
+        |va: &mut Value| va["status"]["desiredOptimizedAlloc"]["lastRunTime"] = json!("2026-11-20T11:00:00Z");
+    running.writer.apply_watcher_event(&watcher::Event::Init);
+    for va in
+        [va("prod", "a", |_| {}), va("prod", "b", |_| {}), va("prod", "old", old), va("dev", "d", |_| {})]
+    {
+        running.writer.apply_watcher_event(&watcher::Event::InitApply(*va));
+    }
+    running.writer.apply_watcher_event(&watcher::Event::InitDone);
+    running
+}
+
+impl Running {
+    fn client(&self, identity: Option<(rcgen::Certificate, rcgen::KeyPair)>) -> Client {
+        let roots = Certificate::from_pem_bundle(&self.bundle).unwrap();
+        let mut builder = Client::builder().no_proxy().tls_certs_only(roots).resolve(HOST, self.address);
+        if let Some((cert, key)) = identity {
+            let pem = format!("{}{}", cert.pem(), key.serialize_pem());
+            builder = builder.identity(Identity::from_pem(pem.as_bytes()).unwrap());
+        }
+        builder.build().unwrap()
+    }
+
+    async fn ask(&self, client: &Client, path: &str, headers: &[(&str, &str)]) -> (StatusCode, Value) {
+        let mut request = client.get(format!("https://{HOST}:{}{path}", self.address.port()));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let response = request.send().await.unwrap();
+        let status = response.status();
+        let text = response.text().await.unwrap();
+        (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
+    }
+
+    /// As the aggregator asks for the HPA controller.
+    async fn as_hpa(&self, path: &str) -> (StatusCode, Value) {
+        let client = self.client(Some(self.ca.issue("front-proxy-client")));
+        self.ask(&client, path, &[("X-Remote-User", HPA)]).await
+    }
+}
+
+#[track_caller]
+fn failure(answer: &(StatusCode, Value), code: u16, reason: &str) {
+    let (status, body) = answer;
+    let shape = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": body["message"], "reason": reason, "code": code});
+    assert_eq!((status.as_u16(), body), (code, &shape));
+    assert!(body["message"].as_str().is_some_and(|message| !message.is_empty()), "{body}");
+}
+
+fn names(answer: &(StatusCode, Value)) -> Vec<&str> {
+    assert_eq!(answer.0, StatusCode::OK, "{answer:?}");
+    let items = answer.1["items"].as_array().unwrap();
+    items.iter().map(|item| item["metricLabels"]["variant_name"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn only_who_is_known_gets_in() {
+    let running = synced();
+    let path = &format!("{V}/namespaces/prod/wva_desired_replicas");
+    let (user, bearer) = (("X-Remote-User", HPA), |t| ("Authorization", t));
+    let bare = running.client(None);
+    let proxy = running.client(Some(running.ca.issue("front-proxy-client")));
+    let wrong_name = running.client(Some(running.ca.issue("somebody")));
+    let stranger = running.client(Some(ClientCa::new().issue("front-proxy-client")));
+    let rows: [(&str, &Client, &[(&str, &str)], u16); 11] = [
+        ("nothing", &bare, &[], 401),
+        ("headers without a certificate", &bare, &[user], 401),
+        ("headers and a bad token", &bare, &[user, bearer("Bearer nonsense")], 401),
+        ("the aggregator", &proxy, &[user], 200),
+        ("the aggregator without a user", &proxy, &[], 401),
+        ("wrong common name", &wrong_name, &[user], 401),
+        ("another CA", &stranger, &[user], 401),
+        ("a token", &bare, &[bearer("Bearer token-of-alice")], 200),
+        ("a token beside an unrelated certificate", &stranger, &[bearer("Bearer token-of-alice")], 200),
+        ("a token does not lend itself to headers", &bare, &[user, bearer("Bearer token-of-mallory")], 403),
+        ("a user who may not", &proxy, &[("X-Remote-User", "mallory")], 403),
+    ];
+    for (what, client, headers, code) in rows {
+        for path in [path.as_str(), V] {
+            let answer = running.ask(client, path, headers).await;
+            assert_eq!(answer.0.as_u16(), code, "{what}, {path}: {answer:?}");
+            match code {
+                401 => failure(&answer, 401, "Unauthorized"),
+                403 => failure(&answer, 403, "Forbidden"),
+                _ => {}
+            }
+        }
+    }
+    let health = running.ask(&bare, "/healthz", &[]).await;
+    assert_eq!(health, (StatusCode::OK, json!("ok")));
+    failure(&running.ask(&bare, "/elsewhere", &[]).await, 401, "Unauthorized");
+    failure(&running.as_hpa("/openapi/v2").await, 404, "NotFound");
+}
+
+#[tokio::test]
+async fn values_are_those_of_the_namespace_and_the_selector_and_fresh() {
+    let running = synced();
+    let path = format!("{V}/namespaces/prod/wva_desired_replicas");
+    assert_eq!(names(&running.as_hpa(&path).await), ["a", "b"]);
+    for (query, want) in [
+        ("labelSelector=variant_name%3Da%2Cexported_namespace%3Dprod", &["a"][..]),
+        ("labelSelector=variant_name+in+%28b%2Cc%29", &["b"]),
+        ("labelSelector=variant_name%3Dold", &[]),
+        ("labelSelector=", &["a", "b"]),
+        ("limit=5&timeout=10s", &["a", "b"]),
+    ] {
+        assert_eq!(names(&running.as_hpa(&format!("{path}?{query}")).await), want, "{query}");
+    }
+    let legacy = running.as_hpa(&format!("{V}/namespaces/prod/inferno_desired_replicas")).await;
+    assert_eq!(legacy.1["items"][0]["metricName"], "inferno_desired_replicas");
+    assert_eq!(names(&running.as_hpa(&format!("{V}/namespaces/empty/wva_desired_replicas")).await), [""; 0]);
+    let asked = running.fake.access_reviews();
+    assert_eq!(asked[0]["user"], HPA);
+    assert_eq!(asked[0]["groups"], json!(["system:authenticated"]));
+    assert_eq!(asked[0]["resourceAttributes"]["verb"], "list");
+    assert_eq!(asked[0]["resourceAttributes"]["namespace"], "prod");
+}
+
+#[tokio::test]
+async fn refusals_are_status_objects() {
+    let running = synced();
+    let path = format!("{V}/namespaces/prod/wva_desired_replicas");
+    failure(&running.as_hpa(&format!("{V}/namespaces/prod/other_metric")).await, 404, "NotFound");
+    failure(&running.as_hpa(&format!("{path}?labelSelector=a+b")).await, 400, "BadRequest");
+    failure(&running.as_hpa(&format!("{path}?labelSelector=a&labelSelector=b")).await, 400, "BadRequest");
+    failure(&running.as_hpa(&format!("{path}?watch=true")).await, 405, "MethodNotAllowed");
+    running.fake.down(true);
+    failure(
+        &running.as_hpa(&format!("{V}/namespaces/x/wva_desired_replicas")).await,
+        503,
+        "ServiceUnavailable",
+    );
+}
+
+#[tokio::test]
+async fn before_the_first_list_nothing_is_vouched_for() {
+    let mut running = start();
+    let path = format!("{V}/namespaces/prod/wva_desired_replicas");
+    failure(&running.as_hpa(&path).await, 503, "ServiceUnavailable");
+    running.writer.apply_watcher_event(&watcher::Event::Init);
+    running.writer.apply_watcher_event(&watcher::Event::InitDone);
+    assert_eq!(names(&running.as_hpa(&path).await), [""; 0]);
+}
+
+#[tokio::test]
+async fn discovery_lists_both_names() {
+    let running = start();
+    let resource = |name| json!({"name": name, "singularName": "", "namespaced": true, "kind": "ExternalMetricValueList", "verbs": ["get"]});
+    let version = json!({"groupVersion": "external.metrics.k8s.io/v1beta1", "version": "v1beta1"});
+    let group =
+        json!({"name": "external.metrics.k8s.io", "versions": [version], "preferredVersion": version});
+    let list = json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "external.metrics.k8s.io/v1beta1",
+        "resources": [resource("wva_desired_replicas"), resource("inferno_desired_replicas")]});
+    assert_eq!(running.as_hpa(V).await, (StatusCode::OK, list));
+    let mut one = group.clone();
+    one["kind"] = json!("APIGroup");
+    one["apiVersion"] = json!("v1");
+    assert_eq!(running.as_hpa("/apis/external.metrics.k8s.io").await, (StatusCode::OK, one));
+    let groups = json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": [group]});
+    assert_eq!(running.as_hpa("/apis").await, (StatusCode::OK, groups));
+    assert_eq!(running.fake.access_reviews()[0]["nonResourceAttributes"], json!({"verb": "get", "path": V}));
+}
+
+#[tokio::test]
+async fn ends_when_told_even_with_an_idle_connection() {
+    let running = synced();
+    let client = running.client(None);
+    let answer = running.ask(&client, "/readyz", &[]).await;
+    assert_eq!(answer.0, StatusCode::OK);
+    running.shutdown.cancel();
+    tokio::time::timeout(Duration::from_secs(5), running.task)
+        .await
+        .expect("still serving")
+        .unwrap()
+        .unwrap();
+}
