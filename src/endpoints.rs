@@ -16,6 +16,7 @@ use prometheus::{Encoder, Registry, TextEncoder};
 use tokio_util::sync::CancellationToken;
 use wva_controller::Reader;
 use wva_controller::auth::{Action, Gate, Peer, Refusal};
+use wva_scaling::trace::Trace;
 
 /// Binds an address; the listener is handed on, so that nothing else can take the port in between.
 pub(crate) fn bind(what: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
@@ -148,7 +149,7 @@ async fn explain(State(published): State<Reader>, Query(query): Query<Vec<(Strin
         }
         any = true;
         let _ = match &variant.decision {
-            Some(decision) => writeln!(text, "\n{decision}"),
+            Some(decision) => write!(text, "\n{}", Trace(decision)),
             None => writeln!(
                 text,
                 "\n{}/{}: no decision: {}",

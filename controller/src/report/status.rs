@@ -121,14 +121,14 @@ impl StatusWriter {
             .variants
             .iter()
             .filter_map(|(key, variant)| {
-                Some((key, variant, wanted(variant, &self.before(key, variant), now)?))
+                let status = wanted(variant, &self.before(key, variant), now)?;
+                Some((self.client.clone(), key.clone(), variant.uid.clone(), status))
             })
             .collect();
-        let client = &self.client;
         let results: Vec<_> = stream::iter(due)
-            .map(|(key, variant, status)| async move {
-                let written = write(client, key, &status).await;
-                (key.clone(), variant.uid.clone(), status, written)
+            .map(|(client, key, uid, status)| async move {
+                let written = write(&client, &key, &status).await;
+                (key, uid, status, written)
             })
             .buffer_unordered(CONCURRENCY)
             .collect()
