@@ -52,6 +52,10 @@ pub(crate) struct Observation {
 
 /// Asks the analyzer that the model's settings name.
 pub(crate) fn analyze(model: &ModelView) -> Box<dyn Verdict> {
+    if model.at_zero() {
+        // Pods that are going away may still report; their load is no reason to come back.
+        return Box::new(AtRest);
+    }
     let verdict = match model.settings.analyzer {
         AnalyzerName::Percentage => {
             percentage::analyze(model).map(|verdict| Box::new(verdict) as Box<dyn Verdict>)
@@ -61,14 +65,14 @@ pub(crate) fn analyze(model: &ModelView) -> Box<dyn Verdict> {
     };
     match verdict {
         Ok(verdict) => verdict,
-        Err(_) if at_rest(model) => Box::new(AtRest),
+        Err(_) if loads(model) => Box::new(AtRest),
         Err(error) => Box::new(Failed(error)),
     }
 }
 
-/// No replica can report yet, and that is as it should be: the model is at 0, or has just been woken.
-fn at_rest(model: &ModelView) -> bool {
-    model.at_zero() || model.variants.iter().all(|v| v.current == 0 || v.wake_hold(model.config).is_some())
+/// No replica can report yet, and that is as it should be: the model has just been woken.
+fn loads(model: &ModelView) -> bool {
+    model.variants.iter().all(|v| v.current == 0 || v.wake_hold(model.config).is_some())
 }
 
 /// A model at 0 needs no metrics and no safety net; neither does one whose first replica is loading.

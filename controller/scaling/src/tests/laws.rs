@@ -207,6 +207,12 @@ proptest! {
         mut snapshot in any_snapshot(), loads in vec((0.0..0.79_f64, 0.0..0.79_f64, 0_u32..5, 0_u32..5), 60)
     ) {
         snapshot.config.saturation.clear();
+        // A step that falls to a variant whose mode holds it back is lost to the model.
+        // Of variants of equal cost the load chooses, and their HPAs may act on steps of different size.
+        for (i, variant) in snapshot.models.iter_mut().flat_map(|m| &mut m.variants).enumerate() {
+            variant.mode = Mode::Auto;
+            variant.cost = Cost::try_from(variant.cost.get() + f64::from(u8::try_from(i).unwrap()) / 100.0).unwrap();
+        }
         let (mut calm, mut busy) = (snapshot.clone(), snapshot);
         let mut loads = loads.into_iter();
         let pairs = calm.models.iter_mut().zip(&mut busy.models).flat_map(|(c, b)| c.variants.iter_mut().zip(&mut b.variants));
@@ -223,7 +229,7 @@ proptest! {
             decide(snapshot).decisions.iter().filter(|d| d.model_id == model.model_id).map(Decision::target).sum()
         };
         for model in &calm.models {
-            prop_assert!(total(&calm, model) <= total(&busy, model));
+            prop_assert!(total(&calm, model) <= total(&busy, model), "calm\n{}busy\n{}", crate::trace::render(&decide(&calm)), crate::trace::render(&decide(&busy)));
         }
     }
 

@@ -74,6 +74,7 @@ fn where_zero_is_not_allowed_the_cheapest_keeps_one() {
     );
     // A model at 0 stays there, whatever the bounds and the last target.
     check("a: 0 min=2", &["a 0->0 NoChange"]);
+    check("a: 0 kv=.95,.95", &["a 0->0 NoChange"]);
     check("a: 0 min=1 desired=2 desiredAge=1m", &["a 0->0 NoChange"]);
 }
 

@@ -149,3 +149,56 @@ fn nothing_is_taken_while_something_of_unknown_size_waits() {
     check(&state("", "", &[&a(1)]), &["a 2->2 NoChange"]);
     check(&state("", "", &[&a(0)]), &["a 2->1 SupplyAboveDemand"]);
 }
+
+#[test]
+fn the_last_replica_that_serves_stays() {
+    let a = "{name: a, cost: \"10\", current: 1, replicas: [@(0, 0)]}";
+    check(&state("", "", &[a]), &["a 1->1 NoChange"]);
+    // A dearer one that serves is not given up for a cheaper one that still loads.
+    let loading = "{name: a, cost: \"10\", current: 1, ready: 0}";
+    let b = "{name: b, cost: \"20\", current: 1, replicas: [@(0, 0)]}";
+    check(&state("", "", &[loading, b]), &["a 1->1 NoChange", "b 1->1 NoChange"]);
+    check(&state("", "", &[a, b]), &["a 1->1 NoChange", "b 1->0 SupplyAboveDemand"]);
+}
+
+#[test]
+fn variants_of_one_accelerator_share_what_is_left() {
+    // 3 replicas are lacking, 2 fit: all of them go to the cheapest, and the last one to another accelerator.
+    let a = "{name: a, cost: \"10\", accelerator: H100, current: 4, replicas: [@(.9, 4), @(.9, 4), @(.9, 4), @(.9, 4)]}";
+    let b = "{name: b, cost: \"20\", accelerator: H100, current: 0, rememberedCapacity: 12800}";
+    let c = "{name: c, cost: \"30\", current: 0, rememberedCapacity: 12800}";
+    let two = ", limitedMode: true, inventory: {H100: {limit: 2}}";
+    check(&state(two, "", &[a, b, c]), &["a 4->6 LimitedBy", "b 0->0 LimitedBy", "c 0->1 DemandAboveSupply"]);
+}
+
+#[test]
+fn what_the_prefix_cache_answers_is_no_demand() {
+    // 12400 + 10000 * .5 + 1280 = 18680; 18680/.85 - 12800 = 9176.5 are 1 replica, where it were 2.
+    let a = "{name: a, current: 1, replicas: [{pod: p, kv: .775, numGpuBlocks: 1000, blockSize: 16, \
+             meanInput: 512, meanOutput: 128, prefixHitRate: .5}]}";
+    check(&state("", ", schedulerQueue: {size: 10, bytes: 40000}", &[a]), &["a 1->2 DemandAboveSupply"]);
+}
+
+#[test]
+fn the_last_ten_observations_count() {
+    let a = "{name: a, accelerator: H100, current: 1, replicas: [@(.5, 5)]}";
+    let mut snapshot = state("", "", &[a]);
+    let observe = |k2: &[f64]| crate::snapshot::Remembered {
+        model_id: "m".into(),
+        accelerator: "H100".into(),
+        output: crate::snapshot::OutputBucket::Medium,
+        k2: k2.iter().map(|k| crate::units::Amount::constant(*k)).collect(),
+    };
+    let mut figures = vec![1.0];
+    figures.extend([6000.0; 10]);
+    snapshot.remembered = vec![observe(&figures)];
+    let outcome = decide(&snapshot);
+    let kept: Vec<f64> = outcome.next.remembered[0].k2.iter().map(|k| k.get()).collect();
+    let mut want = vec![6000.0; 9];
+    want.push(8000.0);
+    assert_eq!(format!("{kept:?}"), format!("{want:?}"));
+    let mut later = state("", "", &[&a.replace("@(.5, 5)", "@(.1, 0)")]);
+    later.remembered = vec![observe(&figures)];
+    let (_, variant) = decide(&later).next.variants.pop_first().unwrap();
+    assert_eq!(variant.capacity, Some(6000.0));
+}

@@ -91,7 +91,9 @@ fn shrink(verdict: &TokenVerdict, model: &ModelView, drafts: &mut [Draft]) {
         let serves = |(j, draft): (usize, &Draft)| j != i && draft.target().min(model.variants[j].ready) > 0;
         let last = !drafts.iter().enumerate().any(serves);
         let floor = variant.bounds.min.max(u32::from(last));
-        let taken = whole((spare / capacity + 1e-9).floor()).min(variant.current.saturating_sub(floor));
+        // The supply is that of ready replicas; one that still loads is not taken back.
+        let most = variant.current.saturating_sub(floor).min(variant.ready);
+        let taken = whole((spare / capacity + 1e-9).floor()).min(most);
         if taken == 0 {
             continue;
         }
