@@ -19,11 +19,7 @@ const LIMIT: u64 = 256 << 20;
 pub(crate) fn decide(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     let file = arguments.get_one::<std::path::PathBuf>("file").context("no snapshot file")?;
     let text = read(file)?;
-    // JSON is YAML, so one reader serves both.
-    let snapshot = serde_saphyr::with_deserializer_from_str(&text, |d| Ok(Snapshot::read(d)))
-        .map_err(|e| anyhow::anyhow!("{e}"))
-        .and_then(|read| read.map_err(anyhow::Error::from))
-        .with_context(|| format!("{} is no snapshot", file.display()))?;
+    let snapshot = Snapshot::parse(&text).with_context(|| format!("{} is no snapshot", file.display()))?;
     let outcome = decide_snapshot(&snapshot);
     match arguments.get_one::<String>("format").map(String::as_str) {
         Some("json") => println!("{}", serde_json::to_string(&outcome)?),
