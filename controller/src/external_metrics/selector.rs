@@ -215,8 +215,12 @@ mod tests {
             "absent=",
             "variant_name=a,exported_namespace=dev",
         ];
-        yes.iter().for_each(|text| matches(text, true));
-        no.iter().for_each(|text| matches(text, false));
+        for text in yes {
+            matches(text, true);
+        }
+        for text in no {
+            matches(text, false);
+        }
     }
 
     #[test]

@@ -16,6 +16,9 @@ const HOST: &str = "wva.wva-system.svc";
 const V: &str = "/apis/external.metrics.k8s.io/v1beta1";
 const HPA: &str = "system:serviceaccount:kube-system:horizontal-pod-autoscaler";
 
+/// Case, client, headers, code.
+type Row<'a> = (&'a str, &'a Client, &'a [(&'a str, &'a str)], u16);
+
 struct Running {
     address: SocketAddr,
     bundle: Vec<u8>,
@@ -114,7 +117,7 @@ async fn only_who_is_known_gets_in() {
     let proxy = running.client(Some(running.ca.issue("front-proxy-client")));
     let wrong_name = running.client(Some(running.ca.issue("somebody")));
     let stranger = running.client(Some(ClientCa::new().issue("front-proxy-client")));
-    let rows: [(&str, &Client, &[(&str, &str)], u16); 11] = [
+    let rows: [Row; 11] = [
         ("nothing", &bare, &[], 401),
         ("headers without a certificate", &bare, &[user], 401),
         ("headers and a bad token", &bare, &[user, bearer("Bearer nonsense")], 401),
