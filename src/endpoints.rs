@@ -14,8 +14,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use prometheus::{Encoder, Registry, TextEncoder};
 use tokio_util::sync::CancellationToken;
-use wva_controller::Reader;
 use wva_controller::auth::{Action, Gate, Peer, Refusal};
+use wva_controller::{Reader, Synced};
 use wva_scaling::trace::Trace;
 
 /// Binds an address; the listener is handed on, so that nothing else can take the port in between.
@@ -88,30 +88,22 @@ pub(crate) fn guarded(router: Router, gate: Arc<Gate>) -> Router {
 pub(crate) type Check = (&'static str, Box<dyn Fn() -> bool + Send + Sync>);
 
 /// `/healthz` and `/readyz`.
-pub(crate) fn health(checks: Vec<Check>, shutdown: CancellationToken) -> Router {
-    let ready = move |State(checks): State<Arc<Vec<Check>>>, Query(query): Query<Vec<(String, String)>>| async move {
+pub(crate) fn health(checks: Vec<Check>, synced: Synced, shutdown: CancellationToken) -> Router {
+    let checks = Arc::new(checks);
+    let ready = move |Query(query): Query<Vec<(String, String)>>| {
+        let own = checks.iter().map(|(name, check)| (*name, check()));
+        let stopping = [("not shutting down", !shutdown.is_cancelled())];
         let mut lines = String::new();
         let mut all = true;
-        let stopping: Check = (
-            "not shutting down",
-            Box::new({
-                let shutdown = shutdown.clone();
-                move || !shutdown.is_cancelled()
-            }),
-        );
-        for (name, check) in checks.iter().chain(std::iter::once(&stopping)) {
-            let holds = check();
+        for (name, holds) in own.chain(synced.each()).chain(stopping) {
             all &= holds;
             let _ = writeln!(lines, "[{}]{name}", if holds { "+" } else { "-" });
         }
         let code = if all { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
         let verbose = !all || query.iter().any(|(k, _)| k == "verbose");
-        (code, if verbose { lines } else { "ok".to_owned() })
+        std::future::ready((code, if verbose { lines } else { "ok".to_owned() }))
     };
-    Router::new()
-        .route("/healthz", get(|| async { "ok" }))
-        .route("/readyz", get(ready))
-        .with_state(Arc::new(checks))
+    Router::new().route("/healthz", get(|| async { "ok" })).route("/readyz", get(ready))
 }
 
 /// `/metrics` in the text format.

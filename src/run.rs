@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
 use k8s_openapi::api::core::v1::Namespace;
@@ -18,8 +17,8 @@ use wva_certs::{Certs, CertsConfig};
 use wva_controller::auth::Gate;
 use wva_controller::external_metrics::{self, ExternalMetrics, OwnService};
 use wva_controller::{
-    Ended, Engine, Ownership, Prometheus, Scope, StatusWriter, Tasks, Telemetry, VariantSeries, Watches,
-    events,
+    Ended, Engine, Ownership, Prometheus, Scope, StatusWriter, Synced, Tasks, Telemetry, VariantSeries,
+    Watches, events,
 };
 use wva_crds::names::INSTANCE_LABEL;
 use wva_rules::InstancePolicy;
@@ -40,6 +39,7 @@ struct Process {
     shutdown: CancellationToken,
     changed: Arc<Notify>,
     checks: Vec<Check>,
+    synced: Synced,
     variants: Store<DynamicObject>,
     namespaces: Option<Store<PartialObjectMeta<Namespace>>>,
 }
@@ -77,17 +77,19 @@ impl Process {
         registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
         let mut tasks = Tasks::new();
         let changed = Arc::new(Notify::new());
+        let mut synced = Synced::default();
         let mut scope = Scope {
             client: client.clone(),
             namespace: settings.watch_namespace.clone(),
             changed: changed.clone(),
             shutdown: shutdown.clone(),
+            synced: &mut synced,
             tasks: &mut tasks,
         };
         let variants = scope.variants();
         // A namespaced install may not see namespaces.
         let namespaces = settings.watch_namespace.is_none().then(|| scope.namespaces());
-        let mut process = Self {
+        Ok(Self {
             settings,
             client,
             registry,
@@ -95,14 +97,10 @@ impl Process {
             shutdown,
             changed,
             checks: Vec::new(),
+            synced,
             variants,
             namespaces,
-        };
-        let variants = process.variants.clone();
-        process.check_synced("VariantAutoscalings are cached", async move {
-            variants.wait_until_ready().await.map_err(|e| e.to_string())
-        });
-        Ok(process)
+        })
     }
 
     /// The caches of the controller.
@@ -112,36 +110,10 @@ impl Process {
             namespace: self.settings.watch_namespace.clone(),
             changed: self.changed.clone(),
             shutdown: self.shutdown.clone(),
+            synced: &mut self.synced,
             tasks: &mut self.tasks,
         };
-        let watches = scope.all(self.variants.clone(), self.namespaces.clone());
-        let all = watches.clone();
-        self.check_synced("workloads, pods, HPAs and namespaces are cached", async move {
-            all.synced().await.map_err(|which| format!("the watch of {which} ended"))
-        });
-        watches
-    }
-
-    /// A readiness check that holds once a cache has seen its first list.
-    fn check_synced(
-        &mut self,
-        name: &'static str,
-        synced: impl Future<Output = Result<(), String>> + Send + 'static,
-    ) {
-        let flag = Arc::new(AtomicBool::new(false));
-        let seen = flag.clone();
-        let shutdown = self.shutdown.clone();
-        self.spawn(name, async move {
-            tokio::select! {
-                () = shutdown.cancelled() => return Ok(()),
-                synced = synced => synced?,
-            }
-            flag.store(true, Ordering::Relaxed);
-            // A task that ends would end the process.
-            shutdown.cancelled().await;
-            Ok(())
-        });
-        self.checks.push((name, Box::new(move || seen.load(Ordering::Relaxed))));
+        scope.all(self.variants.clone(), self.namespaces.clone())
     }
 
     fn certificates(&mut self) -> anyhow::Result<Certs> {
@@ -217,6 +189,7 @@ impl Process {
         self.registry.register(Box::new(series))?;
         let engine = Engine {
             watches,
+            synced: self.synced.clone(),
             prometheus: Prometheus::new(controller.prometheus.clone())?,
             ownership: Ownership {
                 instance: self.settings.instance.clone(),
@@ -314,7 +287,8 @@ impl Process {
     fn health(&mut self) -> anyhow::Result<()> {
         let Some(address) = self.settings.health_address else { return Ok(()) };
         let listener = endpoints::bind("/healthz and /readyz", address)?;
-        let router = endpoints::health(std::mem::take(&mut self.checks), self.shutdown.clone());
+        let router =
+            endpoints::health(std::mem::take(&mut self.checks), self.synced.clone(), self.shutdown.clone());
         self.spawn("health endpoint", endpoints::serve(listener, router, self.shutdown.clone()));
         Ok(())
     }

@@ -24,7 +24,7 @@ use crate::published::{Published, PublishedVariant};
 use crate::report::conditions::{Outlook, conditions};
 use crate::telemetry::Telemetry;
 use crate::variants::{self, Managed, Ownership, target_of};
-use crate::watches::Watches;
+use crate::watches::{Synced, Watches};
 use crate::workloads;
 
 /// How often the engine does what.
@@ -55,6 +55,8 @@ const DEBOUNCE: Duration = Duration::from_secs(1);
 pub struct Engine {
     /// Watch caches.
     pub watches: Watches,
+    /// Whether they are complete.
+    pub synced: Synced,
     /// Where signals come from.
     pub prometheus: Prometheus,
     /// Which objects are managed.
@@ -85,7 +87,7 @@ impl Engine {
     pub async fn run(self, changed: Arc<Notify>, shutdown: CancellationToken) -> Result<(), String> {
         tokio::select! {
             () = shutdown.cancelled() => return Ok(()),
-            synced = self.watches.synced() => synced.map_err(|which| format!("the watch of {which} ended"))?,
+            synced = self.synced.wait() => synced.map_err(|which| format!("the watch of {which} ended"))?,
         }
         self.telemetry.leader(true);
         let mut state = State::default();

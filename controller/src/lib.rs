@@ -24,7 +24,7 @@ pub use report::gauges::VariantSeries;
 pub use report::status::StatusWriter;
 pub use telemetry::Telemetry;
 pub use variants::Ownership;
-pub use watches::{Ended, Scope, Tasks, Watches};
+pub use watches::{Ended, Scope, Synced, Tasks, Watches};
 
 /// The present time as logs write it.
 #[must_use]

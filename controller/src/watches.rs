@@ -17,7 +17,7 @@ use kube::runtime::reflector::Store;
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, Resource, ResourceExt};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use wva_crds::VariantAutoscaling;
@@ -65,24 +65,30 @@ pub struct Scope<'a> {
     pub changed: Arc<Notify>,
     /// Ends the watches.
     pub shutdown: CancellationToken,
+    /// Where each watch says that its cache is complete.
+    pub synced: &'a mut Synced,
     /// Where the watch tasks run.
     pub tasks: &'a mut Tasks,
 }
 
-impl Watches {
-    /// Waits until every cache has seen a first list.
+/// Which caches have seen their first list. kube's own `Store::wait_until_ready` wakes only the last of several
+/// waiters (kube 5.0, `DelayedInit`), and readiness, engine and reviews all wait.
+#[derive(Clone, Debug, Default)]
+pub struct Synced(Vec<(&'static str, watch::Receiver<bool>)>);
+
+impl Synced {
+    /// Each cache with whether it is complete.
+    pub fn each(&self) -> impl Iterator<Item = (&'static str, bool)> {
+        self.0.iter().map(|(name, synced)| (*name, *synced.borrow()))
+    }
+
+    /// Waits until all are complete.
     ///
     /// # Errors
-    /// The name of a cache whose watch task is gone.
-    pub async fn synced(&self) -> Result<(), &'static str> {
-        self.variants.wait_until_ready().await.map_err(|_| "VariantAutoscalings")?;
-        self.deployments.wait_until_ready().await.map_err(|_| "Deployments")?;
-        self.stateful_sets.wait_until_ready().await.map_err(|_| "StatefulSets")?;
-        self.replica_sets.wait_until_ready().await.map_err(|_| "ReplicaSets")?;
-        self.pods.wait_until_ready().await.map_err(|_| "Pods")?;
-        self.autoscalers.wait_until_ready().await.map_err(|_| "HorizontalPodAutoscalers")?;
-        if let Some(namespaces) = &self.namespaces {
-            namespaces.wait_until_ready().await.map_err(|_| "Namespaces")?;
+    /// The name of a cache whose watch has ended.
+    pub async fn wait(&self) -> Result<(), &'static str> {
+        for (name, synced) in &self.0 {
+            synced.clone().wait_for(|synced| *synced).await.map_err(|_| *name)?;
         }
         Ok(())
     }
@@ -180,6 +186,8 @@ impl Scope<'_> {
         let mut writer = Writer::new(dynamic);
         let reader = writer.as_reader();
         let (changed, shutdown) = (self.changed.clone(), self.shutdown.clone());
+        let (complete, synced) = watch::channel(false);
+        self.synced.0.push((task, synced));
         let watch = async move {
             let mut stream = Box::pin(stream.default_backoff());
             let mut marks = Marks::default();
@@ -188,6 +196,9 @@ impl Scope<'_> {
                     Ok(event) => {
                         let event = event.modify(cut);
                         writer.apply_watcher_event(&event);
+                        if matches!(event, Event::InitDone) {
+                            complete.send_replace(true);
+                        }
                         if size_of::<M>() > 0 && marks.differ(&event, &mark) {
                             changed.notify_one();
                         }

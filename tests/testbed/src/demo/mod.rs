@@ -51,12 +51,8 @@ impl Demo {
         let mut quick = InstallOptions::quick(&self.wva);
         quick.env.push(("GLOBAL_OPT_INTERVAL".to_owned(), "5s".to_owned()));
         let install = Install::start(&testbed, &quick).await?;
-        stage
-            .kubectl(
-                &testbed,
-                &["get", "mutatingwebhookconfigurations,apiservice/v1beta1.external.metrics.k8s.io"],
-            )
-            .await?;
+        stage.kubectl(&testbed, &["get", "validatingwebhookconfigurations"]).await?;
+        stage.kubectl(&testbed, &["get", "apiservice", "v1beta1.external.metrics.k8s.io"]).await?;
         testbed.apply("{apiVersion: v1, kind: Namespace, metadata: {name: demo}}").await?;
 
         refuse(&mut stage, &testbed).await?;
