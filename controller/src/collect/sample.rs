@@ -28,7 +28,7 @@ pub(crate) struct Observed {
 }
 
 /// The load of one pod and model.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PodLoad {
     /// Share of the KV cache in use.
     pub kv: Option<Observed>,
@@ -79,11 +79,13 @@ impl Samples {
             for (key, value) in vectors.get(&signal).into_iter().flatten() {
                 let slot = self.loads.entry(key.clone()).or_default().slot(signal);
                 let reported = own_age.map_or(Some(Duration::ZERO), |s| age(s, key));
+                // Nobody says how old it is: as old as what was seen before, for the series may have ended, but not
+                // older than the window, or it would not be in it.
+                let oldest = now.checked_sub(WINDOW).unwrap_or(now);
                 let at = match (reported, &slot) {
                     (Some(age), _) => now.checked_sub(age).unwrap_or(now),
-                    // A window over a series that ended: what was seen before goes on ageing.
-                    (None, Some(before)) => before.at,
-                    (None, None) => now.checked_sub(WINDOW).unwrap_or(now),
+                    (None, Some(before)) => before.at.max(oldest),
+                    (None, None) => oldest,
                 };
                 *slot = Some(Observed { value: *value, at });
             }
@@ -120,6 +122,26 @@ impl PodLoad {
         [self.kv, self.queue, self.running].into_iter().flatten().map(|o| o.at).max()
     }
 
+    /// Of two servers in one pod (KServe tells its ranks apart by a suffix) the one under more load counts, and a
+    /// value that does not count at all never hides one that does.
+    #[must_use]
+    pub(crate) fn worse(self, other: Self, oldest: Instant) -> Self {
+        let worse = |a: Option<Observed>, b: Option<Observed>| match (a, b) {
+            (Some(a), Some(b)) => Some(match (a.at >= oldest, b.at >= oldest) {
+                (true, false) => a,
+                (false, true) => b,
+                _ if a.value >= b.value => a,
+                _ => b,
+            }),
+            (a, b) => a.or(b),
+        };
+        let running = match (self.running, other.running) {
+            (Some(a), Some(b)) => Some(Observed { value: a.value + b.value, at: a.at.min(b.at) }),
+            (a, b) => a.or(b),
+        };
+        Self { kv: worse(self.kv, other.kv), queue: worse(self.queue, other.queue), running }
+    }
+
     fn slot(&mut self, signal: Signal) -> &mut Option<Observed> {
         match signal {
             Signal::KvUsage | Signal::KvAge => &mut self.kv,
@@ -154,7 +176,7 @@ mod tests {
     }
 
     fn only(samples: &Samples) -> PodLoad {
-        samples.iter().next().map(|(_, l)| l.clone()).unwrap_or_default()
+        samples.iter().next().map(|(_, l)| *l).unwrap_or_default()
     }
 
     #[test]
@@ -185,6 +207,20 @@ mod tests {
         let t1 = t0 + Duration::from_secs(30);
         s.take_in(t1, vec![(Signal::KvUsage, Ok(vec![series("a", 0.7)])), (Signal::KvAge, Ok(vec![]))]);
         assert_eq!(t1 - only(&s).kv.unwrap().at, Duration::from_secs(31));
+    }
+
+    #[test]
+    fn a_value_whose_age_nobody_says_is_never_older_than_its_window() {
+        let mut s = Samples::default();
+        let t0 = Instant::now();
+        let answers = |age: Result<Vec<Series>, String>| {
+            vec![(Signal::KvUsage, Ok(vec![series("a", 0.7)])), (Signal::KvAge, age)]
+        };
+        s.take_in(t0, answers(Ok(vec![series("a", 1.0)])));
+        // The query for ages alone fails, for an hour.
+        let later = t0 + Duration::from_hours(1);
+        s.take_in(later, answers(Err("too many samples".into())));
+        assert_eq!(later - only(&s).kv.unwrap().at, WINDOW);
     }
 
     #[test]
