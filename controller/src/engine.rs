@@ -169,7 +169,8 @@ impl Engine {
             let decision = decisions.get(&m.key).cloned();
             let had_target = remembered.has_target();
             if let (Some(next), Some(d)) = (outcome.next.variants.get(&m.key), &decision) {
-                remembered.decided(*next, d.safety_net == Some(FallbackSource::CurrentReplicas), at.now);
+                let echo = d.safety_net == Some(FallbackSource::CurrentReplicas);
+                remembered.decided(*next, d.mode, echo, at.now);
             }
             let seen = remembered.target_seen;
             let variant = outlook(m, decision, &assembled, state.samples.last_error(), had_target, seen);

@@ -108,10 +108,16 @@ fn set_aside(unusable: &Unusable) -> Conditions {
     }
 }
 
+/// What is said of a workload that does not exist; `seen`: it did before.
+#[must_use]
+pub(crate) fn gone(kind: &str, name: &str, seen: bool) -> String {
+    let tense = if seen { "no longer exists" } else { "does not exist yet" };
+    format!("Target {} '{name}' {tense}", kind.to_lowercase())
+}
+
 fn no_target(kind: &str, name: &str, seen: bool) -> Conditions {
     let lower = kind.to_lowercase();
-    let tense = if seen { "no longer exists" } else { "does not exist yet" };
-    let message = format!("Target {lower} '{name}' {tense}");
+    let message = gone(kind, name, seen);
     let skipped = format!(
         "Nothing is decided while target {lower} '{name}' does not exist: create it, or change spec.scaleTargetRef"
     );

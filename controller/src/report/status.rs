@@ -155,8 +155,7 @@ impl StatusWriter {
         }
         let resource = ApiResource::erase::<VariantAutoscaling>(&());
         let object = self.variants.get(&ObjectRef::new_with(&key.name, resource).within(&key.namespace));
-        let status = object.and_then(|o| o.data.get("status").cloned());
-        status.and_then(|s| serde_json::from_value(s).ok()).unwrap_or_default()
+        object.map(|o| crate::variants::status(&o)).unwrap_or_default()
     }
 }
 
