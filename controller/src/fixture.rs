@@ -177,3 +177,48 @@ pub(crate) fn series(pod: &str, model: &str, value: f64) -> Series {
     let labels = [("namespace", "ns"), ("pod", pod), ("model_name", model)];
     Series { labels: labels.map(|(k, v)| (k.to_owned(), v.to_owned())).into(), value }
 }
+
+/// The decision on variant `a` of model `m`: `variant` is merged over 2 ready replicas without metrics, `config` is
+/// that of a snapshot.
+pub(crate) fn decision(variant: Value, config: Value) -> wva_scaling::Decision {
+    let mut own = json!({"name": "a", "accelerator": "H100", "current": 2});
+    merge(&mut own, variant);
+    let snapshot =
+        json!({"config": config, "models": [{"modelID": "m", "namespace": "ns", "variants": [own]}]});
+    let snapshot = wva_scaling::Snapshot::parse(&snapshot.to_string()).unwrap();
+    wva_scaling::decide(&snapshot).decisions.remove(0)
+}
+
+/// Replicas under the same KV cache use, with samples of one age.
+pub(crate) fn replicas(n: u32, kv: f64, age: &str) -> Value {
+    (0..n).map(|i| json!({"pod": format!("a-{i}"), "kv": kv, "queue": 0.0, "age": age})).collect()
+}
+
+/// A variant as a cycle publishes it.
+pub(crate) fn published(decision: wva_scaling::Decision) -> crate::published::PublishedVariant {
+    use crate::report::conditions::{Outlook, conditions};
+    let outlook = Outlook::Decided { decision: &decision, query_error: None, had_target: true };
+    crate::published::PublishedVariant {
+        uid: "u".into(),
+        generation: Some(1),
+        instance: None,
+        accelerator: decision.accelerator.clone(),
+        current: Some(decision.current),
+        conditions: conditions(outlook),
+        decision: Some(decision),
+    }
+}
+
+/// A variant whose workload does not exist.
+pub(crate) fn without_target() -> crate::published::PublishedVariant {
+    use crate::report::conditions::{Outlook, conditions};
+    crate::published::PublishedVariant {
+        uid: "u".into(),
+        generation: Some(1),
+        instance: None,
+        accelerator: "H100".into(),
+        current: None,
+        decision: None,
+        conditions: conditions(Outlook::NoTarget { kind: "Deployment", name: "d", seen: true }),
+    }
+}

@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use wva_crds::VariantAutoscaling;
 
-use crate::workloads::{WorkloadKey, replicas};
+use crate::workloads::{WATCHED_KINDS, WorkloadKey, replicas};
 
 /// The end of a task that should have run as long as the process.
 #[derive(Debug)]
@@ -100,7 +100,7 @@ impl Watches {
     pub fn target_exists(&self, namespace: &str, kind: &str, name: &str) -> Option<bool> {
         let key =
             WorkloadKey { namespace: namespace.to_owned(), kind: kind.to_owned(), name: name.to_owned() };
-        matches!(kind, "Deployment" | "StatefulSet").then(|| replicas(self, &key).is_some())
+        WATCHED_KINDS.contains(&kind).then(|| replicas(self, &key).is_some())
     }
 }
 

@@ -15,6 +15,9 @@ use wva_scaling::units::Amount;
 
 use crate::watches::Watches;
 
+/// Kinds of workloads that are watched, and so can be scaled.
+pub(crate) const WATCHED_KINDS: [&str; 2] = ["Deployment", "StatefulSet"];
+
 /// Kind and name of a workload within its namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WorkloadKey {
