@@ -45,15 +45,13 @@ const WINDOW: Duration = Duration::from_mins(1);
 #[derive(Debug, Default)]
 pub(crate) struct Samples {
     loads: BTreeMap<PodModel, PodLoad>,
-    /// When the newest sample of at least one signal arrived.
-    taken_at: Option<Instant>,
     /// Why the newest attempt gave nothing for some signal; cleared by one in which all were answered.
     last_error: Option<String>,
 }
 
 impl Samples {
     /// Takes in the answers of one round of queries, made at `now`. Failed queries change no value.
-    pub(crate) fn take_in(&mut self, now: Instant, answers: Vec<(Signal, Result<Vec<Series>, String>)>) {
+    pub(crate) fn take_in(&mut self, now: Instant, answers: super::Answers) {
         let mut vectors = BTreeMap::new();
         self.last_error = None;
         for (signal, answer) in answers {
@@ -63,9 +61,6 @@ impl Samples {
                 }
                 Err(e) => self.last_error = Some(e),
             }
-        }
-        if !vectors.is_empty() {
-            self.taken_at = Some(now);
         }
         let age = |signal: Signal, key: &PodModel| -> Option<Duration> {
             let seconds: f64 = *vectors.get(&signal)?.get(key)?;
@@ -90,12 +85,6 @@ impl Samples {
                 *slot = Some(Observed { value: *value, at });
             }
         }
-    }
-
-    /// Age of the newest sample; `None` before the first.
-    #[must_use]
-    pub(crate) fn age(&self, now: Instant) -> Option<Duration> {
-        self.taken_at.map(|t| now.saturating_duration_since(t))
     }
 
     /// Why the newest round lacks a signal.
@@ -193,7 +182,6 @@ mod tests {
         assert!((kv.value - 0.7).abs() < 1e-9);
         assert_eq!(t1 - kv.at, Duration::from_secs(35));
         assert_eq!(s.last_error(), Some("down"));
-        assert_eq!(s.age(t1), Some(Duration::from_secs(30)));
     }
 
     #[test]

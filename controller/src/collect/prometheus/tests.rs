@@ -1,6 +1,7 @@
 //! The client against a fake Prometheus on a loopback socket, which says or does whatever a test asks of it.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
@@ -34,6 +35,7 @@ pub(crate) struct FakePrometheus {
     answers: Arc<Mutex<Answers>>,
     /// Authorization header and body of every query.
     asked: Arc<Mutex<Vec<(Option<String>, String)>>>,
+    hanging: Arc<AtomicUsize>,
 }
 
 impl FakePrometheus {
@@ -43,6 +45,7 @@ impl FakePrometheus {
             address: listener.local_addr().unwrap(),
             answers: Arc::new(Mutex::new(answers)),
             asked: Arc::default(),
+            hanging: Arc::default(),
         };
         let handler = fake.clone();
         let router = Router::new().fallback(move |headers: HeaderMap, body: String| {
@@ -59,6 +62,11 @@ impl FakePrometheus {
 
     pub(crate) fn queries(&self) -> usize {
         self.asked.lock().unwrap().len()
+    }
+
+    /// Queries that were taken and not answered.
+    pub(crate) fn hanging(&self) -> usize {
+        self.hanging.load(Ordering::SeqCst)
     }
 
     /// A client that waits a fifth of a second.
@@ -78,7 +86,10 @@ impl FakePrometheus {
                 let (status, text) = answer(&body);
                 (StatusCode::from_u16(status).unwrap(), text).into_response()
             }
-            Answers::Hangs => std::future::pending().await,
+            Answers::Hangs => {
+                self.hanging.fetch_add(1, Ordering::SeqCst);
+                std::future::pending().await
+            }
             Answers::Trickles => {
                 let begun = futures::stream::iter([Ok::<_, std::io::Error>("{\"status\":")]);
                 Body::from_stream(begun.chain(futures::stream::pending())).into_response()
