@@ -180,6 +180,7 @@ pub(crate) fn series(pod: &str, model: &str, value: f64) -> Series {
 
 /// The decision on variant `a` of model `m`: `variant` is merged over 2 ready replicas without metrics, `config` is
 /// that of a snapshot.
+#[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
 pub(crate) fn decision(variant: Value, config: Value) -> wva_scaling::Decision {
     let mut own = json!({"name": "a", "accelerator": "H100", "current": 2});
     merge(&mut own, variant);

@@ -186,12 +186,13 @@ pub(crate) mod testing {
     use super::*;
 
     /// The VariantAutoscaling `ns/v` of Deployment `d` with a status.
+    #[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
     pub(crate) fn managed(status: serde_json::Value) -> Managed {
-        read(&Arc::new(object("v", status)))
+        read(&Arc::new(object("v", &status)))
     }
 
     /// As it is stored.
-    pub(crate) fn object(name: &str, status: serde_json::Value) -> DynamicObject {
+    fn object(name: &str, status: &serde_json::Value) -> DynamicObject {
         let object = serde_json::json!({
             "apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling",
             "metadata": {"name": name, "namespace": "ns", "uid": format!("uid of {name}"), "generation": 1},

@@ -28,13 +28,15 @@ pub(crate) enum Answers {
     By(fn(&str) -> (u16, String)),
 }
 
+/// Authorization header and body of a query.
+type Asked = (Option<String>, String);
+
 /// A fake Prometheus; it ends with the test's runtime.
 #[derive(Clone)]
 pub(crate) struct FakePrometheus {
     pub(crate) address: SocketAddr,
     answers: Arc<Mutex<Answers>>,
-    /// Authorization header and body of every query.
-    asked: Arc<Mutex<Vec<(Option<String>, String)>>>,
+    asked: Arc<Mutex<Vec<Asked>>>,
     hanging: Arc<AtomicUsize>,
 }
 
@@ -159,7 +161,7 @@ async fn what_is_no_answer_is_an_error_that_says_so() {
 #[tokio::test]
 async fn an_answer_that_never_ends_is_cut_off() {
     let fake = FakePrometheus::start(Answers::Floods).await;
-    let error = fake.client().timeout(Duration::from_secs(60)).query("x").await.unwrap_err();
+    let error = fake.client().timeout(Duration::from_mins(1)).query("x").await.unwrap_err();
     assert!(
         matches!(&error, QueryError::Unreadable { problem, .. } if problem.contains("longer than")),
         "{error}"

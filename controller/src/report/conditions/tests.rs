@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::fixture::{decision, replicas};
 
-/// Ready, MetricsAvailable and OptimizationReady, a `!` before what does not hold.
+/// `Ready`, `MetricsAvailable` and `OptimizationReady`, a `!` before what does not hold.
 fn reasons(c: &Conditions) -> [String; 3] {
     [&c.ready, &c.metrics_available, &c.optimization_ready]
         .map(|d| format!("{}{}", if d.holds { "" } else { "!" }, d.reason))

@@ -66,8 +66,11 @@ fn an_event_is_about_its_own_reason() {
     assert!(transitions(Some(&steady()), &limited)[0].note.contains("H100"));
 }
 
+/// Method with path, and body.
+type Sent = (String, Value);
+
 /// A client whose API server, a fake, keeps what it is sent and answers with `status`.
-fn fake(status: u16) -> (Client, Arc<Mutex<Vec<(String, Value)>>>) {
+fn fake(status: u16) -> (Client, Arc<Mutex<Vec<Sent>>>) {
     let sent = Arc::new(Mutex::new(Vec::new()));
     let kept = sent.clone();
     let service = tower::service_fn(move |request: Request<kube::client::Body>| {
@@ -85,18 +88,18 @@ fn fake(status: u16) -> (Client, Arc<Mutex<Vec<(String, Value)>>>) {
     (Client::new(service, "default"), sent)
 }
 
-fn publication(variants: impl IntoIterator<Item = (String, PublishedVariant)>) -> Option<Arc<Published>> {
+fn publication(variants: impl IntoIterator<Item = (String, PublishedVariant)>) -> Arc<Published> {
     let key = |name| VariantKey { namespace: "ns".into(), name };
     let variants = variants.into_iter().map(|(name, v)| (key(name), v)).collect();
-    Some(Arc::new(Published { variants, ..Published::default() }))
+    Arc::new(Published { variants, ..Published::default() })
 }
 
 /// Runs the writer over publications, one after the other.
-async fn write_all(client: Client, publications: Vec<Option<Arc<Published>>>) {
+async fn write_all(client: Client, publications: Vec<Arc<Published>>) {
     let (sender, reader) = watch::channel(None);
     let writer = tokio::spawn(run(client, Some("pod".into()), reader));
     for publication in publications {
-        sender.send_replace(publication);
+        sender.send_replace(Some(publication));
         // The writer takes it before the next one stands in its place: one thread, and no await of its own before.
         for _ in 0..1000 {
             tokio::task::yield_now().await;
