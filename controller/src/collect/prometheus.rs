@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 /// Where Prometheus is and how to speak to it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct PrometheusConfig {
     /// `http` or `https` URL, with or without a path.
     pub base_url: String,
@@ -20,6 +20,19 @@ pub struct PrometheusConfig {
     pub bearer_token: Option<String>,
     /// File with the bearer token, read at each query so that a rotated token is used.
     pub token_path: Option<String>,
+}
+
+impl std::fmt::Debug for PrometheusConfig {
+    /// Without the secrets, which have no place in a log.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PrometheusConfig")
+            .field("base_url", &without_password(&self.base_url))
+            .field("insecure_skip_verify", &self.insecure_skip_verify)
+            .field("ca_path", &self.ca_path)
+            .field("bearer_token", &self.bearer_token.as_ref().map(|_| "..."))
+            .field("token_path", &self.token_path)
+            .finish()
+    }
 }
 
 /// Longest time one query may take, answer included.

@@ -189,6 +189,12 @@ fn a_password_is_no_part_of_a_message() {
     ] {
         assert_eq!(without_password(url), shown);
     }
+    let config = PrometheusConfig {
+        base_url: "http://u:hunter2@p".into(),
+        bearer_token: Some("hunter2".into()),
+        ..PrometheusConfig::default()
+    };
+    assert!(!format!("{config:?}").contains("hunter2"), "{config:?}");
 }
 
 #[tokio::test]
