@@ -67,7 +67,7 @@ fn an_empty_variable_is_one_that_is_not_set() {
     let empty =
         [URL, ("GLOBAL_OPT_INTERVAL", ""), ("POD_NAMESPACE", ""), ("METRICS_SECURE", ""), ("POD_NAME", "")];
     let s = read(&[], &empty).unwrap();
-    assert_eq!(s.controller.unwrap().engine.interval, Duration::from_secs(60));
+    assert_eq!(s.controller.unwrap().engine.interval, Duration::from_mins(1));
     assert_eq!(s.namespace, "workload-variant-autoscaler-system");
     assert!(s.metrics_secure);
     assert!(s.pod_name.is_some_and(|name| !name.is_empty()), "the host's name stands in");
