@@ -14,7 +14,7 @@ fn main() -> ExitCode {
         // Only a second call can fail, and this is the first line of the program.
         return ExitCode::FAILURE;
     }
-    match commands::dispatch(cli::command().get_matches()) {
+    match commands::dispatch(&cli::command().get_matches()) {
         Ok(code) => code,
         Err(error) => {
             telemetry::print_error(&error);

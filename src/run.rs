@@ -131,7 +131,7 @@ impl Process {
         };
         let (certs, task) =
             Certs::start(self.client.clone(), config, wva_certs::system_clock(), self.shutdown.clone())?;
-        self.spawn("certificates", async { Ok(Box::pin(task).await) });
+        self.spawn("certificates", settled(task));
         let loaded = certs.clone();
         self.checks.push(("certificate is loaded", Box::new(move || loaded.loaded())));
         Ok(certs)

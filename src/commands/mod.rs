@@ -13,9 +13,9 @@ use crate::settings::Settings;
 use crate::{run, telemetry};
 
 /// Runs what the command line asks for.
-pub(crate) fn dispatch(arguments: ArgMatches) -> anyhow::Result<ExitCode> {
+pub(crate) fn dispatch(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     match arguments.subcommand() {
-        None => serve(&arguments),
+        None => serve(arguments),
         Some(("run", own)) => serve(own),
         Some(("decide", own)) => decide::decide(own),
         Some(("explain", own)) => explain::explain(own),

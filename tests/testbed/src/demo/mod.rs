@@ -97,7 +97,7 @@ impl Demo {
         let fleet = Fleet::start(
             testbed,
             FleetConfig {
-                rate: REST,
+                rate: 0.0,
                 ..FleetConfig::new("demo", &format!("{MODEL_LABEL}=served"), &cheap.model)
             },
         )?;
@@ -108,6 +108,7 @@ impl Demo {
                 Ok(())
             })
             .await?;
+        fleet.set_rate(REST);
         for variant in [cheap, dear] {
             let desired = install.series("wva_desired_replicas", &[("variant_name", &variant.name)]).await?;
             ensure!(desired == Some(1.0), "wva_desired_replicas of {} is {desired:?}", variant.name);
