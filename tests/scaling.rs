@@ -67,8 +67,9 @@ async fn the_cheaper_variant_grows_and_the_hpa_carries_it_out() -> anyhow::Resul
     ensure!(condition(&va, "OptimizationReady")? == ("True", "SaturationOnlyMode"), "{}", va["status"]);
     ensure!(va["status"]["actuation"]["applied"] == true, "{}", va["status"]);
     eventually("an event that says why", DEADLINE, async || {
-        let events = cluster.testbed.kubectl(&["get", "events", "-n", &ns, "-o", "json"]).await?.success()?;
-        ensure!(events.contains("ScalingDecision") && events.contains("target 1 -> 2"), "none yet");
+        let path = "jsonpath={range .items[?(@.reason==\"ScalingDecision\")]}{.involvedObject.name}: {.message}{\"\\n\"}{end}";
+        let events = cluster.testbed.kubectl(&["get", "events", "-n", &ns, "-o", path]).await?.success()?;
+        ensure!(events.contains("cheap: target 1 -> 2 (SpareBelowTarget)"), "{events}");
         Ok(())
     })
     .await
