@@ -56,7 +56,7 @@ pub struct VariantAutoscalingSpec {
     pub variant_cost: String,
     /// Fewest replicas this variant is ever given; with 1 or more it is never scaled to zero.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    // The apiserver does not hold anybody to `format: int32`, so the upper end is spelt out.
+    // The apiserver's refusal of what breaks `format: int32` names no field, so the upper end is spelt out.
     #[schemars(range(min = 0, max = 2_147_483_647))]
     pub min_replicas: Option<i32>,
     /// Most replicas this variant is ever given.
