@@ -1,10 +1,5 @@
 //! The CRD alone, on a real API server and without the program: what one object can get wrong is refused, by field,
 //! even while no webhook answers; what the original's users wrote is accepted; and kubectl shows it as they know it.
-#![expect(
-    unreachable_pub,
-    clippy::missing_errors_doc,
-    reason = "the shared module is public to no crate"
-)]
 
 mod support;
 
@@ -65,7 +60,8 @@ async fn blamed(client: &kube::Client, spec: &Value) -> anyhow::Result<BTreeSet<
     ensure!(!status.message.contains("admission webhook"), "a webhook answered: {}", status.message);
     let details = status.details.context("a refusal without details")?;
     // The cause without a field says that CEL was not asked because the types were wrong.
-    let fields = details.causes.into_iter().map(|cause| cause.field).filter(|f| !f.is_empty() && f != "<nil>");
+    let fields =
+        details.causes.into_iter().map(|cause| cause.field).filter(|f| !f.is_empty() && f != "<nil>");
     Ok(fields.collect())
 }
 
@@ -90,20 +86,41 @@ fn faults() -> Vec<(Value, Vec<&'static str>)> {
         (with("/modelID", Value::Null), vec![MODEL]),
         (with("/modelID", json!(7)), vec![MODEL]),
         (with("/variantCost", json!(40)), vec![COST]),
-        (json!({"scaleTargetRef": {"name": "x"}, "modelID": "m", "minReplicas": 3, "maxReplicas": 2}), vec!["spec"]),
+        (
+            json!({"scaleTargetRef": {"name": "x"}, "modelID": "m", "minReplicas": 3, "maxReplicas": 2}),
+            vec!["spec"],
+        ),
         (json!({}), vec![TARGET, MODEL]),
         // Faults come back together.
-        (json!({"scaleTargetRef": {"name": "x"}, "modelID": "m", "variantCost": "$40", "minReplicas": -1}), vec![COST, MIN]),
+        (
+            json!({"scaleTargetRef": {"name": "x"}, "modelID": "m", "variantCost": "$40", "minReplicas": -1}),
+            vec![COST, MIN],
+        ),
         (json!({"scaleTargetRef": {"name": "X"}, "modelID": " ", "variantCost": "10"}), vec![NAME, MODEL]),
         (
             json!({"scaleTargetRef": {"name": "x"}, "modelID": "m", "variantCost": "$40", "minReplicas": 3, "maxReplicas": 2}),
             vec![COST, "spec"],
         ),
     ];
-    for name in ["", "Llama", "llama_8b", "-a", "a-", "a.", ".a", "a..b", "a b", "llama/8b", "é", "a\n", &"a".repeat(254)] {
+    for name in [
+        "",
+        "Llama",
+        "llama_8b",
+        "-a",
+        "a-",
+        "a.",
+        ".a",
+        "a..b",
+        "a b",
+        "llama/8b",
+        "é",
+        "a\n",
+        &"a".repeat(254),
+    ] {
         rows.push((with("/scaleTargetRef/name", json!(name)), vec![NAME]));
     }
-    for kind in ["Pod", "Job", "CronJob", "DaemonSet", "Service", "ConfigMap", "Secret", "Node", "Namespace"] {
+    for kind in ["Pod", "Job", "CronJob", "DaemonSet", "Service", "ConfigMap", "Secret", "Node", "Namespace"]
+    {
         rows.push((with("/scaleTargetRef/kind", json!(kind)), vec![KIND]));
     }
     // 257 characters of two bytes each are 514 bytes; 129 of four bytes each are 516.
@@ -113,7 +130,10 @@ fn faults() -> Vec<(Value, Vec<&'static str>)> {
         rows.push((with("/modelID", json!(model)), vec![MODEL]));
     }
     let digits = "9".repeat(309);
-    for cost in ["$40", "-1", "+1", "1e3", "", "1.", ".5", "1.2.3", "1,5", "0x10", "NaN", "Inf", " 1", "1\n", "١", &digits] {
+    for cost in [
+        "$40", "-1", "+1", "1e3", "", "1.", ".5", "1.2.3", "1,5", "0x10", "NaN", "Inf", " 1", "1\n", "١",
+        &digits,
+    ] {
         rows.push((with("/variantCost", json!(cost)), vec![COST]));
     }
     for (field, name) in [("/minReplicas", MIN), ("/maxReplicas", MAX)] {
@@ -149,14 +169,17 @@ async fn everything_up_to_the_limits_is_accepted() -> anyhow::Result<()> {
     for kind in ["StatefulSet", "LeaderWorkerSet", "PodSet", "Foo"] {
         specs.push(with("/scaleTargetRef/kind", json!(kind)));
     }
-    for model in ["m".repeat(512), "é".repeat(256), "🦙".repeat(128), " a ".to_owned(), "\u{200b}".to_owned()] {
+    for model in ["m".repeat(512), "é".repeat(256), "🦙".repeat(128), " a ".to_owned(), "\u{200b}".to_owned()]
+    {
         specs.push(with("/modelID", json!(model)));
     }
     for cost in ["0", "0.0", "007.10", "40.5", &"9".repeat(308)] {
         specs.push(with("/variantCost", json!(cost)));
     }
     for (min, max) in [(json!(0), json!(0)), (json!(3), json!(3)), (json!(1), json!(i32::MAX))] {
-        specs.push(json!({"scaleTargetRef": {"name": "x"}, "modelID": "m", "minReplicas": min, "maxReplicas": max}));
+        specs.push(
+            json!({"scaleTargetRef": {"name": "x"}, "modelID": "m", "minReplicas": min, "maxReplicas": max}),
+        );
     }
     for field in ["/minReplicas", "/maxReplicas"] {
         specs.push(with(field, json!(2)));
@@ -192,7 +215,8 @@ async fn manifests_of_the_original_are_accepted() -> anyhow::Result<()> {
         testbed.kubectl(&["create", "namespace", namespace]).await?.success()?;
     }
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/original");
-    let mut manifests: Vec<_> = std::fs::read_dir(&folder)?.map(|e| e.map(|e| e.path())).collect::<Result<_, _>>()?;
+    let mut manifests: Vec<_> =
+        std::fs::read_dir(&folder)?.map(|e| e.map(|e| e.path())).collect::<Result<_, _>>()?;
     manifests.sort();
     assert_eq!(manifests.len(), 5, "{manifests:?}");
     for manifest in manifests {
@@ -221,9 +245,14 @@ async fn kubectl_shows_the_columns_in_order() -> anyhow::Result<()> {
     testbed.kubectl(&[patch.as_slice(), &[&status.to_string()]].concat()).await?.success()?;
     let shown = testbed.kubectl(&["get", "va", "-n", &namespace]).await?.success()?;
     let rows: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
-    let header = ["NAME", "TARGET", "MODEL", "ACCELERATOR", "CURRENTREPLICAS", "OPTIMIZED", "METRICSREADY", "AGE"];
+    let header =
+        ["NAME", "TARGET", "MODEL", "ACCELERATOR", "CURRENTREPLICAS", "OPTIMIZED", "METRICSREADY", "AGE"];
     assert_eq!(rows[0], header, "{shown}");
-    assert_eq!(rows[1][..7], ["llama", "llama-8b", "meta-llama/Llama-3.1-8B", "H100", "5", "7", "True"], "{shown}");
+    assert_eq!(
+        rows[1][..7],
+        ["llama", "llama-8b", "meta-llama/Llama-3.1-8B", "H100", "5", "7", "True"],
+        "{shown}"
+    );
     Ok(())
 }
 
@@ -234,7 +263,9 @@ async fn two_appliers_share_defaulted_fields() -> anyhow::Result<()> {
     let manifest = variant("shared", &good("llama")).to_string();
     let apply = async |manager: &str, manifest: &str| {
         let manager = format!("--field-manager={manager}");
-        testbed.kubectl_with(&["apply", "--server-side", &manager, "-n", &namespace, "-f", "-"], manifest).await
+        testbed
+            .kubectl_with(&["apply", "--server-side", &manager, "-n", &namespace, "-f", "-"], manifest)
+            .await
     };
     apply("first", &manifest).await?.success()?;
     apply("second", &manifest).await?.success()?;

@@ -9,10 +9,8 @@ use wva_testbed::{Testbed, eventually};
 use crate::support::{good, variant};
 use crate::{DOORS, EARLY, KINDS, SOON, configuration, create, entries, judged_again, shared};
 
-const NAMES: [&[&str]; 2] = [
-    &["mutate.va.llmd.ai"],
-    &["validate.va.llmd.ai", "main.configmap.llmd.ai", "entries.configmap.llmd.ai"],
-];
+const NAMES: [&[&str]; 2] =
+    [&["mutate.va.llmd.ai"], &["validate.va.llmd.ai", "main.configmap.llmd.ai", "entries.configmap.llmd.ai"]];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_judged_before_the_program_runs() -> anyhow::Result<()> {
@@ -38,7 +36,10 @@ fn is_right(entry: &Value) -> anyhow::Result<()> {
     }]);
     if about_variants {
         ensure!(entry["rules"] == wanted, "rules of {entry}");
-        ensure!(entry["clientConfig"]["caBundle"].as_str().is_some_and(|b| b.len() > 100), "bundle of {entry}");
+        ensure!(
+            entry["clientConfig"]["caBundle"].as_str().is_some_and(|b| b.len() > 100),
+            "bundle of {entry}"
+        );
     }
     Ok(())
 }

@@ -43,7 +43,9 @@ async fn what_must_never_wait_for_the_program_does_not() -> anyhow::Result<()> {
     let _alone = DOORS.write().await;
     judged_again(testbed).await?;
     let namespace = testbed.namespace("frozen").await?;
-    for object in [held("both", &[ONE, TWO]), held("sly", &[ONE, TWO]), held("alive", &[ONE]), held("plain", &[])] {
+    for object in
+        [held("both", &[ONE, TWO]), held("sly", &[ONE, TWO]), held("alive", &[ONE]), held("plain", &[])]
+    {
         create(testbed, &namespace, &object).await?.success()?;
     }
     for name in ["both", "sly"] {
@@ -56,7 +58,8 @@ async fn what_must_never_wait_for_the_program_does_not() -> anyhow::Result<()> {
     patch(testbed, &namespace, "both", &finalizers(json!([TWO]))).await?.success()?;
     patch(testbed, &namespace, "both", &finalizers(Value::Null)).await?.success()?;
     let status = json!({"status": {"currentReplicas": 5}}).to_string();
-    let write = ["patch", "va", "plain", "-n", &namespace, "--subresource=status", "--type=merge", "-p", &status];
+    let write =
+        ["patch", "va", "plain", "-n", &namespace, "--subresource=status", "--type=merge", "-p", &status];
     testbed.kubectl(&write).await?.success()?;
     testbed.kubectl(&["delete", "va", "plain", "-n", &namespace]).await?.success()?;
     let mut theirs = variant("theirs", &good("theirs"));
@@ -79,9 +82,13 @@ async fn what_must_never_wait_for_the_program_does_not() -> anyhow::Result<()> {
         patch_in(testbed, &namespace, "sly", finalizers(json!([ONE, "example.com/three"]))),
         patch_in(testbed, &namespace, "sly", cover),
     )?;
-    for (what, ran) in
-        [("new", fresh), ("living", living), ("changed", more), ("exchanged", exchanged), ("covered", covered)]
-    {
+    for (what, ran) in [
+        ("new", fresh),
+        ("living", living),
+        ("changed", more),
+        ("exchanged", exchanged),
+        ("covered", covered),
+    ] {
         ensure!(!ran.0 && ran.1.contains("failed calling webhook"), "{what}: {ran:?}");
     }
 

@@ -1,15 +1,11 @@
 //! Admission end to end: the program is installed on a real control plane and its webhooks judge what kubectl and
 //! clients send. One control plane and one install serve all tests; those that break the doors have them alone.
-#![expect(
-    unreachable_pub,
-    clippy::missing_errors_doc,
-    reason = "the shared module is public to no crate"
-)]
 
 mod differential;
 mod doors;
 mod duplicates;
 mod frozen;
+mod objects;
 mod refusals;
 #[path = "../support/mod.rs"]
 mod support;

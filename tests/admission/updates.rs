@@ -24,7 +24,8 @@ async fn an_update_that_breaks_an_object_is_refused() -> anyhow::Result<()> {
         ensure!(!refused.ok && refused.stderr.contains(&format!("[{code}]")), "{change}: {refused:?}");
     }
     patch(testbed, &namespace, "llama", &json!({"spec": {"variantCost": "40"}})).await?.success()?;
-    let get = ["get", "va", "llama", "-n", &namespace, "-o", "jsonpath={.spec.variantCost} {.metadata.generation}"];
+    let get =
+        ["get", "va", "llama", "-n", &namespace, "-o", "jsonpath={.spec.variantCost} {.metadata.generation}"];
     assert_eq!(testbed.kubectl(&get).await?.success()?, "40 2");
     Ok(())
 }

@@ -12,15 +12,15 @@ use wva_testbed::within;
 const CALL: Duration = Duration::from_secs(20);
 
 /// What the API server says to an object: what it would store, or the refusal.
-pub type Answer = Result<Value, Box<Status>>;
+pub(crate) type Answer = Result<Value, Box<Status>>;
 
 /// A variant with this spec.
-pub fn variant(name: &str, spec: &Value) -> Value {
+pub(crate) fn variant(name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling", "metadata": {"name": name}, "spec": spec})
 }
 
 /// A spec without a fault. Its target's name is made from the variant's.
-pub fn good(target: &str) -> Value {
+pub(crate) fn good(target: &str) -> Value {
     json!({"scaleTargetRef": {"name": target}, "modelID": "meta-llama/Llama-3.1-8B"})
 }
 
@@ -28,14 +28,18 @@ pub fn good(target: &str) -> Value {
 ///
 /// # Errors
 /// When there is no answer. A refusal is one.
-pub async fn try_create(client: &kube::Client, namespace: &str, object: &Value) -> anyhow::Result<Answer> {
+pub(crate) async fn try_create(
+    client: &kube::Client,
+    namespace: &str,
+    object: &Value,
+) -> anyhow::Result<Answer> {
     let dry_run = PostParams { dry_run: true, ..PostParams::default() };
     let request = requests(namespace).create(&dry_run, object.to_string().into_bytes())?;
     answer(client.request(request)).await
 }
 
 /// The path of the variants of a namespace.
-pub fn requests(namespace: &str) -> Request {
+pub(crate) fn requests(namespace: &str) -> Request {
     Request::new(format!("/apis/llmd.ai/v1alpha1/namespaces/{namespace}/variantautoscalings"))
 }
 
@@ -43,7 +47,7 @@ pub fn requests(namespace: &str) -> Request {
 ///
 /// # Errors
 /// When there is none. A refusal is one.
-pub async fn answer(call: impl Future<Output = kube::Result<Value>>) -> anyhow::Result<Answer> {
+pub(crate) async fn answer(call: impl Future<Output = kube::Result<Value>>) -> anyhow::Result<Answer> {
     match within("a request", CALL, async { anyhow::Ok(call.await) }).await? {
         Ok(object) => Ok(Ok(object)),
         Err(kube::Error::Api(status)) => Ok(Err(status)),
