@@ -1,8 +1,6 @@
 //! The worst hour: the program is frozen, so that every review runs into its time-out. What must never wait for it
 //! does not, and what must be judged is refused rather than let through.
 
-use std::time::{Duration, Instant};
-
 use anyhow::ensure;
 use serde_json::{Value, json};
 use wva_testbed::{Process, Signal, eventually};
@@ -53,7 +51,7 @@ async fn what_must_never_wait_for_the_program_does_not() -> anyhow::Result<()> {
     }
 
     let frozen = Frozen::freeze(shared.install.process())?;
-    let began = Instant::now();
+    // A call of a frozen webhook fails after its time-out, so each success says that none was called.
     let finalizers = |left: Value| json!({"metadata": {"finalizers": left}});
     patch(testbed, &namespace, "both", &finalizers(json!([TWO]))).await?.success()?;
     patch(testbed, &namespace, "both", &finalizers(Value::Null)).await?.success()?;
@@ -65,8 +63,6 @@ async fn what_must_never_wait_for_the_program_does_not() -> anyhow::Result<()> {
     let mut theirs = variant("theirs", &good("theirs"));
     theirs["metadata"]["labels"] = json!({"wva.llmd.ai/controller-instance": "other"});
     create(testbed, &namespace, &theirs).await?.success()?;
-    // A call of the webhook would have taken 5 s, and then failed.
-    ensure!(began.elapsed() < Duration::from_secs(5), "it took {:?}", began.elapsed());
     let left = testbed.kubectl(&["get", "va", "-n", &namespace, "-o", "name"]).await?.success()?;
     let left: Vec<_> = left.lines().filter_map(|l| l.rsplit('/').next()).collect();
     assert_eq!(left, ["alive", "sly", "theirs"]);
