@@ -11,7 +11,7 @@ pub(crate) fn command() -> Command {
     let run = with_settings(
         Command::new("run")
             .about("Serve admission and decide replicas (also `wva` alone)")
-            .after_help("Example: wva run --metrics-bind-address=:8443 --leader-elect=false\n\nEvery setting can also be given by its environment variable; a flag wins over it."),
+            .after_help(format!("Settings without a flag, by environment variable:\n{}\nExample: wva run --metrics-bind-address=:8443 --leader-elect=false\n\nEvery setting can also be given by its environment variable; a flag wins over it.", without_flag())),
     );
     with_settings(Command::new("wva"))
         .about("Workload-Variant-Autoscaler: how many replicas each variant of a model server should run, and why")
@@ -59,6 +59,19 @@ fn with_settings(command: Command) -> Command {
     })
 }
 
+/// The settings that only the environment gives, as clap lists options.
+fn without_flag() -> String {
+    let rows = SETTINGS.iter().filter(|s| s.flag.is_none());
+    let row = |s: &Setting| {
+        format!("  {}=<{}>\n          {}{}\n", s.key, s.kind.placeholder(), s.help, default_of(s))
+    };
+    rows.map(row).collect()
+}
+
+fn default_of(setting: &Setting) -> String {
+    setting.default.filter(|d| !d.is_empty()).map(|d| format!(" [default: {d}]")).unwrap_or_default()
+}
+
 /// The old flags of a setting.
 pub(crate) fn old_flags(setting: &'static Setting) -> impl Iterator<Item = &'static str> {
     setting.aliases.iter().filter_map(|a| if let Alias::Flag(f) = a { Some(*f) } else { None })
@@ -70,9 +83,7 @@ fn flag_arg(setting: &'static Setting, flag: &'static str) -> Arg {
         .action(ArgAction::Set)
         .allow_hyphen_values(true);
     let arg = if flag.len() == 1 { arg.short(flag.chars().next()) } else { arg.long(flag) };
-    let default =
-        setting.default.filter(|d| !d.is_empty()).map(|d| format!(" [default: {d}]")).unwrap_or_default();
-    let arg = arg.help(format!("{} [env: {}]{default}", setting.help, setting.key));
+    let arg = arg.help(format!("{} [env: {}]{}", setting.help, setting.key, default_of(setting)));
     // `--leader-elect` alone means true; `--leader-elect false` would be ambiguous, as it is in Go.
     if setting.kind == Kind::Bool {
         arg.num_args(0..=1).require_equals(true).default_missing_value("true")
@@ -102,6 +113,17 @@ mod tests {
         let (_, m) = m.subcommand().unwrap();
         assert_eq!(m.get_one::<String>("v").map(String::as_str), Some("2"));
         assert_eq!(m.get_one::<String>("metrics-addr").map(String::as_str), Some(":8080"));
+    }
+
+    #[test]
+    fn the_help_of_run_lists_every_setting() {
+        let mut command = command();
+        let help = command.find_subcommand_mut("run").unwrap().render_long_help().to_string();
+        for setting in SETTINGS {
+            assert!(help.contains(setting.key), "{} is not in it", setting.key);
+        }
+        assert!(help.contains("  GLOBAL_OPT_INTERVAL=<DURATION>\n          Time between two decision cycles. [default: 60s]\n"), "{help}");
+        assert!(help.find("Options:") < help.find("GLOBAL_OPT_INTERVAL"), "after the options");
     }
 
     #[test]

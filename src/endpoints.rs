@@ -12,6 +12,8 @@ use axum::http::{StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use axum_server::Handle;
+use hyper_util::rt::TokioTimer;
 use prometheus::{Encoder, Registry, TextEncoder};
 use tokio_util::sync::CancellationToken;
 use wva_controller::auth::{Action, Gate, Peer, Refusal};
@@ -26,17 +28,17 @@ pub(crate) fn bind(what: &str, address: SocketAddr) -> anyhow::Result<TcpListene
     Ok(bound)
 }
 
-/// Serves a router on a listener until shutdown, then finishes what is in flight.
+/// Serves a router on a listener until shutdown, then finishes what is in flight. A client that never ends its request
+/// is not waited for.
 pub(crate) async fn serve(
     listener: TcpListener,
     router: Router,
     shutdown: CancellationToken,
 ) -> Result<(), String> {
-    let listener = tokio::net::TcpListener::from_std(listener).map_err(|e| e.to_string())?;
-    axum::serve(listener, router)
-        .with_graceful_shutdown(shutdown.cancelled_owned())
-        .await
-        .map_err(|e| e.to_string())
+    let handle = Handle::new();
+    let mut server = axum_server::from_tcp(listener).map_err(|e| e.to_string())?.handle(handle.clone());
+    server.http_builder().http1().timer(TokioTimer::new()).header_read_timeout(HEADER);
+    until_shutdown(server.serve(router.into_make_service()), handle, shutdown).await
 }
 
 /// The same over TLS.
@@ -46,12 +48,19 @@ pub(crate) async fn serve_tls(
     router: Router,
     shutdown: CancellationToken,
 ) -> Result<(), String> {
-    let handle: axum_server::Handle<SocketAddr> = axum_server::Handle::new();
+    let handle = Handle::new();
     let config = axum_server::tls_rustls::RustlsConfig::from_config(Arc::new(tls));
     let mut server =
         axum_server::from_tcp_rustls(listener, config).map_err(|e| e.to_string())?.handle(handle.clone());
-    server.http_builder().http1().timer(hyper_util::rt::TokioTimer::new()).header_read_timeout(HEADER);
-    let serving = server.serve(router.into_make_service());
+    server.http_builder().http1().timer(TokioTimer::new()).header_read_timeout(HEADER);
+    until_shutdown(server.serve(router.into_make_service()), handle, shutdown).await
+}
+
+async fn until_shutdown(
+    serving: impl Future<Output = std::io::Result<()>>,
+    handle: Handle<SocketAddr>,
+    shutdown: CancellationToken,
+) -> Result<(), String> {
     tokio::pin!(serving);
     tokio::select! {
         ended = &mut serving => return ended.map_err(|e| e.to_string()),
@@ -61,7 +70,7 @@ pub(crate) async fn serve_tls(
 }
 
 /// Time for the head of a request, and for requests in flight at the end.
-const HEADER: std::time::Duration = std::time::Duration::from_secs(10);
+const HEADER: std::time::Duration = std::time::Duration::from_secs(if cfg!(test) { 1 } else { 10 });
 
 /// Only for those whom the API server knows, and lets `get` the path.
 pub(crate) fn guarded(router: Router, gate: Arc<Gate>) -> Router {
@@ -161,5 +170,61 @@ async fn snapshot(State(published): State<Reader>) -> Response {
     match serde_json::to_string_pretty(published.snapshot.as_ref()) {
         Ok(json) => ([(header::CONTENT_TYPE, "application/json")], json).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
+
+    use super::*;
+
+    async fn started(
+        shutdown: &CancellationToken,
+    ) -> (SocketAddr, tokio::task::JoinHandle<Result<(), String>>) {
+        let listener = bind("tests", SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let address = listener.local_addr().unwrap();
+        let checks: Vec<Check> = vec![("certificate is loaded", Box::new(|| false))];
+        let router = health(checks, Synced::default(), shutdown.clone());
+        (address, tokio::spawn(serve(listener, router, shutdown.clone())))
+    }
+
+    async fn get(address: SocketAddr, path: &str) -> String {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
+
+    #[tokio::test]
+    async fn readiness_names_what_does_not_hold() {
+        let shutdown = CancellationToken::new();
+        let (address, running) = started(&shutdown).await;
+        assert!(get(address, "/healthz").await.starts_with("HTTP/1.1 200"));
+        let answer = get(address, "/readyz").await;
+        assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+        assert!(answer.contains("[-]certificate is loaded\n[+]not shutting down"), "{answer}");
+        shutdown.cancel();
+        running.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_client_that_never_ends_its_request_does_not_hold_up_the_end() {
+        let shutdown = CancellationToken::new();
+        let (address, running) = started(&shutdown).await;
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nhost:").await.unwrap();
+        assert!(
+            get(address, "/healthz").await.starts_with("HTTP/1.1 200"),
+            "the first one was accepted before"
+        );
+        shutdown.cancel();
+        let ended = tokio::time::timeout(HEADER + Duration::from_secs(2), running).await;
+        assert!(ended.is_ok_and(|ended| ended.is_ok_and(|result| result.is_ok())));
     }
 }

@@ -131,7 +131,7 @@ impl Process {
         };
         let (certs, task) =
             Certs::start(self.client.clone(), config, wva_certs::system_clock(), self.shutdown.clone())?;
-        self.spawn("certificates", settled(task));
+        self.spawn("certificates", settled(Box::pin(task)));
         let loaded = certs.clone();
         self.checks.push(("certificate is loaded", Box::new(move || loaded.loaded())));
         Ok(certs)
@@ -342,7 +342,16 @@ async fn supervise(mut tasks: Tasks, shutdown: CancellationToken) -> anyhow::Res
     };
     tracing::info!("Shutting down");
     shutdown.cancel();
-    let drained = tokio::time::timeout(GRACE, async { while tasks.join_next().await.is_some() {} }).await;
+    let drained = tokio::time::timeout(GRACE, async {
+        while let Some(ended) = tasks.join_next().await {
+            match ended {
+                Ok(Ended { result: Ok(()), .. }) => {}
+                Ok(Ended { task, result: Err(reason) }) => tracing::warn!(task, reason, "A task ended badly"),
+                Err(panic) => tracing::error!(%panic, "A task panicked while the process was ending"),
+            }
+        }
+    })
+    .await;
     if drained.is_err() {
         tracing::warn!("Some tasks did not end within {} s and are dropped", GRACE.as_secs());
         tasks.shutdown().await;

@@ -44,19 +44,27 @@ pub(crate) fn assemble(
 ) -> Assembled {
     let pods = workloads::pods(watches);
     let limits = workloads::hpa_limits(watches);
-    let (loads, unmapped) = loads_by_workload(samples, &pods);
+    let oldest = at.now.checked_sub(config.metrics_age.stale.get()).unwrap_or(at.now);
+    let (loads, unmapped) = loads_by_workload(samples, &pods, oldest);
+    let mut ages: BTreeMap<&WorkloadKey, Vec<Duration>> = BTreeMap::new();
+    for pod in pods.values().filter(|p| !p.leaving) {
+        ages.entry(&pod.workload).or_default().extend(age(pod, at.wall));
+    }
     let mut models: BTreeMap<(String, String), Model> = BTreeMap::new();
     let mut present = BTreeMap::new();
     for m in managed {
         let remembered = memory.of(m, at.now, at.wall);
-        let Ok(declared) = &m.declared else { continue };
+        let Ok(declared) = &m.declared else {
+            // Its target is withdrawn, so that a later cycle must not take it up again.
+            remembered.forget();
+            continue;
+        };
         let key = WorkloadKey::new(&m.key.namespace, &declared.spec.scale_target_ref);
         let replicas = workloads::replicas(watches, &key);
-        remembered.observe(replicas, at.now);
+        remembered.observe(&key, replicas, at.now);
         let Some(replicas) = replicas else { continue };
         present.insert(m.key.clone(), replicas);
-        let pod_ages = pods.values().filter(|p| p.workload == key).filter_map(|p| age(p, at.wall)).collect();
-        let pending = remembered.pending_ages(pod_ages, at.now);
+        let pending = remembered.pending_ages(ages.remove(&key).unwrap_or_default(), at.now);
         let reported = loads.get(&key).map(|l| reporting(l, &declared.spec.model_id)).unwrap_or_default();
         let mut variant = declared_part(m, declared, limits.get(&key));
         let desired = remembered.desired(replicas.current, at.now);
@@ -105,19 +113,27 @@ fn declared_part(m: &Managed, declared: &Declared, hpa: Option<&HpaLimits>) -> V
 }
 
 /// The loads of a workload's pods, by pod and `model_name`.
-type Loads<'a> = BTreeMap<String, BTreeMap<&'a str, &'a PodLoad>>;
+type Loads<'a> = BTreeMap<String, BTreeMap<&'a str, PodLoad>>;
 
 fn loads_by_workload<'a>(
     samples: &'a Samples,
     pods: &BTreeMap<(String, String), PodOf>,
+    oldest: Instant,
 ) -> (BTreeMap<WorkloadKey, Loads<'a>>, usize) {
     let mut loads: BTreeMap<WorkloadKey, Loads> = BTreeMap::new();
     let mut unmapped = BTreeSet::new();
     for (key, load) in samples.iter() {
         match workloads::pod_named(pods, &key.namespace, &key.pod) {
+            // What a pod that is going away has spare is nobody's.
+            Some((_, of)) if of.leaving => {}
             Some((pod, of)) => {
                 let of_workload = loads.entry(of.workload.clone()).or_default();
-                of_workload.entry(pod.to_owned()).or_default().insert(key.model_name.as_str(), load);
+                of_workload
+                    .entry(pod.to_owned())
+                    .or_default()
+                    .entry(key.model_name.as_str())
+                    .and_modify(|other| *other = other.worse(*load, oldest))
+                    .or_insert(*load);
             }
             None => {
                 unmapped.insert((&key.namespace, &key.pod));
@@ -128,8 +144,8 @@ fn loads_by_workload<'a>(
 }
 
 /// Of each pod the series of this model: by its name, or all there are when the server serves only one name.
-fn reporting<'a>(loads: &Loads<'a>, model_id: &str) -> Vec<(String, &'a PodLoad)> {
-    let of_pod = |by_model: &BTreeMap<&str, &'a PodLoad>| match by_model.get(model_id) {
+fn reporting(loads: &Loads<'_>, model_id: &str) -> Vec<(String, PodLoad)> {
+    let of_pod = |by_model: &BTreeMap<&str, PodLoad>| match by_model.get(model_id) {
         Some(load) => Some(*load),
         None if by_model.len() == 1 => by_model.values().next().copied(),
         None => None,
@@ -138,7 +154,7 @@ fn reporting<'a>(loads: &Loads<'a>, model_id: &str) -> Vec<(String, &'a PodLoad)
 }
 
 /// Requests in flight; unknown where no replica says.
-fn running(reported: &[(String, &PodLoad)]) -> Option<Amount> {
+fn running(reported: &[(String, PodLoad)]) -> Option<Amount> {
     let values: Vec<f64> = reported.iter().filter_map(|(_, l)| l.running.map(|o| o.value)).collect();
     if values.is_empty() { None } else { Amount::try_from(values.iter().sum::<f64>()).ok() }
 }
@@ -169,3 +185,6 @@ fn age(pod: &PodOf, wall: Timestamp) -> Option<Duration> {
 fn whole_millis(d: Duration) -> GoDuration {
     Duration::from_millis(u64::try_from(d.as_millis()).unwrap_or(u64::MAX)).into()
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,16 +2,20 @@
 //! owns samples, memory and publication; everything else reads.
 
 use std::collections::BTreeMap;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::FutureExt;
+use futures::future::{BoxFuture, OptionFuture};
 use jiff::Timestamp;
 use tokio::sync::{Notify, watch};
-use tokio::time::MissedTickBehavior;
+use tokio::time::{MissedTickBehavior, Sleep};
 use tokio_util::sync::CancellationToken;
 use wva_crds::names::UNRESOLVED_ACCELERATOR;
 use wva_scaling::snapshot::{Config, MetricsAge};
-use wva_scaling::{Action, Decision, FallbackSource, Outcome, VariantKey, decide};
+use wva_scaling::trace::Trace;
+use wva_scaling::{Decision, FallbackSource, Outcome, VariantKey, Warning, decide};
 
 use crate::assemble::{Assembled, Moment, assemble};
 use crate::collect::{
@@ -77,7 +81,14 @@ struct State {
     samples: Samples,
     memory: Memory,
     scalings: BTreeMap<(VariantKey, &'static str, &'static str), u64>,
+    /// Warnings of the last cycle, which are not said again.
+    warned: Vec<Warning>,
+    /// When the last round of queries ended, whatever came of it.
+    asked: Option<Instant>,
 }
+
+/// The answers of one round of queries, and when it began.
+type Fetched = (Instant, collect::Answers);
 
 impl Engine {
     /// Runs cycles until asked to stop: every interval, and at once when something that matters `changed`.
@@ -90,48 +101,95 @@ impl Engine {
             synced = self.synced.wait() => synced.map_err(|which| format!("the watch of {which} ended"))?,
         }
         self.telemetry.leader(true);
-        let mut state = State::default();
-        let mut fetch = ticks(self.config.fetch_interval);
-        let mut cycle = ticks(self.config.interval);
-        loop {
-            tokio::select! {
-                biased;
-                () = shutdown.cancelled() => break,
-                _ = fetch.tick() => self.sample(&mut state).await,
-                _ = cycle.tick() => {
-                    if state.samples.age(Instant::now()).is_none_or(|age| age > self.config.cache_ttl) {
-                        self.sample(&mut state).await;
-                    }
-                    self.cycle(&mut state);
-                }
-                () = changed.notified() => {
-                    tokio::time::sleep(DEBOUNCE).await;
-                    self.cycle(&mut state);
-                }
-            }
-        }
+        self.cycles(&changed, &shutdown).await;
+        // An HPA without a metric holds; one with that of a process that has stopped deciding does not.
+        self.published.send_replace(None);
         self.telemetry.leader(false);
         Ok(())
     }
 
-    async fn sample(&self, state: &mut State) {
-        let answers = collect::fetch(&self.prometheus, self.namespace.as_deref(), &self.telemetry).await;
+    /// Queries run beside the loop, one round at a time: a Prometheus that hangs must not hold up what a change of
+    /// objects asks for, nor the end of the process.
+    async fn cycles(&self, changed: &Notify, shutdown: &CancellationToken) {
+        let mut state = State::default();
+        let mut fetch = ticks(self.config.fetch_interval);
+        let mut cycle = ticks(self.config.interval);
+        let mut fetching: OptionFuture<BoxFuture<'_, Fetched>> = None.into();
+        let mut idle = true;
+        // A cycle that waits for the round under way; none runs before the first.
+        let mut due = false;
+        let mut debounced: OptionFuture<Pin<Box<Sleep>>> = None.into();
+        let mut quiet = true;
+        loop {
+            tokio::select! {
+                biased;
+                () = shutdown.cancelled() => return,
+                Some(fetched) = &mut fetching, if !idle => {
+                    idle = true;
+                    self.take_in(&mut state, fetched);
+                    if std::mem::take(&mut due) {
+                        self.cycle(&mut state);
+                    }
+                }
+                _ = fetch.tick(), if idle => {
+                    idle = false;
+                    fetching = Some(self.fetch()).into();
+                }
+                _ = cycle.tick() => {
+                    if state.asked.is_some_and(|at| at.elapsed() <= self.config.cache_ttl) {
+                        self.cycle(&mut state);
+                    } else {
+                        due = true;
+                        if std::mem::take(&mut idle) {
+                            fetching = Some(self.fetch()).into();
+                        }
+                    }
+                }
+                () = changed.notified(), if quiet => {
+                    quiet = false;
+                    debounced = Some(Box::pin(tokio::time::sleep(DEBOUNCE))).into();
+                }
+                Some(()) = &mut debounced, if !quiet => {
+                    quiet = true;
+                    if state.asked.is_some() {
+                        self.cycle(&mut state);
+                    } else {
+                        due = true;
+                    }
+                }
+            }
+        }
+    }
+
+    fn fetch(&self) -> BoxFuture<'_, Fetched> {
+        let began = Instant::now();
+        let answers = collect::fetch(&self.prometheus, self.namespace.as_deref(), &self.telemetry);
+        answers.map(move |answers| (began, answers)).boxed()
+    }
+
+    fn take_in(&self, state: &mut State, (began, answers): Fetched) {
+        let now = Instant::now();
+        state.asked = Some(now);
         let had_error = state.samples.last_error().is_some();
-        state.samples.take_in(Instant::now(), answers);
+        // Ages are told as of the query, not of an answer that may have taken its time.
+        state.samples.take_in(began, answers);
         match state.samples.last_error() {
             Some(error) if !had_error => {
-                tracing::warn!(error, "Prometheus gives no metrics; targets are held");
+                tracing::warn!(
+                    error,
+                    "Prometheus did not answer every query: what it lacks keeps its last value and ages"
+                );
             }
-            None if had_error => tracing::info!("Prometheus answers again"),
+            None if had_error => tracing::info!("Prometheus answers every query again"),
             _ => {}
         }
         let pods = workloads::pods(&self.watches);
-        // A pod that is not mapped yet may be so in a moment; one that no cache knows is gone.
-        let gone = |key: &PodModel| workloads::pod_named(&pods, &key.namespace, &key.pod).is_none();
-        let now = Instant::now();
+        let known = |key: &PodModel| workloads::pod_named(&pods, &key.namespace, &key.pod).is_some();
+        // A pod that is not mapped yet may be so in a moment; one that no cache knows is gone. What a pod no longer
+        // reports under a name is missing once it is too old, and must not stand beside its present name for ever.
         state.samples.retain(|key, load| {
-            !gone(key)
-                || load.youngest().is_some_and(|t| now.saturating_duration_since(t) < self.config.fresh)
+            let keep = if known(key) { self.config.unavailable } else { self.config.fresh };
+            load.youngest().is_some_and(|t| now.saturating_duration_since(t) <= keep)
         });
     }
 
@@ -142,9 +200,10 @@ impl Engine {
         let assembled =
             assemble(&self.watches, &managed, &state.samples, &mut state.memory, self.rules_config(), at);
         let outcome = decide(&assembled.snapshot);
-        for warning in &outcome.warnings {
+        for warning in outcome.warnings.iter().filter(|w| !state.warned.contains(w)) {
             tracing::warn!("{warning}");
         }
+        state.warned.clone_from(&outcome.warnings);
         let all_analyzed = outcome.decisions.iter().all(|d| d.safety_net.is_none());
         let unmapped = assembled.unmapped;
         let published = self.publish(state, &managed, assembled, outcome, at);
@@ -169,7 +228,8 @@ impl Engine {
             let decision = decisions.get(&m.key).cloned();
             let had_target = remembered.has_target();
             if let (Some(next), Some(d)) = (outcome.next.variants.get(&m.key), &decision) {
-                remembered.decided(*next, d.safety_net == Some(FallbackSource::CurrentReplicas), at.now);
+                let echo = d.safety_net == Some(FallbackSource::CurrentReplicas);
+                remembered.decided(*next, d.mode, echo, at.now);
             }
             let seen = remembered.target_seen;
             let variant = outlook(m, decision, &assembled, state.samples.last_error(), had_target, seen);
@@ -278,15 +338,16 @@ fn narrate(key: &VariantKey, variant: &PublishedVariant) {
             "Safety net activated: emitted fallback metrics"
         );
     }
-    if decision.action() != Action::None {
-        tracing::debug!(
-            namespace = key.namespace,
-            variant = key.name,
-            current = decision.current,
-            target = decision.target(),
-            reason = decision.reason().code(),
-            "{}",
-            decision.reason()
-        );
-    }
+    tracing::debug!(
+        namespace = key.namespace,
+        variant = key.name,
+        current = decision.current,
+        target = decision.target(),
+        reason = decision.reason().code(),
+        "{}",
+        Trace(decision)
+    );
 }
+
+#[cfg(test)]
+mod tests;

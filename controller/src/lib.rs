@@ -7,6 +7,8 @@ pub mod auth;
 mod collect;
 mod engine;
 pub mod external_metrics;
+#[cfg(test)]
+mod fixture;
 mod guard;
 mod memory;
 mod published;

@@ -7,10 +7,12 @@ use std::time::{Duration, Instant};
 use jiff::{SignedDuration, Timestamp};
 
 use wva_crds::GoDuration;
+use wva_scaling::snapshot::Mode;
 use wva_scaling::{VariantKey, VariantState};
 
-use crate::variants::Managed;
-use crate::workloads::Replicas;
+use crate::report::conditions::gone;
+use crate::variants::{Managed, target_of};
+use crate::workloads::{Replicas, WorkloadKey};
 
 /// A status older than this is no memory: then the present replicas are the base.
 pub(crate) const STATUS_MEMORY: SignedDuration = SignedDuration::from_mins(15);
@@ -22,17 +24,27 @@ pub(crate) struct Memory {
 }
 
 /// What is remembered of one variant.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Remembered {
     uid: String,
     /// The last target and when it was decided, if an analysis or the status ever gave one.
     desired: Option<(VariantState, Instant)>,
     /// The workload was seen in this life of the process, or by the one before.
     pub target_seen: bool,
+    /// The workload all this is about.
+    workload: Option<WorkloadKey>,
     replicas: Option<Replicas>,
     ready_rose: Option<Instant>,
-    /// Since when each missing replica has been missing, the longest first.
-    missing_since: Vec<Instant>,
+    /// The replicas that are not ready, the ones missing longest first.
+    missing: Vec<Missing>,
+}
+
+/// A replica that is not ready.
+#[derive(Clone, Copy, Debug)]
+struct Missing {
+    seen: Instant,
+    /// It was so when the workload was first seen: since when is not known here.
+    from_before: bool,
 }
 
 impl Memory {
@@ -59,32 +71,37 @@ impl Remembered {
         let recent = alloc
             .filter(|a| a.last_run_time.as_ref().is_some_and(|t| wall.duration_since(t.0) < STATUS_MEMORY));
         let target = recent.and_then(|a| u32::try_from(a.num_replicas).ok());
+        // The status of a target that is gone holds nothing else that tells it was ever there.
+        let was_gone = target_of(managed).is_some_and(|target| {
+            let message = gone(&target.kind, &target.name, true);
+            managed.status.conditions.iter().any(|c| c.type_ == "TargetResolved" && c.message == message)
+        });
+        let state = |desired| VariantState {
+            desired,
+            current: desired,
+            desired_age: GoDuration::default(),
+            capacity: None,
+        };
         Self {
             uid: managed.uid.clone(),
-            desired: target.map(|desired| {
-                (
-                    VariantState {
-                        desired,
-                        current: desired,
-                        desired_age: GoDuration::default(),
-                        capacity: None,
-                    },
-                    now,
-                )
-            }),
-            target_seen: alloc.is_some() || managed.status.current_replicas.is_some(),
-            replicas: None,
-            ready_rose: None,
-            missing_since: Vec::new(),
+            desired: target.map(|desired| (state(desired), now)),
+            target_seen: alloc.is_some() || managed.status.current_replicas.is_some() || was_gone,
+            ..Self::default()
         }
     }
 
     /// Takes in the workload as it is now; `None` where it does not exist.
-    pub(crate) fn observe(&mut self, replicas: Option<Replicas>, now: Instant) {
+    pub(crate) fn observe(&mut self, workload: &WorkloadKey, replicas: Option<Replicas>, now: Instant) {
+        if self.workload.as_ref().is_some_and(|old| old != workload) {
+            // Another workload: the target of the one before means nothing for it.
+            let uid = std::mem::take(&mut self.uid);
+            *self = Self { uid, ..Self::default() };
+        }
+        if self.workload.is_none() {
+            self.workload = Some(workload.clone());
+        }
         let Some(new) = replicas else {
-            self.replicas = None;
-            self.missing_since.clear();
-            self.desired = None;
+            self.forget();
             return;
         };
         self.target_seen = true;
@@ -93,29 +110,41 @@ impl Remembered {
         }
         let missing = usize::try_from(new.current.saturating_sub(new.ready)).unwrap_or(0);
         // The ones that became ready were the oldest to be waited for.
-        let surplus = self.missing_since.len().saturating_sub(missing);
-        self.missing_since.drain(..surplus);
-        self.missing_since.resize(missing, now);
+        let surplus = self.missing.len().saturating_sub(missing);
+        self.missing.drain(..surplus);
+        self.missing.resize(missing, Missing { seen: now, from_before: self.replicas.is_none() });
         self.replicas = Some(new);
     }
 
+    /// Forgets target and replicas, but not that there were any.
+    pub(crate) fn forget(&mut self) {
+        self.replicas = None;
+        self.ready_rose = None;
+        self.missing.clear();
+        self.desired = None;
+    }
+
     /// Ages of the replicas that are not ready, the oldest first. A pod's own age counts where it is known
-    /// (`pod_ages`, all pods of the workload), first sight otherwise; a replica that became ready starts all anew.
+    /// (`pod_ages`, all pods of the workload that are not going away), first sight where there is no pod or the pod was
+    /// ready before; a replica that became ready starts all anew.
     #[must_use]
     pub(crate) fn pending_ages(&self, mut pod_ages: Vec<Duration>, now: Instant) -> Vec<Duration> {
         // Which pod is not ready cannot be told from its metadata; the youngest are the ones still to come.
         pod_ages.sort_unstable();
+        let current = self.replicas.map_or(0, |r| usize::try_from(r.current).unwrap_or(usize::MAX));
+        // What has no pod at all, for want of quota say, or because the watch of pods lags, is younger still.
+        let podless = current.saturating_sub(pod_ages.len());
         let since_rise = self.ready_rose.map_or(Duration::MAX, |t| now.saturating_duration_since(t));
         let mut ages: Vec<Duration> = self
-            .missing_since
+            .missing
             .iter()
             .rev()
             .enumerate()
-            .map(|(i, since)| {
-                pod_ages
-                    .get(i)
-                    .copied()
-                    .unwrap_or_else(|| now.saturating_duration_since(*since))
+            .map(|(i, missing)| {
+                let seen = now.saturating_duration_since(missing.seen);
+                let of_pod = i.checked_sub(podless).and_then(|i| pod_ages.get(i).copied());
+                of_pod
+                    .map_or(seen, |age| if missing.from_before { age } else { age.min(seen) })
                     .min(since_rise)
             })
             .collect();
@@ -138,7 +167,13 @@ impl Remembered {
 
     /// Takes in what the next cycle has to know. A target that only echoes the present replicas, for want of any
     /// analysis, is none: it must not outlive the replicas it echoed.
-    pub(crate) fn decided(&mut self, state: VariantState, echo: bool, now: Instant) {
+    pub(crate) fn decided(&mut self, mut state: VariantState, mode: Mode, echo: bool, now: Instant) {
+        if mode != Mode::Auto {
+            // Nothing is being carried out, so nothing can be late when the mode becomes `auto`.
+            state.desired_age = GoDuration::default();
+        }
+        // Under `paused` and `fixed` the target is published as a target, whatever it came from.
+        let echo = echo && matches!(mode, Mode::Auto | Mode::Recommend);
         if !(echo && self.desired.is_none()) {
             self.desired = Some((state, now));
         }
@@ -146,72 +181,4 @@ impl Remembered {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn remembered() -> Remembered {
-        Remembered {
-            uid: String::new(),
-            desired: None,
-            target_seen: false,
-            replicas: None,
-            ready_rose: None,
-            missing_since: Vec::new(),
-        }
-    }
-
-    const fn at(current: u32, ready: u32) -> Replicas {
-        Replicas { current, ready }
-    }
-
-    const MINUTE: Duration = Duration::from_mins(1);
-
-    fn state(desired: u32, current: u32) -> VariantState {
-        VariantState { desired, current, desired_age: GoDuration::default(), capacity: None }
-    }
-
-    #[test]
-    fn a_decision_ages_until_the_workload_comes_nearer() {
-        let mut r = remembered();
-        let t0 = Instant::now();
-        r.decided(state(4, 2), false, t0);
-        assert_eq!(r.desired(2, t0 + MINUTE), Some((4, GoDuration::from_secs(60))));
-        assert_eq!(r.desired(3, t0 + MINUTE), Some((4, GoDuration::default())));
-    }
-
-    #[test]
-    fn what_only_echoes_the_present_is_no_memory() {
-        let mut r = remembered();
-        let now = Instant::now();
-        r.decided(state(2, 2), true, now);
-        assert_eq!(r.desired(2, now), None);
-        r.decided(state(3, 2), false, now);
-        r.decided(state(3, 2), true, now);
-        assert_eq!(r.desired(3, now).map(|d| d.0), Some(3));
-    }
-
-    #[test]
-    fn a_missing_replica_ages_from_first_sight_or_from_its_pod() {
-        let mut r = remembered();
-        let t0 = Instant::now();
-        r.observe(Some(at(3, 1)), t0);
-        let later = t0 + MINUTE;
-        r.observe(Some(at(3, 1)), later);
-        assert_eq!(r.pending_ages(vec![], later), [MINUTE, MINUTE]);
-        let pods = vec![100 * MINUTE, MINUTE / 2];
-        assert_eq!(r.pending_ages(pods, later), [100 * MINUTE, MINUTE / 2]);
-        r.observe(Some(at(3, 2)), later + MINUTE);
-        assert_eq!(r.pending_ages(vec![], later + MINUTE), [Duration::ZERO], "a replica became ready");
-    }
-
-    #[test]
-    fn a_workload_that_goes_takes_its_target_along() {
-        let mut r = remembered();
-        let now = Instant::now();
-        r.observe(Some(at(1, 1)), now);
-        r.decided(state(2, 1), false, now);
-        r.observe(None, now);
-        assert_eq!(r.desired(2, now), None);
-        assert!(r.target_seen);
-    }
-}
+mod tests;

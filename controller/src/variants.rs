@@ -87,7 +87,7 @@ pub(crate) fn managed(watches: &Watches, ownership: &Ownership) -> Vec<Managed> 
         .variants
         .state()
         .into_iter()
-        .filter(|o| ownership.includes(o.labels().get(INSTANCE_LABEL)))
+        .filter(|o| ownership.includes(o.labels().get(INSTANCE_LABEL).filter(|label| !label.is_empty())))
         .filter(|o| o.namespace().is_some_and(|ns| !excluded.contains(&ns)))
         .map(|o| read(&o))
         .collect();
@@ -108,8 +108,7 @@ fn excluded_namespaces(watches: &Watches) -> BTreeSet<String> {
 /// Reads one object as it is stored, which may be from a time with other rules.
 fn read(object: &Arc<DynamicObject>) -> Managed {
     let label = |key: &str| object.labels().get(key).filter(|v| !v.is_empty()).cloned();
-    let status =
-        object.data.get("status").cloned().and_then(|s| serde_json::from_value(s).ok()).unwrap_or_default();
+    let status = status(object);
     Managed {
         key: VariantKey { namespace: object.namespace().unwrap_or_default(), name: object.name_any() },
         uid: object.uid().unwrap_or_default(),
@@ -119,6 +118,20 @@ fn read(object: &Arc<DynamicObject>) -> Managed {
         created: object.creation_timestamp().map(|t| t.0),
         status,
         declared: declared(object),
+    }
+}
+
+/// The status as far as it can be read: what another release wrote into one field must not cost the target.
+pub(crate) fn status(object: &DynamicObject) -> VariantAutoscalingStatus {
+    let Some(status) = object.data.get("status") else { return VariantAutoscalingStatus::default() };
+    if let Ok(whole) = serde_json::from_value(status.clone()) {
+        return whole;
+    }
+    let field = |name: &str| status.get(name).cloned().unwrap_or_default();
+    VariantAutoscalingStatus {
+        desired_optimized_alloc: serde_json::from_value(field("desiredOptimizedAlloc")).ok(),
+        current_replicas: serde_json::from_value(field("currentReplicas")).ok(),
+        ..VariantAutoscalingStatus::default()
     }
 }
 
@@ -166,6 +179,28 @@ fn set_conflicts_aside(all: &mut [Managed]) {
 #[must_use]
 pub(crate) fn target_of(managed: &Managed) -> Option<&ScaleTargetRef> {
     managed.declared.as_ref().ok().map(|d| &d.spec.scale_target_ref)
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::*;
+
+    /// The VariantAutoscaling `ns/v` of Deployment `d` with a status.
+    #[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
+    pub(crate) fn managed(status: serde_json::Value) -> Managed {
+        read(&Arc::new(object("v", &status)))
+    }
+
+    /// As it is stored.
+    fn object(name: &str, status: &serde_json::Value) -> DynamicObject {
+        let object = serde_json::json!({
+            "apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling",
+            "metadata": {"name": name, "namespace": "ns", "uid": format!("uid of {name}"), "generation": 1},
+            "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "d", "apiVersion": "apps/v1"}, "modelID": "m", "variantCost": "10.0"},
+            "status": status,
+        });
+        serde_json::from_value(object).unwrap()
+    }
 }
 
 #[cfg(test)]

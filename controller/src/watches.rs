@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use wva_crds::VariantAutoscaling;
 
-use crate::workloads::{WorkloadKey, replicas};
+use crate::workloads::{WATCHED_KINDS, WorkloadKey, replicas};
 
 /// The end of a task that should have run as long as the process.
 #[derive(Debug)]
@@ -100,7 +100,7 @@ impl Watches {
     pub fn target_exists(&self, namespace: &str, kind: &str, name: &str) -> Option<bool> {
         let key =
             WorkloadKey { namespace: namespace.to_owned(), kind: kind.to_owned(), name: name.to_owned() };
-        matches!(kind, "Deployment" | "StatefulSet").then(|| replicas(self, &key).is_some())
+        WATCHED_KINDS.contains(&kind).then(|| replicas(self, &key).is_some())
     }
 }
 
@@ -161,8 +161,8 @@ impl Scope<'_> {
             variants,
             namespaces,
             // Of a workload only that it comes or goes is reason for a cycle: its replicas change all the time.
-            deployments: self.keep("watch of Deployments", deployments, (), ResourceExt::uid),
-            stateful_sets: self.keep("watch of StatefulSets", stateful_sets, (), ResourceExt::uid),
+            deployments: self.keep("watch of Deployments", deployments, (), presence),
+            stateful_sets: self.keep("watch of StatefulSets", stateful_sets, (), presence),
             replica_sets: self.keep("watch of ReplicaSets", replica_sets, (), |_| ()),
             pods: self.keep("watch of Pods", pods, (), |_| ()),
             autoscalers: self.keep("watch of HorizontalPodAutoscalers", autoscalers, (), |_| ()),
@@ -216,6 +216,11 @@ impl Scope<'_> {
         });
         reader
     }
+}
+
+/// Which object it is, and that it is there: one that waits for its dependants to be deleted counts as gone already.
+fn presence<K: Resource>(object: &K) -> (Option<String>, bool) {
+    (object.meta().uid.clone(), object.meta().deletion_timestamp.is_some())
 }
 
 /// What nobody reads is not kept: field ownership alone is often half of an object.
@@ -282,6 +287,18 @@ mod tests {
         pod.metadata.name = Some(name.to_owned());
         pod.metadata.labels = Some([("l".to_owned(), label.to_owned())].into());
         pod
+    }
+
+    #[test]
+    fn a_workload_asks_for_a_cycle_when_its_deletion_begins() {
+        let mut marks = Marks::default();
+        let mut differ = |e: Event<Pod>| marks.differ(&e, presence);
+        let mut object = pod("a", "1");
+        assert!(differ(Event::Apply(object.clone())));
+        assert!(!differ(Event::Apply(object.clone())));
+        object.metadata.deletion_timestamp =
+            Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(jiff::Timestamp::UNIX_EPOCH));
+        assert!(differ(Event::Apply(object)));
     }
 
     #[test]

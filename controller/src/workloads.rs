@@ -15,6 +15,9 @@ use wva_scaling::units::Amount;
 
 use crate::watches::Watches;
 
+/// Kinds of workloads that are watched, and so can be scaled.
+pub(crate) const WATCHED_KINDS: [&str; 2] = ["Deployment", "StatefulSet"];
+
 /// Kind and name of a workload within its namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WorkloadKey {
@@ -148,6 +151,8 @@ pub(crate) struct PodOf {
     pub workload: WorkloadKey,
     /// Its creation; `None` only for objects no API server wrote.
     pub created: Option<Timestamp>,
+    /// It is going away: it gets no new requests, and is neither ready nor pending.
+    pub leaving: bool,
 }
 
 /// Every pod that belongs to a workload, by namespace and name.
@@ -158,7 +163,8 @@ pub(crate) fn pods(watches: &Watches) -> BTreeMap<(String, String), PodOf> {
         let Some(namespace) = pod.namespace() else { continue };
         let Some(workload) = workload_of(watches, &namespace, pod.owner_references()) else { continue };
         let created = pod.creation_timestamp().map(|t| t.0);
-        all.insert((namespace, pod.name_any()), PodOf { workload, created });
+        let leaving = pod.metadata.deletion_timestamp.is_some();
+        all.insert((namespace, pod.name_any()), PodOf { workload, created, leaving });
     }
     all
 }
@@ -205,7 +211,7 @@ mod tests {
     #[test]
     fn a_rank_suffix_is_tried_only_when_no_pod_has_the_full_name() {
         let workload = WorkloadKey { namespace: "ns".into(), kind: "Deployment".into(), name: "d".into() };
-        let pod = PodOf { workload, created: None };
+        let pod = PodOf { workload, created: None, leaving: false };
         let pods: BTreeMap<_, _> =
             ["a", "b-rank-0"].map(|n| (("ns".to_owned(), n.to_owned()), pod.clone())).into();
         assert_eq!(pod_named(&pods, "ns", "a-rank-0").map(|(n, _)| n), Some("a"));

@@ -73,6 +73,17 @@ const NOT_YET: &[(&str, &str)] = &[
     ("EXPERIMENTAL_PROACTIVE_MODEL", "decisions stay those of saturation mode"),
     ("WVA_ACTUATION", "decisions are published as signals only"),
     ("CONFIG_FILE", "the file is not read"),
+    ("CONFIG_MAP_NAME", "the main ConfigMap is not read"),
+    ("SATURATION_CONFIG_MAP_NAME", "the built-in thresholds hold"),
+    ("SERVICE_CLASS_CONFIG_MAP_NAME", "service classes are not read"),
+    ("WVA_CONFIG_ENABLED_VALUE", "namespace-local ConfigMaps are not read"),
+    ("WVA_EARLY_SCALE_UP", "decisions are made at each interval alone"),
+    ("WVA_TAKEOVER_DELAY", "there is no leader election to take over by"),
+    ("LEADER_ELECTION_ID", "there is no leader election"),
+    ("SCALE_FROM_ZERO_ENGINE_MAX_CONCURRENCY", "nothing is woken from zero"),
+    ("EPP_METRIC_READER_BEARER_TOKEN", "endpoint pickers are not asked"),
+    ("POOL_GROUP", "endpoint pickers are not asked"),
+    ("PROMETHEUS_METRICS_CACHE_CLEANUP_INTERVAL", "old samples are dropped at each fetch"),
     ("WEBHOOK_CERT_PATH", "the certificate is made here"),
     ("METRICS_CERT_PATH", "the certificate is made here"),
     ("PROMETHEUS_CLIENT_CERT_PATH", "no client certificate is sent to Prometheus"),
@@ -113,7 +124,7 @@ impl Reader<'_> {
             metrics_secure: self.flag("METRICS_SECURE"),
             health_address: self.address("HEALTH_PROBE_BIND_ADDRESS"),
             namespace: self.text("POD_NAMESPACE"),
-            pod_name: self.optional("POD_NAME"),
+            pod_name: self.optional("POD_NAME").or_else(host_name),
             watch_namespace: self.optional("WATCH_NAMESPACE"),
             instance: self.optional("CONTROLLER_INSTANCE"),
             service: self.optional("WEBHOOK_SERVICE"),
@@ -150,6 +161,24 @@ impl Reader<'_> {
             self.refuse("PROMETHEUS_BASE_URL", "is required: the URL of Prometheus, e.g. https://prometheus.monitoring.svc:9090 (or --controller=false to serve admission alone)");
             String::new()
         });
+        let [fresh, stale, unavailable] = [
+            "PROMETHEUS_METRICS_CACHE_FRESH_THRESHOLD",
+            "PROMETHEUS_METRICS_CACHE_STALE_THRESHOLD",
+            "PROMETHEUS_METRICS_CACHE_UNAVAILABLE_THRESHOLD",
+        ]
+        .map(|k| (k, self.duration(k)));
+        for (lower, upper) in [(fresh, stale), (stale, unavailable)] {
+            // One that did not parse is zero here, and said already.
+            if upper.1 < lower.1 && !upper.1.is_zero() {
+                self.refuse(
+                    upper.0,
+                    &format!(
+                        "is below {}: a signal is fresh, then stale, then unavailable, e.g. 1m, 2m, 5m",
+                        lower.0
+                    ),
+                );
+            }
+        }
         Controller {
             prometheus: wva_controller::PrometheusConfig {
                 base_url: url,
@@ -257,6 +286,12 @@ impl Reader<'_> {
     }
 }
 
+/// The name of this host, which in a container is that of the pod.
+fn host_name() -> Option<String> {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
+    Some(name.trim().to_owned()).filter(|name| !name.is_empty())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -321,6 +356,49 @@ mod tests {
                 "WVA_LIMITED_MODE (environment WVA_LIMITED_MODE) has no effect in this release: scale-ups are not limited to the GPUs left"
             ]
         );
+    }
+
+    #[test]
+    fn an_empty_variable_is_one_that_is_not_set() {
+        let empty = [
+            URL,
+            ("GLOBAL_OPT_INTERVAL", ""),
+            ("POD_NAMESPACE", ""),
+            ("METRICS_SECURE", ""),
+            ("POD_NAME", ""),
+        ];
+        let s = read(&[], &empty).unwrap();
+        assert_eq!(s.controller.unwrap().engine.interval, Duration::from_secs(60));
+        assert_eq!(s.namespace, "workload-variant-autoscaler-system");
+        assert!(s.metrics_secure);
+        assert!(s.pod_name.is_some_and(|name| !name.is_empty()), "the host's name stands in");
+        assert!(
+            read(&["--metrics-secure="], &[URL]).is_err(),
+            "what is written on the command line is meant"
+        );
+    }
+
+    #[test]
+    fn ages_of_signals_must_rise() {
+        let stale = ("PROMETHEUS_METRICS_CACHE_STALE_THRESHOLD", "10m");
+        let e = read(&[], &[URL, stale]).unwrap_err().to_string();
+        assert!(
+            e.contains("one setting is wrong") && e.contains("UNAVAILABLE_THRESHOLD (default): is below"),
+            "{e}"
+        );
+        let e = read(&[], &[URL, ("PROMETHEUS_METRICS_CACHE_UNAVAILABLE_THRESHOLD", "long")])
+            .unwrap_err()
+            .to_string();
+        assert!(e.contains("one setting is wrong"), "what does not parse is said once: {e}");
+        let equal = [URL, stale, ("PROMETHEUS_METRICS_CACHE_UNAVAILABLE_THRESHOLD", "10m")];
+        assert!(read(&[], &equal).is_ok());
+    }
+
+    #[test]
+    fn what_has_no_effect_yet_is_a_setting() {
+        for (key, _) in NOT_YET {
+            assert!(wva_crds::settings::Setting::by_key(key).is_some(), "{key}");
+        }
     }
 
     #[test]

@@ -86,6 +86,8 @@ impl Raw {
             self.old_names.push((format!("--{name}"), setting.key));
             return Some((text, Source::Flag(name)));
         }
+        // A variable that is set to nothing, as charts render what nobody chose, is not set.
+        let environment = |name: &str| environment(name).filter(|text| !text.is_empty());
         if let Some(text) = environment(setting.key) {
             return Some((text, Source::Environment(setting.key)));
         }

@@ -11,12 +11,15 @@ use futures::future::join_all;
 use prometheus::{Prometheus, Series};
 use signals::Signal;
 
+/// What was answered to each signal's query.
+pub(crate) type Answers = Vec<(Signal, Result<Vec<Series>, String>)>;
+
 /// Asks for every signal at once.
 pub(crate) async fn fetch(
     prometheus: &Prometheus,
     namespace: Option<&str>,
     metrics: &crate::telemetry::Telemetry,
-) -> Vec<(Signal, Result<Vec<Series>, String>)> {
+) -> Answers {
     join_all(Signal::ALL.map(|signal| async move {
         let began = Instant::now();
         let answer = prometheus.query(&signal.query(namespace)).await;

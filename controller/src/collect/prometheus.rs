@@ -32,13 +32,13 @@ const ANSWER_LIMIT: usize = 64 << 20;
 pub enum QueryError {
     /// No connection, no answer in time, or a broken one.
     #[error(
-        "Prometheus at {url} did not answer: {source}; check PROMETHEUS_BASE_URL and that Prometheus runs"
+        "Prometheus at {url} did not answer: {cause}; check PROMETHEUS_BASE_URL and that Prometheus runs"
     )]
     Unreachable {
         /// The base URL.
         url: String,
-        /// What the HTTP client says, without the query.
-        source: reqwest::Error,
+        /// What the HTTP client says, down to the first cause, without the query.
+        cause: String,
     },
     /// An HTTP status other than 200.
     #[error("Prometheus at {url} answered {status}: {message}")]
@@ -98,6 +98,9 @@ pub struct Series {
 pub struct Prometheus {
     http: reqwest::Client,
     config: PrometheusConfig,
+    /// The base URL without the password that may be in it.
+    shown: String,
+    timeout: Duration,
 }
 
 #[derive(Deserialize)]
@@ -128,7 +131,6 @@ impl Prometheus {
     /// [`ClientError`] where the CA file is not usable. One that does not exist is only warned of, as documented.
     pub fn new(config: PrometheusConfig) -> Result<Self, ClientError> {
         let mut builder = reqwest::Client::builder()
-            .timeout(QUERY_TIMEOUT)
             .connect_timeout(Duration::from_secs(5))
             .redirect(reqwest::redirect::Policy::none())
             .tls_danger_accept_invalid_certs(config.insecure_skip_verify);
@@ -148,7 +150,14 @@ impl Prometheus {
                 }
             }
         }
-        Ok(Self { http: builder.build().map_err(ClientError::Http)?, config })
+        let http = builder.build().map_err(ClientError::Http)?;
+        Ok(Self { http, shown: without_password(&config.base_url), config, timeout: QUERY_TIMEOUT })
+    }
+
+    /// The same with another time-out; for tests, which do not wait for [`QUERY_TIMEOUT`].
+    #[cfg(test)]
+    pub(crate) fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
     }
 
     /// The instant vector of a query. An empty vector is an answer, not an error.
@@ -156,19 +165,20 @@ impl Prometheus {
     /// # Errors
     /// [`QueryError`], after at most [`QUERY_TIMEOUT`].
     pub async fn query(&self, expression: &str) -> Result<Vec<Series>, QueryError> {
-        let url = || self.config.base_url.clone();
+        let url = || self.shown.clone();
         let endpoint = format!("{}/api/v1/query", self.config.base_url.trim_end_matches('/'));
         // POST, because the expression of a large install outgrows a URL.
-        let mut request = self.http.post(endpoint).form(&[("query", expression)]);
+        let mut request = self.http.post(endpoint).form(&[("query", expression)]).timeout(self.timeout);
         if let Some(token) = self.token()? {
             request = request.bearer_auth(token);
         }
-        let unreachable = |e: reqwest::Error| QueryError::Unreachable { url: url(), source: e.without_url() };
+        let unreachable =
+            |e: reqwest::Error| QueryError::Unreachable { url: url(), cause: causes(&e.without_url()) };
         let mut response = request.send().await.map_err(unreachable)?;
         let status = response.status().as_u16();
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
-            if body.len() + chunk.len() > ANSWER_LIMIT {
+            if chunk.len() > ANSWER_LIMIT.saturating_sub(body.len()) {
                 return Err(QueryError::Unreadable {
                     url: url(),
                     problem: format!("it is longer than {ANSWER_LIMIT} bytes"),
@@ -178,13 +188,15 @@ impl Prometheus {
         }
         let answer: Result<Answer, _> = serde_json::from_slice(&body);
         if status != 200 {
-            let message = answer.map_or_else(|_| first_line(&body), |a| a.error);
+            let message = answer.map_or_else(|_| first_line(&body), |a| first_line(a.error.as_bytes()));
             return Err(QueryError::Refused { url: url(), status, message });
         }
         let unreadable = |problem: String| QueryError::Unreadable { url: url(), problem };
         let answer = answer.map_err(|e| unreadable(e.to_string()))?;
+        let without_data =
+            || format!("status {:?} without data {}", answer.status, first_line(answer.error.as_bytes()));
         let data =
-            answer.data.filter(|_| answer.status == "success").ok_or_else(|| unreadable(answer.error))?;
+            answer.data.filter(|_| answer.status == "success").ok_or_else(|| unreadable(without_data()))?;
         if data.result_type != "vector" {
             return Err(unreadable(format!("its type is {:?}, not vector", data.result_type)));
         }
@@ -209,7 +221,29 @@ impl Prometheus {
     }
 }
 
+/// At most 200 bytes of the first line; what a server answers ends up in logs and in statuses.
 fn first_line(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(&body[..body.len().min(200)]);
     text.lines().next().unwrap_or_default().to_owned()
 }
+
+/// An error and what caused it, in one line: "error sending request" alone helps nobody.
+fn causes(error: &dyn std::error::Error) -> String {
+    let chain = std::iter::successors(Some(error), |e| e.source());
+    chain.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+/// A URL as it may be shown: `user:password@` is a secret.
+fn without_password(url: &str) -> String {
+    match url.split_once("://") {
+        Some((scheme, rest)) => {
+            let authority = rest.find('/').unwrap_or(rest.len());
+            let host = rest[..authority].rfind('@').map_or(0, |at| at + 1);
+            format!("{scheme}://{}", &rest[host..])
+        }
+        None => url.to_owned(),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

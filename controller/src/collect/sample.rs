@@ -28,7 +28,7 @@ pub(crate) struct Observed {
 }
 
 /// The load of one pod and model.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PodLoad {
     /// Share of the KV cache in use.
     pub kv: Option<Observed>,
@@ -45,15 +45,13 @@ const WINDOW: Duration = Duration::from_mins(1);
 #[derive(Debug, Default)]
 pub(crate) struct Samples {
     loads: BTreeMap<PodModel, PodLoad>,
-    /// When the newest sample of at least one signal arrived.
-    taken_at: Option<Instant>,
     /// Why the newest attempt gave nothing for some signal; cleared by one in which all were answered.
     last_error: Option<String>,
 }
 
 impl Samples {
     /// Takes in the answers of one round of queries, made at `now`. Failed queries change no value.
-    pub(crate) fn take_in(&mut self, now: Instant, answers: Vec<(Signal, Result<Vec<Series>, String>)>) {
+    pub(crate) fn take_in(&mut self, now: Instant, answers: super::Answers) {
         let mut vectors = BTreeMap::new();
         self.last_error = None;
         for (signal, answer) in answers {
@@ -63,9 +61,6 @@ impl Samples {
                 }
                 Err(e) => self.last_error = Some(e),
             }
-        }
-        if !vectors.is_empty() {
-            self.taken_at = Some(now);
         }
         let age = |signal: Signal, key: &PodModel| -> Option<Duration> {
             let seconds: f64 = *vectors.get(&signal)?.get(key)?;
@@ -79,21 +74,17 @@ impl Samples {
             for (key, value) in vectors.get(&signal).into_iter().flatten() {
                 let slot = self.loads.entry(key.clone()).or_default().slot(signal);
                 let reported = own_age.map_or(Some(Duration::ZERO), |s| age(s, key));
+                // Nobody says how old it is: as old as what was seen before, for the series may have ended, but not
+                // older than the window, or it would not be in it.
+                let oldest = now.checked_sub(WINDOW).unwrap_or(now);
                 let at = match (reported, &slot) {
                     (Some(age), _) => now.checked_sub(age).unwrap_or(now),
-                    // A window over a series that ended: what was seen before goes on ageing.
-                    (None, Some(before)) => before.at,
-                    (None, None) => now.checked_sub(WINDOW).unwrap_or(now),
+                    (None, Some(before)) => before.at.max(oldest),
+                    (None, None) => oldest,
                 };
                 *slot = Some(Observed { value: *value, at });
             }
         }
-    }
-
-    /// Age of the newest sample; `None` before the first.
-    #[must_use]
-    pub(crate) fn age(&self, now: Instant) -> Option<Duration> {
-        self.taken_at.map(|t| now.saturating_duration_since(t))
     }
 
     /// Why the newest round lacks a signal.
@@ -118,6 +109,26 @@ impl PodLoad {
     #[must_use]
     pub(crate) fn youngest(&self) -> Option<Instant> {
         [self.kv, self.queue, self.running].into_iter().flatten().map(|o| o.at).max()
+    }
+
+    /// Of two servers in one pod (KServe tells its ranks apart by a suffix) the one under more load counts, and a
+    /// value that does not count at all never hides one that does.
+    #[must_use]
+    pub(crate) fn worse(self, other: Self, oldest: Instant) -> Self {
+        let worse = |a: Option<Observed>, b: Option<Observed>| match (a, b) {
+            (Some(a), Some(b)) => Some(match (a.at >= oldest, b.at >= oldest) {
+                (true, false) => a,
+                (false, true) => b,
+                _ if a.value >= b.value => a,
+                _ => b,
+            }),
+            (a, b) => a.or(b),
+        };
+        let running = match (self.running, other.running) {
+            (Some(a), Some(b)) => Some(Observed { value: a.value + b.value, at: a.at.min(b.at) }),
+            (a, b) => a.or(b),
+        };
+        Self { kv: worse(self.kv, other.kv), queue: worse(self.queue, other.queue), running }
     }
 
     fn slot(&mut self, signal: Signal) -> &mut Option<Observed> {
@@ -154,7 +165,7 @@ mod tests {
     }
 
     fn only(samples: &Samples) -> PodLoad {
-        samples.iter().next().map(|(_, l)| l.clone()).unwrap_or_default()
+        samples.iter().next().map(|(_, l)| *l).unwrap_or_default()
     }
 
     #[test]
@@ -171,7 +182,6 @@ mod tests {
         assert!((kv.value - 0.7).abs() < 1e-9);
         assert_eq!(t1 - kv.at, Duration::from_secs(35));
         assert_eq!(s.last_error(), Some("down"));
-        assert_eq!(s.age(t1), Some(Duration::from_secs(30)));
     }
 
     #[test]
@@ -185,6 +195,20 @@ mod tests {
         let t1 = t0 + Duration::from_secs(30);
         s.take_in(t1, vec![(Signal::KvUsage, Ok(vec![series("a", 0.7)])), (Signal::KvAge, Ok(vec![]))]);
         assert_eq!(t1 - only(&s).kv.unwrap().at, Duration::from_secs(31));
+    }
+
+    #[test]
+    fn a_value_whose_age_nobody_says_is_never_older_than_its_window() {
+        let mut s = Samples::default();
+        let t0 = Instant::now();
+        let answers = |age: Result<Vec<Series>, String>| {
+            vec![(Signal::KvUsage, Ok(vec![series("a", 0.7)])), (Signal::KvAge, age)]
+        };
+        s.take_in(t0, answers(Ok(vec![series("a", 1.0)])));
+        // The query for ages alone fails, for an hour.
+        let later = t0 + Duration::from_hours(1);
+        s.take_in(later, answers(Err("too many samples".into())));
+        assert_eq!(later - only(&s).kv.unwrap().at, WINDOW);
     }
 
     #[test]

@@ -4,9 +4,10 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use wva_scaling::snapshot::{AnalyzerName, Mode};
-use wva_scaling::{Decision, FallbackSource};
+use wva_scaling::{Decision, FallbackSource, Reason};
 
 use crate::variants::Unusable;
+use crate::workloads::WATCHED_KINDS;
 
 /// A condition before it has a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,13 +109,21 @@ fn set_aside(unusable: &Unusable) -> Conditions {
     }
 }
 
-fn no_target(kind: &str, name: &str, seen: bool) -> Conditions {
-    let lower = kind.to_lowercase();
+/// What is said of a workload that does not exist; `seen`: it did before.
+#[must_use]
+pub(crate) fn gone(kind: &str, name: &str, seen: bool) -> String {
+    if !WATCHED_KINDS.contains(&kind) {
+        return format!(
+            "Target {kind} '{name}' cannot be read: this release scales Deployments and StatefulSets"
+        );
+    }
     let tense = if seen { "no longer exists" } else { "does not exist yet" };
-    let message = format!("Target {lower} '{name}' {tense}");
-    let skipped = format!(
-        "Nothing is decided while target {lower} '{name}' does not exist: create it, or change spec.scaleTargetRef"
-    );
+    format!("Target {} '{name}' {tense}", kind.to_lowercase())
+}
+
+fn no_target(kind: &str, name: &str, seen: bool) -> Conditions {
+    let message = gone(kind, name, seen);
+    let skipped = format!("Nothing is decided: {message}. Create it, or change spec.scaleTargetRef");
     Conditions {
         ready: no("DeploymentNotFound", message.clone()),
         target_resolved: no("TargetNotFound", message),
@@ -159,7 +168,10 @@ fn optimization(decision: &Decision, had_target: bool) -> Draft {
             FallbackSource::PreviousDesired => "the last target",
             FallbackSource::CurrentReplicas => "the present number of replicas",
         };
-        let message = format!("Holding {held} ({}): {}", decision.target(), decision.reason());
+        // What comes after (a bound, a mode) is not why the analysis failed.
+        let cause = decision.steps.iter().map(|s| &s.reason).find(|r| matches!(r, Reason::SafetyNet { .. }));
+        let message =
+            format!("Holding {held} ({}): {}", decision.target(), cause.unwrap_or_else(|| decision.reason()));
         return if had_target { yes("SafetyNet", message) } else { no("MetricsUnavailable", message) };
     }
     if decision.model_at_zero {
@@ -172,24 +184,30 @@ fn optimization(decision: &Decision, had_target: bool) -> Draft {
     yes(reason, format!("{} -> {}: {}", decision.current, decision.target(), decision.reason()))
 }
 
+/// What is said of a variant whose replicas do not become ready.
+#[must_use]
+pub(crate) const fn stuck() -> &'static str {
+    "Replicas of this variant do not become ready, so other variants of the model grow instead: look at its pods with kubectl describe"
+}
+
+/// What is said of a target that nobody carried out.
+#[must_use]
+pub(crate) fn not_carried_out(desired: u32) -> String {
+    format!(
+        "The target {desired} was not carried out: check that an HPA or ScaledObject reads wva_desired_replicas for this variant, and its bounds and behavior"
+    )
+}
+
 /// The first False reason that applies, in the order of the API, else the first True one.
 fn ready(decision: &Decision, optimization: &Draft) -> Draft {
     if !optimization.holds {
         return no("MetricsUnavailable", optimization.message.clone());
     }
     if decision.stuck {
-        return no(
-            "Stuck",
-            "Replicas of this variant do not become ready, so other variants of the model grow instead: look at its pods with kubectl describe",
-        );
+        return no("Stuck", stuck());
     }
     if let Some(desired) = decision.not_carried_out {
-        return no(
-            "NotCarriedOut",
-            format!(
-                "The target {desired} was not carried out: check that an HPA or ScaledObject reads wva_desired_replicas for this variant, and its bounds and behavior"
-            ),
-        );
+        return no("NotCarriedOut", not_carried_out(desired));
     }
     let target = decision.target();
     match decision.mode {
@@ -229,3 +247,6 @@ impl Conditions {
         named.map(dated).into()
     }
 }
+
+#[cfg(test)]
+mod tests;

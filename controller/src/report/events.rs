@@ -1,18 +1,30 @@
 //! Events on VariantAutoscalings: only on a transition, never repeated while nothing changes. What is told is worked
-//! out by a pure comparison of two publications.
+//! out by a pure comparison of two publications. Each is an object of its own: kube's recorder folds events of one
+//! reason into a series and keeps the text of the first alone, so the second `ScalingDecision` would say nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::Client;
-use kube::runtime::events::{Event, EventType, Recorder, Reporter};
-use wva_scaling::VariantKey;
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use kube::api::PostParams;
+use kube::{Api, Client};
+use wva_scaling::{Reason, VariantKey};
 
 use crate::published::{Published, PublishedVariant, Reader};
+use crate::report::conditions::{not_carried_out, stuck};
 
-/// Longest time one event may take to be written.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Events written for one publication; what changes more than that at once is told by the statuses.
+const MOST: usize = 100;
+/// Longest time all events of one publication may take to be written.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Writes under way at once.
+const CONCURRENCY: usize = 8;
+/// The API's limit is 1,024 bytes.
+const NOTE_LIMIT: usize = 1000;
 
 /// One event to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,18 +58,20 @@ pub fn transitions(before: Option<&PublishedVariant>, after: &PublishedVariant) 
     }
     let (new, old) = (after.decision.as_ref(), before.and_then(|b| b.decision.as_ref()));
     if let Some(new) = new {
-        let message = &after.conditions.optimization_ready.message;
         if new.safety_net.is_some() && old.is_none_or(|o| o.safety_net.is_none()) {
-            told.push(warn("SafetyNetActivated", message));
+            told.push(warn("SafetyNetActivated", &after.conditions.optimization_ready.message));
         }
         if new.stuck && !old.is_some_and(|o| o.stuck) {
-            told.push(warn("Stuck", &after.conditions.ready.message));
+            told.push(warn("Stuck", stuck()));
         }
-        if new.not_carried_out.is_some() && old.is_none_or(|o| o.not_carried_out.is_none()) {
-            told.push(warn("NotCarriedOut", &after.conditions.ready.message));
+        if let Some(desired) = new.not_carried_out
+            && old.is_none_or(|o| o.not_carried_out.is_none())
+        {
+            told.push(warn("NotCarriedOut", &not_carried_out(desired)));
         }
         if new.limited_by.is_some() && old.is_none_or(|o| o.limited_by != new.limited_by) {
-            told.push(warn("LimitedBy", message));
+            let limit = new.steps.iter().map(|s| &s.reason).find(|r| matches!(r, Reason::LimitedBy { .. }));
+            told.push(warn("LimitedBy", &limit.map(ToString::to_string).unwrap_or_default()));
         }
     }
     told
@@ -66,19 +80,41 @@ pub fn transitions(before: Option<&PublishedVariant>, after: &PublishedVariant) 
 /// Writes events at each publication, until the engine is gone. An event that cannot be written is dropped with a
 /// line in the log: events are news, and the state itself is in the status.
 pub async fn run(client: Client, pod_name: Option<String>, mut published: Reader) {
-    let recorder = Recorder::new(client, Reporter { controller: "wva".to_owned(), instance: pod_name });
+    let reporter = pod_name.unwrap_or_else(|| CONTROLLER.to_owned());
     let mut before: Option<Arc<Published>> = None;
     while published.changed().await.is_ok() {
         let Some(after) = published.borrow_and_update().clone() else { continue };
-        for (key, variant) in &after.variants {
-            let old = before.as_ref().and_then(|b| b.variants.get(key)).filter(|o| o.uid == variant.uid);
-            for told in transitions(old, variant) {
-                log(key, &told);
-                write(&recorder, key, variant, &told).await;
-            }
+        let news = news(before.as_deref(), &after);
+        for (key, _, told) in &news {
+            log(key, told);
+        }
+        if news.len() > MOST {
+            tracing::warn!(
+                written = MOST,
+                dropped = news.len() - MOST,
+                "More events than are written at once"
+            );
+        }
+        let writes = news.into_iter().take(MOST).map(|(key, uid, told)| {
+            let event = event(&key, &uid, &told, &reporter, after.at);
+            write(Api::namespaced(client.clone(), &key.namespace), event)
+        });
+        let all = futures::stream::iter(writes).for_each_concurrent(CONCURRENCY, |write| write);
+        if tokio::time::timeout(WRITE_TIMEOUT, all).await.is_err() {
+            tracing::warn!("The API server takes no events in time: the rest of this cycle's are dropped");
         }
         before = Some(after);
     }
+}
+
+/// All that is worth telling about one publication: of whom, its uid, and what.
+fn news(before: Option<&Published>, after: &Published) -> Vec<(VariantKey, String, Told)> {
+    let of_variant = |(key, variant): (&VariantKey, &PublishedVariant)| {
+        let old = before.and_then(|b| b.variants.get(key)).filter(|o| o.uid == variant.uid);
+        let told = transitions(old, variant);
+        told.into_iter().map(|told| (key.clone(), variant.uid.clone(), told)).collect::<Vec<_>>()
+    };
+    after.variants.iter().flat_map(of_variant).collect()
 }
 
 fn log(key: &VariantKey, told: &Told) {
@@ -89,35 +125,41 @@ fn log(key: &VariantKey, told: &Told) {
     }
 }
 
-async fn write(recorder: &Recorder, key: &VariantKey, variant: &PublishedVariant, told: &Told) {
-    let event = Event {
-        type_: if told.warning { EventType::Warning } else { EventType::Normal },
-        reason: told.reason.to_owned(),
-        // The API's limit is 1,024 bytes.
-        note: Some(
-            told.note
-                .chars()
-                .take(1000)
-                .scan(0, |bytes, c| {
-                    *bytes += c.len_utf8();
-                    (*bytes <= 1000).then_some(c)
-                })
-                .collect(),
-        ),
-        action: "Decide".to_owned(),
-        secondary: None,
-    };
-    let regarding = ObjectReference {
-        api_version: Some(format!("{}/{}", wva_crds::names::GROUP, wva_crds::names::VERSION)),
-        kind: Some(wva_crds::names::KIND.to_owned()),
-        name: Some(key.name.clone()),
-        namespace: Some(key.namespace.clone()),
-        uid: Some(variant.uid.clone()),
-        ..ObjectReference::default()
-    };
-    match tokio::time::timeout(WRITE_TIMEOUT, recorder.publish(&event, &regarding)).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::warn!(%error, reason = told.reason, "An event could not be written"),
-        Err(_) => tracing::warn!(reason = told.reason, "An event could not be written in time"),
+/// As events name the controller.
+const CONTROLLER: &str = "wva";
+
+fn event(key: &VariantKey, uid: &str, told: &Told, reporter: &str, at: Timestamp) -> Event {
+    Event {
+        metadata: ObjectMeta {
+            generate_name: Some(format!("{}-", key.name)),
+            namespace: Some(key.namespace.clone()),
+            ..ObjectMeta::default()
+        },
+        event_time: Some(MicroTime(at)),
+        type_: Some(if told.warning { "Warning" } else { "Normal" }.to_owned()),
+        reason: Some(told.reason.to_owned()),
+        action: Some("Decide".to_owned()),
+        note: Some(told.note[..told.note.floor_char_boundary(NOTE_LIMIT)].to_owned()),
+        regarding: Some(ObjectReference {
+            api_version: Some(format!("{}/{}", wva_crds::names::GROUP, wva_crds::names::VERSION)),
+            kind: Some(wva_crds::names::KIND.to_owned()),
+            name: Some(key.name.clone()),
+            namespace: Some(key.namespace.clone()),
+            uid: Some(uid.to_owned()),
+            ..ObjectReference::default()
+        }),
+        reporting_controller: Some(CONTROLLER.to_owned()),
+        // The API takes at most 128 bytes; pod names can be longer.
+        reporting_instance: Some(reporter[..reporter.floor_char_boundary(128)].to_owned()),
+        ..Event::default()
     }
 }
+
+async fn write(api: Api<Event>, event: Event) {
+    if let Err(error) = api.create(&PostParams::default(), &event).await {
+        tracing::warn!(%error, reason = event.reason, "An event could not be written");
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -102,3 +102,6 @@ impl Collector for VariantSeries {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

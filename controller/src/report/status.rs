@@ -61,7 +61,8 @@ pub(crate) fn wanted(
     let last_run = |s: &VariantAutoscalingStatus| {
         s.desired_optimized_alloc.as_ref().and_then(|a| a.last_run_time.clone())
     };
-    let due = last_run(before).is_none_or(|t| now.duration_since(t.0) >= HEARTBEAT);
+    // A time from the future, by a clock that was set back since, must not stop the heartbeat until then.
+    let due = last_run(before).is_none_or(|t| now.duration_since(t.0).abs() >= HEARTBEAT);
     if !due && let Some(alloc) = &mut status.desired_optimized_alloc {
         alloc.last_run_time = last_run(before);
     }
@@ -116,7 +117,8 @@ impl StatusWriter {
     /// Writes what differs; false where a write failed.
     async fn write_all(&mut self, published: &Arc<Published>) -> bool {
         self.written.retain(|key, _| published.variants.contains_key(key));
-        let now = Timestamp::now();
+        // The time of the cycle and not of the write, which a retry may make much later.
+        let now = published.at;
         let due: Vec<_> = published
             .variants
             .iter()
@@ -125,16 +127,16 @@ impl StatusWriter {
                 Some((self.client.clone(), key.clone(), variant.uid.clone(), status))
             })
             .collect();
-        let results: Vec<_> = stream::iter(due)
+        let mut left = due.len();
+        let mut all = true;
+        let mut writes = stream::iter(due)
             .map(|(client, key, uid, status)| async move {
                 let written = write(&client, &key, &status).await;
                 (key, uid, status, written)
             })
-            .buffer_unordered(CONCURRENCY)
-            .collect()
-            .await;
-        let mut all = true;
-        for (key, uid, status, written) in results {
+            .buffer_unordered(CONCURRENCY);
+        while let Some((key, uid, status, written)) = writes.next().await {
+            left -= 1;
             match written {
                 Ok(()) => {
                     self.written.insert(key, (uid, status));
@@ -142,6 +144,14 @@ impl StatusWriter {
                 Err(error) => {
                     all = false;
                     tracing::warn!(namespace = key.namespace, variant = key.name, %error, "Status could not be written; it is tried again");
+                    if matches!(error, WriteError::NoAnswer) {
+                        // The others would wait as long, one after the other, while newer decisions wait for them.
+                        tracing::warn!(
+                            left,
+                            "The API server does not answer: the other statuses are tried again, too"
+                        );
+                        break;
+                    }
                 }
             }
         }
@@ -155,12 +165,26 @@ impl StatusWriter {
         }
         let resource = ApiResource::erase::<VariantAutoscaling>(&());
         let object = self.variants.get(&ObjectRef::new_with(&key.name, resource).within(&key.namespace));
-        let status = object.and_then(|o| o.data.get("status").cloned());
-        status.and_then(|s| serde_json::from_value(s).ok()).unwrap_or_default()
+        object.map(|o| crate::variants::status(&o)).unwrap_or_default()
     }
 }
 
-async fn write(client: &Client, key: &VariantKey, status: &VariantAutoscalingStatus) -> Result<(), String> {
+/// Why a status was not written.
+#[derive(Debug, thiserror::Error)]
+enum WriteError {
+    /// The API server refused it, or could not be reached.
+    #[error("the API server did not take it: {0}")]
+    Refused(#[source] Box<kube::Error>),
+    /// It took too long.
+    #[error("the API server did not answer within {} s", WRITE_TIMEOUT.as_secs())]
+    NoAnswer,
+}
+
+async fn write(
+    client: &Client,
+    key: &VariantKey,
+    status: &VariantAutoscalingStatus,
+) -> Result<(), WriteError> {
     let resource = ApiResource::erase::<VariantAutoscaling>(&());
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &key.namespace, &resource);
     let patch = Patch::Merge(merge_patch(status));
@@ -169,58 +193,10 @@ async fn write(client: &Client, key: &VariantKey, status: &VariantAutoscalingSta
         Ok(Ok(_)) => Ok(()),
         // Deleted in the meantime: the watch will say so, and there is nothing left to write to.
         Ok(Err(kube::Error::Api(status))) if status.code == 404 => Ok(()),
-        Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err(format!("the API server did not answer within {} s", WRITE_TIMEOUT.as_secs())),
+        Ok(Err(error)) => Err(WriteError::Refused(Box::new(error))),
+        Err(_) => Err(WriteError::NoAnswer),
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::report::conditions::{Outlook, conditions};
-
-    fn gone() -> PublishedVariant {
-        PublishedVariant {
-            uid: "u".into(),
-            generation: Some(1),
-            instance: None,
-            accelerator: "H100".into(),
-            current: None,
-            decision: None,
-            conditions: conditions(Outlook::NoTarget { kind: "Deployment", name: "d", seen: true }),
-        }
-    }
-
-    fn at(minute: i64) -> Timestamp {
-        Timestamp::UNIX_EPOCH + SignedDuration::from_mins(minute)
-    }
-
-    #[test]
-    fn a_workload_that_is_gone_clears_the_target_by_null() {
-        let before = VariantAutoscalingStatus {
-            desired_optimized_alloc: Some(OptimizedAlloc::default()),
-            ..Default::default()
-        };
-        let status = wanted(&gone(), &before, at(0)).unwrap();
-        let patch = merge_patch(&status);
-        assert_eq!(patch["status"]["desiredOptimizedAlloc"], Value::Null);
-        assert_eq!(patch["status"]["conditions"][0]["reason"], "DeploymentNotFound");
-        assert_eq!(patch["status"]["conditions"][0]["message"], "Target deployment 'd' no longer exists");
-    }
-
-    #[test]
-    fn what_is_there_already_is_not_written_again() {
-        let first = wanted(&gone(), &VariantAutoscalingStatus::default(), at(0)).unwrap();
-        assert_eq!(wanted(&gone(), &first, at(1)), None);
-    }
-
-    #[test]
-    fn a_condition_keeps_its_time_until_its_truth_changes() {
-        let first = wanted(&gone(), &VariantAutoscalingStatus::default(), at(0)).unwrap();
-        let mut later = gone();
-        later.conditions = conditions(Outlook::NoTarget { kind: "Deployment", name: "other", seen: false });
-        let second = wanted(&later, &first, at(1)).unwrap();
-        assert_eq!(second.conditions[0].last_transition_time, Time(at(0)));
-        assert_ne!(second.conditions[0].message, first.conditions[0].message);
-    }
-}
+mod tests;

@@ -1,0 +1,232 @@
+//! Cycles over watch caches fed by hand and a fake Prometheus: what is published when signals fail, after a restart,
+//! and while Prometheus hangs.
+
+use prometheus::Registry;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::collect::prometheus::tests::{Answers, FakePrometheus, vector};
+use crate::fixture::Cluster;
+
+fn engine(cluster: &Cluster, prometheus: Prometheus) -> Engine {
+    let minutes = Duration::from_mins;
+    Engine {
+        watches: cluster.watches(),
+        synced: Synced::default(),
+        prometheus,
+        ownership: Ownership::default(),
+        namespace: None,
+        config: EngineConfig {
+            interval: minutes(60),
+            fetch_interval: minutes(60),
+            cache_ttl: minutes(60),
+            fresh: minutes(1),
+            stale: minutes(2),
+            unavailable: minutes(5),
+            decision_hold: minutes(10),
+            pending_grace: minutes(10),
+        },
+        telemetry: Telemetry::register(&Registry::new()).unwrap(),
+        published: watch::channel(None).0,
+    }
+}
+
+/// Variant `a` of model `m` with 2 ready replicas.
+fn cluster(extra: Value) -> Cluster {
+    let mut cluster = Cluster::new();
+    cluster.variant("a", "m", extra).deployment("a", 2, 2).pod("a-0", "a").pod("a-1", "a");
+    cluster
+}
+
+fn both(value: &str) -> String {
+    let one =
+        |pod| json!({"metric": {"namespace": "ns", "pod": pod, "model_name": "m"}, "value": [1, value]});
+    vector(&json!([one("a-0"), one("a-1")]))
+}
+
+/// KV .78, queue 0, a second old: one replica more is needed.
+fn busy(query: &str) -> (u16, String) {
+    (
+        200,
+        both(if query.contains("timestamp") {
+            "1"
+        } else if query.contains("kv_cache") {
+            "0.78"
+        } else {
+            "0"
+        }),
+    )
+}
+
+fn down(_: &str) -> (u16, String) {
+    (503, "no healthy upstream".to_owned())
+}
+
+fn variant(engine: &Engine) -> PublishedVariant {
+    let published = engine.published.borrow().clone().unwrap();
+    published.variants.values().next().unwrap().clone()
+}
+
+/// One round of queries and a cycle.
+async fn turn(engine: &Engine, state: &mut State) -> PublishedVariant {
+    let fetched = engine.fetch().await;
+    engine.take_in(state, fetched);
+    engine.cycle(state);
+    variant(engine)
+}
+
+fn reasons(v: &PublishedVariant) -> [&'static str; 3] {
+    let c = &v.conditions;
+    [c.ready.reason, c.metrics_available.reason, c.optimization_ready.reason]
+}
+
+#[tokio::test]
+async fn a_failed_prometheus_keeps_values_and_then_the_target() {
+    let cluster = cluster(json!({}));
+    let fake = FakePrometheus::start(Answers::By(busy)).await;
+    let engine = engine(&cluster, fake.client());
+    let mut state = State::default();
+    assert_eq!(turn(&engine, &mut state).await.signal(), Some(3));
+    // A moment later the values are still known.
+    fake.now(Answers::By(down));
+    let v = turn(&engine, &mut state).await;
+    assert_eq!((v.signal(), reasons(&v)), (Some(3), ["Ready", "MetricsFound", "SaturationOnlyMode"]));
+    // And when all are too old.
+    state.samples = Samples::default();
+    let v = turn(&engine, &mut state).await;
+    assert_eq!((v.signal(), reasons(&v)), (Some(3), ["SafetyNet", "PrometheusError", "SafetyNet"]));
+    assert_eq!(v.decision.unwrap().safety_net, Some(FallbackSource::PreviousDesired));
+    // An empty answer is no error, and no idle model either.
+    fake.now(Answers::Says(200, vector(&json!([]))));
+    let v = turn(&engine, &mut state).await;
+    assert_eq!((v.signal(), reasons(&v)), (Some(3), ["SafetyNet", "MetricsMissing", "SafetyNet"]));
+}
+
+#[tokio::test]
+async fn a_query_that_fails_costs_no_other_signal() {
+    for (failing, target) in [("timestamp", 3), ("num_requests_waiting", 3), ("num_requests_running", 3)] {
+        let cluster = cluster(json!({}));
+        let fake = FakePrometheus::start(Answers::By(busy)).await;
+        let engine = engine(&cluster, fake.client());
+        let mut state = State::default();
+        let (began, mut answers) = engine.fetch().await;
+        for (signal, answer) in &mut answers {
+            if signal.query(None).contains(failing) {
+                *answer = Err("down".into());
+            }
+        }
+        engine.take_in(&mut state, (began, answers));
+        engine.cycle(&mut state);
+        let v = variant(&engine);
+        assert_eq!(
+            (v.signal(), v.conditions.metrics_available.reason),
+            (Some(target), "MetricsFound"),
+            "{failing}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn nan_is_absent_and_never_a_load() {
+    let cluster = cluster(json!({}));
+    let fake = FakePrometheus::start(Answers::Says(200, both("NaN"))).await;
+    let engine = engine(&cluster, fake.client());
+    let v = turn(&engine, &mut State::default()).await;
+    assert_eq!(reasons(&v), ["MetricsUnavailable", "MetricsMissing", "MetricsUnavailable"]);
+    assert_eq!(v.signal(), Some(2));
+}
+
+#[tokio::test]
+async fn after_a_restart_the_target_is_that_of_a_young_status() {
+    for (minutes_ago, target, ready) in [(1, 5, "SafetyNet"), (16, 2, "MetricsUnavailable")] {
+        let last_run = Timestamp::now() - jiff::SignedDuration::from_mins(minutes_ago);
+        let alloc = json!({"numReplicas": 5, "accelerator": "", "lastRunTime": last_run.to_string()});
+        let cluster = cluster(json!({"status": {"desiredOptimizedAlloc": alloc}}));
+        let fake = FakePrometheus::start(Answers::By(down)).await;
+        let engine = engine(&cluster, fake.client());
+        let mut state = State::default();
+        for cycle in 0..3 {
+            let v = turn(&engine, &mut state).await;
+            assert_eq!((v.signal(), v.conditions.ready.reason), (Some(target), ready), "cycle {cycle}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn changes_of_what_is_published_are_counted_by_direction_and_reason() {
+    let mut cluster = cluster(json!({}));
+    let fake = FakePrometheus::start(Answers::Says(200, both("0"))).await;
+    let engine = engine(&cluster, fake.client());
+    let mut state = State::default();
+    let counts = |engine: &Engine| -> Vec<(&'static str, &'static str, u64)> {
+        let published = engine.published.borrow().clone().unwrap();
+        published.scalings.iter().map(|((_, direction, reason), n)| (*direction, *reason, *n)).collect()
+    };
+    turn(&engine, &mut state).await;
+    assert_eq!(counts(&engine), [], "a first target is no change");
+    fake.now(Answers::By(busy));
+    turn(&engine, &mut state).await;
+    turn(&engine, &mut state).await;
+    let up = ("up", "SpareBelowTarget", 1);
+    assert_eq!(counts(&engine).iter().filter(|c| c.0 == "up").copied().collect::<Vec<_>>(), [up]);
+    let mode = |mode: &str| json!({"metadata": {"annotations": {"wva.llmd.ai/mode": mode}}});
+    cluster.variant("a", "m", mode("fixed=7"));
+    turn(&engine, &mut state).await;
+    assert!(counts(&engine).contains(&("up", "Fixed", 1)));
+    let before = counts(&engine);
+    for to in ["recommend", "auto"] {
+        cluster.variant("a", "m", mode(to));
+        turn(&engine, &mut state).await;
+        assert_eq!(counts(&engine), before, "{to}: nothing was published on one side of the change");
+    }
+    cluster.without_deployment("a");
+    turn(&engine, &mut state).await;
+    assert_eq!(counts(&engine), [], "a variant without a target has no series");
+}
+
+/// Waits for a publication, longer than any that is right takes.
+async fn until(reader: &mut crate::Reader, wanted: impl FnMut(&Option<Arc<Published>>) -> bool) {
+    tokio::time::timeout(Duration::from_secs(8), reader.wait_for(wanted)).await.expect("in time").unwrap();
+}
+
+#[tokio::test]
+async fn a_prometheus_that_hangs_holds_up_neither_changes_nor_the_end() {
+    let mut cluster = cluster(json!({}));
+    let fake = FakePrometheus::start(Answers::By(busy)).await;
+    let mut engine = engine(&cluster, fake.client().timeout(Duration::from_mins(10)));
+    engine.config.fetch_interval = Duration::from_millis(100);
+    let mut reader = engine.published.subscribe();
+    let (changed, shutdown) = (Arc::new(Notify::new()), CancellationToken::new());
+    let running = tokio::spawn(engine.run(changed.clone(), shutdown.clone()));
+    until(&mut reader, |p| p.as_ref().is_some_and(|p| p.variants.len() == 1)).await;
+    fake.now(Answers::Hangs);
+    let hangs = async {
+        while fake.hanging() == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(8), hangs).await.expect("another round of queries");
+    cluster.without_variant("a");
+    changed.notify_one();
+    until(&mut reader, |p| p.as_ref().is_some_and(|p| p.variants.is_empty())).await;
+    shutdown.cancel();
+    until(&mut reader, Option::is_none).await;
+    tokio::time::timeout(Duration::from_secs(8), running).await.expect("in time").unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn nothing_is_published_before_prometheus_was_asked_and_then_whatever_it_said() {
+    let cluster = cluster(json!({}));
+    let fake = FakePrometheus::start(Answers::Hangs).await;
+    let engine = engine(&cluster, fake.client().timeout(Duration::from_millis(1500)));
+    let mut reader = engine.published.subscribe();
+    let (changed, shutdown) = (Arc::new(Notify::new()), CancellationToken::new());
+    changed.notify_one();
+    let running = tokio::spawn(engine.run(changed, shutdown.clone()));
+    until(&mut reader, Option::is_some).await;
+    let v = reader.borrow().clone().unwrap().variants.values().next().unwrap().clone();
+    assert_eq!(v.conditions.metrics_available.reason, "PrometheusError");
+    assert_eq!(fake.queries(), 5, "a round that just failed is not repeated for the cycle");
+    shutdown.cancel();
+    tokio::time::timeout(Duration::from_secs(8), running).await.expect("in time").unwrap().unwrap();
+}

@@ -1,0 +1,225 @@
+//! A cluster for tests: the watch caches of the controller, fed by hand, without an API server. Objects are written
+//! as JSON, the way the API server would hand them over.
+
+use kube::api::ApiResource;
+use kube::runtime::reflector::store::Writer;
+use kube::runtime::watcher::Event;
+use kube::{Resource, api::DynamicObject};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use kube::api::PartialObjectMeta;
+use wva_crds::VariantAutoscaling;
+
+use crate::collect::prometheus::Series;
+use crate::watches::Watches;
+
+/// When everything in it was made, unless said otherwise.
+pub(crate) const CREATED: &str = "2026-01-01T00:00:00Z";
+
+/// Writers of every watch cache.
+pub(crate) struct Cluster {
+    variants: Writer<DynamicObject>,
+    deployments: Writer<Deployment>,
+    stateful_sets: Writer<StatefulSet>,
+    replica_sets: Writer<PartialObjectMeta<ReplicaSet>>,
+    pods: Writer<PartialObjectMeta<Pod>>,
+    autoscalers: Writer<HorizontalPodAutoscaler>,
+    namespaces: Writer<PartialObjectMeta<Namespace>>,
+}
+
+fn put<K>(writer: &mut Writer<K>, object: Value)
+where
+    K: Resource + Clone + DeserializeOwned + 'static,
+    K::DynamicType: std::hash::Hash + Eq + Clone,
+{
+    writer.apply_watcher_event(&Event::Apply(serde_json::from_value(object).unwrap()));
+}
+
+fn owner(kind: &str, name: &str) -> Value {
+    json!([{"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": format!("uid of {name}"), "controller": true}])
+}
+
+impl Cluster {
+    pub(crate) fn new() -> Self {
+        Self {
+            variants: Writer::new(ApiResource::erase::<VariantAutoscaling>(&())),
+            deployments: Writer::default(),
+            stateful_sets: Writer::default(),
+            replica_sets: Writer::default(),
+            pods: Writer::default(),
+            autoscalers: Writer::default(),
+            namespaces: Writer::default(),
+        }
+    }
+
+    pub(crate) fn watches(&self) -> Watches {
+        Watches {
+            variants: self.variants.as_reader(),
+            deployments: self.deployments.as_reader(),
+            stateful_sets: self.stateful_sets.as_reader(),
+            replica_sets: self.replica_sets.as_reader(),
+            pods: self.pods.as_reader(),
+            autoscalers: self.autoscalers.as_reader(),
+            namespaces: Some(self.namespaces.as_reader()),
+        }
+    }
+
+    /// The VariantAutoscaling of a Deployment of the same name; `extra` is merged over it at the top level.
+    pub(crate) fn variant(&mut self, name: &str, model: &str, extra: Value) -> &mut Self {
+        self.variant_of(name, "Deployment", name, model, extra)
+    }
+
+    /// The same with a target of its own.
+    pub(crate) fn variant_of(
+        &mut self,
+        name: &str,
+        kind: &str,
+        target: &str,
+        model: &str,
+        extra: Value,
+    ) -> &mut Self {
+        let mut object = json!({
+            "apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling",
+            "metadata": {"name": name, "namespace": "ns", "uid": format!("uid of {name}"), "generation": 1, "creationTimestamp": CREATED},
+            "spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": kind, "name": target}, "modelID": model, "variantCost": "10.0"},
+        });
+        merge(&mut object, extra);
+        put(&mut self.variants, object);
+        self
+    }
+
+    pub(crate) fn without_variant(&mut self, name: &str) -> &mut Self {
+        let object = json!({"apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling", "metadata": {"name": name, "namespace": "ns"}});
+        self.variants.apply_watcher_event(&Event::Delete(serde_json::from_value(object).unwrap()));
+        self
+    }
+
+    /// A Deployment with the ReplicaSet behind it.
+    pub(crate) fn deployment(&mut self, name: &str, replicas: u32, ready: u32) -> &mut Self {
+        put(
+            &mut self.deployments,
+            json!({"metadata": {"name": name, "namespace": "ns", "uid": format!("uid of {name}")},
+                "spec": {"replicas": replicas, "selector": {}, "template": {}}, "status": {"readyReplicas": ready}}),
+        );
+        let set = format!("{name}-rs");
+        put(
+            &mut self.replica_sets,
+            json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": set, "namespace": "ns",
+                "uid": format!("uid of {set}"), "ownerReferences": owner("Deployment", name)}}),
+        );
+        self
+    }
+
+    pub(crate) fn without_deployment(&mut self, name: &str) -> &mut Self {
+        let object = json!({"metadata": {"name": name, "namespace": "ns"}});
+        self.deployments.apply_watcher_event(&Event::Delete(serde_json::from_value(object).unwrap()));
+        self
+    }
+
+    pub(crate) fn stateful_set(&mut self, name: &str, replicas: u32, ready: u32) -> &mut Self {
+        put(
+            &mut self.stateful_sets,
+            json!({"metadata": {"name": name, "namespace": "ns"},
+                "spec": {"replicas": replicas, "selector": {}, "template": {}, "serviceName": name},
+                "status": {"replicas": replicas, "readyReplicas": ready}}),
+        );
+        self
+    }
+
+    /// A pod of a Deployment's ReplicaSet.
+    pub(crate) fn pod(&mut self, name: &str, deployment: &str) -> &mut Self {
+        self.pod_with(name, "ReplicaSet", &format!("{deployment}-rs"), json!({}))
+    }
+
+    /// A pod of any owner; `extra` is merged over its metadata.
+    pub(crate) fn pod_with(&mut self, name: &str, kind: &str, of: &str, extra: Value) -> &mut Self {
+        let mut metadata = json!({"name": name, "namespace": "ns", "creationTimestamp": CREATED, "ownerReferences": owner(kind, of)});
+        merge(&mut metadata, extra);
+        put(&mut self.pods, json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata}));
+        self
+    }
+
+    pub(crate) fn autoscaler(&mut self, name: &str, target: &str, spec: Value) -> &mut Self {
+        let mut all = json!({"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": target}, "maxReplicas": 10});
+        merge(&mut all, spec);
+        put(&mut self.autoscalers, json!({"metadata": {"name": name, "namespace": "ns"}, "spec": all}));
+        self
+    }
+
+    pub(crate) fn excluded_namespace(&mut self, name: &str) -> &mut Self {
+        let annotations = json!({"wva.llmd.ai/exclude": "true"});
+        put(
+            &mut self.namespaces,
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "annotations": annotations}}),
+        );
+        self
+    }
+}
+
+/// Fields of `over` replace those of `base`, at any depth.
+fn merge(base: &mut Value, over: Value) {
+    match (base, over) {
+        (Value::Object(base), Value::Object(over)) => {
+            for (key, value) in over {
+                merge(base.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (base, over) => *base = over,
+    }
+}
+
+/// One series of a pod in `ns`.
+pub(crate) fn series(pod: &str, model: &str, value: f64) -> Series {
+    let labels = [("namespace", "ns"), ("pod", pod), ("model_name", model)];
+    Series { labels: labels.map(|(k, v)| (k.to_owned(), v.to_owned())).into(), value }
+}
+
+/// The decision on variant `a` of model `m`: `variant` is merged over 2 ready replicas without metrics, `config` is
+/// that of a snapshot.
+#[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
+pub(crate) fn decision(variant: Value, config: Value) -> wva_scaling::Decision {
+    let mut own = json!({"name": "a", "accelerator": "H100", "current": 2});
+    merge(&mut own, variant);
+    let snapshot =
+        json!({"config": config, "models": [{"modelID": "m", "namespace": "ns", "variants": [own]}]});
+    let snapshot = wva_scaling::Snapshot::parse(&snapshot.to_string()).unwrap();
+    wva_scaling::decide(&snapshot).decisions.remove(0)
+}
+
+/// Replicas under the same KV cache use, with samples of one age.
+pub(crate) fn replicas(n: u32, kv: f64, age: &str) -> Value {
+    (0..n).map(|i| json!({"pod": format!("a-{i}"), "kv": kv, "queue": 0.0, "age": age})).collect()
+}
+
+/// A variant as a cycle publishes it.
+pub(crate) fn published(decision: wva_scaling::Decision) -> crate::published::PublishedVariant {
+    use crate::report::conditions::{Outlook, conditions};
+    let outlook = Outlook::Decided { decision: &decision, query_error: None, had_target: true };
+    crate::published::PublishedVariant {
+        uid: "u".into(),
+        generation: Some(1),
+        instance: None,
+        accelerator: decision.accelerator.clone(),
+        current: Some(decision.current),
+        conditions: conditions(outlook),
+        decision: Some(decision),
+    }
+}
+
+/// A variant whose workload does not exist.
+pub(crate) fn without_target() -> crate::published::PublishedVariant {
+    use crate::report::conditions::{Outlook, conditions};
+    crate::published::PublishedVariant {
+        uid: "u".into(),
+        generation: Some(1),
+        instance: None,
+        accelerator: "H100".into(),
+        current: None,
+        decision: None,
+        conditions: conditions(Outlook::NoTarget { kind: "Deployment", name: "d", seen: true }),
+    }
+}

@@ -1,0 +1,160 @@
+//! What a restart, a replica that does not come, a changed target and a changed mode leave in memory.
+
+use super::*;
+use crate::report::conditions::{Outlook, conditions};
+use crate::variants::testing;
+use wva_scaling::snapshot::Mode::{Auto, Fixed, Paused, Recommend};
+
+const MINUTE: Duration = Duration::from_mins(1);
+
+const fn at(current: u32, ready: u32) -> Replicas {
+    Replicas { current, ready }
+}
+
+fn state(desired: u32, current: u32) -> VariantState {
+    VariantState { desired, current, desired_age: GoDuration::default(), capacity: None }
+}
+
+fn workload(name: &str) -> WorkloadKey {
+    WorkloadKey { namespace: "ns".into(), kind: "Deployment".into(), name: name.into() }
+}
+
+fn observed(first: Replicas, now: Instant) -> Remembered {
+    let mut r = Remembered::default();
+    r.observe(&workload("d"), Some(first), now);
+    r
+}
+
+#[test]
+fn a_decision_ages_until_the_workload_comes_nearer() {
+    let mut r = Remembered::default();
+    let t0 = Instant::now();
+    r.decided(state(4, 2), Auto, false, t0);
+    assert_eq!(r.desired(2, t0 + MINUTE), Some((4, GoDuration::from_secs(60))));
+    assert_eq!(r.desired(3, t0 + MINUTE), Some((4, GoDuration::default())));
+}
+
+#[test]
+fn what_only_echoes_the_present_is_no_memory() {
+    let now = Instant::now();
+    for (mode, kept) in [(Auto, None), (Recommend, None), (Paused, Some(2)), (Fixed(2), Some(2))] {
+        let mut r = Remembered::default();
+        r.decided(state(2, 2), mode, true, now);
+        assert_eq!(r.desired(2, now).map(|d| d.0), kept, "{mode}");
+        r.decided(state(3, 2), mode, false, now);
+        r.decided(state(3, 2), mode, true, now);
+        assert_eq!(r.desired(3, now).map(|d| d.0), Some(3), "{mode}");
+    }
+}
+
+#[test]
+fn a_target_that_nobody_carries_out_is_not_late_when_the_mode_becomes_auto() {
+    let now = Instant::now();
+    let aged = VariantState { desired_age: GoDuration::from_secs(3600), ..state(4, 2) };
+    for (mode, age) in [(Auto, 3600), (Recommend, 0), (Paused, 0), (Fixed(4), 0)] {
+        let mut r = Remembered::default();
+        r.decided(aged, mode, false, now);
+        assert_eq!(r.desired(2, now), Some((4, GoDuration::from_secs(age))), "{mode}");
+    }
+}
+
+#[test]
+fn a_missing_replica_ages_from_its_pod_or_from_first_sight() {
+    let t0 = Instant::now();
+    let later = t0 + MINUTE;
+    let old = 100 * MINUTE;
+    // (replicas before, replicas now, ages of the pods a minute later, ages expected)
+    let cases: &[(Replicas, Replicas, &[Duration], &[Duration])] = &[
+        // No pod is known: first sight.
+        (at(3, 1), at(3, 1), &[], &[MINUTE, MINUTE]),
+        // Not ready when the process started: since when is not known, but the pod's age is.
+        (at(3, 1), at(3, 1), &[old, old, MINUTE / 2], &[old, MINUTE / 2]),
+        // The third has no pod, for want of quota: the age of the others is not its age.
+        (at(3, 2), at(3, 2), &[old, old], &[MINUTE]),
+        // A scale-up whose pod the watch has not shown yet is no replica stuck for hours.
+        (at(2, 2), at(3, 2), &[old, old], &[Duration::ZERO]),
+        (at(2, 2), at(3, 2), &[old, old, MINUTE / 6], &[Duration::ZERO]),
+        // An old pod that was ready a moment ago has not been pending all its life.
+        (at(2, 2), at(2, 1), &[old, old], &[Duration::ZERO]),
+        // A replica became ready.
+        (at(3, 1), at(3, 2), &[old, old, old], &[Duration::ZERO]),
+    ];
+    for (i, (before, now, pods, want)) in cases.iter().enumerate() {
+        let mut r = observed(*before, t0);
+        r.observe(&workload("d"), Some(*now), later);
+        assert_eq!(r.pending_ages(pods.to_vec(), later), *want, "case {i}");
+    }
+}
+
+#[test]
+fn a_workload_that_goes_takes_its_target_along() {
+    let now = Instant::now();
+    let mut r = observed(at(1, 1), now);
+    r.decided(state(2, 1), Auto, false, now);
+    r.observe(&workload("d"), None, now);
+    assert_eq!(r.desired(2, now), None);
+    assert!(r.target_seen);
+}
+
+#[test]
+fn another_workload_does_not_inherit_the_target() {
+    let now = Instant::now();
+    let mut r = observed(at(8, 8), now);
+    r.decided(state(8, 8), Auto, false, now);
+    r.observe(&workload("other"), None, now);
+    assert!(!r.target_seen, "the other one was never there");
+    r.observe(&workload("other"), Some(at(1, 1)), now);
+    assert_eq!(r.desired(1, now), None);
+    r.decided(state(2, 1), Auto, false, now);
+    r.observe(&workload("other"), Some(at(1, 1)), now);
+    assert_eq!(r.desired(1, now).map(|d| d.0), Some(2), "the same one keeps it");
+}
+
+#[test]
+fn after_a_restart_the_target_is_that_of_the_status_while_that_is_young() {
+    let wall = Timestamp::UNIX_EPOCH + SignedDuration::from_hours(1);
+    for (minutes_ago, want) in [(0, Some(7)), (14, Some(7)), (15, None), (60, None), (-1, Some(7))] {
+        let last_run = wall - SignedDuration::from_mins(minutes_ago);
+        let alloc =
+            serde_json::json!({"numReplicas": 7, "accelerator": "H100", "lastRunTime": last_run.to_string()});
+        let m = testing::managed(serde_json::json!({"desiredOptimizedAlloc": alloc}));
+        let mut memory = Memory::default();
+        let now = Instant::now();
+        let r = memory.of(&m, now, wall);
+        assert_eq!(r.desired(2, now).map(|d| d.0), want, "{minutes_ago} min");
+        assert!(r.target_seen);
+    }
+}
+
+#[test]
+fn a_part_of_the_status_that_cannot_be_read_does_not_cost_the_rest() {
+    let wall = Timestamp::UNIX_EPOCH;
+    let alloc = serde_json::json!({"numReplicas": 7, "accelerator": "", "lastRunTime": wall.to_string()});
+    let m = testing::managed(serde_json::json!({"desiredOptimizedAlloc": alloc, "conditions": "none"}));
+    let now = Instant::now();
+    assert_eq!(Memory::default().of(&m, now, wall).desired(2, now).map(|d| d.0), Some(7));
+    let m = testing::managed(serde_json::json!({"desiredOptimizedAlloc": "seven"}));
+    assert_eq!(Memory::default().of(&m, now, wall).desired(2, now), None);
+}
+
+#[test]
+fn an_object_made_anew_under_the_same_name_remembers_nothing() {
+    let (now, wall) = (Instant::now(), Timestamp::UNIX_EPOCH);
+    let mut memory = Memory::default();
+    let mut m = testing::managed(serde_json::json!({}));
+    memory.of(&m, now, wall).decided(state(5, 2), Auto, false, now);
+    assert!(memory.of(&m, now, wall).has_target());
+    m.uid = "another".into();
+    assert!(!memory.of(&m, now, wall).has_target());
+}
+
+#[test]
+fn after_a_restart_a_target_that_was_gone_is_still_one_that_was_there() {
+    for seen in [true, false] {
+        let gone = conditions(Outlook::NoTarget { kind: "Deployment", name: "d", seen });
+        let dated = gone.dated(&[], None, Timestamp::UNIX_EPOCH);
+        let m = testing::managed(serde_json::json!({"conditions": dated}));
+        let mut memory = Memory::default();
+        assert_eq!(memory.of(&m, Instant::now(), Timestamp::UNIX_EPOCH).target_seen, seen);
+    }
+}

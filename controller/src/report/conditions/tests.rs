@@ -1,0 +1,167 @@
+//! Every reason that can be reached today, from a decision over a snapshot; and that a message helps.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::fixture::{decision, replicas};
+
+/// `Ready`, `MetricsAvailable` and `OptimizationReady`, a `!` before what does not hold.
+fn reasons(c: &Conditions) -> [String; 3] {
+    [&c.ready, &c.metrics_available, &c.optimization_ready]
+        .map(|d| format!("{}{}", if d.holds { "" } else { "!" }, d.reason))
+}
+
+#[test]
+fn a_decision_gives_the_reasons_of_the_api() {
+    let ok = || replicas(2, 0.5, "1s");
+    let loading =
+        |age: &str| json!({"ready": 1, "pending": [{"age": age}], "replicas": replicas(1, 0.5, "1s")});
+    let tokens = json!({"saturation": {"default": {"analyzerName": "saturation"}}});
+    let blocks = json!([{"pod": "a-0", "kv": 0.5, "queue": 0, "numGpuBlocks": 1000, "blockSize": 16, "meanInput": 10, "meanOutput": 10},
+        {"pod": "a-1", "kv": 0.5, "queue": 0, "numGpuBlocks": 1000, "blockSize": 16, "meanInput": 10, "meanOutput": 10}]);
+    // (variant, settings, had a target, Prometheus failed, [Ready, MetricsAvailable, OptimizationReady])
+    let cases: Vec<(Value, Value, bool, bool, [&str; 3])> = vec![
+        (json!({"replicas": ok()}), json!({}), true, false, ["Ready", "MetricsFound", "SaturationOnlyMode"]),
+        (json!({"replicas": ok()}), json!({}), true, true, ["Ready", "MetricsFound", "SaturationOnlyMode"]),
+        (
+            json!({"replicas": blocks}),
+            tokens,
+            true,
+            false,
+            ["Ready", "MetricsFound", "OptimizationSucceeded"],
+        ),
+        (
+            json!({"replicas": ok(), "mode": "paused"}),
+            json!({}),
+            true,
+            false,
+            ["Paused", "MetricsFound", "SaturationOnlyMode"],
+        ),
+        (
+            json!({"replicas": ok(), "mode": "recommend"}),
+            json!({}),
+            true,
+            false,
+            ["RecommendOnly", "MetricsFound", "SaturationOnlyMode"],
+        ),
+        (
+            json!({"replicas": ok(), "mode": "fixed=3"}),
+            json!({}),
+            true,
+            false,
+            ["Fixed", "MetricsFound", "SaturationOnlyMode"],
+        ),
+        (json!({"desired": 3}), json!({}), true, false, ["SafetyNet", "!MetricsMissing", "SafetyNet"]),
+        (
+            json!({"desired": 3, "mode": "fixed=3"}),
+            json!({}),
+            true,
+            false,
+            ["Fixed", "!MetricsMissing", "SafetyNet"],
+        ),
+        (json!({"desired": 3}), json!({}), true, true, ["SafetyNet", "!PrometheusError", "SafetyNet"]),
+        (
+            json!({"desired": 3, "replicas": replicas(2, 0.5, "3m")}),
+            json!({}),
+            true,
+            false,
+            ["SafetyNet", "!MetricsStale", "SafetyNet"],
+        ),
+        (
+            json!({}),
+            json!({}),
+            false,
+            false,
+            ["!MetricsUnavailable", "!MetricsMissing", "!MetricsUnavailable"],
+        ),
+        (
+            json!({"mode": "paused"}),
+            json!({}),
+            false,
+            true,
+            ["!MetricsUnavailable", "!PrometheusError", "!MetricsUnavailable"],
+        ),
+        (json!({"current": 0}), json!({}), false, false, ["Ready", "ScaleFromZero", "ScaleFromZeroMode"]),
+        (
+            json!({"current": 0, "mode": "paused"}),
+            json!({}),
+            false,
+            true,
+            ["Paused", "ScaleFromZero", "ScaleFromZeroMode"],
+        ),
+        (loading("9m"), json!({}), true, false, ["Ready", "MetricsFound", "SaturationOnlyMode"]),
+        (loading("11m"), json!({}), true, false, ["!Stuck", "MetricsFound", "SaturationOnlyMode"]),
+        (
+            json!({"desired": 4, "desiredAge": "11m", "replicas": ok()}),
+            json!({}),
+            true,
+            false,
+            ["!NotCarriedOut", "MetricsFound", "SaturationOnlyMode"],
+        ),
+    ];
+    for (variant, config, had_target, failed, want) in cases {
+        let decision = decision(variant.clone(), config);
+        let query_error = failed.then_some("Prometheus did not answer");
+        let c = conditions(Outlook::Decided { decision: &decision, query_error, had_target });
+        assert_eq!(reasons(&c), want.map(str::to_owned), "{variant}");
+        assert_eq!((c.target_resolved.holds, c.target_resolved.reason), (true, "TargetFound"));
+    }
+}
+
+#[test]
+fn an_object_without_a_decision_is_not_ready_and_says_why() {
+    let conflict = Unusable::Conflict { with: "older".into(), target: "Deployment/d".into() };
+    let invalid = Unusable::Invalid("spec.variantCost: found \"cheap\"".into());
+    for (outlook, want, message) in [
+        (
+            Outlook::Unusable(&invalid),
+            ["!InvalidConfiguration", "!MetricsMissing", "!InvalidConfiguration"],
+            "found \"cheap\"",
+        ),
+        (
+            Outlook::Unusable(&conflict),
+            ["!TargetConflict", "!MetricsMissing", "!SkippedProcessing"],
+            "'older'",
+        ),
+        (
+            Outlook::NoTarget { kind: "Deployment", name: "d", seen: true },
+            ["!DeploymentNotFound", "!MetricsMissing", "!SkippedProcessing"],
+            "Target deployment 'd' no longer exists",
+        ),
+        (
+            Outlook::NoTarget { kind: "StatefulSet", name: "s", seen: false },
+            ["!DeploymentNotFound", "!MetricsMissing", "!SkippedProcessing"],
+            "Target statefulset 's' does not exist yet",
+        ),
+    ] {
+        let c = conditions(outlook);
+        assert_eq!(reasons(&c), want.map(str::to_owned));
+        assert!(c.ready.message.contains(message), "{}", c.ready.message);
+    }
+}
+
+#[test]
+fn a_kind_that_is_not_watched_is_not_said_to_be_missing() {
+    let c = conditions(Outlook::NoTarget { kind: "LeaderWorkerSet", name: "l", seen: false });
+    assert_eq!(c.ready.reason, "DeploymentNotFound");
+    assert!(c.ready.message.contains("Deployments and StatefulSets"), "{}", c.ready.message);
+}
+
+#[test]
+fn the_safety_net_says_why_the_analysis_failed_whatever_came_after() {
+    // Clamped to the maximum, which is the last reason of the decision and no cause.
+    let decision = decision(json!({"desired": 9, "max": 4}), json!({}));
+    assert_eq!((decision.target(), decision.reason().code()), (4, "AtMaximum"));
+    let c = conditions(Outlook::Decided { decision: &decision, query_error: None, had_target: true });
+    assert!(c.optimization_ready.message.contains("ServiceMonitor"), "{}", c.optimization_ready.message);
+    assert!(c.optimization_ready.message.contains("(4)"), "{}", c.optimization_ready.message);
+}
+
+#[test]
+fn conditions_have_one_order_and_a_message_has_a_limit() {
+    let long = Unusable::Invalid("x".repeat(40_000));
+    let dated = conditions(Outlook::Unusable(&long)).dated(&[], Some(3), Timestamp::UNIX_EPOCH);
+    let types: Vec<_> = dated.iter().map(|c| c.type_.as_str()).collect();
+    assert_eq!(types, ["Ready", "TargetResolved", "MetricsAvailable", "OptimizationReady"]);
+    assert!(dated.iter().all(|c| c.message.len() <= 32_768 && c.observed_generation == Some(3)));
+}

@@ -1,0 +1,163 @@
+//! What is told when, and what reaches the API server.
+
+use std::convert::Infallible;
+use std::sync::Mutex;
+
+use axum::body::{Body, to_bytes};
+use axum::http::{Request, Response};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::*;
+use crate::fixture::{decision, published, replicas, without_target};
+
+fn variant(variant: Value, config: Value) -> PublishedVariant {
+    published(decision(variant, config))
+}
+
+fn steady() -> PublishedVariant {
+    variant(json!({"replicas": replicas(2, 0.5, "1s")}), json!({}))
+}
+
+/// Reasons, a `!` before warnings.
+fn told(before: Option<&PublishedVariant>, after: &PublishedVariant) -> Vec<String> {
+    let all = transitions(before, after);
+    all.iter().map(|t| format!("{}{}", if t.warning { "!" } else { "" }, t.reason)).collect()
+}
+
+#[test]
+fn only_transitions_are_told() {
+    let grows = variant(json!({"replicas": replicas(2, 0.78, "1s")}), json!({}));
+    let held = variant(json!({"desired": 2}), json!({}));
+    let loading = json!({"ready": 1, "pending": [{"age": "11m"}], "replicas": replicas(1, 0.5, "1s")});
+    let stuck = variant(loading, json!({}));
+    let late =
+        variant(json!({"desired": 4, "desiredAge": "11m", "replicas": replicas(2, 0.5, "1s")}), json!({}));
+    let limits = json!({"limitedMode": true, "inventory": {"H100": {"limit": 2, "used": 2}}});
+    let limited = variant(json!({"replicas": replicas(2, 0.78, "1s")}), limits);
+    for (after, want) in [
+        (&grows, "ScalingDecision"),
+        (&without_target(), "!TargetNotFound"),
+        (&held, "!SafetyNetActivated"),
+        (&stuck, "!Stuck"),
+        (&late, "!NotCarriedOut"),
+        (&limited, "!LimitedBy"),
+    ] {
+        assert_eq!(told(Some(&steady()), after), [want]);
+        assert_eq!(told(Some(after), after), Vec::<String>::new(), "{want} again");
+    }
+    assert_eq!(told(None, &grows), Vec::<String>::new(), "at first sight nothing has changed");
+    assert_eq!(told(Some(&without_target()), &steady()), Vec::<String>::new());
+}
+
+#[test]
+fn an_event_is_about_its_own_reason() {
+    // Not ready for want of metrics and stuck at once: the condition can say only one of them.
+    let pending = json!({"ready": 0, "pending": [{"age": "11m"}, {"age": "11m"}]});
+    let both = variant(pending, json!({}));
+    let all = transitions(Some(&steady()), &both);
+    let stuck = all.iter().find(|t| t.reason == "Stuck").unwrap();
+    assert!(stuck.note.contains("kubectl describe"), "{}", stuck.note);
+    // Limited, and paused after that.
+    let limits = json!({"limitedMode": true, "inventory": {"H100": {"limit": 2, "used": 2}}});
+    let limited = variant(json!({"replicas": replicas(2, 0.78, "1s"), "max": 2, "min": 2}), limits.clone());
+    assert_eq!(told(Some(&steady()), &limited), Vec::<String>::new(), "at its maximum it asks for nothing");
+    let limited = variant(json!({"replicas": replicas(2, 0.78, "1s")}), limits);
+    assert!(transitions(Some(&steady()), &limited)[0].note.contains("H100"));
+}
+
+/// Method with path, and body.
+type Sent = (String, Value);
+
+/// A client whose API server, a fake, keeps what it is sent and answers with `status`.
+fn fake(status: u16) -> (Client, Arc<Mutex<Vec<Sent>>>) {
+    let sent = Arc::new(Mutex::new(Vec::new()));
+    let kept = sent.clone();
+    let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+        let kept = kept.clone();
+        async move {
+            let what = format!("{} {}", request.method(), request.uri().path());
+            let bytes = to_bytes(Body::new(request.into_body()), 1 << 20).await.unwrap();
+            let body: Value = serde_json::from_slice(&bytes).unwrap();
+            kept.lock().unwrap().push((what, body.clone()));
+            Ok::<_, Infallible>(
+                Response::builder().status(status).body(Body::from(body.to_string())).unwrap(),
+            )
+        }
+    });
+    (Client::new(service, "default"), sent)
+}
+
+fn publication(variants: impl IntoIterator<Item = (String, PublishedVariant)>) -> Arc<Published> {
+    let key = |name| VariantKey { namespace: "ns".into(), name };
+    let variants = variants.into_iter().map(|(name, v)| (key(name), v)).collect();
+    Arc::new(Published { variants, ..Published::default() })
+}
+
+/// Runs the writer over publications, one after the other.
+async fn write_all(client: Client, publications: Vec<Arc<Published>>) {
+    let (sender, reader) = watch::channel(None);
+    let writer = tokio::spawn(run(client, Some("pod".into()), reader));
+    for publication in publications {
+        sender.send_replace(Some(publication));
+        // The writer takes it before the next one stands in its place: one thread, and no await of its own before.
+        for _ in 0..1000 {
+            tokio::task::yield_now().await;
+        }
+    }
+    drop(sender);
+    writer.await.unwrap();
+}
+
+#[tokio::test]
+async fn every_decision_is_an_event_of_its_own() {
+    let of_load = |kv, current: u32| {
+        let v = json!({"current": current, "replicas": replicas(current, kv, "1s")});
+        publication([("a".to_owned(), variant(v, json!({})))])
+    };
+    let (client, sent) = fake(201);
+    write_all(client, vec![of_load(0.5, 2), of_load(0.78, 2), of_load(0.78, 3)]).await;
+    let sent = sent.lock().unwrap();
+    let notes: Vec<_> =
+        sent.iter().map(|(_, e)| e["note"].as_str().unwrap().split(':').next().unwrap()).collect();
+    assert_eq!(notes, ["target 2 -> 3 (SpareBelowTarget)", "target 3 -> 4 (SpareBelowTarget)"]);
+    for (what, event) in sent.iter() {
+        assert_eq!(what, "POST /apis/events.k8s.io/v1/namespaces/ns/events");
+        assert_eq!(event["metadata"]["generateName"], "a-");
+        assert_eq!(event["regarding"]["uid"], "u");
+        assert_eq!(event["regarding"]["kind"], "VariantAutoscaling");
+        assert_eq!((&event["type"], &event["reportingInstance"]), (&json!("Normal"), &json!("pod")));
+        assert!(event["eventTime"].is_string());
+    }
+}
+
+#[tokio::test]
+async fn a_publication_writes_a_bounded_number_of_events() {
+    let names = || (0..150).map(|i| format!("v{i:03}"));
+    let before = publication(names().map(|n| (n, steady())));
+    let after = publication(names().map(|n| (n, without_target())));
+    let (client, sent) = fake(201);
+    write_all(client, vec![before, after]).await;
+    assert_eq!(sent.lock().unwrap().len(), MOST);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_hangs_is_not_waited_for() {
+    let service = tower::service_fn(|_: Request<kube::client::Body>| {
+        std::future::pending::<Result<Response<Body>, Infallible>>()
+    });
+    let began = tokio::time::Instant::now();
+    let both =
+        [steady(), without_target()].map(|v| publication((0..50).map(|i| (format!("v{i}"), v.clone()))));
+    write_all(Client::new(service, "default"), both.into()).await;
+    assert!(began.elapsed() <= WRITE_TIMEOUT + Duration::from_secs(1), "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_note_is_cut_where_a_character_ends() {
+    let told = Told { warning: true, reason: "Stuck", note: "é".repeat(900) };
+    let key = VariantKey { namespace: "ns".into(), name: "a".into() };
+    let event = event(&key, "u", &told, &"p".repeat(200), Timestamp::UNIX_EPOCH);
+    assert_eq!(event.note.map(|n| n.len()), Some(1000));
+    assert_eq!(event.reporting_instance.map(|n| n.len()), Some(128));
+}

@@ -1,0 +1,85 @@
+//! The exposition as Prometheus reads it.
+
+use std::sync::Arc;
+
+use prometheus::{Registry, TextEncoder};
+use serde_json::json;
+use tokio::sync::watch;
+
+use super::*;
+use crate::fixture::{decision, published, replicas, without_target};
+
+/// The lines of `/metrics` that are no comments.
+fn exposed(variants: Vec<(&str, PublishedVariant)>, instance: Option<&str>, legacy: bool) -> Vec<String> {
+    let key = |name: &str| VariantKey { namespace: "ns".into(), name: name.into() };
+    let scalings = [((key("a"), "up", "SpareBelowTarget"), 2)].into();
+    let variants = variants.into_iter().map(|(name, v)| (key(name), v)).collect();
+    let (_sender, reader) =
+        watch::channel(Some(Arc::new(Published { variants, scalings, ..Published::default() })));
+    let registry = Registry::new();
+    registry.register(Box::new(VariantSeries::new(reader, instance.map(str::to_owned), legacy))).unwrap();
+    let text = TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
+    text.lines().filter(|l| !l.starts_with('#')).map(str::to_owned).collect()
+}
+
+fn grows(mode: &str) -> PublishedVariant {
+    published(decision(json!({"mode": mode, "replicas": replicas(2, 0.78, "1s")}), json!({})))
+}
+
+const COUNTER: &str = r#"wva_replica_scaling_total{direction="up",namespace="ns",reason="SpareBelowTarget",variant_name="a"} 2"#;
+
+#[test]
+fn a_variant_has_its_three_gauges_under_both_names() {
+    let labels = r#"{accelerator_type="H100",namespace="ns",variant_name="a"}"#;
+    let want = [
+        format!("inferno_current_replicas{labels} 2"),
+        format!("inferno_desired_ratio{labels} 1.5"),
+        format!("inferno_desired_replicas{labels} 3"),
+        format!("wva_current_replicas{labels} 2"),
+        format!("wva_desired_ratio{labels} 1.5"),
+        format!("wva_desired_replicas{labels} 3"),
+        COUNTER.to_owned(),
+        r#"wva_variants{state="Ready"} 1"#.to_owned(),
+    ];
+    assert_eq!(exposed(vec![("a", grows("auto"))], None, true), want);
+    assert_eq!(exposed(vec![("a", grows("auto"))], None, false), want[3..]);
+}
+
+#[test]
+fn the_instance_is_a_label_of_all_where_there_is_one() {
+    let lines = exposed(vec![("a", grows("auto"))], Some("x"), false);
+    let labels = r#"{accelerator_type="H100",controller_instance="x",namespace="ns",variant_name="a"}"#;
+    assert_eq!(lines[2], format!("wva_desired_replicas{labels} 3"));
+    assert_eq!(
+        lines[3],
+        r#"wva_replica_scaling_total{controller_instance="x",direction="up",namespace="ns",reason="SpareBelowTarget",variant_name="a"} 2"#
+    );
+    assert_eq!(lines[4], r#"wva_variants{state="Ready"} 1"#, "not about one variant");
+}
+
+#[test]
+fn where_nothing_is_published_there_is_no_series_and_no_zero() {
+    for (variant, state) in [(grows("recommend"), "RecommendOnly"), (without_target(), "DeploymentNotFound")]
+    {
+        let lines = exposed(vec![("a", variant)], None, true);
+        assert_eq!(lines, [COUNTER.to_owned(), format!("wva_variants{{state=\"{state}\"}} 1")]);
+    }
+}
+
+#[test]
+fn from_zero_the_ratio_is_the_target() {
+    for (mode, desired) in [("auto", 0), ("fixed=3", 3)] {
+        let variant = published(decision(json!({"mode": mode, "current": 0}), json!({})));
+        let lines = exposed(vec![("a", variant)], None, false);
+        assert!(
+            lines[1].starts_with("wva_desired_ratio{") && lines[1].ends_with(&format!(" {desired}")),
+            "{lines:?}"
+        );
+    }
+}
+
+#[test]
+fn before_the_first_cycle_and_after_the_last_there_is_nothing() {
+    let (_sender, reader) = watch::channel(None);
+    assert!(VariantSeries::new(reader, None, true).collect().is_empty());
+}

@@ -1,0 +1,151 @@
+//! When a status is written, what the patch says, and what an API server that hangs or refuses does to it.
+
+use std::convert::Infallible;
+use std::sync::Mutex;
+
+use axum::body::Body;
+use axum::http::{Request, Response};
+use tokio::sync::watch;
+
+use super::*;
+use crate::fixture::{Cluster, decision, published, replicas, without_target};
+use crate::report::conditions::{Outlook, conditions};
+
+fn at(minute: i64) -> Timestamp {
+    Timestamp::UNIX_EPOCH + SignedDuration::from_mins(minute)
+}
+
+fn steady(mode: &str) -> PublishedVariant {
+    published(decision(json!({"mode": mode, "replicas": replicas(2, 0.5, "1s")}), json!({})))
+}
+
+fn first(variant: &PublishedVariant) -> VariantAutoscalingStatus {
+    wanted(variant, &VariantAutoscalingStatus::default(), at(0)).unwrap()
+}
+
+#[test]
+fn a_workload_that_is_gone_clears_the_target_by_null() {
+    let before = first(&steady("auto"));
+    let patch = merge_patch(&wanted(&without_target(), &before, at(0)).unwrap());
+    for field in ["desiredOptimizedAlloc", "currentReplicas", "actuation"] {
+        assert_eq!(patch["status"].get(field), Some(&Value::Null), "{field}");
+    }
+    assert_eq!(patch["status"]["conditions"][0]["reason"], "DeploymentNotFound");
+    assert_eq!(patch["status"]["conditions"][0]["message"], "Target deployment 'd' no longer exists");
+}
+
+#[test]
+fn the_time_of_the_last_run_is_written_with_a_change_or_every_five_minutes() {
+    let before = first(&steady("auto"));
+    for (minute, due) in [(0, false), (1, false), (4, false), (5, true), (-4, false), (-60, true)] {
+        let status = wanted(&steady("auto"), &before, at(minute));
+        assert_eq!(status.is_some(), due, "minute {minute}");
+        if let Some(status) = status {
+            assert_eq!(status.desired_optimized_alloc.unwrap().last_run_time, Some(Time(at(minute))));
+        }
+    }
+    let mut moved = steady("auto");
+    moved.current = Some(9);
+    let status = wanted(&moved, &before, at(1)).unwrap();
+    assert_eq!(status.desired_optimized_alloc.unwrap().last_run_time, Some(Time(at(1))));
+    let nothing = first(&without_target());
+    assert_eq!(wanted(&without_target(), &nothing, at(60)), None, "no target, no heartbeat");
+}
+
+#[test]
+fn a_recommendation_is_shown_and_not_applied() {
+    for (mode, applied) in [("auto", true), ("paused", true), ("recommend", false), ("fixed=2", true)] {
+        let status = first(&steady(mode));
+        assert_eq!(status.actuation.map(|a| a.applied), Some(applied), "{mode}");
+        assert_eq!(status.desired_optimized_alloc.map(|a| a.num_replicas), Some(2), "{mode}");
+    }
+}
+
+#[test]
+fn a_condition_keeps_its_time_until_its_truth_changes() {
+    let before = first(&without_target());
+    let mut later = without_target();
+    later.conditions = conditions(Outlook::NoTarget { kind: "Deployment", name: "other", seen: false });
+    let second = wanted(&later, &before, at(1)).unwrap();
+    assert_eq!(second.conditions[0].last_transition_time, Time(at(0)));
+    assert_ne!(second.conditions[0].message, before.conditions[0].message);
+    let third = wanted(&steady("auto"), &second, at(2)).unwrap();
+    assert_eq!(third.conditions[0].last_transition_time, Time(at(2)));
+}
+
+/// A client of a fake API server that answers every patch with a status, or with nothing.
+fn fake(status: Option<u16>) -> (Client, Arc<Mutex<Vec<String>>>) {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let kept = asked.clone();
+    let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+        let kept = kept.clone();
+        async move {
+            kept.lock().unwrap().push(format!("{} {}", request.method(), request.uri().path()));
+            let Some(status) = status else { return std::future::pending().await };
+            let body =
+                json!({"apiVersion": "v1", "kind": "Status", "metadata": {}, "code": status, "reason": "x"});
+            Ok::<_, Infallible>(
+                Response::builder().status(status).body(Body::from(body.to_string())).unwrap(),
+            )
+        }
+    });
+    (Client::new(service, "default"), asked)
+}
+
+fn publication(n: usize) -> Arc<Published> {
+    let key = |i| VariantKey { namespace: "ns".into(), name: format!("v{i:03}") };
+    let variants = (0..n).map(|i| (key(i), steady("auto"))).collect();
+    Arc::new(Published { variants, ..Published::default() })
+}
+
+fn writer(client: Client) -> StatusWriter {
+    StatusWriter::new(client, Cluster::new().watches().variants)
+}
+
+#[tokio::test]
+async fn what_was_written_is_not_written_again() {
+    // Deleted in the meantime (404) is as good as written.
+    for code in [200, 404] {
+        let (client, asked) = fake(Some(code));
+        let mut writer = writer(client);
+        assert!(writer.write_all(&publication(3)).await);
+        assert!(writer.write_all(&publication(3)).await);
+        let asked = asked.lock().unwrap();
+        assert_eq!(asked.len(), 3, "{code}");
+        assert_eq!(asked[0], "PATCH /apis/llmd.ai/v1alpha1/namespaces/ns/variantautoscalings/v000/status");
+    }
+}
+
+#[tokio::test]
+async fn a_refused_write_stops_no_other_and_is_tried_again() {
+    let (client, asked) = fake(Some(422));
+    let mut writer = writer(client);
+    assert!(!writer.write_all(&publication(20)).await);
+    assert!(!writer.write_all(&publication(20)).await);
+    assert_eq!(asked.lock().unwrap().len(), 40);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_hangs_costs_one_time_out_and_not_one_a_variant() {
+    let (client, asked) = fake(None);
+    let began = tokio::time::Instant::now();
+    assert!(!writer(client).write_all(&publication(100)).await);
+    assert!(began.elapsed() < 2 * WRITE_TIMEOUT, "{:?}", began.elapsed());
+    assert!(asked.lock().unwrap().len() <= 2 * CONCURRENCY);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_write_is_retried_without_a_new_publication() {
+    let (client, asked) = fake(Some(409));
+    let (sender, reader) = watch::channel(None);
+    let running = tokio::spawn(writer(client).run(reader));
+    sender.send_replace(Some(publication(1)));
+    let three = async {
+        while asked.lock().unwrap().len() < 3 {
+            tokio::time::sleep(BACKOFF.0).await;
+        }
+    };
+    tokio::time::timeout(4 * BACKOFF.1, three).await.expect("three attempts");
+    drop(sender);
+    running.await.unwrap();
+}
