@@ -182,9 +182,7 @@ mod tests {
 
     use super::*;
 
-    async fn started(
-        shutdown: &CancellationToken,
-    ) -> (SocketAddr, tokio::task::JoinHandle<Result<(), String>>) {
+    fn started(shutdown: &CancellationToken) -> (SocketAddr, tokio::task::JoinHandle<Result<(), String>>) {
         let listener = bind("tests", SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let address = listener.local_addr().unwrap();
         let checks: Vec<Check> = vec![("certificate is loaded", Box::new(|| false))];
@@ -204,7 +202,7 @@ mod tests {
     #[tokio::test]
     async fn readiness_names_what_does_not_hold() {
         let shutdown = CancellationToken::new();
-        let (address, running) = started(&shutdown).await;
+        let (address, running) = started(&shutdown);
         assert!(get(address, "/healthz").await.starts_with("HTTP/1.1 200"));
         let answer = get(address, "/readyz").await;
         assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
@@ -216,7 +214,7 @@ mod tests {
     #[tokio::test]
     async fn a_client_that_never_ends_its_request_does_not_hold_up_the_end() {
         let shutdown = CancellationToken::new();
-        let (address, running) = started(&shutdown).await;
+        let (address, running) = started(&shutdown);
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(b"GET /healthz HTTP/1.1\r\nhost:").await.unwrap();
         assert!(

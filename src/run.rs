@@ -312,7 +312,7 @@ async fn settled(task: impl Future<Output = ()>) -> Result<(), String> {
 
 /// Which workloads exist, from the watch caches; kinds that are not watched cannot be told.
 fn targets(watches: Watches) -> TargetLookup {
-    Arc::new(move |namespace, target| watches.target_exists(namespace, &target.kind, &target.name))
+    Arc::new(move |namespace, target| workload_exists(&watches, namespace, &target.kind, &target.name))
 }
 
 fn build_info() -> Result<prometheus::IntGaugeVec, prometheus::Error> {

@@ -368,7 +368,7 @@ mod tests {
             ("POD_NAME", ""),
         ];
         let s = read(&[], &empty).unwrap();
-        assert_eq!(s.controller.unwrap().engine.interval, Duration::from_secs(60));
+        assert_eq!(s.controller.unwrap().engine.interval, Duration::from_mins(1));
         assert_eq!(s.namespace, "workload-variant-autoscaler-system");
         assert!(s.metrics_secure);
         assert!(s.pod_name.is_some_and(|name| !name.is_empty()), "the host's name stands in");
