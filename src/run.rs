@@ -18,7 +18,7 @@ use wva_controller::auth::Gate;
 use wva_controller::external_metrics::{self, ExternalMetrics, OwnService};
 use wva_controller::{
     Ended, Engine, Ownership, Prometheus, Scope, StatusWriter, Synced, Tasks, Telemetry, VariantSeries,
-    Watches, events,
+    Watches, events, workload_exists,
 };
 use wva_crds::names::INSTANCE_LABEL;
 use wva_rules::InstancePolicy;
@@ -312,7 +312,7 @@ async fn settled(task: impl Future<Output = ()>) -> Result<(), String> {
 
 /// Which workloads exist, from the watch caches; kinds that are not watched cannot be told.
 fn targets(watches: Watches) -> TargetLookup {
-    Arc::new(move |namespace, target| watches.target_exists(namespace, &target.kind, &target.name))
+    Arc::new(move |namespace, target| workload_exists(&watches, namespace, &target.kind, &target.name))
 }
 
 fn build_info() -> Result<prometheus::IntGaugeVec, prometheus::Error> {

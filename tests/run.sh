@@ -2,6 +2,8 @@
 # Runs every test in parts, prints how long each part took, and one line of totals at the end. A failing part does
 # not hide the next; the exit status is that of the whole.
 set -uo pipefail
+# A backtrace of an assertion says nothing that its message does not.
+export RUST_BACKTRACE=0
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT

@@ -27,6 +27,7 @@ pub use report::status::StatusWriter;
 pub use telemetry::Telemetry;
 pub use variants::Ownership;
 pub use watches::{Ended, Scope, Synced, Tasks, Watches};
+pub use workloads::exists as workload_exists;
 
 /// The present time as logs write it.
 #[must_use]

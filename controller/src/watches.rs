@@ -22,8 +22,6 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use wva_crds::VariantAutoscaling;
 
-use crate::workloads::{WATCHED_KINDS, WorkloadKey, replicas};
-
 /// The end of a task that should have run as long as the process.
 #[derive(Debug)]
 pub struct Ended {
@@ -91,16 +89,6 @@ impl Synced {
             synced.clone().wait_for(|synced| *synced).await.map_err(|_| *name)?;
         }
         Ok(())
-    }
-}
-
-impl Watches {
-    /// Whether a workload exists; `None` for kinds that are not watched.
-    #[must_use]
-    pub fn target_exists(&self, namespace: &str, kind: &str, name: &str) -> Option<bool> {
-        let key =
-            WorkloadKey { namespace: namespace.to_owned(), kind: kind.to_owned(), name: name.to_owned() };
-        WATCHED_KINDS.contains(&kind).then(|| replicas(self, &key).is_some())
     }
 }
 

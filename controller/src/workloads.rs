@@ -77,6 +77,13 @@ pub(crate) fn replicas(watches: &Watches, key: &WorkloadKey) -> Option<Replicas>
     }
 }
 
+/// Whether a workload exists; `None` for kinds that are not watched.
+#[must_use]
+pub fn exists(watches: &Watches, namespace: &str, kind: &str, name: &str) -> Option<bool> {
+    let key = WorkloadKey { namespace: namespace.to_owned(), kind: kind.to_owned(), name: name.to_owned() };
+    WATCHED_KINDS.contains(&kind).then(|| replicas(watches, &key).is_some())
+}
+
 /// What the HPA on a workload allows and what it ignores.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct HpaLimits {

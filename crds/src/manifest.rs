@@ -10,7 +10,6 @@ use crate::VariantAutoscaling;
 /// # Errors
 /// Never for the types of this crate; the serializer's error is passed on rather than hidden.
 pub fn crd_yaml() -> Result<String, serde_saphyr::ser::Error> {
-    let mut yaml = serde_saphyr::to_string(&VariantAutoscaling::crd())?;
-    yaml.push('\n');
-    Ok(yaml)
+    let yaml = serde_saphyr::to_string(&VariantAutoscaling::crd())?;
+    Ok(format!("{}\n", yaml.trim_end()))
 }

@@ -56,11 +56,12 @@ pub struct VariantAutoscalingSpec {
     pub variant_cost: String,
     /// Fewest replicas this variant is ever given; with 1 or more it is never scaled to zero.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
+    // The apiserver's refusal of what breaks `format: int32` names no field, so the upper end is spelt out.
+    #[schemars(range(min = 0, max = 2_147_483_647))]
     pub min_replicas: Option<i32>,
     /// Most replicas this variant is ever given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0, max = 2_147_483_647))]
     pub max_replicas: Option<i32>,
 }
 

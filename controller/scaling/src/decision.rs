@@ -142,15 +142,11 @@ impl Decision {
         }
     }
 
-    /// The reason of the last step that has something to say.
+    /// The reason of the last step that has something to say; where none has, what the analyzer saw.
     #[must_use]
     pub fn reason(&self) -> &Reason {
-        self.steps
-            .iter()
-            .rev()
-            .map(|step| &step.reason)
-            .find(|r| !r.is_no_change())
-            .unwrap_or(&Reason::NO_CHANGE)
+        let spoken = self.steps.iter().rev().map(|step| &step.reason).find(|r| !r.is_no_change());
+        spoken.or_else(|| self.steps.first().map(|step| &step.reason)).unwrap_or(&Reason::NO_CHANGE)
     }
 
     /// Name of the variant.

@@ -40,6 +40,51 @@ pub enum Alias {
 }
 
 impl Setting {
+    /// A row without flag or default that may stand in the map and needs a restart.
+    const fn new(key: &'static str, kind: Kind, help: &'static str) -> Self {
+        Self {
+            key,
+            flag: None,
+            aliases: &[],
+            kind,
+            default: None,
+            mutable: false,
+            in_map: true,
+            secret: false,
+            help,
+        }
+    }
+
+    const fn default(mut self, text: &'static str) -> Self {
+        self.default = Some(text);
+        self
+    }
+
+    const fn flag(mut self, flag: &'static str) -> Self {
+        self.flag = Some(flag);
+        self
+    }
+
+    const fn aliases(mut self, aliases: &'static [Alias]) -> Self {
+        self.aliases = aliases;
+        self
+    }
+
+    const fn mutable(mut self) -> Self {
+        self.mutable = true;
+        self
+    }
+
+    const fn outside_the_map(mut self) -> Self {
+        self.in_map = false;
+        self
+    }
+
+    const fn secret(mut self) -> Self {
+        self.secret = true;
+        self
+    }
+
     /// The row of a key.
     #[must_use]
     pub fn by_key(key: &str) -> Option<&'static Self> {

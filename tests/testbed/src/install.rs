@@ -29,6 +29,8 @@ pub struct InstallOptions {
     pub wva: PathBuf,
     /// Settings beyond those every install has, as environment variables.
     pub env: Vec<(String, String)>,
+    /// The webhook configurations, where they differ from those of `config/base`: YAML or JSON documents.
+    pub webhooks: Option<String>,
 }
 
 impl InstallOptions {
@@ -40,7 +42,7 @@ impl InstallOptions {
             ("PROMETHEUS_METRICS_CACHE_FETCH_INTERVAL", "1s"),
             ("PROMETHEUS_METRICS_CACHE_TTL", "1s"),
         ];
-        Self { wva: wva.into(), env: env.map(|(k, v)| (k.to_owned(), v.to_owned())).into() }
+        Self { wva: wva.into(), env: env.map(|(k, v)| (k.to_owned(), v.to_owned())).into(), webhooks: None }
     }
 }
 
@@ -84,7 +86,7 @@ impl Install {
         testbed.apply(&read("config/base/rbac.yaml")?).await?;
         let kubeconfig = testbed.service_account_kubeconfig(SYSTEM, SERVICE_ACCOUNT).await?;
         let install = Self::spawn(testbed, options, &kubeconfig).await?;
-        install.doors(testbed).await.with_context(|| install.evidence())?;
+        install.doors(testbed, options.webhooks.as_deref()).await.with_context(|| install.evidence())?;
         install.wait_ready().await?;
         install.wait_open(testbed).await?;
         Ok(install)
@@ -123,13 +125,14 @@ impl Install {
     }
 
     /// Service, webhook configurations and APIService, with the ports the program has got.
-    async fn doors(&self, testbed: &Testbed) -> anyhow::Result<()> {
+    async fn doors(&self, testbed: &Testbed, webhooks: Option<&str>) -> anyhow::Result<()> {
         let admission = self.port("admission")?;
         let service = format!(
             "apiVersion: v1\nkind: Service\nmetadata:\n  name: {SERVICE}\n  namespace: {SYSTEM}\nspec:\n  type: ExternalName\n  externalName: localhost\n  ports:\n  - name: admission\n    port: {admission}\n"
         );
         testbed.apply(&service).await?;
-        for mut document in documents("config/base/webhook.yaml")? {
+        let webhooks = webhooks.map_or_else(|| read("config/base/webhook.yaml"), |own| Ok(own.to_owned()))?;
+        for mut document in documents(&webhooks)? {
             for webhook in
                 document["webhooks"].as_array_mut().context("a webhook configuration without webhooks")?
             {
@@ -137,7 +140,7 @@ impl Install {
             }
             testbed.apply(&document.to_string()).await?;
         }
-        for mut document in documents("config/base/apiservice.yaml")? {
+        for mut document in documents(&read("config/base/apiservice.yaml")?)? {
             document["spec"]["service"]["port"] = self.port("external metrics")?.into();
             testbed.apply(&document.to_string()).await?;
         }
@@ -264,7 +267,7 @@ fn read(path: &str) -> anyhow::Result<String> {
     std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// The documents of a YAML file of the repository.
-fn documents(path: &str) -> anyhow::Result<Vec<Value>> {
-    serde_saphyr::from_multiple(&read(path)?).map_err(|e| anyhow::anyhow!("{path}: {e}"))
+/// The documents of a YAML text.
+fn documents(yaml: &str) -> anyhow::Result<Vec<Value>> {
+    serde_saphyr::from_multiple(yaml).map_err(|e| anyhow::anyhow!("a manifest is no YAML: {e}"))
 }

@@ -3,7 +3,7 @@
 
 mod stage;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -58,8 +58,7 @@ impl Demo {
         refuse(&mut stage, &testbed).await?;
         let (cheap, dear) = self.admit(&mut stage, &testbed).await?;
         let fleet = self.serve(&mut stage, &testbed, &install, &cheap, &dear).await?;
-        rise(&mut stage, &testbed, &install, &fleet).await?;
-        self.explain(&mut stage, &install).await?;
+        rise(&mut stage, &testbed, &install, &fleet, &self.wva).await?;
         fall(&mut stage, &testbed, &install, &fleet).await?;
         stage.end()?;
         Ok((testbed, install, fleet))
@@ -97,7 +96,7 @@ impl Demo {
         let fleet = Fleet::start(
             testbed,
             FleetConfig {
-                rate: REST,
+                rate: 0.0,
                 ..FleetConfig::new("demo", &format!("{MODEL_LABEL}=served"), &cheap.model)
             },
         )?;
@@ -108,32 +107,13 @@ impl Demo {
                 Ok(())
             })
             .await?;
+        fleet.set_rate(REST);
         for variant in [cheap, dear] {
             let desired = install.series("wva_desired_replicas", &[("variant_name", &variant.name)]).await?;
             ensure!(desired == Some(1.0), "wva_desired_replicas of {} is {desired:?}", variant.name);
         }
         stage.kubectl(testbed, &["get", "va,hpa,deploy", "-n", "demo"]).await?;
         Ok(fleet)
-    }
-
-    async fn explain(&self, stage: &mut Stage, install: &Install) -> anyhow::Result<()> {
-        stage.step("A decision is explained and decided again", "The running controller tells the steps of its last cycle and hands out the snapshot behind it; `wva decide` comes to\nthe same targets from the file, without any cluster.")?;
-        let file = std::env::temp_dir().join(format!("wva-demo-{}.json", std::process::id()));
-        let path = file.to_str().context("the temporary folder's path is not UTF-8")?;
-        let explained = stage
-            .command(&self.wva, &["explain", "--address", install.address("debug")?, "--snapshot", path])
-            .await?;
-        let decided = stage.command(&self.wva, &["decide", "-f", path]).await;
-        let _ = std::fs::remove_file(&file);
-        let targets = |text: &str| {
-            text.lines().filter(|l| l.contains(" -> ")).map(|l| l.trim().to_owned()).collect::<Vec<_>>()
-        };
-        let (told, again) = (targets(&explained), targets(&decided?));
-        ensure!(
-            !told.is_empty() && told == again,
-            "the file gives other steps:\n{again:#?}\nthan the controller told:\n{told:#?}"
-        );
-        stage.say("Same steps, same targets.")
     }
 }
 
@@ -153,26 +133,23 @@ async fn refuse(stage: &mut Stage, testbed: &Testbed) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn rise(stage: &mut Stage, testbed: &Testbed, install: &Install, fleet: &Fleet) -> anyhow::Result<()> {
-    stage.step("Load rises", &format!("{PEAK} requests/s: the KV caches fill up, the spare share falls below the trigger of 0.1, and the cheaper variant gets the\nfirst new replica. While that one loads, the dearer variant helps out: a model is not left saturated for a cold start."))?;
+async fn rise(
+    stage: &mut Stage,
+    testbed: &Testbed,
+    install: &Install,
+    fleet: &Fleet,
+    wva: &Path,
+) -> anyhow::Result<()> {
+    stage.step("Load rises", &format!("{PEAK} requests/s: the KV caches fill up, the spare share falls below the trigger of 0.1, and the cheaper variant gets the\nfirst new replica."))?;
     fleet.set_rate(PEAK);
     let mut first = None;
     stage
-        .follow(
-            testbed,
-            PATIENCE,
-            "the Deployment of the cheaper variant to have a second replica",
-            async |now| {
-                let grown: Vec<_> =
-                    now.iter().filter(|v| v.target > Some(1)).map(|v| v.name.clone()).collect();
-                if first.is_none() && !grown.is_empty() {
-                    first = Some(grown);
-                }
-                let cheap = now.iter().find(|v| v.name == "llama-a100").context("llama-a100 is gone")?;
-                ensure!(cheap.replicas >= 2, "it has {}", cheap.replicas);
-                Ok(())
-            },
-        )
+        .follow(testbed, PATIENCE, "a target to rise", async |now| {
+            let grown: Vec<_> = now.iter().filter(|v| v.target > Some(1)).map(|v| v.name.clone()).collect();
+            ensure!(!grown.is_empty(), "none has yet");
+            first = Some(grown);
+            Ok(())
+        })
         .await?;
     ensure!(first.as_deref() == Some(&["llama-a100".to_owned()]), "the first to grow was {first:?}");
     let desired = install.series("wva_desired_replicas", &[("variant_name", "llama-a100")]).await?;
@@ -181,8 +158,23 @@ async fn rise(stage: &mut Stage, testbed: &Testbed, install: &Install, fleet: &F
         "wva_desired_replicas{{variant_name=\"llama-a100\"}} = {}",
         desired.unwrap_or_default()
     ))?;
-    stage.kubectl(testbed, &["get", "va,hpa,deploy", "-n", "demo"]).await?;
+    explain(stage, install, wva).await?;
+
+    stage.step("The HPA carries it out", "It reads the target through the external metrics API and scales the Deployment. While the new replica loads its model,\nthe dearer variant helps out: a model is not left saturated for a cold start.")?;
+    stage
+        .follow(
+            testbed,
+            PATIENCE,
+            "the Deployment of the cheaper variant to have a second replica",
+            async |now| {
+                let cheap = now.iter().find(|v| v.name == "llama-a100").context("llama-a100 is gone")?;
+                ensure!(cheap.replicas >= 2, "it has {}", cheap.replicas);
+                Ok(())
+            },
+        )
+        .await?;
     stage.kubectl(testbed, &["get", "--raw", "/apis/external.metrics.k8s.io/v1beta1/namespaces/demo/wva_desired_replicas?labelSelector=variant_name%3Dllama-a100"]).await?;
+    stage.kubectl(testbed, &["get", "va,hpa,deploy", "-n", "demo"]).await?;
     stage
         .follow(testbed, PATIENCE, "the new replica to be ready", async |now| {
             let cheap = now.iter().find(|v| v.name == "llama-a100").context("llama-a100 is gone")?;
@@ -190,12 +182,31 @@ async fn rise(stage: &mut Stage, testbed: &Testbed, install: &Install, fleet: &F
             Ok(())
         })
         .await?;
-    let fullest = fleet.pods().iter().map(|p| p.kv).fold(0.0, f64::max);
-    stage.say(&format!(
-        "The load is spread over {} replicas; the fullest KV cache is at {:.0} %.",
-        fleet.pods().len(),
-        fullest * 100.0
-    ))
+    fleet.wait_ready(3, PATIENCE).await?;
+    let pods = fleet.pods();
+    stage.say(&format!("{} replicas share the load now.", pods.len()))?;
+    stage.kubectl(testbed, &["get", "va,hpa,deploy", "-n", "demo"]).await
+}
+
+/// The running controller tells its last cycle; the file it hands out is decided again.
+async fn explain(stage: &mut Stage, install: &Install, wva: &Path) -> anyhow::Result<()> {
+    stage.step("The decision is explained, and decided again", "The running controller tells the steps of its last cycle and hands out the snapshot behind it; `wva decide` comes to\nthe same targets from the file, without any cluster.")?;
+    let file = std::env::temp_dir().join(format!("wva-demo-{}.json", std::process::id()));
+    let path = file.to_str().context("the temporary folder's path is not UTF-8")?;
+    let explained =
+        stage.command(wva, &["explain", "--address", install.address("debug")?, "--snapshot", path]).await?;
+    let decided = stage.command(wva, &["decide", "-f", path]).await;
+    // What is left of it would only lie about.
+    let _ = std::fs::remove_file(&file);
+    let steps = |text: &str| -> Vec<String> {
+        text.lines().filter(|l| l.contains(" -> ")).map(|l| l.trim().to_owned()).collect()
+    };
+    let (told, again) = (steps(&explained), steps(&decided?));
+    ensure!(
+        !told.is_empty() && told == again,
+        "the file gives other steps:\n{again:#?}\nthan the controller told:\n{told:#?}"
+    );
+    stage.say("Same steps, same targets.")
 }
 
 async fn fall(stage: &mut Stage, testbed: &Testbed, install: &Install, fleet: &Fleet) -> anyhow::Result<()> {

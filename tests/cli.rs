@@ -1,0 +1,102 @@
+//! The command line as a user meets it: exit codes, messages, and what goes to which stream.
+#![expect(clippy::unwrap_used, reason = "a helper of a test may panic as the test itself does")]
+
+use std::io::Write as _;
+use std::process::{Command, Output, Stdio};
+
+fn wva(args: &[&str], env: &[(&str, &str)], input: &str) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_wva"))
+        .args(args)
+        .env_remove("PROMETHEUS_BASE_URL")
+        .envs(env.iter().copied())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A program that has ended does not read.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+const TWO_SATURATED: &str = "models:
+- modelID: m
+  namespace: prod
+  variants:
+  - name: a
+    current: 2
+    replicas:
+    - {pod: a-0, kv: 0.75}
+    - {pod: a-1, kv: 0.76}
+";
+
+#[test]
+fn decide_gives_target_and_trace() {
+    let out = wva(&["decide", "-f", "-", "--format", "json"], &[], TWO_SATURATED);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    let json: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    let decision = &json["decisions"][0];
+    assert_eq!(decision["current"], 2);
+    assert_eq!(decision["target"], 3);
+    assert_eq!(decision["action"], "up");
+    assert_eq!(decision["reason"], "SpareBelowTarget");
+    assert_eq!(decision["steps"][0]["stage"], "analyze");
+    let told = text(&wva(&["decide", "-f", "-"], &[], TWO_SATURATED).stdout);
+    assert!(told.contains("2 -> 3") && told.contains("SpareBelowTarget"), "{told}");
+}
+
+#[test]
+fn decide_is_the_same_whatever_the_order_of_its_input() {
+    let json = |input: &str| text(&wva(&["decide", "-f", "-", "--format", "json"], &[], input).stdout);
+    let swapped = TWO_SATURATED
+        .replace("{pod: a-0, kv: 0.75}", "X")
+        .replace("{pod: a-1, kv: 0.76}", "{pod: a-0, kv: 0.75}")
+        .replace('X', "{pod: a-1, kv: 0.76}");
+    assert_eq!(json(TWO_SATURATED), json(&swapped));
+}
+
+#[test]
+fn a_snapshot_that_is_wrong_is_refused_with_its_path() {
+    let out = wva(&["decide", "-f", "-"], &[], &TWO_SATURATED.replace("kv: 0.75", "kw: 0.75"));
+    assert_eq!(out.status.code(), Some(1));
+    let said = text(&out.stderr);
+    assert!(said.contains("models[0].variants[0].replicas[0]") && said.contains("kw"), "{said}");
+    assert_eq!(wva(&["decide", "-f", "/no/such/file"], &[], "").status.code(), Some(1));
+}
+
+#[test]
+fn every_wrong_setting_is_named_with_its_source_and_the_process_ends_with_1() {
+    let out = wva(&["run", "--metrics-secure=perhaps"], &[("GLOBAL_OPT_INTERVAL", "sixty")], "");
+    assert_eq!(out.status.code(), Some(1));
+    let said = text(&out.stderr);
+    for part in
+        ["METRICS_SECURE (flag --metrics-secure)", "GLOBAL_OPT_INTERVAL (environment", "PROMETHEUS_BASE_URL"]
+    {
+        assert!(said.contains(part), "{part} is not in: {said}");
+    }
+}
+
+#[test]
+fn wrong_usage_ends_with_2() {
+    assert_eq!(wva(&["decide"], &[], "").status.code(), Some(2));
+    assert_eq!(wva(&["no-such-command"], &[], "").status.code(), Some(2));
+}
+
+#[test]
+fn the_crd_goes_to_stdout_as_it_is_checked_in() {
+    let out = wva(&["crd"], &[], "");
+    assert_eq!(out.status.code(), Some(0));
+    assert_eq!(text(&out.stdout), include_str!("../crds/llmd.ai_variantautoscalings.yaml"));
+}
+
+#[test]
+fn explain_says_where_it_asked_when_nobody_answers() {
+    let out = wva(&["explain", "--address", "127.0.0.1:9"], &[], "");
+    assert_eq!(out.status.code(), Some(1));
+    let said = text(&out.stderr);
+    assert!(said.contains("127.0.0.1:9") && said.contains("--address"), "{said}");
+}

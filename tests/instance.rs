@@ -1,0 +1,98 @@
+//! A controller with an instance on a real control plane: it puts its label on the variants of its own namespaces,
+//! keeps it there, manages exactly those, and says on every series whose they are.
+
+mod common;
+
+use anyhow::ensure;
+use common::{Cluster, DEADLINE, condition, options, target};
+use wva_rules::InstancePolicy;
+use wva_testbed::fixtures::VariantFixture;
+use wva_testbed::install::{Install, SERVICE, SYSTEM, WEBHOOKS};
+use wva_testbed::{Options, Testbed, eventually};
+use wva_webhook::registration::{Door, FailurePolicy, render};
+
+const LABEL: &str = "wva.llmd.ai/controller-instance";
+
+async fn install() -> anyhow::Result<Cluster> {
+    let testbed = Testbed::start(Options { name: "instance".to_owned(), ..Options::default() }).await?;
+    let door = Door {
+        name: WEBHOOKS,
+        service: SERVICE,
+        namespace: SYSTEM,
+        instance: Some("blue"),
+        policy: InstancePolicy::Inject,
+        watch_namespace: None,
+        variants: FailurePolicy::Fail,
+        config_maps: FailurePolicy::Ignore,
+        main_config_map: "wva-variantautoscaling-config",
+        entry_config_maps: &[],
+    };
+    let list = render(&door);
+    let documents: Vec<String> =
+        list["items"].as_array().into_iter().flatten().map(ToString::to_string).collect();
+    let mut options = options();
+    options.webhooks = Some(documents.join("\n---\n"));
+    options.env.push(("CONTROLLER_INSTANCE".to_owned(), "blue".to_owned()));
+    let install = Install::start(&testbed, &options).await?;
+    Ok(Cluster { testbed, install })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_label_is_injected_kept_and_decides_who_manages() -> anyhow::Result<()> {
+    let cluster = install().await?;
+    let own = cluster.testbed.namespace("own").await?;
+    let foreign = cluster.testbed.namespace("foreign").await?;
+    cluster.testbed.kubectl(&["label", "namespace", &own, &format!("{LABEL}=blue")]).await?.success()?;
+    // The program learns of the label by its watch, the API server by its own: both within moments.
+    eventually("the label to be injected in the instance's own namespace", DEADLINE, async || {
+        cluster.testbed.kubectl(&["delete", "va", "a", "-n", &own, "--ignore-not-found"]).await?.success()?;
+        cluster.testbed.apply(&VariantFixture::new(&own, "a").all()).await?;
+        let va = cluster.variant(&own, "a").await?;
+        ensure!(va["metadata"]["labels"][LABEL] == "blue", "{}", va["metadata"]["labels"]);
+        Ok(())
+    })
+    .await?;
+    cluster.testbed.apply(&VariantFixture::new(&foreign, "b").all()).await?;
+    let unlabelled = cluster.variant(&foreign, "b").await?;
+    ensure!(unlabelled["metadata"]["labels"][LABEL].is_null(), "a label in a namespace that is not its own");
+
+    for (what, change) in [("removed", format!("{LABEL}-")), ("changed", format!("{LABEL}=green"))] {
+        let ran = cluster.testbed.kubectl(&["label", "va", "a", "-n", &own, "--overwrite", &change]).await?;
+        let now = cluster.variant(&own, "a").await?;
+        ensure!(now["metadata"]["labels"][LABEL] == "blue", "the label was {what}: {}", ran.stdout);
+    }
+    let refused = cluster
+        .testbed
+        .kubectl(&["label", "va", "a", "-n", &own, "--overwrite", &format!("{LABEL}=green")])
+        .await?;
+    ensure!(!refused.ok && refused.stderr.contains("WVA-VA-"), "{}", refused.stderr);
+
+    eventually("the labelled variant to be managed", DEADLINE, async || {
+        let va = cluster.variant(&own, "a").await?;
+        ensure!(
+            condition(&va, "TargetResolved")? == ("True", "TargetFound") && target(&va) == Some(1),
+            "{}",
+            va["status"]
+        );
+        let labels = [("namespace", own.as_str()), ("variant_name", "a"), ("controller_instance", "blue")];
+        ensure!(cluster.install.series("wva_desired_replicas", &labels).await? == Some(1.0), "no series");
+        Ok(())
+    })
+    .await?;
+    let unmanaged = cluster.variant(&foreign, "b").await?;
+    ensure!(unmanaged["status"].is_null(), "the unlabelled one is managed: {}", unmanaged["status"]);
+    let series = cluster.install.series("wva_desired_replicas", &[("namespace", foreign.as_str())]).await?;
+    ensure!(series.is_none(), "the unlabelled one is published: {series:?}");
+
+    // Adopted by hand: it is managed from then on.
+    cluster
+        .testbed
+        .kubectl(&["label", "va", "b", "-n", &foreign, &format!("{LABEL}=blue")])
+        .await?
+        .success()?;
+    eventually("the adopted variant to be managed", DEADLINE, async || {
+        ensure!(target(&cluster.variant(&foreign, "b").await?) == Some(1), "not yet");
+        Ok(())
+    })
+    .await
+}

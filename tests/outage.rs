@@ -1,0 +1,122 @@
+//! Outages on a real control plane: Prometheus stopped, frozen and back, and the program restarted in between. No
+//! outage of Prometheus or of ours changes a target.
+
+mod common;
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use common::{Cluster, DEADLINE, condition, options, target};
+use wva_testbed::fixtures::{MODEL_LABEL, VariantFixture};
+use wva_testbed::install::Install;
+use wva_testbed::{Component, Fleet, FleetConfig, Options, Signal, Testbed, eventually};
+
+/// Ages of signals short enough to be outlived by a test.
+const AGES: [(&str, &str); 3] = [
+    ("PROMETHEUS_METRICS_CACHE_FRESH_THRESHOLD", "4s"),
+    ("PROMETHEUS_METRICS_CACHE_STALE_THRESHOLD", "6s"),
+    ("PROMETHEUS_METRICS_CACHE_UNAVAILABLE_THRESHOLD", "8s"),
+];
+
+/// What must not move.
+async fn unmoved(cluster: &Cluster, ns: &str, when: &str) -> anyhow::Result<()> {
+    let va = cluster.variant(ns, "held").await?;
+    ensure!(target(&va) == Some(2), "{when}: the target became {:?}", target(&va));
+    ensure!(cluster.replicas(ns, "held").await? == 2, "{when}: the Deployment was scaled");
+    let series = cluster.install.series("wva_desired_replicas", &[("namespace", ns)]).await?;
+    ensure!(series.is_none_or(|v| (v - 2.0).abs() < 1e-9), "{when}: wva_desired_replicas is {series:?}");
+    ensure!(cluster.external_metric(ns, "held").await? == ["2"], "{when}: the external metric is not 2");
+    Ok(())
+}
+
+/// Watches that nothing moves until a condition holds.
+async fn unmoved_until(cluster: &Cluster, ns: &str, when: &str, reason: (&str, &str)) -> anyhow::Result<()> {
+    let mut moved = None;
+    eventually(&format!("OptimizationReady to be {reason:?} {when}"), DEADLINE, async || {
+        if let Err(e) = unmoved(cluster, ns, when).await {
+            moved = Some(e);
+            return Ok(());
+        }
+        let va = cluster.variant(ns, "held").await?;
+        ensure!(condition(&va, "OptimizationReady")? == reason, "{}", va["status"]["conditions"]);
+        Ok(())
+    })
+    .await?;
+    moved.map_or(Ok(()), Err)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_outage_changes_a_target() -> anyhow::Result<()> {
+    let testbed = Testbed::start(Options { name: "outage".to_owned(), ..Options::default() }).await?;
+    let mut options = options();
+    options.env.extend(AGES.map(|(k, v)| (k.to_owned(), v.to_owned())));
+    let install = Install::start(&testbed, &options).await?;
+    let mut cluster = Cluster { testbed, install };
+    let ns = cluster.testbed.namespace("outage").await?;
+
+    // Load in the middle: saturated, one step up has been taken and is carried out, the next is blocked by the maximum.
+    let mut variant = VariantFixture::new(&ns, "held");
+    variant.max = 2;
+    let config = FleetConfig::new(&ns, &format!("{MODEL_LABEL}=served"), &variant.model);
+    let load = Fleet::start(&cluster.testbed, FleetConfig { rate: 0.0, ..config })?;
+    load.set_fixed_all(0.78, 0.0);
+    cluster.testbed.apply(&variant.all()).await?;
+    eventually("the load to have raised the target to 2", DEADLINE, async || {
+        let va = cluster.variant(&ns, "held").await?;
+        ensure!(target(&va) == Some(2) && cluster.replicas(&ns, "held").await? == 2, "{}", va["status"]);
+        ensure!(condition(&va, "OptimizationReady")? == ("True", "SaturationOnlyMode"), "{}", va["status"]);
+        Ok(())
+    })
+    .await?;
+    load.wait_ready(2, DEADLINE).await?;
+
+    // Stopped: the load falls meanwhile, and nobody can see it.
+    cluster.testbed.prometheus_stop().await?;
+    load.set_fixed_all(0.01, 0.0);
+    unmoved_until(&cluster, &ns, "while Prometheus is stopped", ("True", "SafetyNet")).await?;
+    let va = cluster.variant(&ns, "held").await?;
+    ensure!(
+        condition(&va, "MetricsAvailable")? == ("False", "PrometheusError"),
+        "{}",
+        va["status"]["conditions"]
+    );
+    ensure!(condition(&va, "Ready")? == ("True", "SafetyNet"), "{}", va["status"]["conditions"]);
+    ensure!(
+        cluster.install.process().log().contains("Safety net activated: emitted fallback metrics"),
+        "no log line"
+    );
+
+    // Restarted in the dark: what it published before comes back from the status, and no other value before it.
+    let Cluster { testbed, install } = cluster;
+    install.stop().await?;
+    let install = Install::start(&testbed, &options).await?;
+    cluster = Cluster { testbed, install };
+    unmoved_until(&cluster, &ns, "after a restart without Prometheus", ("True", "SafetyNet")).await?;
+    eventually("the series to be back", DEADLINE, async || {
+        let series = cluster.install.series("wva_desired_replicas", &[("namespace", &ns)]).await?;
+        ensure!(series == Some(2.0), "it is {series:?}");
+        Ok(())
+    })
+    .await?;
+
+    // Back: the low load is seen, and now it may scale down.
+    cluster.testbed.prometheus_start().await?;
+    eventually("the target to follow the load again", DEADLINE, async || {
+        let va = cluster.variant(&ns, "held").await?;
+        ensure!(target(&va) == Some(1), "{}", va["status"]);
+        ensure!(condition(&va, "OptimizationReady")? == ("True", "SaturationOnlyMode"), "{}", va["status"]);
+        Ok(())
+    })
+    .await?;
+
+    // Frozen: every query runs into its time-out, admission answers all the same, and SIGTERM is obeyed.
+    cluster.testbed.pause(Component::Prometheus)?;
+    let began = std::time::Instant::now();
+    cluster.testbed.apply(&VariantFixture::new(&ns, "other").variant()).await?;
+    ensure!(began.elapsed() < Duration::from_secs(10), "admission waited for Prometheus");
+    let process = cluster.install.process();
+    process.signal(Signal::Term)?;
+    let status = process.wait_exit(Duration::from_secs(30)).await?;
+    ensure!(status.success(), "it ended with {status}: {}", process.log_tail(5));
+    cluster.testbed.resume(Component::Prometheus)
+}

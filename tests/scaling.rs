@@ -1,0 +1,319 @@
+//! The reconciler on a real control plane: real Prometheus, real HPA, the program with the rights of its service
+//! account. Pods and vLLM are emulated. Each test has a namespace of its own and asserts what a user would see.
+
+mod common;
+
+use anyhow::{Context as _, ensure};
+use common::{Cluster, DEADLINE, condition, target};
+use serde_json::Value;
+use wva_testbed::eventually;
+use wva_testbed::fixtures::{MODEL_LABEL, VariantFixture};
+use wva_testbed::{Fleet, FleetConfig};
+
+fn fleet(cluster: &Cluster, namespace: &str) -> anyhow::Result<Fleet> {
+    let config = FleetConfig::new(namespace, &format!("{MODEL_LABEL}=served"), "meta-llama/Llama-3.1-8B");
+    Fleet::start(&cluster.testbed, FleetConfig { rate: 0.0, ..config })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_cheaper_variant_grows_and_the_hpa_carries_it_out() -> anyhow::Result<()> {
+    let cluster = common::cluster().await?;
+    let ns = cluster.testbed.namespace("cheaper").await?;
+    let cheap = VariantFixture::new(&ns, "cheap").on_a100().cost("40.0");
+    let dear = VariantFixture::new(&ns, "dear").cost("80.0");
+    let load = fleet(cluster, &ns)?;
+    load.set_fixed_all(0.30, 0.0);
+    for variant in [&cheap, &dear] {
+        cluster.testbed.apply(&variant.all()).await?;
+    }
+    eventually("both variants to be measured at rest", DEADLINE, async || {
+        for name in ["cheap", "dear"] {
+            let va = cluster.variant(&ns, name).await?;
+            ensure!(
+                condition(&va, "MetricsAvailable")? == ("True", "MetricsFound"),
+                "{name}: {}",
+                va["status"]
+            );
+            ensure!(target(&va) == Some(1), "{name}: {}", va["status"]);
+        }
+        Ok(())
+    })
+    .await?;
+    ensure!(cluster.replicas(&ns, "cheap").await? == 1, "it was scaled without load");
+
+    load.set_fixed_all(0.78, 0.0);
+    eventually("the cheaper variant to grow", DEADLINE, async || {
+        let (cheap, dear) = (cluster.variant(&ns, "cheap").await?, cluster.variant(&ns, "dear").await?);
+        ensure!(
+            target(&cheap).or(Some(1)) > Some(1) || target(&dear) == Some(1),
+            "the dearer variant grew first"
+        );
+        ensure!(target(&cheap) == Some(2), "its target is {:?}", target(&cheap));
+        Ok(())
+    })
+    .await?;
+    let desired = cluster
+        .install
+        .series("wva_desired_replicas", &[("namespace", &ns), ("variant_name", "cheap")])
+        .await?;
+    ensure!(desired >= Some(2.0), "wva_desired_replicas is {desired:?}");
+    eventually("the HPA to scale the Deployment", DEADLINE, async || {
+        ensure!(cluster.replicas(&ns, "cheap").await? >= 2, "it has not yet");
+        Ok(())
+    })
+    .await?;
+    let va = cluster.variant(&ns, "cheap").await?;
+    ensure!(condition(&va, "Ready")? == ("True", "Ready"), "{}", va["status"]);
+    ensure!(condition(&va, "OptimizationReady")? == ("True", "SaturationOnlyMode"), "{}", va["status"]);
+    ensure!(va["status"]["actuation"]["applied"] == true, "{}", va["status"]);
+    eventually("an event that says why", DEADLINE, async || {
+        let path = "jsonpath={range .items[?(@.reason==\"ScalingDecision\")]}{.involvedObject.name}: {.message}{\"\\n\"}{end}";
+        let events = cluster.testbed.kubectl(&["get", "events", "-n", &ns, "-o", path]).await?.success()?;
+        ensure!(events.contains("cheap: target 1 -> 2 (SpareBelowTarget)"), "{events}");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_ten_replicas_the_step_is_what_the_hpa_acts_on() -> anyhow::Result<()> {
+    let cluster = common::cluster().await?;
+    let ns = cluster.testbed.namespace("step").await?;
+    let mut variant = VariantFixture::new(&ns, "ten").replicas(10);
+    variant.max = 12;
+    let load = fleet(cluster, &ns)?;
+    load.set_fixed_all(0.72, 0.0);
+    cluster.testbed.apply(&variant.all()).await?;
+    load.wait_ready(10, DEADLINE).await?;
+    // An HPA ignores a tenth: 11 would stay unheard for ever.
+    eventually("the HPA to carry out a step of two", DEADLINE, async || {
+        let replicas = cluster.replicas(&ns, "ten").await?;
+        let target = target(&cluster.variant(&ns, "ten").await?);
+        ensure!(target != Some(11), "a step of one was published, which the HPA ignores");
+        ensure!(replicas == 12, "{replicas} replicas, target {target:?}");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn load_that_fits_on_fewer_replicas_gives_them_back_one_by_one_down_to_one() -> anyhow::Result<()> {
+    let cluster = common::cluster().await?;
+    let ns = cluster.testbed.namespace("down").await?;
+    let load = fleet(cluster, &ns)?;
+    load.set_fixed_all(0.10, 0.0);
+    cluster.testbed.apply(&VariantFixture::new(&ns, "idle").replicas(3).all()).await?;
+    let mut seen = Vec::new();
+    eventually("three replicas to become one", DEADLINE, async || {
+        let replicas = cluster.replicas(&ns, "idle").await?;
+        if seen.last() != Some(&replicas) {
+            seen.push(replicas);
+        }
+        ensure!(replicas == 1, "{replicas} left");
+        Ok(())
+    })
+    .await?;
+    ensure!(seen.contains(&2), "it went from 3 to 1 at once: {seen:?}");
+    // The last one stays, however idle the model is.
+    let before = cycles(cluster).await?;
+    eventually("three more cycles", DEADLINE, async || {
+        ensure!(cycles(cluster).await? >= before + 3.0, "not yet");
+        Ok(())
+    })
+    .await?;
+    ensure!(cluster.replicas(&ns, "idle").await? == 1, "the last replica was taken");
+    Ok(())
+}
+
+async fn cycles(cluster: &Cluster) -> anyhow::Result<f64> {
+    let mut all = 0.0;
+    for result in ["ok", "degraded"] {
+        all += cluster.install.series("wva_engine_cycles_total", &[("result", result)]).await?.unwrap_or(0.0);
+    }
+    Ok(all)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_workload_may_come_after_its_variant_go_and_come_back() -> anyhow::Result<()> {
+    let cluster = common::cluster().await?;
+    let ns = cluster.testbed.namespace("lifecycle").await?;
+    let variant = VariantFixture::new(&ns, "late");
+    let labels = [("namespace", ns.as_str()), ("variant_name", "late")];
+    cluster.testbed.apply(&variant.variant()).await?;
+    eventually("the variant to say that its workload is missing", DEADLINE, async || {
+        let va = cluster.variant(&ns, "late").await?;
+        ensure!(condition(&va, "Ready")? == ("False", "DeploymentNotFound"), "{}", va["status"]);
+        ensure!(va["status"].to_string().contains("does not exist yet"), "{}", va["status"]);
+        Ok(())
+    })
+    .await?;
+    ensure!(
+        cluster.install.series("wva_desired_replicas", &labels).await?.is_none(),
+        "a series without a workload"
+    );
+
+    for round in ["appears", "comes back"] {
+        cluster.testbed.apply(&variant.deployment()).await?;
+        eventually(&format!("the variant to go on when its workload {round}"), DEADLINE, async || {
+            let va = cluster.variant(&ns, "late").await?;
+            ensure!(condition(&va, "TargetResolved")? == ("True", "TargetFound"), "{}", va["status"]);
+            ensure!(target(&va) == Some(1), "{}", va["status"]);
+            ensure!(cluster.install.series("wva_desired_replicas", &labels).await? == Some(1.0), "no series");
+            ensure!(
+                cluster.install.series("inferno_desired_replicas", &labels).await? == Some(1.0),
+                "no legacy series"
+            );
+            ensure!(cluster.external_metric(&ns, "late").await? == ["1"], "no external metric");
+            Ok(())
+        })
+        .await?;
+        cluster.testbed.kubectl(&["delete", "deployment", "late", "-n", &ns]).await?.success()?;
+        eventually("everything about the target to be withdrawn", DEADLINE, async || {
+            let va = cluster.variant(&ns, "late").await?;
+            ensure!(condition(&va, "Ready")? == ("False", "DeploymentNotFound"), "{}", va["status"]);
+            ensure!(
+                va["status"].to_string().contains("Target deployment 'late' no longer exists"),
+                "{}",
+                va["status"]
+            );
+            ensure!(va["status"]["desiredOptimizedAlloc"] == Value::Null, "{}", va["status"]);
+            for name in [
+                "wva_desired_replicas",
+                "wva_current_replicas",
+                "wva_desired_ratio",
+                "inferno_desired_replicas",
+            ] {
+                ensure!(cluster.install.series(name, &labels).await?.is_none(), "{name} is still there");
+            }
+            ensure!(
+                cluster.external_metric(&ns, "late").await?.is_empty(),
+                "the external metric is still there"
+            );
+            Ok(())
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_recommendation_is_shown_and_not_published() -> anyhow::Result<()> {
+    let cluster = common::cluster().await?;
+    let ns = cluster.testbed.namespace("recommend").await?;
+    let load = fleet(cluster, &ns)?;
+    load.set_fixed_all(0.78, 0.0);
+    cluster.testbed.apply(&VariantFixture::new(&ns, "shown").all()).await?;
+    cluster
+        .testbed
+        .kubectl(&["annotate", "va", "shown", "-n", &ns, "wva.llmd.ai/mode=recommend"])
+        .await?
+        .success()?;
+    eventually("a target in the status alone", DEADLINE, async || {
+        let va = cluster.variant(&ns, "shown").await?;
+        ensure!(condition(&va, "Ready")? == ("True", "RecommendOnly"), "{}", va["status"]);
+        ensure!(target(&va) == Some(2), "{}", va["status"]);
+        ensure!(va["status"]["actuation"]["applied"] == false, "{}", va["status"]);
+        let labels = [("namespace", ns.as_str()), ("variant_name", "shown")];
+        ensure!(
+            cluster.install.series("wva_desired_replicas", &labels).await?.is_none(),
+            "a series is published"
+        );
+        ensure!(cluster.external_metric(&ns, "shown").await?.is_empty(), "the external metric is served");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_variants_with_one_target_the_older_counts() -> anyhow::Result<()> {
+    let cluster = common::cluster().await?;
+    let ns = cluster.testbed.namespace("conflict").await?;
+    let first = VariantFixture::new(&ns, "first");
+    cluster.testbed.apply(&first.all()).await?;
+    eventually("the first variant to be decided on", DEADLINE, async || {
+        ensure!(target(&cluster.variant(&ns, "first").await?).is_some(), "not yet");
+        Ok(())
+    })
+    .await?;
+    let second = VariantFixture { name: "a-second".to_owned(), ..first }
+        .variant()
+        .replace("name: a-second}", "name: first}");
+    let allowed =
+        second.replace("  labels:", "  annotations: {wva.llmd.ai/allow-shared-target: \"true\"}\n  labels:");
+    cluster.testbed.apply(&allowed).await?;
+    eventually("the younger one to be set aside", DEADLINE, async || {
+        let va = cluster.variant(&ns, "a-second").await?;
+        ensure!(condition(&va, "Ready")? == ("False", "TargetConflict"), "{}", va["status"]);
+        ensure!(va["status"].to_string().contains("'first'"), "{}", va["status"]);
+        let labels = [("namespace", ns.as_str()), ("variant_name", "a-second")];
+        ensure!(
+            cluster.install.series("wva_desired_replicas", &labels).await?.is_none(),
+            "both are published"
+        );
+        Ok(())
+    })
+    .await?;
+    ensure!(
+        condition(&cluster.variant(&ns, "first").await?, "TargetResolved")? == ("True", "TargetFound"),
+        "the older one suffers"
+    );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_excluded_namespace_has_no_series_and_nothing_is_written_there() -> anyhow::Result<()> {
+    let cluster = common::cluster().await?;
+    let ns = cluster.testbed.namespace("excluded").await?;
+    cluster.testbed.apply(&VariantFixture::new(&ns, "left-alone").all()).await?;
+    let labels = [("namespace", ns.as_str()), ("variant_name", "left-alone")];
+    let published = async |wanted: bool| {
+        eventually(&format!("the series to be there: {wanted}"), DEADLINE, async || {
+            let found = cluster.install.series("wva_desired_replicas", &labels).await?;
+            ensure!(found.is_some() == wanted, "it is {found:?}");
+            Ok(())
+        })
+        .await
+    };
+    published(true).await?;
+    cluster.testbed.kubectl(&["annotate", "namespace", &ns, "wva.llmd.ai/exclude=true"]).await?.success()?;
+    published(false).await?;
+    let before = cluster.variant(&ns, "left-alone").await?["metadata"]["resourceVersion"].clone();
+    cluster
+        .testbed
+        .kubectl(&["scale", "deployment", "left-alone", "-n", &ns, "--replicas=3"])
+        .await?
+        .success()?;
+    let cycle = cycles(cluster).await?;
+    eventually("three cycles", DEADLINE, async || {
+        ensure!(cycles(cluster).await? >= cycle + 3.0, "not yet");
+        Ok(())
+    })
+    .await?;
+    let after = cluster.variant(&ns, "left-alone").await?["metadata"]["resourceVersion"].clone();
+    ensure!(before == after, "its status was written although its namespace is excluded");
+    cluster.testbed.kubectl(&["annotate", "namespace", &ns, "wva.llmd.ai/exclude-"]).await?.success()?;
+    published(true).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_scrape_gap_takes_no_replica_away() -> anyhow::Result<()> {
+    let cluster = common::cluster().await?;
+    let ns = cluster.testbed.namespace("gap").await?;
+    let load = fleet(cluster, &ns)?;
+    load.set_fixed_all(0.60, 0.0);
+    cluster.testbed.apply(&VariantFixture::new(&ns, "gappy").replicas(2).all()).await?;
+    let pods = load.wait_ready(2, DEADLINE).await?;
+    load.set_fault(pods.first().context("no pod")?, Some(wva_testbed::ExportFault::NotANumber));
+    eventually("one of two replicas to report", DEADLINE, async || {
+        let va = cluster.variant(&ns, "gappy").await?;
+        let message = va["status"]["conditions"].to_string();
+        ensure!(message.contains("1 replica(s) report"), "{message}");
+        Ok(())
+    })
+    .await?;
+    ensure!(
+        target(&cluster.variant(&ns, "gappy").await?) == Some(2),
+        "a replica that does not report was taken for idle"
+    );
+    Ok(())
+}
