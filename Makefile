@@ -1,6 +1,5 @@
 # What people and CI run: the same commands. `make help` lists them.
 
-# Leader of every figure below: one build folder for all of them, in the profile that `cargo` alone would use.
 CARGO ?= cargo
 KEEP  ?=
 
