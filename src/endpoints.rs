@@ -36,7 +36,8 @@ pub(crate) async fn serve(
     shutdown: CancellationToken,
 ) -> Result<(), String> {
     let handle = Handle::new();
-    let mut server = axum_server::from_tcp(listener).map_err(|e| e.to_string())?.handle(handle.clone());
+    let mut server =
+        axum_server::from_tcp(listener).map_err(|e| e.to_string())?.handle(handle.clone()).http1_only();
     server.http_builder().http1().timer(TokioTimer::new()).header_read_timeout(HEADER);
     until_shutdown(server.serve(router.into_make_service()), handle, shutdown).await
 }
@@ -50,8 +51,10 @@ pub(crate) async fn serve_tls(
 ) -> Result<(), String> {
     let handle = Handle::new();
     let config = axum_server::tls_rustls::RustlsConfig::from_config(Arc::new(tls));
-    let mut server =
-        axum_server::from_tcp_rustls(listener, config).map_err(|e| e.to_string())?.handle(handle.clone());
+    let mut server = axum_server::from_tcp_rustls(listener, config)
+        .map_err(|e| e.to_string())?
+        .handle(handle.clone())
+        .http1_only();
     server.http_builder().http1().timer(TokioTimer::new()).header_read_timeout(HEADER);
     until_shutdown(server.serve(router.into_make_service()), handle, shutdown).await
 }
@@ -188,6 +191,21 @@ mod tests {
         let checks: Vec<Check> = vec![("certificate is loaded", Box::new(|| false))];
         let router = health(checks, Synced::default(), shutdown.clone());
         (address, tokio::spawn(serve(listener, router, shutdown.clone())))
+    }
+
+    #[tokio::test]
+    async fn a_client_that_says_nothing_is_not_held() {
+        let shutdown = CancellationToken::new();
+        let (address, _running) = started(&shutdown);
+        for begun in [&b""[..], b"PRI ", b"GET / HT"] {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            stream.write_all(begun).await.unwrap();
+            let mut answer = Vec::new();
+            let ended =
+                tokio::time::timeout(HEADER + Duration::from_secs(10), stream.read_to_end(&mut answer)).await;
+            assert!(ended.is_ok(), "{begun:?}: the connection is still open");
+        }
+        shutdown.cancel();
     }
 
     async fn get(address: SocketAddr, path: &str) -> String {

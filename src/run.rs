@@ -69,7 +69,6 @@ impl Process {
         let mut config = kube::Config::infer()
             .await
             .context("no way to the API server: run in a pod with a service account, or set KUBECONFIG")?;
-        config.read_timeout = None; // Watches stay open; each single call is bounded where it is made.
         config.connect_timeout = Some(settings.rest_timeout);
         let client = Client::try_from(config).context("cannot make the client for the API server")?;
         let registry = Registry::new();
@@ -229,7 +228,12 @@ impl Process {
             server_name: format!("{service}.{}.svc", self.settings.namespace),
         };
         let (client, bundle, shutdown) = (self.client.clone(), certs.ca_bundle(), self.shutdown.clone());
+        let synced = self.synced.clone();
         self.spawn("registration of the webhooks", async move {
+            // A review that is judged without the caches would be judged without the cluster's rules.
+            if shutdown.run_until_cancelled(synced.wait()).await.is_none_or(|synced| synced.is_err()) {
+                return shutdown.is_cancelled().then_some(()).ok_or_else(|| "a watch ended".to_owned());
+            }
             Box::pin(registration::run(client, config, bundle, probe, shutdown))
                 .await
                 .map_err(|e| e.to_string())
@@ -312,7 +316,9 @@ async fn settled(task: impl Future<Output = ()>) -> Result<(), String> {
 
 /// Which workloads exist, from the watch caches; kinds that are not watched cannot be told.
 fn targets(watches: Watches) -> TargetLookup {
-    Arc::new(move |namespace, target| workload_exists(&watches, namespace, &target.kind, &target.name))
+    Arc::new(move |namespace, target| {
+        workload_exists(&watches, namespace, &target.api_version, &target.kind, &target.name)
+    })
 }
 
 fn build_info() -> Result<prometheus::IntGaugeVec, prometheus::Error> {

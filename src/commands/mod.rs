@@ -34,8 +34,10 @@ fn serve(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
         .enable_all()
         .build()
         .context("cannot start the async runtime")?;
-    runtime.block_on(run::run(settings))?;
-    Ok(ExitCode::SUCCESS)
+    let ended = runtime.block_on(run::run(settings));
+    // Blocking work that nobody waits for any more must not hold up the end.
+    runtime.shutdown_timeout(std::time::Duration::from_secs(2));
+    ended.map(|()| ExitCode::SUCCESS)
 }
 
 #[expect(clippy::print_stdout, reason = "the CRD is what this command is asked to print")]

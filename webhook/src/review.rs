@@ -54,6 +54,9 @@ impl State {
     }
 }
 
+/// JSON pointer to the label `wva.llmd.ai/controller-instance`.
+const INSTANCE_LABEL_POINTER: &str = "/metadata/labels/wva.llmd.ai~1controller-instance";
+
 /// Which of the two webhooks asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
@@ -155,8 +158,12 @@ fn judged(state: &State, phase: Phase, request: &Request<'_>) -> Answer {
     if denied {
         let codes: Vec<&str> = verdict.denials().map(|v| v.code).collect();
         tracing::info!(
-            codes = codes.join(","), user = ?request.user, namespace = ?request.namespace, name = verdict.name,
-            operation = request.operation_label, "Refused a VariantAutoscaling"
+            codes = codes.join(","),
+            user = short(request.user),
+            namespace = short(request.namespace),
+            name = short(&verdict.name),
+            operation = request.operation_label,
+            "Refused a VariantAutoscaling"
         );
     }
     Answer {
@@ -168,17 +175,26 @@ fn judged(state: &State, phase: Phase, request: &Request<'_>) -> Answer {
     }
 }
 
+/// As much of a client's text as a log line should carry, without control characters.
+fn short(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(256).collect()
+}
+
 fn verdict(state: &State, phase: Phase, operation: Operation, request: &Request<'_>) -> Verdict {
     let (cluster, namespace) = (&state.cluster, request.namespace);
     let others = cluster.variants(namespace);
     let target = Target::of(request.object);
+    // An instance is asked about a new object without its label only by the entry whose selector has seen that the
+    // namespace is the instance's own: the API server may know of the label before our watch does.
+    let unlabelled = request.object.pointer(INSTANCE_LABEL_POINTER).is_none();
+    let vouched = operation == Operation::Create && state.settings.instance.is_some() && unlabelled;
     let facts = Facts {
         operation,
         old: request.old,
         instance: state.settings.instance.as_deref(),
         policy: state.settings.policy,
         reach: Reach::Own,
-        namespace_owned: cluster.namespace_owned(namespace),
+        namespace_owned: vouched || cluster.namespace_owned(namespace),
         synced: cluster.synced(),
         others: &others,
         target_exists: target.as_ref().and_then(|t| cluster.target_exists(namespace, t)),

@@ -219,7 +219,12 @@ where
 struct Context {
     state: Arc<State>,
     limits: Limits,
+    /// Reviews that are judged at once: each may hold a body of megabytes many times over while it is parsed.
+    turns: Arc<Semaphore>,
 }
+
+/// More than the cores of most pods: judging is pure work.
+const TURNS: usize = 4;
 
 /// The paths of the server, for tests without a socket.
 pub fn router(state: Arc<State>, limits: Limits) -> Router {
@@ -229,7 +234,7 @@ pub fn router(state: Arc<State>, limits: Limits) -> Router {
         .route(MUTATE_PATH, post(|context, request| review(context, Phase::Mutate, request)))
         .route(VALIDATE_PATH, post(|context, request| review(context, Phase::Validate, request)))
         .fallback(unknown)
-        .with_state(Context { state, limits })
+        .with_state(Context { state, limits, turns: Arc::new(Semaphore::new(TURNS)) })
 }
 
 async fn review(Extract(context): Extract<Context>, phase: Phase, request: Request) -> Response {
@@ -257,8 +262,16 @@ async fn within_deadline(context: &Context, phase: Phase, body: Body) -> Answer 
         Err(_) => return Answer::unjudged(StatusCode::REQUEST_TIMEOUT, "the body took too long to arrive"),
     };
     let state = Arc::clone(&context.state);
-    // Parsing megabytes must not hold up the other connections of this thread.
-    let work = tokio::task::spawn_blocking(move || answer(&state, phase, &bytes));
+    let turn = tokio::time::timeout_at(deadline, Arc::clone(&context.turns).acquire_owned());
+    let Ok(Ok(turn)) = turn.await else {
+        return Answer::unjudged(StatusCode::SERVICE_UNAVAILABLE, "too many reviews at once: try again");
+    };
+    // Parsing megabytes must not hold up the other connections of this thread. The turn is over when the work is,
+    // which may be later than the answer.
+    let work = tokio::task::spawn_blocking(move || {
+        let _turn = turn;
+        answer(&state, phase, &bytes)
+    });
     match tokio::time::timeout_at(deadline, work).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(error)) => {

@@ -40,6 +40,9 @@ const HEAD_BYTES: usize = 64 * 1024;
 /// Requests in flight at the end get this long.
 const DRAIN: Duration = Duration::from_secs(10);
 
+/// A namespace's name is a DNS label.
+const LONGEST_NAMESPACE: usize = 63;
+
 /// What the API serves from.
 pub struct ExternalMetrics {
     /// VAs of every namespace, as raw objects: one that breaks today's schema must not stop the watch.
@@ -159,10 +162,15 @@ async fn metric(
         resource,
         namespace: namespace.clone(),
     };
-    state.gate.admit(&connection.peer, &headers, action).await?;
-    if !values::is_served(&metric, state.legacy) {
-        return Err(Failure::new(StatusCode::NOT_FOUND, format!("the metric {metric:?} is not served here")));
+    let user = state.gate.authenticate(&connection.peer, &headers).await?;
+    // Before the question whether it is allowed, whose answers are kept: made-up names must not fill that memory.
+    if !values::is_served(&metric, state.legacy) || namespace.len() > LONGEST_NAMESPACE {
+        return Err(Failure::new(
+            StatusCode::NOT_FOUND,
+            "this metric is not served here: see the resources of this API",
+        ));
     }
+    state.gate.authorize(&user, action).await?;
     let text = label_selector(query.as_deref().unwrap_or_default())?;
     let selector = selector::parse(&text).map_err(|error| {
         Failure::new(StatusCode::BAD_REQUEST, format!("unable to parse labelSelector {text:?}: {error}"))

@@ -7,6 +7,9 @@ use serde_json::Value;
 use crate::table::Rule;
 use crate::text::{FOUND_CHARS, shorten, show};
 
+/// Findings of one rule about one object. An object of a few megabytes could hold hundreds of thousands.
+const MOST_HITS: usize = 50;
+
 /// One operation of a JSON patch (RFC 6902). Only ever adds what is absent.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PatchOp {
@@ -63,7 +66,10 @@ impl Findings {
         found: impl Into<String>,
         other: impl Into<String>,
     ) {
-        self.hits.push(Finding { field: field.into(), found: found.into(), other: other.into() });
+        // What is said is bounded, whatever is sent; who mends these is told of the rest.
+        if self.hits.len() < MOST_HITS {
+            self.hits.push(Finding { field: field.into(), found: found.into(), other: other.into() });
+        }
     }
 
     /// Adds what is absent.

@@ -478,6 +478,18 @@ fn messages_repeat_no_more_of_a_value_than_a_bound_and_no_control_characters() {
 }
 
 #[test]
+fn a_flood_of_faults_is_refused_in_few_words_and_little_time() {
+    let labels: serde_json::Map<String, Value> = (0..100_000).map(|n| (format!("k{n}"), json!(0))).collect();
+    let old = va(json!({"metadata": {"labels": labels}}));
+    let mut new = old.clone();
+    new["spec"]["modelID"] = json!("another");
+    let created = validate(&Facts::of(&new));
+    assert!(created.denied() && created.violations.len() < 200, "{} violations", created.violations.len());
+    let updated = Facts { operation: Operation::Update, old: Some(&old), ..Facts::of(&new) };
+    assert!(validate(&updated).violations.len() < 200);
+}
+
+#[test]
 fn warnings_stay_within_the_apiservers_limits() {
     let long = "n".repeat(253);
     let mut spec =

@@ -70,7 +70,8 @@ pub(crate) const ALLOWED: Rule = Rule {
 /// The first other variant, by age and name, with the same target, of the same instance or of another.
 fn shared<'a>(facts: &Facts<'a>, same_instance: bool) -> Option<(Target, &'a OtherVariant)> {
     let target = Target::of(facts.object)?;
-    let own = facts.name();
+    // Not the prefix that a name will be made from, which may be another's whole name.
+    let own = facts.get(&["metadata", "name"]).and_then(|name| name.as_str()).unwrap_or_default();
     let mut first: Option<&OtherVariant> = None;
     for other in facts.others {
         let conflicts = other.name != own
