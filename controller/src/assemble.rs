@@ -11,6 +11,7 @@ use wva_scaling::units::{Amount, KvUsage, QueueLength};
 use wva_scaling::{Snapshot, VariantKey};
 
 use crate::collect::sample::{Observed, PodLoad, Samples};
+use crate::collect::signals::Signal;
 use crate::memory::Memory;
 use crate::variants::{Declared, Managed};
 use crate::watches::Watches;
@@ -76,7 +77,7 @@ pub(crate) fn assemble(
         variant.pending = Some(pending.into_iter().map(starting).collect());
         variant.running = running(&reported);
         variant.replicas =
-            reported.iter().filter_map(|(pod, load)| replica(pod, load, &config, at.now)).collect();
+            reported.iter().filter_map(|(pod, load)| replica(pod, load, samples, &config, at.now)).collect();
         let id = (m.key.namespace.clone(), declared.spec.model_id.clone());
         let model = models.entry(id).or_insert_with(|| Model {
             model_id: declared.spec.model_id.clone(),
@@ -159,14 +160,20 @@ fn running(reported: &[(String, PodLoad)]) -> Option<Amount> {
     if values.is_empty() { None } else { Amount::try_from(values.iter().sum::<f64>()).ok() }
 }
 
-/// A replica as rules see it. A signal that is missing (too old, or out of its range) is left out; the older of the
-/// two that count says how old the sample is.
-fn replica(pod: &str, load: &PodLoad, config: &Config, now: Instant) -> Option<Replica> {
+/// A replica as rules see it. A signal that is missing (too old, or out of its range) is left out, and counts as 0;
+/// the older of the two that count says how old the sample is. Where a signal is not absent but unknown, for its query
+/// fails or its last value is too old, that 0 is no sign of idleness: the sample is then as old as one that still
+/// counts and forbids scale-down.
+fn replica(pod: &str, load: &PodLoad, samples: &Samples, config: &Config, now: Instant) -> Option<Replica> {
     let age = |o: &Observed| now.saturating_duration_since(o.at);
     let counts = |o: &Observed| age(o) <= config.metrics_age.unavailable.get();
     let kv = load.kv.filter(counts).and_then(|o| Some((KvUsage::try_from(o.value).ok()?, age(&o))));
     let queue = load.queue.filter(counts).and_then(|o| Some((QueueLength::try_from(o.value).ok()?, age(&o))));
-    let oldest = kv.map(|k| k.1).max(queue.map(|q| q.1))?;
+    let mut oldest = kv.map(|k| k.1).max(queue.map(|q| q.1))?;
+    let unknown = |known: Option<Observed>, signal| known.map_or(!samples.answered(signal), |o| !counts(&o));
+    if unknown(load.kv, Signal::KvUsage) || unknown(load.queue, Signal::Queue) {
+        oldest = oldest.max(config.metrics_age.stale.get());
+    }
     Some(Replica {
         pod: pod.to_owned(),
         kv: kv.map(|k| k.0),

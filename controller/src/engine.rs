@@ -225,7 +225,10 @@ impl Engine {
         let mut all = BTreeMap::new();
         for m in managed {
             let remembered = state.memory.of(m, at.now, at.wall);
-            let decision = decisions.get(&m.key).cloned();
+            let mut decision = decisions.get(&m.key).cloned();
+            if let Some(d) = &mut decision {
+                d.not_carried_out = remembered.not_carried_out(d.not_carried_out, d.target(), d.current);
+            }
             let had_target = remembered.has_target();
             if let (Some(next), Some(d)) = (outcome.next.variants.get(&m.key), &decision) {
                 let echo = d.safety_net == Some(FallbackSource::CurrentReplicas);

@@ -37,6 +37,8 @@ pub(crate) struct Remembered {
     ready_rose: Option<Instant>,
     /// The replicas that are not ready, the ones missing longest first.
     missing: Vec<Missing>,
+    /// A target that was not carried out, and the replicas that it stood still at.
+    not_carried_out: Option<(u32, u32)>,
 }
 
 /// A replica that is not ready.
@@ -70,6 +72,15 @@ impl Remembered {
         let alloc = managed.status.desired_optimized_alloc.as_ref();
         let recent = alloc
             .filter(|a| a.last_run_time.as_ref().is_some_and(|t| wall.duration_since(t.0) < STATUS_MEMORY));
+        // What was only an echo of the replicas, for want of any analysis, is no target after a restart either.
+        let echo = managed
+            .status
+            .conditions
+            .iter()
+            .any(|c| c.type_ == "OptimizationReady" && c.reason == "MetricsUnavailable");
+        let set_by_hand =
+            managed.declared.as_ref().is_ok_and(|d| matches!(d.mode, Mode::Paused | Mode::Fixed(_)));
+        let recent = recent.filter(|_| !echo || set_by_hand);
         let target = recent.and_then(|a| u32::try_from(a.num_replicas).ok());
         // The status of a target that is gone holds nothing else that tells it was ever there.
         let was_gone = target_of(managed).is_some_and(|target| {
@@ -163,6 +174,17 @@ impl Remembered {
     pub(crate) fn desired(&self, current: u32, now: Instant) -> Option<(u32, GoDuration)> {
         let (state, at) = self.desired.as_ref()?;
         Some((state.desired, state.age_after(now.saturating_duration_since(*at), current)))
+    }
+
+    /// Whether a target was not carried out: from the cycle that gave it up (`ended`) until the workload moves or the
+    /// target is another one, so that nobody is told of it anew every time it is given up again.
+    pub(crate) fn not_carried_out(&mut self, ended: Option<u32>, target: u32, current: u32) -> Option<u32> {
+        match (ended, self.not_carried_out) {
+            (Some(desired), _) => self.not_carried_out = Some((desired, current)),
+            (None, Some(stood)) if stood != (target, current) => self.not_carried_out = None,
+            _ => {}
+        }
+        self.not_carried_out.map(|(desired, _)| desired)
     }
 
     /// Takes in what the next cycle has to know. A target that only echoes the present replicas, for want of any

@@ -14,6 +14,7 @@ use wva_scaling::snapshot::Mode;
 use wva_scaling::units::Cost;
 
 use crate::watches::Watches;
+use crate::workloads::WorkloadKey;
 
 /// Which VariantAutoscalings belong to this controller.
 #[derive(Clone, Debug, Default)]
@@ -87,6 +88,8 @@ pub(crate) fn managed(watches: &Watches, ownership: &Ownership) -> Vec<Managed> 
         .variants
         .state()
         .into_iter()
+        // What is being deleted is published no more, however long its finalizers take.
+        .filter(|o| o.metadata.deletion_timestamp.is_none())
         .filter(|o| ownership.includes(o.labels().get(INSTANCE_LABEL).filter(|label| !label.is_empty())))
         .filter(|o| o.namespace().is_some_and(|ns| !excluded.contains(&ns)))
         .map(|o| read(&o))
@@ -155,8 +158,8 @@ fn declared(object: &DynamicObject) -> Result<Declared, Unusable> {
 fn set_conflicts_aside(all: &mut [Managed]) {
     let mut winners: BTreeMap<(String, String, String), (Option<Timestamp>, String)> = BTreeMap::new();
     let target = |m: &Managed| {
-        let r = &m.declared.as_ref().ok()?.spec.scale_target_ref;
-        Some((m.key.namespace.clone(), r.kind.clone(), r.name.clone()))
+        let target = WorkloadKey::new(&m.key.namespace, &m.declared.as_ref().ok()?.spec.scale_target_ref);
+        Some((target.namespace, target.kind, target.name))
     };
     for m in all.iter() {
         let Some(target) = target(m) else { continue };

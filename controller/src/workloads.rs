@@ -23,7 +23,7 @@ pub(crate) const WATCHED_KINDS: [&str; 2] = ["Deployment", "StatefulSet"];
 pub(crate) struct WorkloadKey {
     /// Namespace.
     pub namespace: String,
-    /// `Deployment` or `StatefulSet`.
+    /// `Deployment` or `StatefulSet`; a kind of a group other than `apps` carries its group, `Deployment.example.com`.
     pub kind: String,
     /// Name.
     pub name: String,
@@ -33,7 +33,11 @@ impl WorkloadKey {
     /// The workload a reference names.
     #[must_use]
     pub(crate) fn new(namespace: &str, target: &ScaleTargetRef) -> Self {
-        Self { namespace: namespace.to_owned(), kind: target.kind.clone(), name: target.name.clone() }
+        Self {
+            namespace: namespace.to_owned(),
+            kind: qualified(Some(&target.api_version), &target.kind),
+            name: target.name.clone(),
+        }
     }
 }
 
@@ -79,9 +83,19 @@ pub(crate) fn replicas(watches: &Watches, key: &WorkloadKey) -> Option<Replicas>
 
 /// Whether a workload exists; `None` for kinds that are not watched.
 #[must_use]
-pub fn exists(watches: &Watches, namespace: &str, kind: &str, name: &str) -> Option<bool> {
-    let key = WorkloadKey { namespace: namespace.to_owned(), kind: kind.to_owned(), name: name.to_owned() };
-    WATCHED_KINDS.contains(&kind).then(|| replicas(watches, &key).is_some())
+pub fn exists(watches: &Watches, namespace: &str, api_version: &str, kind: &str, name: &str) -> Option<bool> {
+    let kind = qualified(Some(api_version), kind);
+    let known = WATCHED_KINDS.contains(&kind.as_str());
+    let key = WorkloadKey { namespace: namespace.to_owned(), kind, name: name.to_owned() };
+    known.then(|| replicas(watches, &key).is_some())
+}
+
+/// A kind as kubectl writes it: with its group, where that is not `apps`. What names no version is of `apps`.
+fn qualified(api_version: Option<&str>, kind: &str) -> String {
+    match api_version.map(|v| v.split_once('/').map_or("core", |(group, _)| group)) {
+        None | Some("apps") => kind.to_owned(),
+        Some(group) => format!("{kind}.{group}"),
+    }
 }
 
 /// What the HPA on a workload allows and what it ignores.
@@ -105,7 +119,7 @@ pub(crate) fn hpa_limits(watches: &Watches) -> BTreeMap<WorkloadKey, HpaLimits> 
         let spec = &hpa.spec;
         let key = WorkloadKey {
             namespace,
-            kind: spec.scale_target_ref.kind.clone(),
+            kind: qualified(spec.scale_target_ref.api_version.as_deref(), &spec.scale_target_ref.kind),
             name: spec.scale_target_ref.name.clone(),
         };
         let own = limits(&hpa);

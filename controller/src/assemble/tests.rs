@@ -185,6 +185,33 @@ fn a_signal_that_is_missing_or_out_of_range_is_left_out() {
 }
 
 #[test]
+fn a_signal_that_nobody_could_ask_for_is_no_sign_of_idleness() {
+    let stale = Config::default().metrics_age.stale;
+    let failed = |signal| (signal, Err("time-out".to_owned()));
+    let queue = |age: f64| {
+        let of = |value: f64| Ok(vec![series("a-0", "m", value)]);
+        [(Signal::Queue, of(0.0)), (Signal::QueueAge, of(age))]
+    };
+    let mut case = Case::new();
+    case.cluster.variant("a", "m", json!({})).deployment("a", 1, 1).pod("a-0", "a");
+    let of = |case: &mut Case| case.assembled().snapshot.models[0].variants[0].replicas[0].clone();
+    // The very first query for the KV cache fails: the queue alone must not shrink a model.
+    let answers = queue(1.0).into_iter().chain([failed(Signal::KvUsage), failed(Signal::KvAge)]);
+    case.samples.take_in(case.at.now, answers.collect());
+    assert_eq!((of(&mut case).kv, of(&mut case).age), (None, stale));
+    // It is answered, and this pod has none: then 0 counts, as documented.
+    let answers = queue(1.0).into_iter().chain([(Signal::KvUsage, Ok(vec![])), (Signal::KvAge, Ok(vec![]))]);
+    case.samples.take_in(case.at.now, answers.collect());
+    assert_eq!((of(&mut case).kv, of(&mut case).age), (None, GoDuration::from_secs(1)));
+    // It was known, and has failed for so long that it is missing.
+    case.load("m", 1.0, &[("a-0", 0.9, 0.0)]);
+    case.at.now += Duration::from_mins(6);
+    let answers = queue(1.0).into_iter().chain([failed(Signal::KvUsage), failed(Signal::KvAge)]);
+    case.samples.take_in(case.at.now, answers.collect());
+    assert_eq!((of(&mut case).kv, of(&mut case).age), (None, stale));
+}
+
+#[test]
 fn bounds_are_the_narrower_of_the_object_and_all_its_autoscalers() {
     let mut case = Case::new();
     case.cluster

@@ -1,7 +1,7 @@
 //! What is known of every pod's load: the newest value of each signal and when it was observed. A signal that the
 //! newest answer lacks, or whose query failed, keeps its last value and ages. Owned and written by the engine alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use super::prometheus::Series;
@@ -47,6 +47,8 @@ pub(crate) struct Samples {
     loads: BTreeMap<PodModel, PodLoad>,
     /// Why the newest attempt gave nothing for some signal; cleared by one in which all were answered.
     last_error: Option<String>,
+    /// Signals that the newest attempt was given an answer for, be it an empty one.
+    answered: BTreeSet<Signal>,
 }
 
 impl Samples {
@@ -54,9 +56,11 @@ impl Samples {
     pub(crate) fn take_in(&mut self, now: Instant, answers: super::Answers) {
         let mut vectors = BTreeMap::new();
         self.last_error = None;
+        self.answered.clear();
         for (signal, answer) in answers {
             match answer {
                 Ok(series) => {
+                    self.answered.insert(signal);
                     vectors.insert(signal, by_pod(series));
                 }
                 Err(e) => self.last_error = Some(e),
@@ -91,6 +95,13 @@ impl Samples {
     #[must_use]
     pub(crate) fn last_error(&self) -> Option<&str> {
         self.last_error.as_deref()
+    }
+
+    /// Whether the newest attempt was given an answer for a signal. A pod that lacks a signal then has none; otherwise
+    /// nobody knows.
+    #[must_use]
+    pub(crate) fn answered(&self, signal: Signal) -> bool {
+        self.answered.contains(&signal)
     }
 
     /// All that is known, in order of namespace, pod and model.

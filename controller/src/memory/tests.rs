@@ -158,3 +158,36 @@ fn after_a_restart_a_target_that_was_gone_is_still_one_that_was_there() {
         assert_eq!(memory.of(&m, Instant::now(), Timestamp::UNIX_EPOCH).target_seen, seen);
     }
 }
+
+#[test]
+fn a_status_that_only_echoed_the_replicas_is_no_target_after_a_restart() {
+    let wall = Timestamp::UNIX_EPOCH;
+    for (reason, want) in [("MetricsUnavailable", None), ("SafetyNet", Some(7))] {
+        let mut condition = serde_json::to_value(
+            &conditions(Outlook::NoTarget { kind: "Deployment", name: "d", seen: true }).dated(
+                &[],
+                None,
+                wall,
+            )[3],
+        )
+        .unwrap();
+        condition["reason"] = reason.into();
+        let alloc = serde_json::json!({"numReplicas": 7, "accelerator": "", "lastRunTime": wall.to_string()});
+        let m =
+            testing::managed(serde_json::json!({"desiredOptimizedAlloc": alloc, "conditions": [condition]}));
+        let now = Instant::now();
+        assert_eq!(Memory::default().of(&m, now, wall).desired(2, now).map(|d| d.0), want, "{reason}");
+    }
+}
+
+#[test]
+fn a_target_given_up_again_and_again_is_told_once() {
+    let mut r = Remembered::default();
+    assert_eq!(r.not_carried_out(None, 3, 2), None);
+    assert_eq!(r.not_carried_out(Some(3), 3, 2), Some(3), "given up, and made anew");
+    assert_eq!(r.not_carried_out(None, 3, 2), Some(3), "nothing has moved");
+    assert_eq!(r.not_carried_out(Some(3), 3, 2), Some(3), "given up once more");
+    assert_eq!(r.not_carried_out(None, 3, 3), None, "the workload moved");
+    assert_eq!(r.not_carried_out(Some(3), 2, 2), Some(3));
+    assert_eq!(r.not_carried_out(None, 4, 2), None, "another target");
+}

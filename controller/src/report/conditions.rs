@@ -100,7 +100,11 @@ fn set_aside(unusable: &Unusable) -> Conditions {
     let skipped = format!("Nothing is decided until this is mended. {message}");
     Conditions {
         ready: no(reason, message),
-        target_resolved: no("TargetNotFound", skipped.clone()),
+        target_resolved: if reason == "TargetConflict" {
+            yes("TargetFound", "The target workload is another VariantAutoscaling's")
+        } else {
+            no("TargetNotFound", skipped.clone())
+        },
         metrics_available: no("MetricsMissing", skipped.clone()),
         optimization_ready: no(
             if reason == "TargetConflict" { "SkippedProcessing" } else { "InvalidConfiguration" },

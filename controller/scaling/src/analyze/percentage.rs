@@ -20,6 +20,9 @@ pub(super) struct Percentage {
     all: Sum,
     /// Mean spare KV and queue of each variant, in order of the view.
     spares: Vec<(f64, f64)>,
+    /// Replicas that report and are more than their workload asks for: surge pods of a rollout, or pods that are about
+    /// to go. Their load is there, but they will not be there to bear it.
+    surplus: u32,
 }
 
 /// Sums over replicas, in order of variant and pod.
@@ -83,7 +86,9 @@ pub(super) fn analyze(model: &ModelView) -> Result<Percentage, AnalysisError> {
         kv_spare_trigger: s.kv_spare_trigger,
         queue_spare_trigger: s.queue_spare_trigger,
     };
-    Ok(Percentage { load, calm, all, spares })
+    let surplus = |v: &VariantView| v.reporting().saturating_sub(v.current);
+    let surplus = model.variants.iter().map(surplus).fold(0, u32::saturating_add);
+    Ok(Percentage { load, calm, all, spares, surplus })
 }
 
 impl Percentage {
@@ -106,7 +111,7 @@ impl Percentage {
     fn can_spare(&self, fewer: u32) -> bool {
         let fits = |sum: &Sum| {
             let replicas = count(sum.replicas);
-            let left = replicas - f64::from(fewer);
+            let left = replicas - f64::from(self.surplus) - f64::from(fewer);
             left >= 1.0
                 && at_least(self.load.kv_cache_threshold - sum.kv / left, self.load.kv_spare_trigger)
                 && at_least(
@@ -154,7 +159,8 @@ impl Percentage {
         }
     }
 
-    fn shrink(&self, model: &ModelView, free: &[bool], drafts: &mut [Draft]) {
+    /// `promised` replicas are on their way out by earlier decisions.
+    fn shrink(&self, model: &ModelView, free: &[bool], promised: u32, drafts: &mut [Draft]) {
         let dearer = |a: usize, b: usize| {
             compare(model.variants[b].cost(), model.variants[a].cost()).then(self.by_spare(a, b))
         };
@@ -164,7 +170,7 @@ impl Percentage {
         let chosen = Self::best(candidates, dearer);
         for (i, variant) in model.variants.iter().enumerate().filter(|(i, _)| free[*i]) {
             if chosen == Some(i) {
-                self.take(model, variant, &mut drafts[i]);
+                self.take(model, variant, promised, &mut drafts[i]);
             } else if variant.pending > 0 {
                 drafts[i].note(Stage::Analyze, Reason::PendingReplicas { pending: variant.pending });
             }
@@ -172,7 +178,7 @@ impl Percentage {
     }
 
     /// Takes a step down from the chosen variant, or says why not.
-    fn take(&self, model: &ModelView, variant: &VariantView, draft: &mut Draft) {
+    fn take(&self, model: &ModelView, variant: &VariantView, promised: u32, draft: &mut Draft) {
         let step = variant.step_down();
         let load = self.load;
         match model.blind() {
@@ -180,7 +186,7 @@ impl Percentage {
                 draft.note(Stage::Analyze, Reason::ScrapeGap { ready, reporting });
             }
             Some(Blind::Stale { stale }) => draft.note(Stage::Analyze, Reason::MetricsStale { stale }),
-            None if step >= variant.current || !self.can_spare(step) => {
+            None if step >= variant.current || !self.can_spare(step.saturating_add(promised)) => {
                 draft.note(Stage::Analyze, Reason::StepNotSafe { step, load });
             }
             None => draft.push(Stage::Analyze, variant.current - step, Reason::ScaleDownSafe { load }),
@@ -211,6 +217,7 @@ impl Verdict for Percentage {
         let needs_more = self.needs_more();
         let mut drafts: Vec<Draft> = model.variants.iter().map(|v| Draft::new(v.current)).collect();
         let mut free = vec![true; drafts.len()];
+        let mut promised: u32 = 0;
         for (i, variant) in model.variants.iter().enumerate() {
             match kept(model, variant, needs_more.is_some()) {
                 Kept::None => {}
@@ -218,12 +225,15 @@ impl Verdict for Percentage {
                 Kept::Holds { desired, reason } => {
                     drafts[i].push(Stage::Analyze, desired, reason);
                     free[i] = false;
+                    promised = promised.saturating_add(variant.current.saturating_sub(desired));
                 }
             }
         }
         match needs_more {
             Some(reason) => self.grow(model, &free, barred, &reason, &mut drafts),
-            None if self.can_spare(1) => self.shrink(model, &free, &mut drafts),
+            None if self.can_spare(promised.saturating_add(1)) => {
+                self.shrink(model, &free, promised, &mut drafts);
+            }
             None => {}
         }
         for draft in &mut drafts {

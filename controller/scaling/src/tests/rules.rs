@@ -73,6 +73,15 @@ fn a_variant_at_its_minimum_is_not_taken_from() {
 }
 
 #[test]
+fn what_will_not_be_there_bears_no_load() {
+    // A surge pod of a rollout reports, too; once it is gone two replicas have .75 each.
+    check("a: 2 kv=.50,.50,.50", &["a 2->2 NoChange"]);
+    check("a: 2 kv=.20,.20,.20", &["a 2->1 ScaleDownSafe"]);
+    // Six at .50 fit on five; one is promised already, and on four they would have .75.
+    check("a: 3 cost=80 desired=2 kv=.50\nb: 3 cost=40 kv=.50", &["a 3->2 KeptDecision", "b 3->3 NoChange"]);
+}
+
+#[test]
 fn a_kept_decision_ends_after_the_hold_without_progress() {
     check("a: 3 desired=4 desiredAge=9m59s kv=.60", &["a 3->4 KeptDecision"]);
     let outcome = check("a: 3 desired=4 desiredAge=10m kv=.60", &["a 3->3 NotCarriedOut"]);
