@@ -2,6 +2,8 @@
 
 CARGO ?= cargo
 KEEP  ?=
+# Where cargo builds, as cargo itself sees it.
+TARGET := $(or $(CARGO_TARGET_DIR),target)
 
 .PHONY: help tools build test lint generate demo bench deny clean
 
@@ -24,11 +26,11 @@ generate: ## Write what is made from code: the CRD, the webhook configurations
 	WVA_GENERATE=1 $(CARGO) test --quiet --package wva --test generated
 
 demo: tools build ## Show the main job on a real control plane (KEEP=1 leaves it running)
-	@target/debug/wva-testbed demo --wva target/debug/wva $(if $(KEEP),--keep)
+	@$(TARGET)/debug/wva-testbed demo --wva $(TARGET)/debug/wva $(if $(KEEP),--keep)
 
 bench: tools ## Measure the release binary on a real control plane: idle memory with 10 variants
 	$(CARGO) build --release --bin wva
-	@$(CARGO) run --quiet --package wva-testbed -- bench --wva target/release/wva
+	@$(CARGO) run --quiet --package wva-testbed -- bench --wva $(TARGET)/release/wva
 
 deny: ## Licences, duplicates and sources of all dependencies (installs cargo-deny when it is missing)
 	@command -v cargo-deny > /dev/null || $(CARGO) install --locked cargo-deny

@@ -6,10 +6,11 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 echo "== formatting"
 cargo fmt --all --check
 echo "== clippy"
-cargo clippy --workspace --all-targets --quiet -- -D warnings
+cargo clippy --locked --workspace --all-targets --quiet -- -D warnings
 echo "== purity"
 for crate in wva-scaling wva-rules; do
-  found=$(cargo tree --package "$crate" --edges normal --prefix none | cut -d' ' -f1 | sort -u | grep -xE 'kube-client|kube-runtime|tokio|reqwest|hyper|axum|async-std|mio' || true)
+  tree=$(cargo tree --locked --package "$crate" --edges normal --prefix none)
+  found=$(cut -d' ' -f1 <<<"$tree" | sort -u | grep -xE 'kube-client|kube-runtime|tokio|reqwest|hyper|axum|async-std|mio' || true)
   [ -z "$found" ] || { echo "$crate must stay pure, and depends on: $found"; exit 1; }
 done
 echo "== arrows between crates"
@@ -18,7 +19,8 @@ wva-controller:wva-certs wva-controller:wva-crds wva-controller:wva-rules wva-co
 wva-webhook:wva-certs wva-webhook:wva-crds wva-webhook:wva-rules wva-certs:wva-crds wva-rules:wva-crds
 wva-scaling:wva-crds wva-simulator:wva-scaling wva-simulator:wva-crds wva-testbed:wva-crds"
 for crate in wva wva-controller wva-webhook wva-certs wva-rules wva-scaling wva-simulator wva-testbed wva-crds; do
-  for below in $(cargo tree --package "$crate" --edges normal --depth 1 --prefix none | tail -n +2 | cut -d' ' -f1 | grep -E '^wva-' | sort -u || true); do
+  tree=$(cargo tree --locked --package "$crate" --edges normal --depth 1 --prefix none)
+  for below in $(tail -n +2 <<<"$tree" | cut -d' ' -f1 | grep -E '^wva-' | sort -u || true); do
     grep -qw -- "$crate:$below" <<<"$allowed" || { echo "$crate must not depend on $below (see the map of the house in README.md)"; exit 1; }
   done
 done

@@ -235,17 +235,17 @@ async fn of_two_variants_with_one_target_the_older_counts() -> anyhow::Result<()
         Ok(())
     })
     .await?;
-    let second = VariantFixture { name: "a-second".to_owned(), ..first }
+    let second = VariantFixture { name: "z-second".to_owned(), ..first }
         .variant()
-        .replace("name: a-second}", "name: first}");
+        .replace("name: z-second}", "name: first}");
     let allowed =
         second.replace("  labels:", "  annotations: {wva.llmd.ai/allow-shared-target: \"true\"}\n  labels:");
     cluster.testbed.apply(&allowed).await?;
     eventually("the younger one to be set aside", DEADLINE, async || {
-        let va = cluster.variant(&ns, "a-second").await?;
+        let va = cluster.variant(&ns, "z-second").await?;
         ensure!(condition(&va, "Ready")? == ("False", "TargetConflict"), "{}", va["status"]);
         ensure!(va["status"].to_string().contains("'first'"), "{}", va["status"]);
-        let labels = [("namespace", ns.as_str()), ("variant_name", "a-second")];
+        let labels = [("namespace", ns.as_str()), ("variant_name", "z-second")];
         ensure!(
             cluster.install.series("wva_desired_replicas", &labels).await?.is_none(),
             "both are published"

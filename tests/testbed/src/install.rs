@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use serde_json::Value;
+use wva_crds::settings::SETTINGS;
 
+use crate::components::http_client;
 use crate::{Process, Signal, Testbed, eventually, within};
 
 /// Namespace the program runs in.
@@ -110,6 +112,15 @@ impl Install {
             ("WVA_DEBUG_BIND_ADDRESS", "127.0.0.1:0"),
             ("LOG_FORMAT", "json"),
         ];
+        // A setting in the environment of whoever runs the tests must not be one of the program under test: an empty
+        // variable counts as unset.
+        env.extend(
+            SETTINGS
+                .iter()
+                .map(|s| (s.key, ""))
+                .filter(|(key, _)| env.iter().all(|(k, _)| k != key))
+                .collect::<Vec<_>>(),
+        );
         env.extend(options.env.iter().map(|(k, v)| (k.as_str(), v.as_str())));
         let log = testbed.logs().join("wva.log");
         let process = Process::spawn("wva", &options.wva, &["run"], &env, &log)?;
@@ -244,7 +255,7 @@ impl Install {
 /// When there is no answer within 10 seconds.
 pub async fn get(url: &str) -> anyhow::Result<(u16, String)> {
     within(&format!("GET {url}"), Duration::from_secs(10), async {
-        let answer = reqwest::get(url).await?;
+        let answer = http_client(None)?.get(url).send().await?;
         let status = answer.status().as_u16();
         anyhow::Ok((status, answer.text().await?))
     })

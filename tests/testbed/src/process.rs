@@ -68,6 +68,8 @@ struct State {
     exit: Option<ExitStatus>,
 }
 
+const PROXIES: [&str; 4] = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"];
+
 impl Process {
     /// Starts `program` in a process group of its own (a Ctrl-C in the terminal does not reach it), with `env` added
     /// to this process's environment and both outputs appended to the file `log`. `name` is for messages.
@@ -95,7 +97,12 @@ impl Process {
         let log_begin = out.metadata().map_or(0, |meta| meta.len());
         let err =
             out.try_clone().with_context(|| format!("cannot share the log {} of {name}", log.display()))?;
-        let mut child = Command::new("sh")
+        let mut command = Command::new("sh");
+        for proxy in PROXIES {
+            // Everything here talks over loopback; a proxy of the machine's owner would be asked for it.
+            command.env_remove(proxy).env_remove(proxy.to_lowercase());
+        }
+        let mut child = command
             .args(["-c", WATCHDOG, "watchdog"])
             .arg(program)
             .args(args)

@@ -29,6 +29,7 @@ if [ -n "${WVA_TESTBED_BIN:-}" ]; then
   exit 0
 fi
 
+command -v flock >/dev/null || { say "flock is not installed: it comes with util-linux"; exit 1; }
 command -v go >/dev/null || { say "go is not installed: the test control plane is built from Go modules (Go 1.26 or later); or set WVA_TESTBED_BIN to a folder of ready binaries"; exit 1; }
 
 while IFS='|' read -r folder package flags ldflags name; do

@@ -1,0 +1,67 @@
+//! Secure metrics on a real API server: `/metrics` over HTTPS with the certificate the program made itself, for those
+//! alone whom the API server knows and allows.
+
+mod common;
+
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use common::options;
+use k8s_openapi::ByteString;
+use wva_testbed::install::{Install, SERVICE, SYSTEM};
+use wva_testbed::{Options, Testbed};
+
+const READER: &str = "
+{apiVersion: v1, kind: ServiceAccount, metadata: {name: scraper, namespace: default}}
+---
+{apiVersion: v1, kind: ServiceAccount, metadata: {name: stranger, namespace: default}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: scraper}
+rules: [{nonResourceURLs: [/metrics], verbs: [get]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: scraper}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: scraper}
+subjects: [{kind: ServiceAccount, name: scraper, namespace: default}]
+";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_those_the_api_server_allows_read_metrics() -> anyhow::Result<()> {
+    let testbed = Testbed::start(Options { name: "secure-metrics".to_owned(), ..Options::default() }).await?;
+    let mut options = options();
+    options.env.push(("METRICS_SECURE".to_owned(), "true".to_owned()));
+    let install = Install::start(&testbed, &options).await?;
+    testbed.apply(READER).await?;
+
+    let path = "jsonpath={.data.ca\\.crt}";
+    let ca = testbed
+        .kubectl(&["get", "secret", &format!("{SERVICE}-ca"), "-n", SYSTEM, "-o", path])
+        .await?
+        .success()?;
+    let ByteString(pem) = serde_json::from_value(serde_json::Value::String(ca))?;
+    let client = reqwest::Client::builder()
+        .no_proxy()
+        .timeout(Duration::from_secs(20))
+        .tls_certs_only([reqwest::Certificate::from_pem(&pem)?])
+        .build()?;
+    let port = install.address("metrics")?.rsplit_once(':').context("no port")?.1;
+    let ask = async |token: Option<&str>| {
+        let request = client.get(format!("https://localhost:{port}/metrics"));
+        let answer = token.iter().fold(request, reqwest::RequestBuilder::bearer_auth).send().await?;
+        anyhow::Ok((answer.status().as_u16(), answer.text().await?))
+    };
+    let token = async |name: &str| testbed.kubectl(&["create", "token", name]).await?.success();
+
+    let (status, text) = ask(None).await?;
+    ensure!(status == 401 && !text.contains("wva_build_info"), "without a token: {status} {text}");
+    let (status, _) = ask(Some("made-up")).await?;
+    ensure!(status == 401, "with a token nobody issued: {status}");
+    let (status, text) = ask(Some(token("stranger").await?.trim())).await?;
+    ensure!(status == 403 && !text.contains("wva_build_info"), "without the right: {status} {text}");
+    let (status, text) = ask(Some(token("scraper").await?.trim())).await?;
+    ensure!(status == 200 && text.contains("wva_build_info"), "with the right: {status} {text}");
+    Ok(())
+}
