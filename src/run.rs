@@ -247,6 +247,7 @@ impl Process {
         let tls = wva_controller::auth::server_tls(certs.resolver())?;
         let state = Arc::new(ExternalMetrics {
             variants: self.variants.clone(),
+            namespaces: self.namespaces.clone(),
             gate: gate.clone(),
             legacy,
             clock: wva_certs::system_clock(),

@@ -270,6 +270,8 @@ async fn an_excluded_namespace_has_no_series_and_nothing_is_written_there() -> a
         eventually(&format!("the series to be there: {wanted}"), DEADLINE, async || {
             let found = cluster.install.series("wva_desired_replicas", &labels).await?;
             ensure!(found.is_some() == wanted, "it is {found:?}");
+            let external = cluster.external_metric(&ns, "left-alone").await?;
+            ensure!(external.is_empty() != wanted, "the external metric is {external:?}");
             Ok(())
         })
         .await

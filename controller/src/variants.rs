@@ -1,12 +1,14 @@
 //! Which VariantAutoscalings this controller manages, and what each says. Admission is never trusted to have run: the
 //! same rules are applied here, and an object that breaks them is set aside with the reason, never an error of a loop.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt;
-use kube::api::DynamicObject;
+use kube::api::{DynamicObject, PartialObjectMeta};
+use kube::runtime::reflector::{ObjectRef, Store};
 use wva_crds::names::{ACCELERATOR_LABEL, EXCLUDE_ANNOTATION, INSTANCE_LABEL, MODE_ANNOTATION};
 use wva_crds::{ScaleTargetRef, VariantAutoscalingSpec, VariantAutoscalingStatus};
 use wva_scaling::VariantKey;
@@ -83,7 +85,6 @@ pub(crate) enum Unusable {
 /// All VariantAutoscalings this controller manages, in order of namespace and name.
 #[must_use]
 pub(crate) fn managed(watches: &Watches, ownership: &Ownership) -> Vec<Managed> {
-    let excluded = excluded_namespaces(watches);
     let mut all: Vec<Managed> = watches
         .variants
         .state()
@@ -91,7 +92,7 @@ pub(crate) fn managed(watches: &Watches, ownership: &Ownership) -> Vec<Managed> 
         // What is being deleted is published no more, however long its finalizers take.
         .filter(|o| o.metadata.deletion_timestamp.is_none())
         .filter(|o| ownership.includes(o.labels().get(INSTANCE_LABEL).filter(|label| !label.is_empty())))
-        .filter(|o| o.namespace().is_some_and(|ns| !excluded.contains(&ns)))
+        .filter(|o| o.namespace().is_some_and(|ns| !is_excluded(watches.namespaces.as_ref(), &ns)))
         .map(|o| read(&o))
         .collect();
     all.sort_by(|a, b| a.key.cmp(&b.key));
@@ -99,13 +100,11 @@ pub(crate) fn managed(watches: &Watches, ownership: &Ownership) -> Vec<Managed> 
     all
 }
 
-/// Namespaces that say nothing of theirs is managed. In single-namespace mode none is seen, so none is excluded.
-fn excluded_namespaces(watches: &Watches) -> BTreeSet<String> {
-    let namespaces = watches.namespaces.iter().flat_map(kube::runtime::reflector::Store::state);
-    namespaces
-        .filter(|n| n.annotations().get(EXCLUDE_ANNOTATION).is_some_and(|v| v == "true"))
-        .map(|n| n.name_any())
-        .collect()
+/// Whether a namespace says that nothing of its own is managed. In single-namespace mode none is seen, so none is
+/// excluded.
+pub(crate) fn is_excluded(namespaces: Option<&Store<PartialObjectMeta<Namespace>>>, name: &str) -> bool {
+    let namespace = namespaces.and_then(|all| all.get(&ObjectRef::new(name)));
+    namespace.is_some_and(|n| n.annotations().get(EXCLUDE_ANNOTATION).is_some_and(|v| v == "true"))
 }
 
 /// Reads one object as it is stored, which may be from a time with other rules.

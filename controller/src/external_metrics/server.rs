@@ -17,7 +17,8 @@ use axum_server::{Handle, Server};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use hyper_util::rt::TokioTimer;
-use kube::core::DynamicObject;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::core::{DynamicObject, PartialObjectMeta};
 use kube::runtime::reflector::Store;
 use rustls::ServerConfig;
 use tokio::net::TcpStream;
@@ -29,6 +30,7 @@ use wva_certs::Clock;
 use super::documents::{Failure, api_group, group_list, resource_list};
 use super::{GROUP, VERSION, selector, values};
 use crate::auth::{Action, Gate, Peer, Refusal};
+use crate::variants;
 
 /// The aggregator multiplexes all HPAs over a few connections; more than this are not served.
 const CONNECTIONS: usize = 256;
@@ -47,6 +49,9 @@ const LONGEST_NAMESPACE: usize = 63;
 pub struct ExternalMetrics {
     /// VAs of every namespace, as raw objects: one that breaks today's schema must not stop the watch.
     pub variants: Store<DynamicObject>,
+    /// Namespaces, of which excluded ones have no metrics: nothing is written to their VAs' status any more, so that
+    /// cannot tell. `None` in single-namespace mode.
+    pub namespaces: Option<Store<PartialObjectMeta<Namespace>>>,
     /// Authenticates and authorizes.
     pub gate: Arc<Gate>,
     /// Serve `inferno_desired_replicas` too.
@@ -181,7 +186,9 @@ async fn metric(
             "VariantAutoscalings have not been read yet",
         ));
     }
-    let list = values::values(&state.variants.state(), &namespace, &metric, &selector, (state.clock)());
+    let excluded = variants::is_excluded(state.namespaces.as_ref(), &namespace);
+    let all = if excluded { Vec::new() } else { state.variants.state() };
+    let list = values::values(&all, &namespace, &metric, &selector, (state.clock)());
     Ok(Json(list).into_response())
 }
 

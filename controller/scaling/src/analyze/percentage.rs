@@ -137,14 +137,28 @@ impl Percentage {
         candidates.reduce(|best, next| if better(next, best) == Ordering::Less { next } else { best })
     }
 
+    /// Where the chosen variant's mode holds its step back, the best of those that carry steps out takes one as well:
+    /// a variant that a person has paused must not starve its model, nor keep it from shrinking.
+    fn acting(
+        model: &ModelView,
+        chosen: Option<usize>,
+        candidates: impl Iterator<Item = usize>,
+        better: impl Fn(usize, usize) -> Ordering,
+    ) -> Option<usize> {
+        let held_back = !model.variants[chosen?].auto();
+        held_back.then(|| Self::best(candidates.filter(|i| model.variants[*i].auto()), better))?
+    }
+
     fn grow(&self, model: &ModelView, free: &[bool], barred: &[bool], reason: &Reason, drafts: &mut [Draft]) {
         let cheaper = |a: usize, b: usize| {
             compare(model.variants[a].cost(), model.variants[b].cost()).then(self.by_spare(a, b))
         };
         let candidates = || (0..model.variants.len()).filter(|i| free[*i] && !barred[*i]);
-        let chosen = Self::best(candidates().filter(|i| can_grow(&model.variants[*i])), cheaper);
+        let growing = || candidates().filter(|i| can_grow(&model.variants[*i]));
+        let chosen = Self::best(growing(), cheaper);
+        let acting = Self::acting(model, chosen, growing(), cheaper);
         for (i, variant) in model.variants.iter().enumerate().filter(|(i, _)| free[*i] && !barred[*i]) {
-            if chosen == Some(i) {
+            if chosen == Some(i) || acting == Some(i) {
                 let after = variant.current.saturating_add(variant.step_up());
                 drafts[i].push(Stage::Analyze, after, reason.clone());
             } else if variant.stuck > 0 {
@@ -166,10 +180,11 @@ impl Percentage {
         };
         // In reverse, so that of equal ones the last by name is taken.
         let candidates =
-            (0..model.variants.len()).rev().filter(|i| free[*i] && can_shrink(&model.variants[*i]));
-        let chosen = Self::best(candidates, dearer);
+            || (0..model.variants.len()).rev().filter(|i| free[*i] && can_shrink(&model.variants[*i]));
+        let chosen = Self::best(candidates(), dearer);
+        let acting = Self::acting(model, chosen, candidates(), dearer);
         for (i, variant) in model.variants.iter().enumerate().filter(|(i, _)| free[*i]) {
-            if chosen == Some(i) {
+            if chosen == Some(i) || acting == Some(i) {
                 self.take(model, variant, promised, &mut drafts[i]);
             } else if variant.pending > 0 {
                 drafts[i].note(Stage::Analyze, Reason::PendingReplicas { pending: variant.pending });

@@ -189,6 +189,23 @@ fn the_mode_has_the_last_word_and_the_trace_shows_the_rest() {
 }
 
 #[test]
+fn a_variant_that_is_held_back_does_not_hold_back_its_model() {
+    check(
+        "a: 1 cost=40 mode=paused kv=.78\nb: 1 cost=80 kv=.78",
+        &["a 1->1 Paused", "b 1->2 SpareBelowTarget"],
+    );
+    check(
+        "a: 1 cost=40 mode=recommend kv=.78\nb: 1 cost=80 kv=.78",
+        &["a 1->2 RecommendOnly", "b 1->2 SpareBelowTarget"],
+    );
+    check("a: 3 cost=80 mode=fixed=3 kv=.10\nb: 3 cost=40 kv=.10", &["a 3->3 Fixed", "b 3->2 ScaleDownSafe"]);
+    check(
+        "a: 1 cost=40 kv=.78\nb: 1 cost=80 mode=paused kv=.78",
+        &["a 1->2 SpareBelowTarget", "b 1->1 Paused"],
+    );
+}
+
+#[test]
 fn settings_of_the_model_hold() {
     let strict =
         "config saturation: {default: {kvSpareTrigger: 0.3}, x: {model_id: m, kvCacheThreshold: 0.9}}";

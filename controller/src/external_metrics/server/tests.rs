@@ -41,7 +41,8 @@ fn start() -> Running {
     let resource = kube::core::ApiResource::erase::<wva_crds::VariantAutoscaling>(&());
     let writer = reflector::store::Writer::new(resource);
     let variants = writer.as_reader();
-    let state = Arc::new(ExternalMetrics { variants, gate, legacy: true, clock: Arc::new(now) });
+    let state =
+        Arc::new(ExternalMetrics { variants, namespaces: None, gate, legacy: true, clock: Arc::new(now) });
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let shutdown = CancellationToken::new();
