@@ -222,7 +222,14 @@ impl Process {
 
     /// Keeps both webhook configurations open, from the moment a review sent here is answered.
     fn open_webhooks(&mut self, configuration: String, service: &str, address: SocketAddr, certs: &Certs) {
-        let config = registration::Config { mutating: configuration.clone(), validating: configuration };
+        let config = registration::Config {
+            mutating: configuration.clone(),
+            validating: configuration,
+            service: registration::ServiceRef {
+                namespace: self.settings.namespace.clone(),
+                name: service.to_owned(),
+            },
+        };
         let probe = registration::Probe {
             addr: reachable(address),
             server_name: format!("{service}.{}.svc", self.settings.namespace),

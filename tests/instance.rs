@@ -94,5 +94,45 @@ async fn the_label_is_injected_kept_and_decides_who_manages() -> anyhow::Result<
         ensure!(target(&cluster.variant(&foreign, "b").await?) == Some(1), "not yet");
         Ok(())
     })
+    .await?;
+    doors_stay_shut_while_the_service_leads_nowhere(&cluster).await
+}
+
+/// With an ordinary Service in front, as in a cluster: its endpoints are looked at before the webhooks are opened.
+async fn doors_stay_shut_while_the_service_leads_nowhere(cluster: &Cluster) -> anyhow::Result<()> {
+    let tb = &cluster.testbed;
+    let rules = async || {
+        let path = "jsonpath={.webhooks[*].rules[*].resources[*]}";
+        tb.kubectl(&["get", "validatingwebhookconfiguration", WEBHOOKS, "-o", path]).await?.success()
+    };
+    let ordinary = r#"{"spec": {"type": "ClusterIP", "externalName": null, "ports": [{"name": "admission", "port": 443}]}}"#;
+    tb.kubectl(&["patch", "service", SERVICE, "-n", SYSTEM, "--type=merge", "-p", ordinary])
+        .await?
+        .success()?;
+    let shut =
+        r#"[{"op": "remove", "path": "/webhooks/0/rules"}, {"op": "remove", "path": "/webhooks/1/rules"}]"#;
+    tb.kubectl(&["patch", "validatingwebhookconfiguration", WEBHOOKS, "--type=json", "-p", shut])
+        .await?
+        .success()?;
+    eventually("wva to say that its Service has no endpoint", DEADLINE, async || {
+        ensure!(cluster.install.process().log().contains("has no ready endpoint yet"), "it has not");
+        Ok(())
+    })
+    .await?;
+    ensure!(rules().await?.is_empty(), "opened although its Service leads nowhere");
+    let slice = format!(
+        "apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {{name: by-hand, namespace: {SYSTEM}, labels: {{kubernetes.io/service-name: {SERVICE}}}}}
+addressType: IPv4
+ports: [{{name: admission, port: 9443}}]
+endpoints: [{{addresses: [10.1.2.3], conditions: {{ready: true}}}}]
+"
+    );
+    tb.apply(&slice).await?;
+    eventually("the webhooks to be opened", DEADLINE, async || {
+        ensure!(rules().await?.contains("variantautoscalings"), "not yet");
+        Ok(())
+    })
     .await
 }

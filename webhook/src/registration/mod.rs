@@ -5,6 +5,7 @@
 mod entries;
 mod probe;
 mod render;
+mod service;
 
 use std::time::Duration;
 
@@ -25,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 pub use entries::{ENTRIES, Entry, Phase, Subject};
 pub use probe::{Probe, ProbeError};
 pub use render::{Door, FailurePolicy, render};
+pub use service::ServiceRef;
 
 /// The field manager of `rules` and `caBundle`.
 pub const FIELD_MANAGER: &str = "wva-webhook";
@@ -42,6 +44,8 @@ pub struct Config {
     pub mutating: String,
     /// Name of the `ValidatingWebhookConfiguration`.
     pub validating: String,
+    /// The Service that both name.
+    pub service: ServiceRef,
 }
 
 /// Why the entries are not open (yet).
@@ -61,6 +65,17 @@ pub enum Error {
         /// What went wrong.
         #[source]
         source: ProbeError,
+    },
+    /// Reviews would lead nowhere.
+    #[error(
+        "Service {namespace}/{name} has no ready endpoint yet: if that lasts, check its selector and that a pod of \
+         this program is ready"
+    )]
+    NoEndpoint {
+        /// Namespace of the Service.
+        namespace: String,
+        /// Its name.
+        name: String,
     },
     /// The apiserver refused or failed.
     #[error(
@@ -110,7 +125,7 @@ pub async fn run(
         let bundle = ca_bundle.borrow_and_update().clone();
         let outcome = tokio::select! {
             () = shutdown.cancelled() => return Ok(()),
-            outcome = ensure(&doors, &bundle, &probe) => outcome,
+            outcome = ensure(&client, &config.service, &doors, &bundle, &probe) => outcome,
         };
         let retry = match outcome {
             Ok(changed) => {
@@ -138,7 +153,13 @@ pub async fn run(
 }
 
 /// Opens what is closed. True where something was changed.
-async fn ensure(doors: &[Object; 2], bundle: &[u8], probe: &Probe) -> Result<bool, Error> {
+async fn ensure(
+    client: &Client,
+    service: &ServiceRef,
+    doors: &[Object; 2],
+    bundle: &[u8],
+    probe: &Probe,
+) -> Result<bool, Error> {
     if bundle.is_empty() {
         return Err(Error::NoBundle);
     }
@@ -153,6 +174,7 @@ async fn ensure(doors: &[Object; 2], bundle: &[u8], probe: &Probe) -> Result<boo
             continue;
         };
         let Some(apply) = opening(door.phase, &found, bundle) else { continue };
+        service.leads_somewhere(client).await?;
         probe
             .answered(bundle)
             .await

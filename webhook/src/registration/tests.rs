@@ -20,10 +20,13 @@ const NAME: &str = "wva-webhook.wva.svc";
 const MUTATING: &str = "mutatingwebhookconfigurations";
 const VALIDATING: &str = "validatingwebhookconfigurations";
 
-/// An apiserver that knows the two configurations, each named `wva`, and merges applied webhooks by name.
+/// An apiserver that knows the two configurations, each named `wva`, merges applied webhooks by name, and has one
+/// Service with one endpoint.
 #[derive(Clone)]
 struct Apiserver {
     objects: Arc<Mutex<BTreeMap<String, Value>>>,
+    /// Type of the Service, and whether its endpoint is ready.
+    service: Arc<Mutex<(&'static str, Option<bool>)>>,
     patches: Arc<Mutex<Vec<Value>>>,
     revision: watch::Sender<u64>,
 }
@@ -36,6 +39,7 @@ impl Apiserver {
         });
         let this = Self {
             objects: Arc::new(Mutex::new(objects.collect())),
+            service: Arc::new(Mutex::new(("ClusterIP", Some(true)))),
             patches: Arc::default(),
             revision: watch::Sender::new(1),
         };
@@ -43,6 +47,8 @@ impl Apiserver {
         let router = Router::new()
             .route(base, get(list))
             .route(&format!("{base}/wva"), get(read).patch(apply))
+            .route("/api/v1/namespaces/wva/services/wva-webhook", get(service))
+            .route("/apis/discovery.k8s.io/v1/namespaces/wva/endpointslices", get(slices))
             .with_state(this.clone());
         (this, Client::new(router, "default"))
     }
@@ -96,6 +102,27 @@ async fn list(
         }
     });
     axum::body::Body::from_stream(stream).into_response()
+}
+
+async fn service(Extract(server): Extract<Apiserver>) -> Json<Value> {
+    let (kind, _) = *server.service.lock().unwrap();
+    Json(
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "wva-webhook"}, "spec": {"type": kind}}),
+    )
+}
+
+async fn slices(
+    Extract(server): Extract<Apiserver>,
+    Query(query): Query<BTreeMap<String, String>>,
+) -> Json<Value> {
+    assert_eq!(query["labelSelector"], "kubernetes.io/service-name=wva-webhook");
+    let (_, ready) = *server.service.lock().unwrap();
+    let endpoint = json!({"addresses": ["10.0.0.1"], "conditions": {"ready": ready}});
+    let slice =
+        json!({"metadata": {"name": "wva-webhook-x"}, "addressType": "IPv4", "endpoints": [endpoint]});
+    Json(
+        json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSliceList", "metadata": {}, "items": [slice]}),
+    )
 }
 
 async fn read(Extract(server): Extract<Apiserver>, Path(plural): Path<String>) -> Json<Value> {
@@ -193,7 +220,8 @@ fn door() -> Door<'static> {
 }
 
 fn config() -> Config {
-    Config { mutating: "wva".into(), validating: "wva".into() }
+    let service = ServiceRef { namespace: "wva".into(), name: "wva-webhook".into() };
+    Config { mutating: "wva".into(), validating: "wva".into(), service }
 }
 
 fn entry<'v>(object: &'v Value, name: &str) -> &'v Value {
@@ -252,11 +280,12 @@ async fn nothing_is_opened_before_a_review_would_be_answered() {
     let (apiserver, client) = Apiserver::start(&render(&door()));
     let webhook = Webhook::new();
     let (pem, probe) = (webhook.pem.clone(), webhook.probe());
+    let service = config().service;
     let doors = [
         Object::of::<MutatingWebhookConfiguration>(&client, Phase::Mutating, "wva"),
         Object::of::<ValidatingWebhookConfiguration>(&client, Phase::Validating, "wva"),
     ];
-    assert!(matches!(ensure(&doors, b"", &probe).await, Err(Error::NoBundle)));
+    assert!(matches!(ensure(&client, &service, &doors, b"", &probe).await, Err(Error::NoBundle)));
     let closed =
         Probe { addr: TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap(), ..probe.clone() };
     for (probe, bundle) in [
@@ -264,21 +293,29 @@ async fn nothing_is_opened_before_a_review_would_be_answered() {
         (&probe, b"no certificate".to_vec()),
         (&Probe { server_name: "not a name".into(), ..probe.clone() }, pem.clone()),
     ] {
-        let refused = ensure(&doors, &bundle, probe).await;
+        let refused = ensure(&client, &service, &doors, &bundle, probe).await;
         assert!(matches!(refused, Err(Error::NotAnswering { .. })), "{refused:?}");
     }
     webhook.start();
-    let wrong_ca = ensure(&doors, &Webhook::new().pem, &probe).await.unwrap_err();
+    let wrong_ca = ensure(&client, &service, &doors, &Webhook::new().pem, &probe).await.unwrap_err();
     assert!(
         matches!(wrong_ca, Error::NotAnswering { source: ProbeError::Connection(_), .. }),
         "{wrong_ca:?}"
     );
     let wrong_name = Probe { server_name: "other.wva.svc".into(), ..probe.clone() };
-    assert!(ensure(&doors, &pem, &wrong_name).await.is_err());
+    assert!(ensure(&client, &service, &doors, &pem, &wrong_name).await.is_err());
+    *apiserver.service.lock().unwrap() = ("ClusterIP", Some(false));
+    let nowhere = ensure(&client, &service, &doors, &pem, &probe).await;
+    assert!(matches!(nowhere, Err(Error::NoEndpoint { .. })), "{nowhere:?}");
     assert!(apiserver.patches.lock().unwrap().is_empty());
 
-    assert!(ensure(&doors, &pem, &probe).await.unwrap());
-    assert!(!ensure(&doors, &pem, &probe).await.unwrap(), "a second look changes nothing");
+    // A name has no endpoints to look at, and one that does not say whether it is ready is.
+    for (kind, ready) in [("ExternalName", Some(false)), ("ClusterIP", None)] {
+        *apiserver.service.lock().unwrap() = (kind, ready);
+        assert!(service.leads_somewhere(&client).await.is_ok(), "{kind} {ready:?}");
+    }
+    assert!(ensure(&client, &service, &doors, &pem, &probe).await.unwrap());
+    assert!(!ensure(&client, &service, &doors, &pem, &probe).await.unwrap(), "a second look changes nothing");
     assert_eq!(apiserver.patches.lock().unwrap().len(), 2);
 }
 
