@@ -234,6 +234,7 @@ async fn fall(stage: &mut Stage, testbed: &Testbed, install: &Install, fleet: &F
                 "demo",
                 "--field-selector",
                 "reason=ScalingDecision",
+                "--sort-by=.metadata.creationTimestamp",
                 "-o",
                 "custom-columns=VARIANT:.involvedObject.name,DECISION:.message",
             ],
