@@ -26,12 +26,6 @@ macro_rules! quantity {
         pub struct $name(f64);
 
         impl $name {
-            /// A constant of the program, which is known to be in range.
-            #[allow(dead_code, reason = "not every quantity has a default")]
-            pub(crate) const fn constant(value: f64) -> Self {
-                Self(value)
-            }
-
             /// The plain number.
             #[must_use]
             pub const fn get(self) -> f64 {
@@ -82,6 +76,14 @@ quantity!(
     /// Any other figure that cannot be negative: requests, tokens, bytes, blocks, a tolerance. Finite, at least 0.
     Amount, "the figure", "of 0 or more", |v| v >= 0.0
 );
+
+impl Amount {
+    /// A constant of the program, which is known to be in range.
+    pub(crate) const fn constant(value: f64) -> Self {
+        Self(value)
+    }
+}
+
 quantity!(
     /// A latency objective in milliseconds, finite and above 0.
     Millis, "the objective in milliseconds", "above 0", |v| v > 0.0

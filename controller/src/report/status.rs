@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures::{StreamExt, stream};
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{ApiResource, DynamicObject};
 use kube::api::{Patch, PatchParams};
 use kube::runtime::reflector::{ObjectRef, Store};
@@ -78,12 +78,11 @@ pub(crate) fn wanted(
 /// The merge patch that makes a status this one, whatever it was.
 #[must_use]
 pub(crate) fn merge_patch(status: &VariantAutoscalingStatus) -> Value {
-    let conditions: Vec<Condition> = status.conditions.clone();
     json!({"status": {
         "desiredOptimizedAlloc": status.desired_optimized_alloc,
         "currentReplicas": status.current_replicas,
         "actuation": status.actuation,
-        "conditions": conditions,
+        "conditions": status.conditions,
     }})
 }
 
