@@ -31,3 +31,13 @@ pub const UNRESOLVED_ACCELERATOR: &str = "unresolved";
 
 /// Cost of a replica where a VA names none, in the user's own unit.
 pub const DEFAULT_VARIANT_COST: &str = "10.0";
+
+/// Saturation maps in the controller's namespace, in the order in which they are looked for after the configured one.
+/// The first is also the name of a namespace-local map.
+pub const SATURATION_MAPS: [&str; 3] =
+    ["wva-saturation-scaling-config", "saturation-scaling-config", "capacity-scaling-config"];
+/// Scale-to-zero maps in the controller's namespace, in the order in which they are looked for. The first is also the
+/// name of a namespace-local map.
+pub const SCALE_TO_ZERO_MAPS: [&str; 2] = ["wva-model-scale-to-zero-config", "model-scale-to-zero-config"];
+/// The service-class map that is read beside the configured one.
+pub const SERVICE_CLASS_MAP: &str = "serviceclass";

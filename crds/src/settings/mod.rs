@@ -2,9 +2,11 @@
 //! `--help` are made. A new setting is one new row in `table.rs`; nothing else names it but the code that reads it.
 
 pub mod map;
+mod order;
 mod table;
 mod value;
 
+pub use order::{OrderProblem, order_problems};
 pub use table::SETTINGS;
 pub use value::{Kind, Value, ValueError, is_label_value};
 
