@@ -40,8 +40,8 @@ const ORDERS: &[(&[&str], bool, &str)] = &[
 
 /// Which settings are out of order. What has no valid value is not compared.
 #[must_use]
-pub fn order_problems(value: impl Fn(&str) -> Option<Value>) -> Vec<OrderProblem> {
-    let broken = |keys: &[&str], rising: bool| {
+pub fn order_problems(value: impl Fn(&'static str) -> Option<Value>) -> Vec<OrderProblem> {
+    let broken = |keys: &'static [&'static str], rising: bool| {
         let values: Vec<_> = keys.iter().map(|key| value(key)).collect();
         values.windows(2).any(|pair| match (&pair[0], &pair[1]) {
             (Some(Value::Duration(a)), Some(Value::Duration(b))) => {

@@ -12,6 +12,7 @@ use wva_rules::{
 const MAIN: (MapRole, Place) = (MapRole::Main, Place::Global);
 const REVISION: &str = "wva.llmd.ai/restart-revision";
 
+#[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
 fn map(data: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "main", "namespace": "wva"}, "data": data})
 }

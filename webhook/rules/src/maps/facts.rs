@@ -27,8 +27,8 @@ pub struct Running {
     pub rollout: String,
 }
 
-/// A value in force.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A value in force, which may be a secret: it is never printed whole.
+#[derive(Clone, PartialEq, Eq)]
 pub struct RunningValue {
     /// The value, parsed.
     pub value: SettingValue,
@@ -36,6 +36,12 @@ pub struct RunningValue {
     pub text: String,
     /// Where it came from.
     pub source: RunningSource,
+}
+
+impl std::fmt::Debug for RunningValue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RunningValue").field("source", &self.source).finish_non_exhaustive()
+    }
 }
 
 /// Where a value in force came from.

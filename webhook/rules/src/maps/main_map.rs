@@ -116,7 +116,7 @@ pub(crate) const ORDER: Rule = Rule {
             return;
         }
         let text = facts.text();
-        let value = |key: &str| {
+        let value = |key: &'static str| {
             let hidden = facts.running.and_then(|r| r.values.get(key));
             if let Some(hidden) = hidden.filter(|v| matches!(v.source, RunningSource::Hides(_))) {
                 return Some(hidden.value.clone());
