@@ -146,8 +146,21 @@ impl Process {
             targets: watches.cloned().map(targets),
             owned: self.owned(),
         };
-        let settings = wva_webhook::Settings { instance: self.settings.instance.clone(), policy };
-        let state = Arc::new(wva_webhook::State::new(settings, Arc::new(facts), &self.registry)?);
+        let settings = wva_webhook::Settings {
+            instance: self.settings.instance.clone(),
+            policy,
+            maps: self.settings.maps.clone(),
+            running: self.settings.running.clone(),
+        };
+        let (refusals, to_tell) = wva_webhook::refusals();
+        let state =
+            Arc::new(wva_webhook::State::new(settings, Arc::new(facts), Some(refusals), &self.registry)?);
+        let reporter = self.settings.pod_name.clone().unwrap_or_else(|| "wva".to_owned());
+        let (client, shutdown) = (self.client.clone(), self.shutdown.clone());
+        self.spawn(
+            "events of refused changes",
+            settled(wva_webhook::tell(client, reporter, to_tell, shutdown)),
+        );
         let tls = Arc::new(wva_certs::server_config(certs.resolver(), self.settings.http2)?);
         let shutdown = self.shutdown.clone();
         self.spawn("admission server", async move {
