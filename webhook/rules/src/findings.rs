@@ -110,10 +110,11 @@ impl Finding {
     pub(crate) fn brief(&self, rule: &Rule, limit: usize) -> String {
         let prefix = format!("[{}] {}: ", rule.code, shorten(&self.field, 56));
         let fixed = prefix.chars().count() + fill(rule.message, "", "").chars().count();
-        let holes = if rule.message.contains("{other}") && !self.other.is_empty() { 2 } else { 1 };
-        let each = (limit.saturating_sub(fixed) / holes).clamp(8, FOUND_CHARS);
+        let hole = |name: &str, text: &str| usize::from(rule.message.contains(name) && !text.is_empty());
+        let holes = hole("{found}", &self.found) + hole("{other}", &self.other);
+        let each = (limit.saturating_sub(fixed) / holes.max(1)).clamp(8, FOUND_CHARS);
         let text = fill(rule.message, &shorten(&self.found, each), &shorten(&self.other, each));
-        shorten(&format!("{prefix}{text}"), limit)
+        shorten(&format!("{prefix}{text}{}", self.remedy), limit)
     }
 }
 

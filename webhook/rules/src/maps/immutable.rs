@@ -137,6 +137,10 @@ fn changes<'f>(facts: &'f MapFacts<'_>) -> Vec<Change<'f>> {
             }
         };
         let written = new.get(setting.key);
+        // What does not parse is refused by another rule, and no command could make it right.
+        if written.is_some_and(|w| setting.kind.parse(&w.text).is_err()) {
+            continue;
+        }
         let value = |text: Option<&str>| text.or(absent.as_deref()).map(|t| comparable(setting, t));
         if value(written.map(|w| w.text.as_str())) != value(old.as_deref()) {
             found.push(Change { setting, new: written, old });

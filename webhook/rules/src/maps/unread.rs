@@ -9,7 +9,7 @@ pub(crate) const ELSEWHERE: Rule = Rule {
     scope: Scope::Object,
     field: "metadata.namespace",
     reads: &[],
-    message: "this map is not read: {other} is",
+    message: "not read here: {other} is",
     docs: "The main map, a service-class map, or a map under an older name stands in a namespace other than the \
            controller's: nothing reads it there. Namespace-local maps are exactly `wva-saturation-scaling-config` and \
            `wva-model-scale-to-zero-config`.",
