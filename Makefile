@@ -22,7 +22,7 @@ test: tools ## Run all tests: unit, property, each crate on real sockets, end to
 lint: ## Formatting, clippy, purity of the pure crates, arrows between crates
 	@tests/lint.sh
 
-generate: ## Write what is made from code: the CRD, the webhook configurations
+generate: ## Write what is made from code: the CRD, the schemas of config map entries, the webhook configurations
 	WVA_GENERATE=1 $(CARGO) test --quiet --package wva --test generated
 
 demo: tools build ## Show the main job on a real control plane (KEEP=1 leaves it running)

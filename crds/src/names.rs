@@ -32,12 +32,18 @@ pub const UNRESOLVED_ACCELERATOR: &str = "unresolved";
 /// Cost of a replica where a VA names none, in the user's own unit.
 pub const DEFAULT_VARIANT_COST: &str = "10.0";
 
-/// Saturation maps in the controller's namespace, in the order in which they are looked for after the configured one.
-/// The first is also the name of a namespace-local map.
-pub const SATURATION_MAPS: [&str; 3] =
-    ["wva-saturation-scaling-config", "saturation-scaling-config", "capacity-scaling-config"];
-/// Scale-to-zero maps in the controller's namespace, in the order in which they are looked for. The first is also the
-/// name of a namespace-local map.
-pub const SCALE_TO_ZERO_MAPS: [&str; 2] = ["wva-model-scale-to-zero-config", "model-scale-to-zero-config"];
-/// The service-class map that is read beside the configured one.
-pub const SERVICE_CLASS_MAP: &str = "serviceclass";
+/// The main ConfigMap where `CONFIG_MAP_NAME` names no other; read in the controller's namespace alone.
+pub const MAIN_MAP_NAME: &str = "wva-variantautoscaling-config";
+/// Global saturation maps, after the configured one: the first that exists is read, and only that one.
+pub const SATURATION_MAP_NAMES: [&str; 3] =
+    [LOCAL_SATURATION_MAP_NAME, "saturation-scaling-config", "capacity-scaling-config"];
+/// Global scale-to-zero maps: the first that exists is read, and only that one.
+pub const SCALE_TO_ZERO_MAP_NAMES: [&str; 2] = [LOCAL_SCALE_TO_ZERO_MAP_NAME, "model-scale-to-zero-config"];
+/// The map of service classes, beside the one that `SERVICE_CLASS_CONFIG_MAP_NAME` names.
+pub const SERVICE_CLASS_MAP_NAME: &str = "serviceclass";
+/// The saturation map of a namespace other than the controller's has exactly this name.
+pub const LOCAL_SATURATION_MAP_NAME: &str = "wva-saturation-scaling-config";
+/// The scale-to-zero map of a namespace other than the controller's has exactly this name.
+pub const LOCAL_SCALE_TO_ZERO_MAP_NAME: &str = "wva-model-scale-to-zero-config";
+/// Key of a service class map that holds a list of all classes; every other key holds one class.
+pub const SERVICE_CLASSES_KEY: &str = "serviceClasses";

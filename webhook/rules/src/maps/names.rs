@@ -1,6 +1,6 @@
 //! Which ConfigMaps are read, by name and namespace, and as what.
 
-use wva_crds::names::{SATURATION_MAPS, SCALE_TO_ZERO_MAPS, SERVICE_CLASS_MAP};
+use wva_crds::names::{SATURATION_MAP_NAMES, SCALE_TO_ZERO_MAP_NAMES, SERVICE_CLASS_MAP_NAME};
 
 /// What a map holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,18 +61,18 @@ impl MapNames {
     pub fn role(&self, namespace: &str, name: &str) -> Option<(MapRole, Place)> {
         let role = if name == self.main {
             MapRole::Main
-        } else if name == self.saturation || SATURATION_MAPS.contains(&name) {
+        } else if name == self.saturation || SATURATION_MAP_NAMES.contains(&name) {
             MapRole::Saturation
-        } else if SCALE_TO_ZERO_MAPS.contains(&name) {
+        } else if SCALE_TO_ZERO_MAP_NAMES.contains(&name) {
             MapRole::ScaleToZero
-        } else if name == self.service_classes || name == SERVICE_CLASS_MAP {
+        } else if name == self.service_classes || name == SERVICE_CLASS_MAP_NAME {
             MapRole::ServiceClasses
         } else {
             return None;
         };
         let place = if namespace == self.namespace {
             Place::Global
-        } else if name == SATURATION_MAPS[0] || name == SCALE_TO_ZERO_MAPS[0] {
+        } else if name == SATURATION_MAP_NAMES[0] || name == SCALE_TO_ZERO_MAP_NAMES[0] {
             Place::Local
         } else {
             Place::Unread
