@@ -84,10 +84,15 @@ pub fn yaml(text: &str) -> Result<Value, Fault> {
 /// # Errors
 /// The parser's own, by which a key that stands twice can be told from the rest.
 pub fn yaml_value(text: &str) -> Result<Value, serde_saphyr::Error> {
-    // `on` is a word of `warmSpare`, and an editor that follows YAML 1.2 takes `yes` for a text, too.
-    let options = serde_saphyr::options! { strict_booleans: true };
+    // `on` is a word of `warmSpare`, and an editor that follows YAML 1.2 takes `yes` for a text, too. A snippet of
+    // the text would put a message on several lines.
+    let options = serde_saphyr::options! {
+        strict_booleans: true,
+        with_snippet: false,
+        // A person writes ten lines; what is over budget was not written by one.
+        budget: serde_saphyr::budget! { max_depth: 32, max_events: 50_000, max_nodes: 20_000, max_aliases: 1_000 },
+    };
     serde_saphyr::from_str_with_options(text, options)
-        .map_err(|error| Fault::NotYaml { problem: error.to_string() })
 }
 
 /// Reads an entry that is parsed already.

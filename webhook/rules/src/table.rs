@@ -4,7 +4,7 @@
 use crate::facts::Facts;
 use crate::findings::Findings;
 use crate::maps::facts::MapFacts;
-use crate::maps::{immutable, main_map, unread};
+use crate::maps::{entries, immutable, main_map, merged, unread};
 use crate::va::{bounds, cost, instance, keys, labels, model, shape, sharing, target};
 
 /// What a rule's finding does.
@@ -96,6 +96,14 @@ pub static RULES: &[Rule] = &[
     main_map::CONTRADICTION,
     main_map::ORDER,
     immutable::CHANGED,
+    entries::FORM,
+    entries::DUPLICATE,
+    entries::UNKNOWN,
+    entries::VALUE,
+    merged::NO_MODEL,
+    merged::TWICE,
+    merged::CONFLICT,
+    merged::OTHER_NAMESPACE,
     main_map::UNKNOWN,
     main_map::HIDDEN,
     immutable::AT_RESTART,
@@ -103,4 +111,7 @@ pub static RULES: &[Rule] = &[
     main_map::OUTSIDE,
     unread::ELSEWHERE,
     unread::NOT_TRACKED,
+    entries::LONG,
+    entries::DEFAULT_MODEL,
+    merged::LEFT_OUT,
 ];
