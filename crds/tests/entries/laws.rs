@@ -181,6 +181,19 @@ fn durations_have_one_verdict() {
     }
 }
 
+/// What is finer than a nanosecond is cut off, digit by digit, and then nothing may be left.
+#[test]
+fn the_last_digit_that_counts_is_the_same_for_both() {
+    for (unit, digits) in [("h", 12), ("m", 10), ("s", 9), ("ms", 6), ("us", 3), ("µs", 3), ("ns", 0)] {
+        let text = |zeros: usize| format!(".{}1{unit}", "0".repeat(zeros));
+        for zeros in 0..digits + 2 {
+            let accepted = validator(Kind::ScaleToZero).is_valid(&retention(&text(zeros)));
+            assert_eq!(accepted, zeros < digits, "{}", text(zeros));
+            assert_eq!(accepted, text(zeros).parse::<PositiveDuration>().is_ok(), "{}", text(zeros));
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 2000, ..ProptestConfig::default() })]
 
