@@ -31,3 +31,8 @@ pub const UNRESOLVED_ACCELERATOR: &str = "unresolved";
 
 /// Cost of a replica where a VA names none, in the user's own unit.
 pub const DEFAULT_VARIANT_COST: &str = "10.0";
+
+/// The metric that HPAs and ScaledObjects follow.
+pub const DESIRED_REPLICAS_METRIC: &str = "wva_desired_replicas";
+/// Its name in the first releases, served too unless `WVA_LEGACY_METRICS` says otherwise.
+pub const LEGACY_DESIRED_REPLICAS_METRIC: &str = "inferno_desired_replicas";

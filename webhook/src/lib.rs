@@ -9,6 +9,9 @@ pub mod registration;
 mod review;
 mod server;
 
-pub use cluster::{ClusterFacts, OwnedLookup, StoreFacts, TargetLookup};
+pub use cluster::{
+    Check, ClusterFacts, Index, NamespaceLookup, Observer, OwnedLookup, Readers, StoreFacts, TargetLookup,
+    TargetState, autoscaler_index, scaled_object_index, variant_index,
+};
 pub use review::{MUTATE_PATH, Settings, State, VALIDATE_PATH};
 pub use server::{Error, Limits, router, serve, serve_with};

@@ -89,9 +89,16 @@ impl Finding {
     pub(crate) fn brief(&self, rule: &Rule, limit: usize) -> String {
         let prefix = format!("[{}] {}: ", rule.code, shorten(&self.field, 56));
         let fixed = prefix.chars().count() + fill(rule.message, "", "").chars().count();
-        let holes = if rule.message.contains("{other}") && !self.other.is_empty() { 2 } else { 1 };
-        let each = (limit.saturating_sub(fixed) / holes).clamp(8, FOUND_CHARS);
-        let text = fill(rule.message, &shorten(&self.found, each), &shorten(&self.other, each));
+        let room = limit.saturating_sub(fixed);
+        let each = if rule.message.contains("{other}") && !self.other.is_empty() { room / 2 } else { room };
+        // What one of the two does not need, the other may have.
+        let share = |other: &str| (room - each).saturating_sub(other.chars().count()) + each;
+        let of = |part: usize| part.clamp(8, FOUND_CHARS);
+        let text = fill(
+            rule.message,
+            &shorten(&self.found, of(share(&self.other))),
+            &shorten(&self.other, of(share(&self.found))),
+        );
         shorten(&format!("{prefix}{text}"), limit)
     }
 }

@@ -6,6 +6,7 @@
 mod defaults;
 mod facts;
 mod findings;
+mod readers;
 mod syntax;
 mod table;
 mod text;
@@ -13,7 +14,9 @@ mod va;
 mod verdict;
 
 pub use defaults::apply_defaults;
-pub use facts::{Facts, InstancePolicy, Operation, OtherVariant, Reach, Target};
+pub use facts::{Facts, InstancePolicy, NamespaceState, Operation, OtherVariant, Reach, Target};
 pub use findings::{Findings, PatchOp};
+pub use readers::MetricReader;
 pub use table::{Kind, RULES, Rule, Scope};
+pub use va::cost::sets_cost;
 pub use verdict::{MAX_WARNING_BYTES, MAX_WARNING_CHARS, Severity, Verdict, Violation, mutate, validate};
