@@ -94,7 +94,8 @@ impl Kind {
     /// Says what can be seen now, once.
     fn sees(&self, sight: Sight) {
         let kind = &self.name;
-        if self.sight.send_replace(sight) == sight {
+        let changed = self.sight.send_if_modified(|now| std::mem::replace(now, sight) != sight);
+        if !changed {
             return;
         }
         match sight {
