@@ -10,6 +10,7 @@ mod refusals;
 #[path = "../support/mod.rs"]
 mod support;
 mod updates;
+mod warnings;
 
 use std::path::Path;
 use std::time::Duration;

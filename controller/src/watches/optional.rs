@@ -101,7 +101,7 @@ impl Kind {
         match sight {
             Sight::Seen => tracing::info!(kind, "An optional kind is watched"),
             Sight::Absent => {
-                tracing::info!(kind, "The cluster has no such kind: done without until it appears")
+                tracing::info!(kind, "The cluster has no such kind: done without until it appears");
             }
             Sight::Forbidden => tracing::warn!(
                 kind,

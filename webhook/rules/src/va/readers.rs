@@ -24,8 +24,8 @@ pub(crate) const NONE: Rule = Rule {
     message: "no HPA or ScaledObject on it reads wva_desired_replicas (yet)",
     docs: "No HPA on the target has an external metric `wva_desired_replicas` (or `inferno_desired_replicas`), and no \
            ScaledObject on it a Prometheus trigger whose query names one, so nobody carries decisions out. Not said \
-           where ScaledObjects exist that the controller may not see, of targets that no HPA is known for, and of \
-           variants in mode `recommend`.",
+           where HPAs are not watched, where ScaledObjects may exist that the controller is not allowed to see, or \
+           of a variant in mode `recommend`.",
     check: |facts, out| {
         let recommends = facts.annotation(MODE_ANNOTATION).and_then(Value::as_str) == Some("recommend");
         if facts.readers_complete && facts.readers.is_empty() && !recommends {
