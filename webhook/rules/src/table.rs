@@ -5,7 +5,7 @@ use crate::facts::Facts;
 use crate::findings::Findings;
 use crate::maps::facts::MapFacts;
 use crate::maps::{entries, immutable, main_map, merged, unread};
-use crate::va::{bounds, cost, instance, keys, labels, model, shape, sharing, target};
+use crate::va::{bounds, cost, instance, keys, labels, model, namespace, readers, shape, sharing, target};
 
 /// What a rule's finding does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +85,11 @@ pub static RULES: &[Rule] = &[
     sharing::OTHER_INSTANCE,
     sharing::ALLOWED,
     labels::ACCELERATOR_ABSENT,
+    namespace::EXCLUDED,
+    namespace::UNWATCHED,
+    cost::DEFAULT,
+    readers::NONE,
+    readers::NO_MATCH,
     keys::LABELS,
     keys::ANNOTATIONS,
     keys::SPEC,

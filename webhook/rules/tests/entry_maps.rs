@@ -133,7 +133,8 @@ fn bombs_are_refused_and_not_opened() {
     let mut bomb = String::from("a0: &a0 [x,x,x,x,x,x,x,x,x]\n");
     for i in 1..12 {
         let last = format!("*a{}", i - 1);
-        bomb.push_str(&format!("a{i}: &a{i} [{}]\n", [last.as_str(); 9].join(",")));
+        let line = format!("a{i}: &a{i} [{}]\n", [last.as_str(); 9].join(","));
+        bomb += &line;
     }
     let deep = format!("a: {}{}", "[".repeat(10_000), "]".repeat(10_000));
     for text in [bomb, deep] {

@@ -212,7 +212,7 @@ fn field(root: &str, pointer: &str, value: &Value) -> String {
     for part in pointer.split('/').skip(1) {
         let key = part.replace("~1", "/").replace("~0", "~");
         let list = here.is_some_and(Value::is_array);
-        out.push_str(&if list { format!("[{key}]") } else { step(&key) });
+        out += &if list { ["[", &key, "]"].concat() } else { step(&key) };
         here = here.and_then(|v| v.get(&key).or_else(|| v.get(key.parse::<usize>().ok()?)));
     }
     out
