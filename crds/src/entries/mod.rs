@@ -14,7 +14,7 @@ mod units;
 pub use merge::{
     Conflict, DEFAULT_ENTRY, DroppedLayer, Merged, Order, Saturation, Scoped, layers, merge, overlaid,
 };
-pub use read::{Entry, Fault, read_text, read_value, yaml};
+pub use read::{Entry, Fault, read_text, read_value, yaml, yaml_value};
 pub use saturation::{AnalyzerName, SaturationEntry, WarmSpare};
 pub use scale_to_zero::{ScaleToZero, ScaleToZeroEntry};
 pub use schema::{Kind, schema, schema_text};

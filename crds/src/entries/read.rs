@@ -74,11 +74,23 @@ pub fn read_text<E: Entry>(text: &str) -> Result<E, Vec<Fault>> {
 /// # Errors
 /// [`Fault::NotYaml`].
 pub fn yaml(text: &str) -> Result<Value, Fault> {
+    yaml_value(text).map_err(|error| Fault::NotYaml { problem: error.to_string() })
+}
+
+/// The YAML of an entry as a JSON value.
+///
+/// # Errors
+/// The parser's own, by which a key that stands twice can be told from the rest.
+pub fn yaml_value(text: &str) -> Result<Value, serde_saphyr::Error> {
     // `on` is a word of `warmSpare`, and an editor that follows YAML 1.2 takes `yes` for a text, too. A snippet of
     // the text would put a message on several lines.
-    let options = serde_saphyr::options! { strict_booleans: true, with_snippet: false };
+    let options = serde_saphyr::options! {
+        strict_booleans: true,
+        with_snippet: false,
+        // A person writes ten lines; what is over budget was not written by one.
+        budget: serde_saphyr::budget! { max_depth: 32, max_events: 50_000, max_nodes: 20_000, max_aliases: 1_000 },
+    };
     serde_saphyr::from_str_with_options(text, options)
-        .map_err(|error| Fault::NotYaml { problem: error.to_string() })
 }
 
 /// Reads an entry that is parsed already.
