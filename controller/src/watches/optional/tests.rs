@@ -101,6 +101,10 @@ async fn until(sight: &mut watch::Receiver<Sight>, want: Sight) {
     assert!(seen.is_ok_and(|s| s.is_ok()), "it is not {want:?}");
 }
 
+async fn next(told: &mut mpsc::UnboundedReceiver<String>) -> String {
+    tokio::time::timeout(HOUR, told.recv()).await.expect("nothing more is observed").unwrap()
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_kind_is_followed_when_it_appears_and_forgotten_when_it_goes() {
     let (server, mut sight, mut told, _tasks, synced) = start(Mode::Absent);
@@ -113,14 +117,14 @@ async fn a_kind_is_followed_when_it_appears_and_forgotten_when_it_goes() {
     until(&mut sight, Sight::Seen).await;
     assert!(asked.elapsed() <= LONGEST_PAUSE, "{:?}", asked.elapsed());
     for want in ["init", "a", "done"] {
-        assert_eq!(told.recv().await.as_deref(), Some(want));
+        assert_eq!(next(&mut told).await, want);
     }
     for (mode, want) in [(Mode::Absent, Sight::Absent), (Mode::Forbidden, Sight::Forbidden)] {
         server.mode.send_replace(mode);
         until(&mut sight, want).await;
     }
     for want in ["init", "done"] {
-        assert_eq!(told.recv().await.as_deref(), Some(want), "what was seen is nothing any more");
+        assert_eq!(next(&mut told).await, want, "what was seen is nothing any more");
     }
     assert!(!sight.borrow().is_complete(), "what is hidden may be there");
 }
