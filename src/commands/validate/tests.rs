@@ -52,7 +52,7 @@ fn what_holds_no_object_of_ours_is_no_finding_and_what_is_no_object_at_all_is_on
         ("Not found\n", &["f:1:1 WVA-FILE-001"]),
         ("- a\n- b\n", &["f:1:1 WVA-FILE-001"]),
         ("a\n---\nreplicas: 1\n", &[]),
-        ("{{ if .Values.on }}\na: 1\n{{ end }}\n", &["f:2:1 WVA-FILE-001"]),
+        ("{{ if .Values.on }}\na: 1\n{{ end }}\n", &["f:1:2 WVA-FILE-001"]),
     ] {
         let found = places(&[("f", text)]);
         assert_eq!(found, want, "{text:?}");

@@ -64,7 +64,11 @@ fn find(text: &str, root: &Node, steps: &[&str], nearest: Range<usize>, entries:
             Content::Scalar { .. } => break,
         }
     }
-    let Content::Scalar { value: scalar, style } = &node.content else { return nearest };
+    let Content::Scalar { value: scalar, style } = &node.content else {
+        // A block begins with its first key, which is not what is meant; brackets and an alias are one thing.
+        let whole = |at: &Range<usize>| text.get(at.clone()).is_some_and(|t| t.starts_with(['{', '[', '*']));
+        return value.filter(|at| steps.is_empty() && whole(at)).unwrap_or(nearest);
+    };
     let block = matches!(style, ScalarStyle::Literal | ScalarStyle::Folded);
     if let (Some(inner), true) = (scalar.as_str(), entries && (block || !steps.is_empty())) {
         let within = match documents(inner).into_iter().next() {

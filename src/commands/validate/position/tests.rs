@@ -46,7 +46,8 @@ fn a_field_is_found_or_what_is_nearest_to_it() {
         ("metadata.labels[c]", "  >labels<"),
         ("spec.metrics[0].external.name", "  - external: {name: >n<"),
         ("spec.metrics[0].external.metric.selector", "  - >external<"),
-        ("spec.metrics[1].external.metric.selector", "      metric: {>selector<"),
+        ("spec.metrics[1].external.metric.selector", "      metric: {selector: >{}<"),
+        ("spec.metrics[1].external.metric.selector.matchLabels", "      metric: {>selector<"),
         ("spec.metrics[7].external", "  >metrics<"),
         ("spec..[", ">spec<"),
     ] {
@@ -61,7 +62,7 @@ fn a_field_of_an_entry_is_found_in_the_entry() {
         ("data.default.kvCacheThreshold", "    kvCacheThreshold: >1.5<"),
         ("data[default].kvCacheThreshold", "    kvCacheThreshold: >1.5<"),
         ("data.default.list[1].b", "    list: [a, {b: >ü<"),
-        ("data.default.list", "    >list<"),
+        ("data.default.list", "    list: >[a, {b: ü}]<"),
         ("data.default", "  >default<"),
         ("data[config.yaml].B", "      B: >2<"),
         ("data.config.yaml.A", "      A: >1<"),
