@@ -27,6 +27,8 @@ pub(super) struct Source {
     pub(super) problem: Option<Problem>,
     /// Where each line starts, in bytes.
     lines: Vec<usize>,
+    /// Characters are bytes: JSON of many megabytes on one line is not counted through for every finding.
+    ascii: bool,
 }
 
 /// Why there is nothing to judge.
@@ -65,14 +67,15 @@ impl Source {
             }
         };
         let lines = std::iter::once(0).chain(text.match_indices('\n').map(|(n, _)| n + 1)).collect();
-        Self { name, text, problem, lines }
+        Self { name, ascii: text.is_ascii(), text, problem, lines }
     }
 
     /// Line and column of a byte, both counted from 1, columns in characters.
     pub(super) fn position(&self, offset: usize) -> (usize, usize) {
         let line = self.lines.partition_point(|&start| start <= offset);
         let start = self.lines.get(line.saturating_sub(1)).copied().unwrap_or_default();
-        (line, self.text.get(start..offset).unwrap_or_default().chars().count() + 1)
+        let before = self.text.get(start..offset).unwrap_or_default();
+        (line, if self.ascii { before.len() } else { before.chars().count() } + 1)
     }
 
     /// The line in which a byte stands, without its end, and where it starts.

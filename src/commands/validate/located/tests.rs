@@ -98,11 +98,8 @@ fn what_would_take_too_much_is_a_problem_with_a_place() {
         format!("{text}a{n}: &a{n} [{alias}]\n")
     });
     let chain = (1..200).fold("- &a0 [x]\n".to_owned(), |text, n| format!("{text}- &a{n} [*a{}]\n", n - 1));
-    let copies = format!(
-        "- &a {{{}}}\n{}",
-        (0..9000).map(|n| format!("k{n}: 1, ")).collect::<String>(),
-        "- {<<: *a}\n".repeat(200)
-    );
+    let keys: Vec<String> = (0..9000).map(|n| format!("k{n}: 1")).collect();
+    let copies = format!("- &a {{{}}}\n{}", keys.join(", "), "- {<<: *a}\n".repeat(200));
     for (text, part) in [
         (laughs, "aliases repeat"),
         (chain, "nested deeper"),
