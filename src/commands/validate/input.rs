@@ -121,7 +121,7 @@ fn load(files: &[PathBuf]) -> Result<Vec<Source>, InputError> {
     let (mut sources, mut known, mut total) = (Vec::new(), BTreeSet::new(), 0);
     for path in files {
         // GitHub knows a file by its path without this.
-        let path = path.strip_prefix(".").unwrap_or(path);
+        let path = path.strip_prefix(".").ok().filter(|p| *p != Path::new("-")).unwrap_or(path);
         if !known.insert(path) {
             continue;
         }

@@ -15,8 +15,8 @@ use serde_json::{Map, Value};
 
 /// Deeper than any manifest, and shallow enough for recursion.
 const DEPTH: usize = 128;
-/// The most values of a document, counting what aliases and merge keys repeat.
-const VALUES: u64 = 1 << 20;
+/// The most values of a document, counting what aliases and merge keys repeat. A list of 16 MiB has fewer.
+const VALUES: u64 = 1 << 21;
 /// The most bytes of all texts of a document, counted likewise.
 const TEXT: u64 = 64 << 20;
 
