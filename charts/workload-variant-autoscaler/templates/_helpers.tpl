@@ -150,7 +150,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 
 {{/* The workload to scale: kind, apiVersion and name. */}}
 {{- define "wva.target" -}}
-{{- $kind := default "Deployment" .Values.llmd.scaleTargetKind }}
+{{- $kind := default "Deployment" .Values.llmd.scaleTargetKind -}}
 apiVersion: {{ ternary "leaderworkerset.x-k8s.io/v1" "apps/v1" (eq $kind "LeaderWorkerSet") }}
 kind: {{ $kind }}
 name: {{ coalesce .Values.llmd.deploymentName .Values.llmd.scaleTargetName (printf "%s-decode" .Values.llmd.modelName) }}
@@ -213,4 +213,17 @@ name: {{ coalesce .Values.llmd.deploymentName .Values.llmd.scaleTargetName (prin
 {{/* Changes when, and only when, a setting changes that needs a restart. */}}
 {{- define "wva.restartRevision" -}}
 {{- include "wva.immutableSettings" . | sha256sum }}
+{{- end }}
+
+{{/* One entry of the saturation map. A fraction that came by --set is a string, and a number in the map. */}}
+{{- define "wva.entry" -}}
+{{- $entry := dict }}
+{{- range $key, $value := . }}
+{{- if and (kindIs "string" $value) (regexMatch "^[0-9]+([.][0-9]+)?$" $value) (not (has $key (list "model_id" "namespace"))) }}
+{{- $_ := set $entry $key (float64 $value) }}
+{{- else }}
+{{- $_ := set $entry $key $value }}
+{{- end }}
+{{- end }}
+{{- toYaml $entry }}
 {{- end }}
