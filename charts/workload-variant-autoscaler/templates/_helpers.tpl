@@ -18,8 +18,8 @@ so that two releases never collide.
 {{- end }}
 
 {{/*
-<fullname>-<suffix>, for what may have 63 characters at most: names of Services, and those that become label values. A
-full name that is too long for that is cut and keeps a piece of its hash, so that two of them stay apart.
+<fullname>-<suffix>, for what may have 63 characters at most: names of Services, those that become label values, and
+the Deployment's, which starts names of pods. A full name that is too long for that is cut and keeps a piece of its hash, so that two of them stay apart.
 Arguments: root, suffix.
 */}}
 {{- define "wva.short" -}}
@@ -41,7 +41,7 @@ Arguments: root, suffix.
 {{- end }}
 
 {{- define "wva.managerName" -}}
-{{ include "wva.fullname" . }}-controller-manager
+{{ include "wva.short" (list . "controller-manager") }}
 {{- end }}
 
 {{- define "wva.metricsService" -}}
