@@ -66,11 +66,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
 
 impl Process {
     async fn new(settings: Settings, shutdown: CancellationToken) -> anyhow::Result<Self> {
-        let mut config = kube::Config::infer()
-            .await
-            .context("no way to the API server: run in a pod with a service account, or set KUBECONFIG")?;
-        config.connect_timeout = Some(settings.rest_timeout);
-        let client = Client::try_from(config).context("cannot make the client for the API server")?;
+        let client = client(Some(settings.rest_timeout)).await?;
         let registry = Registry::new();
         registry.register(Box::new(build_info()?))?;
         registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
@@ -150,8 +146,21 @@ impl Process {
             targets: watches.cloned().map(targets),
             owned: self.owned(),
         };
-        let settings = wva_webhook::Settings { instance: self.settings.instance.clone(), policy };
-        let state = Arc::new(wva_webhook::State::new(settings, Arc::new(facts), &self.registry)?);
+        let settings = wva_webhook::Settings {
+            instance: self.settings.instance.clone(),
+            policy,
+            maps: self.settings.maps.clone(),
+            running: self.settings.running.clone(),
+        };
+        let (refusals, to_tell) = wva_webhook::refusals();
+        let state =
+            Arc::new(wva_webhook::State::new(settings, Arc::new(facts), Some(refusals), &self.registry)?);
+        let reporter = self.settings.pod_name.clone().unwrap_or_else(|| "wva".to_owned());
+        let (client, shutdown) = (self.client.clone(), self.shutdown.clone());
+        self.spawn(
+            "events of refused changes",
+            settled(wva_webhook::tell(client, reporter, to_tell, shutdown)),
+        );
         let tls = Arc::new(wva_certs::server_config(certs.resolver(), self.settings.http2)?);
         let shutdown = self.shutdown.clone();
         self.spawn("admission server", async move {
@@ -309,6 +318,20 @@ impl Process {
     fn spawn(&mut self, task: &'static str, run: impl Future<Output = Result<(), String>> + Send + 'static) {
         self.tasks.spawn(async move { Ended { task, result: run.await } });
     }
+}
+
+/// A client for the API server, with the time-out for connecting where one is set.
+///
+/// # Errors
+/// Without a service account or a kubeconfig, or with one that cannot be used.
+pub(crate) async fn client(connect_timeout: Option<std::time::Duration>) -> anyhow::Result<Client> {
+    let mut config = kube::Config::infer()
+        .await
+        .context("no way to the API server: run in a pod with a service account, or set KUBECONFIG")?;
+    if connect_timeout.is_some() {
+        config.connect_timeout = connect_timeout;
+    }
+    Client::try_from(config).context("cannot make the client for the API server")
 }
 
 /// Where a listener can be reached from this process.

@@ -26,7 +26,7 @@ holds() { grep -qF -- "$2" <<<"$1" || fault "$3: not in the render: $2"; }
 lacks() { ! grep -qF -- "$2" <<<"$1" || fault "$3: must not be in the render: $2"; }
 
 echo "== copies and generated files"
-cmp crds/llmd.ai_variantautoscalings.yaml $chart/crds/llmd.ai_variantautoscalings.yaml || fault "the chart's CRD is not the repository's: cp crds/llmd.ai_variantautoscalings.yaml $chart/crds/"
+cmp crds/llmd.ai_variantautoscalings.yaml $chart/crds/llmd.ai_variantautoscalings.yaml || fault "the chart's CRD is not the repository's: make generate"
 charts/readme.sh --check || fault "charts/readme.sh --check failed"
 
 echo "== every case: lint, two renders, names"
@@ -63,7 +63,8 @@ sed -e "s/'wva-variantautoscaling-config'/'$release-variantautoscaling-config'/"
 diff -u <(json $out/base-webhook.yaml) <(grep WebhookConfiguration $out/defaults.json | sed -E 's/"labels":\{[^}]*\},//') > $out/webhook.diff || fault "they differ: $(cat $out/webhook.diff)"
 
 echo "== permissions against what the program needs (config/base/rbac.yaml)"
-missing=$(LC_ALL=C comm -23 <(json config/base/rbac.yaml rules | LC_ALL=C sort -u) <(json $out/external-metrics.yaml rules | LC_ALL=C sort -u))
+sed "s/wva-variantautoscaling-config/$release-variantautoscaling-config/" config/base/rbac.yaml > $out/base-rbac.yaml
+missing=$(LC_ALL=C comm -23 <(json $out/base-rbac.yaml rules | LC_ALL=C sort -u) <(json $out/external-metrics.yaml rules | LC_ALL=C sort -u))
 [ -z "$missing" ] || fault "the chart grants less than config/base/rbac.yaml: $missing"
 for name in namespaced namespaced-limited; do
   wide=$(grep '"kind":"ClusterRole"' $out/$name.json | grep -v 'variantautoscaling-\|metrics-reader' | grep -oE '"resources":\["[a-z]+' | sort -u | tr '\n' ' ')

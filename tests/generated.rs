@@ -4,6 +4,8 @@
 
 use std::path::Path;
 
+use wva_crds::entries::{Kind, schema_text};
+use wva_crds::names;
 use wva_rules::InstancePolicy;
 use wva_webhook::registration::{Door, FailurePolicy, render};
 
@@ -19,12 +21,28 @@ fn check(path: &str, wanted: &str) {
 
 #[test]
 fn crd() {
-    check("crds/llmd.ai_variantautoscalings.yaml", &wva_crds::manifest::crd_yaml().unwrap());
+    let yaml = wva_crds::manifest::crd_yaml().unwrap();
+    check("crds/llmd.ai_variantautoscalings.yaml", &yaml);
+    // The chart's copy: a symlink does not survive packaging.
+    check("charts/workload-variant-autoscaler/crds/llmd.ai_variantautoscalings.yaml", &yaml);
+}
+
+#[test]
+fn schemas_of_entries() {
+    for kind in Kind::ALL {
+        check(&format!("crds/schemas/{}", kind.file_name()), &schema_text(kind));
+    }
 }
 
 /// The doors as a plain install without an instance has them; the program opens them.
 #[test]
 fn webhook_configurations() {
+    let entry_maps: Vec<&str> = [
+        names::SATURATION_MAP_NAMES.as_slice(),
+        &names::SCALE_TO_ZERO_MAP_NAMES,
+        &[names::SERVICE_CLASS_MAP_NAME],
+    ]
+    .concat();
     let door = Door {
         name: "workload-variant-autoscaler-system-workload-variant-autoscaler-webhook",
         service: "workload-variant-autoscaler-webhook-service",
@@ -34,15 +52,8 @@ fn webhook_configurations() {
         watch_namespace: None,
         variants: FailurePolicy::Fail,
         config_maps: FailurePolicy::Ignore,
-        main_config_map: "wva-variantautoscaling-config",
-        entry_config_maps: &[
-            "wva-saturation-scaling-config",
-            "saturation-scaling-config",
-            "capacity-scaling-config",
-            "wva-model-scale-to-zero-config",
-            "model-scale-to-zero-config",
-            "serviceclass",
-        ],
+        main_config_map: names::MAIN_MAP_NAME,
+        entry_config_maps: &entry_maps,
     };
     let list = render(&door);
     let mut yaml = String::from(

@@ -1,7 +1,8 @@
-//! The API of wva: the `VariantAutoscaling` resource, the names its users rely on, the settings, and what is
-//! generated from them. Every other crate knows this one; this one knows no other and does no I/O.
+//! The API of wva: the `VariantAutoscaling` resource, the names its users rely on, the settings, the
+//! entries of the config maps, and what is generated from them. Every other crate knows this one; this one knows no other and does no I/O.
 
 pub mod duration;
+pub mod entries;
 pub mod manifest;
 pub mod names;
 pub mod settings;

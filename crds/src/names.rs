@@ -31,3 +31,19 @@ pub const UNRESOLVED_ACCELERATOR: &str = "unresolved";
 
 /// Cost of a replica where a VA names none, in the user's own unit.
 pub const DEFAULT_VARIANT_COST: &str = "10.0";
+
+/// The main ConfigMap where `CONFIG_MAP_NAME` names no other; read in the controller's namespace alone.
+pub const MAIN_MAP_NAME: &str = "wva-variantautoscaling-config";
+/// Global saturation maps, after the configured one: the first that exists is read, and only that one.
+pub const SATURATION_MAP_NAMES: [&str; 3] =
+    [LOCAL_SATURATION_MAP_NAME, "saturation-scaling-config", "capacity-scaling-config"];
+/// Global scale-to-zero maps: the first that exists is read, and only that one.
+pub const SCALE_TO_ZERO_MAP_NAMES: [&str; 2] = [LOCAL_SCALE_TO_ZERO_MAP_NAME, "model-scale-to-zero-config"];
+/// The map of service classes, beside the one that `SERVICE_CLASS_CONFIG_MAP_NAME` names.
+pub const SERVICE_CLASS_MAP_NAME: &str = "serviceclass";
+/// The saturation map of a namespace other than the controller's has exactly this name.
+pub const LOCAL_SATURATION_MAP_NAME: &str = "wva-saturation-scaling-config";
+/// The scale-to-zero map of a namespace other than the controller's has exactly this name.
+pub const LOCAL_SCALE_TO_ZERO_MAP_NAME: &str = "wva-model-scale-to-zero-config";
+/// Key of a service class map that holds a list of all classes; every other key holds one class.
+pub const SERVICE_CLASSES_KEY: &str = "serviceClasses";

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::ArgMatches;
 
-use crate::settings::Settings;
+use crate::settings::{self, Files, Settings};
 use crate::{run, telemetry};
 
 /// Runs what the command line asks for.
@@ -27,17 +27,39 @@ pub(crate) fn dispatch(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
 }
 
 fn serve(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
-    let settings = Settings::read(arguments, |key| std::env::var(key).ok())?;
-    telemetry::start(&settings.log);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
         .context("cannot start the async runtime")?;
-    let ended = runtime.block_on(run::run(settings));
+    let ended = runtime.block_on(async {
+        let settings = read_settings(arguments).await?;
+        telemetry::start(&settings.log);
+        run::run(settings).await
+    });
     // Blocking work that nobody waits for any more must not hold up the end.
     runtime.shutdown_timeout(std::time::Duration::from_secs(2));
     ended.map(|()| ExitCode::SUCCESS)
+}
+
+/// Settings from all sources. What flags and environment alone get wrong is said without asking the API server for
+/// the main map.
+async fn read_settings(arguments: &ArgMatches) -> anyhow::Result<Settings> {
+    let environment = |key: &str| std::env::var(key).ok();
+    let mut files = Files { file: settings::config_file(arguments, environment)?, ..Files::default() };
+    if let Err(error) = Settings::read(arguments, environment, &files)
+        && error.is_of_the_command()
+    {
+        return Err(error.into());
+    }
+    let (namespace, name) = settings::namespace_and_name(environment);
+    let map = settings::fetch(&run::client(None).await?, &namespace, &name).await?;
+    files.map = map.text;
+    let mut settings = Settings::read(arguments, environment, &files)
+        .with_context(|| format!("settings (the main ConfigMap is {namespace}/{name})"))?;
+    settings.running.restart_revision = map.restart_revision;
+    settings.warnings.extend(map.warnings);
+    Ok(settings)
 }
 
 #[expect(clippy::print_stdout, reason = "the CRD is what this command is asked to print")]

@@ -1,15 +1,20 @@
 //! Second step from text to meaning: [`Settings`] holds types the program needs; nothing invalid can be expressed in
 //! it. All errors of a start come back together.
 
+mod files;
 mod raw;
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::ArgMatches;
-use wva_crds::settings::Value;
+use wva_crds::settings::map::MapText;
+use wva_crds::settings::{Value, order_problems};
 
 use raw::{Raw, Source, Wrong};
+
+pub(crate) use files::{fetch, namespace_and_name};
+pub(crate) use raw::Files;
 
 /// What one process needs to know before it starts.
 #[derive(Clone, Debug)]
@@ -29,6 +34,10 @@ pub(crate) struct Settings {
     pub(crate) http2: bool,
     pub(crate) rest_timeout: Duration,
     pub(crate) log: Log,
+    /// What this process is started with, for the rules on the main map.
+    pub(crate) running: wva_rules::Running,
+    /// Names of the ConfigMaps that are read.
+    pub(crate) maps: wva_rules::MapNames,
     /// What is accepted and has no effect, or is spelt the old way; logged once at the start.
     pub(crate) warnings: Vec<String>,
 }
@@ -72,8 +81,6 @@ const NOT_YET: &[(&str, &str)] = &[
     ("WVA_LIMITED_MODE", "scale-ups are not limited to the GPUs left"),
     ("EXPERIMENTAL_PROACTIVE_MODEL", "decisions stay those of saturation mode"),
     ("WVA_ACTUATION", "decisions are published as signals only"),
-    ("CONFIG_FILE", "the file is not read"),
-    ("CONFIG_MAP_NAME", "the main ConfigMap is not read"),
     ("SATURATION_CONFIG_MAP_NAME", "the built-in thresholds hold"),
     ("SERVICE_CLASS_CONFIG_MAP_NAME", "service classes are not read"),
     ("WVA_CONFIG_ENABLED_VALUE", "namespace-local ConfigMaps are not read"),
@@ -92,16 +99,39 @@ const NOT_YET: &[(&str, &str)] = &[
     ("WVA_NODE_SELECTOR", "no GPU inventory is taken"),
 ];
 
+impl SettingsError {
+    /// A flag or an environment variable is wrong: no other source can mend that.
+    pub(crate) fn is_of_the_command(&self) -> bool {
+        self.wrong.iter().any(|w| matches!(w.source_of_value, Source::Flag(_) | Source::Environment(_)))
+    }
+}
+
+/// What the config file says, where one is named.
+///
+/// # Errors
+/// When it cannot be read.
+pub(crate) fn config_file(
+    flags: &ArgMatches,
+    environment: impl Fn(&str) -> Option<String>,
+) -> anyhow::Result<MapText> {
+    let (raw, _) = Raw::read(flags, environment, &Files::default());
+    match raw.get("CONFIG_FILE") {
+        Some((Value::Text(path), _)) if !path.is_empty() => files::config_file(path),
+        _ => Ok(MapText::default()),
+    }
+}
+
 impl Settings {
-    /// Flags and environment into settings.
+    /// All sources into settings.
     ///
     /// # Errors
     /// All settings that are wrong, each with its source, the value found and what would be right.
     pub(crate) fn read(
         flags: &ArgMatches,
         environment: impl Fn(&str) -> Option<String>,
+        files: &Files,
     ) -> Result<Self, SettingsError> {
-        let (raw, wrong) = Raw::read(flags, environment);
+        let (raw, wrong) = Raw::read(flags, environment, files);
         let mut reader = Reader { raw: &raw, wrong };
         let settings = reader.settings();
         if reader.wrong.is_empty() { Ok(settings) } else { Err(SettingsError { wrong: reader.wrong }) }
@@ -117,6 +147,7 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn settings(&mut self) -> Settings {
         self.leadership();
+        self.orders();
         Settings {
             webhook: self.flag("WVA_WEBHOOK").then(|| self.webhook()).flatten(),
             controller: self.flag("WVA_CONTROLLER").then(|| self.controller()),
@@ -133,6 +164,17 @@ impl Reader<'_> {
             http2: self.flag("ENABLE_HTTP2"),
             rest_timeout: self.duration("REST_CLIENT_TIMEOUT"),
             log: Log { level: self.level(), format: self.text("LOG_FORMAT") },
+            running: wva_rules::Running {
+                values: self.raw.running(),
+                restart_revision: None,
+                rollout: rollout(self.optional("POD_NAME").as_deref()),
+            },
+            maps: wva_rules::MapNames {
+                namespace: self.text("POD_NAMESPACE"),
+                main: self.text("CONFIG_MAP_NAME"),
+                saturation: self.text("SATURATION_CONFIG_MAP_NAME"),
+                service_classes: self.text("SERVICE_CLASS_CONFIG_MAP_NAME"),
+            },
             warnings: self.warnings(),
         }
     }
@@ -161,24 +203,6 @@ impl Reader<'_> {
             self.refuse("PROMETHEUS_BASE_URL", "is required: the URL of Prometheus, e.g. https://prometheus.monitoring.svc:9090 (or --controller=false to serve admission alone)");
             String::new()
         });
-        let [fresh, stale, unavailable] = [
-            "PROMETHEUS_METRICS_CACHE_FRESH_THRESHOLD",
-            "PROMETHEUS_METRICS_CACHE_STALE_THRESHOLD",
-            "PROMETHEUS_METRICS_CACHE_UNAVAILABLE_THRESHOLD",
-        ]
-        .map(|k| (k, self.duration(k)));
-        for (lower, upper) in [(fresh, stale), (stale, unavailable)] {
-            // One that did not parse is zero here, and said already.
-            if upper.1 < lower.1 && !upper.1.is_zero() {
-                self.refuse(
-                    upper.0,
-                    &format!(
-                        "is below {}: a signal is fresh, then stale, then unavailable, e.g. 1m, 2m, 5m",
-                        lower.0
-                    ),
-                );
-            }
-        }
         Controller {
             prometheus: wva_controller::PrometheusConfig {
                 base_url: url,
@@ -211,17 +235,18 @@ impl Reader<'_> {
                 "this release has no leader election yet: run one replica with --leader-elect=false",
             );
         }
-        let [lease, renew, retry] = [
-            "LEADER_ELECTION_LEASE_DURATION",
-            "LEADER_ELECTION_RENEW_DEADLINE",
-            "LEADER_ELECTION_RETRY_PERIOD",
-        ]
-        .map(|k| self.duration(k));
-        if !(lease > renew && renew > retry) {
-            self.refuse(
-                "LEADER_ELECTION_LEASE_DURATION",
-                "lease duration, renew deadline and retry period must fall in that order, e.g. 60s > 50s > 10s",
-            );
+    }
+
+    fn orders(&mut self) {
+        let problems = order_problems(|key| self.raw.get(key).map(|(value, _)| value.clone()));
+        for problem in problems {
+            // The one that somebody wrote is the one to mend.
+            let written =
+                |key: &&&'static str| self.raw.get(key).is_some_and(|(_, source)| source != Source::Default);
+            let Some(key) = problem.keys.iter().find(written).or(problem.keys.first()).copied() else {
+                continue;
+            };
+            self.refuse(key, &problem.to_string());
         }
     }
 
@@ -284,6 +309,23 @@ impl Reader<'_> {
             _ => Duration::ZERO,
         }
     }
+}
+
+/// What `kubectl rollout restart` is to be told: the Deployment, whose name a pod of its carries before two suffixes,
+/// else the label that all installs have.
+fn rollout(pod: Option<&str>) -> String {
+    let deployment = pod.and_then(|pod| {
+        let (rest, suffix) = pod.rsplit_once('-')?;
+        let (deployment, hash) = rest.rsplit_once('-')?;
+        let made = |s: &str, n: std::ops::RangeInclusive<usize>| {
+            n.contains(&s.len()) && s.bytes().all(|b| b"bcdfghjklmnpqrstvwxz2456789".contains(&b))
+        };
+        (made(suffix, 5..=5) && made(hash, 5..=10)).then_some(deployment)
+    });
+    deployment.map_or_else(
+        || "deployment -l control-plane=controller-manager".to_owned(),
+        |deployment| format!("deployment/{deployment}"),
+    )
 }
 
 /// The name of this host, which in a container is that of the pod.

@@ -1,13 +1,25 @@
-//! First step from text to meaning: what each source says, and which source wins. Flag before environment before
-//! default; nothing is interpreted here beyond the row's own kind.
+//! First step from text to meaning: what each source says, and which source wins. Flag before environment before the
+//! main ConfigMap before the config file before the default; nothing is interpreted here beyond the row's own kind.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use clap::ArgMatches;
-use wva_crds::settings::{Alias, SETTINGS, Setting, Value, ValueError};
+use wva_crds::settings::map::{MapText, Written};
+use wva_crds::settings::{SETTINGS, Setting, Value, ValueError};
+
+use wva_rules::{RunningSource, RunningValue};
 
 use crate::cli::old_flags;
+
+/// What is read besides flags and environment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Files {
+    /// The main ConfigMap.
+    pub(crate) map: MapText,
+    /// The config file.
+    pub(crate) file: MapText,
+}
 
 /// Where a value came from, as an operator would look for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +28,10 @@ pub(crate) enum Source {
     Flag(&'static str),
     /// An environment variable.
     Environment(&'static str),
+    /// The main ConfigMap.
+    Map,
+    /// The config file.
+    File,
     /// The table.
     Default,
 }
@@ -26,6 +42,8 @@ impl fmt::Display for Source {
             Self::Flag(name) if name.len() == 1 => write!(f, "flag -{name}"),
             Self::Flag(name) => write!(f, "flag --{name}"),
             Self::Environment(name) => write!(f, "environment {name}"),
+            Self::Map => f.write_str("the main ConfigMap"),
+            Self::File => f.write_str("the config file"),
             Self::Default => f.write_str("default"),
         }
     }
@@ -41,26 +59,26 @@ pub(crate) struct Wrong {
 }
 
 /// The winning value of every setting that has one, parsed.
-#[derive(Debug)]
 pub(crate) struct Raw {
-    values: BTreeMap<&'static str, (Value, Source)>,
+    values: BTreeMap<&'static str, (Value, Source, String)>,
     /// Old names in use: (old, new).
     pub(crate) old_names: Vec<(String, &'static str)>,
 }
 
 impl Raw {
-    /// Reads flags and environment. Every value that does not parse is in the error, not only the first.
+    /// Reads all sources. Every value that does not parse is in the error, not only the first.
     pub(crate) fn read(
         flags: &ArgMatches,
         environment: impl Fn(&str) -> Option<String>,
+        files: &Files,
     ) -> (Self, Vec<Wrong>) {
         let mut raw = Self { values: BTreeMap::new(), old_names: Vec::new() };
         let mut wrong = Vec::new();
         for setting in SETTINGS {
-            let Some((text, source)) = raw.winner(setting, flags, &environment) else { continue };
+            let Some((text, source)) = raw.winner(setting, flags, &environment, files) else { continue };
             match setting.kind.parse(&text) {
                 Ok(value) => {
-                    raw.values.insert(setting.key, (value, source));
+                    raw.values.insert(setting.key, (value, source, text));
                 }
                 Err(e) => wrong.push(Wrong {
                     key: setting.key,
@@ -77,6 +95,7 @@ impl Raw {
         setting: &'static Setting,
         flags: &ArgMatches,
         environment: &impl Fn(&str) -> Option<String>,
+        files: &Files,
     ) -> Option<(String, Source)> {
         let flag = |name: &'static str| flags.try_get_one::<String>(name).ok().flatten().cloned();
         if let Some((name, text)) = setting.flag.and_then(|f| Some((f, flag(f)?))) {
@@ -91,12 +110,20 @@ impl Raw {
         if let Some(text) = environment(setting.key) {
             return Some((text, Source::Environment(setting.key)));
         }
-        for alias in setting.aliases {
-            if let Alias::Key(name) = alias
-                && let Some(text) = environment(name)
-            {
-                self.old_names.push(((*name).to_owned(), setting.key));
+        for name in setting.old_keys() {
+            if let Some(text) = environment(name) {
+                self.old_names.push((name.to_owned(), setting.key));
                 return Some((text, Source::Environment(name)));
+            }
+        }
+        for (texts, source) in [(&files.map, Source::Map), (&files.file, Source::File)] {
+            if let Some(Written { key, old_name, text, .. }) =
+                texts.get(setting.key).filter(|_| setting.in_map)
+            {
+                if *old_name {
+                    self.old_names.push((format!("{key} ({source})"), setting.key));
+                }
+                return Some((text.clone(), source));
             }
         }
         setting.default.map(|text| (text.to_owned(), Source::Default))
@@ -104,7 +131,23 @@ impl Raw {
 
     /// The value of a key and where it came from; `None` where no source gives one.
     pub(crate) fn get(&self, key: &'static str) -> Option<(&Value, Source)> {
-        self.values.get(key).map(|(v, s)| (v, *s))
+        self.values.get(key).map(|(v, s, _)| (v, *s))
+    }
+
+    /// All values in force, as the rules on the main map compare them.
+    pub(crate) fn running(&self) -> BTreeMap<&'static str, RunningValue> {
+        let source = |source: Source| match source {
+            Source::Flag(_) | Source::Environment(_) => RunningSource::Hides(source.to_string()),
+            Source::Map => RunningSource::Map,
+            Source::File => RunningSource::File,
+            Source::Default => RunningSource::Default,
+        };
+        let value = |(value, from, text): &(Value, Source, String)| RunningValue {
+            value: value.clone(),
+            text: text.clone(),
+            source: source(*from),
+        };
+        self.values.iter().map(|(key, found)| (*key, value(found))).collect()
     }
 }
 

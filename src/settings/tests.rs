@@ -1,11 +1,65 @@
 //! Which source wins, what is refused with which words, and what is warned of.
 
+use wva_rules::RunningSource;
+
 use super::*;
 
 fn read(args: &[&str], env: &[(&str, &str)]) -> Result<Settings, SettingsError> {
     let args = std::iter::once("wva").chain(args.iter().copied());
     let matches = crate::cli::command().try_get_matches_from(args).unwrap();
-    Settings::read(&matches, |k| env.iter().find(|(n, _)| *n == k).map(|(_, v)| (*v).to_owned()))
+    let environment = |k: &str| env.iter().find(|(n, _)| *n == k).map(|(_, v)| (*v).to_owned());
+    Settings::read(&matches, environment, &Files::default())
+}
+
+fn text(data: &serde_json::Value) -> wva_crds::settings::map::MapText {
+    wva_crds::settings::map::MapText::of(data.as_object().unwrap())
+}
+
+#[test]
+fn the_map_counts_after_the_environment_and_before_the_file() {
+    let files = Files {
+        map: text(&serde_json::json!({
+            "GLOBAL_OPT_INTERVAL": "10s", "REST_CLIENT_TIMEOUT": "11s", "config.yaml": "METRICS_ADDR: \":8080\"",
+            "POD_NAMESPACE": "elsewhere",
+        })),
+        file: text(&serde_json::json!({"REST_CLIENT_TIMEOUT": "12s", "WVA_DECISION_HOLD": "13m"})),
+    };
+    let matches = crate::cli::command().try_get_matches_from(["wva"]).unwrap();
+    let environment = |k: &str| match k {
+        "GLOBAL_OPT_INTERVAL" => Some("9s".to_owned()),
+        "PROMETHEUS_BASE_URL" => Some(URL.1.to_owned()),
+        _ => None,
+    };
+    let s = Settings::read(&matches, environment, &files).unwrap();
+    let engine = s.controller.unwrap().engine;
+    assert_eq!(engine.interval, Duration::from_secs(9));
+    assert_eq!(s.rest_timeout, Duration::from_secs(11));
+    assert_eq!(engine.decision_hold, Duration::from_mins(13));
+    assert_eq!(s.metrics_address.map(|a| a.port()), Some(8080));
+    assert_eq!(
+        s.namespace, "workload-variant-autoscaler-system",
+        "what says where the map is stands outside it"
+    );
+    assert_eq!(s.warnings, ["METRICS_ADDR (the main ConfigMap) is an old name: use METRICS_BIND_ADDRESS"]);
+    let source = |key: &str| s.running.values[key].source.clone();
+    assert_eq!(source("REST_CLIENT_TIMEOUT"), RunningSource::Map);
+    assert_eq!(source("WVA_DECISION_HOLD"), RunningSource::File);
+    assert_eq!(
+        source("GLOBAL_OPT_INTERVAL"),
+        RunningSource::Hides("environment GLOBAL_OPT_INTERVAL".to_owned())
+    );
+}
+
+#[test]
+fn the_deployment_is_told_from_the_name_of_its_pod() {
+    for (pod, want) in [
+        (Some("wva-controller-manager-6d4cf56db6-x7k2z"), "deployment/wva-controller-manager"),
+        (Some("wva-controller-manager-0"), "deployment -l control-plane=controller-manager"),
+        (Some("laptop"), "deployment -l control-plane=controller-manager"),
+        (None, "deployment -l control-plane=controller-manager"),
+    ] {
+        assert_eq!(rollout(pod), want);
+    }
 }
 
 const URL: (&str, &str) = ("PROMETHEUS_BASE_URL", "http://127.0.0.1:9090");
@@ -79,7 +133,9 @@ fn ages_of_signals_must_rise() {
     let stale = ("PROMETHEUS_METRICS_CACHE_STALE_THRESHOLD", "10m");
     let e = read(&[], &[URL, stale]).unwrap_err().to_string();
     assert!(
-        e.contains("one setting is wrong") && e.contains("UNAVAILABLE_THRESHOLD (default): is below"),
+        e.contains("one setting is wrong")
+            && e.contains("STALE_THRESHOLD (environment")
+            && e.contains("out of order"),
         "{e}"
     );
     let e = read(&[], &[URL, ("PROMETHEUS_METRICS_CACHE_UNAVAILABLE_THRESHOLD", "long")])

@@ -5,6 +5,7 @@ mod differential;
 mod doors;
 mod duplicates;
 mod frozen;
+mod main_map;
 mod objects;
 mod refusals;
 #[path = "../support/mod.rs"]

@@ -22,6 +22,10 @@ pub trait ClusterFacts: Send + Sync {
     /// Whether the namespace is this instance's own: it carries the instance's label, or it is the one namespace that
     /// is watched.
     fn namespace_owned(&self, namespace: &str) -> bool;
+    /// Whether namespace-local config maps of the namespace are read; `None` where nobody can tell.
+    fn config_tracked(&self, _namespace: &str) -> Option<bool> {
+        None
+    }
     /// Whether the accelerator can be told from the workload; `None` where nobody looks.
     fn accelerator_derivable(&self, _namespace: &str, _target: &Target) -> Option<bool> {
         None

@@ -3,6 +3,7 @@
 //! stretch, and from watch caches alone.
 
 mod cluster;
+mod config_maps;
 mod metrics;
 mod patience;
 pub mod registration;
@@ -10,5 +11,6 @@ mod review;
 mod server;
 
 pub use cluster::{ClusterFacts, OwnedLookup, StoreFacts, TargetLookup};
-pub use review::{MUTATE_PATH, Settings, State, VALIDATE_PATH};
+pub use config_maps::{Refusals, RefusalsToTell, refusals, tell};
+pub use review::{CONFIG_MAP_PATH, MUTATE_PATH, Settings, State, VALIDATE_PATH};
 pub use server::{Error, Limits, router, serve, serve_with};

@@ -37,10 +37,16 @@ impl Metrics {
     }
 
     /// `code` is 200 for an admission, 422 for a refusal, else the HTTP code of a review that could not be judged.
-    pub(crate) fn observe(&self, operation: &'static str, allowed: bool, code: u16, took: Duration) {
-        const RESOURCE: &str = wva_crds::names::PLURAL;
+    pub(crate) fn observe(
+        &self,
+        resource: &'static str,
+        operation: &'static str,
+        allowed: bool,
+        code: u16,
+        took: Duration,
+    ) {
         let allowed = if allowed { "true" } else { "false" };
-        self.duration.with_label_values(&[RESOURCE, operation]).observe(took.as_secs_f64());
-        self.total.with_label_values(&[RESOURCE, operation, allowed, code.to_string().as_str()]).inc();
+        self.duration.with_label_values(&[resource, operation]).observe(took.as_secs_f64());
+        self.total.with_label_values(&[resource, operation, allowed, code.to_string().as_str()]).inc();
     }
 }

@@ -8,15 +8,20 @@ use k8s_openapi::ByteString;
 use prometheus::Registry;
 use serde_json::{Value, json};
 use wva_crds::names::{GROUP, KIND};
-use wva_rules::{Facts, InstancePolicy, Operation, Reach, Target, Verdict, mutate, validate};
+use wva_rules::{
+    Facts, InstancePolicy, MapNames, Operation, Reach, Running, Target, Verdict, mutate, validate,
+};
 
 use crate::cluster::ClusterFacts;
+use crate::config_maps::{self, Refusals};
 use crate::metrics::Metrics;
 
 /// Path of the mutating reviews of `VariantAutoscaling`.
 pub const MUTATE_PATH: &str = "/mutate-llmd-ai-v1alpha1-variantautoscaling";
 /// Path of the validating reviews of `VariantAutoscaling`.
 pub const VALIDATE_PATH: &str = "/validate-llmd-ai-v1alpha1-variantautoscaling";
+/// Path of the reviews of ConfigMaps.
+pub const CONFIG_MAP_PATH: &str = "/validate-v1-configmap";
 
 /// The settings that verdicts depend on.
 #[derive(Clone, Debug)]
@@ -25,12 +30,25 @@ pub struct Settings {
     pub instance: Option<String>,
     /// What the instance does with unlabelled objects.
     pub policy: InstancePolicy,
+    /// The ConfigMaps that are read.
+    pub maps: MapNames,
+    /// What the process was started with.
+    pub running: Running,
+}
+
+impl Settings {
+    /// Settings of an instance, or of none, with the ConfigMaps' default names and nothing known of the process.
+    #[must_use]
+    pub fn of(instance: Option<String>, policy: InstancePolicy) -> Self {
+        Self { instance, policy, maps: MapNames::default(), running: Running::default() }
+    }
 }
 
 /// What reviews need: settings, facts of the cluster, and the metrics of their outcome.
 pub struct State {
-    settings: Settings,
-    cluster: Arc<dyn ClusterFacts>,
+    pub(crate) settings: Settings,
+    pub(crate) cluster: Arc<dyn ClusterFacts>,
+    pub(crate) refusals: Option<Refusals>,
     pub(crate) metrics: Metrics,
 }
 
@@ -41,27 +59,47 @@ impl std::fmt::Debug for State {
 }
 
 impl State {
-    /// Registers the metrics of reviews.
+    /// Registers the metrics of reviews. Refused changes of immutable keys go to `refusals`, where there is one.
     ///
     /// # Errors
     /// When the registry holds metrics of these names already.
     pub fn new(
         settings: Settings,
         cluster: Arc<dyn ClusterFacts>,
+        refusals: Option<Refusals>,
         registry: &Registry,
     ) -> Result<Self, prometheus::Error> {
-        Ok(Self { settings, cluster, metrics: Metrics::register(registry)? })
+        Ok(Self { settings, cluster, refusals, metrics: Metrics::register(registry)? })
     }
 }
 
 /// JSON pointer to the label `wva.llmd.ai/controller-instance`.
 const INSTANCE_LABEL_POINTER: &str = "/metadata/labels/wva.llmd.ai~1controller-instance";
 
-/// Which of the two webhooks asks.
+/// Which webhook asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Mutate,
     Validate,
+    ConfigMap,
+}
+
+impl Phase {
+    /// Group and kind of the objects it judges.
+    const fn judges(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Mutate | Self::Validate => (GROUP, KIND),
+            Self::ConfigMap => ("", "ConfigMap"),
+        }
+    }
+
+    /// The resource, as in URLs and metrics.
+    pub(crate) const fn resource(self) -> &'static str {
+        match self {
+            Self::Mutate | Self::Validate => wva_crds::names::PLURAL,
+            Self::ConfigMap => "configmaps",
+        }
+    }
 }
 
 /// An answer to a review, or to what should have been one.
@@ -93,26 +131,27 @@ pub(crate) fn answer(state: &State, phase: Phase, body: &[u8]) -> Answer {
             return Answer::unjudged(StatusCode::BAD_REQUEST, message);
         }
     };
-    match Request::parse(&review) {
+    match Request::parse(&review, phase.judges()) {
         Ok(request) => judged(state, phase, &request),
         Err(message) => Answer::unjudged(StatusCode::BAD_REQUEST, message),
     }
 }
 
 /// The parts of a review's request that matter here.
-struct Request<'a> {
+pub(crate) struct Request<'a> {
     uid: &'a str,
-    namespace: &'a str,
-    user: &'a str,
+    pub(crate) namespace: &'a str,
+    pub(crate) user: &'a str,
     operation: Option<Operation>,
     operation_label: &'static str,
     subresource: bool,
-    object: &'a Value,
-    old: Option<&'a Value>,
+    pub(crate) dry_run: bool,
+    pub(crate) object: &'a Value,
+    pub(crate) old: Option<&'a Value>,
 }
 
 impl<'a> Request<'a> {
-    fn parse(review: &'a Value) -> Result<Self, String> {
+    fn parse(review: &'a Value, (group, kind): (&str, &str)) -> Result<Self, String> {
         let text = |pointer: &str| review.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         if (text("/apiVersion"), text("/kind")) != ("admission.k8s.io/v1", "AdmissionReview") {
             return Err("the body is no AdmissionReview of admission.k8s.io/v1".to_owned());
@@ -121,9 +160,10 @@ impl<'a> Request<'a> {
         if uid.is_empty() {
             return Err("the AdmissionReview has no request with a uid".to_owned());
         }
-        if (text("/request/kind/group"), text("/request/kind/kind")) != (GROUP, KIND) {
+        if (text("/request/kind/group"), text("/request/kind/kind")) != (group, kind) {
+            let group = if group.is_empty() { "the core group" } else { group };
             return Err(format!(
-                "this path judges {KIND} of {GROUP} alone: check the webhook's rules and path"
+                "this path judges {kind} of {group} alone: check the webhook's rules and path"
             ));
         }
         let (operation, operation_label) = match text("/request/operation") {
@@ -140,6 +180,7 @@ impl<'a> Request<'a> {
             operation,
             operation_label,
             subresource: !text("/request/subResource").is_empty(),
+            dry_run: review.pointer("/request/dryRun").and_then(Value::as_bool).unwrap_or_default(),
             object: object("/request/object").unwrap_or(&Value::Null),
             old: object("/request/oldObject"),
         })
@@ -149,9 +190,10 @@ impl<'a> Request<'a> {
 fn judged(state: &State, phase: Phase, request: &Request<'_>) -> Answer {
     let verdict = match request.operation {
         // Status writes and scaling are never judged, whatever rules somebody gave the webhook.
-        Some(operation) if !request.subresource && operation != Operation::Delete => {
-            verdict(state, phase, operation, request)
-        }
+        Some(operation) if !request.subresource && operation != Operation::Delete => match phase {
+            Phase::ConfigMap => config_maps::verdict(state, operation, request),
+            Phase::Mutate | Phase::Validate => verdict(state, phase, operation, request),
+        },
         _ => Verdict::default(),
     };
     let denied = verdict.denied();
@@ -163,7 +205,8 @@ fn judged(state: &State, phase: Phase, request: &Request<'_>) -> Answer {
             namespace = short(request.namespace),
             name = short(&verdict.name),
             operation = request.operation_label,
-            "Refused a VariantAutoscaling"
+            "Refused a {}",
+            verdict.kind
         );
     }
     Answer {
@@ -176,7 +219,7 @@ fn judged(state: &State, phase: Phase, request: &Request<'_>) -> Answer {
 }
 
 /// As much of a client's text as a log line should carry, without control characters.
-fn short(text: &str) -> String {
+pub(crate) fn short(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(256).collect()
 }
 
@@ -203,7 +246,7 @@ fn verdict(state: &State, phase: Phase, operation: Operation, request: &Request<
     };
     match phase {
         Phase::Mutate => mutate(&facts),
-        Phase::Validate => validate(&facts),
+        _ => validate(&facts),
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::net::TcpListener;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -26,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
 use crate::patience::{Activity, Patience};
-use crate::review::{Answer, MUTATE_PATH, Phase, State, VALIDATE_PATH, answer};
+use crate::review::{Answer, CONFIG_MAP_PATH, MUTATE_PATH, Phase, State, VALIDATE_PATH, answer};
 
 /// Why the server could not start.
 #[derive(Debug, thiserror::Error)]
@@ -226,6 +227,9 @@ struct Context {
 /// More than the cores of most pods: judging is pure work.
 const TURNS: usize = 4;
 
+/// Bodies up to here, in bytes, are judged where they are read; objects are a few thousand.
+const SMALL: usize = 64 << 10;
+
 /// The paths of the server, for tests without a socket.
 pub fn router(state: Arc<State>, limits: Limits) -> Router {
     let unknown =
@@ -233,6 +237,7 @@ pub fn router(state: Arc<State>, limits: Limits) -> Router {
     Router::new()
         .route(MUTATE_PATH, post(|context, request| review(context, Phase::Mutate, request)))
         .route(VALIDATE_PATH, post(|context, request| review(context, Phase::Validate, request)))
+        .route(CONFIG_MAP_PATH, post(|context, request| review(context, Phase::ConfigMap, request)))
         .fallback(unknown)
         .with_state(Context { state, limits, turns: Arc::new(Semaphore::new(TURNS)) })
 }
@@ -240,7 +245,8 @@ pub fn router(state: Arc<State>, limits: Limits) -> Router {
 async fn review(Extract(context): Extract<Context>, phase: Phase, request: Request) -> Response {
     let start = Instant::now();
     let answer = within_deadline(&context, phase, request.into_body()).await;
-    context.state.metrics.observe(answer.operation, answer.allowed, answer.code, start.elapsed());
+    let (resource, took) = (phase.resource(), start.elapsed());
+    context.state.metrics.observe(resource, answer.operation, answer.allowed, answer.code, took);
     match answer.body {
         Ok(review) => {
             let json = [(header::CONTENT_TYPE, "application/json")];
@@ -266,6 +272,13 @@ async fn within_deadline(context: &Context, phase: Phase, body: Body) -> Answer 
     let Ok(Ok(turn)) = turn.await else {
         return Answer::unjudged(StatusCode::SERVICE_UNAVAILABLE, "too many reviews at once: try again");
     };
+    if bytes.len() <= SMALL {
+        // Work of microseconds: another thread would cost more than it takes.
+        return match std::panic::catch_unwind(AssertUnwindSafe(|| answer(&state, phase, &bytes))) {
+            Ok(answer) => answer,
+            Err(_) => failed(&"it panicked"),
+        };
+    }
     // Parsing megabytes must not hold up the other connections of this thread. The turn is over when the work is,
     // which may be later than the answer.
     let work = tokio::task::spawn_blocking(move || {
@@ -274,12 +287,14 @@ async fn within_deadline(context: &Context, phase: Phase, body: Body) -> Answer 
     });
     match tokio::time::timeout_at(deadline, work).await {
         Ok(Ok(answer)) => answer,
-        Ok(Err(error)) => {
-            tracing::error!(%error, "A review failed: please report this");
-            Answer::unjudged(StatusCode::INTERNAL_SERVER_ERROR, "the review failed: see the log of wva")
-        }
+        Ok(Err(error)) => failed(&error),
         Err(_) => Answer::unjudged(StatusCode::GATEWAY_TIMEOUT, "the review took longer than it may"),
     }
+}
+
+fn failed(error: &dyn std::fmt::Display) -> Answer {
+    tracing::error!(%error, "A review failed: please report this");
+    Answer::unjudged(StatusCode::INTERNAL_SERVER_ERROR, "the review failed: see the log of wva")
 }
 
 /// The body's limit is the one error with a code of its own; the rest is a client that went away or broke off.

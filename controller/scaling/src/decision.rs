@@ -232,7 +232,7 @@ impl VariantState {
 }
 
 /// Something a person should know that is no decision.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Warning {
     /// A layer of settings breaks a rule together with those below it.
     #[error("model {model_id} in namespace {namespace}: {layer}")]

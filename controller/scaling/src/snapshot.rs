@@ -9,9 +9,10 @@ mod read;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use wva_crds::GoDuration;
 
-pub use config::{AnalyzerName, Config, Inventory, MetricsAge, SaturationEntry, ScaleToZeroEntry, WarmSpare};
+pub use config::{Config, Inventory, MetricsAge};
 pub use mode::{Mode, ModeError};
 pub use read::SnapshotError;
+pub use wva_crds::entries::{AnalyzerName, SaturationEntry, ScaleToZeroEntry, WarmSpare};
 
 use crate::units::{Amount, Cost, Fraction, KvUsage, QueueLength};
 

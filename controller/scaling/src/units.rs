@@ -1,59 +1,12 @@
-//! Numbers with a unit and a range. A value that is not finite or out of range is refused where it enters, so that
-//! no rule has to ask again.
+//! Numbers with a unit and a range that the entries of config maps do not know, beside those they do. A value that is
+//! not finite or out of range is refused where it enters, so that no rule has to ask again.
 
 use std::fmt;
 
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-/// Why a number is refused.
-#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-#[error("{what} is {found}: give a number {range}")]
-pub struct OutOfRange {
-    /// What the number stands for.
-    pub what: &'static str,
-    /// The number that was found.
-    pub found: f64,
-    /// The range it has to be in, in words.
-    pub range: &'static str,
-}
-
-macro_rules! quantity {
-    ($(#[$doc:meta])* $name:ident, $what:literal, $range:literal, $holds:expr) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
-        #[serde(try_from = "f64", into = "f64")]
-        pub struct $name(f64);
-
-        impl $name {
-            /// The plain number.
-            #[must_use]
-            pub const fn get(self) -> f64 {
-                self.0
-            }
-        }
-
-        impl TryFrom<f64> for $name {
-            type Error = OutOfRange;
-
-            fn try_from(found: f64) -> Result<Self, OutOfRange> {
-                let holds: fn(f64) -> bool = $holds;
-                if found.is_finite() && holds(found) {
-                    // Adding zero turns -0.0 into 0.0, which would print differently.
-                    Ok(Self(found + 0.0))
-                } else {
-                    Err(OutOfRange { what: $what, found, range: $range })
-                }
-            }
-        }
-
-        impl From<$name> for f64 {
-            fn from(value: $name) -> f64 {
-                value.0
-            }
-        }
-    };
-}
+pub use wva_crds::entries::{Amount, Fraction, Millis, OutOfRange, PositiveFraction};
+use wva_crds::quantity;
 
 quantity!(
     /// Share of a replica's KV cache that is in use. Dimensionless, 0..=1, never NaN.
@@ -64,31 +17,6 @@ quantity!(
     /// Requests that wait in a replica's queue, at least 0. Source: `vllm:num_requests_waiting`.
     QueueLength, "the queue length", "of 0 or more", |v| v >= 0.0
 );
-quantity!(
-    /// A share or threshold, dimensionless, 0..=1.
-    Fraction, "the share", "from 0 to 1", |v| (0.0..=1.0).contains(&v)
-);
-quantity!(
-    /// A share or threshold above 0, dimensionless, (0, 1].
-    PositiveFraction, "the threshold", "above 0, at most 1", |v| v > 0.0 && v <= 1.0
-);
-quantity!(
-    /// Any other figure that cannot be negative: requests, tokens, bytes, blocks, a tolerance. Finite, at least 0.
-    Amount, "the figure", "of 0 or more", |v| v >= 0.0
-);
-
-impl Amount {
-    /// A constant of the program, which is known to be in range.
-    pub(crate) const fn constant(value: f64) -> Self {
-        Self(value)
-    }
-}
-
-quantity!(
-    /// A latency objective in milliseconds, finite and above 0.
-    Millis, "the objective in milliseconds", "above 0", |v| v > 0.0
-);
-
 /// Cost of one replica in the user's own unit: finite, at least 0. Written as text, as in `spec.variantCost`.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct Cost(f64);

@@ -1,14 +1,17 @@
 //! The table of settings: one row a setting, from which flags, environment variables, ConfigMap keys, defaults and
 //! `--help` are made. A new setting is one new row in `table.rs`; nothing else names it but the code that reads it.
 
+pub mod map;
+mod order;
 mod table;
 mod value;
 
+pub use order::{OrderProblem, order_problems};
 pub use table::SETTINGS;
 pub use value::{Kind, Value, ValueError, is_label_value};
 
 /// One row of the table.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Setting {
     /// Environment variable and ConfigMap key, e.g. `GLOBAL_OPT_INTERVAL`. Identifies the row.
     pub key: &'static str,
@@ -89,6 +92,11 @@ impl Setting {
     #[must_use]
     pub fn by_key(key: &str) -> Option<&'static Self> {
         SETTINGS.iter().find(|s| s.key == key)
+    }
+
+    /// Environment variables and ConfigMap keys of the first releases.
+    pub fn old_keys(&self) -> impl Iterator<Item = &'static str> {
+        self.aliases.iter().filter_map(|alias| if let Alias::Key(name) = alias { Some(*name) } else { None })
     }
 
     /// The default as a value; `None` where the setting has none.

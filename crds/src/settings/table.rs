@@ -1,6 +1,7 @@
 //! The rows of the table of settings, in the order in which `--help` and the documentation list them.
 
 use super::{Alias, Kind, Setting};
+use crate::names;
 
 const DURATION: Kind = Kind::Duration { min_ms: 1 };
 /// Shorter lives than a minute would leave no time to renew.
@@ -45,11 +46,11 @@ pub static SETTINGS: &[Setting] = &[
     Setting::new("PROMETHEUS_METRICS_CACHE_STALE_THRESHOLD", DURATION, "Age up to which a signal counts, but forbids scale-down.").default("2m").mutable(),
     Setting::new("PROMETHEUS_METRICS_CACHE_UNAVAILABLE_THRESHOLD", DURATION, "Age beyond which a signal is missing.").default("5m").mutable(),
     Setting::new("EPP_METRIC_READER_BEARER_TOKEN", Kind::Text, "Bearer token for the metrics of endpoint pickers; empty for the token of the pod.").default("").secret(),
-    Setting::new("CONFIG_MAP_NAME", Kind::Text, "Name of the main ConfigMap.").default("wva-variantautoscaling-config").outside_the_map(),
-    Setting::new("SATURATION_CONFIG_MAP_NAME", Kind::Text, "Name of the ConfigMap with the saturation thresholds.").default("wva-saturation-scaling-config"),
+    Setting::new("CONFIG_MAP_NAME", Kind::Text, "Name of the main ConfigMap.").default(names::MAIN_MAP_NAME).outside_the_map(),
+    Setting::new("SATURATION_CONFIG_MAP_NAME", Kind::Text, "Name of the ConfigMap with the saturation thresholds.").default(names::LOCAL_SATURATION_MAP_NAME),
     Setting::new("POD_NAMESPACE", Kind::Text, "Namespace this controller runs in.").default("workload-variant-autoscaler-system").outside_the_map(),
     Setting::new("POD_NAME", Kind::Text, "Name of this pod, which holds the Lease; the host name where it is not set.").outside_the_map(),
-    Setting::new("SERVICE_CLASS_CONFIG_MAP_NAME", Kind::Text, "Name of the ConfigMap with the service classes.").default("serviceclass"),
+    Setting::new("SERVICE_CLASS_CONFIG_MAP_NAME", Kind::Text, "Name of the ConfigMap with the service classes.").default(names::SERVICE_CLASS_MAP_NAME),
     Setting::new("CONTROLLER_INSTANCE", Kind::LabelValue, "Manage only the variants that carry this controller-instance label; empty for those without one.").default("").outside_the_map(),
     Setting::new("WVA_NODE_SELECTOR", Kind::Text, "Label selector of the nodes whose GPUs count.").default(""),
     Setting::new("POOL_GROUP", Kind::OneOf(&["inference.networking.k8s.io", "inference.networking.x-k8s.io"]), "API group of InferencePool.").default("inference.networking.k8s.io"),

@@ -3,8 +3,14 @@
 
 use serde_json::Value;
 use wva_crds::names::{
-    ALLOW_INSTANCE_CHANGE_ANNOTATION, ALLOW_SHARED_TARGET_ANNOTATION, INSTANCE_LABEL, MODE_ANNOTATION,
+    ALLOW_INSTANCE_CHANGE_ANNOTATION, ALLOW_SHARED_TARGET_ANNOTATION, GROUP, INSTANCE_LABEL, KIND,
+    MODE_ANNOTATION,
 };
+
+use crate::findings::Findings;
+use crate::subject::Subject;
+use crate::table::{Check, Rule, Scope};
+use crate::text::escape;
 
 /// What is being done to the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,9 +137,24 @@ impl<'a> Facts<'a> {
         self.instance.is_some() && self.policy == policy && self.namespace_owned
     }
 
-    /// Whether this caller judges the object at all. An object that was this instance's before an update still is:
-    /// a label taken off is seen.
-    pub(crate) fn judged(&self) -> bool {
+    /// The object's name, or the prefix its name is made from, or nothing.
+    #[must_use]
+    pub fn name(&self) -> &'a str {
+        let text = |field| self.get(&["metadata", field]).and_then(Value::as_str).filter(|s| !s.is_empty());
+        text("name").or_else(|| text("generateName")).unwrap_or_default()
+    }
+}
+
+impl Subject for Facts<'_> {
+    const KIND: &'static str = KIND;
+    const GROUP: &'static str = GROUP;
+
+    fn shown_name(&self) -> String {
+        escape(self.name(), false)
+    }
+
+    // An object that was this instance's before an update still is: a label taken off is seen.
+    fn judged(&self) -> bool {
         if self.operation == Operation::Delete {
             return false;
         }
@@ -146,14 +167,13 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// The same facts about the object that is stored now, as if it were new.
-    pub(crate) fn before(&self) -> Option<Self> {
+    fn before(&self) -> Option<Self> {
         let old = self.old.filter(|_| self.operation == Operation::Update)?;
         Some(Self { object: old, old: None, operation: Operation::Create, ..*self })
     }
 
-    /// This update leaves alone everything that rules look at: it is about finalizers, owners or foreign annotations.
-    pub(crate) fn unchanged(&self) -> bool {
+    // It is about finalizers, owners or foreign annotations then.
+    fn unchanged(&self) -> bool {
         let Some(before) = self.before() else { return false };
         let annotations = [MODE_ANNOTATION, ALLOW_INSTANCE_CHANGE_ANNOTATION, ALLOW_SHARED_TARGET_ANNOTATION];
         self.get(&["spec"]) == before.get(&["spec"])
@@ -161,11 +181,18 @@ impl<'a> Facts<'a> {
             && annotations.iter().all(|key| self.annotation(key) == before.annotation(key))
     }
 
-    /// The object's name, or the prefix its name is made from, or nothing.
-    #[must_use]
-    pub fn name(&self) -> &'a str {
-        let text = |field| self.get(&["metadata", field]).and_then(Value::as_str).filter(|s| !s.is_empty());
-        text("name").or_else(|| text("generateName")).unwrap_or_default()
+    fn ask(&self, rule: &Rule) -> Findings {
+        let mut out = Findings::new(rule);
+        if let Check::Variant(check) = rule.check
+            && (rule.scope == Scope::Object || self.synced)
+        {
+            check(self, &mut out);
+        }
+        out
+    }
+
+    fn untouched(&self, rule: &Rule, before: &Self) -> bool {
+        rule.reads.iter().all(|path| self.get(path) == before.get(path))
     }
 }
 

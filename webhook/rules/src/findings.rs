@@ -29,6 +29,11 @@ pub(crate) struct Finding {
     pub(crate) found: String,
     /// What stands for `{other}`.
     pub(crate) other: String,
+    /// What to do, told after the rule's message and at full length: it is our text, or bounded by who wrote it.
+    pub(crate) remedy: String,
+    /// What the rule looked at: where the old object had the same finding about the same, it is no news. `None`
+    /// where the rule's `reads` say it.
+    pub(crate) basis: Option<Value>,
 }
 
 /// Collects what one rule finds. A check adds nothing where the object is as it should be.
@@ -68,7 +73,22 @@ impl Findings {
     ) {
         // What is said is bounded, whatever is sent; who mends these is told of the rest.
         if self.hits.len() < MOST_HITS {
-            self.hits.push(Finding { field: field.into(), found: found.into(), other: other.into() });
+            let (field, found, other) = (field.into(), found.into(), other.into());
+            self.hits.push(Finding { field, found, other, remedy: String::new(), basis: None });
+        }
+    }
+
+    /// What the last finding looked at.
+    pub(crate) fn basis(&mut self, basis: impl Into<Value>) {
+        if let Some(last) = self.hits.last_mut() {
+            last.basis = Some(basis.into());
+        }
+    }
+
+    /// What to do about the last finding.
+    pub(crate) fn remedy(&mut self, remedy: impl Into<String>) {
+        if let Some(last) = self.hits.last_mut() {
+            last.remedy = remedy.into();
         }
     }
 
@@ -81,7 +101,8 @@ impl Findings {
 impl Finding {
     /// The rule's message about this finding.
     pub(crate) fn message(&self, rule: &Rule) -> String {
-        fill(rule.message, &shorten(&self.found, FOUND_CHARS), &shorten(&self.other, FOUND_CHARS))
+        let text = fill(rule.message, &shorten(&self.found, FOUND_CHARS), &shorten(&self.other, FOUND_CHARS));
+        format!("{text}{}", self.remedy)
     }
 
     /// `[code] field: message` in at most `limit` characters: first the user's own values get shorter, and only
@@ -89,10 +110,11 @@ impl Finding {
     pub(crate) fn brief(&self, rule: &Rule, limit: usize) -> String {
         let prefix = format!("[{}] {}: ", rule.code, shorten(&self.field, 56));
         let fixed = prefix.chars().count() + fill(rule.message, "", "").chars().count();
-        let holes = if rule.message.contains("{other}") && !self.other.is_empty() { 2 } else { 1 };
-        let each = (limit.saturating_sub(fixed) / holes).clamp(8, FOUND_CHARS);
+        let hole = |name: &str, text: &str| usize::from(rule.message.contains(name) && !text.is_empty());
+        let holes = hole("{found}", &self.found) + hole("{other}", &self.other);
+        let each = (limit.saturating_sub(fixed) / holes.max(1)).clamp(8, FOUND_CHARS);
         let text = fill(rule.message, &shorten(&self.found, each), &shorten(&self.other, each));
-        shorten(&format!("{prefix}{text}"), limit)
+        shorten(&format!("{prefix}{text}{}", self.remedy), limit)
     }
 }
 

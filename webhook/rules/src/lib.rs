@@ -6,6 +6,8 @@
 mod defaults;
 mod facts;
 mod findings;
+mod maps;
+mod subject;
 mod syntax;
 mod table;
 mod text;
@@ -15,5 +17,10 @@ mod verdict;
 pub use defaults::apply_defaults;
 pub use facts::{Facts, InstancePolicy, Operation, OtherVariant, Reach, Target};
 pub use findings::{Findings, PatchOp};
-pub use table::{Kind, RULES, Rule, Scope};
-pub use verdict::{MAX_WARNING_BYTES, MAX_WARNING_CHARS, Severity, Verdict, Violation, mutate, validate};
+pub use maps::facts::{MapFacts, Running, RunningSource, RunningValue};
+pub use maps::immutable::IMMUTABLE;
+pub use maps::names::{MapNames, MapRole, Place};
+pub use table::{Check, Kind, RULES, Rule, Scope};
+pub use verdict::{
+    MAX_WARNING_BYTES, MAX_WARNING_CHARS, Severity, Verdict, Violation, mutate, validate, validate_map,
+};

@@ -3,6 +3,8 @@
 
 use crate::facts::Facts;
 use crate::findings::Findings;
+use crate::maps::facts::MapFacts;
+use crate::maps::{immutable, main_map, unread};
 use crate::va::{bounds, cost, instance, keys, labels, model, shape, sharing, target};
 
 /// What a rule's finding does.
@@ -28,7 +30,8 @@ pub enum Scope {
 /// One rule.
 #[derive(Debug)]
 pub struct Rule {
-    /// Stable code, `WVA-VA-` and three digits: refusals below 050, warnings below 090, mutations from there.
+    /// Stable code: `WVA-VA-` (variants) or `WVA-CM-` (config maps) and three digits; refusals below 050, warnings
+    /// below 090, mutations from there.
     pub code: &'static str,
     /// What a finding does.
     pub kind: Kind,
@@ -43,10 +46,19 @@ pub struct Rule {
     /// One or two sentences for the rule reference.
     pub docs: &'static str,
     /// Looks at the facts and notes what it finds.
-    pub check: fn(&Facts<'_>, &mut Findings),
+    pub check: Check,
 }
 
-/// All rules for `VariantAutoscaling`, in the order in which their findings are reported.
+/// What a rule looks at, and how.
+#[derive(Clone, Copy, Debug)]
+pub enum Check {
+    /// A `VariantAutoscaling`.
+    Variant(fn(&Facts<'_>, &mut Findings)),
+    /// A ConfigMap that is read.
+    ConfigMap(fn(&MapFacts<'_>, &mut Findings)),
+}
+
+/// All rules, in the order in which their findings are reported.
 pub static RULES: &[Rule] = &[
     shape::SPEC,
     shape::LABELS,
@@ -78,4 +90,17 @@ pub static RULES: &[Rule] = &[
     keys::SPEC,
     shape::NOT_SYNCED,
     instance::INJECT,
+    main_map::DATA,
+    main_map::NESTED,
+    main_map::VALUE,
+    main_map::CONTRADICTION,
+    main_map::ORDER,
+    immutable::CHANGED,
+    main_map::UNKNOWN,
+    main_map::HIDDEN,
+    immutable::AT_RESTART,
+    main_map::OLD_NAME,
+    main_map::OUTSIDE,
+    unread::ELSEWHERE,
+    unread::NOT_TRACKED,
 ];

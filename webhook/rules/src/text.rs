@@ -50,6 +50,15 @@ pub(crate) fn escape(text: &str, quoted: bool) -> String {
     out
 }
 
+/// A text as one word of a POSIX shell.
+pub(crate) fn shell(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
 /// At most `limit` characters of `text`, with the end marked where something was cut off.
 pub(crate) fn shorten(text: &str, limit: usize) -> String {
     if text.chars().count() <= limit {

@@ -6,9 +6,11 @@ use serde_json::{Map, Value};
 use wva_crds::names::{GROUP, KIND};
 
 use crate::facts::{Facts, at};
-use crate::findings::{Finding, Findings, PatchOp};
-use crate::table::{Kind, RULES, Rule, Scope};
-use crate::text::{escape, shorten};
+use crate::findings::{Finding, PatchOp};
+use crate::maps::facts::MapFacts;
+use crate::subject::{Subject as _, judge};
+use crate::table::{Kind, RULES, Rule};
+use crate::text::shorten;
 
 /// The most characters of one warning: a longer one is cut by the apiserver.
 pub const MAX_WARNING_CHARS: usize = 120;
@@ -38,8 +40,12 @@ pub struct Violation {
 }
 
 /// The outcome of all rules.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
+    /// Kind of the object, as in its messages.
+    pub kind: &'static str,
+    /// API group of that kind.
+    pub group: &'static str,
     /// The object's name, as in its messages.
     pub name: String,
     /// Everything found, refusals and warnings, in the order of the table.
@@ -50,6 +56,14 @@ pub struct Verdict {
     pub patch: Vec<PatchOp>,
 }
 
+impl Default for Verdict {
+    /// Nothing found about a `VariantAutoscaling` without a name.
+    fn default() -> Self {
+        let (violations, warnings, patch) = (Vec::new(), Vec::new(), Vec::new());
+        Self { kind: KIND, group: GROUP, name: String::new(), violations, warnings, patch }
+    }
+}
+
 /// Judges an object as it is, for the validating webhook, the controller and files.
 ///
 /// On an update, a deny rule's violation is only a warning where the old object had the same one and the update left
@@ -57,31 +71,13 @@ pub struct Verdict {
 /// labels and known annotations unchanged is never refused.
 #[must_use]
 pub fn validate(facts: &Facts<'_>) -> Verdict {
-    let mut verdict = Verdict { name: escape(facts.name(), false), ..Verdict::default() };
-    if !facts.judged() {
-        return verdict;
-    }
-    let before = facts.before();
-    let unchanged = facts.unchanged();
-    let mut warnings = Vec::new();
-    for rule in RULES.iter().filter(|r| r.kind != Kind::Mutate) {
-        let hits = ask(rule, facts).hits;
-        if hits.is_empty() {
-            continue;
-        }
-        let known =
-            before.filter(|b| untouched(rule, facts, b)).map(|b| ask(rule, &b).hits).unwrap_or_default();
-        for hit in hits {
-            let already = unchanged || known.iter().any(|k| k.field == hit.field);
-            let severity = if rule.kind == Kind::Deny && !already { Severity::Deny } else { Severity::Warn };
-            if severity == Severity::Warn {
-                warnings.push(hit.brief(rule, MAX_WARNING_CHARS));
-            }
-            verdict.violations.push(violation(rule, &hit, severity));
-        }
-    }
-    verdict.warnings = within_budget(warnings);
-    verdict
+    judge(facts)
+}
+
+/// Judges a ConfigMap that the program reads, by the same principles as [`validate`].
+#[must_use]
+pub fn validate_map(facts: &MapFacts<'_>) -> Verdict {
+    judge(facts)
 }
 
 /// Completes an object and judges what it would become, for the mutating webhook: the person sees every fault in the
@@ -95,7 +91,7 @@ pub fn mutate(facts: &Facts<'_>) -> Verdict {
         return validate(facts);
     }
     let patch: Vec<PatchOp> =
-        RULES.iter().filter(|r| r.kind == Kind::Mutate).flat_map(|r| ask(r, facts).patch).collect();
+        RULES.iter().filter(|r| r.kind == Kind::Mutate).flat_map(|r| facts.ask(r).patch).collect();
     let mut completed = facts.object.clone();
     for op in &patch {
         add(&mut completed, op);
@@ -124,7 +120,7 @@ impl Verdict {
     pub fn message(&self) -> String {
         let told: Vec<String> =
             self.denials().map(|v| format!("[{}] {}: {}", v.code, v.field, v.message)).collect();
-        format!("{KIND} \"{}\" is invalid: {}", self.name, told.join("; "))
+        format!("{} \"{}\" is invalid: {}", self.kind, self.name, told.join("; "))
     }
 
     /// The `Status` of a refusal: reason `Invalid`, code 422, one cause per violation. `None` where the object is
@@ -145,8 +141,8 @@ impl Verdict {
             code: Some(422),
             message: Some(self.message()),
             details: Some(StatusDetails {
-                group: Some(GROUP.to_owned()),
-                kind: Some(KIND.to_owned()),
+                group: Some(self.group.to_owned()),
+                kind: Some(self.kind.to_owned()),
                 name: Some(self.name.clone()),
                 causes: Some(self.denials().map(cause).collect()),
                 ..StatusDetails::default()
@@ -156,25 +152,13 @@ impl Verdict {
     }
 }
 
-fn ask(rule: &Rule, facts: &Facts<'_>) -> Findings {
-    let mut out = Findings::new(rule);
-    if rule.scope == Scope::Object || facts.synced {
-        (rule.check)(facts, &mut out);
-    }
-    out
-}
-
-fn untouched(rule: &Rule, facts: &Facts<'_>, before: &Facts<'_>) -> bool {
-    rule.reads.iter().all(|path| facts.get(path) == before.get(path))
-}
-
-fn violation(rule: &Rule, hit: &Finding, severity: Severity) -> Violation {
+pub(crate) fn violation(rule: &Rule, hit: &Finding, severity: Severity) -> Violation {
     let field = shorten(&hit.field, MAX_WARNING_CHARS);
     Violation { code: rule.code, field, message: hit.message(rule), severity }
 }
 
 /// As many warnings as fit, and a last one for the rest.
-fn within_budget(warnings: Vec<String>) -> Vec<String> {
+pub(crate) fn within_budget(warnings: Vec<String>) -> Vec<String> {
     let total: usize = warnings.iter().map(String::len).sum();
     if total <= MAX_WARNING_BYTES {
         return warnings;

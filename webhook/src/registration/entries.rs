@@ -3,10 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::review::{MUTATE_PATH, VALIDATE_PATH};
-
-/// The path that judges config maps.
-pub(crate) const CONFIG_MAP_PATH: &str = "/validate-v1-configmap";
+use crate::review::{CONFIG_MAP_PATH, MUTATE_PATH, VALIDATE_PATH};
 
 /// Which of the two configurations an entry stands in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,8 +38,6 @@ pub struct Entry {
     pub subject: Subject,
     /// The path it asks.
     pub path: &'static str,
-    /// Whether this release answers on that path; else the entry stays closed.
-    pub answered: bool,
 }
 
 /// All entries.
@@ -52,42 +47,36 @@ pub static ENTRIES: &[Entry] = &[
         phase: Phase::Mutating,
         subject: Subject::Variants,
         path: MUTATE_PATH,
-        answered: true,
     },
     Entry {
         name: "mutate-unlabelled.va.llmd.ai",
         phase: Phase::Mutating,
         subject: Subject::UnlabelledVariants,
         path: MUTATE_PATH,
-        answered: true,
     },
     Entry {
         name: "validate.va.llmd.ai",
         phase: Phase::Validating,
         subject: Subject::Variants,
         path: VALIDATE_PATH,
-        answered: true,
     },
     Entry {
         name: "validate-unlabelled.va.llmd.ai",
         phase: Phase::Validating,
         subject: Subject::UnlabelledVariants,
         path: VALIDATE_PATH,
-        answered: true,
     },
     Entry {
         name: "main.configmap.llmd.ai",
         phase: Phase::Validating,
         subject: Subject::MainConfigMap,
         path: CONFIG_MAP_PATH,
-        answered: false,
     },
     Entry {
         name: "entries.configmap.llmd.ai",
         phase: Phase::Validating,
         subject: Subject::EntryConfigMaps,
         path: CONFIG_MAP_PATH,
-        answered: false,
     },
 ];
 
@@ -99,19 +88,17 @@ impl Entry {
     }
 
     /// The rules that open the entry, with every field that the apiserver would default, so that they compare equal
-    /// to what is stored. `None` for an entry that nobody answers yet.
+    /// to what is stored.
     #[must_use]
-    pub fn rules(&self) -> Option<Value> {
+    pub fn rules(&self) -> Value {
         let (group, version, resource) = if self.is_about_variants() {
             (wva_crds::names::GROUP, wva_crds::names::VERSION, wva_crds::names::PLURAL)
         } else {
             ("", "v1", "configmaps")
         };
-        self.answered.then(|| {
-            json!([{
-                "apiGroups": [group], "apiVersions": [version], "resources": [resource],
-                "operations": ["CREATE", "UPDATE"], "scope": "Namespaced",
-            }])
-        })
+        json!([{
+            "apiGroups": [group], "apiVersions": [version], "resources": [resource],
+            "operations": ["CREATE", "UPDATE"], "scope": "Namespaced",
+        }])
     }
 }

@@ -200,7 +200,7 @@ fn opening(phase: Phase, found: &Value, bundle: &[u8]) -> Option<Vec<Value>> {
     let mut webhooks = Vec::new();
     for webhook in there {
         let entry = ENTRIES.iter().find(|e| e.phase == phase && webhook["name"] == e.name);
-        let Some(rules) = entry.and_then(Entry::rules) else { continue };
+        let Some(rules) = entry.map(Entry::rules) else { continue };
         differs |= webhook["rules"] != rules || webhook["clientConfig"]["caBundle"] != bundle;
         // By hand: typed structs send empty fields and take ownership of them.
         webhooks.push(

@@ -198,8 +198,8 @@ impl Webhook {
     }
 
     fn start(self) {
-        let settings = Settings { instance: None, policy: InstancePolicy::Inject };
-        let state = State::new(settings, Arc::new(Nothing), &prometheus::Registry::new()).unwrap();
+        let settings = Settings::of(None, InstancePolicy::Inject);
+        let state = State::new(settings, Arc::new(Nothing), None, &prometheus::Registry::new()).unwrap();
         tokio::spawn(serve(self.listener, self.tls, Arc::new(state), CancellationToken::new()));
     }
 }
@@ -252,7 +252,7 @@ async fn opens_what_exists_and_repairs_drift() {
     apiserver.until(VALIDATING, |o| open(o, "validate.va.llmd.ai", &pem)).await;
     let object = apiserver.object(VALIDATING);
     assert_eq!(entry(&object, "foreign.example.com"), &foreign);
-    assert!(entry(&object, "main.configmap.llmd.ai").get("rules").is_none(), "nobody answers for maps yet");
+    assert_eq!(entry(&object, "main.configmap.llmd.ai")["rules"][0]["resources"], json!(["configmaps"]));
     for patch in apiserver.patches.lock().unwrap().iter() {
         for applied in patch["webhooks"].as_array().unwrap() {
             let keys: Vec<_> = applied.as_object().unwrap().keys().map(String::as_str).collect();

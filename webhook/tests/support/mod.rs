@@ -72,8 +72,8 @@ impl Server {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let addr = listener.local_addr().unwrap();
         let registry = Registry::new();
-        let settings = Settings { instance: Some("a".into()), policy: InstancePolicy::Inject };
-        let state = Arc::new(State::new(settings, Arc::new(Cluster), &registry).unwrap());
+        let settings = Settings::of(Some("a".into()), InstancePolicy::Inject);
+        let state = Arc::new(State::new(settings, Arc::new(Cluster), None, &registry).unwrap());
         let shutdown = CancellationToken::new();
         let ended = tokio::spawn(serve_with(listener, Arc::new(tls), state, shutdown.clone(), limits));
         Self { addr, registry, shutdown, ended, tls: TlsConnector::from(Arc::new(client)) }

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::facts::Facts;
 use crate::findings::Findings;
-use crate::table::{Kind, Rule, Scope};
+use crate::table::{Check, Kind, Rule, Scope};
 
 pub(crate) const MIN: Rule = Rule {
     code: "WVA-VA-009",
@@ -15,7 +15,7 @@ pub(crate) const MIN: Rule = Rule {
     message: "found {found}: a number of replicas is whole and not negative; give 0 to 2147483647 without quotes, \
               or leave it out",
     docs: "`spec.minReplicas` is a whole number, 0 to 2147483647.",
-    check: |facts, out| count(facts, "minReplicas", out),
+    check: Check::Variant(|facts, out| count(facts, "minReplicas", out)),
 };
 
 pub(crate) const MAX: Rule = Rule {
@@ -27,7 +27,7 @@ pub(crate) const MAX: Rule = Rule {
     message: "found {found}: a number of replicas is whole and not negative; give 0 to 2147483647 without quotes, \
               or leave it out",
     docs: "`spec.maxReplicas` is a whole number, 0 to 2147483647.",
-    check: |facts, out| count(facts, "maxReplicas", out),
+    check: Check::Variant(|facts, out| count(facts, "maxReplicas", out)),
 };
 
 pub(crate) const ORDER: Rule = Rule {
@@ -39,14 +39,14 @@ pub(crate) const ORDER: Rule = Rule {
     message: "found {found}, above maxReplicas {other}: no number of replicas satisfies both; lower minReplicas \
               or raise maxReplicas",
     docs: "`spec.minReplicas` is not above `spec.maxReplicas`.",
-    check: |facts, out| {
+    check: Check::Variant(|facts, out| {
         let bound = |field| facts.spec(field).and_then(integer);
         if let (Some(min), Some(max)) = (bound("minReplicas"), bound("maxReplicas"))
             && min > max
         {
             out.text(min.to_string(), max.to_string());
         }
-    },
+    }),
 };
 
 fn count(facts: &Facts<'_>, field: &str, out: &mut Findings) {

@@ -6,7 +6,7 @@ use wva_crds::names::INSTANCE_LABEL;
 
 use crate::facts::{Facts, InstancePolicy};
 use crate::syntax::is_label_value;
-use crate::table::{Kind, Rule, Scope};
+use crate::table::{Check, Kind, Rule, Scope};
 use crate::text::quote;
 
 const FIELD: &str = "metadata.labels[wva.llmd.ai/controller-instance]";
@@ -21,11 +21,11 @@ pub(crate) const VALUE: Rule = Rule {
     message: "found {found}: that names no controller instance; give the instance's name (1 to 63 letters, \
               digits, '-', '_' and '.', a letter or digit at both ends) or remove the label",
     docs: "The instance label, where present, is a label value and not empty.",
-    check: |facts, out| match facts.label(INSTANCE_LABEL) {
+    check: Check::Variant(|facts, out| match facts.label(INSTANCE_LABEL) {
         Some(Value::String(label)) if is_label_value(label) => {}
         Some(v) => out.value(v),
         None => {}
-    },
+    }),
 };
 
 pub(crate) const REQUIRED: Rule = Rule {
@@ -37,11 +37,11 @@ pub(crate) const REQUIRED: Rule = Rule {
     message: "found {found}: in this namespace every VariantAutoscaling must say who manages it; add the label \
               with value {other}",
     docs: "Under the policy `require` the instance label is there, in the namespaces that are the instance's own.",
-    check: |facts, out| {
+    check: Check::Variant(|facts, out| {
         if facts.policy_acts(InstancePolicy::Require) && facts.label(INSTANCE_LABEL).is_none() {
             out.text("nothing", quote(facts.instance.unwrap_or_default()));
         }
-    },
+    }),
 };
 
 pub(crate) const CHANGED: Rule = Rule {
@@ -54,13 +54,13 @@ pub(crate) const CHANGED: Rule = Rule {
               create the object, or set annotation wva.llmd.ai/allow-instance-change: \"true\" in this same update",
     docs: "The instance label is not changed or removed by an update, unless the same update sets the annotation \
            `wva.llmd.ai/allow-instance-change: \"true\"`. An object without the label may be given one.",
-    check: |facts, out| {
+    check: Check::Variant(|facts, out| {
         let Some(old) = facts.old_instance_label().filter(|l| !l.is_empty()) else { return };
         let new = facts.instance_label();
         if new != Some(old) && !facts.instance_change_allowed() {
             out.text(new.map_or_else(|| "nothing".to_owned(), quote), quote(old));
         }
-    },
+    }),
 };
 
 pub(crate) const INJECT: Rule = Rule {
@@ -72,7 +72,7 @@ pub(crate) const INJECT: Rule = Rule {
     message: "",
     docs: "Under the policy `inject` an object without the instance label is given that of the instance whose \
            namespace it is in.",
-    check: |facts, out| {
+    check: Check::Variant(|facts, out| {
         let Some(instance) = facts.instance.filter(|_| injects(facts)) else { return };
         match facts.get(&["metadata", "labels"]) {
             None => out.add("/metadata/labels", json!({ INSTANCE_LABEL: instance })),
@@ -83,7 +83,7 @@ pub(crate) const INJECT: Rule = Rule {
             }
             Some(_) => {}
         }
-    },
+    }),
 };
 
 fn injects(facts: &Facts<'_>) -> bool {

@@ -7,7 +7,7 @@ use wva_crds::names::{
 
 use crate::facts::Facts;
 use crate::findings::Findings;
-use crate::table::{Kind, Rule, Scope};
+use crate::table::{Check, Kind, Rule, Scope};
 use crate::text::{escape, nearest, quote};
 
 const KNOWN_LABELS: &[&str] = &[ACCELERATOR_LABEL, INSTANCE_LABEL];
@@ -23,7 +23,7 @@ pub(crate) const LABELS: Rule = Rule {
     reads: &[],
     message: "{found} does nothing: {other}?",
     docs: "A label key is one or two letters off a known one.",
-    check: |facts, out| near(facts, &["metadata", "labels"], KNOWN_LABELS, out),
+    check: Check::Variant(|facts, out| near(facts, &["metadata", "labels"], KNOWN_LABELS, out)),
 };
 
 pub(crate) const ANNOTATIONS: Rule = Rule {
@@ -34,7 +34,7 @@ pub(crate) const ANNOTATIONS: Rule = Rule {
     reads: &[],
     message: "{found} does nothing: {other}?",
     docs: "An annotation key is one or two letters off a known one.",
-    check: |facts, out| near(facts, &["metadata", "annotations"], KNOWN_ANNOTATIONS, out),
+    check: Check::Variant(|facts, out| near(facts, &["metadata", "annotations"], KNOWN_ANNOTATIONS, out)),
 };
 
 pub(crate) const SPEC: Rule = Rule {
@@ -46,13 +46,13 @@ pub(crate) const SPEC: Rule = Rule {
     message: "there is no field {found}; it is ignored{other}",
     docs: "`spec` holds a field that does not exist. An apiserver refuses or prunes it before any webhook; \
            `wva validate` names the right spelling.",
-    check: |facts, out| {
+    check: Check::Variant(|facts, out| {
         let Some(spec) = facts.get(&["spec"]).and_then(|s| s.as_object()) else { return };
         for key in spec.keys().filter(|k| !KNOWN_SPEC.contains(&k.as_str())) {
             let meant = nearest(key, KNOWN_SPEC).map(|k| format!(": {k}?")).unwrap_or_default();
             out.text(quote(key), meant);
         }
-    },
+    }),
 };
 
 fn near(facts: &Facts<'_>, path: &[&str], known: &[&str], out: &mut Findings) {

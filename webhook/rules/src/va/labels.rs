@@ -3,7 +3,7 @@
 use serde_json::Value;
 use wva_crds::names::{ACCELERATOR_LABEL, MODE_ANNOTATION};
 
-use crate::table::{Kind, Rule, Scope};
+use crate::table::{Check, Kind, Rule, Scope};
 
 pub(crate) const ACCELERATOR_SHORT: Rule = Rule {
     code: "WVA-VA-016",
@@ -13,10 +13,10 @@ pub(crate) const ACCELERATOR_SHORT: Rule = Rule {
     reads: &[&["metadata", "labels", ACCELERATOR_LABEL]],
     message: "found {found}: no accelerator has so short a name; give its name, e.g. H100, or remove the label",
     docs: "The accelerator label, where present, has 2 characters or more.",
-    check: |facts, out| match facts.label(ACCELERATOR_LABEL) {
+    check: Check::Variant(|facts, out| match facts.label(ACCELERATOR_LABEL) {
         Some(value @ Value::String(name)) if name.chars().count() < 2 => out.value(value),
         _ => {}
-    },
+    }),
 };
 
 pub(crate) const ACCELERATOR_ABSENT: Rule = Rule {
@@ -28,7 +28,7 @@ pub(crate) const ACCELERATOR_ABSENT: Rule = Rule {
     message: "no inference.optimization/acceleratorName, e.g. H100",
     docs: "The accelerator label is absent and the accelerator cannot be told from the target; metrics then say \
            `unresolved`.",
-    check: |facts, out| {
+    check: Check::Variant(|facts, out| {
         let labels = facts.get(&["metadata", "labels"]);
         if facts.accelerator_derivable != Some(true)
             && labels.is_none_or(Value::is_object)
@@ -36,7 +36,7 @@ pub(crate) const ACCELERATOR_ABSENT: Rule = Rule {
         {
             out.text("", "");
         }
-    },
+    }),
 };
 
 pub(crate) const MODE: Rule = Rule {
@@ -48,10 +48,10 @@ pub(crate) const MODE: Rule = Rule {
     message: "found {found}: that is no mode, and guessing could scale the workload; use auto, recommend, paused \
               or fixed=N with N from 0 to 2147483647",
     docs: "The mode annotation, where present, is `auto`, `recommend`, `paused` or `fixed=N`.",
-    check: |facts, out| match facts.annotation(MODE_ANNOTATION) {
+    check: Check::Variant(|facts, out| match facts.annotation(MODE_ANNOTATION) {
         Some(value @ Value::String(mode)) if !is_mode(mode) => out.value(value),
         _ => {}
-    },
+    }),
 };
 
 fn is_mode(mode: &str) -> bool {

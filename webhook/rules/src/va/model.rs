@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::table::{Kind, Rule, Scope};
+use crate::table::{Check, Kind, Rule, Scope};
 use crate::text::{quote, shorten};
 
 /// Long enough for every name seen on model hubs, short enough for a metric label.
@@ -18,12 +18,12 @@ pub(crate) const REQUIRED: Rule = Rule {
     message: "found {found}: without the model's name its load cannot be told from others'; give it as its server \
               does, e.g. meta-llama/Llama-3.1-8B",
     docs: "`spec.modelID` is required, is a text, and holds more than white space.",
-    check: |facts, out| match facts.spec("modelID") {
+    check: Check::Variant(|facts, out| match facts.spec("modelID") {
         None => {}
         Some(Value::Null) => out.absent(),
         Some(Value::String(id)) if !id.chars().all(char::is_whitespace) => {}
         Some(v) => out.value(v),
-    },
+    }),
 };
 
 pub(crate) const LENGTH: Rule = Rule {
@@ -34,13 +34,13 @@ pub(crate) const LENGTH: Rule = Rule {
     reads: &[&["spec", "modelID"]],
     message: "found {found}: a model's name becomes a metric label, which must stay short; use at most 512 bytes",
     docs: "`spec.modelID` has at most 512 bytes.",
-    check: |facts, out| {
+    check: Check::Variant(|facts, out| {
         if let Some(Value::String(id)) = facts.spec("modelID")
             && id.len() > MODEL_BYTES
         {
             out.text(format!("{} ({} bytes)", quote(&shorten(id, 40)), id.len()), "");
         }
-    },
+    }),
 };
 
 pub(crate) const CONTROL: Rule = Rule {
@@ -52,11 +52,11 @@ pub(crate) const CONTROL: Rule = Rule {
     message: "found {found}: it holds a control character, which no model's name has; remove it (often a line \
               break left by YAML's `|` or `>`)",
     docs: "`spec.modelID` holds no control characters.",
-    check: |facts, out| {
+    check: Check::Variant(|facts, out| {
         if let Some(value @ Value::String(id)) = facts.spec("modelID")
             && id.chars().any(char::is_control)
         {
             out.value(value);
         }
-    },
+    }),
 };

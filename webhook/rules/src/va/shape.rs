@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::facts::Facts;
 use crate::findings::Findings;
-use crate::table::{Kind, Rule, Scope};
+use crate::table::{Check, Kind, Rule, Scope};
 use crate::text::{escape, show};
 
 pub(crate) const SPEC: Rule = Rule {
@@ -17,11 +17,11 @@ pub(crate) const SPEC: Rule = Rule {
     message: "found {found}: a VariantAutoscaling without a spec says nothing; give a map with at least \
               scaleTargetRef and modelID",
     docs: "`spec` is required and is a map.",
-    check: |facts, out| match facts.get(&["spec"]) {
+    check: Check::Variant(|facts, out| match facts.get(&["spec"]) {
         None => out.absent(),
         Some(spec) if !spec.is_object() => out.value(spec),
         Some(_) => {}
-    },
+    }),
 };
 
 pub(crate) const LABELS: Rule = Rule {
@@ -33,7 +33,7 @@ pub(crate) const LABELS: Rule = Rule {
     message: "found {found}: labels are a map from text to text; put values that look like numbers or booleans \
               in quotes",
     docs: "Labels are a map from text to text. The apiserver refuses anything else; `wva validate` says it earlier.",
-    check: |facts, out| texts(facts, "labels", out),
+    check: Check::Variant(|facts, out| texts(facts, "labels", out)),
 };
 
 pub(crate) const ANNOTATIONS: Rule = Rule {
@@ -46,7 +46,7 @@ pub(crate) const ANNOTATIONS: Rule = Rule {
               booleans in quotes",
     docs: "Annotations are a map from text to text. The apiserver refuses anything else; `wva validate` says it \
            earlier.",
-    check: |facts, out| texts(facts, "annotations", out),
+    check: Check::Variant(|facts, out| texts(facts, "annotations", out)),
 };
 
 pub(crate) const NOT_SYNCED: Rule = Rule {
@@ -57,11 +57,11 @@ pub(crate) const NOT_SYNCED: Rule = Rule {
     reads: &[],
     message: "not compared with other objects: the controller is starting",
     docs: "The controller's caches were not complete yet, so the rules that look at other objects were skipped.",
-    check: |facts, out| {
+    check: Check::Variant(|facts, out| {
         if !facts.synced {
             out.text("", "");
         }
-    },
+    }),
 };
 
 /// A map from text to text under `metadata`, or absent.

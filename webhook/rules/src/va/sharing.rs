@@ -4,7 +4,7 @@
 use wva_crds::names::{ALLOW_SHARED_TARGET_ANNOTATION, INSTANCE_LABEL};
 
 use crate::facts::{Facts, OtherVariant, Target};
-use crate::table::{Kind, Rule, Scope};
+use crate::table::{Check, Kind, Rule, Scope};
 use crate::text::quote;
 
 const FIELD: &str = "spec.scaleTargetRef";
@@ -25,13 +25,13 @@ pub(crate) const SAME_INSTANCE: Rule = Rule {
               the other",
     docs: "No two variants of one instance in a namespace target the same workload, unless the newer one has the \
            annotation `wva.llmd.ai/allow-shared-target: \"true\"`.",
-    check: |facts, out| {
+    check: Check::Variant(|facts, out| {
         if let Some((target, other)) = shared(facts, true)
             && !allowed(facts)
         {
             out.text(name(&target), quote(&other.name));
         }
-    },
+    }),
 };
 
 pub(crate) const OTHER_INSTANCE: Rule = Rule {
@@ -42,11 +42,11 @@ pub(crate) const OTHER_INSTANCE: Rule = Rule {
     reads: &[],
     message: "{found} is also the target of {other}, of another instance",
     docs: "A variant of another instance targets the same workload.",
-    check: |facts, out| {
+    check: Check::Variant(|facts, out| {
         if let Some((target, other)) = shared(facts, false) {
             out.text(name(&target), quote(&other.name));
         }
-    },
+    }),
 };
 
 pub(crate) const ALLOWED: Rule = Rule {
@@ -58,13 +58,13 @@ pub(crate) const ALLOWED: Rule = Rule {
     message: "{found} is also the target of {other}: the older one is managed",
     docs: "Another variant of the instance targets the same workload, and an annotation allows it. Until one of \
            them is gone, the older one is managed.",
-    check: |facts, out| {
+    check: Check::Variant(|facts, out| {
         if let Some((target, other)) = shared(facts, true)
             && allowed(facts)
         {
             out.text(name(&target), quote(&other.name));
         }
-    },
+    }),
 };
 
 /// The first other variant, by age and name, with the same target, of the same instance or of another.

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::facts::{Facts, Target};
 use crate::syntax::{SUBDOMAIN_CHARS, is_subdomain};
-use crate::table::{Kind, Rule, Scope};
+use crate::table::{Check, Kind, Rule, Scope};
 use crate::text::{quote, shorten};
 
 /// Kinds without a `/scale`, or whose number of replicas is not theirs to change. The CRD's rule names the same.
@@ -33,11 +33,11 @@ pub(crate) const REQUIRED: Rule = Rule {
     message: "found {found}: without a workload there is nothing to scale; name one, e.g. {name: llama-8b}, in \
               this namespace",
     docs: "`spec.scaleTargetRef` is required and is a map.",
-    check: |facts, out| match facts.spec("scaleTargetRef") {
+    check: Check::Variant(|facts, out| match facts.spec("scaleTargetRef") {
         None | Some(Value::Object(_)) => {}
         Some(Value::Null) => out.absent(),
         Some(v) => out.value(v),
-    },
+    }),
 };
 
 pub(crate) const NAME: Rule = Rule {
@@ -49,7 +49,7 @@ pub(crate) const NAME: Rule = Rule {
     message: "found {found}: no workload can have that name; give one as `kubectl get deployments` prints it: at \
               most 253 lower case letters, digits, '-' and '.', with a letter or digit at both ends of each part",
     docs: "`spec.scaleTargetRef.name` is required and is a DNS-1123 subdomain.",
-    check: |facts, out| match part(facts, "name") {
+    check: Check::Variant(|facts, out| match part(facts, "name") {
         None => {}
         Some(Value::Null) => out.absent(),
         Some(Value::String(name)) if is_subdomain(name) => {}
@@ -57,7 +57,7 @@ pub(crate) const NAME: Rule = Rule {
             out.text(format!("{} ({} bytes)", quote(&shorten(name, 40)), name.len()), "");
         }
         Some(v) => out.value(v),
-    },
+    }),
 };
 
 pub(crate) const KIND: Rule = Rule {
@@ -69,14 +69,14 @@ pub(crate) const KIND: Rule = Rule {
     message: "found {found}: that cannot be scaled; name a Deployment, a StatefulSet or a LeaderWorkerSet",
     docs: "`spec.scaleTargetRef.kind` is a kind that can be scaled. Pod, Job, CronJob, DaemonSet, Service, \
            ConfigMap, Secret, Node and Namespace cannot.",
-    check: |facts, out| match part(facts, "kind") {
+    check: Check::Variant(|facts, out| match part(facts, "kind") {
         Some(Value::String(kind))
             if !kind.is_empty()
                 && kind.chars().count() <= KIND_CHARS
                 && !NOT_SCALABLE.contains(&kind.as_str()) => {}
         None | Some(Value::Null) => {}
         Some(v) => out.value(v),
-    },
+    }),
 };
 
 pub(crate) const API_VERSION: Rule = Rule {
@@ -87,11 +87,11 @@ pub(crate) const API_VERSION: Rule = Rule {
     reads: &[&["spec", "scaleTargetRef", "apiVersion"]],
     message: "found {found}: that is no group and version; write e.g. apps/v1 for a Deployment or a StatefulSet",
     docs: "`spec.scaleTargetRef.apiVersion` is a text, not empty, of at most 317 characters.",
-    check: |facts, out| match part(facts, "apiVersion") {
+    check: Check::Variant(|facts, out| match part(facts, "apiVersion") {
         Some(Value::String(v)) if !v.is_empty() && v.chars().count() <= API_VERSION_CHARS => {}
         None | Some(Value::Null) => {}
         Some(v) => out.value(v),
-    },
+    }),
 };
 
 pub(crate) const UNKNOWN: Rule = Rule {
@@ -103,13 +103,13 @@ pub(crate) const UNKNOWN: Rule = Rule {
     message: "{found} is not a known kind of workload: it needs a /scale subresource",
     docs: "The target is none of `apps/v1` Deployment and StatefulSet and `leaderworkerset.x-k8s.io/v1` \
            LeaderWorkerSet. It is admitted, since its `/scale` may exist.",
-    check: |facts, out| {
+    check: Check::Variant(|facts, out| {
         let Some(target) = Target::of(facts.object) else { return };
         let known = KNOWN.contains(&(target.api_version.as_str(), target.kind.as_str()));
         if !known && !NOT_SCALABLE.contains(&target.kind.as_str()) {
             out.text(quote(&format!("{} {}", target.api_version, target.kind)), "");
         }
-    },
+    }),
 };
 
 pub(crate) const ABSENT: Rule = Rule {
@@ -120,13 +120,13 @@ pub(crate) const ABSENT: Rule = Rule {
     reads: &[],
     message: "{found} does not exist (yet): scaling starts when it does",
     docs: "The target does not exist yet. Scaling starts by itself as soon as it does.",
-    check: |facts, out| {
+    check: Check::Variant(|facts, out| {
         if facts.target_exists == Some(false)
             && let Some(target) = Target::of(facts.object)
         {
             out.text(quote(&target.name), "");
         }
-    },
+    }),
 };
 
 /// A field of `scaleTargetRef`, `Null` where it is absent.

@@ -1,0 +1,157 @@
+//! Entries of the saturation map: the thresholds of the analyzers, for all models (`default`) or for one. A snapshot
+//! file holds the same entries and may spell their keys the Go way, too.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+use super::read::{given, text};
+use super::units::{Amount, Fraction, Millis, PositiveDuration, PositiveFraction};
+
+/// One entry of the saturation map. A field left out is inherited.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[schemars(
+    title = "Saturation entry",
+    description = "One entry of a saturation ConfigMap: thresholds for all models (key `default`), or for the model that it names. A field left out is inherited."
+)]
+pub struct SaturationEntry {
+    /// The model that this entry is for, as `spec.modelID` of its variants names it. Left out in the entry `default`.
+    #[serde(rename = "model_id", alias = "modelID", alias = "modelId")]
+    #[serde(deserialize_with = "text", skip_serializing_if = "Option::is_none")]
+    pub model_id: Option<String>,
+    /// The namespace that this entry is for. Left out: every namespace that reads this map.
+    #[serde(deserialize_with = "text", skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// KV cache use at which a replica is saturated: a share from 0 to 1, default 0.8.
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = 0.8))]
+    pub kv_cache_threshold: Option<Fraction>,
+    /// Waiting requests at which a replica is saturated: 0 or more, default 5.
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = 5))]
+    pub queue_length_threshold: Option<Amount>,
+    /// Mean spare KV cache below which the model grows: a share from 0 to 1, at most kvCacheThreshold, default 0.1.
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = 0.1))]
+    pub kv_spare_trigger: Option<Fraction>,
+    /// Mean spare queue, in requests, below which the model grows: 0 or more, default 3.
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = 3))]
+    pub queue_spare_trigger: Option<Amount>,
+    /// Whether the model is limited to the GPUs that the inventory has left: default false.
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = false))]
+    pub enable_limiter: Option<bool>,
+    /// Which analyzer decides: empty for percentages, `saturation` for tokens, `throughput`; default empty.
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = ""))]
+    pub analyzer_name: Option<AnalyzerName>,
+    /// Token analyzer: share of the supply above which it grows, above 0 to 1 and above scaleDownBoundary, default 0.85.
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = 0.85))]
+    pub scale_up_threshold: Option<PositiveFraction>,
+    /// Token analyzer: share of the supply below which it shrinks, above 0 to 1 and below scaleUpThreshold, default 0.7.
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = 0.7))]
+    pub scale_down_boundary: Option<PositiveFraction>,
+    /// Throughput analyzer: objective between two tokens in milliseconds, above 0. Default: that of a service class, else none.
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    pub itl_slo: Option<Millis>,
+    /// Throughput analyzer: objective to the first token in milliseconds, above 0. Default: that of a service class, else none.
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    pub ttft_slo: Option<Millis>,
+    /// Throughput analyzer: share of a replica's throughput to plan with, above 0 to 1. Default 0.95, and 0.85 without itlSlo.
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    pub utilization: Option<PositiveFraction>,
+    /// Throughput analyzer: how long the greatest need is held, a Go duration above 0, default 5m.
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "5m"))]
+    pub hold: Option<PositiveDuration>,
+    /// Throughput analyzer: in how much time a backlog is worked off, a Go duration above 0, default 2m.
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "2m"))]
+    pub drain: Option<PositiveDuration>,
+    /// Throughput analyzer: one replica more while the trend is steep; `auto` where the cold start is long, `on`, `off`; default auto.
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "auto"))]
+    pub warm_spare: Option<WarmSpare>,
+}
+
+impl SaturationEntry {
+    /// This entry over a less specific one: a field it leaves out is that of `base`.
+    #[must_use]
+    pub fn over(&self, base: Self) -> Self {
+        let own = self.clone();
+        Self {
+            model_id: own.model_id.or(base.model_id),
+            namespace: own.namespace.or(base.namespace),
+            kv_cache_threshold: own.kv_cache_threshold.or(base.kv_cache_threshold),
+            queue_length_threshold: own.queue_length_threshold.or(base.queue_length_threshold),
+            kv_spare_trigger: own.kv_spare_trigger.or(base.kv_spare_trigger),
+            queue_spare_trigger: own.queue_spare_trigger.or(base.queue_spare_trigger),
+            enable_limiter: own.enable_limiter.or(base.enable_limiter),
+            analyzer_name: own.analyzer_name.or(base.analyzer_name),
+            scale_up_threshold: own.scale_up_threshold.or(base.scale_up_threshold),
+            scale_down_boundary: own.scale_down_boundary.or(base.scale_down_boundary),
+            itl_slo: own.itl_slo.or(base.itl_slo),
+            ttft_slo: own.ttft_slo.or(base.ttft_slo),
+            utilization: own.utilization.or(base.utilization),
+            hold: own.hold.or(base.hold),
+            drain: own.drain.or(base.drain),
+            warm_spare: own.warm_spare.or(base.warm_spare),
+        }
+    }
+}
+
+/// The analyzers, by the name an entry gives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum AnalyzerName {
+    /// Percentages of KV use and queue length (`""`).
+    #[default]
+    #[serde(rename = "")]
+    Percentage,
+    /// Tokens (`saturation`).
+    #[serde(rename = "saturation")]
+    Tokens,
+    /// Throughput (`throughput`).
+    #[serde(rename = "throughput")]
+    Throughput,
+}
+
+/// When the throughput analyzer keeps one replica more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum WarmSpare {
+    /// Where the cold start is long.
+    #[default]
+    Auto,
+    /// Always.
+    On,
+    /// Never.
+    Off,
+}
+
+/// The words of an enumeration, as its `Serialize` writes them: the derived schema would repeat comments meant for
+/// readers of this code.
+macro_rules! words {
+    ($name:ident, [$($variant:ident),+]) => {
+        impl JsonSchema for $name {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({ "type": "string", "enum": [$($name::$variant),+] })
+            }
+        }
+    };
+}
+
+words!(AnalyzerName, [Percentage, Tokens, Throughput]);
+words!(WarmSpare, [Auto, On, Off]);

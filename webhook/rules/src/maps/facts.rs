@@ -1,0 +1,174 @@
+//! What the rules for ConfigMaps may look at: the map as it came, its predecessor, what it is, and what the running
+//! process holds.
+
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use wva_crds::names::RESTART_REVISION_ANNOTATION;
+use wva_crds::settings::Value as SettingValue;
+use wva_crds::settings::map::MapText;
+
+use crate::facts::{Operation, at};
+use crate::findings::Findings;
+use crate::maps::names::{MapRole, Place};
+use crate::subject::Subject;
+use crate::table::{Check, Rule};
+use crate::text::escape;
+
+/// What the process was started with: the values a re-created map is compared with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Running {
+    /// The value of every setting that has one, by key.
+    pub values: BTreeMap<&'static str, RunningValue>,
+    /// The annotation `wva.llmd.ai/restart-revision` of the map it was started with.
+    pub restart_revision: Option<String>,
+    /// What a person restarts, as `kubectl rollout restart` takes it, e.g. `deployment/wva-controller-manager`.
+    pub rollout: String,
+}
+
+/// A value in force, which may be a secret: it is never printed whole.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RunningValue {
+    /// The value, parsed.
+    pub value: SettingValue,
+    /// The same as it was written.
+    pub text: String,
+    /// Where it came from.
+    pub source: RunningSource,
+}
+
+impl std::fmt::Debug for RunningValue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RunningValue").field("source", &self.source).finish_non_exhaustive()
+    }
+}
+
+/// Where a value in force came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RunningSource {
+    /// A flag or an environment variable, as a person would look for it (`flag --x`, `environment X`). It hides what
+    /// the map says.
+    Hides(String),
+    /// The main map.
+    Map,
+    /// The config file: it holds where the map is silent.
+    File,
+    /// The default.
+    Default,
+}
+
+/// Everything a rule about ConfigMaps may depend on. The same facts always give the same verdict.
+#[derive(Debug)]
+pub struct MapFacts<'a> {
+    /// What is being done.
+    pub operation: Operation,
+    /// The map as it would be stored.
+    pub object: &'a Value,
+    /// The map that is stored now; only on an update.
+    pub old: Option<&'a Value>,
+    /// Its namespace.
+    pub namespace: &'a str,
+    /// What it is.
+    pub role: MapRole,
+    /// Whom it is for.
+    pub place: Place,
+    /// The controller's namespace and the name it reads, for messages about maps that nobody reads.
+    pub read_instead: &'a str,
+    /// What the process was started with; `None` where there is none, as for files.
+    pub running: Option<&'a Running>,
+    /// Whether maps of this namespace are read: it has variants or the opt-in label, and is not excluded. `None`
+    /// where nobody can tell.
+    pub tracked: Option<bool>,
+    /// The global map of the same role, whose entries a local one inherits; `None` where it is not seen.
+    pub global: Option<&'a Value>,
+    text: OnceCell<MapText>,
+}
+
+impl<'a> MapFacts<'a> {
+    /// Facts about one map on its own, as a file has it: new, and no cluster. Callers that know more change the
+    /// fields.
+    #[must_use]
+    pub fn of(object: &'a Value, namespace: &'a str, (role, place): (MapRole, Place)) -> Self {
+        Self {
+            operation: Operation::Create,
+            object,
+            old: None,
+            namespace,
+            role,
+            place,
+            read_instead: "",
+            running: None,
+            tracked: None,
+            global: None,
+            text: OnceCell::new(),
+        }
+    }
+
+    /// `data`, where it is a map.
+    pub(crate) fn data(&self) -> Option<&'a serde_json::Map<String, Value>> {
+        at(self.object, &["data"])?.as_object()
+    }
+
+    /// The keys of the main map, read once.
+    pub(crate) fn text(&self) -> &MapText {
+        self.text.get_or_init(|| self.data().map(MapText::of).unwrap_or_default())
+    }
+
+    /// The map is the main one, and this process reads it.
+    pub(crate) fn is_main(&self) -> bool {
+        self.role == MapRole::Main && self.place == Place::Global
+    }
+
+    /// The map has entries that somebody reads.
+    #[expect(dead_code, reason = "asked by the rules on entries")]
+    pub(crate) fn has_entries(&self) -> bool {
+        self.role != MapRole::Main && self.place != Place::Unread
+    }
+
+    /// The annotation that says that a restart comes with this change.
+    pub(crate) fn restart_revision(&self) -> Option<&'a str> {
+        at(self.object, &["metadata", "annotations", RESTART_REVISION_ANNOTATION])?.as_str()
+    }
+
+    fn name(&self) -> &'a str {
+        at(self.object, &["metadata", "name"]).and_then(Value::as_str).unwrap_or_default()
+    }
+}
+
+impl Subject for MapFacts<'_> {
+    const KIND: &'static str = "ConfigMap";
+    const GROUP: &'static str = "";
+
+    fn shown_name(&self) -> String {
+        escape(self.name(), false)
+    }
+
+    fn judged(&self) -> bool {
+        self.operation != Operation::Delete
+    }
+
+    fn unchanged(&self) -> bool {
+        let Some(old) = self.old.filter(|_| self.operation == Operation::Update) else { return false };
+        at(old, &["data"]) == at(self.object, &["data"])
+    }
+
+    fn before(&self) -> Option<Self> {
+        let object = self.old.filter(|_| self.operation == Operation::Update)?;
+        let fresh = Self::of(object, self.namespace, (self.role, self.place));
+        Some(Self { global: self.global, ..fresh })
+    }
+
+    fn ask(&self, rule: &Rule) -> Findings {
+        let mut out = Findings::new(rule);
+        if let Check::ConfigMap(check) = rule.check {
+            check(self, &mut out);
+        }
+        out
+    }
+
+    // Each finding says what it looked at.
+    fn untouched(&self, _: &Rule, _: &Self) -> bool {
+        false
+    }
+}

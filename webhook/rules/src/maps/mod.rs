@@ -1,0 +1,8 @@
+//! The rules for the ConfigMaps that the program reads: the main map, whose settings mostly hold until a restart, and
+//! the maps whose entries are thresholds. What a map is follows from its name and namespace alone.
+
+pub(crate) mod facts;
+pub(crate) mod immutable;
+pub(crate) mod main_map;
+pub(crate) mod names;
+pub(crate) mod unread;

@@ -1,0 +1,223 @@
+//! The rules for the main ConfigMap: what may change while the program runs, what may never be written, what is told.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use wva_rules::{
+    MapFacts, MapRole, Operation, Place, Running, RunningSource, RunningValue, Verdict, validate_map,
+};
+
+const MAIN: (MapRole, Place) = (MapRole::Main, Place::Global);
+const REVISION: &str = "wva.llmd.ai/restart-revision";
+
+#[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
+fn map(data: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "main", "namespace": "wva"}, "data": data})
+}
+
+fn with_revision(data: Value, revision: &str) -> Value {
+    let mut object = map(data);
+    object["metadata"]["annotations"] = json!({REVISION: revision});
+    object
+}
+
+fn running(values: &[(&'static str, &str, RunningSource)]) -> Running {
+    let value = |(key, text, source): &(&'static str, &str, RunningSource)| {
+        let setting = wva_crds::settings::Setting::by_key(key).unwrap();
+        let value = setting.kind.parse(text).unwrap();
+        (*key, RunningValue { value, text: (*text).to_owned(), source: source.clone() })
+    };
+    Running {
+        values: values.iter().map(value).collect(),
+        restart_revision: Some("1".to_owned()),
+        rollout: "deployment/wva-controller-manager".to_owned(),
+    }
+}
+
+fn codes(verdict: &Verdict) -> (BTreeSet<&'static str>, BTreeSet<&'static str>) {
+    let denied = verdict.denials().map(|v| v.code).collect();
+    let warned = verdict.violations.iter().filter(|v| v.severity == wva_rules::Severity::Warn);
+    (denied, warned.map(|v| v.code).collect())
+}
+
+#[track_caller]
+fn check(facts: &MapFacts<'_>, denied: &[&'static str], warned: &[&'static str]) -> Verdict {
+    let verdict = validate_map(facts);
+    let want = (denied.iter().copied().collect(), warned.iter().copied().collect());
+    assert_eq!(codes(&verdict), want, "{verdict:#?}");
+    verdict
+}
+
+#[track_caller]
+fn created(data: Value, denied: &[&'static str], warned: &[&'static str]) -> Verdict {
+    check(&MapFacts::of(&map(data), "wva", MAIN), denied, warned)
+}
+
+#[track_caller]
+fn updated(old: &Value, new: &Value, denied: &[&'static str], warned: &[&'static str]) -> Verdict {
+    let mut facts = MapFacts::of(new, "wva", MAIN);
+    facts.operation = Operation::Update;
+    facts.old = Some(old);
+    check(&facts, denied, warned)
+}
+
+#[test]
+fn values_that_do_not_parse_are_refused() {
+    created(json!({}), &[], &[]);
+    created(json!({"GLOBAL_OPT_INTERVAL": "60s", "WVA_SCALE_TO_ZERO": "true", "LOG_LEVEL": ""}), &[], &[]);
+    for (key, value) in [
+        ("GLOBAL_OPT_INTERVAL", "60"),
+        ("GLOBAL_OPT_INTERVAL", "0s"),
+        ("WVA_SCALE_TO_ZERO", "yes"),
+        ("METRICS_BIND_ADDRESS", "8443"),
+        ("PROMETHEUS_BASE_URL", "ftp://x"),
+        ("SCALE_FROM_ZERO_ENGINE_MAX_CONCURRENCY", "0"),
+        ("LOG_LEVEL", "loud"),
+    ] {
+        let verdict = created(json!({key: value}), &["WVA-CM-002"], &[]);
+        assert!(verdict.message().contains(&format!("data.{key}")), "{}", verdict.message());
+        created(json!({"config.yaml": format!("{key}: {value:?}")}), &["WVA-CM-002"], &[]);
+    }
+    let secret =
+        created(json!({"config.yaml": "V: x\nPROMETHEUS_BEARER_TOKEN: sesame"}), &["WVA-CM-002"], &[]);
+    assert!(!secret.message().contains("sesame"));
+}
+
+#[test]
+fn both_layouts_are_read_and_must_agree() {
+    created(json!({"V": "2", "config.yaml": "V: 2"}), &[], &[]);
+    created(json!({"GLOBAL_OPT_INTERVAL": "60s", "config.yaml": "GLOBAL_OPT_INTERVAL: 1m"}), &[], &[]);
+    let verdict = created(json!({"V": "2", "config.yaml": "V: 3"}), &["WVA-CM-003"], &[]);
+    assert!(
+        verdict.message().contains("data[config.yaml].V: found \"3\", and \"2\" in data.V"),
+        "{}",
+        verdict.message()
+    );
+    created(json!({"METRICS_BIND_ADDRESS": ":1", "METRICS_ADDR": ":2"}), &["WVA-CM-003"], &["WVA-CM-055"]);
+    for text in ["a: [", "V: 1\nV: 2", "- a", "V: {a: b}"] {
+        created(json!({"config.yaml": text}), &["WVA-CM-004"], &[]);
+    }
+}
+
+#[test]
+fn shapes_and_orders() {
+    created(json!({"V": 2}), &["WVA-CM-005"], &[]);
+    created(json!("text"), &["WVA-CM-005"], &[]);
+    created(json!({"LEADER_ELECTION_LEASE_DURATION": "50s"}), &["WVA-CM-006"], &[]);
+    created(json!({"PROMETHEUS_METRICS_CACHE_FRESH_THRESHOLD": "3m"}), &["WVA-CM-006"], &[]);
+}
+
+#[test]
+fn what_has_no_effect_is_told() {
+    let verdict = created(json!({"GLOBAL_OPT_INTERVALL": "60s"}), &[], &["WVA-CM-051"]);
+    assert_eq!(
+        verdict.warnings,
+        ["[WVA-CM-051] data.GLOBAL_OPT_INTERVALL: nobody reads this key: GLOBAL_OPT_INTERVAL?"]
+    );
+    created(json!({"whatever": "x"}), &[], &["WVA-CM-051"]);
+    created(json!({"POD_NAMESPACE": "x"}), &[], &["WVA-CM-056"]);
+    let object = map(json!({"V": "9", "whatever": "x", "WVA_SCALE_TO_ZERO": "maybe"}));
+    let mut elsewhere = MapFacts::of(&object, "prod", (MapRole::Main, Place::Unread));
+    elsewhere.read_instead = "wva/main";
+    check(&elsewhere, &[], &["WVA-CM-053"]);
+}
+
+#[test]
+fn an_immutable_key_is_kept_unless_a_restart_is_stated() {
+    let old = map(json!({"PROMETHEUS_BASE_URL": "https://a", "GLOBAL_OPT_INTERVAL": "60s"}));
+    updated(&old, &map(json!({"PROMETHEUS_BASE_URL": "https://a", "GLOBAL_OPT_INTERVAL": "30s"})), &[], &[]);
+    let new = json!({"PROMETHEUS_BASE_URL": "https://b's", "GLOBAL_OPT_INTERVAL": "60s", "WVA_SCALE_TO_ZERO": "true"});
+    let verdict = updated(&old, &map(new.clone()), &["WVA-CM-001"], &[]);
+    let fields: Vec<_> = verdict.denials().map(|v| v.field.as_str()).collect();
+    assert_eq!(fields, ["data.WVA_SCALE_TO_ZERO", "data.PROMETHEUS_BASE_URL"]);
+    let message = verdict.message();
+    for part in [
+        "data.PROMETHEUS_BASE_URL: found \"https://b's\", in force \"https://a\"",
+        "data.WVA_SCALE_TO_ZERO: found \"true\", in force nothing (default \"false\")",
+        "kubectl patch configmap main -n wva --type=merge -p '{",
+        r#""PROMETHEUS_BASE_URL":"https://b'\''s""#,
+        r#""WVA_SCALE_TO_ZERO":"true""#,
+        REVISION,
+        "&& kubectl rollout restart deployment -l control-plane=controller-manager -n wva",
+    ] {
+        assert!(message.contains(part), "{part} is not in {message}");
+    }
+    assert_eq!(message.matches("kubectl patch").count(), 1, "one command for all of it");
+    updated(&old, &with_revision(new.clone(), "2"), &[], &["WVA-CM-054"]);
+    let stated = with_revision(json!({"PROMETHEUS_BASE_URL": "https://a"}), "2");
+    updated(&stated, &with_revision(new, "2"), &["WVA-CM-001"], &[]);
+}
+
+#[test]
+fn values_are_compared_parsed_and_absent_is_the_default() {
+    let old =
+        map(json!({"REST_CLIENT_TIMEOUT": "60s", "config.yaml": "POOL_GROUP: inference.networking.k8s.io"}));
+    updated(&old, &map(json!({"REST_CLIENT_TIMEOUT": "1m"})), &[], &[]);
+    updated(&old, &map(json!({})), &[], &[]);
+    updated(&old, &map(json!({"REST_CLIENT_TIMEOUT": "61s"})), &["WVA-CM-001"], &[]);
+    let renamed = map(json!({"METRICS_ADDR": ":8443"}));
+    updated(&renamed, &map(json!({"METRICS_BIND_ADDRESS": ":8443"})), &[], &[]);
+}
+
+#[test]
+fn secrets_are_masked() {
+    let old = map(json!({"PROMETHEUS_BEARER_TOKEN": "open", "config.yaml": "V: 1"}));
+    for new in [
+        json!({"PROMETHEUS_BEARER_TOKEN": "sesame"}),
+        json!({"config.yaml": "PROMETHEUS_BEARER_TOKEN: sesame\nREST_CLIENT_TIMEOUT: 1s"}),
+    ] {
+        let verdict = updated(&old, &map(new), &["WVA-CM-001"], &[]);
+        let told = format!("{verdict:?}");
+        assert!(!told.contains("sesame") && !told.contains("open"), "{told}");
+        assert!(told.contains("(a secret)"));
+    }
+}
+
+#[test]
+fn a_map_that_is_created_anew_is_compared_with_what_runs() {
+    let hides = RunningSource::Hides("environment PROMETHEUS_BASE_URL".to_owned());
+    let process = running(&[
+        ("WVA_SCALE_TO_ZERO", "true", RunningSource::Map),
+        ("REST_CLIENT_TIMEOUT", "20s", RunningSource::File),
+        ("METRICS_SECURE", "true", RunningSource::Default),
+        ("PROMETHEUS_BASE_URL", "https://a", hides),
+    ]);
+    let create = |object: &Value, denied: &[&'static str], warned: &[&'static str]| {
+        let mut facts = MapFacts::of(object, "wva", MAIN);
+        facts.running = Some(&process);
+        check(&facts, denied, warned)
+    };
+    let same = json!({"WVA_SCALE_TO_ZERO": "true", "METRICS_SECURE": "1"});
+    create(&map(same.clone()), &[], &[]);
+    create(&map(json!({})), &["WVA-CM-001"], &[]);
+    let verdict = create(&map(json!({"WVA_SCALE_TO_ZERO": "false"})), &["WVA-CM-001"], &[]);
+    assert!(verdict.message().contains("rollout restart deployment/wva-controller-manager"));
+    create(&with_revision(json!({}), "1"), &["WVA-CM-001"], &[]);
+    create(&with_revision(json!({}), "2"), &[], &["WVA-CM-054"]);
+    let mut hidden = same;
+    hidden["PROMETHEUS_BASE_URL"] = json!("https://b");
+    create(&map(hidden), &[], &["WVA-CM-052"]);
+}
+
+#[test]
+fn a_fault_that_was_there_before_is_a_warning() {
+    let old = map(json!({"V": "x", "LOG_LEVEL": "info"}));
+    updated(&old, &map(json!({"V": "x", "LOG_LEVEL": "debug"})), &[], &["WVA-CM-002"]);
+    updated(&old, &map(json!({"V": "y", "LOG_LEVEL": "debug"})), &["WVA-CM-002"], &[]);
+    updated(&old, &old.clone(), &[], &["WVA-CM-002"]);
+}
+
+#[test]
+fn the_command_makes_the_change_and_is_admitted() {
+    let old = with_revision(json!({"PROMETHEUS_BASE_URL": "https://a"}), "1");
+    let verdict =
+        updated(&old, &with_revision(json!({"PROMETHEUS_BASE_URL": "https://b"}), "1"), &["WVA-CM-001"], &[]);
+    let message = verdict.message();
+    let patch = message.split("-p '").nth(1).unwrap().split("' && ").next().unwrap();
+    let patch: Value = serde_json::from_str(patch).unwrap();
+    let revision = patch["metadata"]["annotations"][REVISION].as_str().unwrap();
+    let new = with_revision(patch["data"].clone(), revision);
+    updated(&old, &new, &[], &["WVA-CM-054"]);
+}

@@ -1,0 +1,152 @@
+//! Reviews of the ConfigMaps that the program reads, and what a refused change of an immutable key leaves behind: a
+//! line in the log and an event on the map.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use k8s_openapi::jiff::Timestamp;
+use kube::api::PostParams;
+use kube::{Api, Client};
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use wva_rules::{IMMUTABLE, MapFacts, Operation, Verdict, validate_map};
+
+use crate::review::{Request, State};
+
+/// Refusals that wait to be told. More at once say nothing new; the log has each.
+const QUEUE: usize = 32;
+/// The same refusal is told once in this time: a pipeline that retries every few seconds is no news.
+const QUIET: Duration = Duration::from_mins(10);
+/// How long one event may take to be written.
+const WRITE: Duration = Duration::from_secs(10);
+/// An event's note has at most 1,024 bytes.
+const NOTE_BYTES: usize = 1024;
+
+/// A refused change of an immutable key.
+#[derive(Clone, Debug)]
+pub(crate) struct Refusal {
+    namespace: String,
+    name: String,
+    uid: Option<String>,
+    note: String,
+}
+
+/// Where reviews leave refusals to be told.
+#[derive(Clone, Debug)]
+pub struct Refusals(mpsc::Sender<Refusal>);
+
+/// The refusals, to be told by [`tell`].
+#[derive(Debug)]
+pub struct RefusalsToTell(mpsc::Receiver<Refusal>);
+
+/// A bounded way from reviews, which wait for nothing, to the task that writes events.
+#[must_use]
+pub fn refusals() -> (Refusals, RefusalsToTell) {
+    let (sender, receiver) = mpsc::channel(QUEUE);
+    (Refusals(sender), RefusalsToTell(receiver))
+}
+
+/// Writes the events of refusals until shutdown. One that cannot be written is dropped with a line in the log.
+pub async fn tell(
+    client: Client,
+    reporter: String,
+    mut refusals: RefusalsToTell,
+    shutdown: CancellationToken,
+) {
+    let mut told: BTreeMap<(String, String, String), Instant> = BTreeMap::new();
+    while let Some(Some(refusal)) = shutdown.run_until_cancelled(refusals.0.recv()).await {
+        let now = Instant::now();
+        told.retain(|_, at| now.duration_since(*at) < QUIET);
+        let key = (refusal.namespace.clone(), refusal.name.clone(), refusal.note.clone());
+        // Bounded, whatever is refused: a flood of different ones loses its events, not its lines in the log.
+        if told.contains_key(&key) || told.len() >= QUEUE {
+            continue;
+        }
+        told.insert(key, now);
+        let api: Api<Event> = Api::namespaced(client.clone(), &refusal.namespace);
+        let event = event(&refusal, &reporter);
+        match tokio::time::timeout(WRITE, api.create(&PostParams::default(), &event)).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "The event of a refused change could not be written"),
+            Err(_) => tracing::warn!("The API server takes no event of a refused change in time"),
+        }
+    }
+}
+
+fn event(refusal: &Refusal, reporter: &str) -> Event {
+    Event {
+        metadata: ObjectMeta {
+            generate_name: Some(format!("{}-", refusal.name)),
+            namespace: Some(refusal.namespace.clone()),
+            ..ObjectMeta::default()
+        },
+        event_time: Some(MicroTime(Timestamp::now())),
+        type_: Some("Warning".to_owned()),
+        reason: Some("ImmutableConfigChangeRejected".to_owned()),
+        action: Some("Reject".to_owned()),
+        note: Some(refusal.note[..refusal.note.floor_char_boundary(NOTE_BYTES)].to_owned()),
+        regarding: Some(ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("ConfigMap".to_owned()),
+            name: Some(refusal.name.clone()),
+            namespace: Some(refusal.namespace.clone()),
+            uid: refusal.uid.clone(),
+            ..ObjectReference::default()
+        }),
+        reporting_controller: Some("wva".to_owned()),
+        reporting_instance: Some(reporter[..reporter.floor_char_boundary(128)].to_owned()),
+        ..Event::default()
+    }
+}
+
+/// Judges a ConfigMap. One that has nothing to do with this controller is admitted without a word.
+pub(crate) fn verdict(state: &State, operation: Operation, request: &Request<'_>) -> Verdict {
+    let settings = &state.settings;
+    let text = |pointer| request.object.pointer(pointer).and_then(Value::as_str).filter(|t| !t.is_empty());
+    let Some(name) = text("/metadata/name") else { return Verdict::default() };
+    let Some(role) = settings.maps.role(request.namespace, name) else { return Verdict::default() };
+    let instead = format!("{}/{name}", settings.maps.namespace);
+    let mut facts = MapFacts::of(request.object, request.namespace, role);
+    facts.operation = operation;
+    facts.old = request.old;
+    facts.read_instead = &instead;
+    facts.running = Some(&settings.running);
+    facts.tracked = state.cluster.config_tracked(request.namespace);
+    let verdict = validate_map(&facts);
+    if !request.dry_run {
+        leave_traces(state, request, &verdict);
+    }
+    verdict
+}
+
+fn leave_traces(state: &State, request: &Request<'_>, verdict: &Verdict) {
+    let immutable: Vec<_> = verdict.denials().filter(|v| v.code == IMMUTABLE).collect();
+    if immutable.is_empty() {
+        return;
+    }
+    let keys: Vec<&str> = immutable.iter().map(|v| v.field.as_str()).collect();
+    tracing::warn!(
+        namespace = request.namespace,
+        name = verdict.name,
+        user = crate::review::short(request.user),
+        keys = keys.join(", "),
+        "Attempted to change immutable parameters"
+    );
+    let told: Vec<String> = immutable.iter().map(|v| format!("{}: {}", v.field, v.message)).collect();
+    let uid = |object: Option<&Value>| object?.pointer("/metadata/uid")?.as_str().map(str::to_owned);
+    let refusal = Refusal {
+        namespace: request.namespace.to_owned(),
+        name: verdict.name.clone(),
+        uid: uid(request.old),
+        note: told.join("; "),
+    };
+    // A full queue drops the event and not the review.
+    if let Some(refusals) = &state.refusals {
+        drop(refusals.0.try_send(refusal));
+    }
+}
