@@ -98,6 +98,7 @@ lacks "$(cat $out/instance-ignore.json)" 'unlabelled' instance-ignore
 holds "$(cat $out/namespaced.json)" "\"namespaceSelector\":{\"matchExpressions\":[{\"key\":\"kubernetes.io/metadata.name\",\"operator\":\"In\",\"values\":[\"$system\"]},{\"key\":\"kubernetes.io/metadata.name\",\"operator\":\"NotIn\",\"values\":[\"kube-system\"]}]}" namespaced
 holds "$(cat $out/namespaced.json)" '{"name":"WATCH_NAMESPACE","valueFrom":{"fieldRef":{"fieldPath":"metadata.namespace"}}}' namespaced
 holds "$(cat $out/readme-saturation.json)" '"llm-d":"kvCacheThreshold: 0.7\nkvSpareTrigger: 0.35\nmodel_id: Qwen/Qwen3-0.6B\nnamespace: llm-d-autoscaler\n"' readme-saturation
+holds "$(cat $out/everything.json)" '"qwen":"analyzerName: saturation\nmodel_id: Qwen/Qwen3-0.6B\nscaleDownBoundary: 0.6\nscaleUpThreshold: 0.9\nwarmSpare: \"off\"\n"' everything
 holds "$(cat $out/readme-immutable.json)" '"immutable":true' readme-immutable
 [ "$(grep -c '"immutable":true' $out/readme-immutable.json)" = 1 ] || fault "readme-immutable: more than the main map is immutable"
 holds "$(cat $out/with-operator.json)" '"honorLabels":false' with-operator
@@ -119,6 +120,13 @@ for other in wva.prometheus.baseURL=http://p:9090 wva.scaleToZero=true wva.limit
   render --set $other > $out/revision.yaml || { fault "--set $other does not render"; continue; }
   [ "$(json $out/revision.yaml | revision)" != "$was" ] || fault "$other needs a restart, and does not change the restart revision"
 done
+# Which settings need a restart is said by the program's own table; each is tried as a further setting.
+while read -r key mutable; do
+  render --set-string wva.settings.$key=x > $out/revision.yaml 2> $out/revision.err || { grep -q 'the chart sets this itself' $out/revision.err || fault "wva.settings.$key: $(cat $out/revision.err)"; continue; }
+  now=$(json $out/revision.yaml | revision)
+  if [ "$mutable" = yes ]; then [ "$now" = "$was" ] || fault "wva.settings.$key changes the restart revision; crds/src/settings/table.rs says it takes effect at once"
+  else [ "$now" != "$was" ] || fault "wva.settings.$key does not change the restart revision; crds/src/settings/table.rs says it needs a restart"; fi
+done < <(sed -nE '/outside_the_map/d; s/^ *Setting::new\("([A-Z_]+)".*\.mutable\(\).*/\1 yes/p; t; s/^ *Setting::new\("([A-Z_]+)".*/\1 no/p' crds/src/settings/table.rs)
 
 echo "== what is refused, and with which words"
 refused() {
@@ -134,7 +142,7 @@ refused "one for the whole cluster"                        --set wva.namespaceSc
 refused "wva.prometheus.baseURL is empty"                  --set wva.prometheus.baseURL=
 refused "names none"                                       --set wva.webhook.certMode=existingSecret
 refused "which the controller uses itself"                 --set wva.metrics.port=9443
-refused "is no key of the main ConfigMap"                  --set wva.settings.POD_NAME=x
+refused "the chart sets this itself"                  --set wva.settings.POD_NAME=x
 refused "has no modelID"                                   --set wva.capacityScaling.overrides.x.kvSpareTrigger=0.2
 refused "Give the override another name"                   --set wva.capacityScaling.overrides.default.modelID=m
 refused "hpa.minReplicas (3) is greater"                   --set hpa.minReplicas=3,hpa.maxReplicas=2

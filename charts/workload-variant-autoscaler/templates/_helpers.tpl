@@ -215,11 +215,16 @@ name: {{ coalesce .Values.llmd.deploymentName .Values.llmd.scaleTargetName (prin
 {{- include "wva.immutableSettings" . | sha256sum }}
 {{- end }}
 
-{{/* One entry of the saturation map. A fraction that came by --set is a string, and a number in the map. */}}
+{{/*
+One entry of the saturation map. A fraction that came by --set is a string, and a number in the map; `on` and `off` of
+a values file have become booleans, and are words in the map.
+*/}}
 {{- define "wva.entry" -}}
 {{- $entry := dict }}
 {{- range $key, $value := . }}
-{{- if and (kindIs "string" $value) (regexMatch "^[0-9]+([.][0-9]+)?$" $value) (not (has $key (list "model_id" "namespace"))) }}
+{{- if kindIs "bool" $value | and (eq $key "warmSpare") }}
+{{- $_ := set $entry $key (ternary "on" "off" $value) }}
+{{- else if and (kindIs "string" $value) (regexMatch "^[0-9]+([.][0-9]+)?$" $value) (not (has $key (list "model_id" "namespace"))) }}
 {{- $_ := set $entry $key (float64 $value) }}
 {{- else }}
 {{- $_ := set $entry $key $value }}
