@@ -5,7 +5,7 @@ KEEP  ?=
 # Where cargo builds, as cargo itself sees it.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help tools build test lint generate demo bench deny clean
+.PHONY: help tools build test lint chart generate demo bench deny clean
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -21,6 +21,9 @@ test: tools ## Run all tests: unit, property, each crate on real sockets, end to
 
 lint: ## Formatting, clippy, purity of the pure crates, arrows between crates
 	@tests/lint.sh
+
+chart: ## Judge the Helm chart by its render: names, permissions, webhooks, refusals, every documented key
+	@tests/chart.sh
 
 generate: ## Write what is made from code: the CRD, the schemas of config map entries, the webhook configurations
 	WVA_GENERATE=1 $(CARGO) test --quiet --package wva --test generated

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds the pinned Go programs of the test control plane, once, into a cache outside the checkout, and prints
 # one `name=path` line for each on stdout; progress goes to stderr. A cached build costs milliseconds.
+# With names (`build.sh helm kubectl`) it builds those alone; some programs are built on request only.
 # WVA_TESTBED_CACHE=DIR moves the cache; WVA_TESTBED_BIN=DIR uses ready binaries instead (nothing is built).
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -9,7 +10,11 @@ k8s=v1.36.3
 
 say() { printf '%s\n' "$*" >&2; }
 
-# folder | package | extra go build flags | binary
+# What every program is built with; part of the key of the cache.
+build=(go build -mod=readonly -buildvcs=false -trimpath)
+link="-s -w"
+
+# folder | package | extra go build flags | linker flags | binary
 programs() {
   local v="-X k8s.io/component-base/version.gitVersion=$k8s -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36"
   echo "etcd|go.etcd.io/etcd/server/v3|||etcd"
@@ -21,11 +26,32 @@ programs() {
   done
 }
 
+# The same for programs that the control plane does without: built only where they are named.
+on_request() {
+  # Helm's own version stands in a variable; without it `helm version` says v4.3.
+  echo "helm|helm.sh/helm/v4/cmd/helm||-X helm.sh/helm/v4/internal/version.version=v4.3.1|helm"
+  echo "kubeconform|github.com/yannh/kubeconform/cmd/kubeconform|||kubeconform"
+  echo "vegeta|github.com/tsenart/vegeta/v12|||vegeta"
+}
+
+# The rows that are wanted.
+wanted() {
+  if [ $# -eq 0 ]; then programs; return; fi
+  local all name row
+  all=$(programs; on_request)
+  for name in "$@"; do
+    row=$(awk -F'|' -v name="$name" '$5 == name' <<<"$all")
+    [ -n "$row" ] || { say "no program '$name' is pinned here; there are: $(cut -d'|' -f5 <<<"$all" | tr '\n' ' ')"; return 2; }
+    printf '%s\n' "$row"
+  done
+}
+rows=$(wanted "$@")
+
 if [ -n "${WVA_TESTBED_BIN:-}" ]; then
   while IFS='|' read -r _ _ _ _ name; do
     [ -x "$WVA_TESTBED_BIN/$name" ] || { say "WVA_TESTBED_BIN=$WVA_TESTBED_BIN has no executable '$name': put it there, or unset WVA_TESTBED_BIN to have it built"; exit 1; }
     echo "$name=$WVA_TESTBED_BIN/$name"
-  done < <(programs)
+  done <<<"$rows"
   exit 0
 fi
 
@@ -33,7 +59,8 @@ command -v flock >/dev/null || { say "flock is not installed: it comes with util
 command -v go >/dev/null || { say "go is not installed: the test control plane is built from Go modules (Go 1.26 or later); or set WVA_TESTBED_BIN to a folder of ready binaries"; exit 1; }
 
 while IFS='|' read -r folder package flags ldflags name; do
-  key=$(cat "$here/$folder/go.mod" "$here/$folder/go.sum" "$here/build.sh" | sha256sum | cut -c1-16)
+  # A program is built again when its modules, its own row or the common command change, and not when another's do.
+  key=$({ cat "$here/$folder/go.mod" "$here/$folder/go.sum"; echo "${build[*]}|$link|$folder|$package|$flags|$ldflags|$name"; } | sha256sum | cut -c1-16)
   out="$cache/$folder-$key/$name"
   if [ ! -x "$out" ]; then
     mkdir -p "$(dirname "$out")"
@@ -44,11 +71,11 @@ while IFS='|' read -r folder package flags ldflags name; do
       say "testbed: building $name (once; kubernetes takes minutes) ..."
       began=$SECONDS
       # shellcheck disable=SC2086 # flags are separate words
-      (cd "$here/$folder" && CGO_ENABLED=0 go build -mod=readonly -buildvcs=false -trimpath $flags -ldflags "-s -w $ldflags" -o "$out.tmp" "$package")
+      (cd "$here/$folder" && CGO_ENABLED=0 "${build[@]}" $flags -ldflags "$link $ldflags" -o "$out.tmp" "$package") </dev/null
       mv "$out.tmp" "$out"
       say "testbed: built $name in $((SECONDS - began)) s"
     fi
     exec 9>&-
   fi
   echo "$name=$out"
-done < <(programs)
+done <<<"$rows"

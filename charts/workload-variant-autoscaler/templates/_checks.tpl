@@ -1,0 +1,44 @@
+{{/*
+What cannot be installed, each with what would be right; all of them come back together. The schema has refused wrong
+types and unknown keys before.
+*/}}
+{{- define "wva.check" -}}
+{{- $wva := .Values.wva }}
+{{- $wrong := list }}
+{{- if include "wva.controller" . }}
+{{- $image := $wva.image.repository }}
+{{- if regexMatch "(^|/)(llm-d-workload-variant-autoscaler|inferno-(autoscaler|controller)|llm-d(-incubation)?/workload-variant-autoscaler)$" $image }}
+{{- $wrong = append $wrong (printf "wva.image.repository is %q, the image of the original controller: this chart installs another program, and with that image the wrong binary would run. Remove wva.image from your values (a tag of the original's is of no use either), or name your mirror of this program's image." $image) }}
+{{- end }}
+{{- if and $wva.namespaceScoped $wva.externalMetrics.enabled }}
+{{- $wrong = append $wrong "wva.namespaceScoped and wva.externalMetrics.enabled cannot both be true: external.metrics.k8s.io is one for the whole cluster, and this controller would know one namespace. Set wva.externalMetrics.enabled=false and feed the HPA by prometheus-adapter or KEDA." }}
+{{- end }}
+{{- if not $wva.prometheus.baseURL }}
+{{- $wrong = append $wrong "wva.prometheus.baseURL is empty: the controller reads vLLM's metrics from there, e.g. https://prometheus.monitoring.svc:9090." }}
+{{- end }}
+{{- if and (eq $wva.webhook.certMode "existingSecret") (not $wva.webhook.existingSecret) }}
+{{- $wrong = append $wrong "wva.webhook.certMode is existingSecret, and wva.webhook.existingSecret names none: name a Secret of the release's namespace with tls.crt, tls.key and ca.crt." }}
+{{- end }}
+{{- if and $wva.metrics.enabled (has (int $wva.metrics.port) (list 6443 8081 8082 9443)) }}
+{{- $wrong = append $wrong (printf "wva.metrics.port is %d, which the controller uses itself (6443 external metrics, 8081 health, 8082 debug, 9443 admission): choose another, e.g. 8443." (int $wva.metrics.port)) }}
+{{- end }}
+{{- range $key := list "CONFIG_FILE" "CONFIG_MAP_NAME" "CONTROLLER_INSTANCE" "EXTERNAL_METRICS_BIND_ADDRESS" "HEALTH_PROBE_BIND_ADDRESS" "LEADER_ELECT" "LEADER_ELECTION_ID" "METRICS_ADDR" "METRICS_BIND_ADDRESS" "METRICS_CERT_PATH" "METRICS_SECURE" "POD_NAME" "POD_NAMESPACE" "PROBE_ADDR" "SATURATION_CONFIG_MAP_NAME" "SERVICE_CLASS_CONFIG_MAP_NAME" "WATCH_NAMESPACE" "WEBHOOK_BIND_ADDRESS" "WEBHOOK_CERT_PATH" "WEBHOOK_CONFIGURATION" "WEBHOOK_SERVICE" "WVA_CERT_MODE" "WVA_INSTANCE_POLICY" "WVA_WEBHOOK" }}
+{{- if hasKey $wva.settings $key }}
+{{- $wrong = append $wrong (printf "wva.settings.%s: the chart sets this itself, from other values and in step with its other objects. Remove it." $key) }}
+{{- end }}
+{{- end }}
+{{- range $name, $entry := $wva.capacityScaling.overrides }}
+{{- if eq $name "default" }}
+{{- $wrong = append $wrong "wva.capacityScaling.overrides.default: the entry \"default\" is wva.capacityScaling.default. Give the override another name." }}
+{{- else if not (or $entry.modelID $entry.model_id) }}
+{{- $wrong = append $wrong (printf "wva.capacityScaling.overrides.%s has no modelID: an override says whose it is, e.g. modelID: \"Qwen/Qwen3-0.6B\"." $name) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if and .Values.hpa.enabled (gt (int .Values.hpa.minReplicas) (int .Values.hpa.maxReplicas)) }}
+{{- $wrong = append $wrong (printf "hpa.minReplicas (%d) is greater than hpa.maxReplicas (%d)." (int .Values.hpa.minReplicas) (int .Values.hpa.maxReplicas)) }}
+{{- end }}
+{{- if $wrong }}
+{{- fail (printf "\n\n- %s\n" (join "\n- " $wrong)) }}
+{{- end }}
+{{- end }}

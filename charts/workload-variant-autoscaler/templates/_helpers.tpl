@@ -1,0 +1,234 @@
+{{/*
+Names and labels of the release. The full name starts every name; cluster-scoped names also start with the namespace,
+so that two releases never collide.
+*/}}
+{{- define "wva.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "wva.fullname" -}}
+{{- $name := include "wva.name" . }}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" }}
+{{- else if contains $name .Release.Name }}
+{{- .Release.Name | trunc 63 | trimSuffix "-" }}
+{{- else }}
+{{- printf "%s-%s" .Release.Name $name | trunc 63 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+
+{{/*
+<fullname>-<suffix>, for what may have 63 characters at most: names of Services, those that become label values, and
+the Deployment's, which starts names of pods. A full name that is too long for that is cut and keeps a piece of its hash, so that two of them stay apart.
+Arguments: root, suffix.
+*/}}
+{{- define "wva.short" -}}
+{{- $root := index . 0 }}
+{{- $suffix := index . 1 }}
+{{- $fullname := include "wva.fullname" $root }}
+{{- $room := sub 62 (len $suffix) | int }}
+{{- if gt (len $fullname) $room }}
+{{- printf "%s-%s-%s" ($fullname | trunc (sub $room 7 | int) | trimSuffix "-") (sha256sum $fullname | trunc 6) $suffix }}
+{{- else }}
+{{- printf "%s-%s" $fullname $suffix }}
+{{- end }}
+{{- end }}
+
+{{/* <namespace>-<fullname>-<suffix>, for what has no namespace. Arguments: root, suffix. */}}
+{{- define "wva.clusterName" -}}
+{{- $root := index . 0 }}
+{{- printf "%s-%s-%s" $root.Release.Namespace (include "wva.fullname" $root) (index . 1) }}
+{{- end }}
+
+{{- define "wva.managerName" -}}
+{{ include "wva.short" (list . "controller-manager") }}
+{{- end }}
+
+{{- define "wva.metricsService" -}}
+{{ include "wva.short" (list . "controller-manager-metrics-service") }}
+{{- end }}
+
+{{- define "wva.webhookService" -}}
+{{ include "wva.short" (list . "webhook-service") }}
+{{- end }}
+
+{{/* Name of both webhook configurations. */}}
+{{- define "wva.webhookConfiguration" -}}
+{{ include "wva.clusterName" (list . "webhook") }}
+{{- end }}
+
+{{- define "wva.mainMap" -}}
+{{ include "wva.fullname" . }}-variantautoscaling-config
+{{- end }}
+
+{{- define "wva.saturationMap" -}}
+{{ include "wva.fullname" . }}-wva-saturation-scaling-config
+{{- end }}
+
+{{- define "wva.serviceClassMap" -}}
+{{ include "wva.fullname" . }}-service-classes-config
+{{- end }}
+
+{{- define "wva.prometheusCaMap" -}}
+{{ include "wva.fullname" . }}-prometheus-ca
+{{- end }}
+
+{{- define "wva.metricsMonitor" -}}
+{{ include "wva.managerName" . }}-metrics-monitor
+{{- end }}
+
+{{- define "wva.metricsReader" -}}
+{{ include "wva.fullname" . }}-metrics-reader
+{{- end }}
+
+{{/* Name of the Lease: the original's, so that it and this controller never act side by side; one for each instance. */}}
+{{- define "wva.lease" -}}
+72dd1cf1.llm-d.ai
+{{- if .Values.wva.controllerInstance }}-{{ .Release.Name }}{{ end }}
+{{- end }}
+
+{{/* Every config map of entries that is read in the controller's namespace, as a JSON list. */}}
+{{- define "wva.entryMaps" -}}
+{{- list (include "wva.saturationMap" .) "wva-saturation-scaling-config" "saturation-scaling-config" "capacity-scaling-config" "wva-model-scale-to-zero-config" "model-scale-to-zero-config" "serviceclass" (include "wva.serviceClassMap" .) | uniq | toJson }}
+{{- end }}
+
+{{/* The Secret with the serving certificate's CA in ca.crt. */}}
+{{- define "wva.caSecret" -}}
+{{- if eq .Values.wva.webhook.certMode "self" }}
+{{- include "wva.webhookService" . }}-ca
+{{- else }}
+{{- include "wva.certSecret" . }}
+{{- end }}
+{{- end }}
+
+{{/* The Secret with a serving certificate that is made elsewhere. */}}
+{{- define "wva.certSecret" -}}
+{{- if eq .Values.wva.webhook.certMode "existingSecret" }}
+{{- .Values.wva.webhook.existingSecret }}
+{{- else }}
+{{- include "wva.fullname" . }}-webhook-cert
+{{- end }}
+{{- end }}
+
+{{/* Labels that select the controller's pods; they never change in the life of a release. */}}
+{{- define "wva.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "wva.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+control-plane: controller-manager
+{{- end }}
+
+{{/* Labels of every object. */}}
+{{- define "wva.labels" -}}
+app.kubernetes.io/name: {{ include "wva.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{/* "true" where the release has a controller, else "". */}}
+{{- define "wva.controller" -}}
+{{- if and .Values.controller.enabled .Values.wva.enabled }}true{{ end }}
+{{- end }}
+
+{{/* "true" where the release renders webhook configurations. */}}
+{{- define "wva.registers" -}}
+{{- if and (include "wva.controller" .) .Values.wva.webhook.enabled .Values.wva.webhook.register }}true{{ end }}
+{{- end }}
+
+{{/* "true" where somebody is let in or kept out by TokenReview and SubjectAccessReview. */}}
+{{- define "wva.reviewsTokens" -}}
+{{- if or (and .Values.wva.metrics.enabled .Values.wva.metrics.secure) .Values.wva.externalMetrics.enabled }}true{{ end }}
+{{- end }}
+
+{{/* "true" or "": true, false, or auto, which asks whether the cluster has that API. Arguments: root, value, API. */}}
+{{- define "wva.auto" -}}
+{{- $root := index . 0 }}
+{{- $value := index . 1 | toString }}
+{{- if or (eq $value "true") (and (eq $value "auto") ($root.Capabilities.APIVersions.Has (index . 2))) }}true{{ end }}
+{{- end }}
+
+{{/* The workload to scale: kind, apiVersion and name. */}}
+{{- define "wva.target" -}}
+{{- $kind := default "Deployment" .Values.llmd.scaleTargetKind -}}
+apiVersion: {{ ternary "leaderworkerset.x-k8s.io/v1" "apps/v1" (eq $kind "LeaderWorkerSet") }}
+kind: {{ $kind }}
+name: {{ coalesce .Values.llmd.deploymentName .Values.llmd.scaleTargetName (printf "%s-decode" .Values.llmd.modelName) }}
+{{- end }}
+
+{{/* Replicas of the controller; `wva.replicaCount` is what some published values files call it. */}}
+{{- define "wva.replicas" -}}
+{{- if hasKey .Values.wva "replicaCount" }}{{ int .Values.wva.replicaCount }}{{ else }}{{ int .Values.wva.replicas }}{{ end }}
+{{- end }}
+
+{{/* The main config map's settings that take effect at once: those of the program's own table. As a JSON object. */}}
+{{- define "wva.mutableSettings" -}}
+{{- $wva := .Values.wva }}
+{{- $cache := $wva.prometheus.metricsCache }}
+{{- $settings := dict
+  "GLOBAL_OPT_INTERVAL" $wva.reconcileInterval
+  "LOG_LEVEL" $wva.logging.level
+  "PROMETHEUS_METRICS_CACHE_TTL" $cache.ttl
+  "PROMETHEUS_METRICS_CACHE_CLEANUP_INTERVAL" $cache.cleanupInterval
+  "PROMETHEUS_METRICS_CACHE_FETCH_INTERVAL" $cache.fetchInterval
+  "PROMETHEUS_METRICS_CACHE_FRESH_THRESHOLD" $cache.freshThreshold
+  "PROMETHEUS_METRICS_CACHE_STALE_THRESHOLD" $cache.staleThreshold
+  "PROMETHEUS_METRICS_CACHE_UNAVAILABLE_THRESHOLD" $cache.unavailableThreshold }}
+{{- range $key, $value := $wva.settings }}
+{{- if has $key (list "GLOBAL_OPT_INTERVAL" "V" "LOG_LEVEL" "WVA_DECISION_HOLD" "WVA_PENDING_GRACE" "WVA_EARLY_SCALE_UP") }}
+{{- $_ := set $settings $key (toString $value) }}
+{{- else if hasPrefix "PROMETHEUS_METRICS_CACHE_" $key }}
+{{- $_ := set $settings $key (toString $value) }}
+{{- end }}
+{{- end }}
+{{- $settings | toJson }}
+{{- end }}
+
+{{/* The main config map's settings that need a restart. As a JSON object. */}}
+{{- define "wva.immutableSettings" -}}
+{{- $wva := .Values.wva }}
+{{- $proactive := default false $wva.experimentalProactiveModel }}
+{{- $settings := dict
+  "PROMETHEUS_BASE_URL" $wva.prometheus.baseURL
+  "PROMETHEUS_TLS_INSECURE_SKIP_VERIFY" (toString $wva.prometheus.tls.insecureSkipVerify)
+  "PROMETHEUS_CA_CERT_PATH" (ternary "/etc/wva/prometheus-ca/ca.crt" $wva.prometheus.tls.caCertPath (not (empty $wva.prometheus.caCert)))
+  "PROMETHEUS_TOKEN_PATH" "/var/run/secrets/kubernetes.io/serviceaccount/token"
+  "WVA_SCALE_TO_ZERO" (toString $wva.scaleToZero)
+  "WVA_LIMITED_MODE" (toString $wva.limitedMode)
+  "WVA_NODE_SELECTOR" $wva.nodeSelector
+  "WVA_LEGACY_METRICS" (toString $wva.legacyMetrics)
+  "EXPERIMENTAL_PROACTIVE_MODEL" (toString $proactive) }}
+{{- if $wva.poolGroup }}
+{{- $_ := set $settings "POOL_GROUP" $wva.poolGroup }}
+{{- end }}
+{{- $mutable := include "wva.mutableSettings" . | fromJson }}
+{{- range $key, $value := $wva.settings }}
+{{- if not (hasKey $mutable $key) }}
+{{- $_ := set $settings $key (toString $value) }}
+{{- end }}
+{{- end }}
+{{- $settings | toJson }}
+{{- end }}
+
+{{/* Changes when, and only when, a setting changes that needs a restart. */}}
+{{- define "wva.restartRevision" -}}
+{{- include "wva.immutableSettings" . | sha256sum }}
+{{- end }}
+
+{{/*
+One entry of the saturation map. A fraction that came by --set is a string, and a number in the map; `on` and `off` of
+a values file have become booleans, and are words in the map.
+*/}}
+{{- define "wva.entry" -}}
+{{- $entry := dict }}
+{{- range $key, $value := . }}
+{{- if kindIs "bool" $value | and (eq $key "warmSpare") }}
+{{- $_ := set $entry $key (ternary "on" "off" $value) }}
+{{- else if and (kindIs "string" $value) (regexMatch "^[0-9]+([.][0-9]+)?$" $value) (not (has $key (list "model_id" "namespace"))) }}
+{{- $_ := set $entry $key (float64 $value) }}
+{{- else }}
+{{- $_ := set $entry $key $value }}
+{{- end }}
+{{- end }}
+{{- toYaml $entry }}
+{{- end }}

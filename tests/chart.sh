@@ -1,0 +1,172 @@
+#!/usr/bin/env bash
+# Judges the Helm chart by its render, without a cluster: lint, every case of tests/chart/cases.sh twice and the same to
+# the byte, the names of all objects (tests/chart/objects.txt; `tests/chart.sh --write` writes it), permissions and
+# webhook configurations against those of config/base, what must be refused, and that every documented key does
+# something. Helm is built once from its pinned module. Renders are kept under target/chart.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+chart=charts/workload-variant-autoscaler
+system=workload-variant-autoscaler-system
+release=workload-variant-autoscaler
+out=target/chart
+mkdir -p $out
+# Nothing of the person's own Helm counts.
+export HELM_CONFIG_HOME=$PWD/$out/helm HELM_CACHE_HOME=$PWD/$out/helm HELM_DATA_HOME=$PWD/$out/helm
+unset KUBECONFIG HELM_NAMESPACE
+helm=$(tests/testbed/tools/build.sh helm)
+helm=${helm#helm=}
+
+faults=0
+fault() { printf 'chart: %s\n' "$*" >&2; faults=$((faults + 1)); }
+# One case or key must not end the run: all faults come back together.
+render() { "$helm" template $release $chart --namespace $system "$@"; }
+# One line of JSON for each object of a file; with a second argument one line for each permission.
+json() { "$helm" template json tests/chart/json --set-file manifest="$1" ${2:+--set rules=true} | grep '^{'; }
+holds() { grep -qF -- "$2" <<<"$1" || fault "$3: not in the render: $2"; }
+lacks() { ! grep -qF -- "$2" <<<"$1" || fault "$3: must not be in the render: $2"; }
+
+echo "== copies and generated files"
+cmp crds/llmd.ai_variantautoscalings.yaml $chart/crds/llmd.ai_variantautoscalings.yaml || fault "the chart's CRD is not the repository's: make generate"
+charts/readme.sh --check || fault "charts/readme.sh --check failed"
+
+echo "== every case: lint, two renders, names"
+objects=$out/objects.txt
+: > $objects
+cases=0
+case_() {
+  local name=$1 file=$out/$1.yaml
+  shift
+  cases=$((cases + 1))
+  if ! render "$@" > "$file" 2> "$file.err"; then fault "$name does not render: $(cat "$file.err")"; return; fi
+  render "$@" | cmp - "$file" || fault "$name: two renders differ"
+  local lint=() skip=0 arg
+  for arg in "$@"; do # lint knows no --api-versions
+    if [ "$arg" = --api-versions ]; then skip=1; elif [ $skip = 1 ]; then skip=0; else lint+=("$arg"); fi
+  done
+  "$helm" lint $chart --strict --quiet "${lint[@]}" > "$file.lint" 2>&1 || fault "$name: helm lint: $(cat "$file.lint")"
+  json "$file" > "$out/$name.json"
+  { echo "$name"
+    sed -E 's/^\{("apiVersion":"[^"]*",)?.*"kind":"([A-Za-z]+)","metadata":\{(("annotations"|"labels"):\{[^}]*\},)*"name":"([^"]*)"(,"namespace":"([^"]*)")?.*/  \2 \7\/\5/' "$out/$name.json" | sed 's| /| |' | LC_ALL=C sort
+  } >> $objects
+  if grep -q '"caBundle"\|"rules":\[[^]]*"operations"' "$out/$name.json"; then fault "$name: a webhook with rules or caBundle: the program adds those"; fi
+  if grep '"kind":"Secret"' "$out/$name.json" | grep -q '"data"\|"stringData"'; then fault "$name: a Secret with data"; fi
+}
+# shellcheck source=tests/chart/cases.sh
+. tests/chart/cases.sh
+if [ "${1:-}" = --write ]; then cp $objects tests/chart/objects.txt; fi
+diff -u tests/chart/objects.txt $objects || fault "objects or names have changed (see above): if that is meant, tests/chart.sh --write, and commit"
+
+echo "== webhook configurations against the program's own table (config/base/webhook.yaml)"
+entries="'$release-wva-saturation-scaling-config', 'wva-saturation-scaling-config'"
+sed -e "s/'wva-variantautoscaling-config'/'$release-variantautoscaling-config'/" -e "s/'wva-saturation-scaling-config'/$entries/" \
+  -e "s/'serviceclass'/'serviceclass', '$release-service-classes-config'/" config/base/webhook.yaml > $out/base-webhook.yaml
+diff -u <(json $out/base-webhook.yaml) <(grep WebhookConfiguration $out/defaults.json | sed -E 's/"labels":\{[^}]*\},//') > $out/webhook.diff || fault "they differ: $(cat $out/webhook.diff)"
+
+echo "== permissions against what the program needs (config/base/rbac.yaml)"
+sed "s/wva-variantautoscaling-config/$release-variantautoscaling-config/" config/base/rbac.yaml > $out/base-rbac.yaml
+missing=$(LC_ALL=C comm -23 <(json $out/base-rbac.yaml rules | LC_ALL=C sort -u) <(json $out/external-metrics.yaml rules | LC_ALL=C sort -u))
+[ -z "$missing" ] || fault "the chart grants less than config/base/rbac.yaml: $missing"
+for name in namespaced namespaced-limited; do
+  wide=$(grep '"kind":"ClusterRole"' $out/$name.json | grep -v 'variantautoscaling-\|metrics-reader' | grep -oE '"resources":\["[a-z]+' | sort -u | tr '\n' ' ')
+  limited=; [ $name = namespaced ] || limited='"resources":["nodes "resources":["pods '
+  [ "$wide" = '"resources":["mutatingwebhookconfigurations '"$limited"'"resources":["subjectaccessreviews "resources":["tokenreviews ' ] || fault "$name: a ClusterRole for $wide"
+done
+for file in $out/*.json; do
+  ! json "${file%.json}.yaml" rules | grep -q '\*' || fault "$file: a permission with a *"
+done
+
+echo "== facts"
+all=$(cat $out/defaults.json)
+holds "$all" '{"name":"CONFIG_MAP_NAME","value":"workload-variant-autoscaler-variantautoscaling-config"}' defaults
+holds "$all" '{"name":"SATURATION_CONFIG_MAP_NAME","value":"workload-variant-autoscaler-wva-saturation-scaling-config"}' defaults
+holds "$all" '{"name":"WEBHOOK_SERVICE","value":"workload-variant-autoscaler-webhook-service"}' defaults
+holds "$all" '{"name":"WEBHOOK_CONFIGURATION","value":"workload-variant-autoscaler-system-workload-variant-autoscaler-webhook"}' defaults
+holds "$all" '{"name":"LEADER_ELECTION_ID","value":"72dd1cf1.llm-d.ai"}' defaults
+holds "$all" '"--leader-elect=true"' defaults
+holds "$all" '"PROMETHEUS_TLS_INSECURE_SKIP_VERIFY":"false"' defaults
+holds "$all" '"matchLabels":{"exported_namespace":"llm-d-autoscaler","variant_name":"workload-variant-autoscaler-va"}' defaults
+holds "$all" '"name":"ms-inference-scheduling-llm-d-modelservice-decode"' defaults
+holds "$all" '"tolerance":"0"' defaults
+lacks "$(cat $out/kubernetes-1.30.json)" '"tolerance"' kubernetes-1.30
+lacks "$all" 'CONTROLLER_INSTANCE' defaults
+all=$(cat $out/instance.json)
+holds "$all" '{"name":"LEADER_ELECTION_ID","value":"72dd1cf1.llm-d.ai-workload-variant-autoscaler"}' instance
+holds "$all" '"matchLabels":{"controller_instance":"team-a","exported_namespace":"llm-d-autoscaler","variant_name":"workload-variant-autoscaler-va"}' instance
+holds "$all" '"name":"mutate-unlabelled.va.llmd.ai","namespaceSelector":{"matchExpressions":[{"key":"kubernetes.io/metadata.name","operator":"NotIn","values":["kube-system"]}],"matchLabels":{"wva.llmd.ai/controller-instance":"team-a"}},"objectSelector":{"matchExpressions":[{"key":"wva.llmd.ai/controller-instance","operator":"DoesNotExist"}]}' instance
+holds "$all" '"name":"validate.va.llmd.ai","namespaceSelector":{"matchExpressions":[{"key":"kubernetes.io/metadata.name","operator":"NotIn","values":["kube-system"]}]},"objectSelector":{"matchLabels":{"wva.llmd.ai/controller-instance":"team-a"}}' instance
+lacks "$(cat $out/instance-ignore.json)" 'unlabelled' instance-ignore
+holds "$(cat $out/namespaced.json)" "\"namespaceSelector\":{\"matchExpressions\":[{\"key\":\"kubernetes.io/metadata.name\",\"operator\":\"In\",\"values\":[\"$system\"]},{\"key\":\"kubernetes.io/metadata.name\",\"operator\":\"NotIn\",\"values\":[\"kube-system\"]}]}" namespaced
+holds "$(cat $out/namespaced.json)" '{"name":"WATCH_NAMESPACE","valueFrom":{"fieldRef":{"fieldPath":"metadata.namespace"}}}' namespaced
+holds "$(cat $out/readme-saturation.json)" '"llm-d":"kvCacheThreshold: 0.7\nkvSpareTrigger: 0.35\nmodel_id: Qwen/Qwen3-0.6B\nnamespace: llm-d-autoscaler\n"' readme-saturation
+holds "$(cat $out/everything.json)" '"qwen":"analyzerName: saturation\nmodel_id: Qwen/Qwen3-0.6B\nscaleDownBoundary: 0.6\nscaleUpThreshold: 0.9\nwarmSpare: \"off\"\n"' everything
+holds "$(cat $out/readme-immutable.json)" '"immutable":true' readme-immutable
+[ "$(grep -c '"immutable":true' $out/readme-immutable.json)" = 1 ] || fault "readme-immutable: more than the main map is immutable"
+holds "$(cat $out/with-operator.json)" '"honorLabels":false' with-operator
+lacks "$(cat $out/defaults.json)" 'ServiceMonitor"' defaults
+while read -r kind name; do
+  [ ${#name} -le 63 ] || fault "long-name: $kind $name has ${#name} characters, which is over 63"
+done < <(grep -oE '"kind":"Service","metadata":\{"labels":\{[^}]*\},"name":"[^"]*"' $out/long-name.json | sed -E 's/.*"kind":"([A-Za-z]+)".*"name":"([^"]*)"/\1 \2/')
+
+echo "== the restart revision: on the map and on the pods, and changed by what needs a restart alone"
+revision() { grep -oE '"wva.llmd.ai/restart-revision":"[0-9a-f]{64}"' | sort -u; }
+was=$(revision < $out/defaults.json)
+[ "$(grep -oE '"wva.llmd.ai/restart-revision"' $out/defaults.json | wc -l)" = 2 ] || fault "the restart revision is not on exactly two objects"
+[ "$(wc -l <<<"$was")" = 1 ] || fault "map and pods have different restart revisions"
+for same in wva.reconcileInterval=30s wva.logging.level=debug wva.prometheus.metricsCache.ttl=5s wva.settings.WVA_DECISION_HOLD=1m wva.capacityScaling.default.kvSpareTrigger=0.2 wva.replicas=3; do
+  render --set $same > $out/revision.yaml || { fault "--set $same does not render"; continue; }
+  [ "$(json $out/revision.yaml | revision)" = "$was" ] || fault "$same changes the restart revision, and needs no restart"
+done
+for other in wva.prometheus.baseURL=http://p:9090 wva.scaleToZero=true wva.limitedMode=true wva.legacyMetrics=false wva.settings.WVA_ACTUATION=scale; do
+  render --set $other > $out/revision.yaml || { fault "--set $other does not render"; continue; }
+  [ "$(json $out/revision.yaml | revision)" != "$was" ] || fault "$other needs a restart, and does not change the restart revision"
+done
+# Which settings need a restart is said by the program's own table; each is tried as a further setting.
+while read -r key mutable; do
+  render --set-string wva.settings.$key=x > $out/revision.yaml 2> $out/revision.err || { grep -q 'the chart sets this itself' $out/revision.err || fault "wva.settings.$key: $(cat $out/revision.err)"; continue; }
+  now=$(json $out/revision.yaml | revision)
+  if [ "$mutable" = yes ]; then [ "$now" = "$was" ] || fault "wva.settings.$key changes the restart revision; crds/src/settings/table.rs says it takes effect at once"
+  else [ "$now" != "$was" ] || fault "wva.settings.$key does not change the restart revision; crds/src/settings/table.rs says it needs a restart"; fi
+done < <(sed -nE '/outside_the_map/d; s/^ *Setting::new\("([A-Z_]+)".*\.mutable\(\).*/\1 yes/p; t; s/^ *Setting::new\("([A-Z_]+)".*/\1 no/p' crds/src/settings/table.rs)
+
+echo "== what is refused, and with which words"
+refused() {
+  local words=$1
+  shift
+  if render "$@" > $out/refused 2>&1; then fault "is not refused: $*"; else
+    grep -qF -- "$words" $out/refused || fault "$*: refused without the words \"$words\": $(cat $out/refused)"
+  fi
+}
+refused "the image of the original controller"             -f tests/fixtures/original/chart-values-defaults.yaml
+refused "the image of the original controller"             --set wva.image.repository=mirror.example/llm-d/workload-variant-autoscaler
+refused "one for the whole cluster"                        --set wva.namespaceScoped=true,wva.externalMetrics.enabled=true
+refused "wva.prometheus.baseURL is empty"                  --set wva.prometheus.baseURL=
+refused "names none"                                       --set wva.webhook.certMode=existingSecret
+refused "which the controller uses itself"                 --set wva.metrics.port=9443
+refused "the chart sets this itself"                  --set wva.settings.POD_NAME=x
+refused "has no modelID"                                   --set wva.capacityScaling.overrides.x.kvSpareTrigger=0.2
+refused "Give the override another name"                   --set wva.capacityScaling.overrides.default.modelID=m
+refused "hpa.minReplicas (3) is greater"                   --set hpa.minReplicas=3,hpa.maxReplicas=2
+refused "at '/wva/prometheus': additional properties 'baseUrl' not allowed"  --set wva.prometheus.baseUrl=x
+refused "at '/hpa/behavior/scaleUp': additional properties"                  --set hpa.behavior.scaleUp.window=1
+refused "at '/wva/capacityScaling/overrides/x': additional properties"       --set wva.capacityScaling.overrides.x.kvThreshold=1
+refused "at '/va/variantCost'"                             --set va.variantCost=ten
+refused "at '/wva/controllerInstance'"                     --set wva.controllerInstance=-x-
+refused "chart requires kubeVersion"                       --kube-version 1.29.0
+
+echo "== every documented key does something"
+# key=value other than the default; the last column says under which further arguments, where the key alone is idle.
+while read -r set with; do
+  [ -n "$set" ] || continue
+  # shellcheck disable=SC2086 # arguments are separate words
+  render $with > $out/without.yaml
+  # shellcheck disable=SC2086
+  if ! render $with --set "$set" > $out/with.yaml 2> $out/with.err; then fault "--set $set does not render: $(cat $out/with.err)"; continue; fi
+  ! cmp -s $out/without.yaml $out/with.yaml || fault "--set $set has no effect"
+done < tests/chart/keys.txt
+# Every key of values.yaml is in that list.
+while read -r key; do
+  grep -qE "^${key//./\\.}(=|\\.|\\[)" tests/chart/keys.txt || fault "tests/chart/keys.txt has no line for $key"
+done < <(sed -n '/<!-- values: begin/,$ s/^| \([a-z][A-Za-z.]*\) | .*/\1/p' $chart/README.md)
+
+[ $faults = 0 ] || { echo "chart: $faults faults"; exit 1; }
+echo "chart: $cases cases, all fine"
