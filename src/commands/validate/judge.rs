@@ -3,10 +3,15 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use serde_json::Value;
 use wva_crds::names::{GROUP, KIND};
-use wva_rules::{Facts, Kind, Operation, OtherVariant, RULES, Violation, apply_defaults, validate};
+use wva_rules::{
+    AutoscalerFacts, Facts, Kind, MapFacts, MapRole, MetricReader, Operation, OtherVariant, Place, RULES,
+    Target, Violation, apply_defaults, sets_cost, validate, validate_autoscaler, validate_map,
+};
 
+use super::maps::Names;
 use super::objects::Object;
 
 /// The code of what is wrong with a file before any rule can look at its objects.
@@ -14,6 +19,8 @@ pub(super) const FILE_CODE: &str = "WVA-FILE-001";
 
 /// What tells one object from all others: group, kind, namespace, name.
 type Key<'a> = (&'a str, &'a str, &'a str, &'a str);
+/// A workload: namespace, group, kind, name.
+type Workload = (String, String, String, String);
 
 /// A rule as the reports describe it.
 #[derive(Debug)]
@@ -39,9 +46,30 @@ pub(super) fn rules() -> impl Iterator<Item = RuleText> {
     std::iter::once(file).chain(table.map(text))
 }
 
-/// Whether objects of this kind are judged at all.
-pub(super) fn judged(api_version: &str, kind: &str) -> bool {
-    group(api_version) == GROUP && kind == KIND
+/// The kinds that are kept: those that are judged, and the Deployment, which says what the ConfigMaps are called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kept {
+    Variant,
+    ConfigMap,
+    Autoscaler,
+    ScaledObject,
+    Deployment,
+}
+
+fn kept(api_version: &str, kind: &str) -> Option<Kept> {
+    match (group(api_version), kind) {
+        (GROUP, KIND) => Some(Kept::Variant),
+        ("", "ConfigMap") => Some(Kept::ConfigMap),
+        ("autoscaling", "HorizontalPodAutoscaler") => Some(Kept::Autoscaler),
+        ("keda.sh", "ScaledObject") => Some(Kept::ScaledObject),
+        ("apps", "Deployment") => Some(Kept::Deployment),
+        _ => None,
+    }
+}
+
+/// Whether objects of this kind are looked at, by a rule or for what they say of others.
+pub(super) fn is_kept(api_version: &str, kind: &str) -> bool {
+    kept(api_version, kind).is_some()
 }
 
 /// Fills in what the schema of this kind defaults.
@@ -51,26 +79,132 @@ pub(super) fn complete(kind: &str, object: &mut Value) {
     }
 }
 
-/// Judges all objects of an input together, each with its number. Variants of the input in one namespace know of
-/// each other; an object that stands among the old ones is an update of that.
-pub(super) fn judge(objects: &[Object], old: &[Object]) -> Vec<(usize, Violation)> {
-    let mut others: BTreeMap<&str, Vec<OtherVariant>> = BTreeMap::new();
-    for object in objects {
-        others.entry(&object.namespace).or_default().extend(OtherVariant::of(&object.value));
-    }
-    let before: HashMap<Key<'_>, &Value> = old.iter().map(|o| (key(o), &o.value)).collect();
-    let mut violations = Vec::new();
+/// What became of an input.
+#[derive(Debug, Default)]
+pub(super) struct Judged {
+    /// Each with the number of its object.
+    pub(super) violations: Vec<(usize, Violation)>,
+    /// How many objects were judged.
+    pub(super) count: usize,
+}
+
+/// What the objects of an input know of each other.
+struct Input<'a> {
+    names: Names,
+    /// Variants by their targets.
+    sharing: BTreeMap<Workload, Vec<OtherVariant>>,
+    /// Names of the variants that set their cost, by namespace and model.
+    costs: BTreeMap<(&'a str, &'a str), Vec<&'a str>>,
+    /// What follows the metric, by what it scales.
+    readers: BTreeMap<Workload, Vec<MetricReader>>,
+    /// Global maps with entries.
+    global: Vec<(MapRole, &'a Value)>,
+    /// Objects as they were.
+    before: HashMap<Key<'a>, &'a Value>,
+}
+
+/// Judges all objects of an input together. Variants of the input in one namespace know of each other; an object that
+/// stands among the old ones is an update of that.
+pub(super) fn judge(objects: &[Object], old: &[Object]) -> Judged {
+    let input = Input::read(objects, old);
+    let mut judged = Judged::default();
     for (index, object) in objects.iter().enumerate() {
-        let old = before.get(&key(object)).copied();
+        let violations = match kept(&object.api_version, &object.kind) {
+            Some(Kept::Variant) => input.variant(object),
+            Some(Kept::ConfigMap) => match input.names.role(&object.namespace, &object.name) {
+                Some(role) => input.map(object, role),
+                None => continue,
+            },
+            Some(kind @ (Kept::Autoscaler | Kept::ScaledObject)) => {
+                let scaled_object = kind == Kept::ScaledObject;
+                validate_autoscaler(&AutoscalerFacts { object: &object.value, scaled_object }).violations
+            }
+            Some(Kept::Deployment) | None => continue,
+        };
+        judged.count += 1;
+        judged.violations.extend(violations.into_iter().map(|violation| (index, violation)));
+    }
+    judged
+}
+
+impl<'a> Input<'a> {
+    fn read(objects: &'a [Object], old: &'a [Object]) -> Self {
+        let deployments = objects.iter().filter(|o| kept(&o.api_version, &o.kind) == Some(Kept::Deployment));
+        let mut input = Self {
+            names: Names::of(deployments),
+            sharing: BTreeMap::new(),
+            costs: BTreeMap::new(),
+            readers: BTreeMap::new(),
+            global: Vec::new(),
+            before: old.iter().map(|o| (key(o), &o.value)).collect(),
+        };
+        for object in objects {
+            input.take_in(object);
+        }
+        input
+    }
+
+    fn take_in(&mut self, object: &'a Object) {
+        let (namespace, value) = (object.namespace.as_str(), &object.value);
+        let mut reader = |found: Option<(Target, MetricReader)>| {
+            if let Some((target, reader)) = found {
+                self.readers.entry(workload(namespace, &target)).or_default().push(reader);
+            }
+        };
+        match kept(&object.api_version, &object.kind) {
+            Some(Kept::Variant) => {
+                if let Some(other) = OtherVariant::of(value) {
+                    self.sharing.entry(workload(namespace, &other.target)).or_default().push(other);
+                }
+                if let Some(model) = sets_cost(value) {
+                    self.costs.entry((namespace, model)).or_default().push(&object.name);
+                }
+            }
+            Some(Kept::ConfigMap) => {
+                if let Some((role, Place::Global)) = self.names.role(namespace, &object.name) {
+                    self.global.push((role, value));
+                }
+            }
+            // One that does not read as an HPA is refused by every API server.
+            Some(Kept::Autoscaler) => {
+                let hpa = serde_json::from_value::<HorizontalPodAutoscaler>(value.clone());
+                reader(hpa.ok().and_then(|hpa| MetricReader::of_autoscaler(&hpa)));
+            }
+            Some(Kept::ScaledObject) => reader(MetricReader::of_scaled_object(&object.name, value)),
+            Some(Kept::Deployment) | None => {}
+        }
+    }
+
+    fn variant(&self, object: &Object) -> Vec<Violation> {
+        let old = self.before.get(&key(object)).copied();
+        let target = Target::of(&object.value).map(|target| workload(&object.namespace, &target));
+        let model = object.value.pointer("/spec/modelID").and_then(Value::as_str);
+        let setters = model.and_then(|model| self.costs.get(&(object.namespace.as_str(), model)));
         let facts = Facts {
             operation: if old.is_some() { Operation::Update } else { Operation::Create },
             old,
-            others: others.get(object.namespace.as_str()).map_or(&[], Vec::as_slice),
+            others: target.as_ref().and_then(|t| self.sharing.get(t)).map_or(&[], Vec::as_slice),
+            readers: target.as_ref().and_then(|t| self.readers.get(t)).map_or(&[], Vec::as_slice),
+            cost_set_by: setters.and_then(|names| names.iter().find(|n| **n != object.name).copied()),
             ..Facts::of(&object.value)
         };
-        violations.extend(validate(&facts).violations.into_iter().map(|violation| (index, violation)));
+        validate(&facts).violations
     }
-    violations
+
+    fn map(&self, object: &Object, (role, place): (MapRole, Place)) -> Vec<Violation> {
+        let instead = self.names.read_instead(&object.name);
+        let mut facts = MapFacts::of(&object.value, &object.namespace, (role, place));
+        facts.old = self.before.get(&key(object)).copied();
+        facts.operation = if facts.old.is_some() { Operation::Update } else { Operation::Create };
+        facts.read_instead = &instead;
+        facts.global =
+            self.global.iter().find(|(of, _)| *of == role && role != MapRole::Main).map(|(_, map)| *map);
+        validate_map(&facts).violations
+    }
+}
+
+fn workload(namespace: &str, target: &Target) -> Workload {
+    (namespace.to_owned(), target.group().to_owned(), target.kind.clone(), target.name.clone())
 }
 
 fn key(object: &Object) -> Key<'_> {

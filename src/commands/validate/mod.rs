@@ -7,6 +7,7 @@ mod input;
 mod json;
 mod judge;
 mod located;
+mod maps;
 mod objects;
 mod position;
 mod report;

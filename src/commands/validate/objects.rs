@@ -9,7 +9,7 @@ use super::input::Source;
 use super::judge;
 use super::located::{Content, Node, Problem, documents};
 
-/// An object of a kind that is judged.
+/// An object of a kind that is looked at.
 #[derive(Debug)]
 pub(super) struct Object {
     /// Which of the sources holds it.
@@ -29,7 +29,7 @@ pub(super) struct Object {
 /// All that the sources hold.
 #[derive(Debug, Default)]
 pub(super) struct Collected {
-    /// Objects of the kinds that are judged, in order.
+    /// Objects of the kinds that are looked at, in order.
     pub(super) objects: Vec<Object>,
     /// Objects of every kind, and documents that say no kind.
     pub(super) counted: usize,
@@ -77,7 +77,7 @@ fn open(source: usize, node: &Rc<Node>, list: Option<(&str, &str)>, namespace: &
         return;
     }
     out.counted += 1;
-    if !judge::judged(api_version, kind) {
+    if !judge::is_kept(api_version, kind) {
         return;
     }
     let metadata = node.entry("metadata").map(|m| &m.node);

@@ -1,10 +1,10 @@
 //! The findings of a run in the order in which they are told, each with its place. All formats are made from this,
 //! so that they say the same.
 
-use wva_rules::{Severity, Violation};
+use wva_rules::Severity;
 
 use super::input::{Source, printable};
-use super::judge::FILE_CODE;
+use super::judge::{FILE_CODE, Judged};
 use super::objects::{Collected, Object};
 use super::position;
 
@@ -42,11 +42,7 @@ pub(super) struct Finding<'a> {
 }
 
 impl<'a> Report<'a> {
-    pub(super) fn new(
-        sources: &'a [Source],
-        collected: &'a Collected,
-        violations: Vec<(usize, Violation)>,
-    ) -> Self {
+    pub(super) fn new(sources: &'a [Source], collected: &'a Collected, judged: Judged) -> Self {
         let mut findings = Vec::new();
         for (source, problem) in &collected.problems {
             let message = hint(&sources[*source].text, &problem.message);
@@ -66,7 +62,7 @@ impl<'a> Report<'a> {
                 ));
             }
         }
-        for (index, violation) in violations {
+        for (index, violation) in judged.violations {
             let object = &collected.objects[index];
             let source = &sources[object.source];
             let at = position::of(&source.text, &object.node, &violation.field);
@@ -84,7 +80,7 @@ impl<'a> Report<'a> {
         findings.dedup_by(|a, b| {
             a.order() == b.order() && a.object.map(|o| &o.name) == b.object.map(|o| &o.name)
         });
-        Self { findings, objects: collected.counted, judged: collected.objects.len() }
+        Self { findings, objects: collected.counted, judged: judged.count }
     }
 
     /// How many findings deny an object or a file.

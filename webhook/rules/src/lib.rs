@@ -3,6 +3,7 @@
 //! verdict; nothing here reads a clock, a file, the environment or a cluster.
 #![warn(clippy::disallowed_methods)]
 
+mod autoscalers;
 mod defaults;
 mod facts;
 mod findings;
@@ -15,6 +16,7 @@ mod text;
 mod va;
 mod verdict;
 
+pub use autoscalers::AutoscalerFacts;
 pub use defaults::apply_defaults;
 pub use facts::{Facts, InstancePolicy, NamespaceState, Operation, OtherVariant, Reach, Target};
 pub use findings::{Findings, PatchOp};
@@ -25,5 +27,6 @@ pub use readers::MetricReader;
 pub use table::{Check, Kind, RULES, Rule, Scope};
 pub use va::cost::sets_cost;
 pub use verdict::{
-    MAX_WARNING_BYTES, MAX_WARNING_CHARS, Severity, Verdict, Violation, mutate, validate, validate_map,
+    MAX_WARNING_BYTES, MAX_WARNING_CHARS, Severity, Verdict, Violation, mutate, validate,
+    validate_autoscaler, validate_map,
 };

@@ -1,6 +1,7 @@
 //! The table of rules. Webhook, controller, `wva validate`, the tests and the rule reference all read this one; a
 //! code is never used for something else.
 
+use crate::autoscalers::{self, AutoscalerFacts};
 use crate::facts::Facts;
 use crate::findings::Findings;
 use crate::maps::facts::MapFacts;
@@ -30,8 +31,8 @@ pub enum Scope {
 /// One rule.
 #[derive(Debug)]
 pub struct Rule {
-    /// Stable code: `WVA-VA-` (variants) or `WVA-CM-` (config maps) and three digits; refusals below 050, warnings
-    /// below 090, mutations from there.
+    /// Stable code: `WVA-VA-` (variants), `WVA-CM-` (config maps) or `WVA-HPA-` (what follows the metric) and three
+    /// digits; refusals below 050, warnings below 090, mutations from there.
     pub code: &'static str,
     /// What a finding does.
     pub kind: Kind,
@@ -56,6 +57,8 @@ pub enum Check {
     Variant(fn(&Facts<'_>, &mut Findings)),
     /// A ConfigMap that is read.
     ConfigMap(fn(&MapFacts<'_>, &mut Findings)),
+    /// A `HorizontalPodAutoscaler` or a `ScaledObject`.
+    Autoscaler(fn(&AutoscalerFacts<'_>, &mut Findings)),
 }
 
 /// All rules, in the order in which their findings are reported.
@@ -119,4 +122,6 @@ pub static RULES: &[Rule] = &[
     entries::LONG,
     entries::DEFAULT_MODEL,
     merged::LEFT_OUT,
+    autoscalers::ALL_VARIANTS,
+    autoscalers::MULTIPLIES,
 ];

@@ -5,6 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusCause, Status
 use serde_json::{Map, Value};
 use wva_crds::names::{GROUP, KIND};
 
+use crate::autoscalers::AutoscalerFacts;
 use crate::facts::{Facts, at};
 use crate::findings::{Finding, PatchOp};
 use crate::maps::facts::MapFacts;
@@ -77,6 +78,12 @@ pub fn validate(facts: &Facts<'_>) -> Verdict {
 /// Judges a ConfigMap that the program reads, by the same principles as [`validate`].
 #[must_use]
 pub fn validate_map(facts: &MapFacts<'_>) -> Verdict {
+    judge(facts)
+}
+
+/// Judges what follows the metric of a variant; for files alone, and with warnings alone.
+#[must_use]
+pub fn validate_autoscaler(facts: &AutoscalerFacts<'_>) -> Verdict {
     judge(facts)
 }
 

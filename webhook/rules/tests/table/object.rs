@@ -186,7 +186,12 @@ fn the_table_is_in_order() {
         assert_eq!(rule.kind, want, "{}", rule.code);
         assert!(rule.docs.ends_with('.'), "{}: docs are sentences", rule.code);
         let about_variants = matches!(rule.check, Check::Variant(_));
-        assert_eq!(subject, if about_variants { "WVA-VA" } else { "WVA-CM" }, "{}", rule.code);
+        let prefix = match rule.check {
+            Check::Variant(_) => "WVA-VA",
+            Check::ConfigMap(_) => "WVA-CM",
+            Check::Autoscaler(_) => "WVA-HPA",
+        };
+        assert_eq!(subject, prefix, "{}", rule.code);
         let refuses = rule.kind == Kind::Deny && about_variants;
         assert_eq!(refuses, !rule.reads.is_empty(), "{}: refusals of variants say what they read", rule.code);
         if refuses {
