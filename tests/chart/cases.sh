@@ -1,4 +1,4 @@
-# The ways to install the chart that tests/chart.sh renders: `case NAME ARGUMENTS...` of `helm template`. Release and
+# The ways to install the chart that tests/chart.sh renders: `case_ NAME ARGUMENTS...`, arguments of `helm template`. Release and
 # namespace are those of the documentation unless a case says otherwise.
 values=tests/fixtures/original
 ours="--set wva.image.repository=registry.example/wva"
