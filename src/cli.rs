@@ -19,6 +19,7 @@ pub(crate) fn command() -> Command {
         .args_conflicts_with_subcommands(true)
         .after_help("`wva` alone is `wva run`; its settings are listed by `wva run --help`.")
         .subcommand(run)
+        .subcommand(crate::commands::validate_command())
         .subcommand(
             Command::new("decide")
                 .about("One pass of the decision pipeline over a snapshot file: targets and the trace that leads to them")

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 mod cli;
 mod commands;
 mod endpoints;
+mod facts;
 mod run;
 mod settings;
 mod telemetry;

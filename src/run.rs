@@ -6,9 +6,8 @@ use std::sync::Arc;
 use anyhow::Context;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Client;
-use kube::ResourceExt;
 use kube::api::{DynamicObject, PartialObjectMeta};
-use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::reflector::Store;
 use prometheus::Registry;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, watch};
@@ -18,13 +17,13 @@ use wva_controller::auth::Gate;
 use wva_controller::external_metrics::{self, ExternalMetrics, OwnService};
 use wva_controller::{
     Ended, Engine, Ownership, Prometheus, Scope, StatusWriter, Synced, Tasks, Telemetry, VariantSeries,
-    Watches, events, workload_exists,
+    Watches, events,
 };
-use wva_crds::names::INSTANCE_LABEL;
-use wva_rules::InstancePolicy;
-use wva_webhook::{StoreFacts, TargetLookup, registration};
+use wva_rules::{InstancePolicy, OtherVariant};
+use wva_webhook::{Index, Readers, StoreFacts, registration};
 
 use crate::endpoints::{self, Check};
+use crate::facts;
 use crate::settings::{Controller, Settings, Webhook};
 
 /// How long tasks may take to end after they were asked to. The kubelet's default grace period is 30 s.
@@ -41,7 +40,16 @@ struct Process {
     checks: Vec<Check>,
     synced: Synced,
     variants: Store<DynamicObject>,
+    /// The same, by what reviews ask for.
+    variant_index: Index<OtherVariant>,
     namespaces: Option<Store<PartialObjectMeta<Namespace>>>,
+}
+
+/// What only a process with a controller watches.
+struct Watched {
+    watches: Watches,
+    /// What follows the metric, for reviews.
+    readers: Readers,
 }
 
 /// Runs until a signal, or until a part that must run has ended.
@@ -52,12 +60,12 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
     let shutdown = CancellationToken::new();
     let mut process = Process::new(settings, shutdown.clone()).await?;
     let certs = process.certificates()?;
-    let watches = process.settings.controller.is_some().then(|| process.watches());
+    let watched = process.settings.controller.is_some().then(|| process.watches());
     if let Some(webhook) = process.settings.webhook.clone() {
-        process.webhook(&webhook, &certs, watches.as_ref())?;
+        process.webhook(&webhook, &certs, watched.as_ref())?;
     }
-    if let Some((controller, watches)) = process.settings.controller.clone().zip(watches) {
-        process.controller(&controller, &certs, watches)?;
+    if let Some((controller, watched)) = process.settings.controller.clone().zip(watched) {
+        process.controller(&controller, &certs, watched.watches)?;
     }
     process.metrics(&certs)?;
     process.health()?;
@@ -81,7 +89,8 @@ impl Process {
             synced: &mut synced,
             tasks: &mut tasks,
         };
-        let variants = scope.variants();
+        let (observe, variant_index) = wva_webhook::variant_index();
+        let variants = scope.variants(observe);
         // A namespaced install may not see namespaces.
         let namespaces = settings.watch_namespace.is_none().then(|| scope.namespaces());
         Ok(Self {
@@ -94,12 +103,13 @@ impl Process {
             checks: Vec::new(),
             synced,
             variants,
+            variant_index,
             namespaces,
         })
     }
 
     /// The caches of the controller.
-    fn watches(&mut self) -> Watches {
+    fn watches(&mut self) -> Watched {
         let mut scope = Scope {
             client: self.client.clone(),
             namespace: self.settings.watch_namespace.clone(),
@@ -108,7 +118,12 @@ impl Process {
             synced: &mut self.synced,
             tasks: &mut self.tasks,
         };
-        scope.all(self.variants.clone(), self.namespaces.clone())
+        let (observe_autoscalers, autoscalers) = wva_webhook::autoscaler_index();
+        let (observe_scaled_objects, scaled_objects) = wva_webhook::scaled_object_index();
+        let watches = scope.all(self.variants.clone(), self.namespaces.clone(), observe_autoscalers);
+        let sight = scope.scaled_objects(observe_scaled_objects);
+        let scaled_objects_seen = Arc::new(move || sight.borrow().is_complete());
+        Watched { watches, readers: Readers { autoscalers, scaled_objects, scaled_objects_seen } }
     }
 
     fn certificates(&mut self) -> anyhow::Result<Certs> {
@@ -133,7 +148,7 @@ impl Process {
     }
 
     /// Serves admission, and opens the webhooks once a review would be answered.
-    fn webhook(&mut self, webhook: &Webhook, certs: &Certs, watches: Option<&Watches>) -> anyhow::Result<()> {
+    fn webhook(&mut self, webhook: &Webhook, certs: &Certs, watched: Option<&Watched>) -> anyhow::Result<()> {
         let listener = endpoints::bind("admission reviews", webhook.address)?;
         let address = listener.local_addr()?;
         let policy = match webhook.policy.as_str() {
@@ -142,9 +157,14 @@ impl Process {
             _ => InstancePolicy::Inject,
         };
         let facts = StoreFacts {
-            variants: self.variants.clone(),
-            targets: watches.cloned().map(targets),
-            owned: self.owned(),
+            synced: facts::complete(self.synced.clone()),
+            variants: self.variant_index.clone(),
+            readers: watched.map(|w| w.readers.clone()),
+            targets: watched.map(|w| facts::targets(w.watches.clone())),
+            owned: facts::owned(&self.settings, self.namespaces.clone()),
+            namespaces: facts::managed(&self.settings, self.namespaces.clone()),
+            opted_in: facts::opted_in(&self.settings, self.namespaces.clone()),
+            controller_namespace: self.settings.namespace.clone(),
         };
         let settings = wva_webhook::Settings {
             instance: self.settings.instance.clone(),
@@ -174,19 +194,6 @@ impl Process {
         };
         self.open_webhooks(configuration, &service, address, certs);
         Ok(())
-    }
-
-    /// Whose a namespace is, as far as the instance policy goes.
-    fn owned(&self) -> wva_webhook::OwnedLookup {
-        let (watched, instance, namespaces) =
-            (self.settings.watch_namespace.clone(), self.settings.instance.clone(), self.namespaces.clone());
-        Arc::new(move |namespace| {
-            if watched.as_deref() == Some(namespace) {
-                return true;
-            }
-            let object = namespaces.as_ref().and_then(|n| n.get(&ObjectRef::new(namespace)));
-            instance.is_some() && object.is_some_and(|o| o.labels().get(INSTANCE_LABEL) == instance.as_ref())
-        })
     }
 
     /// The reconciler: one engine, and those who tell what it decided.
@@ -264,6 +271,7 @@ impl Process {
         let state = Arc::new(ExternalMetrics {
             variants: self.variants.clone(),
             namespaces: self.namespaces.clone(),
+            synced: self.synced.clone(),
             gate: gate.clone(),
             legacy,
             clock: wva_certs::system_clock(),
@@ -343,13 +351,6 @@ fn reachable(bound: SocketAddr) -> SocketAddr {
 async fn settled(task: impl Future<Output = ()>) -> Result<(), String> {
     task.await;
     Ok(())
-}
-
-/// Which workloads exist, from the watch caches; kinds that are not watched cannot be told.
-fn targets(watches: Watches) -> TargetLookup {
-    Arc::new(move |namespace, target| {
-        workload_exists(&watches, namespace, &target.api_version, &target.kind, &target.name)
-    })
 }
 
 fn build_info() -> Result<prometheus::IntGaugeVec, prometheus::Error> {

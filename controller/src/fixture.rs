@@ -114,6 +114,19 @@ impl Cluster {
         self
     }
 
+    /// A Deployment whose pods are like this, as the cache keeps it.
+    pub(crate) fn template(&mut self, name: &str, pod: &Value) -> &mut Self {
+        let mut spec = json!({"containers": [{"name": "vllm", "image": "vllm/vllm-openai"}]});
+        merge(&mut spec, pod.clone());
+        let mut deployment: Deployment = serde_json::from_value(json!({
+            "metadata": {"name": name, "namespace": "ns"},
+            "spec": {"selector": {}, "template": {"metadata": {"labels": {"app": name}}, "spec": spec}}}))
+        .unwrap();
+        crate::watches::trim::deployment(&mut deployment);
+        self.deployments.apply_watcher_event(&Event::Apply(deployment));
+        self
+    }
+
     pub(crate) fn without_deployment(&mut self, name: &str) -> &mut Self {
         let object = json!({"metadata": {"name": name, "namespace": "ns"}});
         self.deployments.apply_watcher_event(&Event::Delete(serde_json::from_value(object).unwrap()));

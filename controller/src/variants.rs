@@ -102,7 +102,8 @@ pub(crate) fn managed(watches: &Watches, ownership: &Ownership) -> Vec<Managed> 
 
 /// Whether a namespace says that nothing of its own is managed. In single-namespace mode none is seen, so none is
 /// excluded.
-pub(crate) fn is_excluded(namespaces: Option<&Store<PartialObjectMeta<Namespace>>>, name: &str) -> bool {
+#[must_use]
+pub fn is_excluded(namespaces: Option<&Store<PartialObjectMeta<Namespace>>>, name: &str) -> bool {
     let namespace = namespaces.and_then(|all| all.get(&ObjectRef::new(name)));
     namespace.is_some_and(|n| n.annotations().get(EXCLUDE_ANNOTATION).is_some_and(|v| v == "true"))
 }

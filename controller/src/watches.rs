@@ -2,6 +2,9 @@
 //! are kept, pods and ReplicaSets are watched by metadata alone, and VariantAutoscalings are kept as they are written,
 //! so that an object that breaks today's schema never stops a watch.
 
+mod optional;
+pub(crate) mod trim;
+
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -21,6 +24,11 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use wva_crds::VariantAutoscaling;
+
+pub use optional::Sight;
+
+/// Sees each event of a watch after the cache has taken it in, in order.
+pub type Observer<K> = Box<dyn FnMut(&Event<K>) + Send>;
 
 /// The end of a task that should have run as long as the process.
 #[derive(Debug)]
@@ -75,9 +83,21 @@ pub struct Scope<'a> {
 pub struct Synced(Vec<(&'static str, watch::Receiver<bool>)>);
 
 impl Synced {
+    /// One cache, for tests.
+    #[cfg(test)]
+    pub(crate) fn of(synced: watch::Receiver<bool>) -> Self {
+        Self(vec![("a watch", synced)])
+    }
+
     /// Each cache with whether it is complete.
     pub fn each(&self) -> impl Iterator<Item = (&'static str, bool)> {
         self.0.iter().map(|(name, synced)| (*name, *synced.borrow()))
+    }
+
+    /// All are complete.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.each().all(|(_, complete)| complete)
     }
 
     /// Waits until all are complete.
@@ -105,7 +125,7 @@ impl Scope<'_> {
     }
 
     /// The cache of VariantAutoscalings, which admission needs too.
-    pub fn variants(&mut self) -> Store<DynamicObject> {
+    pub fn variants(&mut self, observe: Observer<DynamicObject>) -> Store<DynamicObject> {
         let resource = ApiResource::erase::<VariantAutoscaling>(&());
         let api = match &self.namespace {
             Some(ns) => Api::namespaced_with(self.client.clone(), ns, &resource),
@@ -119,7 +139,9 @@ impl Scope<'_> {
             "watch of VariantAutoscalings",
             watcher::watcher(api, watcher::Config::default()),
             resource,
+            trim::any,
             mark,
+            observe,
         )
     }
 
@@ -130,14 +152,16 @@ impl Scope<'_> {
             watcher::Config::default(),
         );
         let mark = |o: &PartialObjectMeta<Namespace>| (o.labels().clone(), o.annotations().clone());
-        self.keep("watch of Namespaces", stream, (), mark)
+        self.keep("watch of Namespaces", stream, (), trim::any, mark, unobserved())
     }
 
-    /// All caches of the controller; those of VariantAutoscalings and Namespaces are shared with admission.
+    /// All caches of the controller; those of VariantAutoscalings and Namespaces are shared with admission, which
+    /// observes HPAs.
     pub fn all(
         &mut self,
         variants: Store<DynamicObject>,
         namespaces: Option<Store<PartialObjectMeta<Namespace>>>,
+        observe: Observer<HorizontalPodAutoscaler>,
     ) -> Watches {
         let config = watcher::Config::default;
         let deployments = watcher::watcher(self.api::<Deployment>(), config());
@@ -149,22 +173,52 @@ impl Scope<'_> {
             variants,
             namespaces,
             // Of a workload only that it comes or goes is reason for a cycle: its replicas change all the time.
-            deployments: self.keep("watch of Deployments", deployments, (), presence),
-            stateful_sets: self.keep("watch of StatefulSets", stateful_sets, (), presence),
-            replica_sets: self.keep("watch of ReplicaSets", replica_sets, (), |_| ()),
-            pods: self.keep("watch of Pods", pods, (), |_| ()),
-            autoscalers: self.keep("watch of HorizontalPodAutoscalers", autoscalers, (), |_| ()),
+            deployments: self.keep(
+                "watch of Deployments",
+                deployments,
+                (),
+                trim::deployment,
+                presence,
+                unobserved(),
+            ),
+            stateful_sets: self.keep(
+                "watch of StatefulSets",
+                stateful_sets,
+                (),
+                trim::stateful_set,
+                presence,
+                unobserved(),
+            ),
+            replica_sets: self.keep(
+                "watch of ReplicaSets",
+                replica_sets,
+                (),
+                trim::any,
+                |_| (),
+                unobserved(),
+            ),
+            pods: self.keep("watch of Pods", pods, (), trim::any, |_| (), unobserved()),
+            autoscalers: self.keep(
+                "watch of HorizontalPodAutoscalers",
+                autoscalers,
+                (),
+                trim::any,
+                |_| (),
+                observe,
+            ),
         }
     }
 
-    /// Runs one watch for the life of the process. `mark` says what of an object matters to the engine: when it
+    /// Runs one watch for the life of the process. `trim` takes away what nobody reads of an object. `mark` says what of an object matters to the engine: when it
     /// changes, or the object comes or goes, a cycle is asked for. A watch whose mark is `()` asks for none.
     fn keep<K, M>(
         &mut self,
         task: &'static str,
         stream: impl Stream<Item = Result<Event<K>, watcher::Error>> + Send + 'static,
         dynamic: K::DynamicType,
+        trim: fn(&mut K),
         mark: impl Fn(&K) -> M + Send + 'static,
+        mut observe: Observer<K>,
     ) -> Store<K>
     where
         K: Resource + Clone + Debug + Send + Sync + 'static,
@@ -182,8 +236,9 @@ impl Scope<'_> {
             while let Some(event) = stream.next().await {
                 match event {
                     Ok(event) => {
-                        let event = event.modify(cut);
+                        let event = event.modify(trim);
                         writer.apply_watcher_event(&event);
+                        observe(&event);
                         if matches!(event, Event::InitDone) {
                             complete.send_replace(true);
                         }
@@ -211,13 +266,9 @@ fn presence<K: Resource>(object: &K) -> (Option<String>, bool) {
     (object.meta().uid.clone(), object.meta().deletion_timestamp.is_some())
 }
 
-/// What nobody reads is not kept: field ownership alone is often half of an object.
-fn cut<K: Resource>(object: &mut K) {
-    let meta = object.meta_mut();
-    meta.managed_fields = None;
-    if let Some(annotations) = &mut meta.annotations {
-        annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
-    }
+/// For a watch whose cache is all that anybody reads.
+fn unobserved<K>() -> Observer<K> {
+    Box::new(|_| {})
 }
 
 /// Namespace and name.

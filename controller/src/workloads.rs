@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
+use k8s_openapi::api::core::v1::{NodeSelectorTerm, PodSpec};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
@@ -12,6 +13,7 @@ use kube::runtime::reflector::ObjectRef;
 use wva_crds::ScaleTargetRef;
 use wva_scaling::snapshot::HpaTolerance;
 use wva_scaling::units::Amount;
+use wva_scaling::{Demand, derive_accelerator};
 
 use crate::watches::Watches;
 
@@ -88,6 +90,48 @@ pub fn exists(watches: &Watches, namespace: &str, api_version: &str, kind: &str,
     let known = WATCHED_KINDS.contains(&kind.as_str());
     let key = WorkloadKey { namespace: namespace.to_owned(), kind, name: name.to_owned() };
     known.then(|| replicas(watches, &key).is_some())
+}
+
+/// The accelerator that the pods of a workload can only run on, as its template says; `None` where it says none, and
+/// for a workload that is not known.
+#[must_use]
+pub fn accelerator(
+    watches: &Watches,
+    namespace: &str,
+    api_version: &str,
+    kind: &str,
+    name: &str,
+) -> Option<String> {
+    match qualified(Some(api_version), kind).as_str() {
+        "Deployment" => {
+            let d = watches.deployments.get(&ObjectRef::new(name).within(namespace))?;
+            demanded(d.spec.as_ref()?.template.spec.as_ref()?)
+        }
+        "StatefulSet" => {
+            let s = watches.stateful_sets.get(&ObjectRef::new(name).within(namespace))?;
+            demanded(s.spec.as_ref()?.template.spec.as_ref()?)
+        }
+        _ => None,
+    }
+}
+
+/// What a pod's node selector says, else its required node affinity.
+fn demanded(pod: &PodSpec) -> Option<String> {
+    let selector: Vec<Demand> =
+        pod.node_selector.iter().flatten().map(|(key, value)| (key.as_str(), vec![value.as_str()])).collect();
+    derive_accelerator(&[selector]).or_else(|| {
+        let affinity = pod.affinity.as_ref()?.node_affinity.as_ref()?;
+        let terms =
+            &affinity.required_during_scheduling_ignored_during_execution.as_ref()?.node_selector_terms;
+        // A term without expressions or fields matches no node.
+        let any = |term: &&NodeSelectorTerm| term.match_expressions.is_some() || term.match_fields.is_some();
+        derive_accelerator(&terms.iter().filter(any).map(demands).collect::<Vec<_>>())
+    })
+}
+
+fn demands(term: &NodeSelectorTerm) -> Vec<Demand<'_>> {
+    let listed = term.match_expressions.iter().flatten().filter(|e| e.operator == "In");
+    listed.map(|e| (e.key.as_str(), e.values.iter().flatten().map(String::as_str).collect())).collect()
 }
 
 /// A kind as kubectl writes it: with its group, where that is not `apps`. What names no version is of `apps`.
@@ -219,7 +263,10 @@ pub(crate) fn pod_named<'a>(
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::fixture::Cluster;
 
     #[test]
     fn tolerances_are_read_as_shares() {
@@ -239,5 +286,38 @@ mod tests {
         assert_eq!(pod_named(&pods, "ns", "b-rank-0").map(|(n, _)| n), Some("b-rank-0"));
         assert_eq!(pod_named(&pods, "ns", "a-rank-x"), None);
         assert_eq!(pod_named(&pods, "other", "a"), None);
+    }
+
+    #[test]
+    fn the_template_tells_the_accelerator() {
+        let term = |value: &str| {
+            json!({"matchExpressions": [
+            {"key": "nvidia.com/gpu.product", "operator": "In", "values": [value]}]})
+        };
+        let affinity = |terms: serde_json::Value| {
+            json!({"affinity": {"nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}})
+        };
+        let selector = json!({"nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}});
+        let not = json!({"matchExpressions": [
+            {"key": "nvidia.com/gpu.product", "operator": "NotIn", "values": ["NVIDIA-L4"]}]});
+        for (pod, want) in [
+            (selector, Some("H100")),
+            (affinity(json!([term("NVIDIA-L40S"), {}])), Some("L40S")),
+            (affinity(json!([term("NVIDIA-L40S"), term("NVIDIA-L4")])), None),
+            (affinity(json!([not])), None),
+            (
+                json!({"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
+                {"weight": 1, "preference": term("NVIDIA-L4")}]}}}),
+                None,
+            ),
+            (json!({}), None),
+        ] {
+            let mut cluster = Cluster::new();
+            cluster.template("d", &pod);
+            let found = accelerator(&cluster.watches(), "ns", "apps/v1", "Deployment", "d");
+            assert_eq!(found.as_deref(), want, "{pod}");
+            assert_eq!(accelerator(&cluster.watches(), "ns", "apps/v1", "StatefulSet", "d"), None);
+        }
     }
 }

@@ -47,3 +47,7 @@ pub const LOCAL_SATURATION_MAP_NAME: &str = "wva-saturation-scaling-config";
 pub const LOCAL_SCALE_TO_ZERO_MAP_NAME: &str = "wva-model-scale-to-zero-config";
 /// Key of a service class map that holds a list of all classes; every other key holds one class.
 pub const SERVICE_CLASSES_KEY: &str = "serviceClasses";
+/// The metric that HPAs and ScaledObjects follow.
+pub const DESIRED_REPLICAS_METRIC: &str = "wva_desired_replicas";
+/// Its name in the first releases, served too unless `WVA_LEGACY_METRICS` says otherwise.
+pub const LEGACY_DESIRED_REPLICAS_METRIC: &str = "inferno_desired_replicas";

@@ -3,6 +3,7 @@
 
 mod decide;
 mod explain;
+mod validate;
 
 use std::process::ExitCode;
 
@@ -12,11 +13,14 @@ use clap::ArgMatches;
 use crate::settings::{self, Files, Settings};
 use crate::{run, telemetry};
 
+pub(crate) use validate::command as validate_command;
+
 /// Runs what the command line asks for.
 pub(crate) fn dispatch(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     match arguments.subcommand() {
         None => serve(arguments),
         Some(("run", own)) => serve(own),
+        Some(("validate", own)) => validate::validate(own),
         Some(("decide", own)) => decide::decide(own),
         Some(("explain", own)) => explain::explain(own),
         Some(("crd", _)) => crd(),

@@ -36,6 +36,8 @@ pub(crate) struct Settings {
     pub(crate) log: Log,
     /// What this process is started with, for the rules on the main map.
     pub(crate) running: wva_rules::Running,
+    /// Value of the namespace label that opts in to config maps there.
+    pub(crate) config_enabled_value: String,
     /// Names of the ConfigMaps that are read.
     pub(crate) maps: wva_rules::MapNames,
     /// What is accepted and has no effect, or is spelt the old way; logged once at the start.
@@ -169,6 +171,7 @@ impl Reader<'_> {
                 restart_revision: None,
                 rollout: rollout(self.optional("POD_NAME").as_deref()),
             },
+            config_enabled_value: self.text("WVA_CONFIG_ENABLED_VALUE"),
             maps: wva_rules::MapNames {
                 namespace: self.text("POD_NAMESPACE"),
                 main: self.text("CONFIG_MAP_NAME"),

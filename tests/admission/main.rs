@@ -11,6 +11,7 @@ mod refusals;
 #[path = "../support/mod.rs"]
 mod support;
 mod updates;
+mod warnings;
 
 use std::path::Path;
 use std::time::Duration;

@@ -10,7 +10,10 @@ pub mod registration;
 mod review;
 mod server;
 
-pub use cluster::{ClusterFacts, OwnedLookup, StoreFacts, TargetLookup};
+pub use cluster::{
+    Check, ClusterFacts, Index, NamespaceLookup, Observer, OptedInLookup, OwnedLookup, Readers, StoreFacts,
+    TargetLookup, TargetState, autoscaler_index, scaled_object_index, variant_index,
+};
 pub use config_maps::{Refusals, RefusalsToTell, refusals, tell};
 pub use review::{CONFIG_MAP_PATH, MUTATE_PATH, Settings, State, VALIDATE_PATH};
 pub use server::{Error, Limits, router, serve, serve_with};

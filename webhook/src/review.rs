@@ -12,7 +12,7 @@ use wva_rules::{
     Facts, InstancePolicy, MapNames, Operation, Reach, Running, Target, Verdict, mutate, validate,
 };
 
-use crate::cluster::ClusterFacts;
+use crate::cluster::{ClusterFacts, TargetState};
 use crate::config_maps::{self, Refusals};
 use crate::metrics::Metrics;
 
@@ -225,8 +225,16 @@ pub(crate) fn short(text: &str) -> String {
 
 fn verdict(state: &State, phase: Phase, operation: Operation, request: &Request<'_>) -> Verdict {
     let (cluster, namespace) = (&state.cluster, request.namespace);
-    let others = cluster.variants(namespace);
+    // Asked first: what is complete now was complete when the rest is looked up.
+    let synced = cluster.synced();
+    let text = |pointer| request.object.pointer(pointer).and_then(Value::as_str);
     let target = Target::of(request.object);
+    let of_target = target
+        .as_ref()
+        .map(|t| (cluster.others(namespace, t), cluster.readers(namespace, t), cluster.target(namespace, t)));
+    let (others, (readers, readers_complete), found) = of_target.unwrap_or_default();
+    let cost_set_by = text("/spec/modelID")
+        .and_then(|model| cluster.cost_set_by(namespace, model, text("/metadata/name").unwrap_or_default()));
     // An instance is asked about a new object without its label only by the entry whose selector has seen that the
     // namespace is the instance's own: the API server may know of the label before our watch does.
     let unlabelled = request.object.pointer(INSTANCE_LABEL_POINTER).is_none();
@@ -238,10 +246,18 @@ fn verdict(state: &State, phase: Phase, operation: Operation, request: &Request<
         policy: state.settings.policy,
         reach: Reach::Own,
         namespace_owned: vouched || cluster.namespace_owned(namespace),
-        synced: cluster.synced(),
+        namespace: cluster.namespace(namespace),
+        controller_namespace: cluster.controller_namespace(),
+        synced,
         others: &others,
-        target_exists: target.as_ref().and_then(|t| cluster.target_exists(namespace, t)),
-        accelerator_derivable: target.as_ref().and_then(|t| cluster.accelerator_derivable(namespace, t)),
+        cost_set_by: cost_set_by.as_deref(),
+        readers: &readers,
+        readers_complete,
+        target_exists: found.map(|f| f != TargetState::Absent),
+        accelerator_derivable: found.and_then(|f| match f {
+            TargetState::Present { accelerator_derivable } => Some(accelerator_derivable),
+            TargetState::Absent => None,
+        }),
         ..Facts::of(request.object)
     };
     match phase {

@@ -3,6 +3,7 @@
 //! here: whatever a rule needs to know is a value of the snapshot, so that a decision can be replayed.
 #![warn(clippy::disallowed_methods)]
 
+mod accelerator;
 mod analyze;
 mod enforce;
 mod limit;
@@ -21,6 +22,7 @@ mod view;
 #[cfg(test)]
 mod tests;
 
+pub use accelerator::{ACCELERATOR_NODE_LABELS, Demand, derive_accelerator};
 pub use decision::{
     Action, Bounds, Decision, NextState, Outcome, Stage, Step, VariantKey, VariantState, Warning,
 };

@@ -152,6 +152,6 @@ fn is_form(part: &str) -> bool {
 }
 
 /// What two spellings of one accelerator have in common.
-fn key(label: &str) -> String {
+pub(crate) fn key(label: &str) -> String {
     normalize_accelerator(label).to_ascii_uppercase().replace('-', "")
 }

@@ -17,6 +17,6 @@ pub const VERSION: &str = "v1beta1";
 /// Group and version.
 pub const API_VERSION: &str = "external.metrics.k8s.io/v1beta1";
 /// The metric: replicas decided for a variant.
-pub const METRIC: &str = "wva_desired_replicas";
+pub const METRIC: &str = wva_crds::names::DESIRED_REPLICAS_METRIC;
 /// The same under the name of the first releases.
-pub const LEGACY_METRIC: &str = "inferno_desired_replicas";
+pub const LEGACY_METRIC: &str = wva_crds::names::LEGACY_DESIRED_REPLICAS_METRIC;

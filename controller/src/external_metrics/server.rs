@@ -14,7 +14,6 @@ use axum::{Extension, Json, Router};
 use axum_server::accept::Accept;
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use axum_server::{Handle, Server};
-use futures::FutureExt;
 use futures::future::BoxFuture;
 use hyper_util::rt::TokioTimer;
 use k8s_openapi::api::core::v1::Namespace;
@@ -31,6 +30,7 @@ use super::documents::{Failure, api_group, group_list, resource_list};
 use super::{GROUP, VERSION, selector, values};
 use crate::auth::{Action, Gate, Peer, Refusal};
 use crate::variants;
+use crate::watches::Synced;
 
 /// The aggregator multiplexes all HPAs over a few connections; more than this are not served.
 const CONNECTIONS: usize = 256;
@@ -52,6 +52,8 @@ pub struct ExternalMetrics {
     /// Namespaces, of which excluded ones have no metrics: nothing is written to their VAs' status any more, so that
     /// cannot tell. `None` in single-namespace mode.
     pub namespaces: Option<Store<PartialObjectMeta<Namespace>>>,
+    /// Whether the caches have seen their first list: before that nothing is served.
+    pub synced: Synced,
     /// Authenticates and authorizes.
     pub gate: Arc<Gate>,
     /// Serve `inferno_desired_replicas` too.
@@ -180,7 +182,7 @@ async fn metric(
     let selector = selector::parse(&text).map_err(|error| {
         Failure::new(StatusCode::BAD_REQUEST, format!("unable to parse labelSelector {text:?}: {error}"))
     })?;
-    if !matches!(state.variants.wait_until_ready().now_or_never(), Some(Ok(()))) {
+    if !state.synced.is_complete() {
         return Err(Failure::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "VariantAutoscalings have not been read yet",

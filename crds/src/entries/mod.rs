@@ -21,6 +21,8 @@ pub use schema::{Kind, schema, schema_text};
 pub use service_class::{
     Objective, ServiceClassEntry, ServiceClassList, ServiceClassMap, ServiceClassModel, ServiceClassRow,
 };
+#[doc(hidden)]
+pub use units::number;
 pub use units::{
     Amount, Fraction, Millis, OutOfRange, PositiveDuration, PositiveDurationError, PositiveFraction, Priority,
 };

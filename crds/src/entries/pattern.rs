@@ -3,26 +3,26 @@
 
 /// A unit, the most digits its whole part may have, and how many digits of its fraction are worth a nanosecond.
 ///
-/// At most [`MOST_PARTS`] parts of fewer than so many digits stay below the 292 years that a Go duration can hold:
-/// each is below 6 * 10^17 ns. A regular expression cannot add, so what is longer (100000h in one part) is refused.
+/// A part is below 10^18 ns, so that [`MOST_PARTS`] of them stay within the 292 years that a Go duration can hold. A
+/// regular expression cannot add: from 100000h (11 years) on, a text may be refused that is a duration.
 const UNITS: &[(&str, u32, u32)] = &[
     ("h", 5, 12),
     ("m", 7, 10),
-    ("s", 8, 9),
-    ("ms", 11, 6),
-    ("[uµμ]s", 14, 3),
+    ("s", 9, 9),
+    ("ms", 12, 6),
+    ("[uµμ]s", 15, 3),
     // A fraction of a nanosecond is cut off.
-    ("ns", 17, 0),
+    ("ns", 18, 0),
 ];
 
-/// Parts before and after the one that is above 0. There are six units; a text that names one twice still fits.
-const OTHER_PARTS: u32 = 5;
+/// Parts before and after the one that is above 0: a text of five parts always fits.
+const OTHER_PARTS: u32 = 4;
 
 /// Parts of a duration at most.
 #[cfg(test)]
 const MOST_PARTS: u32 = 2 * OTHER_PARTS + 1;
 
-/// Matches what [`crate::entries::PositiveDuration`] reads, up to about 11 years a part.
+/// Matches what [`crate::entries::PositiveDuration`] reads, up to 99999h in five parts.
 pub(super) fn duration_pattern() -> String {
     let any = UNITS
         .iter()
@@ -37,13 +37,11 @@ pub(super) fn duration_pattern() -> String {
 fn part_above_zero((unit, whole, fraction): (&str, u32, u32)) -> String {
     let more = whole - 1;
     let by_whole = format!(r"0*[1-9][0-9]{{0,{more}}}(\.[0-9]*)?");
-    match fraction {
-        0 => format!("{by_whole}{unit}"),
-        _ => {
-            let zeros = fraction - 1;
-            format!(r"({by_whole}|0*\.0{{0,{zeros}}}[1-9][0-9]*){unit}")
-        }
+    if fraction == 0 {
+        return format!("{by_whole}{unit}");
     }
+    let zeros = fraction - 1;
+    format!(r"({by_whole}|0*\.0{{0,{zeros}}}[1-9][0-9]*){unit}")
 }
 
 #[cfg(test)]

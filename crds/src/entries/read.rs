@@ -2,8 +2,6 @@
 //! time read with this code, and the checked-in schemas give the same verdict. All faults of the fields come back
 //! together, each with its path.
 
-use std::collections::BTreeSet;
-
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -66,7 +64,7 @@ impl Fault {
 /// Reads the text of an entry.
 ///
 /// # Errors
-/// Every fault that can be told at once: all unknown fields, and of every field the first thing that is wrong.
+/// As [`read_value`], and [`Fault::NotYaml`].
 pub fn read_text<E: Entry>(text: &str) -> Result<E, Vec<Fault>> {
     read_value(&yaml(text).map_err(|fault| vec![fault])?)
 }
@@ -84,21 +82,28 @@ pub fn yaml(text: &str) -> Result<Value, Fault> {
 /// # Errors
 /// The parser's own, by which a key that stands twice can be told from the rest.
 pub fn yaml_value(text: &str) -> Result<Value, serde_saphyr::Error> {
-    // `on` is a word of `warmSpare`, and an editor that follows YAML 1.2 takes `yes` for a text, too.
-    let options = serde_saphyr::options! { strict_booleans: true };
+    // `on` is a word of `warmSpare`, and an editor that follows YAML 1.2 takes `yes` for a text, too. A snippet of
+    // the text would put a message on several lines.
+    let options = serde_saphyr::options! {
+        strict_booleans: true,
+        with_snippet: false,
+        // A person writes ten lines; what is over budget was not written by one.
+        budget: serde_saphyr::budget! { max_depth: 32, max_events: 50_000, max_nodes: 20_000, max_aliases: 1_000 },
+    };
     serde_saphyr::from_str_with_options(text, options)
-        .map_err(|error| Fault::NotYaml { problem: error.to_string() })
 }
 
 /// Reads an entry that is parsed already.
 ///
 /// # Errors
-/// As [`read_text`].
+/// Every unknown field, then of every field the first thing that is wrong. Where a field is missing, or something else
+/// stands where fields should, the values are not looked at.
 pub fn read_value<E: Entry>(value: &Value) -> Result<E, Vec<Fault>> {
     let mut rest = value.clone();
     let mut faults = Vec::new();
-    take_unknown(&mut rest, &schema(E::KIND), "", &mut faults);
-    let mut taken = BTreeSet::new();
+    if !has_shape(&mut rest, &schema(E::KIND), "", &mut faults) {
+        return Err(faults);
+    }
     loop {
         let mut track = serde_path_to_error::Track::new();
         match E::deserialize(serde_path_to_error::Deserializer::new(&rest, &mut track)) {
@@ -106,47 +111,55 @@ pub fn read_value<E: Entry>(value: &Value) -> Result<E, Vec<Fault>> {
             Ok(_) => return Err(faults),
             Err(error) => {
                 let path = track.path().to_string();
-                let field = path.split(['.', '[']).next().unwrap_or_default().to_owned();
-                // What is missing because it was taken out for its own fault is no second fault.
-                if taken.iter().any(|t| error.to_string() == format!("missing field `{t}`")) {
+                let field = path.split(['.', '[']).next().unwrap_or_default();
+                // Without the field the next fault shows; every turn has one field less. A field that has to be
+                // there leaves a gap instead, which is no second fault.
+                let gone = rest.as_object_mut().and_then(|fields| fields.remove(field));
+                if gone.is_some() || faults.is_empty() {
+                    faults.push(Fault::Invalid { path, problem: error.to_string() });
+                }
+                if gone.is_none() {
                     return Err(faults);
                 }
-                faults.push(Fault::Invalid { path, problem: error.to_string() });
-                // Without the field the next fault shows; every turn has one field less.
-                if rest.as_object_mut().and_then(|fields| fields.remove(&field)).is_none() {
-                    return Err(faults);
-                }
-                taken.insert(field);
             }
         }
     }
 }
 
-/// Takes out what the schema does not name. The types would read other spellings of some keys, for snapshot files.
-fn take_unknown(value: &mut Value, schema: &Value, path: &str, faults: &mut Vec<Fault>) {
-    match value {
-        Value::Object(fields) => {
-            let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
-            let at = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
-            for (key, inner) in fields.iter_mut() {
-                match properties.get(key) {
-                    Some(schema) => take_unknown(inner, schema, &at(key), faults),
-                    None => faults.push(Fault::UnknownField {
-                        path: at(key),
-                        known: properties.keys().cloned().collect(),
-                    }),
-                }
-            }
-            fields.retain(|key, _| properties.contains_key(key));
+/// Looks at the names of fields, and takes out the unknown ones. The types would read more: spellings of snapshot
+/// files, and a list of values in place of a mapping. False where a field is missing or there are no fields.
+fn has_shape(value: &mut Value, schema: &Value, path: &str, faults: &mut Vec<Fault>) -> bool {
+    if let Some(properties) = schema.get("properties").and_then(Value::as_object) {
+        let Value::Object(fields) = value else {
+            let path = if path.is_empty() { "." } else { path }.to_owned();
+            let problem = "there are no fields: write a mapping of fields".to_owned();
+            faults.push(Fault::Invalid { path, problem });
+            return false;
+        };
+        let at = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
+        let mut whole = true;
+        for key in fields.keys().filter(|key| !properties.contains_key(*key)) {
+            faults.push(Fault::UnknownField { path: at(key), known: properties.keys().cloned().collect() });
         }
-        Value::Array(items) => {
-            let Some(schema) = schema.get("items") else { return };
-            for (i, item) in items.iter_mut().enumerate() {
-                take_unknown(item, schema, &format!("{path}[{i}]"), faults);
+        fields.retain(|key, _| properties.contains_key(key));
+        for key in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+            if !fields.contains_key(key) {
+                faults.push(Fault::Invalid { path: at(key), problem: "it is missing: give it".to_owned() });
+                whole = false;
             }
         }
-        _ => {}
+        for (key, inner) in fields {
+            whole &= has_shape(inner, &properties[key], &at(key), faults);
+        }
+        return whole;
     }
+    let mut whole = true;
+    if let (Value::Array(items), Some(schema)) = (value, schema.get("items")) {
+        for (i, item) in items.iter_mut().enumerate() {
+            whole &= has_shape(item, schema, &format!("{path}[{i}]"), faults);
+        }
+    }
+    whole
 }
 
 /// A field that is there has a value: `null` is refused.

@@ -2,10 +2,12 @@
 //! no rule has to ask again; the JSON Schema of each says the same range.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::str::FromStr;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Serialize};
+use serde::de::{self, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::pattern::duration_pattern;
 use crate::GoDuration;
@@ -29,8 +31,8 @@ pub struct OutOfRange {
 macro_rules! quantity {
     ($(#[$doc:meta])* $name:ident, $what:literal, $range:literal, $holds:expr) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, ::serde::Serialize, ::serde::Deserialize)]
-        #[serde(try_from = "f64", into = "f64")]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, ::serde::Serialize)]
+        #[serde(into = "f64")]
         pub struct $name(f64);
 
         impl $name {
@@ -55,12 +57,51 @@ macro_rules! quantity {
             }
         }
 
+        impl<'de> ::serde::Deserialize<'de> for $name {
+            fn deserialize<D: ::serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                $crate::entries::number(deserializer, $range)
+            }
+        }
+
         impl From<$name> for f64 {
             fn from(value: $name) -> f64 {
                 value.0
             }
         }
     };
+}
+
+/// Reads a number into the type of a quantity. What is no number is refused in the words of its range: a person who
+/// wrote `"0.8"` has no use for the name of a type.
+///
+/// # Errors
+/// The deserializer's own, or that the number is out of range.
+#[doc(hidden)]
+pub fn number<'de, D, T>(deserializer: D, range: &'static str) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: TryFrom<f64, Error = OutOfRange>,
+{
+    struct Number(&'static str);
+    impl Visitor<'_> for Number {
+        type Value = f64;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "a number {}", self.0)
+        }
+        fn visit_f64<E: de::Error>(self, value: f64) -> Result<f64, E> {
+            Ok(value)
+        }
+        #[expect(clippy::cast_precision_loss, reason = "no field tells apart numbers beyond 2^53")]
+        fn visit_u64<E: de::Error>(self, value: u64) -> Result<f64, E> {
+            Ok(value as f64)
+        }
+        #[expect(clippy::cast_precision_loss, reason = "no field tells apart numbers beyond 2^53")]
+        fn visit_i64<E: de::Error>(self, value: i64) -> Result<f64, E> {
+            Ok(value as f64)
+        }
+    }
+    T::try_from(deserializer.deserialize_f64(Number(range))?).map_err(de::Error::custom)
 }
 
 /// The schema of a type, written where every entry uses it.
@@ -114,9 +155,11 @@ quantity!(
 );
 schema!(Millis, { "type": "number", "exclusiveMinimum": 0 });
 
+const WHOLE_FROM_ONE: &str = "that is whole, 1 or more";
+
 /// Rank of a service class, a whole number from 1, which is the most important.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(try_from = "f64", into = "f64")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(into = "u32")]
 pub struct Priority(u32);
 
 schema!(Priority, { "type": "integer", "minimum": 1, "maximum": u32::MAX });
@@ -142,14 +185,20 @@ impl TryFrom<f64> for Priority {
         if found.fract() == 0.0 && (1.0..=f64::from(u32::MAX)).contains(&found) {
             Ok(Self(found as u32))
         } else {
-            Err(OutOfRange { what: "the priority", found, range: "that is whole, 1 or more" })
+            Err(OutOfRange { what: "the priority", found, range: WHOLE_FROM_ONE })
         }
     }
 }
 
-impl From<Priority> for f64 {
-    fn from(priority: Priority) -> f64 {
-        f64::from(priority.0)
+impl<'de> Deserialize<'de> for Priority {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        number(deserializer, WHOLE_FROM_ONE)
+    }
+}
+
+impl From<Priority> for u32 {
+    fn from(priority: Priority) -> u32 {
+        priority.0
     }
 }
 

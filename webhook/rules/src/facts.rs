@@ -8,6 +8,7 @@ use wva_crds::names::{
 };
 
 use crate::findings::Findings;
+use crate::readers::MetricReader;
 use crate::subject::Subject;
 use crate::table::{Check, Rule, Scope};
 use crate::text::escape;
@@ -32,6 +33,17 @@ pub enum InstancePolicy {
     Require,
     /// Nothing.
     Ignore,
+}
+
+/// What the controller does with the variants of a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NamespaceState {
+    /// It manages them, or nobody knows otherwise.
+    Managed,
+    /// The namespace has the annotation `wva.llmd.ai/exclude: "true"`.
+    Excluded,
+    /// The controller watches another namespace alone.
+    Unwatched,
 }
 
 /// Whose objects are judged.
@@ -60,10 +72,21 @@ pub struct Facts<'a> {
     pub reach: Reach,
     /// The namespace says that it is this instance's own, so that the policy acts in it.
     pub namespace_owned: bool,
-    /// The caches behind `others` are complete. Otherwise the rules that need them are skipped, with a warning.
+    /// What the controller does with the object's namespace.
+    pub namespace: NamespaceState,
+    /// The namespace of the controller itself, where it is known.
+    pub controller_namespace: Option<&'a str>,
+    /// The caches behind the fields below are complete. Otherwise the rules that need them are skipped, with a warning.
     pub synced: bool,
-    /// All variants of the namespace, of every instance; the object itself may be among them.
+    /// The variants of the namespace, of every instance, that may have the object's target: all that do, and perhaps
+    /// more. The object itself may be among them.
     pub others: &'a [OtherVariant],
+    /// The name of another variant of the model in the namespace that sets a cost of its own.
+    pub cost_set_by: Option<&'a str>,
+    /// What scales the object's target by this program's metric, as far as it can be seen.
+    pub readers: &'a [MetricReader],
+    /// Nothing that could be in `readers` is hidden from the caller.
+    pub readers_complete: bool,
     /// Whether the object's target exists; `None` where nobody can tell.
     pub target_exists: Option<bool>,
     /// Whether the accelerator can be told from the target; `None` where nobody looked.
@@ -83,8 +106,13 @@ impl<'a> Facts<'a> {
             policy: InstancePolicy::Inject,
             reach: Reach::All,
             namespace_owned: false,
+            namespace: NamespaceState::Managed,
+            controller_namespace: None,
             synced: true,
             others: &[],
+            cost_set_by: None,
+            readers: &[],
+            readers_complete: false,
             target_exists: None,
             accelerator_derivable: None,
         }
@@ -112,6 +140,11 @@ impl<'a> Facts<'a> {
 
     pub(crate) fn annotation(&self, key: &str) -> Option<&'a Value> {
         self.get(&["metadata", "annotations", key])
+    }
+
+    /// The object's namespace, where it says one.
+    pub(crate) fn namespace_name(&self) -> Option<&'a str> {
+        self.get(&["metadata", "namespace"])?.as_str()
     }
 
     /// The object's instance label, where it is a text.
@@ -213,6 +246,15 @@ pub struct Target {
 }
 
 impl Target {
+    /// What a `scaleTargetRef` of whatever kind names. What it leaves out is as in a `VariantAutoscaling`.
+    pub(crate) fn named(api_version: Option<&str>, kind: Option<&str>, name: &str) -> Self {
+        Self {
+            api_version: api_version.unwrap_or(crate::defaults::API_VERSION).to_owned(),
+            kind: kind.unwrap_or(crate::defaults::KIND).to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
     /// The target of a `VariantAutoscaling`, where it names one. No claim that what it names is valid.
     #[must_use]
     pub fn of(object: &Value) -> Option<Self> {

@@ -110,10 +110,18 @@ impl Finding {
     pub(crate) fn brief(&self, rule: &Rule, limit: usize) -> String {
         let prefix = format!("[{}] {}: ", rule.code, shorten(&self.field, 56));
         let fixed = prefix.chars().count() + fill(rule.message, "", "").chars().count();
+        let room = limit.saturating_sub(fixed);
         let hole = |name: &str, text: &str| usize::from(rule.message.contains(name) && !text.is_empty());
         let holes = hole("{found}", &self.found) + hole("{other}", &self.other);
-        let each = (limit.saturating_sub(fixed) / holes.max(1)).clamp(8, FOUND_CHARS);
-        let text = fill(rule.message, &shorten(&self.found, each), &shorten(&self.other, each));
+        let each = room / holes.max(1);
+        // What one of the two does not need, the other may have.
+        let share = |other: &str| (room - each).saturating_sub(other.chars().count()) + each;
+        let of = |part: usize| part.clamp(8, FOUND_CHARS);
+        let text = fill(
+            rule.message,
+            &shorten(&self.found, of(share(&self.other))),
+            &shorten(&self.other, of(share(&self.found))),
+        );
         shorten(&format!("{prefix}{text}{}", self.remedy), limit)
     }
 }

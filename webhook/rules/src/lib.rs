@@ -7,6 +7,7 @@ mod defaults;
 mod facts;
 mod findings;
 mod maps;
+mod readers;
 mod subject;
 mod syntax;
 mod table;
@@ -15,12 +16,14 @@ mod va;
 mod verdict;
 
 pub use defaults::apply_defaults;
-pub use facts::{Facts, InstancePolicy, Operation, OtherVariant, Reach, Target};
+pub use facts::{Facts, InstancePolicy, NamespaceState, Operation, OtherVariant, Reach, Target};
 pub use findings::{Findings, PatchOp};
 pub use maps::facts::{MapFacts, Running, RunningSource, RunningValue};
 pub use maps::immutable::IMMUTABLE;
 pub use maps::names::{MapNames, MapRole, Place};
+pub use readers::MetricReader;
 pub use table::{Check, Kind, RULES, Rule, Scope};
+pub use va::cost::sets_cost;
 pub use verdict::{
     MAX_WARNING_BYTES, MAX_WARNING_CHARS, Severity, Verdict, Violation, mutate, validate, validate_map,
 };

@@ -4,8 +4,8 @@
 use crate::facts::Facts;
 use crate::findings::Findings;
 use crate::maps::facts::MapFacts;
-use crate::maps::{immutable, main_map, unread};
-use crate::va::{bounds, cost, instance, keys, labels, model, shape, sharing, target};
+use crate::maps::{entries, immutable, main_map, merged, unread};
+use crate::va::{bounds, cost, instance, keys, labels, model, namespace, readers, shape, sharing, target};
 
 /// What a rule's finding does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +85,11 @@ pub static RULES: &[Rule] = &[
     sharing::OTHER_INSTANCE,
     sharing::ALLOWED,
     labels::ACCELERATOR_ABSENT,
+    namespace::EXCLUDED,
+    namespace::UNWATCHED,
+    cost::DEFAULT,
+    readers::NONE,
+    readers::NO_MATCH,
     keys::LABELS,
     keys::ANNOTATIONS,
     keys::SPEC,
@@ -96,6 +101,14 @@ pub static RULES: &[Rule] = &[
     main_map::CONTRADICTION,
     main_map::ORDER,
     immutable::CHANGED,
+    entries::FORM,
+    entries::DUPLICATE,
+    entries::UNKNOWN,
+    entries::VALUE,
+    merged::NO_MODEL,
+    merged::TWICE,
+    merged::CONFLICT,
+    merged::OTHER_NAMESPACE,
     main_map::UNKNOWN,
     main_map::HIDDEN,
     immutable::AT_RESTART,
@@ -103,4 +116,7 @@ pub static RULES: &[Rule] = &[
     main_map::OUTSIDE,
     unread::ELSEWHERE,
     unread::NOT_TRACKED,
+    entries::LONG,
+    entries::DEFAULT_MODEL,
+    merged::LEFT_OUT,
 ];

@@ -14,7 +14,7 @@ use rustls::pki_types::PrivateKeyDer;
 use wva_rules::{InstancePolicy, OtherVariant, Target};
 
 use super::*;
-use crate::{ClusterFacts, Settings, State, serve};
+use crate::{ClusterFacts, Settings, State, TargetState, serve};
 
 const NAME: &str = "wva-webhook.wva.svc";
 const MUTATING: &str = "mutatingwebhookconfigurations";
@@ -160,10 +160,10 @@ impl ClusterFacts for Nothing {
     fn synced(&self) -> bool {
         true
     }
-    fn variants(&self, _: &str) -> Vec<OtherVariant> {
+    fn others(&self, _: &str, _: &Target) -> Vec<OtherVariant> {
         Vec::new()
     }
-    fn target_exists(&self, _: &str, _: &Target) -> Option<bool> {
+    fn target(&self, _: &str, _: &Target) -> Option<TargetState> {
         None
     }
     fn namespace_owned(&self, _: &str) -> bool {

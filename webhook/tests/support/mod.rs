@@ -15,7 +15,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_util::sync::CancellationToken;
 use wva_rules::{InstancePolicy, OtherVariant, Target};
-use wva_webhook::{ClusterFacts, Error, Limits, Settings, State, serve_with};
+use wva_webhook::{ClusterFacts, Error, Limits, Settings, State, TargetState, serve_with};
 
 pub const NAME: &str = "wva-webhook.wva.svc";
 
@@ -27,15 +27,16 @@ impl ClusterFacts for Cluster {
         true
     }
 
-    fn variants(&self, _: &str) -> Vec<OtherVariant> {
+    fn others(&self, _: &str, _: &Target) -> Vec<OtherVariant> {
         let target =
             Target { api_version: "apps/v1".into(), kind: "Deployment".into(), name: "taken".into() };
         vec![OtherVariant { name: "other".into(), instance: Some("a".into()), target, created: None }]
     }
 
-    fn target_exists(&self, _: &str, target: &Target) -> Option<bool> {
+    fn target(&self, _: &str, target: &Target) -> Option<TargetState> {
         assert_ne!(target.name, "panic", "asked for by a test");
-        Some(target.name != "absent")
+        let present = TargetState::Present { accelerator_derivable: false };
+        Some(if target.name == "absent" { TargetState::Absent } else { present })
     }
 
     fn namespace_owned(&self, namespace: &str) -> bool {

@@ -27,6 +27,7 @@ struct Running {
     shutdown: CancellationToken,
     task: tokio::task::JoinHandle<io::Result<()>>,
     writer: reflector::store::Writer<DynamicObject>,
+    synced: tokio::sync::watch::Sender<bool>,
 }
 
 fn start() -> Running {
@@ -41,18 +42,26 @@ fn start() -> Running {
     let resource = kube::core::ApiResource::erase::<wva_crds::VariantAutoscaling>(&());
     let writer = reflector::store::Writer::new(resource);
     let variants = writer.as_reader();
-    let state =
-        Arc::new(ExternalMetrics { variants, namespaces: None, gate, legacy: true, clock: Arc::new(now) });
+    let (synced, seen) = tokio::sync::watch::channel(false);
+    let state = Arc::new(ExternalMetrics {
+        variants,
+        namespaces: None,
+        synced: Synced::of(seen),
+        gate,
+        legacy: true,
+        clock: Arc::new(now),
+    });
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let shutdown = CancellationToken::new();
     let task = tokio::spawn(serve(listener, server_tls(serving).unwrap(), state, shutdown.clone()));
-    Running { address, bundle: set.bundle(), ca, fake, shutdown, task, writer }
+    Running { address, bundle: set.bundle(), ca, fake, shutdown, task, writer, synced }
 }
 
 /// Two fresh targets and one that is too old.
 fn synced() -> Running {
     let mut running = start();
+    running.synced.send_replace(true);
     let old =
         |va: &mut Value| va["status"]["desiredOptimizedAlloc"]["lastRunTime"] = json!("2026-11-20T11:00:00Z");
     running.writer.apply_watcher_event(&watcher::Event::Init);
@@ -195,6 +204,7 @@ async fn before_the_first_list_nothing_is_vouched_for() {
     failure(&running.as_hpa(&path).await, 503, "ServiceUnavailable");
     running.writer.apply_watcher_event(&watcher::Event::Init);
     running.writer.apply_watcher_event(&watcher::Event::InitDone);
+    running.synced.send_replace(true);
     assert_eq!(names(&running.as_hpa(&path).await), [""; 0]);
 }
 

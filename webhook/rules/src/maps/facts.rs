@@ -12,6 +12,7 @@ use wva_crds::settings::map::MapText;
 use crate::facts::{Operation, at};
 use crate::findings::Findings;
 use crate::maps::names::{MapRole, Place};
+use crate::maps::reading::Entries;
 use crate::subject::Subject;
 use crate::table::{Check, Rule};
 use crate::text::escape;
@@ -82,6 +83,7 @@ pub struct MapFacts<'a> {
     pub tracked: Option<bool>,
     /// The global map of the same role, whose entries a local one inherits; `None` where it is not seen.
     pub global: Option<&'a Value>,
+    entries: OnceCell<Entries>,
     text: OnceCell<MapText>,
 }
 
@@ -101,6 +103,7 @@ impl<'a> MapFacts<'a> {
             running: None,
             tracked: None,
             global: None,
+            entries: OnceCell::new(),
             text: OnceCell::new(),
         }
     }
@@ -108,6 +111,11 @@ impl<'a> MapFacts<'a> {
     /// `data`, where it is a map.
     pub(crate) fn data(&self) -> Option<&'a serde_json::Map<String, Value>> {
         at(self.object, &["data"])?.as_object()
+    }
+
+    /// The entries of a map that has them, read once.
+    pub(crate) fn entries(&self) -> &Entries {
+        self.entries.get_or_init(|| Entries::of(self.role, self.data()))
     }
 
     /// The keys of the main map, read once.
@@ -121,7 +129,6 @@ impl<'a> MapFacts<'a> {
     }
 
     /// The map has entries that somebody reads.
-    #[expect(dead_code, reason = "asked by the rules on entries")]
     pub(crate) fn has_entries(&self) -> bool {
         self.role != MapRole::Main && self.place != Place::Unread
     }

@@ -1,7 +1,10 @@
-//! Rules about `spec.variantCost`: a text that is a decimal number, finite in 64-bit floating point.
+//! Rules about `spec.variantCost`: a text that is a decimal number, finite in 64-bit floating point, and one that
+//! somebody chose where it is compared with others.
 
 use serde_json::Value;
+use wva_crds::names::DEFAULT_VARIANT_COST;
 
+use crate::facts::at;
 use crate::syntax::is_decimal;
 use crate::table::{Check, Kind, Rule, Scope};
 use crate::text::{quote, shorten};
@@ -28,3 +31,32 @@ pub(crate) const PATTERN: Rule = Rule {
         Some(v) => out.value(v),
     }),
 };
+
+pub(crate) const DEFAULT: Rule = Rule {
+    code: "WVA-VA-062",
+    kind: Kind::Warn,
+    scope: Scope::Cluster,
+    field: "spec.variantCost",
+    reads: &[],
+    message: "left at the default, while {found} sets its own: they are compared",
+    docs: "`spec.variantCost` is left at the default while another variant of the model in the namespace sets one of \
+           its own. The schema fills the default in, so a `\"10.0\"` that was chosen looks the same: write `\"10\"`.",
+    check: Check::Variant(|facts, out| {
+        let left = match facts.spec("variantCost") {
+            Some(Value::Null) => true,
+            Some(Value::String(cost)) => cost == DEFAULT_VARIANT_COST,
+            _ => false,
+        };
+        if left && let Some(other) = facts.cost_set_by {
+            out.text(quote(other), "");
+        }
+    }),
+};
+
+/// The model of a variant whose cost somebody chose: any but the default, however that is written.
+#[must_use]
+pub fn sets_cost(object: &Value) -> Option<&str> {
+    let text = |field| at(object, &["spec", field]).and_then(Value::as_str);
+    let cost = text("variantCost").filter(|cost| is_decimal(cost))?;
+    text("modelID").filter(|_| cost.parse::<f64>().ok() != DEFAULT_VARIANT_COST.parse().ok())
+}

@@ -7,6 +7,8 @@ pub(crate) mod instance;
 pub(crate) mod keys;
 pub(crate) mod labels;
 pub(crate) mod model;
+pub(crate) mod namespace;
+pub(crate) mod readers;
 pub(crate) mod shape;
 pub(crate) mod sharing;
 pub(crate) mod target;

@@ -1,0 +1,231 @@
+//! Laws over random entries: schema and reader give one verdict on maps made of known keys and values that are nearly
+//! right, and on durations as people write and mistype them.
+
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+use wva_crds::GoDuration;
+use wva_crds::entries::{Kind, PositiveDuration};
+
+use super::{check, read, validator};
+
+/// Texts that are right for some field and wrong for others.
+const TEXTS: &[&str] = &[
+    "",
+    "m",
+    "5m",
+    "0s",
+    "0",
+    "10",
+    "1h30m",
+    "500ms",
+    "-5s",
+    "+1m",
+    "1.5h",
+    ".5s",
+    "5 m",
+    "auto",
+    "on",
+    "off",
+    "saturation",
+    "throughput",
+    "Saturation",
+    "true",
+    "0.8",
+];
+
+/// Values that are right for some field and wrong for others.
+fn near_miss() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        3 => (-2i32..12).prop_map(|n| json!(f64::from(n) / 4.0)),
+        2 => (-1i64..7).prop_map(|n| json!(n)),
+        1 => prop_oneof![Just(json!(1e300)), Just(json!(-0.0)), Just(json!(u64::MAX)), Just(json!(5e-324))],
+        4 => proptest::sample::select(TEXTS).prop_map(|t| json!(t)),
+        1 => any::<bool>().prop_map(|b| json!(b)),
+        1 => Just(Value::Null),
+        1 => Just(json!([])),
+        1 => Just(json!({})),
+    ]
+}
+
+/// Maps with a few of the keys that a kind knows, and some that another kind, a snapshot or nobody knows.
+fn map_of(keys: &'static [&'static str]) -> impl Strategy<Value = Value> {
+    proptest::collection::vec((proptest::sample::select(keys), near_miss()), 0..4)
+        .prop_map(|pairs| pairs.into_iter().map(|(k, v)| (k.to_owned(), v)).collect::<Map<_, _>>().into())
+}
+
+const SATURATION: &[&str] = &[
+    "model_id",
+    "namespace",
+    "kvCacheThreshold",
+    "queueLengthThreshold",
+    "kvSpareTrigger",
+    "queueSpareTrigger",
+    "enableLimiter",
+    "analyzerName",
+    "scaleUpThreshold",
+    "scaleDownBoundary",
+    "itlSlo",
+    "ttftSlo",
+    "utilization",
+    "hold",
+    "drain",
+    "warmSpare",
+    "modelID",
+    "kvcachethreshold",
+];
+const SCALE_TO_ZERO: &[&str] =
+    &["model_id", "namespace", "enable_scale_to_zero", "retention_period", "modelId", "enableScaleToZero"];
+const ROW: &[&str] = &["slo-itl", "slo-ttw", "slo-tpot", "priority", "name"];
+const MODEL: &[&str] = &["slo-tpot", "slo-ttft", "slo-itl", "model"];
+
+/// A valid value with some of its fields replaced, so that required fields are mostly there.
+fn over(base: Value, keys: &'static [&'static str]) -> impl Strategy<Value = Value> {
+    let gone = proptest::sample::select(keys);
+    (map_of(keys), proptest::option::weighted(0.2, gone)).prop_map(move |(map, gone)| {
+        let mut whole = base.clone();
+        let fields = whole.as_object_mut().unwrap();
+        fields.extend(map.as_object().unwrap().clone());
+        gone.map(|key| fields.remove(key));
+        whole
+    })
+}
+
+fn entry() -> impl Strategy<Value = (Kind, Value)> {
+    let row = || over(json!({"name": "a", "model": "m", "priority": 1}), ROW);
+    let model = || over(json!({"model": "m"}), MODEL);
+    let class = (proptest::collection::vec(model(), 0..3), map_of(&["name", "priority", "data", "model"]));
+    prop_oneof![
+        4 => map_of(SATURATION).prop_map(|v| (Kind::Saturation, v)),
+        2 => map_of(SCALE_TO_ZERO).prop_map(|v| (Kind::ScaleToZero, v)),
+        2 => proptest::collection::vec(row(), 0..3).prop_map(|v| (Kind::ServiceClassesList, v.into())),
+        2 => class.prop_map(|(data, extra)| {
+            let mut whole = json!({"name": "a", "priority": 1, "data": data});
+            whole.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+            (Kind::ServiceClass, whole)
+        }),
+        1 => near_miss().prop_flat_map(|v| proptest::sample::select(Kind::ALL.as_slice()).prop_map(move |k| (k, v.clone()))),
+    ]
+}
+
+/// Durations as people write and mistype them: up to five parts, units right and wrong.
+fn duration_text() -> impl Strategy<Value = String> {
+    let number = prop_oneof![
+        6 => "[0-9]{1,4}",
+        1 => "0{1,4}",
+        2 => r"[0-9]{0,3}\.[0-9]{0,13}",
+        1 => r"0?\.0{0,12}[0-9]",
+        1 => Just(String::new()),
+    ];
+    let unit = proptest::sample::select(
+        ["h", "m", "s", "ms", "us", "µs", "μs", "ns", "d", "", " s", "S", "m "].as_slice(),
+    );
+    let sign = proptest::sample::select(["", "", "", "", "+", "-", "++", " "].as_slice());
+    (sign, proptest::collection::vec((number, unit), 0..5)).prop_map(|(sign, parts)| {
+        parts.into_iter().fold(sign.to_owned(), |text, (number, unit)| text + &number + unit)
+    })
+}
+
+fn retention(text: &str) -> Value {
+    json!({"retention_period": text})
+}
+
+#[test]
+fn durations_have_one_verdict() {
+    for text in [
+        "10m",
+        "1h30m",
+        "500ms",
+        "1.5h",
+        ".5s",
+        "5.s",
+        "+5s",
+        "0h1m",
+        "1m0s",
+        "007s",
+        "1ns",
+        "1µs",
+        "1μs",
+        "0.001us",
+        "0.000000000001h",
+        "0.0000000001m",
+        "99999h",
+        "1h0m0.5s",
+        "720h",
+    ] {
+        assert!(text.parse::<PositiveDuration>().is_ok(), "{text}");
+        check(Kind::ScaleToZero, &retention(text).to_string(), true);
+    }
+    for text in [
+        "",
+        "0",
+        "0s",
+        "-0s",
+        "0.1ns",
+        "0.0001us",
+        "0.0000000000001h",
+        "-5s",
+        "5",
+        "5 s",
+        "1d",
+        "1..5s",
+        "s",
+        ".s",
+        "+-5s",
+        "--5s",
+        "10M",
+        "9999999h",
+        "1m\n",
+        "１s",
+    ] {
+        assert!(!validator(Kind::ScaleToZero).is_valid(&retention(text)), "{text}");
+    }
+}
+
+/// What is finer than a nanosecond is cut off, digit by digit, and then nothing may be left.
+#[test]
+fn the_last_digit_that_counts_is_the_same_for_both() {
+    for (unit, digits) in [("h", 12), ("m", 10), ("s", 9), ("ms", 6), ("us", 3), ("µs", 3), ("ns", 0)] {
+        let text = |zeros: usize| format!(".{}1{unit}", "0".repeat(zeros));
+        for zeros in 0..digits + 2 {
+            let accepted = validator(Kind::ScaleToZero).is_valid(&retention(&text(zeros)));
+            assert_eq!(accepted, zeros < digits, "{}", text(zeros));
+            assert_eq!(accepted, text(zeros).parse::<PositiveDuration>().is_ok(), "{}", text(zeros));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 2000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_schema_accepts_what_is_read((kind, value) in entry()) {
+        let validator = validator(kind);
+        let errors: Vec<_> = validator.iter_errors(&value).map(|e| e.to_string()).collect();
+        let found = read(kind, &value);
+        prop_assert_eq!(errors.is_empty(), found.is_ok(), "{:?} {}: {:?}, {:?}", kind, value, errors, found);
+    }
+
+    #[test]
+    fn the_pattern_accepts_the_durations_that_are_read(text in duration_text()) {
+        let accepted = validator(Kind::ScaleToZero).is_valid(&retention(&text));
+        let parsed = text.parse::<PositiveDuration>();
+        // Longer ones may be refused, and are by nobody's wish.
+        if accepted || parsed.as_ref().is_ok_and(|d| d.get() < GoDuration::from_secs(99_999 * 3600)) {
+            prop_assert_eq!(accepted, parsed.is_ok(), "{:?}: {:?}", text, parsed);
+        }
+    }
+
+    /// Nothing is longer than this program can hold, however it is written.
+    #[test]
+    fn the_pattern_accepts_no_text_that_is_refused(text in r"\+?([0-9]{1,22}(\.[0-9]{0,5})?(h|m|s|ms|us|µs|ns)){1,14}") {
+        if validator(Kind::ScaleToZero).is_valid(&retention(&text)) {
+            prop_assert!(text.parse::<PositiveDuration>().is_ok(), "{}", text);
+        }
+    }
+
+    #[test]
+    fn what_is_printed_matches_the_pattern(seconds in 1u64..300_000_000, nanos in 0u32..1_000_000_000) {
+        let text = GoDuration::from(std::time::Duration::new(seconds, nanos)).to_string();
+        prop_assert!(validator(Kind::ScaleToZero).is_valid(&retention(&text)), "{}", text);
+    }
+}

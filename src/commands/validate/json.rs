@@ -1,0 +1,57 @@
+//! Findings for programs.
+
+use serde::Serialize;
+
+use super::report::{Finding, Report};
+
+#[derive(Serialize)]
+struct Output<'a> {
+    findings: Vec<Row<'a>>,
+    summary: Summary,
+}
+
+#[derive(Serialize)]
+struct Row<'a> {
+    file: &'a str,
+    line: usize,
+    column: usize,
+    kind: Option<&'a str>,
+    namespace: Option<&'a str>,
+    name: Option<&'a str>,
+    severity: &'static str,
+    code: &'static str,
+    field: &'a str,
+    message: &'a str,
+    docs: String,
+}
+
+#[derive(Serialize)]
+struct Summary {
+    objects: usize,
+    deny: usize,
+    warn: usize,
+}
+
+/// The whole output. What is about a file and no object has `null` as kind, namespace and name.
+pub(super) fn render(report: &Report<'_>) -> String {
+    let findings = report.findings.iter().map(row).collect();
+    let summary = Summary { objects: report.objects, deny: report.denied(), warn: report.warned() };
+    super::report::json_line(&Output { findings, summary })
+}
+
+fn row<'a>(finding: &'a Finding<'a>) -> Row<'a> {
+    let object = finding.object;
+    Row {
+        file: &finding.source.name,
+        line: finding.line,
+        column: finding.column,
+        kind: object.map(|o| o.kind.as_str()),
+        namespace: object.map(|o| o.namespace.as_str()),
+        name: object.map(|o| o.name.as_str()),
+        severity: if finding.denied { "deny" } else { "warn" },
+        code: finding.code,
+        field: &finding.field,
+        message: &finding.message,
+        docs: finding.docs(),
+    }
+}

@@ -1,0 +1,199 @@
+//! What a YAML scalar means to kubectl, which reads YAML 1.1 through goyaml.v2: `yes` is a boolean, `014` and `0o14`
+//! are 12, `1_000` is a number, `2001-01-01` is a text. Judging what kubectl would send means reading as it reads.
+
+use granit_parser::{ScalarStyle, Tag};
+use serde_json::{Number, Value};
+
+const NAMESPACE: &str = "tag:yaml.org,2002:";
+
+/// The JSON value of a scalar.
+///
+/// # Errors
+/// A sentence, where the scalar has no JSON form or is not what its tag says.
+pub(super) fn resolve(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Value, String> {
+    let kind = tag.map(|t| t.suffix_in_namespace(NAMESPACE).unwrap_or_default());
+    match kind.as_deref() {
+        None if style == ScalarStyle::Plain => plain(text),
+        Some(wanted @ ("bool" | "int" | "float" | "null")) => {
+            let value = plain(text)?;
+            let fits = match wanted {
+                "bool" => value.is_boolean(),
+                "int" => value.is_i64() || value.is_u64(),
+                "float" => value.is_number(),
+                _ => value.is_null(),
+            };
+            if fits { Ok(value) } else { Err(format!("`{text}` is no {wanted}, and its tag says so")) }
+        }
+        // Quoted, or tagged as a text, or with a tag that means something to somebody else.
+        _ => Ok(Value::String(text.to_owned())),
+    }
+}
+
+/// The JSON value of a scalar without quotes and tag.
+fn plain(text: &str) -> Result<Value, String> {
+    Ok(match text {
+        "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => {
+            Value::Bool(true)
+        }
+        "n" | "N" | "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => {
+            Value::Bool(false)
+        }
+        "" | "~" | "null" | "Null" | "NULL" => Value::Null,
+        ".nan" | ".NaN" | ".NAN" | ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF" | "-.inf"
+        | "-.Inf" | "-.INF" => {
+            return Err(format!(
+                "`{text}` is a number that JSON does not have: put it in quotes if it is a text"
+            ));
+        }
+        _ => number(text).map_or_else(|| Value::String(text.to_owned()), Value::Number),
+    })
+}
+
+fn number(text: &str) -> Option<Number> {
+    match text.as_bytes().first()? {
+        // Go's own syntax: underscores only between digits.
+        b'.' => {
+            let within = |w: &[u8]| w[1] != b'_' || (w[0].is_ascii_digit() && w[2].is_ascii_digit());
+            let fine = text.as_bytes().windows(3).all(within) && !text.ends_with('_');
+            if fine { float(&text.replace('_', "")) } else { None }
+        }
+        b'0'..=b'9' | b'+' | b'-' => {
+            let digits = text.replace('_', "");
+            integer(&digits).or_else(|| float(&digits))
+        }
+        _ => None,
+    }
+}
+
+/// Whole numbers as Go's `ParseInt` and `ParseUint` read them with base 0.
+fn integer(text: &str) -> Option<Number> {
+    let (sign, digits) = match text.as_bytes().first()? {
+        b'-' => ("-", &text[1..]),
+        b'+' => ("+", &text[1..]),
+        _ => ("", text),
+    };
+    let prefixed = |p: [&str; 2]| digits.strip_prefix(p[0]).or_else(|| digits.strip_prefix(p[1]));
+    let (radix, digits) = if let Some(rest) = prefixed(["0x", "0X"]) {
+        (16, rest)
+    } else if let Some(rest) = prefixed(["0b", "0B"]) {
+        (2, rest)
+    } else if let Some(rest) = prefixed(["0o", "0O"]) {
+        (8, rest)
+    } else if digits.len() > 1 && digits.starts_with('0') {
+        (8, &digits[1..])
+    } else {
+        (10, digits)
+    };
+    // Rust would take a second sign here.
+    if !digits.starts_with(|c: char| c.is_ascii_hexdigit()) {
+        return None;
+    }
+    match i64::from_str_radix(&format!("{sign}{digits}"), radix) {
+        Ok(number) => Some(number.into()),
+        Err(_) if sign.is_empty() => u64::from_str_radix(digits, radix).ok().map(Number::from),
+        Err(_) => None,
+    }
+}
+
+/// `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`, where it is finite.
+fn float(text: &str) -> Option<Number> {
+    let spelt = text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'e' | b'E' | b'+' | b'-'));
+    if !spelt {
+        return None;
+    }
+    Number::from_f64(text.parse().ok()?)
+}
+
+/// The text of a mapping key, as kubectl turns keys into texts. `None` for a key that JSON cannot have.
+pub(super) fn key(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Bool(word) => Some(word.to_string()),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// What `kubectl label --local -o json` of 1.36 prints for each of these.
+    #[test]
+    fn plain_scalars_are_read_as_kubectl_reads_them() {
+        for (text, want) in [
+            ("yes", json!(true)),
+            ("n", json!(false)),
+            ("NO", json!(false)),
+            ("oFF", json!("oFF")),
+            ("~", json!(null)),
+            ("Null", json!(null)),
+            ("10", json!(10)),
+            ("10.0", json!(10.0)),
+            ("1.", json!(1.0)),
+            (".5", json!(0.5)),
+            ("-.5", json!(-0.5)),
+            (".5_0", json!(0.5)),
+            (".1e5", json!(10000.0)),
+            (".e1", json!(".e1")),
+            (".0x1p4", json!(".0x1p4")),
+            ("1e3", json!(1000.0)),
+            ("1e1_0", json!(1e10)),
+            ("1e400", json!("1e400")),
+            ("+1", json!(1)),
+            ("-0", json!(0)),
+            ("1_000", json!(1000)),
+            ("1__0", json!(10)),
+            ("1_", json!(1)),
+            ("_1", json!("_1")),
+            ("1_0.5", json!(10.5)),
+            ("014", json!(12)),
+            ("0o14", json!(12)),
+            ("0o8", json!("0o8")),
+            ("0O7", json!(7)),
+            ("08", json!(8.0)),
+            ("089", json!(89.0)),
+            ("0_1", json!(1)),
+            ("0x1F", json!(31)),
+            ("-0x1F", json!(-31)),
+            ("+0x_F", json!(15)),
+            ("0X1f", json!(31)),
+            ("0b11", json!(3)),
+            ("0b12", json!("0b12")),
+            ("0b_1_", json!(1)),
+            ("-0b1_1", json!(-3)),
+            ("9223372036854775808", json!(9_223_372_036_854_775_808_u64)),
+            ("18446744073709551616", json!(18_446_744_073_709_551_616.0)),
+            ("-", json!("-")),
+            ("+", json!("+")),
+            (".", json!(".")),
+            ("1:30", json!("1:30")),
+            ("2001-01-01", json!("2001-01-01")),
+            ("+-1", json!("+-1")),
+        ] {
+            assert_eq!(resolve(text, ScalarStyle::Plain, None), Ok(want), "{text}");
+        }
+        assert!(resolve(".inf", ScalarStyle::Plain, None).is_err());
+        assert_eq!(resolve("yes", ScalarStyle::DoubleQuoted, None), Ok(json!("yes")));
+        assert_eq!(resolve("10.0", ScalarStyle::SingleQuoted, None), Ok(json!("10.0")));
+    }
+
+    #[test]
+    fn a_tag_decides_or_is_refused() {
+        let core = |suffix: &str| Tag::new(NAMESPACE, suffix);
+        for (text, tag, want) in [
+            ("10", core("str"), Some(json!("10"))),
+            ("3", core("int"), Some(json!(3))),
+            ("3", core("float"), Some(json!(3))),
+            ("yes", core("bool"), Some(json!(true))),
+            ("x", core("int"), None),
+            ("x", core("null"), None),
+            ("2001-01-01", core("timestamp"), Some(json!("2001-01-01"))),
+            ("12", Tag::new("!", "foo"), Some(json!("12"))),
+        ] {
+            assert_eq!(resolve(text, ScalarStyle::Plain, Some(&tag)).ok(), want, "{text} {tag:?}");
+        }
+    }
+}

@@ -1,0 +1,119 @@
+use proptest::prelude::*;
+
+use super::input::Source;
+use super::*;
+
+/// What the command says about files of these names and texts.
+fn told(files: &[(&str, &str)], namespace: &str) -> [String; 4] {
+    let sources: Vec<Source> =
+        files.iter().map(|(name, text)| Source::new((*name).to_owned(), text.as_bytes().to_vec())).collect();
+    let collected = objects::collect(&sources, namespace);
+    let report = Report::new(&sources, &collected, judge::judge(&collected.objects, &[]));
+    [text::render(&report, false), json::render(&report), sarif::render(&report), github::render(&report)]
+}
+
+fn places(files: &[(&str, &str)]) -> Vec<String> {
+    let json: serde_json::Value = serde_json::from_str(&told(files, "default")[1]).unwrap();
+    let row = |f: &serde_json::Value| {
+        format!(
+            "{}:{}:{} {}",
+            f["file"].as_str().unwrap(),
+            f["line"],
+            f["column"],
+            f["code"].as_str().unwrap()
+        )
+    };
+    json["findings"].as_array().unwrap().iter().map(row).collect()
+}
+
+const FAULTY: &str = "apiVersion: llmd.ai/v1alpha1\nkind: VariantAutoscaling\nmetadata:\n  name: a\nspec:\n  modelID: m\n  variantCost: ten\n  scaleTargetRef:\n    name: a\n";
+
+#[test]
+fn findings_are_in_order_of_file_line_column_and_code() {
+    let two = format!("{FAULTY}---\nb: [\n---\n{}", FAULTY.replace("modelID: m", "modelID: {}"));
+    let found = places(&[("z.yaml", FAULTY), ("a.yaml", &two)]);
+    let want = [
+        "a.yaml:7:16 WVA-VA-003",
+        "a.yaml:11:4 WVA-FILE-001",
+        "a.yaml:18:12 WVA-VA-006",
+        "a.yaml:19:16 WVA-VA-003",
+        "z.yaml:7:16 WVA-VA-003",
+    ];
+    assert_eq!(found.into_iter().filter(|f| !f.contains("WVA-VA-055")).collect::<Vec<_>>(), want);
+}
+
+#[test]
+fn what_holds_no_object_of_ours_is_no_finding_and_what_is_no_object_at_all_is_one() {
+    for (text, want) in [
+        ("", &[][..]),
+        ("# nothing\n", &[]),
+        ("replicas: 1\n", &[]),
+        ("apiVersion: v1\nkind: Secret\nx: {a: 1, a: 2}\n", &[]),
+        ("Not found\n", &["f:1:1 WVA-FILE-001"]),
+        ("- a\n- b\n", &["f:1:1 WVA-FILE-001"]),
+        ("a\n---\nreplicas: 1\n", &[]),
+        ("{{ if .Values.on }}\na: 1\n{{ end }}\n", &["f:1:2 WVA-FILE-001"]),
+    ] {
+        let found = places(&[("f", text)]);
+        assert_eq!(found, want, "{text:?}");
+    }
+    assert!(told(&[("f", "{{ if .Values.on }}\na: 1\n")], "default")[0].contains("helm template"));
+}
+
+#[test]
+fn a_key_that_stands_twice_is_named_where_it_stands_the_second_time() {
+    let text = FAULTY.replace("variantCost: ten", "variantCost: \"1\"\n  variantCost: \"2\"");
+    let found = told(&[("f", &text)], "default");
+    assert!(found[3].contains("::error file=f,line=8,col=3,endColumn=13,title=WVA-FILE-001::the key \"variantCost\" stands twice"), "{}", found[3]);
+}
+
+#[test]
+fn lists_of_the_api_say_what_their_items_are() {
+    let items =
+        "metadata: {}\nitems:\n- metadata: {name: a}\n  spec: {scaleTargetRef: {name: a}, modelID: 7}\n";
+    for (head, want) in [
+        ("apiVersion: llmd.ai/v1alpha1\nkind: VariantAutoscalingList\n", true),
+        ("apiVersion: v1\nkind: List\n", false),
+        ("apiVersion: llmd.ai/v1\nkind: OtherList\n", false),
+    ] {
+        let found = places(&[("f", &format!("{head}{items}"))]);
+        assert_eq!(found.iter().any(|f| f.starts_with("f:6:")), want, "{head}: {found:?}");
+    }
+}
+
+#[test]
+fn namespaces_keep_variants_apart() {
+    let other = FAULTY.replace("name: a\nspec", "name: b\n  namespace: prod\nspec");
+    let shared = |namespace| told(&[("a", FAULTY), ("b", &other)], namespace)[3].contains("WVA-VA-015");
+    assert!(shared("prod"));
+    assert!(!shared("default"));
+}
+
+#[test]
+fn nothing_that_a_terminal_acts_on_comes_through() {
+    let text = FAULTY
+        .replace("ten", "\"\\e[31m\u{9b}1m \u{202e}x\" # \u{7f}\u{200f}")
+        .replace("name: a\nspec", "name: \"a\u{9b}b\"\nspec");
+    for (name, told) in
+        ["text", "json", "sarif", "github"].into_iter().zip(told(&[("f\u{202e}", &text)], "default"))
+    {
+        let harmful = |c: char| (c.is_control() && c != '\n') || matches!(c, '\u{200f}' | '\u{202e}');
+        if name == "text" || name == "github" {
+            let told = told.replace("f\u{202e}", "f");
+            assert!(!told.contains(harmful), "{name}: {told:?}");
+        }
+        assert!(!told.contains('\u{1b}'), "{name}: {told:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
+    #[test]
+    fn any_text_is_told_in_every_format(
+        text in proptest::string::string_regex("(apiVersion: llmd.ai/v1alpha1\n|kind: VariantAutoscaling\n|metadata:\n|spec:\r\n|  name: |  modelID: |  labels: |a\n|\\{|\\}|\\[|\"|ü|😀|\r|\n|---\n|&a |\\*a|\t|\\|\n|.){0,40}").unwrap()
+    ) {
+        for format in told(&[("f", &text)], "default") {
+            prop_assert!(format.ends_with('\n'));
+        }
+    }
+}

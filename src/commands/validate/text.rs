@@ -1,0 +1,46 @@
+//! Findings for people: the line of the file with a caret under the value, as compilers show it, and totals at the
+//! end.
+
+use annotate_snippets::{AnnotationKind, Level, Origin, Renderer, Snippet};
+
+use super::input::printable;
+use super::report::{Finding, Report};
+
+/// Longer lines, such as JSON on one line, are not shown but only pointed at.
+const SHOWN: usize = 2_000;
+
+/// The whole output.
+pub(super) fn render(report: &Report<'_>, coloured: bool) -> String {
+    let renderer = if coloured { Renderer::styled() } else { Renderer::plain() };
+    let mut out = String::new();
+    for finding in &report.findings {
+        out.push_str(&one(&renderer, finding));
+        out.push_str("\n\n");
+    }
+    out.push_str(&report.totals());
+    out.push('\n');
+    out
+}
+
+fn one(renderer: &Renderer, finding: &Finding<'_>) -> String {
+    let level = if finding.denied { Level::ERROR } else { Level::WARNING };
+    let title = level.primary_title(finding.sentence()).id(finding.code);
+    let (line, start) = finding.source.line_of(finding.offset);
+    let group = if line.len() <= SHOWN {
+        // What is shown keeps its columns, but what a terminal would act on is replaced.
+        let before = printable(line.get(..finding.offset - start).unwrap_or(line));
+        let marked = printable(
+            finding.source.text.get(finding.offset..finding.offset + finding.length).unwrap_or_default(),
+        );
+        let span = before.len()..before.len() + marked.len();
+        let snippet = Snippet::source(printable(line)).line_start(finding.line).path(&finding.source.name);
+        title.element(snippet.annotation(AnnotationKind::Primary.span(span)))
+    } else {
+        title.element(Origin::path(&finding.source.name).line(finding.line).char_column(finding.column))
+    };
+    let group = match finding.object_name() {
+        Some(name) => group.element(Level::NOTE.message(name)),
+        None => group,
+    };
+    renderer.render(&[group.element(Level::HELP.message(finding.docs()))])
+}

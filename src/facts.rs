@@ -1,0 +1,66 @@
+//! What reviews are told of the cluster, beyond the indexes that the watches keep: lookups in the watch caches, with
+//! the settings they depend on.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Namespace;
+use kube::ResourceExt;
+use kube::api::PartialObjectMeta;
+use kube::runtime::reflector::{ObjectRef, Store};
+use wva_controller::{Synced, Watches, namespace_is_excluded, workload_accelerator, workload_exists};
+use wva_crds::names::{CONFIG_ENABLED_LABEL, INSTANCE_LABEL};
+use wva_rules::NamespaceState;
+use wva_webhook::{Check, NamespaceLookup, OptedInLookup, OwnedLookup, TargetLookup, TargetState};
+
+use crate::settings::Settings;
+
+/// The cache of Namespaces; `None` in single-namespace mode, which sees none.
+type Namespaces = Option<Store<PartialObjectMeta<Namespace>>>;
+
+/// All caches have seen their first list.
+pub(crate) fn complete(synced: Synced) -> Check {
+    Arc::new(move || synced.is_complete())
+}
+
+/// What workloads there are; kinds that are not watched cannot be told.
+pub(crate) fn targets(watches: Watches) -> TargetLookup {
+    Arc::new(move |namespace, target| {
+        let (version, kind, name) = (&target.api_version, &target.kind, &target.name);
+        if !workload_exists(&watches, namespace, version, kind, name)? {
+            return Some(TargetState::Absent);
+        }
+        let accelerator = workload_accelerator(&watches, namespace, version, kind, name);
+        Some(TargetState::Present { accelerator_derivable: accelerator.is_some() })
+    })
+}
+
+/// Whose a namespace is, as far as the instance policy goes.
+pub(crate) fn owned(settings: &Settings, namespaces: Namespaces) -> OwnedLookup {
+    let (watched, instance) = (settings.watch_namespace.clone(), settings.instance.clone());
+    Arc::new(move |namespace| {
+        if watched.as_deref() == Some(namespace) {
+            return true;
+        }
+        let object = namespaces.as_ref().and_then(|n| n.get(&ObjectRef::new(namespace)));
+        instance.is_some() && object.is_some_and(|o| o.labels().get(INSTANCE_LABEL) == instance.as_ref())
+    })
+}
+
+/// What the controller does with the variants of a namespace.
+pub(crate) fn managed(settings: &Settings, namespaces: Namespaces) -> NamespaceLookup {
+    let watched = settings.watch_namespace.clone();
+    Arc::new(move |namespace| match watched.as_deref() {
+        Some(watched) if watched != namespace => NamespaceState::Unwatched,
+        _ if namespace_is_excluded(namespaces.as_ref(), namespace) => NamespaceState::Excluded,
+        _ => NamespaceState::Managed,
+    })
+}
+
+/// Which namespaces are opted in to config maps of their own, by label.
+pub(crate) fn opted_in(settings: &Settings, namespaces: Namespaces) -> OptedInLookup {
+    let value = settings.config_enabled_value.clone();
+    Arc::new(move |namespace| {
+        let object = namespaces.as_ref()?.get(&ObjectRef::new(namespace));
+        Some(object.is_some_and(|o| o.labels().get(CONFIG_ENABLED_LABEL) == Some(&value)))
+    })
+}

@@ -1,0 +1,119 @@
+//! Rules about single entries of the saturation, scale-to-zero and service-class maps: what the reading of an entry
+//! found, told by one rule a kind of fault.
+
+use wva_crds::GoDuration;
+use wva_crds::entries::{DEFAULT_ENTRY, ScaleToZeroEntry};
+
+use crate::findings::Findings;
+use crate::maps::facts::MapFacts;
+use crate::maps::main_map::entry_field;
+use crate::maps::names::MapRole;
+use crate::maps::reading::Wrong;
+use crate::table::{Check, Kind, Rule, Scope};
+
+/// Longer than this, and a model hardly ever goes to zero.
+const LONG_RETENTION: GoDuration = GoDuration::from_secs(24 * 3600);
+
+pub(crate) const FORM: Rule = Rule {
+    code: "WVA-CM-020",
+    kind: Kind::Deny,
+    scope: Scope::Object,
+    field: "data",
+    reads: &[],
+    message: "found {found}: the entry cannot be read, and the rest would hold without it",
+    docs: "Each entry of a saturation, scale-to-zero or service-class map is YAML: fields and values, one a line.",
+    check: Check::ConfigMap(|facts, out| faults(facts, Wrong::Form, out)),
+};
+
+pub(crate) const DUPLICATE: Rule = Rule {
+    code: "WVA-CM-021",
+    kind: Kind::Deny,
+    scope: Scope::Object,
+    field: "data",
+    reads: &[],
+    message: "found {found}: only one of the two would hold; delete the other",
+    docs: "No field stands twice in an entry.",
+    check: Check::ConfigMap(|facts, out| faults(facts, Wrong::Duplicate, out)),
+};
+
+pub(crate) const UNKNOWN: Rule = Rule {
+    code: "WVA-CM-022",
+    kind: Kind::Deny,
+    scope: Scope::Object,
+    field: "data",
+    reads: &[],
+    message: "there is no field {found}, so it would do nothing",
+    docs: "An entry holds no field that does not exist. The nearest one that does is named.",
+    check: Check::ConfigMap(|facts, out| faults(facts, Wrong::Unknown, out)),
+};
+
+pub(crate) const VALUE: Rule = Rule {
+    code: "WVA-CM-023",
+    kind: Kind::Deny,
+    scope: Scope::Object,
+    field: "data",
+    reads: &[],
+    message: "found {found}",
+    docs: "Each field of an entry has a value of its type and within its range, as the JSON Schema of the entry says \
+           (`crds/schemas/`).",
+    check: Check::ConfigMap(|facts, out| {
+        faults(facts, Wrong::Value, out);
+        faults(facts, Wrong::Missing, out);
+    }),
+};
+
+pub(crate) const LONG: Rule = Rule {
+    code: "WVA-CM-061",
+    kind: Kind::Warn,
+    scope: Scope::Object,
+    field: "data",
+    reads: &[],
+    message: "{found} is over 24h: the model hardly ever goes to zero",
+    docs: "`retention_period` is longer than a day.",
+    check: Check::ConfigMap(|facts, out| {
+        if facts.role != MapRole::ScaleToZero || !facts.has_entries() {
+            return;
+        }
+        for entry in facts.entries().valid() {
+            let Some(read) = entry.typed::<ScaleToZeroEntry>() else { continue };
+            if let Some(retention) =
+                read.retention_period.map(GoDuration::from).filter(|r| *r > LONG_RETENTION)
+            {
+                out.at(format!("{}.retention_period", entry_field(&entry.key)), retention.to_string(), "");
+            }
+        }
+    }),
+};
+
+pub(crate) const DEFAULT_MODEL: Rule = Rule {
+    code: "WVA-CM-062",
+    kind: Kind::Warn,
+    scope: Scope::Object,
+    field: "data.default.model_id",
+    reads: &[],
+    message: "is ignored: the entry default holds for every model",
+    docs: "The entry `default` names a model. It holds for every model all the same; an entry for one model has a key \
+           of its own.",
+    check: Check::ConfigMap(|facts, out| {
+        if !matches!(facts.role, MapRole::Saturation | MapRole::ScaleToZero) || !facts.has_entries() {
+            return;
+        }
+        let default = facts.entries().0.iter().find(|e| e.key == DEFAULT_ENTRY);
+        if default.and_then(|e| e.value.as_ref()?.get("model_id")).is_some() {
+            out.text("", "");
+        }
+    }),
+};
+
+fn faults(facts: &MapFacts<'_>, wrong: Wrong, out: &mut Findings) {
+    if !facts.has_entries() {
+        return;
+    }
+    for fault in facts.entries().0.iter().flat_map(|e| &e.faults).filter(|f| f.wrong == wrong) {
+        out.at(fault.field.as_str(), fault.found.as_str(), "");
+        if !fault.right.is_empty() {
+            out.remedy(format!(": {}", fault.right));
+        }
+        out.basis(fault.basis.clone());
+    }
+}

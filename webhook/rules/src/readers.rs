@@ -1,0 +1,58 @@
+//! What turns this program's metric into replicas of a workload: HPAs with an external metric of its name, and
+//! ScaledObjects (KEDA) whose Prometheus query names it.
+
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use serde_json::Value;
+use wva_crds::names::{DESIRED_REPLICAS_METRIC, LEGACY_DESIRED_REPLICAS_METRIC};
+
+use crate::facts::{Target, at};
+
+/// What follows the metric on a workload.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MetricReader {
+    /// Its name.
+    pub name: String,
+    /// Of an HPA, which series each of its metrics of this program takes. Empty for a ScaledObject, whose query is
+    /// not taken apart.
+    pub selectors: Vec<LabelSelector>,
+}
+
+impl MetricReader {
+    /// What an HPA scales, and what it reads. `None` where none of its metrics is this program's.
+    #[must_use]
+    pub fn of_autoscaler(hpa: &HorizontalPodAutoscaler) -> Option<(Target, Self)> {
+        let metrics = hpa.spec.metrics.iter().flatten().filter(|m| m.type_ == "External");
+        let selectors: Vec<LabelSelector> = metrics
+            .filter_map(|m| Some(&m.external.as_ref()?.metric))
+            .filter(|metric| is_ours(&metric.name))
+            .map(|metric| metric.selector.clone().unwrap_or_default())
+            .collect();
+        let reference = &hpa.spec.scale_target_ref;
+        let target = Target::named(reference.api_version.as_deref(), Some(&reference.kind), &reference.name);
+        let name = hpa.metadata.name.clone().filter(|_| !selectors.is_empty())?;
+        Some((target, Self { name, selectors }))
+    }
+
+    /// What a ScaledObject scales, and that it reads the metric: a trigger of type `prometheus` has the metric's name
+    /// in its query. `None` for any other.
+    #[must_use]
+    pub fn of_scaled_object(name: &str, object: &Value) -> Option<(Target, Self)> {
+        let text = |field: &str| at(object, &["spec", "scaleTargetRef", field]).and_then(Value::as_str);
+        let target = Target::named(text("apiVersion"), text("kind"), text("name")?);
+        let reads = |trigger: &Value| {
+            trigger.get("type").and_then(Value::as_str) == Some("prometheus")
+                && at(trigger, &["metadata", "query"]).and_then(Value::as_str).is_some_and(|query| {
+                    [DESIRED_REPLICAS_METRIC, LEGACY_DESIRED_REPLICAS_METRIC]
+                        .iter()
+                        .any(|m| query.contains(m))
+                })
+        };
+        let triggers = at(object, &["spec", "triggers"]).and_then(Value::as_array)?;
+        triggers.iter().any(reads).then(|| (target, Self { name: name.to_owned(), selectors: Vec::new() }))
+    }
+}
+
+fn is_ours(metric: &str) -> bool {
+    metric == DESIRED_REPLICAS_METRIC || metric == LEGACY_DESIRED_REPLICAS_METRIC
+}

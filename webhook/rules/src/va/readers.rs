@@ -1,0 +1,147 @@
+//! Warnings about what should act on a variant's metric: nothing reads it, or an HPA asks for series that this variant
+//! can never have. Either way the decision is made and nobody carries it out.
+
+use std::borrow::Cow;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use serde_json::Value;
+use wva_crds::names::{ACCELERATOR_LABEL, INSTANCE_LABEL, MODE_ANNOTATION, UNRESOLVED_ACCELERATOR};
+
+use crate::facts::Facts;
+use crate::table::{Check, Kind, Rule, Scope};
+use crate::text::{escape, shorten};
+
+const FIELD: &str = "spec.scaleTargetRef";
+/// As much of a name or a value as leaves room for the rest of the finding.
+const PART_CHARS: usize = 24;
+
+pub(crate) const NONE: Rule = Rule {
+    code: "WVA-VA-063",
+    kind: Kind::Warn,
+    scope: Scope::Cluster,
+    field: FIELD,
+    reads: &[],
+    message: "no HPA or ScaledObject on it reads wva_desired_replicas (yet)",
+    docs: "No HPA on the target has an external metric `wva_desired_replicas` (or `inferno_desired_replicas`), and no \
+           ScaledObject on it a Prometheus trigger whose query names one, so nobody carries decisions out. Not said \
+           where HPAs are not watched, where ScaledObjects may exist that the controller is not allowed to see, or \
+           of a variant in mode `recommend`.",
+    check: Check::Variant(|facts, out| {
+        let recommends = facts.annotation(MODE_ANNOTATION).and_then(Value::as_str) == Some("recommend");
+        if facts.readers_complete && facts.readers.is_empty() && !recommends {
+            out.text("", "");
+        }
+    }),
+};
+
+pub(crate) const NO_MATCH: Rule = Rule {
+    code: "WVA-VA-064",
+    kind: Kind::Warn,
+    scope: Scope::Cluster,
+    field: FIELD,
+    reads: &[],
+    message: "HPA {found}; here: {other}",
+    docs: "An HPA on the target reads the metric with a selector that no series of this variant can match: it names \
+           another `variant_name`, `exported_namespace` (or `namespace`), `accelerator_type` or \
+           `controller_instance`.",
+    check: Check::Variant(|facts, out| {
+        let labels = labels(facts);
+        for reader in facts.readers {
+            let mut contradictions = reader.selectors.iter().map(|s| contradiction(s, &labels));
+            // One metric that can match is enough for the HPA to follow this variant.
+            if let Some(Some((wanted, right))) = contradictions.next()
+                && contradictions.all(|c| c.is_some())
+            {
+                out.text(format!("{} wants {wanted}", part(&reader.name)), right);
+            }
+        }
+    }),
+};
+
+/// A label of this variant's series, as far as it is known.
+struct Label<'a> {
+    key: &'static str,
+    /// The values it may have; `None` among them says that the series may lack it.
+    values: Vec<Option<&'a str>>,
+}
+
+/// The labels of the variant's series. A label whose value nobody can tell is left out: everything may match it.
+fn labels<'a>(facts: &Facts<'a>) -> Vec<Label<'a>> {
+    let mut all = Vec::new();
+    // Not the prefix that a name will be made from.
+    if let Some(name) = facts.get(&["metadata", "name"]).and_then(Value::as_str) {
+        all.push(Label { key: "variant_name", values: vec![Some(name)] });
+    }
+    if let Some(namespace) = facts.namespace_name() {
+        // With `honorLabels: false` Prometheus calls it so and puts the controller's own namespace in its place.
+        all.push(Label { key: "exported_namespace", values: vec![Some(namespace)] });
+        if let Some(own) = facts.controller_namespace {
+            all.push(Label { key: "namespace", values: vec![Some(namespace), Some(own)] });
+        }
+    }
+    match facts.label(ACCELERATOR_LABEL) {
+        Some(Value::String(name)) if !name.is_empty() => {
+            all.push(Label { key: "accelerator_type", values: vec![Some(name)] });
+        }
+        None if facts.accelerator_derivable == Some(false) => {
+            all.push(Label { key: "accelerator_type", values: vec![Some(UNRESOLVED_ACCELERATOR)] });
+        }
+        _ => {}
+    }
+    match facts.label(INSTANCE_LABEL) {
+        Some(Value::String(instance)) if !instance.is_empty() => {
+            all.push(Label { key: "controller_instance", values: vec![Some(instance)] });
+        }
+        None => all.push(Label { key: "controller_instance", values: vec![None] }),
+        _ => {}
+    }
+    all
+}
+
+/// The first part of a selector that none of the variant's series can meet, and what is right; both as text.
+fn contradiction(selector: &LabelSelector, labels: &[Label<'_>]) -> Option<(String, String)> {
+    let wanted = selector
+        .match_labels
+        .iter()
+        .flatten()
+        .map(|(key, value)| (key, "In", Cow::Owned(vec![value.clone()])));
+    let expressions = selector
+        .match_expressions
+        .iter()
+        .flatten()
+        .map(|e| (&e.key, e.operator.as_str(), Cow::Borrowed(e.values.as_deref().unwrap_or_default())));
+    for (key, operator, values) in wanted.chain(expressions) {
+        let Some(label) = labels.iter().find(|l| l.key == key) else { continue };
+        if label.values.iter().any(|value| meets(operator, &values, *value)) {
+            continue;
+        }
+        let listed = || values.iter().map(|v| part(v)).collect::<Vec<_>>().join(",");
+        let wanted = match operator {
+            "In" if values.len() == 1 => format!("{key}={}", listed()),
+            "In" => format!("{key} in ({})", listed()),
+            "NotIn" => format!("{key} notin ({})", listed()),
+            "Exists" => (*key).clone(),
+            _ => format!("!{key}"),
+        };
+        let right = label.values[0].map_or_else(|| "no such label".to_owned(), |v| escape(v, false));
+        return Some((wanted, right));
+    }
+    None
+}
+
+/// Whether a label's value, or its absence, meets a requirement. An operator that does not exist is met: the API
+/// server admits none.
+fn meets(operator: &str, values: &[String], value: Option<&str>) -> bool {
+    let listed = value.is_some_and(|value| values.iter().any(|v| v == value));
+    match operator {
+        "In" => listed,
+        "NotIn" => !listed,
+        "Exists" => value.is_some(),
+        "DoesNotExist" => value.is_none(),
+        _ => true,
+    }
+}
+
+fn part(text: &str) -> String {
+    shorten(&escape(text, false), PART_CHARS)
+}

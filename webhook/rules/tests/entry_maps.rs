@@ -1,0 +1,234 @@
+//! The rules for saturation, scale-to-zero and service-class maps: what an entry may hold, whom it is for, and what
+//! holds after inheritance.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use wva_rules::{MapFacts, MapRole, Operation, Place, Severity, Verdict, validate_map};
+
+const SATURATION: (MapRole, Place) = (MapRole::Saturation, Place::Global);
+const LOCAL: (MapRole, Place) = (MapRole::Saturation, Place::Local);
+const ZERO: (MapRole, Place) = (MapRole::ScaleToZero, Place::Global);
+const CLASSES: (MapRole, Place) = (MapRole::ServiceClasses, Place::Global);
+
+fn map(entries: &[(&str, &str)]) -> Value {
+    let data: serde_json::Map<_, _> = entries.iter().map(|(k, v)| ((*k).to_owned(), json!(v))).collect();
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m", "namespace": "ns"}, "data": data})
+}
+
+#[track_caller]
+fn check(facts: &MapFacts<'_>, want: &[(&str, &str)]) -> Verdict {
+    let verdict = validate_map(facts);
+    let found: BTreeSet<_> = verdict.violations.iter().map(|v| (v.code, v.field.as_str())).collect();
+    assert_eq!(found, want.iter().copied().collect(), "{verdict:#?}");
+    let warns = |code: &str| code.rsplit('-').next().unwrap().parse::<u32>().unwrap() >= 50;
+    assert!(
+        verdict.violations.iter().all(|v| warns(v.code) == (v.severity == Severity::Warn)),
+        "{verdict:#?}"
+    );
+    verdict
+}
+
+#[track_caller]
+fn created(role: (MapRole, Place), entries: &[(&str, &str)], want: &[(&str, &str)]) -> String {
+    check(&MapFacts::of(&map(entries), "ns", role), want).message()
+}
+
+#[test]
+fn documented_maps_are_admitted() {
+    created(SATURATION, &[], &[]);
+    created(
+        SATURATION,
+        &[
+            (
+                "default",
+                "kvCacheThreshold: 0.80\nqueueLengthThreshold: 5\nkvSpareTrigger: 0.10\nqueueSpareTrigger: 3\n",
+            ),
+            ("llama", "model_id: meta/llama\nnamespace: prod\nkvCacheThreshold: 0.7 # earlier\n"),
+            ("granite", "model_id: ibm/granite\nanalyzerName: saturation\nenableLimiter: true\n"),
+        ],
+        &[],
+    );
+    created(ZERO, &[("m", "model_id: m\nenable_scale_to_zero: true\nretention_period: 10m\n")], &[]);
+    created(
+        CLASSES,
+        &[("premium", "name: Premium\npriority: 1\ndata:\n- {model: m, slo-tpot: 24, slo-ttft: 500}\n")],
+        &[],
+    );
+    let list = "- {name: Premium, model: m, priority: 1, slo-itl: 24, slo-ttw: 500}\n";
+    created(CLASSES, &[("serviceClasses", list)], &[]);
+}
+
+#[test]
+fn one_entry_on_its_own() {
+    for (entry, code, field, said) in [
+        ("a: [", "WVA-CM-020", "data.default", "no YAML"),
+        ("just a text", "WVA-CM-020", "data.default", "write fields and values"),
+        (
+            "kvSpareTrigger: 0.1\nkvSpareTrigger: 0.2",
+            "WVA-CM-021",
+            "data.default",
+            "\"kvSpareTrigger\" twice, again in line 2",
+        ),
+        ("kvCacheTreshold: 0.8", "WVA-CM-022", "data.default.kvCacheTreshold", "\"kvCacheThreshold\"?"),
+        ("whatever: 1", "WVA-CM-022", "data.default.whatever", "known are "),
+        (
+            "kvCacheThreshold: 1.5",
+            "WVA-CM-023",
+            "data.default.kvCacheThreshold",
+            "1.5 (a number): write a number from 0 to 1",
+        ),
+        ("kvCacheThreshold: \"0.8\"", "WVA-CM-023", "data.default.kvCacheThreshold", "without quotes"),
+        ("queueSpareTrigger: -1", "WVA-CM-023", "data.default.queueSpareTrigger", "of 0 or more"),
+        ("scaleUpThreshold: 0", "WVA-CM-023", "data.default.scaleUpThreshold", "above 0, at most 1"),
+        ("enableLimiter: 1", "WVA-CM-023", "data.default.enableLimiter", "true or false"),
+        (
+            "analyzerName: v2",
+            "WVA-CM-023",
+            "data.default.analyzerName",
+            "\"\", \"saturation\", \"throughput\"",
+        ),
+        ("hold: 5", "WVA-CM-023", "data.default.hold", "a duration above 0"),
+    ] {
+        let message = created(SATURATION, &[("default", entry)], &[(code, field)]);
+        assert!(message.contains(said), "{said} is not in {message}");
+    }
+    let message = created(
+        SATURATION,
+        &[("m.x", "modelID: m")],
+        &[("WVA-CM-022", "data[m.x].modelID"), ("WVA-CM-024", "data[m.x].model_id")],
+    );
+    assert!(message.contains("\"model_id\"?"), "{message}");
+    created(ZERO, &[("default", "retention_period: 0s")], &[("WVA-CM-023", "data.default.retention_period")]);
+    created(
+        ZERO,
+        &[("default", "retention_period: 25h")],
+        &[("WVA-CM-061", "data.default.retention_period")],
+    );
+    created(
+        CLASSES,
+        &[("a", "name: A\npriority: 1\ndata:\n- {model: m, slo-tpot: 0}")],
+        &[("WVA-CM-023", "data.a.data[0].slo-tpot")],
+    );
+}
+
+#[test]
+fn every_fault_of_a_map_comes_back() {
+    created(
+        SATURATION,
+        &[("default", "kvCacheThreshold: 2\nkvSpareTriger: 0.1"), ("x", "queueSpareTrigger: 1"), ("y", "-")],
+        &[
+            ("WVA-CM-023", "data.default.kvCacheThreshold"),
+            ("WVA-CM-022", "data.default.kvSpareTriger"),
+            ("WVA-CM-024", "data.x.model_id"),
+            ("WVA-CM-020", "data.y"),
+        ],
+    );
+}
+
+#[test]
+fn bombs_are_refused_and_not_opened() {
+    let mut bomb = String::from("a0: &a0 [x,x,x,x,x,x,x,x,x]\n");
+    for i in 1..12 {
+        let last = format!("*a{}", i - 1);
+        let line = format!("a{i}: &a{i} [{}]\n", [last.as_str(); 9].join(","));
+        bomb += &line;
+    }
+    let deep = format!("a: {}{}", "[".repeat(10_000), "]".repeat(10_000));
+    for text in [bomb, deep] {
+        created(SATURATION, &[("default", &text)], &[("WVA-CM-020", "data.default")]);
+    }
+}
+
+#[test]
+fn whom_an_entry_is_for() {
+    created(SATURATION, &[("x", "kvCacheThreshold: 0.7")], &[("WVA-CM-024", "data.x.model_id")]);
+    let twice =
+        [("a", "model_id: m\nnamespace: p"), ("b", "model_id: m"), ("c", "model_id: m\nnamespace: p")];
+    let message = created(SATURATION, &twice, &[("WVA-CM-025", "data.c.model_id")]);
+    assert!(message.contains("\"m in namespace p\", for which data.a.model_id is too"), "{message}");
+    created(
+        LOCAL,
+        &[("a", "model_id: m\nnamespace: ns"), ("b", "model_id: m")],
+        &[("WVA-CM-025", "data.b.model_id")],
+    );
+    created(LOCAL, &[("a", "model_id: m\nnamespace: other")], &[("WVA-CM-027", "data.a.namespace")]);
+    created(SATURATION, &[("default", "model_id: m")], &[("WVA-CM-062", "data.default.model_id")]);
+    let class = "name: A\npriority: 1\ndata:\n- {model: m, slo-tpot: 1}\n- {model: m, slo-tpot: 2}";
+    created(CLASSES, &[("a", class)], &[("WVA-CM-025", "data.a.data[1].model")]);
+}
+
+#[test]
+fn what_holds_after_inheritance() {
+    let message = created(
+        SATURATION,
+        &[("default", "kvSpareTrigger: 0.9")],
+        &[("WVA-CM-026", "data.default.kvSpareTrigger")],
+    );
+    assert!(message.contains("found 0.9: kvSpareTrigger may be at most kvCacheThreshold (0.8)"), "{message}");
+    created(
+        SATURATION,
+        &[("default", "scaleDownBoundary: 0.85")],
+        &[("WVA-CM-026", "data.default.scaleDownBoundary")],
+    );
+    let inherits = [("a", "model_id: m\nkvSpareTrigger: 0.9"), ("default", "kvCacheThreshold: 0.95")];
+    created(SATURATION, &inherits, &[]);
+    let breaks = [("a", "model_id: m\nkvCacheThreshold: 0.2"), ("default", "kvSpareTrigger: 0.3")];
+    created(SATURATION, &breaks, &[("WVA-CM-026", "data.a.kvCacheThreshold")]);
+    let wider = [
+        ("a", "model_id: m\nkvSpareTrigger: 0.3"),
+        ("b", "model_id: m\nnamespace: p\nkvCacheThreshold: 0.2"),
+        ("c", "model_id: other\nkvCacheThreshold: 0.2"),
+    ];
+    created(SATURATION, &wider, &[("WVA-CM-026", "data.b.kvCacheThreshold")]);
+    // The fault of `default` is not told again of each entry that inherits it.
+    let inherited = [("default", "kvSpareTrigger: 0.9"), ("a", "model_id: m\nqueueSpareTrigger: 1")];
+    created(SATURATION, &inherited, &[("WVA-CM-026", "data.default.kvSpareTrigger")]);
+}
+
+#[test]
+fn a_local_map_is_judged_by_what_it_says_itself() {
+    created(LOCAL, &[("default", "kvSpareTrigger: 0.9")], &[]);
+    created(
+        LOCAL,
+        &[("default", "kvSpareTrigger: 0.9\nkvCacheThreshold: 0.8")],
+        &[("WVA-CM-026", "data.default.kvSpareTrigger")],
+    );
+    let (object, global) =
+        (map(&[("default", "kvSpareTrigger: 0.9")]), map(&[("default", "kvCacheThreshold: 0.85")]));
+    let mut facts = MapFacts::of(&object, "ns", LOCAL);
+    facts.global = Some(&global);
+    facts.tracked = Some(false);
+    let told =
+        check(&facts, &[("WVA-CM-063", "data.default.kvSpareTrigger"), ("WVA-CM-060", "metadata.namespace")]);
+    assert!(
+        told.warnings
+            .iter()
+            .any(|w| w.ends_with("the entry is left out: the global kvCacheThreshold is 0.85")),
+        "{told:?}"
+    );
+    let wide = map(&[("default", "kvCacheThreshold: 0.95")]);
+    facts.global = Some(&wide);
+    facts.tracked = Some(true);
+    check(&facts, &[]);
+    let mut unread = MapFacts::of(&object, "ns", (MapRole::Saturation, Place::Unread));
+    unread.read_instead = "wva/m";
+    check(&unread, &[("WVA-CM-053", "metadata.namespace")]);
+}
+
+#[test]
+fn a_fault_that_was_there_before_is_a_warning() {
+    let old = map(&[("default", "kvCacheThreshold: 2"), ("a", "model_id: m")]);
+    let update = |new: &Value, denied: &[&str]| {
+        let mut facts = MapFacts::of(new, "ns", SATURATION);
+        facts.operation = Operation::Update;
+        facts.old = Some(&old);
+        let verdict = validate_map(&facts);
+        assert_eq!(verdict.denials().map(|v| v.code).collect::<Vec<_>>(), denied, "{verdict:#?}");
+    };
+    update(&map(&[("default", "kvCacheThreshold: 2"), ("a", "model_id: m\nqueueSpareTrigger: 1")]), &[]);
+    update(&map(&[("default", "kvCacheThreshold: 3"), ("a", "model_id: m")]), &["WVA-CM-023"]);
+    update(&map(&[("default", "kvCacheThreshold: 2"), ("b", "x")]), &["WVA-CM-020"]);
+}

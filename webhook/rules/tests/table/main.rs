@@ -1,0 +1,87 @@
+//! Every rule against an object it accepts and one it refuses, the laws that hold for all rules, and the form in
+//! which a verdict is told.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod cluster;
+mod instance;
+mod object;
+mod told;
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use wva_rules::{Facts, OtherVariant, Severity, Target, Verdict, apply_defaults, validate};
+
+const ACCELERATOR: &str = "inference.optimization/acceleratorName";
+const INSTANCE: &str = "wva.llmd.ai/controller-instance";
+const CHANGE: &str = "wva.llmd.ai/allow-instance-change";
+const SHARED: &str = "wva.llmd.ai/allow-shared-target";
+const MODE: &str = "wva.llmd.ai/mode";
+
+/// An object without a fault, with `change` merged over it (RFC 7386: `null` removes).
+fn va(change: Value) -> Value {
+    let mut object = json!({
+        "apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling",
+        "metadata": {"name": "x", "namespace": "ns", "labels": {ACCELERATOR: "H100"}},
+        "spec": {"scaleTargetRef": {"name": "llama"}, "modelID": "meta/llama"},
+    });
+    apply_defaults(&mut object);
+    merge(&mut object, change);
+    object
+}
+
+fn merge(target: &mut Value, change: Value) {
+    let Value::Object(change) = change else {
+        *target = change;
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    for (key, value) in change {
+        if value.is_null() {
+            target.as_object_mut().unwrap().remove(&key);
+        } else {
+            merge(&mut target[key], value);
+        }
+    }
+}
+
+fn other(name: &str, instance: Option<&str>, api_version: &str, created: &str) -> OtherVariant {
+    let target = Target { api_version: api_version.into(), kind: "Deployment".into(), name: "llama".into() };
+    OtherVariant {
+        name: name.into(),
+        instance: instance.map(str::to_owned),
+        target,
+        created: Some(created.into()),
+    }
+}
+
+#[track_caller]
+fn find<'v>(verdict: &'v Verdict, code: &str) -> &'v wva_rules::Violation {
+    let found = verdict.violations.iter().find(|v| v.code == code);
+    found.unwrap_or_else(|| panic!("no {code} in {verdict:#?}"))
+}
+
+/// Refused, and by this rule alone.
+#[track_caller]
+fn rejects(facts: &Facts<'_>, code: &str) {
+    let verdict = validate(facts);
+    let codes: BTreeSet<_> = verdict.denials().map(|v| v.code).collect();
+    assert_eq!(codes, BTreeSet::from([code]), "{verdict:#?}");
+}
+
+#[track_caller]
+fn warns(facts: &Facts<'_>, code: &str) {
+    let verdict = validate(facts);
+    assert!(!verdict.denied(), "{verdict:#?}");
+    assert_eq!(find(&verdict, code).severity, Severity::Warn);
+    assert!(verdict.warnings.iter().any(|w| w.contains(code)), "{verdict:#?}");
+}
+
+#[track_caller]
+fn silent(facts: &Facts<'_>, code: &str) {
+    let verdict = validate(facts);
+    assert!(verdict.violations.iter().all(|v| v.code != code), "{verdict:#?}");
+}

@@ -1,0 +1,148 @@
+//! The form in which a verdict is told: complete, bounded, and harmless to a terminal.
+
+use serde_json::{Value, json};
+use wva_rules::{
+    Facts, MAX_WARNING_BYTES, MAX_WARNING_CHARS, MetricReader, NamespaceState, Operation, OtherVariant,
+    Target, validate,
+};
+
+use crate::{ACCELERATOR, INSTANCE, MODE, silent, va, warns};
+
+#[test]
+fn warnings_of_their_own() {
+    let rows: Vec<(&str, Value)> = vec![
+        (
+            "WVA-VA-051",
+            json!({"spec": {"scaleTargetRef": {"kind": "Rollout", "apiVersion": "argoproj.io/v1"}}}),
+        ),
+        ("WVA-VA-051", json!({"spec": {"scaleTargetRef": {"apiVersion": "apps/v2"}}})),
+        ("WVA-VA-055", json!({"metadata": {"labels": null}})),
+        ("WVA-VA-056", json!({"metadata": {"labels": {"wva.llmd.ai/controler-instance": "a"}}})),
+        ("WVA-VA-056", json!({"metadata": {"labels": {"inference.optimization/acceleratorname": "A100"}}})),
+        ("WVA-VA-057", json!({"metadata": {"annotations": {"wva.llmd.ai/modes": "auto"}}})),
+        ("WVA-VA-059", json!({"spec": {"modelId": "m"}})),
+    ];
+    for (code, change) in rows {
+        silent(&Facts::of(&va(json!({}))), code);
+        warns(&Facts::of(&va(change)), code);
+    }
+    let object = va(json!({}));
+    warns(&Facts { target_exists: Some(false), ..Facts::of(&object) }, "WVA-VA-054");
+    silent(&Facts { target_exists: Some(true), ..Facts::of(&object) }, "WVA-VA-054");
+    let bare = va(json!({"metadata": {"labels": null}}));
+    silent(&Facts { accelerator_derivable: Some(true), ..Facts::of(&bare) }, "WVA-VA-055");
+    let misspelt = va(json!({"spec": {"modelId": "m"}}));
+    assert!(validate(&Facts::of(&misspelt)).warnings[0].contains("modelID?"));
+}
+
+#[test]
+fn a_refusal_says_everything_at_once() {
+    let object = va(json!({"spec": {"modelID": null, "variantCost": "abc"}}));
+    let verdict = validate(&Facts::of(&object));
+    let status = verdict.to_status().unwrap();
+    let message = status.message.unwrap();
+    let start = "VariantAutoscaling \"x\" is invalid: [WVA-VA-003] spec.variantCost: found \"abc\": ";
+    assert!(message.starts_with(start), "{message}");
+    assert!(message.contains("; [WVA-VA-006] spec.modelID: found nothing: "), "{message}");
+    assert_eq!((status.reason.as_deref(), status.code), (Some("Invalid"), Some(422)));
+    let details = status.details.unwrap();
+    assert_eq!((details.kind.as_deref(), details.name.as_deref()), (Some("VariantAutoscaling"), Some("x")));
+    let causes = details.causes.unwrap();
+    let fields: Vec<_> = causes.iter().map(|c| c.field.as_deref().unwrap()).collect();
+    assert_eq!(fields, ["spec.variantCost", "spec.modelID"]);
+    assert!(causes.iter().all(|c| c.message.as_ref().unwrap().starts_with("[WVA-VA-")));
+    assert!(validate(&Facts::of(&va(json!({})))).to_status().is_none());
+}
+
+#[test]
+fn messages_repeat_no_more_of_a_value_than_a_bound_and_no_control_characters() {
+    let hostile = format!("\u{1b}[2J{}\u{202e}", "x\n".repeat(100_000));
+    let labels = json!({hostile.clone(): 1, INSTANCE: hostile.clone()});
+    let object = va(json!({
+        "metadata": {"name": hostile, "labels": labels, "annotations": {MODE: hostile}},
+        "spec": {"variantCost": hostile, "modelID": hostile, hostile.clone(): 1,
+            "scaleTargetRef": {"name": hostile, "kind": hostile, "apiVersion": hostile}},
+    }));
+    let verdict = validate(&Facts::of(&object));
+    let told = verdict.message();
+    assert!(told.len() < 8192, "{}", told.len());
+    assert!(told.chars().chain(verdict.warnings.iter().flat_map(|w| w.chars())).all(|c| !c.is_control()));
+    assert!(!told.contains('\u{202e}'));
+}
+
+#[test]
+fn a_flood_of_faults_is_refused_in_few_words_and_little_time() {
+    let labels: serde_json::Map<String, Value> = (0..100_000).map(|n| (format!("k{n}"), json!(0))).collect();
+    let old = va(json!({"metadata": {"labels": labels}}));
+    let mut new = old.clone();
+    new["spec"]["modelID"] = json!("another");
+    let created = validate(&Facts::of(&new));
+    assert!(created.denied() && created.violations.len() < 200, "{} violations", created.violations.len());
+    let updated = Facts { operation: Operation::Update, old: Some(&old), ..Facts::of(&new) };
+    assert!(validate(&updated).violations.len() < 200);
+}
+
+#[test]
+fn warnings_stay_within_the_apiservers_limits() {
+    let long = "n".repeat(253);
+    let mut spec =
+        json!({"scaleTargetRef": {"name": long, "kind": "Widget", "apiVersion": "example.com/v1"}});
+    for n in 0..200 {
+        spec[format!("field{n}{long}")] = json!(1);
+    }
+    let object = va(json!({"spec": spec, "metadata": {"labels": {ACCELERATOR: null}}}));
+    let others = [OtherVariant {
+        name: long.clone(),
+        instance: Some(long.clone()),
+        target: Target::of(&object).unwrap(),
+        created: None,
+    }];
+    let selector =
+        |key: &str, value: &str| serde_json::from_value(json!({"matchLabels": {key: value}})).unwrap();
+    let reader =
+        |key: &str, value: &str| MetricReader { name: long.clone(), selectors: vec![selector(key, value)] };
+    let readers = [reader("variant_name", &long), reader("controller_instance", &long)];
+    let facts = Facts {
+        others: &others,
+        target_exists: Some(false),
+        namespace: NamespaceState::Excluded,
+        cost_set_by: Some(&long),
+        readers: &readers,
+        ..Facts::of(&object)
+    };
+    let verdict = validate(&facts);
+    let unread =
+        Facts { namespace: NamespaceState::Unwatched, readers: &[], readers_complete: true, ..facts };
+    let unread = validate(&unread).warnings;
+    assert!(verdict.warnings.iter().all(|w| w.chars().count() <= MAX_WARNING_CHARS), "{verdict:#?}");
+    assert!(verdict.warnings.iter().map(String::len).sum::<usize>() <= MAX_WARNING_BYTES);
+    let last = verdict.warnings.last().unwrap();
+    let told = verdict.warnings.len() - 1;
+    assert!(last.contains(&format!("and {} more warnings", verdict.violations.len() - told)), "{last}");
+    for code in ["WVA-VA-051", "WVA-VA-052", "WVA-VA-054", "WVA-VA-055"] {
+        assert!(
+            verdict.warnings.iter().any(|w| w.contains(code)),
+            "{code} is told before the budget is used up"
+        );
+    }
+    let whole = |code: &str, end: &str| {
+        let told = verdict.warnings.iter().find(|w| w.contains(code)).unwrap();
+        assert!(told.ends_with(end), "the rule's own words are whole: {told}");
+    };
+    whole("WVA-VA-051", "/scale subresource");
+    whole("WVA-VA-052", "of another instance");
+    whole("WVA-VA-054", "when it does");
+    whole("WVA-VA-055", "H100");
+    whole("WVA-VA-060", "wva.llmd.ai/exclude");
+    whole("WVA-VA-062", "they are compared");
+    let whole = |code: &str, end: &str| {
+        let told = unread.iter().find(|w| w.contains(code)).unwrap();
+        assert!(told.ends_with(end), "the rule's own words are whole: {told}");
+    };
+    whole("WVA-VA-061", "not managed");
+    whole("WVA-VA-063", "(yet)");
+    let contradictions: Vec<_> = verdict.warnings.iter().filter(|w| w.contains("WVA-VA-064")).collect();
+    assert!(contradictions[0].contains("variant_name=nnn") && contradictions[0].ends_with("; here: x"));
+    assert!(contradictions[1].contains("controller_instance=n"), "{}", contradictions[1]);
+    assert!(contradictions[1].ends_with("; here: no such label"), "{}", contradictions[1]);
+}

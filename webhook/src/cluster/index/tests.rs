@@ -1,0 +1,161 @@
+//! The indexes against what the watches show them: whatever happens, and in whatever order, an index is the one that
+//! would be built anew from the store.
+
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::runtime::reflector::store::Writer;
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+fn variant(namespace: &str, name: &str, spec: &Value) -> DynamicObject {
+    let meta = json!({"name": name, "namespace": namespace, "labels": {INSTANCE_LABEL: "a"},
+        "creationTimestamp": "2026-01-02T03:04:05Z"});
+    serde_json::from_value(json!({"metadata": meta, "spec": spec})).unwrap()
+}
+
+fn target(name: &str) -> Target {
+    Target { api_version: "apps/v1".into(), kind: "Deployment".into(), name: name.into() }
+}
+
+/// Names found by a key.
+fn names(index: &Index<OtherVariant>, key: &Key) -> Vec<String> {
+    index.get(key).into_iter().map(|v| v.name).collect()
+}
+
+#[test]
+fn variants_are_found_by_target_and_by_cost_in_their_own_namespace() {
+    let (mut observe, index) = variant_index();
+    let spec = |target: &str, cost: &str| json!({"scaleTargetRef": {"name": target}, "modelID": "m", "variantCost": cost});
+    observe(&Event::Init);
+    for listed in [
+        variant("ns", "x", &spec("llama", "10.0")),
+        variant("ns", "y", &spec("qwen", "40")),
+        variant("ns", "z", &spec("gemma", "10")),
+        variant("other", "elsewhere", &spec("llama", "40")),
+        variant("ns", "broken", &json!({"scaleTargetRef": 7, "modelID": "m", "variantCost": "3"})),
+    ] {
+        observe(&Event::InitApply(listed));
+    }
+    assert_eq!(names(&index, &Key::target("ns", &target("llama"))), [""; 0], "the list is not whole yet");
+    observe(&Event::InitDone);
+    let want = OtherVariant {
+        name: "x".into(),
+        instance: Some("a".into()),
+        target: target("llama"),
+        created: Some("2026-01-02T03:04:05Z".into()),
+    };
+    assert_eq!(index.get(&Key::target("ns", &target("llama"))), [want]);
+    let beta = Target { api_version: "apps/v1beta2".into(), ..target("qwen") };
+    assert_eq!(names(&index, &Key::target("ns", &beta)), ["y"], "versions show one object");
+    let set = Target { kind: "StatefulSet".into(), ..target("qwen") };
+    assert_eq!(names(&index, &Key::target("ns", &set)), [""; 0]);
+    let cost = Key::cost_of("ns", "m");
+    assert_eq!(names(&index, &cost), ["y"], "the default is no choice, however it is written");
+    assert_eq!(index.other_than(&cost, "x").as_deref(), Some("y"));
+    assert_eq!(index.other_than(&cost, "y"), None, "an object is not compared with itself");
+    // A new target and a cost of its own: found by the new, and by the old no more.
+    observe(&Event::Apply(variant("ns", "x", &spec("qwen", "7"))));
+    assert_eq!(names(&index, &Key::target("ns", &target("llama"))), [""; 0]);
+    assert_eq!(names(&index, &Key::target("ns", &target("qwen"))), ["x", "y"]);
+    assert_eq!(index.other_than(&cost, "y").as_deref(), Some("x"));
+    observe(&Event::Delete(variant("ns", "y", &json!({}))));
+    assert_eq!(names(&index, &Key::target("ns", &target("qwen"))), ["x"]);
+    // Gone while the watch was down.
+    observe(&Event::Init);
+    assert_eq!(names(&index, &cost), ["x"], "the old list counts until the new one is whole");
+    observe(&Event::InitDone);
+    assert_eq!(names(&index, &cost), [""; 0]);
+}
+
+#[test]
+fn readers_are_found_by_what_they_scale() {
+    let (mut observe, index) = autoscaler_index();
+    let hpa = |name: &str, version: Value, metrics: Value| -> HorizontalPodAutoscaler {
+        let reference = json!({"apiVersion": version, "kind": "Deployment", "name": "llama"});
+        serde_json::from_value(json!({"metadata": {"name": name, "namespace": "ns"},
+            "spec": {"scaleTargetRef": reference, "maxReplicas": 3, "metrics": metrics}}))
+        .unwrap()
+    };
+    let external = |name: &str| {
+        json!([{"type": "External", "external": {"metric": {"name": name},
+            "target": {"type": "AverageValue"}}}])
+    };
+    let cpu = json!([{"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization"}}}]);
+    for applied in [
+        hpa("new", json!("apps/v1"), external("wva_desired_replicas")),
+        hpa("old", json!(null), external("inferno_desired_replicas")),
+        hpa("cpu", json!("apps/v1"), cpu),
+        hpa("none", json!("apps/v1"), json!(null)),
+        hpa("queue", json!("apps/v1"), external("queue_length")),
+        hpa("rollout", json!("argoproj.io/v1"), external("wva_desired_replicas")),
+    ] {
+        observe(&Event::Apply(applied));
+    }
+    let key = Key::target("ns", &target("llama"));
+    let found: Vec<_> = index.get(&key).into_iter().map(|r| (r.name, r.selectors.len())).collect();
+    assert_eq!(found, [("new".to_owned(), 1), ("old".to_owned(), 1)]);
+
+    let (mut observe, index) = scaled_object_index();
+    let scaled = |name: &str, trigger: &str, query: &str| -> DynamicObject {
+        serde_json::from_value(json!({"metadata": {"name": name, "namespace": "ns"},
+            "spec": {"scaleTargetRef": {"name": "llama"},
+                "triggers": [{"type": "cron"}, {"type": trigger, "metadata": {"query": query}}]}}))
+        .unwrap()
+    };
+    for applied in [
+        scaled("new", "prometheus", "max(wva_desired_replicas{variant_name=\"x\"})"),
+        scaled("old", "prometheus", "inferno_desired_replicas"),
+        scaled("cpu", "prometheus", "rate(cpu[1m])"),
+        scaled("file", "metrics-api", "wva_desired_replicas"),
+        serde_json::from_value(json!({"metadata": {"name": "odd", "namespace": "ns"}, "spec": [7]})).unwrap(),
+    ] {
+        observe(&Event::Apply(applied));
+    }
+    let found: Vec<_> = index.get(&key).into_iter().map(|r| r.name).collect();
+    assert_eq!(found, ["new", "old"]);
+}
+
+fn object() -> impl Strategy<Value = DynamicObject> {
+    let name = || proptest::sample::select(vec!["a", "b", "c"]);
+    let spec = (name(), name(), proptest::sample::select(vec!["10.0", "40", "x"]), any::<bool>());
+    (name(), name(), spec).prop_map(|(namespace, own, (target, model, cost, broken))| {
+        let target = if broken { json!(null) } else { json!({"name": target}) };
+        variant(namespace, own, &json!({"scaleTargetRef": target, "modelID": model, "variantCost": cost}))
+    })
+}
+
+/// Events as a watch emits them: single changes, and lists, which may break off.
+fn events() -> impl Strategy<Value = Vec<Event<DynamicObject>>> {
+    let list = (proptest::collection::vec(object(), 0..6), any::<bool>()).prop_map(|(objects, whole)| {
+        let shown = objects.into_iter().map(Event::InitApply);
+        [Event::Init].into_iter().chain(shown).chain(whole.then_some(Event::InitDone)).collect::<Vec<_>>()
+    });
+    let change = prop_oneof![
+        3 => object().prop_map(|o| vec![Event::Apply(o)]),
+        1 => object().prop_map(|o| vec![Event::Delete(o)]),
+        1 => list,
+    ];
+    proptest::collection::vec(change, 0..30).prop_map(|changes| changes.into_iter().flatten().collect())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn an_index_is_always_the_one_built_anew_from_the_store(events in events()) {
+        let kind = GroupVersionKind::gvk("llmd.ai", "v1alpha1", "VariantAutoscaling");
+        let mut writer = Writer::new(ApiResource::from_gvk(&kind));
+        let store = writer.as_reader();
+        let (mut observe, index) = variant_index();
+        for event in events {
+            writer.apply_watcher_event(&event);
+            observe(&event);
+            let (mut anew, built) = variant_index();
+            for object in store.state() {
+                anew(&Event::Apply((*object).clone()));
+            }
+            prop_assert_eq!(&*index.0.read().unwrap(), &*built.0.read().unwrap());
+        }
+    }
+}
