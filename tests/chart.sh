@@ -16,9 +16,9 @@ unset KUBECONFIG HELM_NAMESPACE
 helm=$(tests/testbed/tools/build.sh helm)
 helm=${helm#helm=}
 
+# One fault does not end the run: all come back together.
 faults=0
 fault() { printf 'chart: %s\n' "$*" >&2; faults=$((faults + 1)); }
-# One case or key must not end the run: all faults come back together.
 render() { "$helm" template $release $chart --namespace $system "$@"; }
 # One line of JSON for each object of a file; with a second argument one line for each permission.
 json() { "$helm" template json tests/chart/json --set-file manifest="$1" ${2:+--set rules=true} | grep '^{'; }
@@ -60,7 +60,7 @@ echo "== webhook configurations against the program's own table (config/base/web
 entries="'$release-wva-saturation-scaling-config', 'wva-saturation-scaling-config'"
 sed -e "s/'wva-variantautoscaling-config'/'$release-variantautoscaling-config'/" -e "s/'wva-saturation-scaling-config'/$entries/" \
   -e "s/'serviceclass'/'serviceclass', '$release-service-classes-config'/" config/base/webhook.yaml > $out/base-webhook.yaml
-diff -u <(json $out/base-webhook.yaml) <(grep WebhookConfiguration $out/defaults.json | sed -E 's/"labels":\{[^}]*\},//') > $out/webhook.diff || fault "they differ: $(cat $out/webhook.diff)"
+diff -u --label config/base --label chart <(json $out/base-webhook.yaml) <(grep WebhookConfiguration $out/defaults.json | sed -E 's/"labels":\{[^}]*\},//') > $out/webhook.diff || fault "they differ: $(cat $out/webhook.diff)"
 
 echo "== permissions against what the program needs (config/base/rbac.yaml)"
 sed "s/wva-variantautoscaling-config/$release-variantautoscaling-config/" config/base/rbac.yaml > $out/base-rbac.yaml
@@ -103,6 +103,9 @@ holds "$(cat $out/readme-immutable.json)" '"immutable":true' readme-immutable
 [ "$(grep -c '"immutable":true' $out/readme-immutable.json)" = 1 ] || fault "readme-immutable: more than the main map is immutable"
 holds "$(cat $out/with-operator.json)" '"honorLabels":false' with-operator
 lacks "$(cat $out/defaults.json)" 'ServiceMonitor"' defaults
+holds "$(cat $out/defaults.json)" '"PROMETHEUS_TOKEN_PATH":' defaults
+lacks "$(cat $out/http-prometheus.json)" 'PROMETHEUS_TOKEN_PATH' http-prometheus
+lacks "$(cat $out/http-prometheus.json)" 'cluster-monitoring-view' http-prometheus
 while read -r kind name; do
   [ ${#name} -le 63 ] || fault "long-name: $kind $name has ${#name} characters, which is over 63"
 done < <(grep -oE '"kind":"Service","metadata":\{"labels":\{[^}]*\},"name":"[^"]*"' $out/long-name.json | sed -E 's/.*"kind":"([A-Za-z]+)".*"name":"([^"]*)"/\1 \2/')
@@ -166,7 +169,7 @@ done < tests/chart/keys.txt
 # Every key of values.yaml is in that list.
 while read -r key; do
   grep -qE "^${key//./\\.}(=|\\.|\\[)" tests/chart/keys.txt || fault "tests/chart/keys.txt has no line for $key"
-done < <(sed -n '/<!-- values: begin/,$ s/^| \([a-z][A-Za-z.]*\) | .*/\1/p' $chart/README.md)
+done < <(sed -n '/<!-- values: begin/,/<!-- values: end/ s/^| \([a-z][A-Za-z.]*\) | .*/\1/p' $chart/README.md)
 
 [ $faults = 0 ] || { echo "chart: $faults faults"; exit 1; }
 echo "chart: $cases cases, all fine"

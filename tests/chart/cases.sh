@@ -1,4 +1,4 @@
-# The ways to install the chart that tests/chart.sh renders: `case NAME ARGUMENTS...` of `helm template`. Release and
+# The ways to install the chart that tests/chart.sh renders: `case_ NAME ARGUMENTS...`, arguments of `helm template`. Release and
 # namespace are those of the documentation unless a case says otherwise.
 values=tests/fixtures/original
 ours="--set wva.image.repository=registry.example/wva"
@@ -19,6 +19,8 @@ case_ cert-manager        --set wva.webhook.certMode=cert-manager
 case_ existing-secret     --set wva.webhook.certMode=existingSecret,wva.webhook.existingSecret=my-cert
 case_ with-operator       --api-versions monitoring.coreos.com/v1/ServiceMonitor --api-versions monitoring.coreos.com/v1/PrometheusRule
 case_ everything          -f tests/chart/everything.yaml
+case_ parent-chart        --set global.imageRegistry=registry.example
+case_ http-prometheus     --set wva.prometheus.baseURL=http://prometheus.monitoring.svc:9090
 case_ kubernetes-1.30     --kube-version 1.30.0
 case_ long-name           --set fullnameOverride=a-release-with-a-name-of-fifty-characters-or-more-a
 case_ readme-defaults     -f $values/chart-values-defaults.yaml $ours

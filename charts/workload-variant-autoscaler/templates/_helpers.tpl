@@ -192,12 +192,15 @@ name: {{ coalesce .Values.llmd.deploymentName .Values.llmd.scaleTargetName (prin
   "PROMETHEUS_BASE_URL" $wva.prometheus.baseURL
   "PROMETHEUS_TLS_INSECURE_SKIP_VERIFY" (toString $wva.prometheus.tls.insecureSkipVerify)
   "PROMETHEUS_CA_CERT_PATH" (ternary "/etc/wva/prometheus-ca/ca.crt" $wva.prometheus.tls.caCertPath (not (empty $wva.prometheus.caCert)))
-  "PROMETHEUS_TOKEN_PATH" "/var/run/secrets/kubernetes.io/serviceaccount/token"
   "WVA_SCALE_TO_ZERO" (toString $wva.scaleToZero)
   "WVA_LIMITED_MODE" (toString $wva.limitedMode)
   "WVA_NODE_SELECTOR" $wva.nodeSelector
   "WVA_LEGACY_METRICS" (toString $wva.legacyMetrics)
   "EXPERIMENTAL_PROACTIVE_MODEL" (toString $proactive) }}
+{{- /* The service account's token goes over no wire in the clear. */}}
+{{- if hasPrefix "https://" $wva.prometheus.baseURL }}
+{{- $_ := set $settings "PROMETHEUS_TOKEN_PATH" "/var/run/secrets/kubernetes.io/serviceaccount/token" }}
+{{- end }}
 {{- if $wva.poolGroup }}
 {{- $_ := set $settings "POOL_GROUP" $wva.poolGroup }}
 {{- end }}
