@@ -73,6 +73,12 @@ impl Entry {
         self.value.as_ref().is_some_and(|v| v.get(field).is_some())
     }
 
+    /// A field that does not exist is probably meant to be this one, and is told so.
+    pub(crate) fn misspells(&self, field: &str) -> bool {
+        let meant = format!("{}?", quote(field));
+        self.faults.iter().any(|f| f.wrong == Wrong::Unknown && f.right == meant)
+    }
+
     /// The entry as its type, where nothing is wrong with it.
     pub(crate) fn typed<T: DeserializeOwned>(&self) -> Option<T> {
         let value = self.value.clone().filter(|_| self.faults.is_empty())?;
