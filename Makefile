@@ -22,7 +22,7 @@ test: tools ## Run all tests: unit, property, each crate on real sockets, end to
 lint: ## Formatting, clippy, purity of the pure crates, arrows between crates
 	@tests/lint.sh
 
-chart: ## Judge the Helm chart by its render: names, permissions, webhooks, refusals, every documented key
+chart: build ## Judge the Helm chart by its render: names, permissions, webhooks, refusals, every documented key
 	@tests/chart.sh
 
 generate: ## Write what is made from code: the CRD, the schemas of config map entries, the webhook configurations
