@@ -7,7 +7,7 @@ use wva_crds::settings::{Setting, order_problems};
 
 use crate::maps::facts::{MapFacts, RunningSource};
 use crate::table::{Check, Kind, Rule, Scope};
-use crate::text::{escape, nearest, quote, shorten, show};
+use crate::text::{escape, inside, nearest, quote, shorten, show};
 
 /// The most characters of a parser's message.
 const PROBLEM_CHARS: usize = 300;
@@ -108,7 +108,7 @@ pub(crate) const ORDER: Rule = Rule {
     scope: Scope::Object,
     field: "data",
     reads: &[],
-    message: "",
+    message: "found {found}: out of order",
     docs: "Settings that belong together are in order: lease duration > renew deadline > retry period, and fresh <= \
            stale <= unavailable threshold of the metrics cache. The program would not start otherwise.",
     check: Check::ConfigMap(|facts, out| {
@@ -116,23 +116,23 @@ pub(crate) const ORDER: Rule = Rule {
             return;
         }
         let text = facts.text();
-        let value = |key: &'static str| {
+        // What holds: a flag or a variable, the map, or the default.
+        let in_force = |key: &'static str| {
             let hidden = facts.running.and_then(|r| r.values.get(key));
             if let Some(hidden) = hidden.filter(|v| matches!(v.source, RunningSource::Hides(_))) {
-                return Some(hidden.value.clone());
+                return Some((Setting::by_key(key)?, hidden.text.as_str()));
             }
             let setting = Setting::by_key(key)?;
-            match text.get(key) {
-                Some(written) => setting.kind.parse(&written.text).ok(),
-                None => setting.default_value().ok().flatten(),
-            }
+            Some((setting, text.get(key).map_or(setting.default.unwrap_or_default(), |w| w.text.as_str())))
         };
-        for problem in order_problems(value) {
+        for problem in order_problems(|key| in_force(key).and_then(|(s, text)| s.kind.parse(text).ok())) {
             // What is wrong without this map is not its fault.
             let mut written = problem.keys.iter().filter_map(|key| text.get(key));
             if let Some(first) = written.next() {
-                out.at(field(first), "", "");
-                out.remedy(problem.to_string());
+                let values = problem.keys.iter().filter_map(|key| in_force(key));
+                let values: Vec<String> = values.map(|(_, text)| escape(text, false)).collect();
+                out.at(field(first), values.join(", "), "");
+                out.remedy(format!("; {} ({})", problem.right, problem.keys.join(", ")));
                 let texts: Vec<_> =
                     problem.keys.iter().map(|k| text.get(k).map(|w| w.text.clone())).collect();
                 out.basis(json!(texts));
@@ -226,8 +226,7 @@ fn field(written: &Written) -> String {
     }
 }
 
-/// The field of an entry, as kubectl would print it: keys with dots stand in brackets.
+/// The field of an entry.
 pub(crate) fn entry_field(key: &str) -> String {
-    let key = escape(key, false);
-    if key.contains(['.', '/', '[']) { format!("data[{key}]") } else { format!("data.{key}") }
+    inside("data", key)
 }

@@ -106,7 +106,9 @@ pub(crate) const UNKNOWN: Rule = Rule {
     check: Check::Variant(|facts, out| {
         let Some(target) = Target::of(facts.object) else { return };
         let known = KNOWN.contains(&(target.api_version.as_str(), target.kind.as_str()));
-        if !known && !NOT_SCALABLE.contains(&target.kind.as_str()) {
+        // What is no kind or no version at all is refused by rules of its own.
+        let named = !target.api_version.is_empty() && !target.kind.is_empty();
+        if named && !known && !NOT_SCALABLE.contains(&target.kind.as_str()) {
             out.text(quote(&format!("{} {}", target.api_version, target.kind)), "");
         }
     }),
