@@ -115,7 +115,8 @@ impl Finding {
         let message = Some(rule.message.len()).filter(|len| *len > 0);
         let clause = |at: &usize| rule.message[at + 1..].starts_with(' ');
         let ends = rule.message.rmatch_indices([';', ':']).map(|(at, _)| at).filter(clause);
-        let shorter = message.into_iter().chain(ends).map(|end| self.told(&rule.message[..end], &prefix, limit));
+        let shorter =
+            message.into_iter().chain(ends).map(|end| self.told(&rule.message[..end], &prefix, limit));
         let mut told = std::iter::once(whole.clone()).chain(shorter);
         told.find(|text| text.chars().count() <= limit).unwrap_or_else(|| shorten(&whole, limit))
     }

@@ -148,7 +148,7 @@ pub(crate) const UNKNOWN: Rule = Rule {
     field: "data",
     reads: &[],
     message: "nobody reads this key{other}",
-    docs: "A key of the main map is none that is read. The nearest known one is named.",
+    docs: "A key of the main map is none that is read. Where a known one is near, it is named.",
     check: Check::ConfigMap(|facts, out| {
         let known = known_keys();
         for written in keys(facts).filter(|w| w.setting.is_none()) {
@@ -165,7 +165,8 @@ pub(crate) const HIDDEN: Rule = Rule {
     field: "data",
     reads: &[],
     message: "has no effect: {other} wins",
-    docs: "A flag or an environment variable of the running process gives this setting, and wins over the map.",
+    docs: "A flag or an environment variable of the running process gives this setting, and wins over the map. \
+           Change it there, or remove it there and restart, to have the map decide.",
     check: Check::ConfigMap(|facts, out| {
         let Some(running) = facts.running else { return };
         for written in keys(facts) {
@@ -184,7 +185,8 @@ pub(crate) const OLD_NAME: Rule = Rule {
     field: "data",
     reads: &[],
     message: "is an old name of {other}",
-    docs: "A key of the main map has the name it had in the first releases. It is read all the same.",
+    docs: "A key of the main map has the name it had in the first releases. It is read all the same, \
+           so there is no hurry to rename it.",
     check: Check::ConfigMap(|facts, out| {
         for written in keys(facts).filter(|w| w.old_name) {
             out.at(field(written), "", written.setting.map_or("", |s| s.key));
@@ -200,7 +202,7 @@ pub(crate) const OUTSIDE: Rule = Rule {
     reads: &[],
     message: "is read from the environment alone: it says where this map is",
     docs: "`CONFIG_MAP_NAME`, `POD_NAMESPACE`, `POD_NAME`, `CONTROLLER_INSTANCE` and `CONFIG_FILE` are no keys of the \
-           map.",
+           map: they say where the map is, and are read from the environment (the last also from its flag).",
     check: Check::ConfigMap(|facts, out| {
         for written in all_keys(facts).filter(|w| w.setting.is_some_and(|s| !s.in_map)) {
             out.at(field(written), "", "");

@@ -33,9 +33,6 @@ pub(crate) struct Example {
     pub(crate) warned: Option<String>,
     #[serde(default)]
     pub(crate) completed: Option<String>,
-    /// Codes of other warnings about that object.
-    #[serde(default)]
-    pub(crate) also: Vec<String>,
     /// An API server never lets such an object come as far as a webhook: `wva validate` alone says this.
     #[serde(default)]
     pub(crate) in_files_alone: bool,
@@ -102,27 +99,16 @@ impl Example {
         }
     }
 
-    /// The verdict on the first object.
-    pub(crate) fn of_accepted(&self) -> Verdict {
-        self.judge(&object(&self.accepted), self.before().as_ref(), false)
-    }
-
-    /// The verdict on the second object.
-    pub(crate) fn of_shown(&self) -> Verdict {
-        self.judge(&object(self.shown().1), self.before().as_ref(), self.given.starting)
+    /// The verdicts on the two objects.
+    pub(crate) fn verdicts(&self) -> (Verdict, Verdict) {
+        let before = self.given.before.as_deref().map(object);
+        let judge = |text: &str, starting| self.judge(&object(text), before.as_ref(), starting);
+        (judge(&self.accepted, false), judge(self.shown().1, self.given.starting))
     }
 
     /// What the webhook would say about an object in the place of the examples.
     pub(crate) fn judge(&self, object: &Value, old: Option<&Value>, starting: bool) -> Verdict {
-        if object["kind"] == KIND {
-            self.variant(object, old, starting)
-        } else {
-            self.map(object, old)
-        }
-    }
-
-    fn before(&self) -> Option<Value> {
-        self.given.before.as_deref().map(object)
+        if object["kind"] == KIND { self.variant(object, old, starting) } else { self.map(object, old) }
     }
 
     fn environment(&self, key: &str) -> Option<&str> {
