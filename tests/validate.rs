@@ -298,3 +298,21 @@ fn the_rest_of_a_file_is_judged_where_one_document_is_broken() {
         ["<stdin>:2:4 WVA-FILE-001 deny", "<stdin>:8:44 WVA-VA-006 deny"]
     );
 }
+
+#[test]
+fn a_misspelt_key_is_pointed_at() {
+    let input = FINE.replace("modelID: m", "modelID: m, modelId: m");
+    assert_eq!(json(&["-"], input.as_bytes())["findings"][0]["field"], "spec.modelId");
+    let said = text(&validate(&["-"], input.as_bytes()).stdout);
+    assert!(
+        said.contains("warning[WVA-VA-059]: spec.modelId: there is no such field; it is ignored: modelID?"),
+        "{said}"
+    );
+    let (line, caret) =
+        (said.lines().find(|l| l.contains("modelId: m")), said.lines().find(|l| l.contains('^')));
+    assert_eq!(
+        line.unwrap().find("modelId: m").unwrap() + "modelId: ".len(),
+        caret.unwrap().find('^').unwrap(),
+        "{said}"
+    );
+}

@@ -11,7 +11,7 @@ use wva_crds::entries::{Kind, schema, yaml_value};
 
 use crate::maps::main_map::entry_field;
 use crate::maps::names::MapRole;
-use crate::text::{escape, nearest, quote, shorten, show};
+use crate::text::{escape, inside, nearest, quote, shorten, show};
 
 /// The most characters of a parser's message.
 const PROBLEM_CHARS: usize = 200;
@@ -225,8 +225,7 @@ fn field(root: &str, pointer: &str, value: &Value) -> String {
 }
 
 fn step(key: &str) -> String {
-    let key = escape(key, false);
-    if key.contains(['.', '/', '[']) { format!("[{key}]") } else { format!(".{key}") }
+    inside("", key)
 }
 
 /// The part of a schema that is about the value at `pointer`.
