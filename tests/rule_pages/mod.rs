@@ -29,10 +29,10 @@ fn index() -> String {
          what the rule wants, with an example\nthat is refused and one that is accepted. [Admission](../admission.md) \
          says who asks the rules and when;\n[wva validate](../validate.md) asks them of files.\n",
     );
-    let about =
-        |variants: bool| RULES.iter().filter(move |r| matches!(r.check, Check::Variant(_)) == variants);
-    section(&mut out, "VariantAutoscaling", about(true).map(row));
-    section(&mut out, "ConfigMaps", about(false).map(row));
+    let about = |prefix: &'static str| RULES.iter().filter(move |r| r.code.starts_with(prefix)).map(row);
+    section(&mut out, "VariantAutoscaling", about("WVA-VA-"));
+    section(&mut out, "ConfigMaps", about("WVA-CM-"));
+    section(&mut out, "HPAs and ScaledObjects, by `wva validate` alone", about("WVA-HPA-"));
     let file = format!("| [{FILE_CODE}]({FILE_CODE}.md) | refused | | {} |", Example::of(FILE_CODE).title);
     section(&mut out, "Files, by `wva validate` alone", std::iter::once(file));
     out
@@ -61,8 +61,12 @@ fn page(rule: &Rule) -> String {
     let update = example.given.before.is_some();
     let mut out = format!("# {}: {}\n\n{NOTE}\n{}\n\n", rule.code, example.title, rule.docs);
     let of_variants = matches!(rule.check, Check::Variant(_));
-    let kind =
-        if of_variants { "VariantAutoscaling" } else { "[ConfigMap](../admission.md#which-configmaps)" };
+    let in_files_alone = example.in_files_alone || matches!(rule.check, Check::Autoscaler(_));
+    let kind = match rule.check {
+        Check::Variant(_) => "VariantAutoscaling",
+        Check::ConfigMap(_) => "[ConfigMap](../admission.md#which-configmaps)",
+        Check::Autoscaler(_) => "HorizontalPodAutoscaler or ScaledObject that follows the metric",
+    };
     let when = if update { "when it is updated" } else { "when it is created and when it is updated" };
     let _ = writeln!(out, "- Looks at: `{}` of a {kind}, {when}", rule.field);
     let happens = match (rule.kind, update) {
@@ -75,7 +79,9 @@ fn page(rule: &Rule) -> String {
     if rule.scope == Scope::Cluster && of_variants {
         out.push_str("- Looks at other objects too, so it is not asked while the controller is starting\n");
     }
-    if example.in_files_alone {
+    if matches!(rule.check, Check::Autoscaler(_)) {
+        out.push_str("- Said by `wva validate`: no webhook of wva is asked about these kinds\n");
+    } else if in_files_alone {
         out.push_str(
             "- Said by `wva validate`: an API server refuses or drops it before it asks a webhook\n",
         );
@@ -87,7 +93,7 @@ fn page(rule: &Rule) -> String {
         Outcome::Warned => ("Warned of", "The answer"),
         Outcome::Completed => ("Completed", "What is added"),
     };
-    let said = if example.in_files_alone { of_files(&verdict) } else { of_kubectl(&verdict) };
+    let said = if in_files_alone { of_files(&verdict) } else { of_kubectl(&verdict) };
     let _ = write!(
         out,
         "\n## {title}\n\n{}{answer}:\n\n```text\n{said}```\n\n## Accepted\n\n{}",

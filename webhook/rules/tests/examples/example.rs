@@ -10,9 +10,9 @@ use serde_json::{Map, Value};
 use wva_crds::names::{CONFIG_ENABLED_LABEL, EXCLUDE_ANNOTATION, INSTANCE_LABEL, KIND};
 use wva_crds::settings::Setting;
 use wva_rules::{
-    Facts, InstancePolicy, MapFacts, MapNames, MapRole, MetricReader, NamespaceState, Operation,
-    OtherVariant, Place, Running, RunningSource, RunningValue, Target, Verdict, apply_defaults, mutate,
-    sets_cost, validate_map,
+    AutoscalerFacts, Facts, InstancePolicy, MapFacts, MapNames, MapRole, MetricReader, NamespaceState,
+    Operation, OtherVariant, Place, Running, RunningSource, RunningValue, Target, Verdict, apply_defaults,
+    mutate, sets_cost, validate_autoscaler, validate_map,
 };
 
 /// One file.
@@ -108,7 +108,11 @@ impl Example {
 
     /// What the webhook would say about an object in the place of the examples.
     pub(crate) fn judge(&self, object: &Value, old: Option<&Value>, starting: bool) -> Verdict {
-        if object["kind"] == KIND { self.variant(object, old, starting) } else { self.map(object, old) }
+        match text(object, "/kind") {
+            KIND => self.variant(object, old, starting),
+            "ConfigMap" => self.map(object, old),
+            kind => validate_autoscaler(&AutoscalerFacts { object, scaled_object: kind == "ScaledObject" }),
+        }
     }
 
     fn environment(&self, key: &str) -> Option<&str> {
