@@ -1,6 +1,7 @@
 //! Admission end to end: the program is installed on a real control plane and its webhooks judge what kubectl and
 //! clients send. One control plane and one install serve all tests; those that break the doors have them alone.
 
+mod callers;
 mod differential;
 mod doors;
 mod duplicates;
