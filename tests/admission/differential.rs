@@ -116,7 +116,8 @@ fn update_faults(stored: &Value, new: &Value) -> Faults {
     of_verdict(&wva_rules::validate(&facts))
 }
 
-fn against(object: &Value, wanted: &Faults, judge: &str, found: &str) -> String {
+/// A disagreement, for people.
+pub(crate) fn against(object: &Value, wanted: &Faults, judge: &str, found: &str) -> String {
     format!("{object}\n  rules: {wanted:?}\n  {judge}: {found}")
 }
 
@@ -162,7 +163,7 @@ async fn judge_files(cases: &[Case]) -> anyhow::Result<Vec<String>> {
 }
 
 /// Judges all at once, as many as the API server is asked at a time.
-async fn judge_all<J>(judged: impl IntoIterator<Item = J>) -> anyhow::Result<Vec<String>>
+pub(crate) async fn judge_all<J>(judged: impl IntoIterator<Item = J>) -> anyhow::Result<Vec<String>>
 where
     J: Future<Output = anyhow::Result<Vec<String>>> + Send + 'static,
 {

@@ -3,10 +3,12 @@
 
 mod callers;
 mod differential;
+mod differential_maps;
 mod doors;
 mod duplicates;
 mod frozen;
 mod main_map;
+mod map_objects;
 mod objects;
 mod refusals;
 #[path = "../support/mod.rs"]
@@ -19,7 +21,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
-use tokio::sync::{OnceCell, RwLock};
+use tokio::sync::{Mutex, OnceCell, RwLock};
 use wva_testbed::install::{Install, InstallOptions, WEBHOOKS};
 use wva_testbed::{Options, Ran, Testbed, eventually};
 
@@ -44,6 +46,8 @@ struct Shared {
 static SHARED: OnceCell<Shared> = OnceCell::const_new();
 /// Written by the tests that break the doors or the program, read by those that need them.
 static DOORS: RwLock<()> = RwLock::const_new(());
+/// Held by the tests that make the main map, or ask whether they may: there is one.
+static MAIN_MAP: Mutex<()> = Mutex::const_new(());
 
 async fn shared() -> anyhow::Result<&'static Shared> {
     SHARED.get_or_try_init(start).await
