@@ -7,6 +7,7 @@ mod differential_maps;
 mod doors;
 mod duplicates;
 mod frozen;
+mod guard;
 mod main_map;
 mod map_objects;
 mod objects;
@@ -15,6 +16,7 @@ mod refusals;
 mod support;
 mod updates;
 mod warnings;
+mod yaml;
 
 use std::path::Path;
 use std::time::Duration;
@@ -71,6 +73,10 @@ async fn start() -> anyhow::Result<Shared> {
     let mut early = Vec::new();
     for object in [variant("first", &good("llama")), variant("second", &good("llama")), odd] {
         early.push(create(&testbed, EARLY, &object).await?);
+    }
+    testbed.kubectl(&["create", "namespace", guard::NAMESPACE]).await?.success()?;
+    for object in guard::unseen() {
+        create(&testbed, guard::NAMESPACE, &object).await?.success()?;
     }
     let install = Install::start(&testbed, &InstallOptions::quick(env!("CARGO_BIN_EXE_wva"))).await?;
     Ok(Shared { testbed, install, rules_before, early })

@@ -332,6 +332,7 @@ pub(crate) fn main_updates() -> (Value, Vec<MapCase>) {
     for (key, text) in [
         ("PROMETHEUS_METRICS_CACHE_FRESH_THRESHOLD", "1m"),
         ("PROMETHEUS_METRICS_CACHE_STALE_THRESHOLD", "2m"),
+        ("PROMETHEUS_METRICS_CACHE_UNAVAILABLE_THRESHOLD", "5m"),
         ("LEADER_ELECTION_LEASE_DURATION", "90s"),
     ] {
         data.insert(key.to_owned(), json!(text));
