@@ -9,7 +9,7 @@ mod engine;
 pub mod external_metrics;
 #[cfg(test)]
 mod fixture;
-mod guard;
+pub mod guard;
 mod memory;
 mod published;
 mod report;

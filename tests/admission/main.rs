@@ -1,24 +1,29 @@
 //! Admission end to end: the program is installed on a real control plane and its webhooks judge what kubectl and
 //! clients send. One control plane and one install serve all tests; those that break the doors have them alone.
 
+mod callers;
 mod differential;
+mod differential_maps;
 mod doors;
 mod duplicates;
 mod frozen;
+mod guard;
 mod main_map;
+mod map_objects;
 mod objects;
 mod refusals;
 #[path = "../support/mod.rs"]
 mod support;
 mod updates;
 mod warnings;
+mod yaml;
 
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
-use tokio::sync::{OnceCell, RwLock};
+use tokio::sync::{Mutex, OnceCell, RwLock};
 use wva_testbed::install::{Install, InstallOptions, WEBHOOKS};
 use wva_testbed::{Options, Ran, Testbed, eventually};
 
@@ -43,6 +48,8 @@ struct Shared {
 static SHARED: OnceCell<Shared> = OnceCell::const_new();
 /// Written by the tests that break the doors or the program, read by those that need them.
 static DOORS: RwLock<()> = RwLock::const_new(());
+/// Held by the tests that make the main map, or ask whether they may: there is one.
+static MAIN_MAP: Mutex<()> = Mutex::const_new(());
 
 async fn shared() -> anyhow::Result<&'static Shared> {
     SHARED.get_or_try_init(start).await
@@ -66,6 +73,10 @@ async fn start() -> anyhow::Result<Shared> {
     let mut early = Vec::new();
     for object in [variant("first", &good("llama")), variant("second", &good("llama")), odd] {
         early.push(create(&testbed, EARLY, &object).await?);
+    }
+    testbed.kubectl(&["create", "namespace", guard::NAMESPACE]).await?.success()?;
+    for object in guard::unseen() {
+        create(&testbed, guard::NAMESPACE, &object).await?.success()?;
     }
     let install = Install::start(&testbed, &InstallOptions::quick(env!("CARGO_BIN_EXE_wva"))).await?;
     Ok(Shared { testbed, install, rules_before, early })

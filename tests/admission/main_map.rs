@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use wva_testbed::install::SYSTEM;
 use wva_testbed::{Ran, Testbed, eventually, within};
 
-use crate::{DOORS, SOON, shared};
+use crate::{DOORS, MAIN_MAP, SOON, shared};
 
 const MAP: &str = "wva-variantautoscaling-config";
 const REVISION: &str = "wva.llmd.ai/restart-revision";
@@ -58,6 +58,7 @@ const DEPLOYMENT: &str = r#"{"apiVersion": "apps/v1", "kind": "Deployment", "met
 async fn a_change_that_needs_a_restart_comes_with_one() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
     let _open = DOORS.read().await;
+    let _alone = MAIN_MAP.lock().await;
     // What does not parse, in both layouts, and what contradicts itself.
     let bad = json!({
         "GLOBAL_OPT_INTERVAL": "60", "PROMETHEUS_BASE_URL": "ftp://x", "V": "1",

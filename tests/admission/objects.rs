@@ -253,7 +253,7 @@ fn case(number: usize, spec: &Value, metadata: &Value) -> Case {
 }
 
 /// The next of a row of numbers that is the same in every run (the constants are Knuth's).
-fn next(state: &mut u64) -> usize {
+pub(crate) fn next(state: &mut u64) -> usize {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     usize::try_from(*state >> 40).unwrap_or_default()
 }

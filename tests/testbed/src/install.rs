@@ -13,13 +13,14 @@ use wva_crds::settings::SETTINGS;
 use crate::components::http_client;
 use crate::{Process, Signal, Testbed, eventually, within};
 
+/// Name of the release whose manifests `config/base` holds. Every name in them begins with it.
+const RELEASE: &str = "workload-variant-autoscaler";
 /// Namespace the program runs in.
 pub const SYSTEM: &str = "workload-variant-autoscaler-system";
 /// Its Service, which both webhook configurations and the APIService name.
 pub const SERVICE: &str = "workload-variant-autoscaler-webhook-service";
 /// Name of both webhook configurations.
 pub const WEBHOOKS: &str = "workload-variant-autoscaler-system-workload-variant-autoscaler-webhook";
-const SERVICE_ACCOUNT: &str = "workload-variant-autoscaler-controller-manager";
 
 /// Longest wait for the program to come up and open its webhooks.
 const UP: Duration = Duration::from_mins(1);
@@ -33,6 +34,10 @@ pub struct InstallOptions {
     pub env: Vec<(String, String)>,
     /// The webhook configurations, where they differ from those of `config/base`: YAML or JSON documents.
     pub webhooks: Option<String>,
+    /// Another name than `workload-variant-autoscaler`, for one that runs beside others: all its objects have names
+    /// of their own then ([`InstallOptions::named`]). The external metrics API, of which a cluster has one, is left to
+    /// the release of that name.
+    pub release: Option<String>,
 }
 
 impl InstallOptions {
@@ -44,13 +49,27 @@ impl InstallOptions {
             ("PROMETHEUS_METRICS_CACHE_FETCH_INTERVAL", "1s"),
             ("PROMETHEUS_METRICS_CACHE_TTL", "1s"),
         ];
-        Self { wva: wva.into(), env: env.map(|(k, v)| (k.to_owned(), v.to_owned())).into(), webhooks: None }
+        let env = env.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+        Self { wva: wva.into(), env, webhooks: None, release: None }
+    }
+
+    /// A name of `config/base`, or a text that holds such, as it is in this release: [`SYSTEM`], [`SERVICE`],
+    /// [`WEBHOOKS`] and the manifests themselves.
+    #[must_use]
+    pub fn named(&self, text: &str) -> String {
+        text.replace(RELEASE, self.release.as_deref().unwrap_or(RELEASE))
+    }
+
+    /// Whether this release serves the external metrics API.
+    fn serves_metrics_api(&self) -> bool {
+        self.release.is_none()
     }
 }
 
 /// A running install. Dropping it ends the program; the objects stay in the control plane.
 #[derive(Debug)]
 pub struct Install {
+    options: InstallOptions,
     process: Process,
     addresses: BTreeMap<&'static str, String>,
 }
@@ -83,12 +102,14 @@ impl Install {
     /// When any of this fails or takes over a minute: with the end of the program's log.
     pub async fn start(testbed: &Testbed, options: &InstallOptions) -> anyhow::Result<Self> {
         Self::crd(testbed).await?;
-        let namespace = format!("apiVersion: v1\nkind: Namespace\nmetadata:\n  name: {SYSTEM}\n");
+        let system = options.named(SYSTEM);
+        let namespace = format!("apiVersion: v1\nkind: Namespace\nmetadata:\n  name: {system}\n");
         testbed.apply(&namespace).await?;
-        testbed.apply(&read("config/base/rbac.yaml")?).await?;
-        let kubeconfig = testbed.service_account_kubeconfig(SYSTEM, SERVICE_ACCOUNT).await?;
+        testbed.apply(&options.named(&read("config/base/rbac.yaml")?)).await?;
+        let account = options.named(&format!("{RELEASE}-controller-manager"));
+        let kubeconfig = testbed.service_account_kubeconfig(&system, &account).await?;
         let install = Self::spawn(testbed, options, &kubeconfig).await?;
-        install.doors(testbed, options.webhooks.as_deref()).await.with_context(|| install.evidence())?;
+        install.doors(testbed).await.with_context(|| install.evidence())?;
         install.wait_ready().await?;
         install.wait_open(testbed).await?;
         Ok(install)
@@ -97,15 +118,17 @@ impl Install {
     async fn spawn(testbed: &Testbed, options: &InstallOptions, kubeconfig: &Path) -> anyhow::Result<Self> {
         let kubeconfig = kubeconfig.to_str().context("the kubeconfig's path is not UTF-8")?;
         let prometheus = testbed.prometheus_url()?;
+        let [system, service, webhooks] = [SYSTEM, SERVICE, WEBHOOKS].map(|name| options.named(name));
+        let external = if options.serves_metrics_api() { "127.0.0.1:0" } else { "0" };
         let mut env = vec![
             ("KUBECONFIG", kubeconfig),
             ("PROMETHEUS_BASE_URL", prometheus.as_str()),
-            ("POD_NAMESPACE", SYSTEM),
+            ("POD_NAMESPACE", system.as_str()),
             ("POD_NAME", "testbed"),
-            ("WEBHOOK_SERVICE", SERVICE),
-            ("WEBHOOK_CONFIGURATION", WEBHOOKS),
+            ("WEBHOOK_SERVICE", service.as_str()),
+            ("WEBHOOK_CONFIGURATION", webhooks.as_str()),
             ("WEBHOOK_BIND_ADDRESS", "127.0.0.1:0"),
-            ("EXTERNAL_METRICS_BIND_ADDRESS", "127.0.0.1:0"),
+            ("EXTERNAL_METRICS_BIND_ADDRESS", external),
             ("METRICS_BIND_ADDRESS", "127.0.0.1:0"),
             ("METRICS_SECURE", "false"),
             ("HEALTH_PROBE_BIND_ADDRESS", "127.0.0.1:0"),
@@ -122,27 +145,32 @@ impl Install {
                 .collect::<Vec<_>>(),
         );
         env.extend(options.env.iter().map(|(k, v)| (k.as_str(), v.as_str())));
-        let log = testbed.logs().join("wva.log");
-        let process = Process::spawn("wva", &options.wva, &["run"], &env, &log)?;
+        let name = options.release.as_deref().unwrap_or("wva");
+        let log = testbed.logs().join(format!("{name}.log"));
+        let process = Process::spawn(name, &options.wva, &["run"], &env, &log)?;
         let addresses = eventually("wva to say where it listens", UP, async || {
             if let Some(status) = process.exited() {
                 anyhow::bail!("wva ended ({status})");
             }
-            addresses(&process.log())
+            addresses(&process.log(), options.serves_metrics_api())
         })
         .await
         .with_context(|| format!("the end of its log:\n{}", process.log_tail(20)))?;
-        Ok(Self { process, addresses })
+        Ok(Self { options: options.clone(), process, addresses })
     }
 
     /// Service, webhook configurations and APIService, with the ports the program has got.
-    async fn doors(&self, testbed: &Testbed, webhooks: Option<&str>) -> anyhow::Result<()> {
+    async fn doors(&self, testbed: &Testbed) -> anyhow::Result<()> {
         let admission = self.port("admission")?;
+        let [system, service] = [SYSTEM, SERVICE].map(|name| self.options.named(name));
         let service = format!(
-            "apiVersion: v1\nkind: Service\nmetadata:\n  name: {SERVICE}\n  namespace: {SYSTEM}\nspec:\n  type: ExternalName\n  externalName: localhost\n  ports:\n  - name: admission\n    port: {admission}\n"
+            "apiVersion: v1\nkind: Service\nmetadata:\n  name: {service}\n  namespace: {system}\nspec:\n  type: ExternalName\n  externalName: localhost\n  ports:\n  - name: admission\n    port: {admission}\n"
         );
         testbed.apply(&service).await?;
-        let webhooks = webhooks.map_or_else(|| read("config/base/webhook.yaml"), |own| Ok(own.to_owned()))?;
+        let webhooks = match &self.options.webhooks {
+            Some(own) => own.clone(),
+            None => self.options.named(&read("config/base/webhook.yaml")?),
+        };
         for mut document in documents(&webhooks)? {
             for webhook in
                 document["webhooks"].as_array_mut().context("a webhook configuration without webhooks")?
@@ -151,7 +179,8 @@ impl Install {
             }
             testbed.apply(&document.to_string()).await?;
         }
-        for mut document in documents(&read("config/base/apiservice.yaml")?)? {
+        let apiservice = self.options.serves_metrics_api().then(|| read("config/base/apiservice.yaml"));
+        for mut document in documents(&apiservice.transpose()?.unwrap_or_default())? {
             document["spec"]["service"]["port"] = self.port("external metrics")?.into();
             testbed.apply(&document.to_string()).await?;
         }
@@ -175,11 +204,15 @@ impl Install {
 
     /// Waits until both webhook configurations and the APIService are open.
     async fn wait_open(&self, testbed: &Testbed) -> anyhow::Result<()> {
+        let webhooks = self.options.named(WEBHOOKS);
         eventually("wva to open its webhooks and its APIService", UP, async || {
             for kind in ["mutatingwebhookconfiguration", "validatingwebhookconfiguration"] {
                 let path = "jsonpath={.webhooks[*].rules[*].resources[*]}";
-                let open = testbed.kubectl(&["get", kind, WEBHOOKS, "-o", path]).await?.success()?;
+                let open = testbed.kubectl(&["get", kind, &webhooks, "-o", path]).await?.success()?;
                 ensure!(open.contains("variantautoscalings"), "{kind} has no rules: {open:?}");
+            }
+            if !self.options.serves_metrics_api() {
+                return Ok(());
             }
             let available = "jsonpath={.status.conditions[?(@.type==\"Available\")].status}";
             let open = testbed
@@ -263,13 +296,14 @@ pub async fn get(url: &str) -> anyhow::Result<(u16, String)> {
 }
 
 /// The addresses in the program's own log lines.
-fn addresses(log: &str) -> anyhow::Result<BTreeMap<&'static str, String>> {
+fn addresses(log: &str, metrics_api: bool) -> anyhow::Result<BTreeMap<&'static str, String>> {
     let lines: Vec<Value> = log.lines().filter_map(|l| serde_json::from_str(l).ok()).collect();
     let address = |(what, msg): (&'static str, &str)| {
         let line = lines.iter().find(|l| l["msg"] == msg).with_context(|| format!("no line {msg:?} yet"))?;
         Ok((what, line["address"].as_str().context("a line without an address")?.to_owned()))
     };
-    SERVED.into_iter().map(address).collect()
+    let served = SERVED.into_iter().filter(|(what, _)| metrics_api || *what != "external metrics");
+    served.map(address).collect()
 }
 
 /// A file of the repository.

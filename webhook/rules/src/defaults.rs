@@ -8,8 +8,15 @@ pub(crate) const API_VERSION: &str = "apps/v1";
 pub(crate) const KIND: &str = "Deployment";
 
 /// Fills in what the schema of `VariantAutoscaling` defaults, where it is absent or `null`: `spec.variantCost`,
-/// `spec.scaleTargetRef.apiVersion` and `.kind`. Wrong types are left as they are, for a rule to name.
+/// `spec.scaleTargetRef.apiVersion` and `.kind`. A label or annotation of `null` becomes the empty text, as the
+/// apiserver stores it. Wrong types are left as they are, for a rule to name.
 pub fn apply_defaults(object: &mut Value) {
+    for texts in ["/metadata/labels", "/metadata/annotations"] {
+        let texts = object.pointer_mut(texts).and_then(Value::as_object_mut);
+        for text in texts.into_iter().flat_map(Map::values_mut).filter(|text| text.is_null()) {
+            *text = json!("");
+        }
+    }
     let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return };
     default(spec, "variantCost", DEFAULT_VARIANT_COST);
     if let Some(target) = spec.get_mut("scaleTargetRef").and_then(Value::as_object_mut) {
@@ -21,5 +28,24 @@ pub fn apply_defaults(object: &mut Value) {
 fn default(map: &mut Map<String, Value>, key: &str, value: &str) {
     if map.get(key).is_none_or(Value::is_null) {
         map.insert(key.to_owned(), json!(value));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_and_annotations_of_null_are_empty() {
+        let mut object =
+            json!({"metadata": {"labels": {"a": null, "b": "x"}, "annotations": {"c": null, "d": 7}}});
+        apply_defaults(&mut object);
+        assert_eq!(
+            object,
+            json!({"metadata": {"labels": {"a": "", "b": "x"}, "annotations": {"c": "", "d": 7}}})
+        );
+        let mut bare = json!({"metadata": {"labels": null, "annotations": "x"}});
+        apply_defaults(&mut bare);
+        assert_eq!(bare, json!({"metadata": {"labels": null, "annotations": "x"}}));
     }
 }

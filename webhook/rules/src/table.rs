@@ -99,6 +99,7 @@ pub static RULES: &[Rule] = &[
     shape::NOT_SYNCED,
     instance::INJECT,
     main_map::DATA,
+    main_map::KEY,
     main_map::NESTED,
     main_map::VALUE,
     main_map::CONTRADICTION,

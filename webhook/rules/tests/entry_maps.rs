@@ -37,6 +37,15 @@ fn created(role: (MapRole, Place), entries: &[(&str, &str)], want: &[(&str, &str
 }
 
 #[test]
+fn an_entry_of_null_is_the_empty_text_that_is_stored() {
+    let data = |data: Value| json!({"metadata": {"name": "m", "namespace": "ns"}, "data": data});
+    let want = [("WVA-CM-024", "data.a.model_id")];
+    check(&MapFacts::of(&data(json!({"a": null})), "ns", SATURATION), &want);
+    check(&MapFacts::of(&data(json!({"a": ""})), "ns", SATURATION), &want);
+    check(&MapFacts::of(&data(json!({"default": null})), "ns", SATURATION), &[]);
+}
+
+#[test]
 fn documented_maps_are_admitted() {
     created(SATURATION, &[], &[]);
     created(

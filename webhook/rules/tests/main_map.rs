@@ -105,6 +105,12 @@ fn both_layouts_are_read_and_must_agree() {
 fn shapes_and_orders() {
     created(json!({"V": 2}), &["WVA-CM-005"], &[]);
     created(json!("text"), &["WVA-CM-005"], &[]);
+    for key in ["a/b", "a b", "", ".", "..", "..a", "é", "a\n", "k".repeat(254).as_str()] {
+        created(json!({key: "x"}), &["WVA-CM-007"], &["WVA-CM-051"]);
+    }
+    for key in [".a", "a..b", "-", "k".repeat(253).as_str()] {
+        created(json!({key: "x"}), &[], &["WVA-CM-051"]);
+    }
     created(json!({"LEADER_ELECTION_LEASE_DURATION": "50s"}), &["WVA-CM-006"], &[]);
     created(json!({"PROMETHEUS_METRICS_CACHE_FRESH_THRESHOLD": "3m"}), &["WVA-CM-006"], &[]);
 }

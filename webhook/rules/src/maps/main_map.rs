@@ -102,6 +102,32 @@ pub(crate) const DATA: Rule = Rule {
     }),
 };
 
+/// The longest key of a ConfigMap.
+const KEY_CHARS: usize = 253;
+
+pub(crate) const KEY: Rule = Rule {
+    code: "WVA-CM-007",
+    kind: Kind::Deny,
+    scope: Scope::Object,
+    field: "data",
+    reads: &[],
+    message: "found the key {found}: a key has 1 to 253 letters, digits, `-`, `_` or `.`, and is not `.` nor begins \
+              with `..`; any such key will do for a model, which the entry names by model_id",
+    docs: "Each key of `data` is one that a ConfigMap may have. A model's name with a `/` is none; it stands in the \
+           entry. The apiserver refuses other keys; `wva validate` says it earlier.",
+    check: Check::ConfigMap(|facts, out| {
+        let fits = |key: &str| {
+            (1..=KEY_CHARS).contains(&key.len())
+                && key.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+                && key != "."
+                && !key.starts_with("..")
+        };
+        for key in facts.data().into_iter().flat_map(serde_json::Map::keys).filter(|key| !fits(key)) {
+            out.at(entry_field(key), quote(&shorten(key, 60)), "");
+        }
+    }),
+};
+
 pub(crate) const ORDER: Rule = Rule {
     code: "WVA-CM-006",
     kind: Kind::Deny,

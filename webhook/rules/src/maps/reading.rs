@@ -93,9 +93,14 @@ impl Entries {
     }
 
     pub(crate) fn of(role: MapRole, data: Option<&Map<String, Value>>) -> Self {
-        let texts = data.into_iter().flatten().filter_map(|(key, v)| Some((key, v.as_str()?)));
+        let texts = data.into_iter().flatten().filter_map(|(key, v)| Some((key, text(v)?)));
         Self(texts.filter_map(|(key, text)| Some(read(kind(role, key)?, key, text))).collect())
     }
+}
+
+/// The text of an entry. The API server stores `null` as the empty one.
+fn text(value: &Value) -> Option<&str> {
+    if value.is_null() { Some("") } else { value.as_str() }
 }
 
 fn kind(role: MapRole, key: &str) -> Option<Kind> {

@@ -1,0 +1,429 @@
+//! The ConfigMaps of the differential test: every setting of the main map in both layouts, every field of every kind
+//! of entry with good, wrong-typed, misspelt and impossible values, entries that inherit from each other, and mixtures
+//! of these that are the same in every run. Each where it is read, and where it is not.
+
+use serde_json::{Map, Value, json};
+use wva_crds::settings::{Kind, SETTINGS, Setting};
+use wva_testbed::install::SYSTEM;
+
+use crate::objects::next;
+
+/// Mixtures of each kind of map with entries.
+const MIXTURES: u64 = 60;
+const MAIN: &str = "wva-variantautoscaling-config";
+const SATURATION: &str = "wva-saturation-scaling-config";
+const SCALE_TO_ZERO: &str = "wva-model-scale-to-zero-config";
+const SERVICE_CLASSES: &str = "serviceclass";
+
+/// A map, complete with name and namespace.
+pub(crate) struct MapCase(pub(crate) Value);
+
+impl MapCase {
+    pub(crate) fn namespace(&self) -> &str {
+        self.0["metadata"]["namespace"].as_str().unwrap_or_default()
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.0["metadata"]["name"].as_str().unwrap_or_default()
+    }
+}
+
+/// Texts for one setting, right and wrong ones.
+fn texts(setting: &Setting) -> Vec<&'static str> {
+    match setting.kind {
+        Kind::Bool => vec!["true", "F", "yes", "2"],
+        Kind::Int { .. } => vec!["7", "0", "-1", "1.5", "99999999999999999999"],
+        Kind::Duration { .. } => vec!["90s", "1h0.5m", "90", "0", "-5s", "soon"],
+        Kind::Address => vec![":9000", "127.0.0.1:9000", "0", "localhost", ":99999"],
+        Kind::LoopbackAddress => vec!["127.0.0.1:9000", "[::1]:9000", "0", ":9000", "10.0.0.1:80"],
+        Kind::Url => {
+            vec!["https://prometheus:9090", "http://[::1]:9090/p", "ftp://x", "prometheus:9090", "http://"]
+        }
+        Kind::LabelValue => vec!["blue", "-blue", "a b"],
+        Kind::OneOf(words) => vec![words[words.len() - 1], "sometimes"],
+        Kind::Text => vec!["some text"],
+    }
+}
+
+/// The `data` of main maps: each setting alone, flat and nested, then what is about several keys or about the shape.
+fn main_maps() -> Vec<Value> {
+    let mut all = Vec::new();
+    for setting in SETTINGS {
+        for text in texts(setting) {
+            all.push(json!({setting.key: text}));
+        }
+        for old in setting.old_keys() {
+            all.push(json!({old: texts(setting)[0]}));
+            all.push(json!({old: "not, right", setting.key: texts(setting)[0]}));
+        }
+        // As a person writes it there: without quotes, so that YAML makes numbers and booleans of some.
+        let (first, last) = (texts(setting)[0], texts(setting)[texts(setting).len() - 1]);
+        all.push(json!({"config.yaml": format!("{}: {first}\n", setting.key)}));
+        all.push(json!({"config.yaml": format!("{}: {last}\n", setting.key), setting.key: first}));
+    }
+    for nested in [
+        "",
+        "# nothing\n",
+        "~",
+        "V: [1]\n",
+        "V: {a: b}\n",
+        "- V\n",
+        "V",
+        "V: 1\nV: 2\n",
+        "a: [1\n",
+        "\tV: 1\n",
+        "V: null\n",
+        "V: 0x10\n",
+        "V: 1e3\n",
+        "V: 1_0\n",
+        "V: .inf\n",
+        "LEADER_ELECT: yes\n",
+        "LEADER_ELECT: True\n",
+        "LEADER_ELECT: on\n",
+        "V: 1\n---\nV: 2\n",
+        "V: &a 1\nX: *a\n",
+        "\u{feff}V: 1\n",
+        "V: \"1\"\r\nLOG_LEVEL: info\r\n",
+        "1: 2\n",
+        "? [a]\n: b\n",
+        "GLOBAL_OPT_INTERVALL: 60s\n",
+        "GLOBAL_OPT_INTERVAL: 60s # a minute\n",
+        "GLOBAL_OPT_INTERVAL: 1:30\n",
+        "V: 2001-01-01\n",
+    ] {
+        all.push(json!({"config.yaml": nested}));
+        all.push(json!({"config.yaml": nested, "V": "1", "GLOBAL_OPT_INTERVAL": "60s"}));
+    }
+    all.extend([
+        json!({}),
+        json!(null),
+        json!("text"),
+        json!(["V"]),
+        json!({"V": 2}),
+        json!({"LEADER_ELECT": true, "V": null}),
+        json!({"V": null}),
+        json!({"V": {"a": "b"}, "LOG_LEVEL": "loud"}),
+        json!({"V": ""}),
+        json!({"LOG_LEVEL": " info"}),
+        json!({"GLOBAL_OPT_INTERVAL": "60s", "config.yaml": "GLOBAL_OPT_INTERVAL: 1m\n"}),
+        json!({"GLOBAL_OPT_INTERVAL": "60s", "config.yaml": "GLOBAL_OPT_INTERVAL: 2m\n"}),
+        json!({"LEADER_ELECTION_LEASE_DURATION": "50s"}),
+        json!({"LEADER_ELECTION_LEASE_DURATION": "30s", "LEADER_ELECTION_RENEW_DEADLINE": "20s", "LEADER_ELECTION_RETRY_PERIOD": "5s"}),
+        json!({"LEADER_ELECTION_RETRY_PERIOD": "50s"}),
+        json!({"LEADER_ELECTION_RETRY_PERIOD": "soon", "LEADER_ELECTION_RENEW_DEADLINE": "2m"}),
+        json!({"PROMETHEUS_METRICS_CACHE_FRESH_THRESHOLD": "3m"}),
+        json!({"config.yaml": "PROMETHEUS_METRICS_CACHE_STALE_THRESHOLD: 10m\n"}),
+        json!({"GLOBAL_OPT_INTERVALL": "60s", "whatever": "x", "WVA.X": "y", "global_opt_interval": "1"}),
+        json!({"PROMETHEUS_BEARER_TOKEN": "hunter2", "config.yaml": "PROMETHEUS_BEARER_TOKEN: hunter3\n"}),
+    ]);
+    all.extend(odd_keys("1m"));
+    all
+}
+
+/// Keys that an API server takes and such as it does not, with a text that says little.
+fn odd_keys(text: &str) -> Vec<Value> {
+    let long = "k".repeat(253);
+    let keys =
+        ["a/b", "a b", "", ".", "..", "..a", ".a", "a.b-c_d", "é", "a\n", long.as_str(), &format!("{long}k")];
+    keys.iter().map(|key| json!({*key: text})).collect()
+}
+
+/// Fields of an entry, each with texts of values: YAML, of which the first is right.
+type Fields = &'static [(&'static str, &'static [&'static str])];
+
+const SHARE: &[&str] = &[
+    "0.5", "1", "0", "1.01", "-0.1", "\"0.5\"", "half", "true", "[0.5]", "{}", "null", ".nan", ".inf", "1e-3",
+];
+const COUNT: &[&str] = &["5", "0", "2.5", "-1", "\"5\"", "1e400", "99999999999999999999", "~", "five"];
+const SPAN: &[&str] = &["10m", "1h30m", "0s", "-1m", "10", "\"\"", "25h", "10 m", "soon", "null", "[10m]"];
+const YES_NO: &[&str] = &["true", "false", "yes", "on", "\"true\"", "1", "True", "null"];
+const TEXT: &[&str] = &["meta/llama", "\"\"", "null", "7", "[a]", "\" \"", "'é'", "&x y"];
+const MILLIS: &[&str] = &["200", "0", "0.1", "-1", "\"200\"", "200ms", "null", ".inf"];
+
+const SATURATION_FIELDS: Fields = &[
+    ("kvCacheThreshold", SHARE),
+    ("kvSpareTrigger", SHARE),
+    ("queueLengthThreshold", COUNT),
+    ("queueSpareTrigger", COUNT),
+    ("scaleUpThreshold", SHARE),
+    ("scaleDownBoundary", SHARE),
+    ("analyzerName", &["saturation", "throughput", "\"\"", "percent", "null", "1"]),
+    ("enableLimiter", YES_NO),
+    ("drain", SPAN),
+    ("hold", SPAN),
+    ("ttftSlo", MILLIS),
+    ("itlSlo", MILLIS),
+    ("utilization", SHARE),
+    ("warmSpare", &["auto", "on", "off", "yes", "true", "\"on\"", "null"]),
+    ("model_id", TEXT),
+    ("namespace", TEXT),
+    ("kvCacheThreshhold", &["0.5"]),
+    ("modelID", &["m"]),
+    ("KvCacheThreshold", &["0.5"]),
+];
+
+const SCALE_TO_ZERO_FIELDS: Fields = &[
+    ("enable_scale_to_zero", YES_NO),
+    ("retention_period", SPAN),
+    ("model_id", TEXT),
+    ("namespace", TEXT),
+    ("enableScaleToZero", &["true"]),
+    ("retention", &["10m"]),
+];
+
+const CLASS_FIELDS: Fields = &[
+    ("name", &["Premium", "\"\"", "null", "7"]),
+    ("priority", &["1", "0", "-1", "1.5", "4294967295", "4294967296", "\"1\"", "null"]),
+    (
+        "data",
+        &[
+            "[{model: m, slo-tpot: 20, slo-ttft: 500}]",
+            "[]",
+            "null",
+            "{}",
+            "[{slo-tpot: 20}]",
+            "[m]",
+            "[{model: m, slo-itl: 1}]",
+            "[{model: m}, {model: m}]",
+            "[{model: '', slo-ttft: 0}]",
+        ],
+    ),
+    ("nam", &["x"]),
+];
+
+const LIST_FIELDS: Fields = &[
+    ("name", &["Premium", "\"\"", "null"]),
+    ("model", &["m", "\"\"", "7", "null"]),
+    ("priority", &["1", "0", "\"1\""]),
+    ("slo-itl", MILLIS),
+    ("slo-ttw", MILLIS),
+    ("slo-ttft", &["1"]),
+];
+
+/// Texts that are no entries, or odd ones.
+const FORMS: &[&str] = &[
+    "",
+    "# nothing",
+    "null",
+    "{}",
+    "[]",
+    "text",
+    "7",
+    "- a",
+    "a: [1",
+    "\ta: 1",
+    "a: 1\na: 2",
+    "model_id: m\nmodel_id: m",
+    "model_id: m\n---\nmodel_id: n",
+    "model_id: &a m\nnamespace: *a",
+    "<<: {model_id: m}",
+    "{\"model_id\": \"m\"}",
+    "? a\n: b",
+    "1: 2",
+    "model_id: m # a model",
+    "model_id: |\n  m\n",
+    "model_id: 'm",
+    "%YAML 1.1\n---\nmodel_id: m",
+    "\u{feff}model_id: m",
+    "model_id: !!str 7",
+    "model_id: \"\\u0000\"",
+    "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]",
+];
+
+fn entry(fields: &[(&str, &str)]) -> String {
+    fields.iter().map(|(field, value)| format!("{field}: {value}\n")).collect()
+}
+
+/// The `data` of maps whose entries have these fields: each value in `default` and in an override, odd forms, and
+/// mixtures of up to three entries.
+fn entry_maps(fields: Fields, needed: &[(&str, &str)], seed: u64) -> Vec<Value> {
+    let mut all = Vec::new();
+    for (field, values) in fields {
+        for value in *values {
+            let with = |rest: &[(&str, &str)]| {
+                let rest = rest.iter().filter(|(key, _)| key != field);
+                entry(&rest.copied().chain([(*field, *value)]).collect::<Vec<_>>())
+            };
+            all.push(json!({"default": with(&[])}));
+            all.push(json!({"llama": with(needed)}));
+        }
+    }
+    for form in FORMS {
+        all.push(json!({"default": form}));
+        all.push(json!({"llama": form, "default": entry(&fields[0].1[..1].iter().map(|v| (fields[0].0, *v)).collect::<Vec<_>>())}));
+    }
+    all.extend(odd_keys(&entry(needed)));
+    all.extend([
+        json!({}),
+        json!(null),
+        json!("text"),
+        json!({"default": null}),
+        json!({"a": null}),
+        json!({"default": 7}),
+        json!({"a": {"model_id": "m"}}),
+    ]);
+    let mut state = seed;
+    for _ in 0..MIXTURES {
+        let mut data = Map::new();
+        for key in ["default", "a", "b", "c"] {
+            if next(&mut state).is_multiple_of(2) {
+                continue;
+            }
+            let mut chosen: Vec<(&str, &str)> = if key == "default" { Vec::new() } else { needed.to_vec() };
+            for (field, values) in fields {
+                if next(&mut state).is_multiple_of(4) && chosen.iter().all(|(known, _)| known != field) {
+                    // Mostly right ones, or nearly every mixture is refused.
+                    let pick =
+                        if next(&mut state).is_multiple_of(5) { next(&mut state) % values.len() } else { 0 };
+                    chosen.push((field, values[pick]));
+                }
+            }
+            data.insert(key.to_owned(), json!(entry(&chosen)));
+        }
+        all.push(Value::Object(data));
+    }
+    all
+}
+
+/// Entries that are wrong, or right, only together.
+fn inherited() -> Vec<Value> {
+    let m = "model_id: m\n";
+    vec![
+        json!({"default": "kvCacheThreshold: 0.3", "a": format!("{m}kvSpareTrigger: 0.4")}),
+        json!({"default": "kvCacheThreshold: 0.05"}),
+        json!({"default": "kvSpareTrigger: 0.8"}),
+        json!({"default": "kvSpareTrigger: 0.81"}),
+        json!({"default": "scaleUpThreshold: 0.7"}),
+        json!({"default": "scaleDownBoundary: 0.9", "a": format!("{m}scaleUpThreshold: 0.95")}),
+        json!({"default": "scaleUpThreshold: 0.9", "a": format!("{m}scaleDownBoundary: 0.9")}),
+        json!({"a": format!("{m}kvCacheThreshold: 0.3"), "b": format!("{m}namespace: prod\nkvSpareTrigger: 0.4")}),
+        json!({"a": m, "b": m}),
+        json!({"a": m, "b": format!("{m}namespace: prod")}),
+        json!({"a": format!("{m}namespace: prod"), "b": format!("{m}namespace: prod")}),
+        json!({"a": format!("{m}namespace: \"\""), "b": m}),
+        json!({"default": m}),
+        json!({"default": "kvCacheThreshold: x", "a": format!("{m}kvSpareTrigger: 0.9")}),
+    ]
+}
+
+fn map(namespace: &str, name: &str, data: &Value) -> Value {
+    // Each main map says that a restart comes with it: the process knows what it was started with, files do not.
+    let annotations = (name == MAIN).then(|| json!({"wva.llmd.ai/restart-revision": "differential"}));
+    let mut object = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": namespace}, "data": data,
+    });
+    if let Some(annotations) = annotations {
+        object["metadata"]["annotations"] = annotations;
+    }
+    object
+}
+
+/// The main map that updates are compared with, and what may take its place: each setting left out, changed, written
+/// otherwise; with and without the word that a restart comes with it.
+pub(crate) fn main_updates() -> (Value, Vec<MapCase>) {
+    let annotated = |data: &Value, revision: Option<&str>| {
+        let mut object = map(SYSTEM, MAIN, data);
+        object["metadata"]["annotations"] = json!({"wva.llmd.ai/restart-revision": revision});
+        object
+    };
+    let kept = SETTINGS.iter().filter(|s| s.in_map && !s.key.starts_with("LEADER_ELECTION_R"));
+    let mut data: Map<String, Value> = kept.map(|s| (s.key.to_owned(), json!(texts(s)[0]))).collect();
+    for (key, text) in [
+        ("PROMETHEUS_METRICS_CACHE_FRESH_THRESHOLD", "1m"),
+        ("PROMETHEUS_METRICS_CACHE_STALE_THRESHOLD", "2m"),
+        ("PROMETHEUS_METRICS_CACHE_UNAVAILABLE_THRESHOLD", "5m"),
+        ("LEADER_ELECTION_LEASE_DURATION", "90s"),
+    ] {
+        data.insert(key.to_owned(), json!(text));
+    }
+    data.insert("config.yaml".to_owned(), json!("LEADER_ELECTION_RETRY_PERIOD: 20s\n"));
+    let stored = annotated(&json!(data), Some("one"));
+    let mut all = Vec::new();
+    let with = |change: &[(&str, Option<&str>)]| {
+        let mut data = data.clone();
+        for (key, text) in change {
+            match text {
+                Some(text) => data.insert((*key).to_owned(), json!(text)),
+                None => data.remove(*key),
+            };
+        }
+        json!(data)
+    };
+    for setting in SETTINGS {
+        all.push(annotated(&with(&[(setting.key, None)]), Some("one")));
+        for text in texts(setting) {
+            all.push(annotated(&with(&[(setting.key, Some(text))]), Some("one")));
+        }
+        let last = texts(setting).last().copied();
+        all.push(annotated(&with(&[(setting.key, last)]), Some("two")));
+        all.push(annotated(&with(&[(setting.key, last)]), None));
+        // The same value in the other layout is no change.
+        let nested =
+            format!("LEADER_ELECTION_RETRY_PERIOD: 20s\n{}: \"{}\"\n", setting.key, texts(setting)[0]);
+        all.push(annotated(&with(&[(setting.key, None), ("config.yaml", Some(&nested))]), Some("one")));
+    }
+    for (key, text) in [
+        ("REST_CLIENT_TIMEOUT", "1m30s"),
+        ("METRICS_ADDR", ":9000"),
+        ("METRICS_ADDR", ":9001"),
+        ("WVA_SCALE_TO_ZERO", "1"),
+        ("config.yaml", "LEADER_ELECTION_RETRY_PERIOD: 0.02e3s"),
+        ("config.yaml", "a: ["),
+        ("config.yaml", ""),
+        ("unknown", "x"),
+    ] {
+        all.push(annotated(&with(&[(key, Some(text))]), Some("one")));
+    }
+    all.push(annotated(&json!({}), Some("one")));
+    all.push(annotated(&json!(null), Some("one")));
+    all.push(annotated(&json!({}), Some("two")));
+    (stored, all.into_iter().map(MapCase).collect())
+}
+
+/// All maps; `local` is a namespace that is not the controller's.
+pub(crate) fn map_cases(local: &str) -> Vec<MapCase> {
+    let mut all: Vec<Value> = main_maps().iter().map(|data| map(SYSTEM, MAIN, data)).collect();
+    let saturation = [entry_maps(SATURATION_FIELDS, &[("model_id", "m")], 1), inherited()].concat();
+    let scale_to_zero = [entry_maps(SCALE_TO_ZERO_FIELDS, &[("model_id", "m")], 2), inherited()].concat();
+    for (number, data) in saturation.iter().enumerate() {
+        let older = ["saturation-scaling-config", "capacity-scaling-config"];
+        all.push(map(SYSTEM, if number.is_multiple_of(9) { older[number % 2] } else { SATURATION }, data));
+        all.push(map(local, SATURATION, data));
+    }
+    for (number, data) in scale_to_zero.iter().enumerate() {
+        let older = number.is_multiple_of(9);
+        all.push(map(SYSTEM, if older { "model-scale-to-zero-config" } else { SCALE_TO_ZERO }, data));
+        all.push(map(local, SCALE_TO_ZERO, data));
+    }
+    let needed = [("name", "Premium"), ("priority", "1"), ("data", "[{model: m}]")];
+    for data in entry_maps(CLASS_FIELDS, &needed, 3) {
+        all.push(map(SYSTEM, SERVICE_CLASSES, &data));
+    }
+    for (field, values) in LIST_FIELDS {
+        for value in *values {
+            let row: Vec<String> = [("name", "Premium"), ("model", "m"), ("priority", "1")]
+                .iter()
+                .filter(|(key, _)| key != field)
+                .map(|(key, value)| format!("{key}: {value}"))
+                .chain([format!("{field}: {value}")])
+                .collect();
+            let text = format!("- {{{}}}\n", row.join(", "));
+            all.push(map(
+                SYSTEM,
+                SERVICE_CLASSES,
+                &json!({"serviceClasses": text.repeat(2), "other": "name: x"}),
+            ));
+            all.push(map(SYSTEM, SERVICE_CLASSES, &json!({"serviceClasses": text})));
+        }
+    }
+    // Where nobody reads them, nothing about them is wrong.
+    let broken = json!({"a": "kvCacheThreshold: x", "V": "loud"});
+    for name in
+        [MAIN, "capacity-scaling-config", "model-scale-to-zero-config", SERVICE_CLASSES, "somebody-elses"]
+    {
+        all.push(map(local, name, &broken));
+    }
+    all.push(map(SYSTEM, "somebody-elses", &broken));
+    all.into_iter().map(MapCase).collect()
+}
