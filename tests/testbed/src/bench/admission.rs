@@ -16,7 +16,7 @@ use wva_testbed::{Options, Testbed, Tools, eventually, within};
 use super::load::{Aim, Load, RATE, write};
 use super::pairs::{self, Pairs};
 use super::stored::{NEW, VARIANTS};
-use super::usage::Machine;
+use super::usage::{Machine, Usage};
 use super::{review, stored};
 
 /// The slowest hundredth of the reviews takes at least this long, milliseconds.
@@ -28,10 +28,14 @@ const RATIO_BOUND: f64 = 1.1;
 /// One pass of the rules over a variant, microseconds.
 const PASS_BOUND: f64 = 20.0;
 
+/// Cores that the program keeps busy at most once it has told of its decisions.
+const IDLE: f64 = 0.05;
 /// What a machine at rest keeps busy at most: the control plane idles on the same cores.
 const AT_REST: f64 = 0.15;
-/// How long to wait for that. After it the bench goes on, and says how busy the machine was.
-const REST: Duration = Duration::from_mins(2);
+/// How long to wait for that. After it the bench goes on, and says how busy the machine is.
+const REST: Duration = Duration::from_mins(1);
+/// One look at how busy something is.
+const LOOK: Duration = Duration::from_secs(3);
 
 /// What to measure.
 pub(crate) struct Plan {
@@ -99,20 +103,26 @@ async fn settle(install: &Install) -> anyhow::Result<()> {
         Ok(())
     })
     .await?;
-    let mut last = 0.0;
+    let pid = install.process().pid();
+    eventually("wva to come to rest", Duration::from_mins(3), async || {
+        let earlier = Usage::of(pid)?;
+        tokio::time::sleep(LOOK).await;
+        let cores = Usage::of(pid)?.cores_since(&earlier, LOOK);
+        ensure!(cores <= IDLE, "it keeps {cores:.2} cores busy");
+        Ok(())
+    })
+    .await?;
+    let mut busy = 0.0;
     let rest = eventually("the machine to come to rest", REST, async || {
         let earlier = Machine::now()?;
-        tokio::time::sleep(Duration::from_secs(3)).await;
-        last = Machine::now()?.busy_since(earlier);
-        ensure!(last <= AT_REST, "{:.0} % of it is busy", last * 100.0);
+        tokio::time::sleep(LOOK).await;
+        busy = Machine::now()?.busy_since(earlier);
+        ensure!(busy <= AT_REST, "{:.0} % of it is busy", busy * 100.0);
         Ok(())
     })
     .await;
-    say(&format!(
-        "the machine is {:.0} % busy before it begins{}",
-        last * 100.0,
-        if rest.is_ok() { "" } else { ": something else runs on it, so take the figures with care" }
-    ))
+    let note = if rest.is_ok() { "" } else { ": something else runs on it, so take the figures with care" };
+    say(&format!("the machine is {:.0} % busy before it begins{note}", busy * 100.0))
 }
 
 /// One load of good variants and one of bad ones.
@@ -191,13 +201,14 @@ fn table(passes: &[(String, f64)], loads: &[Load], pairs: &[Pairs]) -> anyhow::R
             judge(l.p99 <= P99_BOUND && l.success >= 1.0),
         ))?;
         say(&format!(
-            "            wva {:.2} cores, machine {:.0} % busy; resident {:.1} before, {:.1} during, {:.1} after, {:.1} \
-             MiB at most since the start (bound {} MiB)  {}",
+            "            wva {:.2} cores, machine {:.0} % busy; resident {:.1} before, {:.1} during, {:.1} after (code {:.1}), \
+             {:.1} MiB at most since the start (bound {} MiB)  {}",
             l.cores,
             l.machine * 100.0,
             mib(l.resident[0]),
             mib(l.resident[1]),
             mib(l.resident[2]),
+            mib(l.code),
             mib(l.peak),
             RESIDENT_BOUND / 1024,
             judge(l.resident[1] <= RESIDENT_BOUND),

@@ -42,6 +42,8 @@ pub(super) struct Load {
     pub(super) max: f64,
     /// Resident memory of the program in KiB: before, the most during the load, and after it.
     pub(super) resident: [u64; 3],
+    /// Of the last, pages of the program's own file.
+    pub(super) code: u64,
     /// The most since its start, KiB.
     pub(super) peak: u64,
     /// Cores the program kept busy.
@@ -57,7 +59,7 @@ impl Load {
             "milliseconds": {"p50": self.p50, "p90": self.p90, "p99": self.p99, "max": self.max},
             "residentKiB": {
                 "before": self.resident[0], "during": self.resident[1], "after": self.resident[2],
-                "sinceStart": self.peak,
+                "ofThatCode": self.code, "sinceStart": self.peak,
             },
             "cores": self.cores, "machineBusy": self.machine,
         })
@@ -115,8 +117,9 @@ impl Aim<'_> {
             p99: millis("99th")?,
             max: millis("max")?,
             resident: [before.resident, during, after.resident],
+            code: after.code,
             peak: after.peak,
-            cores: after.cpu.saturating_sub(before.cpu).as_secs_f64() / LASTS.as_secs_f64(),
+            cores: after.cores_since(&before, LASTS),
             machine,
         })
     }

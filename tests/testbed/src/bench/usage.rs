@@ -12,6 +12,8 @@ const TICK: Duration = Duration::from_millis(10);
 pub(super) struct Usage {
     /// Resident memory, KiB.
     pub(super) resident: u64,
+    /// Of that, pages of the program's own file, KiB: the kernel can take them back.
+    pub(super) code: u64,
     /// The most it ever was, KiB.
     pub(super) peak: u64,
     /// Processor time since its start, of all its threads.
@@ -33,7 +35,12 @@ impl Usage {
             after.split_whitespace().nth(n).context("stat is too short")?.parse().context("no number")
         };
         let cpu = TICK * (ticks(11)? + ticks(12)?);
-        Ok(Self { resident: field("VmRSS:")?, peak: field("VmHWM:")?, cpu })
+        Ok(Self { resident: field("VmRSS:")?, code: field("RssFile:")?, peak: field("VmHWM:")?, cpu })
+    }
+
+    /// Cores it kept busy since `earlier`, `span` ago.
+    pub(super) fn cores_since(&self, earlier: &Self, span: Duration) -> f64 {
+        self.cpu.saturating_sub(earlier.cpu).as_secs_f64() / span.as_secs_f64()
     }
 }
 
