@@ -69,7 +69,7 @@ pub(crate) async fn run(plan: &Plan) -> anyhow::Result<()> {
         let testbed = Testbed::start(options).await?;
         Install::crd(&testbed).await?;
         let namespaces = stored::store(&testbed).await?;
-        let started = InstallOptions { wva: plan.wva.clone(), env: Vec::new(), webhooks: None };
+        let started = InstallOptions { env: Vec::new(), ..InstallOptions::quick(plan.wva.clone()) };
         let install = Install::start(&testbed, &started).await?;
         settle(&install).await?;
         if !fsync {
