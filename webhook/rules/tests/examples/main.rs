@@ -27,6 +27,12 @@ fn check(rule: &Rule, example: &Example) {
     let (accepted, shown) = example.verdicts();
     assert!(accepted.violations.is_empty(), "{code}: the accepted example is not fine: {accepted:#?}");
     let (outcome, _) = example.shown();
+    let sentence = |text: &str| text.trim_end().ends_with('.');
+    assert!(!sentence(&example.title), "{code}: a title is no sentence");
+    assert!(example.exception.is_empty() || sentence(&example.exception), "{code}: {}", example.exception);
+    let says = rule.docs.contains("`wva validate`");
+    assert_eq!(example.in_files_alone, says, "{code}: rule and example say the same of who sees it");
+
     let alone = BTreeSet::from([code]);
     let (wanted, denied, warned) = match rule.kind {
         Kind::Deny => (Outcome::Refused, alone, BTreeSet::new()),
