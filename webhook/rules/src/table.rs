@@ -133,6 +133,7 @@ pub const ABOUT_KEYS: &[&str] = &[
     keys::ANNOTATIONS.code,
     keys::SPEC.code,
     entries::UNKNOWN.code,
+    main_map::KEY.code,
     main_map::UNKNOWN.code,
     main_map::OLD_NAME.code,
     main_map::OUTSIDE.code,
