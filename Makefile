@@ -5,10 +5,10 @@ KEEP  ?=
 # Where cargo builds, as cargo itself sees it.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help tools build test lint chart generate demo bench deny clean
+.PHONY: help tools build test lint chart generate demo bench bench-admission deny clean
 
 help: ## Show this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
 
 tools: ## Build the pinned programs of the test control plane, once, into a cache
 	@tests/testbed/tools/build.sh > /dev/null
@@ -22,10 +22,10 @@ test: tools ## Run all tests: unit, property, each crate on real sockets, end to
 lint: ## Formatting, clippy, purity of the pure crates, arrows between crates
 	@tests/lint.sh
 
-chart: ## Judge the Helm chart by its render: names, permissions, webhooks, refusals, every documented key
+chart: build ## Judge the Helm chart by its render: names, permissions, webhooks, refusals, every documented key
 	@tests/chart.sh
 
-generate: ## Write what is made from code: the CRD, the schemas of config map entries, the webhook configurations
+generate: ## Write what is made from code: the CRD, the schemas of config map entries, the webhook configurations, the rule reference
 	WVA_GENERATE=1 $(CARGO) test --quiet --package wva --test generated
 
 demo: tools build ## Show the main job on a real control plane (KEEP=1 leaves it running)
@@ -34,6 +34,11 @@ demo: tools build ## Show the main job on a real control plane (KEEP=1 leaves it
 bench: tools ## Measure the release binary on a real control plane: idle memory with 10 variants
 	$(CARGO) build --release --bin wva
 	@$(CARGO) run --quiet --package wva-testbed -- bench --wva $(TARGET)/release/wva
+
+bench-admission: tools ## Measure reviews of the release binary under load with 1,000 variants, and creates with and without webhooks
+	$(CARGO) build --release --bin wva
+	$(CARGO) bench --quiet --package wva-rules --bench pass
+	@$(CARGO) run --quiet --package wva-testbed -- bench-admission --wva $(TARGET)/release/wva --criterion $(TARGET)/criterion --folder $(TARGET)/bench
 
 deny: ## Licences, duplicates and sources of all dependencies (installs cargo-deny when it is missing)
 	@command -v cargo-deny > /dev/null || $(CARGO) install --locked cargo-deny

@@ -56,6 +56,13 @@ case_() {
 if [ "${1:-}" = --write ]; then cp $objects tests/chart/objects.txt; fi
 diff -u tests/chart/objects.txt $objects || fault "objects or names have changed (see above): if that is meant, tests/chart.sh --write, and commit"
 
+echo "== wva validate finds nothing, not even to warn of, in any case"
+wva=${CARGO_TARGET_DIR:-target}/debug/wva
+[ -x "$wva" ] || { echo "chart: $wva is not there: make build" >&2; exit 1; }
+for file in $out/*.json; do
+  "$wva" validate --strict "${file%.json}.yaml" > "${file%.json}.findings" 2>&1 || fault "$file: $(cat "${file%.json}.findings")"
+done
+
 echo "== webhook configurations against the program's own table (config/base/webhook.yaml)"
 entries="'$release-wva-saturation-scaling-config', 'wva-saturation-scaling-config'"
 sed -e "s/'wva-variantautoscaling-config'/'$release-variantautoscaling-config'/" -e "s/'wva-saturation-scaling-config'/$entries/" \

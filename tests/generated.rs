@@ -2,6 +2,11 @@
 //! the checked-in file is not what the code says.
 #![expect(clippy::unwrap_used, reason = "a helper of a test may panic as the test itself does")]
 
+#[path = "../webhook/rules/tests/examples/example.rs"]
+mod example;
+mod rule_pages;
+
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use wva_crds::entries::{Kind, schema_text};
@@ -32,6 +37,19 @@ fn schemas_of_entries() {
     for kind in Kind::ALL {
         check(&format!("crds/schemas/{}", kind.file_name()), &schema_text(kind));
     }
+}
+
+/// One page for each rule, and none for a rule that is gone.
+#[test]
+fn rule_reference() {
+    let pages = rule_pages::pages();
+    for (name, text) in &pages {
+        check(&format!("docs/rules/{name}"), text);
+    }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/rules");
+    let found =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert_eq!(found.collect::<BTreeSet<_>>(), pages.into_keys().collect());
 }
 
 /// The doors as a plain install without an instance has them; the program opens them.

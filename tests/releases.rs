@@ -179,12 +179,12 @@ fn refused(ran: &Ran, code: &str) -> anyhow::Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn releases_judge_their_own_alone() -> anyhow::Result<()> {
     let releases = Releases::start().await?;
-    each_judges_its_own(&releases).await?;
-    unlabelled_objects_belong_to_the_namespace(&releases).await?;
-    ownership_moves_on_purpose_alone(&releases).await?;
-    all_say_the_same_of_local_maps(&releases).await?;
-    a_main_map_is_its_own_releases_matter(&releases).await?;
-    a_dead_release_stands_in_nobodys_way(&releases).await
+    Box::pin(each_judges_its_own(&releases)).await?;
+    Box::pin(unlabelled_objects_belong_to_the_namespace(&releases)).await?;
+    Box::pin(ownership_moves_on_purpose_alone(&releases)).await?;
+    Box::pin(all_say_the_same_of_local_maps(&releases)).await?;
+    Box::pin(a_main_map_is_its_own_releases_matter(&releases)).await?;
+    Box::pin(a_dead_release_stands_in_nobodys_way(&releases)).await
 }
 
 async fn each_judges_its_own(releases: &Releases) -> anyhow::Result<()> {

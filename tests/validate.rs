@@ -48,6 +48,39 @@ fn rows(args: &[&str], input: &[u8]) -> Vec<String> {
 }
 
 #[test]
+fn config_maps_and_what_follows_the_metric_are_judged_down_to_the_line_of_an_entry() {
+    let wanted = [
+        "maps.yaml:10:5 WVA-CM-022 deny",
+        "maps.yaml:11:24 WVA-CM-023 deny",
+        "maps.yaml:13:5 WVA-CM-022 deny",
+        "maps.yaml:14:23 WVA-CM-023 deny",
+        "maps.yaml:22:24 WVA-CM-002 deny",
+        "maps.yaml:23:3 WVA-CM-051 warn",
+        "maps.yaml:26:24 WVA-CM-002 deny",
+        "maps.yaml:38:15 WVA-HPA-051 warn",
+        "maps.yaml:39:22 WVA-HPA-052 warn",
+    ];
+    assert_eq!(rows(&["maps.yaml"], b""), wanted);
+}
+
+#[test]
+fn the_main_map_of_an_install_is_the_one_its_deployment_names() {
+    let map = |name: &str, namespace: &str| {
+        format!(
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, namespace: {namespace}}}\ndata: {{V: loud}}\n---\n"
+        )
+    };
+    let deployment = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: m, namespace: wva}\nspec: {template: {spec: {containers: [{env: [{name: CONFIG_MAP_NAME, value: mine}]}]}}}\n";
+    let mine = map("mine", "wva") + deployment;
+    assert_eq!(rows(&["-"], mine.as_bytes()), ["<stdin>:4:11 WVA-CM-002 deny"]);
+    let elsewhere = map("mine", "prod") + deployment;
+    assert_eq!(rows(&["-"], elsewhere.as_bytes()), ["<stdin>:3:35 WVA-CM-053 warn"]);
+    assert_eq!(rows(&["-"], map("mine", "wva").as_bytes()), [""; 0], "nobody reads a map of this name");
+    let of_the_chart = map("x-variantautoscaling-config", "wva");
+    assert_eq!(rows(&["-"], of_the_chart.as_bytes()), ["<stdin>:4:11 WVA-CM-002 deny"]);
+}
+
+#[test]
 fn every_fault_of_a_file_is_shown_under_its_line() {
     let out = validate(&["five-faults.yaml"], b"");
     assert_eq!(out.status.code(), Some(1));
@@ -263,5 +296,23 @@ fn the_rest_of_a_file_is_judged_where_one_document_is_broken() {
     assert_eq!(
         rows(&["-"], input.as_bytes()),
         ["<stdin>:2:4 WVA-FILE-001 deny", "<stdin>:8:44 WVA-VA-006 deny"]
+    );
+}
+
+#[test]
+fn a_misspelt_key_is_pointed_at() {
+    let input = FINE.replace("modelID: m", "modelID: m, modelId: m");
+    assert_eq!(json(&["-"], input.as_bytes())["findings"][0]["field"], "spec.modelId");
+    let said = text(&validate(&["-"], input.as_bytes()).stdout);
+    assert!(
+        said.contains("warning[WVA-VA-059]: spec.modelId: there is no such field; it is ignored: modelID?"),
+        "{said}"
+    );
+    let (line, caret) =
+        (said.lines().find(|l| l.contains("modelId: m")), said.lines().find(|l| l.contains('^')));
+    assert_eq!(
+        line.unwrap().find("modelId: m").unwrap() + "modelId: ".len(),
+        caret.unwrap().find('^').unwrap(),
+        "{said}"
     );
 }

@@ -27,6 +27,10 @@ use wva_crds::VariantAutoscaling;
 
 pub use optional::Sight;
 
+/// Objects in one page of a list. A page is held whole, with all that is trimmed away later, and every watch reads one
+/// at the same time; what such a peak has taken, the allocator does not give back.
+const PAGE: u32 = 50;
+
 /// Sees each event of a watch after the cache has taken it in, in order.
 pub type Observer<K> = Box<dyn FnMut(&Event<K>) + Send>;
 
@@ -137,7 +141,7 @@ impl Scope<'_> {
         };
         self.keep(
             "watch of VariantAutoscalings",
-            watcher::watcher(api, watcher::Config::default()),
+            watcher::watcher(api, config()),
             resource,
             trim::any,
             mark,
@@ -147,10 +151,8 @@ impl Scope<'_> {
 
     /// The cache of Namespaces.
     pub fn namespaces(&mut self) -> Store<PartialObjectMeta<Namespace>> {
-        let stream = watcher::watcher(
-            Api::<PartialObjectMeta<Namespace>>::all(self.client.clone()),
-            watcher::Config::default(),
-        );
+        let stream =
+            watcher::watcher(Api::<PartialObjectMeta<Namespace>>::all(self.client.clone()), config());
         let mark = |o: &PartialObjectMeta<Namespace>| (o.labels().clone(), o.annotations().clone());
         self.keep("watch of Namespaces", stream, (), trim::any, mark, unobserved())
     }
@@ -163,7 +165,6 @@ impl Scope<'_> {
         namespaces: Option<Store<PartialObjectMeta<Namespace>>>,
         observe: Observer<HorizontalPodAutoscaler>,
     ) -> Watches {
-        let config = watcher::Config::default;
         let deployments = watcher::watcher(self.api::<Deployment>(), config());
         let stateful_sets = watcher::watcher(self.api::<StatefulSet>(), config());
         let replica_sets = watcher::watcher(self.api::<PartialObjectMeta<ReplicaSet>>(), config());
@@ -259,6 +260,11 @@ impl Scope<'_> {
         });
         reader
     }
+}
+
+/// How every cache lists and watches.
+fn config() -> watcher::Config {
+    watcher::Config::default().page_size(PAGE)
 }
 
 /// Which object it is, and that it is there: one that waits for its dependants to be deleted counts as gone already.

@@ -140,7 +140,8 @@ const FORMS: &[&str] = &[
 ];
 
 fn entry(fields: &[(&str, &str)]) -> String {
-    fields.iter().map(|(field, value)| format!("{field}: {value}\n")).collect()
+    let lines: Vec<String> = fields.iter().map(|(field, value)| format!("{field}: {value}\n")).collect();
+    lines.concat()
 }
 
 /// The `data` of maps whose entries have these fields: each value in `default` and in an override, odd forms, and

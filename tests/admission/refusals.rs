@@ -45,14 +45,35 @@ async fn kubectl_says_every_fault_with_code_field_and_remedy() -> anyhow::Result
         let args = [way.as_slice(), &["-n", &namespace]].concat();
         let ran = testbed.kubectl_with(&args, &object.to_string()).await?;
         ensure!(!ran.ok, "{way:?} was admitted: {}", ran.stdout);
+        // The form in which the rule reference quotes it.
+        let head = "The VariantAutoscaling \"bad\" is invalid: \n";
+        ensure!(ran.stderr.contains(head), "{way:?} does not begin with {head:?}:\n{}", ran.stderr);
         for (code, field, remedy) in said {
-            for part in [code, field, remedy] {
+            for part in [&format!("\n* {field}: [{code}] found "), remedy] {
                 ensure!(ran.stderr.contains(part), "{way:?} does not say {part:?}:\n{}", ran.stderr);
             }
         }
     }
     let stored = testbed.kubectl(&["get", "va", "-n", &namespace, "-o", "name"]).await?.success()?;
     assert_eq!(stored, "");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_guide_quotes_what_kubectl_prints() -> anyhow::Result<()> {
+    let testbed = &shared().await?.testbed;
+    let _open = DOORS.read().await;
+    let namespace = testbed.namespace("quoted").await?;
+    let mut spec = good("llama-8b-h100");
+    spec["modelID"] = json!(" ");
+    spec["variantCost"] = json!("$40/h");
+    let ran = create(testbed, &namespace, &variant("llama-8b-h100", &spec)).await?;
+    let quoted = include_str!("../../docs/admission.md");
+    let said: Vec<_> = ran.stderr.lines().filter(|line| !line.starts_with("Warning: ")).collect();
+    assert_eq!(said.len(), 3, "{}", ran.stderr);
+    for line in said {
+        ensure!(quoted.contains(line.trim_end()), "docs/admission.md does not quote: {line}");
+    }
     Ok(())
 }
 

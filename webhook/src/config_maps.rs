@@ -116,7 +116,7 @@ pub(crate) fn verdict(state: &State, operation: Operation, request: &Request<'_>
     facts.old = request.old;
     facts.read_instead = &instead;
     facts.running = Some(&settings.running);
-    facts.tracked = state.cluster.config_tracked(request.namespace);
+    facts.tracked = state.cluster.synced().then(|| state.cluster.config_tracked(request.namespace)).flatten();
     let verdict = validate_map(&facts);
     if !request.dry_run {
         leave_traces(state, request, &verdict);

@@ -1,12 +1,12 @@
 //! The findings of a run in the order in which they are told, each with its place. All formats are made from this,
 //! so that they say the same.
 
-use wva_rules::Severity;
+use wva_rules::{ABOUT_KEYS, Severity};
 
 use super::input::{Source, printable};
 use super::judge::{FILE_CODE, Judged};
 use super::objects::{Collected, Object};
-use super::position;
+use super::position::{self, Part};
 
 /// Everything found.
 #[derive(Debug)]
@@ -65,7 +65,8 @@ impl<'a> Report<'a> {
         for (index, violation) in judged.violations {
             let object = &collected.objects[index];
             let source = &sources[object.source];
-            let at = position::of(&source.text, &object.node, &violation.field);
+            let part = if ABOUT_KEYS.contains(&violation.code) { Part::Key } else { Part::Value };
+            let at = position::of(&source.text, &object.node, &violation.field, part);
             findings.push(Finding {
                 object: Some(object),
                 denied: violation.severity == Severity::Deny,

@@ -59,6 +59,18 @@ enum Task {
         #[arg(long, default_value = "target/release/wva")]
         wva: PathBuf,
     },
+    /// Measures reviews under load with 1,000 variants stored, and what the webhooks cost a create.
+    BenchAdmission {
+        /// The program to measure: a release build.
+        #[arg(long, default_value = "target/release/wva")]
+        wva: PathBuf,
+        /// Where `cargo bench -p wva-rules` left its figures.
+        #[arg(long, default_value = "target/criterion")]
+        criterion: PathBuf,
+        /// Folder for the report.
+        #[arg(long, default_value = "target/bench")]
+        folder: PathBuf,
+    },
 }
 
 #[tokio::main]
@@ -69,7 +81,11 @@ async fn main() -> ExitCode {
             up(Options { name, pod_start, keep, with_prometheus: !no_prometheus, ..Options::default() }).await
         }
         Task::Demo { wva, pod_start, keep } => Box::pin(demo(demo::Demo { wva, pod_start }, keep)).await,
-        Task::Bench { wva } => Box::pin(until_signal(bench::run(&wva))).await.map(|_| ()),
+        Task::Bench { wva } => Box::pin(until_signal(bench::idle::run(&wva))).await.map(|_| ()),
+        Task::BenchAdmission { wva, criterion, folder } => {
+            let plan = bench::admission::Plan { wva, criterion, folder };
+            Box::pin(until_signal(bench::admission::run(&plan))).await.map(|_| ())
+        }
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -20,9 +20,19 @@ impl Tools {
     ///
     /// When the script cannot be run or fails; what it said is on stderr.
     pub fn ready() -> anyhow::Result<Self> {
+        Self::named(&[])
+    }
+
+    /// The same for these programs alone, which may be ones that a testbed does without.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tools::ready`], and for a name that is not pinned.
+    pub fn named(names: &[&str]) -> anyhow::Result<Self> {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/build.sh");
         let built = Command::new("bash")
             .arg(&script)
+            .args(names)
             .stdin(Stdio::null())
             .stderr(Stdio::inherit())
             .output()

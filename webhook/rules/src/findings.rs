@@ -9,6 +9,8 @@ use crate::text::{FOUND_CHARS, shorten, show};
 
 /// Findings of one rule about one object. An object of a few megabytes could hold hundreds of thousands.
 const MOST_HITS: usize = 50;
+/// The most characters of a field in a brief finding: the longest known key with two letters too many.
+const FIELD_CHARS: usize = 57;
 
 /// One operation of a JSON patch (RFC 6902). Only ever adds what is absent.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -105,24 +107,36 @@ impl Finding {
         format!("{text}{}", self.remedy)
     }
 
-    /// `[code] field: message` in at most `limit` characters: first the user's own values get shorter, and only
-    /// where that is not enough the end of the text goes.
+    /// `[code] field: message` in at most `limit` characters: first the user's own values get shorter, then what would
+    /// be right and why are left out, which the rule's page says; only where that is not enough the end is cut off.
     pub(crate) fn brief(&self, rule: &Rule, limit: usize) -> String {
-        let prefix = format!("[{}] {}: ", rule.code, shorten(&self.field, 56));
-        let fixed = prefix.chars().count() + fill(rule.message, "", "").chars().count();
+        let prefix = format!("[{}] {}: ", rule.code, shorten(&self.field, FIELD_CHARS));
+        let whole = format!("{}{}", self.told(rule.message, &prefix, limit), self.remedy);
+        let message = Some(rule.message.len()).filter(|len| *len > 0);
+        let clause = |at: &usize| rule.message[at + 1..].starts_with(' ');
+        let ends = rule.message.rmatch_indices([';', ':']).map(|(at, _)| at).filter(clause);
+        let shorter =
+            message.into_iter().chain(ends).map(|end| self.told(&rule.message[..end], &prefix, limit));
+        let mut told = std::iter::once(whole.clone()).chain(shorter);
+        told.find(|text| text.chars().count() <= limit).unwrap_or_else(|| shorten(&whole, limit))
+    }
+
+    /// A template filled in behind a prefix, with the user's values as short as `limit` wants them.
+    fn told(&self, template: &str, prefix: &str, limit: usize) -> String {
+        let fixed = prefix.chars().count() + fill(template, "", "").chars().count();
         let room = limit.saturating_sub(fixed);
-        let hole = |name: &str, text: &str| usize::from(rule.message.contains(name) && !text.is_empty());
+        let hole = |name: &str, text: &str| usize::from(template.contains(name) && !text.is_empty());
         let holes = hole("{found}", &self.found) + hole("{other}", &self.other);
         let each = room / holes.max(1);
         // What one of the two does not need, the other may have.
         let share = |other: &str| (room - each).saturating_sub(other.chars().count()) + each;
         let of = |part: usize| part.clamp(8, FOUND_CHARS);
         let text = fill(
-            rule.message,
+            template,
             &shorten(&self.found, of(share(&self.other))),
             &shorten(&self.other, of(share(&self.found))),
         );
-        shorten(&format!("{prefix}{text}{}", self.remedy), limit)
+        format!("{prefix}{text}")
     }
 }
 

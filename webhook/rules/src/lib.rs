@@ -24,7 +24,7 @@ pub use maps::facts::{MapFacts, Running, RunningSource, RunningValue};
 pub use maps::immutable::IMMUTABLE;
 pub use maps::names::{MapNames, MapRole, Place};
 pub use readers::MetricReader;
-pub use table::{Check, Kind, RULES, Rule, Scope};
+pub use table::{ABOUT_KEYS, Check, Kind, RULES, Rule, Scope};
 pub use va::cost::sets_cost;
 pub use verdict::{
     MAX_WARNING_BYTES, MAX_WARNING_CHARS, Severity, Verdict, Violation, mutate, validate,

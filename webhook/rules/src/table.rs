@@ -126,3 +126,14 @@ pub static RULES: &[Rule] = &[
     autoscalers::ALL_VARIANTS,
     autoscalers::MULTIPLIES,
 ];
+
+/// Rules whose findings are about a key and not about its value: who points at a text points at the key.
+pub const ABOUT_KEYS: &[&str] = &[
+    keys::LABELS.code,
+    keys::ANNOTATIONS.code,
+    keys::SPEC.code,
+    entries::UNKNOWN.code,
+    main_map::UNKNOWN.code,
+    main_map::OLD_NAME.code,
+    main_map::OUTSIDE.code,
+];

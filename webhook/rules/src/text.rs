@@ -50,6 +50,12 @@ pub(crate) fn escape(text: &str, quoted: bool) -> String {
     out
 }
 
+/// A key of the map `outer` as kubectl prints it: one with dots stands in brackets.
+pub(crate) fn inside(outer: &str, key: &str) -> String {
+    let key = escape(key, false);
+    if key.contains(['.', '/', '[']) { format!("{outer}[{key}]") } else { format!("{outer}.{key}") }
+}
+
 /// A text as one word of a POSIX shell.
 pub(crate) fn shell(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);

@@ -7,11 +7,20 @@ use granit_parser::ScalarStyle;
 
 use super::located::{Content, Node, documents};
 
+/// What of a field is pointed at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// Its value.
+    Value,
+    /// Its key, where that is what is wrong.
+    Key,
+}
+
 /// The place of `field` within `object`, at most one line long.
-pub(super) fn of(text: &str, object: &Node, field: &str) -> Range<usize> {
+pub(super) fn of(text: &str, object: &Node, field: &str, part: Part) -> Range<usize> {
     // What lacks everything is pointed out by its kind.
     let start = object.entry("kind").map_or_else(|| object.span.clone(), |kind| kind.at.clone());
-    first_line(text, find(text, object, &steps(field), start, true))
+    first_line(text, find(text, object, &steps(field), start, part, true))
 }
 
 /// A range cut off at the end of its first line.
@@ -43,7 +52,14 @@ fn steps(field: &str) -> Vec<&str> {
 
 /// Goes as far along the steps as the text does. `nearest` is the place of the nearest key so far; `entries` says
 /// that a text on the way may be YAML of its own.
-fn find(text: &str, root: &Node, steps: &[&str], nearest: Range<usize>, entries: bool) -> Range<usize> {
+fn find(
+    text: &str,
+    root: &Node,
+    steps: &[&str],
+    nearest: Range<usize>,
+    part: Part,
+    entries: bool,
+) -> Range<usize> {
     let (mut node, mut nearest, mut value, mut steps) = (root, nearest, None, steps);
     while let Some((step, rest)) = steps.split_first() {
         match &node.content {
@@ -64,6 +80,9 @@ fn find(text: &str, root: &Node, steps: &[&str], nearest: Range<usize>, entries:
             Content::Scalar { .. } => break,
         }
     }
+    if part == Part::Key && steps.is_empty() {
+        return nearest;
+    }
     let Content::Scalar { value: scalar, style } = &node.content else {
         // A block begins with its first key, which is not what is meant; brackets and an alias are one thing.
         let whole = |at: &Range<usize>| text.get(at.clone()).is_some_and(|t| t.starts_with(['{', '[', '*']));
@@ -73,7 +92,7 @@ fn find(text: &str, root: &Node, steps: &[&str], nearest: Range<usize>, entries:
     if let (Some(inner), true) = (scalar.as_str(), entries && (block || !steps.is_empty())) {
         let within = match documents(inner).into_iter().next() {
             // Where the entry has nothing of it, the entry's own key is nearest.
-            Some(Ok(root)) => Some(find(inner, &root, steps, 0..0, false)).filter(|at| !at.is_empty()),
+            Some(Ok(root)) => Some(find(inner, &root, steps, 0..0, part, false)).filter(|at| !at.is_empty()),
             Some(Err(problem)) => Some(problem.at),
             None => None,
         };

@@ -6,7 +6,7 @@ use super::*;
 #[track_caller]
 fn check(text: &str, field: &str, want: &str) {
     let root = documents(text).remove(0).unwrap();
-    let at = of(text, &root, field);
+    let at = of(text, &root, field, Part::Value);
     let line = text[..at.start].rfind('\n').map_or(0, |n| n + 1);
     let found = format!("{}>{}<", &text[line..at.start], &text[at]);
     assert_eq!(found, want, "{field} in {text:?}");
@@ -91,7 +91,7 @@ proptest! {
         field in proptest::string::string_regex("(data|a|b|c|d|\\.|\\[0\\]|\\[1\\]|\\[|\\]|ü){0,8}").unwrap(),
     ) {
         for root in documents(&text).into_iter().flatten() {
-            let at = of(&text, &root, &field);
+            let at = of(&text, &root, &field, Part::Value);
             let found = text.get(at);
             prop_assert!(found.is_some_and(|f| !f.contains('\n')));
         }

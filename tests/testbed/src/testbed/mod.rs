@@ -46,6 +46,8 @@ pub struct Options {
     pub keep: bool,
     /// Starts Prometheus too.
     pub with_prometheus: bool,
+    /// etcd waits until the disk has each change, as it does in a cluster. Without, tests are faster.
+    pub etcd_fsync: bool,
 }
 
 impl Default for Options {
@@ -61,6 +63,7 @@ impl Default for Options {
             hpa_sync: Duration::from_secs(2),
             keep: false,
             with_prometheus: true,
+            etcd_fsync: false,
         }
     }
 }
@@ -99,7 +102,7 @@ impl Testbed {
         let stages = data.write("stages.yaml", &stages(options.pod_start))?;
 
         let etcd = Running::launch(Component::Etcd, tools.path("etcd")?, &logs, 2, |ports| {
-            plans::etcd(&data, ports)
+            plans::etcd(&options, &data, ports)
         })
         .await?;
         let plan = |ports: &[u16]| plans::apiserver(&data, &pki, &token, etcd.port(0), ports);

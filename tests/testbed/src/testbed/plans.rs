@@ -14,9 +14,9 @@ const CONTROLLERS: &str = "deployment-controller,replicaset-controller,statefuls
     serviceaccount-token-controller,root-ca-certificate-publisher-controller,garbage-collector-controller,\
     endpointslice-controller,disruption-controller,clusterrole-aggregation-controller";
 
-pub(super) fn etcd(data: &Data, ports: &[u16]) -> Plan {
+pub(super) fn etcd(options: &Options, data: &Data, ports: &[u16]) -> Plan {
     let (client, peer) = (url(ports[0]), url(ports[1]));
-    let args = [
+    let mut args = vec![
         "--name=testbed".to_owned(),
         format!("--data-dir={}", data.path.join("etcd").display()),
         format!("--listen-client-urls={client}"),
@@ -24,10 +24,12 @@ pub(super) fn etcd(data: &Data, ports: &[u16]) -> Plan {
         format!("--listen-peer-urls={peer}"),
         format!("--initial-advertise-peer-urls={peer}"),
         format!("--initial-cluster=testbed={peer}"),
-        "--unsafe-no-fsync".to_owned(),
         "--log-level=warn".to_owned(),
     ];
-    Plan { args: args.into(), ready: Ready::Answers { url: format!("{client}/health"), auth: None } }
+    if !options.etcd_fsync {
+        args.push("--unsafe-no-fsync".to_owned());
+    }
+    Plan { args, ready: Ready::Answers { url: format!("{client}/health"), auth: None } }
 }
 
 pub(super) fn apiserver(data: &Data, pki: &Pki, token: &str, etcd: u16, ports: &[u16]) -> Plan {

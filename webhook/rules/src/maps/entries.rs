@@ -69,7 +69,7 @@ pub(crate) const LONG: Rule = Rule {
     field: "data",
     reads: &[],
     message: "{found} is over 24h: the model hardly ever goes to zero",
-    docs: "`retention_period` is longer than a day.",
+    docs: "`retention_period` is longer than a day. The model keeps its last replica that long after its last request.",
     check: Check::ConfigMap(|facts, out| {
         if facts.role != MapRole::ScaleToZero || !facts.has_entries() {
             return;

@@ -1,8 +1,6 @@
 //! The rule that keeps settings as they are until a restart: a change that the running process cannot see would wait,
 //! unseen, for whatever restarts the program next. The refusal hands over the command that makes the change properly.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-
 use serde_json::{Map, Value, json};
 use wva_crds::names::RESTART_REVISION_ANNOTATION;
 use wva_crds::settings::map::{Layout, MapText, NESTED_ENTRY, Written};
@@ -218,16 +216,18 @@ fn repeated<'t>(text: &'t str, secret: bool, instead: &'t str) -> &'t str {
     if secret || text.chars().count() > MOST_COMMAND_CHARS { instead } else { text }
 }
 
-/// A revision that differs from the one before: made from the change itself, since rules know no clock.
+/// A revision that differs from the one before: made from the change itself, since rules know no clock. FNV-1a, whose
+/// result is the same in every build, as the rule reference prints it.
 fn revision(facts: &MapFacts<'_>, changes: &[Change<'_>]) -> String {
-    let mut hash = DefaultHasher::new();
-    facts
-        .old
-        .map(|old| at(old, &["metadata", "annotations", RESTART_REVISION_ANNOTATION]).map(Value::to_string))
-        .hash(&mut hash);
-    facts.running.map(|r| r.restart_revision.as_deref()).hash(&mut hash);
+    let before = facts.old.and_then(|old| at(old, &["metadata", "annotations", RESTART_REVISION_ANNOTATION]));
+    let running = facts.running.and_then(|r| r.restart_revision.as_deref());
+    let mut texts = vec![before.and_then(Value::as_str), running];
     for change in changes {
-        (change.setting.key, change.new.map(|w| w.text.as_str()), change.old.as_deref()).hash(&mut hash);
+        texts.extend([Some(change.setting.key), change.new.map(|w| w.text.as_str()), change.old.as_deref()]);
     }
-    format!("{:016x}", hash.finish())
+    let bytes = texts.into_iter().flat_map(|text| text.unwrap_or_default().bytes().chain([0]));
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("{hash:016x}")
 }

@@ -7,7 +7,7 @@ use wva_crds::settings::{Setting, order_problems};
 
 use crate::maps::facts::{MapFacts, RunningSource};
 use crate::table::{Check, Kind, Rule, Scope};
-use crate::text::{escape, nearest, quote, shorten, show};
+use crate::text::{escape, inside, nearest, quote, shorten, show};
 
 /// The most characters of a parser's message.
 const PROBLEM_CHARS: usize = 300;
@@ -134,7 +134,7 @@ pub(crate) const ORDER: Rule = Rule {
     scope: Scope::Object,
     field: "data",
     reads: &[],
-    message: "",
+    message: "found {found}: out of order",
     docs: "Settings that belong together are in order: lease duration > renew deadline > retry period, and fresh <= \
            stale <= unavailable threshold of the metrics cache. The program would not start otherwise.",
     check: Check::ConfigMap(|facts, out| {
@@ -142,23 +142,23 @@ pub(crate) const ORDER: Rule = Rule {
             return;
         }
         let text = facts.text();
-        let value = |key: &'static str| {
+        // What holds: a flag or a variable, the map, or the default.
+        let in_force = |key: &'static str| {
             let hidden = facts.running.and_then(|r| r.values.get(key));
             if let Some(hidden) = hidden.filter(|v| matches!(v.source, RunningSource::Hides(_))) {
-                return Some(hidden.value.clone());
+                return Some((Setting::by_key(key)?, hidden.text.as_str()));
             }
             let setting = Setting::by_key(key)?;
-            match text.get(key) {
-                Some(written) => setting.kind.parse(&written.text).ok(),
-                None => setting.default_value().ok().flatten(),
-            }
+            Some((setting, text.get(key).map_or(setting.default.unwrap_or_default(), |w| w.text.as_str())))
         };
-        for problem in order_problems(value) {
+        for problem in order_problems(|key| in_force(key).and_then(|(s, text)| s.kind.parse(text).ok())) {
             // What is wrong without this map is not its fault.
             let mut written = problem.keys.iter().filter_map(|key| text.get(key));
             if let Some(first) = written.next() {
-                out.at(field(first), "", "");
-                out.remedy(problem.to_string());
+                let values = problem.keys.iter().filter_map(|key| in_force(key));
+                let values: Vec<String> = values.map(|(_, text)| escape(text, false)).collect();
+                out.at(field(first), values.join(", "), "");
+                out.remedy(format!("; {} ({})", problem.right, problem.keys.join(", ")));
                 let texts: Vec<_> =
                     problem.keys.iter().map(|k| text.get(k).map(|w| w.text.clone())).collect();
                 out.basis(json!(texts));
@@ -174,7 +174,7 @@ pub(crate) const UNKNOWN: Rule = Rule {
     field: "data",
     reads: &[],
     message: "nobody reads this key{other}",
-    docs: "A key of the main map is none that is read. The nearest known one is named.",
+    docs: "A key of the main map is none that is read. Where a known one is near, it is named.",
     check: Check::ConfigMap(|facts, out| {
         let known = known_keys();
         for written in keys(facts).filter(|w| w.setting.is_none()) {
@@ -191,7 +191,8 @@ pub(crate) const HIDDEN: Rule = Rule {
     field: "data",
     reads: &[],
     message: "has no effect: {other} wins",
-    docs: "A flag or an environment variable of the running process gives this setting, and wins over the map.",
+    docs: "A flag or an environment variable of the running process gives this setting, and wins over the map. \
+           Change it there, or remove it there and restart, to have the map decide.",
     check: Check::ConfigMap(|facts, out| {
         let Some(running) = facts.running else { return };
         for written in keys(facts) {
@@ -210,7 +211,8 @@ pub(crate) const OLD_NAME: Rule = Rule {
     field: "data",
     reads: &[],
     message: "is an old name of {other}",
-    docs: "A key of the main map has the name it had in the first releases. It is read all the same.",
+    docs: "A key of the main map has the name it had in the first releases. It is read all the same, \
+           so there is no hurry to rename it.",
     check: Check::ConfigMap(|facts, out| {
         for written in keys(facts).filter(|w| w.old_name) {
             out.at(field(written), "", written.setting.map_or("", |s| s.key));
@@ -226,7 +228,7 @@ pub(crate) const OUTSIDE: Rule = Rule {
     reads: &[],
     message: "is read from the environment alone: it says where this map is",
     docs: "`CONFIG_MAP_NAME`, `POD_NAMESPACE`, `POD_NAME`, `CONTROLLER_INSTANCE` and `CONFIG_FILE` are no keys of the \
-           map.",
+           map: they say where the map is, and are read from the environment (the last also from its flag).",
     check: Check::ConfigMap(|facts, out| {
         for written in all_keys(facts).filter(|w| w.setting.is_some_and(|s| !s.in_map)) {
             out.at(field(written), "", "");
@@ -252,8 +254,7 @@ fn field(written: &Written) -> String {
     }
 }
 
-/// The field of an entry, as kubectl would print it: keys with dots stand in brackets.
+/// The field of an entry.
 pub(crate) fn entry_field(key: &str) -> String {
-    let key = escape(key, false);
-    if key.contains(['.', '/', '[']) { format!("data[{key}]") } else { format!("data.{key}") }
+    inside("data", key)
 }

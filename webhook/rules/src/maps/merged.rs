@@ -24,7 +24,7 @@ pub(crate) const NO_MODEL: Rule = Rule {
     docs: "An entry under any key but `default` names its model.",
     check: Check::ConfigMap(|facts, out| {
         for entry in overrides(facts) {
-            if entry.text("model_id").is_none() {
+            if entry.text("model_id").is_none() && !entry.misspells("model_id") {
                 out.at(format!("{}.model_id", entry_field(&entry.key)), "nothing", "");
                 out.basis(Value::Null);
             }

@@ -11,7 +11,7 @@ use wva_crds::entries::{Kind, schema, yaml_value};
 
 use crate::maps::main_map::entry_field;
 use crate::maps::names::MapRole;
-use crate::text::{escape, nearest, quote, shorten, show};
+use crate::text::{escape, inside, nearest, quote, shorten, show};
 
 /// The most characters of a parser's message.
 const PROBLEM_CHARS: usize = 200;
@@ -71,6 +71,12 @@ impl Entry {
     /// It says something about a field itself.
     pub(crate) fn gives(&self, field: &str) -> bool {
         self.value.as_ref().is_some_and(|v| v.get(field).is_some())
+    }
+
+    /// A field that does not exist is probably meant to be this one, and is told so.
+    pub(crate) fn misspells(&self, field: &str) -> bool {
+        let meant = format!("{}?", quote(field));
+        self.faults.iter().any(|f| f.wrong == Wrong::Unknown && f.right == meant)
     }
 
     /// The entry as its type, where nothing is wrong with it.
@@ -224,8 +230,7 @@ fn field(root: &str, pointer: &str, value: &Value) -> String {
 }
 
 fn step(key: &str) -> String {
-    let key = escape(key, false);
-    if key.contains(['.', '/', '[']) { format!("[{key}]") } else { format!(".{key}") }
+    inside("", key)
 }
 
 /// The part of a schema that is about the value at `pointer`.

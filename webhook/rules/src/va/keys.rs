@@ -8,7 +8,7 @@ use wva_crds::names::{
 use crate::facts::Facts;
 use crate::findings::Findings;
 use crate::table::{Check, Kind, Rule, Scope};
-use crate::text::{escape, nearest, quote};
+use crate::text::{escape, inside, nearest};
 
 const KNOWN_LABELS: &[&str] = &[ACCELERATOR_LABEL, INSTANCE_LABEL];
 const KNOWN_ANNOTATIONS: &[&str] =
@@ -21,8 +21,8 @@ pub(crate) const LABELS: Rule = Rule {
     scope: Scope::Object,
     field: "metadata.labels",
     reads: &[],
-    message: "{found} does nothing: {other}?",
-    docs: "A label key is one or two letters off a known one.",
+    message: "unknown: {other}?",
+    docs: "A label key is one or two letters off a known one. It is stored as it is and does nothing.",
     check: Check::Variant(|facts, out| near(facts, &["metadata", "labels"], KNOWN_LABELS, out)),
 };
 
@@ -32,8 +32,8 @@ pub(crate) const ANNOTATIONS: Rule = Rule {
     scope: Scope::Object,
     field: "metadata.annotations",
     reads: &[],
-    message: "{found} does nothing: {other}?",
-    docs: "An annotation key is one or two letters off a known one.",
+    message: "unknown: {other}?",
+    docs: "An annotation key is one or two letters off a known one. It is stored as it is and does nothing.",
     check: Check::Variant(|facts, out| near(facts, &["metadata", "annotations"], KNOWN_ANNOTATIONS, out)),
 };
 
@@ -43,14 +43,14 @@ pub(crate) const SPEC: Rule = Rule {
     scope: Scope::Object,
     field: "spec",
     reads: &[],
-    message: "there is no field {found}; it is ignored{other}",
+    message: "there is no such field; it is ignored{other}",
     docs: "`spec` holds a field that does not exist. An apiserver refuses or prunes it before any webhook; \
            `wva validate` names the right spelling.",
     check: Check::Variant(|facts, out| {
         let Some(spec) = facts.get(&["spec"]).and_then(|s| s.as_object()) else { return };
         for key in spec.keys().filter(|k| !KNOWN_SPEC.contains(&k.as_str())) {
             let meant = nearest(key, KNOWN_SPEC).map(|k| format!(": {k}?")).unwrap_or_default();
-            out.text(quote(key), meant);
+            out.at(inside("spec", key), "", meant);
         }
     }),
 };
@@ -59,7 +59,7 @@ fn near(facts: &Facts<'_>, path: &[&str], known: &[&str], out: &mut Findings) {
     let Some(map) = facts.get(path).and_then(|m| m.as_object()) else { return };
     for key in map.keys() {
         if let Some(meant) = nearest(key, known) {
-            out.text(escape(key, false), meant);
+            out.at(format!("{}[{}]", path.join("."), escape(key, false)), "", meant);
         }
     }
 }

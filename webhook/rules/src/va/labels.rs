@@ -47,7 +47,8 @@ pub(crate) const MODE: Rule = Rule {
     reads: &[&["metadata", "annotations", MODE_ANNOTATION]],
     message: "found {found}: that is no mode, and guessing could scale the workload; use auto, recommend, paused \
               or fixed=N with N from 0 to 2147483647",
-    docs: "The mode annotation, where present, is `auto`, `recommend`, `paused` or `fixed=N`.",
+    docs: "The mode annotation, where present, is `auto` (the default), `recommend` (decide and show, publish nothing), \
+           `paused` (hold the present target) or `fixed=N` (publish N, within the bounds).",
     check: Check::Variant(|facts, out| match facts.annotation(MODE_ANNOTATION) {
         Some(value @ Value::String(mode)) if !is_mode(mode) => out.value(value),
         _ => {}

@@ -51,7 +51,8 @@ pub(crate) const CONTROL: Rule = Rule {
     reads: &[&["spec", "modelID"]],
     message: "found {found}: it holds a control character, which no model's name has; remove it (often a line \
               break left by YAML's `|` or `>`)",
-    docs: "`spec.modelID` holds no control characters.",
+    docs: "`spec.modelID` holds no control characters. The most common one is the line break that YAML's `|` and `>` leave \
+           at the end, and `|-` and `>-` do not.",
     check: Check::Variant(|facts, out| {
         if let Some(value @ Value::String(id)) = facts.spec("modelID")
             && id.chars().any(char::is_control)

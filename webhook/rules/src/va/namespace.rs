@@ -14,7 +14,8 @@ pub(crate) const EXCLUDED: Rule = Rule {
     field: FIELD,
     reads: &[],
     message: "{found} is excluded by annotation wva.llmd.ai/exclude",
-    docs: "The namespace has the annotation `wva.llmd.ai/exclude: \"true\"`, so nothing in it is managed.",
+    docs: "The namespace has the annotation `wva.llmd.ai/exclude: \"true\"`, so nothing in it is managed \
+           until that is removed.",
     check: Check::Variant(|facts, out| unmanaged(facts, NamespaceState::Excluded, out)),
 };
 
@@ -25,7 +26,8 @@ pub(crate) const UNWATCHED: Rule = Rule {
     field: FIELD,
     reads: &[],
     message: "{found} is not the one WATCH_NAMESPACE names: not managed",
-    docs: "The controller watches one namespace alone (`WATCH_NAMESPACE`), and the object is in another.",
+    docs: "The controller watches one namespace alone (`WATCH_NAMESPACE`), and the object is in another: \
+           nothing happens there.",
     check: Check::Variant(|facts, out| unmanaged(facts, NamespaceState::Unwatched, out)),
 };
 

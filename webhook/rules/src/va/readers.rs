@@ -43,7 +43,7 @@ pub(crate) const NO_MATCH: Rule = Rule {
     message: "HPA {found}; here: {other}",
     docs: "An HPA on the target reads the metric with a selector that no series of this variant can match: it names \
            another `variant_name`, `exported_namespace` (or `namespace`), `accelerator_type` or \
-           `controller_instance`.",
+           `controller_instance`. The HPA never acts on this variant until its selector is changed.",
     check: Check::Variant(|facts, out| {
         let labels = labels(facts);
         for reader in facts.readers {

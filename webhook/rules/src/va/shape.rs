@@ -56,7 +56,8 @@ pub(crate) const NOT_SYNCED: Rule = Rule {
     field: "spec.scaleTargetRef",
     reads: &[],
     message: "not compared with other objects: the controller is starting",
-    docs: "The controller's caches were not complete yet, so the rules that look at other objects were skipped.",
+    docs: "The controller's caches were not complete yet, so the rules that look at other objects were skipped. Nothing \
+           has to be done: the controller looks again before it acts.",
     check: Check::Variant(|facts, out| {
         if !facts.synced {
             out.text("", "");

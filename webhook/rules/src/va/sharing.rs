@@ -40,11 +40,12 @@ pub(crate) const OTHER_INSTANCE: Rule = Rule {
     scope: Scope::Cluster,
     field: FIELD,
     reads: &[],
-    message: "{found} is also the target of {other}, of another instance",
-    docs: "A variant of another instance targets the same workload.",
+    message: "also the target of {other}, of another instance",
+    docs: "A variant of another instance targets the same workload. Each controller publishes a number of replicas for \
+           it, and an HPA that matches both adds them up: keep one of the two.",
     check: Check::Variant(|facts, out| {
-        if let Some((target, other)) = shared(facts, false) {
-            out.text(name(&target), quote(&other.name));
+        if let Some((_, other)) = shared(facts, false) {
+            out.text("", quote(&other.name));
         }
     }),
 };
@@ -55,14 +56,14 @@ pub(crate) const ALLOWED: Rule = Rule {
     scope: Scope::Cluster,
     field: FIELD,
     reads: &[],
-    message: "{found} is also the target of {other}: the older one is managed",
+    message: "also the target of {other}: the older one is managed",
     docs: "Another variant of the instance targets the same workload, and an annotation allows it. Until one of \
            them is gone, the older one is managed.",
     check: Check::Variant(|facts, out| {
-        if let Some((target, other)) = shared(facts, true)
+        if let Some((_, other)) = shared(facts, true)
             && allowed(facts)
         {
-            out.text(name(&target), quote(&other.name));
+            out.text("", quote(&other.name));
         }
     }),
 };

@@ -32,7 +32,8 @@ pub(crate) const REQUIRED: Rule = Rule {
     reads: &[&["spec", "scaleTargetRef"]],
     message: "found {found}: without a workload there is nothing to scale; name one, e.g. {name: llama-8b}, in \
               this namespace",
-    docs: "`spec.scaleTargetRef` is required and is a map.",
+    docs: "`spec.scaleTargetRef` is required and is a map. It names the workload, in the namespace of the object, whose \
+           replicas are decided.",
     check: Check::Variant(|facts, out| match facts.spec("scaleTargetRef") {
         None | Some(Value::Object(_)) => {}
         Some(Value::Null) => out.absent(),
@@ -100,13 +101,15 @@ pub(crate) const UNKNOWN: Rule = Rule {
     scope: Scope::Object,
     field: "spec.scaleTargetRef",
     reads: &[],
-    message: "{found} is not a known kind of workload: it needs a /scale subresource",
+    message: "{found} is no known kind of workload: it needs a /scale",
     docs: "The target is none of `apps/v1` Deployment and StatefulSet and `leaderworkerset.x-k8s.io/v1` \
-           LeaderWorkerSet. It is admitted, since its `/scale` may exist.",
+           LeaderWorkerSet. It is admitted, since its `/scale` subresource may exist; without one nothing is scaled.",
     check: Check::Variant(|facts, out| {
         let Some(target) = Target::of(facts.object) else { return };
         let known = KNOWN.contains(&(target.api_version.as_str(), target.kind.as_str()));
-        if !known && !NOT_SCALABLE.contains(&target.kind.as_str()) {
+        // What is no kind or no version at all is refused by rules of its own.
+        let named = !target.api_version.is_empty() && !target.kind.is_empty();
+        if named && !known && !NOT_SCALABLE.contains(&target.kind.as_str()) {
             out.text(quote(&format!("{} {}", target.api_version, target.kind)), "");
         }
     }),
@@ -119,7 +122,8 @@ pub(crate) const ABSENT: Rule = Rule {
     field: "spec.scaleTargetRef.name",
     reads: &[],
     message: "{found} does not exist (yet): scaling starts when it does",
-    docs: "The target does not exist yet. Scaling starts by itself as soon as it does.",
+    docs: "The target does not exist yet. Scaling starts by itself as soon as it does; where nobody is about to create it, \
+           the name is probably misspelt.",
     check: Check::Variant(|facts, out| {
         if facts.target_exists == Some(false)
             && let Some(target) = Target::of(facts.object)

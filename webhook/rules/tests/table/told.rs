@@ -31,8 +31,47 @@ fn warnings_of_their_own() {
     silent(&Facts { target_exists: Some(true), ..Facts::of(&object) }, "WVA-VA-054");
     let bare = va(json!({"metadata": {"labels": null}}));
     silent(&Facts { accelerator_derivable: Some(true), ..Facts::of(&bare) }, "WVA-VA-055");
-    let misspelt = va(json!({"spec": {"modelId": "m"}}));
-    assert!(validate(&Facts::of(&misspelt)).warnings[0].contains("modelID?"));
+}
+
+#[test]
+fn a_misspelt_key_is_the_field_and_the_right_one_is_told_whole() {
+    for (change, told) in [
+        (
+            json!({"spec": {"modelId": "m"}}),
+            "[WVA-VA-059] spec.modelId: there is no such field; it is ignored: modelID?",
+        ),
+        (json!({"spec": {"a.b": 1}}), "[WVA-VA-059] spec[a.b]: there is no such field; it is ignored"),
+        (
+            json!({"metadata": {"labels": {"inference.optimization/acceleratorNameXX": "A100"}}}),
+            "[WVA-VA-056] metadata.labels[inference.optimization/acceleratorNameXX]: unknown: \
+             inference.optimization/acceleratorName?",
+        ),
+        (
+            json!({"metadata": {"annotations": {"wva.llmd.ai/allow-instance-changesX": "true"}}}),
+            "[WVA-VA-057] metadata.annotations[wva.llmd.ai/allow-instance-changesX]: unknown: \
+             wva.llmd.ai/allow-instance-change?",
+        ),
+    ] {
+        let verdict = validate(&Facts::of(&va(change)));
+        assert_eq!(verdict.warnings, [told]);
+        assert!(told.contains(&format!(" {}: ", verdict.violations[0].field)), "{verdict:#?}");
+    }
+}
+
+#[test]
+fn a_refusal_told_as_a_warning_leaves_out_whole_clauses() {
+    for (change, told) in [
+        (
+            json!({"spec": {"minReplicas": 3, "maxReplicas": 2}}),
+            "found 3, above maxReplicas 2: no number of replicas satisfies both",
+        ),
+        (json!({"metadata": {"annotations": {MODE: "off; really: off"}}}), "found \"off; really: off\""),
+    ] {
+        let object = va(change);
+        let facts = Facts { operation: Operation::Update, old: Some(&object), ..Facts::of(&object) };
+        let warnings = validate(&facts).warnings;
+        assert!(warnings.len() == 1 && warnings[0].ends_with(told), "{warnings:#?}");
+    }
 }
 
 #[test]
@@ -129,7 +168,7 @@ fn warnings_stay_within_the_apiservers_limits() {
         let told = verdict.warnings.iter().find(|w| w.contains(code)).unwrap();
         assert!(told.ends_with(end), "the rule's own words are whole: {told}");
     };
-    whole("WVA-VA-051", "/scale subresource");
+    whole("WVA-VA-051", "it needs a /scale");
     whole("WVA-VA-052", "of another instance");
     whole("WVA-VA-054", "when it does");
     whole("WVA-VA-055", "H100");

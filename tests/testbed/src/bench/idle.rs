@@ -4,10 +4,12 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use wva_testbed::fixtures::{MODEL_LABEL, VariantFixture};
 use wva_testbed::install::{Install, InstallOptions};
 use wva_testbed::{Fleet, FleetConfig, Options, Testbed, eventually};
+
+use super::usage::Usage;
 
 /// Variants that are managed while it idles.
 const VARIANTS: usize = 10;
@@ -38,13 +40,7 @@ pub(crate) async fn run(wva: &Path) -> anyhow::Result<()> {
         Ok(())
     })
     .await?;
-    let status = std::fs::read_to_string(format!("/proc/{}/status", install.process().pid()))
-        .context("cannot read the memory of wva")?;
-    let field = |name: &str| -> anyhow::Result<u64> {
-        let line = status.lines().find(|l| l.starts_with(name)).with_context(|| format!("no {name}"))?;
-        line.split_whitespace().nth(1).context("no figure")?.parse().context("no number")
-    };
-    let (resident, peak) = (field("VmRSS:")?, field("VmHWM:")?);
+    let Usage { resident, peak, .. } = Usage::of(install.process().pid())?;
     writeln!(
         std::io::stdout(),
         "wva, idle with {VARIANTS} variants: {} MiB resident, {} MiB at most (bound {} MiB)",

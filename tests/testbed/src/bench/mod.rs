@@ -1,0 +1,10 @@
+//! The benches: what the program takes when it is idle, and how fast it answers reviews. Each runs the real program on
+//! a real control plane and fails where a bound is exceeded.
+
+pub(crate) mod admission;
+pub(crate) mod idle;
+mod load;
+mod pairs;
+mod review;
+mod stored;
+mod usage;
