@@ -195,7 +195,8 @@ async fn each_judges_its_own(releases: &Releases) -> anyhow::Result<()> {
         (2, variant("of-nobody", &good("of-nobody"))),
     ] {
         let wrong = faulty(object.clone());
-        let (answer, reviews) = releases.judged(try_create(&releases.client, &namespace, &wrong)).await?;
+        let (answer, reviews) =
+            releases.judged(Box::pin(try_create(&releases.client, &namespace, &wrong))).await?;
         let status = answer.err().with_context(|| format!("it was admitted: {wrong}"))?;
         ensure!(causes(&status) == FAULTS, "{wrong}: {status:?}");
         // The first refusal ends it: no second phase, and no other release.
@@ -209,7 +210,7 @@ async fn each_judges_its_own(releases: &Releases) -> anyhow::Result<()> {
     }
     // Somebody's whom nobody knows: nobody judges it.
     let (answer, reviews) =
-        releases.judged(try_create(&releases.client, &namespace, &labelled("of-c", "c"))).await?;
+        releases.judged(Box::pin(try_create(&releases.client, &namespace, &labelled("of-c", "c")))).await?;
     ensure!(answer.is_ok() && reviews == [0; 3], "{answer:?} {reviews:?}");
     for (install, own) in releases.all().into_iter().zip(["of-a", "of-b", "of-nobody"]) {
         let log = install.process().log();

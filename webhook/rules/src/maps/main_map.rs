@@ -124,6 +124,7 @@ pub(crate) const KEY: Rule = Rule {
         };
         for key in facts.data().into_iter().flat_map(serde_json::Map::keys).filter(|key| !fits(key)) {
             out.at(entry_field(key), quote(&shorten(key, 60)), "");
+            out.basis(key.as_str());
         }
     }),
 };
