@@ -17,7 +17,8 @@ use wva_testbed::install::SYSTEM;
 
 use crate::callers::{Faults, Files, deployment, figures, of_status, of_verdict, text, told, validate};
 use crate::differential::{against, judge_all};
-use crate::map_objects::{MapCase, main_updates, map_cases};
+use crate::main_objects::main_updates;
+use crate::map_objects::{MapCase, map_cases};
 use crate::support::answer;
 use crate::{DOORS, MAIN_MAP, shared};
 

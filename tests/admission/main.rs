@@ -9,6 +9,7 @@ mod duplicates;
 mod frozen;
 mod guard;
 mod main_map;
+mod main_objects;
 mod map_objects;
 mod objects;
 mod refusals;
