@@ -3,6 +3,7 @@
 
 mod bench;
 mod demo;
+mod faults;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -59,6 +60,15 @@ enum Task {
         #[arg(long, default_value = "target/release/wva")]
         wva: PathBuf,
     },
+    /// Throws bad input at the admission port while valid reviews come in, and judges how it is borne.
+    Faults {
+        /// The program to test: a release build.
+        #[arg(long, default_value = "target/release/wva")]
+        wva: PathBuf,
+        /// Only the kinds of bad input whose names hold this.
+        #[arg(long)]
+        only: Option<String>,
+    },
 }
 
 #[tokio::main]
@@ -69,6 +79,9 @@ async fn main() -> ExitCode {
             up(Options { name, pod_start, keep, with_prometheus: !no_prometheus, ..Options::default() }).await
         }
         Task::Demo { wva, pod_start, keep } => Box::pin(demo(demo::Demo { wva, pod_start }, keep)).await,
+        Task::Faults { wva, only } => {
+            Box::pin(until_signal(faults::run(&wva, only.as_deref()))).await.map(|_| ())
+        }
         Task::Bench { wva } => Box::pin(until_signal(bench::run(&wva))).await.map(|_| ()),
     };
     match done {

@@ -20,9 +20,23 @@ impl Tools {
     ///
     /// When the script cannot be run or fails; what it said is on stderr.
     pub fn ready() -> anyhow::Result<Self> {
+        Self::built(&[])
+    }
+
+    /// The path of a program that is built on request alone, such as `vegeta`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tools::ready`].
+    pub fn on_request(name: &str) -> anyhow::Result<PathBuf> {
+        Self::built(&[name])?.path(name).map(Path::to_owned)
+    }
+
+    fn built(names: &[&str]) -> anyhow::Result<Self> {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/build.sh");
         let built = Command::new("bash")
             .arg(&script)
+            .args(names)
             .stdin(Stdio::null())
             .stderr(Stdio::inherit())
             .output()
