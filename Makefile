@@ -2,10 +2,12 @@
 
 CARGO ?= cargo
 KEEP  ?=
+# How long each fuzz target runs.
+SECONDS ?= 60
 # Where cargo builds, as cargo itself sees it.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help tools build test lint chart generate demo bench bench-admission deny clean
+.PHONY: help tools build test lint chart generate demo bench bench-admission test-faults fuzz deny clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -39,6 +41,13 @@ bench-admission: tools ## Measure reviews of the release binary under load with 
 	$(CARGO) build --release --bin wva
 	$(CARGO) bench --quiet --package wva-rules --bench pass
 	@$(CARGO) run --quiet --package wva-testbed -- bench-admission --wva $(TARGET)/release/wva --criterion $(TARGET)/criterion --folder $(TARGET)/bench
+
+test-faults: tools ## Throw bad input of every kind at the release binary while valid reviews come in; some five minutes
+	$(CARGO) build --release --workspace --bins
+	@ulimit -n $$(ulimit -Hn) && $(TARGET)/release/wva-testbed faults --wva $(TARGET)/release/wva
+
+fuzz: ## Run every fuzz target for SECONDS each (60); needs nightly Rust, without it the same targets under proptest
+	@SECONDS_EACH=$(SECONDS) tests/fuzz/run.sh
 
 deny: ## Licences, duplicates and sources of all dependencies (installs cargo-deny when it is missing)
 	@command -v cargo-deny > /dev/null || $(CARGO) install --locked cargo-deny

@@ -83,6 +83,10 @@ impl FromStr for GoDuration {
         let rest = text.strip_prefix('+').unwrap_or(text);
         if let Some(positive) = rest.strip_prefix('-') {
             // "-0s" is zero in Go; anything else below zero makes no sense for any setting.
+            if positive.starts_with(['+', '-']) {
+                // As Go: one sign. Without this every further one would be a call deeper.
+                return Err(malformed());
+            }
             return match positive.parse::<Self>() {
                 Ok(d) if d.is_zero() => Ok(d),
                 Ok(_) => Err(DurationError::Negative(text.to_owned())),
@@ -210,6 +214,11 @@ mod tests {
         assert_eq!(refused("60"), DurationError::NoUnit("60".into()));
         assert_eq!(refused("1d"), DurationError::NoUnit("1d".into()));
         assert_eq!(refused("-5s"), DurationError::Negative("-5s".into()));
+        for signs in ["--5s", "-+5s", "+-+5s"] {
+            assert_eq!(refused(signs), DurationError::Malformed(signs.into()));
+        }
+        let many = "-".repeat(1 << 20);
+        assert_eq!(refused(&many), DurationError::Malformed(many.clone()), "and the stack is not exhausted");
         assert_eq!(refused("1..5s"), DurationError::Malformed("1..5s".into()));
         assert_eq!(refused("9999999999h"), DurationError::TooLong("9999999999h".into()));
         assert!(matches!(refused("99999999999999999999999999999999999999999h"), DurationError::TooLong(_)));

@@ -4,6 +4,8 @@
 
 mod cluster;
 mod config_maps;
+mod connections;
+mod decode;
 mod metrics;
 mod patience;
 pub mod registration;

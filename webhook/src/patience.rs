@@ -30,7 +30,7 @@ impl Activity {
         self.started.load(Ordering::Acquire)
     }
 
-    fn busy(&self) -> bool {
+    pub(crate) fn busy(&self) -> bool {
         self.started() != self.ended.load(Ordering::Acquire)
     }
 }

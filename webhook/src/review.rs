@@ -14,6 +14,7 @@ use wva_rules::{
 
 use crate::cluster::{ClusterFacts, TargetState};
 use crate::config_maps::{self, Refusals};
+use crate::decode::{self, decode};
 use crate::metrics::Metrics;
 
 /// Path of the mutating reviews of `VariantAutoscaling`.
@@ -76,6 +77,10 @@ impl State {
 /// JSON pointer to the label `wva.llmd.ai/controller-instance`.
 const INSTANCE_LABEL_POINTER: &str = "/metadata/labels/wva.llmd.ai~1controller-instance";
 
+/// The most bytes of memory that a review takes once it is read. A map of a megabyte is far below, before and after a
+/// change together, unless it is all of the smallest keys there are.
+const DECODED: usize = 16 << 20;
+
 /// Which webhook asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
@@ -123,12 +128,13 @@ impl Answer {
 
 /// Judges the review in `body`.
 pub(crate) fn answer(state: &State, phase: Phase, body: &[u8]) -> Answer {
-    let review: Value = match serde_json::from_slice(body) {
+    let review = match decode(body, DECODED) {
         Ok(review) => review,
-        Err(e) => {
-            let message =
-                format!("the body is no JSON that this server reads (nested at most 128 deep): {e}");
-            return Answer::unjudged(StatusCode::BAD_REQUEST, message);
+        Err(error @ decode::Error::Syntax(_)) => {
+            return Answer::unjudged(StatusCode::BAD_REQUEST, error.to_string());
+        }
+        Err(error @ decode::Error::TooMuch(_)) => {
+            return Answer::unjudged(StatusCode::PAYLOAD_TOO_LARGE, error.to_string());
         }
     };
     match Request::parse(&review, phase.judges()) {

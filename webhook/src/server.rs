@@ -8,17 +8,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::body::{Body, HttpBody as _, to_bytes};
+use axum::body::{Body, HttpBody as _};
 use axum::extract::{Request, State as Extract};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
+use futures::StreamExt as _;
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
@@ -26,7 +27,8 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
-use crate::patience::{Activity, Patience};
+use crate::connections::{Connections, Place};
+use crate::patience::Patience;
 use crate::review::{Answer, CONFIG_MAP_PATH, MUTATE_PATH, Phase, State, VALIDATE_PATH, answer};
 
 /// Why the server could not start.
@@ -44,7 +46,7 @@ pub enum Error {
 /// What a client may take. The defaults fit an apiserver whose `timeoutSeconds` is 5.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections at a time; more wait unaccepted.
+    /// Connections at a time. One more costs another its place: one that has asked nothing, where there is one.
     pub connections: usize,
     /// Time for the TLS handshake.
     pub handshake: Duration,
@@ -64,7 +66,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            connections: 512,
+            connections: 256,
             handshake: Duration::from_secs(10),
             header: Duration::from_secs(10),
             review: Duration::from_secs(4),
@@ -103,19 +105,15 @@ pub async fn serve_with(
     let listener = tokio::net::TcpListener::from_std(listener).map_err(|source| Error::Listen { source })?;
     let acceptor = TlsAcceptor::from(tls);
     let router = router(state, limits);
-    let slots = Arc::new(Semaphore::new(limits.connections));
+    let places = Arc::new(Connections::at_most(limits.connections));
+    let slots = Arc::new(Semaphore::new(limits.connections.max(1)));
     let mut connections = JoinSet::new();
     loop {
-        let accepted = async {
-            // The semaphore is never closed; without a slot nothing is accepted.
-            let slot = Arc::clone(&slots).acquire_owned().await;
-            (slot, listener.accept().await)
-        };
         while connections.try_join_next().is_some() {}
-        let (slot, accepted) = tokio::select! {
+        let accepted = tokio::select! {
             biased;
             () = shutdown.cancelled() => break,
-            accepted = accepted => accepted,
+            accepted = listener.accept() => accepted,
         };
         let stream = match accepted {
             Ok((stream, _)) => stream,
@@ -126,10 +124,22 @@ pub async fn serve_with(
                 continue;
             }
         };
+        let place = places.admit();
+        // A connection that has lost its place ends at once, but not before its task has run: until then it counts.
+        let slot = tokio::select! {
+            biased;
+            () = shutdown.cancelled() => break,
+            slot = Arc::clone(&slots).acquire_owned() => slot,
+        };
         let (acceptor, router, shutdown) = (acceptor.clone(), router.clone(), shutdown.clone());
         connections.spawn(async move {
+            // The semaphore is never closed.
             let _slot = slot;
-            connection(stream, acceptor, router, shutdown, limits).await;
+            let lost = place.lost();
+            tokio::select! {
+                () = lost => tracing::debug!("A connection was closed to make room for another"),
+                () = connection(stream, acceptor, router, place, shutdown, limits) => {}
+            }
         });
     }
     drop(listener);
@@ -146,6 +156,7 @@ async fn connection(
     stream: TcpStream,
     acceptor: TlsAcceptor,
     router: Router,
+    place: Place,
     shutdown: CancellationToken,
     limits: Limits,
 ) {
@@ -159,26 +170,35 @@ async fn connection(
             Err(_) => return tracing::debug!("TLS handshake took too long"),
         },
     };
-    requests(stream, router, shutdown, limits).await;
+    requests(stream, router, place, shutdown, limits).await;
 }
 
-async fn requests(stream: TlsStream<TcpStream>, router: Router, shutdown: CancellationToken, limits: Limits) {
+async fn requests(
+    stream: TlsStream<TcpStream>,
+    router: Router,
+    place: Place,
+    shutdown: CancellationToken,
+    limits: Limits,
+) {
     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-    let activity = Arc::new(Activity::default());
-    let begun = Arc::clone(&activity);
+    let activity = Arc::clone(&place.activity);
+    let place = Arc::new(place);
     let service = tower::service_fn(move |request: hyper::Request<Incoming>| {
-        let busy = begun.begin();
-        let router = router.clone();
+        let busy = place.activity.begin();
+        let (router, place) = (router.clone(), Arc::clone(&place));
         async move {
             let response = router.oneshot(request).await;
+            if response.as_ref().is_ok_and(|r| r.status() == StatusCode::OK) {
+                place.judged();
+            }
             drop(busy);
             response
         }
     });
     let service = TowerToHyperService::new(service);
     let mut builder = Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.idle);
-    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(100).keep_alive_interval(limits.idle);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.idle).max_buf_size(BUFFER);
+    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(16).keep_alive_interval(limits.idle);
     // Frames other than headers may come at any time on HTTP/2, whose own keep-alive ends dead connections.
     let builder = if http2 { builder.http2_only() } else { builder.http1_only() };
     let result = if http2 {
@@ -216,18 +236,25 @@ where
     connection.await.map_err(|e| e.to_string())
 }
 
+/// The most bytes that a connection holds unread; hyper's own bound is 400 KiB, which a header that never ends would
+/// fill. Headers of an API server are below 2 KiB.
+const BUFFER: usize = 32 << 10;
+
 #[derive(Clone)]
 struct Context {
     state: Arc<State>,
     limits: Limits,
-    /// Reviews that are judged at once: each may hold a body of megabytes many times over while it is parsed.
-    turns: Arc<Semaphore>,
+    /// Large bodies that are held at once: each may be megabytes.
+    held: Arc<Semaphore>,
+    /// Large reviews that are judged at once: each may take many times its body's size while it is parsed.
+    judged: Arc<Semaphore>,
 }
 
-/// More than the cores of most pods: judging is pure work.
-const TURNS: usize = 4;
+/// Large bodies in memory at once: one is judged while the next arrives.
+const HELD: usize = 2;
 
-/// Bodies up to here, in bytes, are judged where they are read; objects are a few thousand.
+/// Bodies up to here, in bytes, are judged where they are read; objects are a few thousand. As many as there are
+/// connections can be in memory at once.
 const SMALL: usize = 64 << 10;
 
 /// The paths of the server, for tests without a socket.
@@ -239,7 +266,12 @@ pub fn router(state: Arc<State>, limits: Limits) -> Router {
         .route(VALIDATE_PATH, post(|context, request| review(context, Phase::Validate, request)))
         .route(CONFIG_MAP_PATH, post(|context, request| review(context, Phase::ConfigMap, request)))
         .fallback(unknown)
-        .with_state(Context { state, limits, turns: Arc::new(Semaphore::new(TURNS)) })
+        .with_state(Context {
+            state,
+            limits,
+            held: Arc::new(Semaphore::new(HELD)),
+            judged: Arc::new(Semaphore::new(1)),
+        })
 }
 
 async fn review(Extract(context): Extract<Context>, phase: Phase, request: Request) -> Response {
@@ -258,31 +290,26 @@ async fn review(Extract(context): Extract<Context>, phase: Phase, request: Reque
 
 async fn within_deadline(context: &Context, phase: Phase, body: Body) -> Answer {
     let deadline = tokio::time::Instant::now() + context.limits.review;
-    let limit = context.limits.body;
-    if body.size_hint().lower() > u64::try_from(limit).unwrap_or(u64::MAX) {
-        return too_large(limit);
-    }
-    let bytes = match tokio::time::timeout_at(deadline, to_bytes(body, limit)).await {
-        Ok(Ok(bytes)) => bytes,
-        Ok(Err(error)) => return unreadable(&error, limit),
+    let received = match tokio::time::timeout_at(deadline, receive(context, body)).await {
+        Ok(Ok(received)) => received,
+        Ok(Err(answer)) => return answer,
         Err(_) => return Answer::unjudged(StatusCode::REQUEST_TIMEOUT, "the body took too long to arrive"),
     };
+    let Received { bytes, held } = received;
     let state = Arc::clone(&context.state);
-    let turn = tokio::time::timeout_at(deadline, Arc::clone(&context.turns).acquire_owned());
-    let Ok(Ok(turn)) = turn.await else {
-        return Answer::unjudged(StatusCode::SERVICE_UNAVAILABLE, "too many reviews at once: try again");
-    };
-    if bytes.len() <= SMALL {
+    if held.is_none() {
         // Work of microseconds: another thread would cost more than it takes.
         return match std::panic::catch_unwind(AssertUnwindSafe(|| answer(&state, phase, &bytes))) {
             Ok(answer) => answer,
             Err(_) => failed(&"it panicked"),
         };
     }
+    let turn = tokio::time::timeout_at(deadline, Arc::clone(&context.judged).acquire_owned());
+    let Ok(Ok(turn)) = turn.await else { return busy() };
     // Parsing megabytes must not hold up the other connections of this thread. The turn is over when the work is,
     // which may be later than the answer.
     let work = tokio::task::spawn_blocking(move || {
-        let _turn = turn;
+        let _until_done = (turn, held);
         answer(&state, phase, &bytes)
     });
     match tokio::time::timeout_at(deadline, work).await {
@@ -292,22 +319,49 @@ async fn within_deadline(context: &Context, phase: Phase, body: Body) -> Answer 
     }
 }
 
+/// A body in memory, with its place among the large ones where it is one.
+struct Received {
+    bytes: Vec<u8>,
+    held: Option<OwnedSemaphorePermit>,
+}
+
+/// Reads a body. One that grows large waits for its place before more of it is read.
+async fn receive(context: &Context, body: Body) -> Result<Received, Answer> {
+    let limit = context.limits.body;
+    let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    if announced > limit {
+        return Err(too_large(limit));
+    }
+    let mut received = Received { bytes: Vec::new(), held: None };
+    let mut chunks = body.into_data_stream();
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk.map_err(|error| unreadable(&error))?;
+        let length = received.bytes.len() + chunk.len();
+        if length > limit {
+            return Err(too_large(limit));
+        }
+        if length > SMALL && received.held.is_none() {
+            // Never closed. Waiting ends with the review's deadline.
+            received.held = Arc::clone(&context.held).acquire_owned().await.ok();
+            // Once, and not by doubling, which would hold it three times over.
+            received.bytes.reserve_exact(announced.max(length) - received.bytes.len());
+        }
+        received.bytes.extend_from_slice(&chunk);
+    }
+    Ok(received)
+}
+
+fn busy() -> Answer {
+    Answer::unjudged(StatusCode::SERVICE_UNAVAILABLE, "too many large reviews at once: try again")
+}
+
 fn failed(error: &dyn std::fmt::Display) -> Answer {
     tracing::error!(%error, "A review failed: please report this");
     Answer::unjudged(StatusCode::INTERNAL_SERVER_ERROR, "the review failed: see the log of wva")
 }
 
-/// The body's limit is the one error with a code of its own; the rest is a client that went away or broke off.
-fn unreadable(error: &axum::Error, limit: usize) -> Answer {
-    let mut cause: Option<&dyn std::error::Error> = Some(error);
-    while let Some(e) = cause {
-        if e.to_string() == "length limit exceeded" {
-            let message =
-                format!("the body is larger than {limit} bytes, more than two objects of etcd can be");
-            return Answer::unjudged(StatusCode::PAYLOAD_TOO_LARGE, message);
-        }
-        cause = e.source();
-    }
+/// A client that went away or broke off.
+fn unreadable(error: &axum::Error) -> Answer {
     Answer::unjudged(StatusCode::BAD_REQUEST, format!("the body could not be read: {error}"))
 }
 

@@ -214,19 +214,6 @@ async fn an_idle_connection_outlives_the_header_limit_and_ends_at_its_own() {
 }
 
 #[tokio::test]
-async fn connections_are_bounded_and_the_next_one_gets_its_turn() {
-    let server = Server::start(Limits { connections: 1, ..Limits::default() });
-    let held = server.connect().await;
-    let waiting = server.review(VALIDATE_PATH, "accepted");
-    tokio::pin!(waiting);
-    let early = tokio::time::timeout(Duration::from_millis(300), waiting.as_mut()).await;
-    assert!(early.is_err(), "the one slot is taken");
-    drop(held);
-    let later = tokio::time::timeout(Duration::from_secs(20), waiting).await.unwrap();
-    assert_eq!(later["allowed"], true);
-}
-
-#[tokio::test]
 async fn a_review_under_way_is_finished_after_the_end_was_asked_for() {
     let server = Server::start(Limits::default());
     let idle = server.connect().await;

@@ -3,6 +3,7 @@
 
 mod bench;
 mod demo;
+mod faults;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -71,6 +72,15 @@ enum Task {
         #[arg(long, default_value = "target/bench")]
         folder: PathBuf,
     },
+    /// Throws bad input at the admission port while valid reviews come in, and judges how it is borne.
+    Faults {
+        /// The program to test: a release build.
+        #[arg(long, default_value = "target/release/wva")]
+        wva: PathBuf,
+        /// Only the kinds of bad input whose names hold this.
+        #[arg(long)]
+        only: Option<String>,
+    },
 }
 
 #[tokio::main]
@@ -85,6 +95,9 @@ async fn main() -> ExitCode {
         Task::BenchAdmission { wva, criterion, folder } => {
             let plan = bench::admission::Plan { wva, criterion, folder };
             Box::pin(until_signal(bench::admission::run(&plan))).await.map(|_| ())
+        }
+        Task::Faults { wva, only } => {
+            Box::pin(until_signal(faults::run(&wva, only.as_deref()))).await.map(|_| ())
         }
     };
     match done {

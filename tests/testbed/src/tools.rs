@@ -23,6 +23,15 @@ impl Tools {
         Self::named(&[])
     }
 
+    /// The path of a program that is built on request alone, such as `vegeta`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tools::ready`].
+    pub fn on_request(name: &str) -> anyhow::Result<PathBuf> {
+        Self::named(&[name])?.path(name).map(Path::to_owned)
+    }
+
     /// The same for these programs alone, which may be ones that a testbed does without.
     ///
     /// # Errors

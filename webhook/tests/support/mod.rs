@@ -1,6 +1,7 @@
 //! A server on a loopback port with a certificate of its own, a cluster made of plain values, and a client that can
 //! behave as badly as a test wants.
 #![expect(clippy::unwrap_used, unreachable_pub, reason = "helpers of tests")]
+#![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Runs every fuzz target for SECONDS each (60), and prints its executions and faults: panics, inputs that take over a
+# second, and inputs that take over 2 GiB. Without nightly Rust the same functions run under proptest for longer than
+# in `make test`. What is found stands in tests/fuzz/artifacts/<target>/.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+seconds=${SECONDS_EACH:-60}
+cargo=${CARGO:-cargo}
+
+if ! $cargo +nightly --version > /dev/null 2>&1; then
+  echo "nightly Rust is not here (\`rustup toolchain install nightly\`): the targets run under proptest on stable"
+  FUZZ_CASES=${FUZZ_CASES:-20000} exec $cargo test --package wva --test fuzzed
+fi
+if ! $cargo fuzz --version > /dev/null 2>&1; then
+  $cargo install --locked cargo-fuzz || exit 1
+fi
+
+cd tests/fuzz
+export CARGO_TARGET_DIR=$PWD/target
+$cargo +nightly fuzz build --fuzz-dir . || exit 1
+status=0
+for seeds in seeds/*/; do
+  target=$(basename "$seeds")
+  mkdir -p "corpus/$target" "artifacts/$target"
+  log=$(mktemp)
+  # An input of the fuzzer is at most some kilobytes, so a second is far more than it may take.
+  $cargo +nightly fuzz run --fuzz-dir . "$target" "corpus/$target" "$seeds" -- -max_total_time="$seconds" \
+    -rss_limit_mb=2048 -timeout=10 -report_slow_units=1 -max_len=8192 -print_final_stats=1 -verbosity=0 > "$log" 2>&1 || status=1
+  runs=$(awk '/stat::number_of_executed_units/ { print $2 }' "$log")
+  slow=$(awk '/stat::slowest_unit_time_sec/ { print $2 }' "$log")
+  crashes=$(find "artifacts/$target" -type f | wc -l)
+  printf '%-12s %10s executions in %s s, %s faults, slowest input %s s\n' "$target" "${runs:-0}" "$seconds" "$crashes" "${slow:-?}"
+  [ "$crashes" -eq 0 ] || { status=1; tail -n 30 "$log"; }
+  [ -n "$runs" ] || { status=1; tail -n 30 "$log"; }
+  rm -f "$log"
+done
+exit $status

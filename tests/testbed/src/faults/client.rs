@@ -1,0 +1,190 @@
+//! One bad client: connects to the admission port, does what its abuse is, and tells how it was answered. It only ever
+//! talks to loopback, and it ends by itself.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject as _};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+/// Longest wait for one answer: more than the server gives a review.
+const ANSWER: Duration = Duration::from_secs(8);
+/// Pause between the bytes of a slow client.
+const DRIP: Duration = Duration::from_millis(500);
+
+/// What a client does.
+#[derive(Clone, Debug)]
+pub(super) enum Act {
+    /// Sends each of these bodies, and reads the answers.
+    Post { path: &'static str, content_type: &'static str, bodies: Arc<Vec<Vec<u8>>>, chunked: bool },
+    /// Sends these bytes after the handshake, then one more every half second until it is closed or time is up.
+    Drip(Arc<Vec<u8>>),
+    /// Sends these bytes after the handshake, and then nothing.
+    Hold(Arc<Vec<u8>>),
+    /// Sends these bytes in place of a handshake, and then nothing.
+    Unshaken(&'static [u8]),
+    /// Sends these bytes and resets the connection.
+    Reset(Arc<Vec<u8>>),
+}
+
+/// Where clients connect, and whom they trust.
+#[derive(Clone)]
+pub(super) struct Door {
+    address: SocketAddr,
+    tls: TlsConnector,
+}
+
+impl Door {
+    /// The admission port on loopback; `ca` is PEM.
+    pub(super) fn new(port: u16, ca: &[u8]) -> anyhow::Result<Self> {
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        let mut roots = rustls::RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(ca) {
+            roots.add(certificate.context("the CA of the webhook is no PEM")?)?;
+        }
+        ensure!(!roots.is_empty(), "the webhook configuration holds no CA");
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let config = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Ok(Self { address, tls: TlsConnector::from(Arc::new(config)) })
+    }
+
+    async fn tcp(&self) -> anyhow::Result<TcpStream> {
+        Ok(timeout(ANSWER, TcpStream::connect(self.address)).await.context("no connection in time")??)
+    }
+
+    async fn shaken(&self) -> anyhow::Result<TlsStream<TcpStream>> {
+        let name = ServerName::try_from("localhost")?;
+        let tcp = self.tcp().await?;
+        Ok(timeout(ANSWER, self.tls.connect(name, tcp)).await.context("no handshake in time")??)
+    }
+}
+
+/// Does it, at most until `end`, and calls `told` with each outcome: a status, or what became of the connection.
+/// `ready` is called once the connection stands, which lets the next client connect.
+pub(super) async fn run(
+    door: &Door,
+    act: &Act,
+    end: Instant,
+    ready: impl FnOnce(),
+    mut told: impl FnMut(String),
+) {
+    match act {
+        Act::Post { path, content_type, bodies, chunked } => {
+            for body in bodies.iter() {
+                told(post(door, path, content_type, body, *chunked).await);
+            }
+            ready();
+        }
+        Act::Unshaken(bytes) => {
+            let stream = door.tcp().await;
+            ready();
+            let Ok(mut stream) = stream else { return told("not connected".to_owned()) };
+            let _ = stream.write_all(bytes).await;
+            told(until_closed(&mut stream, end).await);
+        }
+        Act::Drip(bytes) | Act::Hold(bytes) => {
+            let stream = door.shaken().await;
+            ready();
+            let Ok(mut stream) = stream else { return told("closed in the handshake".to_owned()) };
+            let _ = timeout_at(end, stream.write_all(bytes)).await;
+            if matches!(act, Act::Hold(_)) {
+                return told(until_closed(&mut stream, end).await);
+            }
+            while Instant::now() < end {
+                let _ = timeout(DRIP, stream.write_all(b"x")).await;
+                let said = until_closed(&mut stream, (Instant::now() + DRIP).min(end)).await;
+                if said != OPEN {
+                    return told(said);
+                }
+            }
+            told(OPEN.to_owned());
+        }
+        Act::Reset(bytes) => {
+            let stream = door.shaken().await;
+            ready();
+            let Ok(mut stream) = stream else { return told("closed in the handshake".to_owned()) };
+            let _ = timeout(ANSWER, stream.write_all(bytes)).await;
+            let _ = timeout(ANSWER, stream.flush()).await;
+            // With no time to linger, closing sends RST.
+            let reset = stream.get_ref().0.set_zero_linger();
+            told(if reset.is_ok() { "reset by us" } else { "not reset" }.to_owned());
+        }
+    }
+}
+
+const OPEN: &str = "still open at the end";
+
+/// Reads until the server closes; the status of its answer where it gave one.
+async fn until_closed(stream: &mut (impl tokio::io::AsyncRead + Unpin), end: Instant) -> String {
+    let mut answer = [0; 64];
+    match timeout_at(end, stream.read(&mut answer)).await {
+        Err(_) => OPEN.to_owned(),
+        Ok(Ok(read)) if read > 0 => status(&answer[..read]),
+        Ok(_) => "closed by the server".to_owned(),
+    }
+}
+
+async fn post(door: &Door, path: &str, content_type: &str, body: &[u8], chunked: bool) -> String {
+    let Ok(mut stream) = door.shaken().await else { return "closed in the handshake".to_owned() };
+    let length = if chunked {
+        "Transfer-Encoding: chunked".to_owned()
+    } else {
+        format!("Content-Length: {}", body.len())
+    };
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {content_type}\r\n{length}\r\nConnection: close\r\n\r\n"
+    );
+    let send = async {
+        stream.write_all(head.as_bytes()).await?;
+        if chunked {
+            stream.write_all(format!("{:x}\r\n", body.len()).as_bytes()).await?;
+        }
+        stream.write_all(body).await?;
+        if chunked {
+            stream.write_all(b"\r\n0\r\n\r\n").await?;
+        }
+        stream.flush().await
+    };
+    // A server that refuses a body by its size need not read it: its answer counts, not that it stopped reading.
+    let _ = timeout(ANSWER, send).await;
+    let mut answer = Vec::new();
+    let read = timeout(ANSWER, (&mut stream).take(4 << 20).read_to_end(&mut answer)).await;
+    match (read, answer.is_empty()) {
+        (_, false) => status(&answer),
+        (Err(_), true) => "no answer in time".to_owned(),
+        (Ok(_), true) => "closed by the server".to_owned(),
+    }
+}
+
+fn status(answer: &[u8]) -> String {
+    let code = answer.strip_prefix(b"HTTP/1.1 ").and_then(|rest| rest.get(..3));
+    code.map_or_else(|| "no HTTP".to_owned(), |code| String::from_utf8_lossy(code).into_owned())
+}
+
+/// One request to be sure that the server judges: the whole answer.
+pub(super) async fn ask(door: &Door, path: &str, body: &[u8]) -> anyhow::Result<String> {
+    let mut stream = door.shaken().await?;
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).await?;
+    stream.write_all(body).await?;
+    let mut answer = String::new();
+    timeout(ANSWER, stream.read_to_string(&mut answer)).await.context("no answer in time")??;
+    Ok(answer)
+}
+
+/// A pause that cannot be long.
+pub(super) async fn pause() {
+    sleep(Duration::from_millis(500)).await;
+}

@@ -1,0 +1,138 @@
+//! More clients than there is room for, and bodies that want more memory than there is: what they get, and that valid
+//! reviews are answered all the while, over the connections that were there before and over new ones.
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod support;
+
+use std::time::Duration;
+
+use support::{Server, head, read_to_end};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
+use wva_webhook::{CONFIG_MAP_PATH, Limits, VALIDATE_PATH};
+
+/// Longer than anything here takes, shorter than the limits of the server under test.
+const SOON: Duration = Duration::from_secs(20);
+const NEVER: Duration = Duration::from_secs(600);
+
+/// Nobody is let go for being slow: what is closed was closed for want of room.
+fn patient(connections: usize) -> Limits {
+    Limits { connections, handshake: NEVER, header: NEVER, review: NEVER, idle: NEVER, ..Limits::default() }
+}
+
+fn accepted() -> Vec<u8> {
+    std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/accepted.json")).unwrap()
+}
+
+/// One review on a connection that stays open.
+async fn ask(stream: &mut TlsStream<TcpStream>) {
+    let body = accepted();
+    stream.write_all(&[head(VALIDATE_PATH, body.len(), "keep-alive"), body].concat()).await.unwrap();
+    let mut answer = vec![0; 4096];
+    let read = tokio::time::timeout(SOON, stream.read(&mut answer)).await.unwrap().unwrap();
+    assert!(answer[..read].starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(&answer[..read]));
+}
+
+async fn is_closed(stream: &mut (impl tokio::io::AsyncRead + Unpin)) {
+    let ended = tokio::time::timeout(SOON, stream.read(&mut [0])).await.unwrap();
+    assert!(matches!(ended, Ok(0) | Err(_)), "{ended:?}");
+}
+
+async fn is_answered(server: &Server) {
+    let review = tokio::time::timeout(SOON, server.review(VALIDATE_PATH, "accepted")).await.unwrap();
+    assert_eq!(review["allowed"], true);
+}
+
+#[tokio::test]
+async fn clients_that_ask_nothing_lock_nobody_out() {
+    let server = Server::start(patient(8));
+    let mut kept = server.connect().await;
+    ask(&mut kept).await;
+
+    let mut unshaken = Vec::new();
+    for _ in 0..20 {
+        unshaken.push(TcpStream::connect(server.addr).await.unwrap());
+    }
+    is_answered(&server).await;
+    is_closed(&mut unshaken[0]).await;
+
+    let mut idle = Vec::new();
+    for _ in 0..20 {
+        idle.push(server.connect().await);
+    }
+    is_answered(&server).await;
+    is_closed(&mut idle[0]).await;
+
+    let mut half_headers = Vec::new();
+    for _ in 0..20 {
+        let mut stream = server.connect().await;
+        stream.write_all(b"POST /validate HTTP/1.1\r\nX-Slow: ").await.unwrap();
+        half_headers.push(stream);
+    }
+    is_answered(&server).await;
+    is_closed(&mut half_headers[0]).await;
+
+    let mut half_bodies = Vec::new();
+    for _ in 0..20 {
+        let mut stream = server.connect().await;
+        stream.write_all(&[head(VALIDATE_PATH, 1000, "close"), b"{".to_vec()].concat()).await.unwrap();
+        half_bodies.push(stream);
+    }
+    is_answered(&server).await;
+    is_closed(&mut half_bodies[0]).await;
+
+    ask(&mut kept).await;
+}
+
+#[tokio::test]
+async fn the_least_used_of_the_kept_goes_where_there_are_too_many() {
+    let server = Server::start(patient(4));
+    let (mut first, mut second) = (server.connect().await, server.connect().await);
+    ask(&mut second).await;
+    ask(&mut first).await;
+    ask(&mut second).await;
+    let mut third = server.connect().await;
+    ask(&mut third).await;
+    is_closed(&mut first).await;
+    ask(&mut second).await;
+    ask(&mut third).await;
+}
+
+#[tokio::test]
+async fn large_bodies_wait_for_each_other_and_hold_up_no_small_one() {
+    let review = Duration::from_secs(2);
+    let server = Server::start(Limits { review, ..patient(64) });
+    let large = [head(VALIDATE_PATH, 1 << 20, "close"), vec![b' '; 512 << 10]].concat();
+    let mut held = Vec::new();
+    for _ in 0..3 {
+        let mut stream = server.connect().await;
+        // The server stops reading from the one that waits, so this need not end.
+        let _ = tokio::time::timeout(Duration::from_millis(200), stream.write_all(&large)).await;
+        held.push(stream);
+    }
+    is_answered(&server).await;
+    for stream in &mut held {
+        let (status, told) = tokio::time::timeout(SOON, read_to_end(stream)).await.unwrap();
+        assert!(matches!(status, 0 | 408), "{status} {told}");
+    }
+    let spaces = [accepted(), vec![b' '; 1 << 20]].concat();
+    assert_eq!(server.post(VALIDATE_PATH, &spaces).await.0, 200, "their places are free again");
+}
+
+#[tokio::test]
+async fn what_would_take_too_much_memory_is_refused() {
+    let server = Server::start(Limits::default());
+    for part in [r#"{"":0},"#, "0,", "[],"] {
+        let body = format!("[{}0]", part.repeat((6 << 20) / part.len()));
+        for path in [VALIDATE_PATH, CONFIG_MAP_PATH] {
+            let (status, told) = server.post(path, body.as_bytes()).await;
+            assert_eq!((status, told.contains("bytes of memory")), (413, true), "{part} {told}");
+        }
+    }
+    let mut endless = server.connect().await;
+    endless.write_all(b"POST /validate HTTP/1.1\r\nX-Long: ").await.unwrap();
+    let _ = endless.write_all(&vec![b'x'; 1 << 20]).await;
+    let (status, _) = tokio::time::timeout(SOON, read_to_end(&mut endless)).await.unwrap();
+    assert!(matches!(status, 0 | 431), "a header that does not end: {status}");
+}
