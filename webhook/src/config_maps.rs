@@ -137,13 +137,16 @@ fn leave_traces(state: &State, request: &Request<'_>, verdict: &Verdict) {
         keys = keys.join(", "),
         "Attempted to change immutable parameters"
     );
-    let told: Vec<String> = immutable.iter().map(|v| format!("{}: {}", v.field, v.message)).collect();
     let uid = |object: Option<&Value>| object?.pointer("/metadata/uid")?.as_str().map(str::to_owned);
     let refusal = Refusal {
         namespace: request.namespace.to_owned(),
         name: verdict.name.clone(),
         uid: uid(request.old),
-        note: told.join("; "),
+        // The values and the command stand in the answer to whoever asked.
+        note: format!(
+            "Refused a change of {}: read at the start alone. The answer to the request says how to change it",
+            keys.join(", ")
+        ),
     };
     // A full queue drops the event and not the review.
     if let Some(refusals) = &state.refusals {

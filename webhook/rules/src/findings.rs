@@ -7,8 +7,11 @@ use serde_json::Value;
 use crate::table::Rule;
 use crate::text::{FOUND_CHARS, shorten, show};
 
-/// Findings of one rule about one object. An object of a few megabytes could hold hundreds of thousands.
-const MOST_HITS: usize = 50;
+/// Findings of one rule about one object that are noted: an object of a few megabytes could hold hundreds of
+/// thousands. All that are noted count for the verdict; [`MOST_TOLD`] are told.
+pub(crate) const MOST_HITS: usize = 5_000;
+/// Refusals, and likewise warnings, of one rule about one object that are told. Who mends these is told of the rest.
+pub(crate) const MOST_TOLD: usize = 50;
 /// The most characters of a field in a brief finding: the longest known key with two letters too many.
 const FIELD_CHARS: usize = 57;
 
@@ -73,7 +76,6 @@ impl Findings {
         found: impl Into<String>,
         other: impl Into<String>,
     ) {
-        // What is said is bounded, whatever is sent; who mends these is told of the rest.
         if self.hits.len() < MOST_HITS {
             let (field, found, other) = (field.into(), found.into(), other.into());
             self.hits.push(Finding { field, found, other, remedy: String::new(), basis: None });

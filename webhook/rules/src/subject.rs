@@ -2,8 +2,9 @@
 //! update is not blamed for what it did not touch.
 
 use std::cell::LazyCell;
+use std::collections::BTreeSet;
 
-use crate::findings::{Finding, Findings};
+use crate::findings::{Finding, Findings, MOST_TOLD};
 use crate::table::{Kind, RULES, Rule};
 use crate::verdict::{MAX_WARNING_CHARS, Severity, Verdict, violation, within_budget};
 
@@ -43,11 +44,16 @@ pub(crate) fn judge<S: Subject>(facts: &S) -> Verdict {
         if hits.is_empty() {
             continue;
         }
-        let known = before.as_ref().map(|b| (b.ask(rule).hits, facts.untouched(rule, b)));
+        let known = before.as_ref().map(|b| Known::of(b.ask(rule).hits, facts.untouched(rule, b)));
+        let (mut denied, mut warned) = (0, 0);
         for hit in hits {
-            let already =
-                unchanged || known.as_ref().is_some_and(|(known, same)| is_known(&hit, known, *same));
+            let already = unchanged || known.as_ref().is_some_and(|known| known.has(&hit));
             let severity = if rule.kind == Kind::Deny && !already { Severity::Deny } else { Severity::Warn };
+            let told = if severity == Severity::Deny { &mut denied } else { &mut warned };
+            *told += 1;
+            if *told > MOST_TOLD {
+                continue;
+            }
             if severity == Severity::Warn {
                 warnings.push(hit.brief(rule, MAX_WARNING_CHARS));
             }
@@ -58,9 +64,23 @@ pub(crate) fn judge<S: Subject>(facts: &S) -> Verdict {
     verdict
 }
 
-/// The old object had the same finding about the same.
-fn is_known(hit: &Finding, known: &[Finding], untouched: bool) -> bool {
-    known
-        .iter()
-        .any(|k| k.field == hit.field && if hit.basis.is_some() { k.basis == hit.basis } else { untouched })
+/// What a rule found about the old object.
+struct Known {
+    /// Fields, each with what was looked at where the finding says so.
+    found: BTreeSet<(String, Option<String>)>,
+    /// The update left alone what the rule reads.
+    untouched: bool,
+}
+
+impl Known {
+    fn of(hits: Vec<Finding>, untouched: bool) -> Self {
+        let found = hits.into_iter().map(|hit| (hit.field, hit.basis.map(|basis| basis.to_string())));
+        Self { found: found.collect(), untouched }
+    }
+
+    /// The old object had the same finding about the same.
+    fn has(&self, hit: &Finding) -> bool {
+        let basis = hit.basis.as_ref().map(ToString::to_string);
+        (basis.is_some() || self.untouched) && self.found.contains(&(hit.field.clone(), basis))
+    }
 }

@@ -237,3 +237,59 @@ fn a_fault_that_was_there_before_is_a_warning() {
     update(&map(&[("default", "kvCacheThreshold: 3"), ("a", "model_id: m")]), &["WVA-CM-023"]);
     update(&map(&[("default", "kvCacheThreshold: 2"), ("b", "x")]), &["WVA-CM-020"]);
 }
+
+#[test]
+fn a_map_of_many_faults_is_neither_frozen_nor_open() {
+    let key = |i: usize| format!("k{i:04}");
+    let build = |n: usize, last: &str| {
+        let mut data: serde_json::Map<String, Value> =
+            (0..n).map(|i| (key(i), json!(format!("model_id: m{i}\nkvCacheTreshold: 0.7")))).collect();
+        data.insert("z".to_owned(), json!(last));
+        json!({"metadata": {"name": "m"}, "data": data})
+    };
+    let judge = |old: &Value, new: &Value| {
+        let mut facts = MapFacts::of(new, "ns", SATURATION);
+        facts.operation = Operation::Update;
+        facts.old = Some(old);
+        validate_map(&facts).denied()
+    };
+    let (old, mended) = (build(80, "model_id: z"), build(79, "model_id: z"));
+    assert!(!judge(&old, &mended), "one of many faults is mended");
+    assert!(judge(&old, &build(80, "model_id: z\nkvCacheTreshold: 7")), "one is added");
+}
+
+#[test]
+fn where_one_of_three_goes_the_rest_is_no_news() {
+    let three = map(&[("a", "model_id: m"), ("b", "model_id: m"), ("c", "model_id: m")]);
+    let two = map(&[("b", "model_id: m"), ("c", "model_id: m")]);
+    let mut facts = MapFacts::of(&two, "ns", SATURATION);
+    facts.operation = Operation::Update;
+    facts.old = Some(&three);
+    check_severity(&facts, Severity::Warn);
+}
+
+#[track_caller]
+fn check_severity(facts: &MapFacts<'_>, want: Severity) {
+    let verdict = validate_map(facts);
+    assert!(!verdict.violations.is_empty(), "{verdict:#?}");
+    assert!(verdict.violations.iter().all(|v| v.severity == want), "{verdict:#?}");
+}
+
+#[test]
+fn a_model_is_named_as_a_variant_names_it() {
+    for id in ["'  '", "\"a\\nb\""] {
+        created(SATURATION, &[("x", &format!("model_id: {id}"))], &[("WVA-CM-024", "data.x.model_id")]);
+    }
+    created(SATURATION, &[("x", "model_id: 7")], &[("WVA-CM-023", "data.x.model_id")]);
+    created(SATURATION, &[("x", "model_id: m in namespace p"), ("y", "model_id: m\nnamespace: p")], &[]);
+}
+
+#[test]
+fn a_map_as_large_as_can_be_is_read_in_one_go() {
+    let entries: Vec<(String, String)> =
+        (0..20_000).map(|i| (format!("k{i}"), format!("model_id: m{}\nnamespace: n{i}", i % 100))).collect();
+    let data: serde_json::Map<String, Value> = entries.into_iter().map(|(k, v)| (k, json!(v))).collect();
+    let object = json!({"metadata": {"name": "m"}, "data": data});
+    let verdict = validate_map(&MapFacts::of(&object, "ns", SATURATION));
+    assert!(verdict.violations.is_empty(), "{:?}", verdict.violations.first());
+}

@@ -57,9 +57,11 @@ fn created(data: Value, denied: &[&'static str], warned: &[&'static str]) -> Ver
 
 #[track_caller]
 fn updated(old: &Value, new: &Value, denied: &[&'static str], warned: &[&'static str]) -> Verdict {
+    let process = running(&[]);
     let mut facts = MapFacts::of(new, "wva", MAIN);
     facts.operation = Operation::Update;
     facts.old = Some(old);
+    facts.running = Some(&process);
     check(&facts, denied, warned)
 }
 
@@ -146,7 +148,7 @@ fn an_immutable_key_is_kept_unless_a_restart_is_stated() {
         r#""PROMETHEUS_BASE_URL":"https://b'\''s""#,
         r#""WVA_SCALE_TO_ZERO":"true""#,
         REVISION,
-        "&& kubectl rollout restart deployment -l control-plane=controller-manager -n wva",
+        "&& kubectl rollout restart deployment/wva-controller-manager -n wva",
     ] {
         assert!(message.contains(part), "{part} is not in {message}");
     }
@@ -226,4 +228,97 @@ fn the_command_makes_the_change_and_is_admitted() {
     let revision = patch["metadata"]["annotations"][REVISION].as_str().unwrap();
     let new = with_revision(patch["data"].clone(), revision);
     updated(&old, &new, &[], &["WVA-CM-054"]);
+}
+
+/// The patch of the command in a refusal, applied to the old map.
+fn patched(old: &Value, verdict: &Verdict) -> Value {
+    let message = verdict.message();
+    let patch = message.split("-p '").nth(1).unwrap().split("' && ").next().unwrap().replace("'\\''", "'");
+    let patch: Value = serde_json::from_str(&patch).unwrap();
+    let mut new = old.clone();
+    new["metadata"]["annotations"] = patch["metadata"]["annotations"].clone();
+    for (key, value) in patch["data"].as_object().unwrap() {
+        let data = new["data"].as_object_mut().unwrap();
+        if value.is_null() { drop(data.remove(key)) } else { drop(data.insert(key.clone(), value.clone())) }
+    }
+    new
+}
+
+#[test]
+fn the_command_leads_to_the_map_that_was_wanted() {
+    for (old, new) in [
+        (json!({"METRICS_ADDR": ":1", "V": "1"}), json!({"V": "1"})),
+        (json!({"METRICS_ADDR": ":1"}), json!({"METRICS_BIND_ADDRESS": ":2"})),
+        (json!({"REST_CLIENT_TIMEOUT": "1s"}), json!({})),
+        (json!({"config.yaml": "REST_CLIENT_TIMEOUT: 1s"}), json!({"REST_CLIENT_TIMEOUT": "2s"})),
+        (json!({"WATCH_NAMESPACE": "a"}), json!({"WATCH_NAMESPACE": "b", "V": "3"})),
+    ] {
+        let (old, new) = (map(old), map(new));
+        let warned: &[&str] = if new["data"].get("METRICS_ADDR").is_some() { &["WVA-CM-055"] } else { &[] };
+        let verdict = updated(&old, &new, &["WVA-CM-001"], warned);
+        let wanted = patched(&old, &verdict);
+        assert_eq!(wanted["data"], new["data"]);
+        updated(&old, &wanted, &[], &["WVA-CM-054"]);
+    }
+}
+
+#[test]
+fn where_no_command_can_be_given_the_annotation_is() {
+    let told = "; set annotation wva.llmd.ai/restart-revision: \"";
+    for (old, new) in [
+        (
+            json!({"config.yaml": "REST_CLIENT_TIMEOUT: 1s"}),
+            json!({"config.yaml": "REST_CLIENT_TIMEOUT: 2s # PROMETHEUS_BEARER_TOKEN: sesame"}),
+        ),
+        (json!({"PROMETHEUS_BASE_URL": "https://a"}), json!({"PROMETHEUS_BASE_URL": "https://me:sesame@b"})),
+        (json!({}), json!({"REST_CLIENT_TIMEOUT": "2s", "PROMETHEUS_BEARER_TOKN": "sesame"})),
+    ] {
+        let warned: &[&str] = if new.get("PROMETHEUS_BEARER_TOKN").is_some() { &["WVA-CM-051"] } else { &[] };
+        let verdict = updated(&map(old), &map(new), &["WVA-CM-001"], warned);
+        assert!(verdict.message().contains(told), "{}", verdict.message());
+        assert!(!format!("{verdict:?}").contains("sesame"), "{verdict:?}");
+    }
+    // Of a map that does not exist there is nothing to patch, and of a file nothing that would last.
+    let process = running(&[]);
+    let object = map(json!({"REST_CLIENT_TIMEOUT": "2s"}));
+    let mut facts = MapFacts::of(&object, "wva", MAIN);
+    facts.running = Some(&process);
+    let verdict = check(&facts, &["WVA-CM-001"], &[]);
+    assert!(verdict.message().contains(told) && !verdict.message().contains("kubectl patch"));
+}
+
+#[test]
+fn an_unreadable_entry_hides_no_flat_key() {
+    let old = map(json!({"config.yaml": "a: [", "WATCH_NAMESPACE": "a"}));
+    let new = map(json!({"config.yaml": "a: [", "WATCH_NAMESPACE": "b"}));
+    updated(&old, &new, &["WVA-CM-001"], &["WVA-CM-004"]);
+}
+
+#[test]
+fn what_a_flag_hides_is_told_and_not_refused() {
+    let hides = RunningSource::Hides("flag --watch-namespace".to_owned());
+    let process = running(&[("WATCH_NAMESPACE", "a", hides)]);
+    let (old, new) = (map(json!({})), map(json!({"WATCH_NAMESPACE": "b"})));
+    let mut facts = MapFacts::of(&new, "wva", MAIN);
+    (facts.operation, facts.old, facts.running) = (Operation::Update, Some(&old), Some(&process));
+    check(&facts, &[], &["WVA-CM-052"]);
+}
+
+#[test]
+fn orders_are_those_that_the_start_would_see() {
+    let file = running(&[
+        ("LEADER_ELECTION_LEASE_DURATION", "120s", RunningSource::File),
+        ("LEADER_ELECTION_RENEW_DEADLINE", "100s", RunningSource::File),
+    ]);
+    let object = with_revision(json!({"LEADER_ELECTION_RETRY_PERIOD": "90s"}), "2");
+    let mut facts = MapFacts::of(&object, "wva", MAIN);
+    facts.running = Some(&file);
+    check(&facts, &[], &["WVA-CM-054"]);
+    // An untouched map is not frozen by a flag.
+    let flag = running(&[("LEADER_ELECTION_LEASE_DURATION", "30s", RunningSource::Hides("flag".to_owned()))]);
+    let old = map(json!({"LEADER_ELECTION_RENEW_DEADLINE": "40s", "GLOBAL_OPT_INTERVAL": "1m"}));
+    let new = map(json!({"LEADER_ELECTION_RENEW_DEADLINE": "40s", "GLOBAL_OPT_INTERVAL": "2m"}));
+    let mut facts = MapFacts::of(&new, "wva", MAIN);
+    (facts.operation, facts.old, facts.running) = (Operation::Update, Some(&old), Some(&flag));
+    check(&facts, &[], &["WVA-CM-006"]);
 }

@@ -163,7 +163,7 @@ impl Subject for MapFacts<'_> {
     fn before(&self) -> Option<Self> {
         let object = self.old.filter(|_| self.operation == Operation::Update)?;
         let fresh = Self::of(object, self.namespace, (self.role, self.place));
-        Some(Self { global: self.global, ..fresh })
+        Some(Self { global: self.global, running: self.running, ..fresh })
     }
 
     fn ask(&self, rule: &Rule) -> Findings {

@@ -8,6 +8,7 @@ use wva_crds::settings::{SETTINGS, Setting, Value as SettingValue};
 
 use crate::facts::{Operation, at};
 use crate::maps::facts::{MapFacts, RunningSource, RunningValue};
+use crate::maps::main_map::{hides_password, quote_unless_secret};
 use crate::table::{Check, Kind, Rule, Scope};
 use crate::text::{quote, shell};
 
@@ -38,7 +39,7 @@ pub(crate) const CHANGED: Rule = Rule {
             out.at(change.field(), change.shown(change.new), change.shown_old());
         }
         if !changes.is_empty() {
-            out.remedy(format!("; change it and restart in one step: {}", command(facts, &changes)));
+            out.remedy(remedy(facts, &changes));
         }
     }),
 };
@@ -89,8 +90,7 @@ impl Change<'_> {
 /// A value as a person may see it.
 fn shown(setting: &Setting, text: Option<&str>) -> String {
     match (text, setting.default) {
-        (Some(_), _) if setting.secret => "(a secret)".to_owned(),
-        (Some(text), _) => quote(text),
+        (Some(text), _) => quote_unless_secret(setting, text),
         (None, Some(default)) if !default.is_empty() => format!("nothing (default {})", quote(default)),
         (None, _) => "nothing".to_owned(),
     }
@@ -116,27 +116,27 @@ fn changes<'f>(facts: &'f MapFacts<'_>) -> Vec<Change<'f>> {
         _ => None,
     };
     let new = facts.text();
-    // A text that cannot be read says nothing about its keys; another rule refuses it.
-    if new.nested_error.is_some() {
-        return Vec::new();
-    }
     let mut found = Vec::new();
     for setting in SETTINGS.iter().filter(|s| s.in_map && !s.mutable) {
         let running = facts.running.and_then(|r| r.values.get(setting.key));
         let absent = absent(setting, running);
-        let old = if facts.operation == Operation::Update {
-            old_map.as_ref().and_then(|m| m.get(setting.key)).map(|w| w.text.clone())
-        } else {
-            match running {
-                // What a flag or a variable hides was never in force, so there is nothing to get round.
-                Some(RunningValue { source: RunningSource::Hides(_), .. }) => continue,
-                Some(value) if value.source == RunningSource::Map => Some(value.text.clone()),
-                _ => None,
-            }
+        // What a flag or a variable hides was never in force from here, and is not after a restart.
+        if matches!(running, Some(RunningValue { source: RunningSource::Hides(_), .. })) {
+            continue;
+        }
+        let before = old_map.as_ref().and_then(|m| m.get(setting.key));
+        let old = match (facts.operation, running) {
+            (Operation::Update, _) => before.map(|w| w.text.clone()),
+            (_, Some(value)) if value.source == RunningSource::Map => Some(value.text.clone()),
+            _ => None,
         };
         let written = new.get(setting.key);
-        // What does not parse is refused by another rule, and no command could make it right.
-        if written.is_some_and(|w| setting.kind.parse(&w.text).is_err()) {
+        // What does not parse is refused by another rule, and no command could make it right. An entry `config.yaml`
+        // that cannot be read says nothing about its keys.
+        let gone_with_the_rest =
+            new.nested_error.is_some() && before.is_none_or(|w| w.layout == Layout::Nested);
+        let unreadable = written.is_some_and(|w| setting.kind.parse(&w.text).is_err());
+        if unreadable || (written.is_none() && gone_with_the_rest) {
             continue;
         }
         let value = |text: Option<&str>| text.or(absent.as_deref()).map(|t| comparable(setting, t));
@@ -166,54 +166,65 @@ fn restart_is_stated(facts: &MapFacts<'_>) -> bool {
     facts.restart_revision().is_some_and(|now| Some(now) != before)
 }
 
-/// The one command that makes the change: keys and annotation in one request, then the rollout.
-fn command(facts: &MapFacts<'_>, changes: &[Change<'_>]) -> String {
-    let mut data = Map::new();
-    for change in changes {
-        match change.new {
-            Some(w) if w.layout == Layout::Nested => {
-                let text = facts
-                    .data()
-                    .and_then(|d| d.get(NESTED_ENTRY))
-                    .and_then(Value::as_str)
-                    .unwrap_or_default();
-                let secret = facts
-                    .text()
-                    .written
-                    .iter()
-                    .any(|w| w.layout == Layout::Nested && w.setting.is_some_and(|s| s.secret));
-                data.insert(
-                    NESTED_ENTRY.to_owned(),
-                    json!(repeated(text, secret, "<the entry as it shall be>")),
-                );
-            }
-            Some(w) => {
-                data.insert(
-                    w.key.clone(),
-                    json!(repeated(&w.text, change.setting.secret, "<the new value>")),
-                );
-            }
-            None => {
-                data.insert(change.setting.key.to_owned(), Value::Null);
-            }
-        }
-    }
-    let name = at(facts.object, &["metadata", "name"]).and_then(Value::as_str).unwrap_or_default();
-    let patch = json!({
-        "metadata": {"annotations": {RESTART_REVISION_ANNOTATION: revision(facts, changes)}}, "data": data,
-    });
+/// What a person does to make the change properly: keys and annotation in one request, then the rollout. As one
+/// command where there is a map to patch and nothing in it that must not be repeated; files and pipelines get the
+/// annotation to set, since what is patched by hand would not last there.
+fn remedy(facts: &MapFacts<'_>, changes: &[Change<'_>]) -> String {
+    let revision = revision(facts, changes);
+    let namespace = shell(facts.namespace);
     let rollout =
         facts.running.map_or("deployment -l control-plane=controller-manager", |r| r.rollout.as_str());
-    let namespace = shell(facts.namespace);
+    let restart = format!("kubectl rollout restart {rollout} -n {namespace}");
+    let Some(data) = facts.running.and_then(|_| patch(facts)) else {
+        return format!(
+            "; set annotation {RESTART_REVISION_ANNOTATION}: \"{revision}\" in the same change, and restart with it: \
+             {restart}"
+        );
+    };
+    let patch = json!({"metadata": {"annotations": {RESTART_REVISION_ANNOTATION: revision}}, "data": data});
+    let name = at(facts.object, &["metadata", "name"]).and_then(Value::as_str).unwrap_or_default();
     format!(
-        "kubectl patch configmap {} -n {namespace} --type=merge -p {} && kubectl rollout restart {rollout} -n {namespace}",
+        "; change it and restart in one step: kubectl patch configmap {} -n {namespace} --type=merge -p {} && {restart}",
         shell(name),
-        shell(&patch.to_string()),
+        shell(&ascii(&patch.to_string())),
     )
 }
 
-fn repeated<'t>(text: &'t str, secret: bool, instead: &'t str) -> &'t str {
-    if secret || text.chars().count() > MOST_COMMAND_CHARS { instead } else { text }
+/// The difference of the two maps as a merge patch. `None` where there is no old one, and where a value is a secret,
+/// might be one, or is too long.
+fn patch(facts: &MapFacts<'_>) -> Option<Map<String, Value>> {
+    let old = at(facts.old?, &["data"]).and_then(Value::as_object);
+    let new = facts.data();
+    let keys = old.into_iter().chain(new).flat_map(Map::keys);
+    let mut data = Map::new();
+    for key in keys {
+        let [before, now] = [old, new].map(|map| map.and_then(|m| m.get(key)));
+        if before == now || data.contains_key(key) {
+            continue;
+        }
+        if let Some(text) = now.and_then(Value::as_str) {
+            let known = Setting::by_key(key).is_some_and(|s| !s.secret && !hides_password(s, text));
+            // Comments and misspelt keys inside the entry may hold anything.
+            if !known || text.chars().count() > MOST_COMMAND_CHARS {
+                return None;
+            }
+        }
+        data.insert(key.clone(), now.cloned().unwrap_or(Value::Null));
+    }
+    Some(data)
+}
+
+/// JSON in plain ASCII: nothing in it that a terminal would act on.
+fn ascii(json: &str) -> String {
+    let mut out = String::new();
+    for c in json.chars() {
+        if matches!(c, ' '..='~') {
+            out.push(c);
+        } else {
+            out.extend(c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")));
+        }
+    }
+    out
 }
 
 /// A revision that differs from the one before: made from the change itself, since rules know no clock. FNV-1a, whose

@@ -2,7 +2,7 @@
 //! what has no effect is told.
 
 use serde_json::json;
-use wva_crds::settings::map::{Layout, NESTED_ENTRY, Written, contradictions, known_keys};
+use wva_crds::settings::map::{Layout, MapText, NESTED_ENTRY, Written, contradictions, known_keys};
 use wva_crds::settings::{Setting, order_problems};
 
 use crate::maps::facts::{MapFacts, RunningSource};
@@ -26,7 +26,7 @@ pub(crate) const VALUE: Rule = Rule {
             let Some(setting) = written.setting else { continue };
             if let Err(error) = setting.kind.parse(&written.text) {
                 out.at(field(written), "", "");
-                out.remedy(if setting.secret {
+                out.remedy(if setting.secret || hides_password(setting, &written.text) {
                     "the value is not valid".to_owned()
                 } else {
                     shorten(&escape(&error.to_string(), false), PROBLEM_CHARS)
@@ -96,7 +96,12 @@ pub(crate) const DATA: Rule = Rule {
             return;
         };
         for (key, value) in map.iter().filter(|(_, v)| !v.is_string() && !v.is_null()) {
-            out.at(entry_field(key), show(value), "");
+            // A token of digits alone is no less a secret.
+            let found = match value {
+                serde_json::Value::Number(_) => "a number".to_owned(),
+                other => show(other),
+            };
+            out.at(entry_field(key), found, "");
             out.basis(value.clone());
         }
     }),
@@ -143,22 +148,31 @@ pub(crate) const ORDER: Rule = Rule {
             return;
         }
         let text = facts.text();
-        // What holds: a flag or a variable, the map, or the default.
+        let old = facts.old.and_then(|old| crate::facts::at(old, &["data"])?.as_object()).map(MapText::of);
+        // What holds: a flag or a variable, the map, the config file, or the default.
         let in_force = |key: &'static str| {
-            let hidden = facts.running.and_then(|r| r.values.get(key));
-            if let Some(hidden) = hidden.filter(|v| matches!(v.source, RunningSource::Hides(_))) {
-                return Some((Setting::by_key(key)?, hidden.text.as_str()));
-            }
             let setting = Setting::by_key(key)?;
-            Some((setting, text.get(key).map_or(setting.default.unwrap_or_default(), |w| w.text.as_str())))
+            let running = facts.running.and_then(|r| r.values.get(key));
+            let text = match (running.map(|v| &v.source), text.get(key)) {
+                (Some(RunningSource::Hides(_)), _) | (Some(RunningSource::File), None) => {
+                    running?.text.as_str()
+                }
+                (_, Some(written)) => written.text.as_str(),
+                (_, None) => setting.default?,
+            };
+            Some((setting, text))
         };
         for problem in order_problems(|key| in_force(key).and_then(|(s, text)| s.kind.parse(text).ok())) {
-            // What is wrong without this map is not its fault.
+            // What is wrong without this map is not its fault; what it says no longer, is.
             let mut written = problem.keys.iter().filter_map(|key| text.get(key));
-            if let Some(first) = written.next() {
+            let removed =
+                problem.keys.iter().find(|key| old.as_ref().is_some_and(|old| old.get(key).is_some()));
+            let place = written.next().map(field).or_else(|| removed.map(|key| entry_field(key)));
+            if let Some(place) = place {
                 let values = problem.keys.iter().filter_map(|key| in_force(key));
                 let values: Vec<String> = values.map(|(_, text)| escape(text, false)).collect();
-                out.at(field(first), values.join(", "), "");
+                let found = if values.is_empty() { "nothing".to_owned() } else { values.join(", ") };
+                out.at(place, found, "");
                 out.remedy(format!("; {} ({})", problem.right, problem.keys.join(", ")));
                 let texts: Vec<_> =
                     problem.keys.iter().map(|k| text.get(k).map(|w| w.text.clone())).collect();
@@ -246,6 +260,16 @@ fn all_keys<'f>(facts: &'f MapFacts<'_>) -> impl Iterator<Item = &'f Written> {
 /// Those of them that are keys of the map, and those that nobody knows.
 fn keys<'f>(facts: &'f MapFacts<'_>) -> impl Iterator<Item = &'f Written> {
     all_keys(facts).filter(|w| w.setting.is_none_or(|s| s.in_map))
+}
+
+/// A value as a person may see it: secrets are not repeated, nor are passwords in URLs.
+pub(crate) fn quote_unless_secret(setting: &Setting, text: &str) -> String {
+    if setting.secret || hides_password(setting, text) { "(a secret)".to_owned() } else { quote(text) }
+}
+
+/// A URL that carries a user and maybe a password.
+pub(crate) fn hides_password(setting: &Setting, text: &str) -> bool {
+    setting.kind == wva_crds::settings::Kind::Url && text.contains('@')
 }
 
 fn field(written: &Written) -> String {

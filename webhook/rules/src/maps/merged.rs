@@ -21,12 +21,17 @@ pub(crate) const NO_MODEL: Rule = Rule {
     reads: &[],
     message: "found {found}: an entry that is not called default is for one model; give its model_id as the model \
               server does, or call the entry default",
-    docs: "An entry under any key but `default` names its model.",
+    docs: "An entry under any key but `default` names its model: a text of at most 512 bytes that holds more than white \
+           space and no control characters, as `spec.modelID` of a variant.",
     check: Check::ConfigMap(|facts, out| {
         for entry in overrides(facts) {
-            if entry.text("model_id").is_none() && !entry.misspells("model_id") {
-                out.at(format!("{}.model_id", entry_field(&entry.key)), "nothing", "");
-                out.basis(Value::Null);
+            // What is no text, or misspelt, is told by another rule.
+            let absent = !entry.gives("model_id") && !entry.misspells("model_id");
+            let given = entry.value.as_ref().and_then(|v| v.get("model_id")).and_then(Value::as_str);
+            if absent || given.is_some_and(|id| !is_model(id)) {
+                let found = given.map_or_else(|| "nothing".to_owned(), quote);
+                out.at(format!("{}.model_id", entry_field(&entry.key)), found, "");
+                out.basis(json!(given));
             }
         }
     }),
@@ -41,15 +46,21 @@ pub(crate) const TWICE: Rule = Rule {
     message: "found {found}, for which {other} is too: only one of them would hold; delete one",
     docs: "No two entries are for the same model and namespace, and no service class names a model twice.",
     check: Check::ConfigMap(|facts, out| {
-        let mut first: BTreeMap<String, String> = BTreeMap::new();
-        let named = if facts.role == MapRole::ServiceClasses { classes(facts) } else { scopes(facts) };
-        for (scope, field) in named {
-            let shown = quote(&shorten(&scope, 56));
-            if let Some(other) = first.get(&scope) {
-                out.at(field, shown, other.as_str());
-                out.basis(json!([scope, other]));
+        let mut first: BTreeMap<(String, Option<String>), String> = BTreeMap::new();
+        let (named, place) = if facts.role == MapRole::ServiceClasses {
+            (classes(facts), "class")
+        } else {
+            (scopes(facts), "namespace")
+        };
+        for ((model, within), field) in named {
+            if let Some(other) = first.get(&(model.clone(), within.clone())) {
+                let shown =
+                    within.as_ref().map_or_else(|| model.clone(), |w| format!("{model} in {place} {w}"));
+                out.at(field, quote(&shorten(&shown, 56)), other.as_str());
+                // Whom the other one is does not matter: where one of three goes, the rest is no news.
+                out.basis(json!([model, within]));
             } else {
-                first.insert(scope, field);
+                first.insert((model, within), field);
             }
         }
     }),
@@ -86,13 +97,13 @@ pub(crate) const CONFLICT: Rule = Rule {
            `kvSpareTrigger` is at most `kvCacheThreshold`, and `scaleUpThreshold` is above `scaleDownBoundary`. In a \
            namespace-local map, which inherits from the global one first, only what the map says itself is compared.",
     check: Check::ConfigMap(|facts, out| {
-        for (entry, chain) in chains(facts) {
+        let Some(layers) = Layers::of(facts) else { return };
+        for own in &layers.all {
+            let chain = layers.chain(own);
             let local = facts.place == Place::Local;
-            let both = |c: &Conflict| {
-                chain.iter().any(|e| e.gives(c.field)) && chain.iter().any(|e| e.gives(c.other))
-            };
+            let both = |c: &Conflict| gives(&chain, c.field) && gives(&chain, c.other);
             for conflict in news(&[], &chain).into_iter().filter(|c| !local || both(c)) {
-                told(entry, &conflict, out);
+                told(own.entry, &conflict, out);
             }
         }
     }),
@@ -109,26 +120,19 @@ pub(crate) const LEFT_OUT: Rule = Rule {
            fields. The entry is left out as long as that is so.",
     check: Check::ConfigMap(|facts, out| {
         let Some(global) = facts.global.filter(|_| facts.place == Place::Local) else { return };
-        let global = Entries::of(facts.role, at(global, &["data"]).and_then(Value::as_object));
-        for (entry, chain) in chains(facts) {
-            let model = entry.text("model_id");
-            let below: Vec<&Entry> = global
-                .valid()
-                .filter(|e| e.key == DEFAULT_ENTRY || (model.is_some() && e.text("model_id") == model))
-                .filter(|e| e.text("namespace").is_none_or(|n| n == facts.namespace))
-                .collect();
-            for c in news(&below, &chain) {
-                let inherited =
-                    !(chain.iter().any(|e| e.gives(c.field)) && chain.iter().any(|e| e.gives(c.other)));
-                if inherited {
-                    let field = given_field(entry, &c);
-                    let other = if field == c.field { (c.other, c.other_value) } else { (c.field, c.value) };
-                    out.at(
-                        format!("{}.{field}", entry_field(&entry.key)),
-                        "",
-                        format!("{} is {}", other.0, other.1),
-                    );
-                }
+        let Some(layers) = Layers::of(facts) else { return };
+        let read = Entries::of(facts.role, at(global, &["data"]).and_then(Value::as_object));
+        let global = Layers::read(&read);
+        for own in &layers.all {
+            let chain = layers.chain(own);
+            let below = global.below(own.entry.text("model_id"), facts.namespace);
+            // What the map says itself is judged by the rule above.
+            let inherited = |c: &Conflict| !(gives(&chain, c.field) && gives(&chain, c.other));
+            for c in news(&below, &chain).into_iter().filter(inherited) {
+                let field = given_field(own.entry, &c);
+                let (name, value) =
+                    if field == c.field { (c.other, c.other_value) } else { (c.field, c.value) };
+                out.at(format!("{}.{field}", entry_field(&own.entry.key)), "", format!("{name} is {value}"));
             }
         }
     }),
@@ -152,38 +156,82 @@ fn given_field(entry: &Entry, conflict: &Conflict) -> &'static str {
     if entry.gives(conflict.field) { conflict.field } else { conflict.other }
 }
 
-/// The rules between fields that a chain of entries breaks, and does not without its last one.
-fn news(below: &[&Entry], chain: &[&Entry]) -> Vec<Conflict> {
-    let conflicts = |entries: &[&Entry]| {
-        let typed: Vec<SaturationEntry> = entries.iter().filter_map(|e| e.typed()).collect();
-        let layers: Vec<(&str, &SaturationEntry)> = typed.iter().map(|entry| ("", entry)).collect();
-        Saturation::of(&overlaid(&layers)).conflicts()
-    };
-    let all: Vec<&Entry> = below.iter().chain(chain).copied().collect();
-    let before = conflicts(&all[..all.len().saturating_sub(1)]);
-    conflicts(&all).into_iter().filter(|c| !before.contains(c)).collect()
+/// An entry that nothing is wrong with, read once.
+#[derive(Clone)]
+struct Layer<'f> {
+    entry: &'f Entry,
+    read: SaturationEntry,
 }
 
-/// Each valid entry of a saturation map, with the entries of the same map that it inherits from before it.
-fn chains<'f>(facts: &'f MapFacts<'_>) -> Vec<(&'f Entry, Vec<&'f Entry>)> {
-    if facts.role != MapRole::Saturation || !facts.has_entries() {
-        return Vec::new();
+/// The valid entries of a saturation map by whom they are for, so that each finds what it inherits from at once: a map
+/// can hold tens of thousands.
+struct Layers<'f> {
+    all: Vec<Layer<'f>>,
+    default: Option<Layer<'f>>,
+    /// For a model in every namespace; of several the first by key.
+    wide: BTreeMap<&'f str, Layer<'f>>,
+    /// For a model in one namespace; likewise.
+    narrow: BTreeMap<(&'f str, &'f str), Layer<'f>>,
+}
+
+impl<'f> Layers<'f> {
+    fn of(facts: &'f MapFacts<'_>) -> Option<Self> {
+        let saturation = facts.role == MapRole::Saturation && facts.has_entries();
+        saturation.then(|| Self::read(facts.entries()))
     }
-    let valid: Vec<&Entry> = facts.entries().valid().collect();
-    let chain = |entry: &'f Entry| {
-        let (model, namespace) = (entry.text("model_id"), entry.text("namespace"));
-        let above = valid.iter().copied().filter(move |e| {
-            let default = e.key == DEFAULT_ENTRY;
-            let wider = e.text("model_id") == model && e.text("namespace").is_none() && namespace.is_some();
-            e.key != entry.key && (default || (wider && model.is_some()))
-        });
-        let mut chain: Vec<&Entry> = if entry.key == DEFAULT_ENTRY { Vec::new() } else { above.collect() };
-        // `default` is the least specific, whatever the other keys are called.
-        chain.sort_by_key(|e| e.key != DEFAULT_ENTRY);
-        chain.push(entry);
-        (entry, chain)
-    };
-    valid.iter().copied().map(chain).collect()
+
+    fn read(entries: &'f Entries) -> Self {
+        let typed = |entry: &'f Entry| Some(Layer { entry, read: entry.typed()? });
+        let all: Vec<Layer<'f>> = entries.valid().filter_map(typed).collect();
+        let mut layers =
+            Self { all: Vec::new(), default: None, wide: BTreeMap::new(), narrow: BTreeMap::new() };
+        for layer in &all {
+            match (layer.entry.text("model_id"), layer.entry.text("namespace")) {
+                _ if layer.entry.key == DEFAULT_ENTRY => layers.default = Some(layer.clone()),
+                (Some(model), None) => drop(layers.wide.entry(model).or_insert_with(|| layer.clone())),
+                (Some(model), Some(namespace)) => {
+                    layers.narrow.entry((model, namespace)).or_insert_with(|| layer.clone());
+                }
+                (None, _) => {}
+            }
+        }
+        layers.all = all;
+        layers
+    }
+
+    /// An entry, after those of the same map that it inherits from.
+    fn chain(&self, own: &Layer<'f>) -> Vec<Layer<'f>> {
+        if own.entry.key == DEFAULT_ENTRY {
+            return vec![own.clone()];
+        }
+        let named = own.entry.text("namespace").and(own.entry.text("model_id"));
+        let wide = named.and_then(|model| self.wide.get(model));
+        self.default.iter().chain(wide).chain([own]).cloned().collect()
+    }
+
+    /// What a model in a namespace gets from this map.
+    fn below(&self, model: Option<&str>, namespace: &str) -> Vec<Layer<'f>> {
+        let wide = model.and_then(|model| self.wide.get(model));
+        let narrow = model.and_then(|model| self.narrow.get(&(model, namespace)));
+        self.default.iter().chain(wide).chain(narrow).cloned().collect()
+    }
+}
+
+fn gives(chain: &[Layer<'_>], field: &str) -> bool {
+    chain.iter().any(|layer| layer.entry.gives(field))
+}
+
+/// The rules between fields that a chain of entries breaks, and does not without its last one.
+fn news(below: &[Layer<'_>], chain: &[Layer<'_>]) -> Vec<Conflict> {
+    let layers: Vec<(&str, &SaturationEntry)> = below.iter().chain(chain).map(|l| ("", &l.read)).collect();
+    let conflicts = |layers: &[(&str, &SaturationEntry)]| Saturation::of(&overlaid(layers)).conflicts();
+    let before = conflicts(&layers[..layers.len().saturating_sub(1)]);
+    conflicts(&layers).into_iter().filter(|c| !before.contains(c)).collect()
+}
+
+/// A name that a variant's `spec.modelID` may have.
+fn is_model(id: &str) -> bool {
+    id.len() <= 512 && !id.chars().all(char::is_whitespace) && !id.chars().any(char::is_control)
 }
 
 /// The entries for one model each, where the map has such.
@@ -193,20 +241,22 @@ fn overrides<'f>(facts: &'f MapFacts<'_>) -> impl Iterator<Item = &'f Entry> {
     entries.into_iter().flatten().filter(|e| e.key != DEFAULT_ENTRY && e.is_map())
 }
 
-/// Whom each override is for, and the field that says so.
-fn scopes(facts: &MapFacts<'_>) -> Vec<(String, String)> {
+/// A model and the namespace or class it is named for, and the field that says so.
+type Scoped = ((String, Option<String>), String);
+
+/// Whom each override is for.
+fn scopes(facts: &MapFacts<'_>) -> Vec<Scoped> {
     let scope = |entry: &Entry| {
         let model = entry.text("model_id")?;
         let own = (facts.place == Place::Local).then_some(facts.namespace);
-        let namespace = entry.text("namespace").or(own);
-        let scope = namespace.map_or_else(|| model.to_owned(), |n| format!("{model} in namespace {n}"));
-        Some((scope, format!("{}.model_id", entry_field(&entry.key))))
+        let namespace = entry.text("namespace").or(own).map(str::to_owned);
+        Some(((model.to_owned(), namespace), format!("{}.model_id", entry_field(&entry.key))))
     };
     overrides(facts).filter_map(scope).collect()
 }
 
-/// Which model each class is for, and the field that says so.
-fn classes(facts: &MapFacts<'_>) -> Vec<(String, String)> {
+/// Which models each class is for.
+fn classes(facts: &MapFacts<'_>) -> Vec<Scoped> {
     let mut found = Vec::new();
     if !facts.has_entries() {
         return found;
@@ -225,7 +275,7 @@ fn classes(facts: &MapFacts<'_>) -> Vec<(String, String)> {
             if let (Some(class), Some(model)) =
                 (class.clone().or_else(|| text(row, "name")), text(row, "model"))
             {
-                found.push((format!("{model} in class {class}"), format!("{list}[{i}].model")));
+                found.push(((model, Some(class)), format!("{list}[{i}].model")));
             }
         }
     }

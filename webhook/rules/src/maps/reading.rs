@@ -15,8 +15,8 @@ use crate::text::{escape, inside, nearest, quote, shorten, show};
 
 /// The most characters of a parser's message.
 const PROBLEM_CHARS: usize = 200;
-/// Faults of one entry that are told.
-const MOST_FAULTS: usize = 50;
+/// Faults of one entry that are noted.
+const MOST_FAULTS: usize = 1_000;
 
 /// What can be wrong with one entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,7 +130,12 @@ fn read(kind: Kind, key: &str, text: &str) -> Entry {
             entry.faults.push(fault(Wrong::Duplicate, found, ""));
         }
         Err(error) => {
-            let problem = shorten(&escape(&error.to_string(), false), PROBLEM_CHARS);
+            let problem = match error {
+                serde_saphyr::Error::MultipleDocuments { .. } => {
+                    "it holds more than one document (---)".to_owned()
+                }
+                other => shorten(&escape(&other.to_string(), false), PROBLEM_CHARS),
+            };
             entry.faults.push(fault(Wrong::Form, "no YAML".to_owned(), &problem));
         }
         // An entry that says nothing inherits everything.

@@ -3,7 +3,6 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
-#[expect(dead_code, reason = "the pages made of the examples read more of them")]
 mod example;
 
 use std::collections::BTreeSet;
