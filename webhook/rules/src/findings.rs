@@ -8,7 +8,7 @@ use crate::table::Rule;
 use crate::text::{FOUND_CHARS, shorten, show};
 
 /// Findings of one rule about one object. An object of a few megabytes could hold hundreds of thousands.
-const MOST_HITS: usize = 50;
+pub(crate) const MOST_HITS: usize = 50;
 
 /// One operation of a JSON patch (RFC 6902). Only ever adds what is absent.
 #[derive(Clone, Debug, PartialEq, Serialize)]

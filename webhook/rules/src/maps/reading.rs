@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use wva_crds::entries::{Kind, schema, yaml_value};
 
+use crate::findings::MOST_HITS;
 use crate::maps::main_map::entry_field;
 use crate::maps::names::MapRole;
 use crate::text::{escape, nearest, quote, shorten, show};
@@ -88,7 +89,19 @@ impl Entries {
 
     pub(crate) fn of(role: MapRole, data: Option<&Map<String, Value>>) -> Self {
         let texts = data.into_iter().flatten().filter_map(|(key, v)| Some((key, v.as_str()?)));
-        Self(texts.filter_map(|(key, text)| Some(read(kind(role, key)?, key, text))).collect())
+        let mut entries = Vec::new();
+        let mut faulty = 0;
+        for (key, text) in texts {
+            let Some(kind) = kind(role, key) else { continue };
+            let entry = read(kind, key, text);
+            faulty += usize::from(!entry.faults.is_empty());
+            entries.push(entry);
+            // Further ones would not be told, and reading each takes its time.
+            if faulty == MOST_HITS {
+                break;
+            }
+        }
+        Self(entries)
     }
 }
 
