@@ -66,7 +66,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            connections: 256,
+            connections: 512,
             handshake: Duration::from_secs(10),
             header: Duration::from_secs(10),
             review: Duration::from_secs(4),
@@ -124,7 +124,11 @@ pub async fn serve_with(
                 continue;
             }
         };
-        let place = places.admit();
+        let place = tokio::select! {
+            biased;
+            () = shutdown.cancelled() => break,
+            place = places.admit() => place,
+        };
         // A connection that has lost its place ends at once, but not before its task has run: until then it counts.
         let slot = tokio::select! {
             biased;
@@ -238,7 +242,7 @@ where
 
 /// The most bytes that a connection holds unread; hyper's own bound is 400 KiB, which a header that never ends would
 /// fill. Headers of an API server are below 2 KiB.
-const BUFFER: usize = 32 << 10;
+const BUFFER: usize = 16 << 10;
 
 #[derive(Clone)]
 struct Context {

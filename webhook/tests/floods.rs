@@ -86,20 +86,6 @@ async fn clients_that_ask_nothing_lock_nobody_out() {
 }
 
 #[tokio::test]
-async fn the_least_used_of_the_kept_goes_where_there_are_too_many() {
-    let server = Server::start(patient(4));
-    let (mut first, mut second) = (server.connect().await, server.connect().await);
-    ask(&mut second).await;
-    ask(&mut first).await;
-    ask(&mut second).await;
-    let mut third = server.connect().await;
-    ask(&mut third).await;
-    is_closed(&mut first).await;
-    ask(&mut second).await;
-    ask(&mut third).await;
-}
-
-#[tokio::test]
 async fn large_bodies_wait_for_each_other_and_hold_up_no_small_one() {
     let review = Duration::from_secs(2);
     let server = Server::start(Limits { review, ..patient(64) });

@@ -77,18 +77,32 @@ pub fn yaml(text: &str) -> Result<Value, Fault> {
     yaml_value(text).map_err(|error| Fault::NotYaml { problem: error.to_string() })
 }
 
+/// The most bytes of an entry: thousands of rows of service classes.
+const MOST_BYTES: usize = 256 << 10;
+
 /// The YAML of an entry as a JSON value.
 ///
 /// # Errors
 /// The parser's own, by which a key that stands twice can be told from the rest.
 pub fn yaml_value(text: &str) -> Result<Value, serde_saphyr::Error> {
+    if text.len() > MOST_BYTES {
+        let problem = format!("it has {} bytes, more than {MOST_BYTES}: an entry is some lines", text.len());
+        return Err(serde::de::Error::custom(problem));
+    }
     // `on` is a word of `warmSpare`, and an editor that follows YAML 1.2 takes `yes` for a text, too. A snippet of
     // the text would put a message on several lines.
     let options = serde_saphyr::options! {
         strict_booleans: true,
         with_snippet: false,
-        // A person writes ten lines; what is over budget was not written by one.
-        budget: serde_saphyr::budget! { max_depth: 32, max_events: 50_000, max_nodes: 20_000, max_aliases: 1_000 },
+        // What is read grows with the text and no faster: an alias is a copy of what it stands for, so there are few.
+        budget: serde_saphyr::budget! {
+            max_depth: 32,
+            max_events: 2 * text.len() + 64,
+            max_nodes: text.len() + 64,
+            max_aliases: 16,
+            max_anchors: 16,
+            max_total_scalar_bytes: 2 * text.len() + 64,
+        },
     };
     serde_saphyr::from_str_with_options(text, options)
 }

@@ -9,8 +9,8 @@ use super::{SETTINGS, Setting};
 
 /// The entry of the map that holds keys of its own.
 pub const NESTED_ENTRY: &str = "config.yaml";
-/// More text than a ConfigMap can hold.
-const MOST_BYTES: usize = 2 << 20;
+/// The most bytes of the entry `config.yaml`, or of a config file: a hundred lines for each setting.
+const MOST_BYTES: usize = 256 << 10;
 
 /// Where a value stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -97,7 +97,12 @@ pub fn nested(text: &str) -> Result<Vec<Written>, NestedError> {
     if text.trim().is_empty() {
         return Ok(Vec::new());
     }
-    let options = serde_saphyr::options! { with_snippet: false };
+    // Keys and values, and no more: what is over budget was not written by a person. Bytes are bounded with aliases,
+    // since each alias is a copy of what it stands for.
+    let options = serde_saphyr::options! {
+        with_snippet: false,
+        budget: serde_saphyr::budget! { max_depth: 16, max_events: 20_000, max_nodes: 10_000, max_aliases: 20 },
+    };
     let value: Json = serde_saphyr::from_str_with_options(text, options)
         .map_err(|error| NestedError::NoYaml(error.to_string()))?;
     let map = match value {

@@ -293,3 +293,28 @@ fn a_map_as_large_as_can_be_is_read_in_one_go() {
     let verdict = validate_map(&MapFacts::of(&object, "ns", SATURATION));
     assert!(verdict.violations.is_empty(), "{:?}", verdict.violations.first());
 }
+
+#[test]
+fn many_small_bombs_are_one_small_work() {
+    let mut bomb = String::from("a0: &a0 [x,x,x,x,x,x,x,x,x]\n");
+    for i in 1..6 {
+        let last = format!("*a{}", i - 1);
+        let line = format!("a{i}: &a{i} [{}]\n", [last.as_str(); 9].join(","));
+        bomb += &line;
+    }
+    let data: serde_json::Map<String, Value> = (0..500).map(|i| (format!("k{i}"), json!(bomb))).collect();
+    let object = json!({"metadata": {"name": "m"}, "data": data});
+    let verdict = validate_map(&MapFacts::of(&object, "ns", SATURATION));
+    assert!(verdict.denials().all(|v| v.code == "WVA-CM-020") && verdict.denied());
+    // An alias is a copy: a long text may be told twice, and not hundreds of times.
+    let long = "x".repeat(90_000);
+    let copies: String = (0..600).map(|i| format!("k{i}: *a\n")).collect::<Vec<_>>().concat();
+    created(
+        SATURATION,
+        &[("default", &format!("a: &a \"{long}\"\n{copies}"))],
+        &[("WVA-CM-020", "data.default")],
+    );
+    let rows = "- {name: P, model: m, priority: 1, slo-itl: 24}\n";
+    let list: String = (0..3_000).map(|i| rows.replace("model: m", &format!("model: m{i}"))).collect();
+    created(CLASSES, &[("serviceClasses", &list)], &[]);
+}

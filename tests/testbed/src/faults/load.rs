@@ -69,7 +69,7 @@ impl Load {
                     format!("-keepalive={keep}"),
                 ])
                 // The API server gives a webhook 5 seconds.
-                .args(["-timeout=5s", "-http2=false", "-max-workers=200"])
+                .args(["-timeout=5s", "-http2=false", "-max-workers=200", "-max-connections=16"])
                 .stdin(Stdio::null())
                 .kill_on_drop(true)
                 .spawn()

@@ -5,6 +5,7 @@ use serde_json::json;
 use wva_crds::settings::map::{Layout, MapText, NESTED_ENTRY, Written, contradictions, known_keys};
 use wva_crds::settings::{Setting, order_problems};
 
+use crate::findings::MOST_TOLD;
 use crate::maps::facts::{MapFacts, RunningSource};
 use crate::table::{Check, Kind, Rule, Scope};
 use crate::text::{escape, inside, nearest, quote, shorten, show};
@@ -192,7 +193,8 @@ pub(crate) const UNKNOWN: Rule = Rule {
     docs: "A key of the main map is none that is read. Where a known one is near, it is named.",
     check: Check::ConfigMap(|facts, out| {
         let known = known_keys();
-        for written in keys(facts).filter(|w| w.setting.is_none()) {
+        // The nearest is looked for at length, so not for what is not told any more.
+        for written in keys(facts).filter(|w| w.setting.is_none()).take(MOST_TOLD) {
             let meant = nearest(&written.key, &known).map(|k| format!(": {k}?")).unwrap_or_default();
             out.at(field(written), "", meant);
         }
