@@ -76,7 +76,12 @@ fn the_main_map_of_an_install_is_the_one_its_deployment_names() {
     let elsewhere = map("mine", "prod") + deployment;
     assert_eq!(rows(&["-"], elsewhere.as_bytes()), ["<stdin>:3:35 WVA-CM-053 warn"]);
     assert_eq!(rows(&["-"], map("mine", "wva").as_bytes()), [""; 0], "nobody reads a map of this name");
-    let of_the_chart = map("x-variantautoscaling-config", "wva");
+    let like_the_chart = map("x-variantautoscaling-config", "wva");
+    assert_eq!(rows(&["-"], like_the_chart.as_bytes()), [""; 0], "somebody else's");
+    let of_the_chart = like_the_chart.replace(
+        "namespace: wva",
+        "namespace: wva, labels: {helm.sh/chart: workload-variant-autoscaler-0.1.0}",
+    );
     assert_eq!(rows(&["-"], of_the_chart.as_bytes()), ["<stdin>:4:11 WVA-CM-002 deny"]);
 }
 

@@ -6,15 +6,16 @@ use std::time::Duration;
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
+use tokio::time::Instant;
 use wva_crds::names::RESTART_REVISION_ANNOTATION;
 use wva_crds::settings::Setting;
 use wva_crds::settings::map::{MapText, nested};
 use wva_rules::{MapFacts, MapRole, Place, Severity, validate_map};
 
-/// How long one try to read the map may take, and how often it is tried: an API server that restarts is back by then,
-/// and after that the kubelet tries anew.
-const TRY: Duration = Duration::from_secs(10);
-const TRIES: usize = 5;
+/// How long one try to read the map may take, and how long it is tried in all: nobody answers probes until it is read,
+/// and who waits for longer is ended by the kubelet. After the last try it starts the process anew.
+const TRY: Duration = Duration::from_secs(5);
+const ALL: Duration = Duration::from_secs(22);
 const PAUSE: Duration = Duration::from_secs(2);
 /// A config file is as large as a ConfigMap can be.
 const MOST_FILE_BYTES: u64 = 2 << 20;
@@ -40,28 +41,30 @@ pub(crate) fn namespace_and_name(environment: impl Fn(&str) -> Option<String>) -
 /// Reads the main map; an absent one is empty.
 ///
 /// # Errors
-/// When it cannot be read within a minute.
+/// When it cannot be read within half a minute. Each try that failed is logged.
 pub(crate) async fn fetch(client: &Client, namespace: &str, name: &str) -> anyhow::Result<MainMap> {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+    let started = Instant::now();
     let mut tries = 0;
-    let found = loop {
+    loop {
         tries += 1;
         let problem = match tokio::time::timeout(TRY, api.get_opt(name)).await {
-            Ok(Ok(found)) => break found,
+            Ok(Ok(found)) => return Ok(found.map(|map| read(&map, namespace)).unwrap_or_default()),
             // It is not for lack of time that this is forbidden.
             Ok(Err(kube::Error::Api(status))) if status.code == 403 => {
                 anyhow::bail!("{}: the service account needs get on this ConfigMap", status.message)
             }
-            Ok(Err(error)) => error.to_string(),
+            Ok(Err(error)) => format!("{:#}", anyhow::Error::new(error)),
             Err(_) => format!("no answer within {} s", TRY.as_secs()),
         };
-        anyhow::ensure!(
-            tries < TRIES,
-            "cannot read the ConfigMap {namespace}/{name} after {tries} tries: {problem}"
-        );
+        let what = format!("cannot read the ConfigMap {namespace}/{name}");
+        // A try that would end after the time is not begun.
+        if started.elapsed() + PAUSE + TRY > ALL {
+            anyhow::bail!("{what} after {tries} tries: {problem}");
+        }
+        tracing::warn!(tries, problem, "The start waits: {what}");
         tokio::time::sleep(PAUSE).await;
-    };
-    Ok(found.map(|map| read(&map, namespace)).unwrap_or_default())
+    }
 }
 
 fn read(map: &ConfigMap, namespace: &str) -> MainMap {

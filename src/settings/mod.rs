@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::ArgMatches;
 use wva_crds::settings::map::MapText;
-use wva_crds::settings::{Value, order_problems};
+use wva_crds::settings::{Value, problems};
 
 use raw::{Raw, Source, Wrong};
 
@@ -148,8 +148,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn settings(&mut self) -> Settings {
-        self.leadership();
-        self.orders();
+        self.problems();
         Settings {
             webhook: self.flag("WVA_WEBHOOK").then(|| self.webhook()).flatten(),
             controller: self.flag("WVA_CONTROLLER").then(|| self.controller()),
@@ -182,33 +181,18 @@ impl Reader<'_> {
         }
     }
 
-    fn webhook(&mut self) -> Option<Webhook> {
-        let configuration = self.optional("WEBHOOK_CONFIGURATION");
-        if configuration.is_some() && self.optional("WEBHOOK_SERVICE").is_none() {
-            self.refuse("WEBHOOK_SERVICE", "is empty: name the Service that the webhook configurations call, or leave WEBHOOK_CONFIGURATION empty");
-        }
-        let mode = self.text("WVA_CERT_MODE");
-        if mode == "files" || mode == "off" {
-            self.refuse(
-                "WVA_CERT_MODE",
-                "this release makes its own certificate: write self, or leave it out",
-            );
-        }
+    fn webhook(&self) -> Option<Webhook> {
         Some(Webhook {
             address: self.address("WEBHOOK_BIND_ADDRESS")?,
-            configuration,
+            configuration: self.optional("WEBHOOK_CONFIGURATION"),
             policy: self.text("WVA_INSTANCE_POLICY"),
         })
     }
 
-    fn controller(&mut self) -> Controller {
-        let url = self.optional("PROMETHEUS_BASE_URL").unwrap_or_else(|| {
-            self.refuse("PROMETHEUS_BASE_URL", "is required: the URL of Prometheus, e.g. https://prometheus.monitoring.svc:9090 (or --controller=false to serve admission alone)");
-            String::new()
-        });
+    fn controller(&self) -> Controller {
         Controller {
             prometheus: wva_controller::PrometheusConfig {
-                base_url: url,
+                base_url: self.text("PROMETHEUS_BASE_URL"),
                 insecure_skip_verify: self.flag("PROMETHEUS_TLS_INSECURE_SKIP_VERIFY"),
                 ca_path: self.optional("PROMETHEUS_CA_CERT_PATH"),
                 bearer_token: self.optional("PROMETHEUS_BEARER_TOKEN"),
@@ -231,18 +215,12 @@ impl Reader<'_> {
         }
     }
 
-    fn leadership(&mut self) {
-        if self.flag("LEADER_ELECT") {
-            self.refuse(
-                "LEADER_ELECT",
-                "this release has no leader election yet: run one replica with --leader-elect=false",
-            );
-        }
-    }
-
-    fn orders(&mut self) {
-        let problems = order_problems(|key| self.raw.get(key).map(|(value, _)| value.clone()));
-        for problem in problems {
+    /// What is wrong between settings, where each of them is right by itself.
+    fn problems(&mut self) {
+        for problem in problems(|key| self.raw.get(key).map(|(value, _)| value.clone())) {
+            if problem.keys.iter().any(|key| self.wrong.iter().any(|wrong| wrong.key == *key)) {
+                continue;
+            }
             // The one that somebody wrote is the one to mend.
             let written =
                 |key: &&&'static str| self.raw.get(key).is_some_and(|(_, source)| source != Source::Default);

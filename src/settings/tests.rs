@@ -135,7 +135,7 @@ fn ages_of_signals_must_rise() {
     assert!(
         e.contains("one setting is wrong")
             && e.contains("STALE_THRESHOLD (environment")
-            && e.contains("out of order"),
+            && e.contains("then unavailable"),
         "{e}"
     );
     let e = read(&[], &[URL, ("PROMETHEUS_METRICS_CACHE_UNAVAILABLE_THRESHOLD", "long")])
@@ -157,4 +157,24 @@ fn what_has_no_effect_yet_is_a_setting() {
 fn lease_times_must_fall() {
     let e = read(&["--leader-election-lease-duration=10s"], &[URL]).unwrap_err().to_string();
     assert!(e.contains("60s > 50s > 10s"), "{e}");
+}
+
+#[test]
+fn what_this_release_cannot_do_is_refused_at_the_start() {
+    for (set, want) in [
+        (&[("LEADER_ELECT", "true")][..], "LEADER_ELECT (environment LEADER_ELECT): this release has no"),
+        (&[("WVA_CERT_MODE", "files")], "write self"),
+        (&[("WEBHOOK_CONFIGURATION", "c")], "WEBHOOK_SERVICE is empty"),
+        (&[("WEBHOOK_BIND_ADDRESS", "0")], "--webhook=false"),
+        (&[("WVA_WEBHOOK", "false"), ("WVA_CONTROLLER", "false")], "nothing is left to run"),
+        (&[("WATCH_NAMESPACE", "Not A Name")], "name of one object"),
+        (&[("WVA_NODE_SELECTOR", "(((")], "label selector"),
+        (&[("PROMETHEUS_BASE_URL", "http://u:hunter2@h:99999")], "http://u:***@h:99999"),
+    ] {
+        let mut all = set.to_vec();
+        all.push(URL);
+        let e = read(&[], &all).unwrap_err().to_string();
+        assert!(e.contains("one setting is wrong") && e.contains(want) && !e.contains("hunter2"), "{e}");
+    }
+    assert!(read(&["--webhook=false"], &[URL, ("WEBHOOK_BIND_ADDRESS", "0")]).is_ok());
 }

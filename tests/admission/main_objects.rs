@@ -20,6 +20,8 @@ fn texts(setting: &Setting) -> Vec<&'static str> {
         }
         Kind::LabelValue => vec!["blue", "-blue", "a b"],
         Kind::OneOf(words) => vec![words[words.len() - 1], "sometimes"],
+        Kind::Name { dots } => vec!["wva", if dots { "a.b" } else { "a-b" }, "a..b", "Not A Name"],
+        Kind::Selector => vec!["gpu=a100,!spot", "zone in (a, b)", "((("],
         Kind::Text => vec!["some text"],
     }
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Deserialize;
+use wva_crds::settings::without_password;
 
 /// Where Prometheus is and how to speak to it.
 #[derive(Clone, Default)]
@@ -244,18 +245,6 @@ fn first_line(body: &[u8]) -> String {
 fn causes(error: &dyn std::error::Error) -> String {
     let chain = std::iter::successors(Some(error), |e| e.source());
     chain.map(ToString::to_string).collect::<Vec<_>>().join(": ")
-}
-
-/// A URL as it may be shown: `user:password@` is a secret.
-fn without_password(url: &str) -> String {
-    match url.split_once("://") {
-        Some((scheme, rest)) => {
-            let authority = rest.find('/').unwrap_or(rest.len());
-            let host = rest[..authority].rfind('@').map_or(0, |at| at + 1);
-            format!("{scheme}://{}", &rest[host..])
-        }
-        None => url.to_owned(),
-    }
 }
 
 #[cfg(test)]

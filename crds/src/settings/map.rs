@@ -2,6 +2,7 @@
 //! same keys. What a value means is the row's business; here it is found, whichever way it is written.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde_json::Value as Json;
 
@@ -22,7 +23,7 @@ pub enum Layout {
 }
 
 /// A key that somebody wrote.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Written {
     /// The key as it is written.
     pub key: String,
@@ -34,6 +35,15 @@ pub struct Written {
     pub layout: Layout,
     /// The value, in the notation of flags and environment. Never empty: what is set to nothing is not set.
     pub text: String,
+}
+
+impl fmt::Debug for Written {
+    /// Without the value, which may be a secret, also under a misspelt key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { key, layout, old_name, .. } = self;
+        let mut shown = f.debug_struct("Written");
+        shown.field("key", key).field("layout", layout).field("old_name", old_name).finish_non_exhaustive()
+    }
 }
 
 /// Why the entry `config.yaml`, or a config file, cannot be read.
@@ -97,30 +107,33 @@ pub fn nested(text: &str) -> Result<Vec<Written>, NestedError> {
     if text.trim().is_empty() {
         return Ok(Vec::new());
     }
-    // Keys and values, and no more: what is over budget was not written by a person. Bytes are bounded with aliases,
-    // since each alias is a copy of what it stands for.
-    let options = serde_saphyr::options! {
-        with_snippet: false,
-        budget: serde_saphyr::budget! { max_depth: 16, max_events: 20_000, max_nodes: 10_000, max_aliases: 20 },
-    };
-    let value: Json = serde_saphyr::from_str_with_options(text, options)
-        .map_err(|error| NestedError::NoYaml(error.to_string()))?;
+    let value: Json = yaml(text)?;
     let map = match value {
         Json::Null => return Ok(Vec::new()),
         Json::Object(map) => map,
         _ => return Err(NestedError::NoMap),
     };
-    let mut written = Vec::new();
-    for (key, value) in &map {
-        let text = match value {
-            Json::Null => continue,
-            Json::String(text) => text.clone(),
-            Json::Bool(_) | Json::Number(_) => value.to_string(),
-            Json::Array(_) | Json::Object(_) => return Err(NestedError::NoScalar { key: key.clone() }),
-        };
-        written.extend(write(key, &text, Layout::Nested));
+    if let Some((key, _)) = map.iter().find(|(_, value)| value.is_array() || value.is_object()) {
+        return Err(NestedError::NoScalar { key: key.clone() });
     }
-    Ok(written)
+    // A second time, for the values as they are written: the first has made a number of `0123456` and of `1.10`.
+    let texts: BTreeMap<String, Option<String>> = yaml(text)?;
+    Ok(texts.iter().filter_map(|(key, text)| write(key, text.as_deref()?, Layout::Nested)).collect())
+}
+
+fn yaml<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, NestedError> {
+    let options = serde_saphyr::options! {
+        strict_booleans: true,
+        with_snippet: false,
+        // `.inf` is a text here like any other.
+        non_finite_float_policy: serde_saphyr::options::NonFiniteFloatPolicy::AsString,
+        // There are some seventy keys, each with one value: a person needs no more than this.
+        budget: serde_saphyr::budget! {
+            max_depth: 8, max_events: 50_000, max_nodes: 20_000, max_aliases: 100, max_anchors: 100, max_merge_keys: 10,
+            max_total_scalar_bytes: MOST_BYTES, max_recorded_anchor_events: 20_000, max_recorded_anchor_bytes: MOST_BYTES,
+        },
+    };
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| NestedError::NoYaml(error.to_string()))
 }
 
 fn write(key: &str, text: &str, layout: Layout) -> Option<Written> {
@@ -215,5 +228,78 @@ mod tests {
             assert_eq!(map.written.len(), 1);
         }
         assert_eq!(read(&json!({"config.yaml": "# nothing\n"})), MapText::default());
+    }
+
+    #[test]
+    fn values_are_taken_as_they_are_written() {
+        for text in [
+            "0123456",
+            "1e5",
+            "1.10",
+            "0x1F",
+            "0o17",
+            "1_000",
+            "+1",
+            "-0",
+            ".5",
+            ".inf",
+            ".nan",
+            "no",
+            "True",
+            "yes",
+            "on",
+            "12345678901234567890123",
+            "60s",
+            "2001-01-01",
+        ] {
+            let map = read(&json!({"config.yaml": format!("V: {text} # as it is\n")}));
+            assert_eq!(map.get("V").map(|w| w.text.as_str()), Some(text), "{map:?}");
+        }
+        for (text, want) in [
+            ("V: '1.10'", Some("1.10")),
+            ("V: \"a\\tb\"", Some("a\tb")),
+            ("V: |\n  a\n", Some("a\n")),
+            ("V: null", None),
+            ("V: ~", None),
+            ("V: 'null'", Some("null")),
+            ("V: ''", None),
+            ("LOG_LEVEL: &x 007\nV: *x", Some("007")),
+        ] {
+            let map = read(&json!({"config.yaml": text}));
+            assert_eq!((map.get("V").map(|w| w.text.as_str()), &map.nested_error), (want, &None), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn aliases_cannot_make_work() {
+        let laughs = (1..9).fold("a0: &a0 [x, x, x, x, x, x, x, x]\n".to_owned(), |text, n| {
+            let alias = format!("*a{},", n - 1).repeat(9);
+            format!("{text}a{n}: &a{n} [{alias}]\n")
+        });
+        let long = format!(
+            "a: &a \"{}\"\n{}",
+            "x".repeat(1 << 20),
+            (0..90).map(|n| format!("k{n}: *a\n")).collect::<String>()
+        );
+        let many = (0..300_000).map(|n| format!("k{n}: 1\n")).collect::<String>();
+        let deep = "[".repeat(100_000);
+        for text in [laughs, long, many, deep] {
+            let start = std::time::Instant::now();
+            assert!(nested(&text).is_err(), "{:.40}", text);
+            assert!(
+                start.elapsed() < std::time::Duration::from_secs(5),
+                "{:.40}: {:?}",
+                text,
+                start.elapsed()
+            );
+        }
+    }
+
+    #[test]
+    fn a_value_is_no_part_of_what_debug_prints() {
+        let map = read(&json!({
+            "PROMETHEUS_BEARER_TOKEN": "hunter2", "config.yaml": "PROMETHEUS_BEARER_TOKN: hunter2\nV: 2\nV: hunter2",
+        }));
+        assert!(!format!("{map:?}").contains("hunter2"), "{map:?}");
     }
 }

@@ -4,11 +4,13 @@
 pub mod map;
 mod order;
 mod table;
+mod text;
 mod value;
 
-pub use order::{OrderProblem, order_problems};
+pub use order::{OrderProblem, Problem, problems, problems as order_problems};
 pub use table::SETTINGS;
-pub use value::{Kind, Value, ValueError, is_label_value};
+pub use text::{is_label_value, without_password};
+pub use value::{Kind, Value, ValueError};
 
 /// One row of the table.
 #[derive(Debug, PartialEq, Eq)]
@@ -99,6 +101,16 @@ impl Setting {
         self.aliases.iter().filter_map(|alias| if let Alias::Key(name) = alias { Some(*name) } else { None })
     }
 
+    /// A text of this setting as it may be printed: nothing of a secret, and no password of a URL.
+    #[must_use]
+    pub fn shown(&self, text: &str) -> String {
+        match self.kind {
+            _ if self.secret => "(a secret)".to_owned(),
+            Kind::Url => without_password(text),
+            _ => text.to_owned(),
+        }
+    }
+
     /// The default as a value; `None` where the setting has none.
     ///
     /// # Errors
@@ -126,6 +138,18 @@ mod tests {
                 assert!(names.insert(name), "{name} twice");
             }
             assert!(s.help.ends_with('.'), "{}: help is a sentence", s.key);
+        }
+    }
+
+    #[test]
+    fn secrets_and_passwords_are_not_shown() {
+        let shown = |key, text| Setting::by_key(key).map(|s| s.shown(text));
+        for (key, text, want) in [
+            ("PROMETHEUS_BEARER_TOKEN", "hunter2", "(a secret)"),
+            ("PROMETHEUS_BASE_URL", "https://u:hunter2@p", "https://u:***@p"),
+            ("GLOBAL_OPT_INTERVAL", "u:hunter2@p", "u:hunter2@p"),
+        ] {
+            assert_eq!(shown(key, text).as_deref(), Some(want));
         }
     }
 

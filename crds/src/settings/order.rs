@@ -1,22 +1,28 @@
-//! Settings that must be in order among each other. The start of the program and the admission of its map ask the
-//! same here.
+//! What holds between settings, and what this release cannot do yet. The start of the program and the admission of
+//! its map ask the same here, so that neither lets pass what the other refuses.
 
 use std::fmt;
 
 use super::Value;
 
-/// Settings that belong together and are out of order.
+/// Settings that do not go together, or one that cannot be as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OrderProblem {
-    /// The settings, in the order they should have.
+pub struct Problem {
+    /// The settings; of those that have an order, in the order they should have.
     pub keys: &'static [&'static str],
-    /// What would be right.
+    /// What is wrong and what would be right.
     pub right: &'static str,
 }
 
-impl fmt::Display for OrderProblem {
+/// What a [`Problem`] was called when there were orders alone.
+pub type OrderProblem = Problem;
+
+impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} are out of order: {}", self.keys.join(", "), self.right)
+        match self.keys {
+            [_] => f.write_str(self.right),
+            keys => write!(f, "{} ({})", self.right, keys.join(", ")),
+        }
     }
 }
 
@@ -38,9 +44,81 @@ const ORDERS: &[(&[&str], bool, &str)] = &[
     ),
 ];
 
-/// Which settings are out of order. What has no valid value is not compared.
+/// Each a question to the values, and the problem where it is answered with yes.
+const OTHERS: &[(fn(&Values<'_>) -> bool, Problem)] = &[
+    (
+        |v| v.is_off("WVA_WEBHOOK") && v.is_off("WVA_CONTROLLER"),
+        Problem {
+            keys: &["WVA_WEBHOOK", "WVA_CONTROLLER"],
+            right: "with both switched off nothing is left to run: leave one of them on",
+        },
+    ),
+    (
+        |v| v.is_on("LEADER_ELECT"),
+        Problem {
+            keys: &["LEADER_ELECT"],
+            right: "this release has no leader election yet, the next one will: write false, or leave it out, and run one replica",
+        },
+    ),
+    (
+        |v| v.is_on("WVA_WEBHOOK") && v.has("WEBHOOK_CONFIGURATION") && !v.has("WEBHOOK_SERVICE"),
+        Problem {
+            keys: &["WEBHOOK_CONFIGURATION", "WEBHOOK_SERVICE"],
+            right: "WEBHOOK_SERVICE is empty: name the Service that the webhook configurations call, or leave WEBHOOK_CONFIGURATION empty",
+        },
+    ),
+    (
+        |v| v.is_on("WVA_WEBHOOK") && v.get("WEBHOOK_BIND_ADDRESS") == Some(Value::Address(None)),
+        Problem {
+            keys: &["WEBHOOK_BIND_ADDRESS", "WVA_WEBHOOK"],
+            right: "admission without an address would be served nowhere: write one such as \":9443\", or WVA_WEBHOOK=false (--webhook=false) to do without admission",
+        },
+    ),
+    (
+        |v| v.is_on("WVA_WEBHOOK") && v.is("WVA_CERT_MODE", &["files", "off"]),
+        Problem {
+            keys: &["WVA_CERT_MODE"],
+            right: "this release makes its own certificate: write self, or leave it out",
+        },
+    ),
+    (
+        |v| v.is_on("WVA_CONTROLLER") && !v.has("PROMETHEUS_BASE_URL"),
+        Problem {
+            keys: &["PROMETHEUS_BASE_URL"],
+            right: "is required: the URL of Prometheus, e.g. https://prometheus.monitoring.svc:9090 (or WVA_CONTROLLER=false, --controller=false, to serve admission alone)",
+        },
+    ),
+];
+
+/// The values that hold, by key.
+struct Values<'a>(&'a dyn Fn(&'static str) -> Option<Value>);
+
+impl Values<'_> {
+    fn get(&self, key: &'static str) -> Option<Value> {
+        (self.0)(key)
+    }
+
+    fn is_on(&self, key: &'static str) -> bool {
+        self.get(key) == Some(Value::Bool(true))
+    }
+
+    fn is_off(&self, key: &'static str) -> bool {
+        self.get(key) == Some(Value::Bool(false))
+    }
+
+    fn has(&self, key: &'static str) -> bool {
+        matches!(self.get(key), Some(Value::Text(text)) if !text.is_empty())
+    }
+
+    fn is(&self, key: &'static str, words: &[&str]) -> bool {
+        matches!(self.get(key), Some(Value::Text(text)) if words.contains(&text.as_str()))
+    }
+}
+
+/// What is wrong between settings, and what asks for more than this release does. What has no valid value is not
+/// compared; but who asks must not report [`Problem`]s of keys whose value does not parse, which says more.
 #[must_use]
-pub fn order_problems(value: impl Fn(&'static str) -> Option<Value>) -> Vec<OrderProblem> {
+pub fn problems(value: impl Fn(&'static str) -> Option<Value>) -> Vec<Problem> {
     let broken = |keys: &'static [&'static str], rising: bool| {
         let values: Vec<_> = keys.iter().map(|key| value(key)).collect();
         values.windows(2).any(|pair| match (&pair[0], &pair[1]) {
@@ -54,8 +132,10 @@ pub fn order_problems(value: impl Fn(&'static str) -> Option<Value>) -> Vec<Orde
             _ => false,
         })
     };
-    let wrong = ORDERS.iter().filter(|(keys, rising, _)| broken(keys, *rising));
-    wrong.map(|(keys, _, right)| OrderProblem { keys, right }).collect()
+    let orders = ORDERS.iter().filter(|(keys, rising, _)| broken(keys, *rising));
+    let orders = orders.map(|(keys, _, right)| Problem { keys, right });
+    let values = Values(&value);
+    orders.chain(OTHERS.iter().filter(|(is, _)| is(&values)).map(|(_, problem)| *problem)).collect()
 }
 
 #[cfg(test)]
@@ -63,21 +143,52 @@ mod tests {
     use super::*;
     use crate::settings::Setting;
 
-    fn check(set: &[(&str, &str)]) -> usize {
-        order_problems(|key| {
+    const URL: (&str, &str) = ("PROMETHEUS_BASE_URL", "http://p");
+
+    /// The first keys of the problems.
+    fn check(set: &[(&str, &str)]) -> Vec<&'static str> {
+        let found = problems(|key| {
             let setting = Setting::by_key(key)?;
             let text = set.iter().find(|(k, _)| *k == key).map(|(_, v)| *v).or(setting.default)?;
             setting.kind.parse(text).ok()
-        })
-        .len()
+        });
+        found.iter().map(|problem| problem.keys[0]).collect()
     }
 
     #[test]
     fn defaults_are_in_order_and_what_is_not_is_found() {
-        assert_eq!(check(&[]), 0);
-        assert_eq!(check(&[("LEADER_ELECTION_LEASE_DURATION", "50s")]), 1, "must fall");
-        assert_eq!(check(&[("PROMETHEUS_METRICS_CACHE_STALE_THRESHOLD", "5m")]), 0, "may be equal");
-        assert_eq!(check(&[("PROMETHEUS_METRICS_CACHE_STALE_THRESHOLD", "6m")]), 1);
-        assert_eq!(check(&[("PROMETHEUS_METRICS_CACHE_STALE_THRESHOLD", "long")]), 0, "said elsewhere");
+        let lease = "LEADER_ELECTION_LEASE_DURATION";
+        let stale = "PROMETHEUS_METRICS_CACHE_STALE_THRESHOLD";
+        let fresh = "PROMETHEUS_METRICS_CACHE_FRESH_THRESHOLD";
+        assert!(check(&[URL]).is_empty());
+        assert_eq!(check(&[URL, (lease, "50s")]), [lease], "must fall");
+        assert!(check(&[URL, (stale, "5m")]).is_empty(), "may be equal");
+        assert_eq!(check(&[URL, (stale, "6m")]), [fresh]);
+        assert!(check(&[URL, (stale, "long")]).is_empty(), "said elsewhere");
+    }
+
+    #[test]
+    fn what_the_start_refuses_is_a_problem() {
+        let (webhook, controller) = (("WVA_WEBHOOK", "false"), ("WVA_CONTROLLER", "false"));
+        let (address, mode) = (("WEBHOOK_BIND_ADDRESS", "0"), ("WVA_CERT_MODE", "files"));
+        let (configuration, service) = (("WEBHOOK_CONFIGURATION", "c"), ("WEBHOOK_SERVICE", "s"));
+        for (set, want) in [
+            (&[][..], &["PROMETHEUS_BASE_URL"][..]),
+            (&[controller], &[]),
+            (&[webhook, URL], &[]),
+            (&[webhook, controller], &["WVA_WEBHOOK"]),
+            (&[URL, ("LEADER_ELECT", "1")], &["LEADER_ELECT"]),
+            (&[URL, configuration], &["WEBHOOK_CONFIGURATION"]),
+            (&[URL, configuration, service], &[]),
+            (&[URL, configuration, webhook], &[]),
+            (&[URL, address], &["WEBHOOK_BIND_ADDRESS"]),
+            (&[URL, address, webhook], &[]),
+            (&[URL, mode], &["WVA_CERT_MODE"]),
+            (&[URL, ("WVA_CERT_MODE", "off")], &["WVA_CERT_MODE"]),
+            (&[URL, ("WVA_CERT_MODE", "self")], &[]),
+            (&[URL, mode, webhook], &[]),
+        ] {
+            assert_eq!(check(set), want, "{set:?}");
+        }
     }
 }

@@ -6,20 +6,23 @@ use crate::names;
 const DURATION: Kind = Kind::Duration { min_ms: 1 };
 /// Shorter lives than a minute would leave no time to renew.
 const LIFETIME: Kind = Kind::Duration { min_ms: 60_000 };
+const NAME: Kind = Kind::Name { dots: true };
+/// The name of a Namespace or a Service.
+const LABEL: Kind = Kind::Name { dots: false };
 
 /// Every setting of the program.
 pub static SETTINGS: &[Setting] = &[
     Setting::new("METRICS_BIND_ADDRESS", Kind::Address, "Where /metrics is served: \":8443\" over HTTPS, \":8080\" over HTTP with --metrics-secure=false, \"0\" not at all.").default("0").flag("metrics-bind-address").aliases(&[Alias::Flag("metrics-addr"), Alias::Key("METRICS_ADDR")]),
     Setting::new("HEALTH_PROBE_BIND_ADDRESS", Kind::Address, "Where /healthz and /readyz are served.").default(":8081").flag("health-probe-bind-address").aliases(&[Alias::Flag("probe-addr"), Alias::Key("PROBE_ADDR")]),
     Setting::new("LEADER_ELECT", Kind::Bool, "Elect one leader among the replicas; without it run one replica only.").default("false").flag("leader-elect").aliases(&[Alias::Flag("enable-leader-election")]),
-    Setting::new("LEADER_ELECTION_ID", Kind::Text, "Name of the Lease that the replicas compete for.").default("72dd1cf1.llm-d.ai").aliases(&[Alias::Flag("leader-election-id")]),
+    Setting::new("LEADER_ELECTION_ID", NAME, "Name of the Lease that the replicas compete for.").default("72dd1cf1.llm-d.ai").aliases(&[Alias::Flag("leader-election-id")]),
     Setting::new("LEADER_ELECTION_LEASE_DURATION", DURATION, "How long a follower waits after the last renewal it saw before it takes the Lease.").default("60s").flag("leader-election-lease-duration"),
     Setting::new("LEADER_ELECTION_RENEW_DEADLINE", DURATION, "How long a leader that cannot renew goes on acting; below the lease duration.").default("50s").flag("leader-election-renew-deadline"),
     Setting::new("LEADER_ELECTION_RETRY_PERIOD", DURATION, "How often the Lease is renewed or tried for; below the renew deadline.").default("10s").flag("leader-election-retry-period"),
     Setting::new("REST_CLIENT_TIMEOUT", DURATION, "Time-out of one request to the API server.").default("60s").flag("rest-client-timeout"),
     Setting::new("METRICS_SECURE", Kind::Bool, "Serve /metrics over HTTPS with authentication and authorization by the API server.").default("true").flag("metrics-secure"),
     Setting::new("ENABLE_HTTP2", Kind::Bool, "Offer HTTP/2 on the HTTPS endpoints.").default("false").flag("enable-http2"),
-    Setting::new("WATCH_NAMESPACE", Kind::Text, "The one namespace to manage; empty for all.").default("").flag("watch-namespace"),
+    Setting::new("WATCH_NAMESPACE", LABEL, "The one namespace to manage; empty for all.").default("").flag("watch-namespace"),
     Setting::new("V", Kind::Int { min: 0 }, "Log verbosity: 0-2 info, 3-4 debug, 5 and more trace; LOG_LEVEL wins where it is set.").default("2").flag("v").mutable(),
     Setting::new("WEBHOOK_CERT_PATH", Kind::Text, "Folder with the admission certificate; empty for one made here.").default("").flag("webhook-cert-path"),
     Setting::new("WEBHOOK_CERT_NAME", Kind::Text, "File of the admission certificate in that folder.").default("tls.crt").flag("webhook-cert-name"),
@@ -46,13 +49,13 @@ pub static SETTINGS: &[Setting] = &[
     Setting::new("PROMETHEUS_METRICS_CACHE_STALE_THRESHOLD", DURATION, "Age up to which a signal counts, but forbids scale-down.").default("2m").mutable(),
     Setting::new("PROMETHEUS_METRICS_CACHE_UNAVAILABLE_THRESHOLD", DURATION, "Age beyond which a signal is missing.").default("5m").mutable(),
     Setting::new("EPP_METRIC_READER_BEARER_TOKEN", Kind::Text, "Bearer token for the metrics of endpoint pickers; empty for the token of the pod.").default("").secret(),
-    Setting::new("CONFIG_MAP_NAME", Kind::Text, "Name of the main ConfigMap.").default(names::MAIN_MAP_NAME).outside_the_map(),
-    Setting::new("SATURATION_CONFIG_MAP_NAME", Kind::Text, "Name of the ConfigMap with the saturation thresholds.").default(names::LOCAL_SATURATION_MAP_NAME),
-    Setting::new("POD_NAMESPACE", Kind::Text, "Namespace this controller runs in.").default("workload-variant-autoscaler-system").outside_the_map(),
+    Setting::new("CONFIG_MAP_NAME", NAME, "Name of the main ConfigMap.").default(names::MAIN_MAP_NAME).outside_the_map(),
+    Setting::new("SATURATION_CONFIG_MAP_NAME", NAME, "Name of the ConfigMap with the saturation thresholds.").default(names::LOCAL_SATURATION_MAP_NAME),
+    Setting::new("POD_NAMESPACE", LABEL, "Namespace this controller runs in.").default("workload-variant-autoscaler-system").outside_the_map(),
     Setting::new("POD_NAME", Kind::Text, "Name of this pod, which holds the Lease; the host name where it is not set.").outside_the_map(),
-    Setting::new("SERVICE_CLASS_CONFIG_MAP_NAME", Kind::Text, "Name of the ConfigMap with the service classes.").default(names::SERVICE_CLASS_MAP_NAME),
+    Setting::new("SERVICE_CLASS_CONFIG_MAP_NAME", NAME, "Name of the ConfigMap with the service classes.").default(names::SERVICE_CLASS_MAP_NAME),
     Setting::new("CONTROLLER_INSTANCE", Kind::LabelValue, "Manage only the variants that carry this controller-instance label; empty for those without one.").default("").outside_the_map(),
-    Setting::new("WVA_NODE_SELECTOR", Kind::Text, "Label selector of the nodes whose GPUs count.").default(""),
+    Setting::new("WVA_NODE_SELECTOR", Kind::Selector, "Label selector of the nodes whose GPUs count.").default(""),
     Setting::new("POOL_GROUP", Kind::OneOf(&["inference.networking.k8s.io", "inference.networking.x-k8s.io"]), "API group of InferencePool.").default("inference.networking.k8s.io"),
     Setting::new("EXPERIMENTAL_PROACTIVE_MODEL", Kind::Bool, "Decide by arrivals for every model that a service class names.").default("false"),
     Setting::new("LOG_LEVEL", Kind::OneOf(&["", "error", "warn", "info", "debug"]), "error, warn, info or debug; wins over V where it is set.").default("").mutable(),
@@ -69,8 +72,8 @@ pub static SETTINGS: &[Setting] = &[
     Setting::new("WVA_WEBHOOK", Kind::Bool, "Serve admission.").default("true").flag("webhook"),
     Setting::new("WVA_CONTROLLER", Kind::Bool, "Decide and publish.").default("true").flag("controller"),
     Setting::new("WEBHOOK_BIND_ADDRESS", Kind::Address, "Where admission reviews are served.").default(":9443").flag("webhook-bind-address"),
-    Setting::new("WEBHOOK_SERVICE", Kind::Text, "Service the API server reaches this program by; set by the chart.").default("").flag("webhook-service"),
-    Setting::new("WEBHOOK_CONFIGURATION", Kind::Text, "Name of both webhook configurations; empty to leave them alone; set by the chart.").default("").flag("webhook-configuration"),
+    Setting::new("WEBHOOK_SERVICE", LABEL, "Service the API server reaches this program by; set by the chart.").default("").flag("webhook-service"),
+    Setting::new("WEBHOOK_CONFIGURATION", NAME, "Name of both webhook configurations; empty to leave them alone; set by the chart.").default("").flag("webhook-configuration"),
     Setting::new("WVA_CERT_MODE", Kind::OneOf(&["", "self", "files", "off"]), "self: made here; files: read from the certificate paths; off: none. Empty: files where WEBHOOK_CERT_PATH is set, else self.").default("").flag("cert-mode"),
     Setting::new("WVA_CA_LIFETIME", LIFETIME, "Life of the CA made here.").default("8760h").flag("ca-lifetime"),
     Setting::new("WVA_CERT_LIFETIME", LIFETIME, "Life of a serving certificate made here.").default("2160h").flag("cert-lifetime"),

@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 
+use super::text::{is_label_value, is_name, is_selector, is_url, without_password};
 use crate::GoDuration;
 
 /// What values a setting takes.
@@ -30,6 +31,13 @@ pub enum Kind {
     Text,
     /// A Kubernetes label value, or nothing.
     LabelValue,
+    /// The name of an object, or nothing.
+    Name {
+        /// Dots may stand in it. In that of a Namespace or a Service they may not.
+        dots: bool,
+    },
+    /// A label selector; nothing selects all.
+    Selector,
     /// One of a few words.
     OneOf(&'static [&'static str]),
 }
@@ -94,9 +102,11 @@ pub enum ValueError {
         found: String,
     },
     /// No URL, or one of another scheme.
-    #[error("found {found:?}: write a URL that starts with http:// or https:// and names a host")]
+    #[error(
+        "found {found:?}: write a URL that starts with http:// or https:// and names a host, and a port up to 65535 if any"
+    )]
     Url {
-        /// The text.
+        /// The text, without the password that may be in it.
         found: String,
     },
     /// No label value.
@@ -104,6 +114,25 @@ pub enum ValueError {
         "found {found:?}: write a label value: at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends"
     )]
     LabelValue {
+        /// The text.
+        found: String,
+    },
+    /// No name of an object.
+    #[error(
+        "found {found:?}: write the name of one object: lower-case letters, digits{} '-', with a letter or digit at both ends",
+        if *dots { ", '.' and" } else { " and" }
+    )]
+    Name {
+        /// The text.
+        found: String,
+        /// Dots may stand in it.
+        dots: bool,
+    },
+    /// No label selector.
+    #[error(
+        "found {found:?}: write a label selector such as \"gpu=a100,zone in (a, b),!spot\", or leave it empty for all"
+    )]
+    Selector {
         /// The text.
         found: String,
     },
@@ -149,12 +178,11 @@ impl Kind {
                 a => Ok(Value::Address(a)),
             },
             Self::Url => {
-                let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
-                let host = rest.and_then(|r| r.split(['/', '?', '#']).next()).unwrap_or_default();
-                if host.is_empty() || host.starts_with(':') || text.contains(char::is_whitespace) {
-                    return Err(ValueError::Url { found: found() });
+                if is_url(text) {
+                    Ok(Value::Text(found()))
+                } else {
+                    Err(ValueError::Url { found: without_password(text) })
                 }
-                Ok(Value::Text(found()))
             }
             Self::Text => Ok(Value::Text(found())),
             Self::LabelValue => {
@@ -162,6 +190,20 @@ impl Kind {
                     Ok(Value::Text(found()))
                 } else {
                     Err(ValueError::LabelValue { found: found() })
+                }
+            }
+            Self::Name { dots } => {
+                if text.is_empty() || is_name(text, dots) {
+                    Ok(Value::Text(found()))
+                } else {
+                    Err(ValueError::Name { found: found(), dots })
+                }
+            }
+            Self::Selector => {
+                if is_selector(text) {
+                    Ok(Value::Text(found()))
+                } else {
+                    Err(ValueError::Selector { found: found() })
                 }
             }
             Self::OneOf(words) => {
@@ -185,6 +227,8 @@ impl Kind {
             Self::Url => "URL",
             Self::Text => "TEXT",
             Self::LabelValue => "LABEL",
+            Self::Name { .. } => "NAME",
+            Self::Selector => "SELECTOR",
             Self::OneOf(_) => "WORD",
         }
     }
@@ -201,16 +245,6 @@ fn address(text: &str) -> Result<Option<SocketAddr>, ValueError> {
         text.replacen("localhost:", "127.0.0.1:", 1)
     };
     full.parse().map(Some).map_err(|_| ValueError::Address { found: text.to_owned() })
-}
-
-/// Whether a text is a Kubernetes label value; the empty one is.
-#[must_use]
-pub fn is_label_value(text: &str) -> bool {
-    let edge = |c: Option<char>| c.is_none_or(|c| c.is_ascii_alphanumeric());
-    text.len() <= 63
-        && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
-        && edge(text.chars().next())
-        && edge(text.chars().next_back())
 }
 
 #[cfg(test)]
@@ -238,6 +272,13 @@ mod tests {
         for url in ["prometheus:9090", "ftp://x", "http://", "https://:9090", "http://a b"] {
             assert!(refused(Kind::Url, url).contains("http://"), "{url}");
         }
+        assert!(refused(Kind::Name { dots: false }, "a.b").contains("digits and '-'"));
+        assert!(refused(Kind::Name { dots: true }, "Not A Name").contains("name of one object"));
+        assert!(
+            Kind::Name { dots: true }.parse("a.b").is_ok() && Kind::Name { dots: false }.parse("").is_ok()
+        );
+        assert!(refused(Kind::Selector, "(((").contains("label selector"));
+        assert!(refused(Kind::Url, "http://u:hunter2@h:99999").contains("http://u:***@h:99999"));
         assert!(refused(Kind::LabelValue, "a b").contains("label value"));
         assert!(refused(Kind::OneOf(&["json", "text"]), "xml").contains("json, text"));
     }

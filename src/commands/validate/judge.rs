@@ -97,8 +97,8 @@ struct Input<'a> {
     costs: BTreeMap<(&'a str, &'a str), Vec<&'a str>>,
     /// What follows the metric, by what it scales.
     readers: BTreeMap<Workload, Vec<MetricReader>>,
-    /// Global maps with entries.
-    global: Vec<(MapRole, &'a Value)>,
+    /// Global maps, the one that is read before the others of its role.
+    global: Vec<(MapRole, &'a Object)>,
     /// Objects as they were.
     before: HashMap<Key<'a>, &'a Value>,
 }
@@ -111,7 +111,7 @@ pub(super) fn judge(objects: &[Object], old: &[Object]) -> Judged {
     for (index, object) in objects.iter().enumerate() {
         let violations = match kept(&object.api_version, &object.kind) {
             Some(Kept::Variant) => input.variant(object),
-            Some(Kept::ConfigMap) => match input.names.role(&object.namespace, &object.name) {
+            Some(Kept::ConfigMap) => match input.names.role(object) {
                 Some(role) => input.map(object, role),
                 None => continue,
             },
@@ -141,6 +141,8 @@ impl<'a> Input<'a> {
         for object in objects {
             input.take_in(object);
         }
+        let names = &input.names;
+        input.global.sort_by_key(|(_, map)| names.rank(&map.name));
         input
     }
 
@@ -161,8 +163,8 @@ impl<'a> Input<'a> {
                 }
             }
             Some(Kept::ConfigMap) => {
-                if let Some((role, Place::Global)) = self.names.role(namespace, &object.name) {
-                    self.global.push((role, value));
+                if let Some((role, Place::Global)) = self.names.role(object) {
+                    self.global.push((role, object));
                 }
             }
             // One that does not read as an HPA is refused by every API server.
@@ -197,8 +199,8 @@ impl<'a> Input<'a> {
         facts.old = self.before.get(&key(object)).copied();
         facts.operation = if facts.old.is_some() { Operation::Update } else { Operation::Create };
         facts.read_instead = &instead;
-        facts.global =
-            self.global.iter().find(|(of, _)| *of == role && role != MapRole::Main).map(|(_, map)| *map);
+        let mut global = self.global.iter().filter(|(of, _)| *of == role && role != MapRole::Main);
+        facts.global = global.next().map(|(_, map)| &map.value);
         validate_map(&facts).violations
     }
 }

@@ -12,6 +12,7 @@ mod objects;
 mod position;
 mod report;
 mod sarif;
+mod secrets;
 mod text;
 
 use std::io::{IsTerminal, Write};

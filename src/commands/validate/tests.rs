@@ -106,6 +106,76 @@ fn nothing_that_a_terminal_acts_on_comes_through() {
     }
 }
 
+fn map(name: &str, namespace: &str, data: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, namespace: {namespace}}}\ndata:\n{data}"
+    )
+}
+
+#[test]
+fn no_format_shows_a_secret() {
+    for data in [
+        "  PROMETHEUS_BEARER_TOKN: hunter2\n",
+        "  PROMETHEUS_BEARER_TOKEN: hunter2\n  config.yaml: |\n    PROMETHEUS_BEARER_TOKEN: hunter2b\n",
+        "  config.yaml: |\n    PROMETHEUS_BEARER_TOKEN: [hunter2]\n",
+        "  config.yaml: |\n    EPP_METRIC_READER_BEARER_TOKEN: hunter2\n    EPP_METRIC_READER_BEARER_TOKEN: hunter2\n",
+        "  # PROMETHEUS_BEARER_TOKEN: hunter2 }\n  config.yaml: \"PROMETHEUS_BEARER_TOKEN: hunter2\\nV: loud\"\n",
+        "  WVA_CONTROLLER: \"false\"\n  PROMETHEUS_BASE_URL: http://u:hunter2@h:99999\n",
+        "  PROMETHEUS_BEARER_TOKEN: hunter2\n  PROMETHEUS_BEARER_TOKEN: hunter2\n",
+        "  PROMETHEUS_BEARER_TOKEN:\n    hunter2: [\n",
+    ] {
+        let told = told(&[("f", &map("wva-variantautoscaling-config", "wva", data))], "default");
+        assert!(
+            !told[0].starts_with("1 object: 0 denied, 0 w") && told[0].contains(" f:"),
+            "{data}: {}",
+            told[0]
+        );
+        for told in told {
+            assert!(!told.contains("hunter2"), "{data}: {told}");
+        }
+    }
+}
+
+#[test]
+fn maps_of_others_are_not_judged_by_the_end_of_their_name() {
+    let name = "billing-service-classes-config";
+    let theirs = map(name, "billing", "  a: \"[\"\n");
+    assert_eq!(places(&[("f", &theirs)]), [""; 0]);
+    for label in [
+        "helm.sh/chart: workload-variant-autoscaler-0.1.0",
+        "app.kubernetes.io/name: workload-variant-autoscaler",
+    ] {
+        let ours = theirs.replace("namespace: billing", &format!("namespace: billing, labels: {{{label}}}"));
+        assert!(!places(&[("f", &ours)]).is_empty(), "{label}");
+    }
+}
+
+#[test]
+fn entries_inherit_from_the_global_map_that_is_read() {
+    let local =
+        map("wva-saturation-scaling-config", "prod", "  m: |\n    model_id: m\n    kvSpareTrigger: 0.3\n");
+    let global = |name: &str, threshold: &str| {
+        map(name, "wva", &format!("  default: |\n    kvCacheThreshold: {threshold}\n"))
+    };
+    let deployment = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: m, namespace: wva}\nspec: {template: {spec: {containers: [{env: [{name: CONFIG_MAP_NAME, value: c}, {name: SATURATION_CONFIG_MAP_NAME, value: mine}]}]}}}\n";
+    let warned = |first: String, second: String| {
+        let all = [first, second, local.clone(), deployment.to_owned()].join("---\n");
+        places(&[("f", &all)]).iter().any(|f| f.contains("WVA-CM-063"))
+    };
+    // Only 0.2 is below the local trigger.
+    for (read, unread) in [
+        ("mine", "wva-saturation-scaling-config"),
+        ("wva-saturation-scaling-config", "saturation-scaling-config"),
+        ("saturation-scaling-config", "capacity-scaling-config"),
+    ] {
+        for (value, wanted) in [("0.2", true), ("0.8", false)] {
+            let other = if wanted { "0.8" } else { "0.2" };
+            assert_eq!(warned(global(read, value), global(unread, other)), wanted, "{read} {value}");
+            assert_eq!(warned(global(unread, other), global(read, value)), wanted, "{read} {value} second");
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
     #[test]

@@ -5,6 +5,7 @@ use annotate_snippets::{AnnotationKind, Level, Origin, Renderer, Snippet};
 
 use super::input::printable;
 use super::report::{Finding, Report};
+use super::secrets;
 
 /// Longer lines, such as JSON on one line, are not shown but only pointed at.
 const SHOWN: usize = 2_000;
@@ -26,7 +27,7 @@ fn one(renderer: &Renderer, finding: &Finding<'_>) -> String {
     let level = if finding.denied { Level::ERROR } else { Level::WARNING };
     let title = level.primary_title(finding.sentence()).id(finding.code);
     let (line, start) = finding.source.line_of(finding.offset);
-    let group = if line.len() <= SHOWN {
+    let group = if line.len() <= SHOWN && secrets::may_be_shown(finding) {
         // What is shown keeps its columns, but what a terminal would act on is replaced.
         let before = printable(line.get(..finding.offset - start).unwrap_or(line));
         let marked = printable(

@@ -91,8 +91,12 @@ fn find(
     let block = matches!(style, ScalarStyle::Literal | ScalarStyle::Folded);
     if let (Some(inner), true) = (scalar.as_str(), entries && (block || !steps.is_empty())) {
         let within = match documents(inner).into_iter().next() {
+            // Where the entry as a whole is wrong, a key that stands in it twice is why.
+            Some(Ok(root)) if steps.is_empty() => root.repeated_keys().first().map(|e| e.key_at.clone()),
             // Where the entry has nothing of it, the entry's own key is nearest.
             Some(Ok(root)) => Some(find(inner, &root, steps, 0..0, part, false)).filter(|at| !at.is_empty()),
+            // What this reader refuses, such as `.inf`, may be right there.
+            Some(Err(_)) if !steps.is_empty() => None,
             Some(Err(problem)) => Some(problem.at),
             None => None,
         };
@@ -101,9 +105,34 @@ fn find(
         {
             return at;
         }
+        if let [key] = steps
+            && let Some(at) = line_of_key(text, node.span.clone(), key)
+        {
+            return at;
+        }
     }
     // The `|` of a block says less than its key; a value that is not there has no place.
     value.filter(|at| !block && !at.is_empty()).unwrap_or(nearest)
+}
+
+/// The line of a key in an entry that is read as a text on several lines, folded or in quotes, or that holds what
+/// this reader refuses. `None` where no line or more than one begins with the key.
+fn line_of_key(text: &str, span: Range<usize>, key: &str) -> Option<Range<usize>> {
+    let entry = text.get(span.clone())?;
+    let mut offset = span.start;
+    let mut found = None;
+    for line in entry.split_inclusive('\n').filter(|_| entry.contains('\n')) {
+        let content = line.trim().trim_start_matches(['"', '\'']);
+        if content.strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with(':')) {
+            if found.is_some() {
+                return None;
+            }
+            let start = offset + line.find(content)?;
+            found = Some(start..start + content.len());
+        }
+        offset += line.len();
+    }
+    found
 }
 
 /// The place in the text of a place in a literal block scalar, whose lines stand there as they are but for their

@@ -57,7 +57,7 @@ fn a_field_is_found_or_what_is_nearest_to_it() {
 
 #[test]
 fn a_field_of_an_entry_is_found_in_the_entry() {
-    let text = "kind: ConfigMap\ndata:\n  default: |  # a comment: |\n    # kvCacheThreshold: 1\n    kvCacheThreshold: 1.5 # x\n    list: [a, {b: ü}]\n  config.yaml: |2-\n\n\n      A: 1\n\n      B: 2\n  folded: >\n    A: 1\n  quoted: \"A: 1\"\n  broken: |\n    a: 1\n    b: [\n";
+    let text = "kind: ConfigMap\ndata:\n  default: |  # a comment: |\n    # kvCacheThreshold: 1\n    kvCacheThreshold: 1.5 # x\n    list: [a, {b: ü}]\n  config.yaml: |2-\n\n\n      A: 1\n\n      B: 2\n  folded: >\n    A: 1\n\n  number: |\n    A: .inf\n    B: 2\n  twice: |\n    C: 1\n    C: 2\n  quoted: \"A: 1\"\n  broken: |\n    a: 1\n    b: [\n";
     for (field, want) in [
         ("data.default.kvCacheThreshold", "    kvCacheThreshold: >1.5<"),
         ("data[default].kvCacheThreshold", "    kvCacheThreshold: >1.5<"),
@@ -66,10 +66,13 @@ fn a_field_of_an_entry_is_found_in_the_entry() {
         ("data.default", "  >default<"),
         ("data[config.yaml].B", "      B: >2<"),
         ("data.config.yaml.A", "      A: >1<"),
-        ("data.folded.A", "  >folded<"),
+        ("data.folded.A", "    >A: 1<"),
+        ("data.folded.B", "  >folded<"),
+        ("data[number].B", "    >B: 2<"),
+        ("data.twice", "    >C<"),
         ("data.quoted.A", "  quoted: >\"A: 1\"<"),
         ("data.broken", "    b: ><"),
-        ("data.broken.a", "    b: ><"),
+        ("data.broken.a", "    >a: 1<"),
     ] {
         check(text, field, want);
         check(&text.replace('\n', "\r\n"), field, want);
