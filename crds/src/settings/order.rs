@@ -44,8 +44,11 @@ const ORDERS: &[(&[&str], bool, &str)] = &[
     ),
 ];
 
+/// Whether something is wrong with the values together.
+type Broken = fn(&Values<'_>) -> bool;
+
 /// Each a question to the values, and the problem where it is answered with yes.
-const OTHERS: &[(fn(&Values<'_>) -> bool, Problem)] = &[
+const OTHERS: &[(Broken, Problem)] = &[
     (
         |v| v.is_off("WVA_WEBHOOK") && v.is_off("WVA_CONTROLLER"),
         Problem {
