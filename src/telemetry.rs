@@ -18,6 +18,15 @@ use crate::settings::Log;
 
 /// Starts logging for the life of the process.
 pub(crate) fn start(log: &Log) {
+    drop(subscriber(log).try_init()); // A second call in one process keeps the first logger.
+}
+
+/// Logs what this thread says until the guard is dropped: what happens before all settings are known.
+pub(crate) fn start_here(log: &Log) -> tracing::subscriber::DefaultGuard {
+    subscriber(log).set_default()
+}
+
+fn subscriber(log: &Log) -> tracing::Dispatch {
     let json = match log.format.as_str() {
         "json" => true,
         "text" => false,
@@ -33,16 +42,13 @@ pub(crate) fn start(log: &Log) {
         .with_target("tower", LevelFilter::WARN)
         .with_target("kube_client", LevelFilter::WARN);
     let registry = tracing_subscriber::registry().with(filter);
-    let started = if json {
+    if json {
         registry
             .with(tracing_subscriber::fmt::layer().event_format(JsonLines).with_writer(std::io::stderr))
-            .try_init()
+            .into()
     } else {
-        registry
-            .with(tracing_subscriber::fmt::layer().with_target(false).with_writer(std::io::stderr))
-            .try_init()
-    };
-    drop(started); // A second call in one process keeps the first logger.
+        registry.with(tracing_subscriber::fmt::layer().with_target(false).with_writer(std::io::stderr)).into()
+    }
 }
 
 /// Prints the chain of an error that ends the process, once.

@@ -57,7 +57,11 @@ async fn read_settings(arguments: &ArgMatches) -> anyhow::Result<Settings> {
         return Err(error.into());
     }
     let (namespace, name) = settings::namespace_and_name(environment);
-    let map = settings::fetch(&run::client(None).await?, &namespace, &name).await?;
+    let map = {
+        // `block_on` keeps this on one thread.
+        let _log = telemetry::start_here(&settings::first_log(arguments, environment, &files));
+        settings::fetch(&run::client(None).await?, &namespace, &name).await?
+    };
     files.map = map.text;
     let mut settings = Settings::read(arguments, environment, &files)
         .with_context(|| format!("settings (the main ConfigMap is {namespace}/{name})"))?;

@@ -104,7 +104,7 @@ const NOT_YET: &[(&str, &str)] = &[
 impl SettingsError {
     /// A flag or an environment variable is wrong: no other source can mend that.
     pub(crate) fn is_of_the_command(&self) -> bool {
-        self.wrong.iter().any(|w| matches!(w.source_of_value, Source::Flag(_) | Source::Environment(_)))
+        self.wrong.iter().any(|w| w.of_the_command)
     }
 }
 
@@ -121,6 +121,16 @@ pub(crate) fn config_file(
         Some((Value::Text(path), _)) if !path.is_empty() => files::config_file(path),
         _ => Ok(MapText::default()),
     }
+}
+
+/// How to log until all sources are read; what does not parse counts as not set.
+pub(crate) fn first_log(
+    flags: &ArgMatches,
+    environment: impl Fn(&str) -> Option<String>,
+    files: &Files,
+) -> Log {
+    let (raw, wrong) = Raw::read(flags, environment, files);
+    Reader { raw: &raw, wrong }.log()
 }
 
 impl Settings {
@@ -164,7 +174,7 @@ impl Reader<'_> {
             cert_lifetime: self.duration("WVA_CERT_LIFETIME"),
             http2: self.flag("ENABLE_HTTP2"),
             rest_timeout: self.duration("REST_CLIENT_TIMEOUT"),
-            log: Log { level: self.level(), format: self.text("LOG_FORMAT") },
+            log: self.log(),
             running: wva_rules::Running {
                 values: self.raw.running(),
                 restart_revision: None,
@@ -227,8 +237,19 @@ impl Reader<'_> {
             let Some(key) = problem.keys.iter().find(written).or(problem.keys.first()).copied() else {
                 continue;
             };
-            self.refuse(key, &problem.to_string());
+            let source = |key| self.raw.get(key).map_or(Source::Default, |(_, source)| source);
+            self.wrong.push(Wrong {
+                key,
+                source_of_value: source(key),
+                problem: problem.to_string(),
+                // The map may hold the other one.
+                of_the_command: problem.keys.iter().all(|key| source(key).is_of_the_command()),
+            });
         }
+    }
+
+    fn log(&self) -> Log {
+        Log { level: self.level(), format: self.text("LOG_FORMAT") }
     }
 
     fn level(&self) -> tracing::Level {
@@ -253,11 +274,6 @@ impl Reader<'_> {
             (*value != default).then(|| format!("{key} ({source}) has no effect in this release: {instead}"))
         });
         old.chain(not_yet).collect()
-    }
-
-    fn refuse(&mut self, key: &'static str, problem: &str) {
-        let source = self.raw.get(key).map_or(Source::Default, |(_, s)| s);
-        self.wrong.push(Wrong { key, source_of_value: source, problem: problem.to_owned() });
     }
 
     // A key whose value did not parse is in `wrong` already: what stands in for it here is never used.

@@ -36,6 +36,13 @@ pub(crate) enum Source {
     Default,
 }
 
+impl Source {
+    /// Whether it was given with the command: what wins over every file.
+    pub(crate) fn is_of_the_command(self) -> bool {
+        matches!(self, Self::Flag(_) | Self::Environment(_))
+    }
+}
+
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -56,6 +63,8 @@ pub(crate) struct Wrong {
     pub(crate) key: &'static str,
     pub(crate) source_of_value: Source,
     pub(crate) problem: String,
+    /// Flags and environment alone are to blame: no other source can mend it.
+    pub(crate) of_the_command: bool,
 }
 
 /// The winning value of every setting that has one, parsed.
@@ -84,6 +93,7 @@ impl Raw {
                     key: setting.key,
                     source_of_value: source,
                     problem: problem(setting, &e),
+                    of_the_command: source.is_of_the_command(),
                 }),
             }
         }

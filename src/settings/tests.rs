@@ -178,3 +178,19 @@ fn what_this_release_cannot_do_is_refused_at_the_start() {
     }
     assert!(read(&["--webhook=false"], &[URL, ("WEBHOOK_BIND_ADDRESS", "0")]).is_ok());
 }
+
+#[test]
+fn what_the_map_may_mend_does_not_end_the_start_before_it_is_read() {
+    let stale = ("PROMETHEUS_METRICS_CACHE_STALE_THRESHOLD", "10m");
+    for (set, of_the_command) in [
+        (&[][..], false),
+        (&[stale], false),
+        (&[("WEBHOOK_CONFIGURATION", "c")], false),
+        (&[("WEBHOOK_BIND_ADDRESS", "0")], false),
+        (&[("LEADER_ELECT", "true")], true),
+        (&[("WVA_WEBHOOK", "false"), ("WVA_CONTROLLER", "false")], true),
+        (&[("GLOBAL_OPT_INTERVAL", "60")], true),
+    ] {
+        assert_eq!(read(&[], set).unwrap_err().is_of_the_command(), of_the_command, "{set:?}");
+    }
+}

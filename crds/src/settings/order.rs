@@ -66,7 +66,7 @@ const OTHERS: &[(Broken, Problem)] = &[
     (
         |v| v.is_on("WVA_WEBHOOK") && v.has("WEBHOOK_CONFIGURATION") && !v.has("WEBHOOK_SERVICE"),
         Problem {
-            keys: &["WEBHOOK_CONFIGURATION", "WEBHOOK_SERVICE"],
+            keys: &["WEBHOOK_CONFIGURATION", "WEBHOOK_SERVICE", "WVA_WEBHOOK"],
             right: "WEBHOOK_SERVICE is empty: name the Service that the webhook configurations call, or leave WEBHOOK_CONFIGURATION empty",
         },
     ),
@@ -80,7 +80,7 @@ const OTHERS: &[(Broken, Problem)] = &[
     (
         |v| v.is_on("WVA_WEBHOOK") && v.is("WVA_CERT_MODE", &["files", "off"]),
         Problem {
-            keys: &["WVA_CERT_MODE"],
+            keys: &["WVA_CERT_MODE", "WVA_WEBHOOK"],
             right: "this release makes its own certificate: write self, or leave it out",
         },
     ),
