@@ -44,8 +44,10 @@ const ORDERS: &[(&[&str], bool, &str)] = &[
     ),
 ];
 
+type Question = fn(&Values<'_>) -> bool;
+
 /// Each a question to the values, and the problem where it is answered with yes.
-const OTHERS: &[(fn(&Values<'_>) -> bool, Problem)] = &[
+const OTHERS: &[(Question, Problem)] = &[
     (
         |v| v.is_off("WVA_WEBHOOK") && v.is_off("WVA_CONTROLLER"),
         Problem {
