@@ -1,7 +1,7 @@
 //! The command line as a user meets it: exit codes, messages, and what goes to which stream.
 #![expect(clippy::unwrap_used, reason = "a helper of a test may panic as the test itself does")]
 
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Output, Stdio};
 
 fn wva(args: &[&str], env: &[(&str, &str)], input: &str) -> Output {
@@ -99,4 +99,38 @@ fn explain_says_where_it_asked_when_nobody_answers() {
     assert_eq!(out.status.code(), Some(1));
     let said = text(&out.stderr);
     assert!(said.contains("127.0.0.1:9") && said.contains("--address"), "{said}");
+}
+
+#[test]
+fn a_start_that_waits_for_its_map_says_so() {
+    // Bound, and nobody answers.
+    let held = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let directory = std::env::temp_dir().join(format!("wva-cli-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let kubeconfig = directory.join("config");
+    let server = format!("http://{}", held.local_addr().unwrap());
+    std::fs::write(
+        &kubeconfig,
+        format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{{name: c, cluster: {{server: \"{server}\"}}}}]\nusers: [{{name: c, user: {{}}}}]\ncontexts: [{{name: c, context: {{cluster: c, user: c}}}}]\n"
+        ),
+    )
+    .unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_wva"))
+        .args(["--log-format=json"])
+        .env("KUBECONFIG", &kubeconfig)
+        .env_remove("PROMETHEUS_BASE_URL")
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut first).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    std::fs::remove_dir_all(&directory).unwrap();
+    let line: serde_json::Value = serde_json::from_str(&first).unwrap_or_else(|e| panic!("{e}: {first}"));
+    assert_eq!(line["level"], "warn", "{first}");
+    let said = line["msg"].as_str().unwrap();
+    assert!(said.contains("cannot read the ConfigMap workload-variant-autoscaler-system/"), "{first}");
 }
