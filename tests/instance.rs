@@ -109,9 +109,10 @@ async fn doors_stay_shut_while_the_service_leads_nowhere(cluster: &Cluster) -> a
     tb.kubectl(&["patch", "service", SERVICE, "-n", SYSTEM, "--type=merge", "-p", ordinary])
         .await?
         .success()?;
-    let shut =
-        r#"[{"op": "remove", "path": "/webhooks/0/rules"}, {"op": "remove", "path": "/webhooks/1/rules"}]"#;
-    tb.kubectl(&["patch", "validatingwebhookconfiguration", WEBHOOKS, "--type=json", "-p", shut])
+    // All four entries: variants with and without the label, the main map, and the maps with entries.
+    let shut = [0, 1, 2, 3].map(|entry| format!(r#"{{"op": "remove", "path": "/webhooks/{entry}/rules"}}"#));
+    let shut = format!("[{}]", shut.join(","));
+    tb.kubectl(&["patch", "validatingwebhookconfiguration", WEBHOOKS, "--type=json", "-p", &shut])
         .await?
         .success()?;
     eventually("wva to say that its Service has no endpoint", DEADLINE, async || {
@@ -119,7 +120,8 @@ async fn doors_stay_shut_while_the_service_leads_nowhere(cluster: &Cluster) -> a
         Ok(())
     })
     .await?;
-    ensure!(rules().await?.is_empty(), "opened although its Service leads nowhere");
+    let open = rules().await?;
+    ensure!(open.is_empty(), "opened although its Service leads nowhere: {open}");
     let slice = format!(
         "apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
