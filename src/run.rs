@@ -25,6 +25,7 @@ use wva_webhook::{Index, Readers, StoreFacts, registration};
 use crate::endpoints::{self, Check};
 use crate::facts;
 use crate::settings::{Controller, Settings, Webhook};
+use crate::telemetry;
 
 /// How long tasks may take to end after they were asked to. The kubelet's default grace period is 30 s.
 const GRACE: std::time::Duration = std::time::Duration::from_secs(20);
@@ -76,7 +77,7 @@ impl Process {
     async fn new(settings: Settings, shutdown: CancellationToken) -> anyhow::Result<Self> {
         let client = client(Some(settings.rest_timeout)).await?;
         let registry = Registry::new();
-        registry.register(Box::new(build_info()?))?;
+        registry.register(Box::new(telemetry::build_info()?))?;
         registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
         let mut tasks = Tasks::new();
         let changed = Arc::new(Notify::new());
@@ -351,18 +352,6 @@ fn reachable(bound: SocketAddr) -> SocketAddr {
 async fn settled(task: impl Future<Output = ()>) -> Result<(), String> {
     task.await;
     Ok(())
-}
-
-fn build_info() -> Result<prometheus::IntGaugeVec, prometheus::Error> {
-    let opts = prometheus::Opts::new("wva_build_info", "What runs here.");
-    let info = prometheus::IntGaugeVec::new(opts, &["version", "revision", "rustc"])?;
-    info.with_label_values(&[
-        env!("CARGO_PKG_VERSION"),
-        option_env!("WVA_REVISION").unwrap_or("unknown"),
-        option_env!("WVA_RUSTC").unwrap_or("unknown"),
-    ])
-    .set(1);
-    Ok(info)
 }
 
 /// Waits for a signal or for the first task that ends without being asked to, then ends all of them.

@@ -102,3 +102,15 @@ impl Visit for Fields<'_> {
         self.put(field, value.into());
     }
 }
+/// What runs here, as a metric.
+pub(crate) fn build_info() -> Result<prometheus::IntGaugeVec, prometheus::Error> {
+    let opts = prometheus::Opts::new("wva_build_info", "What runs here.");
+    let info = prometheus::IntGaugeVec::new(opts, &["version", "revision", "rustc"])?;
+    info.with_label_values(&[
+        env!("CARGO_PKG_VERSION"),
+        option_env!("WVA_REVISION").unwrap_or("unknown"),
+        option_env!("WVA_RUSTC").unwrap_or("unknown"),
+    ])
+    .set(1);
+    Ok(info)
+}

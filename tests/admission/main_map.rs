@@ -80,7 +80,7 @@ async fn a_change_that_needs_a_restart_comes_with_one() -> anyhow::Result<()> {
     let late = map(&json!({"WVA_SCALE_TO_ZERO": "true"}), None);
     refused(
         &send(testbed, &["create", "--dry-run=server"], &late).await?,
-        &["WVA-CM-001", "in force nothing"],
+        &["WVA-CM-001", "before nothing"],
     )?;
     ensure!(events(testbed).await?.is_empty(), "a dry run leaves no event");
 
@@ -97,7 +97,7 @@ async fn a_change_that_needs_a_restart_comes_with_one() -> anyhow::Result<()> {
     // The rest is refused, told by an event, and the message brings the remedy.
     let changed = json!({"GLOBAL_OPT_INTERVAL": "30s", "REST_CLIENT_TIMEOUT": "20s"});
     let ran = send(testbed, &["apply"], &map(&changed, None)).await?;
-    refused(&ran, &["data.REST_CLIENT_TIMEOUT: [WVA-CM-001] found \"20s\", in force \"1m\""])?;
+    refused(&ran, &["data.REST_CLIENT_TIMEOUT: [WVA-CM-001] found \"20s\", before \"1m\""])?;
     eventually("the event of the refusal", SOON, async || {
         let told = events(testbed).await?;
         let [event] = told.as_slice() else { anyhow::bail!("{} events", told.len()) };

@@ -7,21 +7,6 @@ use wva_testbed::install::SYSTEM;
 
 use crate::map_objects::{MAIN, MapCase, map, odd_keys};
 
-/// Settings that the environment of the program gives in these tests. A change of theirs in the map changes nothing,
-/// which the program knows and a file does not: updates leave them out.
-const GIVEN: [&str; 10] = [
-    "PROMETHEUS_BASE_URL",
-    "WEBHOOK_SERVICE",
-    "WEBHOOK_CONFIGURATION",
-    "WEBHOOK_BIND_ADDRESS",
-    "EXTERNAL_METRICS_BIND_ADDRESS",
-    "METRICS_BIND_ADDRESS",
-    "METRICS_SECURE",
-    "HEALTH_PROBE_BIND_ADDRESS",
-    "WVA_DEBUG_BIND_ADDRESS",
-    "LOG_FORMAT",
-];
-
 /// Texts for one setting, right and wrong ones.
 fn texts(setting: &Setting) -> Vec<&'static str> {
     match setting.kind {
@@ -122,8 +107,7 @@ pub(crate) fn main_updates() -> (Value, Vec<MapCase>) {
         object["metadata"]["annotations"] = json!({"wva.llmd.ai/restart-revision": revision});
         object
     };
-    let compared = || SETTINGS.iter().filter(|s| !GIVEN.contains(&s.key));
-    let kept = compared().filter(|s| s.in_map && !s.key.starts_with("LEADER_ELECTION_R"));
+    let kept = SETTINGS.iter().filter(|s| s.in_map && !s.key.starts_with("LEADER_ELECTION_R"));
     let mut data: Map<String, Value> = kept.map(|s| (s.key.to_owned(), json!(texts(s)[0]))).collect();
     for (key, text) in [
         ("PROMETHEUS_METRICS_CACHE_FRESH_THRESHOLD", "1m"),
@@ -146,7 +130,7 @@ pub(crate) fn main_updates() -> (Value, Vec<MapCase>) {
         }
         json!(data)
     };
-    for setting in compared() {
+    for setting in SETTINGS {
         all.push(annotated(&with(&[(setting.key, None)]), Some("one")));
         for text in texts(setting) {
             all.push(annotated(&with(&[(setting.key, Some(text))]), Some("one")));
@@ -161,6 +145,8 @@ pub(crate) fn main_updates() -> (Value, Vec<MapCase>) {
     }
     for (key, text) in [
         ("REST_CLIENT_TIMEOUT", "1m30s"),
+        ("METRICS_ADDR", ":9000"),
+        ("METRICS_ADDR", ":9001"),
         ("WVA_SCALE_TO_ZERO", "1"),
         ("config.yaml", "LEADER_ELECTION_RETRY_PERIOD: 0.02e3s"),
         ("config.yaml", "a: ["),

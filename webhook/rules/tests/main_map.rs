@@ -142,8 +142,8 @@ fn an_immutable_key_is_kept_unless_a_restart_is_stated() {
     assert_eq!(fields, ["data.WVA_SCALE_TO_ZERO", "data.PROMETHEUS_BASE_URL"]);
     let message = verdict.message();
     for part in [
-        "data.PROMETHEUS_BASE_URL: found \"https://b's\", in force \"https://a\"",
-        "data.WVA_SCALE_TO_ZERO: found \"true\", in force nothing (default \"false\")",
+        "data.PROMETHEUS_BASE_URL: found \"https://b's\", before \"https://a\"",
+        "data.WVA_SCALE_TO_ZERO: found \"true\", before nothing (default \"false\")",
         "kubectl patch configmap main -n wva --type=merge -p '{",
         r#""PROMETHEUS_BASE_URL":"https://b'\''s""#,
         r#""WVA_SCALE_TO_ZERO":"true""#,
@@ -295,11 +295,15 @@ fn an_unreadable_entry_hides_no_flat_key() {
 }
 
 #[test]
-fn what_a_flag_hides_is_told_and_not_refused() {
+fn what_a_flag_hides_is_told_and_kept_all_the_same() {
     let hides = RunningSource::Hides("flag --watch-namespace".to_owned());
     let process = running(&[("WATCH_NAMESPACE", "a", hides)]);
     let (old, new) = (map(json!({})), map(json!({"WATCH_NAMESPACE": "b"})));
     let mut facts = MapFacts::of(&new, "wva", MAIN);
+    (facts.operation, facts.old, facts.running) = (Operation::Update, Some(&old), Some(&process));
+    check(&facts, &["WVA-CM-001"], &["WVA-CM-052"]);
+    let stated = with_revision(json!({"WATCH_NAMESPACE": "b"}), "2");
+    facts = MapFacts::of(&stated, "wva", MAIN);
     (facts.operation, facts.old, facts.running) = (Operation::Update, Some(&old), Some(&process));
     check(&facts, &[], &["WVA-CM-052"]);
 }

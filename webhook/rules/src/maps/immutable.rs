@@ -24,7 +24,7 @@ pub(crate) const CHANGED: Rule = Rule {
     scope: Scope::Object,
     field: "data",
     reads: &[],
-    message: "found {found}, in force {other}: this setting is read at the start alone, so the change would wait \
+    message: "found {found}, before {other}: this setting is read at the start alone, so the change would wait \
               unseen for the next restart",
     docs: "A setting that holds until a restart is not changed in the main map, unless the same request changes the \
            annotation `wva.llmd.ai/restart-revision`, which states that a rollout comes with it. Values are compared \
@@ -55,7 +55,7 @@ pub(crate) const AT_RESTART: Rule = Rule {
            it: the new value takes effect when the program restarts.",
     check: Check::ConfigMap(|facts, out| {
         if facts.is_main() && restart_is_stated(facts) {
-            for change in changes(facts) {
+            for change in changes(facts).into_iter().filter(|c| !c.hidden) {
                 out.at(change.field(), "", change.shown_old());
             }
         }
@@ -67,6 +67,8 @@ struct Change<'f> {
     setting: &'static Setting,
     new: Option<&'f Written>,
     old: Option<String>,
+    /// A flag or a variable of the process wins over it.
+    hidden: bool,
 }
 
 impl Change<'_> {
@@ -120,8 +122,10 @@ fn changes<'f>(facts: &'f MapFacts<'_>) -> Vec<Change<'f>> {
     for setting in SETTINGS.iter().filter(|s| s.in_map && !s.mutable) {
         let running = facts.running.and_then(|r| r.values.get(setting.key));
         let absent = absent(setting, running);
-        // What a flag or a variable hides was never in force from here, and is not after a restart.
-        if matches!(running, Some(RunningValue { source: RunningSource::Hides(_), .. })) {
+        // A new map gets round nothing by what a flag or a variable hides. A changed one is refused all the same: files
+        // and pipelines, which know no process, must come to the same verdict.
+        let hidden = matches!(running, Some(RunningValue { source: RunningSource::Hides(_), .. }));
+        if hidden && facts.operation != Operation::Update {
             continue;
         }
         let before = old_map.as_ref().and_then(|m| m.get(setting.key));
@@ -141,7 +145,7 @@ fn changes<'f>(facts: &'f MapFacts<'_>) -> Vec<Change<'f>> {
         }
         let value = |text: Option<&str>| text.or(absent.as_deref()).map(|t| comparable(setting, t));
         if value(written.map(|w| w.text.as_str())) != value(old.as_deref()) {
-            found.push(Change { setting, new: written, old });
+            found.push(Change { setting, new: written, old, hidden });
         }
     }
     found
