@@ -141,9 +141,11 @@ pub(crate) const ORDER: Rule = Rule {
     scope: Scope::Object,
     field: "data",
     reads: &[],
-    message: "found {found}: out of order",
-    docs: "Settings that belong together are in order: lease duration > renew deadline > retry period, and fresh <= \
-           stale <= unavailable threshold of the metrics cache. The program would not start otherwise.",
+    message: "found {found}: the program would not start with it",
+    docs: "Settings that belong together fit: lease duration > renew deadline > retry period, fresh <= stale <= \
+           unavailable threshold of the metrics cache, a URL of Prometheus where the controller runs, a Service where \
+           webhooks are opened, and nothing that this release does not have yet. The program would not start \
+           otherwise.",
     check: Check::ConfigMap(|facts, out| {
         if !facts.is_main() {
             return;
@@ -163,7 +165,10 @@ pub(crate) const ORDER: Rule = Rule {
             };
             Some((setting, text))
         };
-        for problem in order_problems(|key| in_force(key).and_then(|(s, text)| s.kind.parse(text).ok())) {
+        let valid = |key: &'static str| in_force(key).is_none_or(|(s, text)| s.kind.parse(text).is_ok());
+        // What does not parse is told by another rule.
+        let problems = order_problems(|key| in_force(key).and_then(|(s, text)| s.kind.parse(text).ok()));
+        for problem in problems.into_iter().filter(|problem| problem.keys.iter().all(|key| valid(key))) {
             // What is wrong without this map is not its fault; what it says no longer, is.
             let mut written = problem.keys.iter().filter_map(|key| text.get(key));
             let removed =
@@ -171,7 +176,7 @@ pub(crate) const ORDER: Rule = Rule {
             let place = written.next().map(field).or_else(|| removed.map(|key| entry_field(key)));
             if let Some(place) = place {
                 let values = problem.keys.iter().filter_map(|key| in_force(key));
-                let values: Vec<String> = values.map(|(_, text)| escape(text, false)).collect();
+                let values: Vec<String> = values.map(|(s, text)| escape(&s.shown(text), false)).collect();
                 let found = if values.is_empty() { "nothing".to_owned() } else { values.join(", ") };
                 out.at(place, found, "");
                 out.remedy(format!("; {} ({})", problem.right, problem.keys.join(", ")));
