@@ -40,7 +40,9 @@ fn targets_hold_on_seeds_and_near_them() {
     for (name, target) in targets::TARGETS {
         let seeds = seeds(name);
         assert!(!seeds.is_empty(), "{name} has no seeds");
-        seeds.iter().for_each(|seed| run(name, target, seed));
+        for seed in &seeds {
+            run(name, target, seed);
+        }
         let piece = prop_oneof![
             prop::collection::vec(any::<u8>(), 0..8),
             "[ -~\n]{0,12}".prop_map(String::into_bytes),

@@ -267,7 +267,7 @@ fn large_reviews() -> mpsc::Sender<Job> {
     let (sender, mut jobs) = mpsc::channel::<Job>(HELD);
     let work = move || {
         while let Some(job) = jobs.blocking_recv() {
-            job()
+            job();
         }
     };
     if let Err(error) = std::thread::Builder::new().name("large-reviews".to_owned()).spawn(work) {

@@ -14,7 +14,7 @@ use wva_webhook::{CONFIG_MAP_PATH, Limits, VALIDATE_PATH};
 
 /// Longer than anything here takes, shorter than the limits of the server under test.
 const SOON: Duration = Duration::from_secs(20);
-const NEVER: Duration = Duration::from_secs(600);
+const NEVER: Duration = Duration::from_mins(10);
 
 /// Nobody is let go for being slow: what is closed was closed for want of room.
 fn patient(connections: usize) -> Limits {
