@@ -19,7 +19,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpStream;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
@@ -102,6 +102,8 @@ pub async fn serve_with(
     limits: Limits,
 ) -> Result<(), Error> {
     listener.set_nonblocking(true).map_err(|source| Error::Listen { source })?;
+    // The standard library's 128 are full in milliseconds of a flood, and who is turned away asks again after a second.
+    socket2::SockRef::from(&listener).listen(BACKLOG).map_err(|source| Error::Listen { source })?;
     let listener = tokio::net::TcpListener::from_std(listener).map_err(|source| Error::Listen { source })?;
     let acceptor = TlsAcceptor::from(tls);
     let router = router(state, limits);
@@ -240,6 +242,9 @@ where
     connection.await.map_err(|e| e.to_string())
 }
 
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 1024;
+
 /// The most bytes that a connection holds unread; hyper's own bound is 400 KiB, which a header that never ends would
 /// fill. Headers of an API server are below 2 KiB.
 const BUFFER: usize = 16 << 10;
@@ -250,9 +255,29 @@ struct Context {
     limits: Limits,
     /// Large bodies that are held at once: each may be megabytes.
     held: Arc<Semaphore>,
-    /// Large reviews that are judged at once: each may take many times its body's size while it is parsed.
-    judged: Arc<Semaphore>,
+    large: mpsc::Sender<Job>,
 }
+
+/// The judging of one large review.
+type Job = Box<dyn FnOnce() + Send>;
+
+/// The thread that judges large reviews, one after another: each may take many times its body's size while it is
+/// parsed, and every thread keeps for itself what it has freed. It ends with the last sender.
+fn large_reviews() -> mpsc::Sender<Job> {
+    let (sender, mut jobs) = mpsc::channel::<Job>(WAITING);
+    let work = move || {
+        while let Some(job) = jobs.blocking_recv() {
+            job();
+        }
+    };
+    if let Err(error) = std::thread::Builder::new().name("large-reviews".to_owned()).spawn(work) {
+        tracing::error!(%error, "There is no thread for large reviews: they are not answered");
+    }
+    sender
+}
+
+/// Reviews that wait for the thread: large ones, which are fewer, and those of ConfigMaps.
+const WAITING: usize = 64;
 
 /// Large bodies in memory at once: one is judged while the next arrives.
 const HELD: usize = 2;
@@ -270,12 +295,7 @@ pub fn router(state: Arc<State>, limits: Limits) -> Router {
         .route(VALIDATE_PATH, post(|context, request| review(context, Phase::Validate, request)))
         .route(CONFIG_MAP_PATH, post(|context, request| review(context, Phase::ConfigMap, request)))
         .fallback(unknown)
-        .with_state(Context {
-            state,
-            limits,
-            held: Arc::new(Semaphore::new(HELD)),
-            judged: Arc::new(Semaphore::new(1)),
-        })
+        .with_state(Context { state, limits, held: Arc::new(Semaphore::new(HELD)), large: large_reviews() })
 }
 
 async fn review(Extract(context): Extract<Context>, phase: Phase, request: Request) -> Response {
@@ -301,25 +321,31 @@ async fn within_deadline(context: &Context, phase: Phase, body: Body) -> Answer 
     };
     let Received { bytes, held } = received;
     let state = Arc::clone(&context.state);
-    // The entries of a small ConfigMap can still be a lot of work.
+    let judge = move || match std::panic::catch_unwind(AssertUnwindSafe(|| answer(&state, phase, &bytes))) {
+        Ok(answer) => answer,
+        Err(_) => failed(),
+    };
+    // The entries of a small ConfigMap can still be a lot of work; variants of that size are work of microseconds, and
+    // another thread would cost more than they take.
     if held.is_none() && phase != Phase::ConfigMap {
-        // Work of microseconds: another thread would cost more than it takes.
-        return match std::panic::catch_unwind(AssertUnwindSafe(|| answer(&state, phase, &bytes))) {
-            Ok(answer) => answer,
-            Err(_) => failed(&"it panicked"),
-        };
+        return judge();
     }
-    let turn = tokio::time::timeout_at(deadline, Arc::clone(&context.judged).acquire_owned());
-    let Ok(Ok(turn)) = turn.await else { return busy() };
-    // Parsing megabytes must not hold up the other connections of this thread. The turn is over when the work is,
-    // which may be later than the answer.
-    let work = tokio::task::spawn_blocking(move || {
-        let _until_done = (turn, held);
-        answer(&state, phase, &bytes)
+    // Parsing megabytes must not hold up the other connections of this thread. The body is held until the work is
+    // done, which may be later than the answer.
+    let (sender, judged) = oneshot::channel();
+    let job = Box::new(move || {
+        drop(sender.send(judge()));
+        drop(held);
     });
-    match tokio::time::timeout_at(deadline, work).await {
+    if context.large.try_send(job).is_err() {
+        return Answer::unjudged(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "too many large reviews at once: try again",
+        );
+    }
+    match tokio::time::timeout_at(deadline, judged).await {
         Ok(Ok(answer)) => answer,
-        Ok(Err(error)) => failed(&error),
+        Ok(Err(_)) => failed(),
         Err(_) => Answer::unjudged(StatusCode::GATEWAY_TIMEOUT, "the review took longer than it may"),
     }
 }
@@ -356,12 +382,8 @@ async fn receive(context: &Context, body: Body) -> Result<Received, Answer> {
     Ok(received)
 }
 
-fn busy() -> Answer {
-    Answer::unjudged(StatusCode::SERVICE_UNAVAILABLE, "too many large reviews at once: try again")
-}
-
-fn failed(error: &dyn std::fmt::Display) -> Answer {
-    tracing::error!(%error, "A review failed: please report this");
+fn failed() -> Answer {
+    tracing::error!("A review failed, by a panic that stands above: please report this");
     Answer::unjudged(StatusCode::INTERNAL_SERVER_ERROR, "the review failed: see the log of wva")
 }
 

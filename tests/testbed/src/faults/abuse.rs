@@ -154,11 +154,9 @@ fn bombs() -> Vec<Vec<u8>> {
 
 /// Texts of entries that a YAML parser may choke on, as entries of each map that is read.
 pub(super) fn maps(namespace: &str) -> Vec<Vec<u8>> {
-    let mut laughs = "a0: &a0 lol\n".to_owned();
-    for i in 1..12 {
-        let line = format!("a{i}: &a{i} [{}]\n", vec![format!("*a{}", i - 1); 9].join(","));
-        laughs += &line;
-    }
+    let lines = |lines: Vec<String>| lines.concat();
+    let laugh = |i: i32| format!("a{i}: &a{i} [{}]\n", vec![format!("*a{}", i - 1); 9].join(","));
+    let laughs = format!("a0: &a0 lol\n{}", lines((1..12).map(laugh).collect()));
     let texts = [
         laughs,
         format!("x: &a {}\ny: [{}]\n", "b".repeat(100_000), "*a,".repeat(10_000)),
@@ -168,11 +166,11 @@ pub(super) fn maps(namespace: &str) -> Vec<Vec<u8>> {
         ["[".repeat(10_000), "]".repeat(10_000)].concat(),
         "{a: ".repeat(10_000),
         "- ".repeat(10_000),
-        "a:\n".to_owned() + &(1..2000).map(|i| " ".repeat(i) + "a:\n").collect::<String>(),
+        lines((0..2000).map(|i| format!("{}a:\n", " ".repeat(i))).collect()),
         "? ".repeat(10_000),
         format!("key: \"{}\"", "x".repeat(1 << 20)),
         "a: 1\n".repeat(100_000),
-        (0..100_000).map(|i| "k".to_owned() + &i.to_string() + ": 1\n").collect(),
+        lines((0..100_000).map(|i| format!("k{i}: 1\n")).collect()),
         "---\n".repeat(200_000),
         "!".repeat(1 << 20),
         "#".repeat(1 << 20),

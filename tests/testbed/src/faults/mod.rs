@@ -122,13 +122,13 @@ async fn phase(
     let watch = Watch::start(pid);
     let end = Instant::now() + time.saturating_sub(Duration::from_secs(2));
     let told: Arc<Mutex<Outcomes>> = Arc::default();
-    let mut clients_of_abuse = JoinSet::new();
+    let mut crowd = JoinSet::new();
     for abuse in abuses {
-        clients_of_abuse.spawn(abused(abuse.clone(), door.clone(), end, told.clone()));
+        crowd.spawn(abused(abuse.clone(), door.clone(), end, told.clone()));
     }
     let bound = end + Duration::from_mins(1);
     tokio::select! {
-        () = async { while clients_of_abuse.join_next().await.is_some() {} } => {}
+        () = async { while crowd.join_next().await.is_some() {} } => {}
         () = sleep_until(bound) => bail!("{name}: the clients did not end"),
     }
     let (kept, new) = running.end().await?;
