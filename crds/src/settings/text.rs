@@ -1,8 +1,9 @@
 //! Grammars of the texts that settings hold: names of objects, label selectors and URLs. What the API server or the
 //! HTTP client would refuse later is refused here, before the process starts with it.
 
-/// The longest name of an object, and the longest part of one.
+/// The longest name of an object. The API server does not bound its parts.
 const NAME_CHARS: usize = 253;
+/// The longest name without dots, and the longest label value.
 const LABEL_CHARS: usize = 63;
 
 /// Whether a text can be the name of an object: parts as DNS has them (RFC 1123), several with dots between them only
@@ -10,12 +11,10 @@ const LABEL_CHARS: usize = 63;
 pub(super) fn is_name(text: &str, dots: bool) -> bool {
     let part = |part: &str| {
         let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-        (1..=LABEL_CHARS).contains(&part.len())
-            && part.bytes().all(inner)
-            && !part.starts_with('-')
-            && !part.ends_with('-')
+        !part.is_empty() && part.bytes().all(inner) && !part.starts_with('-') && !part.ends_with('-')
     };
-    text.len() <= NAME_CHARS && text.split('.').all(part) && (dots || !text.contains('.'))
+    let most = if dots { NAME_CHARS } else { LABEL_CHARS };
+    text.len() <= most && text.split('.').all(part) && (dots || !text.contains('.'))
 }
 
 /// Whether a text is a Kubernetes label value; the empty one is.
@@ -137,7 +136,7 @@ mod tests {
             ("a..b", false, false),
             (".a", false, false),
             ("prod,staging", false, false),
-            (&"a".repeat(64), false, false),
+            (&"a".repeat(64), false, true),
             (&["a"; 127].join("."), false, true),
             (&["a"; 128].join("."), false, false),
         ] {
