@@ -7,7 +7,7 @@ mod table;
 mod text;
 mod value;
 
-pub use order::{OrderProblem, Problem, problems, problems as order_problems};
+pub use order::{Problem, order_problems, problems};
 pub use table::SETTINGS;
 pub use text::{is_label_value, without_password};
 pub use value::{Kind, Value, ValueError};

@@ -1,5 +1,5 @@
-//! What holds between settings, and what this release cannot do yet. The start of the program and the admission of
-//! its map ask the same here, so that neither lets pass what the other refuses.
+//! What holds between settings, and what this release cannot do yet. The start of the program asks for all of it, the
+//! admission of its map for the orders.
 
 use std::fmt;
 
@@ -13,9 +13,6 @@ pub struct Problem {
     /// What is wrong and what would be right.
     pub right: &'static str,
 }
-
-/// What a [`Problem`] was called when there were orders alone.
-pub type OrderProblem = Problem;
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -118,10 +115,10 @@ impl Values<'_> {
     }
 }
 
-/// What is wrong between settings, and what asks for more than this release does. What has no valid value is not
-/// compared; but who asks must not report [`Problem`]s of keys whose value does not parse, which says more.
+/// Settings that are out of order among each other. What has no valid value is not compared. Start and admission ask
+/// this: the settings of an order all have defaults, so that a file can be judged without knowing the process.
 #[must_use]
-pub fn problems(value: impl Fn(&'static str) -> Option<Value>) -> Vec<Problem> {
+pub fn order_problems(value: impl Fn(&'static str) -> Option<Value>) -> Vec<Problem> {
     let broken = |keys: &'static [&'static str], rising: bool| {
         let values: Vec<_> = keys.iter().map(|key| value(key)).collect();
         values.windows(2).any(|pair| match (&pair[0], &pair[1]) {
@@ -136,9 +133,17 @@ pub fn problems(value: impl Fn(&'static str) -> Option<Value>) -> Vec<Problem> {
         })
     };
     let orders = ORDERS.iter().filter(|(keys, rising, _)| broken(keys, *rising));
-    let orders = orders.map(|(keys, _, right)| Problem { keys, right });
+    orders.map(|(keys, _, right)| Problem { keys, right }).collect()
+}
+
+/// All that is wrong between settings, orders included. The start alone asks this: the rest depends on what the
+/// environment gives, and on what this release cannot do yet.
+#[must_use]
+pub fn problems(value: impl Fn(&'static str) -> Option<Value>) -> Vec<Problem> {
+    let mut found = order_problems(&value);
     let values = Values(&value);
-    orders.chain(OTHERS.iter().filter(|(is, _)| is(&values)).map(|(_, problem)| *problem)).collect()
+    found.extend(OTHERS.iter().filter(|(is, _)| is(&values)).map(|(_, problem)| *problem));
+    found
 }
 
 #[cfg(test)]

@@ -142,10 +142,8 @@ pub(crate) const ORDER: Rule = Rule {
     field: "data",
     reads: &[],
     message: "found {found}: the program would not start with it",
-    docs: "Settings that belong together fit: lease duration > renew deadline > retry period, fresh <= stale <= \
-           unavailable threshold of the metrics cache, a URL of Prometheus where the controller runs, a Service where \
-           webhooks are opened, and nothing that this release does not have yet. The program would not start \
-           otherwise.",
+    docs: "Settings that belong together are in order: lease duration > renew deadline > retry period, and fresh <= \
+           stale <= unavailable threshold of the metrics cache. The program would not start otherwise.",
     check: Check::ConfigMap(|facts, out| {
         if !facts.is_main() {
             return;
