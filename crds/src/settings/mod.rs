@@ -9,7 +9,7 @@ mod value;
 
 pub use order::{Problem, order_problems, problems};
 pub use table::SETTINGS;
-pub use text::{is_label_value, without_password};
+pub use text::{is_label_value, is_name, without_password};
 pub use value::{Kind, Value, ValueError};
 
 /// One row of the table.

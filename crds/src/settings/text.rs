@@ -8,7 +8,8 @@ const LABEL_CHARS: usize = 63;
 
 /// Whether a text can be the name of an object: parts as DNS has them (RFC 1123), several with dots between them only
 /// where `dots` allows that, as most kinds do and Namespace and Service do not.
-pub(super) fn is_name(text: &str, dots: bool) -> bool {
+#[must_use]
+pub fn is_name(text: &str, dots: bool) -> bool {
     let part = |part: &str| {
         let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
         !part.is_empty() && part.bytes().all(inner) && !part.starts_with('-') && !part.ends_with('-')

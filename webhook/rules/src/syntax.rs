@@ -1,27 +1,18 @@
-//! The forms Kubernetes gives names and labels, checked by hand: no regular expression engine for three patterns.
+//! The forms Kubernetes gives names and labels, as the settings have them, and that of costs.
+
+use wva_crds::settings;
 
 /// The most characters of a DNS-1123 subdomain.
 pub(crate) const SUBDOMAIN_CHARS: usize = 253;
-/// The most characters of a label value.
-const LABEL_VALUE_CHARS: usize = 63;
 
 /// A DNS-1123 subdomain: what names of workloads are made of.
 pub(crate) fn is_subdomain(name: &str) -> bool {
-    let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-    let part = |p: &str| {
-        let b = p.as_bytes();
-        !b.is_empty() && b.iter().all(|b| inner(*b)) && b[0] != b'-' && b[b.len() - 1] != b'-'
-    };
-    name.len() <= SUBDOMAIN_CHARS && name.split('.').all(part)
+    settings::is_name(name, true)
 }
 
 /// A label value that is not empty.
 pub(crate) fn is_label_value(value: &str) -> bool {
-    let b = value.as_bytes();
-    (1..=LABEL_VALUE_CHARS).contains(&b.len())
-        && b.iter().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(b))
-        && b[0].is_ascii_alphanumeric()
-        && b[b.len() - 1].is_ascii_alphanumeric()
+    !value.is_empty() && settings::is_label_value(value)
 }
 
 /// Digits, and after a point more digits: `^\d+(\.\d+)?$`.

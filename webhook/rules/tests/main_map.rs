@@ -170,6 +170,17 @@ fn values_are_compared_parsed_and_absent_is_the_default() {
 }
 
 #[test]
+fn a_password_in_a_url_is_masked_in_every_rule() {
+    let both = json!({"PROMETHEUS_BASE_URL": "https://me:sesame@a", "config.yaml": "PROMETHEUS_BASE_URL: https://me:open@b"});
+    let verdict = created(both, &["WVA-CM-003"], &[]);
+    let told = format!("{verdict:?}");
+    assert!(!told.contains("sesame") && !told.contains("open"), "{told}");
+    assert!(told.contains("https://me:***@a"), "{told}");
+    let verdict = created(json!({"PROMETHEUS_BASE_URL": "ftp://me:sesame@a"}), &["WVA-CM-002"], &[]);
+    assert!(!format!("{verdict:?}").contains("sesame"), "{verdict:?}");
+}
+
+#[test]
 fn secrets_are_masked() {
     let old = map(json!({"PROMETHEUS_BEARER_TOKEN": "open", "config.yaml": "V: 1"}));
     for new in [

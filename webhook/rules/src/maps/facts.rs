@@ -85,6 +85,7 @@ pub struct MapFacts<'a> {
     pub global: Option<&'a Value>,
     entries: OnceCell<Entries>,
     text: OnceCell<MapText>,
+    old_text: OnceCell<Option<MapText>>,
 }
 
 impl<'a> MapFacts<'a> {
@@ -105,6 +106,7 @@ impl<'a> MapFacts<'a> {
             global: None,
             entries: OnceCell::new(),
             text: OnceCell::new(),
+            old_text: OnceCell::new(),
         }
     }
 
@@ -121,6 +123,12 @@ impl<'a> MapFacts<'a> {
     /// The keys of the main map, read once.
     pub(crate) fn text(&self) -> &MapText {
         self.text.get_or_init(|| self.data().map(MapText::of).unwrap_or_default())
+    }
+
+    /// The keys of the main map before an update, read once; `None` where there was no `data`.
+    pub(crate) fn old_text(&self) -> Option<&MapText> {
+        let read = || Some(MapText::of(at(self.old?, &["data"])?.as_object()?));
+        self.old_text.get_or_init(read).as_ref()
     }
 
     /// The map is the main one, and this process reads it.

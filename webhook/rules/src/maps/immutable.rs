@@ -3,12 +3,12 @@
 
 use serde_json::{Map, Value, json};
 use wva_crds::names::RESTART_REVISION_ANNOTATION;
-use wva_crds::settings::map::{Layout, MapText, NESTED_ENTRY, Written};
+use wva_crds::settings::map::{Layout, Written};
 use wva_crds::settings::{SETTINGS, Setting, Value as SettingValue};
 
 use crate::facts::{Operation, at};
 use crate::maps::facts::{MapFacts, RunningSource, RunningValue};
-use crate::maps::main_map::{hides_password, quote_unless_secret};
+use crate::maps::main_map::{entry_field, field, shown_value};
 use crate::table::{Check, Kind, Rule, Scope};
 use crate::text::{quote, shell};
 
@@ -36,7 +36,7 @@ pub(crate) const CHANGED: Rule = Rule {
         }
         let changes = changes(facts);
         for change in &changes {
-            out.at(change.field(), change.shown(change.new), change.shown_old());
+            out.at(change.field(), change.shown_new(), change.shown_old());
         }
         if !changes.is_empty() {
             out.remedy(remedy(facts, &changes));
@@ -66,33 +66,29 @@ pub(crate) const AT_RESTART: Rule = Rule {
 struct Change<'f> {
     setting: &'static Setting,
     new: Option<&'f Written>,
-    old: Option<String>,
+    old: Option<&'f str>,
     /// A flag or a variable of the process wins over it.
     hidden: bool,
 }
 
 impl Change<'_> {
     fn field(&self) -> String {
-        match self.new {
-            Some(w) if w.layout == Layout::Nested => format!("data[{NESTED_ENTRY}].{}", w.key),
-            Some(w) => format!("data.{}", w.key),
-            None => format!("data.{}", self.setting.key),
-        }
+        self.new.map_or_else(|| entry_field(self.setting.key), field)
     }
 
-    fn shown(&self, written: Option<&Written>) -> String {
-        shown(self.setting, written.map(|w| w.text.as_str()))
+    fn shown_new(&self) -> String {
+        shown(self.setting, self.new.map(|w| w.text.as_str()))
     }
 
     fn shown_old(&self) -> String {
-        shown(self.setting, self.old.as_deref())
+        shown(self.setting, self.old)
     }
 }
 
 /// A value as a person may see it.
 fn shown(setting: &Setting, text: Option<&str>) -> String {
     match (text, setting.default) {
-        (Some(text), _) => quote_unless_secret(setting, text),
+        (Some(text), _) => shown_value(setting, text),
         (None, Some(default)) if !default.is_empty() => format!("nothing (default {})", quote(default)),
         (None, _) => "nothing".to_owned(),
     }
@@ -111,12 +107,11 @@ fn comparable(setting: &Setting, text: &str) -> Comparable {
 
 /// Every setting that needs a restart and would change.
 fn changes<'f>(facts: &'f MapFacts<'_>) -> Vec<Change<'f>> {
-    let old_map = match (facts.operation, facts.old) {
-        (Operation::Update, Some(old)) => at(old, &["data"]).and_then(Value::as_object).map(MapText::of),
-        (Operation::Update, None) => return Vec::new(),
-        _ if facts.running.is_none() => return Vec::new(),
-        _ => None,
-    };
+    let update = facts.operation == Operation::Update;
+    // There is nothing to compare with.
+    if if update { facts.old.is_none() } else { facts.running.is_none() } {
+        return Vec::new();
+    }
     let new = facts.text();
     let mut found = Vec::new();
     for setting in SETTINGS.iter().filter(|s| s.in_map && !s.mutable) {
@@ -125,15 +120,12 @@ fn changes<'f>(facts: &'f MapFacts<'_>) -> Vec<Change<'f>> {
         // A new map gets round nothing by what a flag or a variable hides. A changed one is refused all the same: files
         // and pipelines, which know no process, must come to the same verdict.
         let hidden = matches!(running, Some(RunningValue { source: RunningSource::Hides(_), .. }));
-        if hidden && facts.operation != Operation::Update {
+        if hidden && !update {
             continue;
         }
-        let before = old_map.as_ref().and_then(|m| m.get(setting.key));
-        let old = match (facts.operation, running) {
-            (Operation::Update, _) => before.map(|w| w.text.clone()),
-            (_, Some(value)) if value.source == RunningSource::Map => Some(value.text.clone()),
-            _ => None,
-        };
+        let before = facts.old_text().filter(|_| update).and_then(|m| m.get(setting.key));
+        let from_map = running.filter(|value| !update && value.source == RunningSource::Map);
+        let old = before.map(|w| w.text.as_str()).or(from_map.map(|value| value.text.as_str()));
         let written = new.get(setting.key);
         // What does not parse is refused by another rule, and no command could make it right. An entry `config.yaml`
         // that cannot be read says nothing about its keys.
@@ -143,8 +135,8 @@ fn changes<'f>(facts: &'f MapFacts<'_>) -> Vec<Change<'f>> {
         if unreadable || (written.is_none() && gone_with_the_rest) {
             continue;
         }
-        let value = |text: Option<&str>| text.or(absent.as_deref()).map(|t| comparable(setting, t));
-        if value(written.map(|w| w.text.as_str())) != value(old.as_deref()) {
+        let value = |text: Option<&str>| text.or(absent).map(|t| comparable(setting, t));
+        if value(written.map(|w| w.text.as_str())) != value(old) {
             found.push(Change { setting, new: written, old, hidden });
         }
     }
@@ -152,10 +144,10 @@ fn changes<'f>(facts: &'f MapFacts<'_>) -> Vec<Change<'f>> {
 }
 
 /// What holds where the map is silent.
-fn absent(setting: &Setting, running: Option<&RunningValue>) -> Option<String> {
+fn absent<'f>(setting: &Setting, running: Option<&'f RunningValue>) -> Option<&'f str> {
     match running {
-        Some(value) if value.source == RunningSource::File => Some(value.text.clone()),
-        _ => setting.default.map(str::to_owned),
+        Some(value) if value.source == RunningSource::File => Some(&value.text),
+        _ => setting.default,
     }
 }
 
@@ -207,7 +199,7 @@ fn patch(facts: &MapFacts<'_>) -> Option<Map<String, Value>> {
             continue;
         }
         if let Some(text) = now.and_then(Value::as_str) {
-            let known = Setting::by_key(key).is_some_and(|s| !s.secret && !hides_password(s, text));
+            let known = Setting::by_key(key).is_some_and(|s| s.shown(text) == text);
             // Comments and misspelt keys inside the entry may hold anything.
             if !known || text.chars().count() > MOST_COMMAND_CHARS {
                 return None;
@@ -238,7 +230,7 @@ fn revision(facts: &MapFacts<'_>, changes: &[Change<'_>]) -> String {
     let running = facts.running.and_then(|r| r.restart_revision.as_deref());
     let mut texts = vec![before.and_then(Value::as_str), running];
     for change in changes {
-        texts.extend([Some(change.setting.key), change.new.map(|w| w.text.as_str()), change.old.as_deref()]);
+        texts.extend([Some(change.setting.key), change.new.map(|w| w.text.as_str()), change.old]);
     }
     let bytes = texts.into_iter().flat_map(|text| text.unwrap_or_default().bytes().chain([0]));
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {

@@ -2,7 +2,7 @@
 //! what has no effect is told.
 
 use serde_json::json;
-use wva_crds::settings::map::{Layout, MapText, NESTED_ENTRY, Written, contradictions, known_keys};
+use wva_crds::settings::map::{Layout, NESTED_ENTRY, Written, contradictions, known_keys};
 use wva_crds::settings::{Setting, order_problems};
 
 use crate::findings::MOST_TOLD;
@@ -27,7 +27,7 @@ pub(crate) const VALUE: Rule = Rule {
             let Some(setting) = written.setting else { continue };
             if let Err(error) = setting.kind.parse(&written.text) {
                 out.at(field(written), "", "");
-                out.remedy(if setting.secret || hides_password(setting, &written.text) {
+                out.remedy(if setting.secret {
                     "the value is not valid".to_owned()
                 } else {
                     shorten(&escape(&error.to_string(), false), PROBLEM_CHARS)
@@ -50,9 +50,7 @@ pub(crate) const CONTRADICTION: Rule = Rule {
     check: Check::ConfigMap(|facts, out| {
         if facts.is_main() {
             for (first, second) in contradictions(facts.text()) {
-                let shown = |w: &Written| {
-                    if w.setting.is_some_and(|s| s.secret) { "(a secret)".to_owned() } else { quote(&w.text) }
-                };
+                let shown = |w: &Written| w.setting.map_or_else(String::new, |s| shown_value(s, &w.text));
                 out.at(field(second), shown(second), format!("{} in {}", shown(first), field(first)));
                 out.basis(json!([first.text, second.text]));
             }
@@ -149,7 +147,7 @@ pub(crate) const ORDER: Rule = Rule {
             return;
         }
         let text = facts.text();
-        let old = facts.old.and_then(|old| crate::facts::at(old, &["data"])?.as_object()).map(MapText::of);
+        let old = facts.old_text();
         // What holds: a flag or a variable, the map, the config file, or the default.
         let in_force = |key: &'static str| {
             let setting = Setting::by_key(key)?;
@@ -169,8 +167,7 @@ pub(crate) const ORDER: Rule = Rule {
         for problem in problems.into_iter().filter(|problem| problem.keys.iter().all(|key| valid(key))) {
             // What is wrong without this map is not its fault; what it says no longer, is.
             let mut written = problem.keys.iter().filter_map(|key| text.get(key));
-            let removed =
-                problem.keys.iter().find(|key| old.as_ref().is_some_and(|old| old.get(key).is_some()));
+            let removed = problem.keys.iter().find(|key| old.is_some_and(|old| old.get(key).is_some()));
             let place = written.next().map(field).or_else(|| removed.map(|key| entry_field(key)));
             if let Some(place) = place {
                 let values = problem.keys.iter().filter_map(|key| in_force(key));
@@ -267,17 +264,14 @@ fn keys<'f>(facts: &'f MapFacts<'_>) -> impl Iterator<Item = &'f Written> {
     all_keys(facts).filter(|w| w.setting.is_none_or(|s| s.in_map))
 }
 
-/// A value as a person may see it: secrets are not repeated, nor are passwords in URLs.
-pub(crate) fn quote_unless_secret(setting: &Setting, text: &str) -> String {
-    if setting.secret || hides_password(setting, text) { "(a secret)".to_owned() } else { quote(text) }
+/// A value as a person may see it, in quotes where it is one.
+pub(crate) fn shown_value(setting: &Setting, text: &str) -> String {
+    let shown = setting.shown(text);
+    if setting.secret { shown } else { quote(&shown) }
 }
 
-/// A URL that carries a user and maybe a password.
-pub(crate) fn hides_password(setting: &Setting, text: &str) -> bool {
-    setting.kind == wva_crds::settings::Kind::Url && text.contains('@')
-}
-
-fn field(written: &Written) -> String {
+/// The field of a key, as kubectl prints it.
+pub(crate) fn field(written: &Written) -> String {
     match written.layout {
         Layout::Flat => entry_field(&written.key),
         Layout::Nested => format!("data[{NESTED_ENTRY}].{}", escape(&written.key, false)),

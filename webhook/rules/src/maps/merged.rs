@@ -12,6 +12,7 @@ use crate::maps::names::{MapRole, Place};
 use crate::maps::reading::{Entries, Entry};
 use crate::table::{Check, Kind, Rule, Scope};
 use crate::text::{quote, shorten};
+use crate::va::model::is_model;
 
 pub(crate) const NO_MODEL: Rule = Rule {
     code: "WVA-CM-024",
@@ -157,21 +158,20 @@ fn given_field(entry: &Entry, conflict: &Conflict) -> &'static str {
 }
 
 /// An entry that nothing is wrong with, read once.
-#[derive(Clone)]
 struct Layer<'f> {
     entry: &'f Entry,
     read: SaturationEntry,
 }
 
-/// The valid entries of a saturation map by whom they are for, so that each finds what it inherits from at once: a map
-/// can hold tens of thousands.
+/// The valid entries of a saturation map, and by whom they are for where each stands among them, so that each finds
+/// what it inherits from at once: a map can hold tens of thousands.
 struct Layers<'f> {
     all: Vec<Layer<'f>>,
-    default: Option<Layer<'f>>,
+    default: Option<usize>,
     /// For a model in every namespace; of several the first by key.
-    wide: BTreeMap<&'f str, Layer<'f>>,
+    wide: BTreeMap<&'f str, usize>,
     /// For a model in one namespace; likewise.
-    narrow: BTreeMap<(&'f str, &'f str), Layer<'f>>,
+    narrow: BTreeMap<(&'f str, &'f str), usize>,
 }
 
 impl<'f> Layers<'f> {
@@ -183,55 +183,50 @@ impl<'f> Layers<'f> {
     fn read(entries: &'f Entries) -> Self {
         let typed = |entry: &'f Entry| Some(Layer { entry, read: entry.typed()? });
         let all: Vec<Layer<'f>> = entries.valid().filter_map(typed).collect();
-        let mut layers =
-            Self { all: Vec::new(), default: None, wide: BTreeMap::new(), narrow: BTreeMap::new() };
-        for layer in &all {
-            match (layer.entry.text("model_id"), layer.entry.text("namespace")) {
-                _ if layer.entry.key == DEFAULT_ENTRY => layers.default = Some(layer.clone()),
-                (Some(model), None) => drop(layers.wide.entry(model).or_insert_with(|| layer.clone())),
-                (Some(model), Some(namespace)) => {
-                    layers.narrow.entry((model, namespace)).or_insert_with(|| layer.clone());
-                }
+        let (mut default, mut wide, mut narrow) = (None, BTreeMap::new(), BTreeMap::new());
+        for (i, Layer { entry, .. }) in all.iter().enumerate() {
+            match (entry.text("model_id"), entry.text("namespace")) {
+                _ if entry.key == DEFAULT_ENTRY => default = Some(i),
+                (Some(model), None) => drop(wide.entry(model).or_insert(i)),
+                (Some(model), Some(namespace)) => drop(narrow.entry((model, namespace)).or_insert(i)),
                 (None, _) => {}
             }
         }
-        layers.all = all;
-        layers
+        Self { all, default, wide, narrow }
     }
 
     /// An entry, after those of the same map that it inherits from.
-    fn chain(&self, own: &Layer<'f>) -> Vec<Layer<'f>> {
+    fn chain<'l>(&'l self, own: &'l Layer<'f>) -> Vec<&'l Layer<'f>> {
         if own.entry.key == DEFAULT_ENTRY {
-            return vec![own.clone()];
+            return vec![own];
         }
         let named = own.entry.text("namespace").and(own.entry.text("model_id"));
         let wide = named.and_then(|model| self.wide.get(model));
-        self.default.iter().chain(wide).chain([own]).cloned().collect()
+        self.at([self.default.as_ref(), wide]).chain([own]).collect()
     }
 
     /// What a model in a namespace gets from this map.
-    fn below(&self, model: Option<&str>, namespace: &str) -> Vec<Layer<'f>> {
+    fn below(&self, model: Option<&str>, namespace: &str) -> Vec<&Layer<'f>> {
         let wide = model.and_then(|model| self.wide.get(model));
         let narrow = model.and_then(|model| self.narrow.get(&(model, namespace)));
-        self.default.iter().chain(wide).chain(narrow).cloned().collect()
+        self.at([self.default.as_ref(), wide, narrow]).collect()
+    }
+
+    fn at<const N: usize>(&self, places: [Option<&usize>; N]) -> impl Iterator<Item = &Layer<'f>> {
+        places.map(Option::<&usize>::copied).into_iter().flatten().map(|i| &self.all[i])
     }
 }
 
-fn gives(chain: &[Layer<'_>], field: &str) -> bool {
+fn gives(chain: &[&Layer<'_>], field: &str) -> bool {
     chain.iter().any(|layer| layer.entry.gives(field))
 }
 
 /// The rules between fields that a chain of entries breaks, and does not without its last one.
-fn news(below: &[Layer<'_>], chain: &[Layer<'_>]) -> Vec<Conflict> {
+fn news(below: &[&Layer<'_>], chain: &[&Layer<'_>]) -> Vec<Conflict> {
     let layers: Vec<(&str, &SaturationEntry)> = below.iter().chain(chain).map(|l| ("", &l.read)).collect();
     let conflicts = |layers: &[(&str, &SaturationEntry)]| Saturation::of(&overlaid(layers)).conflicts();
     let before = conflicts(&layers[..layers.len().saturating_sub(1)]);
     conflicts(&layers).into_iter().filter(|c| !before.contains(c)).collect()
-}
-
-/// A name that a variant's `spec.modelID` may have.
-fn is_model(id: &str) -> bool {
-    id.len() <= 512 && !id.chars().all(char::is_whitespace) && !id.chars().any(char::is_control)
 }
 
 /// The entries for one model each, where the map has such.

@@ -8,6 +8,7 @@ use jsonschema::error::ValidationErrorKind;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use wva_crds::entries::{Kind, schema, yaml_value};
+use wva_crds::names::SERVICE_CLASSES_KEY;
 
 use crate::maps::main_map::entry_field;
 use crate::maps::names::MapRole;
@@ -108,7 +109,7 @@ fn kind(role: MapRole, key: &str) -> Option<Kind> {
         (MapRole::Main, _) => None,
         (MapRole::Saturation, _) => Some(Kind::Saturation),
         (MapRole::ScaleToZero, _) => Some(Kind::ScaleToZero),
-        (MapRole::ServiceClasses, "serviceClasses") => Some(Kind::ServiceClassesList),
+        (MapRole::ServiceClasses, SERVICE_CLASSES_KEY) => Some(Kind::ServiceClassesList),
         (MapRole::ServiceClasses, _) => Some(Kind::ServiceClass),
     }
 }
@@ -168,13 +169,13 @@ fn check(kind: Kind, root: &str, value: &Value) -> Vec<Fault> {
             break;
         }
         let pointer = error.instance_path().as_str();
-        let (Some(here), about) = (value.pointer(pointer), subschema(schema, schema, pointer)) else {
+        let (Some(here), about) = (value.pointer(pointer), subschema(schema, pointer)) else {
             continue;
         };
         let field = field(root, pointer, value);
         match error.kind() {
             ValidationErrorKind::AdditionalProperties { unexpected } => {
-                let known = properties(schema, about);
+                let known = properties(about);
                 for key in unexpected {
                     let meant = nearest_field(key, &known);
                     let right = match meant {
@@ -197,7 +198,7 @@ fn check(kind: Kind, root: &str, value: &Value) -> Vec<Fault> {
                     wrong: Wrong::Missing,
                     field: format!("{field}{}", step(name)),
                     found: "nothing".to_owned(),
-                    right: right(schema, subschema(schema, schema, &path), &Value::Null),
+                    right: right(subschema(schema, &path), &Value::Null),
                     basis: here.clone(),
                 });
             }
@@ -207,7 +208,7 @@ fn check(kind: Kind, root: &str, value: &Value) -> Vec<Fault> {
                 wrong: if pointer.is_empty() { Wrong::Form } else { Wrong::Value },
                 field,
                 found: show(here),
-                right: right(schema, about, here),
+                right: right(about, here),
                 basis: here.clone(),
             }),
         }
@@ -238,42 +239,29 @@ fn step(key: &str) -> String {
     inside("", key)
 }
 
-/// The part of a schema that is about the value at `pointer`.
-fn subschema<'s>(root: &'s Value, schema: &'s Value, pointer: &str) -> Option<&'s Value> {
-    let mut here = resolve(root, schema);
+/// The part of a schema that is about the value at `pointer`. The schemas hold no references.
+fn subschema<'s>(schema: &'s Value, pointer: &str) -> Option<&'s Value> {
+    let mut here = schema;
     for part in pointer.split('/').skip(1) {
-        let next = match here.get("items") {
+        here = match here.get("items") {
             Some(items) if part.bytes().all(|b| b.is_ascii_digit()) => items,
             _ => here.get("properties")?.get(part.replace("~1", "/").replace("~0", "~"))?,
         };
-        here = resolve(root, next);
     }
     Some(here)
 }
 
-/// What a reference points to.
-fn resolve<'s>(root: &'s Value, schema: &'s Value) -> &'s Value {
-    let target = schema.get("$ref").and_then(Value::as_str).and_then(|r| root.pointer(r.strip_prefix('#')?));
-    target.unwrap_or(schema)
-}
-
-fn properties<'s>(root: &'s Value, schema: Option<&'s Value>) -> Vec<&'s str> {
-    let schema = schema.map(|s| resolve(root, s));
+fn properties(schema: Option<&Value>) -> Vec<&str> {
     let map = schema.and_then(|s| s.get("properties")).and_then(Value::as_object);
     map.into_iter().flat_map(|m| m.keys()).map(String::as_str).collect()
 }
 
 /// What a schema asks for, in words.
-fn right(root: &Value, schema: Option<&Value>, found: &Value) -> String {
-    let Some(schema) = schema.map(|s| resolve(root, s)) else { return "see the schema".to_owned() };
-    let types: Vec<&str> = match schema.get("type") {
-        Some(Value::String(one)) => vec![one.as_str()],
-        Some(Value::Array(many)) => many.iter().filter_map(Value::as_str).collect(),
-        _ => Vec::new(),
-    };
-    let is = |name: &str| types.contains(&name);
+fn right(schema: Option<&Value>, found: &Value) -> String {
+    let Some(schema) = schema else { return "see the schema".to_owned() };
+    let is = |name: &str| schema.get("type").and_then(Value::as_str) == Some(name);
     let mut text = if let Some(words) = schema.get("enum").and_then(Value::as_array) {
-        let shown: Vec<String> = words.iter().filter(|w| !w.is_null()).map(ToString::to_string).collect();
+        let shown: Vec<String> = words.iter().map(ToString::to_string).collect();
         format!("write one of {}", shown.join(", "))
     } else if schema.get("pattern").is_some() {
         "write a duration above 0, such as \"10m\" or \"1h30m\"".to_owned()

@@ -61,3 +61,8 @@ pub(crate) const CONTROL: Rule = Rule {
         }
     }),
 };
+
+/// A name that all of these rules accept.
+pub(crate) fn is_model(id: &str) -> bool {
+    id.len() <= MODEL_BYTES && !id.chars().all(char::is_whitespace) && !id.chars().any(char::is_control)
+}
