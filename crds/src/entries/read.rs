@@ -80,6 +80,9 @@ pub fn yaml(text: &str) -> Result<Value, Fault> {
 /// The most bytes of an entry: thousands of rows of service classes.
 const MOST_BYTES: usize = 256 << 10;
 
+/// The most nodes of an entry: four thousand rows of service classes. Each is some hundred bytes while it is read.
+const MOST_NODES: usize = 40_000;
+
 /// The YAML of an entry as a JSON value.
 ///
 /// # Errors
@@ -89,6 +92,7 @@ pub fn yaml_value(text: &str) -> Result<Value, serde_saphyr::Error> {
         let problem = format!("it has {} bytes, more than {MOST_BYTES}: an entry is some lines", text.len());
         return Err(serde::de::Error::custom(problem));
     }
+    let nodes = MOST_NODES.min(text.len() + 64);
     // `on` is a word of `warmSpare`, and an editor that follows YAML 1.2 takes `yes` for a text, too. A snippet of
     // the text would put a message on several lines.
     let options = serde_saphyr::options! {
@@ -97,8 +101,8 @@ pub fn yaml_value(text: &str) -> Result<Value, serde_saphyr::Error> {
         // What is read grows with the text and no faster: an alias is a copy of what it stands for, so there are few.
         budget: serde_saphyr::budget! {
             max_depth: 32,
-            max_events: 2 * text.len() + 64,
-            max_nodes: text.len() + 64,
+            max_events: 2 * nodes,
+            max_nodes: nodes,
             max_aliases: 16,
             max_anchors: 16,
             max_total_scalar_bytes: 2 * text.len() + 64,
