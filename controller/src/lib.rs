@@ -27,11 +27,11 @@ pub use published::{Published, PublishedVariant, Reader};
 pub use report::events;
 pub use report::gauges::VariantSeries;
 pub use report::status::StatusWriter;
-pub use telemetry::Telemetry;
-pub use variants::{Ownership, is_excluded as namespace_is_excluded};
 #[cfg(debug_assertions)]
 pub use tasks::Fault;
 pub use tasks::{Ended, Tasks};
+pub use telemetry::Telemetry;
+pub use variants::{Ownership, is_excluded as namespace_is_excluded};
 pub use watches::{Observer, Scope, Sight, Synced, Watches};
 pub use workloads::{accelerator as workload_accelerator, exists as workload_exists};
 

@@ -96,7 +96,10 @@ impl Fault {
         Tasks { fault, ..Tasks::default() }
     }
 
-    async fn within(fault: Option<Self>, run: impl Future<Output = Result<(), String>>) -> Result<(), String> {
+    async fn within(
+        fault: Option<Self>,
+        run: impl Future<Output = Result<(), String>>,
+    ) -> Result<(), String> {
         let Some(fault) = fault else { return run.await };
         tokio::select! {
             result = run => result,

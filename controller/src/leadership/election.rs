@@ -90,7 +90,7 @@ enum Failed {
     /// Somebody else has the Lease.
     Lost,
     /// It changed in what says nothing of its holder, or is gone: the next attempt starts from here.
-    Changed(Option<Lease>),
+    Changed(Option<Box<Lease>>),
     /// The API server did not take it.
     Call(String),
 }
@@ -196,7 +196,7 @@ impl Task {
         match self.call("read", self.api.get_opt(&self.election.name)).await {
             Ok(None) => Err(Failed::Changed(None)),
             // A label or an annotation, or a write of this process whose answer was lost.
-            Ok(Some(found)) if self.wrote(found.spec.as_ref()) => Err(Failed::Changed(Some(found))),
+            Ok(Some(found)) if self.wrote(found.spec.as_ref()) => Err(Failed::Changed(Some(Box::new(found)))),
             Ok(Some(_)) => Err(Failed::Lost),
             Err(error) => Err(Failed::Call(error.to_string())),
         }
@@ -268,11 +268,15 @@ impl Task {
                     return End::Lost;
                 }
                 Err(Failed::Changed(found)) => {
-                    *held = found;
+                    *held = found.map(|lease| *lease);
                     next = Instant::now() + AT_ONCE;
                 }
                 Err(Failed::Call(error)) => {
-                    tracing::warn!(lease = self.election.name, error, "The Lease could not be renewed: trying again");
+                    tracing::warn!(
+                        lease = self.election.name,
+                        error,
+                        "The Lease could not be renewed: trying again"
+                    );
                     next = Instant::now() + self.election.retry_period;
                 }
             }
@@ -337,10 +341,14 @@ impl Task {
                     tracing::info!(lease = self.election.name, "Gave the Lease back");
                     return;
                 }
-                Err(Failed::Changed(found)) => held = found,
+                Err(Failed::Changed(found)) => held = found.map(|lease| *lease),
                 Err(Failed::Lost) => held = self.still_mine().await,
                 Err(Failed::Call(error)) => {
-                    tracing::warn!(lease = self.election.name, error, "The Lease could not be given back: it runs out by itself");
+                    tracing::warn!(
+                        lease = self.election.name,
+                        error,
+                        "The Lease could not be given back: it runs out by itself"
+                    );
                     return;
                 }
             }

@@ -94,7 +94,7 @@ fn stored(now: Timestamp) -> MicroTime {
 mod tests {
     use super::*;
 
-    const LIFE: Duration = Duration::from_secs(60);
+    const LIFE: Duration = Duration::from_mins(1);
 
     fn lease(holder: &str, renewed: i64) -> Lease {
         taken(None, "l", holder, LIFE, Timestamp::from_second(renewed).unwrap())

@@ -321,7 +321,10 @@ async fn only_a_leader_writes() {
     let write = |replica: &Replica, who: &str| {
         let client = replica.leadership.acting(&api.client(who));
         let maps: kube::Api<k8s_openapi::api::core::v1::ConfigMap> = kube::Api::default_namespaced(client);
-        async move { maps.create(&kube::api::PostParams::default(), &Default::default()).await }
+        async move {
+            maps.create(&kube::api::PostParams::default(), &k8s_openapi::api::core::v1::ConfigMap::default())
+                .await
+        }
     };
     write(&first, "a").await.unwrap();
     let refused = write(&second, "b").await.unwrap_err();
