@@ -143,6 +143,8 @@ impl Process {
         let (certs, task) =
             Certs::start(self.client.clone(), config, wva_certs::system_clock(), self.shutdown.clone())?;
         self.spawn("certificates", settled(Box::pin(task)));
+        self.spawn("rotation of the CA", settled(certs.rotate(self.shutdown.clone())));
+        self.registry.register(Box::new(telemetry::CertificateExpiry::new(vec![("", certs.clone())])?))?;
         let loaded = certs.clone();
         self.checks.push(("certificate is loaded", Box::new(move || loaded.loaded())));
         Ok(certs)
@@ -252,13 +254,13 @@ impl Process {
             server_name: format!("{service}.{}.svc", self.settings.namespace),
         };
         let (client, bundle, shutdown) = (self.client.clone(), certs.ca_bundle(), self.shutdown.clone());
-        let synced = self.synced.clone();
+        let (synced, trust) = (self.synced.clone(), certs.trust("webhook configurations"));
         self.spawn("registration of the webhooks", async move {
             // A review that is judged without the caches would be judged without the cluster's rules.
             if shutdown.run_until_cancelled(synced.wait()).await.is_none_or(|synced| synced.is_err()) {
                 return shutdown.is_cancelled().then_some(()).ok_or_else(|| "a watch ended".to_owned());
             }
-            Box::pin(registration::run(client, config, bundle, probe, shutdown))
+            Box::pin(registration::run(client, config, bundle, probe, trust, shutdown))
                 .await
                 .map_err(|e| e.to_string())
         });
@@ -291,6 +293,7 @@ impl Process {
                     self.client.clone(),
                     own,
                     certs.ca_bundle(),
+                    certs.trust("APIService"),
                     self.shutdown.clone(),
                 )),
             );
