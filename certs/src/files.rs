@@ -189,7 +189,8 @@ impl Files {
             let text = fault.to_string();
             if !self.said.contains(&text) {
                 let error = fault as &dyn std::error::Error;
-                let kept = if self.filled.serving.loaded() { "; the last good pair stays in use" } else { "" };
+                let kept =
+                    if self.filled.serving.loaded() { "; the last good pair stays in use" } else { "" };
                 tracing::warn!(error, "The certificate files are not right{kept}");
             }
             said.push(text);

@@ -101,10 +101,13 @@ async fn list(
         let (server, plural) = (server.clone(), plural.clone());
         async move {
             revision.changed().await.ok()?;
-            while server.deaf.load(Ordering::SeqCst) {
-                revision.changed().await.ok()?;
-            }
-            let mut object = server.object(&plural);
+            let there = || server.objects.lock().unwrap().get(&plural).cloned();
+            let mut object = loop {
+                match there().filter(|_| !server.deaf.load(Ordering::SeqCst)) {
+                    Some(object) => break object,
+                    None => revision.changed().await.ok()?,
+                }
+            };
             object["metadata"]["resourceVersion"] = json!(revision.borrow().to_string());
             Some((
                 Ok::<_, std::io::Error>(format!("{}\n", json!({"type": "MODIFIED", "object": object}))),
@@ -136,10 +139,7 @@ async fn slices(
     )
 }
 
-async fn read(
-    Extract(server): Extract<Apiserver>,
-    Path(plural): Path<String>,
-) -> (StatusCode, Json<Value>) {
+async fn read(Extract(server): Extract<Apiserver>, Path(plural): Path<String>) -> (StatusCode, Json<Value>) {
     if *server.forbidden.lock().unwrap() == Some(&*plural) {
         let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden",
             "message": "forbidden", "code": 403});
@@ -436,7 +436,8 @@ async fn the_end_of_the_certificates_is_an_error() {
     let (_apiserver, client) = Apiserver::start(&render(&door()));
     let (bundle, bundles) = watch::channel(Vec::new());
     drop(bundle);
-    let ended = run(client, config(), bundles, Webhook::new().probe(), trust(), CancellationToken::new()).await;
+    let ended =
+        run(client, config(), bundles, Webhook::new().probe(), trust(), CancellationToken::new()).await;
     assert!(matches!(ended, Err(Error::BundleGone)), "{ended:?}");
 }
 
