@@ -51,7 +51,7 @@ enum Fault {
         cert: PathBuf,
         key: PathBuf,
         #[source]
-        source: ServingError,
+        source: Box<ServingError>,
     },
     #[error("the certificate of {path} expired at {not_after}: whoever makes it must renew it")]
     Expired { path: PathBuf, not_after: Timestamp },
@@ -150,7 +150,7 @@ impl Files {
         self.filled.serving.install(ders, private, span).map_err(|source| Fault::Mismatch {
             cert: cert.clone(),
             key: key.clone(),
-            source,
+            source: Box::new(source),
         })?;
         tracing::info!(file = %cert.display(), not_after = %span.not_after, "Serving a new certificate");
         self.in_use = Some(pair);
