@@ -17,7 +17,7 @@ use hyper_util::rt::TokioTimer;
 use prometheus::{Encoder, Registry, TextEncoder};
 use tokio_util::sync::CancellationToken;
 use wva_controller::auth::{Action, Gate, Peer, Refusal};
-use wva_controller::{Reader, Synced};
+use wva_controller::{Leadership, Reader, Synced};
 use wva_scaling::trace::Trace;
 
 /// Binds an address; the listener is handed on, so that nothing else can take the port in between.
@@ -100,14 +100,14 @@ pub(crate) fn guarded(router: Router, gate: Arc<Gate>) -> Router {
 pub(crate) type Check = (&'static str, Box<dyn Fn() -> bool + Send + Sync>);
 
 /// `/healthz` and `/readyz`.
-pub(crate) fn health(checks: Vec<Check>, synced: Synced, shutdown: CancellationToken) -> Router {
+pub(crate) fn health(checks: Vec<Check>, synced: Synced, stopping: CancellationToken) -> Router {
     let checks = Arc::new(checks);
     let ready = move |Query(query): Query<Vec<(String, String)>>| {
         let own = checks.iter().map(|(name, check)| (*name, check()));
-        let stopping = [("not shutting down", !shutdown.is_cancelled())];
+        let end = [("not shutting down", !stopping.is_cancelled())];
         let mut lines = String::new();
         let mut all = true;
-        for (name, holds) in own.chain(synced.each()).chain(stopping) {
+        for (name, holds) in own.chain(synced.each()).chain(end) {
             all &= holds;
             let _ = writeln!(lines, "[{}]{name}", if holds { "+" } else { "-" });
         }
@@ -134,9 +134,26 @@ fn scrape(registry: &Registry) -> Response {
     }
 }
 
-/// `/explain` and `/snapshot` of the last cycle.
-pub(crate) fn debug(published: Reader) -> Router {
-    Router::new().route("/explain", get(explain)).route("/snapshot", get(snapshot)).with_state(published)
+/// `/explain` and `/snapshot` of the last cycle. A replica that does not lead has none, and says who does.
+pub(crate) fn debug(published: Reader, leadership: Leadership) -> Router {
+    Router::new()
+        .route("/explain", get(explain))
+        .route("/snapshot", get(snapshot))
+        .with_state(published)
+        .layer(axum::middleware::from_fn(move |request: Request, next: Next| {
+            let leadership = leadership.clone();
+            async move {
+                if leadership.leads() {
+                    return next.run(request).await;
+                }
+                let leader = leadership.holder().map_or_else(
+                    || "nobody does at the moment: try again".to_owned(),
+                    |holder| format!("ask the leader, pod {holder}"),
+                );
+                (StatusCode::SERVICE_UNAVAILABLE, format!("this replica does not lead: {leader}"))
+                    .into_response()
+            }
+        }))
 }
 
 const NOT_YET: (StatusCode, &str) =

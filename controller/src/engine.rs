@@ -91,20 +91,19 @@ struct State {
 type Fetched = (Instant, collect::Answers);
 
 impl Engine {
-    /// Runs cycles until asked to stop: every interval, and at once when something that matters `changed`.
+    /// Runs cycles until asked to stop: every interval, and at once when something that matters `changed`. To be run
+    /// by the leader; what it remembers begins and ends with the run.
     ///
     /// # Errors
     /// The name of a watch cache that will never be complete.
-    pub async fn run(self, changed: Arc<Notify>, shutdown: CancellationToken) -> Result<(), String> {
+    pub async fn run(&self, changed: &Notify, shutdown: CancellationToken) -> Result<(), String> {
         tokio::select! {
             () = shutdown.cancelled() => return Ok(()),
             synced = self.synced.wait() => synced.map_err(|which| format!("the watch of {which} ended"))?,
         }
-        self.telemetry.leader(true);
-        self.cycles(&changed, &shutdown).await;
+        self.cycles(changed, &shutdown).await;
         // An HPA without a metric holds; one with that of a process that has stopped deciding does not.
         self.published.send_replace(None);
-        self.telemetry.leader(false);
         Ok(())
     }
 

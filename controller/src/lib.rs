@@ -10,9 +10,11 @@ pub mod external_metrics;
 #[cfg(test)]
 mod fixture;
 pub mod guard;
+mod leadership;
 mod memory;
 mod published;
 mod report;
+mod tasks;
 mod telemetry;
 mod variants;
 mod watches;
@@ -20,13 +22,17 @@ mod workloads;
 
 pub use collect::prometheus::{ClientError, Prometheus, PrometheusConfig};
 pub use engine::{Engine, EngineConfig};
+pub use leadership::{Election, Leadership, NotLeading, elect};
 pub use published::{Published, PublishedVariant, Reader};
 pub use report::events;
 pub use report::gauges::VariantSeries;
 pub use report::status::StatusWriter;
+#[cfg(debug_assertions)]
+pub use tasks::Fault;
+pub use tasks::{Ended, Tasks};
 pub use telemetry::Telemetry;
 pub use variants::{Ownership, is_excluded as namespace_is_excluded};
-pub use watches::{Ended, Observer, Scope, Sight, Synced, Tasks, Watches};
+pub use watches::{Observer, Scope, Sight, Synced, Watches};
 pub use workloads::{accelerator as workload_accelerator, exists as workload_exists};
 
 /// The present time as logs write it.

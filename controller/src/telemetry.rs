@@ -15,7 +15,6 @@ pub struct Telemetry {
     query_seconds: HistogramVec,
     query_errors: IntCounterVec,
     unmapped: IntGauge,
-    leader: IntGauge,
 }
 
 impl Telemetry {
@@ -53,14 +52,12 @@ impl Telemetry {
                 "wva_unmapped_series",
                 "Series of the newest sample whose pod belongs to no known workload.",
             )?,
-            leader: IntGauge::new("wva_leader", "1 on the replica that decides and publishes.")?,
         };
         registry.register(Box::new(telemetry.cycle_seconds.clone()))?;
         registry.register(Box::new(telemetry.cycles.clone()))?;
         registry.register(Box::new(telemetry.query_seconds.clone()))?;
         registry.register(Box::new(telemetry.query_errors.clone()))?;
         registry.register(Box::new(telemetry.unmapped.clone()))?;
-        registry.register(Box::new(telemetry.leader.clone()))?;
         // A series that exists from the start can be alerted on.
         for signal in Signal::ALL {
             telemetry.query_errors.with_label_values(&[signal.name()]).inc_by(0);
@@ -82,10 +79,5 @@ impl Telemetry {
         self.cycle_seconds.with_label_values(&no_labels).observe(took.as_secs_f64());
         self.cycles.with_label_values(&[if all_analyzed { "ok" } else { "degraded" }]).inc();
         self.unmapped.set(i64::try_from(unmapped).unwrap_or(i64::MAX));
-    }
-
-    /// Whether this replica decides.
-    pub fn leader(&self, leads: bool) {
-        self.leader.set(i64::from(leads));
     }
 }

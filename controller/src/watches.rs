@@ -21,9 +21,10 @@ use kube::runtime::reflector::store::Writer;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, Resource, ResourceExt};
 use tokio::sync::{Notify, watch};
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use wva_crds::VariantAutoscaling;
+
+use crate::tasks::Tasks;
 
 pub use optional::Sight;
 
@@ -33,18 +34,6 @@ const PAGE: u32 = 50;
 
 /// Sees each event of a watch after the cache has taken it in, in order.
 pub type Observer<K> = Box<dyn FnMut(&Event<K>) + Send>;
-
-/// The end of a task that should have run as long as the process.
-#[derive(Debug)]
-pub struct Ended {
-    /// What the task did, in words.
-    pub task: &'static str,
-    /// Why it ended; `Ok` when it was asked to.
-    pub result: Result<(), String>,
-}
-
-/// Tasks that must run as long as the process does.
-pub type Tasks = JoinSet<Ended>;
 
 /// Readers of every watch cache of the controller.
 #[derive(Clone)]
@@ -254,9 +243,9 @@ impl Scope<'_> {
                 }
             }
         };
-        self.tasks.spawn(async move {
+        self.tasks.spawn(task, async move {
             let ended = shutdown.run_until_cancelled(watch).await;
-            Ended { task, result: ended.map_or(Ok(()), |()| Err("its stream ended".to_owned())) }
+            ended.map_or(Ok(()), |()| Err("its stream ended".to_owned()))
         });
         reader
     }

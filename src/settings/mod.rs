@@ -26,6 +26,8 @@ pub(crate) struct Settings {
     pub(crate) health_address: Option<SocketAddr>,
     pub(crate) namespace: String,
     pub(crate) pod_name: Option<String>,
+    /// How to elect a leader; `None`: this process is the only one.
+    pub(crate) election: Option<wva_controller::Election>,
     pub(crate) watch_namespace: Option<String>,
     pub(crate) instance: Option<String>,
     pub(crate) service: Option<String>,
@@ -87,8 +89,6 @@ const NOT_YET: &[(&str, &str)] = &[
     ("SERVICE_CLASS_CONFIG_MAP_NAME", "service classes are not read"),
     ("WVA_CONFIG_ENABLED_VALUE", "namespace-local ConfigMaps are not read"),
     ("WVA_EARLY_SCALE_UP", "decisions are made at each interval alone"),
-    ("WVA_TAKEOVER_DELAY", "there is no leader election to take over by"),
-    ("LEADER_ELECTION_ID", "there is no leader election"),
     ("SCALE_FROM_ZERO_ENGINE_MAX_CONCURRENCY", "nothing is woken from zero"),
     ("EPP_METRIC_READER_BEARER_TOKEN", "endpoint pickers are not asked"),
     ("POOL_GROUP", "endpoint pickers are not asked"),
@@ -167,6 +167,7 @@ impl Reader<'_> {
             health_address: self.address("HEALTH_PROBE_BIND_ADDRESS"),
             namespace: self.text("POD_NAMESPACE"),
             pod_name: self.optional("POD_NAME").or_else(host_name),
+            election: self.flag("LEADER_ELECT").then(|| self.election()),
             watch_namespace: self.optional("WATCH_NAMESPACE"),
             instance: self.optional("CONTROLLER_INSTANCE"),
             service: self.optional("WEBHOOK_SERVICE"),
@@ -188,6 +189,18 @@ impl Reader<'_> {
                 service_classes: self.text("SERVICE_CLASS_CONFIG_MAP_NAME"),
             },
             warnings: self.warnings(),
+        }
+    }
+
+    fn election(&self) -> wva_controller::Election {
+        wva_controller::Election {
+            namespace: self.text("POD_NAMESPACE"),
+            name: self.text("LEADER_ELECTION_ID"),
+            identity: self.optional("POD_NAME").or_else(host_name).unwrap_or_else(|| "wva".to_owned()),
+            lease_duration: self.duration("LEADER_ELECTION_LEASE_DURATION"),
+            renew_deadline: self.duration("LEADER_ELECTION_RENEW_DEADLINE"),
+            retry_period: self.duration("LEADER_ELECTION_RETRY_PERIOD"),
+            takeover_delay: self.duration("WVA_TAKEOVER_DELAY"),
         }
     }
 

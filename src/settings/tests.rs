@@ -154,6 +154,16 @@ fn what_has_no_effect_yet_is_a_setting() {
 }
 
 #[test]
+fn an_election_is_held_under_the_name_of_the_pod() {
+    assert!(read(&[], &[URL]).unwrap().election.is_none());
+    let set = [URL, ("POD_NAME", "wva-0"), ("POD_NAMESPACE", "ns"), ("WVA_TAKEOVER_DELAY", "0s")];
+    let election = read(&["--leader-elect"], &set).unwrap().election.unwrap();
+    assert_eq!((&*election.namespace, &*election.identity), ("ns", "wva-0"));
+    assert_eq!(election.name, "72dd1cf1.llm-d.ai", "the original's, so that the two never act side by side");
+    assert_eq!((election.lease_duration.as_secs(), election.takeover_delay), (60, Duration::ZERO));
+}
+
+#[test]
 fn lease_times_must_fall() {
     let e = read(&["--leader-election-lease-duration=10s"], &[URL]).unwrap_err().to_string();
     assert!(e.contains("60s > 50s > 10s"), "{e}");
@@ -162,8 +172,7 @@ fn lease_times_must_fall() {
 #[test]
 fn what_this_release_cannot_do_is_refused_at_the_start() {
     for (set, want) in [
-        (&[("LEADER_ELECT", "true")][..], "LEADER_ELECT (environment LEADER_ELECT): this release has no"),
-        (&[("WVA_CERT_MODE", "files")], "write self"),
+        (&[("WVA_CERT_MODE", "files")][..], "write self"),
         (&[("WEBHOOK_CONFIGURATION", "c")], "WEBHOOK_SERVICE is empty"),
         (&[("WEBHOOK_BIND_ADDRESS", "0")], "--webhook=false"),
         (&[("WVA_WEBHOOK", "false"), ("WVA_CONTROLLER", "false")], "nothing is left to run"),
@@ -187,7 +196,7 @@ fn what_the_map_may_mend_does_not_end_the_start_before_it_is_read() {
         (&[stale], false),
         (&[("WEBHOOK_CONFIGURATION", "c")], false),
         (&[("WEBHOOK_BIND_ADDRESS", "0")], false),
-        (&[("LEADER_ELECT", "true")], true),
+        (&[("LEADER_ELECT", "yes")], true),
         (&[("WVA_WEBHOOK", "false"), ("WVA_CONTROLLER", "false")], true),
         (&[("GLOBAL_OPT_INTERVAL", "60")], true),
     ] {

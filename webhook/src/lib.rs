@@ -10,6 +10,7 @@ mod metrics;
 mod patience;
 pub mod registration;
 mod review;
+mod routes;
 mod server;
 
 pub use cluster::{
@@ -18,4 +19,5 @@ pub use cluster::{
 };
 pub use config_maps::{Refusals, RefusalsToTell, refusals, tell};
 pub use review::{CONFIG_MAP_PATH, MUTATE_PATH, Settings, State, VALIDATE_PATH};
-pub use server::{Error, Limits, router, serve, serve_with};
+pub use routes::router;
+pub use server::{End, Error, Limits, serve, serve_with};

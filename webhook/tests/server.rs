@@ -226,11 +226,34 @@ async fn a_review_under_way_is_finished_after_the_end_was_asked_for() {
     // The server asks for the body once the review has begun.
     stream.read_exact(&mut proceed).await.unwrap();
     assert!(proceed.starts_with(b"HTTP/1.1 100 "));
-    server.shutdown.cancel();
+    server.end.shutdown.cancel();
     stream.write_all(&body).await.unwrap();
     let (status, _) = read_to_end(&mut stream).await;
     assert_eq!(status, 200);
     tokio::time::timeout(Duration::from_secs(5), server.ended).await.unwrap().unwrap().unwrap();
     drop(idle);
     assert!(tokio::net::TcpStream::connect(server.addr).await.is_err(), "nobody listens any more");
+}
+
+#[tokio::test]
+async fn a_server_about_to_end_still_takes_reviews_and_asks_for_another_connection_for_the_next() {
+    let server = Server::start(Limits::default());
+    let body = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/accepted.json")).unwrap();
+    let mut open = server.connect().await;
+    let review = [head(VALIDATE_PATH, body.len(), "keep-alive"), body].concat();
+    let mut answer = [0; 4096];
+    open.write_all(&review).await.unwrap();
+    let n = open.read(&mut answer).await.unwrap();
+    assert!(!String::from_utf8_lossy(&answer[..n]).contains("connection: close"));
+    server.end.stopping.cancel();
+    for mut stream in [open, server.connect().await] {
+        stream.write_all(&review).await.unwrap();
+        let mut all = Vec::new();
+        let closed = tokio::time::timeout(Duration::from_secs(5), stream.read_to_end(&mut all)).await;
+        assert!(closed.is_ok(), "the connection ends after the answer");
+        let text = String::from_utf8_lossy(&all);
+        assert!(text.starts_with("HTTP/1.1 200 ") && text.contains("connection: close"), "{text}");
+    }
+    server.end.shutdown.cancel();
+    tokio::time::timeout(Duration::from_secs(5), server.ended).await.unwrap().unwrap().unwrap();
 }

@@ -197,7 +197,8 @@ async fn a_prometheus_that_hangs_holds_up_neither_changes_nor_the_end() {
     engine.config.fetch_interval = Duration::from_millis(100);
     let mut reader = engine.published.subscribe();
     let (changed, shutdown) = (Arc::new(Notify::new()), CancellationToken::new());
-    let running = tokio::spawn(engine.run(changed.clone(), shutdown.clone()));
+    let (wake, end) = (changed.clone(), shutdown.clone());
+    let running = tokio::spawn(async move { engine.run(&wake, end).await });
     until(&mut reader, |p| p.as_ref().is_some_and(|p| p.variants.len() == 1)).await;
     fake.now(Answers::Hangs);
     let hangs = async {
@@ -222,7 +223,8 @@ async fn nothing_is_published_before_prometheus_was_asked_and_then_whatever_it_s
     let mut reader = engine.published.subscribe();
     let (changed, shutdown) = (Arc::new(Notify::new()), CancellationToken::new());
     changed.notify_one();
-    let running = tokio::spawn(engine.run(changed, shutdown.clone()));
+    let end = shutdown.clone();
+    let running = tokio::spawn(async move { engine.run(&changed, end).await });
     until(&mut reader, Option::is_some).await;
     let v = reader.borrow().clone().unwrap().variants.values().next().unwrap().clone();
     assert_eq!(v.conditions.metrics_available.reason, "PrometheusError");

@@ -10,7 +10,7 @@ use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event};
 use tokio::sync::watch;
 
-use super::{Ended, Observer, Scope, trim};
+use super::{Observer, Scope, trim};
 
 /// Time for the question whether the kind is there: kube repeats a request by itself for longer than that.
 const ASK: Duration = Duration::from_secs(10);
@@ -74,9 +74,9 @@ impl Scope<'_> {
         let (sight, reader) = watch::channel(Sight::Unknown);
         let kind = Kind { task, name: format!("{}.{}", resource.plural, resource.group), sight };
         let shutdown = self.shutdown.clone();
-        self.tasks.spawn(async move {
+        self.tasks.spawn(task, async move {
             shutdown.run_until_cancelled(follow(&api, &kind, observe)).await;
-            Ended { task, result: Ok(()) }
+            Ok(())
         });
         reader
     }

@@ -54,13 +54,6 @@ const OTHERS: &[(Broken, Problem)] = &[
         },
     ),
     (
-        |v| v.is_on("LEADER_ELECT"),
-        Problem {
-            keys: &["LEADER_ELECT"],
-            right: "this release has no leader election yet, the next one will: write false, or leave it out, and run one replica",
-        },
-    ),
-    (
         |v| v.is_on("WVA_WEBHOOK") && v.has("WEBHOOK_CONFIGURATION") && !v.has("WEBHOOK_SERVICE"),
         Problem {
             keys: &["WEBHOOK_CONFIGURATION", "WEBHOOK_SERVICE", "WVA_WEBHOOK"],
@@ -185,7 +178,7 @@ mod tests {
             (&[controller], &[]),
             (&[webhook, URL], &[]),
             (&[webhook, controller], &["WVA_WEBHOOK"]),
-            (&[URL, ("LEADER_ELECT", "1")], &["LEADER_ELECT"]),
+            (&[URL, ("LEADER_ELECT", "1")], &[]),
             (&[URL, configuration], &["WEBHOOK_CONFIGURATION"]),
             (&[URL, configuration, service], &[]),
             (&[URL, configuration, webhook], &[]),

@@ -200,7 +200,7 @@ impl Webhook {
     fn start(self) {
         let settings = Settings::of(None, InstancePolicy::Inject);
         let state = State::new(settings, Arc::new(Nothing), None, &prometheus::Registry::new()).unwrap();
-        tokio::spawn(serve(self.listener, self.tls, Arc::new(state), CancellationToken::new()));
+        tokio::spawn(serve(self.listener, self.tls, Arc::new(state), crate::End::default()));
     }
 }
 

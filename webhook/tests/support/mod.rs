@@ -14,9 +14,8 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-use tokio_util::sync::CancellationToken;
 use wva_rules::{InstancePolicy, OtherVariant, Target};
-use wva_webhook::{ClusterFacts, Error, Limits, Settings, State, TargetState, serve_with};
+use wva_webhook::{ClusterFacts, End, Error, Limits, Settings, State, TargetState, serve_with};
 
 pub const NAME: &str = "wva-webhook.wva.svc";
 
@@ -48,7 +47,7 @@ impl ClusterFacts for Cluster {
 pub struct Server {
     pub addr: SocketAddr,
     pub registry: Registry,
-    pub shutdown: CancellationToken,
+    pub end: End,
     pub ended: JoinHandle<Result<(), Error>>,
     tls: TlsConnector,
 }
@@ -76,9 +75,9 @@ impl Server {
         let registry = Registry::new();
         let settings = Settings::of(Some("a".into()), InstancePolicy::Inject);
         let state = Arc::new(State::new(settings, Arc::new(Cluster), None, &registry).unwrap());
-        let shutdown = CancellationToken::new();
-        let ended = tokio::spawn(serve_with(listener, Arc::new(tls), state, shutdown.clone(), limits));
-        Self { addr, registry, shutdown, ended, tls: TlsConnector::from(Arc::new(client)) }
+        let end = End::default();
+        let ended = tokio::spawn(serve_with(listener, Arc::new(tls), state, end.clone(), limits));
+        Self { addr, registry, end, ended, tls: TlsConnector::from(Arc::new(client)) }
     }
 
     pub async fn connect(&self) -> TlsStream<TcpStream> {

@@ -71,7 +71,7 @@ fn start(mode: Mode) -> (Server, watch::Receiver<Sight>, mpsc::UnboundedReceiver
         let response = answer(&request, modes.clone());
         async move { Ok::<_, Infallible>(response) }
     });
-    let (mut tasks, mut synced) = (Tasks::new(), Synced::default());
+    let (mut tasks, mut synced) = (Tasks::default(), Synced::default());
     let mut scope = Scope {
         client: kube::Client::new(service, "default"),
         namespace: None,

@@ -1,0 +1,392 @@
+//! Elections on a fake API server (one Lease in memory with resourceVersions; no watch, so that every look is a poll)
+//! and a clock that is moved by hand.
+
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use axum::body::Body;
+use axum::http::{Method, Request, Response};
+use jiff::Timestamp;
+use prometheus::core::Collector as _;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+/// As the defaults, a tenth of them.
+const LEASE: Duration = Duration::from_secs(6);
+const RENEW: Duration = Duration::from_secs(5);
+const RETRY: Duration = SECOND;
+
+/// One Lease, and what to do to requests.
+#[derive(Clone, Default)]
+struct FakeApi(Arc<Mutex<Stored>>);
+
+#[derive(Default)]
+struct Stored {
+    lease: Option<Value>,
+    revision: u64,
+    /// Names of replicas whose requests get no answer.
+    cut_off: Vec<String>,
+    /// Writes of the Lease are carried out and get no answer.
+    mute: bool,
+    /// Who wrote what else, in order.
+    writes: Vec<String>,
+}
+
+impl FakeApi {
+    fn client(&self, who: &str) -> kube::Client {
+        let (fake, who) = (self.clone(), who.to_owned());
+        let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+            let (fake, who) = (fake.clone(), who.clone());
+            async move { Ok::<_, Infallible>(fake.answer(&who, request).await) }
+        });
+        kube::Client::new(service, "wva-system")
+    }
+
+    fn stored(&self) -> std::sync::MutexGuard<'_, Stored> {
+        self.0.lock().unwrap()
+    }
+
+    fn holder(&self) -> String {
+        let lease = self.stored().lease.clone().unwrap_or_default();
+        lease["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned()
+    }
+
+    async fn answer(&self, who: &str, request: Request<kube::client::Body>) -> Response<Body> {
+        let method = request.method().clone();
+        let path = request.uri().path().to_owned();
+        let watch = request.uri().query().is_some_and(|q| q.contains("fieldSelector"));
+        let body = request.into_body().collect_bytes().await.unwrap();
+        if self.stored().cut_off.iter().any(|cut| cut == who) {
+            std::future::pending::<()>().await;
+        }
+        let (status, object) = match () {
+            () if watch => (500, Value::Null),
+            () if !path.contains("/leases") => {
+                self.stored().writes.push(format!("{who} {method}"));
+                (201, json!({"metadata": {"name": "x"}}))
+            }
+            () => self.lease(&method, serde_json::from_slice(&body).ok()),
+        };
+        if method != Method::GET && self.stored().mute {
+            std::future::pending::<()>().await;
+        }
+        let object = if status < 300 { object } else { failure(status) };
+        Response::builder().status(status).body(Body::from(object.to_string())).unwrap()
+    }
+
+    fn lease(&self, method: &Method, sent: Option<Value>) -> (u16, Value) {
+        let mut stored = self.stored();
+        let Some(mut sent) = sent else {
+            return stored.lease.clone().map_or((404, Value::Null), |lease| (200, lease));
+        };
+        let found = stored.lease.as_ref().map(|l| l["metadata"]["resourceVersion"].clone());
+        match (method, found) {
+            (&Method::POST, Some(_)) => return (409, Value::Null),
+            (&Method::PUT, None) => return (404, Value::Null),
+            (&Method::PUT, Some(version)) if sent["metadata"]["resourceVersion"] != version => {
+                return (409, Value::Null);
+            }
+            _ => {}
+        }
+        stored.revision += 1;
+        sent["metadata"]["resourceVersion"] = json!(stored.revision.to_string());
+        stored.lease = Some(sent.clone());
+        (200, sent)
+    }
+
+    fn cut_off(&self, who: &str) {
+        self.stored().cut_off.push(who.to_owned());
+    }
+
+    fn heal(&self) {
+        self.stored().cut_off.clear();
+    }
+}
+
+fn failure(code: u16) -> Value {
+    let reason = match code {
+        404 => "NotFound",
+        409 => "Conflict",
+        _ => "InternalError",
+    };
+    json!({"apiVersion": "v1", "kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": "x"})
+}
+
+struct Replica {
+    leadership: Leadership,
+    stopping: CancellationToken,
+    election: tokio::task::JoinHandle<()>,
+    /// Milliseconds that its wall clock is ahead.
+    ahead: Arc<AtomicU64>,
+}
+
+fn start(api: &FakeApi, name: &str) -> Replica {
+    let stopping = CancellationToken::new();
+    let election = Election {
+        namespace: "wva-system".to_owned(),
+        name: "72dd1cf1.llm-d.ai".to_owned(),
+        identity: name.to_owned(),
+        lease_duration: LEASE,
+        renew_deadline: RENEW,
+        retry_period: RETRY,
+        takeover_delay: 3 * SECOND,
+    };
+    let ahead = Arc::new(AtomicU64::default());
+    let (began, shift) = (Instant::now(), ahead.clone());
+    let clock = Arc::new(move || {
+        let passed = began.elapsed() + Duration::from_millis(shift.load(Ordering::Relaxed));
+        Timestamp::from_second(1_800_000_000).unwrap() + passed
+    });
+    let (leadership, task) = elect(api.client(name), election, clock, stopping.clone());
+    Replica { leadership, stopping, election: tokio::spawn(task), ahead }
+}
+
+/// How long it takes until `wanted`, in steps of 10 ms; more than `most` fails.
+async fn within(most: Duration, wanted: impl Fn() -> bool) -> Duration {
+    let began = Instant::now();
+    while !wanted() {
+        assert!(began.elapsed() <= most, "not within {most:?}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    began.elapsed()
+}
+
+/// Watches for a while that never more than one of them leads.
+async fn never_two(replicas: &[Replica], long: Duration) {
+    let began = Instant::now();
+    while began.elapsed() < long {
+        assert!(replicas.iter().filter(|r| r.leadership.leads()).count() <= 1);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+async fn two(api: &FakeApi) -> [Replica; 2] {
+    let first = start(api, "a");
+    within(SECOND, || first.leadership.leads()).await;
+    let second = start(api, "b");
+    within(SECOND, || second.leadership.holder().as_deref() == Some("a")).await;
+    [first, second]
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_many_that_start_together_one_leads_and_goes_on_leading() {
+    let api = FakeApi::default();
+    let replicas: Vec<Replica> = (0..20).map(|n| start(&api, &format!("wva-{n}"))).collect();
+    within(SECOND, || replicas.iter().any(|r| r.leadership.leads())).await;
+    let leader = api.holder();
+    never_two(&replicas, 10 * LEASE).await;
+    assert_eq!(api.holder(), leader, "it renewed in time");
+    assert!(replicas.iter().all(|r| r.leadership.holder().as_deref() == Some(&*leader)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_is_cut_off_stops_before_another_begins() {
+    let api = FakeApi::default();
+    let replicas = two(&api).await;
+    api.cut_off("a");
+    let began = Instant::now();
+    within(RENEW + SECOND, || !replicas[0].leadership.leads()).await;
+    assert!(began.elapsed() <= RENEW, "counted from its last renewal");
+    assert!(!replicas[1].leadership.leads());
+    within(LEASE + SECOND, || replicas[1].leadership.leads()).await;
+    assert!(began.elapsed() <= LEASE + RETRY + SECOND, "{:?}", began.elapsed());
+    api.heal();
+    never_two(&replicas, 3 * LEASE).await;
+    assert_eq!(api.holder(), "b");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_was_cut_off_and_not_followed_leads_again_at_once() {
+    let api = FakeApi::default();
+    let alone = start(&api, "a");
+    within(SECOND, || alone.leadership.leads()).await;
+    api.cut_off("a");
+    within(RENEW + SECOND, || !alone.leadership.leads()).await;
+    api.heal();
+    within(RETRY + 2 * SECOND, || alone.leadership.leads()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_given_back_is_taken_at_the_next_look() {
+    let api = FakeApi::default();
+    let [first, second] = two(&api).await;
+    let held = first.leadership.clone();
+    let worker = first.stopping.clone();
+    // Work that takes its time to end: the Lease is not given back before.
+    let work = tokio::spawn(async move {
+        let slow = |ended: CancellationToken| async move {
+            ended.cancelled().await;
+            tokio::time::sleep(SECOND).await;
+            Ok(())
+        };
+        held.while_leading(&worker, slow).await
+    });
+    tokio::time::sleep(SECOND).await;
+    let began = Instant::now();
+    first.stopping.cancel();
+    assert!(!first.leadership.leads(), "it stops acting at once");
+    within(SECOND + RETRY + SECOND, || second.leadership.leads()).await;
+    assert!(began.elapsed() >= SECOND, "not before its work had ended");
+    work.await.unwrap().unwrap();
+    first.election.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_somebody_deletes_goes_to_one_of_them_and_never_to_two() {
+    let api = FakeApi::default();
+    let replicas = two(&api).await;
+    api.stored().lease = None;
+    never_two(&replicas, 2 * LEASE).await;
+    assert_eq!(api.holder(), "a", "it renewed long before the other may take it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_somebody_gives_to_another_is_not_taken_back() {
+    let api = FakeApi::default();
+    let replicas = two(&api).await;
+    let other = json!({"holderIdentity": "original", "leaseDurationSeconds": 600});
+    {
+        let mut stored = api.stored();
+        stored.revision += 1;
+        let version = stored.revision.to_string();
+        let lease = stored.lease.as_mut().unwrap();
+        lease["spec"] = other;
+        lease["metadata"]["resourceVersion"] = json!(version);
+    }
+    within(RETRY + SECOND, || !replicas[0].leadership.leads()).await;
+    never_two(&replicas, 3 * LEASE).await;
+    assert_eq!(api.holder(), "original");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_label_on_the_lease_costs_nobody_the_lead() {
+    let api = FakeApi::default();
+    let replicas = two(&api).await;
+    {
+        let mut stored = api.stored();
+        stored.revision += 1;
+        let version = stored.revision.to_string();
+        let lease = stored.lease.as_mut().unwrap();
+        lease["metadata"]["labels"] = json!({"team": "a"});
+        lease["metadata"]["resourceVersion"] = json!(version);
+    }
+    let began = Instant::now();
+    while began.elapsed() < 2 * LEASE {
+        assert!(replicas[0].leadership.leads());
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert!(api.stored().lease.as_ref().unwrap()["metadata"]["labels"]["team"] == "a", "it stays");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_whose_answer_is_lost_costs_nobody_the_lead() {
+    let api = FakeApi::default();
+    let replicas = two(&api).await;
+    api.stored().mute = true;
+    never_two(&replicas, RENEW / 2).await;
+    api.stored().mute = false;
+    never_two(&replicas, 2 * LEASE).await;
+    assert!(replicas[0].leadership.leads());
+    assert_eq!(api.stored().lease.as_ref().unwrap()["spec"]["leaseTransitions"], 0, "all the while");
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_process_of_the_same_name_is_another() {
+    let api = FakeApi::default();
+    let replicas = [start(&api, "same"), start(&api, "same")];
+    within(SECOND, || replicas.iter().any(|r| r.leadership.leads())).await;
+    never_two(&replicas, 5 * LEASE).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_was_suspended_does_not_act_on_what_it_held() {
+    let api = FakeApi::default();
+    let replica = start(&api, "a");
+    within(SECOND, || replica.leadership.leads()).await;
+    // The monotonic clock stood still meanwhile.
+    let ahead = u64::try_from(LEASE.as_millis()).unwrap();
+    replica.ahead.store(ahead, Ordering::Relaxed);
+    assert!(!replica.leadership.leads(), "in the very moment, before any task has run");
+    within(2 * RETRY, || replica.leadership.leads()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_a_leader_writes() {
+    let api = FakeApi::default();
+    let [first, second] = two(&api).await;
+    let write = |replica: &Replica, who: &str| {
+        let client = replica.leadership.acting(&api.client(who));
+        let maps: kube::Api<k8s_openapi::api::core::v1::ConfigMap> = kube::Api::default_namespaced(client);
+        async move {
+            maps.create(&kube::api::PostParams::default(), &k8s_openapi::api::core::v1::ConfigMap::default())
+                .await
+        }
+    };
+    write(&first, "a").await.unwrap();
+    let refused = write(&second, "b").await.unwrap_err();
+    assert!(format!("{:?}", chain(&refused)).contains(&NotLeading.to_string()));
+    first.ahead.store(60_000, Ordering::Relaxed);
+    write(&first, "a").await.unwrap_err();
+    assert_eq!(api.stored().writes, ["a POST"]);
+    let reads = second.leadership.acting(&api.client("b"));
+    let leases: kube::Api<k8s_openapi::api::coordination::v1::Lease> = kube::Api::default_namespaced(reads);
+    leases.get("72dd1cf1.llm-d.ai").await.unwrap();
+}
+
+fn chain(error: &dyn std::error::Error) -> Vec<String> {
+    std::iter::successors(Some(error), |e| e.source()).map(ToString::to_string).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_runs_in_each_term_and_what_does_not_end_is_dropped() {
+    let api = FakeApi::default();
+    let replica = start(&api, "a");
+    let terms = Arc::new(AtomicU64::default());
+    let (leadership, stopping, count) = (replica.leadership.clone(), replica.stopping.clone(), terms.clone());
+    let work = tokio::spawn(async move {
+        let never_ends = |_| {
+            count.fetch_add(1, Ordering::Relaxed);
+            std::future::pending()
+        };
+        leadership.while_leading(&stopping, never_ends).await
+    });
+    within(SECOND, || terms.load(Ordering::Relaxed) == 1).await;
+    api.cut_off("a");
+    within(2 * RENEW, || !replica.leadership.leads()).await;
+    api.heal();
+    within(10 * SECOND, || terms.load(Ordering::Relaxed) == 2).await;
+    replica.stopping.cancel();
+    work.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_ends_by_itself_is_an_error() {
+    let stopping = CancellationToken::new();
+    let leadership = Leadership::alone(&stopping);
+    let ended = leadership.while_leading(&stopping, |_| std::future::ready(Ok(()))).await;
+    assert_eq!(ended, Err("ended although this replica leads".to_owned()));
+    let failed = leadership.while_leading(&stopping, |_| std::future::ready(Err("no".to_owned()))).await;
+    assert_eq!(failed, Err("no".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_leader_shows_its_series_after_the_takeover_delay() {
+    let api = FakeApi::default();
+    let [first, second] = two(&api).await;
+    let series = prometheus::IntGauge::new("x", "x").unwrap();
+    let shown = second.leadership.showing(series);
+    let leads = second.leadership.gauge().unwrap();
+    let value = || leads.collect()[0].get_metric()[0].get_gauge().get_value();
+    assert_eq!((shown.collect().len(), value() > 0.0), (0, false));
+    first.stopping.cancel();
+    within(5 * SECOND, || second.leadership.leads()).await;
+    assert_eq!((shown.collect().len(), value() > 0.0), (0, true), "it leads, and shows nothing yet");
+    let waited = within(4 * SECOND, || !shown.collect().is_empty()).await;
+    assert!(waited >= 2 * SECOND, "{waited:?}");
+    let alone = Leadership::alone(&CancellationToken::new());
+    assert!(alone.leads() && alone.shows_series(), "without an election nobody was there before");
+}

@@ -1,0 +1,116 @@
+//! The parts of one process that answer reviews, and that open the webhooks.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use wva_certs::Certs;
+use wva_rules::InstancePolicy;
+use wva_webhook::{StoreFacts, registration};
+
+use super::{Process, Watched, settled};
+use crate::settings::Webhook;
+use crate::{endpoints, facts};
+
+impl Process {
+    /// Serves admission, and opens the webhooks once a review would be answered.
+    pub(super) fn webhook(
+        &mut self,
+        webhook: &Webhook,
+        certs: &Certs,
+        watched: Option<&Watched>,
+    ) -> anyhow::Result<()> {
+        let listener = endpoints::bind("admission reviews", webhook.address)?;
+        let address = listener.local_addr()?;
+        let (refusals, to_tell) = wva_webhook::refusals();
+        let state = Arc::new(wva_webhook::State::new(
+            self.review_settings(webhook),
+            Arc::new(self.facts(watched)),
+            Some(refusals),
+            &self.registry,
+        )?);
+        let reporter = self.settings.pod_name.clone().unwrap_or_else(|| "wva".to_owned());
+        let (client, shutdown) = (self.client.clone(), self.end.shutdown.clone());
+        self.spawn(
+            "events of refused changes",
+            settled(wva_webhook::tell(client, reporter, to_tell, shutdown)),
+        );
+        let tls = Arc::new(wva_certs::server_config(certs.resolver(), self.settings.http2)?);
+        let end =
+            wva_webhook::End { stopping: self.end.stopping.clone(), shutdown: self.end.shutdown.clone() };
+        self.spawn("admission server", async move {
+            wva_webhook::serve(listener, tls, state, end).await.map_err(|e| e.to_string())
+        });
+        let (Some(configuration), Some(service)) =
+            (webhook.configuration.clone(), self.settings.service.clone())
+        else {
+            tracing::info!("WEBHOOK_CONFIGURATION is not set: no webhook configuration is opened");
+            return Ok(());
+        };
+        self.open_webhooks(configuration, &service, address, certs);
+        Ok(())
+    }
+
+    fn review_settings(&self, webhook: &Webhook) -> wva_webhook::Settings {
+        let policy = match webhook.policy.as_str() {
+            "require" => InstancePolicy::Require,
+            "ignore" => InstancePolicy::Ignore,
+            _ => InstancePolicy::Inject,
+        };
+        wva_webhook::Settings {
+            instance: self.settings.instance.clone(),
+            policy,
+            maps: self.settings.maps.clone(),
+            running: self.settings.running.clone(),
+        }
+    }
+
+    fn facts(&self, watched: Option<&Watched>) -> StoreFacts {
+        StoreFacts {
+            synced: facts::complete(self.synced.clone()),
+            variants: self.variant_index.clone(),
+            readers: watched.map(|w| w.readers.clone()),
+            targets: watched.map(|w| facts::targets(w.watches.clone())),
+            owned: facts::owned(&self.settings, self.namespaces.clone()),
+            namespaces: facts::managed(&self.settings, self.namespaces.clone()),
+            opted_in: facts::opted_in(&self.settings, self.namespaces.clone()),
+            controller_namespace: self.settings.namespace.clone(),
+        }
+    }
+
+    /// Keeps both webhook configurations open, from the moment a review sent here is answered.
+    fn open_webhooks(&mut self, configuration: String, service: &str, address: SocketAddr, certs: &Certs) {
+        let config = registration::Config {
+            mutating: configuration.clone(),
+            validating: configuration,
+            service: registration::ServiceRef {
+                namespace: self.settings.namespace.clone(),
+                name: service.to_owned(),
+            },
+        };
+        let probe = registration::Probe {
+            addr: reachable(address),
+            server_name: format!("{service}.{}.svc", self.settings.namespace),
+        };
+        let (client, bundle, synced) = (self.acting.clone(), certs.ca_bundle(), self.synced.clone());
+        self.spawn_leading("registration of the webhooks", move |ended| {
+            let (client, config, bundle) = (client.clone(), config.clone(), bundle.clone());
+            let (probe, synced) = (probe.clone(), synced.clone());
+            async move {
+                // A review that is judged without the caches would be judged without the cluster's rules.
+                match ended.run_until_cancelled(synced.wait()).await {
+                    None => return Ok(()),
+                    Some(Err(which)) => return Err(format!("the {which} ended")),
+                    Some(Ok(())) => {}
+                }
+                Box::pin(registration::run(client, config, bundle, probe, ended))
+                    .await
+                    .map_err(|e| e.to_string())
+            }
+        });
+    }
+}
+
+/// Where a listener can be reached from this process.
+fn reachable(bound: SocketAddr) -> SocketAddr {
+    if bound.ip().is_unspecified() { SocketAddr::from(([127, 0, 0, 1], bound.port())) } else { bound }
+}

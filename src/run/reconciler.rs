@@ -1,0 +1,109 @@
+//! The parts of one process that decide, and that tell what was decided. All but the external metrics API and the debug
+//! endpoint are the leader's.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+use wva_certs::Certs;
+use wva_controller::auth::Gate;
+use wva_controller::external_metrics::{self, ExternalMetrics, OwnService};
+use wva_controller::{
+    Engine, Ownership, Prometheus, Reader, StatusWriter, Telemetry, VariantSeries, Watches, events,
+};
+
+use super::{Process, settled};
+use crate::endpoints;
+use crate::settings::Controller;
+
+impl Process {
+    /// The reconciler: one engine, and those who tell what it decided.
+    pub(super) fn controller(
+        &mut self,
+        controller: &Controller,
+        certs: &Certs,
+        watches: Watches,
+    ) -> anyhow::Result<()> {
+        let (published, reader) = watch::channel(None);
+        let series =
+            VariantSeries::new(reader.clone(), self.settings.instance.clone(), controller.legacy_metrics);
+        self.registry.register(Box::new(self.leadership.showing(series)))?;
+        let engine = Arc::new(Engine {
+            watches,
+            synced: self.synced.clone(),
+            prometheus: Prometheus::new(controller.prometheus.clone())?,
+            ownership: Ownership {
+                instance: self.settings.instance.clone(),
+                manage_labelled: controller.manage_labelled,
+            },
+            namespace: self.settings.watch_namespace.clone(),
+            config: controller.engine.clone(),
+            telemetry: Telemetry::register(&self.registry)?,
+            published,
+        });
+        let changed = self.changed.clone();
+        self.spawn_leading("engine", move |ended| {
+            let (engine, changed) = (engine.clone(), changed.clone());
+            async move { engine.run(&changed, ended).await }
+        });
+        self.tell(&reader);
+        if let Some(address) = controller.debug_address {
+            let listener = endpoints::bind("/explain and /snapshot", address)?;
+            let router = endpoints::debug(reader, self.leadership.clone());
+            self.spawn("debug endpoint", endpoints::serve(listener, router, self.end.shutdown.clone()));
+        }
+        if let Some(address) = controller.external_metrics_address {
+            self.external_metrics(address, certs, controller.legacy_metrics)?;
+        }
+        Ok(())
+    }
+
+    /// Statuses and events, anew in each term: what this replica wrote in an earlier one, others have changed since.
+    fn tell(&mut self, reader: &Reader) {
+        let (client, variants, published) = (self.acting.clone(), self.variants.clone(), reader.clone());
+        self.spawn_leading("status writer", move |ended| {
+            let writer = StatusWriter::new(client.clone(), variants.clone());
+            let published = published.clone();
+            settled(async move {
+                ended.run_until_cancelled(writer.run(published)).await;
+            })
+        });
+        let (client, pod_name, published) =
+            (self.acting.clone(), self.settings.pod_name.clone(), reader.clone());
+        self.spawn_leading("events", move |ended| {
+            let (client, pod_name, published) = (client.clone(), pod_name.clone(), published.clone());
+            settled(async move {
+                ended.run_until_cancelled(events::run(client, pod_name, published)).await;
+            })
+        });
+    }
+
+    /// Serves `external.metrics.k8s.io`, and opens its APIService where that names our own Service.
+    fn external_metrics(&mut self, address: SocketAddr, certs: &Certs, legacy: bool) -> anyhow::Result<()> {
+        let listener = endpoints::bind("the external metrics API", address)?;
+        let gate = Arc::new(Gate::new(self.client.clone()));
+        let tls = wva_controller::auth::server_tls(certs.resolver())?;
+        let state = Arc::new(ExternalMetrics {
+            variants: self.variants.clone(),
+            namespaces: self.namespaces.clone(),
+            synced: self.synced.clone(),
+            gate: gate.clone(),
+            legacy,
+            clock: wva_certs::system_clock(),
+        });
+        let shutdown = self.end.shutdown.clone();
+        self.spawn("external metrics API", async move {
+            external_metrics::serve(listener, tls, state, shutdown).await.map_err(|e| e.to_string())
+        });
+        let shutdown = self.end.shutdown.clone();
+        self.spawn("CA of the aggregator", settled(async move { gate.watch_request_header(shutdown).await }));
+        if let Some(name) = self.settings.service.clone() {
+            let own = OwnService { namespace: self.settings.namespace.clone(), name };
+            let (client, bundle) = (self.acting.clone(), certs.ca_bundle());
+            self.spawn_leading("opening of the APIService", move |ended| {
+                settled(external_metrics::keep_open(client.clone(), own.clone(), bundle.clone(), ended))
+            });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,40 @@
+//! What one process tells of itself: metrics and health.
+
+use std::sync::Arc;
+
+use wva_certs::Certs;
+use wva_controller::auth::Gate;
+
+use super::Process;
+use crate::endpoints;
+
+impl Process {
+    /// `/metrics`: plain HTTP where that was asked for, else HTTPS for those whom the API server knows and allows.
+    pub(super) fn metrics(&mut self, certs: &Certs) -> anyhow::Result<()> {
+        let Some(address) = self.settings.metrics_address else { return Ok(()) };
+        let listener = endpoints::bind("/metrics", address)?;
+        let router = endpoints::metrics(self.registry.clone());
+        let shutdown = self.end.shutdown.clone();
+        if self.settings.metrics_secure {
+            let tls = wva_certs::server_config(certs.resolver(), false)?;
+            let guarded = endpoints::guarded(router, Arc::new(Gate::new(self.client.clone())));
+            self.spawn("metrics endpoint", endpoints::serve_tls(listener, tls, guarded, shutdown));
+        } else {
+            self.spawn("metrics endpoint", endpoints::serve(listener, router, shutdown));
+        }
+        Ok(())
+    }
+
+    /// `/healthz` and `/readyz`, which does not depend on who leads.
+    pub(super) fn health(&mut self) -> anyhow::Result<()> {
+        let Some(address) = self.settings.health_address else { return Ok(()) };
+        let listener = endpoints::bind("/healthz and /readyz", address)?;
+        let router = endpoints::health(
+            std::mem::take(&mut self.checks),
+            self.synced.clone(),
+            self.end.stopping.clone(),
+        );
+        self.spawn("health endpoint", endpoints::serve(listener, router, self.end.shutdown.clone()));
+        Ok(())
+    }
+}

@@ -1,0 +1,166 @@
+//! What is served where, and one review from the first byte of its body to its answer: within a deadline, a bound on
+//! its size, and never more than a few large ones at once.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::Router;
+use axum::body::{Body, HttpBody as _};
+use axum::extract::{Request, State as Extract};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use futures::StreamExt as _;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+
+use crate::review::{Answer, CONFIG_MAP_PATH, MUTATE_PATH, Phase, State, VALIDATE_PATH, answer};
+use crate::server::Limits;
+
+#[derive(Clone)]
+struct Context {
+    state: Arc<State>,
+    limits: Limits,
+    /// Large bodies that are held at once: each may be megabytes.
+    held: Arc<Semaphore>,
+    large: mpsc::Sender<Job>,
+}
+
+/// The judging of one large review.
+type Job = Box<dyn FnOnce() + Send>;
+
+/// The thread that judges large reviews, one after another: each may take many times its body's size while it is
+/// parsed, and every thread keeps for itself what it has freed. It ends with the last sender.
+fn large_reviews() -> mpsc::Sender<Job> {
+    let (sender, mut jobs) = mpsc::channel::<Job>(WAITING);
+    let work = move || {
+        while let Some(job) = jobs.blocking_recv() {
+            job();
+        }
+    };
+    if let Err(error) = std::thread::Builder::new().name("large-reviews".to_owned()).spawn(work) {
+        tracing::error!(%error, "There is no thread for large reviews: they are not answered");
+    }
+    sender
+}
+
+/// Reviews that wait for the thread: large ones, which are fewer, and those of ConfigMaps.
+const WAITING: usize = 64;
+
+/// Large bodies in memory at once: one is judged while the next arrives.
+const HELD: usize = 2;
+
+/// Bodies up to here, in bytes, are judged where they are read; objects are a few thousand. As many as there are
+/// connections can be in memory at once.
+const SMALL: usize = 64 << 10;
+
+/// The paths of the server, for tests without a socket.
+pub fn router(state: Arc<State>, limits: Limits) -> Router {
+    let unknown =
+        || async { (StatusCode::NOT_FOUND, "no such path: see the paths of the webhook configurations\n") };
+    Router::new()
+        .route(MUTATE_PATH, post(|context, request| review(context, Phase::Mutate, request)))
+        .route(VALIDATE_PATH, post(|context, request| review(context, Phase::Validate, request)))
+        .route(CONFIG_MAP_PATH, post(|context, request| review(context, Phase::ConfigMap, request)))
+        .fallback(unknown)
+        .with_state(Context { state, limits, held: Arc::new(Semaphore::new(HELD)), large: large_reviews() })
+}
+
+async fn review(Extract(context): Extract<Context>, phase: Phase, request: Request) -> Response {
+    let start = Instant::now();
+    let answer = within_deadline(&context, phase, request.into_body()).await;
+    let (resource, took) = (phase.resource(), start.elapsed());
+    context.state.metrics.observe(resource, answer.operation, answer.allowed, answer.code, took);
+    match answer.body {
+        Ok(review) => {
+            let json = [(header::CONTENT_TYPE, "application/json")];
+            (answer.status, json, review.to_string()).into_response()
+        }
+        Err(message) => (answer.status, message + "\n").into_response(),
+    }
+}
+
+async fn within_deadline(context: &Context, phase: Phase, body: Body) -> Answer {
+    let deadline = tokio::time::Instant::now() + context.limits.review;
+    let received = match tokio::time::timeout_at(deadline, receive(context, body)).await {
+        Ok(Ok(received)) => received,
+        Ok(Err(answer)) => return answer,
+        Err(_) => return Answer::unjudged(StatusCode::REQUEST_TIMEOUT, "the body took too long to arrive"),
+    };
+    let Received { bytes, held } = received;
+    let state = Arc::clone(&context.state);
+    let judge = move || match std::panic::catch_unwind(AssertUnwindSafe(|| answer(&state, phase, &bytes))) {
+        Ok(answer) => answer,
+        Err(_) => failed(),
+    };
+    // The entries of a small ConfigMap can still be a lot of work; variants of that size are work of microseconds, and
+    // another thread would cost more than they take.
+    if held.is_none() && phase != Phase::ConfigMap {
+        return judge();
+    }
+    // Parsing megabytes must not hold up the other connections of this thread. The body is held until the work is
+    // done, which may be later than the answer.
+    let (sender, judged) = oneshot::channel();
+    let job = Box::new(move || {
+        drop(sender.send(judge()));
+        drop(held);
+    });
+    if context.large.try_send(job).is_err() {
+        return Answer::unjudged(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "too many large reviews at once: try again",
+        );
+    }
+    match tokio::time::timeout_at(deadline, judged).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(_)) => failed(),
+        Err(_) => Answer::unjudged(StatusCode::GATEWAY_TIMEOUT, "the review took longer than it may"),
+    }
+}
+
+/// A body in memory, with its place among the large ones where it is one.
+struct Received {
+    bytes: Vec<u8>,
+    held: Option<OwnedSemaphorePermit>,
+}
+
+/// Reads a body. One that grows large waits for its place before more of it is read.
+async fn receive(context: &Context, body: Body) -> Result<Received, Answer> {
+    let limit = context.limits.body;
+    let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    if announced > limit {
+        return Err(too_large(limit));
+    }
+    let mut received = Received { bytes: Vec::new(), held: None };
+    let mut chunks = body.into_data_stream();
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk.map_err(|error| unreadable(&error))?;
+        let length = received.bytes.len() + chunk.len();
+        if length > limit {
+            return Err(too_large(limit));
+        }
+        if length > SMALL && received.held.is_none() {
+            // Never closed. Waiting ends with the review's deadline.
+            received.held = Arc::clone(&context.held).acquire_owned().await.ok();
+            // Once, and not by doubling, which would hold it three times over.
+            received.bytes.reserve_exact(announced.max(length) - received.bytes.len());
+        }
+        received.bytes.extend_from_slice(&chunk);
+    }
+    Ok(received)
+}
+
+fn failed() -> Answer {
+    tracing::error!("A review failed, by a panic that stands above: please report this");
+    Answer::unjudged(StatusCode::INTERNAL_SERVER_ERROR, "the review failed: see the log of wva")
+}
+
+/// A client that went away or broke off.
+fn unreadable(error: &axum::Error) -> Answer {
+    Answer::unjudged(StatusCode::BAD_REQUEST, format!("the body could not be read: {error}"))
+}
+
+fn too_large(limit: usize) -> Answer {
+    let message = format!("the body is larger than {limit} bytes, more than two objects of etcd can be");
+    Answer::unjudged(StatusCode::PAYLOAD_TOO_LARGE, message)
+}
