@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 
-use super::{InstallOptions, RELEASE, SERVICE, SYSTEM, WEBHOOKS};
+use super::{API_SERVICE, InstallOptions, RELEASE, SERVICE, SYSTEM, WEBHOOKS};
 use crate::Testbed;
 
 /// Where the Service leads.
@@ -67,22 +67,21 @@ pub(crate) async fn doors(testbed: &Testbed, options: &InstallOptions, ports: Po
     Ok(())
 }
 
-/// Whether both webhook configurations and the APIService are open.
-pub(crate) async fn are_open(testbed: &Testbed, options: &InstallOptions) -> anyhow::Result<()> {
+/// Whether both webhook configurations are open.
+pub(crate) async fn webhooks_are_open(testbed: &Testbed, options: &InstallOptions) -> anyhow::Result<()> {
     let webhooks = options.named(WEBHOOKS);
     for kind in ["mutatingwebhookconfiguration", "validatingwebhookconfiguration"] {
         let path = "jsonpath={.webhooks[*].rules[*].resources[*]}";
         let open = testbed.kubectl(&["get", kind, &webhooks, "-o", path]).await?.success()?;
         ensure!(open.contains("variantautoscalings"), "{kind} has no rules: {open:?}");
     }
-    if !options.serves_metrics_api() {
-        return Ok(());
-    }
-    let available = "jsonpath={.status.conditions[?(@.type==\"Available\")].status}";
-    let args = ["get", "apiservice", "v1beta1.external.metrics.k8s.io", "-o", available];
-    let open = testbed.kubectl(&args).await?.success()?;
-    ensure!(open == "True", "the APIService is not available");
     Ok(())
+}
+
+/// Whether kube-apiserver says that the APIService is available: `True`, `False`, or nothing yet.
+pub(crate) async fn metrics_api_available(testbed: &Testbed) -> anyhow::Result<String> {
+    let available = "jsonpath={.status.conditions[?(@.type==\"Available\")].status}";
+    testbed.kubectl(&["get", "apiservice", API_SERVICE, "-o", available]).await?.success()
 }
 
 /// A file of the repository.

@@ -23,6 +23,8 @@ pub const SYSTEM: &str = "workload-variant-autoscaler-system";
 pub const SERVICE: &str = "workload-variant-autoscaler-webhook-service";
 /// Name of both webhook configurations.
 pub const WEBHOOKS: &str = "workload-variant-autoscaler-system-workload-variant-autoscaler-webhook";
+/// The `APIService` of the external metrics API.
+pub(crate) const API_SERVICE: &str = "v1beta1.external.metrics.k8s.io";
 
 /// Longest wait for the program to come up and open its webhooks.
 pub(crate) const UP: Duration = Duration::from_mins(1);
@@ -119,7 +121,12 @@ impl Install {
     /// Waits until both webhook configurations and the APIService are open.
     async fn wait_open(&self, testbed: &Testbed) -> anyhow::Result<()> {
         eventually("wva to open its webhooks and its APIService", UP, async || {
-            manifests::are_open(testbed, &self.options).await
+            manifests::webhooks_are_open(testbed, &self.options).await?;
+            if self.options.serves_metrics_api() {
+                let available = manifests::metrics_api_available(testbed).await?;
+                ensure!(available == "True", "the APIService is not available");
+            }
+            Ok(())
         })
         .await
         .with_context(|| self.program.evidence())

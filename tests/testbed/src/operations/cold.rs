@@ -23,7 +23,7 @@ const OPEN: Duration = Duration::from_secs(30);
 /// # Errors
 /// When an install could not be made at all.
 pub async fn cold_install(testbed: &Testbed, wva: &Path, turns: u32) -> anyhow::Result<Outcome> {
-    let mut replicas = Replicas::install(testbed, InstallOptions::quick(wva)).await?;
+    let mut replicas = Replicas::install(testbed, InstallOptions::quick(wva), "cold").await?;
     let (mut ready, mut right, mut faults) = (Vec::new(), Vec::new(), Vec::new());
     for turn in 0..turns {
         if turn > 0 {

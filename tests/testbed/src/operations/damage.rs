@@ -13,8 +13,8 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, 
 use serde_json::{Value, json};
 
 use super::trust::{CA_ENTRY, secret_name};
-use crate::install::WEBHOOKS;
-use crate::replicas::{API_SERVICE, Replicas};
+use crate::install::{API_SERVICE, WEBHOOKS};
+use crate::replicas::Replicas;
 use crate::within;
 
 const CALL: Duration = Duration::from_secs(10);

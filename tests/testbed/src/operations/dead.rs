@@ -4,25 +4,30 @@
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 use serde_json::json;
 
 use super::Outcome;
-use crate::install::InstallOptions;
+use crate::install::{InstallOptions, manifests};
 use crate::replicas::Replicas;
 use crate::{Testbed, eventually};
 
 const BOTH: [usize; 2] = [0, 1];
 /// Longest wait for a namespace to go: its objects go first.
 const GONE: Duration = Duration::from_secs(30);
+/// kube-apiserver asks an aggregated API every half minute whether it is there.
+const NOTICED: Duration = Duration::from_mins(2);
 
-/// Kills both replicas and does what must go on, with and without the external metrics API in the cluster.
+/// Kills both replicas and does what must go on. Where `release` is `None` the dead program served the external metrics
+/// API too: Kubernetes keeps a namespace under deletion, empty, until every aggregated API answers or is deleted, so it
+/// must go once a replica is back.
 ///
 /// # Errors
 /// When it could not be carried out.
-pub async fn all_dead(testbed: &Testbed, wva: &Path) -> anyhow::Result<Outcome> {
-    let namespace = testbed.namespace("dead").await?;
-    let mut replicas = Replicas::install(testbed, InstallOptions::quick(wva)).await?;
+pub async fn all_dead(testbed: &Testbed, wva: &Path, release: Option<&str>) -> anyhow::Result<Outcome> {
+    let options = InstallOptions { release: release.map(str::to_owned), ..InstallOptions::quick(wva) };
+    let mut replicas = Replicas::install(testbed, options, "dead").await?;
+    let namespace = replicas.namespace().to_owned();
     replicas.start_all(&BOTH).await?;
     replicas.wait_ready(&BOTH).await?;
     replicas.wait_open().await?;
@@ -30,10 +35,11 @@ pub async fn all_dead(testbed: &Testbed, wva: &Path) -> anyhow::Result<Outcome> 
         "apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling",
         "metadata": {"name": "held", "finalizers": ["example.com/held"]},
         "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "held"}, "modelID": "m"},
-    });
-    create(testbed, &namespace, &held.to_string()).await?;
+    })
+    .to_string();
+    create(testbed, &namespace, &held).await?;
     replicas.kill_all();
-    let refused = create(testbed, &namespace, &held.to_string().replace("\"held\"", "\"new\"")).await;
+    let refused = create(testbed, &namespace, &held.replace("\"held\"", "\"new\"")).await;
     let refusal = refused.err().map(|error| format!("{error:#}")).unwrap_or_default();
     ensure!(refusal.contains("failed calling webhook"), "the doors are not open onto nothing: {refusal}");
 
@@ -44,8 +50,15 @@ pub async fn all_dead(testbed: &Testbed, wva: &Path) -> anyhow::Result<Outcome> 
     note("config maps of others", config_map(testbed, &namespace).await);
     note("pods", pod(testbed, &namespace).await);
     note("a finalizer", finalizer(testbed, &namespace).await);
-    note("namespaces", namespaces(testbed).await);
-    let figures = format!("{} of 4 kinds of objects go on", 4 - faults.len());
+    let gone = match release {
+        Some(_) => namespaces(testbed).await.map(|()| "namespaces go"),
+        None => emptied(testbed, &mut replicas)
+            .await
+            .map(|()| "namespaces are emptied, and go once a replica serves the external metrics API again"),
+    };
+    let told = gone.as_ref().map_or("namespaces do not go", |told| told);
+    let figures = format!("{} of 3 other kinds of objects go on; {told}", 3 - faults.len());
+    faults.extend(gone.err().map(|error| format!("namespaces: {error:#}")));
     Ok(Outcome { figures, faults })
 }
 
@@ -88,20 +101,43 @@ async fn finalizer(testbed: &Testbed, namespace: &str) -> anyhow::Result<()> {
 }
 
 async fn namespaces(testbed: &Testbed) -> anyhow::Result<()> {
+    let name = deleted_namespace(testbed).await?;
+    gone(testbed, &name, GONE).await
+}
+
+/// The same where an aggregated API is served by nobody.
+async fn emptied(testbed: &Testbed, replicas: &mut Replicas<'_>) -> anyhow::Result<()> {
+    eventually("kube-apiserver to notice that nobody serves the external metrics API", NOTICED, async || {
+        let available = manifests::metrics_api_available(testbed).await?;
+        ensure!(available == "False", "it says {available:?}");
+        Ok(())
+    })
+    .await?;
+    let name = deleted_namespace(testbed).await?;
+    eventually(&format!("namespace {name} to be empty"), GONE, async || {
+        let path = "jsonpath={.status.conditions[?(@.type==\"NamespaceContentRemaining\")].status}";
+        let remaining = testbed.kubectl(&["get", "namespace", &name, "-o", path]).await?.success()?;
+        ensure!(remaining == "False", "NamespaceContentRemaining is {remaining:?}");
+        Ok(())
+    })
+    .await?;
+    replicas.start(0).await?;
+    gone(testbed, &name, NOTICED).await
+}
+
+/// A new namespace that was told to go.
+async fn deleted_namespace(testbed: &Testbed) -> anyhow::Result<String> {
     let name = testbed.namespace("dead-and-gone").await?;
     testbed.kubectl(&["delete", "namespace", &name, "--wait=false"]).await?.success()?;
-    eventually(&format!("namespace {name} to go"), GONE, async || {
-        let args = [
-            "get",
-            "namespace",
-            &name,
-            "--ignore-not-found",
-            "-o",
-            "jsonpath={.status.conditions[*].message}",
-        ];
-        let said = testbed.kubectl(&args).await?.success()?;
-        let there = testbed.kubectl(&["get", "namespace", &name, "--ignore-not-found", "-o", "name"]).await?;
-        ensure!(there.success().context("namespaces cannot be read")?.is_empty(), "it says: {said}");
+    Ok(name)
+}
+
+async fn gone(testbed: &Testbed, name: &str, deadline: Duration) -> anyhow::Result<()> {
+    eventually(&format!("namespace {name} to go"), deadline, async || {
+        let path = "jsonpath={.metadata.name}: {.status.conditions[*].message}";
+        let args = ["get", "namespace", name, "--ignore-not-found", "-o", path];
+        let there = testbed.kubectl(&args).await?.success()?;
+        ensure!(there.is_empty(), "{there}");
         Ok(())
     })
     .await

@@ -50,12 +50,11 @@ impl fmt::Display for Fault {
 /// # Errors
 /// When nobody leads to begin with, or nobody takes over within a minute.
 pub async fn leadership(testbed: &Testbed, wva: &Path, turns: u32) -> anyhow::Result<Outcome> {
-    let mut replicas = Replicas::install(testbed, InstallOptions::quick(wva)).await?;
+    let mut replicas = Replicas::install(testbed, InstallOptions::quick(wva), "leadership").await?;
     replicas.start_all(&BOTH).await?;
     replicas.wait_ready(&BOTH).await?;
     replicas.wait_open().await?;
-    let namespace = testbed.namespace("leadership").await?;
-    let _churn = Churn::start(testbed, &namespace).await?;
+    let _churn = Churn::start(testbed, replicas.namespace()).await?;
     let (mut figures, mut faults) = (Vec::new(), Vec::new());
     for fault in [Fault::Frozen, Fault::CutOff, Fault::LeaseDeleted] {
         let (mut times, mut late) = (Vec::new(), 0);

@@ -40,18 +40,16 @@ pub async fn lifetimes(
     release: Option<&str>,
     lasts: Duration,
 ) -> anyhow::Result<Outcome> {
-    let namespace = testbed.namespace("lifetimes").await?;
     let mut options = InstallOptions::quick(wva);
     options.release = release.map(str::to_owned);
-    options.judges = Some(namespace.clone());
     for life in ["WVA_CA_LIFETIME", "WVA_CERT_LIFETIME"] {
         options.env.push((life.to_owned(), format!("{}s", LIFE.as_secs())));
     }
-    let mut replicas = Replicas::install(testbed, options).await?;
+    let mut replicas = Replicas::install(testbed, options, "lifetimes").await?;
     replicas.start_all(&BOTH).await?;
     replicas.wait_ready(&BOTH).await?;
     replicas.wait_open().await?;
-    let reviews = Reviews::start(testbed, &namespace, RATE).await?;
+    let reviews = Reviews::start(testbed, replicas.namespace(), RATE).await?;
     let shaken = shake_until(&replicas, Instant::now() + lasts).await;
     let tally = reviews.end().await?;
 

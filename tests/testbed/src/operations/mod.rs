@@ -141,7 +141,16 @@ impl Experiment {
             Self::RollingRestart => Box::pin(rolling_restart(testbed, wva, turns(2, 50))).await,
             Self::Leadership => Box::pin(leadership(testbed, wva, turns(1, 5))).await,
             Self::KilledTasks => Box::pin(killed_tasks(testbed, &plan.wva_debug)).await,
-            Self::AllDead => Box::pin(all_dead(testbed, wva)).await,
+            Self::AllDead => {
+                let mut outcome = Box::pin(all_dead(testbed, wva, Some("dies-out"))).await?;
+                if !short {
+                    let with = Box::pin(all_dead(testbed, wva, None)).await?;
+                    outcome.figures += "; with the external metrics API: ";
+                    outcome.figures += &with.figures;
+                    outcome.faults.extend(with.faults);
+                }
+                Ok(outcome)
+            }
         }
     }
 }

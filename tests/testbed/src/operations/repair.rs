@@ -38,12 +38,11 @@ struct Damage {
 /// # Errors
 /// When a damage could not be done, or was not repaired within a minute.
 pub async fn repair(testbed: &Testbed, wva: &Path, turns: u32) -> anyhow::Result<Outcome> {
-    let namespace = testbed.namespace("repair").await?;
-    let mut replicas = Replicas::install(testbed, InstallOptions::quick(wva)).await?;
+    let mut replicas = Replicas::install(testbed, InstallOptions::quick(wva), "repair").await?;
     replicas.start_all(&BOTH).await?;
     replicas.wait_ready(&BOTH).await?;
     replicas.wait_open().await?;
-    let reviews = Reviews::start(testbed, &namespace, RATE).await?;
+    let reviews = Reviews::start(testbed, replicas.namespace(), RATE).await?;
     let (mut damages, mut faults, mut figures) = (Vec::new(), Vec::new(), Vec::new());
     for bundle in [false, true] {
         for how in How::ALL {

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::Outcome;
 use crate::Testbed;
 use crate::install::InstallOptions;
-use crate::replicas::Replicas;
+use crate::replicas::{Connections, Replicas};
 use crate::reviews::Reviews;
 
 /// Reviews a second.
@@ -41,15 +41,14 @@ impl Leaving {
 /// # Errors
 /// When a replica does not start, become ready or end.
 pub async fn rolling_restart(testbed: &Testbed, wva: &Path, turns: u32) -> anyhow::Result<Outcome> {
-    let namespace = testbed.namespace("rolling").await?;
-    let mut replicas = Replicas::install(testbed, InstallOptions::quick(wva)).await?;
+    let mut replicas = Replicas::install(testbed, InstallOptions::quick(wva), "rolling").await?;
     let mut serving = VecDeque::from([0, 1]);
     replicas.start_all(&[0, 1]).await?;
     replicas.wait_ready(&[0, 1]).await?;
     replicas.wait_open().await?;
-    let reviews = Reviews::start(testbed, &namespace, RATE).await?;
+    let reviews = Reviews::start(testbed, replicas.namespace(), RATE).await?;
     let mut leaving = Leaving::default();
-    let began = Instant::now();
+    let (began, before) = (Instant::now(), replicas.connections());
     for _ in 0..2 * turns {
         if serving.len() + leaving.pods.len() >= PODS {
             leaving.first_gone(&mut replicas).await?;
@@ -71,15 +70,16 @@ pub async fn rolling_restart(testbed: &Testbed, wva: &Path, turns: u32) -> anyho
     let mut faults = tally.faults();
     faults.append(&mut leaving.faults);
     let connections = replicas.connections();
+    let since = |count: fn(&Connections) -> u64| count(&connections) - count(&before);
     let figures = format!(
         "{turns} restarts of both in {} s: {} of {} reviews failed; connections by way of \
          the Service: {} led, {} refused, {} found nobody",
         lasted.as_secs(),
         tally.failed,
         tally.sent(),
-        connections.led,
-        connections.refused,
-        connections.nowhere
+        since(|c| c.led),
+        since(|c| c.refused),
+        since(|c| c.nowhere)
     );
     Ok(Outcome { figures, faults })
 }

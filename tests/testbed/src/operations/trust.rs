@@ -15,8 +15,8 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
 use crate::handshake::handshake;
-use crate::install::{SERVICE, WEBHOOKS};
-use crate::replicas::{API_SERVICE, Replicas};
+use crate::install::{API_SERVICE, SERVICE, WEBHOOKS};
+use crate::replicas::Replicas;
 use crate::within;
 
 const CALL: Duration = Duration::from_secs(10);

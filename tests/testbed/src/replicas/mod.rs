@@ -17,7 +17,7 @@ use self::link::Link;
 use crate::audit::credential_id;
 use crate::install::manifests::{self, Ports};
 use crate::install::program::Program;
-use crate::install::{InstallOptions, SERVICE, SYSTEM, UP, WEBHOOKS};
+use crate::install::{API_SERVICE, InstallOptions, SERVICE, SYSTEM, UP, WEBHOOKS};
 use crate::{Process, Signal, Testbed, eventually};
 
 /// How long a lease lasts in these installs, and how often and for how long its holder tries to renew it.
@@ -28,8 +28,6 @@ const RETRY: Duration = Duration::from_secs(1);
 pub const LEASE_NAME: &str = "72dd1cf1.llm-d.ai";
 /// How long a cluster needs to hear that a pod is going away.
 const PROPAGATION: Duration = Duration::from_secs(1);
-/// The `APIService` of the external metrics API.
-pub(crate) const API_SERVICE: &str = "v1beta1.external.metrics.k8s.io";
 
 /// One replica's lasting side, whether it runs or not.
 #[derive(Debug)]
@@ -38,12 +36,15 @@ struct Pod {
     kubeconfig: std::path::PathBuf,
     credential: String,
     link: Link,
+    /// Settings of its own, for its next start.
+    env: Vec<(String, String)>,
 }
 
 /// Replicas of one release. Dropping this ends them; the objects stay in the control plane.
 pub struct Replicas<'a> {
     testbed: &'a Testbed,
     options: InstallOptions,
+    namespace: String,
     account: String,
     balancer: Balancer,
     pods: Vec<Pod>,
@@ -52,16 +53,19 @@ pub struct Replicas<'a> {
 
 impl<'a> Replicas<'a> {
     /// Installs everything but the program: CRD, RBAC, Service and shut doors, without a CA or a Lease that an earlier
-    /// install left. No replica runs yet.
+    /// install left. What they judge is a new namespace, `<name>-<number>`, so that doors which are left open onto
+    /// nothing at the end are in nobody's way. No replica runs yet.
     ///
     /// # Errors
     /// When kube-apiserver refuses any of it.
-    pub async fn install(testbed: &'a Testbed, options: InstallOptions) -> anyhow::Result<Self> {
+    pub async fn install(testbed: &'a Testbed, options: InstallOptions, name: &str) -> anyhow::Result<Self> {
         manifests::crd(testbed).await?;
+        let namespace = testbed.namespace(name).await?;
+        let options = InstallOptions { judges: Some(namespace.clone()), ..elected(options) };
         let account = manifests::account(testbed, &options).await?;
         let balancer = Balancer::start(PROPAGATION).await?;
         let (pods, running) = (Vec::new(), BTreeMap::new());
-        let replicas = Self { testbed, options: elected(options), account, balancer, pods, running };
+        let replicas = Self { testbed, options, namespace, account, balancer, pods, running };
         replicas.anew().await?;
         Ok(replicas)
     }
@@ -96,9 +100,16 @@ impl<'a> Replicas<'a> {
         self.delete(&["-n".to_owned(), self.system(), format!("lease/{LEASE_NAME}")]).await
     }
 
-    /// Sets an environment variable for the replicas that are started from now on.
-    pub fn set(&mut self, key: &str, value: &str) {
-        self.options.env.push((key.to_owned(), value.to_owned()));
+    /// Sets an environment variable for the next starts of pod `index`.
+    ///
+    /// # Errors
+    /// When the pod is new and its token cannot be had.
+    pub async fn set(&mut self, index: usize, key: &str, value: &str) -> anyhow::Result<()> {
+        self.pod(index).await?;
+        let env = &mut self.pods[index].env;
+        env.retain(|(known, _)| known != key);
+        env.push((key.to_owned(), value.to_owned()));
+        Ok(())
     }
 
     async fn delete(&self, what: &[String]) -> anyhow::Result<()> {
@@ -127,8 +138,10 @@ impl<'a> Replicas<'a> {
         }
         let (testbed, options, pods) = (self.testbed, &self.options, &self.pods);
         let starts = indexes.iter().map(|&index| async move {
-            let Pod { name, kubeconfig, .. } = &pods[index];
-            let program = Program::start(testbed, options, name, name, kubeconfig).await?;
+            let Pod { name, kubeconfig, env, .. } = &pods[index];
+            let mut options = options.clone();
+            options.env.extend(env.iter().cloned());
+            let program = Program::start(testbed, &options, name, name, kubeconfig).await?;
             anyhow::Ok((index, program))
         });
         for (index, program) in try_join_all(starts).await? {
@@ -149,7 +162,8 @@ impl<'a> Replicas<'a> {
             let link = Link::to(self.testbed.apiserver_port()?).await?;
             let token = self.testbed.service_account_token(&self.system(), &self.account).await?;
             let kubeconfig = self.testbed.kubeconfig_of(&name, link.port(), &token)?;
-            self.pods.push(Pod { name, kubeconfig, credential: credential_id(&token)?, link });
+            let (credential, env) = (credential_id(&token)?, Vec::new());
+            self.pods.push(Pod { name, kubeconfig, credential, link, env });
         }
         Ok(())
     }
@@ -240,15 +254,16 @@ impl<'a> Replicas<'a> {
         self.program(index)?.is_ready().await
     }
 
-    /// Waits until the doors are open, and a connection by way of the Service finds a replica.
+    /// Waits until the webhooks are open.
     ///
     /// # Errors
     /// When they are not within a minute.
     pub async fn wait_open(&self) -> anyhow::Result<()> {
-        let open = eventually("the doors to be open", UP, async || {
-            manifests::are_open(self.testbed, &self.options).await
-        });
-        open.await.with_context(|| self.evidence())
+        eventually("the webhooks to be open", UP, async || {
+            manifests::webhooks_are_open(self.testbed, &self.options).await
+        })
+        .await
+        .with_context(|| self.evidence())
     }
 
     /// What `wva_leader` of a replica says; `None` where there is no such series.
@@ -310,6 +325,12 @@ impl<'a> Replicas<'a> {
     /// Whether this release serves the external metrics API.
     pub(crate) fn serves_metrics_api(&self) -> bool {
         self.options.serves_metrics_api()
+    }
+
+    /// The namespace whose objects are judged.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        &self.namespace
     }
 
     /// Namespace of the program.
