@@ -2,7 +2,7 @@
 //! by `make test-faults`; both are the same functions of the testbed, and `docs/operations-tests.md` has the figures.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{Mutex, OnceCell};
 use wva_testbed::operations::{
@@ -36,7 +36,9 @@ where
 {
     let testbed = testbed().await?;
     let _alone = RELEASE.lock().await;
-    println!("{}", Box::pin(experiment(testbed)).await?.kept()?);
+    let began = Instant::now();
+    let figures = Box::pin(experiment(testbed)).await?.kept()?;
+    println!("{figures} ({} s)", began.elapsed().as_secs());
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use anyhow::ensure;
 use serde_json::json;
 
 use super::Outcome;
-use crate::install::{InstallOptions, manifests};
+use crate::install::{API_SERVICE, InstallOptions, manifests};
 use crate::replicas::Replicas;
 use crate::{Testbed, eventually};
 
@@ -26,6 +26,8 @@ const NOTICED: Duration = Duration::from_mins(2);
 /// When it could not be carried out.
 pub async fn all_dead(testbed: &Testbed, wva: &Path, release: Option<&str>) -> anyhow::Result<Outcome> {
     let options = InstallOptions { release: release.map(str::to_owned), ..InstallOptions::quick(wva) };
+    // One that an earlier install left, served by nobody, would hold up every namespace.
+    testbed.kubectl(&["delete", "apiservice", API_SERVICE, "--ignore-not-found"]).await?.success()?;
     let mut replicas = Replicas::install(testbed, options, "dead").await?;
     let namespace = replicas.namespace().to_owned();
     replicas.start_all(&BOTH).await?;

@@ -177,9 +177,12 @@ fn acts_of<'a>(
     }
 }
 
-/// Whether it is something that only a leader does.
+/// Whether it changed something that only a leader changes. An event is news of what was so when it was sent: one that
+/// was on its way may arrive at any time.
 fn acts(write: &Write, credential: &str) -> bool {
-    write.credential == credential && write.stored() && write.resource != "leases"
+    write.credential == credential
+        && write.stored()
+        && !["leases", "events"].contains(&write.resource.as_str())
 }
 
 /// Writes that kube-apiserver got from `old` after its lease was over: counted from its last renewal before `new` took
