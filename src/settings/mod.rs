@@ -31,8 +31,9 @@ pub(crate) struct Settings {
     pub(crate) watch_namespace: Option<String>,
     pub(crate) instance: Option<String>,
     pub(crate) service: Option<String>,
-    pub(crate) ca_lifetime: Duration,
-    pub(crate) cert_lifetime: Duration,
+    pub(crate) certificates: Certificates,
+    /// Of the metrics endpoint, where it has files of its own.
+    pub(crate) metrics_certificate: Option<CertificateFiles>,
     pub(crate) http2: bool,
     pub(crate) rest_timeout: Duration,
     pub(crate) log: Log,
@@ -44,6 +45,25 @@ pub(crate) struct Settings {
     pub(crate) maps: wva_rules::MapNames,
     /// What is accepted and has no effect, or is spelt the old way; logged once at the start.
     pub(crate) warnings: Vec<String>,
+}
+
+/// Where the serving certificates come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Certificates {
+    /// Made here, from a CA in a Secret.
+    SelfMade { ca_lifetime: Duration, lifetime: Duration },
+    /// Read from files, and read again when they change.
+    Files(CertificateFiles),
+    /// There are none: nothing is served that needs one.
+    Off,
+}
+
+/// A folder in the layout of cert-manager, with the CA in `ca.crt`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CertificateFiles {
+    pub(crate) folder: String,
+    pub(crate) certificate: String,
+    pub(crate) key: String,
 }
 
 /// Settings of the admission server.
@@ -93,8 +113,6 @@ const NOT_YET: &[(&str, &str)] = &[
     ("EPP_METRIC_READER_BEARER_TOKEN", "endpoint pickers are not asked"),
     ("POOL_GROUP", "endpoint pickers are not asked"),
     ("PROMETHEUS_METRICS_CACHE_CLEANUP_INTERVAL", "old samples are dropped at each fetch"),
-    ("WEBHOOK_CERT_PATH", "the certificate is made here"),
-    ("METRICS_CERT_PATH", "the certificate is made here"),
     ("PROMETHEUS_CLIENT_CERT_PATH", "no client certificate is sent to Prometheus"),
     ("PROMETHEUS_CLIENT_KEY_PATH", "no client certificate is sent to Prometheus"),
     ("PROMETHEUS_SERVER_NAME", "the host of PROMETHEUS_BASE_URL is verified"),
@@ -171,8 +189,8 @@ impl Reader<'_> {
             watch_namespace: self.optional("WATCH_NAMESPACE"),
             instance: self.optional("CONTROLLER_INSTANCE"),
             service: self.optional("WEBHOOK_SERVICE"),
-            ca_lifetime: self.duration("WVA_CA_LIFETIME"),
-            cert_lifetime: self.duration("WVA_CERT_LIFETIME"),
+            certificates: self.certificates(),
+            metrics_certificate: self.files(["METRICS_CERT_PATH", "METRICS_CERT_NAME", "METRICS_CERT_KEY"]),
             http2: self.flag("ENABLE_HTTP2"),
             rest_timeout: self.duration("REST_CLIENT_TIMEOUT"),
             log: self.log(),
@@ -190,6 +208,25 @@ impl Reader<'_> {
             },
             warnings: self.warnings(),
         }
+    }
+
+    fn certificates(&self) -> Certificates {
+        let files = self.files(["WEBHOOK_CERT_PATH", "WEBHOOK_CERT_NAME", "WEBHOOK_CERT_KEY"]);
+        match (self.text("WVA_CERT_MODE").as_str(), files) {
+            ("off", _) => Certificates::Off,
+            ("" | "files", Some(files)) => Certificates::Files(files),
+            // Files without a folder are refused elsewhere.
+            _ => Certificates::SelfMade {
+                ca_lifetime: self.duration("WVA_CA_LIFETIME"),
+                lifetime: self.duration("WVA_CERT_LIFETIME"),
+            },
+        }
+    }
+
+    /// Files of a certificate, where a folder is named.
+    fn files(&self, [folder, certificate, key]: [&'static str; 3]) -> Option<CertificateFiles> {
+        let folder = self.optional(folder)?;
+        Some(CertificateFiles { folder, certificate: self.text(certificate), key: self.text(key) })
     }
 
     fn election(&self) -> wva_controller::Election {
@@ -286,7 +323,11 @@ impl Reader<'_> {
             let default = wva_crds::settings::Setting::by_key(key)?.default_value().ok()??;
             (*value != default).then(|| format!("{key} ({source}) has no effect in this release: {instead}"))
         });
-        old.chain(not_yet).collect()
+        let unread = ["self", "off"].contains(&self.text("WVA_CERT_MODE").as_str());
+        let files = self.optional("WEBHOOK_CERT_PATH").filter(|_| unread).map(|folder| {
+            format!("WEBHOOK_CERT_PATH ({folder}) is not read: WVA_CERT_MODE is {}", self.text("WVA_CERT_MODE"))
+        });
+        old.chain(not_yet).chain(files).collect()
     }
 
     // A key whose value did not parse is in `wrong` already: what stands in for it here is never used.

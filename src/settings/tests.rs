@@ -164,6 +164,23 @@ fn an_election_is_held_under_the_name_of_the_pod() {
 }
 
 #[test]
+fn certificates_are_made_here_unless_a_folder_is_named() {
+    let mode = |set: &[(&str, &str)]| read(&[], &[&[URL], set].concat()).unwrap().certificates;
+    assert!(matches!(mode(&[]), Certificates::SelfMade { .. }));
+    let folder = ("WEBHOOK_CERT_PATH", "/certs");
+    let files = Certificates::Files(CertificateFiles {
+        folder: "/certs".to_owned(),
+        certificate: "tls.crt".to_owned(),
+        key: "tls.key".to_owned(),
+    });
+    assert_eq!(mode(&[folder]), files);
+    assert_eq!(mode(&[folder, ("WVA_CERT_MODE", "files")]), files);
+    let unread = read(&[], &[URL, folder, ("WVA_CERT_MODE", "self")]).unwrap();
+    assert!(matches!(unread.certificates, Certificates::SelfMade { .. }));
+    assert_eq!(unread.warnings, ["WEBHOOK_CERT_PATH (/certs) is not read: WVA_CERT_MODE is self"]);
+}
+
+#[test]
 fn lease_times_must_fall() {
     let e = read(&["--leader-election-lease-duration=10s"], &[URL]).unwrap_err().to_string();
     assert!(e.contains("60s > 50s > 10s"), "{e}");
@@ -172,7 +189,8 @@ fn lease_times_must_fall() {
 #[test]
 fn what_this_release_cannot_do_is_refused_at_the_start() {
     for (set, want) in [
-        (&[("WVA_CERT_MODE", "files")][..], "write self"),
+        (&[("WVA_CERT_MODE", "files")][..], "no folder is named"),
+        (&[("WVA_CERT_MODE", "off")], "--webhook=false"),
         (&[("WEBHOOK_CONFIGURATION", "c")], "WEBHOOK_SERVICE is empty"),
         (&[("WEBHOOK_BIND_ADDRESS", "0")], "--webhook=false"),
         (&[("WVA_WEBHOOK", "false"), ("WVA_CONTROLLER", "false")], "nothing is left to run"),

@@ -68,10 +68,40 @@ const OTHERS: &[(Broken, Problem)] = &[
         },
     ),
     (
-        |v| v.is_on("WVA_WEBHOOK") && v.is("WVA_CERT_MODE", &["files", "off"]),
+        |v| v.is("WVA_CERT_MODE", &["files"]) && !v.has("WEBHOOK_CERT_PATH"),
+        Problem {
+            keys: &["WVA_CERT_MODE", "WEBHOOK_CERT_PATH"],
+            right: "certificates are to be read from files and no folder is named: set WEBHOOK_CERT_PATH to where tls.crt, tls.key and ca.crt are mounted, or write self",
+        },
+    ),
+    (
+        |v| v.is("WVA_CERT_MODE", &["off"]) && v.is_on("WVA_WEBHOOK"),
         Problem {
             keys: &["WVA_CERT_MODE", "WVA_WEBHOOK"],
-            right: "this release makes its own certificate: write self, or leave it out",
+            right: "an API server sends reviews over HTTPS alone, and off leaves no certificate: write self or files, or WVA_WEBHOOK=false (--webhook=false) to do without admission",
+        },
+    ),
+    (
+        |v| {
+            v.is("WVA_CERT_MODE", &["off"])
+                && v.is_on("METRICS_SECURE")
+                && matches!(v.get("METRICS_BIND_ADDRESS"), Some(Value::Address(Some(_))))
+                && !v.has("METRICS_CERT_PATH")
+        },
+        Problem {
+            keys: &["WVA_CERT_MODE", "METRICS_SECURE", "METRICS_CERT_PATH"],
+            right: "secure metrics need a certificate, and off leaves none: set METRICS_CERT_PATH, or METRICS_SECURE=false for plain HTTP, or write self or files",
+        },
+    ),
+    (
+        |v| {
+            v.is("WVA_CERT_MODE", &["off"])
+                && v.is_on("WVA_CONTROLLER")
+                && matches!(v.get("EXTERNAL_METRICS_BIND_ADDRESS"), Some(Value::Address(Some(_))))
+        },
+        Problem {
+            keys: &["WVA_CERT_MODE", "EXTERNAL_METRICS_BIND_ADDRESS"],
+            right: "the external metrics API is served over HTTPS alone, and off leaves no certificate: write self or files, or EXTERNAL_METRICS_BIND_ADDRESS=0",
         },
     ),
     (
@@ -172,6 +202,7 @@ mod tests {
     fn what_the_start_refuses_is_a_problem() {
         let (webhook, controller) = (("WVA_WEBHOOK", "false"), ("WVA_CONTROLLER", "false"));
         let (address, mode) = (("WEBHOOK_BIND_ADDRESS", "0"), ("WVA_CERT_MODE", "files"));
+        let (off, metrics) = (("WVA_CERT_MODE", "off"), ("METRICS_BIND_ADDRESS", ":8443"));
         let (configuration, service) = (("WEBHOOK_CONFIGURATION", "c"), ("WEBHOOK_SERVICE", "s"));
         for (set, want) in [
             (&[][..], &["PROMETHEUS_BASE_URL"][..]),
@@ -185,9 +216,14 @@ mod tests {
             (&[URL, address], &["WEBHOOK_BIND_ADDRESS"]),
             (&[URL, address, webhook], &[]),
             (&[URL, mode], &["WVA_CERT_MODE"]),
-            (&[URL, ("WVA_CERT_MODE", "off")], &["WVA_CERT_MODE"]),
+            (&[URL, mode, ("WEBHOOK_CERT_PATH", "/certs")], &[]),
             (&[URL, ("WVA_CERT_MODE", "self")], &[]),
-            (&[URL, mode, webhook], &[]),
+            (&[URL, off], &["WVA_CERT_MODE"]),
+            (&[URL, off, webhook], &[]),
+            (&[URL, off, webhook, metrics], &["WVA_CERT_MODE"]),
+            (&[URL, off, webhook, metrics, ("METRICS_SECURE", "false")], &[]),
+            (&[URL, off, webhook, metrics, ("METRICS_CERT_PATH", "/certs")], &[]),
+            (&[URL, off, webhook, ("EXTERNAL_METRICS_BIND_ADDRESS", ":6443")], &["WVA_CERT_MODE"]),
         ] {
             assert_eq!(check(set), want, "{set:?}");
         }
