@@ -36,6 +36,7 @@ pub(crate) fn command() -> Command {
                 .arg(Arg::new("address").long("address").value_name("HOST:PORT").default_value("127.0.0.1:8082").help("Debug address of the controller (WVA_DEBUG_BIND_ADDRESS), or a port-forward to it"))
                 .arg(Arg::new("snapshot").long("snapshot").value_name("FILE").value_parser(value_parser!(PathBuf)).help("Write the snapshot of the last cycle, which `wva decide` decides again")),
         )
+        .subcommand(crate::commands::certs_command())
         .subcommand(
             Command::new("crd")
                 .about("The CustomResourceDefinition as YAML")

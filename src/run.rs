@@ -1,6 +1,7 @@
 //! One process, wired: which parts run, what each is given, and what happens when one ends. No policy lives here.
 
 mod admission;
+mod certificates;
 mod reconciler;
 mod served;
 mod supervision;
@@ -15,7 +16,6 @@ use kube::runtime::reflector::Store;
 use prometheus::Registry;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
-use wva_certs::{Certs, CertsConfig};
 use wva_controller::{Leadership, Scope, Synced, Tasks, Watches, elect};
 use wva_rules::OtherVariant;
 use wva_webhook::{Index, Readers};
@@ -61,7 +61,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
     let certs = process.certificates()?;
     let watched = process.settings.controller.is_some().then(|| process.watches());
     if let Some(webhook) = process.settings.webhook.clone() {
-        process.webhook(&webhook, &certs, watched.as_ref())?;
+        process.webhook(&webhook, certs.serving()?, watched.as_ref())?;
     }
     if let Some((controller, watched)) = process.settings.controller.clone().zip(watched) {
         process.controller(&controller, &certs, watched.watches)?;
@@ -141,27 +141,6 @@ impl Process {
         let sight = scope.scaled_objects(observe_scaled_objects);
         let scaled_objects_seen = Arc::new(move || sight.borrow().is_complete());
         Watched { watches, readers: Readers { autoscalers, scaled_objects, scaled_objects_seen } }
-    }
-
-    fn certificates(&mut self) -> anyhow::Result<Certs> {
-        let service = self.settings.service.clone();
-        let namespace = &self.settings.namespace;
-        let mut dns_names =
-            service.as_deref().map(|s| CertsConfig::service_names(s, namespace)).unwrap_or_default();
-        dns_names.push("localhost".to_owned());
-        let config = CertsConfig {
-            namespace: namespace.clone(),
-            secret_name: format!("{}-ca", service.as_deref().unwrap_or("wva")),
-            dns_names,
-            ca_lifetime: self.settings.ca_lifetime,
-            cert_lifetime: self.settings.cert_lifetime,
-        };
-        let (certs, task) =
-            Certs::start(self.client.clone(), config, wva_certs::system_clock(), self.end.shutdown.clone())?;
-        self.tasks.spawn("certificates", settled(Box::pin(task)));
-        let loaded = certs.clone();
-        self.checks.push(("certificate is loaded", Box::new(move || loaded.loaded())));
-        Ok(certs)
     }
 
     /// A task that runs until shutdown; if it ends before, so does the process.

@@ -14,6 +14,8 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
+use wva_certs::Certs;
+
 use crate::settings::Log;
 
 /// Starts logging for the life of the process.
@@ -108,6 +110,7 @@ impl Visit for Fields<'_> {
         self.put(field, value.into());
     }
 }
+
 /// What runs here, as a metric.
 pub(crate) fn build_info() -> Result<prometheus::IntGaugeVec, prometheus::Error> {
     let opts = prometheus::Opts::new("wva_build_info", "What runs here.");
@@ -119,4 +122,39 @@ pub(crate) fn build_info() -> Result<prometheus::IntGaugeVec, prometheus::Error>
     ])
     .set(1);
     Ok(info)
+}
+
+/// `wva_certificate_expiry_timestamp_seconds{name}`: when each certificate in use ends, read at each scrape.
+pub(crate) struct CertificateExpiry {
+    /// Before each name, and whose certificates.
+    certs: Vec<(&'static str, Certs)>,
+    gauge: prometheus::GaugeVec,
+}
+
+impl CertificateExpiry {
+    /// For several sets of certificates; the prefix tells their names apart.
+    pub(crate) fn new(certs: Vec<(&'static str, Certs)>) -> Result<Self, prometheus::Error> {
+        let opts = prometheus::Opts::new(
+            "wva_certificate_expiry_timestamp_seconds",
+            "When a certificate in use ends (Unix time): ca signs or vouches for the serving ones.",
+        );
+        Ok(Self { certs, gauge: prometheus::GaugeVec::new(opts, &["name"])? })
+    }
+}
+
+impl prometheus::core::Collector for CertificateExpiry {
+    fn desc(&self) -> Vec<&prometheus::core::Desc> {
+        self.gauge.desc()
+    }
+
+    fn collect(&self) -> Vec<prometheus::proto::MetricFamily> {
+        for (prefix, certs) in &self.certs {
+            for (name, ends) in certs.expiries() {
+                let gauge = self.gauge.with_label_values(&[&format!("{prefix}{name}")]);
+                #[expect(clippy::cast_precision_loss, reason = "seconds of this millennium are exact")]
+                gauge.set(ends.as_second() as f64);
+            }
+        }
+        self.gauge.collect()
+    }
 }

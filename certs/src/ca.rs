@@ -1,13 +1,10 @@
-//! The certificate authority: an ECDSA P-256 key and its self-signed certificate, the set that one Secret holds
-//! (current CA, and the previous one's certificate while it is still needed), and the signing of serving
-//! certificates. What the Secret holds is judged here; what to do about it is the store's business.
+//! The certificate authority: an ECDSA P-256 key and its self-signed certificate, how both are read from PEM and
+//! judged, and the signing of serving certificates.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::ByteString;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, PublicKeyData,
@@ -17,16 +14,15 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use crate::BACKDATED;
 
-/// Entry of the Secret: the current CA's certificate, PEM.
-pub const CA_CERT: &str = "ca.crt";
-/// Entry of the Secret: the current CA's private key, PEM.
-pub const CA_KEY: &str = "ca.key";
-/// Entry of the Secret: the previous CA's certificate, PEM; absent where none is needed.
-pub const PREVIOUS_CA_CERT: &str = "previous-ca.crt";
-
-/// Why what a Secret holds is no usable CA. Each one means that the CA has to be replaced.
+/// Why what a Secret holds is not what it should be. Each one means that something has to be written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Why {
+    /// There is no Secret.
+    #[error("the Secret does not exist")]
+    NoSecret,
+    /// A good CA that nobody announced: what is served now would not be trusted by those who trust it alone.
+    #[error("it held another CA, which had not been announced as the next one")]
+    Unannounced,
     /// An entry is absent or empty.
     #[error("entry {entry} is absent or empty")]
     Missing {
@@ -52,8 +48,17 @@ pub enum Why {
         entry: &'static str,
     },
     /// The key belongs to another certificate.
-    #[error("the private key does not match the certificate")]
-    KeyMismatch,
+    #[error("the private key of entry {entry} does not match the certificate")]
+    KeyMismatch {
+        /// Key within the Secret's data.
+        entry: &'static str,
+    },
+    /// One CA in two places.
+    #[error("entry {entry} holds the current CA once more")]
+    Doubled {
+        /// Key within the Secret's data.
+        entry: &'static str,
+    },
     /// Its time is over.
     #[error("the certificate of entry {entry} expired at {not_after}")]
     Expired {
@@ -99,16 +104,39 @@ pub enum SignError {
 }
 
 /// A CA's certificate without its key.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct CaCert {
     der: CertificateDer<'static>,
     pem: String,
+    not_before: Timestamp,
     not_after: Timestamp,
 }
 
+/// Two are one where they are the same certificate, however its PEM is wrapped.
+impl PartialEq for CaCert {
+    fn eq(&self, other: &Self) -> bool {
+        self.der == other.der
+    }
+}
+
+impl Eq for CaCert {}
+
 impl CaCert {
     /// Reads entry `entry`; it has to be one CA certificate that is valid at `now`.
-    fn parse(entry: &'static str, pem: &[u8], now: Timestamp) -> Result<Self, Why> {
+    pub(crate) fn parse(entry: &'static str, pem: &[u8], now: Timestamp) -> Result<Self, Why> {
+        let cert = Self::parse_at_any_time(entry, pem)?;
+        let (not_before, not_after) = (cert.not_before, cert.not_after);
+        if now >= not_after {
+            return Err(Why::Expired { entry, not_after });
+        }
+        if now < not_before {
+            return Err(Why::NotYetValid { entry, not_before });
+        }
+        Ok(cert)
+    }
+
+    /// The same, whatever its dates are.
+    pub(crate) fn parse_at_any_time(entry: &'static str, pem: &[u8]) -> Result<Self, Why> {
         let mut certs = CertificateDer::pem_slice_iter(pem);
         let (Some(Ok(der)), None) = (certs.next(), certs.next()) else {
             return Err(Why::NotACertificate { entry });
@@ -124,14 +152,8 @@ impl CaCert {
         let date = |at: i64| Timestamp::from_second(at).map_err(|_| Why::NotACertificate { entry });
         let not_before = date(x509.validity().not_before.timestamp())?;
         let not_after = date(x509.validity().not_after.timestamp())?;
-        if now >= not_after {
-            return Err(Why::Expired { entry, not_after });
-        }
-        if now < not_before {
-            return Err(Why::NotYetValid { entry, not_before });
-        }
-        let pem = certificate_block(pem).ok_or(Why::NotACertificate { entry })?;
-        Ok(Self { der: der.into_owned(), pem, not_after })
+        let pem = certificate_blocks(pem).next().ok_or(Why::NotACertificate { entry })?;
+        Ok(Self { der: der.into_owned(), pem, not_before, not_after })
     }
 
     /// DER of the certificate.
@@ -150,6 +172,16 @@ impl CaCert {
     #[must_use]
     pub fn not_after(&self) -> Timestamp {
         self.not_after
+    }
+
+    /// When two thirds of its life are over: time for the next one.
+    #[must_use]
+    pub fn rotate_at(&self) -> Timestamp {
+        // Ours are dated back; one of a shorter life than that was made elsewhere, and is not.
+        let issued = self.not_before.checked_add(BACKDATED).unwrap_or(self.not_before);
+        let issued = if issued < self.not_after { issued } else { self.not_before };
+        let life = self.not_after.duration_since(issued);
+        issued.checked_add(life * 2 / 3).unwrap_or(self.not_after)
     }
 }
 
@@ -200,7 +232,33 @@ impl Ca {
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
         validity(&mut params, lifetime, now, not_after)?;
         let cert = params.self_signed(&key).map_err(rcgen)?;
-        Ok(Self { cert: CaCert { der: cert.der().clone(), pem: cert.pem(), not_after }, key })
+        // Dates of certificates have no fractions of a second.
+        let not_before = Timestamp::from_second((now - BACKDATED).as_second())
+            .map_err(|_| SignError::Lifetime { lifetime, now })?;
+        Ok(Self { cert: CaCert { der: cert.der().clone(), pem: cert.pem(), not_before, not_after }, key })
+    }
+
+    /// Reads a CA that can sign at `now` from the PEM of two entries.
+    pub(crate) fn parse(
+        (cert_entry, cert): (&'static str, Option<&[u8]>),
+        (key_entry, key): (&'static str, Option<&[u8]>),
+        now: Timestamp,
+    ) -> Result<Self, Why> {
+        let cert = CaCert::parse(cert_entry, cert.ok_or(Why::Missing { entry: cert_entry })?, now)?;
+        let not_a_key = || Why::NotAKey { entry: key_entry };
+        let pem = std::str::from_utf8(key.ok_or(Why::Missing { entry: key_entry })?).map_err(|_| not_a_key())?;
+        let key = KeyPair::from_pem(pem).map_err(|_| not_a_key())?;
+        let (_, x509) = x509_parser::parse_x509_certificate(&cert.der)
+            .map_err(|_| Why::NotACertificate { entry: cert_entry })?;
+        if x509.public_key().raw != key.subject_public_key_info().as_slice() {
+            return Err(Why::KeyMismatch { entry: key_entry });
+        }
+        Ok(Self { cert, key })
+    }
+
+    /// PEM of the private key. For the Secret alone.
+    pub(crate) fn key_pem(&self) -> String {
+        self.key.serialize_pem()
     }
 
     /// The certificate.
@@ -220,6 +278,31 @@ impl Ca {
         lifetime: Duration,
         now: Timestamp,
     ) -> Result<Signed, SignError> {
+        let (cert, key, not_after) = self.sign(names, lifetime, now)?;
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        Ok(Signed { cert: cert.der().clone(), key, issued: now, not_after })
+    }
+
+    /// The same as PEM, certificate and key: for files.
+    ///
+    /// # Errors
+    /// Those of [`Ca::sign_serving`].
+    pub fn sign_serving_pem(
+        &self,
+        names: &[String],
+        lifetime: Duration,
+        now: Timestamp,
+    ) -> Result<(String, String), SignError> {
+        let (cert, key, _) = self.sign(names, lifetime, now)?;
+        Ok((cert.pem(), key.serialize_pem()))
+    }
+
+    fn sign(
+        &self,
+        names: &[String],
+        lifetime: Duration,
+        now: Timestamp,
+    ) -> Result<(rcgen::Certificate, KeyPair, Timestamp), SignError> {
         let rcgen = |source| SignError::Rcgen { what: "serving", source };
         let not_after = end_of(lifetime, now)?.min(self.cert.not_after);
         let key = KeyPair::generate().map_err(rcgen)?;
@@ -232,66 +315,8 @@ impl Ca {
         params.use_authority_key_identifier_extension = true;
         validity(&mut params, lifetime, now, not_after)?;
         let issuer = Issuer::from_ca_cert_der(&self.cert.der, &self.key).map_err(rcgen)?;
-        let cert = params.signed_by(&key, &issuer).map_err(rcgen)?.der().clone();
-        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
-        Ok(Signed { cert, key, issued: now, not_after })
-    }
-}
-
-/// What one Secret holds.
-#[derive(Debug)]
-pub struct CaSet {
-    /// Signs.
-    pub current: Ca,
-    /// Still trusted, while certificates that it signed are in use.
-    pub previous: Option<CaCert>,
-}
-
-impl CaSet {
-    /// Reads a Secret's data. A previous certificate that is garbage or expired is left out rather than held
-    /// against the set: nobody can still need it, and an apiserver refuses a bundle with one bad certificate.
-    ///
-    /// # Errors
-    /// [`Why`] the current CA cannot be used at `now`.
-    pub fn from_secret_data(data: &BTreeMap<String, ByteString>, now: Timestamp) -> Result<Self, Why> {
-        let entry = |entry: &'static str| {
-            data.get(entry).map(|b| b.0.as_slice()).filter(|b| !b.is_empty()).ok_or(Why::Missing { entry })
-        };
-        let cert = CaCert::parse(CA_CERT, entry(CA_CERT)?, now)?;
-        let not_a_key = || Why::NotAKey { entry: CA_KEY };
-        let pem = std::str::from_utf8(entry(CA_KEY)?).map_err(|_| not_a_key())?;
-        let key = KeyPair::from_pem(pem).map_err(|_| not_a_key())?;
-        let (_, x509) = x509_parser::parse_x509_certificate(&cert.der)
-            .map_err(|_| Why::NotACertificate { entry: CA_CERT })?;
-        if x509.public_key().raw != key.subject_public_key_info().as_slice() {
-            return Err(Why::KeyMismatch);
-        }
-        let previous = entry(PREVIOUS_CA_CERT).ok().and_then(|pem| {
-            CaCert::parse(PREVIOUS_CA_CERT, pem, now)
-                .inspect_err(|why| tracing::warn!(%why, "Left the previous CA out of the bundle"))
-                .ok()
-        });
-        Ok(Self { current: Ca { cert, key }, previous })
-    }
-
-    /// The data of the Secret that holds this set.
-    #[must_use]
-    pub fn to_secret_data(&self) -> BTreeMap<String, ByteString> {
-        let mut data = BTreeMap::from([
-            (CA_CERT.to_owned(), ByteString(self.current.cert.pem.clone().into_bytes())),
-            (CA_KEY.to_owned(), ByteString(self.current.key.serialize_pem().into_bytes())),
-        ]);
-        if let Some(previous) = &self.previous {
-            data.insert(PREVIOUS_CA_CERT.to_owned(), ByteString(previous.pem.clone().into_bytes()));
-        }
-        data
-    }
-
-    /// PEM of every certificate that is to be trusted: what goes into a `caBundle`.
-    #[must_use]
-    pub fn bundle(&self) -> Vec<u8> {
-        let previous = self.previous.as_ref().map_or("", CaCert::pem);
-        format!("{}{previous}", self.current.cert.pem).into_bytes()
+        let cert = params.signed_by(&key, &issuer).map_err(rcgen)?;
+        Ok((cert, key, not_after))
     }
 }
 
@@ -322,14 +347,19 @@ fn validity(
     Ok(())
 }
 
-/// The one certificate block of a PEM text, without whatever stands around it: a key that somebody put in the same
+/// The certificate blocks of a PEM text, without whatever stands around them: a key that somebody put in the same
 /// entry must not travel on in a bundle.
-fn certificate_block(pem: &[u8]) -> Option<String> {
+pub(crate) fn certificate_blocks(pem: &[u8]) -> impl Iterator<Item = String> {
+    const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
     const END: &str = "-----END CERTIFICATE-----";
-    let text = std::str::from_utf8(pem).ok()?;
-    let begin = text.find("-----BEGIN CERTIFICATE-----")?;
-    let end = begin + text[begin..].find(END)? + END.len();
-    Some(format!("{}\n", &text[begin..end]))
+    let mut rest = std::str::from_utf8(pem).unwrap_or_default();
+    std::iter::from_fn(move || {
+        let begin = rest.find(BEGIN)?;
+        let end = begin + rest[begin..].find(END)? + END.len();
+        let block = format!("{}\n", &rest[begin..end]);
+        rest = &rest[end..];
+        Some(block)
+    })
 }
 
 #[cfg(test)]

@@ -28,6 +28,7 @@ struct State {
     events: Vec<Value>,
     failing: bool,
     hanging: bool,
+    deaf: bool,
 }
 
 /// Handle on the fake; clones share it.
@@ -63,6 +64,15 @@ impl FakeApi {
     /// No request is answered while set.
     pub(crate) fn hanging(&self, hanging: bool) {
         self.state.lock().unwrap().hanging = hanging;
+    }
+
+    /// Watches report nothing while set.
+    pub(crate) fn deaf(&self, deaf: bool) {
+        self.state.lock().unwrap().deaf = deaf;
+    }
+
+    pub(crate) fn exists(&self, name: &str) -> bool {
+        self.state.lock().unwrap().secrets.contains_key(name)
     }
 
     /// Writes a Secret behind everybody's back.
@@ -190,7 +200,7 @@ impl FakeApi {
                     seen.borrow_and_update();
                     let next = {
                         let state = fake.state.lock().unwrap();
-                        state.history.iter().find(|(revision, _)| *revision > from).cloned()
+                        state.history.iter().find(|(revision, _)| *revision > from && !state.deaf).cloned()
                     };
                     if let Some((revision, event)) = next {
                         return Some((format!("{event}\n"), (fake, seen, revision)));

@@ -1,11 +1,22 @@
-//! CA and serving certificates of wva in mode `self`. One Secret holds the CA; every replica signs a serving
+//! CA and serving certificates of wva. In mode `self` one Secret holds the CA; every replica signs a serving
 //! certificate of its own, in memory, and swaps it without a restart or a dropped connection. No serving key is
-//! ever stored or shared.
+//! ever stored or shared. In mode `files` somebody else makes the certificates, and their files are read again and
+//! again.
 
+mod handle;
 mod authority;
+mod leader;
+mod config;
 pub mod ca;
+mod files;
+pub mod inspect;
+mod news;
+mod rotation;
 pub mod serving;
-pub mod store;
+pub mod set;
+mod store;
+mod trust;
+pub mod x509;
 
 #[cfg(test)]
 mod fake;
@@ -14,8 +25,10 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-pub use authority::{Certs, CertsConfig, ConfigError};
+pub use config::{CertsConfig, ConfigError};
+pub use handle::Certs;
 pub use serving::{Serving, server_config, server_config_asking_clients};
+pub use trust::Trust;
 
 /// Where the wall-clock time comes from. Tests move it; a program uses [`system_clock`].
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;

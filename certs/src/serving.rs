@@ -9,6 +9,7 @@ use arc_swap::ArcSwapOption;
 use jiff::{SignedDuration, Timestamp};
 use rustls::ServerConfig;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ClientHello, ResolvesServerCert, WantsServerCert};
 use rustls::sign::CertifiedKey;
@@ -33,7 +34,7 @@ pub enum ServingError {
     },
 }
 
-/// Holds the serving certificate; cloned handles are made with `Arc`. Written by the authority's task alone.
+/// Holds the serving certificate; cloned handles are made with `Arc`. Written by one task alone.
 #[derive(Debug, Default)]
 pub struct Serving {
     key: ArcSwapOption<CertifiedKey>,
@@ -78,11 +79,27 @@ impl Serving {
         now: Timestamp,
     ) -> Result<(), ServingError> {
         let signed = ca.sign_serving(names, lifetime, now)?;
-        let span = Span {
-            renew_at: renew_at(signed.issued, signed.not_after, random_share()),
-            not_after: signed.not_after,
-        };
-        let key = CertifiedKey::from_der(vec![signed.cert], signed.key, &aws_lc_rs::default_provider())
+        let renew_at = renew_at(signed.issued, signed.not_after, random_share());
+        self.install(vec![signed.cert], signed.key, Span { renew_at, not_after: signed.not_after })
+    }
+
+    /// The certificate in use, without its chain.
+    #[cfg(test)]
+    pub(crate) fn certificate(&self) -> Option<CertificateDer<'static>> {
+        self.key.load().as_ref().map(|key| key.cert[0].clone())
+    }
+
+    /// Swaps in a certificate (with its chain) that was made elsewhere.
+    ///
+    /// # Errors
+    /// [`ServingError::Rustls`], among others where the key is another certificate's; the one in use stays.
+    pub(crate) fn install(
+        &self,
+        chain: Vec<CertificateDer<'static>>,
+        key: PrivateKeyDer<'static>,
+        span: Span,
+    ) -> Result<(), ServingError> {
+        let key = CertifiedKey::from_der(chain, key, &aws_lc_rs::default_provider())
             .map_err(|source| ServingError::Rustls { what: "serving certificate", source })?;
         self.key.store(Some(Arc::new(key)));
         self.span.store(Some(Arc::new(span)));

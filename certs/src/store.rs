@@ -1,15 +1,17 @@
-//! The Secret that holds the CA. Whichever replica comes first creates it; the others take the winner's. A Secret
-//! that holds no usable CA is replaced, guarded by its resourceVersion, so that two replicas never replace each
-//! other's repair.
+//! The Secret that holds the CA. Whichever replica comes first creates it; the others take the winner's. Every write
+//! is guarded by the resourceVersion that was read, so that two replicas never undo each other's repair or step.
 
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, ObjectMeta, PostParams};
 use kube::core::Status;
+use tokio_util::sync::CancellationToken;
 
 use crate::Clock;
-use crate::ca::{Ca, CaSet, SignError, Why};
+use crate::ca::{Ca, SignError};
+use crate::rotation::{Change, Looker, Sight, decide};
+use crate::set::{CaSet, Found};
 
 /// One call to the API server. kube's client retries by itself for minutes otherwise.
 const CALL: Duration = Duration::from_secs(10);
@@ -21,7 +23,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// The CA could not be read or written.
 #[derive(Debug, thiserror::Error)]
-pub enum StoreError {
+pub(crate) enum StoreError {
     /// The API server refused or could not be reached.
     #[error(
         "could not {verb} Secret {namespace}/{name}: check the API server and this service account's permissions"
@@ -57,25 +59,25 @@ pub enum StoreError {
         /// Name of the Secret.
         name: String,
     },
+    /// Whoever asked was told to stop: nothing was written.
+    #[error("Secret {namespace}/{name} is left as it is: asked to stop")]
+    Stopped {
+        /// Namespace of the Secret.
+        namespace: String,
+        /// Name of the Secret.
+        name: String,
+    },
     /// No CA could be made.
     #[error(transparent)]
     Sign(#[from] SignError),
 }
 
-/// What `ensure` had to do.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// The Secret held a usable CA.
-    Found,
-    /// There was no Secret; this process created it.
-    Created,
-    /// The Secret held no usable CA; this process replaced it.
-    Replaced(Why),
-}
+/// What the Secret holds in the end, the object, and what had to be changed for that.
+pub(crate) type Ensured = (CaSet, Secret, Option<Change>);
 
-/// Reads and repairs one Secret.
+/// Reads and writes one Secret.
 #[derive(Clone)]
-pub struct Store {
+pub(crate) struct Store {
     api: Api<Secret>,
     namespace: String,
     name: String,
@@ -85,8 +87,7 @@ pub struct Store {
 
 impl Store {
     /// For Secret `name` in `namespace`; CAs made here live `ca_lifetime`.
-    #[must_use]
-    pub fn new(
+    pub(crate) fn new(
         client: kube::Client,
         namespace: &str,
         name: &str,
@@ -102,27 +103,27 @@ impl Store {
         &self.api
     }
 
-    /// Reads the CA set; makes and writes a new one where there is none that is usable. `known` is the set this
-    /// process has used so far: a new set names its certificate as the previous one, so that what was signed from
-    /// it stays trusted until it is swapped.
+    /// Reads the Secret and writes what [`decide`] finds wrong or due. Nothing is written once `stop` is cancelled.
     ///
     /// # Errors
     /// [`StoreError`], after a bounded number of rounds; trying again later makes sense for all of them.
-    pub async fn ensure(&self, known: Option<&CaSet>) -> Result<(CaSet, Secret, Outcome), StoreError> {
+    pub(crate) async fn ensure(
+        &self,
+        looker: Looker<'_>,
+        stop: &CancellationToken,
+    ) -> Result<Ensured, StoreError> {
         let mut pause = FIRST_PAUSE;
         for round in 0..ROUNDS {
             if round > 0 {
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(LONGEST_PAUSE);
             }
-            let attempt = self.attempt(known).await;
-            match attempt {
+            match self.attempt(looker, stop).await {
                 Ok(Some(done)) => return Ok(done),
                 // Lost a race: the winner's is read at once in the next round.
                 Ok(None) => {}
-                Err(error) if round + 1 == ROUNDS || matches!(error, StoreError::Sign(_)) => {
-                    return Err(error);
-                }
+                Err(error @ (StoreError::Sign(_) | StoreError::Stopped { .. })) => return Err(error),
+                Err(error) if round + 1 == ROUNDS => return Err(error),
                 Err(error) => tracing::debug!(%error, "Trying again"),
             }
         }
@@ -130,44 +131,48 @@ impl Store {
     }
 
     /// One round. `None`: somebody else wrote in between.
-    async fn attempt(&self, known: Option<&CaSet>) -> Result<Option<(CaSet, Secret, Outcome)>, StoreError> {
-        let found = self.call("get", self.api.get_opt(&self.name)).await?;
+    async fn attempt(
+        &self,
+        looker: Looker<'_>,
+        stop: &CancellationToken,
+    ) -> Result<Option<Ensured>, StoreError> {
+        let secret = self.call("get", self.api.get_opt(&self.name)).await?;
         let now = (self.clock)();
-        let (written, outcome, set) = match found {
-            None => {
-                let set = self.new_set(known)?;
-                let secret = Secret {
-                    metadata: ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() },
-                    type_: Some("Opaque".to_owned()),
-                    data: Some(set.to_secret_data()),
-                    ..Secret::default()
-                };
-                let params = PostParams::default();
-                (self.call("create", self.api.create(&params, &secret)).await, Outcome::Created, set)
-            }
-            Some(secret) => match CaSet::from_secret_data(secret.data.as_ref().unwrap_or(&NO_DATA), now) {
-                Ok(set) => return Ok(Some((set, secret, Outcome::Found))),
-                Err(why) => {
-                    let set = self.new_set(known)?;
-                    // Metadata stays as found, resourceVersion included: it is the precondition.
-                    let secret = Secret { data: Some(set.to_secret_data()), string_data: None, ..secret };
-                    let params = PostParams::default();
-                    let written = self.call("replace", self.api.replace(&self.name, &params, &secret)).await;
-                    (written, Outcome::Replaced(why), set)
-                }
-            },
+        let found = secret.as_ref().map(|s| Found::read(s.data.as_ref().unwrap_or(&NO_DATA), now));
+        let sight = Sight { found: found.as_ref(), looker, now };
+        let Some(change) = decide(sight) else {
+            // Nothing to change means that there is a set.
+            return Ok(secret.and_then(|secret| Some((found?.set().ok()?, secret, None))));
         };
-        match written {
-            Ok(secret) => Ok(Some((set, secret, outcome))),
+        let set = sight.after(&change, || Ca::generate(self.ca_lifetime, now))?;
+        if stop.is_cancelled() {
+            return Err(StoreError::Stopped { namespace: self.namespace.clone(), name: self.name.clone() });
+        }
+        match self.write(secret, &set).await {
+            Ok(secret) => Ok(Some((set, secret, Some(change)))),
             Err(StoreError::Api { source, .. }) if lost_race(&source) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    fn new_set(&self, known: Option<&CaSet>) -> Result<CaSet, StoreError> {
-        let now = (self.clock)();
-        let previous = known.map(|set| set.current.cert().clone()).filter(|cert| cert.not_after() > now);
-        Ok(CaSet { current: Ca::generate(self.ca_lifetime, now)?, previous })
+    async fn write(&self, found: Option<Secret>, set: &CaSet) -> Result<Secret, StoreError> {
+        let (params, data) = (PostParams::default(), Some(set.to_secret_data()));
+        match found {
+            None => {
+                let secret = Secret {
+                    metadata: ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() },
+                    type_: Some("Opaque".to_owned()),
+                    data,
+                    ..Secret::default()
+                };
+                self.call("create", self.api.create(&params, &secret)).await
+            }
+            // Metadata stays as found, resourceVersion included: it is the precondition.
+            Some(found) => {
+                let secret = Secret { data, string_data: None, ..found };
+                self.call("replace", self.api.replace(&self.name, &params, &secret)).await
+            }
+        }
     }
 
     async fn call<T>(

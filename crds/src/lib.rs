@@ -3,6 +3,7 @@
 
 pub mod duration;
 pub mod entries;
+pub mod events;
 pub mod manifest;
 pub mod names;
 pub mod settings;

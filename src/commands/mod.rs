@@ -1,6 +1,7 @@
 //! Which words do what. Each command is a function from its arguments to an exit code: 0 fine, 1 a finding or a
 //! failure; wrong usage (2) is clap's.
 
+mod certs;
 mod decide;
 mod explain;
 mod validate;
@@ -13,6 +14,7 @@ use clap::ArgMatches;
 use crate::settings::{self, Files, Settings};
 use crate::{run, telemetry};
 
+pub(crate) use certs::command as certs_command;
 pub(crate) use validate::command as validate_command;
 
 /// Runs what the command line asks for.
@@ -23,6 +25,7 @@ pub(crate) fn dispatch(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
         Some(("validate", own)) => validate::validate(own),
         Some(("decide", own)) => decide::decide(own),
         Some(("explain", own)) => explain::explain(own),
+        Some(("certs", own)) => certs::certs(own),
         Some(("crd", _)) => crd(),
         Some((other, _)) => {
             anyhow::bail!("{other}: the command line knows this command and the program does not")

@@ -92,9 +92,10 @@ impl Process {
             server_name: format!("{service}.{}.svc", self.settings.namespace),
         };
         let (client, bundle, synced) = (self.acting.clone(), certs.ca_bundle(), self.synced.clone());
+        let trust = certs.trust("webhook configurations");
         self.spawn_leading("registration of the webhooks", move |ended| {
             let (client, config, bundle) = (client.clone(), config.clone(), bundle.clone());
-            let (probe, synced) = (probe.clone(), synced.clone());
+            let (probe, trust, synced) = (probe.clone(), trust.clone(), synced.clone());
             async move {
                 // A review that is judged without the caches would be judged without the cluster's rules.
                 match ended.run_until_cancelled(synced.wait()).await {
@@ -102,7 +103,7 @@ impl Process {
                     Some(Err(which)) => return Err(format!("the {which} ended")),
                     Some(Ok(())) => {}
                 }
-                Box::pin(registration::run(client, config, bundle, probe, ended))
+                Box::pin(registration::run(client, config, bundle, probe, trust, ended))
                     .await
                     .map_err(|e| e.to_string())
             }

@@ -12,6 +12,7 @@ use wva_controller::{
     Engine, Ownership, Prometheus, Reader, StatusWriter, Telemetry, VariantSeries, Watches, events,
 };
 
+use super::certificates::Served;
 use super::{Process, settled};
 use crate::endpoints;
 use crate::settings::Controller;
@@ -21,7 +22,7 @@ impl Process {
     pub(super) fn controller(
         &mut self,
         controller: &Controller,
-        certs: &Certs,
+        certs: &Served,
         watches: Watches,
     ) -> anyhow::Result<()> {
         let (published, reader) = watch::channel(None);
@@ -53,7 +54,7 @@ impl Process {
             self.spawn("debug endpoint", endpoints::serve(listener, router, self.end.shutdown.clone()));
         }
         if let Some(address) = controller.external_metrics_address {
-            self.external_metrics(address, certs, controller.legacy_metrics)?;
+            self.external_metrics(address, certs.serving()?, controller.legacy_metrics)?;
         }
         Ok(())
     }
@@ -99,9 +100,10 @@ impl Process {
         self.spawn("CA of the aggregator", settled(async move { gate.watch_request_header(shutdown).await }));
         if let Some(name) = self.settings.service.clone() {
             let own = OwnService { namespace: self.settings.namespace.clone(), name };
-            let (client, bundle) = (self.acting.clone(), certs.ca_bundle());
+            let (client, bundle, trust) = (self.acting.clone(), certs.ca_bundle(), certs.trust("APIService"));
             self.spawn_leading("opening of the APIService", move |ended| {
-                settled(external_metrics::keep_open(client.clone(), own.clone(), bundle.clone(), ended))
+                let (client, own, bundle) = (client.clone(), own.clone(), bundle.clone());
+                settled(external_metrics::keep_open(client, own, bundle, trust.clone(), ended))
             });
         }
         Ok(())

@@ -2,21 +2,21 @@
 
 use std::sync::Arc;
 
-use wva_certs::Certs;
 use wva_controller::auth::Gate;
 
 use super::Process;
+use super::certificates::Served;
 use crate::endpoints;
 
 impl Process {
     /// `/metrics`: plain HTTP where that was asked for, else HTTPS for those whom the API server knows and allows.
-    pub(super) fn metrics(&mut self, certs: &Certs) -> anyhow::Result<()> {
+    pub(super) fn metrics(&mut self, certs: &Served) -> anyhow::Result<()> {
         let Some(address) = self.settings.metrics_address else { return Ok(()) };
         let listener = endpoints::bind("/metrics", address)?;
         let router = endpoints::metrics(self.registry.clone());
         let shutdown = self.end.shutdown.clone();
         if self.settings.metrics_secure {
-            let tls = wva_certs::server_config(certs.resolver(), false)?;
+            let tls = wva_certs::server_config(certs.metrics()?.resolver(), false)?;
             let guarded = endpoints::guarded(router, Arc::new(Gate::new(self.client.clone())));
             self.spawn("metrics endpoint", endpoints::serve_tls(listener, tls, guarded, shutdown));
         } else {

@@ -325,7 +325,10 @@ impl Reader<'_> {
         });
         let unread = ["self", "off"].contains(&self.text("WVA_CERT_MODE").as_str());
         let files = self.optional("WEBHOOK_CERT_PATH").filter(|_| unread).map(|folder| {
-            format!("WEBHOOK_CERT_PATH ({folder}) is not read: WVA_CERT_MODE is {}", self.text("WVA_CERT_MODE"))
+            format!(
+                "WEBHOOK_CERT_PATH ({folder}) is not read: WVA_CERT_MODE is {}",
+                self.text("WVA_CERT_MODE")
+            )
         });
         old.chain(not_yet).chain(files).collect()
     }

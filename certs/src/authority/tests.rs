@@ -1,14 +1,17 @@
 //! The whole task against a fake API server: from nothing to a served certificate, and through every repair.
 
+mod rotation;
+
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
 
 use super::*;
-use crate::ca::{CA_CERT, PREVIOUS_CA_CERT};
 use crate::fake::{FakeApi, NAMESPACE};
+use crate::set::{CA_CERT, NEXT_CA_CERT};
+use crate::{Certs, ConfigError};
 
 const NAME: &str = "wva-ca";
 const DAY: Duration = Duration::from_hours(24);
@@ -50,6 +53,18 @@ impl Running {
         seen.expect("no such bundle").unwrap().clone()
     }
 
+    async fn until(&self, wanted: impl Fn() -> bool) {
+        let deadline = Instant::now() + Duration::from_mins(5);
+        while !wanted() {
+            assert!(Instant::now() < deadline, "it never came to that: {:?}", self.fake.notes());
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        *self.time.lock().unwrap()
+    }
+
     fn pass(&self, span: Duration) {
         *self.time.lock().unwrap() += SignedDuration::try_from(span).unwrap();
     }
@@ -76,47 +91,59 @@ async fn from_nothing_to_a_certificate() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_or_spoilt_secret_is_healed_and_the_old_ca_stays_trusted() {
+async fn a_deleted_or_spoilt_secret_is_healed_with_the_ca_in_use() {
     let fake = FakeApi::new();
     let running = start(&fake);
-    let mut last = running.bundle(|b| !b.is_empty()).await;
+    running.bundle(|b| !b.is_empty()).await;
+    // One that has just started takes any good Secret as it is.
+    tokio::time::sleep(SETTLE).await;
+    let in_use = fake.data(NAME)[CA_CERT].0.clone();
     let garbage = BTreeMap::from([(CA_CERT.to_owned(), ByteString(b"garbage".to_vec()))]);
-    for spoil in
-        [&|| fake.delete(NAME) as _, &|| fake.put(NAME, &garbage), &|| fake.put(NAME, &BTreeMap::new())]
-            as [&dyn Fn(); 3]
-    {
-        let first_cert = fake.data(NAME)[CA_CERT].0.clone();
+    let other = CaSet::of(crate::ca::Ca::generate(DAY * 200, running.now()).unwrap());
+    let spoils: [(&str, &dyn Fn()); 4] = [
+        ("the Secret does not exist", &|| fake.delete(NAME)),
+        ("not exactly one X.509 certificate", &|| fake.put(NAME, &garbage)),
+        ("is absent or empty", &|| fake.put(NAME, &BTreeMap::new())),
+        ("another CA", &|| fake.put(NAME, &other.to_secret_data())),
+    ];
+    for (why, spoil) in spoils {
+        let before = running.fake.notes().len();
         spoil();
-        let old = last.clone();
-        last = running.bundle(move |b| b != old).await;
+        running.until(|| fake.notes().len() > before).await;
         let data = fake.data(NAME);
-        assert_ne!(data[CA_CERT].0, first_cert, "a new CA");
-        assert_eq!(data[PREVIOUS_CA_CERT].0, first_cert, "the old one as previous");
-        assert_eq!(last, [data[CA_CERT].0.clone(), first_cert].concat());
+        assert_eq!(data[CA_CERT].0, in_use, "{why}: the CA in use");
+        let note = fake.notes().pop().unwrap();
+        assert!(note.starts_with("Warning Wrote back the CA in use: ") && note.contains(why), "{note}");
+        let bundle = running.certs.ca_bundle().borrow().clone();
+        let both = [in_use.clone(), data[NEXT_CA_CERT].0.clone()].concat();
+        assert!(bundle.starts_with(&both), "{why}: both are trusted");
     }
+    let next = fake.data(NAME)[NEXT_CA_CERT].0.clone();
+    assert_eq!(next, other.current.cert().pem().as_bytes(), "the other CA is the next one");
     assert!(!running.task.is_finished());
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_replicas_ca_is_taken_over() {
+async fn a_fresh_start_takes_what_is_there() {
+    let fake = FakeApi::new();
+    let other = CaSet::of(crate::ca::Ca::generate(DAY * 200, "2026-11-20T12:00:00Z".parse().unwrap()).unwrap());
+    fake.put(NAME, &other.to_secret_data());
+    let running = start(&fake);
+    let bundle = running.bundle(|b| !b.is_empty()).await;
+    assert_eq!(bundle, other.current.cert().pem().as_bytes());
+    assert_eq!(fake.data(NAME), other.to_secret_data());
+    assert_eq!(fake.notes(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_breaks_without_a_word_costs_a_minute() {
     let fake = FakeApi::new();
     let running = start(&fake);
     running.bundle(|b| !b.is_empty()).await;
-    let before = running.serving_ends();
-    running.pass(DAY);
-    let now = *running.time.lock().unwrap();
-    let other = CaSet { current: crate::ca::Ca::generate(DAY * 200, now).unwrap(), previous: None };
-    fake.put(NAME, &other.to_secret_data());
-    let want = other.bundle();
-    running.bundle(move |b| b == want).await;
-    // The certificate served is signed anew, and nothing was written back.
-    let mut ends = running.serving_ends();
-    while ends == before {
-        tokio::task::yield_now().await;
-        ends = running.serving_ends();
-    }
-    assert_eq!(ends.duration_since(before), SignedDuration::from_hours(24));
-    assert_eq!(fake.data(NAME), other.to_secret_data());
+    fake.deaf(true);
+    fake.put(NAME, &BTreeMap::new());
+    tokio::time::sleep(2 * CHECK).await;
+    assert!(fake.data(NAME).contains_key(CA_CERT), "the Secret is looked at all the same");
 }
 
 #[tokio::test(start_paused = true)]

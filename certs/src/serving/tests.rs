@@ -12,12 +12,12 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::*;
 use crate::CertsConfig;
-use crate::ca::CaSet;
+use crate::set::CaSet;
 
 const DAY: Duration = Duration::from_hours(24);
 
 fn ca() -> CaSet {
-    CaSet { current: Ca::generate(DAY, Timestamp::now()).unwrap(), previous: None }
+    CaSet::of(Ca::generate(DAY, Timestamp::now()).unwrap())
 }
 
 fn renew(serving: &Serving, set: &CaSet) {
@@ -84,7 +84,7 @@ async fn verifies_against_the_bundle_and_for_the_services_names_alone() {
     let (serving, set) = (Arc::new(Serving::default()), ca());
     renew(&serving, &set);
     let address = echo(serving).await;
-    let bundle = set.bundle();
+    let bundle = set.bundle(Timestamp::now());
     for name in
         ["wva-webhook.wva-system.svc", "wva-webhook.wva-system.svc.cluster.local", "wva-webhook.wva-system"]
     {
@@ -94,7 +94,7 @@ async fn verifies_against_the_bundle_and_for_the_services_names_alone() {
         let error = connect(address, &bundle, name).await.unwrap_err().to_string();
         assert!(error.contains("not valid for name"), "{name}: {error}");
     }
-    let error = connect(address, &ca().bundle(), "wva-webhook.wva-system.svc").await.unwrap_err().to_string();
+    let error = connect(address, &ca().bundle(Timestamp::now()), "wva-webhook.wva-system.svc").await.unwrap_err().to_string();
     assert!(error.contains("UnknownIssuer") || error.contains("BadSignature"), "{error}");
 }
 
@@ -105,7 +105,7 @@ async fn speaks_tls_12_and_13_and_http_1_1() {
     let address = echo(serving.clone()).await;
     for version in [&TLS12, &TLS13] {
         let stream =
-            connect_with(address, &set.bundle(), "wva-webhook.wva-system.svc", &[version]).await.unwrap();
+            connect_with(address, &set.bundle(Timestamp::now()), "wva-webhook.wva-system.svc", &[version]).await.unwrap();
         assert_eq!(stream.get_ref().1.protocol_version(), Some(version.version));
         assert_eq!(stream.get_ref().1.alpn_protocol(), Some(b"http/1.1".as_slice()));
     }
@@ -118,26 +118,26 @@ async fn a_swap_reaches_new_handshakes_and_leaves_old_connections_alone() {
     renew(&serving, &old);
     let address = echo(serving.clone()).await;
     let name = "wva-webhook.wva-system.svc";
-    let mut before = connect(address, &old.bundle(), name).await.unwrap();
+    let mut before = connect(address, &old.bundle(Timestamp::now()), name).await.unwrap();
     echoes(&mut before).await;
 
-    let new = CaSet { previous: Some(old.current.cert().clone()), ..ca() };
+    let new = CaSet { previous: vec![old.current.cert().clone()], ..ca() };
     renew(&serving, &new);
     echoes(&mut before).await;
-    let mut after = connect(address, &new.bundle(), name).await.unwrap();
+    let mut after = connect(address, &new.bundle(Timestamp::now()), name).await.unwrap();
     echoes(&mut after).await;
     assert_ne!(served(&before), served(&after));
-    assert!(connect(address, &old.bundle(), name).await.is_err(), "the new certificate is of the new CA");
+    assert!(connect(address, &old.bundle(Timestamp::now()), name).await.is_err(), "the new certificate is of the new CA");
 }
 
 #[tokio::test]
 async fn the_bundle_of_a_rotation_verifies_both_cas() {
     let (serving, old, name) = (Arc::new(Serving::default()), ca(), "wva-webhook.wva-system.svc");
-    let new = CaSet { previous: Some(old.current.cert().clone()), ..ca() };
+    let new = CaSet { previous: vec![old.current.cert().clone()], ..ca() };
     let address = echo(serving.clone()).await;
     for signer in [&old, &new] {
         renew(&serving, signer);
-        echoes(&mut connect(address, &new.bundle(), name).await.unwrap()).await;
+        echoes(&mut connect(address, &new.bundle(Timestamp::now()), name).await.unwrap()).await;
     }
 }
 
@@ -146,7 +146,7 @@ async fn without_a_certificate_handshakes_are_refused() {
     let serving = Arc::new(Serving::default());
     assert!(!serving.loaded() && serving.due(Timestamp::now()));
     let address = echo(serving).await;
-    assert!(connect(address, &ca().bundle(), "wva-webhook.wva-system.svc").await.is_err());
+    assert!(connect(address, &ca().bundle(Timestamp::now()), "wva-webhook.wva-system.svc").await.is_err());
 }
 
 #[test]

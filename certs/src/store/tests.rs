@@ -8,7 +8,9 @@ use k8s_openapi::ByteString;
 use serde_json::json;
 
 use super::*;
-use crate::ca::{CA_CERT, CA_KEY, PREVIOUS_CA_CERT};
+use crate::ca::Why;
+use crate::rotation::Role;
+use crate::set::{CA_CERT, CA_KEY, NEXT_CA_CERT, NEXT_CA_KEY};
 use crate::fake::{FakeApi, NAMESPACE};
 
 const NAME: &str = "wva-ca";
@@ -18,19 +20,23 @@ fn store(fake: &FakeApi) -> Store {
     Store::new(fake.client(), NAMESPACE, NAME, DAY, crate::system_clock())
 }
 
+async fn ensure(store: &Store, known: Option<&CaSet>) -> Result<Ensured, StoreError> {
+    store.ensure(Looker { known, seasoned: true, role: Role::Follower }, &CancellationToken::new()).await
+}
+
 fn garbage() -> BTreeMap<String, ByteString> {
     BTreeMap::from([(CA_CERT.to_owned(), ByteString(b"garbage".to_vec()))])
 }
 
 /// Fifty authorities start at once; all have to end on what the Secret holds.
-async fn race(fake: &FakeApi) -> Vec<Outcome> {
+async fn race(fake: &FakeApi) -> Vec<Option<Change>> {
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..50 {
         let store = store(fake);
-        tasks.spawn(async move { store.ensure(None).await.unwrap() });
+        tasks.spawn(async move { ensure(&store, None).await.unwrap() });
     }
     let done = tasks.join_all().await;
-    let bundles: BTreeSet<Vec<u8>> = done.iter().map(|(set, ..)| set.bundle()).collect();
+    let bundles: BTreeSet<Vec<u8>> = done.iter().map(|(set, ..)| set.bundle(Timestamp::now())).collect();
     assert_eq!(bundles.len(), 1, "all authorities use one CA");
     assert_eq!(bundles.first(), Some(&fake.data(NAME)[CA_CERT].0), "and it is the Secret's");
     done.into_iter().map(|(.., outcome)| outcome).collect()
@@ -40,8 +46,8 @@ async fn race(fake: &FakeApi) -> Vec<Outcome> {
 async fn fifty_authorities_end_on_one_ca() {
     let fake = FakeApi::new();
     let outcomes = race(&fake).await;
-    assert_eq!(outcomes.iter().filter(|o| **o == Outcome::Created).count(), 1);
-    assert_eq!(outcomes.iter().filter(|o| **o == Outcome::Found).count(), 49);
+    assert_eq!(outcomes.iter().filter(|o| **o == Some(Change::Created)).count(), 1);
+    assert_eq!(outcomes.iter().filter(|o| o.is_none()).count(), 49);
     assert!(fake.count("POST", 409) > 0, "nobody raced: the test proves nothing");
 }
 
@@ -51,58 +57,69 @@ async fn fifty_authorities_repair_one_bad_secret_once() {
     fake.put(NAME, &garbage());
     let outcomes = race(&fake).await;
     let why = Why::NotACertificate { entry: CA_CERT };
-    assert_eq!(outcomes.iter().filter(|o| **o == Outcome::Replaced(why.clone())).count(), 1);
+    assert_eq!(outcomes.iter().filter(|o| **o == Some(Change::Replaced(why.clone()))).count(), 1);
     assert!(fake.count("PUT", 409) > 0, "nobody raced: the test proves nothing");
 }
 
 #[tokio::test]
 async fn a_good_secret_is_left_alone() {
     let fake = FakeApi::new();
-    let (first, ..) = store(&fake).ensure(None).await.unwrap();
-    let (second, _, outcome) = store(&fake).ensure(None).await.unwrap();
-    assert_eq!(outcome, Outcome::Found);
-    assert_eq!(first.bundle(), second.bundle());
+    let (first, ..) = ensure(&store(&fake), None).await.unwrap();
+    let (second, _, outcome) = ensure(&store(&fake), None).await.unwrap();
+    assert_eq!(outcome, None);
+    assert_eq!(first.current.cert(), second.current.cert());
     assert_eq!(fake.count("PUT", 200) + fake.count("POST", 201), 1);
 }
 
 #[tokio::test]
-async fn a_repair_keeps_metadata_and_the_known_ca_as_previous() {
+async fn a_repair_keeps_metadata_and_the_known_ca() {
     let fake = FakeApi::new();
-    let (known, ..) = store(&fake).ensure(None).await.unwrap();
+    let (known, ..) = ensure(&store(&fake), None).await.unwrap();
     let mut secret = fake.secrets().get(NAME).await.unwrap();
     secret.metadata.labels = Some(BTreeMap::from([("team".to_owned(), "a".to_owned())]));
     secret.data = Some(garbage());
     fake.secrets().replace(NAME, &PostParams::default(), &secret).await.unwrap();
 
-    let (set, _, outcome) = store(&fake).ensure(Some(&known)).await.unwrap();
-    assert!(matches!(outcome, Outcome::Replaced(_)), "{outcome:?}");
-    assert_ne!(set.current.cert(), known.current.cert());
-    assert_eq!(set.previous.as_ref(), Some(known.current.cert()));
+    let (set, _, outcome) = ensure(&store(&fake), Some(&known)).await.unwrap();
+    assert_eq!(outcome, Some(Change::Restored(Why::NotACertificate { entry: CA_CERT })));
+    assert_eq!(set.current.cert(), known.current.cert());
     let data = fake.data(NAME);
-    assert_eq!(data.keys().map(String::as_str).collect::<Vec<_>>(), [CA_CERT, CA_KEY, PREVIOUS_CA_CERT]);
+    assert_eq!(data.keys().map(String::as_str).collect::<Vec<_>>(), [CA_CERT, CA_KEY, NEXT_CA_CERT, NEXT_CA_KEY]);
     assert_eq!(fake.object(NAME)["metadata"]["labels"], json!({"team": "a"}));
 }
 
 #[tokio::test]
 async fn an_expired_ca_is_replaced() {
     let fake = FakeApi::new();
-    let (old, ..) = store(&fake).ensure(None).await.unwrap();
+    let (old, ..) = ensure(&store(&fake), None).await.unwrap();
     let tomorrow: Timestamp = old.current.cert().not_after();
     let late = Store::new(fake.client(), NAMESPACE, NAME, DAY, Arc::new(move || tomorrow));
-    let (set, _, outcome) = late.ensure(Some(&old)).await.unwrap();
-    assert_eq!(outcome, Outcome::Replaced(Why::Expired { entry: CA_CERT, not_after: tomorrow }));
-    assert_eq!(set.previous, None, "an expired CA is of no use to anybody");
+    let (set, _, outcome) = ensure(&late, Some(&old)).await.unwrap();
+    let why = Why::Expired { entry: CA_CERT, not_after: tomorrow };
+    assert_eq!(outcome, Some(Change::Replaced(why)));
+    assert_eq!(set.previous, [old.current.cert().clone()], "for those whose clock is a little slow");
+    assert_eq!(set.bundle(tomorrow), set.current.cert().pem().as_bytes(), "and nobody trusts it any more");
+}
+
+#[tokio::test]
+async fn nothing_is_written_once_told_to_stop() {
+    let fake = FakeApi::new();
+    let stop = CancellationToken::new();
+    stop.cancel();
+    let stopped = store(&fake).ensure(Looker { known: None, seasoned: false, role: Role::Follower }, &stop).await.unwrap_err();
+    assert!(matches!(stopped, StoreError::Stopped { .. }), "{stopped:?}");
+    assert_eq!(fake.count("POST", 201), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn errors_say_what_was_tried() {
     let fake = FakeApi::new();
     fake.failing(true);
-    let refused = store(&fake).ensure(None).await.unwrap_err();
+    let refused = ensure(&store(&fake), None).await.unwrap_err();
     assert!(matches!(refused, StoreError::Api { verb: "get", .. }), "{refused:?}");
     fake.failing(false);
     fake.hanging(true);
-    let silent = store(&fake).ensure(None).await.unwrap_err();
+    let silent = ensure(&store(&fake), None).await.unwrap_err();
     assert!(matches!(silent, StoreError::TimedOut { verb: "get", .. }), "{silent:?}");
     assert!(silent.to_string().contains("wva-system/wva-ca"), "{silent}");
 }

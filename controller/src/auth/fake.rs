@@ -130,6 +130,10 @@ impl FakeApi {
             return answered(&self.object(path));
         }
         let state = self.state.lock().unwrap();
+        // Lists have a query; one object is asked for by its path alone.
+        if query.is_empty() {
+            return state.objects.get(path).map_or_else(|| refused(404, "NotFound"), answered);
+        }
         let items: Vec<&Value> =
             state.objects.iter().filter(|(p, _)| p.starts_with(path)).map(|(_, o)| o).collect();
         answered(&json!({"metadata": {"resourceVersion": state.revision.to_string()}, "items": items}))

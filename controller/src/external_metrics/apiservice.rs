@@ -11,13 +11,16 @@ use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, watcher};
 use serde_json::json;
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
+use wva_certs::Trust;
 
 /// The `APIService`'s name.
 const NAME: &str = "v1beta1.external.metrics.k8s.io";
 /// Owner of `spec.caBundle` in server-side apply.
 const FIELD_MANAGER: &str = "wva";
+/// Between two looks without an event: a watch can break without a word.
+const LOOK: Duration = Duration::from_secs(10);
 /// One call to the API server.
 const CALL: Duration = Duration::from_secs(10);
 /// Pause after a failed write, doubled up to the longest; also the least distance of two writes, so that two writers
@@ -73,31 +76,44 @@ fn judge(found: Option<&APIService>, own: &OwnService, bundle: &[u8]) -> Verdict
     if spec.ca_bundle.is_some_and(|ca| ca.0 == bundle) { Verdict::Open } else { Verdict::Shut }
 }
 
-/// Keeps the `APIService` open with the newest of `bundle` (PEM) until `shutdown`, by server-side apply. To be run by
-/// the leader; two that run it at once do no harm. Needs `get`, `list`, `watch` and `patch` on this `APIService`.
+/// Keeps the `APIService` open with the newest of `bundle` (PEM) until `shutdown`, by server-side apply, and tells
+/// `trust` what it carries: one that is absent, somebody else's or unverified trusts nothing of ours. To be run by the
+/// leader; two that run it at once do no harm. Needs `get`, `list`, `watch` and `patch` on this `APIService`.
 pub async fn keep_open(
     client: kube::Client,
     own: OwnService,
     bundle: watch::Receiver<Vec<u8>>,
+    trust: Trust,
     shutdown: CancellationToken,
 ) {
+    trust.unknown();
     let task = Task {
         api: Api::all(client),
         own,
         bundle,
+        trust,
         found: None,
+        synced: false,
         said: None,
         write_at: Instant::now(),
         pause: FIRST_PAUSE,
     };
-    shutdown.run_until_cancelled(Box::pin(task.run())).await;
+    tokio::select! {
+        // First: who does not lead any more must not write, however late it learns of that.
+        biased;
+        () = shutdown.cancelled() => {}
+        () = Box::pin(task.run()) => {}
+    }
 }
 
 struct Task {
     api: Api<APIService>,
     own: OwnService,
     bundle: watch::Receiver<Vec<u8>>,
+    trust: Trust,
     found: Option<APIService>,
+    /// What was found is what there is.
+    synced: bool,
     said: Option<Verdict>,
     /// No write before this.
     write_at: Instant,
@@ -109,23 +125,57 @@ impl Task {
         let only = watcher::Config::default().fields(&format!("metadata.name={NAME}"));
         let mut events = watcher(self.api.clone(), only).default_backoff().boxed();
         let mut bundle = self.bundle.clone();
-        let (mut synced, mut bundles_end) = (false, false);
+        let mut bundles_end = false;
+        let mut look = tokio::time::interval_at(Instant::now() + LOOK, LOOK);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            let verdict = judge(self.found.as_ref(), &self.own, &self.bundle.borrow());
-            if synced {
+            let newest = self.bundle.borrow().clone();
+            let verdict = judge(self.found.as_ref(), &self.own, &newest);
+            if self.synced {
                 self.say(&verdict);
             }
+            self.report(&verdict, &newest);
             let write_at = self.write_at;
             tokio::select! {
                 () = tokio::time::sleep_until(write_at), if verdict == Verdict::Shut => self.open().await,
                 changed = bundle.changed(), if !bundles_end => bundles_end = changed.is_err(),
-                Some(event) = events.next() => match event {
-                    Ok(watcher::Event::Apply(found) | watcher::Event::InitApply(found)) => self.found = Some(found),
-                    Ok(watcher::Event::Init | watcher::Event::Delete(_)) => self.found = None,
-                    Ok(watcher::Event::InitDone) => synced = true,
-                    Err(error) => tracing::warn!(%error, "The watch of APIService {NAME} broke: trying again"),
-                },
+                Some(event) = events.next() => self.seen(event),
+                _ = look.tick() => self.look().await,
             }
+        }
+    }
+
+    fn seen(&mut self, event: Result<watcher::Event<APIService>, watcher::Error>) {
+        match event {
+            Ok(watcher::Event::Apply(found) | watcher::Event::InitApply(found)) => self.found = Some(found),
+            Ok(watcher::Event::Delete(_)) => self.found = None,
+            // A list begins: what was deleted meanwhile is not in it.
+            Ok(watcher::Event::Init) => (self.found, self.synced) = (None, false),
+            Ok(watcher::Event::InitDone) => self.synced = true,
+            Err(error) => tracing::warn!(%error, "The watch of APIService {NAME} broke: trying again"),
+        }
+    }
+
+    /// Reads it again, whatever the watch said.
+    async fn look(&mut self) {
+        match tokio::time::timeout(CALL, self.api.get_opt(NAME)).await {
+            Ok(Ok(found)) => (self.found, self.synced) = (found, true),
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "Could not read APIService {NAME}");
+                self.synced = false;
+            }
+            Err(_) => self.synced = false,
+        }
+    }
+
+    fn report(&self, verdict: &Verdict, bundle: &[u8]) {
+        match verdict {
+            Verdict::Open | Verdict::Absent | Verdict::SomebodyElses { .. } | Verdict::Unverified
+                if self.synced =>
+            {
+                self.trust.seen(bundle);
+            }
+            _ => self.trust.unknown(),
         }
     }
 

@@ -7,6 +7,7 @@ mod probe;
 mod render;
 mod service;
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -22,6 +23,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
+use wva_certs::Trust;
 
 pub use entries::{ENTRIES, Entry, Phase, Subject};
 pub use probe::{Probe, ProbeError};
@@ -34,6 +36,9 @@ pub const FIELD_MANAGER: &str = "wva-webhook";
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Between two repairs, so that somebody who undoes them at once starts no fight at full speed.
 const PAUSE: Duration = Duration::from_secs(1);
+/// Between two looks at what is right: a watch can break without a word, and an API server that cannot verify the
+/// answers refuses what it would ask about.
+const LOOK: Duration = Duration::from_secs(10);
 /// Longest wait before another try; drift is still repaired within seconds of the cause going away.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(15);
 
@@ -104,77 +109,120 @@ pub enum Error {
     },
 }
 
-/// Opens the entries that exist and keeps them open until `shutdown`. Failures are logged and tried again.
+/// Opens the entries that exist and keeps them open until `shutdown`, each configuration by itself, so that one that
+/// is lacking or refused does not keep the other from being repaired. Failures are logged and tried again. `trust` is
+/// told what both carry.
 ///
 /// # Errors
 /// [`Error::BundleGone`] when nobody provides the CA bundle any more.
 pub async fn run(
     client: Client,
     config: Config,
-    mut ca_bundle: watch::Receiver<Vec<u8>>,
+    ca_bundle: watch::Receiver<Vec<u8>>,
     probe: Probe,
+    trust: Trust,
     shutdown: CancellationToken,
 ) -> Result<(), Error> {
     let doors = [
         Object::of::<MutatingWebhookConfiguration>(&client, Phase::Mutating, &config.mutating),
         Object::of::<ValidatingWebhookConfiguration>(&client, Phase::Validating, &config.validating),
     ];
-    let mut events = futures::stream::select(doors[0].events(), doors[1].events());
-    let mut failures: u32 = 0;
-    loop {
-        let bundle = ca_bundle.borrow_and_update().clone();
-        let outcome = tokio::select! {
-            () = shutdown.cancelled() => return Ok(()),
-            outcome = ensure(&client, &config.service, &doors, &bundle, &probe) => outcome,
-        };
-        let retry = match outcome {
-            Ok(changed) => {
-                failures = 0;
-                changed.then_some(PAUSE)
-            }
-            Err(error) => {
-                failures = failures.saturating_add(1);
-                let wait = LONGEST_BACKOFF.min(PAUSE * 2_u32.pow(failures.min(5) - 1));
-                tracing::warn!(
-                    error = chain(&error),
-                    "The admission webhooks are not open: trying again in {wait:?}"
-                );
-                Some(wait)
-            }
-        };
-        tokio::select! {
-            () = shutdown.cancelled() => return Ok(()),
-            changed = ca_bundle.changed() => changed.map_err(|_| Error::BundleGone)?,
-            // The stream backs off by itself and never ends. After a repair or a failure the next look has its time.
-            _ = events.next(), if retry.is_none() => {}
-            () = sleep(retry.unwrap_or_default()), if retry.is_some() => {}
+    let carried = Carried::new(trust);
+    let opener = Opener { client, service: config.service, probe, carried, look: LOOK };
+    let keep = |door: usize| opener.keep_open(&doors[door], door, ca_bundle.clone());
+    tokio::select! {
+        // First: who does not lead any more must not write, however late it learns of that.
+        biased;
+        () = shutdown.cancelled() => Ok(()),
+        ended = keep(0) => ended,
+        ended = keep(1) => ended,
+    }
+}
+
+/// What both configurations carry, as far as it is known.
+struct Carried {
+    trust: Trust,
+    bundles: Mutex<[Option<Vec<u8>>; 2]>,
+}
+
+impl Carried {
+    fn new(trust: Trust) -> Self {
+        trust.unknown();
+        Self { trust, bundles: Mutex::default() }
+    }
+
+    /// Configuration `door` was found or left with `bundle`, or does not exist. `None`: nobody knows.
+    fn report(&self, door: usize, bundle: Option<&[u8]>) {
+        let mut bundles = self.bundles.lock().unwrap_or_else(PoisonError::into_inner);
+        bundles[door] = bundle.map(<[u8]>::to_vec);
+        match &*bundles {
+            [Some(one), Some(other)] if one == other => self.trust.seen(one),
+            _ => self.trust.unknown(),
         }
     }
 }
 
-/// Opens what is closed. True where something was changed.
-async fn ensure(
-    client: &Client,
-    service: &ServiceRef,
-    doors: &[Object; 2],
-    bundle: &[u8],
-    probe: &Probe,
-) -> Result<bool, Error> {
-    if bundle.is_empty() {
-        return Err(Error::NoBundle);
+/// What it takes to open one of the configurations.
+struct Opener {
+    client: Client,
+    service: ServiceRef,
+    probe: Probe,
+    carried: Carried,
+    /// Between two looks at what is right.
+    look: Duration,
+}
+
+impl Opener {
+    async fn keep_open(
+        &self,
+        door: &Object,
+        number: usize,
+        mut ca_bundle: watch::Receiver<Vec<u8>>,
+    ) -> Result<(), Error> {
+        let mut events = door.events();
+        let mut failures: u32 = 0;
+        loop {
+            let bundle = ca_bundle.borrow_and_update().clone();
+            let outcome = self.ensure(door, &bundle).await;
+            self.carried.report(number, outcome.is_ok().then_some(&*bundle));
+            let wait = match &outcome {
+                Ok(true) => PAUSE,
+                Ok(false) => self.look,
+                Err(_) => LONGEST_BACKOFF.min(PAUSE * 2_u32.pow(failures.min(4))),
+            };
+            failures = if outcome.is_ok() { 0 } else { failures.saturating_add(1) };
+            if let Err(error) = &outcome {
+                tracing::warn!(
+                    kind = door.kind(),
+                    error = chain(error),
+                    "The admission webhooks are not open: trying again in {wait:?}"
+                );
+            }
+            tokio::select! {
+                changed = ca_bundle.changed() => changed.map_err(|_| Error::BundleGone)?,
+                // The stream backs off by itself and never ends. After a repair or a failure the next look has its time.
+                _ = events.next(), if matches!(outcome, Ok(false)) => {}
+                () = sleep(wait) => {}
+            }
+        }
     }
-    let mut changed = false;
-    for door in doors {
+
+    /// Opens what is closed. True where something was changed.
+    async fn ensure(&self, door: &Object, bundle: &[u8]) -> Result<bool, Error> {
+        if bundle.is_empty() {
+            return Err(Error::NoBundle);
+        }
         let Some(found) = door.get().await? else {
             tracing::debug!(
                 kind = door.kind(),
                 name = door.name,
                 "No such webhook configuration: nothing to open"
             );
-            continue;
+            return Ok(false);
         };
-        let Some(apply) = opening(door.phase, &found, bundle) else { continue };
-        service.leads_somewhere(client).await?;
+        let Some(apply) = opening(door.phase, &found, bundle) else { return Ok(false) };
+        self.service.leads_somewhere(&self.client).await?;
+        let probe = &self.probe;
         probe
             .answered(bundle)
             .await
@@ -186,9 +234,8 @@ async fn ensure(
             entries = opened.join(","),
             "Opened admission webhooks"
         );
-        changed = true;
+        Ok(true)
     }
-    Ok(changed)
 }
 
 /// What to apply so that every entry that is there and is known has its rules and the bundle: all of them together,

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,7 +11,8 @@ use axum::extract::{Path, Query, State as Extract};
 use axum::http::StatusCode;
 use axum::routing::get;
 use axum::{Json, Router};
-use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use wva_rules::{InstancePolicy, OtherVariant, Target};
 
 use super::*;
@@ -28,6 +30,10 @@ struct Apiserver {
     /// Type of the Service, and whether its endpoint is ready.
     service: Arc<Mutex<(&'static str, Option<bool>)>>,
     patches: Arc<Mutex<Vec<Value>>>,
+    /// Of this configuration nothing may be read or written.
+    forbidden: Arc<Mutex<Option<&'static str>>>,
+    /// Watches report nothing.
+    deaf: Arc<AtomicBool>,
     revision: watch::Sender<u64>,
 }
 
@@ -41,6 +47,8 @@ impl Apiserver {
             objects: Arc::new(Mutex::new(objects.collect())),
             service: Arc::new(Mutex::new(("ClusterIP", Some(true)))),
             patches: Arc::default(),
+            forbidden: Arc::default(),
+            deaf: Arc::default(),
             revision: watch::Sender::new(1),
         };
         let base = "/apis/admissionregistration.k8s.io/v1/{plural}";
@@ -83,16 +91,19 @@ async fn list(
 ) -> axum::response::Response {
     use axum::response::IntoResponse as _;
     assert_eq!(query["fieldSelector"], "metadata.name=wva");
-    let object = server.object(&plural);
     if !query.contains_key("watch") {
-        let items = json!({"apiVersion": object["apiVersion"], "kind": "List", "metadata": {"resourceVersion": "1"},
-            "items": [object]});
+        let objects: Vec<Value> = server.objects.lock().unwrap().get(&plural).cloned().into_iter().collect();
+        let items = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "List",
+            "metadata": {"resourceVersion": "1"}, "items": objects});
         return Json(items).into_response();
     }
     let stream = futures::stream::unfold(server.revision.subscribe(), move |mut revision| {
         let (server, plural) = (server.clone(), plural.clone());
         async move {
             revision.changed().await.ok()?;
+            while server.deaf.load(Ordering::SeqCst) {
+                revision.changed().await.ok()?;
+            }
             let mut object = server.object(&plural);
             object["metadata"]["resourceVersion"] = json!(revision.borrow().to_string());
             Some((
@@ -125,8 +136,20 @@ async fn slices(
     )
 }
 
-async fn read(Extract(server): Extract<Apiserver>, Path(plural): Path<String>) -> Json<Value> {
-    Json(server.object(&plural))
+async fn read(Extract(server): Extract<Apiserver>, Path(plural): Path<String>) -> (StatusCode, Json<Value>) {
+    if *server.forbidden.lock().unwrap() == Some(&*plural) {
+        let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden",
+            "message": "forbidden", "code": 403});
+        return (StatusCode::FORBIDDEN, Json(status));
+    }
+    match server.objects.lock().unwrap().get(&plural) {
+        Some(object) => (StatusCode::OK, Json(object.clone())),
+        None => {
+            let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound",
+                "message": "not found", "code": 404});
+            (StatusCode::NOT_FOUND, Json(status))
+        }
+    }
 }
 
 async fn apply(
@@ -204,6 +227,12 @@ impl Webhook {
     }
 }
 
+fn trust() -> Trust {
+    let (clock, end) = (wva_certs::system_clock(), CancellationToken::new());
+    let nowhere = std::path::Path::new("/nowhere");
+    wva_certs::Certs::from_files(nowhere, "tls.crt", "tls.key", clock, end).0.trust("webhooks")
+}
+
 fn door() -> Door<'static> {
     Door {
         name: "wva",
@@ -246,7 +275,8 @@ async fn opens_what_exists_and_repairs_drift() {
     webhook.start();
     let (bundle, bundles) = watch::channel(pem.clone());
     let shutdown = CancellationToken::new();
-    let running = tokio::spawn(run(client, config(), bundles, probe, shutdown.clone()));
+    let trust = trust();
+    let running = tokio::spawn(run(client, config(), bundles, probe, trust.clone(), shutdown.clone()));
 
     apiserver.until(MUTATING, |o| open(o, "mutate.va.llmd.ai", &pem)).await;
     apiserver.until(VALIDATING, |o| open(o, "validate.va.llmd.ai", &pem)).await;
@@ -261,18 +291,97 @@ async fn opens_what_exists_and_repairs_drift() {
         }
     }
 
+    let carried = |pem: &[u8]| CertificateDer::pem_slice_iter(pem).map(Result::unwrap).collect::<Vec<_>>();
+    until_trusted(&trust, Some(carried(&pem))).await;
+
     apiserver.edit(VALIDATING, |o| o["webhooks"][0]["rules"] = json!([]));
     apiserver.until(VALIDATING, |o| open(o, "validate.va.llmd.ai", &pem)).await;
-    apiserver.edit(MUTATING, |o| o["webhooks"][0]["clientConfig"]["caBundle"] = json!("b3RoZXI="));
-    apiserver.until(MUTATING, |o| open(o, "mutate.va.llmd.ai", &pem)).await;
+    for bundle in [json!("b3RoZXI="), json!(""), Value::Null] {
+        apiserver.edit(MUTATING, |o| o["webhooks"][0]["clientConfig"]["caBundle"] = bundle);
+        apiserver.until(MUTATING, |o| open(o, "mutate.va.llmd.ai", &pem)).await;
+    }
 
     let both = [pem.as_slice(), Webhook::new().pem.as_slice()].concat();
     bundle.send_replace(both.clone());
     apiserver.until(MUTATING, |o| open(o, "mutate.va.llmd.ai", &both)).await;
     apiserver.until(VALIDATING, |o| open(o, "validate.va.llmd.ai", &both)).await;
+    until_trusted(&trust, Some(carried(&both))).await;
 
     shutdown.cancel();
     timeout(Duration::from_secs(5), running).await.unwrap().unwrap().unwrap();
+}
+
+/// Waits until the part reports that it carries this, or that it does not know.
+async fn until_trusted(trust: &Trust, wanted: Option<Vec<CertificateDer<'static>>>) {
+    let reported = async {
+        while trust.carried() != wanted {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    assert!(timeout(Duration::from_secs(20), reported).await.is_ok(), "reported: {:?}", trust.carried());
+}
+
+#[tokio::test]
+async fn one_that_lacks_or_is_refused_does_not_keep_the_other_shut() {
+    for missing in [true, false] {
+        let (apiserver, client) = Apiserver::start(&render(&door()));
+        let webhook = Webhook::new();
+        let (pem, probe) = (webhook.pem.clone(), webhook.probe());
+        webhook.start();
+        if missing {
+            apiserver.objects.lock().unwrap().remove(MUTATING);
+        } else {
+            *apiserver.forbidden.lock().unwrap() = Some(MUTATING);
+        }
+        let (_bundle, bundles) = watch::channel(pem.clone());
+        let (trust, shutdown) = (trust(), CancellationToken::new());
+        let running = tokio::spawn(run(client, config(), bundles, probe, trust.clone(), shutdown.clone()));
+        for _ in 0..2 {
+            apiserver.until(VALIDATING, |o| open(o, "validate.va.llmd.ai", &pem)).await;
+            apiserver.edit(VALIDATING, |o| o["webhooks"][0]["clientConfig"]["caBundle"] = Value::Null);
+        }
+        apiserver.until(VALIDATING, |o| open(o, "validate.va.llmd.ai", &pem)).await;
+        // One that does not exist trusts nobody; of one that cannot be read nobody knows whom it trusts.
+        let carried = CertificateDer::pem_slice_iter(&pem).map(Result::unwrap).collect();
+        until_trusted(&trust, missing.then_some(carried)).await;
+        shutdown.cancel();
+        running.await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn drift_is_found_without_an_event() {
+    let (apiserver, client) = Apiserver::start(&render(&door()));
+    let webhook = Webhook::new();
+    let (pem, probe) = (webhook.pem.clone(), webhook.probe());
+    webhook.start();
+    let door = Object::of::<ValidatingWebhookConfiguration>(&client, Phase::Validating, "wva");
+    let (carried, look) = (Carried::new(trust()), Duration::from_millis(50));
+    let opener = Opener { client, service: config().service, probe, carried, look };
+    let (_bundle, bundles) = watch::channel(pem.clone());
+    let running = tokio::spawn(async move { opener.keep_open(&door, 1, bundles).await });
+    apiserver.until(VALIDATING, |o| open(o, "validate.va.llmd.ai", &pem)).await;
+    apiserver.deaf.store(true, Ordering::SeqCst);
+    apiserver.edit(VALIDATING, |o| o["webhooks"][0]["clientConfig"]["caBundle"] = json!(""));
+    apiserver.until(VALIDATING, |o| open(o, "validate.va.llmd.ai", &pem)).await;
+    running.abort();
+}
+
+/// One look at both configurations.
+async fn ensure(
+    client: &Client,
+    service: &ServiceRef,
+    doors: &[Object; 2],
+    bundle: &[u8],
+    probe: &Probe,
+) -> Result<bool, Error> {
+    let (client, service, probe) = (client.clone(), service.clone(), probe.clone());
+    let opener = Opener { client, service, probe, carried: Carried::new(trust()), look: LOOK };
+    let mut changed = false;
+    for door in doors {
+        changed |= opener.ensure(door, bundle).await?;
+    }
+    Ok(changed)
 }
 
 #[tokio::test]
@@ -324,7 +433,8 @@ async fn the_end_of_the_certificates_is_an_error() {
     let (_apiserver, client) = Apiserver::start(&render(&door()));
     let (bundle, bundles) = watch::channel(Vec::new());
     drop(bundle);
-    let ended = run(client, config(), bundles, Webhook::new().probe(), CancellationToken::new()).await;
+    let ended =
+        run(client, config(), bundles, Webhook::new().probe(), trust(), CancellationToken::new()).await;
     assert!(matches!(ended, Err(Error::BundleGone)), "{ended:?}");
 }
 

@@ -49,9 +49,16 @@ fn only_ours_is_opened() {
     assert_eq!(judge(Some(&ours), &own(), b""), Verdict::NoBundle);
 }
 
+fn trust() -> Trust {
+    let nowhere = std::path::Path::new("/nowhere");
+    let (clock, end) = (wva_certs::system_clock(), CancellationToken::new());
+    wva_certs::Certs::from_files(nowhere, "tls.crt", "tls.key", clock, end).0.trust("apiservice")
+}
+
 struct Running {
     fake: FakeApi,
     bundle: watch::Sender<Vec<u8>>,
+    trust: Trust,
     shutdown: CancellationToken,
     task: tokio::task::JoinHandle<()>,
 }
@@ -60,8 +67,9 @@ fn start() -> Running {
     let fake = FakeApi::new(&[]);
     let (bundle, bundles) = watch::channel(b"one".to_vec());
     let shutdown = CancellationToken::new();
-    let task = tokio::spawn(keep_open(fake.client(), own(), bundles, shutdown.clone()));
-    Running { fake, bundle, shutdown, task }
+    let trust = trust();
+    let task = tokio::spawn(keep_open(fake.client(), own(), bundles, trust.clone(), shutdown.clone()));
+    Running { fake, bundle, trust, shutdown, task }
 }
 
 impl Running {
@@ -112,6 +120,27 @@ async fn somebody_elses_is_left_alone_until_it_is_ours() {
     assert_eq!(running.fake.patches(), []);
     running.fake.put(PATH, service("wva-system", "wva"));
     running.opens_with(b"one").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_it_carries_is_reported() {
+    let running = start();
+    let trusts = async |wanted: bool, what: &str| {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while running.trust.carried().is_some() != wanted {
+            assert!(Instant::now() < deadline, "{what}: {:?}", running.trust.carried());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    trusts(true, "absent: nothing to trust").await;
+    running.fake.forbidden(true);
+    trusts(false, "not to be read: nobody knows").await;
+    running.fake.forbidden(false);
+    running.fake.put(PATH, service("keda", "keda-metrics-apiserver"));
+    trusts(true, "somebody else's: nothing of ours").await;
+    running.fake.put(PATH, service("wva-system", "wva"));
+    running.opens_with(b"one").await;
+    trusts(true, "open").await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,7 +5,8 @@ use kube::runtime::watcher;
 use reqwest::{Certificate, Client, Identity, StatusCode};
 use serde_json::{Value, json};
 use wva_certs::Serving;
-use wva_certs::ca::{Ca, CaSet};
+use wva_certs::ca::Ca;
+use wva_certs::set::CaSet;
 
 use super::*;
 use crate::auth::fake::{ClientCa, FakeApi};
@@ -32,7 +33,7 @@ struct Running {
 
 fn start() -> Running {
     let kube_now = jiff::Timestamp::now();
-    let set = CaSet { current: Ca::generate(Duration::from_hours(24), kube_now).unwrap(), previous: None };
+    let set = CaSet::of(Ca::generate(Duration::from_hours(24), kube_now).unwrap());
     let serving = Arc::new(Serving::default());
     serving.renew(&set.current, &[HOST.to_owned()], Duration::from_hours(24), kube_now).unwrap();
     let fake = FakeApi::new(&[HPA, "alice"]);
@@ -55,7 +56,7 @@ fn start() -> Running {
     let address = listener.local_addr().unwrap();
     let shutdown = CancellationToken::new();
     let task = tokio::spawn(serve(listener, server_tls(serving).unwrap(), state, shutdown.clone()));
-    Running { address, bundle: set.bundle(), ca, fake, shutdown, task, writer, synced }
+    Running { address, bundle: set.bundle(kube_now), ca, fake, shutdown, task, writer, synced }
 }
 
 /// Two fresh targets and one that is too old.

@@ -1,0 +1,263 @@
+//! Looks at certificates, keys and bundles that somebody hands over, and says what does not fit together. Nothing is
+//! read or printed here, and no key ever leaves.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use rustls::RootCertStore;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier as _;
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+
+use crate::set::{CA_CERT, NEXT_CA_CERT, PREVIOUS_CA_CERT};
+use crate::x509::Cert;
+
+/// One text to look at.
+#[derive(Clone)]
+pub struct Given {
+    /// Where it stands, for people: a file, or an object.
+    pub place: String,
+    /// Name of the entry or file; what it is for is told from that.
+    pub name: String,
+    /// What it holds.
+    pub pem: Vec<u8>,
+}
+
+/// One certificate that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Where it stands.
+    pub place: String,
+    /// What it is: the current, next or previous CA, a serving certificate, a part of a bundle.
+    pub what: &'static str,
+    /// Its names, or its subject where it has none.
+    pub names: String,
+    /// It may sign others.
+    pub is_ca: bool,
+    /// Begin of its validity.
+    pub not_before: Timestamp,
+    /// End of its validity.
+    pub not_after: Timestamp,
+    /// SHA-256 of its DER, hexadecimal.
+    pub fingerprint: String,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Every certificate.
+    pub rows: Vec<Row>,
+    /// What fits.
+    pub notes: Vec<String>,
+    /// What does not.
+    pub findings: Vec<String>,
+}
+
+/// Looks at all that was given, together: a key is looked for among all certificates, and a serving certificate is
+/// verified against all CAs.
+#[must_use]
+pub fn inspect(given: &[Given], now: Timestamp) -> Report {
+    let mut seen = Seen::default();
+    for one in given {
+        seen.read(one);
+    }
+    if seen.certs.is_empty() && seen.report.findings.is_empty() {
+        seen.report.findings.push("there is no certificate in what was given".to_owned());
+    }
+    seen.dates(now);
+    seen.keys();
+    seen.serving(now);
+    seen.bundles();
+    seen.report
+}
+
+/// SHA-256 in hexadecimal.
+#[must_use]
+pub fn fingerprint(der: &CertificateDer<'_>) -> String {
+    // The hash of a TLS 1.3 suite that is there in any case: no dependency for one digest.
+    let suite = aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256;
+    let Some(suite) = suite.tls13() else { return String::new() };
+    let digest = suite.common.hash_provider.hash(der);
+    digest.as_ref().iter().fold(String::new(), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+#[derive(Default)]
+struct Seen<'a> {
+    /// Where each stands, and whether it is the first of its text: the others are its chain.
+    certs: Vec<(&'a Given, bool, Cert)>,
+    /// Public keys of the private keys.
+    keys: Vec<(&'a Given, Vec<u8>)>,
+    report: Report,
+}
+
+impl<'a> Seen<'a> {
+    fn read(&mut self, given: &'a Given) {
+        let at = at(given);
+        if given.pem.is_empty() {
+            self.report.findings.push(format!("{at} is empty"));
+            return;
+        }
+        let key = PrivateKeyDer::from_pem_slice(&given.pem).ok();
+        if key.is_some() || is_key(&given.name) {
+            let public = key.and_then(|key| aws_lc_rs::sign::any_supported_type(&key).ok()?.public_key().map(|p| p.to_vec()));
+            match public {
+                Some(public) => self.keys.push((given, public)),
+                None => self.report.findings.push(format!("{at} holds no private key that can be used")),
+            }
+        }
+        match Cert::read_all(&given.pem) {
+            Ok(certs) => {
+                for (i, cert) in certs.into_iter().enumerate() {
+                    self.certs.push((given, i == 0, cert));
+                }
+            }
+            Err(_) if is_key(&given.name) => {}
+            Err(why) => self.report.findings.push(format!("{at} {why}")),
+        }
+    }
+
+    fn dates(&mut self, now: Timestamp) {
+        for (given, first, cert) in &self.certs {
+            let (at, what) = (at(given), what(given, *first, cert));
+            self.report.rows.push(Row {
+                place: at.clone(),
+                what,
+                names: shown_names(cert),
+                is_ca: cert.is_ca,
+                not_before: cert.not_before,
+                not_after: cert.not_after,
+                fingerprint: fingerprint(&cert.der),
+            });
+            let findings = &mut self.report.findings;
+            if now >= cert.not_after {
+                findings.push(format!("{at}: the {what} expired at {}", cert.not_after));
+            } else if now < cert.not_before {
+                findings.push(format!("{at}: the {what} is not valid before {}", cert.not_before));
+            }
+            if what.ends_with(" CA") && !cert.is_ca {
+                findings.push(format!("{at}: this certificate is not a CA's, so nothing that it signs counts"));
+            }
+        }
+    }
+
+    /// Each key belongs to the certificate beside it, or to any where none has its name.
+    fn keys(&mut self) {
+        for (given, public) in &self.keys {
+            let beside: Vec<_> = self
+                .certs
+                .iter()
+                .filter(|(other, first, _)| *first && other.place == given.place && stem(&other.name) == stem(&given.name))
+                .collect();
+            let candidates = if beside.is_empty() { self.certs.iter().collect() } else { beside };
+            let at = at(given);
+            if candidates.is_empty() {
+                self.report.notes.push(format!("{at}: a private key, and no certificate to compare it with"));
+            } else if let Some((cert, ..)) = candidates.iter().find(|(.., cert)| cert.public_key == *public) {
+                self.report.notes.push(format!("{at} is the key of {}", self::at(cert)));
+            } else {
+                self.report.findings.push(format!("{at} is not the key of {}", self::at(candidates[0].0)));
+            }
+        }
+    }
+
+    fn serving(&mut self, now: Timestamp) {
+        let cas: Vec<&Cert> = self.certs.iter().map(|(.., cert)| cert).filter(|cert| cert.is_ca).collect();
+        for (given, first, cert) in &self.certs {
+            if !first || cert.is_ca || what(given, true, cert) != SERVING {
+                continue;
+            }
+            let at = at(given);
+            if cert.names.is_empty() {
+                self.report.findings.push(format!("{at}: the {SERVING} has no names (subject alternative names), so no client takes it"));
+            } else if cas.is_empty() {
+                self.report.notes.push(format!("{at}: no CA was given to verify it against"));
+            } else {
+                match verify(cert, &cas, now) {
+                    Ok(()) => self.report.notes.push(format!("{at} verifies against the CAs that were given")),
+                    Err(error) => self.report.findings.push(format!("{at} does not verify against any CA that was given: {error}")),
+                }
+            }
+        }
+    }
+
+    /// Each bundle carries the CA that signs now and the one that will.
+    fn bundles(&mut self) {
+        let signing: Vec<_> =
+            self.certs.iter().filter(|(given, ..)| [CA_CERT, NEXT_CA_CERT].contains(&&*given.name)).collect();
+        let mut bundles: Vec<&Given> =
+            self.certs.iter().map(|(given, ..)| *given).filter(|given| given.name == BUNDLE).collect();
+        bundles.dedup_by_key(|given| &given.place);
+        for bundle in bundles {
+            let carried = |cert: &Cert| {
+                self.certs.iter().any(|(given, _, other)| given.place == bundle.place && given.name == BUNDLE && other.der == cert.der)
+            };
+            for (given, _, cert) in signing.iter().filter(|(.., cert)| !carried(cert)) {
+                self.report.findings.push(format!(
+                    "{} does not carry the CA of {}",
+                    at(bundle),
+                    at(given)
+                ));
+                let _ = cert;
+            }
+        }
+    }
+}
+
+/// Name of what stands in `clientConfig.caBundle` and `spec.caBundle`.
+pub const BUNDLE: &str = "caBundle";
+const SERVING: &str = "serving certificate";
+
+fn what(given: &Given, first: bool, cert: &Cert) -> &'static str {
+    match given.name.as_str() {
+        CA_CERT => "current CA",
+        NEXT_CA_CERT => "next CA",
+        PREVIOUS_CA_CERT => "previous CA",
+        BUNDLE => "trusted certificate",
+        _ if cert.is_ca => "CA certificate",
+        _ if first => SERVING,
+        _ => "part of a chain",
+    }
+}
+
+fn at(given: &Given) -> String {
+    if given.place.is_empty() { given.name.clone() } else { format!("{}: {}", given.place, given.name) }
+}
+
+fn is_key(name: &str) -> bool {
+    std::path::Path::new(name).extension().is_some_and(|e| e.eq_ignore_ascii_case("key"))
+}
+
+fn stem(name: &str) -> &str {
+    name.rsplit_once('.').map_or(name, |(stem, _)| stem)
+}
+
+fn shown_names(cert: &Cert) -> String {
+    if cert.names.is_empty() { cert.subject.clone() } else { cert.names.join(",") }
+}
+
+fn verify(cert: &Cert, cas: &[&Cert], now: Timestamp) -> Result<(), String> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(cas.iter().map(|ca| ca.der.clone()));
+    let verifier =
+        WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::new(aws_lc_rs::default_provider()))
+            .build()
+            .map_err(|e| e.to_string())?;
+    let name = cert.names.first().cloned().unwrap_or_default();
+    let name = ServerName::try_from(name).map_err(|e| e.to_string())?;
+    let seconds = u64::try_from(now.as_second()).unwrap_or_default();
+    let at = UnixTime::since_unix_epoch(std::time::Duration::from_secs(seconds));
+    verifier
+        .verify_server_cert(&cert.der, &[], &name, &[], at)
+        .map(|_| ())
+        .map_err(|e| e.to_string())
+}
+
+#[cfg(test)]
+mod tests;

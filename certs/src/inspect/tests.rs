@@ -1,0 +1,88 @@
+//! What fits and what does not, for the ways in which people hand certificates over.
+
+use std::time::Duration;
+
+use jiff::SignedDuration;
+
+use super::*;
+use crate::ca::Ca;
+use crate::set::{CA_KEY, CaSet};
+
+const DAY: Duration = Duration::from_hours(24);
+
+fn now() -> Timestamp {
+    "2026-11-20T12:00:00Z".parse().unwrap()
+}
+
+fn given(place: &str, name: &str, pem: impl Into<Vec<u8>>) -> Given {
+    Given { place: place.to_owned(), name: name.to_owned(), pem: pem.into() }
+}
+
+fn secret(set: &CaSet) -> Vec<Given> {
+    set.to_secret_data().into_iter().map(|(name, pem)| given("Secret a/b", &name, pem.0)).collect()
+}
+
+#[track_caller]
+fn finds(what: &str, all: &[Given], want: &[&str]) -> Report {
+    let report = inspect(all, now());
+    assert_eq!(report.findings.len(), want.len(), "{what}: {:#?}", report.findings);
+    for (found, want) in report.findings.iter().zip(want) {
+        assert!(found.contains(want), "{what}: {found:?} is not about {want:?}");
+    }
+    report
+}
+
+#[test]
+fn what_fits_has_no_findings() {
+    let (ca, other) = (Ca::generate(DAY, now()).unwrap(), Ca::generate(DAY, now()).unwrap());
+    let (cert, key) = ca.sign_serving_pem(&["a.b.svc".to_owned()], DAY, now()).unwrap();
+    let files = [given("", "tls.crt", cert), given("", "tls.key", key.clone()), given("", "ca.crt", ca.cert().pem())];
+    let report = finds("files", &files, &[]);
+    let rows: Vec<_> = report.rows.iter().map(|r| (r.what, r.names.as_str(), r.is_ca)).collect();
+    assert_eq!(rows[0], ("serving certificate", "a.b.svc", false));
+    assert!(rows[1].0 == "current CA" && rows[1].2);
+    assert!(report.notes.iter().any(|n| n.contains("tls.crt verifies")), "{:?}", report.notes);
+    assert!(report.notes.iter().any(|n| n.contains("tls.key is the key of tls.crt")), "{:?}", report.notes);
+    assert!(!format!("{report:?}").contains(key.lines().nth(1).unwrap()), "no key leaves");
+
+    let set = CaSet { next: Some(Arc::new(other)), ..CaSet::of(ca) };
+    let mut all = secret(&set);
+    all.push(given("ValidatingWebhookConfiguration w", BUNDLE, set.bundle(now())));
+    let report = finds("a Secret in a rotation and its bundle", &all, &[]);
+    assert_eq!(report.rows.iter().map(|r| r.what).collect::<Vec<_>>(),
+        ["current CA", "next CA", "trusted certificate", "trusted certificate"]);
+    assert!(report.rows.iter().all(|r| r.fingerprint.len() == 64));
+}
+
+#[test]
+fn what_does_not_fit_is_found() {
+    let (ca, other) = (Ca::generate(DAY, now()).unwrap(), Ca::generate(DAY, now()).unwrap());
+    let (cert, key) = ca.sign_serving_pem(&["a.b.svc".to_owned()], DAY, now()).unwrap();
+    let other_pem = other.cert().pem().to_owned();
+    let file = |name: &str, pem: &str| given("", name, pem);
+    finds("another CA", &[file("tls.crt", &cert), file("ca.crt", &other_pem)], &["does not verify"]);
+    finds("another key", &[file("ca.crt", &other_pem), file("ca.key", &ca.key_pem())], &["ca.key is not the key of ca.crt"]);
+    finds("garbage", &[file("tls.crt", "garbage"), file("tls.key", "garbage")],
+        &["tls.crt holds no certificate", "tls.key holds no private key"]);
+    finds("nothing", &[], &["there is no certificate"]);
+    finds("empty", &[file("ca.crt", "")], &["ca.crt is empty"]);
+    finds("a leaf as CA", &[file("ca.crt", &cert)], &["not a CA's"]);
+    let old = Ca::generate(DAY, now() - SignedDuration::from_hours(48)).unwrap();
+    finds("expired", &[file("previous-ca.crt", old.cert().pem())], &["previous CA expired at"]);
+    let young = Ca::generate(DAY, now() + SignedDuration::from_hours(48)).unwrap();
+    finds("not yet", &[file("next-ca.crt", young.cert().pem())], &["next CA is not valid before"]);
+    let mut all = secret(&CaSet::of(ca));
+    all.push(given("APIService x", BUNDLE, other_pem));
+    finds("a bundle without the CA", &all, &["APIService x: caBundle does not carry the CA of Secret a/b: ca.crt"]);
+    all.retain(|g| g.name == CA_KEY);
+    let report = finds("a key alone", &all, &["there is no certificate"]);
+    assert!(report.rows.is_empty());
+    let _ = key;
+}
+
+#[test]
+fn the_fingerprint_is_that_of_openssl() {
+    // `printf abc | sha256sum`.
+    let abc = CertificateDer::from(b"abc".to_vec());
+    assert_eq!(fingerprint(&abc), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}

@@ -1,0 +1,49 @@
+//! The event `CertificateRotated` on the CA's Secret: what was changed, and why. Each is an object of its own: kube's
+//! recorder folds events of one reason into a series and keeps the text of the first alone.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ObjectReference, Secret};
+use k8s_openapi::api::events::v1::Event;
+use kube::Api;
+use kube::api::PostParams;
+use wva_crds::events::{News, event};
+
+use crate::rotation::Change;
+
+/// An event is a courtesy: it never holds up the certificates for longer.
+const WRITE: Duration = Duration::from_secs(5);
+
+/// Tells of one change, to the log and to the API server.
+pub(crate) async fn tell(client: &kube::Client, secret: &Secret, change: &Change, at: Timestamp) {
+    let (metadata, note) = (&secret.metadata, change.to_string());
+    let name = metadata.name.clone().unwrap_or_default();
+    if change.is_a_repair() {
+        tracing::warn!(secret = name, "{note}");
+    } else {
+        tracing::info!(secret = name, "{note}");
+    }
+    let event = event(&News {
+        regarding: ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Secret".to_owned()),
+            name: metadata.name.clone(),
+            namespace: metadata.namespace.clone(),
+            uid: metadata.uid.clone(),
+            ..ObjectReference::default()
+        },
+        warning: change.is_a_repair(),
+        reason: "CertificateRotated",
+        action: "RotateCertificate",
+        note: &note,
+        reporter: None,
+        at,
+    });
+    let api: Api<Event> = Api::namespaced(client.clone(), metadata.namespace.as_deref().unwrap_or_default());
+    match tokio::time::timeout(WRITE, api.create(&PostParams::default(), &event)).await {
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "The event CertificateRotated could not be written"),
+        Err(_) => tracing::debug!("The API server takes no event CertificateRotated in time"),
+    }
+}

@@ -1,0 +1,161 @@
+//! What a Secret may hold, and what is said of it.
+
+use std::time::Duration;
+
+use rcgen::{CertificateParams, KeyPair};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+
+use super::*;
+use crate::BACKDATED;
+
+const HOUR: Duration = Duration::from_hours(1);
+
+fn now() -> Timestamp {
+    "2026-11-20T12:00:00.7Z".parse().unwrap()
+}
+
+fn later(span: Duration) -> Timestamp {
+    now() + SignedDuration::try_from(span).unwrap()
+}
+
+fn set() -> CaSet {
+    CaSet::of(Ca::generate(HOUR, now()).unwrap())
+}
+
+fn with(entry: &str, value: impl Into<Vec<u8>>) -> BTreeMap<String, ByteString> {
+    let mut data = set().to_secret_data();
+    data.insert(entry.to_owned(), ByteString(value.into()));
+    data
+}
+
+fn without(entry: &str) -> BTreeMap<String, ByteString> {
+    let mut data = set().to_secret_data();
+    data.remove(entry);
+    data
+}
+
+#[track_caller]
+fn bad(what: &str, data: &BTreeMap<String, ByteString>, want: &Why) {
+    assert_eq!(CaSet::from_secret_data(data, now()).unwrap_err(), *want, "{what}");
+}
+
+/// A certificate that may not sign others.
+fn leaf() -> String {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(vec!["a.b.svc".to_owned()]).unwrap();
+    params.not_after = rcgen::date_time_ymd(2030, 1, 1);
+    params.self_signed(&key).unwrap().pem()
+}
+
+#[test]
+fn a_set_survives_the_secret() {
+    let another = || Ca::generate(2 * HOUR, now()).unwrap();
+    let previous = vec![another().cert().clone(), another().cert().clone()];
+    let set = CaSet { next: Some(Arc::new(another())), previous, ..set() };
+    let read = CaSet::from_secret_data(&set.to_secret_data(), now()).unwrap();
+    assert!(read.certs().eq(set.certs()));
+    assert_eq!(read.bundle(now()), set.bundle(now()));
+    assert_eq!(CertificateDer::pem_slice_iter(&read.bundle(now())).count(), 4);
+    // The keys that were read are those that sign.
+    for ca in [Some(&read.current), read.next.as_ref()].into_iter().flatten() {
+        ca.sign_serving(&["a.b.svc".to_owned()], HOUR, now()).unwrap();
+    }
+    // What has expired leaves the bundle by the clock, and the current one never does.
+    let bundle = read.bundle(later(HOUR));
+    assert_eq!(CertificateDer::pem_slice_iter(&bundle).count(), 4);
+    assert_eq!(CertificateDer::pem_slice_iter(&read.bundle(later(3 * HOUR))).count(), 1);
+}
+
+#[test]
+fn what_cannot_be_used_is_named() {
+    let (cert, key) = (CA_CERT, CA_KEY);
+    let two = String::from_utf8(set().bundle(now())).unwrap().repeat(2);
+    let rows: Vec<(&str, BTreeMap<String, ByteString>, Why)> = vec![
+        ("no data", BTreeMap::new(), Why::Missing { entry: cert }),
+        ("no certificate", without(cert), Why::Missing { entry: cert }),
+        ("no key", without(key), Why::Missing { entry: key }),
+        ("empty key", with(key, ""), Why::Missing { entry: key }),
+        ("garbage certificate", with(cert, "garbage"), Why::NotACertificate { entry: cert }),
+        ("bytes that are no text", with(cert, [0xff, 0xfe, 0x00]), Why::NotACertificate { entry: cert }),
+        (
+            "PEM around garbage",
+            with(cert, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"),
+            Why::NotACertificate { entry: cert },
+        ),
+        ("two certificates", with(cert, two), Why::NotACertificate { entry: cert }),
+        ("a certificate that is no CA's", with(cert, leaf()), Why::NotACa { entry: cert }),
+        ("garbage key", with(key, "garbage"), Why::NotAKey { entry: key }),
+        ("bytes as key", with(key, [0xff, 0x00]), Why::NotAKey { entry: key }),
+        ("a certificate as key", with(key, set().bundle(now())), Why::NotAKey { entry: key }),
+        ("another CA's key", with(key, set().to_secret_data()[key].0.clone()), Why::KeyMismatch { entry: key }),
+    ];
+    for (what, data, why) in rows {
+        bad(what, &data, &why);
+    }
+}
+
+#[test]
+fn validity_has_two_ends() {
+    let data = set().to_secret_data();
+    let end = Timestamp::from_second(later(HOUR).as_second()).unwrap();
+    let at = |at| CaSet::from_secret_data(&data, at).map(|_| ());
+    assert_eq!(at(end), Err(Why::Expired { entry: CA_CERT, not_after: end }));
+    assert_eq!(at(end - SignedDuration::from_secs(1)), Ok(()));
+    // Dated back an hour, for slow clocks; the fraction of a second is cut off.
+    let begin = Timestamp::from_second(now().as_second()).unwrap() - BACKDATED;
+    assert_eq!(at(begin), Ok(()));
+    let before = begin - SignedDuration::from_secs(1);
+    assert_eq!(at(before), Err(Why::NotYetValid { entry: CA_CERT, not_before: begin }));
+}
+
+#[test]
+fn bad_entries_beside_the_current_ca_are_left_out_and_named() {
+    let ca = |life| Ca::generate(life, now() - SignedDuration::from_mins(10)).unwrap();
+    let expired = ca(Duration::from_mins(1)).cert().pem().to_owned();
+    let recent = ca(Duration::from_secs(570)).cert().clone();
+    for previous in ["garbage".to_owned(), leaf(), expired] {
+        let data = with(PREVIOUS_CA_CERT, previous.clone());
+        let found = Found::read(&data, now());
+        assert!(found.previous.is_empty() && found.previous_flaw.is_some(), "{previous}");
+        assert!(found.set().is_ok());
+    }
+    let data = with(PREVIOUS_CA_CERT, recent.pem());
+    let found = Found::read(&data, now());
+    assert_eq!((found.previous.as_slice(), &found.previous_flaw), ([recent.clone()].as_slice(), &None), "lingers");
+    let bundle = String::from_utf8(found.set().unwrap().bundle(now())).unwrap();
+    assert!(!bundle.contains(recent.pem()), "and is trusted no more");
+
+    let key = |data: &mut Data| data.insert(NEXT_CA_KEY.to_owned(), ByteString(b"garbage".to_vec()));
+    let mut data = with(NEXT_CA_CERT, ca(HOUR).cert().pem());
+    key(&mut data);
+    let found = Found::read(&data, now());
+    assert_eq!(found.next.unwrap().unwrap_err(), Why::NotAKey { entry: NEXT_CA_KEY });
+    let own = set().to_secret_data();
+    let mut doubled = own.clone();
+    doubled.insert(NEXT_CA_CERT.to_owned(), own[CA_CERT].clone());
+    doubled.insert(NEXT_CA_KEY.to_owned(), own[CA_KEY].clone());
+    let found = Found::read(&doubled, now());
+    assert_eq!(found.next.unwrap().unwrap_err(), Why::Doubled { entry: NEXT_CA_CERT });
+    let mut half = own;
+    half.insert(NEXT_CA_KEY.to_owned(), half[CA_KEY].clone());
+    assert_eq!(Found::read(&half, now()).next.unwrap().unwrap_err(), Why::Missing { entry: NEXT_CA_CERT });
+}
+
+#[test]
+fn a_key_beside_the_certificate_does_not_reach_the_bundle() {
+    let set = set();
+    let mut data = set.to_secret_data();
+    let both = [data[CA_KEY].0.clone(), data[CA_CERT].0.clone(), data[CA_KEY].0.clone()].concat();
+    data.insert(CA_CERT.to_owned(), ByteString(both));
+    let bundle = CaSet::from_secret_data(&data, now()).unwrap().bundle(now());
+    assert_eq!(String::from_utf8(bundle).unwrap(), set.current.cert().pem());
+}
+
+#[test]
+fn nothing_prints_the_key() {
+    let set = set();
+    let key = String::from_utf8(set.to_secret_data()[CA_KEY].0.clone()).unwrap();
+    let printed = format!("{set:?}");
+    assert!(key.lines().all(|line| !printed.contains(line)), "{printed}");
+}

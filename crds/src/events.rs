@@ -1,0 +1,84 @@
+//! Event objects, made in one place. They are written directly: kube's recorder folds events of one reason into a
+//! series and keeps the text of the first alone.
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use k8s_openapi::jiff::Timestamp;
+
+/// As events name the controller.
+const CONTROLLER: &str = "wva";
+/// The API's limit of a note, in bytes.
+const NOTE_BYTES: usize = 1024;
+/// The API's limit of the name of who reports, in bytes. Names of pods can be longer.
+const REPORTER_BYTES: usize = 128;
+
+/// What one event tells.
+#[derive(Clone, Debug)]
+pub struct News<'a> {
+    /// The object it is about; the event stands in that object's namespace.
+    pub regarding: ObjectReference,
+    /// A Warning, else Normal.
+    pub warning: bool,
+    /// Its reason, from the closed set of the API.
+    pub reason: &'a str,
+    /// What was done.
+    pub action: &'a str,
+    /// For people. What is longer than the API takes is cut off.
+    pub note: &'a str,
+    /// The pod that reports.
+    pub reporter: Option<&'a str>,
+    /// When it happened.
+    pub at: Timestamp,
+}
+
+/// The event to create.
+#[must_use]
+pub fn event(news: &News<'_>) -> Event {
+    let cut = |text: &str, bytes| text[..text.floor_char_boundary(bytes)].to_owned();
+    Event {
+        metadata: ObjectMeta {
+            generate_name: news.regarding.name.as_ref().map(|name| format!("{name}-")),
+            namespace: news.regarding.namespace.clone(),
+            ..ObjectMeta::default()
+        },
+        event_time: Some(MicroTime(news.at)),
+        type_: Some(if news.warning { "Warning" } else { "Normal" }.to_owned()),
+        reason: Some(news.reason.to_owned()),
+        action: Some(news.action.to_owned()),
+        note: Some(cut(news.note, NOTE_BYTES)),
+        regarding: Some(news.regarding.clone()),
+        reporting_controller: Some(CONTROLLER.to_owned()),
+        reporting_instance: Some(cut(news.reporter.unwrap_or(CONTROLLER), REPORTER_BYTES)),
+        ..Event::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_too_long_for_the_api_is_cut_between_characters() {
+        let long = "ä".repeat(600);
+        let regarding = ObjectReference {
+            name: Some("a".into()),
+            namespace: Some("b".into()),
+            ..ObjectReference::default()
+        };
+        let news = News {
+            regarding,
+            warning: true,
+            reason: "Stuck",
+            action: "Decide",
+            note: &long,
+            reporter: Some(&long),
+            at: Timestamp::UNIX_EPOCH,
+        };
+        let event = event(&news);
+        assert_eq!(event.note.map(|n| n.len()), Some(NOTE_BYTES));
+        assert_eq!(event.reporting_instance.map(|n| n.len()), Some(REPORTER_BYTES));
+        assert_eq!(event.metadata.generate_name.as_deref(), Some("a-"));
+        assert_eq!(event.metadata.namespace.as_deref(), Some("b"));
+    }
+}

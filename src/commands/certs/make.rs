@@ -1,0 +1,107 @@
+//! `wva certs make`: certificates for a cluster in which the program is not to make its own.
+
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use clap::ArgMatches;
+use k8s_openapi::jiff::Timestamp;
+use serde_json::json;
+use wva_certs::CertsConfig;
+use wva_certs::ca::Ca;
+use wva_certs::set::CaSet;
+use wva_crds::GoDuration;
+
+/// Below it, a running program would chase its own renewals.
+const SHORTEST: Duration = Duration::from_mins(1);
+/// For its owner alone.
+const PRIVATE: u32 = 0o600;
+/// As any certificate.
+const PUBLIC: u32 = 0o644;
+
+pub(super) fn make(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
+    let text = |name: &str| arguments.get_one::<String>(name).map(String::as_str);
+    let namespace = label("--namespace", text("namespace").context("--namespace is missing")?)?;
+    let now = Timestamp::now();
+    let ca = Ca::generate(lifetime("--ca-lifetime", text("ca-lifetime"))?, now)?;
+    if let Some(secret) = text("secret") {
+        print(&manifest(namespace, secret, ca)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let service = label("--service", text("service").context("--service is missing")?)?;
+    let folder = arguments.get_one::<PathBuf>("out").context("--out is missing")?;
+    let names = CertsConfig::service_names(service, namespace);
+    let (cert, key) =
+        ca.sign_serving_pem(&names, lifetime("--cert-lifetime", text("cert-lifetime"))?, now)?;
+    let files =
+        [("tls.crt", cert.as_str(), PUBLIC), ("tls.key", &key, PRIVATE), ("ca.crt", ca.cert().pem(), PUBLIC)];
+    write_all(folder, &files)?;
+    let made: Vec<_> = files.iter().map(|(name, ..)| folder.join(name).display().to_string()).collect();
+    print(&format!("{}\n", made.join("\n")));
+    Ok(ExitCode::SUCCESS)
+}
+
+#[expect(clippy::print_stdout, reason = "what was made is what this command is asked to print")]
+fn print(text: &str) {
+    print!("{text}");
+}
+
+/// The Secret of mode `self`, with a CA and nothing else.
+fn manifest(namespace: &str, name: &str, ca: Ca) -> anyhow::Result<String> {
+    let name_fits = !name.is_empty()
+        && name.len() <= 253
+        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || ".-".contains(c));
+    ensure!(name_fits, "--secret {name:?} is no name of an object: lower-case letters, digits, - and . alone");
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+        "metadata": {"name": name, "namespace": namespace},
+        "data": CaSet::of(ca).to_secret_data(),
+    });
+    Ok(serde_saphyr::to_string(&secret)?)
+}
+
+/// Names of namespaces and Services are labels of a DNS name.
+fn label<'a>(flag: &str, name: &'a str) -> anyhow::Result<&'a str> {
+    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    ensure!(
+        !name.is_empty() && name.len() <= 63 && name.chars().all(inner) && !name.starts_with('-') && !name.ends_with('-'),
+        "{flag} {name:?} is no name of a namespace or Service: at most 63 lower-case letters, digits and -"
+    );
+    Ok(name)
+}
+
+fn lifetime(flag: &str, text: Option<&str>) -> anyhow::Result<Duration> {
+    let text = text.unwrap_or_default();
+    let span: GoDuration = text.parse().with_context(|| format!("{flag} is no duration"))?;
+    ensure!(span.get() >= SHORTEST, "{flag} {text} is too short: the least is 1m");
+    Ok(span.get())
+}
+
+/// All or nothing: looked at first, and never over what is there.
+fn write_all(folder: &Path, files: &[(&str, &str, u32)]) -> anyhow::Result<()> {
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    for (name, ..) in files {
+        let path = folder.join(name);
+        // A link that leads nowhere is there, too.
+        ensure!(
+            std::fs::symlink_metadata(&path).is_err_and(|e| e.kind() == ErrorKind::NotFound),
+            "{} is there already and is not overwritten: name another folder, or remove it",
+            path.display()
+        );
+    }
+    for (name, content, mode) in files {
+        let path = folder.join(name);
+        let written = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(*mode)
+            .open(&path)
+            .and_then(|mut file| file.write_all(content.as_bytes()));
+        written.with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}
