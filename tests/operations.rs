@@ -68,7 +68,7 @@ async fn no_review_fails_in_a_rolling_restart() -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_that_cannot_lead_writes_no_more_and_another_takes_over() -> anyhow::Result<()> {
-    alone(|testbed| leadership(testbed, wva(), 1)).await
+    alone(|testbed| leadership(testbed, wva(), 1, false)).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -139,7 +139,7 @@ impl Experiment {
             }
             Self::Repair => Box::pin(repair(testbed, wva, turns(1, 10))).await,
             Self::RollingRestart => Box::pin(rolling_restart(testbed, wva, turns(2, 50))).await,
-            Self::Leadership => Box::pin(leadership(testbed, wva, turns(1, 5))).await,
+            Self::Leadership => Box::pin(leadership(testbed, wva, turns(1, 5), !short)).await,
             Self::KilledTasks => Box::pin(killed_tasks(testbed, &plan.wva_debug)).await,
             Self::AllDead => {
                 let mut outcome = Box::pin(all_dead(testbed, wva, Some("dies-out"))).await?;

@@ -225,10 +225,17 @@ impl<'a> Replicas<'a> {
         }
     }
 
-    /// Ends [`Replicas::cut`]: what was on its way arrives.
+    /// Ends [`Replicas::cut`]. What was on its way is lost, and connections of before are reset.
     pub fn heal(&self, index: usize) {
         if let Some(pod) = self.pods.get(index) {
             pod.link.heal();
+        }
+    }
+
+    /// Ends [`Replicas::cut`]. What was on its way arrives late, what its sender gave up too.
+    pub fn heal_and_deliver(&self, index: usize) {
+        if let Some(pod) = self.pods.get(index) {
+            pod.link.heal_and_deliver();
         }
     }
 
