@@ -47,9 +47,10 @@ async fn replicas_that_start_together_make_one_ca() -> anyhow::Result<()> {
     alone(|testbed| cold_install(testbed, wva(), 3)).await
 }
 
-/// It takes as long as a certificate lives, so it runs beside the others, as a release of its own.
+/// It takes as long as a certificate lives, so it runs beside the others, as a release of its own. Its name makes it the
+/// first to be started.
 #[tokio::test(flavor = "multi_thread")]
-async fn no_review_fails_while_certificates_are_replaced() -> anyhow::Result<()> {
+async fn a_ca_is_replaced_and_no_review_fails() -> anyhow::Result<()> {
     let lasts = Duration::from_secs(75);
     let outcome = Box::pin(lifetimes(testbed().await?, wva(), Some("lives-short"), lasts)).await?;
     println!("{}", outcome.kept()?);

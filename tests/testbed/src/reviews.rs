@@ -230,7 +230,7 @@ fn judge(status: u16, text: &str, wrong: bool) -> Verdict {
         _ => {
             let object: Value = serde_json::from_str(text).unwrap_or_default();
             let message = object["message"].as_str().unwrap_or(text);
-            Verdict::Failed(format!("{status}: {}", message.chars().take(300).collect::<String>()))
+            Verdict::Failed(format!("{status}: {}", message.chars().take(600).collect::<String>()))
         }
     }
 }

@@ -5,6 +5,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use anyhow::ensure;
 use tokio::time::Instant;
 
 use super::damage::{How, Whose};
@@ -24,6 +25,11 @@ const REPAIRED: Duration = Duration::from_secs(15);
 const LATE: Duration = Duration::from_mins(1);
 /// kube-apiserver learns of a repaired configuration by its watch.
 const HEARD: Duration = Duration::from_secs(1);
+/// Reviews that are judged after a repair, before the next damage is done.
+const HEARD_BY: u64 = 6;
+/// Reviews that are judged before the Secret is damaged, 12 s of them: a replica that has just started takes a good
+/// Secret as it is.
+const SERVED: u64 = 240;
 
 /// A damage and the time in which reviews may fail for it, if any.
 struct Damage {
@@ -44,12 +50,18 @@ pub async fn repair(testbed: &Testbed, wva: &Path, turns: u32) -> anyhow::Result
     replicas.wait_open().await?;
     let reviews = Reviews::start(testbed, replicas.namespace(), RATE).await?;
     let (mut damages, mut faults, mut figures) = (Vec::new(), Vec::new(), Vec::new());
-    for bundle in [false, true] {
+    for bundle in [true, false] {
+        if !bundle {
+            eventually("the replicas to have served for a while", LATE, async || judged(&reviews, SERVED))
+                .await?;
+        }
         for how in How::ALL {
             let mut times = Vec::new();
             for turn in 0..turns {
                 let whose = target(bundle, turn);
                 let damage = damaged(&replicas, whose, how).await?;
+                let heard = reviews.so_far().sent() - reviews.so_far().failed + HEARD_BY;
+                eventually("reviews to be judged again", LATE, async || judged(&reviews, heard)).await?;
                 let took = damage.end - damage.begin;
                 if took > REPAIRED {
                     faults.push(format!("{}: repaired after {took:?}", damage.what));
@@ -78,6 +90,14 @@ fn target(bundle: bool, turn: u32) -> Whose {
         (true, 1) => Whose::Mutating,
         (true, _) => Whose::ApiService,
     }
+}
+
+/// Whether so many reviews have got a verdict.
+fn judged(reviews: &Reviews, wanted: u64) -> anyhow::Result<()> {
+    let tally = reviews.so_far();
+    let judged = tally.sent() - tally.failed;
+    ensure!(judged >= wanted, "{judged} reviews were judged, and {wanted} are wanted");
+    Ok(())
 }
 
 /// Does one damage and waits until everybody trusts one CA again.

@@ -1,4 +1,4 @@
-//! A stand-in for kube-proxy and EndpointSlices: the one port to which the Service leads. Each new connection goes to
+//! A stand-in for kube-proxy and `EndpointSlices`: the one port to which the Service leads. Each new connection goes to
 //! a random replica among those that are ready, as far as the cluster has heard: readiness is polled, and that a
 //! replica is going away is learnt a settable time after its SIGTERM. Connections that stand are never moved.
 
@@ -174,14 +174,14 @@ async fn lead(mut client: TcpStream, shared: &Shared, served: Served) {
         return;
     };
     let connected = timeout(CONNECT, TcpStream::connect((Ipv4Addr::LOCALHOST, port))).await;
-    let Ok(Ok(mut server)) = connected else {
+    let Ok(Ok(mut replica)) = connected else {
         count(&shared.refused);
         let _ = client.set_zero_linger();
         return;
     };
     count(&shared.led);
-    let _ = client.set_nodelay(true).and_then(|()| server.set_nodelay(true));
-    let _ = copy_bidirectional(&mut client, &mut server).await;
+    let _ = client.set_nodelay(true).and_then(|()| replica.set_nodelay(true));
+    let _ = copy_bidirectional(&mut client, &mut replica).await;
 }
 
 /// Looks at the readiness of all again and again.
@@ -211,5 +211,41 @@ async fn poll(shared: Arc<Shared>) {
             }
         }
         sleep(LOOK_AGAIN).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn with_one_ready(propagation: Duration) -> anyhow::Result<Balancer> {
+        let balancer = Balancer::start(propagation).await?;
+        let endpoint = Endpoint { admission: 7, external_metrics: None, health: "127.0.0.1:9".to_owned() };
+        balancer.add("wva-0", endpoint);
+        assert_eq!(balancer.shared.choose(Served::Admission), None, "it is not ready yet");
+        balancer.shared.endpoints().values_mut().for_each(|known| known.ready = true);
+        assert_eq!(balancer.shared.choose(Served::Admission), Some(7));
+        assert_eq!(balancer.shared.choose(Served::ExternalMetrics), None);
+        Ok(balancer)
+    }
+
+    #[tokio::test]
+    async fn one_that_leaves_is_chosen_until_the_cluster_has_heard() -> anyhow::Result<()> {
+        for (propagation, chosen) in [(Duration::from_hours(1), Some(7)), (Duration::ZERO, None)] {
+            let balancer = with_one_ready(propagation).await?;
+            balancer.leaves("wva-0");
+            assert_eq!(balancer.shared.choose(Served::Admission), chosen, "{propagation:?}");
+        }
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_nobody_takes_is_closed_and_counted() -> anyhow::Result<()> {
+        let balancer = Balancer::start(Duration::ZERO).await?;
+        let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, balancer.port(Served::Admission))).await?;
+        let read = tokio::io::AsyncReadExt::read_u8(&mut client);
+        assert!(timeout(Duration::from_secs(10), read).await?.is_err());
+        assert_eq!(balancer.connections(), Connections { led: 0, nowhere: 1, refused: 0 });
+        Ok(())
     }
 }

@@ -30,6 +30,7 @@ const WORKS_WITHIN: Duration = Duration::from_mins(1);
 
 /// What kind of control plane to start.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own, set by its name")]
 pub struct Options {
     /// Name of the log folder, `target/testbed/<name>`, which is emptied first: lower-case letters, digits, `-`.
     pub name: String,
