@@ -99,15 +99,31 @@ pub(crate) fn guarded(router: Router, gate: Arc<Gate>) -> Router {
 /// One check of readiness: its name, and whether it holds now.
 pub(crate) type Check = (&'static str, Box<dyn Fn() -> bool + Send + Sync>);
 
+/// What readiness depends on; not on who leads.
+pub(crate) struct Readiness {
+    pub(crate) checks: Vec<Check>,
+    pub(crate) synced: Synced,
+    pub(crate) stopping: CancellationToken,
+}
+
+impl Readiness {
+    fn each(&self) -> impl Iterator<Item = (&'static str, bool)> {
+        let own = self.checks.iter().map(|(name, check)| (*name, check()));
+        own.chain(self.synced.each()).chain([("not shutting down", !self.stopping.is_cancelled())])
+    }
+
+    /// All of it holds.
+    pub(crate) fn holds(&self) -> bool {
+        self.each().all(|(_, holds)| holds)
+    }
+}
+
 /// `/healthz` and `/readyz`.
-pub(crate) fn health(checks: Vec<Check>, synced: Synced, stopping: CancellationToken) -> Router {
-    let checks = Arc::new(checks);
+pub(crate) fn health(readiness: Arc<Readiness>) -> Router {
     let ready = move |Query(query): Query<Vec<(String, String)>>| {
-        let own = checks.iter().map(|(name, check)| (*name, check()));
-        let end = [("not shutting down", !stopping.is_cancelled())];
         let mut lines = String::new();
         let mut all = true;
-        for (name, holds) in own.chain(synced.each()).chain(end) {
+        for (name, holds) in readiness.each() {
             all &= holds;
             let _ = writeln!(lines, "[{}]{name}", if holds { "+" } else { "-" });
         }
@@ -206,7 +222,8 @@ mod tests {
         let listener = bind("tests", SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let address = listener.local_addr().unwrap();
         let checks: Vec<Check> = vec![("certificate is loaded", Box::new(|| false))];
-        let router = health(checks, Synced::default(), shutdown.clone());
+        let readiness = Readiness { checks, synced: Synced::default(), stopping: shutdown.clone() };
+        let router = health(Arc::new(readiness));
         (address, tokio::spawn(serve(listener, router, shutdown.clone())))
     }
 

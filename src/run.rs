@@ -6,6 +6,7 @@ mod reconciler;
 mod served;
 mod supervision;
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -24,6 +25,9 @@ use crate::endpoints::Check;
 use crate::settings::Settings;
 use crate::telemetry;
 
+pub(crate) use supervision::Signals;
+
+use served::Readiness;
 use supervision::{End, supervise};
 
 /// What the parts of one process share.
@@ -33,6 +37,8 @@ struct Process {
     /// For what only a leader writes.
     acting: Client,
     leadership: Leadership,
+    /// To be started once all else is.
+    election: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     registry: Registry,
     tasks: Tasks,
     end: End,
@@ -53,7 +59,7 @@ struct Watched {
 }
 
 /// Runs until a signal, or until a part that must run has ended.
-pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
+pub(crate) async fn run(settings: Settings, signals: Signals) -> anyhow::Result<()> {
     for warning in &settings.warnings {
         tracing::warn!("{warning}");
     }
@@ -67,10 +73,11 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
         process.controller(&controller, &certs, watched.watches)?;
     }
     process.metrics(&certs)?;
-    process.health()?;
+    let ready = process.health()?;
+    process.compete(ready);
     supervision::tell_names(&process.tasks);
-    let serves = process.settings.webhook.is_some();
-    supervise(process.tasks, process.end, serves).await
+    let serves = process.settings.webhook.is_some() || process.settings.serves_external_metrics();
+    supervise(process.tasks, process.end, serves, signals).await
 }
 
 impl Process {
@@ -82,14 +89,12 @@ impl Process {
         registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
         let mut tasks = supervision::tasks();
         let without_retries = client_without_retries(settings.rest_timeout).await?;
-        let leadership = match settings.election.clone() {
-            None => Leadership::alone(&end.stopping),
+        let (leadership, election) = match settings.election.clone() {
+            None => (Leadership::alone(&end.stopping), None),
             Some(election) => {
-                let clock = wva_certs::system_clock();
-                let (leadership, task) =
-                    elect(without_retries.clone(), election, clock, end.stopping.clone());
-                tasks.spawn("leader election", settled(task));
-                leadership
+                let (clock, stopping) = (wva_certs::system_clock(), end.stopping.clone());
+                let (leadership, task) = elect(without_retries.clone(), election, clock, stopping);
+                (leadership, Some(Box::pin(task) as Pin<Box<_>>))
             }
         };
         registry.register(Box::new(leadership.gauge()?))?;
@@ -113,6 +118,7 @@ impl Process {
             client,
             acting,
             leadership,
+            election,
             registry,
             tasks,
             end,
@@ -123,6 +129,19 @@ impl Process {
             variant_index,
             namespaces,
         })
+    }
+
+    /// Competes for the Lease, from the moment this replica is ready: one that cannot work must not keep it from one
+    /// that can.
+    fn compete(&mut self, ready: Readiness) {
+        let Some(election) = self.election.take() else { return };
+        let stopping = self.end.stopping.clone();
+        self.spawn("leader election", async move {
+            if stopping.run_until_cancelled(ready.wait()).await.is_some() {
+                election.await;
+            }
+            Ok(())
+        });
     }
 
     /// The caches of the controller.

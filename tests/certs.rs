@@ -22,8 +22,7 @@ fn certs(args: &[&str], input: &str) -> Output {
 
 #[track_caller]
 fn says(out: &Output, code: i32, parts: &[&str]) -> String {
-    let said =
-        format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+    let said = format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
     assert_eq!(out.status.code(), Some(code), "{said}");
     for part in parts {
         assert!(said.contains(part), "{part:?} is not in:\n{said}");
@@ -46,7 +45,10 @@ impl Folder {
     }
 
     fn make(&self) -> Output {
-        certs(&["make", "--namespace", "wva", "--service", "hook", "--out", &self.0.display().to_string()], "")
+        certs(
+            &["make", "--namespace", "wva", "--service", "hook", "--out", &self.0.display().to_string()],
+            "",
+        )
     }
 }
 
@@ -75,8 +77,14 @@ fn what_is_made_fits_and_is_not_overwritten() {
     let told = says(
         &certs(&["inspect", &cert, &key, &ca], ""),
         0,
-        &["hook.wva.svc,hook.wva.svc.cluster.local,hook.wva", "serving certificate", "current CA", "in 89 days",
-            "tls.crt verifies", "is the key of"],
+        &[
+            "hook.wva.svc,hook.wva.svc.cluster.local,hook.wva",
+            "serving certificate",
+            "current CA",
+            "in 89 days",
+            "tls.crt verifies",
+            "is the key of",
+        ],
     );
     let secret = read(&key);
     assert!(secret.lines().all(|line| !told.contains(line)), "a key was printed:\n{told}");
@@ -94,7 +102,11 @@ fn a_secret_and_a_configuration_are_read_from_standard_input() {
     let secret = secret();
     let value: serde_json::Value = serde_saphyr::from_str(&secret).unwrap();
     let ca = value["data"]["ca.crt"].as_str().unwrap();
-    let told = says(&certs(&["inspect", "-"], &secret), 0, &["Secret wva/hook-ca: ca.crt", "current CA", "in 2 days"]);
+    let told = says(
+        &certs(&["inspect", "-"], &secret),
+        0,
+        &["Secret wva/hook-ca: ca.crt", "current CA", "in 2 days"],
+    );
     assert!(!told.contains(value["data"]["ca.key"].as_str().unwrap()));
 
     let configuration = |bundle: &str| {
@@ -107,7 +119,11 @@ fn a_secret_and_a_configuration_are_read_from_standard_input() {
     let other = self::secret();
     let other: serde_json::Value = serde_saphyr::from_str(&other).unwrap();
     let other = other["data"]["ca.crt"].as_str().unwrap();
-    says(&certs(&["inspect", "-"], &both(other)), 1, &["FINDING:", "does not carry the CA of Secret wva/hook-ca: ca.crt"]);
+    says(
+        &certs(&["inspect", "-"], &both(other)),
+        1,
+        &["FINDING:", "does not carry the CA of Secret wva/hook-ca: ca.crt"],
+    );
     says(&certs(&["inspect", "-"], &both("bm9uc2Vuc2U=")), 1, &["holds no certificate"]);
     // JSON, as `kubectl -o json` prints it.
     says(&certs(&["inspect", "-"], &value.to_string()), 0, &["current CA"]);

@@ -100,9 +100,8 @@ impl Task {
         };
         let now = Instant::now();
         let (repair_at, rest_until, pause) = (Some(now), now, FIRST_PAUSE);
-        let task = Self {
-            store, config, clock, client, filled, known, written, repair_at, rest_until, pause
-        };
+        let task =
+            Self { store, config, clock, client, filled, known, written, repair_at, rest_until, pause };
         (task, leader)
     }
 

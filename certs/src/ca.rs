@@ -246,7 +246,8 @@ impl Ca {
     ) -> Result<Self, Why> {
         let cert = CaCert::parse(cert_entry, cert.ok_or(Why::Missing { entry: cert_entry })?, now)?;
         let not_a_key = || Why::NotAKey { entry: key_entry };
-        let pem = std::str::from_utf8(key.ok_or(Why::Missing { entry: key_entry })?).map_err(|_| not_a_key())?;
+        let pem =
+            std::str::from_utf8(key.ok_or(Why::Missing { entry: key_entry })?).map_err(|_| not_a_key())?;
         let key = KeyPair::from_pem(pem).map_err(|_| not_a_key())?;
         let (_, x509) = x509_parser::parse_x509_certificate(&cert.der)
             .map_err(|_| Why::NotACertificate { entry: cert_entry })?;

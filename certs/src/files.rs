@@ -51,7 +51,7 @@ enum Fault {
         cert: PathBuf,
         key: PathBuf,
         #[source]
-        source: ServingError,
+        source: Box<ServingError>,
     },
     #[error("the certificate of {path} expired at {not_after}: whoever makes it must renew it")]
     Expired { path: PathBuf, not_after: Timestamp },
@@ -150,7 +150,7 @@ impl Files {
         self.filled.serving.install(ders, private, span).map_err(|source| Fault::Mismatch {
             cert: cert.clone(),
             key: key.clone(),
-            source,
+            source: Box::new(source),
         })?;
         tracing::info!(file = %cert.display(), not_after = %span.not_after, "Serving a new certificate");
         self.in_use = Some(pair);
@@ -189,7 +189,8 @@ impl Files {
             let text = fault.to_string();
             if !self.said.contains(&text) {
                 let error = fault as &dyn std::error::Error;
-                let kept = if self.filled.serving.loaded() { "; the last good pair stays in use" } else { "" };
+                let kept =
+                    if self.filled.serving.loaded() { "; the last good pair stays in use" } else { "" };
                 tracing::warn!(error, "The certificate files are not right{kept}");
             }
             said.push(text);

@@ -106,7 +106,9 @@ impl<'a> Seen<'a> {
         }
         let key = PrivateKeyDer::from_pem_slice(&given.pem).ok();
         if key.is_some() || is_key(&given.name) {
-            let public = key.and_then(|key| aws_lc_rs::sign::any_supported_type(&key).ok()?.public_key().map(|p| p.to_vec()));
+            let public = key.and_then(|key| {
+                aws_lc_rs::sign::any_supported_type(&key).ok()?.public_key().map(|p| p.to_vec())
+            });
             match public {
                 Some(public) => self.keys.push((given, public)),
                 None => self.report.findings.push(format!("{at} holds no private key that can be used")),
@@ -142,7 +144,8 @@ impl<'a> Seen<'a> {
                 findings.push(format!("{at}: the {what} is not valid before {}", cert.not_before));
             }
             if what.ends_with(" CA") && !cert.is_ca {
-                findings.push(format!("{at}: this certificate is not a CA's, so nothing that it signs counts"));
+                findings
+                    .push(format!("{at}: this certificate is not a CA's, so nothing that it signs counts"));
             }
         }
     }
@@ -153,7 +156,9 @@ impl<'a> Seen<'a> {
             let beside: Vec<_> = self
                 .certs
                 .iter()
-                .filter(|(other, first, _)| *first && other.place == given.place && stem(&other.name) == stem(&given.name))
+                .filter(|(other, first, _)| {
+                    *first && other.place == given.place && stem(&other.name) == stem(&given.name)
+                })
                 .collect();
             let candidates = if beside.is_empty() { self.certs.iter().collect() } else { beside };
             let at = at(given);
@@ -175,13 +180,20 @@ impl<'a> Seen<'a> {
             }
             let at = at(given);
             if cert.names.is_empty() {
-                self.report.findings.push(format!("{at}: the {SERVING} has no names (subject alternative names), so no client takes it"));
+                self.report.findings.push(format!(
+                    "{at}: the {SERVING} has no names (subject alternative names), so no client takes it"
+                ));
             } else if cas.is_empty() {
                 self.report.notes.push(format!("{at}: no CA was given to verify it against"));
             } else {
                 match verify(cert, &cas, now) {
-                    Ok(()) => self.report.notes.push(format!("{at} verifies against the CAs that were given")),
-                    Err(error) => self.report.findings.push(format!("{at} does not verify against any CA that was given: {error}")),
+                    Ok(()) => {
+                        self.report.notes.push(format!("{at} verifies against the CAs that were given"))
+                    }
+                    Err(error) => self
+                        .report
+                        .findings
+                        .push(format!("{at} does not verify against any CA that was given: {error}")),
                 }
             }
         }
@@ -196,15 +208,13 @@ impl<'a> Seen<'a> {
         bundles.dedup_by_key(|given| &given.place);
         for bundle in bundles {
             let carried = |cert: &Cert| {
-                self.certs.iter().any(|(given, _, other)| given.place == bundle.place && given.name == BUNDLE && other.der == cert.der)
+                self.certs.iter().any(|(given, _, other)| {
+                    given.place == bundle.place && given.name == BUNDLE && other.der == cert.der
+                })
             };
-            for (given, _, cert) in signing.iter().filter(|(.., cert)| !carried(cert)) {
-                self.report.findings.push(format!(
-                    "{} does not carry the CA of {}",
-                    at(bundle),
-                    at(given)
-                ));
-                let _ = cert;
+            for (given, ..) in signing.iter().filter(|(.., cert)| !carried(cert)) {
+                let finding = format!("{} does not carry the CA of {}", at(bundle), at(given));
+                self.report.findings.push(finding);
             }
         }
     }
@@ -253,10 +263,7 @@ fn verify(cert: &Cert, cas: &[&Cert], now: Timestamp) -> Result<(), String> {
     let name = ServerName::try_from(name).map_err(|e| e.to_string())?;
     let seconds = u64::try_from(now.as_second()).unwrap_or_default();
     let at = UnixTime::since_unix_epoch(std::time::Duration::from_secs(seconds));
-    verifier
-        .verify_server_cert(&cert.der, &[], &name, &[], at)
-        .map(|_| ())
-        .map_err(|e| e.to_string())
+    verifier.verify_server_cert(&cert.der, &[], &name, &[], at).map(|_| ()).map_err(|e| e.to_string())
 }
 
 #[cfg(test)]

@@ -93,7 +93,12 @@ impl Leader {
     }
 
     /// One look at the Secret and, where one is due, one step. False where it failed.
-    async fn step(&self, known: &Known, trusted: &[CertificateDer<'static>], stop: &CancellationToken) -> bool {
+    async fn step(
+        &self,
+        known: &Known,
+        trusted: &[CertificateDer<'static>],
+        stop: &CancellationToken,
+    ) -> bool {
         let looker = known.looker(Role::Leader { trusted }, self.settle);
         match self.store.ensure(looker, stop).await {
             Ok((_, _, None)) => true,

@@ -3,13 +3,13 @@
 //! ever stored or shared. In mode `files` somebody else makes the certificates, and their files are read again and
 //! again.
 
-mod handle;
 mod authority;
-mod leader;
-mod config;
 pub mod ca;
+mod config;
 mod files;
+mod handle;
 pub mod inspect;
+mod leader;
 mod news;
 mod rotation;
 pub mod serving;

@@ -161,8 +161,7 @@ impl<'a> Sight<'a> {
 
     /// A good Secret without the CA in use: to sign from it at once would be to serve what nobody trusts.
     fn is_unannounced(self, found: &Found) -> bool {
-        self.looker.seasoned
-            && self.usable_known().is_some_and(|known| !found.names(known.current.cert()))
+        self.looker.seasoned && self.usable_known().is_some_and(|known| !found.names(known.current.cert()))
     }
 
     /// What this replica knows, while its CA has not expired.
@@ -196,9 +195,7 @@ impl<'a> Sight<'a> {
                 (self.successor().cloned().map_or_else(fresh, Ok)?, None)
             }
             Change::Restored(_) => match self.usable_known() {
-                Some(known) => {
-                    (known.current.clone(), Some(self.next_beside(known).map_or_else(fresh, Ok)?))
-                }
+                Some(known) => (known.current.clone(), Some(self.next_beside(known).map_or_else(fresh, Ok)?)),
                 None => (fresh()?, None),
             },
             Change::Announced | Change::AnnouncedAgain(_) => match current {
@@ -235,9 +232,7 @@ impl<'a> Sight<'a> {
 
     /// Every other certificate that somebody may still need: trusting one too many for its lifetime breaks nothing.
     fn previous_beside(self, current: &Arc<Ca>, next: Option<&Arc<Ca>>) -> Vec<CaCert> {
-        let signs = |cert: &CaCert| {
-            cert == current.cert() || next.is_some_and(|next| next.cert() == cert)
-        };
+        let signs = |cert: &CaCert| cert == current.cert() || next.is_some_and(|next| next.cert() == cert);
         let found = self.found.into_iter().flat_map(|found| found.current_cert.iter().chain(&found.previous));
         let known = self.looker.known.into_iter().flat_map(CaSet::certs);
         let mut previous: Vec<CaCert> = Vec::new();

@@ -119,12 +119,10 @@ impl Found {
         let entry =
             |entry: &'static str| (entry, data.get(entry).map(|b| b.0.as_slice()).filter(|b| !b.is_empty()));
         let current = Ca::parse(entry(CA_CERT), entry(CA_KEY), now).map(Arc::new);
-        let current_cert =
-            entry(CA_CERT).1.and_then(|pem| CaCert::parse_at_any_time(CA_CERT, pem).ok());
+        let current_cert = entry(CA_CERT).1.and_then(|pem| CaCert::parse_at_any_time(CA_CERT, pem).ok());
         let there = entry(NEXT_CA_CERT).1.is_some() || entry(NEXT_CA_KEY).1.is_some();
         let next = there.then(|| Ca::parse(entry(NEXT_CA_CERT), entry(NEXT_CA_KEY), now).map(Arc::new));
-        let mut found =
-            Self { current, current_cert, next, previous: Vec::new(), previous_flaw: None };
+        let mut found = Self { current, current_cert, next, previous: Vec::new(), previous_flaw: None };
         found.drop_doubled_next();
         if let Some(pem) = entry(PREVIOUS_CA_CERT).1 {
             found.read_previous(pem, now);

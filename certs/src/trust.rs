@@ -64,8 +64,10 @@ impl Trust {
     /// Every object that this part keeps carries `bundle` (PEM), or there is none to keep. To be said after each
     /// look, not only after a change.
     pub fn seen(&self, bundle: &[u8]) {
-        let certs: Vec<_> =
-            CertificateDer::pem_slice_iter(bundle).filter_map(Result::ok).map(CertificateDer::into_owned).collect();
+        let certs: Vec<_> = CertificateDer::pem_slice_iter(bundle)
+            .filter_map(Result::ok)
+            .map(CertificateDer::into_owned)
+            .collect();
         let seen = Instant::now();
         self.trusts.0.send_if_modified(|parts| {
             let part = parts.entry(self.who).or_default();
@@ -97,11 +99,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_certificate_counts_once_all_have_carried_it_for_a_while() {
-        let cas: Vec<_> = (0..2)
-            .map(|_| Ca::generate(Duration::from_hours(1), jiff::Timestamp::now()).unwrap())
-            .collect();
+        let cas: Vec<_> =
+            (0..2).map(|_| Ca::generate(Duration::from_hours(1), jiff::Timestamp::now()).unwrap()).collect();
         let ders: Vec<_> = cas.iter().map(|ca| ca.cert().der().clone()).collect();
-        let (one, both) = (cas[0].cert().pem().to_owned(), format!("{}{}", cas[1].cert().pem(), cas[0].cert().pem()));
+        let (one, both) =
+            (cas[0].cert().pem().to_owned(), format!("{}{}", cas[1].cert().pem(), cas[0].cert().pem()));
         let trusts = Trusts::new();
         let began = Instant::now();
         let settled = || trusts.settled(ders.clone(), began, SETTLE);

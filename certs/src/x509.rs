@@ -50,9 +50,9 @@ impl Cert {
     /// # Errors
     /// [`BadPem`], where there is none or one of them cannot be read.
     pub fn read_all(pem: &[u8]) -> Result<Vec<Self>, BadPem> {
-        let certs = certificate_blocks(pem).enumerate().map(|(i, pem)| {
-            Self::read(pem).ok_or(BadPem::NotACertificate { block: i + 1 })
-        });
+        let certs = certificate_blocks(pem)
+            .enumerate()
+            .map(|(i, pem)| Self::read(pem).ok_or(BadPem::NotACertificate { block: i + 1 }));
         let certs = certs.collect::<Result<Vec<_>, _>>()?;
         if certs.is_empty() { Err(BadPem::NoCertificate) } else { Ok(certs) }
     }

@@ -5,6 +5,7 @@
 mod client;
 mod election;
 mod lease;
+mod stored;
 mod term;
 
 use std::time::Duration;
@@ -92,6 +93,8 @@ impl Leadership {
             let term = match stopping.run_until_cancelled(next).await {
                 None => return Ok(()),
                 Some(Ok(state)) => state.term.clone(),
+                // The election ends with everything else, and may be the first to.
+                Some(Err(_)) if stopping.is_cancelled() => return Ok(()),
                 Some(Err(_)) => return Err("the election of a leader has ended".to_owned()),
             };
             // The condition waited for.

@@ -8,8 +8,8 @@ use k8s_openapi::jiff::Timestamp;
 
 /// As events name the controller.
 const CONTROLLER: &str = "wva";
-/// The API's limit of a note, in bytes.
-const NOTE_BYTES: usize = 1024;
+/// The API's limit of a note is 1,024 bytes.
+const NOTE_BYTES: usize = 1000;
 /// The API's limit of the name of who reports, in bytes. Names of pods can be longer.
 const REPORTER_BYTES: usize = 128;
 

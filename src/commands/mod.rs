@@ -40,12 +40,16 @@ fn serve(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
         .build()
         .context("cannot start the async runtime")?;
     let ended = runtime.block_on(async {
-        let settings = read_settings(arguments).await?;
+        let mut signals = run::Signals::listen()?;
+        let settings = tokio::select! {
+            settings = read_settings(arguments) => settings?,
+            () = signals.asked() => return Ok(()),
+        };
         telemetry::start(&settings.log);
-        run::run(settings).await
+        run::run(settings, signals).await
     });
     // Blocking work that nobody waits for any more must not hold up the end.
-    runtime.shutdown_timeout(std::time::Duration::from_secs(2));
+    runtime.shutdown_timeout(std::time::Duration::from_secs(1));
     ended.map(|()| ExitCode::SUCCESS)
 }
 

@@ -1,6 +1,7 @@
 //! What one process tells of itself: metrics and health.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use wva_controller::auth::Gate;
 
@@ -26,15 +27,31 @@ impl Process {
     }
 
     /// `/healthz` and `/readyz`, which does not depend on who leads.
-    pub(super) fn health(&mut self) -> anyhow::Result<()> {
-        let Some(address) = self.settings.health_address else { return Ok(()) };
-        let listener = endpoints::bind("/healthz and /readyz", address)?;
-        let router = endpoints::health(
-            std::mem::take(&mut self.checks),
-            self.synced.clone(),
-            self.end.stopping.clone(),
-        );
-        self.spawn("health endpoint", endpoints::serve(listener, router, self.end.shutdown.clone()));
-        Ok(())
+    pub(super) fn health(&mut self) -> anyhow::Result<Readiness> {
+        let ready = Readiness(Arc::new(endpoints::Readiness {
+            checks: std::mem::take(&mut self.checks),
+            synced: self.synced.clone(),
+            stopping: self.end.stopping.clone(),
+        }));
+        if let Some(address) = self.settings.health_address {
+            let listener = endpoints::bind("/healthz and /readyz", address)?;
+            let router = endpoints::health(ready.0.clone());
+            self.spawn("health endpoint", endpoints::serve(listener, router, self.end.shutdown.clone()));
+        }
+        Ok(ready)
+    }
+}
+
+/// Between two looks at whether this replica is ready.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Whether this replica may be sent reviews.
+pub(super) struct Readiness(Arc<endpoints::Readiness>);
+
+impl Readiness {
+    pub(super) async fn wait(&self) {
+        while !self.0.holds() {
+            tokio::time::sleep(LOOK).await;
+        }
     }
 }

@@ -15,7 +15,7 @@ const LAME_DUCK: Duration = Duration::from_secs(5);
 const GRACE: Duration = Duration::from_secs(20);
 /// The same for a process of which a part has ended: it must be gone within 5 s.
 const LAME_DUCK_OF_A_FAILED: Duration = Duration::from_secs(1);
-const GRACE_OF_A_FAILED: Duration = Duration::from_secs(3);
+const GRACE_OF_A_FAILED: Duration = Duration::from_secs(2);
 
 /// The two steps of an end.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +24,36 @@ pub(super) struct End {
     pub(super) stopping: CancellationToken,
     /// Everything ends.
     pub(super) shutdown: CancellationToken,
+}
+
+/// How a process is asked to end. Listened for from the first moment: until then the kernel drops what is sent to the
+/// first process of a container.
+pub(crate) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// # Errors
+    /// Where the system does not let this process listen.
+    pub(crate) fn listen() -> anyhow::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?,
+            interrupt: signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?,
+        })
+    }
+
+    /// Waits until somebody asks.
+    pub(crate) async fn asked(&mut self) {
+        self.reason().await;
+    }
+
+    async fn reason(&mut self) -> Reason {
+        tokio::select! {
+            _ = self.terminate.recv() => Reason::Asked,
+            _ = self.interrupt.recv() => Reason::Interrupted,
+        }
+    }
 }
 
 /// Why a process ends.
@@ -41,12 +71,14 @@ enum Reason {
 ///
 /// # Errors
 /// Which task ended, and why.
-pub(super) async fn supervise(mut tasks: Tasks, end: End, serves: bool) -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
+pub(super) async fn supervise(
+    mut tasks: Tasks,
+    end: End,
+    serves: bool,
+    mut signals: Signals,
+) -> anyhow::Result<()> {
     let reason = tokio::select! {
-        _ = terminate.recv() => Reason::Asked,
-        _ = interrupt.recv() => Reason::Interrupted,
+        reason = signals.reason() => reason,
         Some(ended) = tasks.next_ended() => Reason::Failed(early(&ended)),
     };
     if let Reason::Failed(reason) = &reason {
@@ -60,14 +92,11 @@ pub(super) async fn supervise(mut tasks: Tasks, end: End, serves: bool) -> anyho
         Reason::Failed(_) => (Duration::ZERO, GRACE_OF_A_FAILED),
         Reason::Asked | Reason::Interrupted => (Duration::ZERO, GRACE),
     };
-    let again = async |interrupt: &mut Signal| {
-        tokio::select! {
-            () = sleep(lame_duck) => {}
-            // Whoever presses Ctrl-C once more does not want to wait.
-            _ = interrupt.recv() => {}
-        }
-    };
-    again(&mut interrupt).await;
+    tokio::select! {
+        () = sleep(lame_duck) => {}
+        // Whoever presses Ctrl-C does not want to wait.
+        _ = signals.interrupt.recv() => {}
+    }
     end.shutdown.cancel();
     if timeout(grace, join(&mut tasks)).await.is_err() {
         let left = tasks.names().collect::<Vec<_>>().join(", ");

@@ -152,6 +152,11 @@ pub(crate) fn first_log(
 }
 
 impl Settings {
+    /// Whether HPAs ask this process for values.
+    pub(crate) fn serves_external_metrics(&self) -> bool {
+        self.controller.as_ref().is_some_and(|c| c.external_metrics_address.is_some())
+    }
+
     /// All sources into settings.
     ///
     /// # Errors

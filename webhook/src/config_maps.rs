@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::PostParams;
 use kube::{Api, Client};
@@ -14,6 +13,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use wva_crds::events::News;
 use wva_rules::{IMMUTABLE, MapFacts, Operation, Verdict, validate_map};
 
 use crate::review::{Request, State};
@@ -24,8 +24,6 @@ const QUEUE: usize = 32;
 const QUIET: Duration = Duration::from_mins(10);
 /// How long one event may take to be written.
 const WRITE: Duration = Duration::from_secs(10);
-/// An event's note has at most 1,024 bytes.
-const NOTE_BYTES: usize = 1024;
 
 /// A refused change of an immutable key.
 #[derive(Clone, Debug)]
@@ -79,29 +77,22 @@ pub async fn tell(
 }
 
 fn event(refusal: &Refusal, reporter: &str) -> Event {
-    Event {
-        metadata: ObjectMeta {
-            generate_name: Some(format!("{}-", refusal.name)),
-            namespace: Some(refusal.namespace.clone()),
-            ..ObjectMeta::default()
-        },
-        event_time: Some(MicroTime(Timestamp::now())),
-        type_: Some("Warning".to_owned()),
-        reason: Some("ImmutableConfigChangeRejected".to_owned()),
-        action: Some("Reject".to_owned()),
-        note: Some(refusal.note[..refusal.note.floor_char_boundary(NOTE_BYTES)].to_owned()),
-        regarding: Some(ObjectReference {
+    wva_crds::events::event(&News {
+        regarding: ObjectReference {
             api_version: Some("v1".to_owned()),
             kind: Some("ConfigMap".to_owned()),
             name: Some(refusal.name.clone()),
             namespace: Some(refusal.namespace.clone()),
             uid: refusal.uid.clone(),
             ..ObjectReference::default()
-        }),
-        reporting_controller: Some("wva".to_owned()),
-        reporting_instance: Some(reporter[..reporter.floor_char_boundary(128)].to_owned()),
-        ..Event::default()
-    }
+        },
+        warning: true,
+        reason: "ImmutableConfigChangeRejected",
+        action: "Reject",
+        note: &refusal.note,
+        reporter: Some(reporter),
+        at: Timestamp::now(),
+    })
 }
 
 /// Judges a ConfigMap. One that has nothing to do with this controller is admitted without a word.

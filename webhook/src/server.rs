@@ -216,10 +216,16 @@ async fn requests(stream: TlsStream<TcpStream>, router: Router, place: Place, en
     builder.http2().timer(TokioTimer::new()).max_concurrent_streams(16).keep_alive_interval(limits.idle);
     // Frames other than headers may come at any time on HTTP/2, whose own keep-alive ends dead connections.
     let builder = if http2 { builder.http2_only() } else { builder.http1_only() };
+    // One that comes during the last moments is served like any other: it would end before its first request.
+    let late = end.stopping.is_cancelled();
     let result = if http2 {
-        until_shutdown(builder.serve_connection(TokioIo::new(stream), service), end.stopping, |c| {
-            c.graceful_shutdown();
-        })
+        until_shutdown(
+            builder.serve_connection(TokioIo::new(stream), service),
+            if late { end.shutdown } else { end.stopping },
+            |c| {
+                c.graceful_shutdown();
+            },
+        )
         .await
     } else {
         let stream = TokioIo::new(Patience::new(stream, activity, limits.header));
@@ -245,6 +251,8 @@ where
 {
     let mut connection = std::pin::pin!(connection);
     tokio::select! {
+        // A request that has arrived is answered, even if it came together with the end.
+        biased;
         done = connection.as_mut() => return done.map_err(|e| e.to_string()),
         () = shutdown.cancelled() => graceful(connection.as_mut()),
     }

@@ -126,7 +126,8 @@ async fn a_deleted_or_spoilt_secret_is_healed_with_the_ca_in_use() {
 #[tokio::test(start_paused = true)]
 async fn a_fresh_start_takes_what_is_there() {
     let fake = FakeApi::new();
-    let other = CaSet::of(crate::ca::Ca::generate(DAY * 200, "2026-11-20T12:00:00Z".parse().unwrap()).unwrap());
+    let other =
+        CaSet::of(crate::ca::Ca::generate(DAY * 200, "2026-11-20T12:00:00Z".parse().unwrap()).unwrap());
     fake.put(NAME, &other.to_secret_data());
     let running = start(&fake);
     let bundle = running.bundle(|b| !b.is_empty()).await;

@@ -135,8 +135,11 @@ fn what_is_bad_is_named_and_the_last_good_pair_stays() {
         ("ca.crt", "garbage", "ca.crt", "cannot be used"),
     ];
     for (i, (file, content, named, why)) in rows.into_iter().enumerate() {
-        let mut contents =
-            vec![("tls.crt", good.cert.as_str()), ("tls.key", good.key.as_str()), ("ca.crt", good.ca.as_str())];
+        let mut contents = vec![
+            ("tls.crt", good.cert.as_str()),
+            ("tls.key", good.key.as_str()),
+            ("ca.crt", good.ca.as_str()),
+        ];
         contents.retain(|(name, _)| *name != file);
         contents.push((file, content));
         mount.swap(&format!("bad-{i}"), &contents);

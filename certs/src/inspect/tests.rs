@@ -36,7 +36,8 @@ fn finds(what: &str, all: &[Given], want: &[&str]) -> Report {
 fn what_fits_has_no_findings() {
     let (ca, other) = (Ca::generate(DAY, now()).unwrap(), Ca::generate(DAY, now()).unwrap());
     let (cert, key) = ca.sign_serving_pem(&["a.b.svc".to_owned()], DAY, now()).unwrap();
-    let files = [given("", "tls.crt", cert), given("", "tls.key", key.clone()), given("", "ca.crt", ca.cert().pem())];
+    let files =
+        [given("", "tls.crt", cert), given("", "tls.key", key.clone()), given("", "ca.crt", ca.cert().pem())];
     let report = finds("files", &files, &[]);
     let rows: Vec<_> = report.rows.iter().map(|r| (r.what, r.names.as_str(), r.is_ca)).collect();
     assert_eq!(rows[0], ("serving certificate", "a.b.svc", false));
@@ -49,21 +50,30 @@ fn what_fits_has_no_findings() {
     let mut all = secret(&set);
     all.push(given("ValidatingWebhookConfiguration w", BUNDLE, set.bundle(now())));
     let report = finds("a Secret in a rotation and its bundle", &all, &[]);
-    assert_eq!(report.rows.iter().map(|r| r.what).collect::<Vec<_>>(),
-        ["current CA", "next CA", "trusted certificate", "trusted certificate"]);
+    assert_eq!(
+        report.rows.iter().map(|r| r.what).collect::<Vec<_>>(),
+        ["current CA", "next CA", "trusted certificate", "trusted certificate"]
+    );
     assert!(report.rows.iter().all(|r| r.fingerprint.len() == 64));
 }
 
 #[test]
 fn what_does_not_fit_is_found() {
     let (ca, other) = (Ca::generate(DAY, now()).unwrap(), Ca::generate(DAY, now()).unwrap());
-    let (cert, key) = ca.sign_serving_pem(&["a.b.svc".to_owned()], DAY, now()).unwrap();
+    let (cert, _) = ca.sign_serving_pem(&["a.b.svc".to_owned()], DAY, now()).unwrap();
     let other_pem = other.cert().pem().to_owned();
     let file = |name: &str, pem: &str| given("", name, pem);
     finds("another CA", &[file("tls.crt", &cert), file("ca.crt", &other_pem)], &["does not verify"]);
-    finds("another key", &[file("ca.crt", &other_pem), file("ca.key", &ca.key_pem())], &["ca.key is not the key of ca.crt"]);
-    finds("garbage", &[file("tls.crt", "garbage"), file("tls.key", "garbage")],
-        &["tls.crt holds no certificate", "tls.key holds no private key"]);
+    finds(
+        "another key",
+        &[file("ca.crt", &other_pem), file("ca.key", &ca.key_pem())],
+        &["ca.key is not the key of ca.crt"],
+    );
+    finds(
+        "garbage",
+        &[file("tls.crt", "garbage"), file("tls.key", "garbage")],
+        &["tls.crt holds no certificate", "tls.key holds no private key"],
+    );
     finds("nothing", &[], &["there is no certificate"]);
     finds("empty", &[file("ca.crt", "")], &["ca.crt is empty"]);
     finds("a leaf as CA", &[file("ca.crt", &cert)], &["not a CA's"]);
@@ -73,11 +83,14 @@ fn what_does_not_fit_is_found() {
     finds("not yet", &[file("next-ca.crt", young.cert().pem())], &["next CA is not valid before"]);
     let mut all = secret(&CaSet::of(ca));
     all.push(given("APIService x", BUNDLE, other_pem));
-    finds("a bundle without the CA", &all, &["APIService x: caBundle does not carry the CA of Secret a/b: ca.crt"]);
+    finds(
+        "a bundle without the CA",
+        &all,
+        &["APIService x: caBundle does not carry the CA of Secret a/b: ca.crt"],
+    );
     all.retain(|g| g.name == CA_KEY);
     let report = finds("a key alone", &all, &["there is no certificate"]);
     assert!(report.rows.is_empty());
-    let _ = key;
 }
 
 #[test]

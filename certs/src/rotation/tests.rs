@@ -92,53 +92,87 @@ fn who_knows_a_ca_never_lets_go_of_it_at_once() {
     let known = || Some(set(&k, None, &[&p]));
     let garbage = Why::NotACertificate { entry: CA_CERT };
     let row = |what, secret, known, change, after| Row {
-        what, secret, known, now: start(), trusted: None, change: Some(change), after
+        what,
+        secret,
+        known,
+        now: start(),
+        trusted: None,
+        change: Some(change),
+        after,
     };
     let rows = [
         row("deleted", None, known(), Change::Restored(Why::NoSecret), (Some(&k), After::Fresh, vec![&p])),
         row(
-            "deleted in a rotation", None, Some(set(&k, Some(&n), &[])),
-            Change::Restored(Why::NoSecret), (Some(&k), After::Is(&n), vec![]),
-        ),
-        row(
-            "emptied", Some(Data::new()), known(),
-            Change::Restored(Why::Missing { entry: CA_CERT }), (Some(&k), After::Fresh, vec![&p]),
-        ),
-        row(
-            "garbage", Some(spoil(&set(&k, Some(&n), &[]), CA_CERT, "garbage")), known(),
-            Change::Restored(garbage.clone()), (Some(&k), After::Is(&n), vec![&p]),
-        ),
-        row(
-            "another's key", Some(spoil(&set(&k, None, &[]), CA_KEY, &f.key_pem())), known(),
-            Change::Restored(Why::KeyMismatch { entry: CA_KEY }), (Some(&k), After::Fresh, vec![&p]),
-        ),
-        row(
-            "another good CA", Some(set(&f, None, &[]).to_secret_data()), known(),
-            Change::Restored(Why::Unannounced), (Some(&k), After::Is(&f), vec![&p]),
-        ),
-        row(
-            "another good CA in a rotation", Some(set(&f, Some(&n), &[]).to_secret_data()),
+            "deleted in a rotation",
+            None,
             Some(set(&k, Some(&n), &[])),
-            Change::Restored(Why::Unannounced), (Some(&k), After::Is(&f), vec![&n]),
+            Change::Restored(Why::NoSecret),
+            (Some(&k), After::Is(&n), vec![]),
+        ),
+        row(
+            "emptied",
+            Some(Data::new()),
+            known(),
+            Change::Restored(Why::Missing { entry: CA_CERT }),
+            (Some(&k), After::Fresh, vec![&p]),
+        ),
+        row(
+            "garbage",
+            Some(spoil(&set(&k, Some(&n), &[]), CA_CERT, "garbage")),
+            known(),
+            Change::Restored(garbage.clone()),
+            (Some(&k), After::Is(&n), vec![&p]),
+        ),
+        row(
+            "another's key",
+            Some(spoil(&set(&k, None, &[]), CA_KEY, &f.key_pem())),
+            known(),
+            Change::Restored(Why::KeyMismatch { entry: CA_KEY }),
+            (Some(&k), After::Fresh, vec![&p]),
+        ),
+        row(
+            "another good CA",
+            Some(set(&f, None, &[]).to_secret_data()),
+            known(),
+            Change::Restored(Why::Unannounced),
+            (Some(&k), After::Is(&f), vec![&p]),
+        ),
+        row(
+            "another good CA in a rotation",
+            Some(set(&f, Some(&n), &[]).to_secret_data()),
+            Some(set(&k, Some(&n), &[])),
+            Change::Restored(Why::Unannounced),
+            (Some(&k), After::Is(&f), vec![&n]),
         ),
         row(
             "an old Secret from a backup, with what is known as the next one and without a current one",
-            Some(spoil(&set(&p, Some(&k), &[]), CA_CERT, "garbage")), known(),
-            Change::PromotedAtOnce(garbage.clone()), (Some(&k), After::Nobody, vec![&p]),
+            Some(spoil(&set(&p, Some(&k), &[]), CA_CERT, "garbage")),
+            known(),
+            Change::PromotedAtOnce(garbage.clone()),
+            (Some(&k), After::Nobody, vec![&p]),
         ),
         row("nothing, and nobody knows", None, None, Change::Created, (None, After::Nobody, vec![])),
         row(
-            "garbage, and nobody knows", Some(spoil(&set(&k, None, &[&p]), CA_CERT, "garbage")), None,
-            Change::Replaced(garbage), (None, After::Nobody, vec![&p]),
+            "garbage, and nobody knows",
+            Some(spoil(&set(&k, None, &[&p]), CA_CERT, "garbage")),
+            None,
+            Change::Replaced(garbage),
+            (None, After::Nobody, vec![&p]),
         ),
         row(
-            "no key, and nobody knows", Some(spoil(&set(&k, None, &[]), CA_KEY, "")), None,
+            "no key, and nobody knows",
+            Some(spoil(&set(&k, None, &[]), CA_KEY, "")),
+            None,
             // Not in the Secret, so that a replica that still has the key writes it back.
-            Change::Replaced(Why::Missing { entry: CA_KEY }), (None, After::Nobody, vec![]),
+            Change::Replaced(Why::Missing { entry: CA_KEY }),
+            (None, After::Nobody, vec![]),
         ),
         row(
-            "no key, and the next one is good", Some(spoil(&set(&k, Some(&n), &[]), CA_KEY, "")), None,
-            Change::PromotedAtOnce(Why::Missing { entry: CA_KEY }), (Some(&n), After::Nobody, vec![]),
+            "no key, and the next one is good",
+            Some(spoil(&set(&k, Some(&n), &[]), CA_KEY, "")),
+            None,
+            Change::PromotedAtOnce(Why::Missing { entry: CA_KEY }),
+            (Some(&n), After::Nobody, vec![]),
         ),
     ];
     rows.iter().for_each(check);
@@ -189,30 +223,53 @@ fn the_three_steps_are_the_leaders() {
     let rows = [
         lead("not due", plain(&set(&k, None, &[])), hours(19), &["k"], None, nothing()),
         lead(
-            "due", plain(&set(&k, None, &[])), hours(20), &["k"], Some(Change::Announced),
+            "due",
+            plain(&set(&k, None, &[])),
+            hours(20),
+            &["k"],
+            Some(Change::Announced),
             (Some(&k), After::Fresh, vec![]),
         ),
         lead("not seen", plain(&announced), hours(20), &["k"], None, nothing()),
         lead("the current one not seen", plain(&announced), hours(20), &["n"], None, nothing()),
         lead(
-            "seen", plain(&announced), hours(20), &["k", "n"], Some(Change::Promoted),
+            "seen",
+            plain(&announced),
+            hours(20),
+            &["k", "n"],
+            Some(Change::Promoted),
             (Some(&n), After::Nobody, vec![&k]),
         ),
         lead(
-            "the next one spoilt", Some(spoil(&announced, NEXT_CA_CERT, "garbage")), hours(20), &["k"],
-            Some(Change::AnnouncedAgain(garbage)), (Some(&k), After::Fresh, vec![]),
+            "the next one spoilt",
+            Some(spoil(&announced, NEXT_CA_CERT, "garbage")),
+            hours(20),
+            &["k"],
+            Some(Change::AnnouncedAgain(garbage)),
+            (Some(&k), After::Fresh, vec![]),
         ),
         lead(
-            "the next one's key spoilt", Some(spoil(&announced, NEXT_CA_KEY, "")), hours(1), &["k"],
-            Some(Change::AnnouncedAgain(Why::Missing { entry: NEXT_CA_KEY })), (Some(&k), After::Fresh, vec![]),
+            "the next one's key spoilt",
+            Some(spoil(&announced, NEXT_CA_KEY, "")),
+            hours(1),
+            &["k"],
+            Some(Change::AnnouncedAgain(Why::Missing { entry: NEXT_CA_KEY })),
+            (Some(&k), After::Fresh, vec![]),
         ),
         lead("in use", plain(&set(&k, None, &[&p])), start(), &[], None, nothing()),
         lead(
-            "expired", plain(&set(&k, None, &[&p])), hours(2), &[], Some(Change::Forgot),
+            "expired",
+            plain(&set(&k, None, &[&p])),
+            hours(2),
+            &[],
+            Some(Change::Forgot),
             (Some(&k), After::Nobody, vec![]),
         ),
         lead(
-            "garbage as previous", Some(spoil(&announced, PREVIOUS_CA_CERT, "garbage")), start(), &[],
+            "garbage as previous",
+            Some(spoil(&announced, PREVIOUS_CA_CERT, "garbage")),
+            start(),
+            &[],
             Some(Change::Dropped(Why::NotACertificate { entry: PREVIOUS_CA_CERT })),
             (Some(&k), After::Is(&n), vec![]),
         ),
@@ -222,7 +279,15 @@ fn the_three_steps_are_the_leaders() {
         let repair = row.change.as_ref().is_some_and(|c| matches!(c, Change::Restored(_)));
         if !repair {
             let (after, secret) = ((None, After::Nobody, vec![]), row.secret.clone());
-            check(&Row { what: "a follower waits", secret, known: None, now: row.now, trusted: None, change: None, after });
+            check(&Row {
+                what: "a follower waits",
+                secret,
+                known: None,
+                now: row.now,
+                trusted: None,
+                change: None,
+                after,
+            });
         }
     }
 }
@@ -237,27 +302,54 @@ fn an_expired_ca_makes_way() {
     };
     let rows = [
         row(
-            "the next one is good", Some(set(&k, Some(&n), &[])), Some(set(&k, Some(&n), &[])), hours(1),
+            "the next one is good",
+            Some(set(&k, Some(&n), &[])),
+            Some(set(&k, Some(&n), &[])),
+            hours(1),
             // It lingers, so that a replica whose clock is slow does not write it back.
-            Change::PromotedAtOnce(expired.clone()), (Some(&n), After::Nobody, vec![&k]),
+            Change::PromotedAtOnce(expired.clone()),
+            (Some(&n), After::Nobody, vec![&k]),
         ),
         row(
-            "the next one is good, and it was long ago", Some(set(&k, Some(&n), &[])), None, hours(2),
-            Change::PromotedAtOnce(expired.clone()), (Some(&n), After::Nobody, vec![]),
+            "the next one is good, and it was long ago",
+            Some(set(&k, Some(&n), &[])),
+            None,
+            hours(2),
+            Change::PromotedAtOnce(expired.clone()),
+            (Some(&n), After::Nobody, vec![]),
         ),
         row(
-            "no next one", Some(set(&k, None, &[])), Some(set(&k, None, &[])), hours(2),
-            Change::Replaced(expired.clone()), (None, After::Nobody, vec![]),
+            "no next one",
+            Some(set(&k, None, &[])),
+            Some(set(&k, None, &[])),
+            hours(2),
+            Change::Replaced(expired.clone()),
+            (None, After::Nobody, vec![]),
         ),
         row(
-            "the next one is remembered", Some(set(&k, None, &[])), Some(set(&k, Some(&n), &[])), hours(2),
-            Change::PromotedAtOnce(expired), (Some(&n), After::Nobody, vec![]),
+            "the next one is remembered",
+            Some(set(&k, None, &[])),
+            Some(set(&k, Some(&n), &[])),
+            hours(2),
+            Change::PromotedAtOnce(expired),
+            (Some(&n), After::Nobody, vec![]),
         ),
         row(
-            "deleted", None, Some(set(&k, Some(&n), &[])), hours(2),
-            Change::PromotedAtOnce(Why::NoSecret), (Some(&n), After::Nobody, vec![]),
+            "deleted",
+            None,
+            Some(set(&k, Some(&n), &[])),
+            hours(2),
+            Change::PromotedAtOnce(Why::NoSecret),
+            (Some(&n), After::Nobody, vec![]),
         ),
-        row("deleted, nothing good", None, Some(set(&k, None, &[])), hours(2), Change::Created, (None, After::Nobody, vec![])),
+        row(
+            "deleted, nothing good",
+            None,
+            Some(set(&k, None, &[])),
+            hours(2),
+            Change::Created,
+            (None, After::Nobody, vec![]),
+        ),
     ];
     rows.iter().for_each(check);
     // A replica that knows an expired CA takes another as it is.

@@ -94,7 +94,10 @@ async fn verifies_against_the_bundle_and_for_the_services_names_alone() {
         let error = connect(address, &bundle, name).await.unwrap_err().to_string();
         assert!(error.contains("not valid for name"), "{name}: {error}");
     }
-    let error = connect(address, &ca().bundle(Timestamp::now()), "wva-webhook.wva-system.svc").await.unwrap_err().to_string();
+    let error = connect(address, &ca().bundle(Timestamp::now()), "wva-webhook.wva-system.svc")
+        .await
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("UnknownIssuer") || error.contains("BadSignature"), "{error}");
 }
 
@@ -105,7 +108,9 @@ async fn speaks_tls_12_and_13_and_http_1_1() {
     let address = echo(serving.clone()).await;
     for version in [&TLS12, &TLS13] {
         let stream =
-            connect_with(address, &set.bundle(Timestamp::now()), "wva-webhook.wva-system.svc", &[version]).await.unwrap();
+            connect_with(address, &set.bundle(Timestamp::now()), "wva-webhook.wva-system.svc", &[version])
+                .await
+                .unwrap();
         assert_eq!(stream.get_ref().1.protocol_version(), Some(version.version));
         assert_eq!(stream.get_ref().1.alpn_protocol(), Some(b"http/1.1".as_slice()));
     }
@@ -127,7 +132,10 @@ async fn a_swap_reaches_new_handshakes_and_leaves_old_connections_alone() {
     let mut after = connect(address, &new.bundle(Timestamp::now()), name).await.unwrap();
     echoes(&mut after).await;
     assert_ne!(served(&before), served(&after));
-    assert!(connect(address, &old.bundle(Timestamp::now()), name).await.is_err(), "the new certificate is of the new CA");
+    assert!(
+        connect(address, &old.bundle(Timestamp::now()), name).await.is_err(),
+        "the new certificate is of the new CA"
+    );
 }
 
 #[tokio::test]

@@ -88,7 +88,11 @@ fn what_cannot_be_used_is_named() {
         ("garbage key", with(key, "garbage"), Why::NotAKey { entry: key }),
         ("bytes as key", with(key, [0xff, 0x00]), Why::NotAKey { entry: key }),
         ("a certificate as key", with(key, set().bundle(now())), Why::NotAKey { entry: key }),
-        ("another CA's key", with(key, set().to_secret_data()[key].0.clone()), Why::KeyMismatch { entry: key }),
+        (
+            "another CA's key",
+            with(key, set().to_secret_data()[key].0.clone()),
+            Why::KeyMismatch { entry: key },
+        ),
     ];
     for (what, data, why) in rows {
         bad(what, &data, &why);
@@ -122,7 +126,11 @@ fn bad_entries_beside_the_current_ca_are_left_out_and_named() {
     }
     let data = with(PREVIOUS_CA_CERT, recent.pem());
     let found = Found::read(&data, now());
-    assert_eq!((found.previous.as_slice(), &found.previous_flaw), ([recent.clone()].as_slice(), &None), "lingers");
+    assert_eq!(
+        (found.previous.as_slice(), &found.previous_flaw),
+        ([recent.clone()].as_slice(), &None),
+        "lingers"
+    );
     let bundle = String::from_utf8(found.set().unwrap().bundle(now())).unwrap();
     assert!(!bundle.contains(recent.pem()), "and is trusted no more");
 

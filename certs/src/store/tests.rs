@@ -9,9 +9,9 @@ use serde_json::json;
 
 use super::*;
 use crate::ca::Why;
+use crate::fake::{FakeApi, NAMESPACE};
 use crate::rotation::Role;
 use crate::set::{CA_CERT, CA_KEY, NEXT_CA_CERT, NEXT_CA_KEY};
-use crate::fake::{FakeApi, NAMESPACE};
 
 const NAME: &str = "wva-ca";
 const DAY: Duration = Duration::from_hours(24);
@@ -84,7 +84,10 @@ async fn a_repair_keeps_metadata_and_the_known_ca() {
     assert_eq!(outcome, Some(Change::Restored(Why::NotACertificate { entry: CA_CERT })));
     assert_eq!(set.current.cert(), known.current.cert());
     let data = fake.data(NAME);
-    assert_eq!(data.keys().map(String::as_str).collect::<Vec<_>>(), [CA_CERT, CA_KEY, NEXT_CA_CERT, NEXT_CA_KEY]);
+    assert_eq!(
+        data.keys().map(String::as_str).collect::<Vec<_>>(),
+        [CA_CERT, CA_KEY, NEXT_CA_CERT, NEXT_CA_KEY]
+    );
     assert_eq!(fake.object(NAME)["metadata"]["labels"], json!({"team": "a"}));
 }
 
@@ -106,7 +109,10 @@ async fn nothing_is_written_once_told_to_stop() {
     let fake = FakeApi::new();
     let stop = CancellationToken::new();
     stop.cancel();
-    let stopped = store(&fake).ensure(Looker { known: None, seasoned: false, role: Role::Follower }, &stop).await.unwrap_err();
+    let stopped = store(&fake)
+        .ensure(Looker { known: None, seasoned: false, role: Role::Follower }, &stop)
+        .await
+        .unwrap_err();
     assert!(matches!(stopped, StoreError::Stopped { .. }), "{stopped:?}");
     assert_eq!(fake.count("POST", 201), 0);
 }

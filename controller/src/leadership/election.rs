@@ -4,18 +4,16 @@
 use std::time::Duration;
 
 use futures::StreamExt;
-use futures::stream::BoxStream;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
-use kube::api::{Api, PostParams};
-use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{self, watcher};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use wva_certs::Clock;
 
 use super::lease::{self, Observed};
+use super::stored::{CallError, News, Refused, StoredLease};
 use super::term::{Term, Validity, WorkLeft};
 use super::{Leadership, State};
 
@@ -25,6 +23,9 @@ const HANDOVER: Duration = Duration::from_secs(3);
 const SHORTEST_CALL: Duration = Duration::from_secs(1);
 /// Pause before another look, where the Lease changed under a write.
 const AT_ONCE: Duration = Duration::from_millis(50);
+/// A process that has just started and finds no Lease looks again after this: a leader whose Lease somebody deleted
+/// makes it anew as soon as its watch tells it.
+const FIRST_LOOK: Duration = Duration::from_secs(1);
 
 /// What to compete for, and how.
 #[derive(Clone, Debug)]
@@ -57,33 +58,34 @@ pub fn elect(
     let validity = Validity::expired(clock.clone());
     let leadership =
         Leadership { state: reader, validity: validity.clone(), takeover_delay: election.takeover_delay };
+    // Several attempts fit into the time that a leader has.
+    let limit = election.retry_period.min(election.renew_deadline / 2).max(SHORTEST_CALL);
     let task = Task {
-        api: Api::namespaced(client, &election.namespace),
+        stored: StoredLease::new(client, &election.namespace, &election.name, limit),
         election,
         clock,
         state,
         validity,
         observed: Observed::default(),
-        mine: None,
-        unanswered: None,
+        acquired: None,
     };
     (leadership, Box::pin(task.run(stopping)))
 }
 
 struct Task {
-    api: Api<Lease>,
+    stored: StoredLease,
     election: Election,
     clock: Clock,
     state: watch::Sender<State>,
     validity: Validity,
     observed: Observed,
-    /// What this process last wrote. The same name alone proves nothing: another process may have it.
-    mine: Option<LeaseSpec>,
-    /// A write of its own that may have been carried out, though no answer came.
-    unanswered: Option<LeaseSpec>,
+    /// When this process last took the Lease, or tried to: with its name the mark of a Lease that is its own, whether
+    /// or not it heard of it. The name alone proves nothing: another process may have the same.
+    acquired: Option<MicroTime>,
 }
 
-type Events = BoxStream<'static, Result<watcher::Event<Lease>, watcher::Error>>;
+/// A Lease as it was written, and when the write was begun.
+type Won = (Lease, (Instant, Timestamp));
 
 /// A renewal that was not.
 enum Failed {
@@ -92,7 +94,7 @@ enum Failed {
     /// It changed in what says nothing of its holder, or is gone: the next attempt starts from here.
     Changed(Option<Box<Lease>>),
     /// The API server did not take it.
-    Call(String),
+    Call(CallError),
 }
 
 /// Why a term ended.
@@ -103,29 +105,27 @@ enum End {
 
 impl Task {
     async fn run(mut self, stopping: CancellationToken) {
-        // Only a hint to look at once: what counts is read and written with its resourceVersion.
-        let only = watcher::Config::default().fields(&format!("metadata.name={}", self.election.name));
-        let mut events = watcher(self.api.clone(), only).default_backoff().boxed();
-        loop {
-            let won = stopping.run_until_cancelled(self.compete(&mut events)).await;
-            let Some((lease, at)) = won else { return };
-            self.lead(lease, at, &mut events, &stopping).await;
-            if stopping.is_cancelled() {
-                return;
-            }
+        let mut news = self.stored.news();
+        while let Some((lease, at)) = self.compete(&mut news, &stopping).await {
+            self.lead(lease, at, &mut news, &stopping).await;
         }
+        self.give_back().await;
     }
 
-    /// Waits until this replica holds the Lease. Gives it as it was written, and when the write was begun.
-    async fn compete(&mut self, events: &mut Events) -> (Lease, (Instant, Timestamp)) {
+    /// Waits until this replica holds the Lease; `None` where it is to stop.
+    async fn compete(&mut self, news: &mut News, stopping: &CancellationToken) -> Option<Won> {
+        let began = Instant::now();
         loop {
             let mut wait = self.election.retry_period;
-            match self.call("read", self.api.get_opt(&self.election.name)).await {
+            match stopping.run_until_cancelled(self.stored.read()).await? {
+                Ok(None) if self.acquired.is_none() && began.elapsed() < FIRST_LOOK => {
+                    wait = wait.min(FIRST_LOOK);
+                }
                 Ok(found) => {
                     let free_at = self.see(found.as_ref());
                     if Instant::now() >= free_at {
                         match self.take(found).await {
-                            Ok(won) => return won,
+                            Ok(won) => return Some(won),
                             Err(Failed::Call(error)) => self.complain(&error),
                             Err(Failed::Lost | Failed::Changed(_)) => wait = AT_ONCE,
                         }
@@ -133,12 +133,12 @@ impl Task {
                         wait = wait.min(free_at.saturating_duration_since(Instant::now()));
                     }
                 }
-                Err(error) => self.complain(&error.to_string()),
+                Err(error) => self.complain(&error),
             }
             tokio::select! {
+                () = stopping.cancelled() => return None,
                 () = tokio::time::sleep(wait) => {}
-                // The stream backs off by itself and never ends.
-                _ = events.next() => {}
+                _ = news.next() => {}
             }
         }
     }
@@ -149,7 +149,8 @@ impl Task {
         let holder = spec.and_then(lease::holder).map(str::to_owned);
         self.state.send_if_modified(|state| {
             let differs = state.holder != holder;
-            if differs && let Some(holder) = &holder {
+            let other = holder.as_ref().filter(|holder| **holder != self.election.identity);
+            if differs && let Some(holder) = other {
                 tracing::info!(lease = self.election.name, holder, "Another replica leads: standing by");
             }
             state.holder = holder;
@@ -157,48 +158,41 @@ impl Task {
         });
         let free_at = self.observed.see(found, Instant::now());
         // A term of this process that ended for want of an answer, and that nobody else has followed.
-        if self.wrote(spec) { Instant::now() } else { free_at }
+        if self.is_mine(spec) { Instant::now() } else { free_at }
     }
 
-    fn wrote(&self, spec: Option<&LeaseSpec>) -> bool {
-        spec.is_some() && (spec == self.mine.as_ref() || spec == self.unanswered.as_ref())
+    fn is_mine(&self, spec: Option<&LeaseSpec>) -> bool {
+        spec.is_some_and(|spec| {
+            lease::holder(spec) == Some(self.election.identity.as_str())
+                && self.acquired.is_some()
+                && spec.acquire_time == self.acquired
+        })
     }
 
-    async fn take(&mut self, found: Option<Lease>) -> Result<(Lease, (Instant, Timestamp)), Failed> {
+    async fn take(&mut self, found: Option<Lease>) -> Result<Won, Failed> {
         let at = self.validity.now();
         let e = &self.election;
         let exists = found.is_some();
         let lease = lease::taken(found, &e.name, &e.identity, e.lease_duration, (self.clock)());
+        self.acquired = lease.spec.as_ref().and_then(|spec| spec.acquire_time.clone());
         let written = self.write(exists, &lease).await?;
         Ok((written, at))
     }
 
-    async fn write(&mut self, exists: bool, lease: &Lease) -> Result<Lease, Failed> {
-        let params = PostParams::default();
-        let written = if exists {
-            self.call("renew", self.api.replace(&self.election.name, &params, lease)).await
-        } else {
-            self.call("create", self.api.create(&params, lease)).await
-        };
-        match written {
+    async fn write(&self, exists: bool, lease: &Lease) -> Result<Lease, Failed> {
+        match self.stored.write(exists, lease).await {
             Ok(lease) => Ok(lease),
-            Err(CallError::Api { source, .. }) if code(&source) == Some(404) => Err(Failed::Changed(None)),
-            Err(CallError::Api { source, .. }) if code(&source) == Some(409) => self.changed().await,
-            Err(error) => {
-                self.unanswered.clone_from(&lease.spec);
-                Err(Failed::Call(error.to_string()))
-            }
-        }
-    }
-
-    /// Somebody wrote in between: who?
-    async fn changed(&self) -> Result<Lease, Failed> {
-        match self.call("read", self.api.get_opt(&self.election.name)).await {
-            Ok(None) => Err(Failed::Changed(None)),
-            // A label or an annotation, or a write of this process whose answer was lost.
-            Ok(Some(found)) if self.wrote(found.spec.as_ref()) => Err(Failed::Changed(Some(Box::new(found)))),
-            Ok(Some(_)) => Err(Failed::Lost),
-            Err(error) => Err(Failed::Call(error.to_string())),
+            Err(Refused::Call(error)) => Err(Failed::Call(error)),
+            // Somebody wrote in between: who?
+            Err(Refused::Changed) => match self.stored.read().await {
+                Ok(None) => Err(Failed::Changed(None)),
+                // A label or an annotation, or a write of this process whose answer was lost.
+                Ok(Some(found)) if self.is_mine(found.spec.as_ref()) => {
+                    Err(Failed::Changed(Some(Box::new(found))))
+                }
+                Ok(Some(_)) => Err(Failed::Lost),
+                Err(error) => Err(Failed::Call(error)),
+            },
         }
     }
 
@@ -207,21 +201,20 @@ impl Task {
         &mut self,
         lease: Lease,
         at: (Instant, Timestamp),
-        events: &mut Events,
+        news: &mut News,
         stopping: &CancellationToken,
     ) {
-        let left = self.begin(&lease, at, stopping);
-        let mut held = Some(lease);
-        let end = self.renew_while_possible(&mut held, at, events, stopping).await;
+        let mut left = self.begin(&lease, at, stopping);
+        let end = self.renew_while_possible(lease, at, news, stopping).await;
         self.end();
-        if matches!(end, End::Stopping) {
-            self.hand_over(held, left).await;
+        // The Lease is given back once the work of the term has ended, so that the next leader need not wait.
+        if matches!(end, End::Stopping) && timeout(HANDOVER, left.recv()).await.is_err() {
+            tracing::warn!("Work of the leader has not ended in time: the Lease is given back all the same");
         }
     }
 
     fn begin(&mut self, lease: &Lease, at: (Instant, Timestamp), stopping: &CancellationToken) -> WorkLeft {
         let (term, left) = Term::begin(stopping);
-        self.mine.clone_from(&lease.spec);
         self.observed.see(Some(lease), Instant::now());
         self.validity.extend(at, self.election.renew_deadline);
         self.state.send_replace(State { holder: Some(self.election.identity.clone()), term: Some(term) });
@@ -231,19 +224,22 @@ impl Task {
 
     async fn renew_while_possible(
         &mut self,
-        held: &mut Option<Lease>,
+        lease: Lease,
         began: (Instant, Timestamp),
-        events: &mut Events,
+        news: &mut News,
         stopping: &CancellationToken,
     ) -> End {
-        let mut deadline = began.0 + self.election.renew_deadline;
-        let mut next = began.0 + self.election.retry_period;
+        let mut held = Some(lease);
+        let (renew_deadline, retry_period) = (self.election.renew_deadline, self.election.retry_period);
+        let mut deadline = began.0 + renew_deadline;
+        let mut next = began.0 + retry_period;
         loop {
             tokio::select! {
                 biased;
                 () = stopping.cancelled() => return End::Stopping,
                 () = sleep_until(deadline) => return self.too_late(),
-                Some(event) = events.next() => if !self.concerns(&event) { continue },
+                // Its own renewals come by here, too.
+                Some(holder) = news.next() => if holder.as_ref() == Some(&self.election.identity) { continue },
                 () = sleep_until(next) => {}
             }
             // The one clock that goes on while a machine is suspended.
@@ -255,32 +251,34 @@ impl Task {
                 biased;
                 () = stopping.cancelled() => return End::Stopping,
                 () = sleep_until(deadline) => return self.too_late(),
-                renewed = self.renew(held) => renewed,
+                renewed = self.renew(&mut held) => renewed,
             };
-            match renewed {
+            next = match renewed {
                 Ok(()) => {
-                    self.validity.extend(at, self.election.renew_deadline);
-                    deadline = at.0 + self.election.renew_deadline;
-                    next = at.0 + self.election.retry_period;
+                    self.validity.extend(at, renew_deadline);
+                    deadline = at.0 + renew_deadline;
+                    at.0 + retry_period
                 }
-                Err(Failed::Lost) => {
-                    tracing::warn!(lease = self.election.name, "Another replica has taken the Lease");
-                    return End::Lost;
-                }
+                Err(Failed::Lost) => return self.taken(),
                 Err(Failed::Changed(found)) => {
-                    *held = found.map(|lease| *lease);
-                    next = Instant::now() + AT_ONCE;
+                    held = found.map(|lease| *lease);
+                    Instant::now() + AT_ONCE
                 }
                 Err(Failed::Call(error)) => {
-                    tracing::warn!(
-                        lease = self.election.name,
-                        error,
-                        "The Lease could not be renewed: trying again"
-                    );
-                    next = Instant::now() + self.election.retry_period;
+                    self.not_renewed(&error);
+                    (at.0 + retry_period).max(Instant::now() + AT_ONCE)
                 }
-            }
+            };
         }
+    }
+
+    fn taken(&self) -> End {
+        tracing::warn!(lease = self.election.name, "Another replica has taken the Lease");
+        End::Lost
+    }
+
+    fn not_renewed(&self, error: &CallError) {
+        tracing::warn!(lease = self.election.name, %error, "The Lease could not be renewed: trying again");
     }
 
     fn too_late(&self) -> End {
@@ -292,17 +290,6 @@ impl Task {
         End::Lost
     }
 
-    /// Whether an event may mean that the Lease is not this replica's any more. Its own renewals come by here, too.
-    fn concerns(&self, event: &Result<watcher::Event<Lease>, watcher::Error>) -> bool {
-        match event {
-            Ok(watcher::Event::Apply(lease) | watcher::Event::InitApply(lease)) => {
-                lease.spec.as_ref().and_then(lease::holder) != Some(self.election.identity.as_str())
-            }
-            Ok(watcher::Event::Delete(_)) => true,
-            Ok(watcher::Event::Init | watcher::Event::InitDone) | Err(_) => false,
-        }
-    }
-
     async fn renew(&mut self, held: &mut Option<Lease>) -> Result<(), Failed> {
         let e = &self.election;
         let now = (self.clock)();
@@ -311,8 +298,8 @@ impl Task {
             Some(lease) => lease::renewed(lease, now),
             None => lease::taken(None, &e.name, &e.identity, e.lease_duration, now),
         };
+        self.acquired = lease.spec.as_ref().and_then(|spec| spec.acquire_time.clone());
         let written = self.write(exists, &lease).await?;
-        self.mine.clone_from(&written.spec);
         self.observed.see(Some(&written), Instant::now());
         *held = Some(written);
         Ok(())
@@ -327,75 +314,33 @@ impl Task {
         }
     }
 
-    /// Gives the Lease back once the work of the term has ended, so that the next leader need not wait.
-    async fn hand_over(&mut self, held: Option<Lease>, mut left: WorkLeft) {
-        if timeout(HANDOVER, left.recv()).await.is_err() {
-            tracing::warn!("Work of the leader has not ended in time: the Lease is given back all the same");
-        }
-        let mut held = held;
-        // A renewal that was broken off may have been carried out.
+    /// Gives back what is this replica's, among it what it does not know of: a write that was broken off may have been
+    /// carried out.
+    async fn give_back(&self) {
+        // Once more where a label was changed in between.
         for _ in 0..2 {
-            let Some(lease) = held else { return };
-            match self.write(true, &lease::released(lease, (self.clock)())).await {
-                Ok(_) => {
-                    tracing::info!(lease = self.election.name, "Gave the Lease back");
-                    return;
+            if self.acquired.is_none() {
+                return;
+            }
+            let released = match self.stored.read().await {
+                Ok(Some(found)) if self.is_mine(found.spec.as_ref()) => {
+                    self.stored.write(true, &lease::released(found, (self.clock)())).await
                 }
-                Err(Failed::Changed(found)) => held = found.map(|lease| *lease),
-                Err(Failed::Lost) => held = self.still_mine().await,
-                Err(Failed::Call(error)) => {
-                    tracing::warn!(
-                        lease = self.election.name,
-                        error,
-                        "The Lease could not be given back: it runs out by itself"
-                    );
-                    return;
+                Ok(_) => return,
+                Err(error) => Err(Refused::Call(error)),
+            };
+            match released {
+                Ok(_) => return tracing::info!(lease = self.election.name, "Gave the Lease back"),
+                Err(Refused::Changed) => {}
+                Err(Refused::Call(error)) => {
+                    let lease = &self.election.name;
+                    return tracing::warn!(lease, %error, "The Lease could not be given back: it runs out by itself");
                 }
             }
         }
     }
 
-    /// The Lease, where it bears this replica's name.
-    async fn still_mine(&self) -> Option<Lease> {
-        let found = self.call("read", self.api.get_opt(&self.election.name)).await.ok()??;
-        let holder = found.spec.as_ref().and_then(lease::holder);
-        (holder == Some(self.election.identity.as_str())).then_some(found)
-    }
-
-    fn complain(&self, error: &str) {
-        tracing::warn!(lease = self.election.name, error, "Cannot compete for the Lease: trying again");
-    }
-
-    async fn call<T>(
-        &self,
-        doing: &'static str,
-        call: impl Future<Output = kube::Result<T>>,
-    ) -> Result<T, CallError> {
-        let (namespace, name) = (self.election.namespace.clone(), self.election.name.clone());
-        // Several attempts fit into the time that a leader has.
-        let limit = self.election.retry_period.min(self.election.renew_deadline / 2).max(SHORTEST_CALL);
-        match timeout(limit, call).await {
-            Ok(Ok(done)) => Ok(done),
-            Ok(Err(source)) => Err(CallError::Api { doing, namespace, name, source: Box::new(source) }),
-            Err(_) => Err(CallError::Slow { doing, namespace, name, limit }),
-        }
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-enum CallError {
-    #[error(
-        "cannot {doing} Lease {namespace}/{name}: {source}; check that the role allows create, and get, list, watch and \
-         update on it by name"
-    )]
-    Api { doing: &'static str, namespace: String, name: String, source: Box<kube::Error> },
-    #[error("cannot {doing} Lease {namespace}/{name}: no answer from the API server in {limit:?}")]
-    Slow { doing: &'static str, namespace: String, name: String, limit: Duration },
-}
-
-fn code(error: &kube::Error) -> Option<u16> {
-    match error {
-        kube::Error::Api(status) => Some(status.code),
-        _ => None,
+    fn complain(&self, error: &CallError) {
+        tracing::warn!(lease = self.election.name, %error, "Cannot compete for the Lease: trying again");
     }
 }

@@ -32,6 +32,8 @@ struct Stored {
     cut_off: Vec<String>,
     /// Writes of the Lease are carried out and get no answer.
     mute: bool,
+    /// Creates are answered with 404.
+    no_namespace: bool,
     /// Who wrote what else, in order.
     writes: Vec<String>,
 }
@@ -84,6 +86,10 @@ impl FakeApi {
             return stored.lease.clone().map_or((404, Value::Null), |lease| (200, lease));
         };
         let found = stored.lease.as_ref().map(|l| l["metadata"]["resourceVersion"].clone());
+        if stored.no_namespace {
+            stored.writes.push(format!("{method}"));
+            return (404, Value::Null);
+        }
         match (method, found) {
             (&Method::POST, Some(_)) => return (409, Value::Null),
             (&Method::PUT, None) => return (404, Value::Null),
@@ -135,7 +141,9 @@ fn start(api: &FakeApi, name: &str) -> Replica {
         retry_period: RETRY,
         takeover_delay: 3 * SECOND,
     };
-    let ahead = Arc::new(AtomicU64::default());
+    // No two clocks are the same.
+    static STARTED: AtomicU64 = AtomicU64::new(0);
+    let ahead = Arc::new(AtomicU64::new(STARTED.fetch_add(1, Ordering::Relaxed)));
     let (began, shift) = (Instant::now(), ahead.clone());
     let clock = Arc::new(move || {
         let passed = began.elapsed() + Duration::from_millis(shift.load(Ordering::Relaxed));
@@ -166,7 +174,7 @@ async fn never_two(replicas: &[Replica], long: Duration) {
 
 async fn two(api: &FakeApi) -> [Replica; 2] {
     let first = start(api, "a");
-    within(SECOND, || first.leadership.leads()).await;
+    within(2 * SECOND, || first.leadership.leads()).await;
     let second = start(api, "b");
     within(SECOND, || second.leadership.holder().as_deref() == Some("a")).await;
     [first, second]
@@ -176,7 +184,7 @@ async fn two(api: &FakeApi) -> [Replica; 2] {
 async fn of_many_that_start_together_one_leads_and_goes_on_leading() {
     let api = FakeApi::default();
     let replicas: Vec<Replica> = (0..20).map(|n| start(&api, &format!("wva-{n}"))).collect();
-    within(SECOND, || replicas.iter().any(|r| r.leadership.leads())).await;
+    within(2 * SECOND, || replicas.iter().any(|r| r.leadership.leads())).await;
     let leader = api.holder();
     never_two(&replicas, 10 * LEASE).await;
     assert_eq!(api.holder(), leader, "it renewed in time");
@@ -203,7 +211,7 @@ async fn a_leader_that_is_cut_off_stops_before_another_begins() {
 async fn a_leader_that_was_cut_off_and_not_followed_leads_again_at_once() {
     let api = FakeApi::default();
     let alone = start(&api, "a");
-    within(SECOND, || alone.leadership.leads()).await;
+    within(2 * SECOND, || alone.leadership.leads()).await;
     api.cut_off("a");
     within(RENEW + SECOND, || !alone.leadership.leads()).await;
     api.heal();
@@ -286,19 +294,61 @@ async fn a_label_on_the_lease_costs_nobody_the_lead() {
 async fn a_renewal_whose_answer_is_lost_costs_nobody_the_lead() {
     let api = FakeApi::default();
     let replicas = two(&api).await;
+    let leads = async |long: Duration| {
+        let began = Instant::now();
+        while began.elapsed() < long {
+            assert!(replicas[0].leadership.leads());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
     api.stored().mute = true;
-    never_two(&replicas, RENEW / 2).await;
+    // Three attempts: the first is carried out, the others find a Lease that has changed.
+    leads(3 * RETRY + RETRY / 2).await;
     api.stored().mute = false;
+    leads(3 * LEASE).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_is_asked_to_stop_while_it_takes_the_lease_gives_it_back() {
+    let api = FakeApi::default();
+    api.stored().mute = true;
+    let first = start(&api, "a");
+    within(5 * SECOND, || api.holder() == "a").await;
+    assert!(!first.leadership.leads(), "it has not heard of it yet");
+    api.stored().mute = false;
+    first.stopping.cancel();
+    first.election.await.unwrap();
+    assert_eq!(api.holder(), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_deleted_while_another_starts_goes_to_its_holder() {
+    let api = FakeApi::default();
+    let first = start(&api, "a");
+    within(3 * SECOND, || first.leadership.leads()).await;
+    // Just before it renews, since this fake has no watch that would tell it at once.
+    tokio::time::sleep(RETRY - Duration::from_millis(200)).await;
+    api.stored().lease = None;
+    let replicas = [first, start(&api, "b")];
     never_two(&replicas, 2 * LEASE).await;
-    assert!(replicas[0].leadership.leads());
-    assert_eq!(api.stored().lease.as_ref().unwrap()["spec"]["leaseTransitions"], 0, "all the while");
+    assert_eq!(api.holder(), "a");
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_there_is_no_namespace_nobody_asks_for_it_all_the_time() {
+    let api = FakeApi::default();
+    api.stored().no_namespace = true;
+    let _replica = start(&api, "a");
+    tokio::time::sleep(10 * SECOND).await;
+    let creates = api.stored().writes.len();
+    assert!((1..=12).contains(&creates), "{creates} in ten seconds");
 }
 
 #[tokio::test(start_paused = true)]
 async fn another_process_of_the_same_name_is_another() {
     let api = FakeApi::default();
     let replicas = [start(&api, "same"), start(&api, "same")];
-    within(SECOND, || replicas.iter().any(|r| r.leadership.leads())).await;
+    within(2 * SECOND, || replicas.iter().any(|r| r.leadership.leads())).await;
     never_two(&replicas, 5 * LEASE).await;
 }
 
@@ -306,7 +356,7 @@ async fn another_process_of_the_same_name_is_another() {
 async fn a_machine_that_was_suspended_does_not_act_on_what_it_held() {
     let api = FakeApi::default();
     let replica = start(&api, "a");
-    within(SECOND, || replica.leadership.leads()).await;
+    within(2 * SECOND, || replica.leadership.leads()).await;
     // The monotonic clock stood still meanwhile.
     let ahead = u64::try_from(LEASE.as_millis()).unwrap();
     replica.ahead.store(ahead, Ordering::Relaxed);
@@ -354,7 +404,7 @@ async fn work_runs_in_each_term_and_what_does_not_end_is_dropped() {
         };
         leadership.while_leading(&stopping, never_ends).await
     });
-    within(SECOND, || terms.load(Ordering::Relaxed) == 1).await;
+    within(2 * SECOND, || terms.load(Ordering::Relaxed) == 1).await;
     api.cut_off("a");
     within(2 * RENEW, || !replica.leadership.leads()).await;
     api.heal();

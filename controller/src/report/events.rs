@@ -9,9 +9,9 @@ use futures::StreamExt;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::api::PostParams;
 use kube::{Api, Client};
+use wva_crds::events::News;
 use wva_scaling::{Reason, VariantKey};
 
 use crate::published::{Published, PublishedVariant, Reader};
@@ -23,8 +23,6 @@ const MOST: usize = 100;
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Writes under way at once.
 const CONCURRENCY: usize = 8;
-/// The API's limit is 1,024 bytes.
-const NOTE_LIMIT: usize = 1000;
 
 /// One event to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,7 +78,6 @@ pub fn transitions(before: Option<&PublishedVariant>, after: &PublishedVariant) 
 /// Writes events at each publication, until the engine is gone. An event that cannot be written is dropped with a
 /// line in the log: events are news, and the state itself is in the status.
 pub async fn run(client: Client, pod_name: Option<String>, mut published: Reader) {
-    let reporter = pod_name.unwrap_or_else(|| CONTROLLER.to_owned());
     let mut before: Option<Arc<Published>> = None;
     while published.changed().await.is_ok() {
         let Some(after) = published.borrow_and_update().clone() else { continue };
@@ -96,7 +93,7 @@ pub async fn run(client: Client, pod_name: Option<String>, mut published: Reader
             );
         }
         let writes = news.into_iter().take(MOST).map(|(key, uid, told)| {
-            let event = event(&key, &uid, &told, &reporter, after.at);
+            let event = event(&key, &uid, &told, pod_name.as_deref(), after.at);
             write(Api::namespaced(client.clone(), &key.namespace), event)
         });
         let all = futures::stream::iter(writes).for_each_concurrent(CONCURRENCY, |write| write);
@@ -125,34 +122,23 @@ fn log(key: &VariantKey, told: &Told) {
     }
 }
 
-/// As events name the controller.
-const CONTROLLER: &str = "wva";
-
-fn event(key: &VariantKey, uid: &str, told: &Told, reporter: &str, at: Timestamp) -> Event {
-    Event {
-        metadata: ObjectMeta {
-            generate_name: Some(format!("{}-", key.name)),
-            namespace: Some(key.namespace.clone()),
-            ..ObjectMeta::default()
-        },
-        event_time: Some(MicroTime(at)),
-        type_: Some(if told.warning { "Warning" } else { "Normal" }.to_owned()),
-        reason: Some(told.reason.to_owned()),
-        action: Some("Decide".to_owned()),
-        note: Some(told.note[..told.note.floor_char_boundary(NOTE_LIMIT)].to_owned()),
-        regarding: Some(ObjectReference {
+fn event(key: &VariantKey, uid: &str, told: &Told, reporter: Option<&str>, at: Timestamp) -> Event {
+    wva_crds::events::event(&News {
+        regarding: ObjectReference {
             api_version: Some(format!("{}/{}", wva_crds::names::GROUP, wva_crds::names::VERSION)),
             kind: Some(wva_crds::names::KIND.to_owned()),
             name: Some(key.name.clone()),
             namespace: Some(key.namespace.clone()),
             uid: Some(uid.to_owned()),
             ..ObjectReference::default()
-        }),
-        reporting_controller: Some(CONTROLLER.to_owned()),
-        // The API takes at most 128 bytes; pod names can be longer.
-        reporting_instance: Some(reporter[..reporter.floor_char_boundary(128)].to_owned()),
-        ..Event::default()
-    }
+        },
+        warning: told.warning,
+        reason: told.reason,
+        action: "Decide",
+        note: &told.note,
+        reporter,
+        at,
+    })
 }
 
 async fn write(api: Api<Event>, event: Event) {

@@ -87,9 +87,11 @@ fn of_object(object: &Value) -> Vec<Given> {
             }))
             .filter(|part| is_about_certificates(&part.name))
             .collect(),
-        "APIService" => {
-            object.pointer("/spec/caBundle").map(|value| given(&place, BUNDLE, decoded(value))).into_iter().collect()
-        }
+        "APIService" => object
+            .pointer("/spec/caBundle")
+            .map(|value| given(&place, BUNDLE, decoded(value)))
+            .into_iter()
+            .collect(),
         _ => webhooks(object)
             .map(|(webhook, value)| given(&format!("{place}, {webhook}"), BUNDLE, decoded(value)))
             .collect(),

@@ -61,7 +61,8 @@ fn table(rows: &[Row], now: Timestamp) -> String {
             row.fingerprint.clone(),
         ]
     }));
-    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or_default();
+    let width =
+        |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or_default();
     let widths: Vec<usize> = (0..HEAD.len()).map(width).collect();
     let mut text = String::new();
     for line in &lines {

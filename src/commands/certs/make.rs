@@ -55,7 +55,10 @@ fn manifest(namespace: &str, name: &str, ca: Ca) -> anyhow::Result<String> {
     let name_fits = !name.is_empty()
         && name.len() <= 253
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || ".-".contains(c));
-    ensure!(name_fits, "--secret {name:?} is no name of an object: lower-case letters, digits, - and . alone");
+    ensure!(
+        name_fits,
+        "--secret {name:?} is no name of an object: lower-case letters, digits, - and . alone"
+    );
     let secret = json!({
         "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
         "metadata": {"name": name, "namespace": namespace},
@@ -68,7 +71,11 @@ fn manifest(namespace: &str, name: &str, ca: Ca) -> anyhow::Result<String> {
 fn label<'a>(flag: &str, name: &'a str) -> anyhow::Result<&'a str> {
     let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     ensure!(
-        !name.is_empty() && name.len() <= 63 && name.chars().all(inner) && !name.starts_with('-') && !name.ends_with('-'),
+        !name.is_empty()
+            && name.len() <= 63
+            && name.chars().all(inner)
+            && !name.starts_with('-')
+            && !name.ends_with('-'),
         "{flag} {name:?} is no name of a namespace or Service: at most 63 lower-case letters, digits and -"
     );
     Ok(name)
@@ -83,7 +90,8 @@ fn lifetime(flag: &str, text: Option<&str>) -> anyhow::Result<Duration> {
 
 /// All or nothing: looked at first, and never over what is there.
 fn write_all(folder: &Path, files: &[(&str, &str, u32)]) -> anyhow::Result<()> {
-    std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    std::fs::create_dir_all(folder)
+        .with_context(|| format!("cannot make the folder {}", folder.display()))?;
     for (name, ..) in files {
         let path = folder.join(name);
         // A link that leads nowhere is there, too.

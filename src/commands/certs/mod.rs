@@ -67,7 +67,10 @@ fn make_command() -> Command {
         .about("A CA and a serving certificate as files, or the Secret with a CA as a manifest")
         .after_help(MAKE)
         .arg(text("namespace", "NAMESPACE", "Namespace of the Service, and of the Secret").required(true))
-        .arg(text("service", "SERVICE", "Service that the certificate is for").required_unless_present("secret"))
+        .arg(
+            text("service", "SERVICE", "Service that the certificate is for")
+                .required_unless_present("secret"),
+        )
         .arg(text("ca-lifetime", "DURATION", "Life of the CA").default_value("8760h"))
         .arg(text("cert-lifetime", "DURATION", "Life of the serving certificate").default_value("2160h"))
         .arg(

@@ -101,10 +101,13 @@ async fn list(
         let (server, plural) = (server.clone(), plural.clone());
         async move {
             revision.changed().await.ok()?;
-            while server.deaf.load(Ordering::SeqCst) {
-                revision.changed().await.ok()?;
-            }
-            let mut object = server.object(&plural);
+            let there = || server.objects.lock().unwrap().get(&plural).cloned();
+            let mut object = loop {
+                match there().filter(|_| !server.deaf.load(Ordering::SeqCst)) {
+                    Some(object) => break object,
+                    None => revision.changed().await.ok()?,
+                }
+            };
             object["metadata"]["resourceVersion"] = json!(revision.borrow().to_string());
             Some((
                 Ok::<_, std::io::Error>(format!("{}\n", json!({"type": "MODIFIED", "object": object}))),

@@ -141,7 +141,11 @@ async fn three_lives_of_a_ca_with_changing_leaders() {
     for step in ["step 1 of 3", "step 2 of 3", "step 3 of 3"] {
         assert!(notes.iter().any(|note| note.contains(step)), "{step}: {notes:?}");
     }
-    let lives = fleet.fake.data(NAME).get(PREVIOUS_CA_CERT).map_or(0, |b| CertificateDer::pem_slice_iter(&b.0).count());
+    let lives = fleet
+        .fake
+        .data(NAME)
+        .get(PREVIOUS_CA_CERT)
+        .map_or(0, |b| CertificateDer::pem_slice_iter(&b.0).count());
     assert!(lives <= 1, "expired CAs leave the Secret");
 }
 

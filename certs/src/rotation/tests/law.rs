@@ -209,7 +209,10 @@ impl World {
             let Some(serves) = &replica.serves else { continue };
             for (consumer, (carried, _)) in self.carried.iter().enumerate() {
                 let trusted = carried.contains(serves);
-                assert!(trusted || !replica.joined[consumer], "replica {who} is not trusted by {consumer} any more");
+                assert!(
+                    trusted || !replica.joined[consumer],
+                    "replica {who} is not trusted by {consumer} any more"
+                );
                 replica.joined[consumer] |= trusted && replica.seasoned;
             }
         }
@@ -237,7 +240,7 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn whoever_was_trusted_stays_trusted(ops in proptest::collection::vec(op(), 1..120)) {

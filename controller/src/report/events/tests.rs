@@ -157,7 +157,7 @@ async fn an_api_server_that_hangs_is_not_waited_for() {
 fn a_note_is_cut_where_a_character_ends() {
     let told = Told { warning: true, reason: "Stuck", note: "é".repeat(900) };
     let key = VariantKey { namespace: "ns".into(), name: "a".into() };
-    let event = event(&key, "u", &told, &"p".repeat(200), Timestamp::UNIX_EPOCH);
+    let event = event(&key, "u", &told, Some(&"p".repeat(200)), Timestamp::UNIX_EPOCH);
     assert_eq!(event.note.map(|n| n.len()), Some(1000));
     assert_eq!(event.reporting_instance.map(|n| n.len()), Some(128));
 }
