@@ -4,10 +4,12 @@ CARGO ?= cargo
 KEEP  ?=
 # How long each fuzz target runs.
 SECONDS ?= 60
+# Which of the experiments `make test-faults` runs, by a part of the name; all by default.
+ONLY ?=
 # Where cargo builds, as cargo itself sees it.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help tools build test lint chart generate demo bench bench-admission test-faults fuzz deny clean
+.PHONY: help tools build test lint chart generate demo bench bench-admission test-bad-input test-faults fuzz deny clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -42,9 +44,13 @@ bench-admission: tools ## Measure reviews of the release binary under load with 
 	$(CARGO) bench --quiet --package wva-rules --bench pass
 	@$(CARGO) run --quiet --package wva-testbed -- bench-admission --wva $(TARGET)/release/wva --criterion $(TARGET)/criterion --folder $(TARGET)/bench
 
-test-faults: tools ## Throw bad input of every kind at the release binary while valid reviews come in; some five minutes
+test-bad-input: tools ## Throw bad input of every kind at the release binary while valid reviews come in; some five minutes
 	$(CARGO) build --release --workspace --bins
 	@ulimit -n $$(ulimit -Hn) && $(TARGET)/release/wva-testbed faults --wva $(TARGET)/release/wva
+
+test-faults: tools build ## Do to replicas of the release binary what operators fear, in full: certificates, leadership, ends; some twenty minutes
+	$(CARGO) build --release --bin wva
+	@$(TARGET)/debug/wva-testbed operations --wva $(TARGET)/release/wva --wva-debug $(TARGET)/debug/wva $(if $(ONLY),--only $(ONLY))
 
 fuzz: ## Run every fuzz target for SECONDS each (60); needs nightly Rust, without it the same targets under proptest
 	@SECONDS_EACH=$(SECONDS) tests/fuzz/run.sh

@@ -135,17 +135,45 @@ impl Testbed {
         Ok(name)
     }
 
-    /// A kubeconfig file with the rights of this service account, by a token from the `TokenRequest` API (1 day).
+    /// A token of this service account from the `TokenRequest` API, good for a day.
+    ///
+    /// # Errors
+    ///
+    /// When the service account does not exist.
+    pub async fn service_account_token(&self, namespace: &str, name: &str) -> anyhow::Result<String> {
+        let args = ["create", "token", name, "--namespace", namespace, "--duration=24h"];
+        Ok(self.kubectl(&args).await?.success()?.trim().to_owned())
+    }
+
+    /// A kubeconfig file with the rights of this service account.
     ///
     /// # Errors
     ///
     /// When the service account does not exist.
     pub async fn service_account_kubeconfig(&self, namespace: &str, name: &str) -> anyhow::Result<PathBuf> {
-        let token =
-            self.kubectl(&["create", "token", name, "--namespace", namespace, "--duration=24h"]).await?;
-        let port = self.running(crate::Component::Apiserver)?.port(0);
-        let stem = format!("{namespace}-{name}-{}", self.next());
-        write_kubeconfig(&self.data, &stem, port, &self.ca, token.success()?.trim())
+        let token = self.service_account_token(namespace, name).await?;
+        self.kubeconfig_of(&format!("{namespace}-{name}"), self.apiserver_port()?, &token)
+    }
+
+    /// A kubeconfig file for whoever has this token, which leads to this port: kube-apiserver's own, or one from which
+    /// bytes get there.
+    pub(crate) fn kubeconfig_of(&self, stem: &str, port: u16, token: &str) -> anyhow::Result<PathBuf> {
+        write_kubeconfig(&self.data, &format!("{stem}-{}", self.next()), port, &self.ca, token)
+    }
+
+    /// The port of kube-apiserver on loopback.
+    ///
+    /// # Errors
+    ///
+    /// None in practice: every testbed has one.
+    pub fn apiserver_port(&self) -> anyhow::Result<u16> {
+        Ok(self.running(crate::Component::Apiserver)?.port(0))
+    }
+
+    /// The admin's bearer token, for requests that no client may repeat by itself.
+    #[must_use]
+    pub fn admin_token(&self) -> &str {
+        &self.token
     }
 
     /// Makes a Service that leads the API server to `localhost`, where a program listens on `port`. A webhook or

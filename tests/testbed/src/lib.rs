@@ -6,15 +6,20 @@
 //! a deadline and an error that shows the log of the process it waited for.
 
 mod access;
+pub mod audit;
 mod components;
 pub mod fixtures;
 mod fleet;
+mod handshake;
 pub mod install;
 mod nodes;
+pub mod operations;
 mod pki;
 mod ports;
 mod process;
 mod prometheus;
+pub mod replicas;
+pub mod reviews;
 mod testbed;
 mod tools;
 mod wait;

@@ -3,6 +3,7 @@
 
 mod bench;
 mod demo;
+mod experiments;
 mod faults;
 
 use std::io::Write as _;
@@ -13,6 +14,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 use tokio::signal::unix::{SignalKind, signal};
+use wva_testbed::operations::Plan;
 use wva_testbed::{Options, Testbed, Tools};
 
 /// A real Kubernetes control plane as plain processes on loopback.
@@ -81,6 +83,21 @@ enum Task {
         #[arg(long)]
         only: Option<String>,
     },
+    /// Certificates, leadership and supervision: what an operator fears, done on purpose, with figures.
+    Operations {
+        /// The program to test: a release build.
+        #[arg(long, default_value = "target/release/wva")]
+        wva: PathBuf,
+        /// A debug build of it, for faults that only such a one can be told to have.
+        #[arg(long, default_value = "target/debug/wva")]
+        wva_debug: PathBuf,
+        /// Only the experiments whose names hold this.
+        #[arg(long)]
+        only: Option<String>,
+        /// A few turns of each.
+        #[arg(long)]
+        short: bool,
+    },
 }
 
 #[tokio::main]
@@ -98,6 +115,10 @@ async fn main() -> ExitCode {
         }
         Task::Faults { wva, only } => {
             Box::pin(until_signal(faults::run(&wva, only.as_deref()))).await.map(|_| ())
+        }
+        Task::Operations { wva, wva_debug, only, short } => {
+            let plan = Plan { wva, wva_debug, short };
+            Box::pin(until_signal(experiments::run(&plan, only.as_deref()))).await.map(|_| ())
         }
     };
     match done {

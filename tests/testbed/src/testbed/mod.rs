@@ -23,13 +23,14 @@ use crate::pki::Pki;
 use crate::process::{Process, Signal};
 use crate::tools::Tools;
 use crate::wait::{eventually, within};
-use crate::{access, prometheus};
+use crate::{access, audit, prometheus};
 
 const CALL: Duration = Duration::from_secs(20);
 const WORKS_WITHIN: Duration = Duration::from_mins(1);
 
 /// What kind of control plane to start.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own, set by its name")]
 pub struct Options {
     /// Name of the log folder, `target/testbed/<name>`, which is emptied first: lower-case letters, digits, `-`.
     pub name: String,
@@ -48,6 +49,8 @@ pub struct Options {
     pub with_prometheus: bool,
     /// etcd waits until the disk has each change, as it does in a cluster. Without, tests are faster.
     pub etcd_fsync: bool,
+    /// kube-apiserver writes down who changes what, for [`Testbed::audit`].
+    pub with_audit: bool,
 }
 
 impl Default for Options {
@@ -64,6 +67,7 @@ impl Default for Options {
             keep: false,
             with_prometheus: true,
             etcd_fsync: false,
+            with_audit: false,
         }
     }
 }
@@ -77,6 +81,7 @@ pub struct Testbed {
     pub(crate) tools: Tools,
     pub(crate) ca: PathBuf,
     pub(crate) kubeconfig: PathBuf,
+    pub(crate) token: String,
     pub(crate) config: kube::Config,
     pub(crate) counter: AtomicU32,
     logs: PathBuf,
@@ -105,7 +110,12 @@ impl Testbed {
             plans::etcd(&options, &data, ports)
         })
         .await?;
-        let plan = |ports: &[u16]| plans::apiserver(&data, &pki, &token, etcd.port(0), ports);
+        let audit = options.with_audit.then(|| audit::write_policy(&data)).transpose()?;
+        let plan = |ports: &[u16]| {
+            let mut plan = plans::apiserver(&data, &pki, &token, etcd.port(0), ports);
+            plan.args.extend(audit.iter().flat_map(|policy| audit::flags(policy, &data)));
+            plan
+        };
         let server =
             Running::launch(Component::Apiserver, tools.path("kube-apiserver")?, &logs, 1, plan).await?;
         let kubeconfig = access::write_kubeconfig(&data, "admin", server.port(0), &pki.ca, &token)?;
@@ -144,8 +154,8 @@ impl Testbed {
             (Component::Kwok, kwok),
         ]);
         running.extend(prometheus.map(|prometheus| (Component::Prometheus, prometheus)));
-        let testbed =
-            Self { running, data, tools, ca: pki.ca, kubeconfig, config, counter: AtomicU32::new(0), logs };
+        let (ca, counter) = (pki.ca, AtomicU32::new(0));
+        let testbed = Self { running, data, tools, ca, kubeconfig, token, config, counter, logs };
         testbed.works().await?;
         Ok(testbed)
     }

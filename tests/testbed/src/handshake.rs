@@ -1,0 +1,40 @@
+//! A TLS handshake straight to a replica, verified as kube-apiserver would: against a `caBundle`, for the name of the
+//! Service. Nothing is asked.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use crate::within;
+
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// Shakes hands with what listens on `port` of loopback.
+///
+/// # Errors
+/// When the bundle holds no CA, nobody answers, or the certificate is not one of these CAs for this name, now.
+pub(crate) async fn handshake(port: u16, name: &str, bundle: &[u8]) -> anyhow::Result<()> {
+    let mut roots = rustls::RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(bundle) {
+        roots.add(certificate.context("a caBundle is no PEM")?).context("a caBundle holds no CA")?;
+    }
+    ensure!(!roots.is_empty(), "a caBundle is empty");
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = ServerName::try_from(name.to_owned()).context("no name of a Service")?;
+    within("a handshake", LIMIT, async {
+        let tcp = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
+        TlsConnector::from(Arc::new(config)).connect(name, tcp).await?;
+        anyhow::Ok(())
+    })
+    .await
+}

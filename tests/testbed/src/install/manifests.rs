@@ -1,0 +1,96 @@
+//! What an install puts into the control plane: CRD, RBAC, Service, webhook configurations and APIService, from the
+//! repository's own manifests. The one difference to a cluster: the Service leads to ports on localhost.
+
+use std::path::Path;
+
+use anyhow::{Context, ensure};
+use serde_json::{Value, json};
+
+use super::{API_SERVICE, InstallOptions, RELEASE, SERVICE, SYSTEM, WEBHOOKS};
+use crate::Testbed;
+
+/// Where the Service leads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ports {
+    pub(crate) admission: u16,
+    /// For the release that serves the external metrics API.
+    pub(crate) external_metrics: Option<u16>,
+}
+
+/// The CRD alone.
+pub(crate) async fn crd(testbed: &Testbed) -> anyhow::Result<()> {
+    testbed.apply(&read("crds/llmd.ai_variantautoscalings.yaml")?).await?;
+    let established =
+        ["wait", "--for=condition=Established", "crd/variantautoscalings.llmd.ai", "--timeout=30s"];
+    testbed.kubectl(&established).await?.success()?;
+    Ok(())
+}
+
+/// Namespace, service account and its rights; returns the name of the service account.
+pub(crate) async fn account(testbed: &Testbed, options: &InstallOptions) -> anyhow::Result<String> {
+    let system = options.named(SYSTEM);
+    testbed.apply(&format!("apiVersion: v1\nkind: Namespace\nmetadata:\n  name: {system}\n")).await?;
+    testbed.apply(&options.named(&read("config/base/rbac.yaml")?)).await?;
+    Ok(options.named(&format!("{RELEASE}-controller-manager")))
+}
+
+/// Service, webhook configurations and APIService, which lead to these ports.
+pub(crate) async fn doors(testbed: &Testbed, options: &InstallOptions, ports: Ports) -> anyhow::Result<()> {
+    let [system, service] = [SYSTEM, SERVICE].map(|name| options.named(name));
+    let admission = ports.admission;
+    let service = format!(
+        "apiVersion: v1\nkind: Service\nmetadata:\n  name: {service}\n  namespace: {system}\nspec:\n  type: ExternalName\n  externalName: localhost\n  ports:\n  - name: admission\n    port: {admission}\n"
+    );
+    testbed.apply(&service).await?;
+    let webhooks = match &options.webhooks {
+        Some(own) => own.clone(),
+        None => options.named(&read("config/base/webhook.yaml")?),
+    };
+    for mut document in documents(&webhooks)? {
+        let webhooks = document["webhooks"].as_array_mut();
+        for webhook in webhooks.context("a webhook configuration without webhooks")? {
+            webhook["clientConfig"]["service"]["port"] = admission.into();
+            if let (Some(namespace), Some(selectors)) =
+                (&options.judges, webhook["namespaceSelector"]["matchExpressions"].as_array_mut())
+            {
+                let key = "kubernetes.io/metadata.name";
+                selectors.push(json!({"key": key, "operator": "In", "values": [namespace]}));
+            }
+        }
+        testbed.apply(&document.to_string()).await?;
+    }
+    let Some(port) = ports.external_metrics else { return Ok(()) };
+    for mut document in documents(&read("config/base/apiservice.yaml")?)? {
+        document["spec"]["service"]["port"] = port.into();
+        testbed.apply(&document.to_string()).await?;
+    }
+    Ok(())
+}
+
+/// Whether both webhook configurations are open.
+pub(crate) async fn webhooks_are_open(testbed: &Testbed, options: &InstallOptions) -> anyhow::Result<()> {
+    let webhooks = options.named(WEBHOOKS);
+    for kind in ["mutatingwebhookconfiguration", "validatingwebhookconfiguration"] {
+        let path = "jsonpath={.webhooks[*].rules[*].resources[*]}";
+        let open = testbed.kubectl(&["get", kind, &webhooks, "-o", path]).await?.success()?;
+        ensure!(open.contains("variantautoscalings"), "{kind} has no rules: {open:?}");
+    }
+    Ok(())
+}
+
+/// Whether kube-apiserver says that the APIService is available: `True`, `False`, or nothing yet.
+pub(crate) async fn metrics_api_available(testbed: &Testbed) -> anyhow::Result<String> {
+    let available = "jsonpath={.status.conditions[?(@.type==\"Available\")].status}";
+    testbed.kubectl(&["get", "apiservice", API_SERVICE, "-o", available]).await?.success()
+}
+
+/// A file of the repository.
+fn read(path: &str) -> anyhow::Result<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
+    std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// The documents of a YAML text.
+fn documents(yaml: &str) -> anyhow::Result<Vec<Value>> {
+    serde_saphyr::from_multiple(yaml).map_err(|e| anyhow::anyhow!("a manifest is no YAML: {e}"))
+}

@@ -1,0 +1,142 @@
+//! The program itself as a child process: the settings a test install needs, and where it says that it listens.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use serde_json::Value;
+use wva_crds::settings::SETTINGS;
+
+use super::{InstallOptions, SERVICE, SYSTEM, UP, WEBHOOKS, get};
+use crate::{Process, Testbed, eventually};
+
+/// What the program says it serves, by the name this file uses.
+const SERVED: [(&str, &str); 5] = [
+    ("admission", "Serving admission reviews"),
+    ("external metrics", "Serving the external metrics API"),
+    ("metrics", "Serving /metrics"),
+    ("health", "Serving /healthz and /readyz"),
+    ("debug", "Serving /explain and /snapshot"),
+];
+
+/// In a control plane without Prometheus: a port at which nobody listens.
+const NO_PROMETHEUS: &str = "http://127.0.0.1:9";
+
+/// A started program.
+#[derive(Debug)]
+pub(crate) struct Program {
+    process: Process,
+    addresses: BTreeMap<&'static str, String>,
+}
+
+impl Program {
+    /// Starts it as pod `pod`, with the log `log.log`, and waits until it says where it listens.
+    pub(crate) async fn start(
+        testbed: &Testbed,
+        options: &InstallOptions,
+        pod: &str,
+        log: &str,
+        kubeconfig: &Path,
+    ) -> anyhow::Result<Self> {
+        let kubeconfig = kubeconfig.to_str().context("the kubeconfig's path is not UTF-8")?;
+        let prometheus = testbed.prometheus_url().unwrap_or_else(|_| NO_PROMETHEUS.to_owned());
+        let [system, service, webhooks] = [SYSTEM, SERVICE, WEBHOOKS].map(|name| options.named(name));
+        let external = if options.serves_metrics_api() { "127.0.0.1:0" } else { "0" };
+        let mut env = vec![
+            ("KUBECONFIG", kubeconfig),
+            ("PROMETHEUS_BASE_URL", prometheus.as_str()),
+            ("POD_NAMESPACE", system.as_str()),
+            ("POD_NAME", pod),
+            ("WEBHOOK_SERVICE", service.as_str()),
+            ("WEBHOOK_CONFIGURATION", webhooks.as_str()),
+            ("WEBHOOK_BIND_ADDRESS", "127.0.0.1:0"),
+            ("EXTERNAL_METRICS_BIND_ADDRESS", external),
+            ("METRICS_BIND_ADDRESS", "127.0.0.1:0"),
+            ("METRICS_SECURE", "false"),
+            ("HEALTH_PROBE_BIND_ADDRESS", "127.0.0.1:0"),
+            ("WVA_DEBUG_BIND_ADDRESS", "127.0.0.1:0"),
+            ("LOG_FORMAT", "json"),
+        ];
+        // A setting in the environment of whoever runs the tests must not be one of the program under test: an empty
+        // variable counts as unset.
+        env.extend(
+            SETTINGS
+                .iter()
+                .map(|s| (s.key, ""))
+                .filter(|(key, _)| env.iter().all(|(k, _)| k != key))
+                .collect::<Vec<_>>(),
+        );
+        env.extend(options.env.iter().map(|(k, v)| (k.as_str(), v.as_str())));
+        let file = testbed.logs().join(format!("{log}.log"));
+        let process = Process::spawn(log, &options.wva, &["run"], &env, &file)?;
+        let addresses = eventually("wva to say where it listens", UP, async || {
+            // One that has ended will say nothing more: that is an answer too.
+            match process.exited() {
+                Some(status) => Ok(Err(status)),
+                None => addresses(&process.log(), options.serves_metrics_api()).map(Ok),
+            }
+        });
+        let tail = || format!("the end of its log:\n{}", process.log_tail(20));
+        let addresses = addresses.await.with_context(tail)?;
+        let addresses = addresses.map_err(|status| anyhow::anyhow!("wva ended ({status}); {}", tail()))?;
+        Ok(Self { process, addresses })
+    }
+
+    pub(crate) fn process(&self) -> &Process {
+        &self.process
+    }
+
+    /// Where it serves something, by the names of [`SERVED`].
+    pub(crate) fn address(&self, what: &str) -> anyhow::Result<&str> {
+        self.addresses.get(what).map(String::as_str).with_context(|| format!("wva does not serve {what}"))
+    }
+
+    pub(crate) fn port(&self, what: &str) -> anyhow::Result<u16> {
+        let address = self.address(what)?;
+        address
+            .rsplit_once(':')
+            .and_then(|(_, port)| port.parse().ok())
+            .with_context(|| format!("{address} has no port"))
+    }
+
+    /// Whether `/readyz` says so.
+    pub(crate) async fn is_ready(&self) -> anyhow::Result<()> {
+        let answer = get(&format!("http://{}/readyz", self.address("health")?)).await?;
+        ensure!(answer.0 == 200, "it says {answer:?}");
+        Ok(())
+    }
+
+    /// The value of the first series whose line starts with this name and holds all of these labels.
+    pub(crate) async fn series(&self, name: &str, labels: &[(&str, &str)]) -> anyhow::Result<Option<f64>> {
+        let (status, text) = get(&format!("http://{}/metrics", self.address("metrics")?)).await?;
+        ensure!(status == 200, "/metrics answered {status}: {text}");
+        let is_it = |line: &&str| {
+            line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']))
+                && labels.iter().all(|(k, v)| line.contains(&format!("{k}=\"{v}\"")))
+        };
+        text.lines()
+            .find(is_it)
+            .and_then(|line| line.rsplit_once(' '))
+            .map(|(_, v)| v.parse().context("no number"))
+            .transpose()
+    }
+
+    pub(crate) fn evidence(&self) -> String {
+        format!("the end of the log of {}:\n{}", self.process.name(), self.process.log_tail(20))
+    }
+
+    /// How long a program may take to end when it was asked to: the kubelet's default grace period.
+    pub(crate) const GRACE: Duration = Duration::from_secs(30);
+}
+
+/// The addresses in the program's own log lines.
+fn addresses(log: &str, metrics_api: bool) -> anyhow::Result<BTreeMap<&'static str, String>> {
+    let lines: Vec<Value> = log.lines().filter_map(|l| serde_json::from_str(l).ok()).collect();
+    let address = |(what, msg): (&'static str, &str)| {
+        let line = lines.iter().find(|l| l["msg"] == msg).with_context(|| format!("no line {msg:?} yet"))?;
+        Ok((what, line["address"].as_str().context("a line without an address")?.to_owned()))
+    };
+    let served = SERVED.into_iter().filter(|(what, _)| metrics_api || *what != "external metrics");
+    served.map(address).collect()
+}

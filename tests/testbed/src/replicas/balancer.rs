@@ -1,0 +1,251 @@
+//! A stand-in for kube-proxy and `EndpointSlices`: the one port to which the Service leads. Each new connection goes to
+//! a random replica among those that are ready, as far as the cluster has heard: readiness is polled, and that a
+//! replica is going away is learnt a settable time after its SIGTERM. Connections that stand are never moved.
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::components::http_client;
+
+/// More connections than kube-apiserver opens to a webhook under test.
+const CONNECTIONS: usize = 1024;
+const CONNECT: Duration = Duration::from_secs(2);
+/// Time between two looks at readiness: shorter than a kubelet's, so that a rolling restart is over sooner.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+const LOOK: Duration = Duration::from_secs(2);
+
+/// What a replica serves by way of the Service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Served {
+    Admission,
+    ExternalMetrics,
+}
+
+/// One replica as the cluster knows it.
+#[derive(Clone, Debug)]
+pub(crate) struct Endpoint {
+    pub(crate) admission: u16,
+    pub(crate) external_metrics: Option<u16>,
+    /// Address of its health endpoint.
+    pub(crate) health: String,
+}
+
+#[derive(Debug)]
+struct Known {
+    endpoint: Endpoint,
+    ready: bool,
+    /// From when on nothing new is sent to it: it was told to end.
+    gone: Option<Instant>,
+}
+
+/// What became of connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Connections {
+    /// Led to a replica.
+    pub led: u64,
+    /// No replica was ready.
+    pub nowhere: u64,
+    /// The replica did not accept it.
+    pub refused: u64,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    endpoints: Mutex<BTreeMap<String, Known>>,
+    led: AtomicU64,
+    nowhere: AtomicU64,
+    refused: AtomicU64,
+}
+
+/// The balancer. Dropping it ends all connections through it.
+#[derive(Debug)]
+pub(crate) struct Balancer {
+    shared: Arc<Shared>,
+    admission: u16,
+    external_metrics: u16,
+    propagation: Duration,
+    // Ends its tasks when it is dropped.
+    _running: JoinSet<()>,
+}
+
+impl Balancer {
+    /// One without endpoints, which takes a replica out of rotation `propagation` after it was told to end.
+    pub(crate) async fn start(propagation: Duration) -> anyhow::Result<Self> {
+        let shared = Arc::new(Shared::default());
+        let listen = async || {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
+            let listener = listener.context("cannot listen on loopback")?;
+            anyhow::Ok((listener.local_addr()?.port(), listener))
+        };
+        let ((admission, reviews), (external_metrics, metrics)) = (listen().await?, listen().await?);
+        let mut running = JoinSet::new();
+        running.spawn(accept(reviews, shared.clone(), Served::Admission));
+        running.spawn(accept(metrics, shared.clone(), Served::ExternalMetrics));
+        running.spawn(poll(shared.clone()));
+        Ok(Self { shared, admission, external_metrics, propagation, _running: running })
+    }
+
+    pub(crate) fn port(&self, served: Served) -> u16 {
+        match served {
+            Served::Admission => self.admission,
+            Served::ExternalMetrics => self.external_metrics,
+        }
+    }
+
+    /// A new pod, or one that was started again. Nothing is sent to it until it is ready.
+    pub(crate) fn add(&self, pod: &str, endpoint: Endpoint) {
+        self.shared.endpoints().insert(pod.to_owned(), Known { endpoint, ready: false, gone: None });
+    }
+
+    /// A pod was told to end: from now on its readiness no longer counts, and soon nothing new is sent to it.
+    pub(crate) fn leaves(&self, pod: &str) {
+        if let Some(known) = self.shared.endpoints().get_mut(pod) {
+            known.gone.get_or_insert(Instant::now() + self.propagation);
+        }
+    }
+
+    /// A pod that is no more.
+    pub(crate) fn remove(&self, pod: &str) {
+        self.shared.endpoints().remove(pod);
+    }
+
+    pub(crate) fn connections(&self) -> Connections {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let Shared { led, nowhere, refused, .. } = &*self.shared;
+        Connections { led: read(led), nowhere: read(nowhere), refused: read(refused) }
+    }
+}
+
+impl Shared {
+    fn endpoints(&self) -> MutexGuard<'_, BTreeMap<String, Known>> {
+        self.endpoints.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The port of a random one of those to which new connections are led.
+    fn choose(&self, served: Served) -> Option<u16> {
+        let now = Instant::now();
+        let endpoints = self.endpoints();
+        let led = endpoints.values().filter(|known| known.ready && known.gone.is_none_or(|gone| now < gone));
+        let ports: Vec<u16> = led
+            .filter_map(|known| match served {
+                Served::Admission => Some(known.endpoint.admission),
+                Served::ExternalMetrics => known.endpoint.external_metrics,
+            })
+            .collect();
+        // Each hasher of the standard library begins with keys of its own.
+        let random = usize::try_from(RandomState::new().build_hasher().finish() >> 33).unwrap_or_default();
+        ports.get(random % ports.len().max(1)).copied()
+    }
+}
+
+async fn accept(listener: TcpListener, shared: Arc<Shared>, served: Served) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let mut connections = JoinSet::new();
+    loop {
+        // Neither is ever closed while this runs.
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        let Ok((client, _)) = listener.accept().await else { return };
+        let shared = shared.clone();
+        connections.spawn(async move {
+            lead(client, &shared, served).await;
+            drop(place);
+        });
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+/// Leads one connection to a replica, until either end closes it. One that nobody takes is reset.
+async fn lead(mut client: TcpStream, shared: &Shared, served: Served) {
+    let count = |what: &AtomicU64| what.fetch_add(1, Ordering::Relaxed);
+    let Some(port) = shared.choose(served) else {
+        count(&shared.nowhere);
+        let _ = client.set_zero_linger();
+        return;
+    };
+    let connected = timeout(CONNECT, TcpStream::connect((Ipv4Addr::LOCALHOST, port))).await;
+    let Ok(Ok(mut replica)) = connected else {
+        count(&shared.refused);
+        let _ = client.set_zero_linger();
+        return;
+    };
+    count(&shared.led);
+    let _ = client.set_nodelay(true).and_then(|()| replica.set_nodelay(true));
+    let _ = copy_bidirectional(&mut client, &mut replica).await;
+}
+
+/// Looks at the readiness of all again and again.
+async fn poll(shared: Arc<Shared>) {
+    let Ok(client) = http_client(None) else { return };
+    loop {
+        let looked: Vec<(String, String)> = {
+            let endpoints = shared.endpoints();
+            let stay = endpoints.iter().filter(|(_, known)| known.gone.is_none());
+            stay.map(|(pod, known)| (pod.clone(), known.endpoint.health.clone())).collect()
+        };
+        let mut looks = JoinSet::new();
+        for (pod, health) in looked {
+            let request = client.get(format!("http://{health}/readyz")).timeout(LOOK);
+            looks.spawn(async move {
+                let ready = request.send().await.is_ok_and(|answer| answer.status().is_success());
+                (pod, health, ready)
+            });
+        }
+        while let Some(looked) = looks.join_next().await {
+            let Ok((pod, health, ready)) = looked else { continue };
+            let mut endpoints = shared.endpoints();
+            // It may have been told to end, or another may have its name, since it was asked.
+            let known = endpoints.get_mut(&pod).filter(|known| known.endpoint.health == health);
+            if let Some(known) = known.filter(|known| known.gone.is_none()) {
+                known.ready = ready;
+            }
+        }
+        sleep(LOOK_AGAIN).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn with_one_ready(propagation: Duration) -> anyhow::Result<Balancer> {
+        let balancer = Balancer::start(propagation).await?;
+        let endpoint = Endpoint { admission: 7, external_metrics: None, health: "127.0.0.1:9".to_owned() };
+        balancer.add("wva-0", endpoint);
+        assert_eq!(balancer.shared.choose(Served::Admission), None, "it is not ready yet");
+        balancer.shared.endpoints().values_mut().for_each(|known| known.ready = true);
+        assert_eq!(balancer.shared.choose(Served::Admission), Some(7));
+        assert_eq!(balancer.shared.choose(Served::ExternalMetrics), None);
+        Ok(balancer)
+    }
+
+    #[tokio::test]
+    async fn one_that_leaves_is_chosen_until_the_cluster_has_heard() -> anyhow::Result<()> {
+        for (propagation, chosen) in [(Duration::from_hours(1), Some(7)), (Duration::ZERO, None)] {
+            let balancer = with_one_ready(propagation).await?;
+            balancer.leaves("wva-0");
+            assert_eq!(balancer.shared.choose(Served::Admission), chosen, "{propagation:?}");
+        }
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_nobody_takes_is_closed_and_counted() -> anyhow::Result<()> {
+        let balancer = Balancer::start(Duration::ZERO).await?;
+        let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, balancer.port(Served::Admission))).await?;
+        let read = tokio::io::AsyncReadExt::read_u8(&mut client);
+        assert!(timeout(Duration::from_secs(10), read).await?.is_err());
+        assert_eq!(balancer.connections(), Connections { led: 0, nowhere: 1, refused: 0 });
+        Ok(())
+    }
+}

@@ -1,0 +1,203 @@
+//! The network between one replica and kube-apiserver, as a TCP proxy that can be cut. While it is cut nothing comes
+//! through in either direction, no end learns of it, and new connections are not answered. When it is healed, what was
+//! on its way is either lost, as by a firewall that has forgotten the connections, or arrives late, as TCP sees to by
+//! sending it again: then a request may arrive long after its sender gave it up.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+
+/// More connections than a replica opens.
+const CONNECTIONS: usize = 256;
+
+/// The link. Dropping it ends all its connections.
+#[derive(Debug)]
+pub(crate) struct Link {
+    port: u16,
+    whole: watch::Sender<bool>,
+    /// Counts how often connections were lost.
+    losses: watch::Sender<u32>,
+    // Ends its task when it is dropped.
+    _running: JoinSet<()>,
+}
+
+impl Link {
+    /// A link from a free port to this one, both on loopback.
+    pub(crate) async fn to(target: u16) -> anyhow::Result<Self> {
+        let listener =
+            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("cannot listen on loopback")?;
+        let port = listener.local_addr()?.port();
+        let ((whole, seen), (losses, lost)) = (watch::channel(true), watch::channel(0));
+        let mut running = JoinSet::new();
+        running.spawn(accept(listener, target, seen, lost));
+        Ok(Self { port, whole, losses, _running: running })
+    }
+
+    /// Where a client connects.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(crate) fn cut(&self) {
+        self.whole.send_replace(false);
+    }
+
+    /// What was on its way is lost: connections of before are reset.
+    pub(crate) fn heal(&self) {
+        // In this order, or some of it would pass.
+        self.losses.send_modify(|losses| *losses += 1);
+        self.whole.send_replace(true);
+    }
+
+    /// What was on its way arrives.
+    pub(crate) fn heal_and_deliver(&self) {
+        self.whole.send_replace(true);
+    }
+}
+
+async fn accept(
+    listener: TcpListener,
+    target: u16,
+    mut whole: watch::Receiver<bool>,
+    lost: watch::Receiver<u32>,
+) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let mut connections = JoinSet::new();
+    loop {
+        // Neither is ever closed while this runs.
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        let Ok((client, _)) = listener.accept().await else { return };
+        if whole.wait_for(|whole| *whole).await.is_err() {
+            return;
+        }
+        let (whole, mut lost) = (whole.clone(), lost.clone());
+        lost.mark_unchanged();
+        connections.spawn(async move {
+            let _ = connection(client, target, whole, lost).await;
+            drop(place);
+        });
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+async fn connection(
+    mut client: TcpStream,
+    target: u16,
+    whole: watch::Receiver<bool>,
+    mut lost: watch::Receiver<u32>,
+) -> anyhow::Result<()> {
+    let mut server = TcpStream::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, target))).await?;
+    for stream in [&client, &server] {
+        stream.set_nodelay(true)?;
+    }
+    {
+        let ((from_client, to_client), (from_server, to_server)) = (client.split(), server.split());
+        let there = pump(from_client, to_server, whole.clone());
+        let back = pump(from_server, to_client, whole);
+        tokio::select! {
+            // A loss first, or some of what waits would pass.
+            biased;
+            _ = lost.changed() => {}
+            pumped = async { tokio::try_join!(there, back) } => return pumped.map(|_| ()),
+        }
+    }
+    client.set_zero_linger()?;
+    server.set_zero_linger()?;
+    Ok(())
+}
+
+/// Carries bytes, and at last the end of them, one way, whenever the link is whole.
+async fn pump(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    mut whole: watch::Receiver<bool>,
+) -> anyhow::Result<()> {
+    let mut bytes = vec![0; 16 * 1024];
+    loop {
+        whole.wait_for(|whole| *whole).await?;
+        let mut cut = whole.clone();
+        let read = tokio::select! {
+            read = from.read(&mut bytes) => read?,
+            cut = cut.wait_for(|whole| !*whole) => { cut?; continue }
+        };
+        whole.wait_for(|whole| *whole).await?;
+        if read == 0 {
+            return Ok(to.shutdown().await?);
+        }
+        to.write_all(&bytes[..read]).await?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    /// Time in which something that must not arrive does not.
+    const SILENCE: Duration = Duration::from_millis(300);
+    const SOON: Duration = Duration::from_secs(10);
+
+    async fn echo() -> anyhow::Result<(u16, JoinSet<()>)> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let port = listener.local_addr()?.port();
+        let mut serving = JoinSet::new();
+        serving.spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                tokio::spawn(async move {
+                    let (mut from, mut to) = stream.split();
+                    let _ = tokio::io::copy(&mut from, &mut to).await;
+                });
+            }
+        });
+        Ok((port, serving))
+    }
+
+    async fn said(stream: &mut TcpStream, wait: Duration) -> Option<u8> {
+        timeout(wait, stream.read_u8()).await.ok().and_then(Result::ok)
+    }
+
+    #[tokio::test]
+    async fn nothing_passes_a_cut_and_what_waited_passes_after_it() -> anyhow::Result<()> {
+        let (server, _serving) = echo().await?;
+        let link = Link::to(server).await?;
+        let mut old = TcpStream::connect((Ipv4Addr::LOCALHOST, link.port())).await?;
+        old.write_u8(1).await?;
+        assert_eq!(said(&mut old, SOON).await, Some(1));
+        link.cut();
+        old.write_u8(2).await?;
+        let mut new = TcpStream::connect((Ipv4Addr::LOCALHOST, link.port())).await?;
+        new.write_u8(3).await?;
+        assert_eq!(said(&mut old, SILENCE).await, None);
+        assert_eq!(said(&mut new, SILENCE).await, None);
+        link.heal_and_deliver();
+        assert_eq!(said(&mut old, SOON).await, Some(2));
+        assert_eq!(said(&mut new, SOON).await, Some(3));
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn what_is_lost_never_arrives_and_new_connections_pass() -> anyhow::Result<()> {
+        let (server, _serving) = echo().await?;
+        let link = Link::to(server).await?;
+        let mut old = TcpStream::connect((Ipv4Addr::LOCALHOST, link.port())).await?;
+        old.write_u8(1).await?;
+        assert_eq!(said(&mut old, SOON).await, Some(1));
+        link.cut();
+        old.write_u8(2).await?;
+        link.heal();
+        let read = timeout(SOON, old.read_u8()).await?;
+        assert!(read.is_err(), "it came through: {read:?}");
+        let mut new = TcpStream::connect((Ipv4Addr::LOCALHOST, link.port())).await?;
+        new.write_u8(3).await?;
+        assert_eq!(said(&mut new, SOON).await, Some(3));
+        Ok(())
+    }
+}

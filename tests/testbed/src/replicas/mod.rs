@@ -1,0 +1,375 @@
+//! Replicas of the program as a Deployment would run them: each with a pod name, a token and a link to kube-apiserver
+//! of its own, behind one Service. They elect a leader with times short enough to wait for.
+
+mod balancer;
+mod link;
+
+use std::collections::BTreeMap;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use futures::future::try_join_all;
+
+pub use self::balancer::Connections;
+use self::balancer::{Balancer, Endpoint, Served};
+use self::link::Link;
+use crate::audit::credential_id;
+use crate::install::manifests::{self, Ports};
+use crate::install::program::Program;
+use crate::install::{API_SERVICE, InstallOptions, SERVICE, SYSTEM, UP, WEBHOOKS};
+use crate::{Process, Signal, Testbed, eventually};
+
+/// How long a lease lasts in these installs, and how often and for how long its holder tries to renew it.
+pub const LEASE: Duration = Duration::from_secs(6);
+const RENEW: Duration = Duration::from_secs(4);
+const RETRY: Duration = Duration::from_secs(1);
+/// Name of the Lease.
+pub const LEASE_NAME: &str = "72dd1cf1.llm-d.ai";
+/// How long a cluster needs to hear that a pod is going away.
+const PROPAGATION: Duration = Duration::from_secs(1);
+
+/// One replica's lasting side, whether it runs or not.
+#[derive(Debug)]
+struct Pod {
+    name: String,
+    kubeconfig: std::path::PathBuf,
+    credential: String,
+    link: Link,
+    /// Settings of its own, for its next start.
+    env: Vec<(String, String)>,
+}
+
+/// Replicas of one release. Dropping this ends them; the objects stay in the control plane.
+pub struct Replicas<'a> {
+    testbed: &'a Testbed,
+    options: InstallOptions,
+    namespace: String,
+    account: String,
+    balancer: Balancer,
+    pods: Vec<Pod>,
+    running: BTreeMap<usize, Program>,
+}
+
+impl<'a> Replicas<'a> {
+    /// Installs everything but the program: CRD, RBAC, Service and shut doors, without a CA or a Lease that an earlier
+    /// install left. What they judge is a new namespace, `<name>-<number>`, so that doors which are left open onto
+    /// nothing at the end are in nobody's way. No replica runs yet.
+    ///
+    /// # Errors
+    /// When kube-apiserver refuses any of it.
+    pub async fn install(testbed: &'a Testbed, options: InstallOptions, name: &str) -> anyhow::Result<Self> {
+        manifests::crd(testbed).await?;
+        let namespace = testbed.namespace(name).await?;
+        let options = InstallOptions { judges: Some(namespace.clone()), ..elected(options) };
+        let account = manifests::account(testbed, &options).await?;
+        let balancer = Balancer::start(PROPAGATION).await?;
+        let (pods, running) = (Vec::new(), BTreeMap::new());
+        let replicas = Self { testbed, options, namespace, account, balancer, pods, running };
+        replicas.anew().await?;
+        Ok(replicas)
+    }
+
+    /// Takes away what replicas left: CA, Lease, and the opening of the doors, which are applied again.
+    ///
+    /// # Errors
+    /// When kube-apiserver refuses any of it.
+    pub async fn anew(&self) -> anyhow::Result<()> {
+        let (webhooks, secret) = (self.name(WEBHOOKS), format!("{}-ca", self.name(SERVICE)));
+        let mut doors = vec![
+            format!("mutatingwebhookconfiguration/{webhooks}"),
+            format!("validatingwebhookconfiguration/{webhooks}"),
+        ];
+        if self.options.serves_metrics_api() {
+            doors.push(format!("apiservice/{API_SERVICE}"));
+        }
+        self.delete(&doors).await?;
+        self.delete(&["-n".to_owned(), self.system(), format!("secret/{secret}")]).await?;
+        self.delete_lease().await?;
+        let external_metrics =
+            self.options.serves_metrics_api().then(|| self.balancer.port(Served::ExternalMetrics));
+        let ports = Ports { admission: self.balancer.port(Served::Admission), external_metrics };
+        manifests::doors(self.testbed, &self.options, ports).await
+    }
+
+    /// Deletes the Lease, if there is one.
+    ///
+    /// # Errors
+    /// When kube-apiserver refuses it.
+    pub async fn delete_lease(&self) -> anyhow::Result<()> {
+        self.delete(&["-n".to_owned(), self.system(), format!("lease/{LEASE_NAME}")]).await
+    }
+
+    /// Sets an environment variable for the next starts of pod `index`.
+    ///
+    /// # Errors
+    /// When the pod is new and its token cannot be had.
+    pub async fn set(&mut self, index: usize, key: &str, value: &str) -> anyhow::Result<()> {
+        self.pod(index).await?;
+        let env = &mut self.pods[index].env;
+        env.retain(|(known, _)| known != key);
+        env.push((key.to_owned(), value.to_owned()));
+        Ok(())
+    }
+
+    async fn delete(&self, what: &[String]) -> anyhow::Result<()> {
+        let mut args = vec!["delete", "--ignore-not-found", "--wait=false"];
+        args.extend(what.iter().map(String::as_str));
+        self.testbed.kubectl(&args).await?.success().map(|_| ())
+    }
+
+    /// Starts pod `index` and waits until it says where it listens; it is not ready yet then.
+    ///
+    /// # Errors
+    /// When it runs already, or ends, or says nothing for a minute.
+    pub async fn start(&mut self, index: usize) -> anyhow::Result<()> {
+        self.start_all(&[index]).await
+    }
+
+    /// Starts several at the same time.
+    ///
+    /// # Errors
+    /// As [`Replicas::start`], for any of them.
+    pub async fn start_all(&mut self, indexes: &[usize]) -> anyhow::Result<()> {
+        for &index in indexes {
+            let ended = self.running.get(&index).is_none_or(|program| program.process().exited().is_some());
+            ensure!(ended, "wva-{index} runs already");
+            self.pod(index).await?;
+        }
+        let (testbed, options, pods) = (self.testbed, &self.options, &self.pods);
+        let starts = indexes.iter().map(|&index| async move {
+            let Pod { name, kubeconfig, env, .. } = &pods[index];
+            let mut options = options.clone();
+            options.env.extend(env.iter().cloned());
+            let program = Program::start(testbed, &options, name, name, kubeconfig).await?;
+            anyhow::Ok((index, program))
+        });
+        for (index, program) in try_join_all(starts).await? {
+            let external_metrics =
+                self.options.serves_metrics_api().then(|| program.port("external metrics")).transpose()?;
+            let health = program.address("health")?.to_owned();
+            let endpoint = Endpoint { admission: program.port("admission")?, external_metrics, health };
+            self.balancer.add(&self.pods[index].name, endpoint);
+            self.running.insert(index, program);
+        }
+        Ok(())
+    }
+
+    /// The lasting side of pod `index`, made where there is none yet, with those before it.
+    async fn pod(&mut self, index: usize) -> anyhow::Result<()> {
+        while self.pods.len() <= index {
+            let name = format!("wva-{}", self.pods.len());
+            let link = Link::to(self.testbed.apiserver_port()?).await?;
+            let token = self.testbed.service_account_token(&self.system(), &self.account).await?;
+            let kubeconfig = self.testbed.kubeconfig_of(&name, link.port(), &token)?;
+            let (credential, env) = (credential_id(&token)?, Vec::new());
+            self.pods.push(Pod { name, kubeconfig, credential, link, env });
+        }
+        Ok(())
+    }
+
+    /// Sends SIGTERM, as a kubelet does when the pod is deleted. It gets new connections for a moment yet.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn terminate(&self, index: usize) -> anyhow::Result<()> {
+        let program = self.program(index)?;
+        // First the signal: a cluster tells kubelet and kube-proxy at the same time, and the kubelet may be faster.
+        program.process().signal(Signal::Term)?;
+        self.balancer.leaves(&self.pods[index].name);
+        Ok(())
+    }
+
+    /// Waits until a replica has ended, and takes it from the cluster.
+    ///
+    /// # Errors
+    /// When it still runs after its grace period.
+    pub async fn ended(&mut self, index: usize) -> anyhow::Result<ExitStatus> {
+        let status = self.program(index)?.process().wait_exit(Program::GRACE).await?;
+        self.balancer.remove(&self.pods[index].name);
+        self.running.remove(&index);
+        Ok(status)
+    }
+
+    /// Kills a replica, which gets no chance to say anything.
+    ///
+    /// # Errors
+    /// When it was not started.
+    pub fn kill(&mut self, index: usize) -> anyhow::Result<()> {
+        self.program(index)?.process().kill();
+        self.balancer.remove(&self.pods[index].name);
+        self.running.remove(&index);
+        Ok(())
+    }
+
+    /// Kills all.
+    pub fn kill_all(&mut self) {
+        for (index, program) in std::mem::take(&mut self.running) {
+            program.process().kill();
+            self.balancer.remove(&self.pods[index].name);
+        }
+    }
+
+    /// Sends a signal: [`Signal::Stop`] and [`Signal::Cont`] freeze it and let it go on.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn signal(&self, index: usize, signal: Signal) -> anyhow::Result<()> {
+        self.program(index)?.process().signal(signal)
+    }
+
+    /// Cuts the link between a replica and kube-apiserver: both directions, unnoticed.
+    pub fn cut(&self, index: usize) {
+        if let Some(pod) = self.pods.get(index) {
+            pod.link.cut();
+        }
+    }
+
+    /// Ends [`Replicas::cut`]. What was on its way is lost, and connections of before are reset.
+    pub fn heal(&self, index: usize) {
+        if let Some(pod) = self.pods.get(index) {
+            pod.link.heal();
+        }
+    }
+
+    /// Ends [`Replicas::cut`]. What was on its way arrives late, what its sender gave up too.
+    pub fn heal_and_deliver(&self, index: usize) {
+        if let Some(pod) = self.pods.get(index) {
+            pod.link.heal_and_deliver();
+        }
+    }
+
+    /// Waits until these replicas are ready.
+    ///
+    /// # Errors
+    /// When one is not within a minute: with the end of its log.
+    pub async fn wait_ready(&self, indexes: &[usize]) -> anyhow::Result<()> {
+        for &index in indexes {
+            let program = self.program(index)?;
+            eventually(&format!("wva-{index} to be ready"), UP, async || program.is_ready().await)
+                .await
+                .with_context(|| program.evidence())?;
+        }
+        Ok(())
+    }
+
+    /// Whether a replica's `/readyz` says that it is ready.
+    ///
+    /// # Errors
+    /// When it is not, or does not answer.
+    pub async fn ready(&self, index: usize) -> anyhow::Result<()> {
+        self.program(index)?.is_ready().await
+    }
+
+    /// Waits until the webhooks are open.
+    ///
+    /// # Errors
+    /// When they are not within a minute.
+    pub async fn wait_open(&self) -> anyhow::Result<()> {
+        eventually("the webhooks to be open", UP, async || {
+            manifests::webhooks_are_open(self.testbed, &self.options).await
+        })
+        .await
+        .with_context(|| self.evidence())
+    }
+
+    /// What `wva_leader` of a replica says; `None` where there is no such series.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn leads(&self, index: usize) -> anyhow::Result<Option<bool>> {
+        Ok(self.program(index)?.series("wva_leader", &[]).await?.map(|value| value > 0.0))
+    }
+
+    /// Indexes of the replicas that run, or ran when they were last looked at.
+    #[must_use]
+    pub fn indexes(&self) -> Vec<usize> {
+        self.running.keys().copied().collect()
+    }
+
+    /// The process of a replica.
+    ///
+    /// # Errors
+    /// When it was not started.
+    pub fn process(&self, index: usize) -> anyhow::Result<&Process> {
+        Ok(self.program(index)?.process())
+    }
+
+    /// Where a replica serves something, by the names of [`crate::install::Install::address`].
+    ///
+    /// # Errors
+    /// When it does not run, or does not serve that.
+    pub fn port(&self, index: usize, what: &str) -> anyhow::Result<u16> {
+        self.program(index)?.port(what)
+    }
+
+    /// How the audit log names the token of a replica.
+    ///
+    /// # Errors
+    /// When there was never such a replica.
+    pub fn credential(&self, index: usize) -> anyhow::Result<&str> {
+        Ok(&self.pods.get(index).with_context(|| format!("there is no wva-{index}"))?.credential)
+    }
+
+    /// What became of connections by way of the Service so far.
+    #[must_use]
+    pub fn connections(&self) -> Connections {
+        self.balancer.connections()
+    }
+
+    /// The control plane.
+    #[must_use]
+    pub fn testbed(&self) -> &'a Testbed {
+        self.testbed
+    }
+
+    /// A name of `config/base` as it is in this release.
+    #[must_use]
+    pub fn name(&self, base: &str) -> String {
+        self.options.named(base)
+    }
+
+    /// Whether this release serves the external metrics API.
+    pub(crate) fn serves_metrics_api(&self) -> bool {
+        self.options.serves_metrics_api()
+    }
+
+    /// The namespace whose objects are judged.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// Namespace of the program.
+    #[must_use]
+    pub fn system(&self) -> String {
+        self.name(SYSTEM)
+    }
+
+    /// What to show when something went wrong: the end of each log.
+    #[must_use]
+    pub fn evidence(&self) -> String {
+        self.running.values().map(Program::evidence).collect::<Vec<_>>().join("\n")
+    }
+
+    fn program(&self, index: usize) -> anyhow::Result<&Program> {
+        self.running.get(&index).with_context(|| format!("wva-{index} does not run"))
+    }
+}
+
+/// These options with leader election.
+fn elected(mut options: InstallOptions) -> InstallOptions {
+    let seconds = |time: Duration| format!("{}s", time.as_secs());
+    let settings = [
+        ("LEADER_ELECT", "true".to_owned()),
+        ("LEADER_ELECTION_ID", LEASE_NAME.to_owned()),
+        ("LEADER_ELECTION_LEASE_DURATION", seconds(LEASE)),
+        ("LEADER_ELECTION_RENEW_DEADLINE", seconds(RENEW)),
+        ("LEADER_ELECTION_RETRY_PERIOD", seconds(RETRY)),
+        ("WVA_TAKEOVER_DELAY", "1s".to_owned()),
+    ];
+    // What the caller set goes first, by coming last.
+    let own = std::mem::take(&mut options.env);
+    options.env = settings.map(|(key, value)| (key.to_owned(), value)).into_iter().chain(own).collect();
+    options
+}

@@ -1,0 +1,285 @@
+//! Steady reviews by way of kube-apiserver: server-side dry-run creates of a variant without a fault and of one with a
+//! fault that the program alone can know, in turn, at a fixed rate whatever becomes of them. No request is repeated,
+//! so that each review that fails is seen.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use serde_json::{Value, json};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior};
+
+use crate::{Testbed, eventually};
+
+/// Reviews under way at once. One more counts as failed.
+const AT_ONCE: usize = 64;
+/// Longest wait for an answer: more than two webhooks of 5 s.
+const ANSWER: Duration = Duration::from_secs(15);
+/// How many of the failures are kept with their words.
+const KEPT: usize = 10_000;
+/// The rule that the wrong variant breaks. No CRD can know it: annotations have no schema.
+const RULE: &str = "[WVA-VA-017]";
+/// Longest wait until the doors work for the first time.
+const WORK: Duration = Duration::from_mins(1);
+
+/// A review that failed.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// When it was sent.
+    pub sent: Instant,
+    /// When it failed.
+    pub at: Instant,
+    /// What kube-apiserver said.
+    pub text: String,
+}
+
+/// What became of the reviews.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// Valid variants that were admitted.
+    pub admitted: u64,
+    /// Wrong variants that were refused, by the rule's code.
+    pub refused: u64,
+    /// Wrong variants that were admitted.
+    pub let_through: u64,
+    /// Reviews that got no verdict.
+    pub failed: u64,
+    /// The failed ones, the first 10,000 of them.
+    pub failures: Vec<Failure>,
+}
+
+impl Tally {
+    /// All reviews.
+    #[must_use]
+    pub fn sent(&self) -> u64 {
+        self.admitted + self.refused + self.let_through + self.failed
+    }
+
+    /// What did not hold, where every review had to get the right verdict.
+    #[must_use]
+    pub fn faults(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        if self.let_through > 0 {
+            faults.push(format!("{} invalid objects were admitted", self.let_through));
+        }
+        if self.failed > 0 {
+            let first: Vec<&str> =
+                self.failures.iter().take(3).map(|failure| failure.text.as_str()).collect();
+            faults.push(format!("{} reviews failed: {}", self.failed, first.join(" / ")));
+        }
+        if self.admitted == 0 || self.refused == 0 {
+            faults.push("no valid or no invalid object was judged".to_owned());
+        }
+        faults
+    }
+
+    fn take(&mut self, verdict: Verdict, sent: Instant) {
+        match verdict {
+            Verdict::Admitted => self.admitted += 1,
+            Verdict::Refused => self.refused += 1,
+            Verdict::LetThrough => self.let_through += 1,
+            Verdict::Failed(text) => {
+                self.failed += 1;
+                if self.failures.len() < KEPT {
+                    self.failures.push(Failure { sent, at: Instant::now(), text });
+                }
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Verdict {
+    Admitted,
+    Refused,
+    LetThrough,
+    Failed(String),
+}
+
+/// What is sent, and where.
+#[derive(Clone)]
+struct Target {
+    client: reqwest::Client,
+    url: String,
+    token: String,
+    namespace: String,
+}
+
+/// Reviews under way. Dropping it ends them.
+pub struct Reviews {
+    tally: Arc<Mutex<Tally>>,
+    stop: watch::Sender<()>,
+    running: JoinSet<()>,
+}
+
+impl Reviews {
+    /// Sends `rate` reviews a second for this namespace from now on, of which half are of a wrong variant. Before it
+    /// begins it waits until both get the right verdict.
+    ///
+    /// # Errors
+    /// When they do not within a minute.
+    pub async fn start(testbed: &Testbed, namespace: &str, rate: u32) -> anyhow::Result<Self> {
+        let target = Target::new(testbed, namespace)?;
+        eventually("reviews to be answered", WORK, async || {
+            for wrong in [false, true] {
+                match target.review(wrong).await {
+                    Verdict::Admitted | Verdict::Refused => {}
+                    other => anyhow::bail!("{other:?}"),
+                }
+            }
+            Ok(())
+        })
+        .await?;
+        let tally = Arc::new(Mutex::new(Tally::default()));
+        let (stop, stopped) = watch::channel(());
+        let mut running = JoinSet::new();
+        running.spawn(send(target, rate, tally.clone(), stopped));
+        Ok(Self { tally, stop, running })
+    }
+
+    /// What became of those that were answered so far.
+    #[must_use]
+    pub fn so_far(&self) -> Tally {
+        self.tally.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Sends no more, and waits for the answers to those under way.
+    ///
+    /// # Errors
+    /// When the sender panicked.
+    pub async fn end(self) -> anyhow::Result<Tally> {
+        self.stop.send_replace(());
+        let Self { tally, mut running, .. } = self;
+        running.join_next().await.context("no sender")?.context("the sender of reviews panicked")?;
+        Ok(tally.lock().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+}
+
+async fn send(target: Target, rate: u32, tally: Arc<Mutex<Tally>>, mut stopped: watch::Receiver<()>) {
+    let mut beat = tokio::time::interval(Duration::from_secs(1) / rate.max(1));
+    beat.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    let places = Arc::new(Semaphore::new(AT_ONCE));
+    let mut under_way = JoinSet::new();
+    let mut wrong = false;
+    loop {
+        tokio::select! {
+            // An error means that whoever wants them is gone.
+            _ = stopped.changed() => break,
+            _ = beat.tick() => {}
+        }
+        wrong = !wrong;
+        let sent = Instant::now();
+        let take = move |tally: &Mutex<Tally>, verdict| {
+            tally.lock().unwrap_or_else(PoisonError::into_inner).take(verdict, sent);
+        };
+        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+            take(&tally, Verdict::Failed(format!("{AT_ONCE} reviews wait for an answer")));
+            continue;
+        };
+        let (target, tally) = (target.clone(), tally.clone());
+        under_way.spawn(async move {
+            take(&tally, target.review(wrong).await);
+            drop(place);
+        });
+        while under_way.try_join_next().is_some() {}
+    }
+    while under_way.join_next().await.is_some() {}
+}
+
+impl Target {
+    fn new(testbed: &Testbed, namespace: &str) -> anyhow::Result<Self> {
+        let pem = std::fs::read(testbed.ca()).context("cannot read the CA of kube-apiserver")?;
+        // HTTP/1.1: as many connections as there are reviews under way.
+        let client = reqwest::Client::builder()
+            .no_proxy()
+            .http1_only()
+            .retry(reqwest::retry::never())
+            .tls_certs_only([reqwest::Certificate::from_pem(&pem)?])
+            .timeout(ANSWER)
+            .build()
+            .context("cannot make an HTTP client")?;
+        let url = format!(
+            "https://127.0.0.1:{}/apis/llmd.ai/v1alpha1/namespaces/{namespace}/variantautoscalings?dryRun=All",
+            testbed.apiserver_port()?
+        );
+        let (token, namespace) = (testbed.admin_token().to_owned(), namespace.to_owned());
+        Ok(Self { client, url, token, namespace })
+    }
+
+    async fn review(&self, wrong: bool) -> Verdict {
+        let request = self.client.post(&self.url).bearer_auth(&self.token);
+        let answer = match request.json(&variant(&self.namespace, wrong)).send().await {
+            Ok(answer) => answer,
+            Err(error) => return Verdict::Failed(chain(&error)),
+        };
+        let status = answer.status().as_u16();
+        match answer.text().await {
+            Ok(text) => judge(status, &text, wrong),
+            Err(error) => Verdict::Failed(chain(&error)),
+        }
+    }
+}
+
+fn judge(status: u16, text: &str, wrong: bool) -> Verdict {
+    match (status, wrong) {
+        (201, false) => Verdict::Admitted,
+        (201, true) => Verdict::LetThrough,
+        (422 | 403, true) if text.contains(RULE) => Verdict::Refused,
+        _ => {
+            let object: Value = serde_json::from_str(text).unwrap_or_default();
+            let message = object["message"].as_str().unwrap_or(text);
+            Verdict::Failed(format!("{status}: {}", message.chars().take(600).collect::<String>()))
+        }
+    }
+}
+
+fn variant(namespace: &str, wrong: bool) -> Value {
+    let name = if wrong { "wrong" } else { "right" };
+    json!({
+        "apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling",
+        "metadata": {
+            "name": name, "namespace": namespace,
+            "annotations": {"wva.llmd.ai/mode": if wrong { "sometimes" } else { "auto" }},
+        },
+        "spec": {"scaleTargetRef": {"kind": "Deployment", "name": name}, "modelID": "m"},
+    })
+}
+
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_judged_by_what_was_sent() {
+        let refusal = r#"{"message": "invalid: [WVA-VA-017] found sometimes"}"#;
+        assert!(matches!(judge(201, "{}", false), Verdict::Admitted));
+        assert!(matches!(judge(201, "{}", true), Verdict::LetThrough));
+        assert!(matches!(judge(422, refusal, true), Verdict::Refused));
+        // The same words about the valid one, or a failed call about the wrong one, are no verdict.
+        assert!(matches!(judge(422, refusal, false), Verdict::Failed(_)));
+        let failed = r#"{"message": "failed calling webhook: EOF"}"#;
+        let Verdict::Failed(text) = judge(500, failed, true) else { panic!("it is no verdict") };
+        assert_eq!(text, "500: failed calling webhook: EOF");
+    }
+
+    #[test]
+    fn a_tally_is_faultless_only_where_every_verdict_was_right() {
+        let mut tally = Tally::default();
+        assert_eq!(tally.faults(), ["no valid or no invalid object was judged"]);
+        for verdict in [Verdict::Admitted, Verdict::Refused] {
+            tally.take(verdict, Instant::now());
+        }
+        assert!(tally.faults().is_empty());
+        tally.take(Verdict::LetThrough, Instant::now());
+        tally.take(Verdict::Failed("EOF".to_owned()), Instant::now());
+        assert_eq!(tally.faults(), ["1 invalid objects were admitted", "1 reviews failed: EOF"]);
+        assert_eq!(tally.sent(), 4);
+    }
+}
