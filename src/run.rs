@@ -4,10 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Context;
-use k8s_openapi::api::core::v1::Namespace;
 use kube::Client;
-use kube::api::{DynamicObject, PartialObjectMeta};
-use kube::runtime::reflector::Store;
 use prometheus::Registry;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, watch};
@@ -16,8 +13,8 @@ use wva_certs::{Certs, CertsConfig};
 use wva_controller::auth::Gate;
 use wva_controller::external_metrics::{self, ExternalMetrics, OwnService};
 use wva_controller::{
-    Ended, Engine, Ownership, Prometheus, Scope, StatusWriter, Synced, Tasks, Telemetry, VariantSeries,
-    Watches, events,
+    Cache, Ended, Engine, NamespaceFacts, Ownership, Prometheus, Scope, StatusWriter, Synced, Tasks,
+    Telemetry, Variant, VariantSeries, Watches, events,
 };
 use wva_rules::{InstancePolicy, OtherVariant};
 use wva_webhook::{Index, Readers, StoreFacts, registration};
@@ -40,10 +37,10 @@ struct Process {
     changed: Arc<Notify>,
     checks: Vec<Check>,
     synced: Synced,
-    variants: Store<DynamicObject>,
+    variants: Cache<Arc<Variant>>,
     /// The same, by what reviews ask for.
     variant_index: Index<OtherVariant>,
-    namespaces: Option<Store<PartialObjectMeta<Namespace>>>,
+    namespaces: Option<Cache<NamespaceFacts>>,
 }
 
 /// What only a process with a controller watches.

@@ -27,9 +27,9 @@ use crate::memory::Memory;
 use crate::published::{Published, PublishedVariant};
 use crate::report::conditions::{Outlook, conditions};
 use crate::telemetry::Telemetry;
-use crate::variants::{self, Managed, Ownership, target_of};
+use crate::variants::{self, Managed, Ownership};
 use crate::watches::{Synced, Watches};
-use crate::workloads;
+use crate::workloads::{self, WorkloadKey};
 
 /// How often the engine does what.
 #[derive(Clone, Debug)]
@@ -281,16 +281,12 @@ fn outlook(
     had_target: bool,
     seen: bool,
 ) -> PublishedVariant {
-    let outlook = match (&m.declared, &decision) {
+    let outlook = match (m.declared(), &decision) {
         (Err(unusable), _) => Outlook::Unusable(unusable),
         (Ok(_), Some(decision)) => Outlook::Decided { decision, query_error, had_target },
-        (Ok(_), None) => {
-            let target = target_of(m);
-            Outlook::NoTarget {
-                kind: target.map_or("workload", |t| t.kind.as_str()),
-                name: target.map_or("", |t| t.name.as_str()),
-                seen,
-            }
+        (Ok(declared), None) => {
+            let WorkloadKey { kind, name, .. } = &declared.workload;
+            Outlook::NoTarget { kind, name, seen }
         }
     };
     let conditions = conditions(outlook);

@@ -25,8 +25,8 @@ pub use report::events;
 pub use report::gauges::VariantSeries;
 pub use report::status::StatusWriter;
 pub use telemetry::Telemetry;
-pub use variants::{Ownership, is_excluded as namespace_is_excluded};
-pub use watches::{Ended, Observer, Scope, Sight, Synced, Tasks, Watches};
+pub use variants::{Ownership, Variant, is_excluded as namespace_is_excluded};
+pub use watches::{Cache, Ended, NamespaceFacts, Observer, Scope, Sight, Synced, Tasks, Watches};
 pub use workloads::{accelerator as workload_accelerator, exists as workload_exists};
 
 /// The present time as logs write it.
