@@ -220,13 +220,13 @@ impl Engine {
         outcome: Outcome,
         at: Moment,
     ) -> Published {
-        let decisions: BTreeMap<VariantKey, Decision> =
+        let mut decisions: BTreeMap<VariantKey, Decision> =
             outcome.decisions.into_iter().map(|d| (d.key(), d)).collect();
         let before = self.published.borrow().clone();
         let mut all = BTreeMap::new();
         for m in managed {
             let remembered = state.memory.of(m, at.now, at.wall);
-            let mut decision = decisions.get(&m.key).cloned();
+            let mut decision = decisions.remove(&m.key);
             if let Some(d) = &mut decision {
                 d.not_carried_out = remembered.not_carried_out(d.not_carried_out, d.target(), d.current);
             }

@@ -109,27 +109,34 @@ impl StatusWriter {
         self.written.retain(|key, _| published.variants.contains_key(key));
         // The time of the cycle and not of the write, which a retry may make much later.
         let now = published.at;
-        let due: Vec<_> = published
+        let due: Vec<(VariantKey, Written)> = published
             .variants
             .iter()
-            .filter_map(|(key, variant)| {
-                let status = wanted(variant, &self.before(key, variant), now)?;
-                Some((self.client.clone(), key.clone(), variant.uid.clone(), status))
-            })
+            .map(|(key, variant)| (key, variant, self.before(key, variant)))
+            .filter(|(_, variant, before)| wanted(variant, before, now).is_some())
+            .map(|(key, _, before)| (key.clone(), before))
             .collect();
         let mut left = due.len();
         let mut all = true;
+        let (client, source) = (self.client.clone(), published.clone());
         let mut writes = stream::iter(due)
-            .map(|(client, key, uid, status)| async move {
-                let written = write(&client, &key, &status).await;
-                (key, uid, status, written)
+            .map(move |(key, before)| {
+                let (client, source) = (client.clone(), source.clone());
+                async move {
+                    // Made when its turn comes: after a start there may be thousands to write.
+                    let variant = source.variants.get(&key)?;
+                    let status = wanted(variant, &before, now)?;
+                    let written = write(&client, &key, &status).await;
+                    Some((key, variant.uid.clone(), Written::of(&status), written))
+                }
             })
             .buffer_unordered(CONCURRENCY);
-        while let Some((key, uid, status, written)) = writes.next().await {
+        while let Some(done) = writes.next().await {
             left -= 1;
+            let Some((key, uid, status, written)) = done else { continue };
             match written {
                 Ok(()) => {
-                    self.written.insert(key, (uid, Written::of(&status)));
+                    self.written.insert(key, (uid, status));
                 }
                 Err(error) => {
                     all = false;
