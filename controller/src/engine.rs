@@ -217,16 +217,18 @@ impl Engine {
         state: &mut State,
         managed: &[Managed],
         assembled: Assembled,
-        outcome: Outcome,
+        mut outcome: Outcome,
         at: Moment,
     ) -> Published {
-        let mut decisions: BTreeMap<VariantKey, Decision> =
-            outcome.decisions.into_iter().map(|d| (d.key(), d)).collect();
+        // In order of their keys, as the managed ones are, so that each is moved to where it stays.
+        outcome.decisions.sort_by(|a, b| (&a.namespace, &a.variant).cmp(&(&b.namespace, &b.variant)));
+        let mut decisions = outcome.decisions.into_iter().peekable();
         let before = self.published.borrow().clone();
         let mut all = BTreeMap::new();
         for m in managed {
             let remembered = state.memory.of(m, at.now, at.wall);
-            let mut decision = decisions.remove(&m.key);
+            let mut decision =
+                decisions.next_if(|d| (&d.namespace, &d.variant) == (&m.key.namespace, &m.key.name));
             if let Some(d) = &mut decision {
                 d.not_carried_out = remembered.not_carried_out(d.not_carried_out, d.target(), d.current);
             }
@@ -238,9 +240,10 @@ impl Engine {
             let seen = remembered.target_seen;
             let variant = outlook(m, decision, &assembled, state.samples.last_error(), had_target, seen);
             let old = before.as_ref().and_then(|b| b.variants.get(&m.key)).filter(|o| o.uid == variant.uid);
-            count(&mut state.scalings, &m.key, old, &variant);
+            count(&mut state.scalings, &m.key, old.map(AsRef::as_ref), &variant);
             narrate(&m.key, &variant);
-            all.insert(m.key.clone(), variant);
+            let same = old.filter(|old| ***old == variant).cloned();
+            all.insert(m.key.clone(), same.unwrap_or_else(|| Arc::new(variant)));
         }
         state.scalings.retain(|(key, _, _), _| all.get(key).is_some_and(|v| v.current.is_some()));
         Published {

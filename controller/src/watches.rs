@@ -28,9 +28,10 @@ pub use kept::NamespaceFacts;
 pub(crate) use kept::{Autoscaler, OwnedPod, OwnedSet, Workload};
 pub use optional::Sight;
 
-/// Objects in one page of a list. A page is held whole, with all that nobody reads, and every watch reads one
-/// at the same time; what such a peak has taken, the allocator does not give back.
-const PAGE: u32 = 50;
+/// Objects in one page of a list. A page is held whole, with all that nobody reads, and every watch reads one at the
+/// same time; what such a peak has taken, the allocator does not give back. A page takes milliseconds, so that thousands
+/// of objects are still listed within a second or two.
+const PAGE: u32 = 20;
 
 /// Sees each event of a watch after the cache has taken it in, in order.
 pub type Observer<K> = Box<dyn FnMut(&Event<K>) + Send>;

@@ -94,7 +94,7 @@ fn fake(status: Option<u16>) -> (Client, Arc<Mutex<Vec<String>>>) {
 
 fn publication(n: usize) -> Arc<Published> {
     let key = |i| VariantKey { namespace: "ns".into(), name: format!("v{i:03}") };
-    let variants = (0..n).map(|i| (key(i), steady("auto"))).collect();
+    let variants = (0..n).map(|i| (key(i), Arc::new(steady("auto")))).collect();
     Arc::new(Published { variants, ..Published::default() })
 }
 
