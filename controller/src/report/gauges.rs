@@ -88,8 +88,11 @@ impl VariantSeries {
     }
 }
 
-/// The gauges of a variant: name, help, and the value from its current replicas and its target.
-const GAUGES: [(&str, &str, fn(u32, u32) -> f64); 3] = [
+/// A figure from the current replicas and the target.
+type Figure = fn(u32, u32) -> f64;
+
+/// The gauges of a variant: name, help and figure.
+const GAUGES: [(&str, &str, Figure); 3] = [
     ("desired_replicas", "Replicas the variant should have.", |_, target| f64::from(target)),
     ("current_replicas", "Replicas the variant's workload asks for.", |now, _| f64::from(now)),
     ("desired_ratio", "Desired replicas over current ones; desired where current is 0.", |now, target| {

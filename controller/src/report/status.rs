@@ -109,13 +109,7 @@ impl StatusWriter {
         self.written.retain(|key, _| published.variants.contains_key(key));
         // The time of the cycle and not of the write, which a retry may make much later.
         let now = published.at;
-        let due: Vec<(VariantKey, Written)> = published
-            .variants
-            .iter()
-            .map(|(key, variant)| (key, variant, self.before(key, variant)))
-            .filter(|(_, variant, before)| wanted(variant, before, now).is_some())
-            .map(|(key, _, before)| (key.clone(), before))
-            .collect();
+        let due = self.due(published);
         let mut left = due.len();
         let mut all = true;
         let (client, source) = (self.client.clone(), published.clone());
@@ -153,6 +147,15 @@ impl StatusWriter {
             }
         }
         all
+    }
+
+    /// The objects whose status differs from what was published, and what is remembered of it.
+    fn due(&self, published: &Published) -> Vec<(VariantKey, Written)> {
+        let of_variant = |(key, variant): (&VariantKey, &Arc<PublishedVariant>)| {
+            let before = self.before(key, variant);
+            wanted(variant, &before, published.at).is_some().then(|| (key.clone(), before))
+        };
+        published.variants.iter().filter_map(of_variant).collect()
     }
 
     /// What the object's status is: as this process last wrote it, else as the cache has it.

@@ -162,7 +162,9 @@ mod tests {
 
     use super::*;
 
-    /// An object of which a text is kept; what comes after a `/` in it does not concern the engine.
+    /// What is kept of an object in these tests: a text, of which what comes after a `/` does not concern the engine.
+    type Text = Arc<str>;
+
     fn object(namespace: &str, name: &str, text: &str) -> ConfigMap {
         let mut object = ConfigMap::default();
         object.metadata.namespace = Some(namespace.to_owned());
@@ -171,15 +173,15 @@ mod tests {
         object
     }
 
-    fn read(object: &ConfigMap) -> String {
-        object.data.iter().flatten().map(|(_, text)| text.clone()).collect()
+    fn read(object: &ConfigMap) -> Text {
+        object.data.iter().flatten().map(|(_, text)| text.as_str()).collect::<String>().into()
     }
 
-    fn same(a: &String, b: &String) -> bool {
+    fn same(a: &Text, b: &Text) -> bool {
         a.split('/').next() == b.split('/').next()
     }
 
-    fn writer() -> Writer<ConfigMap, String> {
+    fn writer() -> Writer<ConfigMap, Text> {
         Writer::new(Kind { read, same: Some(same) })
     }
 
@@ -192,8 +194,8 @@ mod tests {
         }
         assert_eq!(cache.get("a", "x").as_deref(), Some("a.x"));
         assert_eq!(cache.get("a", "z"), None);
-        assert_eq!(cache.of_namespace("a"), ["a.x", "a.y"]);
-        assert_eq!(cache.all(), [".x", "a.x", "a.y", "b.x"]);
+        assert_eq!(cache.of_namespace("a"), ["a.x", "a.y"].map(Text::from));
+        assert_eq!(cache.all(), [".x", "a.x", "a.y", "b.x"].map(Text::from));
         writer.take_in(&Event::Delete(object("b", "x", "")));
         assert_eq!(cache.get("b", "x"), None);
         let mut shown = Vec::new();
@@ -237,12 +239,12 @@ mod tests {
         writer.take_in(&Event::Apply(object("ns", "a", "a")));
         writer.take_in(&Event::Init);
         writer.take_in(&Event::InitApply(object("ns", "b", "b")));
-        assert_eq!(cache.all(), ["a"]);
+        assert_eq!(cache.all(), [Text::from("a")]);
         // The list was broken off: what it had does not end up in the next.
         writer.take_in(&Event::Init);
         writer.take_in(&Event::InitApply(object("ns", "c", "c")));
         writer.take_in(&Event::InitDone);
-        assert_eq!(cache.all(), ["c"]);
+        assert_eq!(cache.all(), [Text::from("c")]);
     }
 
     #[test]

@@ -43,10 +43,13 @@ type Id = (Box<str>, Box<str>);
 /// What is kept of one object, and the keys it is found by.
 type Entry<V> = (Vec<Key>, V);
 
+/// The same as it is filed.
+type Filed<V> = (Box<[Arc<Key>]>, V);
+
 /// Ids and keys stand in both maps, and are shared: there are thousands of either.
 #[derive(Debug, PartialEq)]
 struct Entries<V> {
-    objects: BTreeMap<Arc<Id>, (Box<[Arc<Key>]>, V)>,
+    objects: BTreeMap<Arc<Id>, Filed<V>>,
     /// The objects of each key, in order.
     by_key: BTreeMap<Arc<Key>, Vec<Arc<Id>>>,
 }
@@ -133,8 +136,8 @@ impl<V: Clone> Index<V> {
     /// The first name under this key that is not `name`.
     pub(super) fn other_than(&self, key: &Key, name: &str) -> Option<String> {
         let entries = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let names = entries.by_key.get(key)?.iter().map(|id| &*id.1);
-        names.into_iter().find(|other| *other != name).map(str::to_owned)
+        let mut names = entries.by_key.get(key)?.iter().map(|id| &*id.1);
+        names.find(|other| *other != name).map(str::to_owned)
     }
 }
 
