@@ -103,6 +103,21 @@ async fn a_failed_prometheus_keeps_values_and_then_the_target() {
 }
 
 #[tokio::test]
+async fn each_variant_has_its_own_decision_whatever_the_order_of_the_models() {
+    let mut cluster = Cluster::new();
+    cluster.variant("a", "z", json!({})).deployment("a", 1, 1);
+    cluster.variant("b", "y", json!({}));
+    cluster.variant("c", "x", json!({})).deployment("c", 3, 3);
+    let fake = FakePrometheus::start(Answers::Says(200, vector(&json!([])))).await;
+    let engine = engine(&cluster, fake.client());
+    turn(&engine, &mut State::default()).await;
+    let published = engine.published.borrow().clone().unwrap();
+    let of = |v: &PublishedVariant| v.decision.as_ref().map(|d| (d.variant.clone(), d.current));
+    let decided: Vec<_> = published.variants.values().map(|v| of(v)).collect();
+    assert_eq!(decided, [Some(("a".to_owned(), 1)), None, Some(("c".to_owned(), 3))]);
+}
+
+#[tokio::test]
 async fn what_has_not_changed_is_published_again_and_not_anew() {
     let mut cluster = cluster(json!({}));
     cluster.variant("b", "other", json!({})).deployment("b", 1, 1);
