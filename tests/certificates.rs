@@ -98,6 +98,11 @@ async fn destroy(cluster: &Cluster) -> anyhow::Result<()> {
         Ok(())
     })
     .await?;
+    for name in ["ca", "serving"] {
+        let labels = [("name", name)];
+        let ends = cluster.install.series("wva_certificate_expiry_timestamp_seconds", &labels).await?;
+        ensure!(ends.is_some_and(|ends| ends > 1.7e9), "the end of {name}: {ends:?}");
+    }
     let events = testbed
         .kubectl(&[
             "get",

@@ -1,6 +1,8 @@
 //! Certificates, leadership and supervision on a real control plane, a few turns of each experiment. In full they run
 //! by `make test-faults`; both are the same functions of the testbed, and `docs/operations-tests.md` has the figures.
 
+#![expect(clippy::print_stdout, reason = "the figures are what a person reads who runs the tests")]
+
 use std::path::Path;
 use std::time::{Duration, Instant};
 

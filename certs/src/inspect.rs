@@ -18,7 +18,7 @@ use crate::x509::Cert;
 /// One text to look at.
 #[derive(Clone)]
 pub struct Given {
-    /// Where it stands, for people: a file, or an object.
+    /// Where it stands, for people: an object, a folder with a final slash, or nothing.
     pub place: String,
     /// Name of the entry or file; what it is for is told from that.
     pub name: String,
@@ -90,7 +90,7 @@ pub fn fingerprint(der: &CertificateDer<'_>) -> String {
 
 #[derive(Default)]
 struct Seen<'a> {
-    /// Where each stands, and whether it is the first of its text: the others are its chain.
+    /// Where each stands, and whether it is a part of the chain below a certificate that is no CA's.
     certs: Vec<(&'a Given, bool, Cert)>,
     /// Public keys of the private keys.
     keys: Vec<(&'a Given, Vec<u8>)>,
@@ -116,8 +116,9 @@ impl<'a> Seen<'a> {
         }
         match Cert::read_all(&given.pem) {
             Ok(certs) => {
+                let leaf_first = certs.first().is_some_and(|cert| !cert.is_ca);
                 for (i, cert) in certs.into_iter().enumerate() {
-                    self.certs.push((given, i == 0, cert));
+                    self.certs.push((given, i > 0 && leaf_first, cert));
                 }
             }
             Err(_) if is_key(&given.name) => {}
@@ -126,8 +127,8 @@ impl<'a> Seen<'a> {
     }
 
     fn dates(&mut self, now: Timestamp) {
-        for (given, first, cert) in &self.certs {
-            let (at, what) = (at(given), what(given, *first, cert));
+        for (given, chained, cert) in &self.certs {
+            let (at, what) = (at(given), what(given, *chained, cert));
             self.report.rows.push(Row {
                 place: at.clone(),
                 what,
@@ -156,8 +157,8 @@ impl<'a> Seen<'a> {
             let beside: Vec<_> = self
                 .certs
                 .iter()
-                .filter(|(other, first, _)| {
-                    *first && other.place == given.place && stem(&other.name) == stem(&given.name)
+                .filter(|(other, chained, _)| {
+                    !chained && other.place == given.place && stem(&other.name) == stem(&given.name)
                 })
                 .collect();
             let candidates = if beside.is_empty() { self.certs.iter().collect() } else { beside };
@@ -173,28 +174,26 @@ impl<'a> Seen<'a> {
     }
 
     fn serving(&mut self, now: Timestamp) {
-        let cas: Vec<&Cert> = self.certs.iter().map(|(.., cert)| cert).filter(|cert| cert.is_ca).collect();
-        for (given, first, cert) in &self.certs {
-            if !first || cert.is_ca || what(given, true, cert) != SERVING {
+        let cas: Vec<_> = self.certs.iter().filter(|(_, chained, cert)| cert.is_ca && !chained).collect();
+        for (given, chained, cert) in &self.certs {
+            if cert.is_ca || what(given, *chained, cert) != SERVING {
                 continue;
             }
             let at = at(given);
+            let chain: Vec<_> =
+                self.certs.iter().filter(|(g, chained, _)| *chained && std::ptr::eq(*g, *given)).collect();
             if cert.names.is_empty() {
                 self.report.findings.push(format!(
                     "{at}: the {SERVING} has no names (subject alternative names), so no client takes it"
                 ));
             } else if cas.is_empty() {
                 self.report.notes.push(format!("{at}: no CA was given to verify it against"));
+            } else if let Err(error) = verify(cert, &ders(&chain), &ders(&cas), now) {
+                self.report
+                    .findings
+                    .push(format!("{at} does not verify against any CA that was given: {error}"));
             } else {
-                match verify(cert, &cas, now) {
-                    Ok(()) => {
-                        self.report.notes.push(format!("{at} verifies against the CAs that were given"))
-                    }
-                    Err(error) => self
-                        .report
-                        .findings
-                        .push(format!("{at} does not verify against any CA that was given: {error}")),
-                }
+                self.report.notes.push(format!("{at} verifies against the CAs that were given"));
             }
         }
     }
@@ -224,20 +223,25 @@ impl<'a> Seen<'a> {
 pub const BUNDLE: &str = "caBundle";
 const SERVING: &str = "serving certificate";
 
-fn what(given: &Given, first: bool, cert: &Cert) -> &'static str {
+fn what(given: &Given, chained: bool, cert: &Cert) -> &'static str {
     match given.name.as_str() {
         CA_CERT => "current CA",
         NEXT_CA_CERT => "next CA",
         PREVIOUS_CA_CERT => "previous CA",
         BUNDLE => "trusted certificate",
+        _ if chained => "part of a chain",
         _ if cert.is_ca => "CA certificate",
-        _ if first => SERVING,
-        _ => "part of a chain",
+        _ => SERVING,
     }
 }
 
 fn at(given: &Given) -> String {
-    if given.place.is_empty() { given.name.clone() } else { format!("{}: {}", given.place, given.name) }
+    let Given { place, name, .. } = given;
+    if place.is_empty() || place.ends_with('/') {
+        format!("{place}{name}")
+    } else {
+        format!("{place}: {name}")
+    }
 }
 
 fn is_key(name: &str) -> bool {
@@ -252,9 +256,18 @@ fn shown_names(cert: &Cert) -> String {
     if cert.names.is_empty() { cert.subject.clone() } else { cert.names.join(",") }
 }
 
-fn verify(cert: &Cert, cas: &[&Cert], now: Timestamp) -> Result<(), String> {
+fn ders(certs: &[&(&Given, bool, Cert)]) -> Vec<CertificateDer<'static>> {
+    certs.iter().map(|(.., cert)| cert.der.clone()).collect()
+}
+
+fn verify(
+    cert: &Cert,
+    chain: &[CertificateDer<'_>],
+    cas: &[CertificateDer<'static>],
+    now: Timestamp,
+) -> Result<(), String> {
     let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(cas.iter().map(|ca| ca.der.clone()));
+    roots.add_parsable_certificates(cas.iter().cloned());
     let verifier =
         WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::new(aws_lc_rs::default_provider()))
             .build()
@@ -263,7 +276,7 @@ fn verify(cert: &Cert, cas: &[&Cert], now: Timestamp) -> Result<(), String> {
     let name = ServerName::try_from(name).map_err(|e| e.to_string())?;
     let seconds = u64::try_from(now.as_second()).unwrap_or_default();
     let at = UnixTime::since_unix_epoch(std::time::Duration::from_secs(seconds));
-    verifier.verify_server_cert(&cert.der, &[], &name, &[], at).map(|_| ()).map_err(|e| e.to_string())
+    verifier.verify_server_cert(&cert.der, chain, &name, &[], at).map(|_| ()).map_err(|e| e.to_string())
 }
 
 #[cfg(test)]

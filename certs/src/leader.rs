@@ -58,6 +58,7 @@ impl Leader {
         let began = Instant::now();
         let (mut look_at, mut rest_until, mut pause) = (began, began, FIRST_PAUSE);
         loop {
+            // The task that knows ends with the process.
             let Some(known) = self.first_known().await else { return stop.cancelled().await };
             let trusted = self.trusted(&known, began);
             let now = Instant::now();
@@ -69,7 +70,10 @@ impl Leader {
             let ask = if known.set.next.is_some() { ASK } else { self.check };
             let next = look_at.max(rest_until).min(Instant::now() + ask);
             tokio::select! {
-                changed = self.known.changed() => if changed.is_ok() { look_at = Instant::now() },
+                changed = self.known.changed() => match changed {
+                    Ok(()) => look_at = Instant::now(),
+                    Err(_) => return stop.cancelled().await,
+                },
                 () = tokio::time::sleep_until(next) => {}
             }
         }

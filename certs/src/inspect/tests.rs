@@ -99,3 +99,30 @@ fn the_fingerprint_is_that_of_openssl() {
     let abc = CertificateDer::from(b"abc".to_vec());
     assert_eq!(fingerprint(&abc), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }
+
+#[test]
+fn a_chain_is_verified_up_to_a_ca_that_stands_apart() {
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+    let key = || KeyPair::generate().unwrap();
+    let params = |name: &str, is_ca| {
+        let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        params.distinguished_name.push(rcgen::DnType::CommonName, name);
+        params.is_ca = is_ca;
+        params
+    };
+    let authority = IsCa::Ca(BasicConstraints::Unconstrained);
+    let (root_params, root_key) = (params("root", authority), key());
+    let root = root_params.self_signed(&root_key).unwrap();
+    let (middle_params, middle_key) = (params("middle", authority), key());
+    let middle = middle_params.signed_by(&middle_key, &Issuer::from_params(&root_params, &root_key)).unwrap();
+    let middle_issuer = Issuer::from_params(&middle_params, &middle_key);
+    let leaf = params("a.b.svc", IsCa::NoCa).signed_by(&key(), &middle_issuer).unwrap();
+
+    let chain = given("", "tls.crt", format!("{}{}", leaf.pem(), middle.pem()));
+    let report = finds("whole", &[chain.clone(), given("", "ca.crt", root.pem())], &[]);
+    assert_eq!(report.rows[1].what, "part of a chain");
+    let alone = [given("", "tls.crt", leaf.pem()), given("", "ca.crt", root.pem())];
+    finds("without what is between", &alone, &["does not verify"]);
+    let other = Ca::generate(DAY, now()).unwrap();
+    finds("another root", &[chain, given("", "ca.crt", other.cert().pem())], &["does not verify"]);
+}

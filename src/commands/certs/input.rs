@@ -1,5 +1,5 @@
 //! What `wva certs inspect` looks at: PEM files, and the certificates that stand in Secrets, webhook configurations
-//! and APIServices. Sizes are bounded, and nothing of a text is repeated in an error: it may be a key.
+//! and `APIService`s. Sizes are bounded, and nothing of a text is repeated in an error: it may be a key.
 
 use std::io::Read;
 use std::path::Path;
@@ -44,7 +44,8 @@ pub(super) fn read(path: &Path) -> Result<Vec<Given>, InputError> {
 
 fn file(path: &Path, shown: &str, pem: Vec<u8>) -> Given {
     let name = path.file_name().map_or_else(|| shown.to_owned(), |name| name.to_string_lossy().into_owned());
-    let place = path.parent().map(|p| p.display().to_string()).unwrap_or_default();
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let place = folder.map(|folder| format!("{}/", folder.display())).unwrap_or_default();
     if shown == "<stdin>" {
         return Given { place: String::new(), name: shown.to_owned(), pem };
     }

@@ -10,21 +10,21 @@ use wva_certs::inspect::{Report, Row};
 
 use super::{WRONG_USAGE, input};
 
-pub(super) fn inspect(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
+pub(super) fn inspect(arguments: &ArgMatches) -> ExitCode {
     let mut given = Vec::new();
     for path in arguments.get_many::<PathBuf>("path").into_iter().flatten() {
         match input::read(path) {
             Ok(parts) => given.extend(parts),
             Err(error) => {
                 crate::telemetry::print_error(&error.into());
-                return Ok(ExitCode::from(WRONG_USAGE));
+                return ExitCode::from(WRONG_USAGE);
             }
         }
     }
     let now = Timestamp::now();
     let report = wva_certs::inspect::inspect(&given, now);
     print(&told(&report, now));
-    Ok(if report.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    if report.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 #[expect(clippy::print_stdout, reason = "the report is what this command is asked to print")]

@@ -87,7 +87,7 @@ fn make_command() -> Command {
 /// Runs `wva certs`.
 pub(super) fn certs(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     match arguments.subcommand() {
-        Some(("inspect", own)) => inspect::inspect(own),
+        Some(("inspect", own)) => Ok(inspect::inspect(own)),
         Some(("make", own)) => make::make(own),
         // clap lets nothing else through.
         _ => Ok(ExitCode::from(WRONG_USAGE)),

@@ -140,19 +140,16 @@ async fn slices(
 }
 
 async fn read(Extract(server): Extract<Apiserver>, Path(plural): Path<String>) -> (StatusCode, Json<Value>) {
+    let refused = |code: StatusCode, reason: &str| {
+        let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason,
+            "message": reason, "code": code.as_u16()});
+        (code, Json(status))
+    };
     if *server.forbidden.lock().unwrap() == Some(&*plural) {
-        let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden",
-            "message": "forbidden", "code": 403});
-        return (StatusCode::FORBIDDEN, Json(status));
+        return refused(StatusCode::FORBIDDEN, "Forbidden");
     }
-    match server.objects.lock().unwrap().get(&plural) {
-        Some(object) => (StatusCode::OK, Json(object.clone())),
-        None => {
-            let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound",
-                "message": "not found", "code": 404});
-            (StatusCode::NOT_FOUND, Json(status))
-        }
-    }
+    let found = server.objects.lock().unwrap().get(&plural).cloned();
+    found.map_or_else(|| refused(StatusCode::NOT_FOUND, "NotFound"), |object| (StatusCode::OK, Json(object)))
 }
 
 async fn apply(
