@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{Mutex, OnceCell};
+use wva_testbed::install::Install;
 use wva_testbed::operations::{
     Outcome, all_dead, cold_install, killed_tasks, leadership, lifetimes, repair, rolling_restart,
 };
@@ -24,7 +25,14 @@ async fn testbed() -> anyhow::Result<&'static Testbed> {
         with_audit: true,
         ..Options::default()
     };
-    TESTBED.get_or_try_init(|| Testbed::start(options())).await
+    TESTBED
+        .get_or_try_init(async || {
+            let testbed = Testbed::start(options()).await?;
+            // Once, before two tests do so at the same time.
+            Install::crd(&testbed).await?;
+            anyhow::Ok(testbed)
+        })
+        .await
 }
 
 fn wva() -> &'static Path {

@@ -70,7 +70,9 @@ fn doors() -> Vec<Attempt> {
     let hooks = "/apis/admissionregistration.k8s.io/v1";
     let services = "/apis/apiregistration.k8s.io/v1/apiservices";
     let label = json!({"metadata": {"labels": {"touched": "yes"}}});
+    let crd = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/variantautoscalings.llmd.ai";
     let mut attempts = vec![
+        patch("changes a CRD", crd, label.clone()),
         patch("patches another APIService", format!("{services}/v1.apps"), label.clone()),
         delete("deletes its APIService", format!("{services}/{API_SERVICE}")),
         read("lists APIServices", services),
@@ -126,11 +128,6 @@ fn workloads(namespace: &str) -> Vec<Attempt> {
             json!({"metadata": {"labels": {"a": "b"}}}),
         ),
         read("lists nodes", "/api/v1/nodes"),
-        patch(
-            "changes a CRD",
-            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/variantautoscalings.llmd.ai",
-            json!({"metadata": {"labels": {"a": "b"}}}),
-        ),
     ]
 }
 
@@ -232,6 +229,12 @@ impl Caller<'_> {
     }
 }
 
+fn client(testbed: &Testbed) -> anyhow::Result<reqwest::Client> {
+    let ca = reqwest::Certificate::from_pem(&std::fs::read(testbed.ca())?)?;
+    let client = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(20));
+    Ok(client.tls_certs_only([ca]).build()?)
+}
+
 async fn callers<'a>(
     testbed: &Testbed,
     client: &'a reqwest::Client,
@@ -256,12 +259,7 @@ async fn the_service_account_may_do_nothing_beyond_its_needs() -> anyhow::Result
         Replicas::install(&testbed, InstallOptions::quick(env!("CARGO_BIN_EXE_wva")), "others").await?;
     let namespace = replicas.namespace();
     testbed.apply(&objects(namespace)).await?;
-    let ca = reqwest::Certificate::from_pem(&std::fs::read(testbed.ca())?)?;
-    let client = reqwest::Client::builder()
-        .no_proxy()
-        .timeout(Duration::from_secs(20))
-        .tls_certs_only([ca])
-        .build()?;
+    let client = client(&testbed)?;
     let (program, admin) = callers(&testbed, &client).await?;
 
     let own = read("reads the variants", "/apis/llmd.ai/v1alpha1/variantautoscalings");

@@ -2,6 +2,7 @@
 //! fault that the program alone can know, in turn, at a fixed rate whatever becomes of them. No request is repeated,
 //! so that each review that fails is seen.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -13,12 +14,16 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::{Testbed, eventually};
 
-/// Reviews under way at once. One more counts as failed.
-const AT_ONCE: usize = 64;
+/// Reviews under way at once: five seconds of them, by when kube-apiserver gives up on a webhook. One more is not sent.
+const AT_ONCE: usize = 256;
+/// One of so many may be held back for that, or the load was not what it had to be.
+const HELD_BACK: u64 = 100;
 /// Longest wait for an answer: more than two webhooks of 5 s.
 const ANSWER: Duration = Duration::from_secs(15);
 /// How many of the failures are kept with their words.
 const KEPT: usize = 10_000;
+/// How many different words of failed reviews are told.
+const SAID: usize = 5;
 /// The rule that the wrong variant breaks. No CRD can know it: annotations have no schema.
 const RULE: &str = "[WVA-VA-017]";
 /// Longest wait until the doors work for the first time.
@@ -48,6 +53,8 @@ pub struct Tally {
     pub failed: u64,
     /// The failed ones, the first 10,000 of them.
     pub failures: Vec<Failure>,
+    /// Reviews that were not sent in their turn, since too many waited for an answer.
+    pub held_back: u64,
 }
 
 impl Tally {
@@ -65,9 +72,10 @@ impl Tally {
             faults.push(format!("{} invalid objects were admitted", self.let_through));
         }
         if self.failed > 0 {
-            let first: Vec<&str> =
-                self.failures.iter().take(3).map(|failure| failure.text.as_str()).collect();
-            faults.push(format!("{} reviews failed: {}", self.failed, first.join(" / ")));
+            faults.push(format!("{} reviews failed: {}", self.failed, words(&self.failures)));
+        }
+        if self.held_back * HELD_BACK > self.sent() {
+            faults.push(format!("{} reviews could not be sent in their turn", self.held_back));
         }
         if self.admitted == 0 || self.refused == 0 {
             faults.push("no valid or no invalid object was judged".to_owned());
@@ -88,6 +96,19 @@ impl Tally {
             }
         }
     }
+}
+
+/// The different things that were said of failed reviews, and how often.
+fn words(failures: &[Failure]) -> String {
+    let mut said: BTreeMap<&str, u32> = BTreeMap::new();
+    for failure in failures {
+        *said.entry(&failure.text).or_default() += 1;
+    }
+    said.into_iter()
+        .take(SAID)
+        .map(|(text, times)| format!("{times} x {text}"))
+        .collect::<Vec<_>>()
+        .join(" / ")
 }
 
 #[derive(Debug)]
@@ -170,17 +191,14 @@ async fn send(target: Target, rate: u32, tally: Arc<Mutex<Tally>>, mut stopped: 
             _ = beat.tick() => {}
         }
         wrong = !wrong;
-        let sent = Instant::now();
-        let take = move |tally: &Mutex<Tally>, verdict| {
-            tally.lock().unwrap_or_else(PoisonError::into_inner).take(verdict, sent);
-        };
         let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
-            take(&tally, Verdict::Failed(format!("{AT_ONCE} reviews wait for an answer")));
+            tally.lock().unwrap_or_else(PoisonError::into_inner).held_back += 1;
             continue;
         };
-        let (target, tally) = (target.clone(), tally.clone());
+        let (target, tally, sent) = (target.clone(), tally.clone(), Instant::now());
         under_way.spawn(async move {
-            take(&tally, target.review(wrong).await);
+            let verdict = target.review(wrong).await;
+            tally.lock().unwrap_or_else(PoisonError::into_inner).take(verdict, sent);
             drop(place);
         });
         while under_way.try_join_next().is_some() {}
@@ -279,7 +297,9 @@ mod tests {
         assert!(tally.faults().is_empty());
         tally.take(Verdict::LetThrough, Instant::now());
         tally.take(Verdict::Failed("EOF".to_owned()), Instant::now());
-        assert_eq!(tally.faults(), ["1 invalid objects were admitted", "1 reviews failed: EOF"]);
+        assert_eq!(tally.faults(), ["1 invalid objects were admitted", "1 reviews failed: 1 x EOF"]);
         assert_eq!(tally.sent(), 4);
+        tally.held_back = 1;
+        assert_eq!(tally.faults().last().unwrap(), "1 reviews could not be sent in their turn");
     }
 }

@@ -39,35 +39,8 @@ impl Program {
         log: &str,
         kubeconfig: &Path,
     ) -> anyhow::Result<Self> {
-        let kubeconfig = kubeconfig.to_str().context("the kubeconfig's path is not UTF-8")?;
-        let prometheus = testbed.prometheus_url().unwrap_or_else(|_| NO_PROMETHEUS.to_owned());
-        let [system, service, webhooks] = [SYSTEM, SERVICE, WEBHOOKS].map(|name| options.named(name));
-        let external = if options.serves_metrics_api() { "127.0.0.1:0" } else { "0" };
-        let mut env = vec![
-            ("KUBECONFIG", kubeconfig),
-            ("PROMETHEUS_BASE_URL", prometheus.as_str()),
-            ("POD_NAMESPACE", system.as_str()),
-            ("POD_NAME", pod),
-            ("WEBHOOK_SERVICE", service.as_str()),
-            ("WEBHOOK_CONFIGURATION", webhooks.as_str()),
-            ("WEBHOOK_BIND_ADDRESS", "127.0.0.1:0"),
-            ("EXTERNAL_METRICS_BIND_ADDRESS", external),
-            ("METRICS_BIND_ADDRESS", "127.0.0.1:0"),
-            ("METRICS_SECURE", "false"),
-            ("HEALTH_PROBE_BIND_ADDRESS", "127.0.0.1:0"),
-            ("WVA_DEBUG_BIND_ADDRESS", "127.0.0.1:0"),
-            ("LOG_FORMAT", "json"),
-        ];
-        // A setting in the environment of whoever runs the tests must not be one of the program under test: an empty
-        // variable counts as unset.
-        env.extend(
-            SETTINGS
-                .iter()
-                .map(|s| (s.key, ""))
-                .filter(|(key, _)| env.iter().all(|(k, _)| k != key))
-                .collect::<Vec<_>>(),
-        );
-        env.extend(options.env.iter().map(|(k, v)| (k.as_str(), v.as_str())));
+        let env = environment(testbed, options, pod, kubeconfig)?;
+        let env: Vec<(&str, &str)> = env.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
         let file = testbed.logs().join(format!("{log}.log"));
         let process = Process::spawn(log, &options.wva, &["run"], &env, &file)?;
         let addresses = eventually("wva to say where it listens", UP, async || {
@@ -128,6 +101,41 @@ impl Program {
 
     /// How long a program may take to end when it was asked to: the kubelet's default grace period.
     pub(crate) const GRACE: Duration = Duration::from_secs(30);
+}
+
+/// The settings of every install, then those of this one.
+fn environment(
+    testbed: &Testbed,
+    options: &InstallOptions,
+    pod: &str,
+    kubeconfig: &Path,
+) -> anyhow::Result<Vec<(String, String)>> {
+    let kubeconfig = kubeconfig.to_str().context("the kubeconfig's path is not UTF-8")?;
+    let prometheus = testbed.prometheus_url().unwrap_or_else(|_| NO_PROMETHEUS.to_owned());
+    let [system, service, webhooks] = [SYSTEM, SERVICE, WEBHOOKS].map(|name| options.named(name));
+    let external = if options.serves_metrics_api() { "127.0.0.1:0" } else { "0" };
+    let mut env = vec![
+        ("KUBECONFIG", kubeconfig),
+        ("PROMETHEUS_BASE_URL", prometheus.as_str()),
+        ("POD_NAMESPACE", system.as_str()),
+        ("POD_NAME", pod),
+        ("WEBHOOK_SERVICE", service.as_str()),
+        ("WEBHOOK_CONFIGURATION", webhooks.as_str()),
+        ("WEBHOOK_BIND_ADDRESS", "127.0.0.1:0"),
+        ("EXTERNAL_METRICS_BIND_ADDRESS", external),
+        ("METRICS_BIND_ADDRESS", "127.0.0.1:0"),
+        ("METRICS_SECURE", "false"),
+        ("HEALTH_PROBE_BIND_ADDRESS", "127.0.0.1:0"),
+        ("WVA_DEBUG_BIND_ADDRESS", "127.0.0.1:0"),
+        ("LOG_FORMAT", "json"),
+    ];
+    // A setting in the environment of whoever runs the tests must not be one of the program under test: an empty
+    // variable counts as unset.
+    let unset: Vec<_> =
+        SETTINGS.iter().filter(|s| env.iter().all(|(key, _)| *key != s.key)).map(|s| (s.key, "")).collect();
+    env.extend(unset);
+    env.extend(options.env.iter().map(|(key, value)| (key.as_str(), value.as_str())));
+    Ok(env.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
 }
 
 /// The addresses in the program's own log lines.

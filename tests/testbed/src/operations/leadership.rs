@@ -106,19 +106,13 @@ async fn one(replicas: &Replicas<'_>, fault: Fault) -> anyhow::Result<Seen> {
     eventually("the leader to write", LATE, async || writes(1)).await?;
     let (began, since) = (Instant::now(), Timestamp::now());
     harm(replicas, old, fault).await?;
-    let holder = eventually("somebody to lead", LATE, async || holder(replicas, fault, old).await).await?;
+    let new = eventually("somebody to lead", LATE, async || holder(replicas, fault, old).await).await?;
     let took = began.elapsed();
-    let new = holder;
     let acts = acts_of(replicas, new, since);
     if new != old {
         eventually("the new leader to write", LATE, async || acts(1)).await?;
     }
-    match fault {
-        Fault::Frozen => replicas.signal(old, Signal::Cont)?,
-        Fault::CutOff => replicas.heal(old),
-        Fault::CutOffLate => replicas.heal_and_deliver(old),
-        Fault::LeaseDeleted => {}
-    }
+    mend(replicas, old, fault)?;
     let woken = acts_of(replicas, new, Timestamp::now());
     eventually("the new leader to go on writing", LATE, async || woken(WRITES)).await?;
     eventually("one leader beside a follower", LATE, async || {
@@ -128,14 +122,12 @@ async fn one(replicas: &Replicas<'_>, fault: Fault) -> anyhow::Result<Seen> {
     })
     .await?;
     replicas.wait_ready(&BOTH).await?;
+    if new == old {
+        return Ok(Seen { took, late: Vec::new(), beside: Vec::new() });
+    }
     let all = replicas.testbed().audit()?;
-    let (late, beside) = if new == old {
-        Default::default()
-    } else {
-        let (old, new) = (replicas.credential(old)?, replicas.credential(new)?);
-        (after_expiry(&all, old, new, since)?, beside(&all, old, new, since))
-    };
-    Ok(Seen { took, late, beside })
+    let (old, new) = (replicas.credential(old)?, replicas.credential(new)?);
+    Ok(Seen { took, late: after_expiry(&all, old, new, since)?, beside: beside(&all, old, new, since) })
 }
 
 async fn harm(replicas: &Replicas<'_>, leader: usize, fault: Fault) -> anyhow::Result<()> {
@@ -147,6 +139,17 @@ async fn harm(replicas: &Replicas<'_>, leader: usize, fault: Fault) -> anyhow::R
         }
         Fault::LeaseDeleted => replicas.delete_lease().await,
     }
+}
+
+/// Ends what [`harm`] has begun.
+fn mend(replicas: &Replicas<'_>, old: usize, fault: Fault) -> anyhow::Result<()> {
+    match fault {
+        Fault::Frozen => replicas.signal(old, Signal::Cont)?,
+        Fault::CutOff => replicas.heal(old),
+        Fault::CutOffLate => replicas.heal_and_deliver(old),
+        Fault::LeaseDeleted => {}
+    }
+    Ok(())
 }
 
 /// The replica that says that it leads, where it is one and the Lease says the same.

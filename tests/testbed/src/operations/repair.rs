@@ -23,13 +23,12 @@ const RATE: u32 = 20;
 const REPAIRED: Duration = Duration::from_secs(15);
 /// How long is waited for a repair that is late, to say how late.
 const LATE: Duration = Duration::from_mins(1);
-/// kube-apiserver learns of a repaired configuration by its watch.
-const HEARD: Duration = Duration::from_secs(1);
-/// Reviews that are judged after a repair, before the next damage is done.
-const HEARD_BY: u64 = 6;
-/// Reviews that are judged before the Secret is damaged, 12 s of them: a replica that has just started takes a good
+/// Valid reviews that are admitted after a repair before it counts as heard of: kube-apiserver learns of a repaired
+/// configuration by its watch.
+const HEARD_BY: u64 = 3;
+/// Reviews that are admitted before the Secret is damaged, 12 s of them: a replica that has just started takes a good
 /// Secret as it is.
-const SERVED: u64 = 240;
+const SERVED: u64 = 120;
 
 /// A damage and the time in which reviews may fail for it, if any.
 struct Damage {
@@ -52,17 +51,14 @@ pub async fn repair(testbed: &Testbed, wva: &Path, turns: u32) -> anyhow::Result
     let (mut damages, mut faults, mut figures) = (Vec::new(), Vec::new(), Vec::new());
     for bundle in [true, false] {
         if !bundle {
-            eventually("the replicas to have served for a while", LATE, async || judged(&reviews, SERVED))
+            eventually("the replicas to have served for a while", LATE, async || admitted(&reviews, SERVED))
                 .await?;
         }
         for how in How::ALL {
             let mut times = Vec::new();
             for turn in 0..turns {
                 let whose = target(bundle, turn);
-                let damage = damaged(&replicas, whose, how).await?;
-                let heard = reviews.so_far().sent() - reviews.so_far().failed + HEARD_BY;
-                eventually("reviews to be judged again", LATE, async || judged(&reviews, heard)).await?;
-                let took = damage.end - damage.begin;
+                let (damage, took) = damaged(&replicas, &reviews, whose, how).await?;
                 if took > REPAIRED {
                     faults.push(format!("{}: repaired after {took:?}", damage.what));
                 }
@@ -92,22 +88,29 @@ fn target(bundle: bool, turn: u32) -> Whose {
     }
 }
 
-/// Whether so many reviews have got a verdict.
-fn judged(reviews: &Reviews, wanted: u64) -> anyhow::Result<()> {
-    let tally = reviews.so_far();
-    let judged = tally.sent() - tally.failed;
-    ensure!(judged >= wanted, "{judged} reviews were judged, and {wanted} are wanted");
+/// Whether so many valid reviews were admitted.
+fn admitted(reviews: &Reviews, wanted: u64) -> anyhow::Result<()> {
+    let admitted = reviews.so_far().admitted;
+    ensure!(admitted >= wanted, "{admitted} reviews were admitted, and {wanted} are wanted");
     Ok(())
 }
 
-/// Does one damage and waits until everybody trusts one CA again.
-async fn damaged(replicas: &Replicas<'_>, whose: Whose, how: How) -> anyhow::Result<Damage> {
+/// Does one damage, waits until everybody trusts one CA again, and how long that took; then until reviews are admitted.
+async fn damaged(
+    replicas: &Replicas<'_>,
+    reviews: &Reviews,
+    whose: Whose,
+    how: How,
+) -> anyhow::Result<(Damage, Duration)> {
     let what = format!("{whose:?} {how}");
     all_agree(replicas, &BOTH).await?;
     let begin = Instant::now();
     whose.damage(how, replicas).await?;
     eventually(&format!("the repair: {what}"), LATE, async || all_agree(replicas, &BOTH).await).await?;
-    Ok(Damage { what, begin, end: Instant::now(), excuse: whose.is_the_api_servers() })
+    let took = begin.elapsed();
+    let heard = reviews.so_far().admitted + HEARD_BY;
+    eventually("reviews to be admitted again", REPAIRED, async || admitted(reviews, heard)).await?;
+    Ok((Damage { what, begin, end: Instant::now(), excuse: whose.is_the_api_servers() }, took))
 }
 
 /// How many reviews failed with an excuse; those without one, and wrong verdicts, are faults.
@@ -115,7 +118,7 @@ fn judge(tally: &Tally, damages: &[Damage], faults: &mut Vec<String>) -> u64 {
     let mut excused = 0;
     let mut without = Vec::new();
     for failure in &tally.failures {
-        let during = |damage: &&Damage| damage.begin <= failure.at && failure.sent <= damage.end + HEARD;
+        let during = |damage: &&Damage| damage.begin <= failure.at && failure.sent <= damage.end;
         match damages.iter().find(during) {
             Some(damage) if damage.excuse => excused += 1,
             Some(damage) => without.push(format!("({}) {}", damage.what, failure.text)),

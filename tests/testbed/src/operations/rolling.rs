@@ -42,33 +42,16 @@ impl Leaving {
 /// When a replica does not start, become ready or end.
 pub async fn rolling_restart(testbed: &Testbed, wva: &Path, turns: u32) -> anyhow::Result<Outcome> {
     let mut replicas = Replicas::install(testbed, InstallOptions::quick(wva), "rolling").await?;
-    let mut serving = VecDeque::from([0, 1]);
     replicas.start_all(&[0, 1]).await?;
     replicas.wait_ready(&[0, 1]).await?;
     replicas.wait_open().await?;
     let reviews = Reviews::start(testbed, replicas.namespace(), RATE).await?;
-    let mut leaving = Leaving::default();
     let (began, before) = (Instant::now(), replicas.connections());
-    for _ in 0..2 * turns {
-        if serving.len() + leaving.pods.len() >= PODS {
-            leaving.first_gone(&mut replicas).await?;
-        }
-        let there = |index: &usize| serving.contains(index) || leaving.pods.contains(index);
-        let Some(new) = (0..PODS).find(|index| !there(index)) else { continue };
-        replicas.start(new).await?;
-        replicas.wait_ready(&[new]).await?;
-        serving.push_back(new);
-        let Some(old) = serving.pop_front() else { continue };
-        replicas.terminate(old)?;
-        leaving.pods.push_back(old);
-    }
-    while !leaving.pods.is_empty() {
-        leaving.first_gone(&mut replicas).await?;
-    }
+    let mut ends = roll(&mut replicas, 2 * turns).await?;
     let lasted = began.elapsed();
     let tally = reviews.end().await?;
     let mut faults = tally.faults();
-    faults.append(&mut leaving.faults);
+    faults.append(&mut ends);
     let connections = replicas.connections();
     let since = |count: fn(&Connections) -> u64| count(&connections) - count(&before);
     let figures = format!(
@@ -82,4 +65,28 @@ pub async fn rolling_restart(testbed: &Testbed, wva: &Path, turns: u32) -> anyho
         since(|c| c.nowhere)
     );
     Ok(Outcome { figures, faults })
+}
+
+/// Replaces one replica after the other, `times` in all, and waits for the ends of the old ones; what was wrong with
+/// these.
+async fn roll(replicas: &mut Replicas<'_>, times: u32) -> anyhow::Result<Vec<String>> {
+    let mut serving = VecDeque::from([0, 1]);
+    let mut leaving = Leaving::default();
+    for _ in 0..times {
+        if serving.len() + leaving.pods.len() >= PODS {
+            leaving.first_gone(replicas).await?;
+        }
+        let there = |index: &usize| serving.contains(index) || leaving.pods.contains(index);
+        let Some(new) = (0..PODS).find(|index| !there(index)) else { continue };
+        replicas.start(new).await?;
+        replicas.wait_ready(&[new]).await?;
+        serving.push_back(new);
+        let Some(old) = serving.pop_front() else { continue };
+        replicas.terminate(old)?;
+        leaving.pods.push_back(old);
+    }
+    while !leaving.pods.is_empty() {
+        leaving.first_gone(replicas).await?;
+    }
+    Ok(leaving.faults)
 }
