@@ -90,6 +90,8 @@ holds "$all" '{"name":"WEBHOOK_SERVICE","value":"workload-variant-autoscaler-web
 holds "$all" '{"name":"WEBHOOK_CONFIGURATION","value":"workload-variant-autoscaler-system-workload-variant-autoscaler-webhook"}' defaults
 holds "$all" '{"name":"LEADER_ELECTION_ID","value":"72dd1cf1.llm-d.ai"}' defaults
 holds "$all" '"--leader-elect=true"' defaults
+# The testbed runs the program with the same (tests/testbed/src/install/program.rs).
+holds "$all" '{"name":"MALLOC_ARENA_MAX","value":"1"},{"name":"MALLOC_MMAP_THRESHOLD_","value":"131072"},{"name":"MALLOC_TRIM_THRESHOLD_","value":"131072"}' defaults
 holds "$all" '"PROMETHEUS_TLS_INSECURE_SKIP_VERIFY":"false"' defaults
 holds "$all" '"matchLabels":{"exported_namespace":"llm-d-autoscaler","variant_name":"workload-variant-autoscaler-va"}' defaults
 holds "$all" '"name":"ms-inference-scheduling-llm-d-modelservice-decode"' defaults

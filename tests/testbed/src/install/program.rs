@@ -128,6 +128,10 @@ fn environment(
         ("HEALTH_PROBE_BIND_ADDRESS", "127.0.0.1:0"),
         ("WVA_DEBUG_BIND_ADDRESS", "127.0.0.1:0"),
         ("LOG_FORMAT", "json"),
+        // As the chart's Deployment has it.
+        ("MALLOC_ARENA_MAX", "1"),
+        ("MALLOC_MMAP_THRESHOLD_", "131072"),
+        ("MALLOC_TRIM_THRESHOLD_", "131072"),
     ];
     // A setting in the environment of whoever runs the tests must not be one of the program under test: an empty
     // variable counts as unset.
