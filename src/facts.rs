@@ -3,19 +3,16 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Namespace;
-use kube::ResourceExt;
-use kube::api::PartialObjectMeta;
-use kube::runtime::reflector::{ObjectRef, Store};
-use wva_controller::{Synced, Watches, namespace_is_excluded, workload_accelerator, workload_exists};
-use wva_crds::names::{CONFIG_ENABLED_LABEL, INSTANCE_LABEL};
+use wva_controller::{
+    Cache, NamespaceFacts, Synced, Watches, namespace_is_excluded, workload_accelerator, workload_exists,
+};
 use wva_rules::NamespaceState;
 use wva_webhook::{Check, NamespaceLookup, OptedInLookup, OwnedLookup, TargetLookup, TargetState};
 
 use crate::settings::Settings;
 
 /// The cache of Namespaces; `None` in single-namespace mode, which sees none.
-type Namespaces = Option<Store<PartialObjectMeta<Namespace>>>;
+type Namespaces = Option<Cache<NamespaceFacts>>;
 
 /// All caches have seen their first list.
 pub(crate) fn complete(synced: Synced) -> Check {
@@ -41,8 +38,8 @@ pub(crate) fn owned(settings: &Settings, namespaces: Namespaces) -> OwnedLookup 
         if watched.as_deref() == Some(namespace) {
             return true;
         }
-        let object = namespaces.as_ref().and_then(|n| n.get(&ObjectRef::new(namespace)));
-        instance.is_some() && object.is_some_and(|o| o.labels().get(INSTANCE_LABEL) == instance.as_ref())
+        let object = namespaces.as_ref().and_then(|n| n.get("", namespace));
+        instance.is_some() && object.is_some_and(|o| o.instance.as_deref() == instance.as_deref())
     })
 }
 
@@ -60,7 +57,7 @@ pub(crate) fn managed(settings: &Settings, namespaces: Namespaces) -> NamespaceL
 pub(crate) fn opted_in(settings: &Settings, namespaces: Namespaces) -> OptedInLookup {
     let value = settings.config_enabled_value.clone();
     Arc::new(move |namespace| {
-        let object = namespaces.as_ref()?.get(&ObjectRef::new(namespace));
-        Some(object.is_some_and(|o| o.labels().get(CONFIG_ENABLED_LABEL) == Some(&value)))
+        let object = namespaces.as_ref()?.get("", namespace);
+        Some(object.is_some_and(|o| o.config_enabled.as_deref() == Some(value.as_str())))
     })
 }

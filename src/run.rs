@@ -10,14 +10,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use anyhow::Context;
-use k8s_openapi::api::core::v1::Namespace;
 use kube::Client;
-use kube::api::{DynamicObject, PartialObjectMeta};
-use kube::runtime::reflector::Store;
 use prometheus::Registry;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
-use wva_controller::{Leadership, Scope, Synced, Tasks, Watches, elect};
+use wva_controller::{Cache, Leadership, NamespaceFacts, Scope, Synced, Tasks, Variant, Watches, elect};
 use wva_rules::OtherVariant;
 use wva_webhook::{Index, Readers};
 
@@ -45,10 +42,10 @@ struct Process {
     changed: Arc<Notify>,
     checks: Vec<Check>,
     synced: Synced,
-    variants: Store<DynamicObject>,
+    variants: Cache<Arc<Variant>>,
     /// The same, by what reviews ask for.
     variant_index: Index<OtherVariant>,
-    namespaces: Option<Store<PartialObjectMeta<Namespace>>>,
+    namespaces: Option<Cache<NamespaceFacts>>,
 }
 
 /// What only a process with a controller watches.

@@ -55,19 +55,19 @@ pub(crate) fn assemble(
     let mut present = BTreeMap::new();
     for m in managed {
         let remembered = memory.of(m, at.now, at.wall);
-        let Ok(declared) = &m.declared else {
+        let Ok(declared) = m.declared() else {
             // Its target is withdrawn, so that a later cycle must not take it up again.
             remembered.forget();
             continue;
         };
-        let key = WorkloadKey::new(&m.key.namespace, &declared.spec.scale_target_ref);
-        let replicas = workloads::replicas(watches, &key);
-        remembered.observe(&key, replicas, at.now);
+        let key = &declared.workload;
+        let replicas = workloads::replicas(watches, key);
+        remembered.observe(key, replicas, at.now);
         let Some(replicas) = replicas else { continue };
         present.insert(m.key.clone(), replicas);
-        let pending = remembered.pending_ages(ages.remove(&key).unwrap_or_default(), at.now);
-        let reported = loads.get(&key).map(|l| reporting(l, &declared.spec.model_id)).unwrap_or_default();
-        let mut variant = declared_part(m, declared, limits.get(&key));
+        let pending = remembered.pending_ages(ages.remove(key).unwrap_or_default(), at.now);
+        let reported = loads.get(key).map(|l| reporting(l, &declared.model_id)).unwrap_or_default();
+        let mut variant = declared_part(m, declared, limits.get(key));
         let desired = remembered.desired(replicas.current, at.now);
         variant.current = replicas.current;
         variant.ready = Some(replicas.ready);
@@ -78,9 +78,9 @@ pub(crate) fn assemble(
         variant.running = running(&reported);
         variant.replicas =
             reported.iter().filter_map(|(pod, load)| replica(pod, load, samples, &config, at.now)).collect();
-        let id = (m.key.namespace.clone(), declared.spec.model_id.clone());
+        let id = (m.key.namespace.clone(), declared.model_id.clone());
         let model = models.entry(id).or_insert_with(|| Model {
-            model_id: declared.spec.model_id.clone(),
+            model_id: declared.model_id.clone(),
             namespace: m.key.namespace.clone(),
             ..Model::default()
         });
@@ -97,8 +97,7 @@ pub(crate) fn assemble(
 
 /// What the object and the HPA say.
 fn declared_part(m: &Managed, declared: &Declared, hpa: Option<&HpaLimits>) -> Variant {
-    let own = |bound: Option<i32>| bound.and_then(|b| u32::try_from(b).ok());
-    let (min, max) = (own(declared.spec.min_replicas), own(declared.spec.max_replicas));
+    let Declared { min, max, .. } = *declared;
     // The narrower of two bounds holds.
     Variant {
         name: m.key.name.clone(),

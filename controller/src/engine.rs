@@ -27,9 +27,9 @@ use crate::memory::Memory;
 use crate::published::{Published, PublishedVariant};
 use crate::report::conditions::{Outlook, conditions};
 use crate::telemetry::Telemetry;
-use crate::variants::{self, Managed, Ownership, target_of};
+use crate::variants::{self, Managed, Ownership};
 use crate::watches::{Synced, Watches};
-use crate::workloads;
+use crate::workloads::{self, WorkloadKey};
 
 /// How often the engine does what.
 #[derive(Clone, Debug)]
@@ -216,16 +216,18 @@ impl Engine {
         state: &mut State,
         managed: &[Managed],
         assembled: Assembled,
-        outcome: Outcome,
+        mut outcome: Outcome,
         at: Moment,
     ) -> Published {
-        let decisions: BTreeMap<VariantKey, Decision> =
-            outcome.decisions.into_iter().map(|d| (d.key(), d)).collect();
+        // In order of their keys, as the managed ones are, so that each is moved to where it stays.
+        outcome.decisions.sort_by(|a, b| (&a.namespace, &a.variant).cmp(&(&b.namespace, &b.variant)));
+        let mut decisions = outcome.decisions.into_iter().peekable();
         let before = self.published.borrow().clone();
         let mut all = BTreeMap::new();
         for m in managed {
             let remembered = state.memory.of(m, at.now, at.wall);
-            let mut decision = decisions.get(&m.key).cloned();
+            let mut decision =
+                decisions.next_if(|d| (&d.namespace, &d.variant) == (&m.key.namespace, &m.key.name));
             if let Some(d) = &mut decision {
                 d.not_carried_out = remembered.not_carried_out(d.not_carried_out, d.target(), d.current);
             }
@@ -237,9 +239,10 @@ impl Engine {
             let seen = remembered.target_seen;
             let variant = outlook(m, decision, &assembled, state.samples.last_error(), had_target, seen);
             let old = before.as_ref().and_then(|b| b.variants.get(&m.key)).filter(|o| o.uid == variant.uid);
-            count(&mut state.scalings, &m.key, old, &variant);
+            count(&mut state.scalings, &m.key, old.map(AsRef::as_ref), &variant);
             narrate(&m.key, &variant);
-            all.insert(m.key.clone(), variant);
+            let same = old.filter(|old| ***old == variant).cloned();
+            all.insert(m.key.clone(), same.unwrap_or_else(|| Arc::new(variant)));
         }
         state.scalings.retain(|(key, _, _), _| all.get(key).is_some_and(|v| v.current.is_some()));
         Published {
@@ -280,16 +283,12 @@ fn outlook(
     had_target: bool,
     seen: bool,
 ) -> PublishedVariant {
-    let outlook = match (&m.declared, &decision) {
+    let outlook = match (m.declared(), &decision) {
         (Err(unusable), _) => Outlook::Unusable(unusable),
         (Ok(_), Some(decision)) => Outlook::Decided { decision, query_error, had_target },
-        (Ok(_), None) => {
-            let target = target_of(m);
-            Outlook::NoTarget {
-                kind: target.map_or("workload", |t| t.kind.as_str()),
-                name: target.map_or("", |t| t.name.as_str()),
-                seen,
-            }
+        (Ok(declared), None) => {
+            let WorkloadKey { kind, name, .. } = &declared.workload;
+            Outlook::NoTarget { kind, name, seen }
         }
     };
     let conditions = conditions(outlook);

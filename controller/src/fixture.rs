@@ -1,8 +1,8 @@
 //! A cluster for tests: the watch caches of the controller, fed by hand, without an API server. Objects are written
 //! as JSON, the way the API server would hand them over.
 
-use kube::api::ApiResource;
-use kube::runtime::reflector::store::Writer;
+use std::sync::Arc;
+
 use kube::runtime::watcher::Event;
 use kube::{Resource, api::DynamicObject};
 use serde::de::DeserializeOwned;
@@ -12,31 +12,28 @@ use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::PartialObjectMeta;
-use wva_crds::VariantAutoscaling;
 
 use crate::collect::prometheus::Series;
-use crate::watches::Watches;
+use crate::variants::Variant;
+use crate::watches::cache::Writer;
+use crate::watches::{Autoscaler, NamespaceFacts, OwnedPod, OwnedSet, Watches, Workload};
 
 /// When everything in it was made, unless said otherwise.
 pub(crate) const CREATED: &str = "2026-01-01T00:00:00Z";
 
 /// Writers of every watch cache.
 pub(crate) struct Cluster {
-    variants: Writer<DynamicObject>,
-    deployments: Writer<Deployment>,
-    stateful_sets: Writer<StatefulSet>,
-    replica_sets: Writer<PartialObjectMeta<ReplicaSet>>,
-    pods: Writer<PartialObjectMeta<Pod>>,
-    autoscalers: Writer<HorizontalPodAutoscaler>,
-    namespaces: Writer<PartialObjectMeta<Namespace>>,
+    variants: Writer<DynamicObject, Arc<Variant>>,
+    deployments: Writer<Deployment, Workload>,
+    stateful_sets: Writer<StatefulSet, Workload>,
+    replica_sets: Writer<PartialObjectMeta<ReplicaSet>, OwnedSet>,
+    pods: Writer<PartialObjectMeta<Pod>, OwnedPod>,
+    autoscalers: Writer<HorizontalPodAutoscaler, Autoscaler>,
+    namespaces: Writer<PartialObjectMeta<Namespace>, NamespaceFacts>,
 }
 
-fn put<K>(writer: &mut Writer<K>, object: Value)
-where
-    K: Resource + Clone + DeserializeOwned + 'static,
-    K::DynamicType: std::hash::Hash + Eq + Clone,
-{
-    writer.apply_watcher_event(&Event::Apply(serde_json::from_value(object).unwrap()));
+fn put<K: Resource + DeserializeOwned, V>(writer: &mut Writer<K, V>, object: Value) {
+    writer.take_in(&Event::Apply(serde_json::from_value(object).unwrap()));
 }
 
 fn owner(kind: &str, name: &str) -> Value {
@@ -46,25 +43,25 @@ fn owner(kind: &str, name: &str) -> Value {
 impl Cluster {
     pub(crate) fn new() -> Self {
         Self {
-            variants: Writer::new(ApiResource::erase::<VariantAutoscaling>(&())),
-            deployments: Writer::default(),
-            stateful_sets: Writer::default(),
-            replica_sets: Writer::default(),
-            pods: Writer::default(),
-            autoscalers: Writer::default(),
-            namespaces: Writer::default(),
+            variants: Writer::new(Variant::kind()),
+            deployments: Writer::new(Workload::deployments()),
+            stateful_sets: Writer::new(Workload::stateful_sets()),
+            replica_sets: Writer::new(OwnedSet::replica_sets()),
+            pods: Writer::new(OwnedPod::pods()),
+            autoscalers: Writer::new(Autoscaler::hpas()),
+            namespaces: Writer::new(NamespaceFacts::namespaces()),
         }
     }
 
     pub(crate) fn watches(&self) -> Watches {
         Watches {
-            variants: self.variants.as_reader(),
-            deployments: self.deployments.as_reader(),
-            stateful_sets: self.stateful_sets.as_reader(),
-            replica_sets: self.replica_sets.as_reader(),
-            pods: self.pods.as_reader(),
-            autoscalers: self.autoscalers.as_reader(),
-            namespaces: Some(self.namespaces.as_reader()),
+            variants: self.variants.reader(),
+            deployments: self.deployments.reader(),
+            stateful_sets: self.stateful_sets.reader(),
+            replica_sets: self.replica_sets.reader(),
+            pods: self.pods.reader(),
+            autoscalers: self.autoscalers.reader(),
+            namespaces: Some(self.namespaces.reader()),
         }
     }
 
@@ -94,7 +91,7 @@ impl Cluster {
 
     pub(crate) fn without_variant(&mut self, name: &str) -> &mut Self {
         let object = json!({"apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling", "metadata": {"name": name, "namespace": "ns"}});
-        self.variants.apply_watcher_event(&Event::Delete(serde_json::from_value(object).unwrap()));
+        self.variants.take_in(&Event::Delete(serde_json::from_value(object).unwrap()));
         self
     }
 
@@ -118,18 +115,17 @@ impl Cluster {
     pub(crate) fn template(&mut self, name: &str, pod: &Value) -> &mut Self {
         let mut spec = json!({"containers": [{"name": "vllm", "image": "vllm/vllm-openai"}]});
         merge(&mut spec, pod.clone());
-        let mut deployment: Deployment = serde_json::from_value(json!({
-            "metadata": {"name": name, "namespace": "ns"},
-            "spec": {"selector": {}, "template": {"metadata": {"labels": {"app": name}}, "spec": spec}}}))
-        .unwrap();
-        crate::watches::trim::deployment(&mut deployment);
-        self.deployments.apply_watcher_event(&Event::Apply(deployment));
+        put(
+            &mut self.deployments,
+            json!({"metadata": {"name": name, "namespace": "ns"},
+                "spec": {"selector": {}, "template": {"metadata": {"labels": {"app": name}}, "spec": spec}}}),
+        );
         self
     }
 
     pub(crate) fn without_deployment(&mut self, name: &str) -> &mut Self {
         let object = json!({"metadata": {"name": name, "namespace": "ns"}});
-        self.deployments.apply_watcher_event(&Event::Delete(serde_json::from_value(object).unwrap()));
+        self.deployments.take_in(&Event::Delete(serde_json::from_value(object).unwrap()));
         self
     }
 

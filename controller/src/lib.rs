@@ -31,8 +31,8 @@ pub use report::status::StatusWriter;
 pub use tasks::Fault;
 pub use tasks::{Ended, Tasks};
 pub use telemetry::Telemetry;
-pub use variants::{Ownership, is_excluded as namespace_is_excluded};
-pub use watches::{Observer, Scope, Sight, Synced, Watches};
+pub use variants::{Ownership, Variant, is_excluded as namespace_is_excluded};
+pub use watches::{Cache, NamespaceFacts, Observer, Scope, Sight, Synced, Watches};
 pub use workloads::{accelerator as workload_accelerator, exists as workload_exists};
 
 /// The present time as logs write it.

@@ -10,8 +10,7 @@ use wva_crds::GoDuration;
 use wva_scaling::snapshot::Mode;
 use wva_scaling::{VariantKey, VariantState};
 
-use crate::report::conditions::gone;
-use crate::variants::{Managed, target_of};
+use crate::variants::{Managed, Status};
 use crate::workloads::{Replicas, WorkloadKey};
 
 /// A status older than this is no memory: then the present replicas are the base.
@@ -69,24 +68,14 @@ impl Memory {
 
 impl Remembered {
     fn from_status(managed: &Managed, now: Instant, wall: Timestamp) -> Self {
-        let alloc = managed.status.desired_optimized_alloc.as_ref();
+        let Status { alloc, echo, target_seen, .. } = &managed.status;
         let recent = alloc
+            .as_ref()
             .filter(|a| a.last_run_time.as_ref().is_some_and(|t| wall.duration_since(t.0) < STATUS_MEMORY));
         // What was only an echo of the replicas, for want of any analysis, is no target after a restart either.
-        let echo = managed
-            .status
-            .conditions
-            .iter()
-            .any(|c| c.type_ == "OptimizationReady" && c.reason == "MetricsUnavailable");
-        let set_by_hand =
-            managed.declared.as_ref().is_ok_and(|d| matches!(d.mode, Mode::Paused | Mode::Fixed(_)));
-        let recent = recent.filter(|_| !echo || set_by_hand);
+        let set_by_hand = managed.declared().is_ok_and(|d| matches!(d.mode, Mode::Paused | Mode::Fixed(_)));
+        let recent = recent.filter(|_| !*echo || set_by_hand);
         let target = recent.and_then(|a| u32::try_from(a.num_replicas).ok());
-        // The status of a target that is gone holds nothing else that tells it was ever there.
-        let was_gone = target_of(managed).is_some_and(|target| {
-            let message = gone(&target.kind, &target.name, true);
-            managed.status.conditions.iter().any(|c| c.type_ == "TargetResolved" && c.message == message)
-        });
         let state = |desired| VariantState {
             desired,
             current: desired,
@@ -96,7 +85,7 @@ impl Remembered {
         Self {
             uid: managed.uid.clone(),
             desired: target.map(|desired| (state(desired), now)),
-            target_seen: alloc.is_some() || managed.status.current_replicas.is_some() || was_gone,
+            target_seen: *target_seen,
             ..Self::default()
         }
     }

@@ -16,14 +16,15 @@ pub struct Published {
     pub at: Timestamp,
     /// What it decided from.
     pub snapshot: Arc<Snapshot>,
-    /// Every managed variant, whether there is a decision for it or not.
-    pub variants: BTreeMap<VariantKey, PublishedVariant>,
+    /// Every managed variant, whether there is a decision for it or not. One of which nothing has changed is that of the
+    /// cycle before.
+    pub variants: BTreeMap<VariantKey, Arc<PublishedVariant>>,
     /// Changes of targets since the process started.
     pub scalings: BTreeMap<(VariantKey, &'static str, &'static str), u64>,
 }
 
 /// One variant after a cycle.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PublishedVariant {
     /// Which object this is about.
     pub uid: String,

@@ -2,20 +2,24 @@
 //! same rules are applied here, and an object that breaks them is set aside with the reason, never an error of a loop.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
-use kube::api::{DynamicObject, PartialObjectMeta};
-use kube::runtime::reflector::{ObjectRef, Store};
-use wva_crds::names::{ACCELERATOR_LABEL, EXCLUDE_ANNOTATION, INSTANCE_LABEL, MODE_ANNOTATION};
-use wva_crds::{ScaleTargetRef, VariantAutoscalingSpec, VariantAutoscalingStatus};
+use kube::api::DynamicObject;
+use serde_json::Value;
+use wva_crds::names::{ACCELERATOR_LABEL, INSTANCE_LABEL, MODE_ANNOTATION};
+use wva_crds::{OptimizedAlloc, VariantAutoscalingSpec, VariantAutoscalingStatus};
 use wva_scaling::VariantKey;
 use wva_scaling::snapshot::Mode;
 use wva_scaling::units::Cost;
 
-use crate::watches::Watches;
+use crate::report::conditions::gone;
+use crate::report::written::Written;
+use crate::watches::cache::Kind;
+use crate::watches::{Cache, NamespaceFacts, Watches};
 use crate::workloads::WorkloadKey;
 
 /// Which VariantAutoscalings belong to this controller.
@@ -36,36 +40,84 @@ impl Ownership {
     }
 }
 
-/// A VariantAutoscaling of this controller.
+/// A VariantAutoscaling as the cache keeps it: what is read of it, and judged once. One that breaks today's rules or
+/// schema is kept with the reason.
+#[derive(Debug)]
+pub struct Variant {
+    /// Namespace and name.
+    pub(crate) key: VariantKey,
+    /// Tells a re-created object from the one before.
+    pub(crate) uid: String,
+    /// For `observedGeneration`.
+    pub(crate) generation: Option<i64>,
+    /// Value of its instance label.
+    pub(crate) instance: Option<String>,
+    /// Value of its accelerator label.
+    pub(crate) accelerator: Option<String>,
+    /// Creation, by which the older of two with one target is the one that counts.
+    pub(crate) created: Option<Timestamp>,
+    /// It is being deleted.
+    leaving: bool,
+    /// Its status as last seen.
+    pub(crate) status: Status,
+    /// What it declares, or why that cannot be used.
+    declared: Result<Declared, Unusable>,
+}
+
+/// What is kept of a status.
+#[derive(Debug)]
+pub(crate) struct Status {
+    /// The target; `None` where there is none, or it cannot be read.
+    pub(crate) alloc: Option<OptimizedAlloc>,
+    /// The target only echoed the replicas, for want of any analysis.
+    pub(crate) echo: bool,
+    /// The workload was there when it was written, or before.
+    pub(crate) target_seen: bool,
+    /// For whoever writes the next.
+    pub(crate) written: Written,
+}
+
+/// A VariantAutoscaling that this controller manages.
 #[derive(Clone, Debug)]
 pub(crate) struct Managed {
-    /// Namespace and name.
-    pub key: VariantKey,
-    /// Tells a re-created object from the one before.
-    pub uid: String,
-    /// For `observedGeneration`.
-    pub generation: Option<i64>,
-    /// Value of its instance label.
-    pub instance: Option<String>,
-    /// Value of its accelerator label.
-    pub accelerator: Option<String>,
-    /// Creation, by which the older of two with one target is the one that counts.
-    pub created: Option<Timestamp>,
-    /// Its status as last seen; the default where it cannot be read.
-    pub status: VariantAutoscalingStatus,
+    variant: Arc<Variant>,
+    /// Set where another one has the same target and came first.
+    conflict: Option<Unusable>,
+}
+
+impl Deref for Managed {
+    type Target = Variant;
+
+    fn deref(&self) -> &Variant {
+        &self.variant
+    }
+}
+
+impl Managed {
     /// What it declares, or why that cannot be used.
-    pub declared: Result<Declared, Unusable>,
+    pub(crate) fn declared(&self) -> Result<&Declared, &Unusable> {
+        match &self.conflict {
+            Some(conflict) => Err(conflict),
+            None => self.variant.declared.as_ref(),
+        }
+    }
 }
 
 /// A valid declaration.
-#[derive(Clone, Debug)]
+#[derive(Debug, PartialEq)]
 pub(crate) struct Declared {
-    /// The spec, defaults filled in.
-    pub spec: VariantAutoscalingSpec,
+    /// The workload, `spec.scaleTargetRef`.
+    pub(crate) workload: WorkloadKey,
+    /// `spec.modelID`.
+    pub(crate) model_id: String,
     /// `spec.variantCost` as a number.
-    pub cost: Cost,
+    pub(crate) cost: Cost,
     /// The mode annotation.
-    pub mode: Mode,
+    pub(crate) mode: Mode,
+    /// `spec.minReplicas`.
+    pub(crate) min: Option<u32>,
+    /// `spec.maxReplicas`.
+    pub(crate) max: Option<u32>,
 }
 
 /// Why a VariantAutoscaling is set aside.
@@ -87,15 +139,13 @@ pub(crate) enum Unusable {
 pub(crate) fn managed(watches: &Watches, ownership: &Ownership) -> Vec<Managed> {
     let mut all: Vec<Managed> = watches
         .variants
-        .state()
+        .all()
         .into_iter()
         // What is being deleted is published no more, however long its finalizers take.
-        .filter(|o| o.metadata.deletion_timestamp.is_none())
-        .filter(|o| ownership.includes(o.labels().get(INSTANCE_LABEL).filter(|label| !label.is_empty())))
-        .filter(|o| o.namespace().is_some_and(|ns| !is_excluded(watches.namespaces.as_ref(), &ns)))
-        .map(|o| read(&o))
+        .filter(|v| !v.leaving && ownership.includes(v.instance.as_ref()))
+        .filter(|v| !is_excluded(watches.namespaces.as_ref(), &v.key.namespace))
+        .map(|variant| Managed { variant, conflict: None })
         .collect();
-    all.sort_by(|a, b| a.key.cmp(&b.key));
     set_conflicts_aside(&mut all);
     all
 }
@@ -103,38 +153,88 @@ pub(crate) fn managed(watches: &Watches, ownership: &Ownership) -> Vec<Managed> 
 /// Whether a namespace says that nothing of its own is managed. In single-namespace mode none is seen, so none is
 /// excluded.
 #[must_use]
-pub fn is_excluded(namespaces: Option<&Store<PartialObjectMeta<Namespace>>>, name: &str) -> bool {
-    let namespace = namespaces.and_then(|all| all.get(&ObjectRef::new(name)));
-    namespace.is_some_and(|n| n.annotations().get(EXCLUDE_ANNOTATION).is_some_and(|v| v == "true"))
+pub fn is_excluded(namespaces: Option<&Cache<NamespaceFacts>>, name: &str) -> bool {
+    namespaces.and_then(|all| all.get("", name)).is_some_and(|namespace| namespace.excluded)
 }
 
-/// Reads one object as it is stored, which may be from a time with other rules.
-fn read(object: &Arc<DynamicObject>) -> Managed {
-    let label = |key: &str| object.labels().get(key).filter(|v| !v.is_empty()).cloned();
-    let status = status(object);
-    Managed {
-        key: VariantKey { namespace: object.namespace().unwrap_or_default(), name: object.name_any() },
-        uid: object.uid().unwrap_or_default(),
-        generation: object.metadata.generation,
-        instance: label(INSTANCE_LABEL),
-        accelerator: label(ACCELERATOR_LABEL),
-        created: object.creation_timestamp().map(|t| t.0),
-        status,
-        declared: declared(object),
+impl Variant {
+    /// How the cache is filled.
+    pub(crate) fn kind() -> Kind<DynamicObject, Arc<Self>> {
+        Kind { read: |object| Arc::new(Self::read(object)), same: Some(|a, b| a.same(b)) }
+    }
+
+    /// Reads one object as it is stored, which may be from a time with other rules.
+    pub(crate) fn read(object: &DynamicObject) -> Self {
+        let label = |key: &str| object.labels().get(key).filter(|v| !v.is_empty()).cloned();
+        let declared = declared(object);
+        Self {
+            key: VariantKey { namespace: object.namespace().unwrap_or_default(), name: object.name_any() },
+            uid: object.uid().unwrap_or_default(),
+            generation: object.metadata.generation,
+            instance: label(INSTANCE_LABEL),
+            accelerator: label(ACCELERATOR_LABEL),
+            created: object.creation_timestamp().map(|t| t.0),
+            leaving: object.metadata.deletion_timestamp.is_some(),
+            status: Status::new(&status(object), declared.as_ref().ok()),
+            declared,
+        }
+    }
+
+    /// But for the status, which this program writes: a change of it alone is no reason for a cycle.
+    fn same(&self, other: &Self) -> bool {
+        let of = |v: &Self| (v.generation, v.created, v.leaving);
+        of(self) == of(other)
+            && self.uid == other.uid
+            && self.instance == other.instance
+            && self.accelerator == other.accelerator
+            && self.declared == other.declared
+    }
+
+    /// The mode; `None` for what breaks the rules.
+    pub(crate) fn mode(&self) -> Option<Mode> {
+        self.declared.as_ref().ok().map(|d| d.mode)
+    }
+}
+
+impl Status {
+    fn new(status: &VariantAutoscalingStatus, declared: Option<&Declared>) -> Self {
+        let condition = |type_: &str| status.conditions.iter().find(|c| c.type_ == type_);
+        // The status of a target that is gone holds nothing else that tells it was ever there.
+        let was_gone = declared.is_some_and(|d| {
+            let message = gone(&d.workload.kind, &d.workload.name, true);
+            condition("TargetResolved").is_some_and(|c| c.message == message)
+        });
+        let alloc = status.desired_optimized_alloc.clone();
+        Self {
+            echo: condition("OptimizationReady").is_some_and(|c| c.reason == "MetricsUnavailable"),
+            target_seen: alloc.is_some() || status.current_replicas.is_some() || was_gone,
+            written: Written::of(status),
+            alloc,
+        }
     }
 }
 
 /// The status as far as it can be read: what another release wrote into one field must not cost the target.
-pub(crate) fn status(object: &DynamicObject) -> VariantAutoscalingStatus {
-    let Some(status) = object.data.get("status") else { return VariantAutoscalingStatus::default() };
-    if let Ok(whole) = serde_json::from_value(status.clone()) {
-        return whole;
-    }
-    let field = |name: &str| status.get(name).cloned().unwrap_or_default();
+fn status(object: &DynamicObject) -> VariantAutoscalingStatus {
+    let field = |name: &str| object.data.get("status").and_then(|s| s.get(name)).cloned().unwrap_or_default();
+    let text = |value: &Value| value.as_str().map(str::to_owned).unwrap_or_default();
+    let alloc = |value: &Value| {
+        Some(OptimizedAlloc {
+            num_replicas: i32::try_from(value.get("numReplicas")?.as_u64()?).ok()?,
+            accelerator: value.get("accelerator").map(text).unwrap_or_default(),
+            last_run_time: value
+                .get("lastRunTime")
+                .and_then(Value::as_str)
+                .and_then(|t| t.parse().ok())
+                .map(Time),
+        })
+    };
     VariantAutoscalingStatus {
-        desired_optimized_alloc: serde_json::from_value(field("desiredOptimizedAlloc")).ok(),
+        desired_optimized_alloc: alloc(&field("desiredOptimizedAlloc")),
         current_replicas: serde_json::from_value(field("currentReplicas")).ok(),
-        ..VariantAutoscalingStatus::default()
+        actuation: serde_json::from_value(field("actuation")).ok(),
+        learned: None,
+        conditions: serde_json::from_value(field("conditions")).unwrap_or_default(),
     }
 }
 
@@ -151,37 +251,39 @@ fn declared(object: &DynamicObject) -> Result<Declared, Unusable> {
     let mode = mode
         .map_err(|e| invalid(format!("metadata.annotations[{MODE_ANNOTATION}]: {e}")))?
         .unwrap_or_default();
-    Ok(Declared { spec, cost, mode })
+    let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
+    let bound = |bound: Option<i32>| bound.and_then(|b| u32::try_from(b).ok());
+    Ok(Declared {
+        workload: WorkloadKey::new(namespace, &spec.scale_target_ref),
+        model_id: spec.model_id,
+        cost,
+        mode,
+        min: bound(spec.min_replicas),
+        max: bound(spec.max_replicas),
+    })
 }
 
 /// Of several with one target the oldest counts, then the first by name.
 fn set_conflicts_aside(all: &mut [Managed]) {
-    let mut winners: BTreeMap<(String, String, String), (Option<Timestamp>, String)> = BTreeMap::new();
-    let target = |m: &Managed| {
-        let target = WorkloadKey::new(&m.key.namespace, &m.declared.as_ref().ok()?.spec.scale_target_ref);
-        Some((target.namespace, target.kind, target.name))
-    };
+    let rank = |v: &Variant| (v.created, v.key.name.clone());
+    let mut winners: BTreeMap<&WorkloadKey, &Variant> = BTreeMap::new();
     for m in all.iter() {
-        let Some(target) = target(m) else { continue };
-        let own = (m.created, m.key.name.clone());
-        let winner = winners.entry(target).or_insert_with(|| own.clone());
-        if own < *winner {
-            *winner = own;
+        let Ok(declared) = m.declared() else { continue };
+        let winner = winners.entry(&declared.workload).or_insert(m);
+        if rank(m) < rank(winner) {
+            *winner = m;
         }
     }
-    for m in all {
-        let Some(target) = target(m) else { continue };
-        if let Some((_, with)) = winners.get(&target).filter(|(_, name)| *name != m.key.name) {
-            m.declared =
-                Err(Unusable::Conflict { with: with.clone(), target: format!("{}/{}", target.1, target.2) });
-        }
+    let conflict = |m: &Managed| {
+        let workload = &m.declared().ok()?.workload;
+        let with = winners.get(workload).filter(|winner| winner.key.name != m.key.name)?;
+        let target = format!("{}/{}", workload.kind, workload.name);
+        Some(Unusable::Conflict { with: with.key.name.clone(), target })
+    };
+    let conflicts: Vec<_> = all.iter().map(conflict).collect();
+    for (m, conflict) in all.iter_mut().zip(conflicts) {
+        m.conflict = conflict;
     }
-}
-
-/// The target a VariantAutoscaling names even where the rest of it is not usable; for messages.
-#[must_use]
-pub(crate) fn target_of(managed: &Managed) -> Option<&ScaleTargetRef> {
-    managed.declared.as_ref().ok().map(|d| &d.spec.scale_target_ref)
 }
 
 #[cfg(test)]
@@ -191,7 +293,18 @@ pub(crate) mod testing {
     /// The VariantAutoscaling `ns/v` of Deployment `d` with a status.
     #[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
     pub(crate) fn managed(status: serde_json::Value) -> Managed {
-        read(&Arc::new(object("v", &status)))
+        of(&object("v", &status))
+    }
+
+    /// Another object of the same name.
+    pub(crate) fn made_anew(m: &Managed) -> Managed {
+        let mut other = object(&m.key.name, &Value::Null);
+        other.metadata.uid = Some("another".to_owned());
+        of(&other)
+    }
+
+    pub(crate) fn of(object: &DynamicObject) -> Managed {
+        Managed { variant: Arc::new(Variant::read(object)), conflict: None }
     }
 
     /// As it is stored.
@@ -208,7 +321,12 @@ pub(crate) mod testing {
 
 #[cfg(test)]
 mod tests {
+    use kube::runtime::watcher::Event;
+    use serde_json::json;
+
+    use super::testing::of;
     use super::*;
+    use crate::watches::cache::Writer;
 
     fn object(name: &str, created: &str, target: &str) -> Managed {
         let object: DynamicObject = serde_json::from_value(serde_json::json!({
@@ -217,7 +335,7 @@ mod tests {
             "spec": {"scaleTargetRef": {"kind": "Deployment", "name": target, "apiVersion": "apps/v1"}, "modelID": "m", "variantCost": "10.0"},
         }))
         .unwrap();
-        read(&Arc::new(object))
+        of(&object)
     }
 
     #[test]
@@ -229,15 +347,15 @@ mod tests {
         ];
         set_conflicts_aside(&mut all);
         let conflict = Unusable::Conflict { with: "b".into(), target: "Deployment/t".into() };
-        assert_eq!(all[0].declared.as_ref().err(), Some(&conflict));
-        assert!(all[1].declared.is_ok() && all[2].declared.is_ok());
+        assert_eq!(all[0].declared().err(), Some(&conflict));
+        assert!(all[1].declared().is_ok() && all[2].declared().is_ok());
     }
 
     #[test]
     fn two_of_one_age_are_ordered_by_name() {
         let mut all = [object("b", "2026-01-01T00:00:00Z", "t"), object("a", "2026-01-01T00:00:00Z", "t")];
         set_conflicts_aside(&mut all);
-        assert!(all[0].declared.is_err() && all[1].declared.is_ok());
+        assert!(all[0].declared().is_err() && all[1].declared().is_ok());
     }
 
     #[test]
@@ -247,9 +365,7 @@ mod tests {
             "metadata": {"name": "old", "namespace": "ns"}, "spec": {"modelID": "m"},
         }))
         .unwrap();
-        let Err(Unusable::Invalid(problem)) = read(&Arc::new(object)).declared else {
-            panic!("it is usable")
-        };
+        let Err(Unusable::Invalid(problem)) = Variant::read(&object).declared else { panic!("it is usable") };
         assert!(problem.contains("scaleTargetRef"), "{problem}");
     }
 
@@ -265,6 +381,41 @@ mod tests {
             let o = Ownership { instance: instance.map(str::to_owned), manage_labelled: labelled };
             assert_eq!(o.includes(Some(&label)), takes_labelled, "{o:?}");
             assert_eq!(o.includes(None), takes_plain, "{o:?}");
+        }
+    }
+
+    #[test]
+    fn a_change_of_the_status_alone_is_no_reason_for_a_cycle() {
+        let mut writer = Writer::new(Variant::kind());
+        let base = json!({
+            "apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling",
+            "metadata": {"name": "a", "namespace": "ns", "uid": "1", "annotations": {MODE_ANNOTATION: "auto"},
+                "labels": {ACCELERATOR_LABEL: "H100", "team": "x"}, "deletionTimestamp": null},
+            "spec": {"scaleTargetRef": {"name": "d"}, "modelID": "m", "variantCost": "10.0", "maxReplicas": 3},
+            "status": {"currentReplicas": 1},
+        });
+        let mut changed = |path: &str, to: Value| {
+            let mut object = base.clone();
+            *object.pointer_mut(path).unwrap() = to;
+            writer.take_in(&Event::Apply(serde_json::from_value(base.clone()).unwrap()));
+            writer.take_in(&Event::Apply(serde_json::from_value(object).unwrap()))
+        };
+        assert!(!changed("/status/currentReplicas", json!(2)));
+        assert!(!changed("/metadata/labels/team", json!("y")), "nobody reads it");
+        for (path, to) in [
+            ("/metadata/uid", json!("2")),
+            ("/metadata/labels", json!({ACCELERATOR_LABEL: "L40S"})),
+            ("/metadata/labels", json!({INSTANCE_LABEL: "blue"})),
+            ("/metadata/annotations", json!({MODE_ANNOTATION: "paused"})),
+            ("/metadata/annotations", json!({MODE_ANNOTATION: "sometimes"})),
+            ("/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z")),
+            ("/spec/scaleTargetRef/name", json!("e")),
+            ("/spec/modelID", json!("n")),
+            ("/spec/variantCost", json!("11")),
+            ("/spec/maxReplicas", json!(4)),
+            ("/spec/maxReplicas", json!("four")),
+        ] {
+            assert!(changed(path, to.clone()), "{path} = {to}");
         }
     }
 }

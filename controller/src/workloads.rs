@@ -7,15 +7,13 @@ use jiff::Timestamp;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::{NodeSelectorTerm, PodSpec};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::ResourceExt;
-use kube::runtime::reflector::ObjectRef;
 use wva_crds::ScaleTargetRef;
 use wva_scaling::snapshot::HpaTolerance;
 use wva_scaling::units::Amount;
 use wva_scaling::{Demand, derive_accelerator};
 
-use crate::watches::Watches;
+use crate::watches::kept::Owner;
+use crate::watches::{Watches, Workload};
 
 /// Kinds of workloads that are watched, and so can be scaled.
 pub(crate) const WATCHED_KINDS: [&str; 2] = ["Deployment", "StatefulSet"];
@@ -52,44 +50,28 @@ pub(crate) struct Replicas {
     pub ready: u32,
 }
 
+/// What is kept of a workload; `None` where it does not exist, and for kinds that are not watched.
+fn workload(watches: &Watches, namespace: &str, kind: &str, name: &str) -> Option<Workload> {
+    match kind {
+        "Deployment" => watches.deployments.get(namespace, name),
+        "StatefulSet" => watches.stateful_sets.get(namespace, name),
+        _ => None,
+    }
+}
+
 /// The replicas of a workload; `None` where it does not exist, or is being deleted.
 #[must_use]
 pub(crate) fn replicas(watches: &Watches, key: &WorkloadKey) -> Option<Replicas> {
-    // Kubernetes runs one replica where spec.replicas is left out.
-    let count = |spec: Option<i32>, ready: Option<i32>| Replicas {
-        current: u32::try_from(spec.unwrap_or(1)).unwrap_or(0),
-        ready: u32::try_from(ready.unwrap_or(0)).unwrap_or(0),
-    };
-    match key.kind.as_str() {
-        "Deployment" => {
-            let d = watches.deployments.get(&ObjectRef::new(&key.name).within(&key.namespace))?;
-            d.metadata.deletion_timestamp.is_none().then(|| {
-                count(
-                    d.spec.as_ref().and_then(|s| s.replicas),
-                    d.status.as_ref().and_then(|s| s.ready_replicas),
-                )
-            })
-        }
-        "StatefulSet" => {
-            let s = watches.stateful_sets.get(&ObjectRef::new(&key.name).within(&key.namespace))?;
-            s.metadata.deletion_timestamp.is_none().then(|| {
-                count(
-                    s.spec.as_ref().and_then(|s| s.replicas),
-                    s.status.as_ref().and_then(|s| s.ready_replicas),
-                )
-            })
-        }
-        _ => None,
-    }
+    let kept = workload(watches, &key.namespace, &key.kind, &key.name)?;
+    (!kept.leaving).then_some(kept.replicas)
 }
 
 /// Whether a workload exists; `None` for kinds that are not watched.
 #[must_use]
 pub fn exists(watches: &Watches, namespace: &str, api_version: &str, kind: &str, name: &str) -> Option<bool> {
     let kind = qualified(Some(api_version), kind);
-    let known = WATCHED_KINDS.contains(&kind.as_str());
-    let key = WorkloadKey { namespace: namespace.to_owned(), kind, name: name.to_owned() };
-    known.then(|| replicas(watches, &key).is_some())
+    let present = || workload(watches, namespace, &kind, name).is_some_and(|kept| !kept.leaving);
+    WATCHED_KINDS.contains(&kind.as_str()).then(present)
 }
 
 /// The accelerator that the pods of a workload can only run on, as its template says; `None` where it says none, and
@@ -102,21 +84,12 @@ pub fn accelerator(
     kind: &str,
     name: &str,
 ) -> Option<String> {
-    match qualified(Some(api_version), kind).as_str() {
-        "Deployment" => {
-            let d = watches.deployments.get(&ObjectRef::new(name).within(namespace))?;
-            demanded(d.spec.as_ref()?.template.spec.as_ref()?)
-        }
-        "StatefulSet" => {
-            let s = watches.stateful_sets.get(&ObjectRef::new(name).within(namespace))?;
-            demanded(s.spec.as_ref()?.template.spec.as_ref()?)
-        }
-        _ => None,
-    }
+    let kind = qualified(Some(api_version), kind);
+    workload(watches, namespace, &kind, name)?.accelerator.map(Into::into)
 }
 
 /// What a pod's node selector says, else its required node affinity.
-fn demanded(pod: &PodSpec) -> Option<String> {
+pub(crate) fn demanded(pod: &PodSpec) -> Option<String> {
     let selector: Vec<Demand> =
         pod.node_selector.iter().flatten().map(|(key, value)| (key.as_str(), vec![value.as_str()])).collect();
     derive_accelerator(&[selector]).or_else(|| {
@@ -135,7 +108,7 @@ fn demands(term: &NodeSelectorTerm) -> Vec<Demand<'_>> {
 }
 
 /// A kind as kubectl writes it: with its group, where that is not `apps`. What names no version is of `apps`.
-fn qualified(api_version: Option<&str>, kind: &str) -> String {
+pub(crate) fn qualified(api_version: Option<&str>, kind: &str) -> String {
     match api_version.map(|v| v.split_once('/').map_or("core", |(group, _)| group)) {
         None | Some("apps") => kind.to_owned(),
         Some(group) => format!("{kind}.{group}"),
@@ -158,33 +131,35 @@ pub(crate) struct HpaLimits {
 #[must_use]
 pub(crate) fn hpa_limits(watches: &Watches) -> BTreeMap<WorkloadKey, HpaLimits> {
     let mut all: BTreeMap<WorkloadKey, HpaLimits> = BTreeMap::new();
-    for hpa in watches.autoscalers.state() {
-        let Some(namespace) = hpa.namespace() else { continue };
-        let spec = &hpa.spec;
+    watches.autoscalers.each(|namespace, _, hpa| {
+        let own = hpa.limits;
         let key = WorkloadKey {
-            namespace,
-            kind: qualified(spec.scale_target_ref.api_version.as_deref(), &spec.scale_target_ref.kind),
-            name: spec.scale_target_ref.name.clone(),
+            namespace: namespace.to_owned(),
+            kind: hpa.kind.to_string(),
+            name: hpa.name.to_string(),
         };
-        let own = limits(&hpa);
-        all.entry(key)
-            .and_modify(|l| {
-                let wider = |a: Amount, b: Amount| if a.get() >= b.get() { a } else { b };
-                *l = HpaLimits {
-                    min: l.min.max(own.min),
-                    max: l.max.min(own.max),
-                    tolerance: HpaTolerance {
-                        up: wider(l.tolerance.up, own.tolerance.up),
-                        down: wider(l.tolerance.down, own.tolerance.down),
-                    },
-                };
-            })
-            .or_insert(own);
-    }
+        all.entry(key).and_modify(|limits| *limits = limits.narrowed(own)).or_insert(own);
+    });
     all
 }
 
-fn limits(hpa: &HorizontalPodAutoscaler) -> HpaLimits {
+impl HpaLimits {
+    /// What two HPAs on one workload allow together.
+    fn narrowed(self, other: Self) -> Self {
+        let wider = |a: Amount, b: Amount| if a.get() >= b.get() { a } else { b };
+        Self {
+            min: self.min.max(other.min),
+            max: self.max.min(other.max),
+            tolerance: HpaTolerance {
+                up: wider(self.tolerance.up, other.tolerance.up),
+                down: wider(self.tolerance.down, other.tolerance.down),
+            },
+        }
+    }
+}
+
+/// What one HPA allows and ignores.
+pub(crate) fn limits(hpa: &HorizontalPodAutoscaler) -> HpaLimits {
     let spec = &hpa.spec;
     let behavior = spec.behavior.as_ref();
     let default = HpaTolerance::default();
@@ -224,25 +199,28 @@ pub(crate) struct PodOf {
 #[must_use]
 pub(crate) fn pods(watches: &Watches) -> BTreeMap<(String, String), PodOf> {
     let mut all = BTreeMap::new();
-    for pod in watches.pods.state() {
-        let Some(namespace) = pod.namespace() else { continue };
-        let Some(workload) = workload_of(watches, &namespace, pod.owner_references()) else { continue };
-        let created = pod.creation_timestamp().map(|t| t.0);
-        let leaving = pod.metadata.deletion_timestamp.is_some();
-        all.insert((namespace, pod.name_any()), PodOf { workload, created, leaving });
-    }
+    watches.pods.each(|namespace, name, pod| {
+        if let Some(workload) = workload_of(watches, namespace, pod.owner.as_ref()) {
+            let of = PodOf { workload, created: pod.created, leaving: pod.leaving };
+            all.insert((namespace.to_owned(), name.to_owned()), of);
+        }
+    });
     all
 }
 
 /// pod -> ReplicaSet -> Deployment, or pod -> StatefulSet.
-fn workload_of(watches: &Watches, namespace: &str, owners: &[OwnerReference]) -> Option<WorkloadKey> {
-    let controller = |owners: &[OwnerReference]| owners.iter().find(|o| o.controller == Some(true)).cloned();
-    let mut owner = controller(owners)?;
-    if owner.kind == "ReplicaSet" {
-        let set = watches.replica_sets.get(&ObjectRef::new(&owner.name).within(namespace))?;
-        owner = controller(set.owner_references()).filter(|_| set.uid().as_deref() == Some(&owner.uid))?;
+fn workload_of(watches: &Watches, namespace: &str, owner: Option<&Owner>) -> Option<WorkloadKey> {
+    let key = |owner: &Owner| WorkloadKey {
+        namespace: namespace.to_owned(),
+        kind: owner.kind.to_string(),
+        name: owner.name.to_string(),
+    };
+    let owner = owner?;
+    if &*owner.kind != "ReplicaSet" {
+        return Some(key(owner));
     }
-    Some(WorkloadKey { namespace: namespace.to_owned(), kind: owner.kind, name: owner.name })
+    let set = watches.replica_sets.get(namespace, &owner.name)?;
+    set.owner.as_ref().filter(|_| set.uid == owner.uid).map(key)
 }
 
 /// The pod a metric's label names: KServe adds a rank suffix, which is tried without when no pod has the full name.

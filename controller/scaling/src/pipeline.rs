@@ -154,7 +154,9 @@ fn settle(case: &Case, ledger: &Ledger) -> Vec<Draft> {
     }
 }
 
-fn decision(model: &ModelView, variant: &VariantView, draft: Draft) -> Decision {
+fn decision(model: &ModelView, variant: &VariantView, mut draft: Draft) -> Decision {
+    // It is kept until the next cycle, with thousands of others.
+    draft.steps.shrink_to_fit();
     let mut decision = Decision {
         namespace: model.model.namespace.clone(),
         model_id: model.model.model_id.clone(),

@@ -16,12 +16,12 @@ pub use self::figures::{AnalysisError, FallbackSource, Load, Tokens, name_of};
 pub enum Reason {
     /// Nothing to say.
     NoChange {
-        /// The load it was judged by, where this stage looked at one.
+        /// The load it was judged by, where this stage looked at one; most do not, and leave no room for it.
         #[serde(flatten)]
-        load: Option<Load>,
+        load: Option<Box<Load>>,
         /// The same in tokens.
         #[serde(flatten)]
-        tokens: Option<Tokens>,
+        tokens: Option<Box<Tokens>>,
     },
     /// An earlier decision is kept while it is carried out.
     KeptDecision {

@@ -256,7 +256,7 @@ fn what_is_not_managed_is_not_in_it() {
     case.cluster.variant("empty", "m", label("")).deployment("empty", 1, 1);
     let names = |case: &Case| -> Vec<(String, bool)> {
         let all = managed(&case.cluster.watches(), &Ownership::default());
-        all.into_iter().map(|m| (m.key.name, m.declared.is_ok())).collect()
+        all.into_iter().map(|m| (m.key.name.clone(), m.declared().is_ok())).collect()
     };
     assert_eq!(names(&case), [("empty".to_owned(), false), ("plain".to_owned(), true)]);
     assert_eq!(case.assembled().workloads.len(), 1);

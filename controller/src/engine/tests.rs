@@ -62,13 +62,13 @@ fn down(_: &str) -> (u16, String) {
     (503, "no healthy upstream".to_owned())
 }
 
-fn variant(engine: &Engine) -> PublishedVariant {
+fn variant(engine: &Engine) -> Arc<PublishedVariant> {
     let published = engine.published.borrow().clone().unwrap();
     published.variants.values().next().unwrap().clone()
 }
 
 /// One round of queries and a cycle.
-async fn turn(engine: &Engine, state: &mut State) -> PublishedVariant {
+async fn turn(engine: &Engine, state: &mut State) -> Arc<PublishedVariant> {
     let fetched = engine.fetch().await;
     engine.take_in(state, fetched);
     engine.cycle(state);
@@ -95,11 +95,43 @@ async fn a_failed_prometheus_keeps_values_and_then_the_target() {
     state.samples = Samples::default();
     let v = turn(&engine, &mut state).await;
     assert_eq!((v.signal(), reasons(&v)), (Some(3), ["SafetyNet", "PrometheusError", "SafetyNet"]));
-    assert_eq!(v.decision.unwrap().safety_net, Some(FallbackSource::PreviousDesired));
+    assert_eq!(v.decision.as_ref().unwrap().safety_net, Some(FallbackSource::PreviousDesired));
     // An empty answer is no error, and no idle model either.
     fake.now(Answers::Says(200, vector(&json!([]))));
     let v = turn(&engine, &mut state).await;
     assert_eq!((v.signal(), reasons(&v)), (Some(3), ["SafetyNet", "MetricsMissing", "SafetyNet"]));
+}
+
+#[tokio::test]
+async fn each_variant_has_its_own_decision_whatever_the_order_of_the_models() {
+    let mut cluster = Cluster::new();
+    cluster.variant("a", "z", json!({})).deployment("a", 1, 1);
+    cluster.variant("b", "y", json!({}));
+    cluster.variant("c", "x", json!({})).deployment("c", 3, 3);
+    let fake = FakePrometheus::start(Answers::Says(200, vector(&json!([])))).await;
+    let engine = engine(&cluster, fake.client());
+    turn(&engine, &mut State::default()).await;
+    let published = engine.published.borrow().clone().unwrap();
+    let of = |v: &PublishedVariant| v.decision.as_ref().map(|d| (d.variant.clone(), d.current));
+    let decided: Vec<_> = published.variants.values().map(|v| of(v)).collect();
+    assert_eq!(decided, [Some(("a".to_owned(), 1)), None, Some(("c".to_owned(), 3))]);
+}
+
+#[tokio::test]
+async fn what_has_not_changed_is_published_again_and_not_anew() {
+    let mut cluster = cluster(json!({}));
+    cluster.variant("b", "other", json!({})).deployment("b", 1, 1);
+    let fake = FakePrometheus::start(Answers::Says(200, vector(&json!([])))).await;
+    let engine = engine(&cluster, fake.client());
+    let mut state = State::default();
+    turn(&engine, &mut state).await;
+    let before = engine.published.borrow().clone().unwrap();
+    cluster.deployment("b", 4, 4);
+    turn(&engine, &mut state).await;
+    let after = engine.published.borrow().clone().unwrap();
+    let same: Vec<_> = after.variants.iter().map(|(key, v)| Arc::ptr_eq(v, &before.variants[key])).collect();
+    assert_eq!(same, [true, false]);
+    assert_eq!(after.variants.values().map(|v| v.current).collect::<Vec<_>>(), [Some(2), Some(4)]);
 }
 
 #[tokio::test]

@@ -16,9 +16,6 @@ use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use axum_server::{Handle, Server};
 use futures::future::BoxFuture;
 use hyper_util::rt::TokioTimer;
-use k8s_openapi::api::core::v1::Namespace;
-use kube::core::{DynamicObject, PartialObjectMeta};
-use kube::runtime::reflector::Store;
 use rustls::ServerConfig;
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -29,8 +26,8 @@ use wva_certs::Clock;
 use super::documents::{Failure, api_group, group_list, resource_list};
 use super::{GROUP, VERSION, selector, values};
 use crate::auth::{Action, Gate, Peer, Refusal};
-use crate::variants;
-use crate::watches::Synced;
+use crate::variants::{self, Variant};
+use crate::watches::{Cache, NamespaceFacts, Synced};
 
 /// The aggregator multiplexes all HPAs over a few connections; more than this are not served.
 const CONNECTIONS: usize = 256;
@@ -47,11 +44,11 @@ const LONGEST_NAMESPACE: usize = 63;
 
 /// What the API serves from.
 pub struct ExternalMetrics {
-    /// VAs of every namespace, as raw objects: one that breaks today's schema must not stop the watch.
-    pub variants: Store<DynamicObject>,
+    /// VAs of every namespace.
+    pub variants: Cache<Arc<Variant>>,
     /// Namespaces, of which excluded ones have no metrics: nothing is written to their VAs' status any more, so that
     /// cannot tell. `None` in single-namespace mode.
-    pub namespaces: Option<Store<PartialObjectMeta<Namespace>>>,
+    pub namespaces: Option<Cache<NamespaceFacts>>,
     /// Whether the caches have seen their first list: before that nothing is served.
     pub synced: Synced,
     /// Authenticates and authorizes.
@@ -189,8 +186,8 @@ async fn metric(
         ));
     }
     let excluded = variants::is_excluded(state.namespaces.as_ref(), &namespace);
-    let all = if excluded { Vec::new() } else { state.variants.state() };
-    let list = values::values(&all, &namespace, &metric, &selector, (state.clock)());
+    let all = if excluded { Vec::new() } else { state.variants.of_namespace(&namespace) };
+    let list = values::values(&all, &metric, &selector, (state.clock)());
     Ok(Json(list).into_response())
 }
 

@@ -3,17 +3,16 @@
 //! missing and scales down where it is 0.
 
 use std::collections::BTreeMap;
-use std::ops::Deref;
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use kube::ResourceExt;
-use kube::core::{DynamicObject, Selector, SelectorExt};
+use kube::core::{Selector, SelectorExt};
 use serde::Serialize;
-use serde_json::Value;
-use wva_crds::VariantAutoscalingSpec;
-use wva_crds::names::{ACCELERATOR_LABEL, INSTANCE_LABEL, MODE_ANNOTATION, UNRESOLVED_ACCELERATOR};
+use wva_crds::names::UNRESOLVED_ACCELERATOR;
+use wva_scaling::snapshot::Mode;
 
 use super::{API_VERSION, LEGACY_METRIC, METRIC};
+use crate::variants::Variant;
 
 /// A target that the engine has not confirmed for longer is no target any more: nobody may be deciding.
 pub const LONGEST_AGE: SignedDuration = SignedDuration::from_mins(15);
@@ -49,20 +48,18 @@ pub fn is_served(metric: &str, legacy: bool) -> bool {
     metric == METRIC || (legacy && metric == LEGACY_METRIC)
 }
 
-/// The values of `metric` in `namespace` at `now`, of all variants whose labels `selector` matches. VAs of every
-/// instance count. Whether the metric is served is the caller's to know ([`is_served`]).
+/// The values of `metric` at `now`, of those VAs of one namespace whose labels `selector` matches. VAs of every instance
+/// count. Whether the metric is served is the caller's to know ([`is_served`]).
 #[must_use]
 pub fn values(
-    vas: &[impl Deref<Target = DynamicObject>],
-    namespace: &str,
+    vas: &[Arc<Variant>],
     metric: &str,
     selector: &Selector,
     now: Timestamp,
 ) -> ExternalMetricValueList {
     let mut items: Vec<_> = vas
         .iter()
-        .filter(|va| va.metadata.namespace.as_deref() == Some(namespace))
-        .filter_map(|va| value(va, namespace, metric, now))
+        .filter_map(|va| value(va, metric, now))
         .filter(|item| selector.matches(&item.metric_labels))
         .collect();
     items.sort_by(|a, b| a.metric_labels["variant_name"].cmp(&b.metric_labels["variant_name"]));
@@ -74,42 +71,44 @@ pub fn values(
     }
 }
 
-fn value(va: &DynamicObject, namespace: &str, metric: &str, now: Timestamp) -> Option<ExternalMetricValue> {
-    if va.annotations().get(MODE_ANNOTATION).is_some_and(|mode| mode == "recommend") {
+fn value(va: &Variant, metric: &str, now: Timestamp) -> Option<ExternalMetricValue> {
+    // An object that breaks today's rules gets no decisions: its status is what an earlier release left behind.
+    if va.mode()? == Mode::Recommend {
         return None;
     }
-    // An object that breaks today's schema gets no decisions: its status is what an earlier release left behind.
-    serde_json::from_value::<VariantAutoscalingSpec>(va.data.get("spec")?.clone()).ok()?;
-    let alloc = va.data.get("status")?.get("desiredOptimizedAlloc")?;
-    let replicas = alloc.get("numReplicas").and_then(Value::as_u64)?;
-    let confirmed: Timestamp = alloc.get("lastRunTime").and_then(Value::as_str)?.parse().ok()?;
+    let alloc = va.status.alloc.as_ref()?;
+    let confirmed = alloc.last_run_time.as_ref()?.0;
     if now.duration_since(confirmed) > LONGEST_AGE {
         return None;
     }
-    let accelerator = alloc.get("accelerator").and_then(Value::as_str).filter(|name| !name.is_empty());
-    let accelerator = accelerator.or_else(|| va.labels().get(ACCELERATOR_LABEL).map(String::as_str));
+    let accelerator = Some(alloc.accelerator.as_str()).filter(|name| !name.is_empty());
+    let accelerator = accelerator.or(va.accelerator.as_deref()).unwrap_or(UNRESOLVED_ACCELERATOR);
     let mut metric_labels = BTreeMap::from([
-        ("variant_name".to_owned(), va.name_any()),
-        ("exported_namespace".to_owned(), namespace.to_owned()),
-        ("accelerator_type".to_owned(), accelerator.unwrap_or(UNRESOLVED_ACCELERATOR).to_owned()),
+        ("variant_name".to_owned(), va.key.name.clone()),
+        ("exported_namespace".to_owned(), va.key.namespace.clone()),
+        ("accelerator_type".to_owned(), accelerator.to_owned()),
     ]);
-    if let Some(instance) = va.labels().get(INSTANCE_LABEL).filter(|instance| !instance.is_empty()) {
+    if let Some(instance) = &va.instance {
         metric_labels.insert("controller_instance".to_owned(), instance.clone());
     }
     Some(ExternalMetricValue {
         metric_name: metric.to_owned(),
         metric_labels,
         timestamp: Timestamp::from_second(confirmed.as_second()).ok()?,
-        value: replicas.to_string(),
+        value: alloc.num_replicas.to_string(),
     })
 }
 
 #[cfg(test)]
 pub(super) mod tests {
-    use serde_json::json;
+    use kube::core::DynamicObject;
+    use kube::runtime::watcher::Event;
+    use serde_json::{Value, json};
+    use wva_crds::names::{ACCELERATOR_LABEL, INSTANCE_LABEL, MODE_ANNOTATION};
 
     use super::*;
     use crate::external_metrics::selector;
+    use crate::watches::cache::Writer;
 
     pub(in crate::external_metrics) fn now() -> Timestamp {
         "2026-11-20T12:00:00Z".parse().unwrap()
@@ -132,16 +131,25 @@ pub(super) mod tests {
         Box::new(serde_json::from_value(va).unwrap())
     }
 
+    /// What is served of these in `prod`, by way of the cache.
+    fn listed(vas: &[Box<DynamicObject>], metric: &str, selector: &Selector) -> ExternalMetricValueList {
+        let mut writer = Writer::new(Variant::kind());
+        for va in vas {
+            writer.take_in(&Event::Apply((**va).clone()));
+        }
+        values(&writer.reader().of_namespace("prod"), metric, selector, now())
+    }
+
     #[track_caller]
     fn served(vas: &[Box<DynamicObject>], query: &str) -> Vec<String> {
-        let list = values(vas, "prod", METRIC, &selector::parse(query).unwrap(), now());
+        let list = listed(vas, METRIC, &selector::parse(query).unwrap());
         list.items.into_iter().map(|i| format!("{}={}", i.metric_labels["variant_name"], i.value)).collect()
     }
 
     #[test]
     fn a_list_looks_as_the_hpa_expects() {
         let instance = |va: &mut Value| va["metadata"]["labels"][INSTANCE_LABEL] = json!("blue");
-        let list = values(&[va("prod", "a", instance)], "prod", METRIC, &Selector::default(), now());
+        let list = listed(&[va("prod", "a", instance)], METRIC, &Selector::default());
         let want = json!({
             "kind": "ExternalMetricValueList", "apiVersion": "external.metrics.k8s.io/v1beta1", "metadata": {},
             "items": [{
@@ -199,7 +207,7 @@ pub(super) mod tests {
             }
         };
         let accelerator = |va: Box<DynamicObject>| {
-            let list = values(&[va], "prod", METRIC, &Selector::default(), now());
+            let list = listed(&[va], METRIC, &Selector::default());
             list.items[0].metric_labels["accelerator_type"].clone()
         };
         assert_eq!(accelerator(va("prod", "a", label(json!("H100")))), "H100");
@@ -243,7 +251,7 @@ pub(super) mod tests {
         for (metric, legacy, want) in rows {
             assert_eq!(is_served(metric, legacy), want, "{metric} {legacy}");
         }
-        let list = values(&[va("prod", "a", |_| {})], "prod", LEGACY_METRIC, &Selector::default(), now());
+        let list = listed(&[va("prod", "a", |_| {})], LEGACY_METRIC, &Selector::default());
         assert_eq!(list.items[0].metric_name, "inferno_desired_replicas");
     }
 }

@@ -130,6 +130,9 @@ struct Replica {
     ahead: Arc<AtomicU64>,
 }
 
+/// No two clocks are the same.
+static STARTED: AtomicU64 = AtomicU64::new(0);
+
 fn start(api: &FakeApi, name: &str) -> Replica {
     let stopping = CancellationToken::new();
     let election = Election {
@@ -141,8 +144,6 @@ fn start(api: &FakeApi, name: &str) -> Replica {
         retry_period: RETRY,
         takeover_delay: 3 * SECOND,
     };
-    // No two clocks are the same.
-    static STARTED: AtomicU64 = AtomicU64::new(0);
     let ahead = Arc::new(AtomicU64::new(STARTED.fetch_add(1, Ordering::Relaxed)));
     let (began, shift) = (Instant::now(), ahead.clone());
     let clock = Arc::new(move || {
@@ -327,7 +328,7 @@ async fn a_lease_that_is_deleted_while_another_starts_goes_to_its_holder() {
     let first = start(&api, "a");
     within(3 * SECOND, || first.leadership.leads()).await;
     // Just before it renews, since this fake has no watch that would tell it at once.
-    tokio::time::sleep(RETRY - Duration::from_millis(200)).await;
+    tokio::time::sleep(RETRY.mul_f64(0.8)).await;
     api.stored().lease = None;
     let replicas = [first, start(&api, "b")];
     never_two(&replicas, 2 * LEASE).await;

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::report::conditions::{Outlook, conditions};
+use crate::report::written::Written;
 use crate::variants::testing;
 use wva_scaling::snapshot::Mode::{Auto, Fixed, Paused, Recommend};
 
@@ -141,10 +142,10 @@ fn a_part_of_the_status_that_cannot_be_read_does_not_cost_the_rest() {
 fn an_object_made_anew_under_the_same_name_remembers_nothing() {
     let (now, wall) = (Instant::now(), Timestamp::UNIX_EPOCH);
     let mut memory = Memory::default();
-    let mut m = testing::managed(serde_json::json!({}));
+    let m = testing::managed(serde_json::json!({}));
     memory.of(&m, now, wall).decided(state(5, 2), Auto, false, now);
     assert!(memory.of(&m, now, wall).has_target());
-    m.uid = "another".into();
+    let m = testing::made_anew(&m);
     assert!(!memory.of(&m, now, wall).has_target());
 }
 
@@ -152,7 +153,7 @@ fn an_object_made_anew_under_the_same_name_remembers_nothing() {
 fn after_a_restart_a_target_that_was_gone_is_still_one_that_was_there() {
     for seen in [true, false] {
         let gone = conditions(Outlook::NoTarget { kind: "Deployment", name: "d", seen });
-        let dated = gone.dated(&[], None, Timestamp::UNIX_EPOCH);
+        let dated = gone.dated(&Written::default(), None, Timestamp::UNIX_EPOCH);
         let m = testing::managed(serde_json::json!({"conditions": dated}));
         let mut memory = Memory::default();
         assert_eq!(memory.of(&m, Instant::now(), Timestamp::UNIX_EPOCH).target_seen, seen);
@@ -165,7 +166,7 @@ fn a_status_that_only_echoed_the_replicas_is_no_target_after_a_restart() {
     for (reason, want) in [("MetricsUnavailable", None), ("SafetyNet", Some(7))] {
         let mut condition = serde_json::to_value(
             &conditions(Outlook::NoTarget { kind: "Deployment", name: "d", seen: true }).dated(
-                &[],
+                &Written::default(),
                 None,
                 wall,
             )[3],

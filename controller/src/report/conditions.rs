@@ -6,8 +6,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use wva_scaling::snapshot::{AnalyzerName, Mode};
 use wva_scaling::{Decision, FallbackSource, Reason};
 
+use crate::report::written::Written;
 use crate::variants::Unusable;
 use crate::workloads::WATCHED_KINDS;
+
+/// The types of the conditions, in the order of the status.
+pub(crate) const TYPES: [&str; 4] = ["Ready", "TargetResolved", "MetricsAvailable", "OptimizationReady"];
 
 /// A condition before it has a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -228,16 +232,10 @@ fn ready(decision: &Decision, optimization: &Draft) -> Draft {
 impl Conditions {
     /// As the status carries them; the time of one whose truth did not change stays.
     #[must_use]
-    pub fn dated(&self, before: &[Condition], generation: Option<i64>, now: Timestamp) -> Vec<Condition> {
-        let named = [
-            ("Ready", &self.ready),
-            ("TargetResolved", &self.target_resolved),
-            ("MetricsAvailable", &self.metrics_available),
-            ("OptimizationReady", &self.optimization_ready),
-        ];
+    pub(crate) fn dated(&self, before: &Written, generation: Option<i64>, now: Timestamp) -> Vec<Condition> {
+        let drafts = [&self.ready, &self.target_resolved, &self.metrics_available, &self.optimization_ready];
         let dated = |(type_, draft): (&str, &Draft)| {
             let status = if draft.holds { "True" } else { "False" };
-            let same = before.iter().find(|c| c.type_ == type_ && c.status == status);
             Condition {
                 type_: type_.to_owned(),
                 status: status.to_owned(),
@@ -245,10 +243,10 @@ impl Conditions {
                 // The API's own limit.
                 message: draft.message.chars().take(32_768).collect(),
                 observed_generation: generation,
-                last_transition_time: same.map_or(Time(now), |c| c.last_transition_time.clone()),
+                last_transition_time: Time(before.since(type_, draft.holds).unwrap_or(now)),
             }
         };
-        named.map(dated).into()
+        TYPES.into_iter().zip(drafts).map(dated).collect()
     }
 }
 

@@ -106,9 +106,9 @@ pub async fn run(client: Client, pod_name: Option<String>, mut published: Reader
 
 /// All that is worth telling about one publication: of whom, its uid, and what.
 fn news(before: Option<&Published>, after: &Published) -> Vec<(VariantKey, String, Told)> {
-    let of_variant = |(key, variant): (&VariantKey, &PublishedVariant)| {
+    let of_variant = |(key, variant): (&VariantKey, &Arc<PublishedVariant>)| {
         let old = before.and_then(|b| b.variants.get(key)).filter(|o| o.uid == variant.uid);
-        let told = transitions(old, variant);
+        let told = transitions(old.map(AsRef::as_ref), variant);
         told.into_iter().map(|told| (key.clone(), variant.uid.clone(), told)).collect::<Vec<_>>()
     };
     after.variants.iter().flat_map(of_variant).collect()

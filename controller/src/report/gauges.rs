@@ -1,9 +1,11 @@
 //! The per-variant series. They are made anew from what was published at each scrape, so a variant that is gone has
-//! no series left behind, and before the first cycle there is none at all.
+//! no series left behind, and before the first cycle there is none at all. They are built as the exposition wants them:
+//! a `GaugeVec` would hold each a second time, and its own description with it.
+
+use std::collections::BTreeMap;
 
 use prometheus::core::{Collector, Desc};
-use prometheus::proto::MetricFamily;
-use prometheus::{GaugeVec, IntCounterVec, IntGaugeVec, Opts};
+use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
 use wva_scaling::VariantKey;
 
 use crate::published::{Published, PublishedVariant, Reader};
@@ -17,8 +19,6 @@ pub struct VariantSeries {
     legacy: bool,
 }
 
-const VARIANT_LABELS: [&str; 3] = ["variant_name", "namespace", "accelerator_type"];
-
 impl VariantSeries {
     /// A collector over what is published.
     #[must_use]
@@ -26,62 +26,110 @@ impl VariantSeries {
         Self { published, instance, legacy }
     }
 
-    fn labels<'a>(&'a self, fixed: &[&'a str]) -> Vec<&'a str> {
-        fixed.iter().copied().chain(self.instance.as_deref()).collect()
-    }
-
-    fn names<'a>(&self, fixed: &[&'a str]) -> Vec<&'a str> {
-        fixed.iter().copied().chain(self.instance.as_ref().map(|_| "controller_instance")).collect()
-    }
-
-    fn families(&self, published: &Published) -> Result<Vec<MetricFamily>, prometheus::Error> {
+    fn families(&self, published: &Published) -> Vec<MetricFamily> {
         let mut families = Vec::new();
         for prefix in if self.legacy { &["wva", "inferno"][..] } else { &["wva"][..] } {
-            let names = self.names(&VARIANT_LABELS);
-            let gauge =
-                |name: &str, help: &str| GaugeVec::new(Opts::new(format!("{prefix}_{name}"), help), &names);
-            let desired = gauge("desired_replicas", "Replicas the variant should have.")?;
-            let current = gauge("current_replicas", "Replicas the variant's workload asks for.")?;
-            let ratio =
-                gauge("desired_ratio", "Desired replicas over current ones; desired where current is 0.")?;
-            for (key, variant) in &published.variants {
-                let labels = self.labels(&[&key.name, &key.namespace, &variant.accelerator]);
-                let (Some(now), Some(target)) = (variant.current, variant.signal()) else { continue };
-                desired.with_label_values(&labels).set(f64::from(target));
-                current.with_label_values(&labels).set(f64::from(now));
-                ratio.with_label_values(&labels).set(f64::from(target) / f64::from(now.max(1)));
+            for (name, help, value) in GAUGES {
+                let metrics =
+                    published.variants.iter().filter_map(|(key, variant)| self.gauge(key, variant, value));
+                families.push(family(&format!("{prefix}_{name}"), help, MetricType::GAUGE, metrics));
             }
-            families.extend([desired.collect(), current.collect(), ratio.collect()].into_iter().flatten());
         }
-        families.extend(self.scalings(published)?);
-        families.extend(states(published)?);
+        families.push(self.scalings(published));
+        families.push(states(published));
         // A family without a series would be printed as a bare heading.
         families.retain(|f| !f.get_metric().is_empty());
-        Ok(families)
+        families
     }
 
-    fn scalings(&self, published: &Published) -> Result<Vec<MetricFamily>, prometheus::Error> {
-        let names = self.names(&["variant_name", "namespace", "direction", "reason"]);
-        let counter = IntCounterVec::new(
-            Opts::new("wva_replica_scaling_total", "Changes of a variant's target."),
-            &names,
-        )?;
-        for ((VariantKey { namespace, name }, direction, reason), count) in &published.scalings {
-            counter.with_label_values(&self.labels(&[name, namespace, direction, reason])).inc_by(*count);
-        }
-        Ok(counter.collect())
+    /// One gauge of a variant; `None` where autoscalers are told nothing.
+    fn gauge(
+        &self,
+        key: &VariantKey,
+        variant: &PublishedVariant,
+        value: fn(u32, u32) -> f64,
+    ) -> Option<Metric> {
+        let (now, target) = (variant.current?, variant.signal()?);
+        let mut metric = self.metric(&[
+            ("accelerator_type", &variant.accelerator),
+            ("namespace", &key.namespace),
+            ("variant_name", &key.name),
+        ]);
+        let mut gauge = Gauge::default();
+        gauge.set_value(value(now, target));
+        metric.set_gauge(gauge);
+        Some(metric)
+    }
+
+    fn scalings(&self, published: &Published) -> MetricFamily {
+        let counter = |((key, direction, reason), count): (&(VariantKey, &str, &str), &u64)| {
+            let mut metric = self.metric(&[
+                ("direction", direction),
+                ("namespace", &key.namespace),
+                ("reason", reason),
+                ("variant_name", &key.name),
+            ]);
+            let mut counter = Counter::default();
+            #[expect(clippy::cast_precision_loss, reason = "changes of a target, far below 2^52")]
+            counter.set_value(*count as f64);
+            metric.set_counter(counter);
+            metric
+        };
+        let metrics = published.scalings.iter().map(counter);
+        family("wva_replica_scaling_total", "Changes of a variant's target.", MetricType::COUNTER, metrics)
+    }
+
+    /// A metric with these labels and that of the instance, in order of name, as the exposition has them.
+    fn metric(&self, labels: &[(&str, &str)]) -> Metric {
+        let instance = self.instance.as_deref().map(|instance| ("controller_instance", instance));
+        let mut labels: Vec<_> = labels.iter().copied().chain(instance).collect();
+        labels.sort_unstable();
+        Metric::from_label(labels.into_iter().map(pair).collect())
     }
 }
 
-fn states(published: &Published) -> Result<Vec<MetricFamily>, prometheus::Error> {
-    let gauge = IntGaugeVec::new(
-        Opts::new("wva_variants", "Managed variants by the reason of their Ready condition."),
-        &["state"],
-    )?;
+/// A figure from the current replicas and the target.
+type Figure = fn(u32, u32) -> f64;
+
+/// The gauges of a variant: name, help and figure.
+const GAUGES: [(&str, &str, Figure); 3] = [
+    ("desired_replicas", "Replicas the variant should have.", |_, target| f64::from(target)),
+    ("current_replicas", "Replicas the variant's workload asks for.", |now, _| f64::from(now)),
+    ("desired_ratio", "Desired replicas over current ones; desired where current is 0.", |now, target| {
+        f64::from(target) / f64::from(now.max(1))
+    }),
+];
+
+fn pair((name, value): (&str, &str)) -> LabelPair {
+    let mut pair = LabelPair::default();
+    pair.set_name(name.to_owned());
+    pair.set_value(value.to_owned());
+    pair
+}
+
+fn family(name: &str, help: &str, kind: MetricType, metrics: impl Iterator<Item = Metric>) -> MetricFamily {
+    let mut family = MetricFamily::default();
+    family.set_name(name.to_owned());
+    family.set_help(help.to_owned());
+    family.set_field_type(kind);
+    family.set_metric(metrics.collect());
+    family
+}
+
+fn states(published: &Published) -> MetricFamily {
+    let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
     for variant in published.variants.values() {
-        gauge.with_label_values(&[state(variant)]).inc();
+        *counts.entry(state(variant)).or_default() += 1;
     }
-    Ok(gauge.collect())
+    let metrics = counts.into_iter().map(|(state, count)| {
+        let mut metric = Metric::from_label(vec![pair(("state", state))]);
+        let mut gauge = Gauge::default();
+        gauge.set_value(f64::from(count));
+        metric.set_gauge(gauge);
+        metric
+    });
+    let help = "Managed variants by the reason of their Ready condition.";
+    family("wva_variants", help, MetricType::GAUGE, metrics)
 }
 
 fn state(variant: &PublishedVariant) -> &'static str {
@@ -96,10 +144,7 @@ impl Collector for VariantSeries {
     fn collect(&self) -> Vec<MetricFamily> {
         let published = self.published.borrow().clone();
         let Some(published) = published else { return Vec::new() };
-        self.families(&published).unwrap_or_else(|error| {
-            tracing::error!(%error, "The per-variant series could not be made");
-            Vec::new()
-        })
+        self.families(&published)
     }
 }
 

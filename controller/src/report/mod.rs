@@ -4,3 +4,4 @@ pub(crate) mod conditions;
 pub mod events;
 pub(crate) mod gauges;
 pub(crate) mod status;
+pub(crate) mod written;

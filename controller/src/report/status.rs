@@ -11,13 +11,15 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{ApiResource, DynamicObject};
 use kube::api::{Patch, PatchParams};
-use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use wva_crds::{Actuation, OptimizedAlloc, VariantAutoscaling, VariantAutoscalingStatus};
 use wva_scaling::VariantKey;
 
 use crate::published::{Published, PublishedVariant, Reader};
+use crate::report::written::Written;
+use crate::variants::Variant;
+use crate::watches::Cache;
 
 /// `lastRunTime` alone is no reason to write more often than this. The external metrics API takes a status as dead
 /// after 15 minutes, so a third of that leaves room for two failures.
@@ -32,16 +34,16 @@ const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_se
 /// Brings the objects' status up to what was published.
 pub struct StatusWriter {
     client: Client,
-    variants: Store<DynamicObject>,
+    variants: Cache<Arc<Variant>>,
     /// What this process last wrote, by object.
-    written: BTreeMap<VariantKey, (String, VariantAutoscalingStatus)>,
+    written: BTreeMap<VariantKey, (String, Written)>,
 }
 
 /// The status a variant should have, given the one it has; `None` where there is nothing to write.
 #[must_use]
 pub(crate) fn wanted(
     variant: &PublishedVariant,
-    before: &VariantAutoscalingStatus,
+    before: &Written,
     now: Timestamp,
 ) -> Option<VariantAutoscalingStatus> {
     let count = |n: u32| i32::try_from(n).unwrap_or(i32::MAX);
@@ -50,29 +52,18 @@ pub(crate) fn wanted(
         accelerator: variant.accelerator.clone(),
         last_run_time: Some(Time(now)),
     });
-    let mut status = VariantAutoscalingStatus {
+    let status = VariantAutoscalingStatus {
         desired_optimized_alloc: alloc,
         current_replicas: variant.current.map(count),
         actuation: variant.decision.as_ref().map(|_| Actuation { applied: variant.signal().is_some() }),
-        learned: before.learned.clone(),
-        conditions: variant.conditions.dated(&before.conditions, variant.generation, now),
+        learned: None,
+        conditions: variant.conditions.dated(before, variant.generation, now),
     };
-    // The time of the last run alone is no change, until it is due.
-    let last_run = |s: &VariantAutoscalingStatus| {
-        s.desired_optimized_alloc.as_ref().and_then(|a| a.last_run_time.clone())
-    };
-    // A time from the future, by a clock that was set back since, must not stop the heartbeat until then.
-    let due = last_run(before).is_none_or(|t| now.duration_since(t.0).abs() >= HEARTBEAT);
-    if !due && let Some(alloc) = &mut status.desired_optimized_alloc {
-        alloc.last_run_time = last_run(before);
-    }
-    if status == *before {
-        return None;
-    }
-    if let Some(alloc) = &mut status.desired_optimized_alloc {
-        alloc.last_run_time = Some(Time(now));
-    }
-    Some(status)
+    // The time of the last run alone is no change, until it is due. A time from the future, by a clock that was set back
+    // since, must not stop the heartbeat until then.
+    let due = before.last_run.is_none_or(|t| now.duration_since(t).abs() >= HEARTBEAT);
+    let heartbeat = due && status.desired_optimized_alloc.is_some();
+    (heartbeat || !before.says(&status)).then_some(status)
 }
 
 /// The merge patch that makes a status this one, whatever it was.
@@ -89,7 +80,7 @@ pub(crate) fn merge_patch(status: &VariantAutoscalingStatus) -> Value {
 impl StatusWriter {
     /// A writer that reads what is there from a watch cache.
     #[must_use]
-    pub fn new(client: Client, variants: Store<DynamicObject>) -> Self {
+    pub fn new(client: Client, variants: Cache<Arc<Variant>>) -> Self {
         Self { client, variants, written: BTreeMap::new() }
     }
 
@@ -118,24 +109,25 @@ impl StatusWriter {
         self.written.retain(|key, _| published.variants.contains_key(key));
         // The time of the cycle and not of the write, which a retry may make much later.
         let now = published.at;
-        let due: Vec<_> = published
-            .variants
-            .iter()
-            .filter_map(|(key, variant)| {
-                let status = wanted(variant, &self.before(key, variant), now)?;
-                Some((self.client.clone(), key.clone(), variant.uid.clone(), status))
-            })
-            .collect();
+        let due = self.due(published);
         let mut left = due.len();
         let mut all = true;
+        let (client, source) = (self.client.clone(), published.clone());
         let mut writes = stream::iter(due)
-            .map(|(client, key, uid, status)| async move {
-                let written = write(&client, &key, &status).await;
-                (key, uid, status, written)
+            .map(move |(key, before)| {
+                let (client, source) = (client.clone(), source.clone());
+                async move {
+                    // Made when its turn comes: after a start there may be thousands to write.
+                    let variant = source.variants.get(&key)?;
+                    let status = wanted(variant, &before, now)?;
+                    let written = write(&client, &key, &status).await;
+                    Some((key, variant.uid.clone(), Written::of(&status), written))
+                }
             })
             .buffer_unordered(CONCURRENCY);
-        while let Some((key, uid, status, written)) = writes.next().await {
+        while let Some(done) = writes.next().await {
             left -= 1;
+            let Some((key, uid, status, written)) = done else { continue };
             match written {
                 Ok(()) => {
                     self.written.insert(key, (uid, status));
@@ -157,14 +149,22 @@ impl StatusWriter {
         all
     }
 
+    /// The objects whose status differs from what was published, and what is remembered of it.
+    fn due(&self, published: &Published) -> Vec<(VariantKey, Written)> {
+        let of_variant = |(key, variant): (&VariantKey, &Arc<PublishedVariant>)| {
+            let before = self.before(key, variant);
+            wanted(variant, &before, published.at).is_some().then(|| (key.clone(), before))
+        };
+        published.variants.iter().filter_map(of_variant).collect()
+    }
+
     /// What the object's status is: as this process last wrote it, else as the cache has it.
-    fn before(&self, key: &VariantKey, variant: &PublishedVariant) -> VariantAutoscalingStatus {
-        if let Some((_, status)) = self.written.get(key).filter(|(uid, _)| *uid == variant.uid) {
-            return status.clone();
+    fn before(&self, key: &VariantKey, variant: &PublishedVariant) -> Written {
+        if let Some((_, written)) = self.written.get(key).filter(|(uid, _)| *uid == variant.uid) {
+            return written.clone();
         }
-        let resource = ApiResource::erase::<VariantAutoscaling>(&());
-        let object = self.variants.get(&ObjectRef::new_with(&key.name, resource).within(&key.namespace));
-        object.map(|o| crate::variants::status(&o)).unwrap_or_default()
+        let object = self.variants.get(&key.namespace, &key.name);
+        object.map(|v| v.status.written.clone()).unwrap_or_default()
     }
 }
 

@@ -10,7 +10,7 @@ use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event};
 use tokio::sync::watch;
 
-use super::{Observer, Scope, trim};
+use super::{Observer, Scope, config};
 
 /// Time for the question whether the kind is there: kube repeats a request by itself for longer than that.
 const ASK: Duration = Duration::from_secs(10);
@@ -149,14 +149,13 @@ async fn ask(api: &Api<DynamicObject>) -> kube::Result<()> {
 
 /// Hands on what happens to the objects until the kind is gone or hidden; says which.
 async fn events(api: &Api<DynamicObject>, kind: &Kind, observe: &mut Observer<DynamicObject>) -> Sight {
-    let mut stream = Box::pin(watcher::watcher(api.clone(), watcher::Config::default()).default_backoff());
+    let mut stream = Box::pin(watcher::watcher(api.clone(), config()).default_backoff());
     let mut interrupted = false;
     while let Some(event) = stream.next().await {
         match event {
             Ok(event) => {
                 // Each attempt begins with it, a failed one too.
                 interrupted &= matches!(event, Event::Init);
-                let event = event.modify(trim::any);
                 observe(&event);
                 if matches!(event, Event::InitDone) {
                     kind.sees(Sight::Seen);

@@ -23,7 +23,7 @@ pub use findings::{Findings, PatchOp};
 pub use maps::facts::{MapFacts, Running, RunningSource, RunningValue};
 pub use maps::immutable::IMMUTABLE;
 pub use maps::names::{MapNames, MapRole, Place};
-pub use readers::MetricReader;
+pub use readers::{MetricReader, SeriesSelector};
 pub use table::{ABOUT_KEYS, Check, Kind, RULES, Rule, Scope};
 pub use va::cost::sets_cost;
 pub use verdict::{

@@ -15,7 +15,52 @@ pub struct MetricReader {
     pub name: String,
     /// Of an HPA, which series each of its metrics of this program takes. Empty for a ScaledObject, whose query is
     /// not taken apart.
-    pub selectors: Vec<LabelSelector>,
+    pub selectors: Vec<SeriesSelector>,
+}
+
+/// Which series a metric takes: those whose labels meet all of these. A `LabelSelector` says the same in ten times the
+/// memory, and every HPA of a cluster is kept.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SeriesSelector(pub(crate) Box<[Requirement]>);
+
+/// What one label has to be.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Requirement {
+    pub(crate) key: Box<str>,
+    pub(crate) operator: Operator,
+    pub(crate) values: Box<[Box<str>]>,
+}
+
+/// How a label is held against the values of a requirement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operator {
+    In,
+    NotIn,
+    Exists,
+    DoesNotExist,
+}
+
+impl From<&LabelSelector> for SeriesSelector {
+    fn from(selector: &LabelSelector) -> Self {
+        let labels = selector.match_labels.iter().flatten().map(|(key, value)| Requirement {
+            key: key.as_str().into(),
+            operator: Operator::In,
+            values: [value.as_str().into()].into(),
+        });
+        let expressions = selector.match_expressions.iter().flatten().filter_map(|e| {
+            let operator = match e.operator.as_str() {
+                "In" => Operator::In,
+                "NotIn" => Operator::NotIn,
+                "Exists" => Operator::Exists,
+                "DoesNotExist" => Operator::DoesNotExist,
+                // The API server admits no other.
+                _ => return None,
+            };
+            let values = e.values.iter().flatten().map(|value| value.as_str().into()).collect();
+            Some(Requirement { key: e.key.as_str().into(), operator, values })
+        });
+        Self(labels.chain(expressions).collect())
+    }
 }
 
 impl MetricReader {
@@ -23,11 +68,12 @@ impl MetricReader {
     #[must_use]
     pub fn of_autoscaler(hpa: &HorizontalPodAutoscaler) -> Option<(Target, Self)> {
         let metrics = hpa.spec.metrics.iter().flatten().filter(|m| m.type_ == "External");
-        let selectors: Vec<LabelSelector> = metrics
+        let mut selectors: Vec<SeriesSelector> = metrics
             .filter_map(|m| Some(&m.external.as_ref()?.metric))
             .filter(|metric| is_ours(&metric.name))
-            .map(|metric| metric.selector.clone().unwrap_or_default())
+            .map(|metric| metric.selector.as_ref().map(Into::into).unwrap_or_default())
             .collect();
+        selectors.shrink_to_fit();
         let reference = &hpa.spec.scale_target_ref;
         let target = Target::named(reference.api_version.as_deref(), Some(&reference.kind), &reference.name);
         let name = hpa.metadata.name.clone().filter(|_| !selectors.is_empty())?;

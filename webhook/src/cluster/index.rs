@@ -1,7 +1,7 @@
 //! Watch caches by what reviews ask for. One writer, the watch task, keeps an index in step with each event; a review
 //! touches only what concerns its object, however many there are.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -17,36 +17,41 @@ use wva_rules::{MetricReader, OtherVariant, Target, sets_cost};
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Key {
     /// They name this workload. Versions of one group show the same objects.
-    Target { namespace: String, group: String, kind: String, name: String },
+    Target { namespace: Box<str>, group: Box<str>, kind: Box<str>, name: Box<str> },
     /// They are variants of this model with a cost that somebody chose.
-    CostOf { namespace: String, model: String },
+    CostOf { namespace: Box<str>, model: Box<str> },
 }
 
 impl Key {
     pub(super) fn target(namespace: &str, target: &Target) -> Self {
         Self::Target {
-            namespace: namespace.to_owned(),
-            group: target.group().to_owned(),
-            kind: target.kind.clone(),
-            name: target.name.clone(),
+            namespace: namespace.into(),
+            group: target.group().into(),
+            kind: target.kind.as_str().into(),
+            name: target.name.as_str().into(),
         }
     }
 
     pub(super) fn cost_of(namespace: &str, model: &str) -> Self {
-        Self::CostOf { namespace: namespace.to_owned(), model: model.to_owned() }
+        Self::CostOf { namespace: namespace.into(), model: model.into() }
     }
 }
 
 /// Namespace and name.
-type Id = (String, String);
+type Id = (Box<str>, Box<str>);
 
 /// What is kept of one object, and the keys it is found by.
 type Entry<V> = (Vec<Key>, V);
 
+/// The same as it is filed.
+type Filed<V> = (Box<[Arc<Key>]>, V);
+
+/// Ids and keys stand in both maps, and are shared: there are thousands of either.
 #[derive(Debug, PartialEq)]
 struct Entries<V> {
-    objects: BTreeMap<Id, Entry<V>>,
-    by_key: BTreeMap<Key, BTreeSet<Id>>,
+    objects: BTreeMap<Arc<Id>, Filed<V>>,
+    /// The objects of each key, in order.
+    by_key: BTreeMap<Arc<Key>, Vec<Arc<Id>>>,
 }
 
 impl<V> Default for Entries<V> {
@@ -55,25 +60,44 @@ impl<V> Default for Entries<V> {
     }
 }
 
-impl<V> Entries<V> {
+impl<V: PartialEq> Entries<V> {
     /// Puts an object in place of what was known of it; `None` where it is found by nothing any more.
     fn put(&mut self, id: Id, entry: Option<Entry<V>>) {
-        if let Some((keys, _)) = self.objects.remove(&id) {
-            for key in keys {
-                if let Some(ids) = self.by_key.get_mut(&key) {
-                    ids.remove(&id);
-                    if ids.is_empty() {
-                        self.by_key.remove(&key);
-                    }
+        if let (Some((keys, value)), Some((new_keys, new_value))) = (self.objects.get(&id), &entry)
+            && value == new_value
+            && keys.iter().map(AsRef::as_ref).eq(new_keys)
+        {
+            return;
+        }
+        self.remove(&id);
+        let Some((keys, value)) = entry else { return };
+        let id = Arc::new(id);
+        let keys = keys.into_iter().map(|key| self.file(key, &id)).collect();
+        self.objects.insert(id, (keys, value));
+    }
+
+    fn remove(&mut self, id: &Id) {
+        let Some((keys, _)) = self.objects.remove(id) else { return };
+        for key in keys {
+            if let Some(ids) = self.by_key.get_mut(&key) {
+                ids.retain(|other| **other != *id);
+                if ids.is_empty() {
+                    self.by_key.remove(&key);
                 }
             }
         }
-        if let Some(entry) = entry {
-            for key in &entry.0 {
-                self.by_key.entry(key.clone()).or_default().insert(id.clone());
-            }
-            self.objects.insert(id, entry);
+    }
+
+    /// Lets an object be found by a key, and gives the key as it is shared.
+    fn file(&mut self, key: Key, id: &Arc<Id>) -> Arc<Key> {
+        let key = self.by_key.get_key_value(&key).map_or_else(|| Arc::new(key), |(key, _)| key.clone());
+        let ids = self.by_key.entry(key.clone()).or_default();
+        if let Err(at) = ids.binary_search(id) {
+            // Most keys have one object, for which `insert` alone would make room for four.
+            ids.reserve_exact(1);
+            ids.insert(at, id.clone());
         }
+        key
     }
 }
 
@@ -105,14 +129,15 @@ impl<V: Clone> Index<V> {
     /// Whether the namespace has any object.
     pub(super) fn any_in(&self, namespace: &str) -> bool {
         let entries = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let first = entries.objects.range((namespace.to_owned(), String::new())..).next();
-        first.is_some_and(|((found, _), _)| found == namespace)
+        let first = entries.objects.range::<Id, _>((namespace.into(), "".into())..).next();
+        first.is_some_and(|(id, _)| &*id.0 == namespace)
     }
 
     /// The first name under this key that is not `name`.
     pub(super) fn other_than(&self, key: &Key, name: &str) -> Option<String> {
         let entries = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        entries.by_key.get(key)?.iter().find(|(_, n)| n != name).map(|(_, n)| n.clone())
+        let mut names = entries.by_key.get(key)?.iter().map(|id| &*id.1);
+        names.find(|other| *other != name).map(str::to_owned)
     }
 }
 
@@ -123,14 +148,16 @@ pub type Observer<K> = Box<dyn FnMut(&Event<K>) + Send>;
 fn index<K, V>(read: impl Fn(&K) -> Option<Entry<V>> + Send + 'static) -> (Observer<K>, Index<V>)
 where
     K: Resource,
-    V: Send + Sync + 'static,
+    V: PartialEq + Send + Sync + 'static,
 {
     let index = Index(Arc::new(RwLock::new(Entries::default())));
     let written = index.clone();
     // Filled while a watch lists anew, so that reviews see the old list until the new one is whole.
     let mut listed = Entries::default();
-    let id =
-        |o: &K| (o.meta().namespace.clone().unwrap_or_default(), o.meta().name.clone().unwrap_or_default());
+    let id = |o: &K| {
+        let part = |text: &Option<String>| text.as_deref().unwrap_or_default().into();
+        (part(&o.meta().namespace), part(&o.meta().name))
+    };
     let observe = move |event: &Event<K>| {
         let now = || written.0.write().unwrap_or_else(PoisonError::into_inner);
         match event {

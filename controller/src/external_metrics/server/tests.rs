@@ -1,6 +1,6 @@
 //! The API over real TLS on loopback, with the fake API server behind it for reviews.
 
-use kube::runtime::reflector;
+use kube::core::DynamicObject;
 use kube::runtime::watcher;
 use reqwest::{Certificate, Client, Identity, StatusCode};
 use serde_json::{Value, json};
@@ -12,6 +12,7 @@ use super::*;
 use crate::auth::fake::{ClientCa, FakeApi};
 use crate::auth::{RequestHeader, server_tls};
 use crate::external_metrics::values::tests::{now, va};
+use crate::watches::cache::Writer;
 
 const HOST: &str = "wva.wva-system.svc";
 const V: &str = "/apis/external.metrics.k8s.io/v1beta1";
@@ -27,7 +28,7 @@ struct Running {
     fake: FakeApi,
     shutdown: CancellationToken,
     task: tokio::task::JoinHandle<io::Result<()>>,
-    writer: reflector::store::Writer<DynamicObject>,
+    writer: Writer<DynamicObject, Arc<Variant>>,
     synced: tokio::sync::watch::Sender<bool>,
 }
 
@@ -40,9 +41,8 @@ fn start() -> Running {
     let ca = ClientCa::new();
     let gate = Arc::new(Gate::new(fake.client()));
     gate.set_request_header(Some(RequestHeader::parse(&ca.config_map()).unwrap()));
-    let resource = kube::core::ApiResource::erase::<wva_crds::VariantAutoscaling>(&());
-    let writer = reflector::store::Writer::new(resource);
-    let variants = writer.as_reader();
+    let writer = Writer::new(Variant::kind());
+    let variants = writer.reader();
     let (synced, seen) = tokio::sync::watch::channel(false);
     let state = Arc::new(ExternalMetrics {
         variants,
@@ -65,13 +65,13 @@ fn synced() -> Running {
     running.synced.send_replace(true);
     let old =
         |va: &mut Value| va["status"]["desiredOptimizedAlloc"]["lastRunTime"] = json!("2026-11-20T11:00:00Z");
-    running.writer.apply_watcher_event(&watcher::Event::Init);
+    running.writer.take_in(&watcher::Event::Init);
     for va in
         [va("prod", "a", |_| {}), va("prod", "b", |_| {}), va("prod", "old", old), va("dev", "d", |_| {})]
     {
-        running.writer.apply_watcher_event(&watcher::Event::InitApply(*va));
+        running.writer.take_in(&watcher::Event::InitApply(*va));
     }
-    running.writer.apply_watcher_event(&watcher::Event::InitDone);
+    running.writer.take_in(&watcher::Event::InitDone);
     running
 }
 
@@ -203,8 +203,8 @@ async fn before_the_first_list_nothing_is_vouched_for() {
     let mut running = start();
     let path = format!("{V}/namespaces/prod/wva_desired_replicas");
     failure(&running.as_hpa(&path).await, 503, "ServiceUnavailable");
-    running.writer.apply_watcher_event(&watcher::Event::Init);
-    running.writer.apply_watcher_event(&watcher::Event::InitDone);
+    running.writer.take_in(&watcher::Event::Init);
+    running.writer.take_in(&watcher::Event::InitDone);
     running.synced.send_replace(true);
     assert_eq!(names(&running.as_hpa(&path).await), [""; 0]);
 }

@@ -160,7 +160,8 @@ fn the_safety_net_says_why_the_analysis_failed_whatever_came_after() {
 #[test]
 fn conditions_have_one_order_and_a_message_has_a_limit() {
     let long = Unusable::Invalid("x".repeat(40_000));
-    let dated = conditions(Outlook::Unusable(&long)).dated(&[], Some(3), Timestamp::UNIX_EPOCH);
+    let dated =
+        conditions(Outlook::Unusable(&long)).dated(&Written::default(), Some(3), Timestamp::UNIX_EPOCH);
     let types: Vec<_> = dated.iter().map(|c| c.type_.as_str()).collect();
     assert_eq!(types, ["Ready", "TargetResolved", "MetricsAvailable", "OptimizationReady"]);
     assert!(dated.iter().all(|c| c.message.len() <= 32_768 && c.observed_generation == Some(3)));

@@ -90,7 +90,7 @@ fn fake(status: u16) -> (Client, Arc<Mutex<Vec<Sent>>>) {
 
 fn publication(variants: impl IntoIterator<Item = (String, PublishedVariant)>) -> Arc<Published> {
     let key = |name| VariantKey { namespace: "ns".into(), name };
-    let variants = variants.into_iter().map(|(name, v)| (key(name), v)).collect();
+    let variants = variants.into_iter().map(|(name, v)| (key(name), Arc::new(v))).collect();
     Arc::new(Published { variants, ..Published::default() })
 }
 

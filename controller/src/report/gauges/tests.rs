@@ -13,7 +13,7 @@ use crate::fixture::{decision, published, replicas, without_target};
 fn exposed(variants: Vec<(&str, PublishedVariant)>, instance: Option<&str>, legacy: bool) -> Vec<String> {
     let key = |name: &str| VariantKey { namespace: "ns".into(), name: name.into() };
     let scalings = [((key("a"), "up", "SpareBelowTarget"), 2)].into();
-    let variants = variants.into_iter().map(|(name, v)| (key(name), v)).collect();
+    let variants = variants.into_iter().map(|(name, v)| (key(name), Arc::new(v))).collect();
     let (_sender, reader) =
         watch::channel(Some(Arc::new(Published { variants, scalings, ..Published::default() })));
     let registry = Registry::new();

@@ -20,12 +20,12 @@ fn steady(mode: &str) -> PublishedVariant {
 }
 
 fn first(variant: &PublishedVariant) -> VariantAutoscalingStatus {
-    wanted(variant, &VariantAutoscalingStatus::default(), at(0)).unwrap()
+    wanted(variant, &Written::default(), at(0)).unwrap()
 }
 
 #[test]
 fn a_workload_that_is_gone_clears_the_target_by_null() {
-    let before = first(&steady("auto"));
+    let before = Written::of(&first(&steady("auto")));
     let patch = merge_patch(&wanted(&without_target(), &before, at(0)).unwrap());
     for field in ["desiredOptimizedAlloc", "currentReplicas", "actuation"] {
         assert_eq!(patch["status"].get(field), Some(&Value::Null), "{field}");
@@ -36,7 +36,7 @@ fn a_workload_that_is_gone_clears_the_target_by_null() {
 
 #[test]
 fn the_time_of_the_last_run_is_written_with_a_change_or_every_five_minutes() {
-    let before = first(&steady("auto"));
+    let before = Written::of(&first(&steady("auto")));
     for (minute, due) in [(0, false), (1, false), (4, false), (5, true), (-4, false), (-60, true)] {
         let status = wanted(&steady("auto"), &before, at(minute));
         assert_eq!(status.is_some(), due, "minute {minute}");
@@ -48,7 +48,7 @@ fn the_time_of_the_last_run_is_written_with_a_change_or_every_five_minutes() {
     moved.current = Some(9);
     let status = wanted(&moved, &before, at(1)).unwrap();
     assert_eq!(status.desired_optimized_alloc.unwrap().last_run_time, Some(Time(at(1))));
-    let nothing = first(&without_target());
+    let nothing = Written::of(&first(&without_target()));
     assert_eq!(wanted(&without_target(), &nothing, at(60)), None, "no target, no heartbeat");
 }
 
@@ -66,10 +66,10 @@ fn a_condition_keeps_its_time_until_its_truth_changes() {
     let before = first(&without_target());
     let mut later = without_target();
     later.conditions = conditions(Outlook::NoTarget { kind: "Deployment", name: "other", seen: false });
-    let second = wanted(&later, &before, at(1)).unwrap();
+    let second = wanted(&later, &Written::of(&before), at(1)).unwrap();
     assert_eq!(second.conditions[0].last_transition_time, Time(at(0)));
     assert_ne!(second.conditions[0].message, before.conditions[0].message);
-    let third = wanted(&steady("auto"), &second, at(2)).unwrap();
+    let third = wanted(&steady("auto"), &Written::of(&second), at(2)).unwrap();
     assert_eq!(third.conditions[0].last_transition_time, Time(at(2)));
 }
 
@@ -94,7 +94,7 @@ fn fake(status: Option<u16>) -> (Client, Arc<Mutex<Vec<String>>>) {
 
 fn publication(n: usize) -> Arc<Published> {
     let key = |i| VariantKey { namespace: "ns".into(), name: format!("v{i:03}") };
-    let variants = (0..n).map(|i| (key(i), steady("auto"))).collect();
+    let variants = (0..n).map(|i| (key(i), Arc::new(steady("auto")))).collect();
     Arc::new(Published { variants, ..Published::default() })
 }
 

@@ -86,7 +86,6 @@ fn start(mode: Mode) -> (Server, watch::Receiver<Sight>, mpsc::UnboundedReceiver
             Event::Init => "init".to_owned(),
             Event::InitDone => "done".to_owned(),
             Event::InitApply(o) | Event::Apply(o) | Event::Delete(o) => {
-                assert!(o.metadata.managed_fields.is_none(), "it is trimmed");
                 o.metadata.name.clone().unwrap_or_default()
             }
         };

@@ -1,13 +1,11 @@
 //! Warnings about what should act on a variant's metric: nothing reads it, or an HPA asks for series that this variant
 //! can never have. Either way the decision is made and nobody carries it out.
 
-use std::borrow::Cow;
-
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::Value;
 use wva_crds::names::{ACCELERATOR_LABEL, INSTANCE_LABEL, MODE_ANNOTATION, UNRESOLVED_ACCELERATOR};
 
 use crate::facts::Facts;
+use crate::readers::{Operator, Requirement, SeriesSelector};
 use crate::table::{Check, Kind, Rule, Scope};
 use crate::text::{escape, shorten};
 
@@ -99,29 +97,20 @@ fn labels<'a>(facts: &Facts<'a>) -> Vec<Label<'a>> {
 }
 
 /// The first part of a selector that none of the variant's series can meet, and what is right; both as text.
-fn contradiction(selector: &LabelSelector, labels: &[Label<'_>]) -> Option<(String, String)> {
-    let wanted = selector
-        .match_labels
-        .iter()
-        .flatten()
-        .map(|(key, value)| (key, "In", Cow::Owned(vec![value.clone()])));
-    let expressions = selector
-        .match_expressions
-        .iter()
-        .flatten()
-        .map(|e| (&e.key, e.operator.as_str(), Cow::Borrowed(e.values.as_deref().unwrap_or_default())));
-    for (key, operator, values) in wanted.chain(expressions) {
-        let Some(label) = labels.iter().find(|l| l.key == key) else { continue };
-        if label.values.iter().any(|value| meets(operator, &values, *value)) {
+fn contradiction(selector: &SeriesSelector, labels: &[Label<'_>]) -> Option<(String, String)> {
+    for requirement in &selector.0 {
+        let Some(label) = labels.iter().find(|l| l.key == &*requirement.key) else { continue };
+        if label.values.iter().any(|value| meets(requirement, *value)) {
             continue;
         }
+        let Requirement { key, operator, values } = requirement;
         let listed = || values.iter().map(|v| part(v)).collect::<Vec<_>>().join(",");
         let wanted = match operator {
-            "In" if values.len() == 1 => format!("{key}={}", listed()),
-            "In" => format!("{key} in ({})", listed()),
-            "NotIn" => format!("{key} notin ({})", listed()),
-            "Exists" => (*key).clone(),
-            _ => format!("!{key}"),
+            Operator::In if values.len() == 1 => format!("{key}={}", listed()),
+            Operator::In => format!("{key} in ({})", listed()),
+            Operator::NotIn => format!("{key} notin ({})", listed()),
+            Operator::Exists => key.to_string(),
+            Operator::DoesNotExist => format!("!{key}"),
         };
         let right = label.values[0].map_or_else(|| "no such label".to_owned(), |v| escape(v, false));
         return Some((wanted, right));
@@ -129,16 +118,14 @@ fn contradiction(selector: &LabelSelector, labels: &[Label<'_>]) -> Option<(Stri
     None
 }
 
-/// Whether a label's value, or its absence, meets a requirement. An operator that does not exist is met: the API
-/// server admits none.
-fn meets(operator: &str, values: &[String], value: Option<&str>) -> bool {
-    let listed = value.is_some_and(|value| values.iter().any(|v| v == value));
-    match operator {
-        "In" => listed,
-        "NotIn" => !listed,
-        "Exists" => value.is_some(),
-        "DoesNotExist" => value.is_none(),
-        _ => true,
+/// Whether a label's value, or its absence, meets a requirement.
+fn meets(requirement: &Requirement, value: Option<&str>) -> bool {
+    let listed = value.is_some_and(|value| requirement.values.iter().any(|v| &**v == value));
+    match requirement.operator {
+        Operator::In => listed,
+        Operator::NotIn => !listed,
+        Operator::Exists => value.is_some(),
+        Operator::DoesNotExist => value.is_none(),
     }
 }
 

@@ -1,7 +1,8 @@
 //! Rules that look beyond the object: other variants, the namespace, and what follows the metric.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Value, json};
-use wva_rules::{Facts, MetricReader, NamespaceState, Operation, Reach, mutate, validate};
+use wva_rules::{Facts, MetricReader, NamespaceState, Operation, Reach, SeriesSelector, mutate, validate};
 
 use crate::{ACCELERATOR, INSTANCE, MODE, SHARED, find, other, rejects, silent, va, warns};
 
@@ -102,7 +103,8 @@ fn a_variant_whose_metric_nobody_reads_is_told() {
 
 /// An HPA that reads the metric with these selectors.
 fn hpa(selectors: &[Value]) -> [MetricReader; 1] {
-    let selectors = selectors.iter().map(|s| serde_json::from_value(s.clone()).unwrap()).collect();
+    let selector = |s: &Value| serde_json::from_value::<LabelSelector>(s.clone()).unwrap();
+    let selectors = selectors.iter().map(|s| SeriesSelector::from(&selector(s))).collect();
     [MetricReader { name: "llama-hpa".into(), selectors }]
 }
 

@@ -1,5 +1,6 @@
 //! The form in which a verdict is told: complete, bounded, and harmless to a terminal.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Value, json};
 use wva_rules::{
     Facts, MAX_WARNING_BYTES, MAX_WARNING_CHARS, MetricReader, NamespaceState, Operation, OtherVariant,
@@ -136,10 +137,10 @@ fn warnings_stay_within_the_apiservers_limits() {
         target: Target::of(&object).unwrap(),
         created: None,
     }];
-    let selector =
-        |key: &str, value: &str| serde_json::from_value(json!({"matchLabels": {key: value}})).unwrap();
-    let reader =
-        |key: &str, value: &str| MetricReader { name: long.clone(), selectors: vec![selector(key, value)] };
+    let reader = |key: &str, value: &str| {
+        let selector: LabelSelector = serde_json::from_value(json!({"matchLabels": {key: value}})).unwrap();
+        MetricReader { name: long.clone(), selectors: vec![(&selector).into()] }
+    };
     let readers = [reader("variant_name", &long), reader("controller_instance", &long)];
     let facts = Facts {
         others: &others,

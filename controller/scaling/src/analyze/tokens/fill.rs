@@ -18,7 +18,8 @@ pub(super) fn propose(
     let mut drafts: Vec<Draft> = Vec::with_capacity(model.variants.len());
     for (i, variant) in model.variants.iter().enumerate() {
         let mut draft = Draft::new(variant.current);
-        draft.note(Stage::Analyze, Reason::NoChange { load: None, tokens: Some(verdict.figures(model, i)) });
+        let tokens = Some(Box::new(verdict.figures(model, i)));
+        draft.note(Stage::Analyze, Reason::NoChange { load: None, tokens });
         drafts.push(draft);
     }
     if below(0.0, verdict.required(model)) {
