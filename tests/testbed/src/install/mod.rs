@@ -16,7 +16,7 @@ use crate::components::http_client;
 use crate::{Process, Signal, Testbed, eventually, within};
 
 /// Name of the release whose manifests `config/base` holds. Every name in them begins with it.
-const RELEASE: &str = "workload-variant-autoscaler";
+pub(crate) const RELEASE: &str = "workload-variant-autoscaler";
 /// Namespace the program runs in.
 pub const SYSTEM: &str = "workload-variant-autoscaler-system";
 /// Its Service, which both webhook configurations and the APIService name.

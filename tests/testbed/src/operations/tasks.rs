@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use futures::future::try_join_all;
+use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
-use tokio::time::Instant;
 
 use super::{Outcome, spread};
 use crate::install::InstallOptions;
@@ -74,17 +74,27 @@ async fn killed(
         replicas.set(index, SETTING, fault).await?;
     }
     let indexes: Vec<usize> = (0..harm.len()).collect();
-    let started = Instant::now();
     replicas.start_all(&indexes).await?;
     let shared = &*replicas;
     let ends = harm.iter().enumerate().map(|(index, fault)| async move {
-        let ended = shared.process(index)?.wait_exit(Program::GRACE).await;
-        let took = started.elapsed().saturating_sub(DELAY);
+        let process = shared.process(index)?;
+        let ended = process.wait_exit(Program::GRACE).await;
+        let took = Timestamp::now().duration_since(harmed(&process.log())?);
+        let took = Duration::try_from(took).unwrap_or_default();
         anyhow::Ok((took, judge(fault, ended.ok(), took)))
     });
     let judged = try_join_all(ends).await?;
     replicas.kill_all();
     Ok(judged)
+}
+
+/// When the fault came, as the process announces it: how long it took to start does not count.
+fn harmed(log: &str) -> anyhow::Result<Timestamp> {
+    let mut lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let line = lines.find(|line| line["msg"] == "A task of this process will be made to end");
+    let announced: Timestamp =
+        line.context("no fault was announced")?["ts"].as_str().context("no time")?.parse()?;
+    Ok(announced + DELAY)
 }
 
 /// What is wrong with an end, if anything; `None` for one that did not come.

@@ -17,7 +17,7 @@ use self::link::Link;
 use crate::audit::credential_id;
 use crate::install::manifests::{self, Ports};
 use crate::install::program::Program;
-use crate::install::{API_SERVICE, InstallOptions, SERVICE, SYSTEM, UP, WEBHOOKS};
+use crate::install::{API_SERVICE, InstallOptions, RELEASE, SERVICE, SYSTEM, UP, WEBHOOKS};
 use crate::{Process, Signal, Testbed, eventually};
 
 /// How long a lease lasts in these installs, and how often and for how long its holder tries to renew it.
@@ -141,7 +141,9 @@ impl<'a> Replicas<'a> {
             let Pod { name, kubeconfig, env, .. } = &pods[index];
             let mut options = options.clone();
             options.env.extend(env.iter().cloned());
-            let program = Program::start(testbed, &options, name, name, kubeconfig).await?;
+            // Two releases may have pods of the same names, and addresses are read from logs.
+            let log = options.named(&format!("{RELEASE}-{name}"));
+            let program = Program::start(testbed, &options, name, &log, kubeconfig).await?;
             anyhow::Ok((index, program))
         });
         for (index, program) in try_join_all(starts).await? {
