@@ -19,7 +19,12 @@ pub(crate) struct Ports {
 
 /// The CRD alone.
 pub(crate) async fn crd(testbed: &Testbed) -> anyhow::Result<()> {
-    testbed.apply(&read("crds/llmd.ai_variantautoscalings.yaml")?).await?;
+    let crd = read("crds/llmd.ai_variantautoscalings.yaml")?;
+    match testbed.apply(&crd).await {
+        // Two releases that are installed in the same moment: kubectl found none and creates it second.
+        Err(error) if error.to_string().contains("AlreadyExists") => testbed.apply(&crd).await?,
+        applied => applied?,
+    }
     let established =
         ["wait", "--for=condition=Established", "crd/variantautoscalings.llmd.ai", "--timeout=30s"];
     testbed.kubectl(&established).await?.success()?;
