@@ -180,7 +180,8 @@ async fn the_handle_is_filled_whenever_the_files_come() {
     let clock: Clock = Arc::new(now);
     let (certs, task) = crate::Certs::from_files(&mount.0, "tls.crt", "tls.key", clock, shutdown.clone());
     let task = tokio::spawn(task);
-    let rotation = tokio::spawn(certs.rotate(shutdown.clone()));
+    let client = crate::fake::FakeApi::new().client();
+    let rotation = tokio::spawn(certs.rotate(client, shutdown.clone()));
     tokio::time::sleep(3 * POLL).await;
     assert!(!certs.loaded() && certs.expiries().is_empty());
     mount.swap("1", &[("tls.crt", &one.cert), ("tls.key", &one.key), ("ca.crt", &one.ca)]);

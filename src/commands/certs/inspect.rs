@@ -41,7 +41,7 @@ fn told(report: &Report, now: Timestamp) -> String {
     for (mark, lines) in [("ok:     ", &report.notes), ("FINDING:", &report.findings)] {
         for line in lines {
             // Writing to a String cannot fail.
-            let _ = writeln!(text, "{mark} {line}");
+            let _ = writeln!(text, "{mark} {}", shown(line));
         }
     }
     text
@@ -74,7 +74,7 @@ fn table(rows: &[Row], now: Timestamp) -> String {
     text
 }
 
-/// Names come from a file of somebody else: no terminal is to be steered by them.
+/// Names and places come from a file of somebody else: no terminal is to be steered by them.
 fn shown(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }

@@ -65,7 +65,7 @@ impl Fleet {
         self.term.cancel();
         self.term = CancellationToken::new();
         let certs = self.replicas[who].0.clone();
-        tokio::spawn(certs.rotate(self.term.clone()));
+        tokio::spawn(certs.rotate(self.fake.client(), self.term.clone()));
         for (part, name) in ["webhooks", "apiservice"].into_iter().enumerate() {
             let (trust, bundle) = (certs.trust(name), certs.ca_bundle());
             let (carried, term) = (self.carried.clone(), self.term.clone());
