@@ -10,7 +10,7 @@ use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Secret;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, watcher};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -45,8 +45,8 @@ pub(crate) struct Known {
     pub(crate) set: Arc<CaSet>,
     /// Since when the bundle is what it is.
     pub(crate) since: Instant,
-    /// When the Secret was last read for this, and not only told of by a watch, which can be behind.
-    pub(crate) read: Option<Instant>,
+    /// The last wish for a reading that came before the Secret was last read. A watch, which can be behind, fulfils none.
+    pub(crate) read: u64,
     /// Since when this replica has known any CA.
     first: Instant,
 }
@@ -68,8 +68,8 @@ pub(crate) struct Task {
     known: watch::Sender<Option<Known>>,
     /// The CA that signed what is served.
     signed_by: Option<CaCert>,
-    /// Somebody in this process wrote the Secret, or wants it to be read.
-    read: Arc<Notify>,
+    /// How often somebody in this process wished that the Secret be read: it was written, or is to be known for certain.
+    wanted: watch::Receiver<u64>,
     /// When the clock is looked at next.
     check_at: Instant,
     /// When the Secret is to be read and, where needed, written next. `None`: nothing is wrong.
@@ -99,14 +99,14 @@ impl Task {
             clock.clone(),
         );
         let (known, reader) = watch::channel(None);
-        let read = Arc::new(Notify::new());
+        let (wanted, wishes) = watch::channel(0);
         let leader = Leader {
             store: store.clone(),
             client: client.clone(),
             clock: clock.clone(),
             known: reader,
             trusts,
-            read: read.clone(),
+            wanted: Arc::new(wanted),
             check: longest_check(&config),
             settle: settle(&config),
         };
@@ -119,7 +119,7 @@ impl Task {
             filled,
             known,
             signed_by: None,
-            read,
+            wanted: wishes,
             check_at: now,
             repair_at: Some(now),
             rest_until: now,
@@ -131,7 +131,7 @@ impl Task {
 
     pub(crate) async fn run(mut self, shutdown: CancellationToken) {
         let mut watched = self.watch();
-        let read = self.read.clone();
+        let mut wanted = self.wanted.clone();
         loop {
             let (repair_at, check_at) = (self.repair_at, self.check_at);
             tokio::select! {
@@ -143,7 +143,7 @@ impl Task {
                     }
                 }
                 Some(event) = watched.next() => self.seen(event),
-                () = read.notified() => self.repair_soon(),
+                Ok(()) = wanted.changed() => self.repair_soon(),
                 () = tokio::time::sleep_until(check_at) => self.check_clock(),
             }
         }
@@ -200,13 +200,13 @@ impl Task {
     }
 
     async fn repair(&mut self, shutdown: &CancellationToken) {
-        let (known, began) = (self.known(), Instant::now());
+        let (known, wanted) = (self.known(), *self.wanted.borrow());
         match self.store.ensure(self.looker(known.as_ref()), shutdown).await {
             Ok((set, secret, change)) => {
                 self.repair_at = None;
                 self.rest_until = Instant::now() + self.rest.after(change.as_ref(), Instant::now());
                 self.pause = FIRST_PAUSE;
-                self.adopt(set, Some(began));
+                self.adopt(set, Some(wanted));
                 if let Some(change) = change {
                     news::tell(&self.client, &secret, &change, (self.clock)()).await;
                 }
@@ -221,15 +221,15 @@ impl Task {
     }
 
     /// Takes `set` into use: publishes its bundle and, where the signer changed, serves a certificate of the new one.
-    /// `read`: since when the Secret is known to hold it, where it was read and not told of.
-    fn adopt(&mut self, set: CaSet, read: Option<Instant>) {
+    /// `read`: the last wish for a reading that this one came after.
+    fn adopt(&mut self, set: CaSet, read: Option<u64>) {
         let old = self.known();
         let set = Arc::new(set);
         // The bundle first: whoever verifies should know the new CA before a certificate of it is served.
         let differs = self.publish(&set);
         let now = Instant::now();
         let since = old.as_ref().filter(|_| !differs).map_or(now, |old| old.since);
-        let read = read.or(old.as_ref().and_then(|old| old.read));
+        let read = read.or(old.as_ref().map(|old| old.read)).unwrap_or_default();
         let first = old.map_or(now, |old| old.first);
         self.serve(&set);
         self.check_at = self.check_at.min(now + self.check_every(&set));

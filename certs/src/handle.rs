@@ -84,7 +84,7 @@ impl Certs {
         })
     }
 
-    fn empty() -> (Self, Filled) {
+    pub(crate) fn empty() -> (Self, Filled) {
         let (serving, trusts) = (Arc::new(Serving::default()), Trusts::new());
         let (bundle_tx, bundle) = watch::channel(Vec::new());
         let (ca_tx, ca_not_after) = watch::channel(None);

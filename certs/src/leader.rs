@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::pki_types::CertificateDer;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -29,8 +29,8 @@ pub(crate) struct Leader {
     pub(crate) clock: Clock,
     pub(crate) known: watch::Receiver<Option<Known>>,
     pub(crate) trusts: Trusts,
-    /// Tells the task to read the Secret.
-    pub(crate) read: Arc<Notify>,
+    /// How often the task has been asked to read the Secret.
+    pub(crate) wanted: Arc<watch::Sender<u64>>,
     /// The longest time between two looks at the Secret.
     pub(crate) check: Duration,
     /// How long a bundle has to be carried before it counts.
@@ -56,12 +56,16 @@ impl Leader {
         }
     }
 
-    /// Has the task read the Secret, and waits until it has taken what was read from now on into use.
+    /// Has the task read the Secret, and waits until it has taken what it read into use.
     pub(crate) async fn refreshed(mut self) {
-        let began = Instant::now();
-        self.read.notify_one();
+        let wanted = self.want();
         // An error means that the task has ended, and with it soon the process.
-        self.known.wait_for(|known| known.as_ref().is_some_and(|known| known.read >= Some(began))).await.ok();
+        self.known.wait_for(|known| known.as_ref().is_some_and(|known| known.read >= wanted)).await.ok();
+    }
+
+    fn want(&self) -> u64 {
+        self.wanted.send_modify(|wanted| *wanted += 1);
+        *self.wanted.borrow()
     }
 
     async fn lead(mut self, stop: &CancellationToken) {
@@ -119,12 +123,12 @@ impl Leader {
             Ok((found, _, None)) => {
                 // Somebody else's step that the task has not seen, as its watch is behind or broken.
                 if !found.is(&known.set) {
-                    self.read.notify_one();
+                    self.want();
                 }
                 true
             }
             Ok((_, secret, Some(change))) => {
-                self.read.notify_one();
+                self.want();
                 news::tell(&self.client, &secret, &change, (self.clock)()).await;
                 true
             }

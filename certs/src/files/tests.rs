@@ -125,14 +125,16 @@ fn what_is_bad_is_named_and_the_last_good_pair_stays() {
     mount.swap("1", &[("tls.crt", &good.cert), ("tls.key", &good.key), ("ca.crt", &good.ca)]);
     assert_eq!(looked.look(), Vec::<String>::new());
     let served = looked.serving.certificate();
-    let long = "x".repeat(usize::try_from(LONGEST).unwrap() + 1);
-    let rows: [(&str, &str, &str, &str); 6] = [
+    let long = "x".repeat(LONGEST + 1);
+    let cas = good.ca.repeat(LONGEST_BUNDLE / good.ca.len() + 1);
+    let rows: [(&str, &str, &str, &str); 7] = [
         ("tls.crt", "garbage", "tls.crt", "cannot be used"),
         ("tls.crt", &other.cert, "tls.key", "does not belong to the certificate"),
         ("tls.key", "garbage", "tls.key", "no private key"),
         ("tls.key", "", "tls.key", "no private key"),
         ("tls.crt", &long, "tls.crt", "longer than"),
         ("ca.crt", "garbage", "ca.crt", "cannot be used"),
+        ("ca.crt", &cas, "ca.crt", "longer than 131072 bytes"),
     ];
     for (i, (file, content, named, why)) in rows.into_iter().enumerate() {
         let mut contents = vec![

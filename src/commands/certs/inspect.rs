@@ -89,3 +89,17 @@ fn distance(at: Timestamp, now: Timestamp) -> String {
     };
     if seconds >= 0 { format!("in {span}") } else { format!("{span} ago") }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_terminal_is_steered_by_what_was_found() {
+        let evil = || vec!["Secret \u{1b}[2Ja/b\r: tls.key is fine".to_owned()];
+        let report = Report { notes: evil(), findings: evil(), ..Report::default() };
+        let text = told(&report, Timestamp::UNIX_EPOCH);
+        assert_eq!(text.lines().count(), 2);
+        assert!(text.lines().all(|line| !line.contains(char::is_control)), "{text:?}");
+    }
+}

@@ -24,8 +24,7 @@ struct Fleet {
 }
 
 fn wall(began: Instant) -> Timestamp {
-    let start: Timestamp = "2026-11-20T12:00:00Z".parse().unwrap();
-    start + SignedDuration::try_from(began.elapsed()).unwrap()
+    super::wall() + SignedDuration::try_from(began.elapsed()).unwrap()
 }
 
 impl Fleet {
