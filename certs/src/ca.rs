@@ -239,7 +239,8 @@ impl Ca {
         lifetime: Duration,
         now: Timestamp,
     ) -> Result<Signed, SignError> {
-        let (cert, key, not_after) = self.sign(names, lifetime, now)?;
+        let key = fresh_key()?;
+        let (cert, not_after) = self.sign(&key, names, lifetime, now)?;
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
         Ok(Signed { cert: cert.der().clone(), key, issued: now, not_after })
     }
@@ -254,19 +255,32 @@ impl Ca {
         lifetime: Duration,
         now: Timestamp,
     ) -> Result<(String, String), SignError> {
-        let (cert, key, _) = self.sign(names, lifetime, now)?;
+        let key = fresh_key()?;
+        let (cert, _) = self.sign(&key, names, lifetime, now)?;
         Ok((cert.pem(), key.serialize_pem()))
     }
 
+    /// A serving certificate that is of no use, for the CA's own key: whether it verifies tells of the CA.
+    pub(crate) fn sign_trial(
+        &self,
+        name: &str,
+        lifetime: Duration,
+        now: Timestamp,
+    ) -> Result<CertificateDer<'static>, SignError> {
+        let (cert, _) = self.sign(&self.key, &[name.to_owned()], lifetime, now)?;
+        Ok(cert.der().clone())
+    }
+
+    /// The certificate of `key`, and its end.
     fn sign(
         &self,
+        key: &KeyPair,
         names: &[String],
         lifetime: Duration,
         now: Timestamp,
-    ) -> Result<(rcgen::Certificate, KeyPair, Timestamp), SignError> {
+    ) -> Result<(rcgen::Certificate, Timestamp), SignError> {
         let rcgen = |source| SignError::Rcgen { what: "serving", source };
         let not_after = end_of(lifetime, now)?.min(self.cert.not_after);
-        let key = KeyPair::generate().map_err(rcgen)?;
         let mut params = CertificateParams::new(names).map_err(rcgen)?;
         // The names stand in the subject alternative name alone. A common name is of no use to a verifier and has a
         // limit of 64 characters.
@@ -276,9 +290,13 @@ impl Ca {
         params.use_authority_key_identifier_extension = true;
         validity(&mut params, lifetime, now, not_after)?;
         let issuer = Issuer::from_ca_cert_der(&self.cert.der, &self.key).map_err(rcgen)?;
-        let cert = params.signed_by(&key, &issuer).map_err(rcgen)?;
-        Ok((cert, key, not_after))
+        let cert = params.signed_by(key, &issuer).map_err(rcgen)?;
+        Ok((cert, not_after))
     }
+}
+
+fn fresh_key() -> Result<KeyPair, SignError> {
+    KeyPair::generate().map_err(|source| SignError::Rcgen { what: "serving", source })
 }
 
 fn end_of(lifetime: Duration, now: Timestamp) -> Result<Timestamp, SignError> {

@@ -185,9 +185,7 @@ impl<'a> Sight<'a> {
     /// The CA that was to sign next: the Secret's, or the one remembered.
     fn successor(self) -> Option<&'a Arc<Ca>> {
         let remembered = self.looker.known.and_then(|known| known.next.as_ref());
-        self.found
-            .and_then(Found::good_next)
-            .or_else(|| remembered.filter(|ca| ca.cert().valid_at(self.now)))
+        self.found.and_then(Found::good_next).or_else(|| remembered.filter(|ca| ca.cert().valid_at(self.now)))
     }
 
     /// The set to write for `change`; `fresh` makes a CA.

@@ -19,13 +19,13 @@ const LIFE: Duration = Duration::from_mins(1);
 pub(crate) fn judge(ca: &Ca, x509: &X509Certificate<'_>, now: Timestamp) -> Result<(), Unfit> {
     usages(x509)?;
     let refused = |refusal: String| Unfit::Trial { refusal };
-    let signed = match ca.sign_serving(&[NAME.to_owned()], LIFE, now) {
+    let signed = match ca.sign_trial(NAME, LIFE, now) {
         Ok(signed) => signed,
         // The clock cannot be right, which is not the CA's fault.
         Err(SignError::Lifetime { .. }) => return Ok(()),
         Err(error) => return Err(refused(error.to_string())),
     };
-    verify(&signed.cert, &[], &[ca.cert().der().clone()], NAME, now).map_err(refused)
+    verify(&signed, &[], &[ca.cert().der().clone()], NAME, now).map_err(refused)
 }
 
 /// What Go asks of a root: where it has a key usage it may sign, and where it has an extended one that is for servers

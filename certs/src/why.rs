@@ -56,7 +56,9 @@ pub enum Why {
         entry: &'static str,
     },
     /// Longer than any CA needs: every bundle and every Secret would carry it.
-    #[error("the certificate of entry {entry} has {length} bytes, and the most is {MOST_BYTES}: use one with fewer names and extensions")]
+    #[error(
+        "the certificate of entry {entry} has {length} bytes, and the most is {MOST_BYTES}: use one with fewer names and extensions"
+    )]
     TooLong {
         /// Key within the Secret's data.
         entry: &'static str,

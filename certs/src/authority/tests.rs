@@ -248,6 +248,7 @@ async fn whoever_begins_to_write_bundles_gets_one_that_was_read_since() {
     let fake = FakeApi::new();
     let running = start(&fake);
     let old = running.bundle(|b| !b.is_empty()).await;
+    tokio::time::sleep(SETTLE).await;
     // Another leader announces a CA, and the watch says nothing of it.
     fake.deaf(true);
     let mut set = CaSet::from_secret_data(&fake.data(NAME), running.now()).unwrap();
@@ -269,6 +270,7 @@ async fn what_the_leader_finds_is_taken_into_use_and_what_it_writes_goes_by_its_
     let fake = FakeApi::new();
     let running = start(&fake);
     running.bundle(|b| !b.is_empty()).await;
+    tokio::time::sleep(SETTLE).await;
     fake.deaf(true);
     let mut set = CaSet::from_secret_data(&fake.data(NAME), running.now()).unwrap();
     set.next = Some(Arc::new(crate::ca::Ca::generate(DAY * 300, running.now()).unwrap()));
@@ -292,7 +294,12 @@ async fn what_the_leader_finds_is_taken_into_use_and_what_it_writes_goes_by_its_
     term.cancel();
     tokio::spawn(running.certs.rotate(fake.client(), CancellationToken::new()));
     silent.seen(&both);
-    running.until(|| { silent.seen(&both); fake.notes().iter().any(|note| note.contains("step 2 of 3")) }).await;
+    running
+        .until(|| {
+            silent.seen(&both);
+            fake.notes().iter().any(|note| note.contains("step 2 of 3"))
+        })
+        .await;
 }
 
 #[tokio::test(start_paused = true)]

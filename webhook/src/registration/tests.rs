@@ -305,7 +305,10 @@ async fn opens_what_exists_and_repairs_drift() {
     apiserver.edit(VALIDATING, |o| o["webhooks"][0]["rules"] = json!([]));
     apiserver.until(VALIDATING, |o| open(o, "validate.va.llmd.ai", &pem)).await;
     until_trusted(&trust, Some(carried(&pem))).await;
-    assert!(!apiserver.said_meanwhile.load(Ordering::SeqCst), "what was found without the bundle is not trusted");
+    assert!(
+        !apiserver.said_meanwhile.load(Ordering::SeqCst),
+        "what was found without the bundle is not trusted"
+    );
     for bundle in [json!("b3RoZXI="), json!(""), Value::Null] {
         apiserver.edit(MUTATING, |o| o["webhooks"][0]["clientConfig"]["caBundle"] = bundle);
         apiserver.until(MUTATING, |o| open(o, "mutate.va.llmd.ai", &pem)).await;
