@@ -99,7 +99,7 @@ impl Certs {
         &self,
         acting: kube::Client,
         shutdown: CancellationToken,
-    ) -> impl Future<Output = ()> + Send + 'static {
+    ) -> impl Future<Output = ()> + Send + use<> {
         let leader = self.leader.clone();
         async move {
             match leader {
@@ -124,7 +124,7 @@ impl Certs {
 
     /// [`Certs::ca_bundle`], once it says what the Secret said after this call. For whoever begins to write it to the
     /// cluster: what this replica knew before may lack a CA that another leader has put in use since.
-    pub fn fresh_ca_bundle(&self) -> impl Future<Output = watch::Receiver<Vec<u8>>> + Send + 'static {
+    pub fn fresh_ca_bundle(&self) -> impl Future<Output = watch::Receiver<Vec<u8>>> + Send + use<> {
         let (leader, bundle) = (self.leader.clone(), self.ca_bundle());
         async move {
             if let Some(leader) = leader {
