@@ -33,11 +33,11 @@ impl Process {
     pub(super) fn certificates(&mut self) -> anyhow::Result<Served> {
         let serving = match self.settings.certificates.clone() {
             Certificates::Off => None,
-            Certificates::Files(files) => Some(self.from_files("certificate files", &files)),
+            Certificates::Files(files) => Some(self.read_files("certificate files", &files)),
             Certificates::SelfMade { ca_lifetime, lifetime } => Some(self.self_made(ca_lifetime, lifetime)?),
         };
         let own = self.settings.metrics_certificate.clone().filter(|_| self.settings.metrics_secure);
-        let metrics = own.map(|files| self.from_files("certificate files of metrics", &files));
+        let metrics = own.map(|files| self.read_files("certificate files of metrics", &files));
         let checks = [("certificate is loaded", &serving), ("certificate of metrics is loaded", &metrics)];
         for (check, certs) in checks {
             if let Some(certs) = certs.clone() {
@@ -69,7 +69,7 @@ impl Process {
         Ok(certs)
     }
 
-    fn from_files(&mut self, task: &'static str, files: &CertificateFiles) -> Certs {
+    fn read_files(&mut self, task: &'static str, files: &CertificateFiles) -> Certs {
         let (certs, reading) = Certs::from_files(
             Path::new(&files.folder),
             &files.certificate,

@@ -205,7 +205,7 @@ fn what_stands_within_the_text_does_not_reach_the_bundle() {
     let begun = "-----BEGIN CERTIFICATE-----\n";
     let texts = [
         format!("# {begun}{key}{cert}"),
-        format!("{begun}{}", cert),
+        format!("{begun}{cert}"),
         format!(" {begun}{}\n-----END CERTIFICATE-----\n{cert}", key.trim()),
         cert.replace('\n', "\r\n"),
     ];
