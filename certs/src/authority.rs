@@ -70,6 +70,8 @@ pub(crate) struct Task {
     signed_by: Option<CaCert>,
     /// How often somebody in this process wished that the Secret be read: it was written, or is to be known for certain.
     wanted: watch::Receiver<u64>,
+    /// The version of the Secret that was read last.
+    revision: Option<u64>,
     /// When the clock is looked at next.
     check_at: Instant,
     /// When the Secret is to be read and, where needed, written next. `None`: nothing is wrong.
@@ -120,6 +122,7 @@ impl Task {
             known,
             signed_by: None,
             wanted: wishes,
+            revision: None,
             check_at: now,
             repair_at: Some(now),
             rest_until: now,
@@ -172,6 +175,10 @@ impl Task {
     }
 
     fn judge(&mut self, secret: &Secret) {
+        // Told late: to take it into use would be to step back for a moment.
+        if self.revision.zip(revision(secret)).is_some_and(|(read, told)| told < read) {
+            return;
+        }
         let now = (self.clock)();
         let found = secret.data.as_ref().map(|data| Found::read(data, now));
         let known = self.known();
@@ -206,6 +213,7 @@ impl Task {
                 self.repair_at = None;
                 self.rest_until = Instant::now() + self.rest.after(change.as_ref(), Instant::now());
                 self.pause = FIRST_PAUSE;
+                self.revision = revision(&secret);
                 self.adopt(set, Some(wanted));
                 if let Some(change) = change {
                     news::tell(&self.client, &secret, &change, (self.clock)()).await;
@@ -282,7 +290,13 @@ impl Task {
     }
 }
 
-/// The same for a CA, whatever was wished for: it may be somebody else's.
+/// What the API server counts changes with. Its numbers fall only where a backup was restored, and each reading begins
+/// anew with what it finds.
+fn revision(secret: &Secret) -> Option<u64> {
+    secret.metadata.resource_version.as_ref()?.parse().ok()
+}
+
+/// The time between two looks at a CA, whatever was wished for: it may be somebody else's.
 pub(crate) fn ca_check(set: &CaSet) -> Duration {
     looks_in(set.current.cert().life())
 }

@@ -328,6 +328,27 @@ async fn a_new_signer_that_could_not_sign_is_asked_again() {
     assert!(serves(&other), "the old one is not due, and not trusted for ever");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_behind_takes_nothing_back() {
+    let (fake, clock): (_, Clock) = (FakeApi::new(), Arc::new(wall));
+    let (certs, filled) = Certs::empty();
+    let (mut task, _leader) = Task::new(fake.client(), config(), clock, filled, crate::trust::Trusts::new());
+    let mut set = CaSet::of(crate::ca::Ca::generate(DAY * 300, wall()).unwrap());
+    fake.put(NAME, &set.to_secret_data());
+    let before: Secret = serde_json::from_value(fake.object(NAME)).unwrap();
+    set.next = Some(Arc::new(crate::ca::Ca::generate(DAY * 300, wall()).unwrap()));
+    fake.put(NAME, &set.to_secret_data());
+    task.repair(&CancellationToken::new()).await;
+    task.judge(&before);
+    let bundle = certs.ca_bundle();
+    assert!(*bundle.borrow() == set.bundle(wall()), "the bundle of before");
+    // The same again, as a change that came after.
+    let mut after = before;
+    after.metadata.resource_version = Some("3".to_owned());
+    task.judge(&after);
+    assert!(*bundle.borrow() != set.bundle(wall()), "what is new counts");
+}
+
 #[test]
 fn a_bad_config_is_refused() {
     let check = |change: fn(&mut CertsConfig), want: ConfigError| {
