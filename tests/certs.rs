@@ -141,7 +141,11 @@ fn what_does_not_fit_ends_with_1() {
         ("nothing", "", "is empty"),
         ("garbage", "garbage", "holds no certificate in PEM"),
         ("an object without any", "kind: ConfigMap\nmetadata: {name: a}\n", "there is no certificate"),
-        ("half a block", "-----BEGIN CERTIFICATE-----\nAAAA\n", "holds no certificate in PEM"),
+        (
+            "half a block",
+            "-----BEGIN CERTIFICATE-----\nAAAA\n",
+            "holds no X.509 certificate in its PEM block 1",
+        ),
     ] {
         let told = says(&certs(&["inspect", "-"], input), 1, &["FINDING:", part]);
         assert!(!told.is_empty(), "{what}");

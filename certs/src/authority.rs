@@ -6,16 +6,19 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
+use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Secret;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, watcher};
-use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::ca::CaCert;
 use crate::handle::Filled;
 use crate::leader::Leader;
 use crate::news;
+use crate::rest::Rest;
 use crate::rotation::{Looker, Role, Sight, decide};
 use crate::set::{CaSet, Found};
 use crate::store::Store;
@@ -27,6 +30,8 @@ use crate::{CertsConfig, Clock};
 const CHECK: Duration = Duration::from_mins(1);
 /// Looks in the shortest life, so that a life of a minute (tests) is renewed in time as well.
 const LOOKS: u32 = 12;
+/// However short the life of a CA that somebody else made.
+const SHORTEST_CHECK: Duration = Duration::from_secs(1);
 /// Longest time that is given to API servers to act on a bundle after it was seen in an object: each keeps a copy of
 /// the object, and gets the change by a watch. After the same time the CA of a replica is believed to be trusted.
 const SETTLE: Duration = Duration::from_secs(10);
@@ -40,6 +45,8 @@ pub(crate) struct Known {
     pub(crate) set: Arc<CaSet>,
     /// Since when the bundle is what it is.
     pub(crate) since: Instant,
+    /// The last wish for a reading that came before the Secret was last read. A watch, which can be behind, fulfils none.
+    pub(crate) read: u64,
     /// Since when this replica has known any CA.
     first: Instant,
 }
@@ -59,12 +66,19 @@ pub(crate) struct Task {
     client: kube::Client,
     filled: Filled,
     known: watch::Sender<Option<Known>>,
-    /// Somebody in this process wrote the Secret.
-    written: Arc<Notify>,
+    /// The CA that signed what is served.
+    signed_by: Option<CaCert>,
+    /// How often somebody in this process wished that the Secret be read: it was written, or is to be known for certain.
+    wanted: watch::Receiver<u64>,
+    /// The version of the Secret that was read last.
+    revision: Option<u64>,
+    /// When the clock is looked at next.
+    check_at: Instant,
     /// When the Secret is to be read and, where needed, written next. `None`: nothing is wrong.
     repair_at: Option<Instant>,
     /// No repair before this: somebody who keeps destroying the Secret must not make a busy loop of us.
     rest_until: Instant,
+    rest: Rest,
     pause: Duration,
 }
 
@@ -87,31 +101,42 @@ impl Task {
             clock.clone(),
         );
         let (known, reader) = watch::channel(None);
-        let written = Arc::new(Notify::new());
+        let (wanted, wishes) = watch::channel(0);
         let leader = Leader {
             store: store.clone(),
             client: client.clone(),
             clock: clock.clone(),
             known: reader,
             trusts,
-            written: written.clone(),
-            check: check_every(&config),
+            wanted: Arc::new(wanted),
+            check: longest_check(&config),
             settle: settle(&config),
         };
         let now = Instant::now();
-        let (repair_at, rest_until, pause) = (Some(now), now, FIRST_PAUSE);
-        let task =
-            Self { store, config, clock, client, filled, known, written, repair_at, rest_until, pause };
+        let task = Self {
+            store,
+            config,
+            clock,
+            client,
+            filled,
+            known,
+            signed_by: None,
+            wanted: wishes,
+            revision: None,
+            check_at: now,
+            repair_at: Some(now),
+            rest_until: now,
+            rest: Rest::default(),
+            pause: FIRST_PAUSE,
+        };
         (task, leader)
     }
 
     pub(crate) async fn run(mut self, shutdown: CancellationToken) {
         let mut watched = self.watch();
-        let mut check = tokio::time::interval(check_every(&self.config));
-        check.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let written = self.written.clone();
+        let mut wanted = self.wanted.clone();
         loop {
-            let repair_at = self.repair_at;
+            let (repair_at, check_at) = (self.repair_at, self.check_at);
             tokio::select! {
                 biased;
                 () = shutdown.cancelled() => return,
@@ -121,8 +146,8 @@ impl Task {
                     }
                 }
                 Some(event) = watched.next() => self.seen(event),
-                () = written.notified() => self.repair_soon(),
-                _ = check.tick() => self.check_clock(),
+                Ok(()) = wanted.changed() => self.repair_soon(),
+                () = tokio::time::sleep_until(check_at) => self.check_clock(),
             }
         }
     }
@@ -150,12 +175,16 @@ impl Task {
     }
 
     fn judge(&mut self, secret: &Secret) {
+        // Told late: to take it into use would be to step back for a moment.
+        if self.revision.zip(revision(secret)).is_some_and(|(read, told)| told < read) {
+            return;
+        }
         let now = (self.clock)();
         let found = secret.data.as_ref().map(|data| Found::read(data, now));
         let known = self.known();
         let sight = Sight { found: found.as_ref(), looker: self.looker(known.as_ref()), now };
         match (decide(sight), found.map(|found| found.set())) {
-            (None, Some(Ok(set))) => self.adopt(set),
+            (None, Some(Ok(set))) => self.adopt(set, None),
             _ => self.repair_soon(),
         }
     }
@@ -178,13 +207,14 @@ impl Task {
     }
 
     async fn repair(&mut self, shutdown: &CancellationToken) {
-        let known = self.known();
+        let (known, wanted) = (self.known(), *self.wanted.borrow());
         match self.store.ensure(self.looker(known.as_ref()), shutdown).await {
             Ok((set, secret, change)) => {
                 self.repair_at = None;
-                self.rest_until = Instant::now() + FIRST_PAUSE;
+                self.rest_until = Instant::now() + self.rest.after(change.as_ref(), Instant::now());
                 self.pause = FIRST_PAUSE;
-                self.adopt(set);
+                self.revision = revision(&secret);
+                self.adopt(set, Some(wanted));
                 if let Some(change) = change {
                     news::tell(&self.client, &secret, &change, (self.clock)()).await;
                 }
@@ -199,20 +229,20 @@ impl Task {
     }
 
     /// Takes `set` into use: publishes its bundle and, where the signer changed, serves a certificate of the new one.
-    fn adopt(&mut self, set: CaSet) {
+    /// `read`: the last wish for a reading that this one came after.
+    fn adopt(&mut self, set: CaSet, read: Option<u64>) {
         let old = self.known();
-        let signer_changed = old.as_ref().is_none_or(|old| old.set.current.cert() != set.current.cert());
         let set = Arc::new(set);
         // The bundle first: whoever verifies should know the new CA before a certificate of it is served.
         let differs = self.publish(&set);
         let now = Instant::now();
         let since = old.as_ref().filter(|_| !differs).map_or(now, |old| old.since);
+        let read = read.or(old.as_ref().map(|old| old.read)).unwrap_or_default();
         let first = old.map_or(now, |old| old.first);
-        if signer_changed {
-            self.renew(&set);
-        }
+        self.serve(&set);
+        self.check_at = self.check_at.min(now + self.check_every(&set));
         // Even where it is the same: the leader looks at the Secret whenever something happened to it.
-        self.known.send_replace(Some(Known { set, since, first }));
+        self.known.send_replace(Some(Known { set, since, read, first }));
     }
 
     fn publish(&self, set: &CaSet) -> bool {
@@ -221,32 +251,62 @@ impl Task {
 
     fn check_clock(&mut self) {
         self.repair_soon();
-        let Some(Known { set, .. }) = self.known() else { return };
-        // What has expired leaves the bundle: an expired one proves nothing.
-        self.publish(&set);
-        if self.filled.serving.due((self.clock)()) {
-            self.renew(&set);
+        let known = self.known();
+        if let Some(Known { set, .. }) = &known {
+            // What has expired leaves the bundle: an expired one proves nothing.
+            self.publish(set);
+            self.serve(set);
         }
+        let every = known.map_or(longest_check(&self.config), |known| self.check_every(&known.set));
+        self.check_at = Instant::now() + every;
     }
 
-    fn renew(&self, set: &CaSet) {
-        let (serving, now) = (&self.filled.serving, (self.clock)());
-        if now >= set.current.cert().not_after() {
+    /// Signs a new certificate where what is served is another CA's or has had its time.
+    fn serve(&mut self, set: &CaSet) {
+        let (serving, now, ca) = (&self.filled.serving, (self.clock)(), set.current.cert());
+        if self.signed_by.as_ref() == Some(ca) && !serving.due(now) {
+            return;
+        }
+        if now >= ca.not_after() {
             // Nothing that it signs would be valid: the next look replaces it.
             return;
         }
         match serving.renew(&set.current, &self.config.dns_names, self.config.cert_lifetime, now) {
-            Ok(()) => tracing::info!(not_after = ?serving.not_after(), "Serving a new certificate"),
-            // The next look at the clock tries again, as the old one stays due.
+            Ok(()) => {
+                self.signed_by = Some(ca.clone());
+                tracing::info!(not_after = ?serving.not_after(), "Serving a new certificate");
+            }
+            // The next look at the clock tries again: what is served is still due, or another CA's.
             Err(error) => {
                 tracing::error!(error = &error as &dyn std::error::Error, "No new serving certificate");
             }
         }
     }
+
+    /// The time between two looks at the clock while `set` is in use.
+    fn check_every(&self, set: &CaSet) -> Duration {
+        let serving = self.filled.serving.life().map_or(CHECK, looks_in);
+        longest_check(&self.config).min(ca_check(set)).min(serving)
+    }
 }
 
-/// The time between two looks at clock and Secret.
-fn check_every(config: &CertsConfig) -> Duration {
+/// What the API server counts changes with. Its numbers fall only where a backup was restored, and each reading begins
+/// anew with what it finds.
+fn revision(secret: &Secret) -> Option<u64> {
+    secret.metadata.resource_version.as_ref()?.parse().ok()
+}
+
+/// The time between two looks at a CA, whatever was wished for: it may be somebody else's.
+pub(crate) fn ca_check(set: &CaSet) -> Duration {
+    looks_in(set.current.cert().life())
+}
+
+fn looks_in(life: SignedDuration) -> Duration {
+    (life.unsigned_abs() / LOOKS).clamp(SHORTEST_CHECK, CHECK)
+}
+
+/// The longest time between two looks at clock and Secret.
+fn longest_check(config: &CertsConfig) -> Duration {
     CHECK.min(config.shortest_life() / LOOKS)
 }
 

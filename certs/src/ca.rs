@@ -13,71 +13,10 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use crate::BACKDATED;
-
-/// Why what a Secret holds is not what it should be. Each one means that something has to be written.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Why {
-    /// There is no Secret.
-    #[error("the Secret does not exist")]
-    NoSecret,
-    /// A good CA that nobody announced: what is served now would not be trusted by those who trust it alone.
-    #[error("it held another CA, which had not been announced as the next one")]
-    Unannounced,
-    /// An entry is absent or empty.
-    #[error("entry {entry} is absent or empty")]
-    Missing {
-        /// Key within the Secret's data.
-        entry: &'static str,
-    },
-    /// An entry is no PEM of exactly one certificate.
-    #[error("entry {entry} is not exactly one X.509 certificate in PEM")]
-    NotACertificate {
-        /// Key within the Secret's data.
-        entry: &'static str,
-    },
-    /// The certificate may not sign others.
-    #[error("the certificate of entry {entry} is not a CA's")]
-    NotACa {
-        /// Key within the Secret's data.
-        entry: &'static str,
-    },
-    /// The key cannot be read. What it holds is never repeated.
-    #[error("entry {entry} is not a private key in PEM")]
-    NotAKey {
-        /// Key within the Secret's data.
-        entry: &'static str,
-    },
-    /// The key belongs to another certificate.
-    #[error("the private key of entry {entry} does not match the certificate")]
-    KeyMismatch {
-        /// Key within the Secret's data.
-        entry: &'static str,
-    },
-    /// One CA in two places.
-    #[error("entry {entry} holds the current CA once more")]
-    Doubled {
-        /// Key within the Secret's data.
-        entry: &'static str,
-    },
-    /// Its time is over.
-    #[error("the certificate of entry {entry} expired at {not_after}")]
-    Expired {
-        /// Key within the Secret's data.
-        entry: &'static str,
-        /// End of its validity.
-        not_after: Timestamp,
-    },
-    /// Its time has not come, though every CA is dated back an hour: somebody's clock is wrong.
-    #[error(
-        "the certificate of entry {entry} is not valid before {not_before}: compare the clocks of the nodes"
-    )]
-    NotYetValid {
-        /// Key within the Secret's data.
-        entry: &'static str,
-        /// Begin of its validity.
-        not_before: Timestamp,
-    },
-}
+use crate::trial;
+use crate::why::MOST_BYTES;
+pub use crate::why::{Unfit, Why};
+use crate::x509;
 
 /// A certificate could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -141,19 +80,25 @@ impl CaCert {
         let (Some(Ok(der)), None) = (certs.next(), certs.next()) else {
             return Err(Why::NotACertificate { entry });
         };
-        let (rest, x509) =
+        Self::from_der(entry, der)
+    }
+
+    /// The certificate of entry `entry`, whatever its dates are.
+    pub(crate) fn from_der(entry: &'static str, der: CertificateDer<'static>) -> Result<Self, Why> {
+        if der.len() > MOST_BYTES {
+            return Err(Why::TooLong { entry, length: der.len() });
+        }
+        let (rest, parsed) =
             x509_parser::parse_x509_certificate(&der).map_err(|_| Why::NotACertificate { entry })?;
         if !rest.is_empty() {
             return Err(Why::NotACertificate { entry });
         }
-        if !x509.is_ca() {
+        if !parsed.is_ca() {
             return Err(Why::NotACa { entry });
         }
-        let date = |at: i64| Timestamp::from_second(at).map_err(|_| Why::NotACertificate { entry });
-        let not_before = date(x509.validity().not_before.timestamp())?;
-        let not_after = date(x509.validity().not_after.timestamp())?;
-        let pem = certificate_blocks(pem).next().ok_or(Why::NotACertificate { entry })?;
-        Ok(Self { der: der.into_owned(), pem, not_before, not_after })
+        let (not_before, not_after) = x509::validity(&parsed);
+        let pem = x509::pem_of(&der);
+        Ok(Self { der, pem, not_before, not_after })
     }
 
     /// DER of the certificate.
@@ -174,14 +119,26 @@ impl CaCert {
         self.not_after
     }
 
+    /// Whether something that it signs is valid at `now`, as far as the CA is concerned.
+    pub(crate) fn valid_at(&self, now: Timestamp) -> bool {
+        self.not_before <= now && now < self.not_after
+    }
+
     /// When two thirds of its life are over: time for the next one.
     #[must_use]
     pub fn rotate_at(&self) -> Timestamp {
-        // Ours are dated back; one of a shorter life than that was made elsewhere, and is not.
+        self.issued().checked_add(self.life() * 2 / 3).unwrap_or(self.not_after)
+    }
+
+    /// From when it was made to its end.
+    pub(crate) fn life(&self) -> SignedDuration {
+        self.not_after.duration_since(self.issued())
+    }
+
+    /// Ours are dated back; one of a shorter life than that was made elsewhere, and is not.
+    fn issued(&self) -> Timestamp {
         let issued = self.not_before.checked_add(BACKDATED).unwrap_or(self.not_before);
-        let issued = if issued < self.not_after { issued } else { self.not_before };
-        let life = self.not_after.duration_since(issued);
-        issued.checked_add(life * 2 / 3).unwrap_or(self.not_after)
+        if issued < self.not_after { issued } else { self.not_before }
     }
 }
 
@@ -249,12 +206,15 @@ impl Ca {
         let pem =
             std::str::from_utf8(key.ok_or(Why::Missing { entry: key_entry })?).map_err(|_| not_a_key())?;
         let key = KeyPair::from_pem(pem).map_err(|_| not_a_key())?;
-        let (_, x509) = x509_parser::parse_x509_certificate(&cert.der)
+        let der = cert.der.clone();
+        let (_, x509) = x509_parser::parse_x509_certificate(&der)
             .map_err(|_| Why::NotACertificate { entry: cert_entry })?;
         if x509.public_key().raw != key.subject_public_key_info().as_slice() {
             return Err(Why::KeyMismatch { entry: key_entry });
         }
-        Ok(Self { cert, key })
+        let ca = Self { cert, key };
+        trial::judge(&ca, &x509, now).map_err(|unfit| Why::CannotSign { entry: cert_entry, unfit })?;
+        Ok(ca)
     }
 
     /// PEM of the private key. For the Secret alone.
@@ -279,7 +239,8 @@ impl Ca {
         lifetime: Duration,
         now: Timestamp,
     ) -> Result<Signed, SignError> {
-        let (cert, key, not_after) = self.sign(names, lifetime, now)?;
+        let key = fresh_key()?;
+        let (cert, not_after) = self.sign(&key, names, lifetime, now)?;
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
         Ok(Signed { cert: cert.der().clone(), key, issued: now, not_after })
     }
@@ -294,19 +255,32 @@ impl Ca {
         lifetime: Duration,
         now: Timestamp,
     ) -> Result<(String, String), SignError> {
-        let (cert, key, _) = self.sign(names, lifetime, now)?;
+        let key = fresh_key()?;
+        let (cert, _) = self.sign(&key, names, lifetime, now)?;
         Ok((cert.pem(), key.serialize_pem()))
     }
 
+    /// A serving certificate that is of no use, for the CA's own key: whether it verifies tells of the CA.
+    pub(crate) fn sign_trial(
+        &self,
+        name: &str,
+        lifetime: Duration,
+        now: Timestamp,
+    ) -> Result<CertificateDer<'static>, SignError> {
+        let (cert, _) = self.sign(&self.key, &[name.to_owned()], lifetime, now)?;
+        Ok(cert.der().clone())
+    }
+
+    /// The certificate of `key`, and its end.
     fn sign(
         &self,
+        key: &KeyPair,
         names: &[String],
         lifetime: Duration,
         now: Timestamp,
-    ) -> Result<(rcgen::Certificate, KeyPair, Timestamp), SignError> {
+    ) -> Result<(rcgen::Certificate, Timestamp), SignError> {
         let rcgen = |source| SignError::Rcgen { what: "serving", source };
         let not_after = end_of(lifetime, now)?.min(self.cert.not_after);
-        let key = KeyPair::generate().map_err(rcgen)?;
         let mut params = CertificateParams::new(names).map_err(rcgen)?;
         // The names stand in the subject alternative name alone. A common name is of no use to a verifier and has a
         // limit of 64 characters.
@@ -316,9 +290,13 @@ impl Ca {
         params.use_authority_key_identifier_extension = true;
         validity(&mut params, lifetime, now, not_after)?;
         let issuer = Issuer::from_ca_cert_der(&self.cert.der, &self.key).map_err(rcgen)?;
-        let cert = params.signed_by(&key, &issuer).map_err(rcgen)?;
-        Ok((cert, key, not_after))
+        let cert = params.signed_by(key, &issuer).map_err(rcgen)?;
+        Ok((cert, not_after))
     }
+}
+
+fn fresh_key() -> Result<KeyPair, SignError> {
+    KeyPair::generate().map_err(|source| SignError::Rcgen { what: "serving", source })
 }
 
 fn end_of(lifetime: Duration, now: Timestamp) -> Result<Timestamp, SignError> {
@@ -346,21 +324,6 @@ fn validity(
     params.not_before = epoch + seconds(begin)?;
     params.not_after = epoch + seconds(end)?;
     Ok(())
-}
-
-/// The certificate blocks of a PEM text, without whatever stands around them: a key that somebody put in the same
-/// entry must not travel on in a bundle.
-pub(crate) fn certificate_blocks(pem: &[u8]) -> impl Iterator<Item = String> {
-    const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
-    const END: &str = "-----END CERTIFICATE-----";
-    let mut rest = std::str::from_utf8(pem).unwrap_or_default();
-    std::iter::from_fn(move || {
-        let begin = rest.find(BEGIN)?;
-        let end = begin + rest[begin..].find(END)? + END.len();
-        let block = format!("{}\n", &rest[begin..end]);
-        rest = &rest[end..];
-        Some(block)
-    })
 }
 
 #[cfg(test)]

@@ -21,7 +21,9 @@ const CA_NAME: &str = "ca.crt";
 /// Between two looks.
 const POLL: Duration = Duration::from_secs(5);
 /// A chain is a few kilobytes.
-const LONGEST: u64 = 1 << 20;
+const LONGEST: usize = 1 << 20;
+/// Every webhook entry carries the bundle once, and an object has at most 1.5 MiB.
+const LONGEST_BUNDLE: usize = 128 << 10;
 /// Looks at one moment, so that what is read does not come from two sides of a swap.
 const TRIES: usize = 3;
 /// CAs of earlier contents that are still trusted.
@@ -36,8 +38,8 @@ enum Fault {
         #[source]
         source: std::io::Error,
     },
-    #[error("{path} is longer than {LONGEST} bytes: that is no certificate")]
-    TooLong { path: PathBuf },
+    #[error("{path} is longer than {limit} bytes: leave in it only what is needed")]
+    TooLong { path: PathBuf, limit: usize },
     #[error("{path} cannot be used: put a certificate there, with its chain below it")]
     NotACertificate {
         path: PathBuf,
@@ -145,7 +147,8 @@ impl Files {
         let private =
             PrivateKeyDer::from_pem_slice(&pair.1).map_err(|_| Fault::NotAKey { path: key.clone() })?;
         let leaf = chain.first().ok_or_else(|| not_a_certificate(BadPem::NoCertificate))?;
-        let span = Span { renew_at: leaf.not_after, not_after: leaf.not_after };
+        let Cert { not_before: issued, not_after, .. } = *leaf;
+        let span = Span { issued, renew_at: not_after, not_after };
         let ders = chain.iter().map(|cert| cert.der.clone()).collect();
         self.filled.serving.install(ders, private, span).map_err(|source| Fault::Mismatch {
             cert: cert.clone(),
@@ -162,6 +165,9 @@ impl Files {
         let Some(pem) = pem else {
             return if self.cas.is_empty() { Err(Fault::NoCa { path: path() }) } else { Ok(()) };
         };
+        if pem.len() > LONGEST_BUNDLE {
+            return Err(Fault::TooLong { path: path(), limit: LONGEST_BUNDLE });
+        }
         let cas = Cert::read_all(pem).map_err(|source| Fault::NotACertificate { path: path(), source })?;
         let gone = std::mem::replace(&mut self.cas, cas);
         self.former.splice(0..0, gone);
@@ -177,8 +183,12 @@ impl Files {
     }
 
     fn publish(&self, now: Timestamp) {
-        let former = self.former.iter().filter(|cert| now < cert.not_after);
-        let bundle = self.cas.iter().chain(former).flat_map(|cert| cert.pem.bytes()).collect();
+        let mut bundle: Vec<u8> = self.cas.iter().flat_map(|cert| cert.pem.bytes()).collect();
+        for cert in self.former.iter().filter(|cert| now < cert.not_after) {
+            if bundle.len() + cert.pem.len() <= LONGEST_BUNDLE {
+                bundle.extend(cert.pem.bytes());
+            }
+        }
         self.filled.publish(bundle, self.cas.first().map(|cert| cert.not_after));
     }
 
@@ -229,9 +239,9 @@ fn read(path: &Path) -> Result<Vec<u8>, Fault> {
     }
     let mut bytes = Vec::new();
     let file = std::fs::File::open(path).map_err(unreadable)?;
-    file.take(LONGEST + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    if bytes.len() as u64 > LONGEST {
-        return Err(Fault::TooLong { path: path.to_owned() });
+    file.take(LONGEST as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() > LONGEST {
+        return Err(Fault::TooLong { path: path.to_owned(), limit: LONGEST });
     }
     Ok(bytes)
 }

@@ -84,7 +84,7 @@ impl Certs {
         })
     }
 
-    fn empty() -> (Self, Filled) {
+    pub(crate) fn empty() -> (Self, Filled) {
         let (serving, trusts) = (Arc::new(Serving::default()), Trusts::new());
         let (bundle_tx, bundle) = watch::channel(Vec::new());
         let (ca_tx, ca_not_after) = watch::channel(None);
@@ -92,14 +92,18 @@ impl Certs {
         (Self { serving, bundle, ca_not_after, trusts, leader: None }, filled)
     }
 
-    /// Rotates the CA until `shutdown`: to be run by the leader alone, and only while it leads. Nothing is written
-    /// once `shutdown` is cancelled. Whoever comes next goes on from what the Secret says. In mode `files` there is
-    /// nothing to do.
-    pub fn rotate(&self, shutdown: CancellationToken) -> impl Future<Output = ()> + Send + 'static {
+    /// Rotates the CA until `shutdown`: to be run by the leader alone, and only while it leads. All of it is written by
+    /// `acting`, which should let nothing through once this replica does not lead; nothing is begun once `shutdown` is
+    /// cancelled. Whoever comes next goes on from what the Secret says. In mode `files` there is nothing to do.
+    pub fn rotate(
+        &self,
+        acting: kube::Client,
+        shutdown: CancellationToken,
+    ) -> impl Future<Output = ()> + Send + use<> {
         let leader = self.leader.clone();
         async move {
             match leader {
-                Some(leader) => Box::pin(leader.run(shutdown)).await,
+                Some(leader) => Box::pin(leader.run(acting, shutdown)).await,
                 None => shutdown.cancelled().await,
             }
         }
@@ -116,6 +120,18 @@ impl Certs {
     #[must_use]
     pub fn resolver(&self) -> Arc<Serving> {
         self.serving.clone()
+    }
+
+    /// [`Certs::ca_bundle`], once it says what the Secret said after this call. For whoever begins to write it to the
+    /// cluster: what this replica knew before may lack a CA that another leader has put in use since.
+    pub fn fresh_ca_bundle(&self) -> impl Future<Output = watch::Receiver<Vec<u8>>> + Send + use<> {
+        let (leader, bundle) = (self.leader.clone(), self.ca_bundle());
+        async move {
+            if let Some(leader) = leader {
+                leader.refreshed().await;
+            }
+            bundle
+        }
     }
 
     /// PEM of the CA certificates to be trusted (current, next, previous): what belongs into each `caBundle`. Empty

@@ -2,18 +2,14 @@
 //! read or printed here, and no key ever leaves.
 
 use std::fmt::Write as _;
-use std::sync::Arc;
 
 use jiff::Timestamp;
-use rustls::RootCertStore;
-use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::ServerCertVerifier as _;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::set::{CA_CERT, NEXT_CA_CERT, PREVIOUS_CA_CERT};
-use crate::x509::Cert;
+use crate::x509::{self, Cert};
 
 /// One text to look at.
 #[derive(Clone)]
@@ -266,17 +262,8 @@ fn verify(
     cas: &[CertificateDer<'static>],
     now: Timestamp,
 ) -> Result<(), String> {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(cas.iter().cloned());
-    let verifier =
-        WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::new(aws_lc_rs::default_provider()))
-            .build()
-            .map_err(|e| e.to_string())?;
-    let name = cert.names.first().cloned().unwrap_or_default();
-    let name = ServerName::try_from(name).map_err(|e| e.to_string())?;
-    let seconds = u64::try_from(now.as_second()).unwrap_or_default();
-    let at = UnixTime::since_unix_epoch(std::time::Duration::from_secs(seconds));
-    verifier.verify_server_cert(&cert.der, chain, &name, &[], at).map(|_| ()).map_err(|e| e.to_string())
+    let name = cert.names.first().map(String::as_str).unwrap_or_default();
+    x509::verify(&cert.der, chain, cas, name, now)
 }
 
 #[cfg(test)]

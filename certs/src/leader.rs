@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::pki_types::CertificateDer;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::Clock;
-use crate::authority::{FIRST_PAUSE, Known, LONGEST_PAUSE};
+use crate::authority::{FIRST_PAUSE, Known, LONGEST_PAUSE, ca_check};
 use crate::ca::CaCert;
 use crate::news;
 use crate::rotation::Role;
@@ -29,9 +29,9 @@ pub(crate) struct Leader {
     pub(crate) clock: Clock,
     pub(crate) known: watch::Receiver<Option<Known>>,
     pub(crate) trusts: Trusts,
-    /// Told after each write.
-    pub(crate) written: Arc<Notify>,
-    /// The time between two looks at the Secret.
+    /// How often the task has been asked to read the Secret.
+    pub(crate) wanted: Arc<watch::Sender<u64>>,
+    /// The longest time between two looks at the Secret.
     pub(crate) check: Duration,
     /// How long a bundle has to be carried before it counts.
     pub(crate) settle: Duration,
@@ -44,14 +44,28 @@ impl std::fmt::Debug for Leader {
 }
 
 impl Leader {
-    /// Runs until `stop`, and writes nothing after it.
-    pub(crate) async fn run(self, stop: CancellationToken) {
+    /// Runs until `stop`, writes nothing after it, and writes by `acting` alone.
+    pub(crate) async fn run(mut self, acting: kube::Client, stop: CancellationToken) {
+        self.store = self.store.by(acting.clone());
+        self.client = acting;
         tokio::select! {
             // First: what is ready together with the end must not act any more.
             biased;
             () = stop.cancelled() => {}
             () = self.lead(&stop) => {}
         }
+    }
+
+    /// Has the task read the Secret, and waits until it has taken what it read into use.
+    pub(crate) async fn refreshed(mut self) {
+        let wanted = self.want();
+        // An error means that the task has ended, and with it soon the process.
+        self.known.wait_for(|known| known.as_ref().is_some_and(|known| known.read >= wanted)).await.ok();
+    }
+
+    fn want(&self) -> u64 {
+        self.wanted.send_modify(|wanted| *wanted += 1);
+        *self.wanted.borrow()
     }
 
     async fn lead(mut self, stop: &CancellationToken) {
@@ -65,7 +79,8 @@ impl Leader {
             if now >= rest_until && (now >= look_at || is_trusted(&known.set, &trusted)) {
                 let done = self.step(&known, &trusted, stop).await;
                 pause = if done { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
-                (look_at, rest_until) = (Instant::now() + self.check, Instant::now() + pause);
+                let check = self.check.min(ca_check(&known.set));
+                (look_at, rest_until) = (Instant::now() + check, Instant::now() + pause);
             }
             let ask = if known.set.next.is_some() { ASK } else { self.check };
             let next = look_at.max(rest_until).min(Instant::now() + ask);
@@ -105,9 +120,15 @@ impl Leader {
     ) -> bool {
         let looker = known.looker(Role::Leader { trusted }, self.settle);
         match self.store.ensure(looker, stop).await {
-            Ok((_, _, None)) => true,
+            Ok((found, _, None)) => {
+                // Somebody else's step that the task has not seen, as its watch is behind or broken.
+                if !found.is(&known.set) {
+                    self.want();
+                }
+                true
+            }
             Ok((_, secret, Some(change))) => {
-                self.written.notify_one();
+                self.want();
                 news::tell(&self.client, &secret, &change, (self.clock)()).await;
                 true
             }

@@ -11,11 +11,14 @@ mod handle;
 pub mod inspect;
 mod leader;
 mod news;
+mod rest;
 mod rotation;
 pub mod serving;
 pub mod set;
 mod store;
+mod trial;
 mod trust;
+mod why;
 pub mod x509;
 
 #[cfg(test)]

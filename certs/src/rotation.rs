@@ -74,9 +74,21 @@ pub(crate) enum Change {
 }
 
 impl Change {
+    /// What was wrong, where something was.
+    pub(crate) fn why(&self) -> Option<&Why> {
+        match self {
+            Self::AnnouncedAgain(why)
+            | Self::PromotedAtOnce(why)
+            | Self::Dropped(why)
+            | Self::Restored(why)
+            | Self::Replaced(why) => Some(why),
+            Self::Created | Self::Announced | Self::Promoted | Self::Forgot => None,
+        }
+    }
+
     /// Something was wrong, rather than due.
     pub(crate) fn is_a_repair(&self) -> bool {
-        !matches!(self, Self::Created | Self::Announced | Self::Promoted | Self::Forgot)
+        self.why().is_some()
     }
 }
 
@@ -164,17 +176,16 @@ impl<'a> Sight<'a> {
         self.looker.seasoned && self.usable_known().is_some_and(|known| !found.names(known.current.cert()))
     }
 
-    /// What this replica knows, while its CA has not expired.
+    /// What this replica knows, while its CA is valid. One that is not valid yet is of no more use than one that has
+    /// expired: the clock was set back, and to write it back would be to find it bad again, for ever.
     fn usable_known(self) -> Option<&'a CaSet> {
-        self.looker.known.filter(|known| self.now < known.current.cert().not_after())
+        self.looker.known.filter(|known| known.current.cert().valid_at(self.now))
     }
 
     /// The CA that was to sign next: the Secret's, or the one remembered.
     fn successor(self) -> Option<&'a Arc<Ca>> {
         let remembered = self.looker.known.and_then(|known| known.next.as_ref());
-        self.found
-            .and_then(Found::good_next)
-            .or_else(|| remembered.filter(|ca| self.now < ca.cert().not_after()))
+        self.found.and_then(Found::good_next).or_else(|| remembered.filter(|ca| ca.cert().valid_at(self.now)))
     }
 
     /// The set to write for `change`; `fresh` makes a CA.
@@ -208,15 +219,21 @@ impl<'a> Sight<'a> {
             Change::Forgot | Change::Dropped(_) => (current.map_or_else(fresh, Ok)?, next),
         };
         let mut previous = self.previous_beside(&current, next.as_ref());
-        if let (Change::Replaced(_) | Change::PromotedAtOnce(_), Some(lost)) =
-            (change, self.found.and_then(|found| found.current_cert.as_ref()))
-            && self.now < lost.not_after()
-            && !self.looker.known.is_some_and(|known| known.certs().any(|cert| cert == lost))
-        {
+        if let Some(lost) = self.lost(change) {
             // Not to be found in the Secret: a replica that still has its key writes it back, and no review fails.
             previous.retain(|cert| cert != lost);
         }
         Ok(CaSet { current, next, previous })
+    }
+
+    /// The current CA of the Secret, where it had to give way although others may sign with it. Not one that is only
+    /// not valid yet: to them it is good, the clocks disagree, and each would overwrite the other. It stays trusted.
+    fn lost(self, change: &Change) -> Option<&'a CaCert> {
+        let (Change::Replaced(why) | Change::PromotedAtOnce(why)) = change else { return None };
+        let lost = self.found.and_then(|found| found.current_cert.as_ref())?;
+        let knows = self.looker.known.is_some_and(|known| known.certs().any(|cert| cert == lost));
+        let too_early = matches!(why, Why::NotYetValid { .. });
+        (!too_early && !knows && self.now < lost.not_after()).then_some(lost)
     }
 
     /// What becomes the next CA where the known one is written back: the good one that was found, else the one that
@@ -225,7 +242,7 @@ impl<'a> Sight<'a> {
         let found = self.found.and_then(|found| found.current.as_ref().ok());
         let candidates = found.into_iter().chain(self.successor()).chain(&known.next);
         candidates
-            .filter(|ca| self.now < ca.cert().not_after() && ca.cert() != known.current.cert())
+            .filter(|ca| ca.cert().valid_at(self.now) && ca.cert() != known.current.cert())
             .find(|ca| !known.previous.contains(ca.cert()))
             .cloned()
     }

@@ -15,6 +15,7 @@ use rustls::server::{ClientHello, ResolvesServerCert, WantsServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::version::{TLS12, TLS13};
 
+use crate::BACKDATED;
 use crate::ca::{Ca, SignError};
 
 /// A serving certificate could not be put in use, or a TLS server not be configured.
@@ -41,9 +42,10 @@ pub struct Serving {
     span: ArcSwapOption<Span>,
 }
 
-/// When the certificate in use ends and when it is to be replaced.
+/// When the certificate in use was made, when it is to be replaced and when it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
+    pub(crate) issued: Timestamp,
     pub(crate) renew_at: Timestamp,
     pub(crate) not_after: Timestamp,
 }
@@ -61,10 +63,17 @@ impl Serving {
         self.span.load().as_ref().map(|span| span.not_after)
     }
 
-    /// True where there is no certificate yet or two thirds of its life (less a jitter) are over at `now`.
+    /// True where there is no certificate yet, two thirds of its life (less a jitter) are over at `now`, or its life has
+    /// not begun: the clock was set back.
     #[must_use]
     pub fn due(&self, now: Timestamp) -> bool {
-        self.span.load().as_ref().is_none_or(|span| now >= span.renew_at)
+        let due = |span: &Span| now >= span.renew_at || span.issued.duration_since(now) > BACKDATED;
+        self.span.load().as_ref().is_none_or(|span| due(span))
+    }
+
+    /// The life of the certificate in use.
+    pub(crate) fn life(&self) -> Option<SignedDuration> {
+        self.span.load().as_ref().map(|span| span.not_after.duration_since(span.issued))
     }
 
     /// Signs a new certificate and swaps it in.
@@ -79,8 +88,9 @@ impl Serving {
         now: Timestamp,
     ) -> Result<(), ServingError> {
         let signed = ca.sign_serving(names, lifetime, now)?;
-        let renew_at = renew_at(signed.issued, signed.not_after, random_share());
-        self.install(vec![signed.cert], signed.key, Span { renew_at, not_after: signed.not_after })
+        let (issued, not_after) = (signed.issued, signed.not_after);
+        let span = Span { issued, renew_at: renew_at(issued, not_after, random_share()), not_after };
+        self.install(vec![signed.cert], signed.key, span)
     }
 
     /// The certificate in use, without its chain.

@@ -7,8 +7,10 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 
-use crate::ca::{Ca, CaCert, Why, certificate_blocks};
+use crate::ca::{Ca, CaCert, Why};
 
 /// Entry of the Secret: the current CA's certificate, PEM.
 pub const CA_CERT: &str = "ca.crt";
@@ -94,6 +96,11 @@ impl CaSet {
             .collect()
     }
 
+    /// Whether both hold the same CAs, each in the same place.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.next.is_some() == other.next.is_some() && self.certs().eq(other.certs())
+    }
+
     /// Every certificate: current, next, previous.
     pub(crate) fn certs(&self) -> impl Iterator<Item = &CaCert> {
         let next = self.next.iter().map(|ca| ca.cert());
@@ -142,9 +149,10 @@ impl Found {
 
     fn read_previous(&mut self, pem: &[u8], now: Timestamp) {
         let mut any = false;
-        for block in certificate_blocks(pem) {
+        for der in CertificateDer::pem_slice_iter(pem) {
             any = true;
-            match CaCert::parse_at_any_time(PREVIOUS_CA_CERT, block.as_bytes()) {
+            let der = der.map_err(|_| Why::NotACertificate { entry: PREVIOUS_CA_CERT });
+            match der.and_then(|der| CaCert::from_der(PREVIOUS_CA_CERT, der)) {
                 Ok(cert) if over(&cert, now) => {
                     let not_after = cert.not_after();
                     self.previous_flaw.get_or_insert(Why::Expired { entry: PREVIOUS_CA_CERT, not_after });

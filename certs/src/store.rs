@@ -15,8 +15,8 @@ use crate::set::{CaSet, Found};
 
 /// One call to the API server. kube's client retries by itself for minutes otherwise.
 const CALL: Duration = Duration::from_secs(10);
-/// Rounds of read, create or replace in one `ensure`. Losing a race costs one round, and the loser of a race reads
-/// the winner's CA in the next; more than a few rounds mean that somebody keeps destroying the Secret.
+/// Rounds of read, create or replace in one `ensure`. Only a lost race costs one, and its loser reads the winner's CA in
+/// the next; more than a few rounds mean that somebody keeps destroying the Secret.
 const ROUNDS: u32 = 6;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
@@ -98,6 +98,11 @@ impl Store {
         Self { api, namespace: namespace.to_owned(), name: name.to_owned(), ca_lifetime, clock }
     }
 
+    /// The same Secret by another client.
+    pub(crate) fn by(self, client: kube::Client) -> Self {
+        Self { api: Api::namespaced(client, &self.namespace), ..self }
+    }
+
     /// The API of Secrets in the store's namespace.
     pub(crate) fn api(&self) -> &Api<Secret> {
         &self.api
@@ -106,7 +111,8 @@ impl Store {
     /// Reads the Secret and writes what [`decide`] finds wrong or due. Nothing is written once `stop` is cancelled.
     ///
     /// # Errors
-    /// [`StoreError`], after a bounded number of rounds; trying again later makes sense for all of them.
+    /// [`StoreError`], at the first call that fails or after a bounded number of lost races; trying again later makes
+    /// sense for all of them.
     pub(crate) async fn ensure(
         &self,
         looker: Looker<'_>,
@@ -118,13 +124,10 @@ impl Store {
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(LONGEST_PAUSE);
             }
-            match self.attempt(looker, stop).await {
-                Ok(Some(done)) => return Ok(done),
-                // Lost a race: the winner's is read at once in the next round.
-                Ok(None) => {}
-                Err(error @ (StoreError::Sign(_) | StoreError::Stopped { .. })) => return Err(error),
-                Err(error) if round + 1 == ROUNDS => return Err(error),
-                Err(error) => tracing::debug!(%error, "Trying again"),
+            // An API server that fails or does not answer is not asked again here: whoever called has other things to
+            // look after meanwhile, and comes back.
+            if let Some(done) = self.attempt(looker, stop).await? {
+                return Ok(done);
             }
         }
         Err(StoreError::Contended { namespace: self.namespace.clone(), name: self.name.clone() })
@@ -145,6 +148,10 @@ impl Store {
             return Ok(secret.and_then(|secret| Some((found?.set().ok()?, secret, None))));
         };
         let set = sight.after(&change, || Ca::generate(self.ca_lifetime, now))?;
+        if let Some(secret) = secret.as_ref().filter(|secret| holds(secret, &set)) {
+            // To write what is there already would wake everybody, who would find the same wrong again.
+            return Ok(Some((set, secret.clone(), None)));
+        }
         if stop.is_cancelled() {
             return Err(StoreError::Stopped { namespace: self.namespace.clone(), name: self.name.clone() });
         }
@@ -191,6 +198,10 @@ impl Store {
 
 static NO_DATA: std::collections::BTreeMap<String, k8s_openapi::ByteString> =
     std::collections::BTreeMap::new();
+
+fn holds(secret: &Secret, set: &CaSet) -> bool {
+    secret.data.as_ref() == Some(&set.to_secret_data())
+}
 
 /// Created or changed by somebody else (409), or deleted between read and replace (404).
 fn lost_race(error: &kube::Error) -> bool {

@@ -1,13 +1,19 @@
 //! A certificate of any kind, as far as anybody here wants to know about it. Where it comes from is not trusted:
 //! every way in which its text can be bad is an error with a name.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use jiff::Timestamp;
-use rustls::pki_types::CertificateDer;
+use pem::{EncodeConfig, LineEnding, Pem};
+use rustls::RootCertStore;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier as _;
+use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::X509Certificate;
-
-use crate::ca::certificate_blocks;
 
 /// A text is not what it should be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -50,31 +56,68 @@ impl Cert {
     /// # Errors
     /// [`BadPem`], where there is none or one of them cannot be read.
     pub fn read_all(pem: &[u8]) -> Result<Vec<Self>, BadPem> {
-        let certs = certificate_blocks(pem)
+        let certs = CertificateDer::pem_slice_iter(pem)
             .enumerate()
-            .map(|(i, pem)| Self::read(pem).ok_or(BadPem::NotACertificate { block: i + 1 }));
+            .map(|(i, der)| der.ok().and_then(Self::read).ok_or(BadPem::NotACertificate { block: i + 1 }));
         let certs = certs.collect::<Result<Vec<_>, _>>()?;
         if certs.is_empty() { Err(BadPem::NoCertificate) } else { Ok(certs) }
     }
 
-    fn read(pem: String) -> Option<Self> {
-        let der = CertificateDer::from_pem_slice(pem.as_bytes()).ok()?;
+    fn read(der: CertificateDer<'static>) -> Option<Self> {
         let (rest, x509) = x509_parser::parse_x509_certificate(&der).ok()?;
         if !rest.is_empty() {
             return None;
         }
-        let date = |at: i64| Timestamp::from_second(at).ok();
+        let (not_before, not_after) = validity(&x509);
         Some(Self {
             subject: x509.subject().to_string(),
             names: names(&x509),
-            not_before: date(x509.validity().not_before.timestamp())?,
-            not_after: date(x509.validity().not_after.timestamp())?,
+            not_before,
+            not_after,
             is_ca: x509.is_ca(),
             public_key: x509.public_key().raw.to_vec(),
-            der: der.clone().into_owned(),
-            pem,
+            pem: pem_of(&der),
+            der,
         })
     }
+}
+
+/// A certificate as PEM. Made from what was parsed, and never cut from a text: whatever else stood in that text, a key
+/// above all, cannot come along.
+pub(crate) fn pem_of(der: &CertificateDer<'_>) -> String {
+    let lines = EncodeConfig::new().set_line_ending(LineEnding::LF);
+    pem::encode_config(&Pem::new("CERTIFICATE", der.as_ref()), lines)
+}
+
+/// Begin and end of validity. 99991231235959Z, which says that there is no end, lies beyond what a `Timestamp` can say:
+/// the nearest one stands for it.
+pub(crate) fn validity(x509: &X509Certificate<'_>) -> (Timestamp, Timestamp) {
+    let nearest = |at: i64| {
+        let limit = if at < 0 { Timestamp::MIN } else { Timestamp::MAX };
+        Timestamp::from_second(at).unwrap_or(limit)
+    };
+    let validity = x509.validity();
+    (nearest(validity.not_before.timestamp()), nearest(validity.not_after.timestamp()))
+}
+
+/// Whether a client that asked for `name` and trusts `cas` would take `leaf`, as rustls judges; else what it says.
+pub(crate) fn verify(
+    leaf: &CertificateDer<'_>,
+    chain: &[CertificateDer<'_>],
+    cas: &[CertificateDer<'static>],
+    name: &str,
+    now: Timestamp,
+) -> Result<(), String> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(cas.iter().cloned());
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
+        .build()
+        .map_err(|e| e.to_string())?;
+    let name = ServerName::try_from(name).map_err(|e| e.to_string())?;
+    let seconds = u64::try_from(now.as_second()).unwrap_or_default();
+    let at = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+    verifier.verify_server_cert(leaf, chain, &name, &[], at).map(|_| ()).map_err(|e| e.to_string())
 }
 
 fn names(x509: &X509Certificate<'_>) -> Vec<String> {

@@ -91,10 +91,10 @@ impl Process {
             addr: reachable(address),
             server_name: format!("{service}.{}.svc", self.settings.namespace),
         };
-        let (client, bundle, synced) = (self.acting.clone(), certs.ca_bundle(), self.synced.clone());
+        let (client, certs, synced) = (self.acting.clone(), certs.clone(), self.synced.clone());
         let trust = certs.trust("webhook configurations");
         self.spawn_leading("registration of the webhooks", move |ended| {
-            let (client, config, bundle) = (client.clone(), config.clone(), bundle.clone());
+            let (client, config, bundle) = (client.clone(), config.clone(), certs.fresh_ca_bundle());
             let (probe, trust, synced) = (probe.clone(), trust.clone(), synced.clone());
             async move {
                 // A review that is judged without the caches would be judged without the cluster's rules.
@@ -103,6 +103,8 @@ impl Process {
                     Some(Err(which)) => return Err(format!("the {which} ended")),
                     Some(Ok(())) => {}
                 }
+                // What this replica knew before it led may lack a CA that another leader has put in use.
+                let Some(bundle) = ended.run_until_cancelled(bundle).await else { return Ok(()) };
                 Box::pin(registration::run(client, config, bundle, probe, trust, ended))
                     .await
                     .map_err(|e| e.to_string())

@@ -64,11 +64,8 @@ impl Process {
         let shutdown = self.end.shutdown.clone();
         let (certs, task) = Certs::start(self.client.clone(), config, wva_certs::system_clock(), shutdown)?;
         self.spawn("certificates", settled(Box::pin(task)));
-        let rotated = certs.clone();
-        self.spawn_leading("rotation of the CA", move |ended| {
-            let certs = rotated.clone();
-            settled(async move { certs.rotate(ended).await })
-        });
+        let (rotated, acting) = (certs.clone(), self.acting.clone());
+        self.spawn_leading("rotation of the CA", move |ended| settled(rotated.rotate(acting.clone(), ended)));
         Ok(certs)
     }
 

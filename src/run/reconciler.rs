@@ -100,10 +100,15 @@ impl Process {
         self.spawn("CA of the aggregator", settled(async move { gate.watch_request_header(shutdown).await }));
         if let Some(name) = self.settings.service.clone() {
             let own = OwnService { namespace: self.settings.namespace.clone(), name };
-            let (client, bundle, trust) = (self.acting.clone(), certs.ca_bundle(), certs.trust("APIService"));
+            let (client, certs, trust) = (self.acting.clone(), certs.clone(), certs.trust("APIService"));
             self.spawn_leading("opening of the APIService", move |ended| {
-                let (client, own, bundle) = (client.clone(), own.clone(), bundle.clone());
-                settled(external_metrics::keep_open(client, own, bundle, trust.clone(), ended))
+                let (client, own, bundle) = (client.clone(), own.clone(), certs.fresh_ca_bundle());
+                let trust = trust.clone();
+                settled(async move {
+                    // What this replica knew before it led may lack a CA that another leader has put in use.
+                    let Some(bundle) = ended.run_until_cancelled(bundle).await else { return };
+                    external_metrics::keep_open(client, own, bundle, trust, ended).await;
+                })
             });
         }
         Ok(())

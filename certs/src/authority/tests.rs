@@ -26,6 +26,10 @@ fn config() -> CertsConfig {
     }
 }
 
+fn wall() -> Timestamp {
+    "2026-11-20T12:00:00Z".parse().unwrap()
+}
+
 struct Running {
     certs: Certs,
     fake: FakeApi,
@@ -35,7 +39,7 @@ struct Running {
 }
 
 fn start(fake: &FakeApi) -> Running {
-    let time = Arc::new(Mutex::new("2026-11-20T12:00:00Z".parse::<Timestamp>().unwrap()));
+    let time = Arc::new(Mutex::new(wall()));
     let clock: Clock = Arc::new({
         let time = time.clone();
         move || *time.lock().unwrap()
@@ -186,6 +190,163 @@ async fn an_api_server_that_is_away_is_waited_for() {
     assert!(!running.task.is_finished() && !running.certs.loaded());
     fake.failing(false);
     running.bundle(|b| !b.is_empty()).await;
+}
+
+/// A clock that moves with tokio's.
+fn running_clock() -> Clock {
+    let began = Instant::now();
+    Arc::new(move || wall() + SignedDuration::try_from(began.elapsed()).unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_set_back_costs_one_write() {
+    let fake = FakeApi::new();
+    let running = start(&fake);
+    let old = running.bundle(|b| !b.is_empty()).await;
+    tokio::time::sleep(SETTLE).await;
+    *running.time.lock().unwrap() -= SignedDuration::from_hours(2);
+    let both = running.bundle(|b| b.ends_with(&old) && b != old).await;
+    tokio::time::sleep(10 * CHECK).await;
+    assert_eq!(*running.certs.ca_bundle().borrow(), both, "what was in use stays trusted");
+    let notes = fake.notes();
+    assert!(notes.len() == 2 && notes[1].contains("is not valid before"), "{notes:?}");
+    assert_eq!(fake.count("PUT", 200), 1);
+    let served = running.certs.resolver().not_after().unwrap();
+    assert_eq!(served, "2027-02-18T10:00:00Z".parse().unwrap(), "signed anew, by the clock as it is now");
+}
+
+#[tokio::test(start_paused = true)]
+async fn certificates_are_renewed_while_the_api_server_hangs() {
+    let (fake, clock, shutdown) = (FakeApi::new(), running_clock(), CancellationToken::new());
+    let config = CertsConfig { cert_lifetime: Duration::from_mins(1), ..config() };
+    let (certs, task) = Certs::start(fake.client(), config, clock.clone(), shutdown).unwrap();
+    tokio::spawn(task);
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    fake.hanging(true);
+    for _ in 0..300 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let (now, ends) = (clock(), certs.resolver().not_after().unwrap());
+        assert!(now < ends, "at {now} what is served has expired, at {ends}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_short_ca_of_somebody_else_is_looked_after_in_time() {
+    let (fake, clock, shutdown) = (FakeApi::new(), running_clock(), CancellationToken::new());
+    let short = CaSet::of(crate::ca::Ca::generate(Duration::from_secs(130), clock()).unwrap());
+    fake.put(NAME, &short.to_secret_data());
+    let (certs, task) = Certs::start(fake.client(), config(), clock.clone(), shutdown).unwrap();
+    tokio::spawn(task);
+    tokio::time::sleep(Duration::from_secs(129)).await;
+    assert_eq!(fake.data(NAME)[CA_CERT].0, short.current.cert().pem().as_bytes());
+    tokio::time::sleep(Duration::from_secs(14)).await;
+    assert!(certs.resolver().not_after().unwrap() > clock(), "{:?}", fake.notes());
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_begins_to_write_bundles_gets_one_that_was_read_since() {
+    let fake = FakeApi::new();
+    let running = start(&fake);
+    let old = running.bundle(|b| !b.is_empty()).await;
+    tokio::time::sleep(SETTLE).await;
+    // Another leader announces a CA, and the watch says nothing of it.
+    fake.deaf(true);
+    let mut set = CaSet::from_secret_data(&fake.data(NAME), running.now()).unwrap();
+    set.next = Some(Arc::new(crate::ca::Ca::generate(DAY, running.now()).unwrap()));
+    fake.put(NAME, &set.to_secret_data());
+    assert_eq!(*running.certs.ca_bundle().borrow(), old);
+    let fresh = tokio::time::timeout(CHECK / 2, running.certs.fresh_ca_bundle()).await.unwrap();
+    assert!(*fresh.borrow() == set.bundle(running.now()), "the bundle of before");
+
+    // While the Secret cannot be read there is none.
+    fake.failing(true);
+    assert!(tokio::time::timeout(CHECK, running.certs.fresh_ca_bundle()).await.is_err());
+    fake.failing(false);
+    tokio::time::timeout(CHECK, running.certs.fresh_ca_bundle()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_leader_finds_is_taken_into_use_and_what_it_writes_goes_by_its_own_client() {
+    let fake = FakeApi::new();
+    let running = start(&fake);
+    running.bundle(|b| !b.is_empty()).await;
+    tokio::time::sleep(SETTLE).await;
+    fake.deaf(true);
+    let mut set = CaSet::from_secret_data(&fake.data(NAME), running.now()).unwrap();
+    set.next = Some(Arc::new(crate::ca::Ca::generate(DAY * 300, running.now()).unwrap()));
+    let silent = running.certs.trust("silent");
+    fake.put(NAME, &set.to_secret_data());
+    let term = CancellationToken::new();
+    let leading = tokio::spawn(running.certs.rotate(fake.client(), term.clone()));
+    let both = set.bundle(running.now());
+    let seen = tokio::time::timeout(CHECK / 2, running.bundle(|b| b == both)).await;
+    assert!(seen.is_ok(), "the leader has read more than this replica uses");
+    term.cancel();
+    leading.await.unwrap();
+
+    // One who does not lead any more: nothing that it writes is let through.
+    silent.seen(&both);
+    let (nobody, term) = (FakeApi::new(), CancellationToken::new());
+    nobody.failing(true);
+    tokio::spawn(running.certs.rotate(nobody.client(), term.clone()));
+    tokio::time::sleep(3 * CHECK).await;
+    assert_eq!(fake.data(NAME), set.to_secret_data());
+    term.cancel();
+    tokio::spawn(running.certs.rotate(fake.client(), CancellationToken::new()));
+    silent.seen(&both);
+    running
+        .until(|| {
+            silent.seen(&both);
+            fake.notes().iter().any(|note| note.contains("step 2 of 3"))
+        })
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_signer_that_could_not_sign_is_asked_again() {
+    let (time, fake) = (Arc::new(Mutex::new(wall())), FakeApi::new());
+    let clock: Clock = Arc::new({
+        let time = time.clone();
+        move || *time.lock().unwrap()
+    });
+    let (certs, filled) = Certs::empty();
+    let (mut task, _leader) = Task::new(fake.client(), config(), clock, filled, crate::trust::Trusts::new());
+    let ca = || CaSet::of(crate::ca::Ca::generate(DAY * 300, wall()).unwrap());
+    let (one, other) = (ca(), ca());
+    let serves = |set: &CaSet| {
+        let (served, ca) = (certs.resolver().certificate().unwrap(), set.current.cert().der().clone());
+        crate::x509::verify(&served, &[], &[ca], "wva-webhook.wva-system.svc", wall()).is_ok()
+    };
+    task.adopt(one.clone(), None);
+    assert!(serves(&one));
+    // No certificate can be dated by such a clock.
+    *time.lock().unwrap() = Timestamp::UNIX_EPOCH;
+    task.adopt(other.clone(), None);
+    assert!(serves(&one));
+    *time.lock().unwrap() = wall();
+    task.check_clock();
+    assert!(serves(&other), "the old one is not due, and not trusted for ever");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_behind_takes_nothing_back() {
+    let (fake, clock): (_, Clock) = (FakeApi::new(), Arc::new(wall));
+    let (certs, filled) = Certs::empty();
+    let (mut task, _leader) = Task::new(fake.client(), config(), clock, filled, crate::trust::Trusts::new());
+    let mut set = CaSet::of(crate::ca::Ca::generate(DAY * 300, wall()).unwrap());
+    fake.put(NAME, &set.to_secret_data());
+    let before: Secret = serde_json::from_value(fake.object(NAME)).unwrap();
+    set.next = Some(Arc::new(crate::ca::Ca::generate(DAY * 300, wall()).unwrap()));
+    fake.put(NAME, &set.to_secret_data());
+    task.repair(&CancellationToken::new()).await;
+    task.judge(&before);
+    let bundle = certs.ca_bundle();
+    assert!(*bundle.borrow() == set.bundle(wall()), "the bundle of before");
+    // The same again, as a change that came after.
+    let mut after = before;
+    after.metadata.resource_version = Some("3".to_owned());
+    task.judge(&after);
+    assert!(*bundle.borrow() != set.bundle(wall()), "what is new counts");
 }
 
 #[test]

@@ -125,14 +125,16 @@ fn what_is_bad_is_named_and_the_last_good_pair_stays() {
     mount.swap("1", &[("tls.crt", &good.cert), ("tls.key", &good.key), ("ca.crt", &good.ca)]);
     assert_eq!(looked.look(), Vec::<String>::new());
     let served = looked.serving.certificate();
-    let long = "x".repeat(usize::try_from(LONGEST).unwrap() + 1);
-    let rows: [(&str, &str, &str, &str); 6] = [
+    let long = "x".repeat(LONGEST + 1);
+    let cas = good.ca.repeat(LONGEST_BUNDLE / good.ca.len() + 1);
+    let rows: [(&str, &str, &str, &str); 7] = [
         ("tls.crt", "garbage", "tls.crt", "cannot be used"),
         ("tls.crt", &other.cert, "tls.key", "does not belong to the certificate"),
         ("tls.key", "garbage", "tls.key", "no private key"),
         ("tls.key", "", "tls.key", "no private key"),
         ("tls.crt", &long, "tls.crt", "longer than"),
         ("ca.crt", "garbage", "ca.crt", "cannot be used"),
+        ("ca.crt", &cas, "ca.crt", "longer than 131072 bytes"),
     ];
     for (i, (file, content, named, why)) in rows.into_iter().enumerate() {
         let mut contents = vec![
@@ -180,7 +182,8 @@ async fn the_handle_is_filled_whenever_the_files_come() {
     let clock: Clock = Arc::new(now);
     let (certs, task) = crate::Certs::from_files(&mount.0, "tls.crt", "tls.key", clock, shutdown.clone());
     let task = tokio::spawn(task);
-    let rotation = tokio::spawn(certs.rotate(shutdown.clone()));
+    let client = crate::fake::FakeApi::new().client();
+    let rotation = tokio::spawn(certs.rotate(client, shutdown.clone()));
     tokio::time::sleep(3 * POLL).await;
     assert!(!certs.loaded() && certs.expiries().is_empty());
     mount.swap("1", &[("tls.crt", &one.cert), ("tls.key", &one.key), ("ca.crt", &one.ca)]);

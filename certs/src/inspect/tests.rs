@@ -1,5 +1,6 @@
 //! What fits and what does not, for the ways in which people hand certificates over.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::SignedDuration;

@@ -73,6 +73,7 @@ fn check(row: &Row<'_>) {
     assert_eq!(set.next.as_ref().map(|ca| ca.cert()), next, "{what}: next");
     let previous: Vec<_> = previous.iter().map(|ca| ca.cert().clone()).collect();
     assert_eq!(set.previous, previous, "{what}: previous");
+    assert_ne!(Some(set.to_secret_data()), row.secret, "{what}: what is there is not written again");
     // Whoever looks again, knowing the result, finds nothing to do.
     let found = Found::read(&set.to_secret_data(), row.now);
     let looker = Looker { known: Some(&set), seasoned: true, role: Role::Follower };
@@ -356,6 +357,82 @@ fn an_expired_ca_makes_way() {
     let (after, secret) = ((None, After::Nobody, vec![]), Some(set(&f, None, &[]).to_secret_data()));
     let known = Some(set(&k, None, &[]));
     check(&Row { what: "another", secret, known, now: hours(2), trusted: None, change: None, after });
+}
+
+#[test]
+fn a_clock_that_is_set_back_costs_one_change_and_no_trust() {
+    // Made by a clock that ran ahead: not valid before start() + 1 h.
+    let early = || Arc::new(Ca::generate(LIFE, hours(2)).unwrap());
+    let (x, n, k) = (early(), early(), ca(LIFE));
+    let too_early = |entry| Why::NotYetValid { entry, not_before: hours(1) };
+    let row = |what, secret: Option<CaSet>, known: Option<CaSet>, change, after| Row {
+        what,
+        secret: secret.map(|set| set.to_secret_data()),
+        known,
+        now: start(),
+        trusted: None,
+        change: Some(change),
+        after,
+    };
+    let alone = || Some(set(&x, None, &[]));
+    let replaced = || Change::Replaced(too_early(CA_CERT));
+    let at_once = || Change::PromotedAtOnce(too_early(CA_CERT));
+    let rows = [
+        row("known", alone(), alone(), replaced(), (None, After::Nobody, vec![&x])),
+        row("not known: others may sign with it", alone(), None, replaced(), (None, After::Nobody, vec![&x])),
+        row(
+            "the next one is good",
+            Some(set(&x, Some(&k), &[])),
+            alone(),
+            at_once(),
+            (Some(&k), After::Nobody, vec![&x]),
+        ),
+        row(
+            "the next one is remembered",
+            alone(),
+            Some(set(&x, Some(&k), &[])),
+            at_once(),
+            (Some(&k), After::Nobody, vec![&x]),
+        ),
+        row(
+            "the next one is too early as well",
+            Some(set(&x, Some(&n), &[])),
+            Some(set(&x, Some(&n), &[])),
+            replaced(),
+            (None, After::Nobody, vec![&x, &n]),
+        ),
+        row("deleted", None, alone(), Change::Created, (None, After::Nobody, vec![&x])),
+        row(
+            "promoted by another, whose clock runs ahead",
+            Some(set(&x, None, &[&k])),
+            Some(set(&k, Some(&x), &[])),
+            Change::Restored(too_early(CA_CERT)),
+            (Some(&k), After::Fresh, vec![&x]),
+        ),
+        Row {
+            trusted: Some(vec![&k]),
+            ..row(
+                "the leader announces one that is valid",
+                Some(set(&k, Some(&x), &[])),
+                Some(set(&k, Some(&x), &[])),
+                Change::AnnouncedAgain(too_early(NEXT_CA_CERT)),
+                (Some(&k), After::Fresh, vec![&x]),
+            )
+        },
+    ];
+    rows.iter().for_each(check);
+    // Whoever looks on with a right clock finds its CA among those that are trusted, and gives way.
+    let fresh = Arc::new(Ca::generate(LIFE, start()).unwrap());
+    let (secret, after) = (Some(set(&fresh, None, &[&x]).to_secret_data()), (None, After::Nobody, vec![]));
+    check(&Row {
+        what: "another clock",
+        secret,
+        known: alone(),
+        now: hours(2),
+        trusted: None,
+        change: None,
+        after,
+    });
 }
 
 #[test]

@@ -169,3 +169,13 @@ fn renewal_falls_between_17_30ths_and_two_thirds_of_the_life() {
     assert!(shares.iter().all(|s| (0.0..1.0).contains(s)), "{shares:?}");
     assert!(shares.iter().any(|s| *s < 0.5) && shares.iter().any(|s| *s > 0.5), "{shares:?}");
 }
+
+#[test]
+fn a_certificate_of_a_time_to_come_is_due() {
+    let now: Timestamp = "2026-11-20T12:00:00Z".parse().unwrap();
+    let ca = Ca::generate(Duration::from_hours(1000), now).unwrap();
+    let serving = Serving::default();
+    serving.renew(&ca, &["a.b.svc".to_owned()], Duration::from_hours(90), now).unwrap();
+    assert!(!serving.due(now) && !serving.due(now - BACKDATED), "as long as it is valid");
+    assert!(serving.due(now - BACKDATED - SignedDuration::from_secs(1)), "the clock was set back");
+}

@@ -160,6 +160,67 @@ fn a_key_beside_the_certificate_does_not_reach_the_bundle() {
     assert_eq!(String::from_utf8(bundle).unwrap(), set.current.cert().pem());
 }
 
+/// A CA made by hand, and its key.
+fn made(change: impl FnOnce(&mut CertificateParams)) -> Data {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::default();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    change(&mut params);
+    let pem = [(CA_CERT, params.self_signed(&key).unwrap().pem()), (CA_KEY, key.serialize_pem())];
+    pem.into_iter().map(|(entry, pem)| (entry.to_owned(), ByteString(pem.into_bytes()))).collect()
+}
+
+#[test]
+fn a_certificate_that_is_too_long_is_refused() {
+    let data = made(|params| {
+        let long = rcgen::CustomExtension::from_oid_content(&[1, 3, 6, 1, 4, 1, 99999, 1], vec![4; 9000]);
+        params.custom_extensions = vec![long];
+    });
+    let why = CaSet::from_secret_data(&data, now()).unwrap_err();
+    assert!(matches!(why, Why::TooLong { entry: CA_CERT, length } if length > 9000), "{why:?}");
+    assert!(why.to_string().contains("the most is 8192"), "{why}");
+}
+
+#[test]
+fn a_ca_without_an_end_is_good() {
+    // RFC 5280 writes "no end" as 99991231235959Z, which is later than the latest Timestamp.
+    let data = made(|params| {
+        let last = rcgen::date_time_ymd(9999, 12, 31);
+        params.not_after = last + Duration::from_secs(86_399);
+    });
+    let set = CaSet::from_secret_data(&data, now()).unwrap();
+    assert_eq!(set.current.cert().not_after(), Timestamp::MAX);
+    set.current.sign_serving(&["a.b.svc".to_owned()], HOUR, now()).unwrap();
+    let read = crate::x509::Cert::read_all(&data[CA_CERT].0).unwrap();
+    assert_eq!(read[0].not_after, Timestamp::MAX);
+}
+
+#[test]
+fn what_stands_within_the_text_does_not_reach_the_bundle() {
+    let set = set();
+    let mut data = set.to_secret_data();
+    let key = String::from_utf8(data[CA_KEY].0.clone()).unwrap();
+    let cert = set.current.cert().pem();
+    // A block that is begun twice: some readers take the second begin, others the first.
+    let begun = "-----BEGIN CERTIFICATE-----\n";
+    let texts = [
+        format!("# {begun}{key}{cert}"),
+        format!("{begun}{cert}"),
+        format!(" {begun}{}\n-----END CERTIFICATE-----\n{cert}", key.trim()),
+        cert.replace('\n', "\r\n"),
+    ];
+    for text in texts {
+        data.insert(CA_CERT.to_owned(), ByteString(text.clone().into_bytes()));
+        if let Ok(found) = CaSet::from_secret_data(&data, now()) {
+            assert_eq!(String::from_utf8(found.bundle(now())).unwrap(), cert, "{text}");
+        }
+        for cert in crate::x509::Cert::read_all(text.as_bytes()).into_iter().flatten() {
+            let secret = key.lines().nth(1).unwrap();
+            assert!(!cert.pem.contains(secret), "{text}");
+        }
+    }
+}
+
 #[test]
 fn nothing_prints_the_key() {
     let set = set();

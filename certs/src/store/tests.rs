@@ -117,6 +117,16 @@ async fn nothing_is_written_once_told_to_stop() {
     assert_eq!(fake.count("POST", 201), 0);
 }
 
+#[test]
+fn what_is_there_is_not_written_again() {
+    let set = CaSet::of(Ca::generate(DAY, Timestamp::now()).unwrap());
+    let mut secret = Secret { data: Some(set.to_secret_data()), ..Secret::default() };
+    assert!(holds(&secret, &set));
+    assert!(!holds(&secret, &CaSet::of(Ca::generate(DAY, Timestamp::now()).unwrap())));
+    secret.data.as_mut().unwrap().remove(CA_KEY);
+    assert!(!holds(&secret, &set));
+}
+
 #[tokio::test(start_paused = true)]
 async fn errors_say_what_was_tried() {
     let fake = FakeApi::new();
@@ -125,7 +135,10 @@ async fn errors_say_what_was_tried() {
     assert!(matches!(refused, StoreError::Api { verb: "get", .. }), "{refused:?}");
     fake.failing(false);
     fake.hanging(true);
+    let began = tokio::time::Instant::now();
     let silent = ensure(&store(&fake), None).await.unwrap_err();
     assert!(matches!(silent, StoreError::TimedOut { verb: "get", .. }), "{silent:?}");
     assert!(silent.to_string().contains("wva-system/wva-ca"), "{silent}");
+    let waited = began.elapsed();
+    assert!(waited < 2 * CALL, "{waited:?}: whoever calls has other things to look after");
 }

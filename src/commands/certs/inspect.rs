@@ -41,7 +41,7 @@ fn told(report: &Report, now: Timestamp) -> String {
     for (mark, lines) in [("ok:     ", &report.notes), ("FINDING:", &report.findings)] {
         for line in lines {
             // Writing to a String cannot fail.
-            let _ = writeln!(text, "{mark} {line}");
+            let _ = writeln!(text, "{mark} {}", shown(line));
         }
     }
     text
@@ -74,7 +74,7 @@ fn table(rows: &[Row], now: Timestamp) -> String {
     text
 }
 
-/// Names come from a file of somebody else: no terminal is to be steered by them.
+/// Names and places come from a file of somebody else: no terminal is to be steered by them.
 fn shown(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
@@ -88,4 +88,18 @@ fn distance(at: Timestamp, now: Timestamp) -> String {
         s => format!("{} minutes", s / 60),
     };
     if seconds >= 0 { format!("in {span}") } else { format!("{span} ago") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_terminal_is_steered_by_what_was_found() {
+        let evil = || vec!["Secret \u{1b}[2Ja/b\r: tls.key is fine".to_owned()];
+        let report = Report { notes: evil(), findings: evil(), ..Report::default() };
+        let text = told(&report, Timestamp::UNIX_EPOCH);
+        assert_eq!(text.lines().count(), 2);
+        assert!(text.lines().all(|line| !line.contains(char::is_control)), "{text:?}");
+    }
 }

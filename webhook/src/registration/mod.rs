@@ -39,8 +39,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Between two looks at what is right: a watch can break without a word, and an API server that cannot verify the
 /// answers refuses what it would ask about.
 const LOOK: Duration = Duration::from_secs(10);
-/// Longest wait before another try; drift is still repaired within seconds of the cause going away.
-const LONGEST_BACKOFF: Duration = Duration::from_secs(15);
+/// Longest wait before another try. With a call that hangs until [`CALL_TIMEOUT`] before it, drift is still repaired
+/// within 15 s of the cause going away.
+const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
 
 /// The two objects to open.
 #[derive(Clone, Debug)]
@@ -183,12 +184,12 @@ impl Opener {
         let mut failures: u32 = 0;
         loop {
             let bundle = ca_bundle.borrow_and_update().clone();
-            let outcome = self.ensure(door, &bundle).await;
+            let outcome = self.ensure(door, number, &bundle).await;
             self.carried.report(number, outcome.is_ok().then_some(&*bundle));
             let wait = match &outcome {
                 Ok(true) => PAUSE,
                 Ok(false) => self.look,
-                Err(_) => LONGEST_BACKOFF.min(PAUSE * 2_u32.pow(failures.min(4))),
+                Err(_) => backoff(failures),
             };
             failures = if outcome.is_ok() { 0 } else { failures.saturating_add(1) };
             if let Err(error) = &outcome {
@@ -207,8 +208,8 @@ impl Opener {
         }
     }
 
-    /// Opens what is closed. True where something was changed.
-    async fn ensure(&self, door: &Object, bundle: &[u8]) -> Result<bool, Error> {
+    /// Opens what is closed of configuration `number`. True where something was changed.
+    async fn ensure(&self, door: &Object, number: usize, bundle: &[u8]) -> Result<bool, Error> {
         if bundle.is_empty() {
             return Err(Error::NoBundle);
         }
@@ -221,6 +222,8 @@ impl Opener {
             return Ok(false);
         };
         let Some(apply) = opening(door.phase, &found, bundle) else { return Ok(false) };
+        // Nobody knows since when it has lacked something: the time for which it has to carry the bundle begins anew.
+        self.carried.report(number, None);
         self.service.leads_somewhere(&self.client).await?;
         let probe = &self.probe;
         probe
@@ -236,6 +239,11 @@ impl Opener {
         );
         Ok(true)
     }
+}
+
+/// The wait after so many failures in a row before this one.
+fn backoff(failures: u32) -> Duration {
+    LONGEST_BACKOFF.min(PAUSE * 2_u32.pow(failures.min(4)))
 }
 
 /// What to apply so that every entry that is there and is known has its rules and the bundle: all of them together,

@@ -34,6 +34,9 @@ struct Apiserver {
     forbidden: Arc<Mutex<Option<&'static str>>>,
     /// Watches report nothing.
     deaf: Arc<AtomicBool>,
+    /// Whether this one said what it carries while a repair was on its way.
+    trust: Arc<Mutex<Option<Trust>>>,
+    said_meanwhile: Arc<AtomicBool>,
     revision: watch::Sender<u64>,
 }
 
@@ -49,6 +52,8 @@ impl Apiserver {
             patches: Arc::default(),
             forbidden: Arc::default(),
             deaf: Arc::default(),
+            trust: Arc::default(),
+            said_meanwhile: Arc::default(),
             revision: watch::Sender::new(1),
         };
         let base = "/apis/admissionregistration.k8s.io/v1/{plural}";
@@ -162,6 +167,8 @@ async fn apply(
     assert_eq!((query["fieldManager"].as_str(), query["force"].as_str()), (FIELD_MANAGER, "true"));
     let patch: Value = serde_json::from_slice(&patch).unwrap();
     server.patches.lock().unwrap().push(patch.clone());
+    let said = server.trust.lock().unwrap().as_ref().is_some_and(|trust| trust.carried().is_some());
+    server.said_meanwhile.fetch_or(said, Ordering::SeqCst);
     let mut status = StatusCode::OK;
     server.edit(&plural, |object| {
         for applied in patch["webhooks"].as_array().unwrap() {
@@ -294,8 +301,14 @@ async fn opens_what_exists_and_repairs_drift() {
     let carried = |pem: &[u8]| CertificateDer::pem_slice_iter(pem).map(Result::unwrap).collect::<Vec<_>>();
     until_trusted(&trust, Some(carried(&pem))).await;
 
+    *apiserver.trust.lock().unwrap() = Some(trust.clone());
     apiserver.edit(VALIDATING, |o| o["webhooks"][0]["rules"] = json!([]));
     apiserver.until(VALIDATING, |o| open(o, "validate.va.llmd.ai", &pem)).await;
+    until_trusted(&trust, Some(carried(&pem))).await;
+    assert!(
+        !apiserver.said_meanwhile.load(Ordering::SeqCst),
+        "what was found without the bundle is not trusted"
+    );
     for bundle in [json!("b3RoZXI="), json!(""), Value::Null] {
         apiserver.edit(MUTATING, |o| o["webhooks"][0]["clientConfig"]["caBundle"] = bundle);
         apiserver.until(MUTATING, |o| open(o, "mutate.va.llmd.ai", &pem)).await;
@@ -378,8 +391,8 @@ async fn ensure(
     let (client, service, probe) = (client.clone(), service.clone(), probe.clone());
     let opener = Opener { client, service, probe, carried: Carried::new(trust()), look: LOOK };
     let mut changed = false;
-    for door in doors {
-        changed |= opener.ensure(door, bundle).await?;
+    for (number, door) in doors.iter().enumerate() {
+        changed |= opener.ensure(door, number, bundle).await?;
     }
     Ok(changed)
 }
@@ -426,6 +439,13 @@ async fn nothing_is_opened_before_a_review_would_be_answered() {
     assert!(ensure(&client, &service, &doors, &pem, &probe).await.unwrap());
     assert!(!ensure(&client, &service, &doors, &pem, &probe).await.unwrap(), "a second look changes nothing");
     assert_eq!(apiserver.patches.lock().unwrap().len(), 2);
+}
+
+#[test]
+fn the_wait_after_a_failure_grows_and_stays_short() {
+    let waits: Vec<_> = (0..6).map(|failures| backoff(failures).as_secs()).collect();
+    assert_eq!(waits, [1, 2, 4, 5, 5, 5]);
+    assert!(CALL_TIMEOUT + backoff(u32::MAX) <= Duration::from_secs(15));
 }
 
 #[tokio::test]

@@ -24,8 +24,7 @@ struct Fleet {
 }
 
 fn wall(began: Instant) -> Timestamp {
-    let start: Timestamp = "2026-11-20T12:00:00Z".parse().unwrap();
-    start + SignedDuration::try_from(began.elapsed()).unwrap()
+    super::wall() + SignedDuration::try_from(began.elapsed()).unwrap()
 }
 
 impl Fleet {
@@ -65,7 +64,7 @@ impl Fleet {
         self.term.cancel();
         self.term = CancellationToken::new();
         let certs = self.replicas[who].0.clone();
-        tokio::spawn(certs.rotate(self.term.clone()));
+        tokio::spawn(certs.rotate(self.fake.client(), self.term.clone()));
         for (part, name) in ["webhooks", "apiservice"].into_iter().enumerate() {
             let (trust, bundle) = (certs.trust(name), certs.ca_bundle());
             let (carried, term) = (self.carried.clone(), self.term.clone());

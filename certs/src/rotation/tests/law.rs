@@ -1,5 +1,6 @@
-//! The law, over random histories: what a replica serves is signed by a CA that everybody who verifies carries, from
-//! the moment it first was (but for a replica's first seconds, in which it gives way to others). Looks and writes are apart, so that others come and replicas die in between.
+//! The law, over random histories, with a clock that is set back now and then: what a replica serves is signed by a CA
+//! that everybody who verifies carries, from the moment it first was (but for a replica's first seconds, in which it
+//! gives way to others). Looks and writes are apart, so that others come and replicas die in between.
 
 use proptest::prelude::*;
 
@@ -9,7 +10,7 @@ const REPLICAS: usize = 3;
 const CONSUMERS: usize = 2;
 /// Nobody is cut off from the API server for longer: a sixth of a CA's life.
 const LONGEST_AWAY: SignedDuration = SignedDuration::from_hours(5);
-/// Rotations that are forced in one history: as many as earlier CAs are remembered.
+/// Rotations that are forced in one history, by a Secret that is spoilt or a clock that is set back: as many as earlier CAs are remembered.
 const MOST_FORCED: usize = MOST_PREVIOUS;
 
 #[derive(Clone, Debug)]
@@ -28,6 +29,8 @@ enum Op {
     Spoil { how: usize },
     /// Time passes.
     Pass { minutes: i64 },
+    /// The clock is set back.
+    SetBack { minutes: i64 },
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -40,6 +43,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => who.prop_map(|who| Op::Elect { who }),
         1 => (0..5_usize).prop_map(|how| Op::Spoil { how }),
         3 => (1..200_i64).prop_map(|minutes| Op::Pass { minutes }),
+        1 => (1..200_i64).prop_map(|minutes| Op::SetBack { minutes }),
     ]
 }
 
@@ -104,6 +108,7 @@ impl World {
             return;
         }
         if write {
+            assert_ne!(self.secret, Some(set.to_secret_data()), "what is there is not written again");
             self.secret = Some(set.to_secret_data());
             self.revision += 1;
         }
@@ -178,6 +183,7 @@ impl World {
             Op::Elect { who } => self.elect(who),
             Op::Spoil { how } => self.spoil(how),
             Op::Pass { minutes } => self.pass(minutes),
+            Op::SetBack { minutes } => self.set_back(minutes),
         }
     }
 
@@ -201,6 +207,34 @@ impl World {
             if replica.known.is_some() && now.duration_since(replica.looked) > LONGEST_AWAY {
                 self.look(who);
             }
+        }
+    }
+
+    /// Where what is in use is not valid yet by the new time, something else is used at once: new bundles are needed
+    /// first, as where it has expired. But that happens once, and no CA loses its place in the bundles.
+    fn set_back(&mut self, minutes: i64) {
+        if self.forced == MOST_FORCED {
+            return;
+        }
+        self.forced += 1;
+        self.everybody_looks();
+        self.now -= SignedDuration::from_mins(minutes);
+        let before: Vec<_> = self.replicas.iter().filter_map(|replica| replica.serves.clone()).collect();
+        let too_early = before.iter().any(|ca| !ca.valid_at(self.now));
+        for replica in &mut self.replicas {
+            replica.pending = None;
+            replica.looked = replica.looked.min(self.now);
+            if too_early {
+                replica.joined = [false; CONSUMERS];
+            }
+        }
+        let revision = self.revision;
+        self.everybody_looks();
+        assert!(self.revision <= revision + 1, "the Secret is written at most once");
+        for replica in &self.replicas {
+            let bundle = replica.known.as_ref().unwrap().bundle(self.now);
+            let bundle = String::from_utf8(bundle).unwrap();
+            assert!(before.iter().all(|ca| bundle.contains(ca.pem())), "a CA left the bundles");
         }
     }
 
