@@ -48,7 +48,7 @@ test-bad-input: tools ## Throw bad input of every kind at the release binary whi
 	$(CARGO) build --release --workspace --bins
 	@ulimit -n $$(ulimit -Hn) && $(TARGET)/release/wva-testbed faults --wva $(TARGET)/release/wva
 
-test-faults: tools build ## Do to replicas of the release binary what operators fear, in full: certificates, leadership, ends; some twenty minutes
+test-faults: tools build ## Do to replicas of the release binary what operators fear, in full: certificates, leadership, ends; some ten minutes
 	$(CARGO) build --release --bin wva
 	@$(TARGET)/debug/wva-testbed operations --wva $(TARGET)/release/wva --wva-debug $(TARGET)/debug/wva $(if $(ONLY),--only $(ONLY))
 

@@ -26,7 +26,7 @@ const CALL: Duration = Duration::from_secs(10);
 /// Pause after a failed write, doubled up to the longest; also the least distance of two writes, so that two writers
 /// who disagree do not chase each other.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// The Service that leads to this server.
 #[derive(Clone, Debug, PartialEq, Eq)]
