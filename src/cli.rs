@@ -27,15 +27,7 @@ pub(crate) fn command() -> Command {
                 .arg(Arg::new("file").short('f').long("file").value_name("SNAPSHOT").required(true).value_parser(value_parser!(PathBuf)).help("Snapshot file, YAML or JSON; - reads standard input"))
                 .arg(format_arg(&["text", "json", "yaml"])),
         )
-        .subcommand(
-            Command::new("explain")
-                .about("Why each variant has its target, stage by stage, as the running controller tells it")
-                .after_help("Example: wva explain --address 127.0.0.1:8082 -n prod llama-h100 --snapshot cycle.json")
-                .arg(Arg::new("name").value_name("NAME").help("One VariantAutoscaling; all where it is left out"))
-                .arg(Arg::new("namespace").short('n').long("namespace").value_name("NAMESPACE").help("Only variants of this namespace"))
-                .arg(Arg::new("address").long("address").value_name("HOST:PORT").default_value("127.0.0.1:8082").help("Debug address of the controller (WVA_DEBUG_BIND_ADDRESS), or a port-forward to it"))
-                .arg(Arg::new("snapshot").long("snapshot").value_name("FILE").value_parser(value_parser!(PathBuf)).help("Write the snapshot of the last cycle, which `wva decide` decides again")),
-        )
+        .subcommand(crate::commands::explain_command(format_arg(&["text", "json"])))
         .subcommand(crate::commands::certs_command())
         .subcommand(
             Command::new("crd")

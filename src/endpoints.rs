@@ -1,6 +1,8 @@
 //! The plain HTTP endpoints of one process: health for the kubelet, metrics for Prometheus, and the debug endpoint,
 //! which is on loopback alone because it asks nobody who they are.
 
+mod debug;
+
 use std::fmt::Write;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -16,9 +18,10 @@ use axum_server::Handle;
 use hyper_util::rt::TokioTimer;
 use prometheus::{Encoder, Registry, TextEncoder};
 use tokio_util::sync::CancellationToken;
+use wva_controller::Synced;
 use wva_controller::auth::{Action, Gate, Peer, Refusal};
-use wva_controller::{Leadership, Reader, Synced};
-use wva_scaling::trace::Trace;
+
+pub(crate) use debug::debug;
 
 /// Binds an address; the listener is handed on, so that nothing else can take the port in between.
 pub(crate) fn bind(what: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
@@ -146,65 +149,6 @@ fn scrape(registry: &Registry) -> Response {
     let mut text = Vec::new();
     match encoder.encode(&registry.gather(), &mut text) {
         Ok(()) => ([(header::CONTENT_TYPE, encoder.format_type().to_owned())], text).into_response(),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
-    }
-}
-
-/// `/explain` and `/snapshot` of the last cycle. A replica that does not lead has none, and says who does.
-pub(crate) fn debug(published: Reader, leadership: Leadership) -> Router {
-    Router::new()
-        .route("/explain", get(explain))
-        .route("/snapshot", get(snapshot))
-        .with_state(published)
-        .layer(axum::middleware::from_fn(move |request: Request, next: Next| {
-            let leadership = leadership.clone();
-            async move {
-                if leadership.leads() {
-                    return next.run(request).await;
-                }
-                let leader = leadership.holder().map_or_else(
-                    || "nobody does at the moment: try again".to_owned(),
-                    |holder| format!("ask the leader, pod {holder}"),
-                );
-                (StatusCode::SERVICE_UNAVAILABLE, format!("this replica does not lead: {leader}"))
-                    .into_response()
-            }
-        }))
-}
-
-const NOT_YET: (StatusCode, &str) =
-    (StatusCode::SERVICE_UNAVAILABLE, "no cycle has run yet: see /readyz?verbose on the health address");
-
-async fn explain(State(published): State<Reader>, Query(query): Query<Vec<(String, String)>>) -> Response {
-    let Some(published) = published.borrow().clone() else { return NOT_YET.into_response() };
-    let asked = |key: &str, value: &str| query.iter().all(|(k, v)| k != key || v == value);
-    let mut text = format!("cycle of {}\n", published.at);
-    let mut any = false;
-    for (key, variant) in &published.variants {
-        if !asked("namespace", &key.namespace) || !asked("name", &key.name) {
-            continue;
-        }
-        any = true;
-        let _ = match &variant.decision {
-            Some(decision) => write!(text, "\n{}", Trace(decision)),
-            None => writeln!(
-                text,
-                "\n{}/{}: no decision: {}",
-                key.namespace, key.name, variant.conditions.ready.message
-            ),
-        };
-    }
-    if any || query.is_empty() {
-        text.into_response()
-    } else {
-        (StatusCode::NOT_FOUND, "this controller manages no such VariantAutoscaling: check name, namespace and the controller-instance label").into_response()
-    }
-}
-
-async fn snapshot(State(published): State<Reader>) -> Response {
-    let Some(published) = published.borrow().clone() else { return NOT_YET.into_response() };
-    match serde_json::to_string_pretty(published.snapshot.as_ref()) {
-        Ok(json) => ([(header::CONTENT_TYPE, "application/json")], json).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }
 }

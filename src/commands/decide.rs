@@ -24,7 +24,7 @@ pub(crate) fn decide(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     match arguments.get_one::<String>("format").map(String::as_str) {
         Some("json") => println!("{}", serde_json::to_string(&outcome)?),
         Some("yaml") => println!("{}", serde_saphyr::to_string(&outcome)?),
-        _ => println!("{}", trace::render(&outcome)),
+        _ => println!("{}", trace::report(&snapshot, &outcome).trim_end_matches('\n')),
     }
     if arguments.get_one::<String>("format").is_some_and(|f| f != "text") {
         for warning in &outcome.warnings {

@@ -15,6 +15,7 @@ use crate::settings::{self, Files, Settings};
 use crate::{run, telemetry};
 
 pub(crate) use certs::command as certs_command;
+pub(crate) use explain::command as explain_command;
 pub(crate) use validate::command as validate_command;
 
 /// Runs what the command line asks for.

@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use self::figures::figure;
+pub(crate) use self::figures::figure;
 pub use self::figures::{AnalysisError, FallbackSource, Load, Tokens, name_of};
 
 /// Why a step was taken, or not.

@@ -1,9 +1,15 @@
 //! A decision in a few lines that a tired operator understands: where it stands, where it goes, and each stage that
 //! had something to say, with figures. `explain`, `decide` and the debug log print it; nothing is computed anew.
 
+mod signals;
+
+use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::decision::{Action, Decision, Outcome, Stage, Step};
+use crate::snapshot::{Snapshot, Variant};
+
+pub use signals::Signals;
 
 /// Displays a decision over several lines, each ended.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +48,25 @@ fn speaks(step: &Step) -> bool {
 #[must_use]
 pub fn render(outcome: &Outcome) -> String {
     let decisions = outcome.decisions.iter().map(|d| Trace(d).to_string());
+    let warnings = outcome.warnings.iter().map(|w| format!("warning: {w}\n"));
+    decisions.chain(warnings).collect::<Vec<_>>().join("\n")
+}
+
+/// What a snapshot says of each variant, by namespace and name.
+#[must_use]
+pub fn variants(snapshot: &Snapshot) -> BTreeMap<(&str, &str), &Variant> {
+    let models = snapshot.models.iter();
+    models.flat_map(|m| m.variants.iter().map(|v| ((m.namespace.as_str(), v.name.as_str()), v))).collect()
+}
+
+/// The same as [`render`], each decision with the signals it rests on.
+#[must_use]
+pub fn report(snapshot: &Snapshot, outcome: &Outcome) -> String {
+    let variants = variants(snapshot);
+    let decisions = outcome.decisions.iter().map(|d| {
+        let signals = variants.get(&(d.namespace.as_str(), d.variant.as_str())).map(|v| Signals(v));
+        format!("{}{}", Trace(d), signals.map(|s| s.to_string()).unwrap_or_default())
+    });
     let warnings = outcome.warnings.iter().map(|w| format!("warning: {w}\n"));
     decisions.chain(warnings).collect::<Vec<_>>().join("\n")
 }

@@ -1,6 +1,7 @@
 //! The emulated side of the cluster: GPU nodes as plain Node objects, and the kwok stages that play nodes and pods.
 //! Whether a pod fits on a node is decided by the real scheduler, from the GPUs declared here.
 
+use std::path::Path;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
@@ -56,7 +57,10 @@ impl NodeGroup {
     }
 }
 
-/// The stages file for kwok, with this cold start for pods that do not set their own.
-pub(crate) fn stages(pod_start: Duration) -> String {
-    include_str!("stages.yaml").replace("@START_SECONDS@", &pod_start.as_secs_f64().to_string())
+/// The stages file for kwok, with this cold start for pods that do not set their own. `forward` is the file that names
+/// the port on loopback to which ports of pods are forwarded.
+pub(crate) fn stages(pod_start: Duration, forward: &Path) -> String {
+    include_str!("stages.yaml")
+        .replace("@START_SECONDS@", &pod_start.as_secs_f64().to_string())
+        .replace("@FORWARD@", &forward.display().to_string())
 }

@@ -144,7 +144,7 @@ pub const fn name_of(analyzer: AnalyzerName) -> &'static str {
 }
 
 /// A figure as a person reads it: at most 4 decimals, none that is 0.
-pub(super) fn figure(value: f64) -> String {
+pub(crate) fn figure(value: f64) -> String {
     let text = format!("{value:.4}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }

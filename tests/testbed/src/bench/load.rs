@@ -20,6 +20,24 @@ const LASTS: Duration = Duration::from_secs(20);
 /// A review that takes longer than the API server would wait counts as failed.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// What the program makes of the requests of a load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Expect {
+    /// A review of each, with this code as the verdict.
+    Verdict(&'static str),
+    /// Nothing: no such path is served. What that takes is the floor of generator, TLS and machine.
+    NotFound,
+}
+
+impl Expect {
+    fn paths(self) -> [&'static str; 2] {
+        match self {
+            Self::Verdict(_) => PATHS,
+            Self::NotFound => ["/floor", "/ground"],
+        }
+    }
+}
+
 /// Where the load goes and where its files are.
 pub(super) struct Aim<'a> {
     pub(super) vegeta: &'a Path,
@@ -67,14 +85,14 @@ impl Load {
 }
 
 impl Aim<'_> {
-    /// Sends these reviews round robin, to both paths in turn, and checks that the program says `code` to each.
+    /// Sends these reviews round robin, to both paths in turn, and checks that the program makes of each what it should.
     pub(super) async fn load(
         &self,
         name: &'static str,
         reviews: &[Value],
-        code: &str,
+        expect: Expect,
     ) -> anyhow::Result<Load> {
-        let targets = self.targets(name, reviews)?;
+        let targets = self.targets(name, reviews, expect)?;
         let results = self.folder.join(format!("{name}.bin"));
         let args = [
             "attack".to_owned(),
@@ -86,7 +104,7 @@ impl Aim<'_> {
             format!("-output={}", results.display()),
         ];
         let pid = self.install.process().pid();
-        let (told, before, machine) = (self.told(code).await?, Usage::of(pid)?, Machine::now()?);
+        let (told, before, machine) = (self.told(expect).await?, Usage::of(pid)?, Machine::now()?);
         let attack =
             Process::spawn("vegeta", self.vegeta, &args, &[], &self.folder.join(format!("{name}.log")))?;
         let mut during = before.resident;
@@ -97,7 +115,7 @@ impl Aim<'_> {
         .await?;
         ensure!(ended.success(), "vegeta ended with {ended}: {}", attack.log_tail(5));
         let (after, machine) = (Usage::of(pid)?, Machine::now()?.busy_since(machine));
-        let told = self.told(code).await? - told;
+        let told = self.told(expect).await? - told;
         let report = self.report(&results).await?;
         let number = |pointer: &str| {
             report
@@ -107,7 +125,10 @@ impl Aim<'_> {
         };
         let millis = |what: &str| number(&format!("/latencies/{what}")).map(|ns| ns / 1e6);
         let sent = number("/requests")?;
-        ensure!(told >= sent, "of {sent} reviews {told} were answered with {code}: the load tells nothing");
+        ensure!(
+            told >= sent || expect == Expect::NotFound,
+            "of {sent} reviews {told} got {expect:?}: the load tells nothing"
+        );
         Ok(Load {
             name,
             rate: number("/rate")?,
@@ -125,14 +146,14 @@ impl Aim<'_> {
     }
 
     /// Writes the bodies, and vegeta's list of targets.
-    fn targets(&self, name: &str, reviews: &[Value]) -> anyhow::Result<PathBuf> {
+    fn targets(&self, name: &str, reviews: &[Value], expect: Expect) -> anyhow::Result<PathBuf> {
         let port =
             self.install.address("admission")?.rsplit_once(':').context("an address without a port")?.1;
         let mut list = String::new();
         for (i, review) in reviews.iter().enumerate() {
             let body = self.folder.join(format!("{name}-{i}.json"));
             write(&body, &review.to_string())?;
-            for path in PATHS {
+            for path in expect.paths() {
                 // One of the names in the serving certificate, and one that leads here without a Service.
                 writeln!(list, "POST https://localhost:{port}{path}")?;
                 writeln!(list, "Content-Type: application/json\n@{}\n", body.display())?;
@@ -143,8 +164,9 @@ impl Aim<'_> {
         Ok(file)
     }
 
-    /// How many reviews the program has answered with this code so far.
-    async fn told(&self, code: &str) -> anyhow::Result<f64> {
+    /// How many reviews the program has answered with this verdict so far.
+    async fn told(&self, expect: Expect) -> anyhow::Result<f64> {
+        let Expect::Verdict(code) = expect else { return Ok(0.0) };
         let labels = [("operation", "CREATE"), ("resource", "variantautoscalings"), ("code", code)];
         Ok(self.install.series("wva_admission_reviews_total", &labels).await?.unwrap_or(0.0))
     }

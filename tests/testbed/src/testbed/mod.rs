@@ -25,6 +25,9 @@ use crate::tools::Tools;
 use crate::wait::{eventually, within};
 use crate::{access, audit, prometheus};
 
+/// In the data folder: the port to which ports of pods are forwarded.
+const FORWARD: &str = "forward";
+
 const CALL: Duration = Duration::from_secs(20);
 const WORKS_WITHIN: Duration = Duration::from_mins(1);
 
@@ -104,7 +107,7 @@ impl Testbed {
         let pki = Pki::write(&data.path)?;
         let token = secret()?;
         data.write("tokens.csv", &format!("{token},admin,admin,\"system:masters\"\n"))?;
-        let stages = data.write("stages.yaml", &stages(options.pod_start))?;
+        let stages = data.write("stages.yaml", &stages(options.pod_start, &data.path.join(FORWARD)))?;
 
         let etcd = Running::launch(Component::Etcd, tools.path("etcd")?, &logs, 2, |ports| {
             plans::etcd(&options, &data, ports)
@@ -176,6 +179,15 @@ impl Testbed {
     #[must_use]
     pub fn tools(&self) -> &Tools {
         &self.tools
+    }
+
+    /// From now on every port that somebody forwards to a pod leads to this one on loopback.
+    ///
+    /// # Errors
+    ///
+    /// When its number cannot be written down.
+    pub fn forward_pods_to(&self, port: u16) -> anyhow::Result<()> {
+        self.data.write(FORWARD, &port.to_string()).map(drop)
     }
 
     /// The components that were started and their process ids.

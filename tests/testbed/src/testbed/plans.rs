@@ -94,6 +94,8 @@ pub(super) fn kwok(kubeconfig: &Path, stages: &Path, ports: &[u16]) -> Plan {
         "--node-ip=127.0.0.1".to_owned(),
         // No node leases: nothing here watches them, and kwok plays no pod before it holds the lease of its node.
         "--node-lease-duration-seconds=0".to_owned(),
+        // It plays the kubelet of every node as well, which the API server asks to forward ports.
+        format!("--node-port={}", ports[0]),
         format!("--server-address=127.0.0.1:{}", ports[0]),
     ];
     Plan {

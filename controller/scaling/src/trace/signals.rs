@@ -1,0 +1,73 @@
+//! What a decision on one variant rests on, in lines below its trace: its HPA, its last target, replicas that are not
+//! ready, and the signals of each replica. What is not known is left out.
+
+use std::fmt;
+
+use crate::reason::figure;
+use crate::snapshot::{Pending, PendingState, Replica, Variant};
+
+/// Replicas that are shown each; more are counted.
+const SHOWN: usize = 16;
+
+/// Displays what a snapshot says of a variant, over several lines, each ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Signals<'a>(pub &'a Variant);
+
+impl fmt::Display for Signals<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let v = self.0;
+        let mut facts = vec![format!("cost {}", v.cost)];
+        if let Some(t) = v.hpa_tolerance {
+            let (up, down) = (figure(t.up.get() * 100.0), figure(t.down.get() * 100.0));
+            facts.push(format!("the HPA ignores a change of {up} % up, {down} % down"));
+        }
+        if let Some(desired) = v.desired {
+            let still = (desired != v.current)
+                .then(|| format!(", without progress for {}", v.desired_age.unwrap_or_default()));
+            facts.push(format!("last target {desired}{}", still.unwrap_or_default()));
+        }
+        if let Some(running) = v.running {
+            facts.push(format!("{} request(s) running", figure(running.get())));
+        }
+        if let Some(woken) = v.woken_ago {
+            facts.push(format!("woken {woken} ago"));
+        }
+        writeln!(f, "  {}", facts.join("; "))?;
+        for pending in v.pending.iter().flatten() {
+            writeln!(f, "  not ready for {}: {}", pending.age, state(*pending))?;
+        }
+        let mut replicas: Vec<&Replica> = v.replicas.iter().collect();
+        replicas.sort_by(|a, b| a.pod.cmp(&b.pod));
+        replicas.iter().take(SHOWN).try_for_each(|replica| writeln!(f, "  {}", line(replica)))?;
+        match replicas.len().saturating_sub(SHOWN) {
+            0 => Ok(()),
+            more => writeln!(f, "  and {more} more replica(s)"),
+        }
+    }
+}
+
+fn state(pending: Pending) -> &'static str {
+    match pending.state {
+        PendingState::Starting => "starting",
+        PendingState::Unschedulable => "no node has room for it",
+        PendingState::CrashLooping => "it fails again and again",
+    }
+}
+
+fn line(replica: &Replica) -> String {
+    let known = |what: &str, value: Option<f64>| value.map(|v| format!("{what} {}", figure(v)));
+    let size = |r: &Replica| {
+        let (blocks, of) = (r.num_gpu_blocks?.get(), r.block_size?.get());
+        Some(format!("{} blocks of {} tokens", figure(blocks), figure(of)))
+    };
+    let parts = [
+        known("KV", replica.kv.map(f64::from)).or_else(|| Some("KV unknown".to_owned())),
+        known("queue", replica.queue.map(f64::from)).or_else(|| Some("queue unknown".to_owned())),
+        size(replica),
+        known("input", replica.mean_input.map(f64::from)),
+        known("output", replica.mean_output.map(f64::from)),
+        known("prefix hits", replica.prefix_hit_rate.map(f64::from)),
+        Some(format!("{} old", replica.age)),
+    ];
+    format!("{}: {}", replica.pod, parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
+}

@@ -1,0 +1,109 @@
+//! One request to the debug endpoint of a controller, at an address or through a port that is forwarded to its pod.
+//! Times and sizes are bounded.
+
+use std::fmt;
+use std::time::Duration;
+
+use anyhow::Context;
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::body::Bytes;
+use hyper::{Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+
+/// The endpoint answers from memory; a forwarded port adds a little.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// Snapshots of the largest installs are a few megabytes.
+const LIMIT: usize = 256 << 20;
+/// Says which cycle an answer is of.
+const CYCLE: &str = "wva-cycle";
+
+/// Where a controller can be asked.
+pub(super) enum Door {
+    /// An address that can be reached from here.
+    Address(String),
+    /// A port of a pod, through the API server.
+    Pod { pods: Box<Api<Pod>>, namespace: String, name: String, port: u16 },
+}
+
+impl fmt::Display for Door {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => f.write_str(address),
+            Self::Pod { namespace, name, .. } => write!(f, "pod {namespace}/{name}"),
+        }
+    }
+}
+
+/// An answer, whatever its status.
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    /// The cycle it is of, where it says so.
+    pub(super) cycle: Option<String>,
+    pub(super) text: String,
+}
+
+impl Door {
+    /// Asks for a path.
+    pub(super) async fn get(&self, path: &str) -> anyhow::Result<Answer> {
+        let asked = async {
+            match self {
+                Self::Address(address) => {
+                    let stream = TcpStream::connect(address)
+                        .await
+                        .with_context(|| format!("cannot reach {address}"))?;
+                    request(stream, path).await
+                }
+                Self::Pod { pods, name, port, .. } => {
+                    let mut forwarded = pods
+                        .portforward(name, &[*port])
+                        .await
+                        .context("cannot forward a port: you need `create` on pods/portforward")?;
+                    let stream = forwarded.take_stream(*port).context("the port was not forwarded")?;
+                    let refused = forwarded.take_error(*port);
+                    let answer = request(stream, path).await;
+                    // What the pod's side says of the port tells more than a stream that ended.
+                    match (answer, refused) {
+                        (Err(error), Some(refused)) => {
+                            forwarded.abort();
+                            let said = refused.await;
+                            Err(said.map_or(error, |said| anyhow::anyhow!("port {port}: {said}")))
+                        }
+                        (answer, _) => answer,
+                    }
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, asked)
+            .await
+            .with_context(|| format!("no answer within {} s", PATIENCE.as_secs()))?
+    }
+}
+
+async fn request<S>(stream: S, path: &str) -> anyhow::Result<Answer>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    let request = Request::get(path).header("host", "localhost").body(Empty::<Bytes>::new())?;
+    let asked = async {
+        let response = sender.send_request(request).await?;
+        let status = response.status();
+        let cycle = response.headers().get(CYCLE).and_then(|v| v.to_str().ok()).map(str::to_owned);
+        let body = Limited::new(response.into_body(), LIMIT).collect().await;
+        let body = body.map_err(|e| anyhow::anyhow!(e).context("the answer broke off"))?.to_bytes();
+        let text = String::from_utf8(body.to_vec()).context("the answer is no text")?;
+        anyhow::Ok(Answer { status, cycle, text })
+    };
+    tokio::pin!(connection);
+    tokio::select! {
+        answer = asked => answer,
+        ended = &mut connection => {
+            ended?;
+            anyhow::bail!("the connection ended before the answer")
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! `/explain` and `/snapshot` of the last cycle, for `wva explain`. Nothing is decided here: what was published is
+//! shown. A replica that does not lead has no cycle, and says who does.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Query, Request, State};
+use axum::http::{StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use serde::Serialize;
+use wva_controller::{Leadership, Published, PublishedVariant, Reader};
+use wva_scaling::trace::{self, Signals, Trace};
+use wva_scaling::{Decision, VariantKey};
+
+/// Says which cycle an answer is of, so that explanation and snapshot can be told to belong together.
+const CYCLE: &str = "wva-cycle";
+
+/// Both paths.
+pub(crate) fn debug(published: Reader, leadership: Leadership) -> Router {
+    Router::new()
+        .route("/explain", get(explain))
+        .route("/snapshot", get(snapshot))
+        .with_state(published)
+        .layer(axum::middleware::from_fn(move |request: Request, next: Next| {
+            let leadership = leadership.clone();
+            async move {
+                if leadership.leads() {
+                    return next.run(request).await;
+                }
+                let leader = leadership.holder().map_or_else(
+                    || "nobody does at the moment: try again".to_owned(),
+                    |holder| format!("ask the leader, pod {holder}"),
+                );
+                (StatusCode::SERVICE_UNAVAILABLE, format!("this replica does not lead: {leader}"))
+                    .into_response()
+            }
+        }))
+}
+
+const NOT_YET: (StatusCode, &str) =
+    (StatusCode::SERVICE_UNAVAILABLE, "no cycle has run yet: see /readyz?verbose on the health address");
+const NO_SUCH: (StatusCode, &str) = (
+    StatusCode::NOT_FOUND,
+    "this controller manages no such VariantAutoscaling: check name, namespace and the controller-instance label",
+);
+
+/// Name and value of each parameter.
+type Parameters = Query<Vec<(String, String)>>;
+
+async fn explain(State(published): State<Reader>, Query(query): Parameters) -> Response {
+    let Some(published) = published.borrow().clone() else { return NOT_YET.into_response() };
+    let asked = |key: &str, value: &str| query.iter().all(|(k, v)| k != key || v == value);
+    let variants: Vec<_> = published
+        .variants
+        .iter()
+        .filter(|(key, _)| asked("namespace", &key.namespace) && asked("name", &key.name))
+        .map(|(key, variant)| (key, variant.as_ref()))
+        .collect();
+    if variants.is_empty() && query.iter().any(|(key, _)| key != "format") {
+        return NO_SUCH.into_response();
+    }
+    let cycle = [(CYCLE, published.at.to_string())];
+    if query.iter().any(|(key, value)| key == "format" && value == "json") {
+        return (cycle, json(&Explained::of(&variants))).into_response();
+    }
+    (cycle, text(&published, &variants)).into_response()
+}
+
+async fn snapshot(State(published): State<Reader>) -> Response {
+    let Some(published) = published.borrow().clone() else { return NOT_YET.into_response() };
+    ([(CYCLE, published.at.to_string())], json(published.snapshot.as_ref())).into_response()
+}
+
+fn json(value: &impl Serialize) -> Response {
+    match serde_json::to_string(value) {
+        Ok(json) => ([(header::CONTENT_TYPE, "application/json")], json).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+/// The form of `wva decide --format json`, and what was not decided beside it.
+#[derive(Serialize)]
+struct Explained<'a> {
+    decisions: Vec<&'a Decision>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    undecided: Vec<Undecided<'a>>,
+}
+
+/// A variant without a decision.
+#[derive(Serialize)]
+struct Undecided<'a> {
+    namespace: &'a str,
+    variant: &'a str,
+    reason: &'static str,
+    message: &'a str,
+}
+
+impl<'a> Explained<'a> {
+    fn of(variants: &[(&'a VariantKey, &'a PublishedVariant)]) -> Self {
+        let mut decisions: Vec<&Decision> =
+            variants.iter().filter_map(|(_, v)| v.decision.as_ref()).collect();
+        decisions.sort_by(|a, b| {
+            (&a.namespace, &a.model_id, &a.variant).cmp(&(&b.namespace, &b.model_id, &b.variant))
+        });
+        let undecided = variants
+            .iter()
+            .filter(|(_, variant)| variant.decision.is_none())
+            .map(|(key, variant)| Undecided {
+                namespace: &key.namespace,
+                variant: &key.name,
+                reason: variant.conditions.ready.reason,
+                message: &variant.conditions.ready.message,
+            })
+            .collect();
+        Self { decisions, undecided }
+    }
+}
+
+fn text(published: &Arc<Published>, variants: &[(&VariantKey, &PublishedVariant)]) -> String {
+    let mut text = format!("cycle of {}\n", published.at);
+    let facts = trace::variants(&published.snapshot);
+    for (key, variant) in variants {
+        let signals = facts.get(&(key.namespace.as_str(), key.name.as_str())).map(|v| Signals(v));
+        let _ = match &variant.decision {
+            Some(decision) => {
+                write!(text, "\n{}{}", Trace(decision), signals.map(|s| s.to_string()).unwrap_or_default())
+            }
+            None => writeln!(
+                text,
+                "\n{}/{}: no decision: {}",
+                key.namespace, key.name, variant.conditions.ready.message
+            ),
+        };
+    }
+    text
+}
