@@ -9,7 +9,7 @@ ONLY ?=
 # Where cargo builds, as cargo itself sees it.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help tools build test lint chart generate demo bench bench-admission test-bad-input test-faults fuzz deny clean
+.PHONY: help tools build test lint chart generate demo bench bench-admission bench-cycle test-bad-input test-faults test-outages fuzz deny clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -44,6 +44,10 @@ bench-admission: tools ## Measure reviews of the release binary under load with 
 	$(CARGO) bench --quiet --package wva-rules --bench pass
 	@$(CARGO) run --quiet --package wva-testbed -- bench-admission --wva $(TARGET)/release/wva --criterion $(TARGET)/criterion --folder $(TARGET)/bench
 
+bench-cycle: tools ## Measure rounds of queries and cycles of the release binary with 1,000 models and 4,000 pods on a real Prometheus
+	$(CARGO) build --release --bin wva
+	@$(CARGO) run --quiet --package wva-testbed -- bench-cycle --wva $(TARGET)/release/wva --folder $(TARGET)/bench
+
 test-bad-input: tools ## Throw bad input of every kind at the release binary while valid reviews come in; some five minutes
 	$(CARGO) build --release --workspace --bins
 	@ulimit -n $$(ulimit -Hn) && $(TARGET)/release/wva-testbed faults --wva $(TARGET)/release/wva
@@ -51,6 +55,10 @@ test-bad-input: tools ## Throw bad input of every kind at the release binary whi
 test-faults: tools build ## Do to replicas of the release binary what operators fear, in full: certificates, leadership, ends; some ten minutes
 	$(CARGO) build --release --bin wva
 	@$(TARGET)/debug/wva-testbed operations --wva $(TARGET)/release/wva --wva-debug $(TARGET)/debug/wva $(if $(ONLY),--only $(ONLY))
+
+test-outages: tools ## Every kind of outage of Prometheus, 3 minutes each, with the release binary; some 25 minutes
+	$(CARGO) build --release --bin wva
+	@$(CARGO) run --quiet --package wva-testbed -- outages --wva $(TARGET)/release/wva $(if $(ONLY),--only $(ONLY))
 
 fuzz: ## Run every fuzz target for SECONDS each (60); needs nightly Rust, without it the same targets under proptest
 	@SECONDS_EACH=$(SECONDS) tests/fuzz/run.sh

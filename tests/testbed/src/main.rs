@@ -5,6 +5,7 @@ mod bench;
 mod demo;
 mod experiments;
 mod faults;
+mod outages;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -74,12 +75,33 @@ enum Task {
         #[arg(long, default_value = "target/bench")]
         folder: PathBuf,
     },
+    /// Measures rounds of queries and cycles with 1,000 models and 4,000 pods.
+    BenchCycle {
+        /// The program to measure: a release build.
+        #[arg(long, default_value = "target/release/wva")]
+        wva: PathBuf,
+        /// Folder for the report.
+        #[arg(long, default_value = "target/bench")]
+        folder: PathBuf,
+    },
     /// Throws bad input at the admission port while valid reviews come in, and judges how it is borne.
     Faults {
         /// The program to test: a release build.
         #[arg(long, default_value = "target/release/wva")]
         wva: PathBuf,
         /// Only the kinds of bad input whose names hold this.
+        #[arg(long)]
+        only: Option<String>,
+    },
+    /// Outages of Prometheus while the load falls: nothing may be scaled down, and all has to go on afterwards.
+    Outages {
+        /// The program to test: a release build.
+        #[arg(long, default_value = "target/release/wva")]
+        wva: PathBuf,
+        /// How long each outage lasts.
+        #[arg(long, default_value = "3m", value_parser = duration)]
+        lasts: Duration,
+        /// Only those whose names hold this.
         #[arg(long)]
         only: Option<String>,
     },
@@ -113,8 +135,14 @@ async fn main() -> ExitCode {
             let plan = bench::admission::Plan { wva, criterion, folder };
             Box::pin(until_signal(bench::admission::run(&plan))).await.map(|_| ())
         }
+        Task::BenchCycle { wva, folder } => {
+            Box::pin(until_signal(bench::cycle::run(&wva, &folder))).await.map(|_| ())
+        }
         Task::Faults { wva, only } => {
             Box::pin(until_signal(faults::run(&wva, only.as_deref()))).await.map(|_| ())
+        }
+        Task::Outages { wva, lasts, only } => {
+            Box::pin(until_signal(outages::run(&wva, lasts, only.as_deref()))).await.map(|_| ())
         }
         Task::Operations { wva, wva_debug, only, short } => {
             let plan = Plan { wva, wva_debug, short };

@@ -14,6 +14,9 @@ use crate::testbed::{Data, Testbed};
 /// Folder of the target files, below the data folder.
 const TARGETS: &str = "targets";
 
+/// Folder below that, of targets whose series keep their labels.
+const PAGES: &str = "pages";
+
 /// One element of an instant vector.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sample {
@@ -85,6 +88,18 @@ impl Testbed {
         let target = json!([{ "targets": [address], "labels": labels }]);
         write_targets(&self.data.path, &format!("extra-{name}"), &target)
     }
+
+    /// The same for pages that show many pods at once: the labels that their series have stay as they are
+    /// (`honor_labels`).
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be written.
+    pub fn scrape_pages(&self, address: &str, paths: &[String]) -> anyhow::Result<()> {
+        let target = |path: &String| json!({ "targets": [address], "labels": { "__metrics_path__": path } });
+        let targets: Value = paths.iter().map(target).collect();
+        write_targets(&self.data.path, &format!("{PAGES}/all"), &targets)
+    }
 }
 
 /// Replaces a target file in one step, so that Prometheus never reads half of it.
@@ -99,13 +114,18 @@ pub(crate) fn write_targets(data: &Path, stem: &str, targets: &Value) -> anyhow:
 /// Writes the configuration file.
 pub(crate) fn write_config(data: &Data, scrape_interval: Duration) -> anyhow::Result<PathBuf> {
     let targets = data.path.join(TARGETS);
-    std::fs::create_dir_all(&targets).with_context(|| format!("cannot create {}", targets.display()))?;
+    std::fs::create_dir_all(targets.join(PAGES))
+        .with_context(|| format!("cannot create {}", targets.display()))?;
     let every = format!("{}ms", scrape_interval.as_millis());
     let config = json!({
         "global": { "scrape_interval": every, "scrape_timeout": every, "evaluation_interval": every },
         "scrape_configs": [{
             "job_name": "vllm",
             "file_sd_configs": [{ "files": [targets.join("*.json")], "refresh_interval": "1s" }],
+        }, {
+            "job_name": PAGES,
+            "honor_labels": true,
+            "file_sd_configs": [{ "files": [targets.join(PAGES).join("*.json")], "refresh_interval": "1s" }],
         }],
     });
     data.write("prometheus.yml", &config.to_string())

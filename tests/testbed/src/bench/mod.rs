@@ -2,6 +2,8 @@
 //! a real control plane and fails where a bound is exceeded.
 
 pub(crate) mod admission;
+pub(crate) mod cycle;
+mod exporter;
 pub(crate) mod idle;
 mod load;
 mod pairs;

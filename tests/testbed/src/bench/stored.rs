@@ -57,7 +57,7 @@ async fn fill(client: kube::Client, namespace: String) -> anyhow::Result<()> {
 }
 
 /// Creates one namespaced object from its manifest.
-async fn create(client: &kube::Client, yaml: &str) -> anyhow::Result<()> {
+pub(super) async fn create(client: &kube::Client, yaml: &str) -> anyhow::Result<()> {
     let object: DynamicObject =
         serde_saphyr::from_str(yaml).map_err(|e| anyhow::anyhow!("a fixture is no YAML: {e}"))?;
     let types = object.types.clone().context("a fixture without a kind")?;

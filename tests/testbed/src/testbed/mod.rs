@@ -54,6 +54,8 @@ pub struct Options {
     pub etcd_fsync: bool,
     /// kube-apiserver writes down who changes what, for [`Testbed::audit`].
     pub with_audit: bool,
+    /// Controllers and scheduler may ask the API server as often as they like: for thousands of pods.
+    pub many_pods: bool,
 }
 
 impl Default for Options {
@@ -71,6 +73,7 @@ impl Default for Options {
             with_prometheus: true,
             etcd_fsync: false,
             with_audit: false,
+            many_pods: false,
         }
     }
 }
@@ -131,7 +134,7 @@ impl Testbed {
                 Running::launch(Component::ControllerManager, program, &logs, 0, plan).await
             },
             async {
-                let plan = |_: &[u16]| plans::scheduler(&kubeconfig);
+                let plan = |_: &[u16]| plans::scheduler(&options, &kubeconfig);
                 Running::launch(Component::Scheduler, tools.path("kube-scheduler")?, &logs, 0, plan).await
             },
             async {

@@ -76,13 +76,19 @@ pub(super) fn controller_manager(options: &Options, pki: &Pki, kubeconfig: &Path
         format!("--service-account-private-key-file={}", pki.service_account_key.display()),
         format!("--root-ca-file={}", pki.ca.display()),
     ];
-    Plan { args: args.into(), ready: Ready::Runs }
+    Plan { args: args.into_iter().chain(calls(options)).collect(), ready: Ready::Runs }
 }
 
-pub(super) fn scheduler(kubeconfig: &Path) -> Plan {
+pub(super) fn scheduler(options: &Options, kubeconfig: &Path) -> Plan {
     let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
     let args = [kubeconfig, "--leader-elect=false".to_owned(), "--secure-port=0".to_owned()];
-    Plan { args: args.into(), ready: Ready::Runs }
+    Plan { args: args.into_iter().chain(calls(options)).collect(), ready: Ready::Runs }
+}
+
+/// At the 20 to 50 calls a second that both allow themselves, thousands of pods take minutes.
+fn calls(options: &Options) -> Vec<String> {
+    let often = ["--kube-api-qps=1000", "--kube-api-burst=2000"];
+    if options.many_pods { often.map(str::to_owned).into() } else { Vec::new() }
 }
 
 pub(super) fn kwok(kubeconfig: &Path, stages: &Path, ports: &[u16]) -> Plan {

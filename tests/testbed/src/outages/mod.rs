@@ -1,0 +1,191 @@
+//! Outages of Prometheus, each for minutes, while the load falls and nobody can see it: nothing may be scaled down, the
+//! conditions have to say so, and all has to go on afterwards. Prints a row for each kind.
+
+mod watched;
+
+use std::io::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use futures::future::try_join_all;
+use wva_testbed::install::{Install, InstallOptions};
+use wva_testbed::{Component, Door, ExportFault, Front, Options, Testbed};
+
+use self::watched::{Row, Watched};
+
+/// Time between two cycles; all other times of the program are in the proportion of its defaults to 60 s.
+const INTERVAL: Duration = Duration::from_secs(15);
+const SETTINGS: [(&str, &str); 6] = [
+    ("GLOBAL_OPT_INTERVAL", "15s"),
+    ("PROMETHEUS_METRICS_CACHE_FETCH_INTERVAL", "7500ms"),
+    ("PROMETHEUS_METRICS_CACHE_TTL", "7500ms"),
+    ("PROMETHEUS_METRICS_CACHE_FRESH_THRESHOLD", "15s"),
+    ("PROMETHEUS_METRICS_CACHE_STALE_THRESHOLD", "30s"),
+    ("PROMETHEUS_METRICS_CACHE_UNAVAILABLE_THRESHOLD", "75s"),
+];
+/// Age beyond which a value counts no more.
+const STALE: Duration = Duration::from_secs(30);
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Prometheus does not run.
+    Down,
+    /// It answers 503.
+    Unavailable,
+    /// It takes requests and answers none.
+    Hung,
+    /// It runs and is frozen: the kernel takes connections, and nobody answers.
+    Frozen,
+    /// It answers every query with nothing.
+    Empty,
+    /// The pods report NaN.
+    NotANumber,
+    /// Scrapes of all pods fail, so that what there is grows old.
+    Stale,
+    /// Scrapes of half the pods fail.
+    Half,
+}
+
+impl Kind {
+    /// What happens to Prometheus hits every model, and comes one after the other.
+    const OF_PROMETHEUS: [Self; 5] = [Self::Down, Self::Unavailable, Self::Hung, Self::Frozen, Self::Empty];
+    /// What happens to pods is each model's own, and comes at once.
+    const OF_PODS: [Self; 3] = [Self::NotANumber, Self::Stale, Self::Half];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Down => "down",
+            Self::Unavailable => "503",
+            Self::Hung => "hung",
+            Self::Frozen => "frozen",
+            Self::Empty => "empty",
+            Self::NotANumber => "NaN",
+            Self::Stale => "stale",
+            Self::Half => "half the targets",
+        }
+    }
+
+    /// When the conditions have to tell at the latest: two cycles after the program can know.
+    fn told_within(self) -> Option<Duration> {
+        let cycles = INTERVAL * 2;
+        match self {
+            Self::Down | Self::Unavailable => Some(cycles),
+            // A query takes its time-out to fail.
+            Self::Hung | Self::Frozen => Some(cycles + Duration::from_secs(10)),
+            // A value that is missing once is not an outage: it counts until it is stale.
+            Self::Empty | Self::NotANumber | Self::Stale => Some(cycles + STALE),
+            // The other half tells the load; that some are missing is the reason of each decision.
+            Self::Half => None,
+        }
+    }
+}
+
+/// Runs all kinds, or those whose names hold `only`, each for `lasts`.
+pub(crate) async fn run(wva: &Path, lasts: Duration, only: Option<&str>) -> anyhow::Result<()> {
+    ensure!(wva.exists(), "there is no {}: build it first", wva.display());
+    let wanted = |kinds: &[Kind]| -> Vec<Kind> {
+        kinds.iter().copied().filter(|kind| only.is_none_or(|only| kind.name().contains(only))).collect()
+    };
+    let (of_pods, of_prometheus) = (wanted(&Kind::OF_PODS), wanted(&Kind::OF_PROMETHEUS));
+    ensure!(!(of_pods.is_empty() && of_prometheus.is_empty()), "no outage has {only:?} in its name");
+    let testbed = Testbed::start(Options {
+        name: "outages".to_owned(),
+        scrape_interval: Duration::from_secs(5),
+        hpa_sync: Duration::from_secs(5),
+        ..Options::default()
+    })
+    .await?;
+    let behind = testbed.prometheus_url()?;
+    let door = Door::open(behind.strip_prefix("http://").context("an URL without a scheme")?).await?;
+    let mut options = InstallOptions { env: Vec::new(), ..InstallOptions::quick(wva) };
+    options.env.push(("PROMETHEUS_BASE_URL".to_owned(), door.url()));
+    options.env.extend(SETTINGS.map(|(key, value)| (key.to_owned(), value.to_owned())));
+    let install = Install::start(&testbed, &options).await?;
+
+    say(&format!("each outage lasts {lasts:?}; a cycle every {INTERVAL:?}"))?;
+    say(
+        "outage | scale-downs | gaps in the series | told after | safety net after | back after | scaled down after | kept",
+    )?;
+    let mut failed = 0;
+    let all = of_pods.iter().map(|kind| Watched::start(&testbed, &install, *kind));
+    let models = try_join_all(all).await?;
+    let rows =
+        try_join_all(models.iter().map(|model| model.suffer(lasts, async |on| model.of_pods(on)))).await?;
+    for (kind, row) in of_pods.iter().zip(rows) {
+        failed += usize::from(!tell(*kind, &row)?);
+    }
+    drop(models);
+    for kind in of_prometheus {
+        let model = Watched::start(&testbed, &install, kind).await?;
+        let row = model.suffer(lasts, async |on| of_prometheus_is(kind, on, &testbed, &door).await).await?;
+        failed += usize::from(!tell(kind, &row)?);
+    }
+    ensure!(failed == 0, "{failed} outages were not borne");
+    Ok(())
+}
+
+/// Begins an outage of Prometheus, or ends it.
+async fn of_prometheus_is(kind: Kind, on: bool, testbed: &Testbed, door: &Door) -> anyhow::Result<()> {
+    match (kind, on) {
+        (Kind::Down, true) => testbed.prometheus_stop().await,
+        (Kind::Down, false) => testbed.prometheus_start().await,
+        (Kind::Frozen, true) => testbed.pause(Component::Prometheus),
+        (Kind::Frozen, false) => testbed.resume(Component::Prometheus),
+        (_, false) => {
+            door.set(Front::Open);
+            Ok(())
+        }
+        (kind, true) => {
+            door.set(match kind {
+                Kind::Unavailable => Front::Unavailable,
+                Kind::Hung => Front::Hung,
+                _ => Front::Empty,
+            });
+            Ok(())
+        }
+    }
+}
+
+impl Watched<'_> {
+    /// Begins an outage of this model's pods, or ends it.
+    fn of_pods(&self, on: bool) -> anyhow::Result<()> {
+        let pods = self.fleet.pods();
+        ensure!(pods.len() == Watched::REPLICAS, "{} pods are there", pods.len());
+        let (share, fault) = match self.kind {
+            Kind::NotANumber => (pods.len(), ExportFault::NotANumber),
+            Kind::Half => (pods.len() / 2, ExportFault::Down),
+            _ => (pods.len(), ExportFault::Down),
+        };
+        pods.iter().take(share).for_each(|pod| self.fleet.set_fault(&pod.pod, on.then_some(fault)));
+        Ok(())
+    }
+}
+
+/// Prints a row; whether all was kept.
+fn tell(kind: Kind, row: &Row) -> anyhow::Result<bool> {
+    let seconds = |after: Option<Duration>| after.map_or("-".to_owned(), |d| format!("{} s", d.as_secs()));
+    // A look each second, and a round of queries that may just have begun.
+    let slack = Duration::from_secs(9);
+    let told = kind.told_within().is_none_or(|most| row.told.is_some_and(|after| after <= most + slack));
+    let back = row.back.is_some_and(|after| after <= INTERVAL * 2 + slack);
+    let kept = row.scale_downs == 0 && row.gaps == 0 && told && back && row.reason_seen;
+    say(&format!(
+        "{} | {} | {} | {} | {} | {} | {} | {}",
+        kind.name(),
+        row.scale_downs,
+        row.gaps,
+        seconds(row.told),
+        seconds(row.safety_net),
+        seconds(row.back),
+        seconds(row.scaled_down),
+        if kept { "yes" } else { "NO" },
+    ))?;
+    Ok(kept)
+}
+
+fn say(line: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{line}").and_then(|()| out.flush()).context("cannot write to standard output")
+}

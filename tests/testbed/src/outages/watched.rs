@@ -1,0 +1,180 @@
+//! One model during an outage: what its target, its Deployment, its series and its conditions do, looked at each second.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use serde_json::Value;
+use wva_testbed::fixtures::{MODEL_LABEL, VariantFixture};
+use wva_testbed::install::{self, Install};
+use wva_testbed::{Fleet, FleetConfig, Testbed, eventually};
+
+use super::Kind;
+
+const LOOK: Duration = Duration::from_secs(1);
+const SETTLES_WITHIN: Duration = Duration::from_mins(3);
+/// Long enough to see it come back, however late.
+const COMES_BACK_WITHIN: Duration = Duration::from_mins(3);
+const NAME: &str = "held";
+
+/// A model that is watched.
+pub(super) struct Watched<'a> {
+    pub(super) kind: Kind,
+    pub(super) fleet: Fleet,
+    testbed: &'a Testbed,
+    install: &'a Install,
+    namespace: String,
+}
+
+/// What was seen. Times are since the outage began, or since its end.
+#[derive(Debug, Default)]
+pub(super) struct Row {
+    /// Looks at which the target, or the Deployment, was below what it was before.
+    pub(super) scale_downs: usize,
+    /// Looks at which the series was not there, or had another value.
+    pub(super) gaps: usize,
+    /// `MetricsAvailable` was False.
+    pub(super) told: Option<Duration>,
+    /// `OptimizationReady` was `SafetyNet`.
+    pub(super) safety_net: Option<Duration>,
+    /// A decision named why nothing is scaled down.
+    pub(super) reason_seen: bool,
+    /// Both were as before.
+    pub(super) back: Option<Duration>,
+    /// The load that fell meanwhile was seen.
+    pub(super) scaled_down: Option<Duration>,
+}
+
+/// One look.
+struct Look {
+    target: Option<u64>,
+    replicas: u64,
+    series: Option<f64>,
+    metrics: bool,
+    optimization: String,
+}
+
+impl<'a> Watched<'a> {
+    /// Replicas that it has, and needs until the load falls.
+    pub(super) const REPLICAS: usize = 4;
+
+    /// Starts a model at a load that needs all its replicas, and waits until that is known.
+    pub(super) async fn start(
+        testbed: &'a Testbed,
+        install: &'a Install,
+        kind: Kind,
+    ) -> anyhow::Result<Self> {
+        let namespace = testbed.namespace("outage").await?;
+        let variant = VariantFixture::new(&namespace, NAME).replicas(u32::try_from(Self::REPLICAS)?);
+        let config = FleetConfig::new(&namespace, &format!("{MODEL_LABEL}=served"), &variant.model);
+        let fleet = Fleet::start(testbed, FleetConfig { rate: 0.0, ..config })?;
+        fleet.set_fixed_all(0.65, 0.0);
+        testbed.apply(&variant.all()).await?;
+        let watched = Self { kind, fleet, testbed, install, namespace };
+        watched.fleet.wait_ready(Self::REPLICAS, SETTLES_WITHIN).await?;
+        eventually("the model to be measured and at rest", SETTLES_WITHIN, async || {
+            let look = watched.look().await?;
+            ensure!(look.is_whole() && look.is_steady(), "{look:?}");
+            Ok(())
+        })
+        .await?;
+        Ok(watched)
+    }
+
+    /// Goes through one outage, which `turn(true)` begins and `turn(false)` ends.
+    pub(super) async fn suffer(
+        &self,
+        lasts: Duration,
+        turn: impl AsyncFn(bool) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Row> {
+        turn(true).await?;
+        let began = Instant::now();
+        self.fleet.set_fixed_all(0.01, 0.0);
+        let mut row = Row { reason_seen: self.kind != Kind::Half, ..Row::default() };
+        while began.elapsed() < lasts {
+            let look = self.look().await?;
+            row.scale_downs += usize::from(look.is_lower());
+            row.gaps += usize::from(!look.is_steady());
+            if !look.metrics {
+                row.told.get_or_insert(began.elapsed());
+            }
+            if look.optimization == "SafetyNet" {
+                row.safety_net.get_or_insert(began.elapsed());
+            }
+            row.reason_seen |= self.kind == Kind::Half && self.is_held_back().await?;
+            tokio::time::sleep(LOOK).await;
+        }
+        turn(false).await?;
+        let ended = Instant::now();
+        while ended.elapsed() < COMES_BACK_WITHIN && row.scaled_down.is_none() {
+            let look = self.look().await?;
+            if look.is_whole() {
+                row.back.get_or_insert(ended.elapsed());
+            }
+            if look.is_lower() {
+                row.scaled_down.get_or_insert(ended.elapsed());
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        Ok(row)
+    }
+
+    async fn look(&self) -> anyhow::Result<Look> {
+        let get = |what: &'static str| async move {
+            let args = ["get", what, NAME, "-n", &self.namespace, "-o", "json"];
+            let json = self.testbed.kubectl(&args).await?.success()?;
+            anyhow::Ok(serde_json::from_str::<Value>(&json)?)
+        };
+        let (va, deployment) = (get("va").await?, get("deployment").await?);
+        let condition = |wanted: &str| -> Value {
+            let all = va["status"]["conditions"].as_array();
+            all.into_iter().flatten().find(|c| c["type"] == wanted).cloned().unwrap_or_default()
+        };
+        let labels = [("namespace", self.namespace.as_str()), ("variant_name", NAME)];
+        Ok(Look {
+            target: va["status"]["desiredOptimizedAlloc"]["numReplicas"].as_u64(),
+            replicas: deployment["spec"]["replicas"].as_u64().context("a Deployment without replicas")?,
+            series: self.install.series("wva_desired_replicas", &labels).await?,
+            metrics: condition("MetricsAvailable")["status"] == "True",
+            optimization: condition("OptimizationReady")["reason"].as_str().unwrap_or_default().to_owned(),
+        })
+    }
+
+    /// The last decision says that it did not shrink for want of metrics.
+    async fn is_held_back(&self) -> anyhow::Result<bool> {
+        let address = self.install.address("debug")?;
+        let url = format!("http://{address}/explain?format=json&namespace={}", self.namespace);
+        let (_, text) = install::get(&url).await?;
+        let explained: Value = serde_json::from_str(&text).context("no explanation")?;
+        let reason = explained["decisions"][0]["reason"].as_str().unwrap_or_default();
+        Ok(["ScrapeGap", "MetricsStale"].contains(&reason))
+    }
+}
+
+impl std::fmt::Debug for Look {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { target, replicas, series, metrics, optimization } = self;
+        write!(
+            f,
+            "target {target:?}, {replicas} replicas, series {series:?}, metrics {metrics}, {optimization}"
+        )
+    }
+}
+
+impl Look {
+    fn is_lower(&self) -> bool {
+        let before = Watched::REPLICAS as u64;
+        self.replicas < before || self.target.is_some_and(|target| target < before)
+    }
+
+    /// The series says what it said before.
+    fn is_steady(&self) -> bool {
+        #[expect(clippy::cast_precision_loss, reason = "a handful of replicas")]
+        let before = Watched::REPLICAS as f64;
+        self.series.is_some_and(|value| (value - before).abs() < 1e-9)
+    }
+
+    /// The conditions of a model that is measured.
+    fn is_whole(&self) -> bool {
+        self.metrics && self.optimization == "SaturationOnlyMode"
+    }
+}
