@@ -9,7 +9,7 @@ use super::layers::InForce;
 use super::read::{Keyed, MapEntry, ReadMap, Wrong};
 use crate::telemetry::Telemetry;
 
-/// Changes and faults of one map that are told; a map can hold tens of thousands of entries.
+/// Changes of one map that are told; a map can hold tens of thousands of entries.
 const MOST_TOLD: usize = 20;
 
 /// What a map is for, as metrics and logs name it.
@@ -72,8 +72,7 @@ fn tell_map<E: MapEntry>(
     if before.map(std::ptr::from_ref) == after.map(std::ptr::from_ref) {
         return;
     }
-    let wrong = after.map_or(&[][..], |map| &map.wrong);
-    telemetry.config_reloaded(config, wrong.is_empty());
+    telemetry.config_reloaded(config, after.is_none_or(|map| map.wrong.is_empty()));
     let entries = |map: Option<&ReadMap<E>>| map.map_or(0, |map| map.entries.len());
     let title = |map: Option<&ReadMap<E>>| map.map_or_else(|| "none".to_owned(), ReadMap::title);
     let changes = shortened(changes(entries_of(before), entries_of(after)));
@@ -99,22 +98,21 @@ fn tell_map<E: MapEntry>(
             ),
         }
     }
-    let known = before.map_or(&[][..], |map| &map.wrong);
-    tell_wrong(&title(after), wrong.iter().filter(|wrong| !known.contains(wrong)));
+    if let Some(after) = after {
+        tell_wrong(before, after);
+    }
 }
 
-fn tell_wrong<'a>(map: &str, wrong: impl Iterator<Item = &'a Wrong>) {
-    let mut rest = 0;
-    for (at, Wrong { key, problem, kept }) in wrong.enumerate() {
-        if at >= MOST_TOLD {
-            rest += 1;
-            continue;
-        }
+/// What cannot be used and was not told of the map before.
+fn tell_wrong<E: MapEntry>(before: Option<&ReadMap<E>>, after: &ReadMap<E>) {
+    let map = after.title();
+    let told = before.map_or((&[][..], 0), |before| (&before.wrong, before.more_wrong));
+    for Wrong { key, problem, kept } in after.wrong.iter().filter(|wrong| !told.0.contains(wrong)) {
         let instead = if *kept { "its last good value holds" } else { "it is left out" };
         tracing::warn!(map, entry = &**key, problem, "An entry of a ConfigMap cannot be used: {instead}");
     }
-    if rest > 0 {
-        tracing::warn!(map, entries = rest, "More entries of the ConfigMap cannot be used");
+    if after.more_wrong > 0 && after.more_wrong != told.1 {
+        tracing::warn!(map, entries = after.more_wrong, "More entries of the ConfigMap cannot be used");
     }
 }
 

@@ -16,6 +16,12 @@ use wva_rules::Place;
 /// Faults of one entry that are told: whoever mends these sees the rest then.
 const MOST_FAULTS: usize = 5;
 
+/// Keys of one map that are looked at, in their order, and `default` in any case. A megabyte of the shortest entries
+/// would be fifty of memory, in every namespace that somebody means ill with.
+const MOST_KEYS: usize = 10_000;
+/// Entries of one map that cannot be used and of which it is kept why; more are counted.
+const MOST_WRONG: usize = 20;
+
 /// The maps of one kind, by namespace and name.
 pub(super) type Maps<E> = BTreeMap<(Box<str>, Box<str>), Arc<ReadMap<E>>>;
 
@@ -55,6 +61,8 @@ pub(super) struct ReadMap<E> {
     pub(super) entries: Vec<Keyed<E>>,
     /// What cannot be used of what the map says now, in order of the keys.
     pub(super) wrong: Vec<Wrong>,
+    /// How much more there is.
+    pub(super) more_wrong: usize,
     /// Where the entry `default` stands.
     default: Option<usize>,
     /// Where the entries for one model stand.
@@ -95,18 +103,24 @@ impl<E: MapEntry> ReadMap<E> {
             uid: map.uid().unwrap_or_default().into(),
             entries: Vec::new(),
             wrong: Vec::new(),
+            more_wrong: 0,
             default: None,
             of_model: BTreeMap::new(),
         };
         // What was good in another map of this name says nothing about this one.
         let before = before.filter(|before| before.uid == read.uid);
-        for (key, text) in map.data.iter().flatten() {
+        for (at, (key, text)) in map.data.iter().flatten().enumerate() {
             let key: Box<str> = key.as_str().into();
-            match read.usable(&key, text, place) {
+            let usable = if at < MOST_KEYS || &*key == DEFAULT_ENTRY {
+                read.usable(&key, text, place)
+            } else {
+                Err(format!("the map has more than {MOST_KEYS} entries: delete some"))
+            };
+            match usable {
                 Ok(entry) => read.entries.push(Keyed { key, entry }),
                 Err(problem) => {
                     let last = before.and_then(|before| before.get(&key)).cloned();
-                    read.wrong.push(Wrong { key, problem, kept: last.is_some() });
+                    read.skip(Wrong { key, problem, kept: last.is_some() });
                     read.entries.extend(last);
                 }
             }
@@ -136,7 +150,7 @@ impl<E: MapEntry> ReadMap<E> {
 
     /// Notes where the entries stand, and those that stand behind another one for the same.
     fn index(&mut self, place: Place) {
-        let mut behind = Vec::new();
+        let mut behind: Vec<Wrong> = Vec::new();
         for (at, Keyed { key, entry }) in self.entries.iter().enumerate() {
             if &**key == DEFAULT_ENTRY {
                 self.default = Some(at);
@@ -148,15 +162,26 @@ impl<E: MapEntry> ReadMap<E> {
                 Some(namespace) => *scopes.narrow.entry(namespace.into()).or_insert(at),
                 None => *scopes.wide.get_or_insert(at),
             };
-            if first != at && self.wrong.binary_search_by(|wrong| wrong.key.cmp(key)).is_err() {
+            if first != at {
                 let other = &self.entries[first].key;
                 let problem =
                     format!("it is for model {model:?}, as the entry {other} is: delete one of them");
                 behind.push(Wrong { key: key.clone(), problem, kept: false });
             }
         }
-        self.wrong.append(&mut behind);
+        for wrong in behind {
+            self.skip(wrong);
+        }
         self.wrong.sort_by(|a, b| a.key.cmp(&b.key));
+    }
+
+    /// Notes an entry that cannot be used. That of `default` is always named: models depend on it.
+    fn skip(&mut self, wrong: Wrong) {
+        if self.wrong.len() < MOST_WRONG || &*wrong.key == DEFAULT_ENTRY {
+            self.wrong.push(wrong);
+        } else {
+            self.more_wrong += 1;
+        }
     }
 }
 

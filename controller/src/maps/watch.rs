@@ -43,7 +43,7 @@ impl Scope<'_> {
                         if writer.take_in(at, &event) {
                             changed.notify_one();
                         }
-                        if writer.is_complete() {
+                        if matches!(event, Event::InitDone) && writer.is_complete() {
                             complete.send_replace(true);
                         }
                     }

@@ -90,8 +90,27 @@ fn of_two_entries_for_one_model_the_first_by_key_counts_and_the_other_is_told() 
 
 #[test]
 fn a_heap_of_faults_is_told_in_few_words() {
-    let text: String = (0..1_000).map(|i| format!("f{i}: 1\n")).collect();
-    let read = read(Place::Global, &[("default", &text)], None);
-    let problem = &read.wrong[0].problem;
+    let fields: Vec<String> = (0..1_000).map(|i| format!("f{i}: 1")).collect();
+    let one = read(Place::Global, &[("default", &fields.join("\n"))], None);
+    let problem = &one.wrong[0].problem;
     assert!(problem.len() < 3_000 && problem.ends_with("and 995 more"), "{problem}");
+
+    let keys: Vec<String> = (0..1_000).map(|i| format!("a{i}")).collect();
+    let mut entries: Vec<(&str, &str)> = keys.iter().map(|key| (key.as_str(), "x: y")).collect();
+    entries.push(("default", "kvCacheThreshold: 2"));
+    let many = read(Place::Global, &entries, None);
+    assert_eq!((many.wrong.len(), many.more_wrong), (MOST_WRONG + 1, 1_000 - MOST_WRONG));
+    assert!(many.default_lost().is_some(), "that of default is named whatever stands before it");
+}
+
+#[test]
+fn of_a_map_without_end_so_many_entries_are_read_and_default() {
+    let keys: Vec<String> = (0..MOST_KEYS + 5).map(|i| format!("a{i:06}")).collect();
+    let mut entries: Vec<(&str, &str)> = keys.iter().map(|key| (key.as_str(), "{model_id: m}")).collect();
+    entries.push(("default", "queueSpareTrigger: 4"));
+    let read = read(Place::Global, &entries, None);
+    assert_eq!(read.entries.len(), MOST_KEYS + 1);
+    assert!(read.default_entry().is_some());
+    // All but the first are for the same model; the last five were not even looked at.
+    assert_eq!(read.wrong.len() + read.more_wrong, MOST_KEYS - 1 + 5);
 }
