@@ -4,13 +4,15 @@
 
 mod common;
 
+use std::path::Path;
+
 use anyhow::{Context as _, ensure};
 use common::{Cluster, DEADLINE, condition, options, target};
 use serde_json::{Value, json};
 use wva_crds::names::{LOCAL_SATURATION_MAP_NAME, SATURATION_MAP_NAMES};
 use wva_testbed::fixtures::{MODEL_LABEL, VariantFixture};
 use wva_testbed::install::{Install, SYSTEM, WEBHOOKS, get};
-use wva_testbed::{Fleet, FleetConfig, Options, Testbed, eventually};
+use wva_testbed::{Fleet, FleetConfig, Options, Process, Testbed, Tools, eventually};
 
 const UPDATED: &str = "Updated saturation config";
 const UNUSABLE: &str = "An entry of a ConfigMap cannot be used: its last good value holds";
@@ -272,4 +274,61 @@ async fn a_wrong_entry_takes_nothing_that_was_right(
     })
     .await?;
     cluster.holds(served, "kvCacheThreshold", 0.8).await
+}
+
+/// What the chart grants to an install that sees its own namespace alone.
+fn rights_in_one_namespace(system: &str) -> anyhow::Result<String> {
+    let chart = Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/workload-variant-autoscaler");
+    let tools = Tools::named(&["helm"])?;
+    let rendered = std::process::Command::new(tools.path("helm")?)
+        .args(["template", "workload-variant-autoscaler"])
+        .arg(&chart)
+        .args(["--namespace", system, "--set", "wva.namespaceScoped=true"])
+        .args(["--show-only", "templates/rbac-manager.yaml"])
+        .output()?;
+    ensure!(rendered.status.success(), "{}", String::from_utf8_lossy(&rendered.stderr));
+    Ok(String::from_utf8(rendered.stdout)?)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_one_namespace_the_roles_of_the_chart_are_enough() -> anyhow::Result<()> {
+    let name = "config-maps-of-one-namespace";
+    let options =
+        Options { name: name.to_owned(), nodes: Vec::new(), with_prometheus: false, ..Options::default() };
+    let testbed = Testbed::start(options).await?;
+    Install::crd(&testbed).await?;
+    let system = testbed.namespace("scoped").await?;
+    testbed.apply(&rights_in_one_namespace(&system)?).await?;
+    let account = "workload-variant-autoscaler-controller-manager";
+    let kubeconfig = testbed.service_account_kubeconfig(&system, account).await?;
+    let saturation = "workload-variant-autoscaler-wva-saturation-scaling-config";
+    let env = [
+        ("KUBECONFIG", kubeconfig.to_str().context("a path")?),
+        ("POD_NAMESPACE", &system),
+        ("WATCH_NAMESPACE", &system),
+        ("CONFIG_MAP_NAME", "workload-variant-autoscaler-variantautoscaling-config"),
+        ("SATURATION_CONFIG_MAP_NAME", saturation),
+        ("WEBHOOK_SERVICE", "workload-variant-autoscaler-webhook-service"),
+        ("PROMETHEUS_BASE_URL", "http://127.0.0.1:9"),
+        ("HEALTH_PROBE_BIND_ADDRESS", "0"),
+        ("WVA_DEBUG_BIND_ADDRESS", "0"),
+        ("LOG_FORMAT", "json"),
+    ];
+    let program = Path::new(env!("CARGO_BIN_EXE_wva"));
+    let log = testbed.logs().join("wva.log");
+    let process = Process::spawn("wva", program, &["run", "--webhook=false"], &env, &log)?;
+    // From the last name in order to the first, so that each of them comes into force.
+    for map_name in SATURATION_MAP_NAMES.into_iter().rev().chain([saturation]) {
+        testbed.apply(&map(&system, map_name, &json!({"default": "kvCacheThreshold: 0.7"}))).await?;
+        let told = format!("\"map\":\"{system}/{map_name}\"");
+        eventually(&format!("{map_name} to be read"), DEADLINE, async || {
+            let log = process.log();
+            ensure!(log.lines().any(|line| line.contains(UPDATED) && line.contains(&told)), "{log}");
+            Ok(())
+        })
+        .await?;
+    }
+    let log = process.log();
+    ensure!(!log.contains("forbidden") && !log.contains("interrupted"), "{log}");
+    Ok(())
 }
