@@ -14,7 +14,9 @@ use kube::Client;
 use prometheus::Registry;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
-use wva_controller::{Cache, Leadership, NamespaceFacts, Scope, Synced, Tasks, Variant, Watches, elect};
+use wva_controller::{
+    Cache, ConfigMaps, Leadership, NamespaceFacts, Scope, Synced, Tasks, Variant, Watches, elect,
+};
 use wva_rules::OtherVariant;
 use wva_webhook::{Index, Readers};
 
@@ -51,6 +53,8 @@ struct Process {
 /// What only a process with a controller watches.
 struct Watched {
     watches: Watches,
+    /// Thresholds and scale to zero, by map.
+    maps: ConfigMaps,
     /// What follows the metric, for reviews.
     readers: Readers,
 }
@@ -67,7 +71,7 @@ pub(crate) async fn run(settings: Settings, signals: Signals) -> anyhow::Result<
         process.webhook(&webhook, certs.serving()?, watched.as_ref())?;
     }
     if let Some((controller, watched)) = process.settings.controller.clone().zip(watched) {
-        process.controller(&controller, &certs, watched.watches)?;
+        process.controller(&controller, &certs, watched)?;
     }
     process.metrics(&certs)?;
     let ready = process.health()?;
@@ -156,7 +160,8 @@ impl Process {
         let watches = scope.all(self.variants.clone(), self.namespaces.clone(), observe_autoscalers);
         let sight = scope.scaled_objects(observe_scaled_objects);
         let scaled_objects_seen = Arc::new(move || sight.borrow().is_complete());
-        Watched { watches, readers: Readers { autoscalers, scaled_objects, scaled_objects_seen } }
+        let maps = scope.config_maps(self.settings.maps.clone(), self.settings.config_enabled_value.clone());
+        Watched { watches, maps, readers: Readers { autoscalers, scaled_objects, scaled_objects_seen } }
     }
 
     /// A task that runs until shutdown; if it ends before, so does the process.

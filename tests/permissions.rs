@@ -55,6 +55,16 @@ fn secrets_and_maps(namespace: &str) -> Vec<Attempt> {
         delete("deletes its CA", format!("{own}/secrets/{CA_SECRET}")),
         create("makes a Secret elsewhere", format!("{other}/secrets"), json!({"metadata": {"name": "new"}})),
         read("reads another config map of its namespace", format!("{own}/configmaps/other")),
+        read("lists config maps of its namespace", format!("{own}/configmaps")),
+        read("lists config maps of all namespaces", "/api/v1/configmaps"),
+        read(
+            "lists config maps of a name it does not read",
+            "/api/v1/configmaps?fieldSelector=metadata.name%3Dother",
+        ),
+        read(
+            "reads config maps of an older name elsewhere",
+            format!("{other}/configmaps?fieldSelector=metadata.name%3Dcapacity-scaling-config"),
+        ),
         create("makes a config map in its namespace", format!("{own}/configmaps"), map.clone()),
         create("makes a config map elsewhere", format!("{other}/configmaps"), map),
         patch(

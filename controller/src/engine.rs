@@ -23,6 +23,7 @@ use crate::collect::{
     prometheus::Prometheus,
     sample::{PodModel, Samples},
 };
+use crate::maps::{ConfigMaps, Settings};
 use crate::memory::Memory;
 use crate::published::{Published, PublishedVariant};
 use crate::report::conditions::{Outlook, conditions};
@@ -61,6 +62,8 @@ pub struct Engine {
     pub watches: Watches,
     /// Whether they are complete.
     pub synced: Synced,
+    /// The ConfigMaps with thresholds.
+    pub maps: ConfigMaps,
     /// Where signals come from.
     pub prometheus: Prometheus,
     /// Which objects are managed.
@@ -80,6 +83,7 @@ pub struct Engine {
 struct State {
     samples: Samples,
     memory: Memory,
+    settings: Settings,
     scalings: BTreeMap<(VariantKey, &'static str, &'static str), u64>,
     /// Warnings of the last cycle, which are not said again.
     warned: Vec<Warning>,
@@ -197,8 +201,8 @@ impl Engine {
         let managed = variants::managed(&self.watches, &self.ownership);
         // In order of their keys, so that thousands of them are not compared with each other.
         state.memory.retain(|key| managed.binary_search_by(|m| m.key.cmp(key)).is_ok());
-        let assembled =
-            assemble(&self.watches, &managed, &state.samples, &mut state.memory, self.rules_config(), at);
+        let config = self.rules_config(&mut state.settings, &managed);
+        let assembled = assemble(&self.watches, &managed, &state.samples, &mut state.memory, config, at);
         let outcome = decide(&assembled.snapshot);
         for warning in outcome.warnings.iter().filter(|w| !state.warned.contains(w)) {
             tracing::warn!("{warning}");
@@ -238,6 +242,7 @@ impl Engine {
             }
             let seen = remembered.target_seen;
             let variant = outlook(m, decision, &assembled, state.samples.last_error(), had_target, seen);
+            let variant = state.settings.judge(variant);
             let old = before.as_ref().and_then(|b| b.variants.get(&m.key)).filter(|o| o.uid == variant.uid);
             count(&mut state.scalings, &m.key, old.map(AsRef::as_ref), &variant);
             narrate(&m.key, &variant);
@@ -253,9 +258,12 @@ impl Engine {
         }
     }
 
-    fn rules_config(&self) -> Config {
+    /// What the rules read besides signals. Entries of scale to zero stay out of it: nothing could wake a model yet.
+    fn rules_config(&self, settings: &mut Settings, managed: &[Managed]) -> Config {
         let c = &self.config;
+        let namespaces = self.watches.namespaces.as_ref();
         Config {
+            saturation: settings.resolve(&self.maps, managed, namespaces, &self.telemetry),
             decision_hold: c.decision_hold.into(),
             pending_grace: c.pending_grace.into(),
             metrics_age: MetricsAge {

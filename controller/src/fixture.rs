@@ -159,6 +159,13 @@ impl Cluster {
         self
     }
 
+    /// A Namespace with these labels and annotations.
+    pub(crate) fn namespace(&mut self, name: &str, mut metadata: Value) -> &mut Self {
+        merge(&mut metadata, json!({"name": name}));
+        put(&mut self.namespaces, json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}));
+        self
+    }
+
     pub(crate) fn excluded_namespace(&mut self, name: &str) -> &mut Self {
         let annotations = json!({"wva.llmd.ai/exclude": "true"});
         put(

@@ -83,6 +83,11 @@ impl Synced {
         Self(vec![("a watch", synced)])
     }
 
+    /// One watch more, which says so by itself when its cache is complete.
+    pub(crate) fn add(&mut self, task: &'static str, synced: watch::Receiver<bool>) {
+        self.0.push((task, synced));
+    }
+
     /// Each cache with whether it is complete.
     pub fn each(&self) -> impl Iterator<Item = (&'static str, bool)> {
         self.0.iter().map(|(name, synced)| (*name, *synced.borrow()))
@@ -192,7 +197,7 @@ impl Scope<'_> {
         let reader = writer.reader();
         let (changed, shutdown) = (self.changed.clone(), self.shutdown.clone());
         let (complete, synced) = watch::channel(false);
-        self.synced.0.push((task, synced));
+        self.synced.add(task, synced);
         let watch = async move {
             let mut stream = Box::pin(stream.default_backoff());
             while let Some(event) = stream.next().await {
@@ -223,7 +228,7 @@ impl Scope<'_> {
 }
 
 /// How every cache lists and watches.
-fn config() -> watcher::Config {
+pub(crate) fn config() -> watcher::Config {
     watcher::Config::default().page_size(PAGE)
 }
 

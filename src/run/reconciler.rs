@@ -8,12 +8,10 @@ use tokio::sync::watch;
 use wva_certs::Certs;
 use wva_controller::auth::Gate;
 use wva_controller::external_metrics::{self, ExternalMetrics, OwnService};
-use wva_controller::{
-    Engine, Ownership, Prometheus, Reader, StatusWriter, Telemetry, VariantSeries, Watches, events,
-};
+use wva_controller::{Engine, Ownership, Prometheus, Reader, StatusWriter, Telemetry, VariantSeries, events};
 
 use super::certificates::Served;
-use super::{Process, settled};
+use super::{Process, Watched, settled};
 use crate::endpoints;
 use crate::settings::Controller;
 
@@ -23,14 +21,15 @@ impl Process {
         &mut self,
         controller: &Controller,
         certs: &Served,
-        watches: Watches,
+        watched: Watched,
     ) -> anyhow::Result<()> {
         let (published, reader) = watch::channel(None);
         let series =
             VariantSeries::new(reader.clone(), self.settings.instance.clone(), controller.legacy_metrics);
         self.registry.register(Box::new(self.leadership.showing(series)))?;
         let engine = Arc::new(Engine {
-            watches,
+            watches: watched.watches,
+            maps: watched.maps,
             synced: self.synced.clone(),
             prometheus: Prometheus::new(controller.prometheus.clone())?,
             ownership: Ownership {

@@ -12,6 +12,7 @@ fn engine(cluster: &Cluster, prometheus: Prometheus) -> Engine {
     let minutes = Duration::from_mins;
     Engine {
         watches: cluster.watches(),
+        maps: crate::maps::testing::Feed::new().maps(),
         synced: Synced::default(),
         prometheus,
         ownership: Ownership::default(),
@@ -156,6 +157,33 @@ async fn a_query_that_fails_costs_no_other_signal() {
             "{failing}"
         );
     }
+}
+
+#[tokio::test]
+async fn a_map_changes_what_the_next_cycle_decides() {
+    let cluster = cluster(json!({}));
+    let fake = FakePrometheus::start(Answers::By(busy)).await;
+    let mut feed = crate::maps::testing::Feed::new();
+    let engine = Engine { maps: feed.maps(), ..engine(&cluster, fake.client()) };
+    let (global, local) = ("wva/wva-saturation-scaling-config", "ns/wva-saturation-scaling-config");
+    let with = async |feed: &mut crate::maps::testing::Feed, path: &str, entry: &str| {
+        feed.put(path, &[("default", entry)]);
+        let v = turn(&engine, &mut State::default()).await;
+        (v.signal(), v.conditions.optimization_ready.reason)
+    };
+    assert_eq!(with(&mut feed, global, "").await, (Some(3), "SaturationOnlyMode"));
+    assert_eq!(with(&mut feed, global, "kvCacheThreshold: 0.95").await, (Some(2), "SaturationOnlyMode"));
+    assert_eq!(with(&mut feed, local, "kvSpareTrigger: 0.3").await, (Some(3), "SaturationOnlyMode"));
+    // What the model's tokens are nobody knows here, so that the analyzer says that it cannot.
+    let tokens = with(&mut feed, local, "analyzerName: saturation").await;
+    assert_eq!(tokens, (Some(2), "MetricsUnavailable"));
+    let published = engine.published.borrow().clone().unwrap();
+    let decided = decide(&published.snapshot).decisions;
+    assert_eq!(published.variants.values().next().unwrap().decision.as_ref(), decided.first());
+    feed.delete(global);
+    feed.delete(local);
+    assert_eq!(with(&mut feed, global, "kvSpareTrigger: 7").await, (Some(3), "InvalidConfiguration"));
+    assert_eq!(variant(&engine).conditions.ready.reason, "Ready", "what the defaults say is published");
 }
 
 #[tokio::test]

@@ -230,6 +230,15 @@ fn ready(decision: &Decision, optimization: &Draft) -> Draft {
 }
 
 impl Conditions {
+    /// Notes that nothing of what people wrote about this model's thresholds can be used. What is decided by the
+    /// defaults is published all the same, so `Ready` says what it said; a worse reason stays.
+    pub(crate) fn settings_unusable(&mut self, why: &str) {
+        if self.optimization_ready.holds {
+            let message = format!("The built-in thresholds hold, for no other can be used: {why}");
+            self.optimization_ready = no("InvalidConfiguration", message);
+        }
+    }
+
     /// As the status carries them; the time of one whose truth did not change stays.
     #[must_use]
     pub(crate) fn dated(&self, before: &Written, generation: Option<i64>, now: Timestamp) -> Vec<Condition> {

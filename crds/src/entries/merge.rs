@@ -155,6 +155,26 @@ pub struct Merged {
     pub dropped: Vec<DroppedLayer>,
 }
 
+impl Merged {
+    /// Every setting that holds, said in full: an entry that inherits nothing any more.
+    #[must_use]
+    pub fn resolved(&self) -> SaturationEntry {
+        let settings = self.settings;
+        // Each of them comes from an entry or is a default, so it is in its range.
+        SaturationEntry {
+            kv_cache_threshold: settings.kv_cache_threshold.try_into().ok(),
+            queue_length_threshold: settings.queue_length_threshold.try_into().ok(),
+            kv_spare_trigger: settings.kv_spare_trigger.try_into().ok(),
+            queue_spare_trigger: settings.queue_spare_trigger.try_into().ok(),
+            enable_limiter: Some(settings.enable_limiter),
+            analyzer_name: Some(settings.analyzer),
+            scale_up_threshold: settings.scale_up_threshold.try_into().ok(),
+            scale_down_boundary: settings.scale_down_boundary.try_into().ok(),
+            ..self.entry.clone()
+        }
+    }
+}
+
 /// Merges entries, the least specific first, each with the key it is named by; a field left out is inherited. While
 /// the whole breaks a rule between fields, the most local layer that makes it so is left out. With no layer left the
 /// defaults hold.
@@ -298,6 +318,19 @@ mod tests {
             [DroppedLayer { key: "x".to_owned(), problem: conflicts[0] }]
         );
         assert!(Saturation::of(&entry(Some(0.3), Some(0.3))).conflicts().is_empty(), "equal is at most");
+    }
+
+    #[test]
+    fn what_is_resolved_inherits_nothing_and_means_the_same() {
+        let mut own = entry(None, Some(0.2));
+        own.hold = Some("7m".parse().unwrap());
+        let merged = merge(&[("0", &entry(Some(0.9), None)), ("1", &own)]);
+        let resolved = merged.resolved();
+        assert_eq!(Saturation::of(&resolved), merged.settings);
+        assert_eq!(resolved.hold, own.hold, "what has no default here stays as the layers say");
+        let over = resolved.over(entry(Some(0.1), Some(0.1)));
+        assert_eq!(over, resolved, "nothing of another layer comes in");
+        assert_eq!(Saturation::of(&merge(&[]).resolved()), Saturation::default());
     }
 
     #[test]

@@ -2,6 +2,9 @@
 //! time read with this code, and the checked-in schemas give the same verdict. All faults of the fields come back
 //! together, each with its path.
 
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -119,7 +122,7 @@ pub fn yaml_value(text: &str) -> Result<Value, serde_saphyr::Error> {
 pub fn read_value<E: Entry>(value: &Value) -> Result<E, Vec<Fault>> {
     let mut rest = value.clone();
     let mut faults = Vec::new();
-    if !has_shape(&mut rest, &schema(E::KIND), "", &mut faults) {
+    if !has_shape(&mut rest, shape(E::KIND), "", &mut faults) {
         return Err(faults);
     }
     loop {
@@ -142,6 +145,14 @@ pub fn read_value<E: Entry>(value: &Value) -> Result<E, Vec<Fault>> {
             }
         }
     }
+}
+
+/// The schema of a kind, made once: a map can hold thousands of entries.
+fn shape(kind: Kind) -> &'static Value {
+    static SHAPES: LazyLock<BTreeMap<Kind, Value>> =
+        LazyLock::new(|| Kind::ALL.into_iter().map(|kind| (kind, schema(kind))).collect());
+    // Every kind is in it.
+    SHAPES.get(&kind).unwrap_or(&Value::Null)
 }
 
 /// Looks at the names of fields, and takes out the unknown ones. The types would read more: spellings of snapshot

@@ -1,5 +1,6 @@
-//! The settings that rules read, as a snapshot carries them: the entries of the global config maps, unresolved, and
-//! the plain settings beside them. What is left out has the default of the settings table.
+//! The settings that rules read, as a snapshot carries them: entries as in one config map, and the plain settings
+//! beside them. The controller writes an entry for each model in which nothing is inherited any more. What is left out
+//! has the default of the settings table.
 
 use std::collections::BTreeMap;
 

@@ -79,6 +79,26 @@ impl MapNames {
         };
         Some((role, if role == MapRole::Main && place == Place::Local { Place::Unread } else { place }))
     }
+
+    /// The names under which a global map of this role is looked for, each once: the first that exists is read, and
+    /// only that one.
+    #[must_use]
+    pub fn in_order(&self, role: MapRole) -> Vec<&str> {
+        let names = match role {
+            MapRole::Main => vec![self.main.as_str()],
+            MapRole::Saturation => [&[self.saturation.as_str()], &SATURATION_MAP_NAMES[..]].concat(),
+            MapRole::ScaleToZero => SCALE_TO_ZERO_MAP_NAMES.to_vec(),
+            MapRole::ServiceClasses => vec![self.service_classes.as_str(), SERVICE_CLASS_MAP_NAME],
+        };
+        let mut found: Vec<&str> = Vec::new();
+        for name in names {
+            let is_of_it = self.role(&self.namespace, name).is_some_and(|(of, _)| of == role);
+            if is_of_it && !found.contains(&name) {
+                found.push(name);
+            }
+        }
+        found
+    }
 }
 
 #[cfg(test)]
@@ -103,5 +123,22 @@ mod tests {
         ] {
             assert_eq!(names.role(namespace, name), want, "{namespace}/{name}");
         }
+    }
+
+    #[test]
+    fn the_configured_name_comes_first_and_no_name_twice() {
+        let names = |saturation: &str| MapNames { saturation: saturation.into(), ..MapNames::default() };
+        let [first, second, third] = SATURATION_MAP_NAMES;
+        for (saturation, want) in [
+            ("mine", vec!["mine", first, second, third]),
+            (first, vec![first, second, third]),
+            (third, vec![third, first, second]),
+            // A map is one thing only.
+            ("wva-variantautoscaling-config", vec![first, second, third]),
+        ] {
+            assert_eq!(names(saturation).in_order(MapRole::Saturation), want, "{saturation}");
+        }
+        let taken = names(SCALE_TO_ZERO_MAP_NAMES[0]);
+        assert_eq!(taken.in_order(MapRole::ScaleToZero), [SCALE_TO_ZERO_MAP_NAMES[1]]);
     }
 }

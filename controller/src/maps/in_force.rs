@@ -1,0 +1,59 @@
+//! Which of the maps that are kept are in force: of the global names the first that exists, and the maps of namespaces
+//! that this controller manages variants in, or that are opted in by their label.
+
+use std::collections::BTreeSet;
+
+use wva_rules::{MapNames, MapRole};
+
+use super::ConfigMaps;
+use super::layers::InForce;
+use super::read::Maps;
+use crate::variants::{Managed, is_excluded};
+use crate::watches::{Cache, NamespaceFacts};
+
+/// Which namespaces may have maps for themselves.
+pub(super) struct Readers<'a> {
+    /// Those with variants that this controller manages.
+    managed: BTreeSet<&'a str>,
+    namespaces: Option<&'a Cache<NamespaceFacts>>,
+    opted_in: &'a str,
+}
+
+impl<'a> Readers<'a> {
+    pub(super) fn new(
+        maps: &'a ConfigMaps,
+        managed: &'a [Managed],
+        namespaces: Option<&'a Cache<NamespaceFacts>>,
+    ) -> Self {
+        let managed = managed.iter().map(|m| m.key.namespace.as_str()).collect();
+        Self { managed, namespaces, opted_in: &maps.opted_in }
+    }
+
+    /// Variants of an excluded namespace are not managed, so only its label has to be asked.
+    fn includes(&self, namespace: &str) -> bool {
+        let opted_in = || {
+            let facts = self.namespaces.and_then(|all| all.get("", namespace));
+            let value = facts.and_then(|facts| facts.config_enabled);
+            value.as_deref() == Some(self.opted_in) && !is_excluded(self.namespaces, namespace)
+        };
+        self.managed.contains(namespace) || opted_in()
+    }
+}
+
+/// The maps of one kind that are in force.
+pub(super) fn in_force<E>(
+    maps: &Maps<E>,
+    names: &MapNames,
+    role: MapRole,
+    readers: &Readers<'_>,
+) -> InForce<E> {
+    let global = |name: &str| maps.get(&(names.namespace.as_str().into(), name.into()));
+    let mut present = names.in_order(role).into_iter().filter_map(global);
+    let first = present.next().cloned();
+    let behind = present.map(|map| map.name.to_string()).collect();
+    // Elsewhere only maps of the one local name are kept.
+    let local = maps.iter().filter(|((namespace, _), _)| **namespace != *names.namespace);
+    let local = local.filter(|((namespace, _), _)| readers.includes(namespace));
+    let local = local.map(|((namespace, _), map)| (namespace.clone(), map.clone())).collect();
+    InForce { global: first, behind, local }
+}

@@ -1,0 +1,53 @@
+//! The ConfigMaps with entries: thresholds and scale to zero, for all namespaces or for their own. A watch keeps what
+//! was last read of each map; the engine asks, cycle by cycle, which of them are in force, and which settings follow
+//! for each model.
+
+mod in_force;
+mod layers;
+mod news;
+mod read;
+mod resolve;
+#[cfg(test)]
+pub(crate) mod testing;
+mod watch;
+
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
+use wva_crds::entries::{SaturationEntry, ScaleToZeroEntry};
+use wva_rules::MapNames;
+
+use read::Maps;
+
+pub(crate) use news::Config;
+pub(crate) use resolve::Settings;
+
+/// Which ConfigMaps are read, and what was read of them last. One writer, the watch; any number of readers.
+#[derive(Clone, Debug)]
+pub struct ConfigMaps {
+    names: MapNames,
+    /// Value of the namespace label that opts in to maps there.
+    opted_in: String,
+    kept: Arc<RwLock<Kept>>,
+}
+
+/// What is kept of all maps.
+#[derive(Debug, Default)]
+struct Kept {
+    saturation: Maps<SaturationEntry>,
+    to_zero: Maps<ScaleToZeroEntry>,
+}
+
+impl ConfigMaps {
+    fn new(names: MapNames, opted_in: String) -> Self {
+        Self { names, opted_in, kept: Arc::default() }
+    }
+
+    fn kept(&self) -> RwLockReadGuard<'_, Kept> {
+        // Nothing panics while it holds the lock; if it did, what is kept would still be whole.
+        self.kept.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Kept) -> T) -> T {
+        change(&mut self.kept.write().unwrap_or_else(PoisonError::into_inner))
+    }
+}

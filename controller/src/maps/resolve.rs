@@ -1,0 +1,162 @@
+//! Which settings hold for each model, out of the maps in force. The engine asks once a cycle; what it is told goes into
+//! the Snapshot, resolved, so that a decision can be replayed without the maps.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use wva_crds::entries::{DEFAULT_ENTRY, Merged, SaturationEntry, ScaleToZeroEntry, merge};
+use wva_rules::MapRole;
+
+use super::ConfigMaps;
+use super::in_force::{Readers, in_force};
+use super::layers::InForce;
+use super::news::{Config, tell};
+use crate::published::PublishedVariant;
+use crate::telemetry::Telemetry;
+use crate::variants::Managed;
+use crate::watches::{Cache, NamespaceFacts};
+
+/// The settings of every model, as one run of the engine knows them. What it holds was told.
+#[derive(Debug, Default)]
+pub(crate) struct Settings {
+    saturation: InForce<SaturationEntry>,
+    to_zero: InForce<ScaleToZeroEntry>,
+    /// It was told that there is no global saturation map.
+    told_none: bool,
+    /// It was told that scale-to-zero entries have no effect.
+    told_no_effect: bool,
+    /// Layers that are left out for some model, with why.
+    left_out: BTreeSet<String>,
+    /// Models for which nothing that people wrote can be used, by [`key`], with why.
+    unusable: BTreeMap<String, String>,
+}
+
+impl Settings {
+    /// Looks at the maps anew, tells what changed, and gives the saturation entries of a Snapshot: one for each managed
+    /// model, which inherits nothing any more, and `default` for the rest.
+    pub(crate) fn resolve(
+        &mut self,
+        maps: &ConfigMaps,
+        managed: &[Managed],
+        namespaces: Option<&Cache<NamespaceFacts>>,
+        telemetry: &Telemetry,
+    ) -> BTreeMap<String, SaturationEntry> {
+        self.take_in(maps, &Readers::new(maps, managed, namespaces), telemetry);
+        let mut models = BTreeSet::new();
+        for m in managed {
+            models
+                .extend(m.declared().map(|declared| (m.key.namespace.as_str(), declared.model_id.as_str())));
+        }
+        self.unusable.clear();
+        let mut dropped = Dropped::default();
+        let mut resolved = BTreeMap::from([(DEFAULT_ENTRY.to_owned(), self.for_all())]);
+        for (namespace, model) in models {
+            resolved.insert(key(namespace, model), self.for_model(namespace, model, &mut dropped));
+        }
+        self.left_out = dropped.tell(&self.left_out);
+        resolved
+    }
+
+    /// What holds for a model that nobody names.
+    fn for_all(&self) -> SaturationEntry {
+        let entry = self.saturation.global.as_ref().and_then(|map| map.default_entry());
+        let layers: Vec<_> = entry.map(|entry| (DEFAULT_ENTRY, entry)).into_iter().collect();
+        SaturationEntry { model_id: None, namespace: None, ..merge(&layers).resolved() }
+    }
+
+    fn for_model(&mut self, namespace: &str, model: &str, dropped: &mut Dropped) -> SaturationEntry {
+        let layers = self.saturation.layers(namespace, model);
+        let named: Vec<_> = layers.iter().map(|(name, entry)| (name.as_str(), *entry)).collect();
+        let merged = merge(&named);
+        if merged.dropped.len() == layers.len()
+            && let Some(why) = self.nothing_left(namespace, &merged)
+        {
+            self.unusable.insert(key(namespace, model), why);
+        }
+        let resolved = merged.resolved();
+        dropped.add(namespace, model, merged);
+        SaturationEntry {
+            model_id: Some(model.to_owned()),
+            namespace: Some(namespace.to_owned()),
+            ..resolved
+        }
+    }
+
+    /// A variant as it is published: where nothing of what people wrote for its model can be used, it says so. The
+    /// built-in defaults hold then, and what they decide is published.
+    pub(crate) fn judge(&self, mut variant: PublishedVariant) -> PublishedVariant {
+        let unusable =
+            variant.decision.as_ref().and_then(|d| self.unusable.get(&key(&d.namespace, &d.model_id)));
+        if let Some(why) = unusable {
+            variant.conditions.settings_unusable(why);
+        }
+        variant
+    }
+
+    fn take_in(&mut self, maps: &ConfigMaps, readers: &Readers<'_>, telemetry: &Telemetry) {
+        let (saturation, to_zero) = {
+            let kept = maps.kept();
+            (
+                in_force(&kept.saturation, &maps.names, MapRole::Saturation, readers),
+                in_force(&kept.to_zero, &maps.names, MapRole::ScaleToZero, readers),
+            )
+        };
+        tell(Config::Saturation, &self.saturation, &saturation, telemetry);
+        tell(Config::ScaleToZero, &self.to_zero, &to_zero, telemetry);
+        let none = saturation.global.is_none();
+        if none && !self.told_none {
+            tracing::warn!(
+                namespace = maps.names.namespace,
+                names = maps.names.in_order(MapRole::Saturation).join(", "),
+                "No global saturation ConfigMap: the built-in thresholds hold where no other entry says anything"
+            );
+        }
+        self.told_none = none;
+        let any = to_zero.global.is_some() || !to_zero.local.is_empty();
+        if any && !std::mem::replace(&mut self.told_no_effect, any) {
+            tracing::warn!(
+                "Scale-to-zero entries have no effect in this release: models keep at least one replica"
+            );
+        }
+        (self.saturation, self.to_zero) = (saturation, to_zero);
+    }
+
+    /// Why no layer is left for a model, where somebody wrote one.
+    fn nothing_left(&self, namespace: &str, merged: &Merged) -> Option<String> {
+        let lost = self.saturation.maps(namespace).filter_map(|map| {
+            let lost = map.default_lost()?;
+            Some(format!("the entry {}[{DEFAULT_ENTRY}] cannot be used: {}", map.title(), lost.problem))
+        });
+        let dropped = merged.dropped.iter().map(ToString::to_string);
+        let problems: Vec<String> = lost.chain(dropped).collect();
+        (!problems.is_empty()).then(|| problems.join("; "))
+    }
+}
+
+/// How a model's entry is called in a Snapshot. A namespace holds no slash, so no two models share one.
+fn key(namespace: &str, model: &str) -> String {
+    format!("{namespace}/{model}")
+}
+
+/// The layers that were left out in one cycle: each with the first model it was left out for, and how many there are.
+#[derive(Debug, Default)]
+struct Dropped(BTreeMap<String, (String, usize)>);
+
+impl Dropped {
+    fn add(&mut self, namespace: &str, model: &str, merged: Merged) {
+        for layer in merged.dropped {
+            let (_, models) = self.0.entry(layer.to_string()).or_insert_with(|| (key(namespace, model), 0));
+            *models += 1;
+        }
+    }
+
+    /// Tells those that were not left out before, one line each, however many models it concerns.
+    fn tell(self, before: &BTreeSet<String>) -> BTreeSet<String> {
+        for (layer, (model, models)) in self.0.iter().filter(|(layer, _)| !before.contains(*layer)) {
+            tracing::warn!(model, models, "Settings of a model contradict each other: {layer}");
+        }
+        self.0.into_keys().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,58 @@
+//! Maps for tests, fed by hand without an API server, through the same writer.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::runtime::watcher::Event;
+use serde_json::json;
+use wva_rules::MapNames;
+
+use super::ConfigMaps;
+use super::watch::{Writer, selections};
+
+/// The controller's namespace.
+pub(crate) const SYSTEM: &str = "wva";
+
+/// The writer of the maps of a controller that watches all namespaces.
+pub(crate) struct Feed {
+    maps: ConfigMaps,
+    writer: Writer,
+}
+
+impl Feed {
+    pub(crate) fn new() -> Self {
+        Self::named(MapNames { namespace: SYSTEM.to_owned(), ..MapNames::default() })
+    }
+
+    pub(crate) fn named(names: MapNames) -> Self {
+        let selections = selections(&names, None);
+        let maps = ConfigMaps::new(names, "true".to_owned());
+        Self { writer: Writer::new(maps.clone(), selections), maps }
+    }
+
+    pub(crate) fn maps(&self) -> ConfigMaps {
+        self.maps.clone()
+    }
+
+    /// Says whether it changed anything.
+    pub(crate) fn event(&mut self, event: &Event<ConfigMap>) -> bool {
+        self.writer.take_in(0, event)
+    }
+
+    /// Stores `namespace/name` with these entries.
+    pub(crate) fn put(&mut self, path: &str, entries: &[(&str, &str)]) -> bool {
+        self.event(&Event::Apply(map(path, entries)))
+    }
+
+    pub(crate) fn delete(&mut self, path: &str) -> bool {
+        self.event(&Event::Delete(map(path, &[])))
+    }
+}
+
+/// The map `namespace/name`, as the API server has it.
+pub(crate) fn map(path: &str, entries: &[(&str, &str)]) -> ConfigMap {
+    let (namespace, name) = path.split_once('/').unwrap();
+    let data: BTreeMap<_, _> = entries.iter().copied().collect();
+    let metadata = json!({"namespace": namespace, "name": name, "uid": format!("uid of {path}")});
+    serde_json::from_value(json!({"metadata": metadata, "data": data})).unwrap()
+}
