@@ -25,6 +25,7 @@ fn engine(cluster: &Cluster, prometheus: Prometheus) -> Engine {
             unavailable: minutes(5),
             decision_hold: minutes(10),
             pending_grace: minutes(10),
+            limited_mode: false,
         },
         telemetry: Telemetry::register(&Registry::new()).unwrap(),
         published: watch::channel(None).0,
