@@ -72,6 +72,12 @@ impl<V> Optional<V> {
         Self { cache, sight: watch::channel(sight).1 }
     }
 
+    /// The same cache, of which somebody else tells how much can be seen.
+    #[cfg(test)]
+    pub(crate) fn watched_by(&mut self, sight: watch::Receiver<Sight>) {
+        self.sight = sight;
+    }
+
     /// How much of it can be seen now.
     pub(crate) fn sight(&self) -> Sight {
         *self.sight.borrow()
