@@ -15,7 +15,8 @@ use prometheus::Registry;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use wva_controller::{
-    Cache, ConfigMaps, Leadership, NamespaceFacts, Scope, Synced, Tasks, Variant, Watches, elect,
+    AutoscalerObservers, Cache, ConfigMaps, Leadership, Limiter, NamespaceFacts, Scope, Synced, Tasks, Variant,
+    Watches, elect,
 };
 use wva_rules::OtherVariant;
 use wva_webhook::{Index, Readers};
@@ -66,7 +67,8 @@ pub(crate) async fn run(settings: Settings, signals: Signals) -> anyhow::Result<
     }
     let mut process = Process::new(settings).await?;
     let certs = process.certificates()?;
-    let watched = process.settings.controller.is_some().then(|| process.watches());
+    let limiter = process.settings.controller.as_ref().map(|c| c.limiter.clone());
+    let watched = limiter.map(|limiter| process.watches(&limiter));
     if let Some(webhook) = process.settings.webhook.clone() {
         process.webhook(&webhook, certs.serving()?, watched.as_ref())?;
     }
@@ -146,7 +148,7 @@ impl Process {
     }
 
     /// The caches of the controller.
-    fn watches(&mut self) -> Watched {
+    fn watches(&mut self, limiter: &Limiter) -> Watched {
         let mut scope = Scope {
             client: self.client.clone(),
             namespace: self.settings.watch_namespace.clone(),
@@ -157,9 +159,11 @@ impl Process {
         };
         let (observe_autoscalers, autoscalers) = wva_webhook::autoscaler_index();
         let (observe_scaled_objects, scaled_objects) = wva_webhook::scaled_object_index();
-        let watches = scope.all(self.variants.clone(), self.namespaces.clone(), observe_autoscalers);
-        let sight = scope.scaled_objects(observe_scaled_objects);
-        let scaled_objects_seen = Arc::new(move || sight.borrow().is_complete());
+        let observe =
+            AutoscalerObservers { autoscalers: observe_autoscalers, scaled_objects: observe_scaled_objects };
+        let watches = scope.all(self.variants.clone(), self.namespaces.clone(), observe, limiter);
+        let seen = watches.clone();
+        let scaled_objects_seen = Arc::new(move || seen.scaled_objects_seen().is_complete());
         let maps = scope.config_maps(self.settings.maps.clone(), self.settings.config_enabled_value.clone());
         Watched { watches, maps, readers: Readers { autoscalers, scaled_objects, scaled_objects_seen } }
     }

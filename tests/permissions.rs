@@ -137,7 +137,24 @@ fn workloads(namespace: &str) -> Vec<Attempt> {
             format!("/api/v1/namespaces/{namespace}"),
             json!({"metadata": {"labels": {"a": "b"}}}),
         ),
-        read("lists nodes", "/api/v1/nodes"),
+    ]
+}
+
+/// What it reads of the cluster's own objects it may not change.
+fn nodes_and_pods(namespace: &str) -> Vec<Attempt> {
+    let (node, pod) =
+        ("/api/v1/nodes/other".to_owned(), format!("/api/v1/namespaces/{namespace}/pods/other"));
+    let new = json!({"metadata": {"name": "new"}});
+    let free = json!({"status": {"allocatable": {"nvidia.com/gpu": "8"}}});
+    let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "other"}});
+    vec![
+        create("makes a node", "/api/v1/nodes", new),
+        patch("cordons a node", node.clone(), json!({"spec": {"unschedulable": true}})),
+        patch("changes the GPUs of a node", format!("{node}/status"), free),
+        delete("deletes a node", node),
+        patch("labels a pod", pod.clone(), json!({"metadata": {"labels": {"a": "b"}}})),
+        create("evicts a pod", format!("{pod}/eviction"), eviction),
+        delete("deletes a pod", pod),
     ]
 }
 
@@ -186,6 +203,9 @@ fn objects(namespace: &str) -> String {
             "{{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {{name: {name}, namespace: {SYSTEM}}}}}"
         )
     };
+    let pod = format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: other, namespace: {namespace}}}, spec: {{containers: [{{name: main, image: main}}]}}}}"
+    );
     let hooks = |kind: &str| {
         format!(
             "{{apiVersion: admissionregistration.k8s.io/v1, kind: {kind}WebhookConfiguration, metadata: {{name: other}}}}"
@@ -202,6 +222,8 @@ fn objects(namespace: &str) -> String {
         map(SYSTEM, "wva-variantautoscaling-config"),
         lease("other"),
         lease(LEASE_NAME),
+        "{apiVersion: v1, kind: Node, metadata: {name: other}}".to_owned(),
+        pod,
         hooks("Mutating"),
         hooks("Validating"),
         VariantFixture::new(namespace, "llama").all(),
@@ -279,10 +301,11 @@ async fn the_service_account_may_do_nothing_beyond_its_needs() -> anyhow::Result
     ensure!(status == 403 && text.contains("cannot impersonate"), "it may impersonate: {status} {text}");
     ensure!(admin.tries(&own, true).await?.0 == 200, "nobody may impersonate");
 
-    let all: Vec<Attempt> = [secrets_and_maps(namespace), doors(), workloads(namespace), rights()]
-        .into_iter()
-        .flatten()
-        .collect();
+    let all: Vec<Attempt> =
+        [secrets_and_maps(namespace), doors(), workloads(namespace), nodes_and_pods(namespace), rights()]
+            .into_iter()
+            .flatten()
+            .collect();
     for attempt in &all {
         let Attempt { what, method, path, .. } = attempt;
         let (status, text) = program.tries(attempt, false).await?;

@@ -6,16 +6,21 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use wva_crds::GoDuration;
-use wva_scaling::snapshot::{Config, Model, Pending, PendingState, Replica, Variant};
+use wva_scaling::snapshot::{Config, GpuCount, Model, Replica, Variant};
 use wva_scaling::units::{Amount, KvUsage, QueueLength};
 use wva_scaling::{Snapshot, VariantKey};
 
+use crate::bounds::{self, Limits};
 use crate::collect::sample::{Observed, PodLoad, Samples};
 use crate::collect::signals::Signal;
+use crate::gpus::Gpus;
+use crate::inventory::{self, NoInventory, inventory};
 use crate::memory::Memory;
+use crate::pods::{self, PodOf, Standing};
+use crate::template::Template;
 use crate::variants::{Declared, Managed};
 use crate::watches::Watches;
-use crate::workloads::{self, HpaLimits, PodOf, Replicas, WorkloadKey};
+use crate::workloads::{self, Replicas, WorkloadKey};
 
 /// A Snapshot and what was learnt while building it.
 #[derive(Debug)]
@@ -25,6 +30,8 @@ pub(crate) struct Assembled {
     pub(crate) workloads: BTreeMap<VariantKey, Replicas>,
     /// Pods that have series and belong to no known workload.
     pub(crate) unmapped: usize,
+    /// Why nothing is limited, where something should be.
+    pub(crate) unlimited: Option<NoInventory>,
 }
 
 /// The moment a Snapshot is taken at, by both clocks.
@@ -40,19 +47,18 @@ pub(crate) fn assemble(
     managed: &[Managed],
     samples: &Samples,
     memory: &mut Memory,
-    config: Config,
+    mut config: Config,
     at: Moment,
 ) -> Assembled {
-    let pods = workloads::pods(watches);
-    let limits = workloads::hpa_limits(watches);
+    let pods = pods::pods(watches);
+    let limits = bounds::limits(watches);
     let oldest = at.now.checked_sub(config.metrics_age.stale.get()).unwrap_or(at.now);
     let (loads, unmapped) = loads_by_workload(samples, &pods, oldest);
-    let mut ages: BTreeMap<&WorkloadKey, Vec<Duration>> = BTreeMap::new();
-    for pod in pods.values().filter(|p| !p.leaving) {
-        ages.entry(&pod.workload).or_default().extend(age(pod, at.wall));
-    }
+    let standings = pods::standings(&pods);
+    let nothing = Standing::default();
     let mut models: BTreeMap<(String, String), Model> = BTreeMap::new();
     let mut present = BTreeMap::new();
+    let mut accelerators: BTreeMap<&WorkloadKey, String> = BTreeMap::new();
     for m in managed {
         let remembered = memory.of(m, at.now, at.wall);
         let Ok(declared) = m.declared() else {
@@ -61,20 +67,21 @@ pub(crate) fn assemble(
             continue;
         };
         let key = &declared.workload;
-        let replicas = workloads::replicas(watches, key);
-        remembered.observe(key, replicas, at.now);
-        let Some(replicas) = replicas else { continue };
+        let workload = workloads::workload(watches, key);
+        remembered.observe(key, workload.is_some());
+        let Some(workload) = workload else { continue };
+        let replicas = workload.replicas;
         present.insert(m.key.clone(), replicas);
-        let pending = remembered.pending_ages(ages.remove(key).unwrap_or_default(), at.now);
         let reported = loads.get(key).map(|l| reporting(l, &declared.model_id)).unwrap_or_default();
         let mut variant = declared_part(m, declared, limits.get(key));
+        describe(&mut variant, workload.template.as_ref());
+        accelerators.extend(variant.accelerator.clone().map(|accelerator| (key, accelerator)));
         let desired = remembered.desired(replicas.current, at.now);
         variant.current = replicas.current;
         variant.ready = Some(replicas.ready);
         variant.desired = desired.map(|d| d.0);
         variant.desired_age = desired.map(|d| d.1);
-        let starting = |age: Duration| Pending { age: whole_millis(age), state: PendingState::Starting };
-        variant.pending = Some(pending.into_iter().map(starting).collect());
+        variant.pending = Some(remembered.pending(replicas, standings.get(key).unwrap_or(&nothing), at));
         variant.running = running(&reported);
         variant.replicas =
             reported.iter().filter_map(|(pod, load)| replica(pod, load, samples, &config, at.now)).collect();
@@ -86,17 +93,20 @@ pub(crate) fn assemble(
         });
         model.variants.push(variant);
     }
+    let taken = inventory::is_wanted(&config).then(|| inventory(watches, waiting(&pods, &accelerators)));
+    let unlimited = taken.as_ref().and_then(|taken| taken.as_ref().err().copied());
+    config.inventory = taken.and_then(Result::ok);
     let snapshot = Snapshot {
         now: Some(at.wall.to_string()),
         config,
         models: models.into_values().collect(),
         ..Snapshot::default()
     };
-    Assembled { snapshot, workloads: present, unmapped }
+    Assembled { snapshot, workloads: present, unmapped, unlimited }
 }
 
-/// What the object and the HPA say.
-fn declared_part(m: &Managed, declared: &Declared, hpa: Option<&HpaLimits>) -> Variant {
+/// What the object and the autoscalers of its workload say.
+fn declared_part(m: &Managed, declared: &Declared, limits: Option<&Limits>) -> Variant {
     let Declared { min, max, .. } = *declared;
     // The narrower of two bounds holds.
     Variant {
@@ -104,12 +114,30 @@ fn declared_part(m: &Managed, declared: &Declared, hpa: Option<&HpaLimits>) -> V
         accelerator: m.accelerator.clone(),
         cost: declared.cost,
         mode: declared.mode,
-        min: min.max(hpa.map(|h| h.min)),
-        max: [max, hpa.map(|h| h.max)].into_iter().flatten().min(),
-        min_forbids_zero: min.is_some_and(|m| m > 0),
-        hpa_tolerance: hpa.map(|h| h.tolerance),
+        min: min.max(limits.map(|l| l.min)),
+        max: [max, limits.map(|l| l.max)].into_iter().flatten().min(),
+        min_forbids_zero: min.is_some_and(|m| m > 0) || limits.is_some_and(|l| l.min_forbids_zero),
+        hpa_tolerance: limits.and_then(|l| l.tolerance),
         ..Variant::default()
     }
+}
+
+/// What the template of the workload says.
+fn describe(variant: &mut Variant, template: Option<&Template>) {
+    let Some(template) = template else { return };
+    if variant.accelerator.is_none() {
+        variant.accelerator = template.accelerator.as_deref().map(str::to_owned);
+    }
+    variant.gpus_per_replica = GpuCount(template.gpus);
+    variant.engine_args = template.engine_args();
+}
+
+/// The pods of our own variants that have no node yet: accelerator and GPUs of each.
+fn waiting<'a>(
+    pods: &'a BTreeMap<(String, String), PodOf>,
+    accelerators: &'a BTreeMap<&WorkloadKey, String>,
+) -> impl Iterator<Item = (&'a str, Gpus)> {
+    pods.values().filter_map(|pod| Some((accelerators.get(&pod.workload)?.as_str(), pod.waits_for?)))
 }
 
 /// The loads of a workload's pods, by pod and `model_name`.
@@ -123,9 +151,9 @@ fn loads_by_workload<'a>(
     let mut loads: BTreeMap<WorkloadKey, Loads> = BTreeMap::new();
     let mut unmapped = BTreeSet::new();
     for (key, load) in samples.iter() {
-        match workloads::pod_named(pods, &key.namespace, &key.pod) {
-            // What a pod that is going away has spare is nobody's.
-            Some((_, of)) if of.leaving => {}
+        match pods::pod_named(pods, &key.namespace, &key.pod) {
+            // What a pod that is going away has spare is nobody's, nor what a worker says that serves nobody.
+            Some((_, of)) if !of.serves() => {}
             Some((pod, of)) => {
                 let of_workload = loads.entry(of.workload.clone()).or_default();
                 of_workload
@@ -182,13 +210,8 @@ fn replica(pod: &str, load: &PodLoad, samples: &Samples, config: &Config, now: I
     })
 }
 
-fn age(pod: &PodOf, wall: Timestamp) -> Option<Duration> {
-    // A pod from the future is one whose node has another idea of the time: it has just started.
-    pod.created.map(|t| Duration::try_from(wall.duration_since(t)).unwrap_or_default())
-}
-
 /// Nanoseconds in a snapshot file help nobody.
-fn whole_millis(d: Duration) -> GoDuration {
+pub(crate) fn whole_millis(d: Duration) -> GoDuration {
     Duration::from_millis(u64::try_from(d.as_millis()).unwrap_or(u64::MAX)).into()
 }
 

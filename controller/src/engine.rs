@@ -23,13 +23,15 @@ use crate::collect::{
     prometheus::Prometheus,
     sample::{PodModel, Samples},
 };
+use crate::inventory::NoInventory;
 use crate::maps::{ConfigMaps, Settings};
 use crate::memory::Memory;
+use crate::pods;
 use crate::published::{Published, PublishedVariant};
 use crate::report::conditions::{Outlook, conditions};
 use crate::telemetry::Telemetry;
 use crate::variants::{self, Managed, Ownership};
-use crate::watches::{Synced, Watches};
+use crate::watches::{Sight, Synced, Watches};
 use crate::workloads::{self, WorkloadKey};
 
 /// How often the engine does what.
@@ -51,6 +53,8 @@ pub struct EngineConfig {
     pub decision_hold: Duration,
     /// Age at which a replica that is not ready is stuck.
     pub pending_grace: Duration,
+    /// Every model is limited to the GPUs that are left.
+    pub limited_mode: bool,
 }
 
 /// Events in quick succession make one cycle.
@@ -87,6 +91,8 @@ struct State {
     scalings: BTreeMap<(VariantKey, &'static str, &'static str), u64>,
     /// Warnings of the last cycle, which are not said again.
     warned: Vec<Warning>,
+    /// Why nothing was limited in the last cycle, where something should have been.
+    unlimited: Option<NoInventory>,
     /// When the last round of queries ended, whatever came of it.
     asked: Option<Instant>,
 }
@@ -104,6 +110,10 @@ impl Engine {
         tokio::select! {
             () = shutdown.cancelled() => return Ok(()),
             synced = self.synced.wait() => synced.map_err(|which| format!("the watch of {which} ended"))?,
+        }
+        // What is decided without the bounds of ScaledObjects, or without the GPUs there are, would be wrong for a cycle.
+        if shutdown.run_until_cancelled(self.watches.looked()).await.is_none() {
+            return Ok(());
         }
         self.cycles(changed, &shutdown).await;
         // An HPA without a metric holds; one with that of a process that has stopped deciding does not.
@@ -186,8 +196,8 @@ impl Engine {
             None if had_error => tracing::info!("Prometheus answers every query again"),
             _ => {}
         }
-        let pods = workloads::pods(&self.watches);
-        let known = |key: &PodModel| workloads::pod_named(&pods, &key.namespace, &key.pod).is_some();
+        let pods = pods::pods(&self.watches);
+        let known = |key: &PodModel| pods::pod_named(&pods, &key.namespace, &key.pod).is_some();
         // A pod that is not mapped yet may be so in a moment; one that no cache knows is gone. What a pod no longer
         // reports under a name is missing once it is too old, and must not stand beside its present name for ever.
         state.samples.retain(|key, load| {
@@ -198,7 +208,12 @@ impl Engine {
 
     fn cycle(&self, state: &mut State) {
         let at = Moment { now: Instant::now(), wall: Timestamp::now() };
-        let managed = variants::managed(&self.watches, &self.ownership);
+        let mut managed = variants::managed(&self.watches, &self.ownership);
+        // Nothing is said of a workload while nobody knows whether it is there: its status is the memory of its target.
+        managed.retain(|m| {
+            m.declared().ok().and_then(|d| workloads::sight(&self.watches, &d.workload.kind))
+                != Some(Sight::Unknown)
+        });
         // In order of their keys, so that thousands of them are not compared with each other.
         state.memory.retain(|key| managed.binary_search_by(|m| m.key.cmp(key)).is_ok());
         let config = self.rules_config(&mut state.settings, &managed);
@@ -208,6 +223,10 @@ impl Engine {
             tracing::warn!("{warning}");
         }
         state.warned.clone_from(&outcome.warnings);
+        if let Some(why) = assembled.unlimited.filter(|why| state.unlimited != Some(*why)) {
+            tracing::warn!("Scale-ups are not limited to the GPUs that are left: {why}");
+        }
+        state.unlimited = assembled.unlimited;
         let all_analyzed = outcome.decisions.iter().all(|d| d.safety_net.is_none());
         let unmapped = assembled.unmapped;
         let published = self.publish(state, &managed, assembled, outcome, at);
@@ -241,7 +260,9 @@ impl Engine {
                 remembered.decided(*next, d.mode, echo, at.now);
             }
             let seen = remembered.target_seen;
-            let variant = outlook(m, decision, &assembled, state.samples.last_error(), had_target, seen);
+            let sight = m.declared().ok().and_then(|d| workloads::sight(&self.watches, &d.workload.kind));
+            let told = Told { query_error: state.samples.last_error(), had_target, seen, sight };
+            let variant = outlook(m, decision, &assembled, &told);
             let variant = state.settings.judge(variant);
             let old = before.as_ref().and_then(|b| b.variants.get(&m.key)).filter(|o| o.uid == variant.uid);
             count(&mut state.scalings, &m.key, old.map(AsRef::as_ref), &variant);
@@ -266,6 +287,7 @@ impl Engine {
             saturation: settings.resolve(&self.maps, managed, namespaces, &self.telemetry),
             decision_hold: c.decision_hold.into(),
             pending_grace: c.pending_grace.into(),
+            limited_mode: c.limited_mode,
             metrics_age: MetricsAge {
                 fresh: c.fresh.into(),
                 stale: c.stale.into(),
@@ -283,28 +305,38 @@ fn ticks(period: Duration) -> tokio::time::Interval {
     ticks
 }
 
+/// What a variant's conditions are told beside its decision.
+struct Told<'a> {
+    query_error: Option<&'a str>,
+    had_target: bool,
+    /// Its workload was there before.
+    seen: bool,
+    /// How much of the kind of its workload can be seen; `None` where nobody looks.
+    sight: Option<Sight>,
+}
+
 fn outlook(
     m: &Managed,
     decision: Option<Decision>,
     assembled: &Assembled,
-    query_error: Option<&str>,
-    had_target: bool,
-    seen: bool,
+    told: &Told<'_>,
 ) -> PublishedVariant {
+    let Told { query_error, had_target, seen, sight } = *told;
     let outlook = match (m.declared(), &decision) {
         (Err(unusable), _) => Outlook::Unusable(unusable),
         (Ok(_), Some(decision)) => Outlook::Decided { decision, query_error, had_target },
         (Ok(declared), None) => {
             let WorkloadKey { kind, name, .. } = &declared.workload;
-            Outlook::NoTarget { kind, name, seen }
+            Outlook::NoTarget { kind, name, seen, sight }
         }
     };
     let conditions = conditions(outlook);
+    let accelerator = decision.as_ref().map(|d| d.accelerator.clone()).or_else(|| m.accelerator.clone());
     PublishedVariant {
         uid: m.uid.clone(),
         generation: m.generation,
         instance: m.instance.clone(),
-        accelerator: m.accelerator.clone().unwrap_or_else(|| UNRESOLVED_ACCELERATOR.to_owned()),
+        accelerator: accelerator.unwrap_or_else(|| UNRESOLVED_ACCELERATOR.to_owned()),
         current: assembled.workloads.get(&m.key).map(|r| r.current),
         decision,
         conditions,

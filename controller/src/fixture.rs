@@ -10,13 +10,16 @@ use serde_json::{Value, json};
 
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
-use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::api::core::v1::Namespace;
 use kube::api::PartialObjectMeta;
 
 use crate::collect::prometheus::Series;
 use crate::variants::Variant;
 use crate::watches::cache::Writer;
-use crate::watches::{Autoscaler, NamespaceFacts, OwnedPod, OwnedSet, Watches, Workload};
+use crate::watches::{
+    Autoscaler, GpuWatches, NamespaceFacts, NodeFacts, Optional, OwnedSet, PodFacts, Sight, WatchedNode,
+    WatchedPod, Watches, Workload,
+};
 
 /// When everything in it was made, unless said otherwise.
 pub(crate) const CREATED: &str = "2026-01-01T00:00:00Z";
@@ -27,9 +30,14 @@ pub(crate) struct Cluster {
     deployments: Writer<Deployment, Workload>,
     stateful_sets: Writer<StatefulSet, Workload>,
     replica_sets: Writer<PartialObjectMeta<ReplicaSet>, OwnedSet>,
-    pods: Writer<PartialObjectMeta<Pod>, OwnedPod>,
+    leader_worker_sets: Writer<DynamicObject, Workload>,
+    pods: Writer<WatchedPod, PodFacts>,
     autoscalers: Writer<HorizontalPodAutoscaler, Autoscaler>,
+    scaled_objects: Writer<DynamicObject, Autoscaler>,
+    nodes: Writer<WatchedNode, NodeFacts>,
     namespaces: Writer<PartialObjectMeta<Namespace>, NamespaceFacts>,
+    leader_worker_sets_are: Sight,
+    nodes_are: Sight,
 }
 
 fn put<K: Resource + DeserializeOwned, V>(writer: &mut Writer<K, V>, object: Value) {
@@ -37,7 +45,11 @@ fn put<K: Resource + DeserializeOwned, V>(writer: &mut Writer<K, V>, object: Val
 }
 
 fn owner(kind: &str, name: &str) -> Value {
-    json!([{"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": format!("uid of {name}"), "controller": true}])
+    owner_of("apps/v1", kind, name)
+}
+
+fn owner_of(version: &str, kind: &str, name: &str) -> Value {
+    json!([{"apiVersion": version, "kind": kind, "name": name, "uid": format!("uid of {name}"), "controller": true}])
 }
 
 impl Cluster {
@@ -47,9 +59,14 @@ impl Cluster {
             deployments: Writer::new(Workload::deployments()),
             stateful_sets: Writer::new(Workload::stateful_sets()),
             replica_sets: Writer::new(OwnedSet::replica_sets()),
-            pods: Writer::new(OwnedPod::pods()),
+            leader_worker_sets: Writer::new(Workload::leader_worker_sets()),
+            pods: Writer::new(PodFacts::pods()),
             autoscalers: Writer::new(Autoscaler::hpas()),
+            scaled_objects: Writer::new(Autoscaler::scaled_objects()),
+            nodes: Writer::new(NodeFacts::nodes()),
             namespaces: Writer::new(NamespaceFacts::namespaces()),
+            leader_worker_sets_are: Sight::Seen,
+            nodes_are: Sight::Seen,
         }
     }
 
@@ -59,8 +76,14 @@ impl Cluster {
             deployments: self.deployments.reader(),
             stateful_sets: self.stateful_sets.reader(),
             replica_sets: self.replica_sets.reader(),
+            leader_worker_sets: Optional::new(self.leader_worker_sets.reader(), self.leader_worker_sets_are),
             pods: self.pods.reader(),
             autoscalers: self.autoscalers.reader(),
+            scaled_objects: Optional::new(self.scaled_objects.reader(), Sight::Seen),
+            gpus: Some(GpuWatches {
+                nodes: Optional::new(self.nodes.reader(), self.nodes_are),
+                pods: Optional::new(self.pods.reader(), Sight::Seen),
+            }),
             namespaces: Some(self.namespaces.reader()),
         }
     }
@@ -139,6 +162,63 @@ impl Cluster {
         self
     }
 
+    /// A StatefulSet that something else made.
+    pub(crate) fn stateful_set_of(&mut self, name: &str, version: &str, kind: &str, of: &str) -> &mut Self {
+        let metadata = json!({"name": name, "namespace": "ns", "uid": format!("uid of {name}"), "ownerReferences": owner_of(version, kind, of)});
+        put(
+            &mut self.stateful_sets,
+            json!({"metadata": metadata, "spec": {"selector": {}, "template": {}, "serviceName": name}}),
+        );
+        self
+    }
+
+    /// A LeaderWorkerSet; `group` is its `leaderWorkerTemplate`.
+    #[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
+    pub(crate) fn leader_worker_set(
+        &mut self,
+        name: &str,
+        replicas: u32,
+        ready: u32,
+        group: Value,
+    ) -> &mut Self {
+        put(
+            &mut self.leader_worker_sets,
+            json!({"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet",
+                "metadata": {"name": name, "namespace": "ns", "uid": format!("uid of {name}")},
+                "spec": {"replicas": replicas, "leaderWorkerTemplate": group}, "status": {"readyReplicas": ready}}),
+        );
+        self
+    }
+
+    /// How much of the LeaderWorkerSets can be seen.
+    pub(crate) fn leader_worker_sets_are(&mut self, sight: Sight) -> &mut Self {
+        self.leader_worker_sets_are = sight;
+        self
+    }
+
+    /// How much of the nodes can be seen.
+    pub(crate) fn nodes_are(&mut self, sight: Sight) -> &mut Self {
+        self.nodes_are = sight;
+        self
+    }
+
+    /// A node that takes pods.
+    pub(crate) fn node(&mut self, name: &str, labels: &Value, allocatable: &Value) -> &mut Self {
+        let metadata = json!({"name": name, "labels": labels});
+        put(&mut self.nodes, json!({"metadata": metadata, "status": {"allocatable": allocatable}}));
+        self
+    }
+
+    /// A node that takes none.
+    pub(crate) fn cordoned(&mut self, name: &str, labels: &Value, allocatable: &Value) -> &mut Self {
+        let (metadata, spec) = (json!({"name": name, "labels": labels}), json!({"unschedulable": true}));
+        put(
+            &mut self.nodes,
+            json!({"metadata": metadata, "spec": spec, "status": {"allocatable": allocatable}}),
+        );
+        self
+    }
+
     /// A pod of a Deployment's ReplicaSet.
     pub(crate) fn pod(&mut self, name: &str, deployment: &str) -> &mut Self {
         self.pod_with(name, "ReplicaSet", &format!("{deployment}-rs"), json!({}))
@@ -149,6 +229,27 @@ impl Cluster {
         let mut metadata = json!({"name": name, "namespace": "ns", "creationTimestamp": CREATED, "ownerReferences": owner(kind, of)});
         merge(&mut metadata, extra);
         put(&mut self.pods, json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata}));
+        self
+    }
+
+    /// A pod of any owner that says this of itself.
+    pub(crate) fn status(&mut self, name: &str, kind: &str, of: &str, status: &Value) -> &mut Self {
+        let metadata = json!({"name": name, "namespace": "ns", "creationTimestamp": CREATED, "ownerReferences": owner(kind, of)});
+        self.any_pod(&json!({"metadata": metadata, "status": status}))
+    }
+
+    /// A pod as it is written here.
+    pub(crate) fn any_pod(&mut self, pod: &Value) -> &mut Self {
+        put(&mut self.pods, pod.clone());
+        self
+    }
+
+    /// A ScaledObject.
+    pub(crate) fn scaled_object(&mut self, name: &str, spec: &Value) -> &mut Self {
+        put(
+            &mut self.scaled_objects,
+            json!({"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "metadata": {"name": name, "namespace": "ns"}, "spec": spec}),
+        );
         self
     }
 
@@ -236,6 +337,11 @@ pub(crate) fn without_target() -> crate::published::PublishedVariant {
         accelerator: "H100".into(),
         current: None,
         decision: None,
-        conditions: conditions(Outlook::NoTarget { kind: "Deployment", name: "d", seen: true }),
+        conditions: conditions(Outlook::NoTarget {
+            kind: "Deployment",
+            name: "d",
+            seen: true,
+            sight: Some(Sight::Seen),
+        }),
     }
 }

@@ -4,19 +4,25 @@
 
 mod assemble;
 pub mod auth;
+mod bounds;
 mod collect;
 mod engine;
 pub mod external_metrics;
 #[cfg(test)]
 mod fixture;
+mod gpus;
 pub mod guard;
+mod inventory;
 mod leadership;
 mod maps;
 mod memory;
+mod pending;
+mod pods;
 mod published;
 mod report;
 mod tasks;
 mod telemetry;
+mod template;
 mod variants;
 mod watches;
 mod workloads;
@@ -34,7 +40,9 @@ pub use tasks::Fault;
 pub use tasks::{Ended, Tasks};
 pub use telemetry::Telemetry;
 pub use variants::{Ownership, Variant, is_excluded as namespace_is_excluded};
-pub use watches::{Cache, NamespaceFacts, Observer, Scope, Sight, Synced, Watches};
+pub use watches::{
+    AutoscalerObservers, Cache, Limiter, NamespaceFacts, Observer, Scope, Sight, Synced, Watches,
+};
 pub use workloads::{accelerator as workload_accelerator, exists as workload_exists};
 
 /// The present time as logs write it.

@@ -2,14 +2,17 @@
 //! since when replicas have been missing. Starts from the object's status, so that a restart changes no target.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use jiff::{SignedDuration, Timestamp};
 
 use wva_crds::GoDuration;
-use wva_scaling::snapshot::Mode;
+use wva_scaling::snapshot::{Mode, Pending};
 use wva_scaling::{VariantKey, VariantState};
 
+use crate::assemble::Moment;
+use crate::pending::Waiting;
+use crate::pods::Standing;
 use crate::variants::{Managed, Status};
 use crate::workloads::{Replicas, WorkloadKey};
 
@@ -32,20 +35,10 @@ pub(crate) struct Remembered {
     pub target_seen: bool,
     /// The workload all this is about.
     workload: Option<WorkloadKey>,
-    replicas: Option<Replicas>,
-    ready_rose: Option<Instant>,
-    /// The replicas that are not ready, the ones missing longest first.
-    missing: Vec<Missing>,
+    /// Replicas that are not ready.
+    waiting: Waiting,
     /// A target that was not carried out, and the replicas that it stood still at.
     not_carried_out: Option<(u32, u32)>,
-}
-
-/// A replica that is not ready.
-#[derive(Clone, Copy, Debug)]
-struct Missing {
-    seen: Instant,
-    /// It was so when the workload was first seen: since when is not known here.
-    from_before: bool,
 }
 
 impl Memory {
@@ -90,8 +83,8 @@ impl Remembered {
         }
     }
 
-    /// Takes in the workload as it is now; `None` where it does not exist.
-    pub(crate) fn observe(&mut self, workload: &WorkloadKey, replicas: Option<Replicas>, now: Instant) {
+    /// Takes in whether the workload is there.
+    pub(crate) fn observe(&mut self, workload: &WorkloadKey, is_there: bool) {
         if self.workload.as_ref().is_some_and(|old| old != workload) {
             // Another workload: the target of the one before means nothing for it.
             let uid = std::mem::take(&mut self.uid);
@@ -100,56 +93,22 @@ impl Remembered {
         if self.workload.is_none() {
             self.workload = Some(workload.clone());
         }
-        let Some(new) = replicas else {
+        if is_there {
+            self.target_seen = true;
+        } else {
             self.forget();
-            return;
-        };
-        self.target_seen = true;
-        if self.replicas.is_some_and(|old| new.ready > old.ready) {
-            self.ready_rose = Some(now);
         }
-        let missing = usize::try_from(new.current.saturating_sub(new.ready)).unwrap_or(0);
-        // The ones that became ready were the oldest to be waited for.
-        let surplus = self.missing.len().saturating_sub(missing);
-        self.missing.drain(..surplus);
-        self.missing.resize(missing, Missing { seen: now, from_before: self.replicas.is_none() });
-        self.replicas = Some(new);
     }
 
-    /// Forgets target and replicas, but not that there were any.
+    /// Forgets the target and what was waited for, but not that there was any.
     pub(crate) fn forget(&mut self) {
-        self.replicas = None;
-        self.ready_rose = None;
-        self.missing.clear();
+        self.waiting = Waiting::default();
         self.desired = None;
     }
 
-    /// Ages of the replicas that are not ready, the oldest first. A pod's own age counts where it is known
-    /// (`pod_ages`, all pods of the workload that are not going away), first sight where there is no pod or the pod was
-    /// ready before; a replica that became ready starts all anew.
-    #[must_use]
-    pub(crate) fn pending_ages(&self, mut pod_ages: Vec<Duration>, now: Instant) -> Vec<Duration> {
-        // Which pod is not ready cannot be told from its metadata; the youngest are the ones still to come.
-        pod_ages.sort_unstable();
-        let current = self.replicas.map_or(0, |r| usize::try_from(r.current).unwrap_or(usize::MAX));
-        // What has no pod at all, for want of quota say, or because the watch of pods lags, is younger still.
-        let podless = current.saturating_sub(pod_ages.len());
-        let since_rise = self.ready_rose.map_or(Duration::MAX, |t| now.saturating_duration_since(t));
-        let mut ages: Vec<Duration> = self
-            .missing
-            .iter()
-            .rev()
-            .enumerate()
-            .map(|(i, missing)| {
-                let seen = now.saturating_duration_since(missing.seen);
-                let of_pod = i.checked_sub(podless).and_then(|i| pod_ages.get(i).copied());
-                of_pod
-                    .map_or(seen, |age| if missing.from_before { age } else { age.min(seen) })
-                    .min(since_rise)
-            })
-            .collect();
-        ages.sort_unstable_by(|a, b| b.cmp(a));
-        ages
+    /// The replicas that are not ready, those that have been so for longest first.
+    pub(crate) fn pending(&mut self, replicas: Replicas, pods: &Standing, at: Moment) -> Vec<Pending> {
+        self.waiting.pending(replicas, pods, at)
     }
 
     /// Whether an analysis, or the status, ever gave a target.

@@ -1,16 +1,21 @@
-//! Watch caches: one writer (the watch task) and many readers each. Of an object they keep only what is read, and pods
-//! and ReplicaSets are watched by metadata alone.
+//! Watch caches: one writer (the watch task) and many readers each. Of an object they keep only what is read; of the
+//! most numerous kinds no more than that is even deserialized.
 
 pub(crate) mod cache;
+mod gpus;
 pub(crate) mod kept;
+mod node;
 mod optional;
+mod pod;
+mod synced;
+mod workload;
 
 use std::sync::Arc;
 
-use futures::{Stream, StreamExt};
+use futures::{FutureExt, Stream, StreamExt};
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
-use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{ApiResource, DynamicObject, PartialObjectMeta};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event};
@@ -24,17 +29,36 @@ use crate::variants::Variant;
 use cache::{Kind, Writer};
 
 pub use cache::Cache;
+pub(crate) use gpus::GpuWatches;
+pub use gpus::Limiter;
 pub use kept::NamespaceFacts;
-pub(crate) use kept::{Autoscaler, OwnedPod, OwnedSet, Workload};
+pub(crate) use kept::{Autoscaler, OwnedSet};
+pub(crate) use node::NodeFacts;
+#[cfg(test)]
+pub(crate) use node::WatchedNode;
+pub(crate) use optional::Optional;
 pub use optional::Sight;
+pub(crate) use pod::{Phase, PodFacts, WatchedPod};
+pub use synced::Synced;
+pub(crate) use workload::Workload;
 
 /// Objects in one page of a list. A page is held whole, with all that nobody reads, and every watch reads one at the
 /// same time; what such a peak has taken, the allocator does not give back. A page takes milliseconds, so that thousands
 /// of objects are still listed within a second or two.
 const PAGE: u32 = 20;
+/// Longest wait for what is known of optional kinds, before the first decision.
+const LOOK: std::time::Duration = std::time::Duration::from_secs(20);
 
 /// Sees each event of a watch after the cache has taken it in, in order.
 pub type Observer<K> = Box<dyn FnMut(&Event<K>) + Send>;
+
+/// Who sees the autoscalers beside their caches.
+pub struct AutoscalerObservers {
+    /// HorizontalPodAutoscalers.
+    pub autoscalers: Observer<HorizontalPodAutoscaler>,
+    /// ScaledObjects.
+    pub scaled_objects: Observer<DynamicObject>,
+}
 
 /// Readers of every watch cache of the controller.
 #[derive(Clone)]
@@ -45,14 +69,41 @@ pub struct Watches {
     pub(crate) deployments: Cache<Workload>,
     /// StatefulSets.
     pub(crate) stateful_sets: Cache<Workload>,
+    /// LeaderWorkerSets.
+    pub(crate) leader_worker_sets: Optional<Workload>,
     /// ReplicaSets, for their owners.
     pub(crate) replica_sets: Cache<OwnedSet>,
-    /// Pods, for their owners and ages.
-    pub(crate) pods: Cache<OwnedPod>,
+    /// Pods, for their owners and what they are doing.
+    pub(crate) pods: Cache<PodFacts>,
     /// HorizontalPodAutoscalers, for bounds and tolerances.
     pub(crate) autoscalers: Cache<Autoscaler>,
+    /// ScaledObjects, for bounds.
+    pub(crate) scaled_objects: Optional<Autoscaler>,
+    /// What the inventory of GPUs is taken from; `None` where it is not to be taken.
+    pub(crate) gpus: Option<GpuWatches>,
     /// Namespaces, for the exclusion annotation; `None` in single-namespace mode, which sees none.
     pub(crate) namespaces: Option<Cache<NamespaceFacts>>,
+}
+
+impl Watches {
+    /// How much of the ScaledObjects can be seen.
+    #[must_use]
+    pub fn scaled_objects_seen(&self) -> Sight {
+        self.scaled_objects.sight()
+    }
+
+    /// Waits until it is known of each optional kind how much of it can be seen, or until [`LOOK`] is over: nobody
+    /// waits for ever for a kind that the API server says nothing about.
+    pub(crate) async fn looked(&self) {
+        let gpus = self.gpus.iter().flat_map(|g| [g.nodes.known().boxed(), g.pods.known().boxed()]);
+        let others = [self.leader_worker_sets.known().boxed(), self.scaled_objects.known().boxed()];
+        let all = futures::future::join_all(gpus.chain(others));
+        if tokio::time::timeout(LOOK, all).await.is_err() {
+            tracing::warn!(
+                "The API server does not say of every optional kind whether it is there: going on without"
+            );
+        }
+    }
 }
 
 /// What watches need: the client, where to look, and where to say that something changed.
@@ -69,46 +120,6 @@ pub struct Scope<'a> {
     pub synced: &'a mut Synced,
     /// Where the watch tasks run.
     pub tasks: &'a mut Tasks,
-}
-
-/// Which caches have seen their first list. kube's own `Store::wait_until_ready` wakes only the last of several
-/// waiters (kube 5.0, `DelayedInit`), and readiness, engine and reviews all wait.
-#[derive(Clone, Debug, Default)]
-pub struct Synced(Vec<(&'static str, watch::Receiver<bool>)>);
-
-impl Synced {
-    /// One cache, for tests.
-    #[cfg(test)]
-    pub(crate) fn of(synced: watch::Receiver<bool>) -> Self {
-        Self(vec![("a watch", synced)])
-    }
-
-    /// One watch more, which says so by itself when its cache is complete.
-    pub(crate) fn add(&mut self, task: &'static str, synced: watch::Receiver<bool>) {
-        self.0.push((task, synced));
-    }
-
-    /// Each cache with whether it is complete.
-    pub fn each(&self) -> impl Iterator<Item = (&'static str, bool)> {
-        self.0.iter().map(|(name, synced)| (*name, *synced.borrow()))
-    }
-
-    /// All are complete.
-    #[must_use]
-    pub fn is_complete(&self) -> bool {
-        self.each().all(|(_, complete)| complete)
-    }
-
-    /// Waits until all are complete.
-    ///
-    /// # Errors
-    /// The name of a cache whose watch has ended.
-    pub async fn wait(&self) -> Result<(), &'static str> {
-        for (name, synced) in &self.0 {
-            synced.clone().wait_for(|synced| *synced).await.map_err(|_| *name)?;
-        }
-        Ok(())
-    }
 }
 
 impl Scope<'_> {
@@ -143,21 +154,27 @@ impl Scope<'_> {
     }
 
     /// All caches of the controller; those of VariantAutoscalings and Namespaces are shared with admission, which
-    /// observes HPAs.
+    /// observes what autoscales.
     pub fn all(
         &mut self,
         variants: Cache<Arc<Variant>>,
         namespaces: Option<Cache<NamespaceFacts>>,
-        observe: Observer<HorizontalPodAutoscaler>,
+        observe: AutoscalerObservers,
+        limiter: &Limiter,
     ) -> Watches {
+        let pods = watcher::watcher(self.api::<WatchedPod>(), config());
+        let pods = self.keep("watch of Pods", pods, PodFacts::pods(), unobserved());
         let deployments = watcher::watcher(self.api::<Deployment>(), config());
         let stateful_sets = watcher::watcher(self.api::<StatefulSet>(), config());
         let replica_sets = watcher::watcher(self.api::<PartialObjectMeta<ReplicaSet>>(), config());
-        let pods = watcher::watcher(self.api::<PartialObjectMeta<Pod>>(), config());
         let hpas = watcher::watcher(self.api::<HorizontalPodAutoscaler>(), config());
         Watches {
             variants,
             namespaces,
+            gpus: self.gpus(&pods, limiter),
+            pods,
+            leader_worker_sets: self.leader_worker_sets(),
+            scaled_objects: self.scaled_objects(observe.scaled_objects),
             deployments: self.keep(
                 "watch of Deployments",
                 deployments,
@@ -176,8 +193,12 @@ impl Scope<'_> {
                 OwnedSet::replica_sets(),
                 unobserved(),
             ),
-            pods: self.keep("watch of Pods", pods, OwnedPod::pods(), unobserved()),
-            autoscalers: self.keep("watch of HorizontalPodAutoscalers", hpas, Autoscaler::hpas(), observe),
+            autoscalers: self.keep(
+                "watch of HorizontalPodAutoscalers",
+                hpas,
+                Autoscaler::hpas(),
+                observe.autoscalers,
+            ),
         }
     }
 

@@ -79,6 +79,7 @@ pub(crate) struct Webhook {
 pub(crate) struct Controller {
     pub(crate) prometheus: wva_controller::PrometheusConfig,
     pub(crate) engine: wva_controller::EngineConfig,
+    pub(crate) limiter: wva_controller::Limiter,
     pub(crate) external_metrics_address: Option<SocketAddr>,
     pub(crate) debug_address: Option<SocketAddr>,
     pub(crate) legacy_metrics: bool,
@@ -102,7 +103,6 @@ pub(crate) struct SettingsError {
 /// What the table knows and this release does not do yet: (key, what happens instead).
 const NOT_YET: &[(&str, &str)] = &[
     ("WVA_SCALE_TO_ZERO", "models keep at least one replica"),
-    ("WVA_LIMITED_MODE", "scale-ups are not limited to the GPUs left"),
     ("EXPERIMENTAL_PROACTIVE_MODEL", "decisions stay those of saturation mode"),
     ("WVA_ACTUATION", "decisions are published as signals only"),
     ("SERVICE_CLASS_CONFIG_MAP_NAME", "service classes are not read"),
@@ -114,7 +114,6 @@ const NOT_YET: &[(&str, &str)] = &[
     ("PROMETHEUS_CLIENT_CERT_PATH", "no client certificate is sent to Prometheus"),
     ("PROMETHEUS_CLIENT_KEY_PATH", "no client certificate is sent to Prometheus"),
     ("PROMETHEUS_SERVER_NAME", "the host of PROMETHEUS_BASE_URL is verified"),
-    ("WVA_NODE_SELECTOR", "no GPU inventory is taken"),
 ];
 
 impl SettingsError {
@@ -270,6 +269,11 @@ impl Reader<'_> {
                 unavailable: self.duration("PROMETHEUS_METRICS_CACHE_UNAVAILABLE_THRESHOLD"),
                 decision_hold: self.duration("WVA_DECISION_HOLD"),
                 pending_grace: self.duration("WVA_PENDING_GRACE"),
+                limited_mode: self.flag("WVA_LIMITED_MODE"),
+            },
+            limiter: wva_controller::Limiter {
+                limited_mode: self.flag("WVA_LIMITED_MODE"),
+                node_selector: self.text("WVA_NODE_SELECTOR"),
             },
             external_metrics_address: self.address("EXTERNAL_METRICS_BIND_ADDRESS"),
             debug_address: self.address("WVA_DEBUG_BIND_ADDRESS"),

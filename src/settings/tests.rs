@@ -107,13 +107,25 @@ fn old_names_work_and_warn() {
 
 #[test]
 fn what_has_no_effect_yet_says_so() {
-    let s = read(&[], &[URL, ("WVA_LIMITED_MODE", "true")]).unwrap();
+    let s = read(&[], &[URL, ("WVA_ACTUATION", "scale")]).unwrap();
     assert_eq!(
         s.warnings,
         [
-            "WVA_LIMITED_MODE (environment WVA_LIMITED_MODE) has no effect in this release: scale-ups are not limited to the GPUs left"
+            "WVA_ACTUATION (environment WVA_ACTUATION) has no effect in this release: decisions are published as signals only"
         ]
     );
+}
+
+#[test]
+fn the_limiter_is_off_until_somebody_asks_for_it() {
+    let limiter = |set: &[(&str, &str)]| {
+        let controller = read(&[], &[&[URL], set].concat()).unwrap().controller.unwrap();
+        assert_eq!(controller.engine.limited_mode, controller.limiter.limited_mode);
+        (controller.limiter.limited_mode, controller.limiter.node_selector)
+    };
+    assert_eq!(limiter(&[]), (false, String::new()));
+    let selector = ("WVA_NODE_SELECTOR", "pool in (gpu, spot),!drained");
+    assert_eq!(limiter(&[("WVA_LIMITED_MODE", "true"), selector]), (true, selector.1.to_owned()));
 }
 
 #[test]

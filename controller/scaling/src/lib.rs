@@ -26,7 +26,7 @@ pub use accelerator::{ACCELERATOR_NODE_LABELS, Demand, derive_accelerator};
 pub use decision::{
     Action, Bounds, Decision, NextState, Outcome, Stage, Step, VariantKey, VariantState, Warning,
 };
-pub use limit::normalize_accelerator;
+pub use limit::{key as accelerator_key, normalize_accelerator};
 pub use pipeline::decide;
 pub use reason::{AnalysisError, FallbackSource, Reason};
 pub use snapshot::{Snapshot, SnapshotError};

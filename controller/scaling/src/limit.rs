@@ -152,6 +152,7 @@ fn is_form(part: &str) -> bool {
 }
 
 /// What two spellings of one accelerator have in common.
-pub(crate) fn key(label: &str) -> String {
+#[must_use]
+pub fn key(label: &str) -> String {
     normalize_accelerator(label).to_ascii_uppercase().replace('-', "")
 }

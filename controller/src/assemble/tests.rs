@@ -2,18 +2,20 @@
 //! bounds hold.
 
 use serde_json::{Value, json};
-use wva_scaling::snapshot::Mode;
+use wva_scaling::snapshot::{Mode, PendingState};
 
 use super::*;
 use crate::collect::signals::Signal;
 use crate::fixture::{CREATED, Cluster, series};
 use crate::variants::{Ownership, managed};
+use crate::watches::Sight;
 
 /// A cluster, what Prometheus answered, and the Snapshot made from both.
 struct Case {
     cluster: Cluster,
     samples: Samples,
     memory: Memory,
+    config: Config,
     at: Moment,
 }
 
@@ -22,7 +24,13 @@ impl Case {
         // Ten minutes after everything was made.
         let wall = CREATED.parse::<Timestamp>().unwrap() + Duration::from_mins(10);
         let at = Moment { now: Instant::now() + Duration::from_hours(1), wall };
-        Self { cluster: Cluster::new(), samples: Samples::default(), memory: Memory::default(), at }
+        Self {
+            cluster: Cluster::new(),
+            samples: Samples::default(),
+            memory: Memory::default(),
+            config: Config::default(),
+            at,
+        }
     }
 
     /// `kv` and `queue` by pod, all of `age` seconds, served under `model`.
@@ -43,7 +51,7 @@ impl Case {
     fn assembled(&mut self) -> Assembled {
         let watches = self.cluster.watches();
         let managed = managed(&watches, &Ownership::default());
-        assemble(&watches, &managed, &self.samples, &mut self.memory, Config::default(), self.at)
+        assemble(&watches, &managed, &self.samples, &mut self.memory, self.config.clone(), self.at)
     }
 
     /// The snapshot as its file has it, without what is the same everywhere.
@@ -58,6 +66,14 @@ impl Case {
         let of = |r: &Replica| (r.pod.clone(), r.kv.map(KvUsage::get), r.queue.map(QueueLength::get));
         variants.flat_map(|v| v.replicas.iter().map(of)).collect()
     }
+}
+
+fn ready(since: &str) -> Value {
+    json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": since}]})
+}
+
+fn unschedulable() -> Value {
+    json!({"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]})
 }
 
 fn said(pod: &str, kv: f64, queue: f64) -> (String, Option<f64>, Option<f64>) {
@@ -76,8 +92,9 @@ fn a_snapshot_carries_what_caches_and_samples_say() {
                 "status": {"desiredOptimizedAlloc": {"numReplicas": 4, "accelerator": "H100", "lastRunTime": CREATED}}}),
         )
         .deployment("a", 3, 2)
-        .pod("a-0", "a")
-        .pod("a-1", "a")
+        .status("a-0", "ReplicaSet", "a-rs", &ready("2026-01-01T00:09:00Z"))
+        .status("a-1", "ReplicaSet", "a-rs", &ready("2026-01-01T00:02:00Z"))
+        .status("a-2", "ReplicaSet", "a-rs", &unschedulable())
         .autoscaler("a", "a", json!({"minReplicas": 2, "maxReplicas": 9, "behavior": {"scaleUp": {"tolerance": "0"}}}));
     case.load("m", 5.0, &[("a-0", 0.7, 2.0), ("a-1", 0.5, 0.0)]);
     assert_eq!(
@@ -86,7 +103,7 @@ fn a_snapshot_carries_what_caches_and_samples_say() {
             "name": "a", "accelerator": "H100", "cost": "80.0", "mode": "paused",
             "current": 3, "ready": 2, "desired": 4, "desiredAge": "0s",
             "min": 2, "max": 6, "minForbidsZero": true, "hpaTolerance": {"up": 0.0, "down": 0.1},
-            "pending": [{"age": "0s", "state": "starting"}],
+            "pending": [{"age": "1m0s", "state": "unschedulable"}],
             "replicas": [{"pod": "a-0", "kv": 0.7, "queue": 2.0, "age": "5s"}, {"pod": "a-1", "kv": 0.5, "queue": 0.0, "age": "5s"}],
         }]}])
     );
@@ -230,6 +247,110 @@ fn bounds_are_the_narrower_of_the_object_and_all_its_autoscalers() {
         json!({"minReplicas": 2, "maxReplicas": 5, "behavior": {"scaleUp": {"tolerance": "200m"}}}),
     );
     assert_eq!(bounds(&mut case), (Some(2), Some(5), false, Some(0.2)));
+}
+
+#[test]
+fn a_scaled_object_bounds_its_workload_and_its_minimum_forbids_zero() {
+    let mut case = Case::new();
+    case.cluster.variant("a", "m", json!({})).deployment("a", 1, 1);
+    let bounds = |case: &mut Case, min: u32| {
+        let target = json!({"scaleTargetRef": {"name": "a"}, "minReplicaCount": min, "maxReplicaCount": 7});
+        case.cluster.scaled_object("one", &target);
+        let v = case.assembled().snapshot.models[0].variants[0].clone();
+        (v.min, v.max, v.min_forbids_zero, v.hpa_tolerance.map(|t| t.up.get()))
+    };
+    assert_eq!(bounds(&mut case, 0), (Some(0), Some(7), false, None));
+    assert_eq!(bounds(&mut case, 2), (Some(2), Some(7), true, None));
+    // The HPA that KEDA makes of it cannot say 0, and means nothing by its 1.
+    case.cluster.autoscaler("keda-hpa-one", "a", json!({"minReplicas": 1, "maxReplicas": 7}));
+    assert_eq!(bounds(&mut case, 0), (Some(1), Some(7), false, Some(0.1)));
+    assert_eq!(bounds(&mut case, 1), (Some(1), Some(7), true, Some(0.1)));
+}
+
+#[test]
+fn the_template_says_what_a_replica_takes_and_how_it_is_run() {
+    let mut case = Case::new();
+    let container = json!({"name": "s", "image": "vllm", "args": ["--max-num-seqs=64"], "resources": {"limits": {"nvidia.com/gpu": "4"}}});
+    let pod = json!({"containers": [container], "nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}});
+    case.cluster.variant("a", "m", json!({})).template("a", &pod);
+    let label = json!({"metadata": {"labels": {"inference.optimization/acceleratorName": "H200"}}});
+    case.cluster.variant("b", "m", label).template("b", &pod);
+    let all = case.assembled().snapshot.models.remove(0).variants;
+    for (variant, accelerator) in all.iter().zip(["H100", "H200"]) {
+        assert_eq!(variant.accelerator.as_deref(), Some(accelerator), "the label goes first");
+        assert_eq!(
+            (variant.gpus_per_replica.0, variant.engine_args.as_slice()),
+            (4, &["--max-num-seqs=64".to_owned()][..])
+        );
+    }
+}
+
+#[test]
+fn a_leader_worker_set_is_a_workload_of_which_the_leaders_serve() {
+    let mut case = Case::new();
+    let target = json!({"spec": {"scaleTargetRef": {"apiVersion": "leaderworkerset.x-k8s.io/v1"}}});
+    case.cluster.variant_of("a", "LeaderWorkerSet", "l", "m", target);
+    let container = json!({"name": "s", "image": "vllm", "args": ["serve"], "resources": {"limits": {"nvidia.com/gpu": "8"}}});
+    let worker = json!({"spec": {"containers": [container]}});
+    case.cluster.leader_worker_set("l", 2, 1, json!({"size": 2, "workerTemplate": worker}));
+    case.cluster.stateful_set_of("l", "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "l");
+    for group in ["l-0", "l-1"] {
+        case.cluster.stateful_set_of(group, "v1", "Pod", group);
+        case.cluster.status(group, "StatefulSet", "l", &ready(CREATED));
+        case.cluster.status(&format!("{group}-1"), "StatefulSet", group, &ready(CREATED));
+    }
+    case.cluster.status("l-1-1", "StatefulSet", "l-1", &unschedulable());
+    case.load("m", 1.0, &[("l-0", 0.3, 0.0), ("l-0-1", 0.9, 0.0)]);
+    let assembled = case.assembled();
+    assert_eq!(assembled.unmapped, 0, "a worker is known, and nobody's replica");
+    let variant = &assembled.snapshot.models[0].variants[0];
+    assert_eq!((variant.current, variant.ready, variant.gpus_per_replica.0), (2, Some(1), 16));
+    assert_eq!(variant.replicas.iter().map(|r| r.pod.as_str()).collect::<Vec<_>>(), ["l-0"]);
+    // The leader of the second group is ready, and one of its workers finds no node.
+    let pending = variant.pending.as_ref().unwrap();
+    assert_eq!(pending.iter().map(|p| p.state).collect::<Vec<_>>(), [PendingState::Unschedulable]);
+}
+
+#[test]
+fn the_inventory_is_taken_where_something_is_limited_and_counts_our_pods_that_wait() {
+    let mut case = Case::new();
+    let label = json!({"metadata": {"labels": {"inference.optimization/acceleratorName": "H100"}}});
+    case.cluster.variant("a", "m", label).deployment("a", 2, 1).deployment("other", 1, 0);
+    case.cluster.node(
+        "n",
+        &json!({"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}),
+        &json!({"nvidia.com/gpu": "8"}),
+    );
+    let asks = json!({"containers": [{"name": "c", "image": "i", "resources": {"limits": {"nvidia.com/gpu": "2"}}}]});
+    let mut pod = |name: &str, of: &str, node: Option<&str>, leaving: Option<&str>| {
+        let owner = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": format!("{of}-rs"), "uid": format!("uid of {of}-rs"), "controller": true}]);
+        let metadata =
+            json!({"name": name, "namespace": "ns", "ownerReferences": owner, "deletionTimestamp": leaving});
+        let mut spec = asks.clone();
+        spec["nodeName"] = node.into();
+        case.cluster.any_pod(&json!({"metadata": metadata, "spec": spec}));
+    };
+    pod("a-0", "a", Some("n"), None);
+    pod("a-1", "a", None, None);
+    pod("a-2", "a", None, Some(CREATED));
+    pod("other-0", "other", None, None);
+    assert_eq!(case.assembled().snapshot.config.inventory, None, "nothing is limited");
+    let limiter = wva_scaling::snapshot::SaturationEntry { enable_limiter: Some(true), ..Default::default() };
+    for config in [
+        Config { limited_mode: true, ..Config::default() },
+        Config { saturation: [("default".to_owned(), limiter)].into(), ..Config::default() },
+    ] {
+        case.config = config;
+        let inventory = case.assembled().snapshot.config.inventory.unwrap();
+        let found: Vec<_> = inventory.iter().map(|(name, i)| (name.as_str(), i.limit, i.used)).collect();
+        assert_eq!(found, [("H100", 8, 4)], "what the other workload waits for is not ours to count");
+    }
+    case.cluster.nodes_are(Sight::Forbidden);
+    let assembled = case.assembled();
+    assert_eq!(
+        (assembled.snapshot.config.inventory, assembled.unlimited),
+        (None, Some(NoInventory::Forbidden("nodes")))
+    );
 }
 
 #[test]

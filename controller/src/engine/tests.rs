@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::collect::prometheus::tests::{Answers, FakePrometheus, vector};
 use crate::fixture::Cluster;
+use crate::watches::Sight;
 
 fn engine(cluster: &Cluster, prometheus: Prometheus) -> Engine {
     let minutes = Duration::from_mins;
@@ -26,6 +27,7 @@ fn engine(cluster: &Cluster, prometheus: Prometheus) -> Engine {
             unavailable: minutes(5),
             decision_hold: minutes(10),
             pending_grace: minutes(10),
+            limited_mode: false,
         },
         telemetry: Telemetry::register(&Registry::new()).unwrap(),
         published: watch::channel(None).0,
@@ -242,6 +244,49 @@ async fn changes_of_what_is_published_are_counted_by_direction_and_reason() {
     cluster.without_deployment("a");
     turn(&engine, &mut state).await;
     assert_eq!(counts(&engine), [], "a variant without a target has no series");
+}
+
+#[tokio::test]
+async fn of_a_workload_that_nobody_has_looked_for_nothing_is_said() {
+    let last_run = Timestamp::now().to_string();
+    let alloc = json!({"numReplicas": 5, "accelerator": "", "lastRunTime": last_run});
+    let target = json!({"scaleTargetRef": {"apiVersion": "leaderworkerset.x-k8s.io/v1"}});
+    let mut cluster = Cluster::new();
+    let extra = json!({"spec": target, "status": {"desiredOptimizedAlloc": alloc}});
+    cluster.variant_of("a", "LeaderWorkerSet", "l", "m", extra).leader_worker_set("l", 2, 2, json!({}));
+    let fake = FakePrometheus::start(Answers::By(down)).await;
+    cluster.leader_worker_sets_are(Sight::Unknown);
+    let mut engine = engine(&cluster, fake.client());
+    let mut state = State::default();
+    let fetched = engine.fetch().await;
+    engine.take_in(&mut state, fetched);
+    engine.cycle(&mut state);
+    assert!(engine.published.borrow().as_ref().unwrap().variants.is_empty());
+    cluster.leader_worker_sets_are(Sight::Seen);
+    engine.watches = cluster.watches();
+    let v = turn(&engine, &mut state).await;
+    assert_eq!((v.signal(), v.conditions.ready.reason), (Some(5), "SafetyNet"), "the target of its status");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_decision_waits_for_optional_kinds_and_not_for_ever() {
+    let mut cluster = cluster(json!({}));
+    cluster.nodes_are(Sight::Unknown);
+    let began = tokio::time::Instant::now();
+    cluster.watches().looked().await;
+    assert_eq!(began.elapsed().as_secs(), 0, "the watch of nodes has ended, and nobody will know more");
+    let (nodes, sight) = watch::channel(Sight::Unknown);
+    let mut watches = cluster.watches();
+    watches.leader_worker_sets.watched_by(sight);
+    let told = async {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        nodes.send_replace(Sight::Absent);
+    };
+    tokio::join!(watches.looked(), told);
+    assert_eq!(began.elapsed().as_secs(), 5);
+    nodes.send_replace(Sight::Unknown);
+    watches.looked().await;
+    assert!(began.elapsed() < Duration::from_mins(1), "{:?}", began.elapsed());
 }
 
 /// Waits for a publication, longer than any that is right takes.

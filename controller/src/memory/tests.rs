@@ -4,13 +4,10 @@ use super::*;
 use crate::report::conditions::{Outlook, conditions};
 use crate::report::written::Written;
 use crate::variants::testing;
+use crate::watches::Sight;
 use wva_scaling::snapshot::Mode::{Auto, Fixed, Paused, Recommend};
 
-const MINUTE: Duration = Duration::from_mins(1);
-
-const fn at(current: u32, ready: u32) -> Replicas {
-    Replicas { current, ready }
-}
+const MINUTE: std::time::Duration = std::time::Duration::from_mins(1);
 
 fn state(desired: u32, current: u32) -> VariantState {
     VariantState { desired, current, desired_age: GoDuration::default(), capacity: None }
@@ -20,9 +17,9 @@ fn workload(name: &str) -> WorkloadKey {
     WorkloadKey { namespace: "ns".into(), kind: "Deployment".into(), name: name.into() }
 }
 
-fn observed(first: Replicas, now: Instant) -> Remembered {
+fn observed() -> Remembered {
     let mut r = Remembered::default();
-    r.observe(&workload("d"), Some(first), now);
+    r.observe(&workload("d"), true);
     r
 }
 
@@ -60,39 +57,11 @@ fn a_target_that_nobody_carries_out_is_not_late_when_the_mode_becomes_auto() {
 }
 
 #[test]
-fn a_missing_replica_ages_from_its_pod_or_from_first_sight() {
-    let t0 = Instant::now();
-    let later = t0 + MINUTE;
-    let old = 100 * MINUTE;
-    // (replicas before, replicas now, ages of the pods a minute later, ages expected)
-    let cases: &[(Replicas, Replicas, &[Duration], &[Duration])] = &[
-        // No pod is known: first sight.
-        (at(3, 1), at(3, 1), &[], &[MINUTE, MINUTE]),
-        // Not ready when the process started: since when is not known, but the pod's age is.
-        (at(3, 1), at(3, 1), &[old, old, MINUTE / 2], &[old, MINUTE / 2]),
-        // The third has no pod, for want of quota: the age of the others is not its age.
-        (at(3, 2), at(3, 2), &[old, old], &[MINUTE]),
-        // A scale-up whose pod the watch has not shown yet is no replica stuck for hours.
-        (at(2, 2), at(3, 2), &[old, old], &[Duration::ZERO]),
-        (at(2, 2), at(3, 2), &[old, old, MINUTE / 6], &[Duration::ZERO]),
-        // An old pod that was ready a moment ago has not been pending all its life.
-        (at(2, 2), at(2, 1), &[old, old], &[Duration::ZERO]),
-        // A replica became ready.
-        (at(3, 1), at(3, 2), &[old, old, old], &[Duration::ZERO]),
-    ];
-    for (i, (before, now, pods, want)) in cases.iter().enumerate() {
-        let mut r = observed(*before, t0);
-        r.observe(&workload("d"), Some(*now), later);
-        assert_eq!(r.pending_ages(pods.to_vec(), later), *want, "case {i}");
-    }
-}
-
-#[test]
 fn a_workload_that_goes_takes_its_target_along() {
     let now = Instant::now();
-    let mut r = observed(at(1, 1), now);
+    let mut r = observed();
     r.decided(state(2, 1), Auto, false, now);
-    r.observe(&workload("d"), None, now);
+    r.observe(&workload("d"), false);
     assert_eq!(r.desired(2, now), None);
     assert!(r.target_seen);
 }
@@ -100,14 +69,14 @@ fn a_workload_that_goes_takes_its_target_along() {
 #[test]
 fn another_workload_does_not_inherit_the_target() {
     let now = Instant::now();
-    let mut r = observed(at(8, 8), now);
+    let mut r = observed();
     r.decided(state(8, 8), Auto, false, now);
-    r.observe(&workload("other"), None, now);
+    r.observe(&workload("other"), false);
     assert!(!r.target_seen, "the other one was never there");
-    r.observe(&workload("other"), Some(at(1, 1)), now);
+    r.observe(&workload("other"), true);
     assert_eq!(r.desired(1, now), None);
     r.decided(state(2, 1), Auto, false, now);
-    r.observe(&workload("other"), Some(at(1, 1)), now);
+    r.observe(&workload("other"), true);
     assert_eq!(r.desired(1, now).map(|d| d.0), Some(2), "the same one keeps it");
 }
 
@@ -152,7 +121,8 @@ fn an_object_made_anew_under_the_same_name_remembers_nothing() {
 #[test]
 fn after_a_restart_a_target_that_was_gone_is_still_one_that_was_there() {
     for seen in [true, false] {
-        let gone = conditions(Outlook::NoTarget { kind: "Deployment", name: "d", seen });
+        let gone =
+            conditions(Outlook::NoTarget { kind: "Deployment", name: "d", seen, sight: Some(Sight::Seen) });
         let dated = gone.dated(&Written::default(), None, Timestamp::UNIX_EPOCH);
         let m = testing::managed(serde_json::json!({"conditions": dated}));
         let mut memory = Memory::default();
@@ -165,11 +135,13 @@ fn a_status_that_only_echoed_the_replicas_is_no_target_after_a_restart() {
     let wall = Timestamp::UNIX_EPOCH;
     for (reason, want) in [("MetricsUnavailable", None), ("SafetyNet", Some(7))] {
         let mut condition = serde_json::to_value(
-            &conditions(Outlook::NoTarget { kind: "Deployment", name: "d", seen: true }).dated(
-                &Written::default(),
-                None,
-                wall,
-            )[3],
+            &conditions(Outlook::NoTarget {
+                kind: "Deployment",
+                name: "d",
+                seen: true,
+                sight: Some(Sight::Seen),
+            })
+            .dated(&Written::default(), None, wall)[3],
         )
         .unwrap();
         condition["reason"] = reason.into();

@@ -8,7 +8,7 @@ use wva_scaling::{Decision, FallbackSource, Reason};
 
 use crate::report::written::Written;
 use crate::variants::Unusable;
-use crate::workloads::WATCHED_KINDS;
+use crate::watches::Sight;
 
 /// The types of the conditions, in the order of the status.
 pub(crate) const TYPES: [&str; 4] = ["Ready", "TargetResolved", "MetricsAvailable", "OptimizationReady"];
@@ -50,6 +50,8 @@ pub(crate) enum Outlook<'a> {
         name: &'a str,
         /// It existed before.
         seen: bool,
+        /// How much of its kind can be seen; `None` where nobody looks.
+        sight: Option<Sight>,
     },
     /// It was decided on.
     Decided {
@@ -75,7 +77,7 @@ fn no(reason: &'static str, message: impl Into<String>) -> Draft {
 pub(crate) fn conditions(outlook: Outlook<'_>) -> Conditions {
     match outlook {
         Outlook::Unusable(unusable) => set_aside(unusable),
-        Outlook::NoTarget { kind, name, seen } => no_target(kind, name, seen),
+        Outlook::NoTarget { kind, name, seen, sight } => no_target(kind, name, seen, sight),
         Outlook::Decided { decision, query_error, had_target } => {
             let metrics_available = metrics(decision, query_error);
             let optimization_ready = optimization(decision, had_target);
@@ -120,18 +122,31 @@ fn set_aside(unusable: &Unusable) -> Conditions {
 /// What is said of a workload that does not exist; `seen`: it did before.
 #[must_use]
 pub(crate) fn gone(kind: &str, name: &str, seen: bool) -> String {
-    if !WATCHED_KINDS.contains(&kind) {
-        return format!(
-            "Target {kind} '{name}' cannot be read: this release scales Deployments and StatefulSets"
-        );
-    }
     let tense = if seen { "no longer exists" } else { "does not exist yet" };
-    format!("Target {} '{name}' {tense}", kind.to_lowercase())
+    format!("Target {} '{name}' {tense}", shown(kind))
 }
 
-fn no_target(kind: &str, name: &str, seen: bool) -> Conditions {
-    let message = gone(kind, name, seen);
-    let skipped = format!("Nothing is decided: {message}. Create it, or change spec.scaleTargetRef");
+/// A kind as people write it, without its group.
+fn shown(kind: &str) -> String {
+    kind.split('.').next().unwrap_or(kind).to_lowercase()
+}
+
+/// What is said of a workload that may exist all the same.
+fn unseen(kind: &str, name: &str, sight: Option<Sight>) -> String {
+    if sight.is_none() {
+        return format!(
+            "Target {kind} '{name}' cannot be read: Deployments, StatefulSets and LeaderWorkerSets are scaled"
+        );
+    }
+    let all = format!("{}s", shown(kind));
+    format!("Target {} '{name}' cannot be read: grant get, list and watch of {all}", shown(kind))
+}
+
+fn no_target(kind: &str, name: &str, seen: bool, sight: Option<Sight>) -> Conditions {
+    let known = sight.is_some_and(Sight::is_complete);
+    let message = if known { gone(kind, name, seen) } else { unseen(kind, name, sight) };
+    let remedy = if known { ". Create it, or change spec.scaleTargetRef" } else { "" };
+    let skipped = format!("Nothing is decided: {message}{remedy}");
     Conditions {
         ready: no("DeploymentNotFound", message.clone()),
         target_resolved: no("TargetNotFound", message),
@@ -189,7 +204,18 @@ fn optimization(decision: &Decision, had_target: bool) -> Draft {
         AnalyzerName::Percentage => "SaturationOnlyMode",
         AnalyzerName::Tokens | AnalyzerName::Throughput => "OptimizationSucceeded",
     };
-    yes(reason, format!("{} -> {}: {}", decision.current, decision.target(), decision.reason()))
+    let mut message = format!("{} -> {}: {}", decision.current, decision.target(), decision.reason());
+    // What a mode or a bound did after it is not why the variant cannot grow.
+    if let Some(limit) = limit(decision).filter(|limit| *limit != decision.reason()) {
+        message = format!("{message}; {limit}");
+    }
+    yes(reason, message)
+}
+
+/// What the inventory kept a variant from.
+#[must_use]
+pub(crate) fn limit(decision: &Decision) -> Option<&Reason> {
+    decision.steps.iter().map(|s| &s.reason).find(|r| matches!(r, Reason::LimitedBy { .. }))
 }
 
 /// What is said of a variant whose replicas do not become ready.

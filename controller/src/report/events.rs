@@ -12,10 +12,10 @@ use k8s_openapi::api::events::v1::Event;
 use kube::api::PostParams;
 use kube::{Api, Client};
 use wva_crds::events::News;
-use wva_scaling::{Reason, VariantKey};
+use wva_scaling::VariantKey;
 
 use crate::published::{Published, PublishedVariant, Reader};
-use crate::report::conditions::{not_carried_out, stuck};
+use crate::report::conditions::{limit, not_carried_out, stuck};
 
 /// Events written for one publication; what changes more than that at once is told by the statuses.
 const MOST: usize = 100;
@@ -68,8 +68,7 @@ pub fn transitions(before: Option<&PublishedVariant>, after: &PublishedVariant) 
             told.push(warn("NotCarriedOut", &not_carried_out(desired)));
         }
         if new.limited_by.is_some() && old.is_none_or(|o| o.limited_by != new.limited_by) {
-            let limit = new.steps.iter().map(|s| &s.reason).find(|r| matches!(r, Reason::LimitedBy { .. }));
-            told.push(warn("LimitedBy", &limit.map(ToString::to_string).unwrap_or_default()));
+            told.push(warn("LimitedBy", &limit(new).map(ToString::to_string).unwrap_or_default()));
         }
     }
     told

@@ -35,6 +35,11 @@ impl<V> Cache<V> {
             }
         }
     }
+
+    /// Asks what is kept of one object, without a copy of it.
+    pub(crate) fn ask<T>(&self, namespace: &str, name: &str, question: impl FnOnce(&V) -> T) -> Option<T> {
+        self.entries().get(namespace)?.get(name).map(question)
+    }
 }
 
 impl<V: Clone> Cache<V> {

@@ -1,86 +1,33 @@
 //! What the caches keep of the objects of Kubernetes itself: exactly what the engine and reviews read. Who needs more
 //! of an object adds a field here.
 
-use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
+use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
-use k8s_openapi::api::core::v1::{Namespace, Pod, PodTemplateSpec};
+use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
-use kube::api::PartialObjectMeta;
+use kube::api::{DynamicObject, PartialObjectMeta};
+use serde_json::Value;
 use wva_crds::names::{CONFIG_ENABLED_LABEL, EXCLUDE_ANNOTATION, INSTANCE_LABEL};
 
 use super::cache::Kind;
-use crate::workloads::{HpaLimits, Replicas, demanded, limits, qualified};
-
-/// A Deployment or StatefulSet.
-#[derive(Clone, Debug)]
-pub(crate) struct Workload {
-    uid: Box<str>,
-    /// It waits for its dependants to be deleted, which counts as gone.
-    pub(crate) leaving: bool,
-    pub(crate) replicas: Replicas,
-    /// The accelerator that its pods can only run on, where its template says one.
-    pub(crate) accelerator: Option<Box<str>>,
-}
-
-impl Workload {
-    fn new(
-        meta: &ObjectMeta,
-        asked: Option<i32>,
-        ready: Option<i32>,
-        template: Option<&PodTemplateSpec>,
-    ) -> Self {
-        let accelerator = template.and_then(|t| t.spec.as_ref()).and_then(demanded);
-        Self {
-            uid: meta.uid.as_deref().unwrap_or_default().into(),
-            leaving: meta.deletion_timestamp.is_some(),
-            replicas: Replicas {
-                // Kubernetes runs one replica where spec.replicas is left out.
-                current: u32::try_from(asked.unwrap_or(1)).unwrap_or(0),
-                ready: u32::try_from(ready.unwrap_or(0)).unwrap_or(0),
-            },
-            accelerator: accelerator.map(Into::into),
-        }
-    }
-
-    /// Only that it comes or goes is reason for a cycle: its replicas change all the time.
-    fn same(&self, other: &Self) -> bool {
-        (&self.uid, self.leaving) == (&other.uid, other.leaving)
-    }
-
-    pub(crate) fn deployments() -> Kind<Deployment, Self> {
-        let read = |d: &Deployment| {
-            let (spec, status) = (d.spec.as_ref(), d.status.as_ref());
-            let (asked, ready) = (spec.and_then(|s| s.replicas), status.and_then(|s| s.ready_replicas));
-            Self::new(&d.metadata, asked, ready, spec.map(|s| &s.template))
-        };
-        Kind { read, same: Some(Self::same) }
-    }
-
-    pub(crate) fn stateful_sets() -> Kind<StatefulSet, Self> {
-        let read = |set: &StatefulSet| {
-            let (spec, status) = (set.spec.as_ref(), set.status.as_ref());
-            let (asked, ready) = (spec.and_then(|s| s.replicas), status.and_then(|s| s.ready_replicas));
-            Self::new(&set.metadata, asked, ready, spec.map(|s| &s.template))
-        };
-        Kind { read, same: Some(Self::same) }
-    }
-}
+use crate::bounds::{Limits, of_hpa, of_scaled_object};
+use crate::workloads::qualified;
 
 /// The controller an object belongs to.
 #[derive(Clone, Debug)]
 pub(crate) struct Owner {
+    /// Qualified.
     pub(crate) kind: Box<str>,
     pub(crate) name: Box<str>,
     pub(crate) uid: Box<str>,
 }
 
 impl Owner {
-    fn of(meta: &ObjectMeta) -> Option<Self> {
+    pub(crate) fn of(meta: &ObjectMeta) -> Option<Self> {
         let owner = meta.owner_references.iter().flatten().find(|o| o.controller == Some(true))?;
         Some(Self {
-            kind: owner.kind.as_str().into(),
+            kind: qualified(Some(&owner.api_version), &owner.kind).into(),
             name: owner.name.as_str().into(),
             uid: owner.uid.as_str().into(),
         })
@@ -104,35 +51,14 @@ impl OwnedSet {
     }
 }
 
-/// A pod, for what stands behind it, and its age.
-#[derive(Clone, Debug)]
-pub(crate) struct OwnedPod {
-    pub(crate) owner: Option<Owner>,
-    /// Its creation; `None` only for objects no API server wrote.
-    pub(crate) created: Option<Timestamp>,
-    /// It is being deleted.
-    pub(crate) leaving: bool,
-}
-
-impl OwnedPod {
-    pub(crate) fn pods() -> Kind<PartialObjectMeta<Pod>, Self> {
-        let read = |pod: &PartialObjectMeta<Pod>| Self {
-            owner: Owner::of(&pod.metadata),
-            created: pod.creation_timestamp().map(|t| t.0),
-            leaving: pod.metadata.deletion_timestamp.is_some(),
-        };
-        Kind { read, same: None }
-    }
-}
-
-/// An HPA: what it scales, and how far.
+/// An HPA or a ScaledObject: what it scales, and how far.
 #[derive(Clone, Debug)]
 pub(crate) struct Autoscaler {
     /// Kind of the workload, qualified.
     pub(crate) kind: Box<str>,
     /// Name of the workload.
     pub(crate) name: Box<str>,
-    pub(crate) limits: HpaLimits,
+    pub(crate) limits: Limits,
 }
 
 impl Autoscaler {
@@ -142,7 +68,23 @@ impl Autoscaler {
             Self {
                 kind: qualified(target.api_version.as_deref(), &target.kind).into(),
                 name: target.name.as_str().into(),
-                limits: limits(hpa),
+                limits: of_hpa(hpa),
+            }
+        };
+        Kind { read, same: None }
+    }
+
+    pub(crate) fn scaled_objects() -> Kind<DynamicObject, Self> {
+        let read = |object: &DynamicObject| {
+            let spec = object.data.get("spec").unwrap_or(&Value::Null);
+            let target =
+                |field: &str| spec.pointer(&format!("/scaleTargetRef/{field}")).and_then(Value::as_str);
+            // KEDA scales a Deployment unless told otherwise.
+            let kind = target("kind").filter(|k| !k.is_empty()).unwrap_or("Deployment");
+            Self {
+                kind: qualified(target("apiVersion").filter(|v| !v.is_empty()), kind).into(),
+                name: target("name").unwrap_or_default().into(),
+                limits: of_scaled_object(spec),
             }
         };
         Kind { read, same: None }
@@ -177,37 +119,29 @@ impl NamespaceFacts {
 #[cfg(test)]
 mod tests {
     use kube::runtime::watcher::Event;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
     use crate::watches::cache::Writer;
 
-    fn deployment(uid: &str, replicas: u32, deleted: Option<&str>) -> Deployment {
-        serde_json::from_value(json!({
-            "metadata": {"name": "d", "namespace": "ns", "uid": uid, "deletionTimestamp": deleted},
-            "spec": {"replicas": replicas, "selector": {}, "template": {}},
-        }))
-        .unwrap()
-    }
-
     #[test]
-    fn a_workload_asks_for_a_cycle_when_it_comes_or_goes_and_not_when_it_scales() {
-        let mut writer = Writer::new(Workload::deployments());
-        let mut take_in = |d: Deployment| writer.take_in(&Event::Apply(d));
-        assert!(take_in(deployment("1", 2, None)));
-        assert!(!take_in(deployment("1", 3, None)));
-        assert!(take_in(deployment("1", 3, Some("2026-01-01T00:00:00Z"))), "its deletion begins");
-        assert!(take_in(deployment("2", 3, None)), "another of the same name");
-    }
-
-    #[test]
-    fn the_latest_figures_of_a_workload_are_kept_though_they_ask_for_no_cycle() {
-        let mut writer = Writer::new(Workload::deployments());
-        let cache = writer.reader();
-        for replicas in [2, 3] {
-            writer.take_in(&Event::Apply(deployment("1", replicas, None)));
-            assert_eq!(cache.get("ns", "d").map(|w| w.replicas.current), Some(replicas));
-        }
+    fn a_scaled_object_names_a_deployment_unless_it_says_otherwise() {
+        let read = |target: Value| {
+            let object = json!({"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "metadata": {"name": "s"},
+                "spec": {"scaleTargetRef": target}});
+            let kept = (Autoscaler::scaled_objects().read)(&serde_json::from_value(object).unwrap());
+            (kept.kind.to_string(), kept.name.to_string())
+        };
+        let of = |kind: &str, name: &str| (kind.to_owned(), name.to_owned());
+        assert_eq!(read(json!({"name": "d"})), of("Deployment", "d"));
+        assert_eq!(
+            read(json!({"name": "s", "kind": "StatefulSet", "apiVersion": "apps/v1"})),
+            of("StatefulSet", "s")
+        );
+        let group =
+            json!({"name": "l", "kind": "LeaderWorkerSet", "apiVersion": "leaderworkerset.x-k8s.io/v1"});
+        assert_eq!(read(group), of("LeaderWorkerSet.leaderworkerset.x-k8s.io", "l"));
+        assert_eq!(read(Value::Null), of("Deployment", ""));
     }
 
     #[test]

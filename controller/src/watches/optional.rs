@@ -1,16 +1,19 @@
 //! Watches of kinds that a cluster may lack, or that this program may not see there. They never hold up readiness,
 //! begin by themselves when the kind appears, and say something only when what can be seen changes.
 
+use std::fmt::Debug;
 use std::time::Duration;
 
 use futures::StreamExt;
-use kube::Api;
 use kube::api::{ApiResource, DynamicObject, ListParams, WatchParams};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event};
+use kube::{Api, Resource};
+use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
-use super::{Observer, Scope, config};
+use super::cache::{Cache, Kind, Writer};
+use super::{Autoscaler, Observer, Scope, Workload, config, unobserved};
 
 /// Time for the question whether the kind is there: kube repeats a request by itself for longer than that.
 const ASK: Duration = Duration::from_secs(10);
@@ -48,52 +51,128 @@ impl Sight {
     }
 }
 
-impl Scope<'_> {
-    /// Watches the ScaledObjects of KEDA for the life of the process, and says how much of them can be seen.
-    pub fn scaled_objects(&mut self, observe: Observer<DynamicObject>) -> watch::Receiver<Sight> {
-        let resource = ApiResource {
-            group: "keda.sh".to_owned(),
-            version: "v1alpha1".to_owned(),
-            api_version: "keda.sh/v1alpha1".to_owned(),
-            kind: "ScaledObject".to_owned(),
-            plural: "scaledobjects".to_owned(),
-        };
-        self.optional("watch of ScaledObjects", &resource, observe)
-    }
+/// The readers' side of an optional kind.
+#[derive(Debug)]
+pub(crate) struct Optional<V> {
+    /// What there is of it; nothing while it cannot be seen.
+    pub(crate) cache: Cache<V>,
+    sight: watch::Receiver<Sight>,
+}
 
-    fn optional(
-        &mut self,
-        task: &'static str,
-        resource: &ApiResource,
-        observe: Observer<DynamicObject>,
-    ) -> watch::Receiver<Sight> {
-        let api = match &self.namespace {
-            Some(ns) => Api::namespaced_with(self.client.clone(), ns, resource),
-            None => Api::all_with(self.client.clone(), resource),
-        };
-        let (sight, reader) = watch::channel(Sight::Unknown);
-        let kind = Kind { task, name: format!("{}.{}", resource.plural, resource.group), sight };
-        let shutdown = self.shutdown.clone();
-        self.tasks.spawn(task, async move {
-            shutdown.run_until_cancelled(follow(&api, &kind, observe)).await;
-            Ok(())
-        });
-        reader
+impl<V> Clone for Optional<V> {
+    fn clone(&self) -> Self {
+        Self { cache: self.cache.clone(), sight: self.sight.clone() }
     }
 }
 
-/// An optional kind and what is known of it.
-struct Kind {
+impl<V> Optional<V> {
+    /// A cache of which it is known how much of it can be seen.
+    pub(crate) fn new(cache: Cache<V>, sight: Sight) -> Self {
+        // The value outlives its sender.
+        Self { cache, sight: watch::channel(sight).1 }
+    }
+
+    /// The same cache, of which somebody else tells how much can be seen.
+    #[cfg(test)]
+    pub(crate) fn watched_by(&mut self, sight: watch::Receiver<Sight>) {
+        self.sight = sight;
+    }
+
+    /// How much of it can be seen now.
+    pub(crate) fn sight(&self) -> Sight {
+        *self.sight.borrow()
+    }
+
+    /// Waits until that is known.
+    pub(super) async fn known(&self) {
+        // Where the watch has ended, nobody will know more.
+        let _ = self.sight.clone().wait_for(|sight| *sight != Sight::Unknown).await;
+    }
+}
+
+impl Scope<'_> {
+    /// Watches the ScaledObjects of KEDA for the life of the process.
+    pub(super) fn scaled_objects(&mut self, observe: Observer<DynamicObject>) -> Optional<Autoscaler> {
+        let api = self.dynamic("keda.sh", "v1alpha1", "ScaledObject", "scaledobjects");
+        let watch =
+            Watch { task: "watch of ScaledObjects", name: "scaledobjects.keda.sh", api, config: config() };
+        self.optional(watch, Autoscaler::scaled_objects(), observe)
+    }
+
+    /// The same for LeaderWorkerSets.
+    pub(super) fn leader_worker_sets(&mut self) -> Optional<Workload> {
+        let group = "leaderworkerset.x-k8s.io";
+        let api = self.dynamic(group, "v1", "LeaderWorkerSet", "leaderworkersets");
+        let name = "leaderworkersets.leaderworkerset.x-k8s.io";
+        let watch = Watch { task: "watch of LeaderWorkerSets", name, api, config: config() };
+        self.optional(watch, Workload::leader_worker_sets(), unobserved())
+    }
+
+    fn dynamic(&self, group: &str, version: &str, kind: &str, plural: &str) -> Api<DynamicObject> {
+        let resource = ApiResource {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            api_version: format!("{group}/{version}"),
+            kind: kind.to_owned(),
+            plural: plural.to_owned(),
+        };
+        match &self.namespace {
+            Some(ns) => Api::namespaced_with(self.client.clone(), ns, &resource),
+            None => Api::all_with(self.client.clone(), &resource),
+        }
+    }
+
+    /// Runs the watch of a kind that may be missing or hidden. Readiness does not wait for it.
+    pub(super) fn optional<K, V>(
+        &mut self,
+        watch: Watch<K>,
+        kind: Kind<K, V>,
+        mut observe: Observer<K>,
+    ) -> Optional<V>
+    where
+        K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+        V: Send + Sync + 'static,
+    {
+        let mut writer = Writer::new(kind);
+        let cache = writer.reader();
+        let (changed, shutdown) = (self.changed.clone(), self.shutdown.clone());
+        let observe: Observer<K> = Box::new(move |event| {
+            let concerns = writer.take_in(event);
+            observe(event);
+            if concerns {
+                changed.notify_one();
+            }
+        });
+        let (sight, reader) = watch::channel(Sight::Unknown);
+        let shown = Shown { task: watch.task, name: watch.name, sight };
+        self.tasks.spawn(watch.task, async move {
+            shutdown.run_until_cancelled(follow(&watch, &shown, observe)).await;
+            Ok(())
+        });
+        Optional { cache, sight: reader }
+    }
+}
+
+/// A watch of an optional kind.
+pub(super) struct Watch<K> {
+    pub(super) task: &'static str,
+    /// The kind as `kubectl get` takes it.
+    pub(super) name: &'static str,
+    pub(super) api: Api<K>,
+    pub(super) config: watcher::Config,
+}
+
+/// What is known of an optional kind.
+struct Shown {
     task: &'static str,
-    /// As `kubectl get` takes it.
-    name: String,
+    name: &'static str,
     sight: watch::Sender<Sight>,
 }
 
-impl Kind {
+impl Shown {
     /// Says what can be seen now, once.
     fn sees(&self, sight: Sight) {
-        let kind = &self.name;
+        let kind = self.name;
         let changed = self.sight.send_if_modified(|now| std::mem::replace(now, sight) != sight);
         if !changed {
             return;
@@ -113,13 +192,16 @@ impl Kind {
 }
 
 /// Waits for the kind, follows it, and begins again when it has gone.
-async fn follow(api: &Api<DynamicObject>, kind: &Kind, mut observe: Observer<DynamicObject>) {
+async fn follow<K>(watch: &Watch<K>, shown: &Shown, mut observe: Observer<K>)
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
     let mut pause = FIRST_PAUSE;
     loop {
-        let told = match tokio::time::timeout(ASK, ask(api)).await {
+        let told = match tokio::time::timeout(ASK, ask(&watch.api)).await {
             Ok(Ok(())) => {
                 let begun = tokio::time::Instant::now();
-                let told = events(api, kind, &mut observe).await;
+                let told = events(watch, shown, &mut observe).await;
                 // What was seen is nothing any more.
                 observe(&Event::Init);
                 observe(&Event::InitDone);
@@ -132,7 +214,7 @@ async fn follow(api: &Api<DynamicObject>, kind: &Kind, mut observe: Observer<Dyn
             Err(_) => None,
         };
         if let Some(sight) = told {
-            kind.sees(sight);
+            shown.sees(sight);
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
@@ -141,15 +223,19 @@ async fn follow(api: &Api<DynamicObject>, kind: &Kind, mut observe: Observer<Dyn
 
 /// Whether the kind is there and may be listed and watched. A watcher begins only then: it logs each refusal, and
 /// cannot tell a kind that may be listed alone before it has listed.
-async fn ask(api: &Api<DynamicObject>) -> kube::Result<()> {
+async fn ask<K: Clone + DeserializeOwned + Debug>(api: &Api<K>) -> kube::Result<()> {
     api.list(&ListParams::default().limit(1)).await?;
     drop(api.watch(&WatchParams::default().timeout(1), "0").await?);
     Ok(())
 }
 
 /// Hands on what happens to the objects until the kind is gone or hidden; says which.
-async fn events(api: &Api<DynamicObject>, kind: &Kind, observe: &mut Observer<DynamicObject>) -> Sight {
-    let mut stream = Box::pin(watcher::watcher(api.clone(), config()).default_backoff());
+async fn events<K>(watch: &Watch<K>, shown: &Shown, observe: &mut Observer<K>) -> Sight
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    let stream = watcher::watcher(watch.api.clone(), watch.config.clone());
+    let mut stream = Box::pin(stream.default_backoff());
     let mut interrupted = false;
     while let Some(event) = stream.next().await {
         match event {
@@ -158,7 +244,7 @@ async fn events(api: &Api<DynamicObject>, kind: &Kind, observe: &mut Observer<Dy
                 interrupted &= matches!(event, Event::Init);
                 observe(&event);
                 if matches!(event, Event::InitDone) {
-                    kind.sees(Sight::Seen);
+                    shown.sees(Sight::Seen);
                 }
             }
             Err(error) => {
@@ -166,7 +252,7 @@ async fn events(api: &Api<DynamicObject>, kind: &Kind, observe: &mut Observer<Dy
                     return sight;
                 }
                 if !std::mem::replace(&mut interrupted, true) {
-                    tracing::warn!(%error, task = kind.task, "A watch was interrupted and is being resumed");
+                    tracing::warn!(%error, task = shown.task, "A watch was interrupted and is being resumed");
                 }
             }
         }

@@ -21,6 +21,7 @@ mod process;
 mod prometheus;
 pub mod replicas;
 pub mod reviews;
+pub mod scaling_runs;
 mod testbed;
 mod tools;
 mod wait;

@@ -6,6 +6,7 @@ mod demo;
 mod experiments;
 mod faults;
 mod outages;
+mod scaling;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -120,6 +121,15 @@ enum Task {
         #[arg(long)]
         short: bool,
     },
+    /// Variants under load while the cluster is short of something, as a timeline.
+    Scaling {
+        /// The program to test.
+        #[arg(long, default_value = "target/debug/wva")]
+        wva: PathBuf,
+        /// Only the experiments whose names hold this.
+        #[arg(long)]
+        only: Option<String>,
+    },
 }
 
 #[tokio::main]
@@ -147,6 +157,9 @@ async fn main() -> ExitCode {
         Task::Operations { wva, wva_debug, only, short } => {
             let plan = Plan { wva, wva_debug, short };
             Box::pin(until_signal(experiments::run(&plan, only.as_deref()))).await.map(|_| ())
+        }
+        Task::Scaling { wva, only } => {
+            Box::pin(until_signal(scaling::run(&wva, only.as_deref()))).await.map(|_| ())
         }
     };
     match done {

@@ -124,12 +124,12 @@ fn an_object_without_a_decision_is_not_ready_and_says_why() {
             "'older'",
         ),
         (
-            Outlook::NoTarget { kind: "Deployment", name: "d", seen: true },
+            Outlook::NoTarget { kind: "Deployment", name: "d", seen: true, sight: Some(Sight::Seen) },
             ["!DeploymentNotFound", "!MetricsMissing", "!SkippedProcessing"],
             "Target deployment 'd' no longer exists",
         ),
         (
-            Outlook::NoTarget { kind: "StatefulSet", name: "s", seen: false },
+            Outlook::NoTarget { kind: "StatefulSet", name: "s", seen: false, sight: Some(Sight::Seen) },
             ["!DeploymentNotFound", "!MetricsMissing", "!SkippedProcessing"],
             "Target statefulset 's' does not exist yet",
         ),
@@ -141,10 +141,37 @@ fn an_object_without_a_decision_is_not_ready_and_says_why() {
 }
 
 #[test]
-fn a_kind_that_is_not_watched_is_not_said_to_be_missing() {
-    let c = conditions(Outlook::NoTarget { kind: "LeaderWorkerSet", name: "l", seen: false });
-    assert_eq!(c.ready.reason, "DeploymentNotFound");
-    assert!(c.ready.message.contains("Deployments and StatefulSets"), "{}", c.ready.message);
+fn a_workload_that_cannot_be_seen_is_not_said_to_be_missing() {
+    let lws = "LeaderWorkerSet.leaderworkerset.x-k8s.io";
+    for (kind, sight, message) in [
+        (
+            "Rollout.argoproj.io",
+            None,
+            "Target Rollout.argoproj.io 'l' cannot be read: Deployments, StatefulSets and",
+        ),
+        (lws, Some(Sight::Forbidden), "'l' cannot be read: grant get, list and watch of leaderworkersets"),
+        (lws, Some(Sight::Seen), "Target leaderworkerset 'l' does not exist yet"),
+        (lws, Some(Sight::Absent), "Target leaderworkerset 'l' does not exist yet"),
+    ] {
+        let c = conditions(Outlook::NoTarget { kind, name: "l", seen: false, sight });
+        assert_eq!(c.ready.reason, "DeploymentNotFound");
+        assert!(c.ready.message.contains(message), "{}", c.ready.message);
+    }
+}
+
+#[test]
+fn a_limited_decision_says_what_is_scarce_whatever_came_after() {
+    for (mode, reason) in [("auto", "LimitedBy"), ("recommend", "RecommendOnly")] {
+        let limits = json!({"limitedMode": true, "inventory": {"H100": {"limit": 5, "used": 2}}});
+        let variant = json!({"replicas": replicas(2, 0.78, "1s"), "mode": mode, "gpusPerReplica": 8});
+        let decision = decision(variant, limits);
+        assert_eq!((decision.reason().code(), decision.limited_by.as_deref()), (reason, Some("H100")));
+        let c = conditions(Outlook::Decided { decision: &decision, query_error: None, had_target: true });
+        assert_eq!(c.optimization_ready.reason, "SaturationOnlyMode");
+        let message = &c.optimization_ready.message;
+        let limit = "limited: 3 GPU(s) of H100 are left, a replica takes 8";
+        assert_eq!(message.matches(limit).count(), 1, "{message}");
+    }
 }
 
 #[test]

@@ -65,7 +65,12 @@ fn a_recommendation_is_shown_and_not_applied() {
 fn a_condition_keeps_its_time_until_its_truth_changes() {
     let before = first(&without_target());
     let mut later = without_target();
-    later.conditions = conditions(Outlook::NoTarget { kind: "Deployment", name: "other", seen: false });
+    later.conditions = conditions(Outlook::NoTarget {
+        kind: "Deployment",
+        name: "other",
+        seen: false,
+        sight: Some(crate::watches::Sight::Seen),
+    });
     let second = wanted(&later, &Written::of(&before), at(1)).unwrap();
     assert_eq!(second.conditions[0].last_transition_time, Time(at(0)));
     assert_ne!(second.conditions[0].message, before.conditions[0].message);

@@ -81,7 +81,7 @@ fn start(mode: Mode) -> (Server, watch::Receiver<Sight>, mpsc::UnboundedReceiver
         tasks: &mut tasks,
     };
     let (tell, told) = mpsc::unbounded_channel();
-    let sight = scope.scaled_objects(Box::new(move |event| {
+    let watched = scope.scaled_objects(Box::new(move |event| {
         let text = match event {
             Event::Init => "init".to_owned(),
             Event::InitDone => "done".to_owned(),
@@ -91,7 +91,7 @@ fn start(mode: Mode) -> (Server, watch::Receiver<Sight>, mpsc::UnboundedReceiver
         };
         let _ = tell.send(text);
     }));
-    (server, sight, told, tasks, synced)
+    (server, watched.sight.clone(), told, tasks, synced)
 }
 
 async fn until(sight: &mut watch::Receiver<Sight>, want: Sight) {

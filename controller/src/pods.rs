@@ -1,0 +1,189 @@
+//! Which pod belongs to which workload, by owner references: a pod whose name merely looks alike never counts. And what
+//! the pods of a workload say of its replicas.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use crate::gpus::Gpus;
+use crate::watches::kept::Owner;
+use crate::watches::{Phase, PodFacts, Watches};
+use crate::workloads::{LEADER_WORKER_SET, WorkloadKey};
+
+/// Namespace and name.
+type Id = (String, String);
+
+/// A pod of a workload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PodOf {
+    /// Whose it is.
+    pub(crate) workload: WorkloadKey,
+    /// The leader of its group, where it is a worker of a LeaderWorkerSet: then it serves nobody itself.
+    pub(crate) leader: Option<Box<str>>,
+    /// It is going away: it gets no new requests, and is neither ready nor pending.
+    pub(crate) leaving: bool,
+    /// What it is doing.
+    pub(crate) phase: Phase,
+    /// Since it has been ready, or not.
+    pub(crate) since: Option<Timestamp>,
+    /// GPUs that it will hold once it is on a node; `None` for one that is.
+    pub(crate) waits_for: Option<Gpus>,
+}
+
+impl PodOf {
+    /// It is, or will be, a replica that is asked.
+    pub(crate) fn serves(&self) -> bool {
+        !self.leaving && self.leader.is_none()
+    }
+}
+
+/// Whose a pod is.
+enum Belongs {
+    To(WorkloadKey),
+    /// A worker of the group of this leader.
+    With(Box<str>),
+}
+
+/// Every pod that belongs to a workload, by namespace and name.
+#[must_use]
+pub(crate) fn pods(watches: &Watches) -> BTreeMap<Id, PodOf> {
+    let mut all = BTreeMap::new();
+    let mut workers = Vec::new();
+    watches.pods.each(|namespace, name, pod| {
+        let id = || (namespace.to_owned(), name.to_owned());
+        match belongs(watches, namespace, pod.owner.as_ref()) {
+            Some(Belongs::To(workload)) => {
+                all.insert(id(), pod_of(pod, workload, None));
+            }
+            Some(Belongs::With(leader)) => workers.push((id(), leader, pod.clone())),
+            None => {}
+        }
+    });
+    for (id, leader, pod) in workers {
+        let led = all.get(&(id.0.clone(), leader.to_string())).map(|leader: &PodOf| leader.workload.clone());
+        if let Some(workload) = led.filter(|workload| workload.kind == LEADER_WORKER_SET) {
+            all.insert(id, pod_of(&pod, workload, Some(leader)));
+        }
+    }
+    all
+}
+
+fn pod_of(pod: &PodFacts, workload: WorkloadKey, leader: Option<Box<str>>) -> PodOf {
+    let waits = pod.node.is_none() && !pod.leaving && pod.phase != Phase::Done;
+    PodOf {
+        workload,
+        leader,
+        leaving: pod.leaving,
+        phase: pod.phase,
+        since: pod.since,
+        waits_for: waits.then_some(pod.gpus),
+    }
+}
+
+/// pod -> ReplicaSet -> Deployment; pod -> StatefulSet; leader -> StatefulSet -> LeaderWorkerSet, of which the workers
+/// are in StatefulSets of their leaders.
+fn belongs(watches: &Watches, namespace: &str, owner: Option<&Owner>) -> Option<Belongs> {
+    let owner = owner?;
+    let key = |owner: &Owner| WorkloadKey {
+        namespace: namespace.to_owned(),
+        kind: owner.kind.to_string(),
+        name: owner.name.to_string(),
+    };
+    match &*owner.kind {
+        "ReplicaSet" => {
+            let set = watches.replica_sets.get(namespace, &owner.name)?;
+            set.owner.as_ref().filter(|_| set.uid == owner.uid).map(key).map(Belongs::To)
+        }
+        "StatefulSet" => {
+            let above = watches.stateful_sets.ask(namespace, &owner.name, |set| {
+                set.owner.as_deref().filter(|_| set.uid == owner.uid).cloned()
+            });
+            Some(match above.flatten() {
+                Some(above) if &*above.kind == LEADER_WORKER_SET => Belongs::To(key(&above)),
+                Some(above) if &*above.kind == "Pod.core" => Belongs::With(above.name),
+                _ => Belongs::To(key(owner)),
+            })
+        }
+        _ => Some(Belongs::To(key(owner))),
+    }
+}
+
+/// The pod a metric's label names: KServe adds a rank suffix, which is tried without when no pod has the full name.
+#[must_use]
+pub(crate) fn pod_named<'a>(
+    pods: &'a BTreeMap<Id, PodOf>,
+    namespace: &str,
+    label: &str,
+) -> Option<(&'a str, &'a PodOf)> {
+    let find = |name: &str| {
+        pods.get_key_value(&(namespace.to_owned(), name.to_owned())).map(|(k, v)| (k.1.as_str(), v))
+    };
+    find(label).or_else(|| {
+        let (name, rank) = label.rsplit_once("-rank-")?;
+        rank.bytes().all(|b| b.is_ascii_digit()).then(|| find(name))?
+    })
+}
+
+/// What the pods of one workload say of its replicas.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Standing {
+    /// What each replica that is not ready is doing, and since when.
+    pub(crate) unready: Vec<(Phase, Option<Timestamp>)>,
+    /// When the newest of the ready ones became so.
+    pub(crate) last_ready: Option<Timestamp>,
+}
+
+/// One replica: a pod, or a leader with its workers.
+struct Group<'a> {
+    workload: &'a WorkloadKey,
+    /// Without a leader the group is about to be made anew.
+    led: bool,
+    phase: Phase,
+    since: Option<Timestamp>,
+}
+
+/// The standing of every workload that has pods.
+#[must_use]
+pub(crate) fn standings(pods: &BTreeMap<Id, PodOf>) -> BTreeMap<&WorkloadKey, Standing> {
+    let mut groups: BTreeMap<(&str, &str), Group> = BTreeMap::new();
+    for ((namespace, name), pod) in pods.iter().filter(|(_, p)| !p.leaving && p.phase != Phase::Done) {
+        let leader = pod.leader.as_deref().unwrap_or(name);
+        let own =
+            Group { workload: &pod.workload, led: pod.leader.is_none(), phase: pod.phase, since: pod.since };
+        match groups.entry((namespace, leader)) {
+            std::collections::btree_map::Entry::Vacant(entry) => {
+                entry.insert(own);
+            }
+            std::collections::btree_map::Entry::Occupied(mut entry) => entry.get_mut().join(&own),
+        }
+    }
+    let mut all: BTreeMap<&WorkloadKey, Standing> = BTreeMap::new();
+    for group in groups.into_values().filter(|g| g.led) {
+        let standing = all.entry(group.workload).or_default();
+        if group.phase == Phase::Ready {
+            standing.last_ready = standing.last_ready.max(group.since);
+        } else {
+            standing.unready.push((group.phase, group.since));
+        }
+    }
+    all
+}
+
+impl Group<'_> {
+    /// A group is as far as the pod of it that is furthest behind, and ready since the last of them is.
+    fn join(&mut self, other: &Self) {
+        self.led |= other.led;
+        let behind = match self.phase.cmp(&other.phase) {
+            std::cmp::Ordering::Less => other,
+            std::cmp::Ordering::Greater => return,
+            std::cmp::Ordering::Equal => {
+                self.since = self.since.max(other.since);
+                return;
+            }
+        };
+        (self.phase, self.since) = (behind.phase, behind.since);
+    }
+}
+
+#[cfg(test)]
+mod tests;
