@@ -111,12 +111,12 @@ impl<E: MapEntry> ReadMap<E> {
         let before = before.filter(|before| before.uid == read.uid);
         for (at, (key, text)) in map.data.iter().flatten().enumerate() {
             let key: Box<str> = key.as_str().into();
-            let usable = if at < MOST_KEYS || &*key == DEFAULT_ENTRY {
-                read.usable(&key, text, place)
-            } else {
-                Err(format!("the map has more than {MOST_KEYS} entries: delete some"))
-            };
-            match usable {
+            if at >= MOST_KEYS && &*key != DEFAULT_ENTRY {
+                let problem = format!("the map has more than {MOST_KEYS} entries: delete some");
+                read.skip(Wrong { key, problem, kept: false });
+                continue;
+            }
+            match read.usable(&key, text, place) {
                 Ok(entry) => read.entries.push(Keyed { key, entry }),
                 Err(problem) => {
                     let last = before.and_then(|before| before.get(&key)).cloned();

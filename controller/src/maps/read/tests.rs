@@ -108,9 +108,12 @@ fn of_a_map_without_end_so_many_entries_are_read_and_default() {
     let keys: Vec<String> = (0..MOST_KEYS + 5).map(|i| format!("a{i:06}")).collect();
     let mut entries: Vec<(&str, &str)> = keys.iter().map(|key| (key.as_str(), "{model_id: m}")).collect();
     entries.push(("default", "queueSpareTrigger: 4"));
-    let read = read(Place::Global, &entries, None);
-    assert_eq!(read.entries.len(), MOST_KEYS + 1);
-    assert!(read.default_entry().is_some());
+    let first = read(Place::Global, &entries, None);
+    assert_eq!(first.entries.len(), MOST_KEYS + 1);
+    assert!(first.default_entry().is_some());
     // All but the first are for the same model; the last five were not even looked at.
-    assert_eq!(read.wrong.len() + read.more_wrong, MOST_KEYS - 1 + 5);
+    assert_eq!(first.wrong.len() + first.more_wrong, MOST_KEYS - 1 + 5);
+    // What moves beyond the end has no last good value either.
+    entries.insert(0, ("a", "{model_id: m}"));
+    assert_eq!(read(Place::Global, &entries, Some(&first)).entries.len(), MOST_KEYS + 1);
 }
