@@ -4,12 +4,12 @@ CARGO ?= cargo
 KEEP  ?=
 # How long each fuzz target runs.
 SECONDS ?= 60
-# Which of the experiments `make test-faults` runs, by a part of the name; all by default.
+# Which of the experiments `make test-faults` or `make test-scaling` runs, by a part of the name; all by default.
 ONLY ?=
 # Where cargo builds, as cargo itself sees it.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help tools build test lint chart generate demo bench bench-admission bench-cycle test-bad-input test-faults test-outages fuzz deny clean
+.PHONY: help tools build test lint chart generate demo bench bench-admission bench-cycle test-bad-input test-faults test-outages test-scaling fuzz deny clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -59,6 +59,9 @@ test-faults: tools build ## Do to replicas of the release binary what operators 
 test-outages: tools ## Every kind of outage of Prometheus, 3 minutes each, with the release binary; some 25 minutes
 	$(CARGO) build --release --bin wva
 	@$(CARGO) run --quiet --package wva-testbed -- outages --wva $(TARGET)/release/wva $(if $(ONLY),--only $(ONLY))
+
+test-scaling: tools build ## Put variants under load while the cluster is short of GPUs, as timelines; some five minutes
+	@$(TARGET)/debug/wva-testbed scaling --wva $(TARGET)/debug/wva $(if $(ONLY),--only $(ONLY))
 
 fuzz: ## Run every fuzz target for SECONDS each (60); needs nightly Rust, without it the same targets under proptest
 	@SECONDS_EACH=$(SECONDS) tests/fuzz/run.sh

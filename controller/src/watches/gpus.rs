@@ -52,3 +52,80 @@ impl Scope<'_> {
         Some(GpuWatches { nodes, pods })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+
+    use axum::body::Body;
+    use axum::http::{Request, Response};
+    use kube::Client;
+    use serde_json::json;
+    use tokio::sync::Notify;
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::Tasks;
+    use crate::watches::Synced;
+    use crate::watches::cache::Writer;
+
+    /// Where a controller of `namespace` looks, and what it sees of nodes and pods: an API server that has one node, and
+    /// forbids pods.
+    async fn looks(namespace: Option<&str>, limited_mode: bool) -> (Vec<String>, Option<(Sight, Sight)>) {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let kept = asked.clone();
+        let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+            let uri = request.uri().to_string();
+            kept.lock().unwrap().push(uri.clone());
+            async move {
+                if uri.starts_with("/api/v1/pods") {
+                    let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403});
+                    return Ok(Response::builder().status(403).body(Body::from(status.to_string())).unwrap());
+                }
+                if uri.contains("watch=true") {
+                    // Open, and nothing happens.
+                    return Ok(Response::new(Body::from_stream(futures::stream::pending::<Result<&str, Infallible>>())));
+                }
+                let node = json!({"metadata": {"name": "n", "resourceVersion": "1"}});
+                let list = json!({"apiVersion": "v1", "kind": "NodeList", "metadata": {"resourceVersion": "1"}, "items": [node]});
+                Ok::<_, Infallible>(Response::new(Body::from(list.to_string())))
+            }
+        });
+        let (mut tasks, mut synced) = (Tasks::default(), Synced::default());
+        let mut scope = Scope {
+            client: Client::new(service, "default"),
+            namespace: namespace.map(str::to_owned),
+            changed: Arc::new(Notify::new()),
+            shutdown: CancellationToken::new(),
+            synced: &mut synced,
+            tasks: &mut tasks,
+        };
+        let limiter = Limiter { limited_mode, node_selector: "pool=gpu,!spot".to_owned() };
+        let gpus = scope.gpus(&Writer::new(PodFacts::pods()).reader(), &limiter);
+        let Some(gpus) = gpus else { return (asked.lock().unwrap().clone(), None) };
+        let both = async { (gpus.nodes.known().await, gpus.pods.known().await) };
+        tokio::time::timeout(Duration::from_mins(1), both).await.expect("somebody says what can be seen");
+        let asked = asked.lock().unwrap().clone();
+        (asked, Some((gpus.nodes.sight(), gpus.pods.sight())))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_api_server_selects_the_nodes() {
+        let (asked, sight) = looks(None, false).await;
+        assert_eq!(sight, Some((Sight::Seen, Sight::Seen)), "its pods are watched already");
+        let lists = |uri: &&String| uri.contains("limit=20");
+        let list = asked.iter().find(lists).unwrap();
+        assert!(list.starts_with("/api/v1/nodes?") && list.contains("labelSelector=pool%3Dgpu%2C%21spot"), "{asked:?}");
+        assert!(asked.iter().all(|uri| uri.starts_with("/api/v1/nodes?")), "{asked:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_namespaced_install_looks_beyond_its_namespace_in_limited_mode_alone() {
+        assert_eq!(looks(Some("ns"), false).await, (Vec::new(), None));
+        let (asked, sight) = looks(Some("ns"), true).await;
+        assert_eq!(sight, Some((Sight::Seen, Sight::Forbidden)));
+        assert!(asked.iter().any(|uri| uri.starts_with("/api/v1/pods?")), "{asked:?}");
+    }
+}

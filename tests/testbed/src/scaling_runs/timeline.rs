@@ -9,6 +9,9 @@ use serde_json::Value;
 
 use crate::{Testbed, eventually};
 
+/// Characters of a reason that are told: the figures that matter come first.
+const WIDTH: usize = 72;
+
 /// Takes a line of the timeline.
 pub type Line = fn(&str);
 
@@ -60,9 +63,13 @@ impl Seen {
 
 impl fmt::Display for Seen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { current, ready, reason, why, .. } = self;
+        let Self { current, ready, reason, .. } = self;
         let target = self.target.map_or("-".to_owned(), |t| t.to_string());
-        write!(f, "current {current}, ready {ready}, target {target}, {reason}; {why}")
+        let (why, more) = match self.why.char_indices().nth(WIDTH) {
+            Some((end, _)) => (&self.why[..end], " ..."),
+            None => (self.why.as_str(), ""),
+        };
+        write!(f, "current {current}, ready {ready}, target {target}, {reason}; {why}{more}")
     }
 }
 
