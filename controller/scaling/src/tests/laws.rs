@@ -6,7 +6,6 @@ use proptest::option::of;
 use proptest::prelude::*;
 use wva_crds::GoDuration;
 
-use super::fixture::summary;
 use crate::snapshot::{
     AnalyzerName, GpuCount, HpaTolerance, Inventory, Mode, Model, Pending, PendingState, QueueFigures,
     Replica, SaturationEntry, SchedulerQueue, Snapshot, Variant,
@@ -197,7 +196,7 @@ proptest! {
             let awake = model.variants.iter().any(|v| v.current > 0);
             let total: u32 = outcome.decisions.iter().filter(|d| d.model_id == model.model_id).map(Decision::target).sum();
             if all_auto && awake && !snapshot.config.scale_to_zero_default {
-                prop_assert!(total > 0, "{:?}", summary(&outcome));
+                prop_assert!(total > 0, "{}", crate::trace::render(&outcome));
             }
         }
     }
@@ -265,7 +264,7 @@ proptest! {
                 .filter(|d| name.ends_with(&d.accelerator))
                 .map(|d| u64::from(d.target().saturating_sub(d.current)) * u64::from(subject(&snapshot, d).gpus_per_replica.0))
                 .sum();
-            prop_assert!(asked <= stock.limit, "{}: {:?}", name, summary(&outcome));
+            prop_assert!(asked <= stock.limit, "{}: {}", name, crate::trace::render(&outcome));
         }
     }
 }
