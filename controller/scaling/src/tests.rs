@@ -4,5 +4,6 @@
 mod conformance;
 mod file;
 mod fixture;
+mod generate;
 mod laws;
 mod outcomes;
