@@ -106,7 +106,7 @@ fn counts() -> impl Strategy<Value = (u32, u32, i32)> {
 }
 
 fn variant() -> impl Strategy<Value = Variant> {
-    let decided = (weighted(0.4, 0_u32..8), of(age()));
+    let decided = (weighted(0.4, prop_oneof![1 => Just(0), 2 => 0_u32..8]), of(age()));
     let workload = (counts(), weighted(0.3, vec(pending(), 0..4)), weighted(0.2, age()), engine_args());
     let hardware = (
         prop::sample::select(
