@@ -8,7 +8,7 @@ use wva_crds::GoDuration;
 use crate::decision::Stage;
 use crate::reason::Reason;
 use crate::snapshot::SchedulerQueue;
-use crate::view::{Draft, ModelView};
+use crate::view::{Draft, ModelView, VariantView};
 
 /// Appends the stage's steps.
 pub(crate) fn enforce(model: &ModelView, barred: &[bool], drafts: &mut [Draft]) {
@@ -28,7 +28,7 @@ pub(crate) fn enforce(model: &ModelView, barred: &[bool], drafts: &mut [Draft]) 
             draft.push(Stage::Enforce, bounded, Reason::AtMaximum { max: bounded });
         } else if bounded > target && !(target == 0 && model.at_zero()) {
             // A model at 0 stays there until requests wait, whatever the bounds.
-            draft.push(Stage::Enforce, bounded, Reason::AtMinimum { min: bounded });
+            draft.push(Stage::Enforce, bounded, Reason::AtMinimum { min: variant.bounds.min });
         }
     }
 }
@@ -49,6 +49,7 @@ pub(crate) fn is_idle(model: &ModelView) -> bool {
         && model.blind().is_none()
         && model.variants.iter().all(|v| {
             long_ago(v.variant.woken_ago)
+                && v.wake_hold(model.config).is_none()
                 && match v.variant.running {
                     Some(running) => running.get() <= 0.0,
                     // Where there is no replica there is nothing to ask.
@@ -79,19 +80,27 @@ fn wake(model: &ModelView, barred: &[bool], drafts: &mut [Draft]) {
     if !model.model.scheduler_queue.holds_requests() || !(0..drafts.len()).all(helpless) {
         return;
     }
-    let chosen = model.by_cost().into_iter().find(|i| {
-        let variant = &model.variants[*i];
-        variant.current == 0 && variant.stuck == 0 && variant.room() > 0 && !barred[*i]
-    });
-    if let Some(i) = chosen {
-        let (size, bytes) = (queue.size.get(), queue.bytes.get());
+    let (size, bytes) = (queue.size.get(), queue.bytes.get());
+    for i in model.by_cost() {
+        let variant = &model.variants[i];
+        if variant.current > 0 || variant.stuck > 0 || variant.room() == 0 || barred[i] {
+            continue;
+        }
         drafts[i].push(Stage::Enforce, 1, Reason::RequestsWaiting { size, bytes });
+        // One that a person holds back wakes nobody, so the next one is asked as well.
+        if variant.auto() {
+            return;
+        }
     }
 }
 
 /// Where zero is not allowed, a model that has replicas keeps one.
 fn keep_one(model: &ModelView, drafts: &mut [Draft]) {
-    if model.to_zero.enabled || model.at_zero() || drafts.iter().any(|d| d.target() > 0) {
+    // A maximum of 0, which is applied later, keeps none; what a person holds is there whatever was decided.
+    let keeps = |(variant, draft): (&VariantView, &Draft)| {
+        variant.bounds.clamp(draft.target()).max(variant.replicas_after(0)) > 0
+    };
+    if model.to_zero.enabled || model.at_zero() || model.variants.iter().zip(&*drafts).any(keeps) {
         return;
     }
     if let Some(i) = model.by_cost().into_iter().find(|i| model.variants[*i].bounds.max != Some(0)) {

@@ -26,7 +26,7 @@ pub struct Snapshot {
     /// Settings that rules read.
     #[serde(default)]
     pub config: Config,
-    /// Compute bounds the token analyzer observed in earlier cycles.
+    /// Compute bounds the token analyzer observed in earlier cycles, each kind once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remembered: Vec<Remembered>,
     /// Every model that is managed, each once.

@@ -1,10 +1,9 @@
-//! Tests of the pipeline through its one function, by tables of figures. A state is written as one line a variant;
-//! see `tests/fixture.rs`.
+//! Tests of the pipeline through its one function: the specification as a table of rows (`conformance`), laws over
+//! generated snapshots (`laws`), and what neither can say.
 
-mod examples;
+mod conformance;
 mod file;
 mod fixture;
+mod generate;
 mod laws;
-mod rules;
-mod stages;
-mod tokens;
+mod outcomes;

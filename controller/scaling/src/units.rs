@@ -135,6 +135,12 @@ pub(crate) fn below(a: f64, b: f64) -> bool {
     !at_least(a, b)
 }
 
+/// A sum, product or quotient of figures that are finite and at least 0: the largest number where it is beyond it, so
+/// that no infinity, and none of its differences that are no number, gets into a decision.
+pub(crate) fn finite(figure: f64) -> f64 {
+    figure.min(f64::MAX)
+}
+
 /// A count as a figure.
 pub(crate) fn count(n: usize) -> f64 {
     f64::from(u32::try_from(n).unwrap_or(u32::MAX))

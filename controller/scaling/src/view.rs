@@ -154,6 +154,16 @@ impl<'a> VariantView<'a> {
         self.variant.mode == Mode::Auto
     }
 
+    /// Replicas its workload will have, as far as is known: not those that were decided where a person holds it back.
+    pub(crate) fn replicas_after(&self, decided: u32) -> u32 {
+        match self.variant.mode {
+            Mode::Auto => decided,
+            Mode::Recommend => self.current,
+            Mode::Paused => self.variant.desired.unwrap_or(self.current),
+            Mode::Fixed(asked) => self.bounds.clamp(asked),
+        }
+    }
+
     pub(crate) fn reporting(&self) -> u32 {
         number(self.counted.len())
     }
@@ -182,7 +192,7 @@ impl<'a> VariantView<'a> {
 
 /// The smallest n with `n / current > tolerance`; from 0 replicas an HPA's tolerance means nothing, so 1.
 pub(crate) fn smallest_step(current: u32, tolerance: f64) -> u32 {
-    if current == 0 {
+    if current == 0 || tolerance <= 0.0 {
         return 1;
     }
     // The allowance is on the quotient, as the HPA computes it.

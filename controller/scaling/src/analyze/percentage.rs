@@ -8,7 +8,7 @@ use super::kept::{Kept, kept};
 use crate::Stage;
 use crate::limit::Ledger;
 use crate::reason::{AnalysisError, Load, Reason};
-use crate::units::{at_least, below, compare, count};
+use crate::units::{at_least, below, compare, count, finite};
 use crate::view::{Blind, Draft, ModelView, VariantView, number};
 
 /// A model's load, and that of each of its variants.
@@ -49,7 +49,7 @@ impl Sum {
         if self.replicas == 0 {
             return (0.0, 0.0);
         }
-        (self.spare_kv / count(self.replicas), self.spare_queue / count(self.replicas))
+        (finite(self.spare_kv) / count(self.replicas), finite(self.spare_queue) / count(self.replicas))
     }
 }
 

@@ -3,13 +3,14 @@
 
 mod engine;
 mod fill;
+mod words;
 
 use self::engine::EngineArgs;
 use super::{Learnt, Observation, Verdict};
 use crate::limit::Ledger;
 use crate::reason::{AnalysisError, Tokens};
 use crate::snapshot::{OutputBucket, SchedulerQueue};
-use crate::units::{at_least, count};
+use crate::units::{at_least, count, finite};
 use crate::view::{Draft, ModelView, Sample, VariantView};
 
 /// Observations that count, of each kind.
@@ -38,30 +39,33 @@ pub(super) fn analyze(model: &ModelView) -> Result<TokenVerdict, AnalysisError> 
     let output = mean(samples().filter_map(|s| s.replica.mean_output).map(f64::from));
     let hit_rate = mean(samples().filter_map(|s| s.replica.prefix_hit_rate).map(f64::from)).unwrap_or(0.0);
     let mut learnt = Learnt::default();
-    let mut demand = 0.0;
-    for variant in &model.variants {
-        let engine = EngineArgs::parse(&variant.variant.engine_args);
+    let mut demand: f64 = 0.0;
+    let engines: Vec<_> = model.variants.iter().map(|v| EngineArgs::parse(&v.variant.engine_args)).collect();
+    for (variant, engine) in model.variants.iter().zip(&engines) {
         let mut capacities = Vec::with_capacity(variant.counted.len());
         for sample in &variant.counted {
             let shape = Shape {
-                capacity: capacity(variant, sample, &engine)?,
+                capacity: capacity(variant, sample, engine)?,
                 // Its own, else the mean over the replicas that have it, which are all others.
                 input: sample.replica.mean_input.map(f64::from).or(input),
                 output: sample.replica.mean_output.map(f64::from).or(output),
             };
             let in_use = (sample.kv * shape.capacity).round();
-            demand += in_use + sample.queue * shape.input.unwrap_or(0.0);
-            capacities.push(effective(model, variant, sample, &engine, shape, in_use, &mut learnt.observed));
+            demand = finite(demand + in_use + sample.queue * shape.input.unwrap_or(0.0));
+            capacities.push(effective(model, variant, sample, engine, shape, in_use, &mut learnt.observed));
         }
-        learnt.capacities.push(median(capacities));
+        // What is measured before any replica is ready tells less than what ready ones showed.
+        let remembered = variant.variant.remembered_capacity.map(f64::from).filter(|_| variant.ready == 0);
+        learnt.capacities.push(remembered.or_else(|| median(capacities)));
     }
     if let SchedulerQueue::Known(queue) = model.model.scheduler_queue {
-        let prompts = (queue.bytes.get() / 4.0).max(queue.size.get() * input.unwrap_or(0.0));
-        demand += prompts * (1.0 - hit_rate) + queue.size.get() * output.unwrap_or(0.0);
+        let prompts = finite((queue.bytes.get() / 4.0).max(queue.size.get() * input.unwrap_or(0.0)));
+        demand = finite(demand + prompts * (1.0 - hit_rate) + queue.size.get() * output.unwrap_or(0.0));
     }
-    let per_replica: Vec<f64> = (0..model.variants.len()).map(|i| per_replica(model, &learnt, i)).collect();
+    let per_replica: Vec<f64> =
+        (0..model.variants.len()).map(|i| per_replica(model, &learnt, &engines, i)).collect();
     let sum = |replicas: fn(&VariantView) -> u32| -> f64 {
-        model.variants.iter().zip(&per_replica).map(|(v, per)| f64::from(replicas(v)) * per).sum()
+        finite(model.variants.iter().zip(&per_replica).map(|(v, per)| f64::from(replicas(v)) * per).sum())
     };
     let waits = model.model.scheduler_queue.holds_requests() || samples().any(|s| s.queue > 0.0);
     Ok(TokenVerdict {
@@ -151,7 +155,7 @@ fn bucket(output: f64) -> OutputBucket {
 
 /// Tokens a replica of a variant holds: as measured now or before, else as a compatible variant's, else as bounded by
 /// its arguments.
-fn per_replica(model: &ModelView, learnt: &Learnt, i: usize) -> f64 {
+fn per_replica(model: &ModelView, learnt: &Learnt, engines: &[EngineArgs], i: usize) -> f64 {
     let known = |i: usize| {
         learnt.capacities[i].or_else(|| model.variants[i].variant.remembered_capacity.map(f64::from))
     };
@@ -162,16 +166,16 @@ fn per_replica(model: &ModelView, learnt: &Learnt, i: usize) -> f64 {
             let alike = own.accelerator.is_some()
                 && own.accelerator == other.accelerator
                 && own.gpus_per_replica == other.gpus_per_replica
-                && own.engine_args == other.engine_args;
+                && engines[i] == engines[j];
             known(j).filter(|_| alike)
         })
     };
-    known(i).or_else(compatible).unwrap_or_else(|| EngineArgs::parse(&own.engine_args).batched_tokens())
+    known(i).or_else(compatible).unwrap_or_else(|| engines[i].batched_tokens())
 }
 
 fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     let (n, sum) = values.fold((0, 0.0), |(n, sum), value| (n + 1, sum + value));
-    (n > 0).then(|| sum / count(n))
+    (n > 0).then(|| finite(sum) / count(n))
 }
 
 /// The middle value; of an even number, the mean of the middle two.
@@ -187,12 +191,12 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
 impl TokenVerdict {
     /// Tokens that are lacking.
     fn required(&self, model: &ModelView) -> f64 {
-        (self.demand / model.settings.scale_up_threshold - self.anticipated).max(0.0)
+        (finite(self.demand / model.settings.scale_up_threshold) - self.anticipated).max(0.0)
     }
 
     /// Tokens that are spare.
     fn spare_tokens(&self, model: &ModelView) -> f64 {
-        (self.supply - self.demand / model.settings.scale_down_boundary).max(0.0)
+        (self.supply - finite(self.demand / model.settings.scale_down_boundary)).max(0.0)
     }
 
     fn figures(&self, model: &ModelView, i: usize) -> Tokens {

@@ -78,6 +78,12 @@ impl Snapshot {
                 return Err(SnapshotError::NoModel { path: format!("config.{map}.{key}") });
             }
         }
+        let mut kinds = BTreeSet::new();
+        for (i, kind) in self.remembered.iter().enumerate() {
+            if !kinds.insert((&kind.model_id, &kind.accelerator, kind.output)) {
+                return Err(twice(format!("remembered[{i}]"), &kind.model_id));
+            }
+        }
         let mut models = BTreeSet::new();
         let mut names = BTreeSet::new();
         for (m, model) in self.models.iter().enumerate() {

@@ -1,111 +1,176 @@
-//! States in shorthand: `a: 3 ready=2 cost=40 kv=.78,.77` is one variant of the model `m` in namespace `ns`. Only what
-//! a test is about is written; the rest has the defaults of the snapshot file.
+//! States in shorthand. Only what a row is about is written; the rest has the defaults of the snapshot file. Lines end
+//! with `;` or a line break:
+//!
+//! ```text
+//! a: 3 ready=2 cost=40 kv=.78,.77          a variant of the model m in namespace ns; a list has a value a replica,
+//!                                          one value is every ready replica's, `-` is unknown
+//! each blocks=1000 in=512 out=128          figures of every variant after it
+//! model trackedFor: 9m                     fields of the model (YAML)
+//! idle | waiting 3 9000                    its evidence for zero | requests and bytes in the scheduler's queue
+//! == other/m2                              what follows is the model m2 in namespace other
+//! config decisionHold: 1m                  settings (YAML)
+//! tokens | tokens kvCacheThreshold: 0.5    the token analyzer, with further thresholds
+//! zero | stock H100=2 L4=1                 scale to zero is on | limited mode, with so many GPUs left
+//! remembered H100 <500 4000,6000           observations of the token analyzer
+//! ```
 
-use std::fmt::Write;
+use std::collections::BTreeMap;
 
-use crate::snapshot::{Model, Snapshot};
-use crate::{Outcome, decide};
+use crate::snapshot::Snapshot;
 
 /// A snapshot from its YAML text.
 #[track_caller]
 pub(super) fn yaml(text: &str) -> Snapshot {
-    Snapshot::parse(text).unwrap()
+    Snapshot::parse(text).unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+/// Shorthand of a figure of a replica, and its name in the file.
+const FIGURES: [(&str, &str); 8] = [
+    ("kv", "kv"),
+    ("queue", "queue"),
+    ("age", "age"),
+    ("blocks", "numGpuBlocks"),
+    ("size", "blockSize"),
+    ("in", "meanInput"),
+    ("out", "meanOutput"),
+    ("hit", "prefixHitRate"),
+];
+
+/// A YAML flow mapping.
+fn mapping(fields: &[String]) -> String {
+    format!("{{{}}}", fields.join(", "))
 }
 
 /// One variant's line as the YAML of the snapshot file.
-fn variant(line: &str) -> String {
-    let mut words = line.split_whitespace();
-    let name = words.next().unwrap().trim_end_matches(':');
-    let current: u32 = words.next().unwrap().parse().unwrap();
-    let (mut fields, mut kv, mut queue, mut age) = (String::new(), Vec::new(), Vec::new(), Vec::new());
-    for word in words {
-        let (key, value) = word.split_once('=').unwrap();
-        let list = || value.split(',').map(str::to_owned).collect::<Vec<_>>();
-        match key {
-            "kv" => kv = list(),
-            "queue" => queue = list(),
-            "age" => age = list(),
-            "hpa" => write!(fields, ", hpaTolerance: {{up: {value}, down: {value}}}").unwrap(),
+fn variant(line: &str, each: &str) -> String {
+    let (name, rest) = line.split_once(':').unwrap();
+    let (current, rest) = rest.trim().split_once(' ').unwrap_or((rest.trim(), ""));
+    // What the line says itself holds over what is said for each.
+    let words: BTreeMap<&str, &str> =
+        each.split_whitespace().chain(rest.split_whitespace()).map(|w| w.split_once('=').unwrap()).collect();
+    let mut fields = vec![format!("name: {name}"), format!("current: {current}")];
+    for (key, value) in &words {
+        fields.push(match *key {
+            "hpa" => format!("hpaTolerance: {{up: {value}, down: {value}}}"),
+            "hpaUp" => format!("hpaTolerance: {{up: {value}, down: {}}}", words["hpaDown"]),
             "pending" => {
-                let all: Vec<String> = list()
-                    .iter()
-                    .map(|p| p.split_once('/').unwrap())
-                    .map(|(age, state)| format!("{{age: {age}, state: {state}}}"))
-                    .collect();
-                write!(fields, ", pending: [{}]", all.join(", ")).unwrap();
+                format!("pending: [{}]", value.split(',').map(pending).collect::<Vec<_>>().join(", "))
             }
-            "cost" | "mode" => write!(fields, ", {key}: \"{value}\"").unwrap(),
-            _ => write!(fields, ", {key}: {value}").unwrap(),
-        }
+            "args" => format!("engineArgs: [{}]", value.replace('|', ", ")),
+            "gpus" => format!("gpusPerReplica: {value}"),
+            "capacity" => format!("rememberedCapacity: {value}"),
+            "cost" | "mode" => format!("{key}: \"{value}\""),
+            "pods" | "hpaDown" => continue,
+            key if FIGURES.iter().any(|(short, _)| *short == key) => continue,
+            key => format!("{key}: {value}"),
+        });
     }
-    let each = kv.len() == 1 && current > 1 && !line.contains("one");
-    let count = if each { usize::try_from(current).unwrap() } else { kv.len() };
-    let pick = |list: &[String], i: usize, or: &str| {
-        list.get(i).or_else(|| list.last()).cloned().unwrap_or_else(|| or.to_owned())
-    };
-    let replicas: Vec<String> = (0..count)
-        .map(|i| {
-            let (kv, queue, age) = (pick(&kv, i, "0"), pick(&queue, i, "0"), pick(&age, i, "0s"));
-            format!("{{pod: {name}-{i}, kv: 0{kv}, queue: {queue}, age: {age}}}")
-        })
-        .collect();
-    let replicas = replicas.join(", ");
-    format!("{{name: {name}, current: {current}{fields}, replicas: [{replicas}]}}")
+    fields.push(format!("replicas: [{}]", replicas(name, current, &words).join(", ")));
+    mapping(&fields)
 }
 
-/// A snapshot of one model: a line a variant, and lines that start with `model ` or `config ` for fields of those
-/// (flow YAML).
+/// `61s/unschedulable`.
+fn pending(text: &str) -> String {
+    let (age, state) = text.split_once('/').unwrap();
+    format!("{{age: {age}, state: {state}}}")
+}
+
+/// The replicas of a variant that report.
+fn replicas(name: &str, current: &str, words: &BTreeMap<&str, &str>) -> Vec<String> {
+    let list = |key: &str| words.get(key).map(|value| value.split(',').collect::<Vec<_>>());
+    if !words.contains_key("kv") && !words.contains_key("queue") {
+        return Vec::new();
+    }
+    let longest = FIGURES.iter().filter_map(|(short, _)| list(short)).map(|l| l.len()).max().unwrap_or(1);
+    let ready = *words.get("ready").unwrap_or(&current);
+    let count = if longest > 1 { longest } else { words.get("pods").unwrap_or(&ready).parse().unwrap() };
+    let replica = |i: usize| {
+        let mut fields = vec![format!("pod: {name}-{i}")];
+        for (short, long) in FIGURES {
+            let default = match short {
+                "kv" | "queue" => "0",
+                "size" if words.contains_key("blocks") => "16",
+                _ => "-",
+            };
+            let values = list(short).unwrap_or_else(|| vec![default]);
+            match values.get(i).or(values.last()) {
+                Some(&"-") | None => {}
+                Some(value) if value.starts_with('.') => fields.push(format!("{long}: 0{value}")),
+                Some(value) => fields.push(format!("{long}: {value}")),
+            }
+        }
+        mapping(&fields)
+    };
+    (0..count).map(replica).collect()
+}
+
+/// A model as it is read.
+struct Lines {
+    fields: Vec<String>,
+    variants: Vec<String>,
+}
+
+impl Lines {
+    /// `ns/m`, or `m` in the namespace ns.
+    fn new(name: &str) -> Self {
+        let (namespace, model_id) = name.split_once('/').unwrap_or(("ns", name));
+        Self { fields: vec![format!("namespace: {namespace}, modelID: {model_id}")], variants: Vec::new() }
+    }
+
+    fn mapping(mut self) -> String {
+        self.fields.push(format!("variants: [{}]", self.variants.join(", ")));
+        mapping(&self.fields)
+    }
+}
+
+/// A snapshot from its shorthand.
 #[track_caller]
 pub(super) fn snapshot(state: &str) -> Snapshot {
-    let (mut variants, mut model, mut config) = (Vec::new(), String::new(), String::new());
+    let mut models = vec![Lines::new("m")];
+    let (mut config, mut remembered) = (Vec::new(), Vec::new());
+    let (mut each, mut thresholds) = ("", None);
     for line in state.split(['\n', ';']).map(str::trim).filter(|l| !l.is_empty()) {
-        if let Some(fields) = line.strip_prefix("model ") {
-            write!(model, ", {fields}").unwrap();
-        } else if let Some(fields) = line.strip_prefix("config ") {
-            config += fields;
-        } else {
-            variants.push(variant(line));
+        let model = models.last_mut().unwrap();
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        match word {
+            "==" if model.variants.is_empty() => *model = Lines::new(rest),
+            "==" => models.push(Lines::new(rest)),
+            "model" => model.fields.push(rest.to_owned()),
+            "idle" => {
+                model.fields.push("requestsInRetention: 0, schedulerQueue: {size: 0, bytes: 0}".to_owned())
+            }
+            "waiting" => {
+                let (size, bytes) = rest.split_once(' ').unwrap_or((rest, "0"));
+                model.fields.push(format!("schedulerQueue: {{size: {size}, bytes: {bytes}}}"));
+            }
+            "each" => each = rest,
+            "config" => config.push(rest.to_owned()),
+            "tokens" => thresholds = Some(rest),
+            "zero" => config.push("scaleToZeroDefault: true".to_owned()),
+            "stock" => config.push(stock(rest)),
+            "remembered" => remembered.push(observations(rest)),
+            _ => model.variants.push(variant(line, each)),
         }
     }
-    let variants = variants.join(", ");
-    yaml(&format!(
-        "{{config: {{{config}}}, models: [{{modelID: m, namespace: ns{model}, variants: [{variants}]}}]}}"
-    ))
+    if let Some(more) = thresholds {
+        config.push(format!("saturation: {{default: {{analyzerName: saturation, {more}}}}}"));
+    }
+    let models: Vec<String> = models.into_iter().map(Lines::mapping).collect();
+    let (config, remembered, models) = (mapping(&config), remembered.join(", "), models.join(", "));
+    yaml(&format!("{{config: {config}, remembered: [{remembered}], models: [{models}]}}"))
 }
 
-/// A snapshot of several models, each from its own state; settings are those of the first.
-#[track_caller]
-pub(super) fn snapshots(states: &[(&str, &str)]) -> Snapshot {
-    let mut all = snapshot(states[0].1);
-    all.models = states
-        .iter()
-        .map(|(model_id, state)| {
-            let model = snapshot(state).models.remove(0);
-            Model { model_id: (*model_id).to_owned(), ..model }
-        })
-        .collect();
-    all
+/// `H100=2 L4=1`.
+fn stock(left: &str) -> String {
+    let gpus = left.split_whitespace().map(|word| word.split_once('=').unwrap());
+    let stocks: Vec<String> = gpus.map(|(name, left)| format!("{name}: {{limit: {left}}}")).collect();
+    format!("limitedMode: true, inventory: {}", mapping(&stocks))
 }
 
-/// `a 2->3 SpareBelowTarget` for each variant.
-pub(super) fn summary(outcome: &Outcome) -> Vec<String> {
-    outcome
-        .decisions
-        .iter()
-        .map(|d| format!("{} {}->{} {}", d.variant, d.current, d.target(), d.reason().code()))
-        .collect()
-}
-
-/// Codes of a variant's steps other than `NoChange`, in order.
-pub(super) fn codes(outcome: &Outcome, variant: &str) -> Vec<&'static str> {
-    let decision = outcome.decisions.iter().find(|d| d.variant == variant).unwrap();
-    decision.steps.iter().map(|s| s.reason.code()).filter(|code| *code != "NoChange").collect()
-}
-
-/// One state, and what is decided for each of its variants.
-#[track_caller]
-pub(super) fn check(state: &str, want: &[&str]) -> Outcome {
-    let outcome = decide(&snapshot(state));
-    assert_eq!(summary(&outcome), want, "{state}\n{}", crate::trace::render(&outcome));
-    outcome
+/// `H100 <500 4000,6000`.
+fn observations(text: &str) -> String {
+    let mut words = text.split_whitespace();
+    let mut word = || words.next().unwrap();
+    let (accelerator, output, k2) = (word(), word(), word());
+    format!("{{modelID: m, accelerator: {accelerator}, output: \"{output}\", k2: [{k2}]}}")
 }

@@ -1,6 +1,8 @@
 //! What the arguments of a vLLM server say about its capacity. Arguments that are not given have vLLM's defaults.
 
-/// The arguments that bound a replica.
+use super::words::{whole, words};
+
+/// The arguments that bound a replica. Two replicas on like hardware whose arguments are equal hold as many tokens.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct EngineArgs {
     /// `--num-gpu-blocks-override`.
@@ -13,13 +15,17 @@ pub(super) struct EngineArgs {
     max_model_len: Option<f64>,
     chunked_prefill: bool,
     v1: bool,
+    // No formula has these; they tell whether two variants are alike.
+    gpu_memory_utilization: f64,
+    kv_cache_dtype: String,
+    tensor_parallel_size: f64,
+    enforce_eager: bool,
 }
 
-impl EngineArgs {
-    /// Reads words as a pod template gives them: `--k v`, `--k=v`, `-` and `_` alike, whole command lines as `sh -c`
-    /// takes them, and `VLLM_USE_V1=0`. What it does not know it passes over.
-    pub(super) fn parse(args: &[String]) -> Self {
-        let mut engine = Self {
+impl Default for EngineArgs {
+    /// vLLM's defaults.
+    fn default() -> Self {
+        Self {
             blocks_override: None,
             block_size: 16.0,
             max_seqs: 256.0,
@@ -27,35 +33,59 @@ impl EngineArgs {
             max_model_len: None,
             chunked_prefill: false,
             v1: true,
-        };
-        let words: Vec<&str> = args
-            .iter()
-            .flat_map(|arg| arg.split_whitespace())
-            .map(|word| word.trim_matches(['"', '\'', ';']))
-            .collect();
+            gpu_memory_utilization: 0.9,
+            kv_cache_dtype: "auto".to_owned(),
+            tensor_parallel_size: 1.0,
+            enforce_eager: false,
+        }
+    }
+}
+
+impl EngineArgs {
+    /// Reads words as a pod template gives them: `--k v`, `--k=v`, `-` and `_` alike, whole command lines as `sh -c`
+    /// takes them, and `VLLM_USE_V1=0`. What it does not know it passes over; of one flag given twice the last counts.
+    pub(super) fn parse(args: &[String]) -> Self {
+        let mut engine = Self::default();
+        let words: Vec<String> = args.iter().flat_map(|arg| words(arg)).collect();
         for (i, word) in words.iter().enumerate() {
             if let Some(value) = word.strip_prefix("VLLM_USE_V1=") {
                 engine.v1 = value != "0";
-            }
-            let Some(flag) = word.strip_prefix("--") else { continue };
-            let (name, value) = match flag.split_once('=') {
-                Some((name, value)) => (name, Some(value)),
-                None => (flag, words.get(i + 1).copied()),
-            };
-            let number = || value.and_then(|v| v.parse::<u32>().ok()).filter(|n| *n > 0).map(f64::from);
-            match name.replace('_', "-").as_str() {
-                "num-gpu-blocks-override" => engine.blocks_override = number(),
-                "block-size" => engine.block_size = number().unwrap_or(engine.block_size),
-                "max-num-seqs" => engine.max_seqs = number().unwrap_or(engine.max_seqs),
-                "max-num-batched-tokens" => engine.max_batched_tokens = number(),
-                "max-model-len" => engine.max_model_len = number(),
-                "enable-chunked-prefill" => {
-                    engine.chunked_prefill = !value.is_some_and(|v| v.eq_ignore_ascii_case("false"));
-                }
-                _ => {}
+            } else if let Some(flag) = word.strip_prefix("--").or_else(|| word.strip_prefix('-')) {
+                let (name, value) = match flag.split_once('=') {
+                    Some((name, value)) => (name, Some(value)),
+                    None => (flag, words.get(i + 1).map(String::as_str)),
+                };
+                engine.set(&name.replace('_', "-"), value);
             }
         }
         engine
+    }
+
+    /// Takes over one flag. A value that vLLM would refuse changes nothing.
+    fn set(&mut self, name: &str, value: Option<&str>) {
+        let number = || value.and_then(whole);
+        // A switch may stand alone: then the next word is another flag, or a path.
+        let on = !value.is_some_and(|v| v.eq_ignore_ascii_case("false"));
+        match name {
+            "num-gpu-blocks-override" => self.blocks_override = number().or(self.blocks_override),
+            "block-size" => self.block_size = number().unwrap_or(self.block_size),
+            "max-num-seqs" => self.max_seqs = number().unwrap_or(self.max_seqs),
+            "max-num-batched-tokens" => self.max_batched_tokens = number().or(self.max_batched_tokens),
+            "max-model-len" => self.max_model_len = number().or(self.max_model_len),
+            "enable-chunked-prefill" => self.chunked_prefill = on,
+            "no-enable-chunked-prefill" => self.chunked_prefill = false,
+            "enforce-eager" => self.enforce_eager = on,
+            "no-enforce-eager" => self.enforce_eager = false,
+            "tensor-parallel-size" | "tp" => {
+                self.tensor_parallel_size = number().unwrap_or(self.tensor_parallel_size);
+            }
+            "kv-cache-dtype" => self.kv_cache_dtype = value.unwrap_or(&self.kv_cache_dtype).to_owned(),
+            "gpu-memory-utilization" => {
+                let share = value.and_then(|v| v.parse().ok()).filter(|v| (0.0..=1.0).contains(v));
+                self.gpu_memory_utilization = share.unwrap_or(self.gpu_memory_utilization);
+            }
+            _ => {}
+        }
     }
 
     /// Most tokens of one step of the engine.
@@ -105,5 +135,49 @@ mod tests {
             None,
         );
         check(&["--max-num-seqs=many"], 8192.0, 256.0, None);
+        check(&["--max-num-batched-tokens=8k", "--max-num-seqs", "1K"], 8000.0, 1024.0, None);
+        check(&["--max-num-seqs=-1", "--max-num-batched-tokens=0"], 8192.0, 256.0, None);
+        check(&["--max-num-seqs=4", "--max-num-seqs=8"], 8192.0, 8.0, None);
+    }
+
+    #[test]
+    fn reads_what_a_shell_would_run() {
+        check(&["VLLM_USE_V1=0 exec vllm serve m --max-model-len=4096"], 4096.0, 256.0, None);
+        check(&["export VLLM_USE_V1=\"0\"; vllm serve m --max-model-len '4096'"], 4096.0, 256.0, None);
+        check(&["vllm serve \"my model\" --max-num-seqs=\"64\""], 8192.0, 64.0, None);
+        check(&["vllm serve m \\\n  --max-num-seqs 64 \\\n  --max-model-len 4096"], 8192.0, 64.0, None);
+        check(&["# --max-num-seqs 4\nvllm serve m"], 8192.0, 256.0, None);
+        check(&["--chat-template \"say --max-num-seqs=4\" --max-num-seqs 8"], 8192.0, 8.0, None);
+        let v0 = [
+            "VLLM_USE_V1=0",
+            "--max-model-len=4096",
+            "--enable-chunked-prefill",
+            "--no-enable-chunked-prefill",
+        ];
+        check(&v0, 4096.0, 256.0, None);
+    }
+
+    #[test]
+    fn arguments_are_alike_that_mean_the_same() {
+        let parse = |text: &str| EngineArgs::parse(&[text.to_owned()]);
+        for (one, other) in [
+            ("", "--block-size 16 --kv-cache-dtype auto --gpu-memory-utilization=0.90 --port 8000"),
+            ("--tensor_parallel_size=2", "-tp 2"),
+            ("--enforce-eager --tensor-parallel-size 2", "-tp=2 --enforce-eager=true"),
+        ] {
+            assert_eq!(parse(one), parse(other), "{one} and {other}");
+        }
+        for flag in [
+            "--block-size 32",
+            "--kv-cache-dtype fp8",
+            "--gpu-memory-utilization .8",
+            "-tp 2",
+            "--enforce-eager",
+            "--max-model-len 4096",
+            "--max-num-seqs 64",
+            "VLLM_USE_V1=0",
+        ] {
+            assert_ne!(parse(""), parse(flag), "{flag}");
+        }
     }
 }

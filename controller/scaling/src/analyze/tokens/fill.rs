@@ -68,6 +68,10 @@ fn grow(verdict: &TokenVerdict, model: &ModelView, barred: &[bool], ledger: &Led
             after,
             Reason::DemandAboveSupply { tokens: verdict.figures(model, i) },
         );
+        // One that a person holds back gives nothing, so the next one is asked as well.
+        if !variant.auto() {
+            continue;
+        }
         // The stages behind cut it to the maximum and to what is left; the next variant gets what is cut.
         let mut given = asked.min(variant.room());
         if is_limited(model) {
@@ -89,7 +93,10 @@ fn shrink(verdict: &TokenVerdict, model: &ModelView, drafts: &mut [Draft]) {
             continue;
         }
         // What still loads serves nobody, so it does not count as the replica that is left.
-        let serves = |(j, draft): (usize, &Draft)| j != i && draft.target().min(model.variants[j].ready) > 0;
+        let serves = |(j, draft): (usize, &Draft)| {
+            let other = &model.variants[j];
+            j != i && other.replicas_after(draft.target()).min(other.ready) > 0
+        };
         let last = !drafts.iter().enumerate().any(serves);
         let floor = variant.bounds.min.max(u32::from(last));
         // The supply is that of ready replicas; one that still loads is not taken back.
@@ -104,7 +111,9 @@ fn shrink(verdict: &TokenVerdict, model: &ModelView, drafts: &mut [Draft]) {
         }
         let reason = Reason::SupplyAboveDemand { tokens: verdict.figures(model, i) };
         drafts[i].push(Stage::Optimize, variant.current - taken, reason);
-        spare -= f64::from(taken) * capacity;
+        if variant.auto() {
+            spare -= f64::from(taken) * capacity;
+        }
     }
 }
 

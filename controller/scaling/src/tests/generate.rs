@@ -1,0 +1,258 @@
+//! Snapshots for the laws. They are such as a cluster shows: most replicas report and are calm, models that sleep and
+//! models that idle come up, and every rule is met now and then (`laws/coverage.rs` asks for that).
+
+use std::fmt;
+use std::ops::Deref;
+
+use proptest::collection::{btree_map, vec};
+use proptest::option::{of, weighted};
+use proptest::prelude::*;
+use wva_crds::GoDuration;
+
+use crate::snapshot::{
+    AnalyzerName, Config, GpuCount, HpaTolerance, Inventory, Mode, Model, OutputBucket, Pending,
+    PendingState, QueueFigures, Remembered, Replica, SaturationEntry, SchedulerQueue, Snapshot, Variant,
+};
+use crate::units::{Amount, Cost, Fraction, KvUsage, QueueLength};
+
+/// A snapshot that a failed law shows as a file, ready for `wva decide`.
+#[derive(Clone, PartialEq)]
+pub(super) struct Case(pub(super) Snapshot);
+
+impl Deref for Case {
+    type Target = Snapshot;
+
+    fn deref(&self) -> &Snapshot {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let yaml = serde_saphyr::to_string(&self.0).map_err(|_| fmt::Error)?;
+        write!(f, "the snapshot\n{yaml}")
+    }
+}
+
+/// A figure of a type that knows its range.
+pub(super) fn figure<T: TryFrom<f64, Error = wva_crds::entries::OutOfRange>>(value: f64) -> T {
+    T::try_from(value).unwrap()
+}
+
+fn seconds(choices: &'static [u64]) -> impl Strategy<Value = GoDuration> {
+    prop::sample::select(choices).prop_map(GoDuration::from_secs)
+}
+
+/// The age of a sample: fresh, but for some.
+fn sample_age() -> impl Strategy<Value = GoDuration> {
+    prop_oneof![20 => Just(10), 1 => Just(90), 1 => Just(200), 1 => Just(400)].prop_map(GoDuration::from_secs)
+}
+
+/// An age at either side of every limit there is for it.
+fn age() -> impl Strategy<Value = GoDuration> {
+    seconds(&[0, 30, 61, 540, 600, 660, 3600])
+}
+
+fn amount(choices: &'static [u32]) -> impl Strategy<Value = Amount> {
+    prop::sample::select(choices).prop_map(|n| figure(f64::from(n)))
+}
+
+fn replica() -> impl Strategy<Value = Replica> {
+    let kv = weighted(0.97, prop_oneof![3 => 0..=40_u32, 3 => 40..80_u32, 1 => 80..=100_u32]);
+    let queue = weighted(0.97, prop_oneof![5 => Just(0), 2 => 0..5_u32, 1 => 5..9_u32]);
+    let blocks = weighted(0.97, amount(&[500, 1000, 2000]));
+    let shape = (weighted(0.95, amount(&[100, 512])), weighted(0.95, amount(&[20, 128, 600])));
+    let hit = of(prop::sample::select(&[0.0, 0.5][..]));
+    (kv, queue, sample_age(), blocks, shape, hit).prop_map(|(kv, queue, age, blocks, shape, hit)| Replica {
+        pod: String::new(),
+        kv: kv.map(|percent| figure::<KvUsage>(f64::from(percent) / 100.0)),
+        queue: queue.map(|n| figure::<QueueLength>(f64::from(n))),
+        num_gpu_blocks: blocks,
+        block_size: blocks.map(|_| figure(16.0)),
+        mean_input: shape.0,
+        mean_output: shape.1,
+        prefix_hit_rate: hit.map(figure::<Fraction>),
+        age,
+    })
+}
+
+fn mode() -> impl Strategy<Value = Mode> {
+    prop_oneof![12 => Just(Mode::Auto), 1 => Just(Mode::Recommend), 1 => Just(Mode::Paused), 1 => (0_u32..9).prop_map(Mode::Fixed)]
+}
+
+fn pending() -> impl Strategy<Value = Pending> {
+    let state = prop::sample::select(
+        &[PendingState::Starting, PendingState::Unschedulable, PendingState::CrashLooping][..],
+    );
+    (age(), state).prop_map(|(age, state)| Pending { age, state })
+}
+
+/// Bounds; now and then the lower is above the upper.
+fn bounds() -> impl Strategy<Value = (Option<u32>, Option<u32>, bool)> {
+    (weighted(0.3, 0_u32..4), weighted(0.3, 0_u32..8), any::<bool>())
+}
+
+fn engine_args() -> impl Strategy<Value = Vec<String>> {
+    let args = &["", "", "", "--max-num-seqs=8", "--num-gpu-blocks-override=800", "VLLM_USE_V1=0"][..];
+    let words = |text: &str| if text.is_empty() { Vec::new() } else { vec![text.to_owned()] };
+    prop::sample::select(args).prop_map(words)
+}
+
+/// How many replicas there are, how many of them are not ready, and how many more or fewer report.
+fn counts() -> impl Strategy<Value = (u32, u32, i32)> {
+    let current = prop_oneof![1 => Just(0), 8 => 1_u32..5, 1 => 9_u32..13];
+    let unready = prop_oneof![5 => Just(0), 1 => 1_u32..4];
+    (current, unready, prop_oneof![10 => Just(0), 1 => -2..=2])
+}
+
+fn variant() -> impl Strategy<Value = Variant> {
+    let decided = (weighted(0.4, prop_oneof![1 => Just(0), 2 => 0_u32..8]), of(age()));
+    let workload = (counts(), weighted(0.3, vec(pending(), 0..4)), weighted(0.2, age()), engine_args());
+    let hardware = (
+        prop::sample::select(
+            &[None, Some("H100"), Some("NVIDIA-H100-80GB-HBM3"), Some("L4"), Some("B200")][..],
+        ),
+        0_u32..3,
+        of(amount(&[0, 6400, 12_800])),
+    );
+    let user = (0_u32..4, mode(), bounds(), weighted(0.4, prop::sample::select(&[0.0, 0.1, 0.3, 0.6][..])));
+    let load = (weighted(0.6, amount(&[0, 0, 2])), vec(replica(), 1..5));
+    (decided, workload, hardware, user, load).prop_map(|(decided, workload, hardware, user, load)| {
+        let ((current, unready, surplus), pending, woken_ago, engine_args) = workload;
+        let ready = current.saturating_sub(unready);
+        let count = ready.saturating_add_signed(surplus);
+        let replicas = load.1.iter().cycle().take(usize::try_from(count).unwrap()).enumerate();
+        let (min, max, min_forbids_zero) = user.2;
+        Variant {
+            name: String::new(),
+            accelerator: hardware.0.map(str::to_owned),
+            cost: figure::<Cost>(f64::from(user.0)),
+            mode: user.1,
+            current,
+            ready: (unready > 0).then_some(ready),
+            desired: decided.0,
+            desired_age: decided.1,
+            min,
+            max,
+            min_forbids_zero,
+            hpa_tolerance: user.3.map(|t| HpaTolerance { up: figure(t), down: figure(t) }),
+            woken_ago,
+            remembered_capacity: hardware.2,
+            pending,
+            running: load.0,
+            gpus_per_replica: GpuCount(hardware.1),
+            engine_args,
+            replicas: replicas.map(|(i, r)| Replica { pod: format!("p{i}"), ..r.clone() }).collect(),
+        }
+    })
+}
+
+/// What a model is about.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Mood {
+    Busy,
+    Idle,
+    Asleep,
+}
+
+fn queue() -> impl Strategy<Value = SchedulerQueue> {
+    prop_oneof![
+        3 => Just(SchedulerQueue::Absent),
+        1 => Just(SchedulerQueue::Unknown),
+        3 => amount(&[0, 0, 3, 20])
+            .prop_map(|size| SchedulerQueue::Known(QueueFigures { size, bytes: figure(size.get() * 1000.0) })),
+    ]
+}
+
+fn model() -> impl Strategy<Value = Model> {
+    let mood = prop_oneof![6 => Just(Mood::Busy), 1 => Just(Mood::Idle), 1 => Just(Mood::Asleep)];
+    let ages = (of(age()), of(age()), of(age()));
+    (vec(variant(), 1..4), mood, of(amount(&[0, 5])), queue(), ages).prop_map(
+        |(mut variants, mood, requests, queue, ages)| {
+            for variant in &mut variants {
+                match mood {
+                    Mood::Busy => {}
+                    Mood::Idle => calm_down(variant),
+                    Mood::Asleep => (variant.current, variant.ready) = (0, None),
+                }
+            }
+            let idle = mood == Mood::Idle;
+            Model {
+                model_id: String::new(),
+                namespace: String::new(),
+                requests_in_retention: if idle { Some(figure(0.0)) } else { requests },
+                scheduler_queue: if idle { SchedulerQueue::Absent } else { queue },
+                tracked_for: ages.0.filter(|_| !idle),
+                since_activity: ages.1.filter(|_| !idle),
+                since_pod_start: ages.2.filter(|_| !idle),
+                variants,
+            }
+        },
+    )
+}
+
+/// Takes from a variant whatever speaks against zero.
+fn calm_down(variant: &mut Variant) {
+    (variant.running, variant.woken_ago) = (Some(figure(0.0)), None);
+    for replica in &mut variant.replicas {
+        replica.queue = Some(figure(0.0));
+        replica.age = GoDuration::from_secs(1);
+    }
+}
+
+fn remembered() -> impl Strategy<Value = Vec<Remembered>> {
+    let output = prop::sample::select(&[OutputBucket::Short, OutputBucket::Medium, OutputBucket::Long][..]);
+    let kind = (0_u32..2, prop::sample::select(&["H100", "L4", "unresolved"][..]), output);
+    btree_map(kind, vec(amount(&[2000, 6000, 20_000]), 0..11), 0..3).prop_map(|kinds| {
+        let of_kind = |((model, accelerator, output), k2): ((u32, &str, OutputBucket), Vec<Amount>)| {
+            Remembered { model_id: format!("m{model}"), accelerator: accelerator.to_owned(), output, k2 }
+        };
+        kinds.into_iter().map(of_kind).collect()
+    })
+}
+
+fn config(analyzer: AnalyzerName) -> impl Strategy<Value = Config> {
+    let stock = weighted(0.4, (0_u64..6, 0_u64..3, 0_u64..4));
+    (any::<bool>(), weighted(0.5, any::<bool>()), stock).prop_map(move |(to_zero, limited, stock)| {
+        let entry = SaturationEntry {
+            analyzer_name: Some(analyzer),
+            enable_limiter: Some(limited == Some(false)),
+            ..SaturationEntry::default()
+        };
+        let inventory = |(h100, form, l4): (u64, u64, u64)| {
+            let stock = [("H100", h100), ("NVIDIA-H100-PCIe", form), ("nvidia-l4", l4)];
+            stock.map(|(name, limit)| (name.to_owned(), Inventory { limit, used: 1 })).into()
+        };
+        Config {
+            saturation: [("default".to_owned(), entry)].into(),
+            scale_to_zero_default: to_zero,
+            limited_mode: limited == Some(true),
+            inventory: stock.map(inventory),
+            ..Config::default()
+        }
+    })
+}
+
+/// A snapshot whose models are all under one analyzer.
+pub(super) fn case_of(analyzer: AnalyzerName) -> impl Strategy<Value = Case> {
+    (vec(model(), 1..4), config(analyzer), remembered()).prop_map(|(mut models, config, remembered)| {
+        for (m, model) in models.iter_mut().enumerate() {
+            // One modelID in two namespaces is two models that share what the token analyzer remembers.
+            model.namespace = ["ns", "other"][m % 2].to_owned();
+            model.model_id = format!("m{}", m / 2);
+            for (v, variant) in model.variants.iter_mut().enumerate() {
+                variant.name = format!("v{m}{v}");
+            }
+        }
+        Case(Snapshot { now: None, config, remembered, models })
+    })
+}
+
+/// A snapshot under any analyzer.
+pub(super) fn any_case() -> impl Strategy<Value = Case> {
+    prop_oneof![
+        4 => case_of(AnalyzerName::Percentage),
+        4 => case_of(AnalyzerName::Tokens),
+        1 => case_of(AnalyzerName::Throughput),
+    ]
+}

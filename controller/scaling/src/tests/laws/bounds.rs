@@ -1,0 +1,61 @@
+//! Targets stay within bounds, steps chain, and a model with replicas keeps one.
+
+use proptest::prelude::*;
+
+use super::{cases, subject};
+use crate::decide;
+use crate::snapshot::Mode;
+use crate::tests::generate::any_case;
+
+proptest! {
+    #![proptest_config(cases())]
+
+    #[test]
+    fn targets_stay_within_their_bounds(case in any_case()) {
+        for decision in decide(&case).decisions {
+            let (target, bounds) = (decision.target(), decision.bounds);
+            let mode = subject(&case, &decision).mode;
+            // What a person paused stays as it was; a model that sleeps is not woken by a minimum; and GPUs that are
+            // not there raise nobody to it.
+            let asleep = decision.model_at_zero && target == 0;
+            let held_back = decision.limited_by.is_some() && target >= decision.current && target < bounds.min;
+            if mode != Mode::Paused && !asleep && !held_back {
+                prop_assert_eq!(bounds.clamp(target), target, "{:?}", decision);
+            }
+        }
+    }
+
+    #[test]
+    fn steps_chain_from_current_through_every_stage(case in any_case()) {
+        for decision in decide(&case).decisions {
+            let mut before = decision.current;
+            for step in &decision.steps {
+                prop_assert_eq!(step.before, before);
+                before = step.after;
+            }
+            prop_assert_eq!(before, decision.target());
+            let mut stages: Vec<_> = decision.steps.iter().map(|s| s.stage).collect();
+            prop_assert!(stages.is_sorted());
+            stages.dedup();
+            prop_assert_eq!(stages.len(), 5);
+        }
+    }
+
+    #[test]
+    fn a_model_with_replicas_keeps_one_where_zero_is_not_allowed(case in any_case()) {
+        let mut case = case.0;
+        case.config.scale_to_zero_default = false;
+        let decisions = decide(&case).decisions;
+        for model in &case.models {
+            let by_program_alone = model.variants.iter().all(|v| v.mode == Mode::Auto);
+            let awake = model.variants.iter().any(|v| v.current > 0);
+            let allowed = model.variants.iter().any(|v| v.max != Some(0));
+            let of_model = decisions.iter().filter(|d| (&d.namespace, &d.model_id) == (&model.namespace, &model.model_id));
+            // The one that is kept may be on a variant that grows for it, which takes a GPU.
+            let limited = of_model.clone().any(|d| d.limited_by.is_some());
+            if by_program_alone && awake && allowed && !limited {
+                prop_assert!(of_model.map(|d| u64::from(d.target())).sum::<u64>() > 0, "{:?}", decisions);
+            }
+        }
+    }
+}

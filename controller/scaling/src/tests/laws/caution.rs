@@ -1,0 +1,72 @@
+//! What is not seen takes no replica away, and percentages move one step at a time.
+
+use proptest::prelude::*;
+
+use super::{cases, says, subject};
+use crate::decide;
+use crate::snapshot::{AnalyzerName, Mode, Model, Snapshot, Variant};
+use crate::tests::generate::{any_case, case_of};
+use crate::view::smallest_step;
+
+/// Written anew from the specification: fewer replicas report than are ready, or a sample is older than a minute.
+fn unseen(model: &Model) -> bool {
+    let minutes = |n: u64| wva_crds::GoDuration::from_secs(60 * n);
+    let known = |v: &Variant| {
+        v.replicas.iter().filter(|r| (r.kv.is_some() || r.queue.is_some()) && r.age <= minutes(5)).count()
+    };
+    let ready = |v: &Variant| v.ready.unwrap_or(v.current).min(v.current) as usize;
+    let late = |v: &Variant| {
+        v.replicas
+            .iter()
+            .any(|r| (r.kv.is_some() || r.queue.is_some()) && r.age > minutes(1) && r.age <= minutes(5))
+    };
+    model.variants.iter().any(|v| known(v) < ready(v) || late(v))
+}
+
+fn model_of<'a>(snapshot: &'a Snapshot, decision: &crate::Decision) -> &'a Model {
+    let same = |m: &&Model| (&m.namespace, &m.model_id) == (&decision.namespace, &decision.model_id);
+    snapshot.models.iter().find(same).unwrap()
+}
+
+proptest! {
+    #![proptest_config(cases())]
+
+    #[test]
+    fn nothing_shrinks_that_is_not_seen(case in any_case()) {
+        for decision in decide(&case).decisions {
+            // An earlier decision, an upper bound, and what a person set do not rest on samples.
+            let older = says(&decision, &["KeptDecision", "SafetyNet", "AtMaximum", "Paused", "Fixed"]);
+            if unseen(model_of(&case, &decision)) && !older {
+                prop_assert!(decision.target() >= decision.current, "{:?}", decision);
+            }
+        }
+    }
+
+    #[test]
+    fn percentages_move_by_their_step(case in case_of(AnalyzerName::Percentage)) {
+        for decision in decide(&case).decisions {
+            let variant = subject(&case, &decision);
+            let tolerance = variant.hpa_tolerance.unwrap_or_default();
+            let step = |tolerance: f64| {
+                if variant.hpa_tolerance.is_none() { 1 } else { smallest_step(decision.current, tolerance) }
+            };
+            let (up, down) = (step(tolerance.up.get()), step(tolerance.down.get()));
+            for taken in &decision.steps {
+                match taken.reason.code() {
+                    "SpareBelowTarget" | "AllSaturated" => prop_assert_eq!(taken.after - taken.before, up),
+                    "ScaleDownSafe" => prop_assert_eq!(taken.before - taken.after, down),
+                    _ => {}
+                }
+            }
+            let others = ["KeptDecision", "SafetyNet", "AtMaximum", "AtMinimum", "NoRequests", "Paused", "Fixed"];
+            let woken = ["RequestsWaiting", "WakeHold", "MinimumKept"];
+            if !says(&decision, &others) && !says(&decision, &woken) {
+                prop_assert!(decision.target() <= decision.current.saturating_add(up), "{:?}", decision);
+                prop_assert!(decision.target() >= decision.current.saturating_sub(down), "{:?}", decision);
+            }
+            if says(&decision, &woken) && variant.mode == Mode::Auto && decision.current == 0 && decision.bounds.min <= 1 {
+                prop_assert!(decision.target() <= 1 || says(&decision, &others), "{:?}", decision);
+            }
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! What the outcome carries beside targets, reasons and figures, which the rows of `conformance` are about.
+
+use super::fixture::snapshot;
+use crate::{AnalysisError, Decision, FallbackSource, Outcome, Reason, decide, normalize_accelerator};
+
+fn outcome(state: &str) -> Outcome {
+    decide(&snapshot(state))
+}
+
+fn first(state: &str) -> Decision {
+    outcome(state).decisions.remove(0)
+}
+
+#[test]
+fn a_decision_tells_what_conditions_are_made_of() {
+    assert_eq!(first("a: 3 desired=5").safety_net, Some(FallbackSource::PreviousDesired));
+    assert_eq!(first("a: 3").safety_net, Some(FallbackSource::CurrentReplicas));
+    assert_eq!(first("a: 1 ready=0 wokenAgo=40s desired=1").safety_net, None);
+    assert_eq!(first("a: 3 desired=4 desiredAge=10m kv=.60").not_carried_out, Some(4));
+    let limited = first("stock H100=0; a: 1 accelerator=H100 kv=.78");
+    assert_eq!(limited.limited_by.as_deref(), Some("H100"));
+    assert_eq!(first("a: 1 kv=.78").accelerator, "unresolved");
+    assert!(first("a: 0").model_at_zero && !first("a: 1").model_at_zero);
+    let both = outcome("a: 2 ready=1 pending=61s/crashLooping kv=.78; b: 0");
+    assert!(both.decisions[0].stuck && !both.decisions[1].stuck);
+    let aged = first("a: 3 kv=.1 age=0s,121s,301s");
+    assert_eq!((aged.reporting, aged.stale), (1, 1));
+}
+
+#[test]
+fn the_age_of_a_decision_starts_anew_with_progress() {
+    let outcome = outcome("a: 3 desired=6 desiredAge=8m kv=.60");
+    let (_, state) = outcome.next.variants.first_key_value().unwrap();
+    let after = |current| state.age_after(std::time::Duration::from_mins(1), current).to_string();
+    assert_eq!((after(3), after(4), after(2)), ("9m0s".into(), "0s".into(), "9m0s".into()));
+}
+
+#[test]
+fn a_failed_analysis_names_what_is_missing() {
+    let decision = first("config saturation: {default: {analyzerName: throughput}}; a: 2 desired=2 kv=.95");
+    let Reason::SafetyNet { cause, .. } = decision.reason() else { panic!("no safety net") };
+    assert!(matches!(cause, AnalysisError::NotAvailable { .. }));
+    assert!(cause.to_string().contains("\"throughput\""), "{cause}");
+    let decision = first("tokens; a: 1 kv=.9");
+    assert!(decision.reason().to_string().contains("pod a-0"), "{}", decision.reason());
+}
+
+#[test]
+fn accelerators_are_known_by_one_name() {
+    for (label, name) in [
+        ("NVIDIA-H100-80GB-HBM3", "H100"),
+        ("AMD-MI300X-192GB", "MI300X"),
+        ("Intel-Gaudi-2-96GB", "Gaudi-2"),
+        ("NVIDIA-A100-SXM4-80GB", "A100"),
+        ("nvidia-l4", "l4"),
+        ("nvidia-tesla-t4", "t4"),
+        ("NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", "A100-MIG-1g.5gb"),
+        ("H100", "H100"),
+        ("", ""),
+    ] {
+        assert_eq!(normalize_accelerator(label), name, "{label}");
+    }
+}
