@@ -5,10 +5,10 @@ use crate::analyze::{Verdict, analyze};
 use crate::decision::{Decision, Outcome, Stage, VariantState, Warning};
 use crate::enforce::enforce;
 use crate::limit::{Ledger, book_held, growth, is_limited, limit};
-use crate::memory::Memory;
+use crate::memory::{Memory, Recall};
 use crate::publish::publish;
 use crate::reason::Reason;
-use crate::resolve;
+use crate::resolve::Entries;
 use crate::snapshot::{SchedulerQueue, Snapshot};
 use crate::view::{Draft, ModelView, VariantView};
 
@@ -25,12 +25,12 @@ struct Case<'a> {
 #[must_use]
 pub fn decide(snapshot: &Snapshot) -> Outcome {
     let mut outcome = Outcome::default();
-    let mut cases = cases(snapshot, &mut outcome.warnings);
+    let recall = Recall::new(&snapshot.remembered);
+    let mut cases = cases(snapshot, &recall, &mut outcome.warnings);
     let mut ledger = Ledger::new(&snapshot.config);
     for case in &mut cases {
         // Without limits first: it tells what is kept, and what would grow.
-        let nobody = vec![false; case.view.variants.len()];
-        case.drafts = propose(case, &nobody, &Ledger::default());
+        case.drafts = propose(case, &vec![false; case.view.variants.len()], &Ledger::default());
         for (variant, draft) in case.view.variants.iter().zip(&case.drafts) {
             book_held(&mut ledger, variant, draft);
         }
@@ -46,7 +46,9 @@ pub fn decide(snapshot: &Snapshot) -> Outcome {
     });
     for i in order {
         let case = &mut cases[i];
-        case.drafts = settle(case, &ledger);
+        if is_limited(&case.view) {
+            case.drafts = settle(case, &ledger);
+        }
         for (variant, draft) in case.view.variants.iter().zip(&mut case.drafts) {
             if variant.auto() {
                 ledger.book(variant.variant, growth(draft));
@@ -72,14 +74,19 @@ pub fn decide(snapshot: &Snapshot) -> Outcome {
 }
 
 /// The models with their settings and verdicts, in order of namespace and model.
-fn cases<'a>(snapshot: &'a Snapshot, warnings: &mut Vec<Warning>) -> Vec<Case<'a>> {
+fn cases<'a>(
+    snapshot: &'a Snapshot,
+    recall: &'a Recall<'a>,
+    warnings: &mut Vec<Warning>,
+) -> Vec<Case<'a>> {
     let mut models: Vec<_> = snapshot.models.iter().collect();
     models.sort_by(|a, b| (&a.namespace, &a.model_id).cmp(&(&b.namespace, &b.model_id)));
+    let (entries, stock) = (Entries::of(&snapshot.config), Ledger::new(&snapshot.config));
     let mut cases = Vec::with_capacity(models.len());
     for model in models {
         let (namespace, model_id) = (&model.namespace, &model.model_id);
-        let merged = resolve::saturation(&snapshot.config, namespace, model_id);
-        let to_zero = resolve::scale_to_zero(&snapshot.config, namespace, model_id);
+        let merged = entries.saturation(namespace, model_id);
+        let to_zero = entries.scale_to_zero(namespace, model_id);
         let settings = merged.settings;
         warnings.extend(merged.dropped.into_iter().map(|layer| Warning::SettingsDropped {
             namespace: namespace.clone(),
@@ -90,9 +97,9 @@ fn cases<'a>(snapshot: &'a Snapshot, warnings: &mut Vec<Warning>) -> Vec<Case<'a
             warnings
                 .push(Warning::NothingWakesIt { namespace: namespace.clone(), model_id: model_id.clone() });
         }
-        let view = ModelView::new(model, snapshot, settings, to_zero);
+        let view = ModelView::new(model, &snapshot.config, recall.of(model_id), settings, to_zero);
         if is_limited(&view) {
-            warnings.extend(unknown_accelerators(&view));
+            warnings.extend(unknown_accelerators(&view, &stock));
         }
         let verdict = analyze(&view);
         cases.push(Case { view, verdict, urgency: (0.0, 0.0), drafts: Vec::new() });
@@ -100,8 +107,7 @@ fn cases<'a>(snapshot: &'a Snapshot, warnings: &mut Vec<Warning>) -> Vec<Case<'a
     cases
 }
 
-fn unknown_accelerators(model: &ModelView) -> Vec<Warning> {
-    let stock = Ledger::new(model.config);
+fn unknown_accelerators(model: &ModelView, stock: &Ledger) -> Vec<Warning> {
     let unknown = |v: &&VariantView| v.variant.gpus_per_replica.0 > 0 && stock.left(v.variant).is_none();
     model
         .variants
@@ -110,7 +116,7 @@ fn unknown_accelerators(model: &ModelView) -> Vec<Warning> {
         .map(|v| Warning::AcceleratorNotInInventory {
             namespace: model.model.namespace.clone(),
             variant: v.variant.name.clone(),
-            accelerator: v.accelerator(),
+            accelerator: v.accelerator().to_owned(),
         })
         .collect()
 }
@@ -161,7 +167,7 @@ fn decision(model: &ModelView, variant: &VariantView, mut draft: Draft) -> Decis
         namespace: model.model.namespace.clone(),
         model_id: model.model.model_id.clone(),
         variant: variant.variant.name.clone(),
-        accelerator: variant.accelerator(),
+        accelerator: variant.accelerator().to_owned(),
         current: variant.current,
         ready: variant.ready,
         mode: variant.variant.mode,

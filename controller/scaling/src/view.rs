@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::decision::{Bounds, Stage, Step};
 use crate::reason::Reason;
 use crate::resolve::{Saturation, ScaleToZero};
-use crate::snapshot::{Config, Mode, Model, PendingState, Remembered, Replica, Snapshot, Variant};
+use crate::snapshot::{Config, Mode, Model, PendingState, Remembered, Replica, Variant};
 
 /// An unschedulable or crash-looping replica is not merely slow: a minute tells.
 const FAILING_GRACE: Duration = Duration::from_mins(1);
@@ -15,8 +15,8 @@ const FAILING_GRACE: Duration = Duration::from_mins(1);
 pub(crate) struct ModelView<'a> {
     pub(crate) model: &'a Model,
     pub(crate) config: &'a Config,
-    /// Observations of earlier cycles, of all models.
-    pub(crate) remembered: &'a [Remembered],
+    /// Observations of earlier cycles.
+    pub(crate) remembered: &'a [&'a Remembered],
     pub(crate) settings: Saturation,
     pub(crate) to_zero: ScaleToZero,
     /// By name.
@@ -57,15 +57,15 @@ pub(crate) enum Blind {
 impl<'a> ModelView<'a> {
     pub(crate) fn new(
         model: &'a Model,
-        snapshot: &'a Snapshot,
+        config: &'a Config,
+        remembered: &'a [&'a Remembered],
         settings: Saturation,
         to_zero: ScaleToZero,
     ) -> Self {
-        let config = &snapshot.config;
         let mut variants: Vec<_> =
             model.variants.iter().map(|v| VariantView::new(v, config, to_zero.enabled)).collect();
         variants.sort_by(|a, b| a.variant.name.cmp(&b.variant.name));
-        Self { model, config, remembered: &snapshot.remembered, settings, to_zero, variants }
+        Self { model, config, remembered, settings, to_zero, variants }
     }
 
     /// Every variant has 0 replicas.
@@ -105,7 +105,7 @@ impl<'a> VariantView<'a> {
         });
         // Surge pods of a rollout may be listed beyond those that count.
         let stuck = number(failed.count()).min(unready);
-        let mut counted = Vec::new();
+        let mut counted = Vec::with_capacity(variant.replicas.len());
         let mut stale = 0;
         for replica in &variant.replicas {
             if (replica.kv.is_none() && replica.queue.is_none())
@@ -145,9 +145,8 @@ impl<'a> VariantView<'a> {
     }
 
     /// Its accelerator, or `unresolved`.
-    pub(crate) fn accelerator(&self) -> String {
-        let unresolved = || wva_crds::names::UNRESOLVED_ACCELERATOR.to_owned();
-        self.variant.accelerator.clone().unwrap_or_else(unresolved)
+    pub(crate) fn accelerator(&self) -> &'a str {
+        self.variant.accelerator.as_deref().unwrap_or(wva_crds::names::UNRESOLVED_ACCELERATOR)
     }
 
     pub(crate) fn auto(&self) -> bool {
@@ -213,7 +212,8 @@ pub(crate) struct Draft {
 
 impl Draft {
     pub(crate) fn new(current: u32) -> Self {
-        Self { current, steps: Vec::new() }
+        // One for each stage, which is what most variants need.
+        Self { current, steps: Vec::with_capacity(5) }
     }
 
     pub(crate) fn target(&self) -> u32 {

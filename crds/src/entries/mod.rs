@@ -2,6 +2,7 @@
 //! types with units and ranges, the reading of a text with all its faults, the merging of layers with the rules
 //! between fields, and the JSON Schemas made from the types. Admission, engine and editors share all of it.
 
+mod index;
 mod merge;
 mod pattern;
 mod read;
@@ -11,6 +12,7 @@ mod schema;
 mod service_class;
 mod units;
 
+pub use index::EntryIndex;
 pub use merge::{
     Conflict, DEFAULT_ENTRY, DroppedLayer, Merged, Order, Saturation, Scoped, layers, merge, overlaid,
 };
