@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use crate::decision::{Bounds, Stage, Step};
+use crate::limit::Stock;
 use crate::reason::Reason;
 use crate::resolve::{Saturation, ScaleToZero};
 use crate::snapshot::{Config, Mode, Model, PendingState, Remembered, Replica, Variant};
@@ -26,6 +27,8 @@ pub(crate) struct ModelView<'a> {
 /// One variant.
 pub(crate) struct VariantView<'a> {
     pub(crate) variant: &'a Variant,
+    /// Where its accelerator stands in the ledger of GPUs. `None`: it is not limited.
+    pub(crate) place: Option<usize>,
     pub(crate) current: u32,
     pub(crate) ready: u32,
     /// Replicas that load.
@@ -58,12 +61,13 @@ impl<'a> ModelView<'a> {
     pub(crate) fn new(
         model: &'a Model,
         config: &'a Config,
+        stock: &Stock,
         remembered: &'a [&'a Remembered],
         settings: Saturation,
         to_zero: ScaleToZero,
     ) -> Self {
-        let mut variants: Vec<_> =
-            model.variants.iter().map(|v| VariantView::new(v, config, to_zero.enabled)).collect();
+        let view = |v: &'a Variant| VariantView::new(v, config, stock.place(v), to_zero.enabled);
+        let mut variants: Vec<_> = model.variants.iter().map(view).collect();
         variants.sort_by(|a, b| a.variant.name.cmp(&b.variant.name));
         Self { model, config, remembered, settings, to_zero, variants }
     }
@@ -95,7 +99,7 @@ impl<'a> ModelView<'a> {
 }
 
 impl<'a> VariantView<'a> {
-    fn new(variant: &'a Variant, config: &Config, to_zero: bool) -> Self {
+    fn new(variant: &'a Variant, config: &Config, place: Option<usize>, to_zero: bool) -> Self {
         let current = variant.current;
         let ready = variant.ready.unwrap_or(current).min(current);
         let unready = current - ready;
@@ -130,6 +134,7 @@ impl<'a> VariantView<'a> {
         let lifted = to_zero && min == 1 && !variant.min_forbids_zero;
         Self {
             variant,
+            place,
             current,
             ready,
             pending: unready - stuck,

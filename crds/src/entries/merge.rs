@@ -168,7 +168,9 @@ pub fn merge(layers: &[(&str, &SaturationEntry)]) -> Merged {
     loop {
         let entry = overlaid(&layers);
         let settings = Saturation::of(&entry);
-        let Some(problem) = conflict(&layers) else { return Merged { entry, settings, dropped } };
+        let Some(problem) = settings.conflicts().into_iter().next() else {
+            return Merged { entry, settings, dropped };
+        };
         // Without any layer the settings are valid, so some layer is the last one to turn them.
         let turns = |i: &usize| conflict(&layers[..*i]).is_none() && conflict(&layers[..=*i]).is_some();
         let Some(culprit) = (0..layers.len()).rev().find(turns) else {
