@@ -13,8 +13,9 @@ pub(crate) struct Recall<'a>(HashMap<&'a str, Vec<&'a Remembered>>);
 impl<'a> Recall<'a> {
     pub(crate) fn new(remembered: &'a [Remembered]) -> Self {
         let mut by_model: HashMap<_, Vec<_>> = HashMap::new();
-        for one in remembered {
-            by_model.entry(one.model_id.as_str()).or_default().push(one);
+        // Those of one model stand together, as the cycle before left them.
+        for of_one in remembered.chunk_by(|a, b| a.model_id == b.model_id) {
+            by_model.entry(of_one[0].model_id.as_str()).or_default().extend(of_one);
         }
         Self(by_model)
     }

@@ -60,9 +60,9 @@ impl<'a> Case<'a> {
     /// A model with its settings and verdict, and what it would do if there were no limits.
     fn open(cycle: &'a Cycle<'a>, model: &'a Model, warnings: &mut Vec<Warning>) -> Self {
         let (namespace, model_id) = (&model.namespace, &model.model_id);
-        let merged = cycle.entries.saturation(namespace, model_id);
+        let (settings, dropped) = cycle.entries.saturation(namespace, model_id);
         let to_zero = cycle.entries.scale_to_zero(namespace, model_id);
-        warnings.extend(merged.dropped.into_iter().map(|layer| Warning::SettingsDropped {
+        warnings.extend(dropped.into_iter().map(|layer| Warning::SettingsDropped {
             namespace: namespace.clone(),
             model_id: model_id.clone(),
             layer,
@@ -72,7 +72,7 @@ impl<'a> Case<'a> {
                 .push(Warning::NothingWakesIt { namespace: namespace.clone(), model_id: model_id.clone() });
         }
         let remembered = cycle.recall.of(model_id);
-        let view = ModelView::new(model, cycle.config, &cycle.stock, remembered, merged.settings, to_zero);
+        let view = ModelView::new(model, cycle.config, &cycle.stock, remembered, settings, to_zero);
         if is_limited(&view) {
             warnings.extend(unknown_accelerators(&view));
         }

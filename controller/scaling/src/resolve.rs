@@ -25,8 +25,14 @@ impl<'a> Entries<'a> {
 
     /// Settings of the saturation entries for one model, and the layers that had to be dropped.
     #[must_use]
-    pub fn saturation(&self, namespace: &str, model_id: &str) -> Merged {
-        merge(&self.saturation.layers(namespace, model_id))
+    pub fn saturation(&self, namespace: &str, model_id: &str) -> (Saturation, Vec<DroppedLayer>) {
+        let layers = self.saturation.layers(namespace, model_id);
+        let settings = Saturation::of_layers(&layers);
+        if settings.conflicts().is_empty() {
+            return (settings, Vec::new());
+        }
+        let merged = merge(&layers);
+        (merged.settings, merged.dropped)
     }
 
     /// Settings of the scale-to-zero entries for one model.

@@ -69,7 +69,7 @@ pub(crate) fn fleet(kind: Kind, size: Size) -> Snapshot {
         config.limited_mode = true;
         config.inventory = Some(inventory(size));
     }
-    let remembered = models.iter().flat_map(|m| m.variants.iter().map(|v| remembered(m, v))).collect();
+    let remembered = if matches!(kind, Kind::Percentages) { Vec::new() } else { observations(&models) };
     Snapshot { config, remembered, models, ..Snapshot::default() }
 }
 
@@ -157,8 +157,15 @@ fn inventory(size: Size) -> BTreeMap<String, Inventory> {
     HARDWARE.iter().map(|(name, ..)| ((*name).to_owned(), Inventory { limit: left, used: 0 })).collect()
 }
 
-/// Ten observations of each variant's accelerator.
-fn remembered(model: &Model, variant: &Variant) -> Remembered {
+/// Ten observations of each variant's accelerator, in the order in which the cycle before left them.
+fn observations(models: &[Model]) -> Vec<Remembered> {
+    let each = models.iter().flat_map(|m| m.variants.iter().map(move |v| observed(m, v)));
+    let mut observations: Vec<_> = each.collect();
+    observations.sort_by(|a, b| (&a.model_id, &a.accelerator).cmp(&(&b.model_id, &b.accelerator)));
+    observations
+}
+
+fn observed(model: &Model, variant: &Variant) -> Remembered {
     let capacity = variant.remembered_capacity.unwrap().get();
     Remembered {
         model_id: model.model_id.clone(),
