@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::{AnalyzerName, SaturationEntry, ScaleToZeroEntry};
+use super::{AnalyzerName, Optimizer, SaturationEntry, ScaleToZeroEntry};
 
 /// Key of the entry that is for every model.
 pub const DEFAULT_ENTRY: &str = "default";
@@ -25,6 +25,8 @@ pub struct Saturation {
     pub enable_limiter: bool,
     /// Which analyzer decides.
     pub analyzer: AnalyzerName,
+    /// Token analyzer: how it chooses between variants by their cost.
+    pub optimizer: Optimizer,
     /// Token analyzer: it grows where demand is above this share of the supply, (0, 1].
     pub scale_up_threshold: f64,
     /// Token analyzer: it shrinks to where demand is this share of the supply, (0, 1], below `scale_up_threshold`.
@@ -40,6 +42,7 @@ impl Default for Saturation {
             queue_spare_trigger: 3.0,
             enable_limiter: false,
             analyzer: AnalyzerName::Percentage,
+            optimizer: Optimizer::CostAware,
             scale_up_threshold: 0.85,
             scale_down_boundary: 0.70,
         }
@@ -70,6 +73,7 @@ impl Saturation {
             queue_spare_trigger: entry.queue_spare_trigger.map_or(self.queue_spare_trigger, f64::from),
             enable_limiter: entry.enable_limiter.unwrap_or(self.enable_limiter),
             analyzer: entry.analyzer_name.unwrap_or(self.analyzer),
+            optimizer: entry.optimizer.unwrap_or(self.optimizer),
             scale_up_threshold: entry.scale_up_threshold.map_or(self.scale_up_threshold, f64::from),
             scale_down_boundary: entry.scale_down_boundary.map_or(self.scale_down_boundary, f64::from),
         }

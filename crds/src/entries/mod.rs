@@ -17,7 +17,7 @@ pub use merge::{
     Conflict, DEFAULT_ENTRY, DroppedLayer, Merged, Order, Saturation, Scoped, layers, merge, overlaid,
 };
 pub use read::{Entry, Fault, read_text, read_value, yaml, yaml_value};
-pub use saturation::{AnalyzerName, SaturationEntry, WarmSpare};
+pub use saturation::{AnalyzerName, Optimizer, SaturationEntry, WarmSpare};
 pub use scale_to_zero::{ScaleToZero, ScaleToZeroEntry};
 pub use schema::{Kind, schema, schema_text};
 pub use service_class::{

@@ -2,6 +2,7 @@
 //! steps at once as are lacking or spare. It knows hardware of different size.
 
 mod engine;
+mod exact;
 mod fill;
 
 use self::engine::EngineArgs;
@@ -200,6 +201,7 @@ impl TokenVerdict {
             required: self.required(model),
             spare: self.spare_tokens(model),
             per_replica: self.per_replica[i],
+            approximate: false,
         }
     }
 }
