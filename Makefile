@@ -9,7 +9,7 @@ ONLY ?=
 # Where cargo builds, as cargo itself sees it.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help tools build test lint chart generate demo bench bench-admission test-bad-input test-faults fuzz deny clean
+.PHONY: help tools build test lint chart generate demo bench bench-admission bench-decide test-bad-input test-faults fuzz deny clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -43,6 +43,10 @@ bench-admission: tools ## Measure reviews of the release binary under load with 
 	$(CARGO) build --release --bin wva
 	$(CARGO) bench --quiet --package wva-rules --bench pass
 	@$(CARGO) run --quiet --package wva-testbed -- bench-admission --wva $(TARGET)/release/wva --criterion $(TARGET)/criterion --folder $(TARGET)/bench
+
+bench-decide: ## Measure the decisions of a cycle from 100 to 10,000 variants, and what the choice by cost costs more than the least (3 minutes)
+	$(CARGO) bench --quiet --package wva-scaling --bench decide
+	@$(CARGO) bench --quiet --package wva-scaling --bench cost
 
 test-bad-input: tools ## Throw bad input of every kind at the release binary while valid reviews come in; some five minutes
 	$(CARGO) build --release --workspace --bins

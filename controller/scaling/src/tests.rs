@@ -1,6 +1,7 @@
 //! Tests of the pipeline through its one function, by tables of figures. A state is written as one line a variant;
 //! see `tests/fixture.rs`.
 
+mod exact;
 mod examples;
 mod file;
 mod fixture;

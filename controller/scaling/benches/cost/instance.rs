@@ -31,7 +31,7 @@ pub(crate) fn instance(seed: u32, way: Way) -> Snapshot {
     let load = random.between(0.05, 0.5);
     let mut variants: Vec<Variant> = (0..count).map(|v| variant(v, way, load, &mut random)).collect();
     if variants.iter().all(|v| v.current == 0) {
-        variants[0].current = 1;
+        (variants[0].current, variants[0].max) = (1, Some(4));
         variants[0].replicas = replicas(&variants[0], load);
     }
     let supply: f64 = variants.iter().map(|v| f64::from(v.current) * per_replica(v)).sum();

@@ -138,6 +138,8 @@ fn held(snapshot: &Snapshot, decisions: &[Decision]) -> f64 {
 
 fn print_excess(name: &str, mut excess: Vec<f64>) {
     excess.sort_by(f64::total_cmp);
+    // What is left of a difference of equal sums is no excess, and has no sign.
+    excess.iter_mut().filter(|e| e.abs() < 1e-6).for_each(|e| *e = 0.0);
     let mean = excess.iter().sum::<f64>() / f64::from(u32::try_from(excess.len()).unwrap());
     let at = |share| *quantile(&excess, share);
     println!("| {name} | {mean:.2} % | {:.2} % | {:.2} % | {:.2} % |", at(0.5), at(0.99), at(1.0));
