@@ -9,7 +9,7 @@ ONLY ?=
 # Where cargo builds, as cargo itself sees it.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help tools build test lint chart generate demo bench bench-admission bench-cycle test-bad-input test-faults test-outages test-scaling fuzz deny clean
+.PHONY: help tools build test lint chart generate demo bench bench-admission bench-cycle bench-decide test-bad-input test-faults test-outages test-scaling fuzz deny clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -47,6 +47,10 @@ bench-admission: tools ## Measure reviews of the release binary under load with 
 bench-cycle: tools ## Measure rounds of queries and cycles of the release binary with 1,000 models and 4,000 pods on a real Prometheus
 	$(CARGO) build --release --bin wva
 	@$(CARGO) run --quiet --package wva-testbed -- bench-cycle --wva $(TARGET)/release/wva --folder $(TARGET)/bench
+
+bench-decide: ## Measure the decisions of a cycle from 100 to 10,000 variants, and what the choice by cost costs more than the least (3 minutes)
+	$(CARGO) bench --quiet --package wva-scaling --bench decide
+	@$(CARGO) bench --quiet --package wva-scaling --bench cost
 
 test-bad-input: tools ## Throw bad input of every kind at the release binary while valid reviews come in; some five minutes
 	$(CARGO) build --release --workspace --bins

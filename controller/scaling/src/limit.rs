@@ -1,52 +1,75 @@
 //! What the cluster has left. GPUs are booked by accelerator, first for kept scale-ups, then for the most saturated
 //! model; a step that does not fit is cut to whole replicas, and one the HPA would ignore is not taken at all.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::decision::Stage;
 use crate::reason::Reason;
 use crate::snapshot::{Config, Variant};
 use crate::view::{Draft, ModelView, VariantView};
 
-/// GPUs that are left, by accelerator.
+/// The accelerators of the inventory, each with its place in a ledger.
+#[derive(Debug, Default)]
+pub(crate) struct Stock {
+    places: BTreeMap<String, usize>,
+}
+
+impl Stock {
+    pub(crate) fn new(config: &Config) -> Self {
+        let keys: BTreeSet<String> = config.inventory.iter().flatten().map(|(name, _)| key(name)).collect();
+        Self { places: keys.into_iter().zip(0..).collect() }
+    }
+
+    /// The place of a variant's accelerator. `None`: the variant is not limited, for it needs no GPU, or the inventory
+    /// does not know its accelerator.
+    pub(crate) fn place(&self, variant: &Variant) -> Option<usize> {
+        if self.places.is_empty() || variant.gpus_per_replica.0 == 0 {
+            return None;
+        }
+        self.places.get(&key(variant.accelerator.as_deref()?)).copied()
+    }
+}
+
+/// GPUs that are left, by the place of their accelerator. The empty one limits nothing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ledger {
-    left: BTreeMap<String, u64>,
+    left: Vec<u64>,
 }
 
 impl Ledger {
-    pub(crate) fn new(config: &Config) -> Self {
-        let mut left = BTreeMap::new();
-        for (accelerator, stock) in config.inventory.iter().flatten() {
+    pub(crate) fn of(config: &Config, stock: &Stock) -> Self {
+        let mut left = vec![0_u64; stock.places.len()];
+        for (accelerator, units) in config.inventory.iter().flatten() {
             // Two spellings of one accelerator are one stock.
-            let sum: &mut u64 = left.entry(key(accelerator)).or_default();
-            *sum = sum.saturating_add(stock.limit.saturating_sub(stock.used));
+            if let Some(place) = stock.places.get(&key(accelerator)) {
+                left[*place] = left[*place].saturating_add(units.limit.saturating_sub(units.used));
+            }
         }
         Self { left }
     }
 
-    /// GPUs left for a variant. `None`: it is not limited, for it needs none, or the inventory does not know its
-    /// accelerator.
-    pub(crate) fn left(&self, variant: &Variant) -> Option<u64> {
-        if variant.gpus_per_replica.0 == 0 {
-            return None;
-        }
-        self.left.get(&key(variant.accelerator.as_deref()?)).copied()
+    /// GPUs left of each accelerator, by its place.
+    pub(crate) fn left_of_each(&self) -> &[u64] {
+        &self.left
+    }
+
+    /// GPUs left for a variant. `None`: it is not limited.
+    pub(crate) fn left(&self, variant: &VariantView) -> Option<u64> {
+        self.left.get(variant.place?).copied()
     }
 
     /// Books `replicas` more of a variant.
-    pub(crate) fn book(&mut self, variant: &Variant, replicas: u32) {
-        let Some(accelerator) = variant.accelerator.as_deref() else { return };
-        if let Some(left) = self.left.get_mut(&key(accelerator)) {
-            let gpus = u64::from(replicas).saturating_mul(u64::from(variant.gpus_per_replica.0));
+    pub(crate) fn book(&mut self, variant: &VariantView, replicas: u32) {
+        if let Some(left) = variant.place.and_then(|place| self.left.get_mut(place)) {
+            let gpus = u64::from(replicas).saturating_mul(u64::from(variant.variant.gpus_per_replica.0));
             *left = left.saturating_sub(gpus);
         }
     }
 
     /// Whole replicas of a variant that fit.
-    pub(crate) fn fits(&self, variant: &Variant) -> u32 {
+    pub(crate) fn fits(&self, variant: &VariantView) -> u32 {
         self.left(variant).map_or(u32::MAX, |left| {
-            u32::try_from(left / u64::from(variant.gpus_per_replica.0)).unwrap_or(u32::MAX)
+            u32::try_from(left / u64::from(variant.variant.gpus_per_replica.0)).unwrap_or(u32::MAX)
         })
     }
 }
@@ -72,21 +95,19 @@ pub(crate) fn limit(
     for i in order {
         let (variant, draft) = (&model.variants[i], &mut drafts[i]);
         let asked = growth(draft);
-        let fits = ledger.fits(variant.variant);
+        let fits = ledger.fits(variant);
         if asked == 0 {
             continue;
         }
         if fits >= asked {
-            ledger.book(variant.variant, asked);
+            ledger.book(variant, asked);
             continue;
         }
         let given = if fits < variant.step_up() { 0 } else { fits };
-        let (accelerator, left) = (
-            variant.variant.accelerator.clone().unwrap_or_default(),
-            ledger.left(variant.variant).unwrap_or(0),
-        );
+        let (accelerator, left) =
+            (variant.variant.accelerator.clone().unwrap_or_default(), ledger.left(variant).unwrap_or(0));
         let gpus_per_replica = variant.variant.gpus_per_replica.0;
-        ledger.book(variant.variant, given);
+        ledger.book(variant, given);
         // What was booked beforehand for a kept decision stays.
         let after = draft.target() - asked + given;
         draft.push(Stage::Limit, after, Reason::LimitedBy { accelerator, left, gpus_per_replica });
@@ -122,7 +143,7 @@ pub(crate) fn held(draft: &Draft) -> u32 {
 /// Books what earlier cycles asked for and the cluster has not seen yet.
 pub(crate) fn book_held(ledger: &mut Ledger, variant: &VariantView, draft: &Draft) {
     if variant.auto() {
-        ledger.book(variant.variant, held(draft).saturating_sub(draft.current));
+        ledger.book(variant, held(draft).saturating_sub(draft.current));
     }
 }
 

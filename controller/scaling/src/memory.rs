@@ -1,11 +1,29 @@
 //! Compute bounds that were observed, from one cycle to the next: the last ones of each model, accelerator and length
 //! of output. The leader holds them, and they end with it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::analyze::{OBSERVATIONS, Observation};
 use crate::snapshot::{OutputBucket, Remembered};
 use crate::units::Amount;
+
+/// What is remembered of each model, in the order of the snapshot.
+pub(crate) struct Recall<'a>(HashMap<&'a str, Vec<&'a Remembered>>);
+
+impl<'a> Recall<'a> {
+    pub(crate) fn new(remembered: &'a [Remembered]) -> Self {
+        let mut by_model: HashMap<_, Vec<_>> = HashMap::new();
+        // Those of one model stand together, as the cycle before left them.
+        for of_one in remembered.chunk_by(|a, b| a.model_id == b.model_id) {
+            by_model.entry(of_one[0].model_id.as_str()).or_default().extend(of_one);
+        }
+        Self(by_model)
+    }
+
+    pub(crate) fn of(&self, model_id: &str) -> &[&'a Remembered] {
+        self.0.get(model_id).map_or(&[], Vec::as_slice)
+    }
+}
 
 /// What is remembered, ordered.
 pub(crate) struct Memory(BTreeMap<(String, String, OutputBucket), Vec<Amount>>);

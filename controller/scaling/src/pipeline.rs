@@ -1,87 +1,68 @@
-//! The pipeline from a snapshot to its decisions: analyze, optimize, enforce, limit, publish. Models are taken in
-//! order of urgency, for what one books of the inventory the next cannot have; all else is independent of order.
+//! The pipeline from a snapshot to its decisions: analyze, optimize, enforce, limit, publish. Where there is an
+//! inventory, models are taken in order of urgency, for what one books the next cannot have; all else is independent of
+//! order.
 
 use crate::analyze::{Verdict, analyze};
-use crate::decision::{Decision, Outcome, Stage, VariantState, Warning};
+use crate::decision::{Decision, Outcome, Stage, VariantKey, VariantState, Warning};
 use crate::enforce::enforce;
-use crate::limit::{Ledger, book_held, growth, is_limited, limit};
-use crate::memory::Memory;
+use crate::limit::{Ledger, Stock, book_held, growth, is_limited, limit};
+use crate::memory::{Memory, Recall};
 use crate::publish::publish;
 use crate::reason::Reason;
-use crate::resolve;
-use crate::snapshot::{SchedulerQueue, Snapshot};
+use crate::resolve::Entries;
+use crate::snapshot::{Config, Model, SchedulerQueue, Snapshot};
 use crate::view::{Draft, ModelView, VariantView};
+
+/// What is read once a cycle and asked for each model.
+struct Cycle<'a> {
+    config: &'a Config,
+    entries: Entries<'a>,
+    recall: Recall<'a>,
+    stock: Stock,
+}
 
 /// One model on its way through the pipeline.
 struct Case<'a> {
     view: ModelView<'a>,
     verdict: Box<dyn Verdict>,
-    /// Spare capacity, rounded so that a sum's order cannot decide; then the cost of what grows.
-    urgency: (f64, f64),
     drafts: Vec<Draft>,
 }
 
 /// Decides one cycle. A pure function: the same snapshot gives the same outcome, whatever the order of its lists.
 #[must_use]
 pub fn decide(snapshot: &Snapshot) -> Outcome {
-    let mut outcome = Outcome::default();
-    let mut cases = cases(snapshot, &mut outcome.warnings);
-    let mut ledger = Ledger::new(&snapshot.config);
-    for case in &mut cases {
-        // Without limits first: it tells what is kept, and what would grow.
-        let nobody = vec![false; case.view.variants.len()];
-        case.drafts = propose(case, &nobody, &Ledger::default());
-        for (variant, draft) in case.view.variants.iter().zip(&case.drafts) {
-            book_held(&mut ledger, variant, draft);
-        }
-        let growing = case.view.variants.iter().zip(&case.drafts).filter(|(_, d)| growth(d) > 0);
-        let cheapest = growing.map(|(v, _)| v.cost()).fold(f64::INFINITY, f64::min);
-        case.urgency = ((case.verdict.spare() * 1e9).round(), cheapest);
-    }
-    let mut order: Vec<usize> = (0..cases.len()).collect();
-    // Stable, and the cases are in order of namespace and model.
-    order.sort_by(|a, b| {
-        let (a, b) = (cases[*a].urgency, cases[*b].urgency);
-        a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1))
-    });
-    for i in order {
-        let case = &mut cases[i];
-        case.drafts = settle(case, &ledger);
-        for (variant, draft) in case.view.variants.iter().zip(&mut case.drafts) {
-            if variant.auto() {
-                ledger.book(variant.variant, growth(draft));
-            }
-            draft.close(Stage::Limit);
-            publish(variant, draft);
-            draft.close(Stage::Publish);
-        }
-    }
-    let mut memory = Memory::new(&snapshot.remembered);
-    for case in cases {
-        let learnt = case.verdict.learnt();
-        for (i, (variant, draft)) in case.view.variants.iter().zip(case.drafts).enumerate() {
-            let decision = decision(&case.view, variant, draft);
-            let capacity = learnt.capacities.get(i).copied().flatten();
-            outcome.next.variants.insert(decision.key(), state(variant, &decision, capacity));
-            outcome.decisions.push(decision);
-        }
-        memory.add(&case.view.model.model_id, learnt.observed);
-    }
-    outcome.next.remembered = memory.into_remembered();
-    outcome
-}
-
-/// The models with their settings and verdicts, in order of namespace and model.
-fn cases<'a>(snapshot: &'a Snapshot, warnings: &mut Vec<Warning>) -> Vec<Case<'a>> {
+    let cycle = Cycle {
+        config: &snapshot.config,
+        entries: Entries::of(&snapshot.config),
+        recall: Recall::new(&snapshot.remembered),
+        stock: Stock::new(&snapshot.config),
+    };
     let mut models: Vec<_> = snapshot.models.iter().collect();
     models.sort_by(|a, b| (&a.namespace, &a.model_id).cmp(&(&b.namespace, &b.model_id)));
-    let mut cases = Vec::with_capacity(models.len());
+    let variants = models.iter().map(|m| m.variants.len()).sum();
+    let mut records = Records::new(snapshot, variants);
+    let mut waiting = Vec::new();
     for model in models {
+        let case = Case::open(&cycle, model, &mut records.outcome.warnings);
+        if snapshot.config.inventory.is_some() {
+            waiting.push(case);
+        } else {
+            // No model takes anything from another, and this one's figures are still at hand.
+            records.add(case);
+        }
+    }
+    share(&mut waiting, Ledger::of(&snapshot.config, &cycle.stock));
+    waiting.into_iter().for_each(|case| records.add(case));
+    records.close()
+}
+
+impl<'a> Case<'a> {
+    /// A model with its settings and verdict, and what it would do if there were no limits.
+    fn open(cycle: &'a Cycle<'a>, model: &'a Model, warnings: &mut Vec<Warning>) -> Self {
         let (namespace, model_id) = (&model.namespace, &model.model_id);
-        let merged = resolve::saturation(&snapshot.config, namespace, model_id);
-        let to_zero = resolve::scale_to_zero(&snapshot.config, namespace, model_id);
-        let settings = merged.settings;
-        warnings.extend(merged.dropped.into_iter().map(|layer| Warning::SettingsDropped {
+        let (settings, dropped) = cycle.entries.saturation(namespace, model_id);
+        let to_zero = cycle.entries.scale_to_zero(namespace, model_id);
+        warnings.extend(dropped.into_iter().map(|layer| Warning::SettingsDropped {
             namespace: namespace.clone(),
             model_id: model_id.clone(),
             layer,
@@ -90,19 +71,28 @@ fn cases<'a>(snapshot: &'a Snapshot, warnings: &mut Vec<Warning>) -> Vec<Case<'a
             warnings
                 .push(Warning::NothingWakesIt { namespace: namespace.clone(), model_id: model_id.clone() });
         }
-        let view = ModelView::new(model, snapshot, settings, to_zero);
+        let remembered = cycle.recall.of(model_id);
+        let view = ModelView::new(model, cycle.config, &cycle.stock, remembered, settings, to_zero);
         if is_limited(&view) {
             warnings.extend(unknown_accelerators(&view));
         }
         let verdict = analyze(&view);
-        cases.push(Case { view, verdict, urgency: (0.0, 0.0), drafts: Vec::new() });
+        let mut case = Self { view, verdict, drafts: Vec::new() };
+        case.drafts = propose(&case, &vec![false; case.view.variants.len()], &Ledger::default());
+        case
     }
-    cases
+
+    /// The smaller, the sooner the model takes from the inventory: spare capacity, rounded so that a sum's order
+    /// cannot decide; then the cost of what grows.
+    fn urgency(&self) -> (f64, f64) {
+        let growing = self.view.variants.iter().zip(&self.drafts).filter(|(_, d)| growth(d) > 0);
+        let cheapest = growing.map(|(v, _)| v.cost()).fold(f64::INFINITY, f64::min);
+        ((self.verdict.spare() * 1e9).round(), cheapest)
+    }
 }
 
 fn unknown_accelerators(model: &ModelView) -> Vec<Warning> {
-    let stock = Ledger::new(model.config);
-    let unknown = |v: &&VariantView| v.variant.gpus_per_replica.0 > 0 && stock.left(v.variant).is_none();
+    let unknown = |v: &&VariantView| v.variant.gpus_per_replica.0 > 0 && v.place.is_none();
     model
         .variants
         .iter()
@@ -110,9 +100,33 @@ fn unknown_accelerators(model: &ModelView) -> Vec<Warning> {
         .map(|v| Warning::AcceleratorNotInInventory {
             namespace: model.model.namespace.clone(),
             variant: v.variant.name.clone(),
-            accelerator: v.accelerator(),
+            accelerator: v.accelerator().to_owned(),
         })
         .collect()
+}
+
+/// Shares out the inventory: first what earlier cycles asked for, then to the most urgent model.
+fn share(cases: &mut [Case], mut ledger: Ledger) {
+    let mut order = Vec::with_capacity(cases.len());
+    for (i, case) in cases.iter().enumerate() {
+        for (variant, draft) in case.view.variants.iter().zip(&case.drafts) {
+            book_held(&mut ledger, variant, draft);
+        }
+        order.push((case.urgency(), i));
+    }
+    // Stable, and the cases are in order of namespace and model.
+    order.sort_by(|(a, _), (b, _)| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
+    for (_, i) in order {
+        let case = &mut cases[i];
+        if is_limited(&case.view) {
+            case.drafts = settle(case, &ledger);
+        }
+        for (variant, draft) in case.view.variants.iter().zip(&case.drafts) {
+            if variant.auto() {
+                ledger.book(variant, growth(draft));
+            }
+        }
+    }
 }
 
 /// The stages before the limit.
@@ -154,6 +168,43 @@ fn settle(case: &Case, ledger: &Ledger) -> Vec<Draft> {
     }
 }
 
+/// The outcome as it comes together, model by model.
+struct Records {
+    outcome: Outcome,
+    states: Vec<(VariantKey, VariantState)>,
+    memory: Memory,
+}
+
+impl Records {
+    fn new(snapshot: &Snapshot, variants: usize) -> Self {
+        let mut outcome = Outcome::default();
+        outcome.decisions.reserve(variants);
+        Self { outcome, states: Vec::with_capacity(variants), memory: Memory::new(&snapshot.remembered) }
+    }
+
+    fn add(&mut self, case: Case) {
+        let Case { view, verdict, drafts } = case;
+        let learnt = verdict.learnt();
+        for (i, (variant, mut draft)) in view.variants.iter().zip(drafts).enumerate() {
+            draft.close(Stage::Limit);
+            publish(variant, &mut draft);
+            draft.close(Stage::Publish);
+            let decision = decision(&view, variant, draft);
+            let capacity = learnt.capacities.get(i).copied().flatten();
+            self.states.push((decision.key(), state(variant, &decision, capacity)));
+            self.outcome.decisions.push(decision);
+        }
+        self.memory.add(&view.model.model_id, learnt.observed);
+    }
+
+    fn close(mut self) -> Outcome {
+        // All at once: the map sorts them faster than it would take them in one by one.
+        self.outcome.next.variants = self.states.into_iter().collect();
+        self.outcome.next.remembered = self.memory.into_remembered();
+        self.outcome
+    }
+}
+
 fn decision(model: &ModelView, variant: &VariantView, mut draft: Draft) -> Decision {
     // It is kept until the next cycle, with thousands of others.
     draft.steps.shrink_to_fit();
@@ -161,7 +212,7 @@ fn decision(model: &ModelView, variant: &VariantView, mut draft: Draft) -> Decis
         namespace: model.model.namespace.clone(),
         model_id: model.model.model_id.clone(),
         variant: variant.variant.name.clone(),
-        accelerator: variant.accelerator(),
+        accelerator: variant.accelerator().to_owned(),
         current: variant.current,
         ready: variant.ready,
         mode: variant.variant.mode,

@@ -12,7 +12,7 @@ use wva_crds::GoDuration;
 pub use config::{Config, Inventory, MetricsAge};
 pub use mode::{Mode, ModeError};
 pub use read::SnapshotError;
-pub use wva_crds::entries::{AnalyzerName, SaturationEntry, ScaleToZeroEntry, WarmSpare};
+pub use wva_crds::entries::{AnalyzerName, Optimizer, SaturationEntry, ScaleToZeroEntry, WarmSpare};
 
 use crate::units::{Amount, Cost, Fraction, KvUsage, QueueLength};
 

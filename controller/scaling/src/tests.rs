@@ -2,6 +2,7 @@
 //! generated snapshots (`laws`), and what neither can say.
 
 mod conformance;
+mod exact;
 mod file;
 mod fixture;
 mod generate;

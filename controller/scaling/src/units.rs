@@ -156,3 +156,14 @@ pub(crate) fn compare(a: f64, b: f64) -> std::cmp::Ordering {
         std::cmp::Ordering::Equal
     }
 }
+
+/// A whole, non-negative figure as a number of replicas.
+pub(crate) fn whole(figure: f64) -> u32 {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "`as` saturates, and NaN is 0"
+    )]
+    let replicas = figure as u32;
+    replicas
+}

@@ -4,9 +4,10 @@
 use std::time::Duration;
 
 use crate::decision::{Bounds, Stage, Step};
+use crate::limit::Stock;
 use crate::reason::Reason;
 use crate::resolve::{Saturation, ScaleToZero};
-use crate::snapshot::{Config, Mode, Model, PendingState, Remembered, Replica, Snapshot, Variant};
+use crate::snapshot::{Config, Mode, Model, PendingState, Remembered, Replica, Variant};
 
 /// An unschedulable or crash-looping replica is not merely slow: a minute tells.
 const FAILING_GRACE: Duration = Duration::from_mins(1);
@@ -15,8 +16,8 @@ const FAILING_GRACE: Duration = Duration::from_mins(1);
 pub(crate) struct ModelView<'a> {
     pub(crate) model: &'a Model,
     pub(crate) config: &'a Config,
-    /// Observations of earlier cycles, of all models.
-    pub(crate) remembered: &'a [Remembered],
+    /// Observations of earlier cycles.
+    pub(crate) remembered: &'a [&'a Remembered],
     pub(crate) settings: Saturation,
     pub(crate) to_zero: ScaleToZero,
     /// By name.
@@ -26,6 +27,8 @@ pub(crate) struct ModelView<'a> {
 /// One variant.
 pub(crate) struct VariantView<'a> {
     pub(crate) variant: &'a Variant,
+    /// Where its accelerator stands in the ledger of GPUs. `None`: it is not limited.
+    pub(crate) place: Option<usize>,
     pub(crate) current: u32,
     pub(crate) ready: u32,
     /// Replicas that load.
@@ -57,15 +60,16 @@ pub(crate) enum Blind {
 impl<'a> ModelView<'a> {
     pub(crate) fn new(
         model: &'a Model,
-        snapshot: &'a Snapshot,
+        config: &'a Config,
+        stock: &Stock,
+        remembered: &'a [&'a Remembered],
         settings: Saturation,
         to_zero: ScaleToZero,
     ) -> Self {
-        let config = &snapshot.config;
-        let mut variants: Vec<_> =
-            model.variants.iter().map(|v| VariantView::new(v, config, to_zero.enabled)).collect();
+        let view = |v: &'a Variant| VariantView::new(v, config, stock.place(v), to_zero.enabled);
+        let mut variants: Vec<_> = model.variants.iter().map(view).collect();
         variants.sort_by(|a, b| a.variant.name.cmp(&b.variant.name));
-        Self { model, config, remembered: &snapshot.remembered, settings, to_zero, variants }
+        Self { model, config, remembered, settings, to_zero, variants }
     }
 
     /// Every variant has 0 replicas.
@@ -95,7 +99,7 @@ impl<'a> ModelView<'a> {
 }
 
 impl<'a> VariantView<'a> {
-    fn new(variant: &'a Variant, config: &Config, to_zero: bool) -> Self {
+    fn new(variant: &'a Variant, config: &Config, place: Option<usize>, to_zero: bool) -> Self {
         let current = variant.current;
         let ready = variant.ready.unwrap_or(current).min(current);
         let unready = current - ready;
@@ -105,7 +109,7 @@ impl<'a> VariantView<'a> {
         });
         // Surge pods of a rollout may be listed beyond those that count.
         let stuck = number(failed.count()).min(unready);
-        let mut counted = Vec::new();
+        let mut counted = Vec::with_capacity(variant.replicas.len());
         let mut stale = 0;
         for replica in &variant.replicas {
             if (replica.kv.is_none() && replica.queue.is_none())
@@ -130,6 +134,7 @@ impl<'a> VariantView<'a> {
         let lifted = to_zero && min == 1 && !variant.min_forbids_zero;
         Self {
             variant,
+            place,
             current,
             ready,
             pending: unready - stuck,
@@ -145,9 +150,8 @@ impl<'a> VariantView<'a> {
     }
 
     /// Its accelerator, or `unresolved`.
-    pub(crate) fn accelerator(&self) -> String {
-        let unresolved = || wva_crds::names::UNRESOLVED_ACCELERATOR.to_owned();
-        self.variant.accelerator.clone().unwrap_or_else(unresolved)
+    pub(crate) fn accelerator(&self) -> &'a str {
+        self.variant.accelerator.as_deref().unwrap_or(wva_crds::names::UNRESOLVED_ACCELERATOR)
     }
 
     pub(crate) fn auto(&self) -> bool {
@@ -223,7 +227,8 @@ pub(crate) struct Draft {
 
 impl Draft {
     pub(crate) fn new(current: u32) -> Self {
-        Self { current, steps: Vec::new() }
+        // One for each stage, which is what most variants need.
+        Self { current, steps: Vec::with_capacity(5) }
     }
 
     pub(crate) fn target(&self) -> u32 {

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::{AnalyzerName, SaturationEntry, ScaleToZeroEntry};
+use super::{AnalyzerName, Optimizer, SaturationEntry, ScaleToZeroEntry};
 
 /// Key of the entry that is for every model.
 pub const DEFAULT_ENTRY: &str = "default";
@@ -25,6 +25,8 @@ pub struct Saturation {
     pub enable_limiter: bool,
     /// Which analyzer decides.
     pub analyzer: AnalyzerName,
+    /// Token analyzer: how it chooses between variants by their cost.
+    pub optimizer: Optimizer,
     /// Token analyzer: it grows where demand is above this share of the supply, (0, 1].
     pub scale_up_threshold: f64,
     /// Token analyzer: it shrinks to where demand is this share of the supply, (0, 1], below `scale_up_threshold`.
@@ -40,6 +42,7 @@ impl Default for Saturation {
             queue_spare_trigger: 3.0,
             enable_limiter: false,
             analyzer: AnalyzerName::Percentage,
+            optimizer: Optimizer::CostAware,
             scale_up_threshold: 0.85,
             scale_down_boundary: 0.70,
         }
@@ -50,18 +53,29 @@ impl Saturation {
     /// The settings that an entry asks for; what it leaves out has the built-in default. They may conflict.
     #[must_use]
     pub fn of(entry: &SaturationEntry) -> Self {
-        let base = Self::default();
+        Self::default().with(entry)
+    }
+
+    /// The settings that layers ask for together, the least specific first: those of [`overlaid`].
+    #[must_use]
+    pub fn of_layers(layers: &[(&str, &SaturationEntry)]) -> Self {
+        layers.iter().fold(Self::default(), |settings, (_, entry)| settings.with(entry))
+    }
+
+    /// These settings with what a more specific entry says.
+    fn with(self, entry: &SaturationEntry) -> Self {
         Self {
-            kv_cache_threshold: entry.kv_cache_threshold.map_or(base.kv_cache_threshold, f64::from),
+            kv_cache_threshold: entry.kv_cache_threshold.map_or(self.kv_cache_threshold, f64::from),
             queue_length_threshold: entry
                 .queue_length_threshold
-                .map_or(base.queue_length_threshold, f64::from),
-            kv_spare_trigger: entry.kv_spare_trigger.map_or(base.kv_spare_trigger, f64::from),
-            queue_spare_trigger: entry.queue_spare_trigger.map_or(base.queue_spare_trigger, f64::from),
-            enable_limiter: entry.enable_limiter.unwrap_or(base.enable_limiter),
-            analyzer: entry.analyzer_name.unwrap_or(base.analyzer),
-            scale_up_threshold: entry.scale_up_threshold.map_or(base.scale_up_threshold, f64::from),
-            scale_down_boundary: entry.scale_down_boundary.map_or(base.scale_down_boundary, f64::from),
+                .map_or(self.queue_length_threshold, f64::from),
+            kv_spare_trigger: entry.kv_spare_trigger.map_or(self.kv_spare_trigger, f64::from),
+            queue_spare_trigger: entry.queue_spare_trigger.map_or(self.queue_spare_trigger, f64::from),
+            enable_limiter: entry.enable_limiter.unwrap_or(self.enable_limiter),
+            analyzer: entry.analyzer_name.unwrap_or(self.analyzer),
+            optimizer: entry.optimizer.unwrap_or(self.optimizer),
+            scale_up_threshold: entry.scale_up_threshold.map_or(self.scale_up_threshold, f64::from),
+            scale_down_boundary: entry.scale_down_boundary.map_or(self.scale_down_boundary, f64::from),
         }
     }
 
@@ -186,9 +200,10 @@ pub fn merge(layers: &[(&str, &SaturationEntry)]) -> Merged {
     let mut layers = layers.to_vec();
     let mut dropped = Vec::new();
     loop {
-        let entry = overlaid(&layers);
-        let settings = Saturation::of(&entry);
-        let Some(problem) = conflict(&layers) else { return Merged { entry, settings, dropped } };
+        let settings = Saturation::of_layers(&layers);
+        let Some(problem) = settings.conflicts().into_iter().next() else {
+            return Merged { entry: overlaid(&layers), settings, dropped };
+        };
         // Without any layer the settings are valid, so some layer is the last one to turn them.
         let turns = |i: &usize| conflict(&layers[..*i]).is_none() && conflict(&layers[..=*i]).is_some();
         let Some(culprit) = (0..layers.len()).rev().find(turns) else {
@@ -206,7 +221,7 @@ pub fn overlaid(layers: &[(&str, &SaturationEntry)]) -> SaturationEntry {
 }
 
 fn conflict(layers: &[(&str, &SaturationEntry)]) -> Option<Conflict> {
-    Saturation::of(&overlaid(layers)).conflicts().into_iter().next()
+    Saturation::of_layers(layers).conflicts().into_iter().next()
 }
 
 /// An entry that may be for one model.

@@ -56,6 +56,10 @@ pub struct SaturationEntry {
     #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 0.7))]
     pub scale_down_boundary: Option<PositiveFraction>,
+    /// Token analyzer: how it chooses by cost; `costAware` fills the cheapest capacity first, `exact` searches for the least cost; default costAware.
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "costAware"))]
+    pub optimizer: Option<Optimizer>,
     /// Throughput analyzer: objective between two tokens in milliseconds, above 0. Default: that of a service class, else none.
     #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub itl_slo: Option<Millis>,
@@ -95,6 +99,7 @@ impl SaturationEntry {
             analyzer_name: own.analyzer_name.or(base.analyzer_name),
             scale_up_threshold: own.scale_up_threshold.or(base.scale_up_threshold),
             scale_down_boundary: own.scale_down_boundary.or(base.scale_down_boundary),
+            optimizer: own.optimizer.or(base.optimizer),
             itl_slo: own.itl_slo.or(base.itl_slo),
             ttft_slo: own.ttft_slo.or(base.ttft_slo),
             utilization: own.utilization.or(base.utilization),
@@ -118,6 +123,17 @@ pub enum AnalyzerName {
     /// Throughput (`throughput`).
     #[serde(rename = "throughput")]
     Throughput,
+}
+
+/// How the token analyzer chooses between variants by their cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Optimizer {
+    /// The variants whose capacity costs least are filled first, the dearest are emptied first.
+    #[default]
+    CostAware,
+    /// Of all ways to add what is lacking or to take what is spare the cheapest.
+    Exact,
 }
 
 /// When the throughput analyzer keeps one replica more.
@@ -154,4 +170,5 @@ macro_rules! words {
 }
 
 words!(AnalyzerName, [Percentage, Tokens, Throughput]);
+words!(Optimizer, [CostAware, Exact]);
 words!(WarmSpare, [Auto, On, Off]);

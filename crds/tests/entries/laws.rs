@@ -28,6 +28,8 @@ const TEXTS: &[&str] = &[
     "off",
     "saturation",
     "throughput",
+    "exact",
+    "costAware",
     "Saturation",
     "true",
     "0.8",
@@ -70,6 +72,7 @@ const SATURATION: &[&str] = &[
     "hold",
     "drain",
     "warmSpare",
+    "optimizer",
     "modelID",
     "kvcachethreshold",
 ];

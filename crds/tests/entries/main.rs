@@ -50,7 +50,8 @@ fn what_people_write_is_read() {
         "kvCacheThreshold: 1\nkvSpareTrigger: 0",
         "model_id: meta/llama-3.1-8b\nnamespace: prod\nenableLimiter: true",
         "model_id: ''\nnamespace: ''\nanalyzerName: ''",
-        "analyzerName: saturation\nscaleUpThreshold: 0.85\nscaleDownBoundary: 0.7",
+        "analyzerName: saturation\nscaleUpThreshold: 0.85\nscaleDownBoundary: 0.7\noptimizer: exact",
+        "optimizer: costAware",
         "analyzerName: throughput\nitlSlo: 24\nttftSlo: 500.5\nutilization: 1\nhold: 5m\ndrain: 1m30s\nwarmSpare: on",
     ] {
         check(Kind::Saturation, text, true);
@@ -91,6 +92,8 @@ fn what_is_nearly_right_is_refused() {
         "warmSpare: true",
         "warmSpare: Auto",
         "analyzerName: tokens",
+        "optimizer: ''",
+        "optimizer: Exact",
         "enableLimiter: yes",
         "model_id: 7",
         // Spellings of snapshot files, and of other maps.

@@ -2,6 +2,7 @@
 //! steps at once as are lacking or spare. It knows hardware of different size.
 
 mod engine;
+mod exact;
 mod fill;
 mod words;
 
@@ -109,14 +110,14 @@ fn effective(
     observed: &mut Vec<Observation>,
 ) -> f64 {
     let k1 = shape.capacity * model.settings.kv_cache_threshold;
-    let accelerator = variant.accelerator();
     let bucket = shape.output.map(bucket);
     let full = at_least(sample.queue, model.settings.queue_length_threshold) && in_use > 0.0;
     let k2 = if full {
-        observed.extend(bucket.map(|output| Observation { accelerator, output, k2: in_use }));
+        let accelerator = || variant.accelerator().to_owned();
+        observed.extend(bucket.map(|output| Observation { accelerator: accelerator(), output, k2: in_use }));
         in_use
     } else {
-        let remembered = bucket.and_then(|output| remembered(model, &accelerator, output));
+        let remembered = bucket.and_then(|output| remembered(model, variant.accelerator(), output));
         remembered.or_else(|| derived(engine, shape)).unwrap_or(k1)
     };
     k1.min(k2)
@@ -124,10 +125,7 @@ fn effective(
 
 /// The mean of the last observations of earlier cycles.
 fn remembered(model: &ModelView, accelerator: &str, output: OutputBucket) -> Option<f64> {
-    let of_kind = model
-        .remembered
-        .iter()
-        .find(|r| r.model_id == model.model.model_id && r.accelerator == accelerator && r.output == output)?;
+    let of_kind = model.remembered.iter().find(|r| r.accelerator == accelerator && r.output == output)?;
     let last = of_kind.k2.len().saturating_sub(OBSERVATIONS);
     mean(of_kind.k2[last..].iter().map(|k2| k2.get()))
 }
@@ -207,6 +205,7 @@ impl TokenVerdict {
             required: self.required(model),
             spare: self.spare_tokens(model),
             per_replica: self.per_replica[i],
+            approximate: false,
         }
     }
 }

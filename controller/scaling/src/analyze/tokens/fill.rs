@@ -1,11 +1,13 @@
 //! The optimize stage of the token analyzer: lacking tokens go to the variants whose capacity costs least, spare ones
-//! are taken from the dearest. Every cycle counts from the current replicas.
+//! are taken from the dearest. Every cycle counts from the current replicas. Under `optimizer: exact` this rule acts
+//! where the search (`exact.rs`) does not.
 
 use super::TokenVerdict;
+use super::exact::{self, Search};
 use crate::Stage;
 use crate::limit::{Ledger, is_limited};
 use crate::reason::Reason;
-use crate::units::below;
+use crate::units::{below, whole};
 use crate::view::{Blind, Draft, ModelView, VariantView};
 
 /// Steps of the stages analyze and optimize.
@@ -23,11 +25,40 @@ pub(super) fn propose(
         drafts.push(draft);
     }
     if below(0.0, verdict.required(model)) {
-        grow(verdict, model, barred, ledger, &mut drafts);
+        let search = exact::grow(verdict, model, barred, ledger, &mut drafts);
+        if search != Search::Done {
+            grow(verdict, model, barred, ledger, &mut drafts);
+        }
+        say_if_cut_short(search, &mut drafts);
     } else if below(0.0, verdict.spare_tokens(model)) && !verdict.unsized_queue {
-        shrink(verdict, model, &mut drafts);
+        let search = exact::shrink(verdict, model, &mut drafts);
+        if search != Search::Done {
+            shrink(verdict, model, &mut drafts);
+        }
+        say_if_cut_short(search, &mut drafts);
     }
     drafts
+}
+
+/// The rule acts in place of a search that ended too early, so something cheaper may exist.
+fn say_if_cut_short(search: Search, drafts: &mut [Draft]) {
+    if search != Search::CutShort {
+        return;
+    }
+    for step in drafts.iter_mut().flat_map(|d| &mut d.steps) {
+        if let Reason::DemandAboveSupply { tokens } | Reason::SupplyAboveDemand { tokens } = &mut step.reason
+        {
+            tokens.approximate = true;
+        }
+    }
+}
+
+/// What keeps a variant from growing.
+pub(super) fn obstacle(variant: &VariantView) -> Option<Reason> {
+    if variant.stuck > 0 {
+        return Some(Reason::Stuck { stuck: variant.stuck });
+    }
+    variant.bounds.max.filter(|_| variant.room() < variant.step_up()).map(|max| Reason::AtMaximum { max })
 }
 
 /// Indices of the variants by the cost of a token they hold, equal ones by name; those that hold none come last.
@@ -49,17 +80,11 @@ fn grow(verdict: &TokenVerdict, model: &ModelView, barred: &[bool], ledger: &Led
         if !below(0.0, missing) || barred[i] || capacity <= 0.0 {
             continue;
         }
-        if variant.stuck > 0 {
-            drafts[i].note(Stage::Optimize, Reason::Stuck { stuck: variant.stuck });
+        if let Some(reason) = obstacle(variant) {
+            drafts[i].note(Stage::Optimize, reason);
             continue;
         }
         let step = variant.step_up();
-        if let Some(max) = variant.bounds.max
-            && variant.room() < step
-        {
-            drafts[i].note(Stage::Optimize, Reason::AtMaximum { max });
-            continue;
-        }
         // The allowance keeps a quotient of 2.0000000001 at 2.
         let asked = whole((missing / capacity - 1e-9).ceil()).max(step);
         let after = variant.current.saturating_add(asked);
@@ -75,9 +100,9 @@ fn grow(verdict: &TokenVerdict, model: &ModelView, barred: &[bool], ledger: &Led
         // The stages behind cut it to the maximum and to what is left; the next variant gets what is cut.
         let mut given = asked.min(variant.room());
         if is_limited(model) {
-            let fits = ledger.fits(variant.variant);
+            let fits = ledger.fits(variant);
             given = if fits < given && fits < step { 0 } else { given.min(fits) };
-            ledger.book(variant.variant, given);
+            ledger.book(variant, given);
         }
         missing -= f64::from(given) * capacity;
     }
@@ -128,15 +153,4 @@ fn withheld(model: &ModelView, variant: &VariantView, step: u32) -> Option<Reaso
         }
         None => None,
     }
-}
-
-/// A whole, non-negative figure as a number of replicas.
-fn whole(figure: f64) -> u32 {
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "`as` saturates, and NaN is 0"
-    )]
-    let replicas = figure as u32;
-    replicas
 }

@@ -1,0 +1,145 @@
+//! Random models for the choice by cost: up to six variants with cost, capacity, bounds and HPA, some with an inventory.
+//! A seed gives the same model on every machine.
+
+use std::collections::BTreeMap;
+
+use wva_crds::GoDuration;
+use wva_scaling::Snapshot;
+use wva_scaling::snapshot::{
+    AnalyzerName, Config, GpuCount, HpaTolerance, Inventory, Model, Optimizer, QueueFigures, Replica,
+    SaturationEntry, SchedulerQueue, Variant,
+};
+use wva_scaling::units::{Amount, Cost, KvUsage};
+
+const ACCELERATORS: [&str; 3] = ["A100", "H100", "L40S"];
+
+/// Which way the model has to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Some replicas are lacking.
+    Up,
+    /// Some are spare.
+    Down,
+    /// Some hundred are lacking, of variants whose tokens cost nearly the same: what is hard to search.
+    Hard,
+}
+
+/// A model that has to go some way.
+pub(crate) fn instance(seed: u32, way: Way) -> Snapshot {
+    let mut random = Random(seed.wrapping_mul(2_654_435_761).wrapping_add(12_345));
+    let count = if way == Way::Hard { 6 } else { 1 + random.below(6) };
+    let load = random.between(0.05, 0.5);
+    let mut variants: Vec<Variant> = (0..count).map(|v| variant(v, way, load, &mut random)).collect();
+    if variants.iter().all(|v| v.current == 0) {
+        (variants[0].current, variants[0].max) = (1, Some(4));
+        variants[0].replicas = replicas(&variants[0], load);
+    }
+    let supply: f64 = variants.iter().map(|v| f64::from(v.current) * per_replica(v)).sum();
+    let mean: f64 = variants.iter().map(per_replica).sum::<f64>() / f64::from(count);
+    let lacking = match way {
+        Way::Up => mean * random.between(0.1, 6.0),
+        Way::Hard => mean * random.between(50.0, 300.0),
+        Way::Down => 0.0,
+    };
+    let mut model =
+        Model { model_id: "m".to_owned(), namespace: "ns".to_owned(), variants, ..Model::default() };
+    if way != Way::Down {
+        // What waits is 0.85 of what the supply is to be, and a token is four bytes.
+        let bytes = amount(4.0 * 0.85 * (supply + lacking));
+        model.scheduler_queue = SchedulerQueue::Known(QueueFigures { bytes, ..QueueFigures::default() });
+    }
+    let mut config = Config::default();
+    if way != Way::Hard && random.below(2) == 0 {
+        config.limited_mode = true;
+        config.inventory = Some(inventory(&mut random));
+    }
+    Snapshot { config, models: vec![model], ..Snapshot::default() }
+}
+
+/// The same model under an optimizer.
+pub(crate) fn under(snapshot: &Snapshot, optimizer: Optimizer) -> Snapshot {
+    let entry = SaturationEntry {
+        analyzer_name: Some(AnalyzerName::Tokens),
+        optimizer: Some(optimizer),
+        ..SaturationEntry::default()
+    };
+    let mut under = snapshot.clone();
+    under.config.saturation = BTreeMap::from([("default".to_owned(), entry)]);
+    under
+}
+
+fn variant(v: u32, way: Way, load: f64, random: &mut Random) -> Variant {
+    // From an eighth of the largest to the largest; a large one costs less a token, but for what the market makes of it.
+    let capacity = 400_000.0 * 2.0_f64.powf(-3.0 * random.share());
+    let market = if way == Way::Hard { random.between(0.99, 1.01) } else { random.between(0.6, 1.4) };
+    let cost = 80.0 * (capacity / 400_000.0).powf(if way == Way::Hard { 1.0 } else { 0.9 }) * market;
+    let current = random.below(7);
+    let mut variant = Variant {
+        name: format!("v{v}"),
+        accelerator: Some(ACCELERATORS[random.below(3) as usize].to_owned()),
+        cost: Cost::try_from((cost * 10.0).round() / 10.0).unwrap(),
+        current,
+        min: Some(random.below(2).min(current)),
+        max: (way != Way::Hard && random.below(3) > 0).then(|| current + random.below(8)),
+        hpa_tolerance: (random.below(2) == 0).then(HpaTolerance::default),
+        remembered_capacity: Some(amount((capacity / 16.0).round() * 16.0 * 0.8)),
+        gpus_per_replica: GpuCount(1 << random.below(3)),
+        ..Variant::default()
+    };
+    variant.replicas = replicas(&variant, if way == Way::Down { load } else { 0.0 });
+    variant
+}
+
+/// A sample of each replica.
+fn replicas(variant: &Variant, kv: f64) -> Vec<Replica> {
+    let blocks = amount(per_replica(variant) / 0.8 / 16.0);
+    let replica = |r| Replica {
+        pod: format!("{}-{r}", variant.name),
+        kv: Some(KvUsage::try_from(kv).unwrap()),
+        num_gpu_blocks: Some(blocks),
+        block_size: Some(amount(16.0)),
+        age: GoDuration::from_secs(10),
+        ..Replica::default()
+    };
+    (0..variant.current).map(replica).collect()
+}
+
+fn per_replica(variant: &Variant) -> f64 {
+    variant.remembered_capacity.unwrap().get()
+}
+
+fn inventory(random: &mut Random) -> BTreeMap<String, Inventory> {
+    let stock = |name: &str, left| (name.to_owned(), Inventory { limit: left, used: 0 });
+    ACCELERATORS.iter().map(|name| stock(name, u64::from(random.below(17)))).collect()
+}
+
+fn amount(value: f64) -> Amount {
+    Amount::try_from(value).unwrap()
+}
+
+/// A sequence of shares that a seed fixes (xorshift of 32 bits).
+struct Random(u32);
+
+impl Random {
+    fn next(&mut self) -> u32 {
+        self.0 = self.0.max(1);
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 17;
+        self.0 ^= self.0 << 5;
+        self.0
+    }
+
+    /// From 0 to below 1.
+    fn share(&mut self) -> f64 {
+        f64::from(self.next() >> 8) / f64::from(1_u32 << 24)
+    }
+
+    fn between(&mut self, low: f64, high: f64) -> f64 {
+        low + (high - low) * self.share()
+    }
+
+    /// From 0 to below `end`.
+    fn below(&mut self, end: u32) -> u32 {
+        (self.next() >> 8) % end
+    }
+}

@@ -1,0 +1,51 @@
+//! How long one cycle's decisions take, from a hundred variants to ten thousand. `make bench-decide` runs it and prints
+//! the table of docs/performance.md; the bounds it is held to stand there.
+
+#![expect(clippy::unwrap_used, reason = "a bench: its input is its own")]
+
+mod fleet;
+mod table;
+
+use std::hint::black_box;
+use std::path::Path;
+use std::time::Duration;
+
+use criterion::{BenchmarkId, Criterion};
+use wva_scaling::decide;
+
+use self::fleet::{Kind, Size, fleet};
+use self::table::Row;
+
+/// Models of four variants of ten replicas each; then the small models that most clusters have.
+const SIZES: [Size; 4] = [
+    Size { models: 25, variants: 4, replicas: 10 },
+    Size { models: 250, variants: 4, replicas: 10 },
+    Size { models: 2500, variants: 4, replicas: 10 },
+    Size { models: 1000, variants: 2, replicas: 2 },
+];
+
+fn main() {
+    let folder = Path::new(concat!(env!("CARGO_TARGET_TMPDIR"), "/criterion"));
+    let mut criterion = Criterion::default()
+        .output_directory(folder)
+        .warm_up_time(Duration::from_secs(2))
+        .measurement_time(Duration::from_secs(6))
+        .sample_size(50)
+        .configure_from_args();
+    let mut rows = Vec::new();
+    let mut group = criterion.benchmark_group("decide");
+    for kind in Kind::ALL {
+        for size in SIZES {
+            let row = Row::new(kind, size);
+            let snapshot = fleet(kind, size);
+            row.check(&decide(&snapshot));
+            // The time to drop what was decided counts: the engine drops it, too.
+            group.bench_with_input(BenchmarkId::new(kind.name(), row.label()), &snapshot, |b, snapshot| {
+                b.iter(|| decide(black_box(snapshot)));
+            });
+            rows.push(row);
+        }
+    }
+    group.finish();
+    table::print(&folder.join("decide"), &rows);
+}
