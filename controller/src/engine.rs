@@ -1,6 +1,8 @@
 //! The engine cycle: samples into a Snapshot, the Snapshot into decisions, decisions into what is published. One task
 //! owns samples, memory and publication; everything else reads.
 
+mod early;
+
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,11 +20,10 @@ use wva_scaling::trace::Trace;
 use wva_scaling::{Decision, FallbackSource, Outcome, VariantKey, Warning, decide};
 
 use crate::assemble::{Assembled, Moment, assemble};
-use crate::collect::{
-    self,
-    prometheus::Prometheus,
-    sample::{PodModel, Samples},
-};
+use crate::collect::prometheus::{Prometheus, QueryError};
+use crate::collect::sample::Samples;
+use crate::collect::scope::{Scope, Split};
+use crate::collect::{self, Answers};
 use crate::memory::Memory;
 use crate::published::{Published, PublishedVariant};
 use crate::report::conditions::{Outlook, conditions};
@@ -38,8 +39,10 @@ pub struct EngineConfig {
     pub interval: Duration,
     /// Time between two samples.
     pub fetch_interval: Duration,
-    /// A sample older than this is fetched anew before a cycle.
+    /// A sample younger than this is not fetched again, and one that is older is fetched anew before a cycle.
     pub cache_ttl: Duration,
+    /// Time after which samples of what is gone are forgotten.
+    pub cleanup_interval: Duration,
     /// Age up to which a signal counts fully.
     pub fresh: Duration,
     /// Age up to which it counts, but forbids scale-down.
@@ -50,10 +53,16 @@ pub struct EngineConfig {
     pub decision_hold: Duration,
     /// Age at which a replica that is not ready is stuck.
     pub pending_grace: Duration,
+    /// A sample that shows a need for more replicas is acted on at once.
+    pub early_scale_up: bool,
 }
 
 /// Events in quick succession make one cycle.
 const DEBOUNCE: Duration = Duration::from_secs(1);
+/// A round of queries may always take this long, however often they are made.
+const SHORTEST_ROUND: Duration = Duration::from_secs(15);
+/// A timer is right to about this much.
+const TIMER_ERROR: Duration = Duration::from_millis(100);
 
 /// What the engine reads and writes.
 pub struct Engine {
@@ -83,12 +92,16 @@ struct State {
     scalings: BTreeMap<(VariantKey, &'static str, &'static str), u64>,
     /// Warnings of the last cycle, which are not said again.
     warned: Vec<Warning>,
-    /// When the last round of queries ended, whatever came of it.
+    /// When the last round of queries that has ended began, whatever came of it.
     asked: Option<Instant>,
+    /// How queries are split.
+    split: Split,
+    /// When samples of what is gone were last forgotten.
+    cleaned: Option<Instant>,
 }
 
 /// The answers of one round of queries, and when it began.
-type Fetched = (Instant, collect::Answers);
+type Fetched = (Instant, Answers);
 
 impl Engine {
     /// Runs cycles until asked to stop: every interval, and at once when something that matters `changed`. To be run
@@ -128,19 +141,23 @@ impl Engine {
                     self.take_in(&mut state, fetched);
                     if std::mem::take(&mut due) {
                         self.cycle(&mut state);
+                    } else if self.config.early_scale_up {
+                        self.early(&mut state);
                     }
                 }
                 _ = fetch.tick(), if idle => {
-                    idle = false;
-                    fetching = Some(self.fetch()).into();
+                    if !self.is_young(&state, TIMER_ERROR) {
+                        idle = false;
+                        fetching = Some(self.fetch(&mut state)).into();
+                    }
                 }
                 _ = cycle.tick() => {
-                    if state.asked.is_some_and(|at| at.elapsed() <= self.config.cache_ttl) {
+                    if self.is_young(&state, Duration::ZERO) {
                         self.cycle(&mut state);
                     } else {
                         due = true;
                         if std::mem::take(&mut idle) {
-                            fetching = Some(self.fetch()).into();
+                            fetching = Some(self.fetch(&mut state)).into();
                         }
                     }
                 }
@@ -160,15 +177,41 @@ impl Engine {
         }
     }
 
-    fn fetch(&self) -> BoxFuture<'_, Fetched> {
+    /// Whether the newest sample is not to be fetched again, be it by `allowance` older than it is.
+    fn is_young(&self, state: &State, allowance: Duration) -> bool {
+        state.asked.is_some_and(|began| began.elapsed() + allowance <= self.config.cache_ttl)
+    }
+
+    fn fetch(&self, state: &mut State) -> BoxFuture<'_, Fetched> {
         let began = Instant::now();
-        let answers = collect::fetch(&self.prometheus, self.namespace.as_deref(), &self.telemetry);
+        let scopes = match &self.namespace {
+            Some(namespace) => vec![Scope::one(namespace)],
+            None => state.split.next(&self.expected_pods()),
+        };
+        let within = self.config.fetch_interval.max(SHORTEST_ROUND);
+        let answers = collect::fetch(&self.prometheus, scopes, &self.telemetry, within);
         answers.map(move |answers| (began, answers)).boxed()
     }
 
+    /// How many pods of ours report metrics, by namespace.
+    fn expected_pods(&self) -> BTreeMap<String, usize> {
+        let mut pods: BTreeMap<String, usize> = BTreeMap::new();
+        for m in variants::managed(&self.watches, &self.ownership) {
+            let replicas = m.declared().ok().and_then(|d| workloads::replicas(&self.watches, &d.workload));
+            let expected = replicas.map_or(0, |r| usize::try_from(r.current).unwrap_or(usize::MAX));
+            let of_namespace = pods.entry(m.key.namespace.clone()).or_default();
+            *of_namespace = of_namespace.saturating_add(expected);
+        }
+        pods
+    }
+
     fn take_in(&self, state: &mut State, (began, answers): Fetched) {
-        let now = Instant::now();
-        state.asked = Some(now);
+        state.asked = Some(began);
+        for answer in &answers {
+            if matches!(answer.rows, Err(QueryError::TooLong { .. })) {
+                state.split.too_long(&answer.scope);
+            }
+        }
         let had_error = state.samples.last_error().is_some();
         // Ages are told as of the query, not of an answer that may have taken its time.
         state.samples.take_in(began, answers);
@@ -182,14 +225,20 @@ impl Engine {
             None if had_error => tracing::info!("Prometheus answers every query again"),
             _ => {}
         }
+        self.clean(state, Instant::now());
+    }
+
+    /// Forgets, from time to time, what no rule reads any more.
+    fn clean(&self, state: &mut State, now: Instant) {
+        let last = *state.cleaned.get_or_insert(now);
+        if now.saturating_duration_since(last) < self.config.cleanup_interval {
+            return;
+        }
+        state.cleaned = Some(now);
         let pods = workloads::pods(&self.watches);
-        let known = |key: &PodModel| workloads::pod_named(&pods, &key.namespace, &key.pod).is_some();
-        // A pod that is not mapped yet may be so in a moment; one that no cache knows is gone. What a pod no longer
-        // reports under a name is missing once it is too old, and must not stand beside its present name for ever.
-        state.samples.retain(|key, load| {
-            let keep = if known(key) { self.config.unavailable } else { self.config.fresh };
-            load.youngest().is_some_and(|t| now.saturating_duration_since(t) <= keep)
-        });
+        let known = |namespace: &str, pod: &str| workloads::pod_named(&pods, namespace, pod).is_some();
+        // A pod that is not mapped yet may be so in a moment; one that no cache knows is gone.
+        state.samples.clean(now, (self.config.fresh, self.config.unavailable), known);
     }
 
     fn cycle(&self, state: &mut State) {
@@ -206,19 +255,26 @@ impl Engine {
         state.warned.clone_from(&outcome.warnings);
         let all_analyzed = outcome.decisions.iter().all(|d| d.safety_net.is_none());
         let unmapped = assembled.unmapped;
-        let published = self.publish(state, &managed, assembled, outcome, at);
-        self.published.send_replace(Some(Arc::new(published)));
+        let variants = self.publish(state, &managed, &assembled, outcome, at);
+        state.scalings.retain(|(key, _, _), _| variants.get(key).is_some_and(|v| v.current.is_some()));
+        self.published.send_replace(Some(Arc::new(Published {
+            at: at.wall,
+            snapshot: Arc::new(assembled.snapshot),
+            variants,
+            scalings: state.scalings.clone(),
+        })));
         self.telemetry.cycle(at.now.elapsed(), all_analyzed, unmapped);
     }
 
-    fn publish(
+    /// What becomes of the decisions on these variants, and of what is remembered of them.
+    fn publish<'a>(
         &self,
         state: &mut State,
-        managed: &[Managed],
-        assembled: Assembled,
+        managed: impl IntoIterator<Item = &'a Managed>,
+        assembled: &Assembled,
         mut outcome: Outcome,
         at: Moment,
-    ) -> Published {
+    ) -> BTreeMap<VariantKey, Arc<PublishedVariant>> {
         // In order of their keys, as the managed ones are, so that each is moved to where it stays.
         outcome.decisions.sort_by(|a, b| (&a.namespace, &a.variant).cmp(&(&b.namespace, &b.variant)));
         let mut decisions = outcome.decisions.into_iter().peekable();
@@ -237,20 +293,14 @@ impl Engine {
                 remembered.decided(*next, d.mode, echo, at.now);
             }
             let seen = remembered.target_seen;
-            let variant = outlook(m, decision, &assembled, state.samples.last_error(), had_target, seen);
+            let variant = outlook(m, decision, assembled, state.samples.last_error(), had_target, seen);
             let old = before.as_ref().and_then(|b| b.variants.get(&m.key)).filter(|o| o.uid == variant.uid);
             count(&mut state.scalings, &m.key, old.map(AsRef::as_ref), &variant);
             narrate(&m.key, &variant);
             let same = old.filter(|old| ***old == variant).cloned();
             all.insert(m.key.clone(), same.unwrap_or_else(|| Arc::new(variant)));
         }
-        state.scalings.retain(|(key, _, _), _| all.get(key).is_some_and(|v| v.current.is_some()));
-        Published {
-            at: at.wall,
-            snapshot: Arc::new(assembled.snapshot),
-            variants: all,
-            scalings: state.scalings.clone(),
-        }
+        all
     }
 
     fn rules_config(&self) -> Config {

@@ -13,7 +13,6 @@ use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::PartialObjectMeta;
 
-use crate::collect::prometheus::Series;
 use crate::variants::Variant;
 use crate::watches::cache::Writer;
 use crate::watches::{Autoscaler, NamespaceFacts, OwnedPod, OwnedSet, Watches, Workload};
@@ -111,6 +110,16 @@ impl Cluster {
         self
     }
 
+    /// A Deployment in another namespace, all of whose replicas are ready.
+    pub(crate) fn workload_in(&mut self, namespace: &str, name: &str, replicas: u32) -> &mut Self {
+        put(
+            &mut self.deployments,
+            json!({"metadata": {"name": name, "namespace": namespace},
+                "spec": {"replicas": replicas, "selector": {}, "template": {}}, "status": {"readyReplicas": replicas}}),
+        );
+        self
+    }
+
     /// A Deployment whose pods are like this, as the cache keeps it.
     pub(crate) fn template(&mut self, name: &str, pod: &Value) -> &mut Self {
         let mut spec = json!({"containers": [{"name": "vllm", "image": "vllm/vllm-openai"}]});
@@ -142,6 +151,13 @@ impl Cluster {
     /// A pod of a Deployment's ReplicaSet.
     pub(crate) fn pod(&mut self, name: &str, deployment: &str) -> &mut Self {
         self.pod_with(name, "ReplicaSet", &format!("{deployment}-rs"), json!({}))
+    }
+
+    pub(crate) fn without_pod(&mut self, name: &str) -> &mut Self {
+        let object =
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "ns"}});
+        self.pods.take_in(&Event::Delete(serde_json::from_value(object).unwrap()));
+        self
     }
 
     /// A pod of any owner; `extra` is merged over its metadata.
@@ -179,12 +195,6 @@ fn merge(base: &mut Value, over: Value) {
         }
         (base, over) => *base = over,
     }
-}
-
-/// One series of a pod in `ns`.
-pub(crate) fn series(pod: &str, model: &str, value: f64) -> Series {
-    let labels = [("namespace", "ns"), ("pod", pod), ("model_name", model)];
-    Series { labels: labels.map(|(k, v)| (k.to_owned(), v.to_owned())).into(), value }
 }
 
 /// The decision on variant `a` of model `m`: `variant` is merged over 2 ready replicas without metrics, `config` is

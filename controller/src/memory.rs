@@ -17,13 +17,13 @@ use crate::workloads::{Replicas, WorkloadKey};
 pub(crate) const STATUS_MEMORY: SignedDuration = SignedDuration::from_mins(15);
 
 /// The memory of all variants. Owned by the engine.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Memory {
     variants: BTreeMap<VariantKey, Remembered>,
 }
 
 /// What is remembered of one variant.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Remembered {
     uid: String,
     /// The last target and when it was decided, if an analysis or the status ever gave one.
@@ -58,6 +58,11 @@ impl Memory {
             *entry = fresh();
         }
         entry
+    }
+
+    /// Takes over what another memory has of a variant.
+    pub(crate) fn adopt(&mut self, key: &VariantKey, from: &mut Self) {
+        self.variants.extend(from.variants.remove_entry(key));
     }
 
     /// Forgets variants that are gone.

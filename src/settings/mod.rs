@@ -108,14 +108,9 @@ const NOT_YET: &[(&str, &str)] = &[
     ("SATURATION_CONFIG_MAP_NAME", "the built-in thresholds hold"),
     ("SERVICE_CLASS_CONFIG_MAP_NAME", "service classes are not read"),
     ("WVA_CONFIG_ENABLED_VALUE", "namespace-local ConfigMaps are not read"),
-    ("WVA_EARLY_SCALE_UP", "decisions are made at each interval alone"),
     ("SCALE_FROM_ZERO_ENGINE_MAX_CONCURRENCY", "nothing is woken from zero"),
     ("EPP_METRIC_READER_BEARER_TOKEN", "endpoint pickers are not asked"),
     ("POOL_GROUP", "endpoint pickers are not asked"),
-    ("PROMETHEUS_METRICS_CACHE_CLEANUP_INTERVAL", "old samples are dropped at each fetch"),
-    ("PROMETHEUS_CLIENT_CERT_PATH", "no client certificate is sent to Prometheus"),
-    ("PROMETHEUS_CLIENT_KEY_PATH", "no client certificate is sent to Prometheus"),
-    ("PROMETHEUS_SERVER_NAME", "the host of PROMETHEUS_BASE_URL is verified"),
     ("WVA_NODE_SELECTOR", "no GPU inventory is taken"),
 ];
 
@@ -260,6 +255,11 @@ impl Reader<'_> {
                 base_url: self.text("PROMETHEUS_BASE_URL"),
                 insecure_skip_verify: self.flag("PROMETHEUS_TLS_INSECURE_SKIP_VERIFY"),
                 ca_path: self.optional("PROMETHEUS_CA_CERT_PATH"),
+                // One without the other is refused elsewhere.
+                client_identity: self
+                    .optional("PROMETHEUS_CLIENT_CERT_PATH")
+                    .zip(self.optional("PROMETHEUS_CLIENT_KEY_PATH")),
+                server_name: self.optional("PROMETHEUS_SERVER_NAME"),
                 bearer_token: self.optional("PROMETHEUS_BEARER_TOKEN"),
                 token_path: self.optional("PROMETHEUS_TOKEN_PATH"),
             },
@@ -267,11 +267,13 @@ impl Reader<'_> {
                 interval: self.duration("GLOBAL_OPT_INTERVAL"),
                 fetch_interval: self.duration("PROMETHEUS_METRICS_CACHE_FETCH_INTERVAL"),
                 cache_ttl: self.duration("PROMETHEUS_METRICS_CACHE_TTL"),
+                cleanup_interval: self.duration("PROMETHEUS_METRICS_CACHE_CLEANUP_INTERVAL"),
                 fresh: self.duration("PROMETHEUS_METRICS_CACHE_FRESH_THRESHOLD"),
                 stale: self.duration("PROMETHEUS_METRICS_CACHE_STALE_THRESHOLD"),
                 unavailable: self.duration("PROMETHEUS_METRICS_CACHE_UNAVAILABLE_THRESHOLD"),
                 decision_hold: self.duration("WVA_DECISION_HOLD"),
                 pending_grace: self.duration("WVA_PENDING_GRACE"),
+                early_scale_up: self.flag("WVA_EARLY_SCALE_UP"),
             },
             external_metrics_address: self.address("EXTERNAL_METRICS_BIND_ADDRESS"),
             debug_address: self.address("WVA_DEBUG_BIND_ADDRESS"),
