@@ -74,6 +74,7 @@ pub(crate) fn assemble(
         variant.desired_age = desired.map(|d| d.1);
         let starting = |age: Duration| Pending { age: whole_millis(age), state: PendingState::Starting };
         variant.pending = Some(pending.into_iter().map(starting).collect());
+        variant.remembered_capacity = remembered.capacity().and_then(|c| Amount::try_from(c).ok());
         variant.running = running(&reported);
         variant.replicas =
             reported.iter().filter_map(|r| replica(r, &m.key.namespace, samples, &config, at.now)).collect();

@@ -2,35 +2,35 @@
 //! owns samples, memory and publication; everything else reads.
 
 mod early;
+mod sampling;
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures::FutureExt;
 use futures::future::{BoxFuture, OptionFuture};
 use jiff::Timestamp;
 use tokio::sync::{Notify, watch};
 use tokio::time::{MissedTickBehavior, Sleep};
 use tokio_util::sync::CancellationToken;
 use wva_crds::names::UNRESOLVED_ACCELERATOR;
-use wva_scaling::snapshot::{Config, MetricsAge};
+use wva_scaling::snapshot::{Config, MetricsAge, Remembered};
 use wva_scaling::trace::Trace;
 use wva_scaling::{Decision, FallbackSource, Outcome, VariantKey, Warning, decide};
 
 use crate::assemble::{Assembled, Moment, assemble};
-use crate::collect::prometheus::{Prometheus, QueryError};
+use crate::collect::Answers;
+use crate::collect::prometheus::Prometheus;
 use crate::collect::sample::Samples;
-use crate::collect::scope::{Scope, Split};
-use crate::collect::{self, Answers};
+use crate::collect::scope::Split;
 use crate::memory::Memory;
 use crate::published::{Published, PublishedVariant};
 use crate::report::conditions::{Outlook, conditions};
 use crate::telemetry::Telemetry;
 use crate::variants::{self, Managed, Ownership};
 use crate::watches::{Synced, Watches};
-use crate::workloads::{self, WorkloadKey};
+use crate::workloads::WorkloadKey;
 
 /// How often the engine does what.
 #[derive(Clone, Debug)]
@@ -59,8 +59,6 @@ pub struct EngineConfig {
 
 /// Events in quick succession make one cycle.
 const DEBOUNCE: Duration = Duration::from_secs(1);
-/// A round of queries may always take this long, however often they are made.
-const SHORTEST_ROUND: Duration = Duration::from_secs(15);
 /// A timer is right to about this much.
 const TIMER_ERROR: Duration = Duration::from_millis(100);
 
@@ -89,6 +87,8 @@ pub struct Engine {
 struct State {
     samples: Samples,
     memory: Memory,
+    /// What the token analyzer observed in earlier cycles.
+    observed: Vec<Remembered>,
     scalings: BTreeMap<(VariantKey, &'static str, &'static str), u64>,
     /// Warnings of the last cycle, which are not said again.
     warned: Vec<Warning>,
@@ -177,78 +177,20 @@ impl Engine {
         }
     }
 
-    /// Whether the newest sample is not to be fetched again, be it by `allowance` older than it is.
-    fn is_young(&self, state: &State, allowance: Duration) -> bool {
-        state.asked.is_some_and(|began| began.elapsed() + allowance <= self.config.cache_ttl)
-    }
-
-    fn fetch(&self, state: &mut State) -> BoxFuture<'_, Fetched> {
-        let began = Instant::now();
-        let scopes = match &self.namespace {
-            Some(namespace) => vec![Scope::one(namespace)],
-            None => state.split.next(&self.expected_pods()),
-        };
-        let within = self.config.fetch_interval.max(SHORTEST_ROUND);
-        let answers = collect::fetch(&self.prometheus, scopes, &self.telemetry, within);
-        answers.map(move |answers| (began, answers)).boxed()
-    }
-
-    /// How many pods of ours report metrics, by namespace.
-    fn expected_pods(&self) -> BTreeMap<String, usize> {
-        let mut pods: BTreeMap<String, usize> = BTreeMap::new();
-        for m in variants::managed(&self.watches, &self.ownership) {
-            let replicas = m.declared().ok().and_then(|d| workloads::replicas(&self.watches, &d.workload));
-            let expected = replicas.map_or(0, |r| usize::try_from(r.current).unwrap_or(usize::MAX));
-            let of_namespace = pods.entry(m.key.namespace.clone()).or_default();
-            *of_namespace = of_namespace.saturating_add(expected);
-        }
-        pods
-    }
-
-    fn take_in(&self, state: &mut State, (began, answers): Fetched) {
-        state.asked = Some(began);
-        for answer in &answers {
-            if matches!(answer.rows, Err(QueryError::TooLong { .. })) {
-                state.split.too_long(&answer.scope);
-            }
-        }
-        let had_error = state.samples.last_error().is_some();
-        // Ages are told as of the query, not of an answer that may have taken its time.
-        state.samples.take_in(began, answers);
-        match state.samples.last_error() {
-            Some(error) if !had_error => {
-                tracing::warn!(
-                    error,
-                    "Prometheus did not answer every query: what it lacks keeps its last value and ages"
-                );
-            }
-            None if had_error => tracing::info!("Prometheus answers every query again"),
-            _ => {}
-        }
-        self.clean(state, Instant::now());
-    }
-
-    /// Forgets, from time to time, what no rule reads any more.
-    fn clean(&self, state: &mut State, now: Instant) {
-        let last = *state.cleaned.get_or_insert(now);
-        if now.saturating_duration_since(last) < self.config.cleanup_interval {
-            return;
-        }
-        state.cleaned = Some(now);
-        let pods = workloads::pods(&self.watches);
-        let known = |namespace: &str, pod: &str| workloads::pod_named(&pods, namespace, pod).is_some();
-        // A pod that is not mapped yet may be so in a moment; one that no cache knows is gone.
-        state.samples.clean(now, (self.config.fresh, self.config.unavailable), known);
+    fn managed(&self) -> Vec<Managed> {
+        variants::managed(&self.watches, &self.ownership)
     }
 
     fn cycle(&self, state: &mut State) {
         let at = Moment { now: Instant::now(), wall: Timestamp::now() };
-        let managed = variants::managed(&self.watches, &self.ownership);
+        let managed = self.managed();
         // In order of their keys, so that thousands of them are not compared with each other.
         state.memory.retain(|key| managed.binary_search_by(|m| m.key.cmp(key)).is_ok());
-        let assembled =
+        let mut assembled =
             assemble(&self.watches, &managed, &state.samples, &mut state.memory, self.rules_config(), at);
-        let outcome = decide(&assembled.snapshot);
+        assembled.snapshot.remembered.clone_from(&state.observed);
+        let mut outcome = decide(&assembled.snapshot);
+        state.observed = std::mem::take(&mut outcome.next.remembered);
         for warning in outcome.warnings.iter().filter(|w| !state.warned.contains(w)) {
             tracing::warn!("{warning}");
         }

@@ -170,6 +170,12 @@ impl Remembered {
         Some((state.desired, state.age_after(now.saturating_duration_since(*at), current)))
     }
 
+    /// Tokens a replica holds, as the last analysis that knew it had it.
+    #[must_use]
+    pub(crate) fn capacity(&self) -> Option<f64> {
+        self.desired.as_ref()?.0.capacity
+    }
+
     /// Whether a target was not carried out: from the cycle that gave it up (`ended`) until the workload moves or the
     /// target is another one, so that nobody is told of it anew every time it is given up again.
     pub(crate) fn not_carried_out(&mut self, ended: Option<u32>, target: u32, current: u32) -> Option<u32> {

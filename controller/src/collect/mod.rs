@@ -1,4 +1,4 @@
-//! From Prometheus to values: one query a signal for all models, and what is known of each pod, with its age.
+//! From Prometheus to values: a few queries for all models, and what is known of each pod, with its age.
 
 pub(crate) mod prometheus;
 pub(crate) mod sample;

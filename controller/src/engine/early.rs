@@ -2,12 +2,15 @@
 //! model that asked for nothing more in its last decision, and now does, is decided on; all else stays as it was.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Instant;
 
-use super::{
-    Arc, Decision, Engine, Instant, Moment, Published, State, Timestamp, VariantKey, assemble, decide,
-    variants,
-};
-use wva_scaling::{Action, Snapshot};
+use jiff::Timestamp;
+use wva_scaling::{Action, Decision, Snapshot, VariantKey, decide};
+
+use super::{Engine, State};
+use crate::assemble::{Moment, assemble};
+use crate::published::Published;
 
 /// Namespace and `modelID`.
 type ModelKey = (String, String);
@@ -17,11 +20,13 @@ impl Engine {
     pub(super) fn early(&self, state: &mut State) {
         let Some(before) = self.published.borrow().clone() else { return };
         let at = Moment { now: Instant::now(), wall: Timestamp::now() };
-        let managed = variants::managed(&self.watches, &self.ownership);
+        let managed = self.managed();
         // On a copy: of what this sample would change elsewhere, nothing may stay.
         let mut memory = state.memory.clone();
-        let assembled =
+        let mut assembled =
             assemble(&self.watches, &managed, &state.samples, &mut memory, self.rules_config(), at);
+        assembled.snapshot.remembered.clone_from(&state.observed);
+        // What it observes is not remembered: that is a cycle's.
         let mut outcome = decide(&assembled.snapshot);
         let growing = growing(&outcome.decisions, &before);
         if growing.is_empty() {

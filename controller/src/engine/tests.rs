@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::collect::prometheus::tests::{Answers, FakePrometheus, vector};
 use crate::collect::sample::tests::failed;
+use crate::collect::scope::Scope;
 use crate::collect::signals::{Query, Signal};
 use crate::fixture::Cluster;
 
@@ -221,6 +222,36 @@ async fn changes_of_what_is_published_are_counted_by_direction_and_reason() {
     cluster.without_deployment("a");
     turn(&engine, &mut state).await;
     assert_eq!(counts(&engine), [], "a variant without a target has no series");
+}
+
+#[tokio::test]
+async fn what_was_observed_and_measured_is_known_in_the_next_cycle() {
+    use wva_scaling::snapshot::OutputBucket;
+    use wva_scaling::units::Amount;
+    let cluster = cluster(json!({}));
+    let fake = FakePrometheus::start(Answers::By(busy)).await;
+    let engine = engine(&cluster, fake.client());
+    let mut state = State::default();
+    turn(&engine, &mut state).await;
+    let (model_id, accelerator) = ("m".to_owned(), "H100".to_owned());
+    let k2 = vec![Amount::try_from(9000.0).unwrap()];
+    state.observed = vec![Remembered { model_id, accelerator, output: OutputBucket::Short, k2 }];
+    let (managed, at) = (engine.managed(), (Instant::now(), Timestamp::now()));
+    let remembered = state.memory.of(&managed[0], at.0, at.1);
+    let measured = wva_scaling::VariantState {
+        desired: 3,
+        current: 2,
+        desired_age: wva_crds::GoDuration::default(),
+        capacity: Some(12800.0),
+    };
+    remembered.decided(measured, wva_scaling::snapshot::Mode::Auto, false, at.0);
+    for _ in 0..2 {
+        turn(&engine, &mut state).await;
+        let snapshot = engine.published.borrow().clone().unwrap().snapshot.clone();
+        let capacity = snapshot.models[0].variants[0].remembered_capacity.map(Amount::get);
+        assert_eq!((capacity, &snapshot.remembered), (Some(12800.0), &state.observed));
+        assert_eq!(state.observed.len(), 1);
+    }
 }
 
 /// Waits for a publication, longer than any that is right takes.
