@@ -15,8 +15,8 @@ use prometheus::Registry;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use wva_controller::{
-    AutoscalerObservers, Cache, ConfigMaps, Leadership, Limiter, NamespaceFacts, Scope, Synced, Tasks, Variant,
-    Watches, elect,
+    AutoscalerObservers, Cache, ConfigMaps, Leadership, Limiter, NamespaceFacts, Scope, Synced, Tasks,
+    Variant, Watches, elect,
 };
 use wva_rules::OtherVariant;
 use wva_webhook::{Index, Readers};

@@ -1,32 +1,32 @@
 //! The engine cycle: samples into a Snapshot, the Snapshot into decisions, decisions into what is published. One task
 //! owns samples, memory and publication; everything else reads.
 
+mod early;
+mod sampling;
+
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures::FutureExt;
 use futures::future::{BoxFuture, OptionFuture};
 use jiff::Timestamp;
 use tokio::sync::{Notify, watch};
 use tokio::time::{MissedTickBehavior, Sleep};
 use tokio_util::sync::CancellationToken;
 use wva_crds::names::UNRESOLVED_ACCELERATOR;
-use wva_scaling::snapshot::{Config, MetricsAge};
+use wva_scaling::snapshot::{Config, MetricsAge, Remembered};
 use wva_scaling::trace::Trace;
 use wva_scaling::{Decision, FallbackSource, Outcome, VariantKey, Warning, decide};
 
 use crate::assemble::{Assembled, Moment, assemble};
-use crate::collect::{
-    self,
-    prometheus::Prometheus,
-    sample::{PodModel, Samples},
-};
+use crate::collect::Answers;
+use crate::collect::prometheus::Prometheus;
+use crate::collect::sample::Samples;
+use crate::collect::scope::Split;
 use crate::inventory::NoInventory;
 use crate::maps::{ConfigMaps, Settings};
 use crate::memory::Memory;
-use crate::pods;
 use crate::published::{Published, PublishedVariant};
 use crate::report::conditions::{Outlook, conditions};
 use crate::telemetry::Telemetry;
@@ -41,8 +41,10 @@ pub struct EngineConfig {
     pub interval: Duration,
     /// Time between two samples.
     pub fetch_interval: Duration,
-    /// A sample older than this is fetched anew before a cycle.
+    /// A sample younger than this is not fetched again, and one that is older is fetched anew before a cycle.
     pub cache_ttl: Duration,
+    /// Time after which samples of what is gone are forgotten.
+    pub cleanup_interval: Duration,
     /// Age up to which a signal counts fully.
     pub fresh: Duration,
     /// Age up to which it counts, but forbids scale-down.
@@ -55,10 +57,14 @@ pub struct EngineConfig {
     pub pending_grace: Duration,
     /// Every model is limited to the GPUs that are left.
     pub limited_mode: bool,
+    /// A sample that shows a need for more replicas is acted on at once.
+    pub early_scale_up: bool,
 }
 
 /// Events in quick succession make one cycle.
 const DEBOUNCE: Duration = Duration::from_secs(1);
+/// A timer is right to about this much.
+const TIMER_ERROR: Duration = Duration::from_millis(100);
 
 /// What the engine reads and writes.
 pub struct Engine {
@@ -87,18 +93,24 @@ pub struct Engine {
 struct State {
     samples: Samples,
     memory: Memory,
+    /// What the token analyzer observed in earlier cycles.
+    observed: Vec<Remembered>,
     settings: Settings,
     scalings: BTreeMap<(VariantKey, &'static str, &'static str), u64>,
     /// Warnings of the last cycle, which are not said again.
     warned: Vec<Warning>,
     /// Why nothing was limited in the last cycle, where something should have been.
     unlimited: Option<NoInventory>,
-    /// When the last round of queries ended, whatever came of it.
+    /// When the last round of queries that has ended began, whatever came of it.
     asked: Option<Instant>,
+    /// How queries are split.
+    split: Split,
+    /// When samples of what is gone were last forgotten.
+    cleaned: Option<Instant>,
 }
 
 /// The answers of one round of queries, and when it began.
-type Fetched = (Instant, collect::Answers);
+type Fetched = (Instant, Answers);
 
 impl Engine {
     /// Runs cycles until asked to stop: every interval, and at once when something that matters `changed`. To be run
@@ -142,19 +154,23 @@ impl Engine {
                     self.take_in(&mut state, fetched);
                     if std::mem::take(&mut due) {
                         self.cycle(&mut state);
+                    } else if self.config.early_scale_up {
+                        self.early(&mut state);
                     }
                 }
                 _ = fetch.tick(), if idle => {
-                    idle = false;
-                    fetching = Some(self.fetch()).into();
+                    if !self.is_young(&state, TIMER_ERROR) {
+                        idle = false;
+                        fetching = Some(self.fetch(&mut state)).into();
+                    }
                 }
                 _ = cycle.tick() => {
-                    if state.asked.is_some_and(|at| at.elapsed() <= self.config.cache_ttl) {
+                    if self.is_young(&state, Duration::ZERO) {
                         self.cycle(&mut state);
                     } else {
                         due = true;
                         if std::mem::take(&mut idle) {
-                            fetching = Some(self.fetch()).into();
+                            fetching = Some(self.fetch(&mut state)).into();
                         }
                     }
                 }
@@ -174,51 +190,27 @@ impl Engine {
         }
     }
 
-    fn fetch(&self) -> BoxFuture<'_, Fetched> {
-        let began = Instant::now();
-        let answers = collect::fetch(&self.prometheus, self.namespace.as_deref(), &self.telemetry);
-        answers.map(move |answers| (began, answers)).boxed()
-    }
-
-    fn take_in(&self, state: &mut State, (began, answers): Fetched) {
-        let now = Instant::now();
-        state.asked = Some(now);
-        let had_error = state.samples.last_error().is_some();
-        // Ages are told as of the query, not of an answer that may have taken its time.
-        state.samples.take_in(began, answers);
-        match state.samples.last_error() {
-            Some(error) if !had_error => {
-                tracing::warn!(
-                    error,
-                    "Prometheus did not answer every query: what it lacks keeps its last value and ages"
-                );
-            }
-            None if had_error => tracing::info!("Prometheus answers every query again"),
-            _ => {}
-        }
-        let pods = pods::pods(&self.watches);
-        let known = |key: &PodModel| pods::pod_named(&pods, &key.namespace, &key.pod).is_some();
-        // A pod that is not mapped yet may be so in a moment; one that no cache knows is gone. What a pod no longer
-        // reports under a name is missing once it is too old, and must not stand beside its present name for ever.
-        state.samples.retain(|key, load| {
-            let keep = if known(key) { self.config.unavailable } else { self.config.fresh };
-            load.youngest().is_some_and(|t| now.saturating_duration_since(t) <= keep)
-        });
-    }
-
-    fn cycle(&self, state: &mut State) {
-        let at = Moment { now: Instant::now(), wall: Timestamp::now() };
+    /// All that is managed, and of which one can know whether its workload is there.
+    fn managed(&self) -> Vec<Managed> {
         let mut managed = variants::managed(&self.watches, &self.ownership);
         // Nothing is said of a workload while nobody knows whether it is there: its status is the memory of its target.
         managed.retain(|m| {
             m.declared().ok().and_then(|d| workloads::sight(&self.watches, &d.workload.kind))
                 != Some(Sight::Unknown)
         });
+        managed
+    }
+
+    fn cycle(&self, state: &mut State) {
+        let at = Moment { now: Instant::now(), wall: Timestamp::now() };
+        let managed = self.managed();
         // In order of their keys, so that thousands of them are not compared with each other.
         state.memory.retain(|key| managed.binary_search_by(|m| m.key.cmp(key)).is_ok());
         let config = self.rules_config(&mut state.settings, &managed);
-        let assembled = assemble(&self.watches, &managed, &state.samples, &mut state.memory, config, at);
-        let outcome = decide(&assembled.snapshot);
+        let mut assembled = assemble(&self.watches, &managed, &state.samples, &mut state.memory, config, at);
+        assembled.snapshot.remembered.clone_from(&state.observed);
+        let mut outcome = decide(&assembled.snapshot);
+        state.observed = std::mem::take(&mut outcome.next.remembered);
         for warning in outcome.warnings.iter().filter(|w| !state.warned.contains(w)) {
             tracing::warn!("{warning}");
         }
@@ -229,19 +221,26 @@ impl Engine {
         state.unlimited = assembled.unlimited;
         let all_analyzed = outcome.decisions.iter().all(|d| d.safety_net.is_none());
         let unmapped = assembled.unmapped;
-        let published = self.publish(state, &managed, assembled, outcome, at);
-        self.published.send_replace(Some(Arc::new(published)));
+        let variants = self.publish(state, &managed, &assembled, outcome, at);
+        state.scalings.retain(|(key, _, _), _| variants.get(key).is_some_and(|v| v.current.is_some()));
+        self.published.send_replace(Some(Arc::new(Published {
+            at: at.wall,
+            snapshot: Arc::new(assembled.snapshot),
+            variants,
+            scalings: state.scalings.clone(),
+        })));
         self.telemetry.cycle(at.now.elapsed(), all_analyzed, unmapped);
     }
 
-    fn publish(
+    /// What becomes of the decisions on these variants, and of what is remembered of them.
+    fn publish<'a>(
         &self,
         state: &mut State,
-        managed: &[Managed],
-        assembled: Assembled,
+        managed: impl IntoIterator<Item = &'a Managed>,
+        assembled: &Assembled,
         mut outcome: Outcome,
         at: Moment,
-    ) -> Published {
+    ) -> BTreeMap<VariantKey, Arc<PublishedVariant>> {
         // In order of their keys, as the managed ones are, so that each is moved to where it stays.
         outcome.decisions.sort_by(|a, b| (&a.namespace, &a.variant).cmp(&(&b.namespace, &b.variant)));
         let mut decisions = outcome.decisions.into_iter().peekable();
@@ -262,7 +261,7 @@ impl Engine {
             let seen = remembered.target_seen;
             let sight = m.declared().ok().and_then(|d| workloads::sight(&self.watches, &d.workload.kind));
             let told = Told { query_error: state.samples.last_error(), had_target, seen, sight };
-            let variant = outlook(m, decision, &assembled, &told);
+            let variant = outlook(m, decision, assembled, &told);
             let variant = state.settings.judge(variant);
             let old = before.as_ref().and_then(|b| b.variants.get(&m.key)).filter(|o| o.uid == variant.uid);
             count(&mut state.scalings, &m.key, old.map(AsRef::as_ref), &variant);
@@ -270,13 +269,7 @@ impl Engine {
             let same = old.filter(|old| ***old == variant).cloned();
             all.insert(m.key.clone(), same.unwrap_or_else(|| Arc::new(variant)));
         }
-        state.scalings.retain(|(key, _, _), _| all.get(key).is_some_and(|v| v.current.is_some()));
-        Published {
-            at: at.wall,
-            snapshot: Arc::new(assembled.snapshot),
-            variants: all,
-            scalings: state.scalings.clone(),
-        }
+        all
     }
 
     /// What the rules read besides signals. Entries of scale to zero stay out of it: nothing could wake a model yet.

@@ -13,7 +13,6 @@ use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::PartialObjectMeta;
 
-use crate::collect::prometheus::Series;
 use crate::variants::Variant;
 use crate::watches::cache::Writer;
 use crate::watches::{
@@ -134,6 +133,16 @@ impl Cluster {
         self
     }
 
+    /// A Deployment in another namespace, all of whose replicas are ready.
+    pub(crate) fn workload_in(&mut self, namespace: &str, name: &str, replicas: u32) -> &mut Self {
+        put(
+            &mut self.deployments,
+            json!({"metadata": {"name": name, "namespace": namespace},
+                "spec": {"replicas": replicas, "selector": {}, "template": {}}, "status": {"readyReplicas": replicas}}),
+        );
+        self
+    }
+
     /// A Deployment whose pods are like this, as the cache keeps it.
     pub(crate) fn template(&mut self, name: &str, pod: &Value) -> &mut Self {
         let mut spec = json!({"containers": [{"name": "vllm", "image": "vllm/vllm-openai"}]});
@@ -224,6 +233,13 @@ impl Cluster {
         self.pod_with(name, "ReplicaSet", &format!("{deployment}-rs"), json!({}))
     }
 
+    pub(crate) fn without_pod(&mut self, name: &str) -> &mut Self {
+        let object =
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "ns"}});
+        self.pods.take_in(&Event::Delete(serde_json::from_value(object).unwrap()));
+        self
+    }
+
     /// A pod of any owner; `extra` is merged over its metadata.
     pub(crate) fn pod_with(&mut self, name: &str, kind: &str, of: &str, extra: Value) -> &mut Self {
         let mut metadata = json!({"name": name, "namespace": "ns", "creationTimestamp": CREATED, "ownerReferences": owner(kind, of)});
@@ -287,12 +303,6 @@ fn merge(base: &mut Value, over: Value) {
         }
         (base, over) => *base = over,
     }
-}
-
-/// One series of a pod in `ns`.
-pub(crate) fn series(pod: &str, model: &str, value: f64) -> Series {
-    let labels = [("namespace", "ns"), ("pod", pod), ("model_name", model)];
-    Series { labels: labels.map(|(k, v)| (k.to_owned(), v.to_owned())).into(), value }
 }
 
 /// The decision on variant `a` of model `m`: `variant` is merged over 2 ready replicas without metrics, `config` is

@@ -45,6 +45,25 @@ pub use watches::{
 };
 pub use workloads::{accelerator as workload_accelerator, exists as workload_exists};
 
+/// What benches measure; no part of the API.
+#[doc(hidden)]
+pub mod measured {
+    use std::io::Read;
+
+    use crate::collect::prometheus::answer::read;
+    use crate::collect::signals::{Query, Rows};
+
+    /// Pod and value of every series of an answer to the query for KV cache use, read as it arrives.
+    ///
+    /// # Errors
+    /// Where it is no answer.
+    pub fn rows(body: impl Read) -> Result<Vec<(std::sync::Arc<str>, f64)>, serde_json::Error> {
+        let mut rows = Rows::of(Query::KvUsage);
+        read(body, &mut rows)?;
+        Ok(rows.pods.into_iter().map(|(_, key, value)| (key.pod, value)).collect())
+    }
+}
+
 /// The present time as logs write it.
 #[must_use]
 pub fn now_rfc3339() -> String {

@@ -20,13 +20,13 @@ use crate::workloads::{Replicas, WorkloadKey};
 pub(crate) const STATUS_MEMORY: SignedDuration = SignedDuration::from_mins(15);
 
 /// The memory of all variants. Owned by the engine.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Memory {
     variants: BTreeMap<VariantKey, Remembered>,
 }
 
 /// What is remembered of one variant.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Remembered {
     uid: String,
     /// The last target and when it was decided, if an analysis or the status ever gave one.
@@ -51,6 +51,11 @@ impl Memory {
             *entry = fresh();
         }
         entry
+    }
+
+    /// Takes over what another memory has of a variant.
+    pub(crate) fn adopt(&mut self, key: &VariantKey, from: &mut Self) {
+        self.variants.extend(from.variants.remove_entry(key));
     }
 
     /// Forgets variants that are gone.
@@ -122,6 +127,12 @@ impl Remembered {
     pub(crate) fn desired(&self, current: u32, now: Instant) -> Option<(u32, GoDuration)> {
         let (state, at) = self.desired.as_ref()?;
         Some((state.desired, state.age_after(now.saturating_duration_since(*at), current)))
+    }
+
+    /// Tokens a replica holds, as the last analysis that knew it had it.
+    #[must_use]
+    pub(crate) fn capacity(&self) -> Option<f64> {
+        self.desired.as_ref()?.0.capacity
     }
 
     /// Whether a target was not carried out: from the cycle that gave it up (`ended`) until the workload moves or the

@@ -16,7 +16,7 @@ use crate::workloads::Replicas;
 const MOST: usize = 1000;
 
 /// What is remembered between two cycles.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Waiting {
     /// Since when replicas have had no pod, the longest first.
     podless: Vec<Instant>,

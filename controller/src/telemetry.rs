@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry};
 
-use crate::collect::signals::Signal;
+use crate::collect::signals::Query;
 use crate::maps::Config;
 
 /// Handles of the reconciler's own metrics.
@@ -74,17 +74,17 @@ impl Telemetry {
                 telemetry.config_reloads.with_label_values(&[config.label(), result]).inc_by(0);
             }
         }
-        for signal in Signal::ALL {
-            telemetry.query_errors.with_label_values(&[signal.name()]).inc_by(0);
+        for query in Query::ALL {
+            telemetry.query_errors.with_label_values(&[query.name()]).inc_by(0);
         }
         Ok(telemetry)
     }
 
     /// One query to Prometheus.
-    pub fn query(&self, signal: Signal, took: Duration, answered: bool) {
-        self.query_seconds.with_label_values(&[signal.name()]).observe(took.as_secs_f64());
+    pub fn query(&self, query: Query, took: Duration, answered: bool) {
+        self.query_seconds.with_label_values(&[query.name()]).observe(took.as_secs_f64());
         if !answered {
-            self.query_errors.with_label_values(&[signal.name()]).inc();
+            self.query_errors.with_label_values(&[query.name()]).inc();
         }
     }
 

@@ -106,14 +106,9 @@ const NOT_YET: &[(&str, &str)] = &[
     ("EXPERIMENTAL_PROACTIVE_MODEL", "decisions stay those of saturation mode"),
     ("WVA_ACTUATION", "decisions are published as signals only"),
     ("SERVICE_CLASS_CONFIG_MAP_NAME", "service classes are not read"),
-    ("WVA_EARLY_SCALE_UP", "decisions are made at each interval alone"),
     ("SCALE_FROM_ZERO_ENGINE_MAX_CONCURRENCY", "nothing is woken from zero"),
     ("EPP_METRIC_READER_BEARER_TOKEN", "endpoint pickers are not asked"),
     ("POOL_GROUP", "endpoint pickers are not asked"),
-    ("PROMETHEUS_METRICS_CACHE_CLEANUP_INTERVAL", "old samples are dropped at each fetch"),
-    ("PROMETHEUS_CLIENT_CERT_PATH", "no client certificate is sent to Prometheus"),
-    ("PROMETHEUS_CLIENT_KEY_PATH", "no client certificate is sent to Prometheus"),
-    ("PROMETHEUS_SERVER_NAME", "the host of PROMETHEUS_BASE_URL is verified"),
 ];
 
 impl SettingsError {
@@ -257,6 +252,11 @@ impl Reader<'_> {
                 base_url: self.text("PROMETHEUS_BASE_URL"),
                 insecure_skip_verify: self.flag("PROMETHEUS_TLS_INSECURE_SKIP_VERIFY"),
                 ca_path: self.optional("PROMETHEUS_CA_CERT_PATH"),
+                // One without the other is refused elsewhere.
+                client_identity: self
+                    .optional("PROMETHEUS_CLIENT_CERT_PATH")
+                    .zip(self.optional("PROMETHEUS_CLIENT_KEY_PATH")),
+                server_name: self.optional("PROMETHEUS_SERVER_NAME"),
                 bearer_token: self.optional("PROMETHEUS_BEARER_TOKEN"),
                 token_path: self.optional("PROMETHEUS_TOKEN_PATH"),
             },
@@ -264,11 +264,13 @@ impl Reader<'_> {
                 interval: self.duration("GLOBAL_OPT_INTERVAL"),
                 fetch_interval: self.duration("PROMETHEUS_METRICS_CACHE_FETCH_INTERVAL"),
                 cache_ttl: self.duration("PROMETHEUS_METRICS_CACHE_TTL"),
+                cleanup_interval: self.duration("PROMETHEUS_METRICS_CACHE_CLEANUP_INTERVAL"),
                 fresh: self.duration("PROMETHEUS_METRICS_CACHE_FRESH_THRESHOLD"),
                 stale: self.duration("PROMETHEUS_METRICS_CACHE_STALE_THRESHOLD"),
                 unavailable: self.duration("PROMETHEUS_METRICS_CACHE_UNAVAILABLE_THRESHOLD"),
                 decision_hold: self.duration("WVA_DECISION_HOLD"),
                 pending_grace: self.duration("WVA_PENDING_GRACE"),
+                early_scale_up: self.flag("WVA_EARLY_SCALE_UP"),
                 limited_mode: self.flag("WVA_LIMITED_MODE"),
             },
             limiter: wva_controller::Limiter {

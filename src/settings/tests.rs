@@ -166,6 +166,34 @@ fn what_has_no_effect_yet_is_a_setting() {
 }
 
 #[test]
+fn how_to_speak_to_prometheus_is_read() {
+    let prometheus = |set: &[(&str, &str)]| {
+        let settings = read(&[], &[&[URL], set].concat());
+        settings.map(|s| (s.controller.unwrap(), s.warnings)).map_err(|e| e.to_string())
+    };
+    let (cert, key) = (("PROMETHEUS_CLIENT_CERT_PATH", "/c"), ("PROMETHEUS_CLIENT_KEY_PATH", "/k"));
+    let rest = [
+        ("PROMETHEUS_SERVER_NAME", "p"),
+        ("PROMETHEUS_METRICS_CACHE_CLEANUP_INTERVAL", "7s"),
+        ("WVA_EARLY_SCALE_UP", "false"),
+    ];
+    let (controller, warnings) = prometheus(&[&[cert, key][..], &rest].concat()).unwrap();
+    let config = controller.prometheus;
+    assert_eq!(config.client_identity, Some(("/c".to_owned(), "/k".to_owned())));
+    assert_eq!(config.server_name.as_deref(), Some("p"));
+    assert_eq!(controller.engine.cleanup_interval, Duration::from_secs(7));
+    assert!(!controller.engine.early_scale_up);
+    assert_eq!(warnings, [] as [&str; 0], "all of it has an effect");
+    for half in [cert, key] {
+        let error = prometheus(&[half]).unwrap_err();
+        assert!(error.contains("one setting is wrong") && error.contains(half.0), "{error}");
+        assert!(error.contains("needs its key"), "{error}");
+    }
+    let (controller, _) = prometheus(&[]).unwrap();
+    assert!(controller.prometheus.client_identity.is_none() && controller.engine.early_scale_up);
+}
+
+#[test]
 fn an_election_is_held_under_the_name_of_the_pod() {
     assert!(read(&[], &[URL]).unwrap().election.is_none());
     let set = [URL, ("POD_NAME", "wva-0"), ("POD_NAMESPACE", "ns"), ("WVA_TAKEOVER_DELAY", "0s")];

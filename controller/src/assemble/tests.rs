@@ -5,8 +5,10 @@ use serde_json::{Value, json};
 use wva_scaling::snapshot::{Mode, PendingState};
 
 use super::*;
-use crate::collect::signals::Signal;
-use crate::fixture::{CREATED, Cluster, series};
+use crate::collect::Answer;
+use crate::collect::sample::tests::{answer, failed};
+use crate::collect::signals::Query;
+use crate::fixture::{CREATED, Cluster};
 use crate::variants::{Ownership, managed};
 use crate::watches::Sight;
 
@@ -35,17 +37,19 @@ impl Case {
 
     /// `kv` and `queue` by pod, all of `age` seconds, served under `model`.
     fn load(&mut self, model: &str, age: f64, pods: &[(&str, f64, f64)]) {
-        let of = |value: fn(&(&str, f64, f64)) -> f64| {
-            Ok(pods.iter().map(|p| series(p.0, model, value(p))).collect())
-        };
-        let ages: Result<Vec<_>, String> = Ok(pods.iter().map(|p| series(p.0, model, age)).collect());
-        let answers = vec![
-            (Signal::KvUsage, of(|p| p.1)),
-            (Signal::Queue, of(|p| p.2)),
-            (Signal::KvAge, ages.clone()),
-            (Signal::QueueAge, ages),
-        ];
-        self.samples.take_in(self.at.now, answers);
+        let labels = |pod: &str, signal: &str| json!({"namespace": "ns", "pod": pod, "model_name": model, "signal": signal});
+        let mut of = [(Query::KvUsage, vec![]), (Query::Queue, vec![]), (Query::SampleAge, vec![])];
+        for (pod, kv, queue) in pods {
+            of[0].1.push((labels(pod, ""), kv.to_string()));
+            of[1].1.push((labels(pod, ""), queue.to_string()));
+            of[2].1.extend(["kv", "queue"].map(|signal| (labels(pod, signal), age.to_string())));
+        }
+        let answers = of.map(|(query, series)| {
+            let series: Vec<_> =
+                series.iter().map(|(labels, value)| (labels.clone(), value.as_str())).collect();
+            answer(query, &series)
+        });
+        self.samples.take_in(self.at.now, answers.into());
     }
 
     fn assembled(&mut self) -> Assembled {
@@ -204,28 +208,102 @@ fn a_signal_that_is_missing_or_out_of_range_is_left_out() {
 #[test]
 fn a_signal_that_nobody_could_ask_for_is_no_sign_of_idleness() {
     let stale = Config::default().metrics_age.stale;
-    let failed = |signal| (signal, Err("time-out".to_owned()));
-    let queue = |age: f64| {
-        let of = |value: f64| Ok(vec![series("a-0", "m", value)]);
-        [(Signal::Queue, of(0.0)), (Signal::QueueAge, of(age))]
+    let one = |query, value| {
+        answer(
+            query,
+            &[(json!({"namespace": "ns", "pod": "a-0", "model_name": "m", "signal": "queue"}), value)],
+        )
     };
+    let queue = || [one(Query::Queue, "0"), one(Query::SampleAge, "1")];
     let mut case = Case::new();
     case.cluster.variant("a", "m", json!({})).deployment("a", 1, 1).pod("a-0", "a");
     let of = |case: &mut Case| case.assembled().snapshot.models[0].variants[0].replicas[0].clone();
+    let take_in = |case: &mut Case, kv: Answer| {
+        let [queue, age] = queue();
+        case.samples.take_in(case.at.now, vec![queue, age, kv]);
+    };
     // The very first query for the KV cache fails: the queue alone must not shrink a model.
-    let answers = queue(1.0).into_iter().chain([failed(Signal::KvUsage), failed(Signal::KvAge)]);
-    case.samples.take_in(case.at.now, answers.collect());
+    take_in(&mut case, failed(Query::KvUsage));
     assert_eq!((of(&mut case).kv, of(&mut case).age), (None, stale));
     // It is answered, and this pod has none: then 0 counts, as documented.
-    let answers = queue(1.0).into_iter().chain([(Signal::KvUsage, Ok(vec![])), (Signal::KvAge, Ok(vec![]))]);
-    case.samples.take_in(case.at.now, answers.collect());
+    take_in(&mut case, answer(Query::KvUsage, &[]));
     assert_eq!((of(&mut case).kv, of(&mut case).age), (None, GoDuration::from_secs(1)));
     // It was known, and has failed for so long that it is missing.
     case.load("m", 1.0, &[("a-0", 0.9, 0.0)]);
     case.at.now += Duration::from_mins(6);
-    let answers = queue(1.0).into_iter().chain([failed(Signal::KvUsage), failed(Signal::KvAge)]);
-    case.samples.take_in(case.at.now, answers.collect());
+    take_in(&mut case, failed(Query::KvUsage));
     assert_eq!((of(&mut case).kv, of(&mut case).age), (None, stale));
+}
+
+/// What the token analyzer reads of a replica.
+fn tokens(case: &mut Case) -> Value {
+    let replica = case.assembled().snapshot.models[0].variants[0].replicas[0].clone();
+    let value = serde_json::to_value(replica).unwrap();
+    ["numGpuBlocks", "blockSize", "meanInput", "meanOutput", "prefixHitRate"]
+        .iter()
+        .map(|k| value[k].clone())
+        .collect()
+}
+
+#[test]
+fn a_replica_has_its_cache_and_the_means_of_its_model() {
+    let mut case = Case::new();
+    case.cluster.variant("a", "m", json!({})).deployment("a", 1, 1).pod("a-0", "a");
+    case.load("m", 1.0, &[("a-0", 0.5, 0.0)]);
+    assert_eq!(tokens(&mut case), json!([null, null, null, null, null]));
+    let of = |model: &str, signal: &str| json!({"namespace": "ns", "pod": "a-0", "model_name": model, "signal": signal});
+    let config = |pod: &str, blocks: &str| json!({"namespace": "ns", "pod": pod, "num_gpu_blocks": blocks, "block_size": "16"});
+    let caches =
+        [(config("a-0", "4000"), "1"), (config("a-0-rank-0", "1000"), "1"), (config("x", "10"), "1")];
+    case.samples.take_in(
+        case.at.now,
+        vec![
+            // vLLM gives it no model; the lesser of two counts, and what no pod has is nobody's.
+            answer(Query::CacheConfig, &caches),
+            answer(
+                Query::Tokens,
+                &[(of("m", "input"), "512"), (of("m", "output"), "128"), (of("lora", "input"), "9000")],
+            ),
+            answer(Query::PrefixHitRate, &[(of("m", ""), "0.25")]),
+        ],
+    );
+    assert_eq!(tokens(&mut case), json!([1000.0, 16.0, 512.0, 128.0, 0.25]));
+    // Out of range is absent.
+    let bad = [
+        answer(Query::Tokens, &[(of("m", "input"), "-1")]),
+        answer(Query::PrefixHitRate, &[(of("m", ""), "1.5")]),
+    ];
+    case.samples.take_in(case.at.now, bad.into());
+    assert_eq!(tokens(&mut case), json!([1000.0, 16.0, null, 128.0, null]));
+    // And so is what is too old.
+    case.at.now += Duration::from_mins(6);
+    case.load("m", 1.0, &[("a-0", 0.5, 0.0)]);
+    assert_eq!(tokens(&mut case), json!([null, null, null, null, null]));
+}
+
+#[test]
+fn a_model_has_the_queue_of_the_endpoint_picker_in_its_namespace() {
+    let mut case = Case::new();
+    case.cluster.variant("a", "m", json!({})).deployment("a", 1, 1);
+    let name = "inference_extension_flow_control_queue_size";
+    let queue = |namespace: &str| json!({"__name__": name, "namespace": namespace, "target_model_name": "m"});
+    let own = |case: &mut Case| serde_json::to_value(&case.assembled().snapshot.models[0]).unwrap();
+    case.samples.take_in(case.at.now, vec![answer(Query::SchedulerQueue, &[(queue("elsewhere"), "7")])]);
+    assert_eq!(own(&mut case).get("schedulerQueue"), None);
+    case.samples.take_in(case.at.now, vec![answer(Query::SchedulerQueue, &[(queue("ns"), "7")])]);
+    assert_eq!(own(&mut case)["schedulerQueue"], json!({"size": 7.0, "bytes": 0.0}));
+    case.at.now += Duration::from_mins(6);
+    assert_eq!(own(&mut case).get("schedulerQueue"), Some(&Value::Null), "unknown is not empty");
+}
+
+#[test]
+fn a_name_that_a_server_had_once_does_not_stand_beside_its_present_one() {
+    let mut case = Case::new();
+    case.cluster.variant("a", "m", json!({})).deployment("a", 1, 1).pod("a-0", "a");
+    case.load("before", 1.0, &[("a-0", 0.5, 0.0)]);
+    case.at.now += Duration::from_mins(6);
+    case.load("now", 1.0, &[("a-0", 0.2, 0.0)]);
+    assert_eq!(case.replicas(), [said("a-0", 0.2, 0.0)]);
 }
 
 #[test]

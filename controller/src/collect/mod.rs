@@ -1,30 +1,67 @@
-//! From Prometheus to values: one query a signal for all models, and what is known of each pod, with its age.
+//! From Prometheus to values: a few queries for all models, and what is known of each pod, with its age.
 
 pub(crate) mod prometheus;
 pub(crate) mod sample;
+pub(crate) mod scope;
 pub(crate) mod signals;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use futures::future::join_all;
+use futures::{StreamExt, stream};
 
-use prometheus::{Prometheus, Series};
-use signals::Signal;
+use self::prometheus::{Prometheus, QueryError};
+use self::scope::Scope;
+use self::signals::{Query, Rows};
+use crate::telemetry::Telemetry;
 
-/// What was answered to each signal's query.
-pub(crate) type Answers = Vec<(Signal, Result<Vec<Series>, String>)>;
+/// What was answered to one query.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    /// The query.
+    pub(crate) query: Query,
+    /// The namespaces it was for.
+    pub(crate) scope: Scope,
+    /// Its series, or why there are none.
+    pub(crate) rows: Result<Rows, QueryError>,
+}
 
-/// Asks for every signal at once.
+/// The answers of one round, in any order.
+pub(crate) type Answers = Vec<Answer>;
+
+/// Queries under way at once: enough to keep Prometheus busy, and not so many that it is kept from all else.
+const CONCURRENCY: usize = 4;
+
+/// Asks every query for every scope. Takes at most as long as `within`: what has no answer by then has failed.
 pub(crate) async fn fetch(
     prometheus: &Prometheus,
-    namespace: Option<&str>,
-    metrics: &crate::telemetry::Telemetry,
+    scopes: Vec<Scope>,
+    telemetry: &Telemetry,
+    within: Duration,
 ) -> Answers {
-    join_all(Signal::ALL.map(|signal| async move {
-        let began = Instant::now();
-        let answer = prometheus.query(&signal.query(namespace)).await;
-        metrics.query(signal, began.elapsed(), answer.is_ok());
-        (signal, answer.map_err(|e| e.to_string()))
-    }))
-    .await
+    let deadline = tokio::time::Instant::now() + within;
+    let session = tokio::time::timeout_at(deadline, prometheus.session()).await;
+    let session = session.unwrap_or_else(|_| Err(prometheus.out_of_time(within)));
+    let asks = scopes.into_iter().flat_map(|scope| Query::ALL.map(|query| (query, scope.clone())));
+    stream::iter(asks)
+        .map(|(query, scope)| {
+            let session = &session;
+            async move {
+                let began = Instant::now();
+                let asked = async {
+                    let session = session.as_ref().map_err(Clone::clone)?;
+                    prometheus.ask(session, &query.expression(&scope), || Rows::of(query)).await
+                };
+                let answer = tokio::time::timeout_at(deadline, asked).await;
+                let answer = answer.unwrap_or_else(|_| Err(prometheus.out_of_time(within)));
+                telemetry.query(query, began.elapsed(), answer.is_ok());
+                let rows = answer.map(|(mut rows, partial)| {
+                    rows.partial = partial;
+                    rows
+                });
+                Answer { query, scope, rows }
+            }
+        })
+        .buffer_unordered(CONCURRENCY)
+        .collect()
+        .await
 }

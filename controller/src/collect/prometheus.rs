@@ -1,14 +1,22 @@
-//! One client for Prometheus: instant queries with a time-out and a bound on the answer. An error, an empty answer and
-//! a value are three different things here, because an outage must never look like an idle model.
+//! One client for Prometheus: instant queries with a time-out, one more try where the connection failed, and a bound on
+//! the answer. An error, an empty answer and a value are three different things here, because an outage must never
+//! look like an idle model.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+pub(crate) mod answer;
+mod connection;
+
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
 
-use serde::Deserialize;
+use tokio::sync::mpsc;
 use wva_crds::settings::without_password;
 
-/// Where Prometheus is and how to speak to it.
+use answer::{Body, Sink};
+pub use connection::ClientError;
+use connection::Connection;
+pub(crate) use connection::Session;
+
+/// Where Prometheus is and how to speak to it. Files are read again when they change.
 #[derive(Clone, Default)]
 pub struct PrometheusConfig {
     /// `http` or `https` URL, with or without a path.
@@ -17,9 +25,13 @@ pub struct PrometheusConfig {
     pub insecure_skip_verify: bool,
     /// File with CA certificates to trust besides the system's.
     pub ca_path: Option<String>,
+    /// Files with the client certificate, its chain below it, and with its key.
+    pub client_identity: Option<(String, String)>,
+    /// DNS name that is asked for and verified in place of the URL's host.
+    pub server_name: Option<String>,
     /// Bearer token; wins over `token_path`.
     pub bearer_token: Option<String>,
-    /// File with the bearer token, read at each query so that a rotated token is used.
+    /// File with the bearer token.
     pub token_path: Option<String>,
 }
 
@@ -30,20 +42,28 @@ impl std::fmt::Debug for PrometheusConfig {
             .field("base_url", &without_password(&self.base_url))
             .field("insecure_skip_verify", &self.insecure_skip_verify)
             .field("ca_path", &self.ca_path)
+            .field("client_identity", &self.client_identity)
+            .field("server_name", &self.server_name)
             .field("bearer_token", &self.bearer_token.as_ref().map(|_| "..."))
             .field("token_path", &self.token_path)
             .finish()
     }
 }
 
-/// Longest time one query may take, answer included.
+/// Longest time one query may take, answer and second try included.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest answer that is read: about 200,000 series.
 const ANSWER_LIMIT: usize = 64 << 20;
+/// Longest refusal that is read; its first line is told.
+const REFUSAL_LIMIT: usize = 64 << 10;
+/// Chunks of an answer that wait for their reader. What comes faster is left to the connection to hold back.
+const CHUNKS: usize = 4;
+/// Shortest and longest pause before the second try.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(500));
 
 /// Why a query gave no answer.
-#[derive(Debug, thiserror::Error)]
-pub enum QueryError {
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum QueryError {
     /// No connection, no answer in time, or a broken one.
     #[error(
         "Prometheus at {url} did not answer: {cause}; check PROMETHEUS_BASE_URL and that Prometheus runs"
@@ -72,100 +92,56 @@ pub enum QueryError {
         /// What is wrong with it.
         problem: String,
     },
+    /// An answer that is not read to its end.
+    #[error(
+        "Prometheus at {url} gave an answer that is longer than {limit} bytes: less is asked for at once from now on"
+    )]
+    TooLong {
+        /// The base URL.
+        url: String,
+        /// The bound.
+        limit: usize,
+    },
     /// The token file cannot be read.
-    #[error("cannot read the bearer token for Prometheus from {}: {source}", path.display())]
+    #[error(
+        "cannot read the bearer token for Prometheus from {path}: {problem}; check PROMETHEUS_TOKEN_PATH"
+    )]
     Token {
         /// The file.
-        path: PathBuf,
-        /// What the system says.
-        source: std::io::Error,
-    },
-}
-
-/// Why no client could be made.
-#[derive(Debug, thiserror::Error)]
-pub enum ClientError {
-    /// The CA file holds no certificate that can be read.
-    #[error("PROMETHEUS_CA_CERT_PATH {path}: {problem}; it must hold PEM certificates")]
-    Ca {
-        /// The file.
         path: String,
-        /// What is wrong.
+        /// What the system says.
         problem: String,
     },
-    /// The HTTP client could not be made.
-    #[error("cannot make the HTTP client for Prometheus")]
-    Http(#[source] reqwest::Error),
-}
-
-/// One series of an instant vector: its labels and its value, which may be NaN or infinite.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Series {
-    /// Labels of the series.
-    pub labels: BTreeMap<String, String>,
-    /// Its value.
-    pub value: f64,
 }
 
 /// A client that asks one Prometheus.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Prometheus {
-    http: reqwest::Client,
-    config: PrometheusConfig,
+    connection: Connection,
     /// The base URL without the password that may be in it.
     shown: String,
     timeout: Duration,
+    /// Longest answer that is read, in bytes.
+    limit: usize,
 }
 
-#[derive(Deserialize)]
-struct Answer {
-    status: String,
-    #[serde(default)]
-    error: String,
-    data: Option<Data>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Data {
-    result_type: String,
-    result: Vec<Sample>,
-}
-
-#[derive(Deserialize)]
-struct Sample {
-    metric: BTreeMap<String, String>,
-    value: (f64, String),
+/// What became of one try.
+enum Failed {
+    /// The connection failed before anything of an answer was there: another may do better.
+    Connection(QueryError),
+    Finally(QueryError),
 }
 
 impl Prometheus {
     /// A client for the configured address. Nothing is asked yet: a Prometheus that is down at the start is no error.
     ///
     /// # Errors
-    /// [`ClientError`] where the CA file is not usable. One that does not exist is only warned of, as documented.
+    /// [`ClientError`] where a file, the server name or the URL is not usable. A CA file that does not exist is only
+    /// warned of, as documented.
     pub fn new(config: PrometheusConfig) -> Result<Self, ClientError> {
-        let mut builder = reqwest::Client::builder()
-            .connect_timeout(Duration::from_secs(5))
-            .redirect(reqwest::redirect::Policy::none())
-            .tls_danger_accept_invalid_certs(config.insecure_skip_verify);
-        if let Some(path) = &config.ca_path {
-            match std::fs::read(path) {
-                Ok(pem) => {
-                    let unusable = |problem: String| ClientError::Ca { path: path.clone(), problem };
-                    let certs =
-                        reqwest::Certificate::from_pem_bundle(&pem).map_err(|e| unusable(e.to_string()))?;
-                    if certs.is_empty() {
-                        return Err(unusable("no certificate in it".to_owned()));
-                    }
-                    builder = builder.tls_certs_merge(certs);
-                }
-                Err(e) => {
-                    tracing::warn!(path, error = %e, "The CA file for Prometheus cannot be read: the system's roots are used");
-                }
-            }
-        }
-        let http = builder.build().map_err(ClientError::Http)?;
-        Ok(Self { http, shown: without_password(&config.base_url), config, timeout: QUERY_TIMEOUT })
+        let shown = without_password(&config.base_url);
+        let connection = Connection::new(config)?;
+        Ok(Self { connection, shown, timeout: QUERY_TIMEOUT, limit: ANSWER_LIMIT })
     }
 
     /// The same with another time-out; for tests, which do not wait for [`QUERY_TIMEOUT`].
@@ -174,65 +150,135 @@ impl Prometheus {
         Self { timeout, ..self }
     }
 
-    /// The instant vector of a query. An empty vector is an answer, not an error.
+    /// The same with another bound on answers; for tests, which do not send 64 MiB.
+    #[cfg(test)]
+    pub(crate) fn limit(self, limit: usize) -> Self {
+        Self { limit, ..self }
+    }
+
+    /// What the queries of one round are made with: files that have changed are read before it.
+    ///
+    /// # Errors
+    /// [`QueryError::Token`] where the token file was never readable.
+    pub(crate) async fn session(&self) -> Result<Session, QueryError> {
+        self.connection.session().await
+    }
+
+    /// Makes an instant query and hands the series to a sink, which it gives back with whether some may be lacking. An
+    /// empty vector is an answer, not an error. `sink` is called once a try.
     ///
     /// # Errors
     /// [`QueryError`], after at most [`QUERY_TIMEOUT`].
-    pub async fn query(&self, expression: &str) -> Result<Vec<Series>, QueryError> {
-        let url = || self.shown.clone();
-        let endpoint = format!("{}/api/v1/query", self.config.base_url.trim_end_matches('/'));
-        // POST, because the expression of a large install outgrows a URL.
-        let mut request = self.http.post(endpoint).form(&[("query", expression)]).timeout(self.timeout);
-        if let Some(token) = self.token()? {
-            request = request.bearer_auth(token);
-        }
-        let unreachable =
-            |e: reqwest::Error| QueryError::Unreachable { url: url(), cause: causes(&e.without_url()) };
-        let mut response = request.send().await.map_err(unreachable)?;
-        let status = response.status().as_u16();
-        let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
-            if chunk.len() > ANSWER_LIMIT.saturating_sub(body.len()) {
-                return Err(QueryError::Unreadable {
-                    url: url(),
-                    problem: format!("it is longer than {ANSWER_LIMIT} bytes"),
-                });
+    pub(crate) async fn ask<S: Sink>(
+        &self,
+        session: &Session,
+        expression: &str,
+        sink: impl Fn() -> S,
+    ) -> Result<(S, bool), QueryError> {
+        let both = async {
+            match self.attempt(session, expression, sink()).await {
+                Err(Failed::Connection(_)) => {
+                    tokio::time::sleep(pause()).await;
+                    self.attempt(session, expression, sink()).await
+                }
+                other => other,
             }
-            body.extend_from_slice(&chunk);
-        }
-        let answer: Result<Answer, _> = serde_json::from_slice(&body);
-        if status != 200 {
-            let message = answer.map_or_else(|_| first_line(&body), |a| first_line(a.error.as_bytes()));
-            return Err(QueryError::Refused { url: url(), status, message });
-        }
-        let unreadable = |problem: String| QueryError::Unreadable { url: url(), problem };
-        let answer = answer.map_err(|e| unreadable(e.to_string()))?;
-        let without_data =
-            || format!("status {:?} without data {}", answer.status, first_line(answer.error.as_bytes()));
-        let data =
-            answer.data.filter(|_| answer.status == "success").ok_or_else(|| unreadable(without_data()))?;
-        if data.result_type != "vector" {
-            return Err(unreadable(format!("its type is {:?}, not vector", data.result_type)));
-        }
-        let series = |s: Sample| {
-            Ok(Series {
-                labels: s.metric,
-                value: s.value.1.parse().map_err(|_| unreadable(format!("{:?} is no number", s.value.1)))?,
-            })
         };
-        data.result.into_iter().map(series).collect()
+        match tokio::time::timeout(self.timeout, both).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(Failed::Connection(error) | Failed::Finally(error))) => Err(error),
+            Err(_) => Err(self.out_of_time(self.timeout)),
+        }
     }
 
-    fn token(&self) -> Result<Option<String>, QueryError> {
-        if let Some(token) = &self.config.bearer_token {
-            return Ok(Some(token.clone()));
+    /// The error of what had no answer in time.
+    pub(crate) fn out_of_time(&self, after: Duration) -> QueryError {
+        let cause = format!("it timed out after {after:?}");
+        QueryError::Unreachable { url: self.shown.clone(), cause }
+    }
+
+    async fn attempt<S: Sink>(
+        &self,
+        session: &Session,
+        expression: &str,
+        sink: S,
+    ) -> Result<(S, bool), Failed> {
+        let unreachable = |e: reqwest::Error| QueryError::Unreachable {
+            url: self.shown.clone(),
+            cause: causes(&e.without_url()),
+        };
+        let sent = session.query(expression).send().await;
+        let response = sent.map_err(|e| Failed::Connection(unreachable(e)))?;
+        if response.status() != reqwest::StatusCode::OK {
+            return Err(Failed::Finally(self.refusal(response).await.unwrap_or_else(unreachable)));
         }
-        let Some(path) = &self.config.token_path else { return Ok(None) };
-        match std::fs::read_to_string(path) {
-            Ok(token) => Ok(Some(token.trim().to_owned())),
-            Err(source) => Err(QueryError::Token { path: path.into(), source }),
+        self.read(response, sink).await.map_err(Failed::Finally)
+    }
+
+    /// Reads an answer on a thread of its own while it arrives.
+    async fn read<S: Sink>(&self, response: reqwest::Response, sink: S) -> Result<(S, bool), QueryError> {
+        let url = || self.shown.clone();
+        let unreadable = |problem: String| QueryError::Unreadable { url: url(), problem };
+        let (sender, chunks) = mpsc::channel(CHUNKS);
+        // The reader ends when the sender is gone, whatever way.
+        let reader = tokio::task::spawn_blocking(move || {
+            let mut sink = sink;
+            answer::read(Body::new(chunks), &mut sink).map(|outline| (sink, outline))
+        });
+        let whole = feed(response, sender, self.limit).await;
+        let read = reader.await.map_err(|e| unreadable(e.to_string()))?;
+        // What was read of an answer that broke off has no end, and the end is not what is wrong with it.
+        if !whole.map_err(|e| QueryError::Unreachable { url: url(), cause: causes(&e.without_url()) })? {
+            return Err(QueryError::TooLong { url: url(), limit: self.limit });
+        }
+        let (sink, outline) = read.map_err(|e| unreadable(e.to_string()))?;
+        if outline.status != "success" || !outline.has_data {
+            let error = first_line(outline.error.as_bytes());
+            return Err(unreadable(format!("status {:?} without data {error}", outline.status)));
+        }
+        Ok((sink, outline.warned))
+    }
+
+    /// What an answer other than 200 says.
+    async fn refusal(&self, mut response: reqwest::Response) -> Result<QueryError, reqwest::Error> {
+        let status = response.status().as_u16();
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await? {
+            let room = REFUSAL_LIMIT.saturating_sub(body.len());
+            body.extend_from_slice(&chunk[..chunk.len().min(room)]);
+            if body.len() >= REFUSAL_LIMIT {
+                break;
+            }
+        }
+        let json: Option<serde_json::Value> = serde_json::from_slice(&body).ok();
+        let error = json.as_ref().and_then(|json| json.get("error")?.as_str());
+        let message = first_line(error.map_or(&*body, str::as_bytes));
+        Ok(QueryError::Refused { url: self.shown.clone(), status, message })
+    }
+}
+
+/// Hands the body over chunk by chunk; false where it is too long.
+async fn feed(
+    mut response: reqwest::Response,
+    sender: mpsc::Sender<tokio_util::bytes::Bytes>,
+    limit: usize,
+) -> Result<bool, reqwest::Error> {
+    let mut left = limit;
+    while let Some(chunk) = response.chunk().await? {
+        let Some(rest) = left.checked_sub(chunk.len()) else { return Ok(false) };
+        left = rest;
+        if sender.send(chunk).await.is_err() {
+            // The reader has seen enough: it knows that this is no answer.
+            break;
         }
     }
+    Ok(true)
+}
+
+/// Pauses differ, so that several of us do not come back together.
+fn pause() -> Duration {
+    let random = u16::try_from(RandomState::new().build_hasher().finish() & 0xffff).unwrap_or_default();
+    PAUSE.0 + (PAUSE.1 - PAUSE.0).mul_f64(f64::from(random) / 65536.0)
 }
 
 /// At most 200 bytes of the first line; what a server answers ends up in logs and in statuses.

@@ -1,8 +1,15 @@
-//! The table of signals: what each is and how it is asked for. One query a signal serves all models at once.
+//! The table of queries: which signals each asks for, how, and what a series of its answer says. One query serves all
+//! models, and all of them together are few: a round of a small install is one of each.
 
-/// One signal of a pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Signal {
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::prometheus::answer::{Label, Labels, Sink};
+use super::scope::Scope;
+
+/// One signal of a pod and model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Signal {
     /// Share of the KV cache in use, 0..=1.
     KvUsage,
     /// Requests waiting.
@@ -13,11 +20,47 @@ pub enum Signal {
     QueueAge,
     /// Requests running.
     Running,
+    /// Mean tokens of a prompt.
+    MeanInput,
+    /// Mean tokens that a request generates.
+    MeanOutput,
+    /// Share of the prompt tokens that the prefix cache has, 0..=1.
+    PrefixHitRate,
 }
 
-impl Signal {
-    /// All signals, in the order they are asked for.
-    pub const ALL: [Self; 5] = [Self::KvUsage, Self::Queue, Self::KvAge, Self::QueueAge, Self::Running];
+/// One query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Query {
+    /// Share of the KV cache in use.
+    KvUsage,
+    /// Requests waiting.
+    Queue,
+    /// Ages of the samples of both.
+    SampleAge,
+    /// Requests running.
+    Running,
+    /// Size of the KV cache.
+    CacheConfig,
+    /// Mean tokens of a request: of its prompt and of what it generates.
+    Tokens,
+    /// Hit rate of the prefix cache.
+    PrefixHitRate,
+    /// Size and bytes of the endpoint picker's queue.
+    SchedulerQueue,
+}
+
+impl Query {
+    /// All queries, in the order they are made: those that every model needs come first.
+    pub const ALL: [Self; 8] = [
+        Self::KvUsage,
+        Self::Queue,
+        Self::SampleAge,
+        Self::Running,
+        Self::CacheConfig,
+        Self::Tokens,
+        Self::PrefixHitRate,
+        Self::SchedulerQueue,
+    ];
 
     /// Short name: the metric label `query` and the log field.
     #[must_use]
@@ -25,55 +68,244 @@ impl Signal {
         match self {
             Self::KvUsage => "kv_usage",
             Self::Queue => "queue",
-            Self::KvAge => "kv_age",
-            Self::QueueAge => "queue_age",
+            Self::SampleAge => "sample_age",
             Self::Running => "running",
+            Self::CacheConfig => "cache_config",
+            Self::Tokens => "tokens",
+            Self::PrefixHitRate => "prefix_hit_rate",
+            Self::SchedulerQueue => "scheduler_queue",
         }
     }
 
-    /// The PromQL expression for one namespace, or for all.
+    /// The PromQL expression for these namespaces.
     #[must_use]
-    pub fn query(self, namespace: Option<&str>) -> String {
-        let select = |metric: &str| match namespace {
-            Some(ns) => format!("{metric}{{namespace=\"{}\"}}", escape(ns)),
-            None => metric.to_owned(),
-        };
-        let of_pod =
-            |expression: String| format!("max by (namespace, pod, pod_name, model_name) ({expression})");
+    pub(crate) fn expression(self, scope: &Scope) -> String {
+        let select = Select { matcher: scope.matcher() };
+        let (kv, queue) = ("vllm:kv_cache_usage_perc", "vllm:num_requests_waiting");
         match self {
-            Self::KvUsage => of_pod(format!("max_over_time({}[1m])", select("vllm:kv_cache_usage_perc"))),
-            Self::Queue => of_pod(format!("max_over_time({}[1m])", select("vllm:num_requests_waiting"))),
-            Self::KvAge => of_pod(format!("time() - timestamp({})", select("vllm:kv_cache_usage_perc"))),
-            Self::QueueAge => of_pod(format!("time() - timestamp({})", select("vllm:num_requests_waiting"))),
-            Self::Running => of_pod(select("vllm:num_requests_running")),
+            Self::KvUsage => worst(&format!("max_over_time({}[1m])", select.of(kv))),
+            Self::Queue => worst(&format!("max_over_time({}[1m])", select.of(queue))),
+            Self::SampleAge => either_signal(("kv", &select.age(kv)), ("queue", &select.age(queue))),
+            Self::Running => worst(&select.of("vllm:num_requests_running")),
+            Self::CacheConfig => {
+                let by = "namespace, pod, pod_name, num_gpu_blocks, block_size";
+                format!("max by ({by}) ({})", select.of("vllm:cache_config_info"))
+            }
+            Self::Tokens => {
+                let (input, output) = ("vllm:request_prompt_tokens", "vllm:request_generation_tokens");
+                either_signal(("input", &select.mean(input)), ("output", &select.mean(output)))
+            }
+            Self::PrefixHitRate => {
+                let hits = select.rate_of_either("vllm:prefix_cache_hits");
+                format!("{hits} / {}", select.rate_of_either("vllm:prefix_cache_queries"))
+            }
+            Self::SchedulerQueue => {
+                let name = "__name__=~\"(inference_extension|llm_d_epp)_flow_control_queue_(size|bytes)\"";
+                let by = "__name__, namespace, target_model_name, model_name";
+                format!("sum by ({by}) ({})", select.braced(name))
+            }
+        }
+    }
+
+    /// The signals it asks for.
+    pub(crate) const fn signals(self) -> &'static [Signal] {
+        match self {
+            Self::KvUsage => &[Signal::KvUsage],
+            Self::Queue => &[Signal::Queue],
+            Self::SampleAge => &[Signal::KvAge, Signal::QueueAge],
+            Self::Running => &[Signal::Running],
+            Self::Tokens => &[Signal::MeanInput, Signal::MeanOutput],
+            Self::PrefixHitRate => &[Signal::PrefixHitRate],
+            Self::CacheConfig | Self::SchedulerQueue => &[],
+        }
+    }
+
+    /// Which signal a series is.
+    fn signal(self, labels: &Labels) -> Option<Signal> {
+        match (self.signals(), labels.get(Label::Signal)) {
+            ([only], _) => Some(*only),
+            (_, Some("kv")) => Some(Signal::KvAge),
+            (_, Some("queue")) => Some(Signal::QueueAge),
+            (_, Some("input")) => Some(Signal::MeanInput),
+            (_, Some("output")) => Some(Signal::MeanOutput),
+            _ => None,
         }
     }
 }
 
-/// A text as it stands inside a PromQL string: what is special there loses its meaning.
-#[must_use]
-pub(crate) fn escape(value: &str) -> String {
-    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+/// Metrics of some namespaces.
+struct Select {
+    /// Matcher of the label `namespace`; empty for all.
+    matcher: String,
+}
+
+impl Select {
+    fn of(&self, metric: &str) -> String {
+        if self.matcher.is_empty() { metric.to_owned() } else { format!("{metric}{{{}}}", self.matcher) }
+    }
+
+    /// The same for a metric that a matcher names.
+    fn braced(&self, name: &str) -> String {
+        let both: Vec<&str> = [name, &self.matcher].into_iter().filter(|m| !m.is_empty()).collect();
+        format!("{{{}}}", both.join(", "))
+    }
+
+    fn rate(&self, metric: &str) -> String {
+        format!("rate({}[5m])", self.of(metric))
+    }
+
+    fn age(&self, metric: &str) -> String {
+        worst(&format!("time() - timestamp({})", self.of(metric)))
+    }
+
+    /// The mean of what a request observes, over all engines of a pod, each as much as it has requests.
+    fn mean(&self, metric: &str) -> String {
+        let [total, count] = ["sum", "count"].map(|part| sum(&self.rate(&format!("{metric}_{part}"))));
+        format!("{total} / {count}")
+    }
+
+    /// Of a counter with the suffix `_total` or without. Selected by one expression, a pod that has both in the window,
+    /// for it was replaced in place by one of another release, would fail the query for all pods.
+    fn rate_of_either(&self, metric: &str) -> String {
+        sum(&format!("{} or {}", self.rate(&format!("{metric}_total")), self.rate(metric)))
+    }
+}
+
+/// What tells the series of a pod apart. Grouping by it leaves out what no rule reads, such as vLLM's `engine`.
+const POD: &str = "namespace, pod, pod_name, model_name";
+
+fn worst(expression: &str) -> String {
+    format!("max by ({POD}) ({expression})")
+}
+
+fn sum(expression: &str) -> String {
+    format!("sum by ({POD}) ({expression})")
+}
+
+/// Two signals in one answer. Series have no name of a metric any more once a function was applied, so a label tells
+/// them apart.
+fn either_signal(one: (&str, &str), other: (&str, &str)) -> String {
+    let labelled = |(name, expression): (&str, &str)| {
+        format!("label_replace({expression}, \"signal\", \"{name}\", \"\", \"\")")
+    };
+    format!("{} or {}", labelled(one), labelled(other))
+}
+
+/// A series belongs to a pod and, where vLLM says so, to a model.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct PodModel {
+    /// Namespace of the pod.
+    pub namespace: Arc<str>,
+    /// Pod name as the series has it; it may carry a rank suffix.
+    pub pod: Arc<str>,
+    /// `model_name` of the series; empty where it has none.
+    pub model_name: Arc<str>,
+}
+
+/// Size of a KV cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct CacheConfig {
+    /// Blocks on the GPUs; at least 1.
+    pub num_gpu_blocks: u32,
+    /// Tokens a block holds; at least 1.
+    pub block_size: u32,
+}
+
+/// What one endpoint picker's series says of a model's queue.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct QueueRow {
+    /// Namespace of the endpoint picker.
+    pub namespace: Arc<str>,
+    /// `target_model_name`, else `model_name`.
+    pub model: Arc<str>,
+    /// It has the later name of the metric.
+    pub later: bool,
+    /// Bytes rather than requests.
+    pub bytes: bool,
+    /// The value; finite.
+    pub value: f64,
+}
+
+/// The series of one answer, as far as they say something. NaN and infinities are absent values, and a series without
+/// a namespace or a pod belongs to nobody.
+#[derive(Debug)]
+pub(crate) struct Rows {
+    query: Query,
+    /// The same few names again and again.
+    names: HashSet<Arc<str>>,
+    /// Values of pods.
+    pub(crate) pods: Vec<(Signal, PodModel, f64)>,
+    /// Caches by namespace and pod.
+    pub(crate) caches: Vec<(Arc<str>, Arc<str>, CacheConfig)>,
+    /// Queues of endpoint pickers.
+    pub(crate) queues: Vec<QueueRow>,
+    /// Some series may be lacking, for whoever answered said so.
+    pub(crate) partial: bool,
+}
+
+impl Rows {
+    /// Of the answer to a query.
+    pub(crate) fn of(query: Query) -> Self {
+        Self {
+            query,
+            names: HashSet::new(),
+            pods: Vec::new(),
+            caches: Vec::new(),
+            queues: Vec::new(),
+            partial: false,
+        }
+    }
+
+    fn name(&mut self, name: &str) -> Arc<str> {
+        if let Some(known) = self.names.get(name) {
+            return known.clone();
+        }
+        let new: Arc<str> = name.into();
+        self.names.insert(new.clone());
+        new
+    }
+
+    fn take(&mut self, labels: &Labels, value: f64) -> Option<()> {
+        let namespace = labels.get(Label::Namespace)?;
+        let pod = || labels.get(Label::Pod).or_else(|| labels.get(Label::PodName));
+        match self.query {
+            Query::CacheConfig => {
+                let cache = cache_config(labels)?;
+                let (namespace, pod) = (self.name(namespace), pod()?.into());
+                self.caches.push((namespace, pod, cache));
+            }
+            Query::SchedulerQueue => {
+                let model = labels.get(Label::TargetModelName).or_else(|| labels.get(Label::ModelName))?;
+                let metric = labels.get(Label::Name)?;
+                let (namespace, model) = (self.name(namespace), self.name(model));
+                let (later, bytes) = (metric.starts_with("llm_d_epp"), metric.ends_with("_bytes"));
+                self.queues.push(QueueRow { namespace, model, later, bytes, value });
+            }
+            query => {
+                let signal = query.signal(labels)?;
+                let (namespace, pod) = (self.name(namespace), pod()?.into());
+                let model_name = self.name(labels.get(Label::ModelName).unwrap_or_default());
+                self.pods.push((signal, PodModel { namespace, pod, model_name }, value));
+            }
+        }
+        Some(())
+    }
+}
+
+impl Sink for Rows {
+    fn series(&mut self, labels: &Labels, value: f64) {
+        if value.is_finite() {
+            // What says nothing is left out.
+            let _ = self.take(labels, value);
+        }
+    }
+}
+
+/// vLLM writes `None` until it has measured how much memory is left.
+fn cache_config(labels: &Labels) -> Option<CacheConfig> {
+    let number = |label| labels.get(label)?.parse().ok().filter(|n| *n > 0);
+    Some(CacheConfig { num_gpu_blocks: number(Label::NumGpuBlocks)?, block_size: number(Label::BlockSize)? })
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_label_value_cannot_leave_its_quotes() {
-        assert_eq!(escape(r#"prod",malicious="x\"#), r#"prod\",malicious=\"x\\"#);
-        assert_eq!(escape("a\nb"), "a\\nb");
-    }
-
-    #[test]
-    fn one_query_serves_all_models() {
-        assert_eq!(
-            Signal::KvUsage.query(None),
-            "max by (namespace, pod, pod_name, model_name) (max_over_time(vllm:kv_cache_usage_perc[1m]))"
-        );
-        assert!(
-            Signal::Running.query(Some("prod")).contains("vllm:num_requests_running{namespace=\"prod\"}")
-        );
-    }
-}
+pub(crate) mod tests;

@@ -6,6 +6,9 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::collect::prometheus::tests::{Answers, FakePrometheus, vector};
+use crate::collect::sample::tests::failed;
+use crate::collect::scope::Scope;
+use crate::collect::signals::{Query, Signal};
 use crate::fixture::Cluster;
 use crate::watches::Sight;
 
@@ -22,12 +25,14 @@ fn engine(cluster: &Cluster, prometheus: Prometheus) -> Engine {
             interval: minutes(60),
             fetch_interval: minutes(60),
             cache_ttl: minutes(60),
+            cleanup_interval: minutes(1),
             fresh: minutes(1),
             stale: minutes(2),
             unavailable: minutes(5),
             decision_hold: minutes(10),
             pending_grace: minutes(10),
             limited_mode: false,
+            early_scale_up: true,
         },
         telemetry: Telemetry::register(&Registry::new()).unwrap(),
         published: watch::channel(None).0,
@@ -42,9 +47,12 @@ fn cluster(extra: Value) -> Cluster {
 }
 
 fn both(value: &str) -> String {
-    let one =
-        |pod| json!({"metric": {"namespace": "ns", "pod": pod, "model_name": "m"}, "value": [1, value]});
-    vector(&json!([one("a-0"), one("a-1")]))
+    let one = |(pod, signal)| {
+        let labels = json!({"namespace": "ns", "pod": pod, "model_name": "m", "signal": signal});
+        json!({"metric": labels, "value": [1, value]})
+    };
+    let all = [("a-0", "kv"), ("a-0", "queue"), ("a-1", "kv"), ("a-1", "queue")];
+    vector(&json!(all.map(one)))
 }
 
 /// KV .78, queue 0, a second old: one replica more is needed.
@@ -72,7 +80,7 @@ fn variant(engine: &Engine) -> Arc<PublishedVariant> {
 
 /// One round of queries and a cycle.
 async fn turn(engine: &Engine, state: &mut State) -> Arc<PublishedVariant> {
-    let fetched = engine.fetch().await;
+    let fetched = engine.fetch(state).await;
     engine.take_in(state, fetched);
     engine.cycle(state);
     variant(engine)
@@ -144,10 +152,10 @@ async fn a_query_that_fails_costs_no_other_signal() {
         let fake = FakePrometheus::start(Answers::By(busy)).await;
         let engine = engine(&cluster, fake.client());
         let mut state = State::default();
-        let (began, mut answers) = engine.fetch().await;
-        for (signal, answer) in &mut answers {
-            if signal.query(None).contains(failing) {
-                *answer = Err("down".into());
+        let (began, mut answers) = engine.fetch(&mut state).await;
+        for answer in &mut answers {
+            if answer.query.expression(&Scope::All).contains(failing) {
+                *answer = failed(answer.query);
             }
         }
         engine.take_in(&mut state, (began, answers));
@@ -258,7 +266,7 @@ async fn of_a_workload_that_nobody_has_looked_for_nothing_is_said() {
     cluster.leader_worker_sets_are(Sight::Unknown);
     let mut engine = engine(&cluster, fake.client());
     let mut state = State::default();
-    let fetched = engine.fetch().await;
+    let fetched = engine.fetch(&mut state).await;
     engine.take_in(&mut state, fetched);
     engine.cycle(&mut state);
     assert!(engine.published.borrow().as_ref().unwrap().variants.is_empty());
@@ -289,6 +297,36 @@ async fn the_first_decision_waits_for_optional_kinds_and_not_for_ever() {
     assert!(began.elapsed() < Duration::from_mins(1), "{:?}", began.elapsed());
 }
 
+#[tokio::test]
+async fn what_was_observed_and_measured_is_known_in_the_next_cycle() {
+    use wva_scaling::snapshot::OutputBucket;
+    use wva_scaling::units::Amount;
+    let cluster = cluster(json!({}));
+    let fake = FakePrometheus::start(Answers::By(busy)).await;
+    let engine = engine(&cluster, fake.client());
+    let mut state = State::default();
+    turn(&engine, &mut state).await;
+    let (model_id, accelerator) = ("m".to_owned(), "H100".to_owned());
+    let k2 = vec![Amount::try_from(9000.0).unwrap()];
+    state.observed = vec![Remembered { model_id, accelerator, output: OutputBucket::Short, k2 }];
+    let (managed, at) = (engine.managed(), (Instant::now(), Timestamp::now()));
+    let remembered = state.memory.of(&managed[0], at.0, at.1);
+    let measured = wva_scaling::VariantState {
+        desired: 3,
+        current: 2,
+        desired_age: wva_crds::GoDuration::default(),
+        capacity: Some(12800.0),
+    };
+    remembered.decided(measured, wva_scaling::snapshot::Mode::Auto, false, at.0);
+    for _ in 0..2 {
+        turn(&engine, &mut state).await;
+        let snapshot = engine.published.borrow().clone().unwrap().snapshot.clone();
+        let capacity = snapshot.models[0].variants[0].remembered_capacity.map(Amount::get);
+        assert_eq!((capacity, &snapshot.remembered), (Some(12800.0), &state.observed));
+        assert_eq!(state.observed.len(), 1);
+    }
+}
+
 /// Waits for a publication, longer than any that is right takes.
 async fn until(reader: &mut crate::Reader, wanted: impl FnMut(&Option<Arc<Published>>) -> bool) {
     tokio::time::timeout(Duration::from_secs(8), reader.wait_for(wanted)).await.expect("in time").unwrap();
@@ -300,6 +338,7 @@ async fn a_prometheus_that_hangs_holds_up_neither_changes_nor_the_end() {
     let fake = FakePrometheus::start(Answers::By(busy)).await;
     let mut engine = engine(&cluster, fake.client().timeout(Duration::from_mins(10)));
     engine.config.fetch_interval = Duration::from_millis(100);
+    engine.config.cache_ttl = Duration::from_millis(1);
     let mut reader = engine.published.subscribe();
     let (changed, shutdown) = (Arc::new(Notify::new()), CancellationToken::new());
     let (wake, end) = (changed.clone(), shutdown.clone());
@@ -333,7 +372,10 @@ async fn nothing_is_published_before_prometheus_was_asked_and_then_whatever_it_s
     until(&mut reader, Option::is_some).await;
     let v = reader.borrow().clone().unwrap().variants.values().next().unwrap().clone();
     assert_eq!(v.conditions.metrics_available.reason, "PrometheusError");
-    assert_eq!(fake.queries(), 5, "a round that just failed is not repeated for the cycle");
+    assert_eq!(fake.queries(), 8, "a round that just failed is not repeated for the cycle");
     shutdown.cancel();
     tokio::time::timeout(Duration::from_secs(8), running).await.expect("in time").unwrap().unwrap();
 }
+
+mod early;
+mod sampling;

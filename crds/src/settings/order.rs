@@ -111,6 +111,13 @@ const OTHERS: &[(Broken, Problem)] = &[
             right: "is required: the URL of Prometheus, e.g. https://prometheus.monitoring.svc:9090 (or WVA_CONTROLLER=false, --controller=false, to serve admission alone)",
         },
     ),
+    (
+        |v| v.has("PROMETHEUS_CLIENT_CERT_PATH") != v.has("PROMETHEUS_CLIENT_KEY_PATH"),
+        Problem {
+            keys: &["PROMETHEUS_CLIENT_CERT_PATH", "PROMETHEUS_CLIENT_KEY_PATH"],
+            right: "a client certificate needs its key: name both files, or none of the two",
+        },
+    ),
 ];
 
 /// The values that hold, by key.
@@ -204,6 +211,7 @@ mod tests {
         let (address, mode) = (("WEBHOOK_BIND_ADDRESS", "0"), ("WVA_CERT_MODE", "files"));
         let (off, metrics) = (("WVA_CERT_MODE", "off"), ("METRICS_BIND_ADDRESS", ":8443"));
         let (configuration, service) = (("WEBHOOK_CONFIGURATION", "c"), ("WEBHOOK_SERVICE", "s"));
+        let (cert, key) = (("PROMETHEUS_CLIENT_CERT_PATH", "c"), ("PROMETHEUS_CLIENT_KEY_PATH", "k"));
         for (set, want) in [
             (&[][..], &["PROMETHEUS_BASE_URL"][..]),
             (&[controller], &[]),
@@ -213,6 +221,9 @@ mod tests {
             (&[URL, configuration], &["WEBHOOK_CONFIGURATION"]),
             (&[URL, configuration, service], &[]),
             (&[URL, configuration, webhook], &[]),
+            (&[URL, cert], &["PROMETHEUS_CLIENT_CERT_PATH"]),
+            (&[URL, key], &["PROMETHEUS_CLIENT_CERT_PATH"]),
+            (&[URL, cert, key], &[]),
             (&[URL, address], &["WEBHOOK_BIND_ADDRESS"]),
             (&[URL, address, webhook], &[]),
             (&[URL, mode], &["WVA_CERT_MODE"]),

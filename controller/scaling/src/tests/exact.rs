@@ -4,7 +4,7 @@ use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;
 
-use super::fixture::{codes, summary, yaml};
+use super::fixture::yaml;
 use crate::snapshot::{GpuCount, HpaTolerance, Optimizer, Pending, PendingState, Replica, Snapshot, Variant};
 use crate::units::{Amount, Cost, KvUsage};
 use crate::{Decision, Outcome, decide};
@@ -16,6 +16,19 @@ fn state(optimizer: &str, config: &str, waits: u32, variants: &[&str]) -> Snapsh
          models: [{{modelID: m, namespace: ns, schedulerQueue: {{bytes: {waits}}}, variants: [{}]}}]}}",
         variants.join(", ")
     ))
+}
+
+/// `a 2->3 SpareBelowTarget` for each variant.
+fn summary(outcome: &Outcome) -> Vec<String> {
+    let of =
+        |d: &crate::Decision| format!("{} {}->{} {}", d.variant, d.current, d.target(), d.reason().code());
+    outcome.decisions.iter().map(of).collect()
+}
+
+/// Codes of a variant's steps other than `NoChange`, in order.
+fn codes(outcome: &Outcome, variant: &str) -> Vec<&'static str> {
+    let decision = outcome.decisions.iter().find(|d| d.variant == variant).unwrap();
+    decision.steps.iter().map(|s| s.reason.code()).filter(|code| *code != "NoChange").collect()
 }
 
 #[track_caller]

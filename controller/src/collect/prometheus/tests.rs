@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
 use serde_json::{Value, json};
 
+use super::answer::Labels;
 use super::*;
 
 /// What the fake does with a query.
@@ -26,6 +27,26 @@ pub(crate) enum Answers {
     Floods,
     /// Answers by the signal that the expression names.
     By(fn(&str) -> (u16, String)),
+    /// The same with what a test holds.
+    Made(Arc<dyn Fn(&str) -> (u16, String) + Send + Sync>),
+}
+
+/// Values as they come; labels are another's business.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Values(pub(crate) Vec<f64>);
+
+impl Sink for Values {
+    fn series(&mut self, _: &Labels, value: f64) {
+        self.0.push(value);
+    }
+}
+
+impl Prometheus {
+    /// The values of a query.
+    pub(crate) async fn values(&self, expression: &str) -> Result<Vec<f64>, QueryError> {
+        let session = self.session().await?;
+        Ok(self.ask(&session, expression, Values::default).await?.0.0)
+    }
 }
 
 /// Authorization header and body of a query.
@@ -71,11 +92,24 @@ impl FakePrometheus {
         self.hanging.load(Ordering::SeqCst)
     }
 
-    /// A client that waits a fifth of a second.
+    /// A client that waits a fifth of a second, and reads a megabyte.
     pub(crate) fn client(&self) -> Prometheus {
-        let config =
-            PrometheusConfig { base_url: format!("http://{}/", self.address), ..PrometheusConfig::default() };
-        Prometheus::new(config).unwrap().timeout(Duration::from_millis(200))
+        Prometheus::new(self.config()).unwrap().timeout(Duration::from_millis(200)).limit(1 << 20)
+    }
+
+    /// Where it is.
+    pub(crate) fn config(&self) -> PrometheusConfig {
+        PrometheusConfig { base_url: format!("http://{}/", self.address), ..PrometheusConfig::default() }
+    }
+
+    /// Expressions it was asked, in the order they came.
+    pub(crate) fn expressions(&self) -> Vec<String> {
+        let asked = self.asked.lock().unwrap();
+        let of = |body: &String| {
+            let (_, query) = url_decoded(body).into_iter().find(|(key, _)| key == "query").unwrap();
+            query
+        };
+        asked.iter().map(|(_, body)| of(body)).collect()
     }
 
     async fn answer(&self, headers: &HeaderMap, body: String) -> Response {
@@ -85,6 +119,10 @@ impl FakePrometheus {
         match answers {
             Answers::Says(status, text) => (StatusCode::from_u16(status).unwrap(), text).into_response(),
             Answers::By(answer) => {
+                let (status, text) = answer(&body);
+                (StatusCode::from_u16(status).unwrap(), text).into_response()
+            }
+            Answers::Made(answer) => {
                 let (status, text) = answer(&body);
                 (StatusCode::from_u16(status).unwrap(), text).into_response()
             }
@@ -98,12 +136,16 @@ impl FakePrometheus {
             }
             Answers::Floods => {
                 let megabyte = " ".repeat(1 << 20);
-                let flood =
-                    std::iter::repeat_with(move || Ok::<_, std::io::Error>(megabyte.clone())).take(80);
+                let flood = std::iter::repeat_with(move || Ok::<_, std::io::Error>(megabyte.clone())).take(8);
                 Body::from_stream(futures::stream::iter(flood)).into_response()
             }
         }
     }
+}
+
+fn url_decoded(body: &str) -> Vec<(String, String)> {
+    let url = reqwest::Url::parse(&format!("http://h/?{body}")).unwrap();
+    url.query_pairs().map(|(key, value)| (key.into_owned(), value.into_owned())).collect()
 }
 
 /// The answer with these series.
@@ -116,12 +158,12 @@ async fn values_are_read_as_prometheus_writes_them() {
     let one = |v: &str| json!({"metric": {"pod": "a"}, "value": [1_700_000_000.5, v]});
     let answer = vector(&json!([one("0.25"), one("NaN"), one("+Inf"), one("-Inf"), one("1e-3")]));
     let fake = FakePrometheus::start(Answers::Says(200, answer)).await;
-    let values: Vec<f64> = fake.client().query("x").await.unwrap().into_iter().map(|s| s.value).collect();
+    let values = fake.client().values("x").await.unwrap();
     assert!((values[0] - 0.25).abs() < 1e-12 && (values[4] - 0.001).abs() < 1e-12, "{values:?}");
     assert!(values[1].is_nan());
     assert_eq!(values[2..4], [f64::INFINITY, f64::NEG_INFINITY]);
     fake.now(Answers::Says(200, vector(&json!([]))));
-    assert_eq!(fake.client().query("x").await.unwrap(), [], "no series is an answer");
+    assert!(fake.client().values("x").await.unwrap().is_empty(), "no series is an answer");
 }
 
 #[tokio::test]
@@ -140,6 +182,13 @@ async fn what_is_no_answer_is_an_error_that_says_so() {
         (says(200, "<html>login</html>"), "Unreadable", "line 1"),
         (says(200, ""), "Unreadable", "EOF"),
         (says(200, r#"{"status":"success"}"#), "Unreadable", "without data"),
+        (says(200, r#"{"status":"success","data":{}}"#), "Unreadable", "without a vector"),
+        (
+            says(200, r#"{"status":"success","data":{"resultType":"vector","result":[{"metric":{}}]}}"#),
+            "Unreadable",
+            "value",
+        ),
+        (says(200, &(vector(&json!([])) + "x")), "Unreadable", "trailing"),
         (says(200, r#"{"status":"error","error":"shard lost"}"#), "Unreadable", "shard lost"),
         (
             says(200, r#"{"status":"success","data":{"resultType":"matrix","result":[]}}"#),
@@ -151,7 +200,7 @@ async fn what_is_no_answer_is_an_error_that_says_so() {
         (Answers::Trickles, "Unreachable", "timed out"),
     ] {
         let fake = FakePrometheus::start(answers).await;
-        let error = fake.client().query("x").await.unwrap_err();
+        let error = fake.client().values("x").await.unwrap_err();
         assert!(format!("{error:?}").starts_with(variant), "{error:?}");
         assert!(error.to_string().contains(part), "{part:?} is not in {error}");
         assert!(error.to_string().len() < 500, "{error}");
@@ -161,11 +210,73 @@ async fn what_is_no_answer_is_an_error_that_says_so() {
 #[tokio::test]
 async fn an_answer_that_never_ends_is_cut_off() {
     let fake = FakePrometheus::start(Answers::Floods).await;
-    let error = fake.client().timeout(Duration::from_mins(1)).query("x").await.unwrap_err();
-    assert!(
-        matches!(&error, QueryError::Unreadable { problem, .. } if problem.contains("longer than")),
-        "{error}"
-    );
+    let error = fake.client().timeout(Duration::from_mins(1)).values("x").await.unwrap_err();
+    assert!(matches!(error, QueryError::TooLong { limit: 0x10_0000, .. }), "{error}");
+}
+
+#[tokio::test]
+async fn an_answer_is_read_whatever_else_is_in_it_and_in_whatever_order() {
+    let answer = r#"{"stats":{"x":[1,{"y":null}]},"isPartial":false,
+        "data":{"result":[{"value":[1,"2"],"metric":{"odd":"\u00e9\n","pod":"a"},"more":{}}],"resultType":"vector"},
+        "infos":["i"],"status":"success"}"#;
+    let fake = FakePrometheus::start(Answers::Says(200, answer.to_owned())).await;
+    assert_eq!(fake.client().values("x").await.unwrap(), [2.0]);
+}
+
+#[tokio::test]
+async fn an_answer_with_warnings_may_lack_some_series() {
+    for (warnings, partial) in [(json!([]), false), (json!(["store b: deadline exceeded"]), true)] {
+        let mut answer: Value = serde_json::from_str(&vector(&json!([]))).unwrap();
+        answer["warnings"] = warnings;
+        let fake = FakePrometheus::start(Answers::Says(200, answer.to_string())).await;
+        let client = fake.client();
+        let session = client.session().await.unwrap();
+        let answered = client.ask(&session, "x", Values::default).await.unwrap();
+        assert_eq!(answered, (Values(vec![]), partial));
+    }
+}
+
+/// Takes connections and lets them go without a word as often as said, then answers one query.
+async fn breaks_first(times: usize) -> (SocketAddr, Arc<AtomicUsize>) {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, taken) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
+    let count = taken.clone();
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            if count.fetch_add(1, Ordering::SeqCst) < times {
+                continue;
+            }
+            let mut request = [0; 4096];
+            let _ = stream.read(&mut request).await;
+            let body = vector(&json!([]));
+            let head =
+                format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
+            stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
+        }
+    });
+    (address, taken)
+}
+
+#[tokio::test]
+async fn a_connection_that_breaks_is_tried_once_more_and_no_more() {
+    for (times, answered, connections) in [(0, true, 1), (1, true, 2), (2, false, 2)] {
+        let (address, taken) = breaks_first(times).await;
+        let config =
+            PrometheusConfig { base_url: format!("http://{address}"), ..PrometheusConfig::default() };
+        let client = Prometheus::new(config).unwrap();
+        let answer = client.values("x").await;
+        assert_eq!(answer.is_ok(), answered, "{answer:?}");
+        assert_eq!(taken.load(Ordering::SeqCst), connections);
+    }
+}
+
+#[tokio::test]
+async fn what_prometheus_says_is_not_asked_again() {
+    let fake = FakePrometheus::start(Answers::Says(503, "busy".to_owned())).await;
+    fake.client().values("x").await.unwrap_err();
+    assert_eq!(fake.queries(), 1);
 }
 
 #[tokio::test]
@@ -175,7 +286,7 @@ async fn nobody_there_is_told_down_to_the_cause() {
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let base_url = format!("http://operator:hunter2@{}", socket.local_addr().unwrap());
     let config = PrometheusConfig { base_url, ..PrometheusConfig::default() };
-    let error = Prometheus::new(config).unwrap().query("x").await.unwrap_err().to_string();
+    let error = Prometheus::new(config).unwrap().values("x").await.unwrap_err().to_string();
     assert!(error.contains("refused"), "{error}");
     assert!(!error.contains("hunter2") && error.contains("http://operator:***@127.0.0.1"), "{error}");
 }
@@ -193,22 +304,57 @@ fn a_password_is_no_part_of_a_message() {
 #[tokio::test]
 async fn the_token_is_sent_and_a_rotated_one_is_read_again() {
     let fake = FakePrometheus::start(Answers::Says(200, vector(&json!([])))).await;
-    let folder = std::env::temp_dir().join(format!("wva-token-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let file = folder.join("token");
-    let mut client = fake.client();
-    client.config.token_path = Some(file.display().to_string());
-    let missing = client.query("x").await.unwrap_err();
+    let folder = Folder::new();
+    let token_path = Some(folder.path("token"));
+    let client = Prometheus::new(PrometheusConfig { token_path, ..fake.config() }).unwrap();
+    let missing = client.values("x").await.unwrap_err();
     assert!(matches!(missing, QueryError::Token { .. }), "{missing}");
+    assert!(missing.to_string().contains("PROMETHEUS_TOKEN_PATH"), "{missing}");
     for token in ["one", "two"] {
-        std::fs::write(&file, format!("{token}\n")).unwrap();
-        client.query("up{a=\"b\"}").await.unwrap();
+        folder.write("token", format!("{token}\n"));
+        client.values("up{a=\"b\"}").await.unwrap();
     }
-    client.config.bearer_token = Some("given".into());
-    client.query("x").await.unwrap();
-    std::fs::remove_dir_all(&folder).unwrap();
+    // What cannot be a token, or is gone for a moment, is not used in place of one that was good.
+    for bad in ["", "a b", "a\nb"] {
+        folder.write("token", bad);
+        client.values("x").await.unwrap();
+    }
+    std::fs::remove_file(folder.path("token")).unwrap();
+    client.values("x").await.unwrap();
+    let given = PrometheusConfig { bearer_token: Some("given".into()), ..fake.config() };
+    Prometheus::new(given).unwrap().values("x").await.unwrap();
     let asked = fake.asked.lock().unwrap();
     let tokens: Vec<_> = asked.iter().map(|(t, _)| t.as_deref().unwrap()).collect();
-    assert_eq!(tokens, ["Bearer one", "Bearer two", "Bearer given"]);
+    let two = "Bearer two";
+    assert_eq!(tokens, ["Bearer one", two, two, two, two, two, "Bearer given"]);
     assert_eq!(asked[0].1, "query=up%7Ba%3D%22b%22%7D");
 }
+
+/// A folder that ends with the test.
+pub(crate) struct Folder(std::path::PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("wva-collect-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::SeqCst));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+
+    pub(crate) fn write(&self, name: &str, contents: impl AsRef<[u8]>) {
+        std::fs::write(self.0.join(name), contents).unwrap();
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+mod tls;

@@ -4,6 +4,7 @@ use prometheus::Registry;
 use serde_json::json;
 use wva_crds::entries::Saturation;
 use wva_rules::MapNames;
+use wva_scaling::resolve::Entries;
 use wva_scaling::snapshot::{Config as RulesConfig, Model, Snapshot};
 
 use super::*;
@@ -193,10 +194,10 @@ fn a_snapshot_with_these_entries_means_the_same_without_the_maps() {
     assert_eq!(Snapshot::parse(&file).unwrap(), snapshot);
     for (key, entry) in saturation.iter().filter(|(key, _)| *key != DEFAULT_ENTRY) {
         let namespace = key.split_once('/').unwrap().0;
-        let found = wva_scaling::resolve::saturation(&snapshot.config, namespace, "m");
-        assert_eq!((&found.entry, found.dropped), (entry, vec![]), "{key}");
+        let found = Entries::of(&snapshot.config).saturation(namespace, "m");
+        assert_eq!(found, (Saturation::of(entry), vec![]), "{key}");
     }
     // A model without an entry of its own, as one that a person adds to the file, has the global default.
-    let added = wva_scaling::resolve::saturation(&snapshot.config, "ns", "added");
-    assert_eq!(added.entry, saturation[DEFAULT_ENTRY]);
+    let (added, _) = Entries::of(&snapshot.config).saturation("ns", "added");
+    assert_eq!(added, Saturation::of(&saturation[DEFAULT_ENTRY]));
 }

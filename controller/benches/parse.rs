@@ -1,0 +1,125 @@
+//! How long one answer of Prometheus takes to read, and how much memory: series by series while it arrives, as the
+//! collector does, and for comparison whole, with a map of labels for each series. 4,000 pods are the size that all
+//! figures of this project are held to; the long answer is as long as one may be.
+
+#![expect(clippy::unwrap_used, reason = "a bench: its input is its own")]
+
+use std::collections::BTreeMap;
+use std::hint::black_box;
+use std::io::{self, Read};
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use serde::Deserialize;
+use wva_controller::measured::rows;
+
+/// An answer with a series for each of so many pods, made while it is read.
+struct Answer {
+    pods: usize,
+    next: usize,
+    text: Vec<u8>,
+    read: usize,
+}
+
+impl Answer {
+    fn of(pods: usize) -> Self {
+        let text = br#"{"status":"success","data":{"resultType":"vector","result":["#.to_vec();
+        Self { pods, next: 0, text, read: 0 }
+    }
+
+    fn refill(&mut self) {
+        self.read = 0;
+        self.text.clear();
+        let i = self.next;
+        self.next += 1;
+        if i > self.pods {
+            return;
+        }
+        let text = if i == self.pods {
+            "]}}".to_owned()
+        } else {
+            format!(
+                r#"{}{{"metric":{{"model_name":"meta-llama/Llama-3.1-70B-Instruct-{:04}","namespace":"team-{:02}","pod":"ms-llama-70b-h100-decode-5b8f9d7c6-{:05}"}},"value":[1763766000.123,"0.{:06}"]}}"#,
+                if i == 0 { "" } else { "," },
+                i / 4,
+                i % 20,
+                i,
+                i % 1_000_000,
+            )
+        };
+        self.text.extend_from_slice(text.as_bytes());
+    }
+}
+
+impl Read for Answer {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if self.read == self.text.len() {
+            self.refill();
+        }
+        let n = into.len().min(self.text.len() - self.read);
+        into[..n].copy_from_slice(&self.text[self.read..self.read + n]);
+        self.read += n;
+        Ok(n)
+    }
+}
+
+/// The answer as it was read before: all of it, into a map of labels for each series.
+#[derive(Deserialize)]
+struct Whole {
+    data: WholeData,
+}
+
+#[derive(Deserialize)]
+struct WholeData {
+    result: Vec<WholeSeries>,
+}
+
+#[derive(Deserialize)]
+struct WholeSeries {
+    metric: BTreeMap<String, String>,
+    value: (f64, String),
+}
+
+fn whole(pods: usize) -> Whole {
+    let mut body = Vec::new();
+    Answer::of(pods).read_to_end(&mut body).unwrap();
+    serde_json::from_slice(&body).unwrap()
+}
+
+/// Most memory this process has had, in KiB.
+fn peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+#[expect(clippy::print_stdout, reason = "criterion measures no memory")]
+fn memory() {
+    // The peak only rises, so the lesser comes first.
+    for pods in [4_000, 200_000] {
+        let before = peak();
+        let kept = rows(Answer::of(pods)).unwrap();
+        let streamed = peak();
+        assert_eq!(kept.len(), pods);
+        drop(kept);
+        let kept = whole(pods);
+        assert!(kept.data.result.iter().all(|s| s.metric.len() == 3 && !s.value.1.is_empty()));
+        println!(
+            "memory of {pods} series: {} KiB as they arrive, {} KiB whole",
+            streamed - before,
+            peak() - before
+        );
+    }
+}
+
+fn parse(c: &mut Criterion) {
+    memory();
+    let mut body = Vec::new();
+    Answer::of(4_000).read_to_end(&mut body).unwrap();
+    let mut group = c.benchmark_group("4,000 series");
+    group.bench_function("as they arrive", |b| b.iter(|| rows(black_box(&*body)).unwrap()));
+    group.bench_function("whole", |b| b.iter(|| serde_json::from_slice::<Whole>(black_box(&body)).unwrap()));
+    group.finish();
+}
+
+criterion_group!(benches, parse);
+criterion_main!(benches);

@@ -1,0 +1,202 @@
+//! Values that come, stay and age, signal by signal and namespace by namespace.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::collect::prometheus::QueryError;
+use crate::collect::signals::tests::rows;
+
+/// An answer to one query with these series.
+pub(crate) fn answer(query: Query, series: &[(Value, &str)]) -> Answer {
+    Answer { query, scope: Scope::All, rows: Ok(rows(query, series)) }
+}
+
+/// A query that failed.
+pub(crate) fn failed(query: Query) -> Answer {
+    let error = QueryError::Refused { url: "http://p".into(), status: 503, message: "down".into() };
+    Answer { query, scope: Scope::All, rows: Err(error) }
+}
+
+/// Labels of a pod in `ns` that serves `m`.
+pub(crate) fn pod(name: &str) -> Value {
+    json!({"namespace": "ns", "pod": name, "model_name": "m"})
+}
+
+/// The same for one of two signals.
+pub(crate) fn pod_signal(name: &str, signal: &str) -> Value {
+    json!({"namespace": "ns", "pod": name, "model_name": "m", "signal": signal})
+}
+
+fn kv(value: &str) -> Answer {
+    answer(Query::KvUsage, &[(pod("a"), value)])
+}
+
+fn age(seconds: &str) -> Answer {
+    answer(Query::SampleAge, &[(pod_signal("a", "kv"), seconds)])
+}
+
+fn only(samples: &Samples) -> PodLoad {
+    samples.iter().next().map(|(_, l)| *l).unwrap_or_default()
+}
+
+fn seconds(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+#[test]
+fn a_failed_query_keeps_the_last_value_and_lets_it_age() {
+    let mut s = Samples::default();
+    let t0 = Instant::now();
+    s.take_in(t0, vec![kv("0.7"), age("5")]);
+    let t1 = t0 + seconds(30);
+    s.take_in(t1, vec![failed(Query::SampleAge), failed(Query::KvUsage)]);
+    let seen = only(&s).kv.unwrap();
+    assert!((seen.value - 0.7).abs() < 1e-9);
+    assert_eq!(seen.age(t1), seconds(35));
+    assert!(s.last_error().is_some_and(|e| e.contains("503: down")));
+    s.take_in(t1, vec![kv("0.7"), age("5")]);
+    assert_eq!(s.last_error(), None);
+}
+
+#[test]
+fn a_window_over_an_ended_series_does_not_make_it_young_again() {
+    let mut s = Samples::default();
+    let t0 = Instant::now();
+    s.take_in(t0, vec![kv("0.7"), age("1")]);
+    let t1 = t0 + seconds(30);
+    s.take_in(t1, vec![answer(Query::SampleAge, &[]), kv("0.7")]);
+    assert_eq!(only(&s).kv.unwrap().age(t1), seconds(31));
+}
+
+#[test]
+fn a_value_whose_age_nobody_says_is_never_older_than_its_window() {
+    let mut s = Samples::default();
+    let t0 = Instant::now();
+    s.take_in(t0, vec![kv("0.7"), age("1")]);
+    // The query for ages alone fails, for an hour.
+    let later = t0 + Duration::from_hours(1);
+    s.take_in(later, vec![kv("0.7"), failed(Query::SampleAge)]);
+    assert_eq!(only(&s).kv.unwrap().age(later), WINDOW);
+}
+
+#[test]
+fn half_the_targets_keep_what_they_had_and_age() {
+    let mut s = Samples::default();
+    let t0 = Instant::now();
+    let both = |value| answer(Query::Queue, &[(pod("a"), value), (pod("b"), value)]);
+    let ages = answer(Query::SampleAge, &[(pod_signal("a", "queue"), "0"), (pod_signal("b", "queue"), "0")]);
+    s.take_in(t0, vec![both("9"), ages]);
+    let t1 = t0 + seconds(60);
+    let age = answer(Query::SampleAge, &[(pod_signal("a", "queue"), "0")]);
+    s.take_in(t1, vec![answer(Query::Queue, &[(pod("a"), "1")]), age]);
+    let seen: Vec<_> = s.iter().map(|(_, l)| l.queue.map(|o| (o.value, o.age(t1)))).collect();
+    assert_eq!(seen, [Some((1.0, seconds(0))), Some((9.0, seconds(60)))]);
+}
+
+#[test]
+fn means_are_kept_beside_the_load_of_their_pod_and_model() {
+    let mut s = Samples::default();
+    let (t0, tokens) =
+        (Instant::now(), [(pod_signal("a", "input"), "512"), (pod_signal("a", "output"), "128")]);
+    s.take_in(
+        t0,
+        vec![
+            answer(Query::Tokens, &tokens),
+            answer(Query::PrefixHitRate, &[(pod("a"), "0.25")]),
+            kv("0.5"),
+            age("0"),
+        ],
+    );
+    let values = |l: PodLoad| [l.mean_input, l.mean_output, l.prefix_hit_rate].map(|o| o.map(|o| o.value));
+    assert_eq!(values(only(&s)), [Some(512.0), Some(128.0), Some(0.25)]);
+    // Without a request in the window they are 0 / 0: the last ones are kept.
+    s.take_in(t0 + seconds(30), vec![answer(Query::Tokens, &[(pod_signal("a", "input"), "NaN")])]);
+    assert_eq!(values(only(&s)), [Some(512.0), Some(128.0), Some(0.25)]);
+    assert_eq!(only(&s).youngest(), Some(t0), "a mean is no sign of life");
+}
+
+#[test]
+fn a_part_that_fails_costs_only_its_own_namespaces_an_answer() {
+    let mut s = Samples::default();
+    let of = |namespace: &str, answer: Answer| Answer { scope: Scope::one(namespace), ..answer };
+    s.take_in(Instant::now(), vec![of("ns", kv("0.5")), of("other", failed(Query::KvUsage))]);
+    let answered = ["ns", "other", "third"].map(|namespace| s.answered(Signal::KvUsage, namespace));
+    assert_eq!(answered, [true, false, false]);
+    assert!(!s.answered(Signal::Queue, "ns"));
+    assert!(s.last_error().is_some());
+}
+
+#[test]
+fn what_a_partial_answer_lacks_is_unknown() {
+    let mut s = Samples::default();
+    let mut partial = kv("0.5");
+    if let Ok(rows) = &mut partial.rows {
+        rows.partial = true;
+    }
+    s.take_in(Instant::now(), vec![partial]);
+    assert!(only(&s).kv.is_some() && !s.answered(Signal::KvUsage, "ns"));
+}
+
+#[test]
+fn of_several_engines_the_least_cache_counts_and_a_new_config_replaces_the_old() {
+    let mut s = Samples::default();
+    let t0 = Instant::now();
+    let cache = |blocks: &str| {
+        (json!({"namespace": "ns", "pod": "a", "num_gpu_blocks": blocks, "block_size": "16"}), "1")
+    };
+    let blocks = |s: &Samples| s.caches().next().map(|c| c.2.value.num_gpu_blocks);
+    s.take_in(t0, vec![answer(Query::CacheConfig, &[cache("1000"), cache("900"), cache("2000")])]);
+    assert_eq!(blocks(&s), Some(900));
+    s.take_in(t0 + seconds(30), vec![answer(Query::CacheConfig, &[cache("4000")])]);
+    assert_eq!(blocks(&s), Some(4000), "it was started anew with more memory");
+}
+
+#[test]
+fn a_queue_is_known_then_unknown_and_never_absent_again_while_it_may_come_back() {
+    let mut s = Samples::default();
+    let t0 = Instant::now();
+    let of = |name: &str, value: &'static str| {
+        (json!({"__name__": name, "namespace": "ns", "target_model_name": "m"}), value)
+    };
+    let now = |s: &Samples, at: Duration| s.scheduler_queue("ns", "m", Duration::from_mins(5), t0 + at);
+    assert_eq!(now(&s, seconds(0)), SchedulerQueue::Absent);
+    let (size, bytes) = ("llm_d_epp_flow_control_queue_size", "llm_d_epp_flow_control_queue_bytes");
+    // The same queue under its older name, too.
+    let older = of("inference_extension_flow_control_queue_size", "3");
+    s.take_in(t0, vec![answer(Query::SchedulerQueue, &[of(size, "3"), of(bytes, "2048"), older])]);
+    let figure = |n: f64| Amount::try_from(n).unwrap();
+    let known = SchedulerQueue::Known(QueueFigures { size: figure(3.0), bytes: figure(2048.0) });
+    assert_eq!(now(&s, seconds(0)), known);
+    assert_eq!(s.scheduler_queue("elsewhere", "m", Duration::from_mins(5), t0), SchedulerQueue::Absent);
+    for lacking in [failed(Query::SchedulerQueue), answer(Query::SchedulerQueue, &[])] {
+        s.take_in(t0 + seconds(200), vec![lacking]);
+        assert_eq!(now(&s, seconds(300)), known);
+        assert_eq!(now(&s, seconds(301)), SchedulerQueue::Unknown);
+    }
+    let t1 = seconds(302);
+    s.take_in(t0 + t1, vec![answer(Query::SchedulerQueue, &[of(size, "-1")])]);
+    assert_eq!(now(&s, t1), SchedulerQueue::Unknown, "no length of a queue");
+    let clean = |s: &mut Samples, at: Duration| s.clean(t0 + at, (seconds(60), seconds(300)), |_, _| true);
+    clean(&mut s, t1 + QUEUE_GONE);
+    assert_eq!(now(&s, t1 + QUEUE_GONE), SchedulerQueue::Unknown);
+    clean(&mut s, t1 + QUEUE_GONE + seconds(1));
+    assert_eq!(now(&s, t1 + QUEUE_GONE), SchedulerQueue::Absent, "nothing is left of its endpoint picker");
+}
+
+#[test]
+fn what_is_gone_is_forgotten_before_what_is_only_silent() {
+    let t0 = Instant::now();
+    for (after, exists, kept) in
+        [(60, false, true), (61, false, false), (300, true, true), (301, true, false)]
+    {
+        let mut s = Samples::default();
+        let cache = json!({"namespace": "ns", "pod": "a", "num_gpu_blocks": "10", "block_size": "16"});
+        s.take_in(t0, vec![kv("0.5"), age("0"), answer(Query::CacheConfig, &[(cache, "1")])]);
+        s.clean(t0 + seconds(after), (seconds(60), seconds(300)), |_, _| exists);
+        assert_eq!(
+            (s.iter().count(), s.caches().count()),
+            (usize::from(kept), usize::from(kept)),
+            "{after} s"
+        );
+    }
+}

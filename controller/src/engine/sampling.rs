@@ -1,0 +1,82 @@
+//! The engine's samples: when they are fetched, for which namespaces, and what becomes of answers and of what is old.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use super::{Engine, Fetched, State};
+use crate::collect;
+use crate::collect::prometheus::QueryError;
+use crate::collect::scope::Scope;
+use crate::{pods, workloads};
+
+/// A round of queries may always take this long, however often they are made.
+const SHORTEST_ROUND: Duration = Duration::from_secs(15);
+
+impl Engine {
+    /// Whether the newest sample is not to be fetched again, be it by `allowance` older than it is.
+    pub(super) fn is_young(&self, state: &State, allowance: Duration) -> bool {
+        state.asked.is_some_and(|began| began.elapsed() + allowance <= self.config.cache_ttl)
+    }
+
+    pub(super) fn fetch(&self, state: &mut State) -> BoxFuture<'_, Fetched> {
+        let began = Instant::now();
+        let scopes = match &self.namespace {
+            Some(namespace) => vec![Scope::one(namespace)],
+            None => state.split.next(&self.expected_pods()),
+        };
+        let within = self.config.fetch_interval.max(SHORTEST_ROUND);
+        let answers = collect::fetch(&self.prometheus, scopes, &self.telemetry, within);
+        answers.map(move |answers| (began, answers)).boxed()
+    }
+
+    /// How many pods of ours report metrics, by namespace.
+    fn expected_pods(&self) -> BTreeMap<String, usize> {
+        let mut pods: BTreeMap<String, usize> = BTreeMap::new();
+        for m in self.managed() {
+            let found = m.declared().ok().and_then(|d| workloads::workload(&self.watches, &d.workload));
+            let expected = found.map_or(0, |w| usize::try_from(w.replicas.current).unwrap_or(usize::MAX));
+            let of_namespace = pods.entry(m.key.namespace.clone()).or_default();
+            *of_namespace = of_namespace.saturating_add(expected);
+        }
+        pods
+    }
+
+    pub(super) fn take_in(&self, state: &mut State, (began, answers): Fetched) {
+        state.asked = Some(began);
+        for answer in &answers {
+            if matches!(answer.rows, Err(QueryError::TooLong { .. })) {
+                state.split.too_long(&answer.scope);
+            }
+        }
+        let had_error = state.samples.last_error().is_some();
+        // Ages are told as of the query, not of an answer that may have taken its time.
+        state.samples.take_in(began, answers);
+        match state.samples.last_error() {
+            Some(error) if !had_error => {
+                tracing::warn!(
+                    error,
+                    "Prometheus did not answer every query: what it lacks keeps its last value and ages"
+                );
+            }
+            None if had_error => tracing::info!("Prometheus answers every query again"),
+            _ => {}
+        }
+        self.clean(state, Instant::now());
+    }
+
+    /// Forgets, from time to time, what no rule reads any more.
+    pub(super) fn clean(&self, state: &mut State, now: Instant) {
+        let last = *state.cleaned.get_or_insert(now);
+        if now.saturating_duration_since(last) < self.config.cleanup_interval {
+            return;
+        }
+        state.cleaned = Some(now);
+        let pods = pods::pods(&self.watches);
+        let known = |namespace: &str, pod: &str| pods::pod_named(&pods, namespace, pod).is_some();
+        // A pod that is not mapped yet may be so in a moment; one that no cache knows is gone.
+        state.samples.clean(now, (self.config.fresh, self.config.unavailable), known);
+    }
+}
