@@ -138,6 +138,9 @@ fn what_is_wrong_is_named_by_its_path() {
     }
     let twice = "{models: [{modelID: m, namespace: n}, {modelID: m, namespace: n}]}";
     assert_eq!(refused(twice), SnapshotError::Twice { path: "models[1]".into(), name: "m".into() });
+    let kind = "{modelID: m, accelerator: H100, output: <100, k2: []}";
+    let kinds = format!("{{remembered: [{kind}, {kind}]}}");
+    assert_eq!(refused(&kinds), SnapshotError::Twice { path: "remembered[1]".into(), name: "m".into() });
     let nobody = "{config: {saturation: {x: {kvCacheThreshold: 0.5}}}}";
     assert_eq!(refused(nobody), SnapshotError::NoModel { path: "config.saturation.x".into() });
 }

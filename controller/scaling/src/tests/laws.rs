@@ -31,6 +31,13 @@ fn says(decision: &Decision, codes: &[&str]) -> bool {
     decision.steps.iter().any(|step| codes.contains(&step.reason.code()))
 }
 
+/// Two cycles gave the same, byte for byte.
+fn same(one: &Outcome, other: &Outcome) -> Result<(), TestCaseError> {
+    let render = crate::trace::render;
+    prop_assert!(text(one) == text(other), "one\n{}\nother\n{}", render(one), render(other));
+    Ok(())
+}
+
 /// All that a cycle gives, as text.
 fn text(outcome: &Outcome) -> String {
     let json = serde_json::to_string(outcome).unwrap();

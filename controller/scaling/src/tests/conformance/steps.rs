@@ -10,11 +10,9 @@ pub(super) const TABLE: Table = Table {
         ("tolerance 0", "a: 10 hpa=0 kv=.72", "a 10->11 SpareBelowTarget"),
         ("2/20 is not above 0.1", "a: 20 hpa=0.1 kv=.72", "a 20->23 SpareBelowTarget"),
         ("tolerance 0.2 at 10", "a: 10 hpa=0.2 kv=.72", "a 10->13 SpareBelowTarget"),
-        (
-            "tolerance 0.3 at 10, which has no exact binary form",
-            "a: 10 hpa=0.3 kv=.72",
-            "a 10->14 SpareBelowTarget",
-        ),
+        ("tolerance 0.3 at 10", "a: 10 hpa=0.3 kv=.72", "a 10->14 SpareBelowTarget"),
+        // .58 * 50 is a little less than 29 in binary.
+        ("tolerance 0.58 at 50", "a: 50 hpa=0.58 kv=.72", "a 50->80 SpareBelowTarget"),
         ("tolerance 1 at 1", "a: 1 hpa=1 kv=.72", "a 1->3 SpareBelowTarget"),
         ("a tolerance of its own upwards", "a: 10 hpaUp=0.2 hpaDown=0 kv=.72", "a 10->13 SpareBelowTarget"),
         ("a tolerance of its own downwards", "a: 10 hpaUp=0.2 hpaDown=0 kv=.40", "a 10->9 ScaleDownSafe"),

@@ -16,7 +16,7 @@ fn loads() -> impl Strategy<Value = Loads> {
     vec((0.0..1.0_f64, 0.0..1.0_f64, 0.0..1.0_f64, 0.0..1.0_f64, prop::bool::weighted(0.2)), 12)
 }
 
-/// The model alone, with less and with more load. `crosses`: what a saturated replica's load may be.
+/// The first model alone with some of its variants, under less and under more load.
 fn pair(
     case: Case,
     variants: usize,
@@ -82,7 +82,21 @@ proptest! {
     #[test]
     fn percentages_give_no_fewer_for_more(case in case_of(AnalyzerName::Percentage), loads in loads()) {
         let (calm, busy) = pair(case, 1, &loads, within_the_sides);
-        prop_assert!(total(&calm) <= total(&busy), "calm {:?}\nbusy {:?}", Case(calm), Case(busy));
+        prop_assert!(total(&calm) <= total(&busy), "calm {:?}busy {:?}", Case(calm), Case(busy));
+    }
+
+    /// The same of all variants of a model together, where the load does not choose among them: their HPAs may act on
+    /// steps of different size.
+    #[test]
+    fn percentages_give_no_fewer_to_all_for_more(case in case_of(AnalyzerName::Percentage), loads in loads()) {
+        let (mut calm, mut busy) = pair(case, 3, &loads, within_the_sides);
+        for snapshot in [&mut calm, &mut busy] {
+            snapshot.config.inventory = None;
+            for (variant, cost) in snapshot.models[0].variants.iter_mut().zip([7.0, 5.0, 6.0]) {
+                variant.cost = figure(cost);
+            }
+        }
+        prop_assert!(total(&calm) <= total(&busy), "calm {:?}busy {:?}", Case(calm), Case(busy));
     }
 
     /// While no queue of a replica becomes full, and where it is full its KV use stays: what a full replica has in use
@@ -90,7 +104,7 @@ proptest! {
     #[test]
     fn tokens_give_no_fewer_for_more(case in case_of(AnalyzerName::Tokens), loads in loads()) {
         let (calm, busy) = pair(case, 1, &loads, within_the_queue);
-        prop_assert!(total(&calm) <= total(&busy), "calm {:?}\nbusy {:?}", Case(calm), Case(busy));
+        prop_assert!(total(&calm) <= total(&busy), "calm {:?}busy {:?}", Case(calm), Case(busy));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{cases, text};
+use super::{cases, same};
 use crate::tests::generate::any_case;
 use crate::{Snapshot, decide};
 
@@ -13,14 +13,14 @@ proptest! {
     fn a_snapshot_written_as_json_decides_the_same(case in any_case()) {
         let json = serde_json::to_string(&case.0).unwrap();
         let read = Snapshot::read(&mut serde_json::Deserializer::from_str(&json)).unwrap();
-        prop_assert_eq!(text(&decide(&read)), text(&decide(&case)));
+        same(&decide(&read), &decide(&case))?;
         prop_assert_eq!(read, case.0);
     }
 
     #[test]
     fn a_snapshot_written_as_yaml_decides_the_same(case in any_case()) {
         let read = Snapshot::parse(&serde_saphyr::to_string(&case.0).unwrap()).unwrap();
-        prop_assert_eq!(text(&decide(&read)), text(&decide(&case)));
+        same(&decide(&read), &decide(&case))?;
         prop_assert_eq!(read, case.0);
     }
 }
