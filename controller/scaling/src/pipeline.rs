@@ -52,7 +52,9 @@ pub fn decide(snapshot: &Snapshot) -> Outcome {
         }
     }
     share(&mut waiting, Ledger::of(&snapshot.config, &cycle.stock));
-    waiting.into_iter().for_each(|case| records.add(case));
+    for case in waiting {
+        records.add(case);
+    }
     records.close()
 }
 

@@ -55,11 +55,17 @@ pub(crate) struct Size {
     pub(crate) variants: usize,
     /// Replicas of each variant.
     pub(crate) replicas: u32,
+    /// Fleets of this size that are decided in turn. Of one small fleet everything is in the caches of the processor,
+    /// of a large one or of many small ones next to nothing.
+    pub(crate) fleets: u32,
 }
 
-/// A fleet in which about one model in eight needs more and one in four can do with less.
-pub(crate) fn fleet(kind: Kind, size: Size) -> Snapshot {
-    let mut random = Random(7);
+/// Fleets in which about one model in eight needs more and one in four can do with less.
+pub(crate) fn fleets(kind: Kind, size: Size) -> Vec<Snapshot> {
+    (0..size.fleets).map(|seed| fleet(kind, size, Random(7 + seed))).collect()
+}
+
+fn fleet(kind: Kind, size: Size, mut random: Random) -> Snapshot {
     let models: Vec<Model> = (0..size.models).map(|m| model(m, size, &mut random)).collect();
     let entries = models.iter().map(|m| (format!("{}.{}", m.namespace, m.model_id), saturation(m, kind)));
     let to_zero = models.iter().map(|m| (format!("{}.{}", m.namespace, m.model_id), to_zero(m)));

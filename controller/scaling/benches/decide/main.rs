@@ -13,15 +13,16 @@ use std::time::Duration;
 use criterion::{BenchmarkId, Criterion};
 use wva_scaling::decide;
 
-use self::fleet::{Kind, Size, fleet};
+use self::fleet::{Kind, Size, fleets};
 use self::table::Row;
 
 /// Models of four variants of ten replicas each; then the small models that most clusters have.
-const SIZES: [Size; 4] = [
-    Size { models: 25, variants: 4, replicas: 10 },
-    Size { models: 250, variants: 4, replicas: 10 },
-    Size { models: 2500, variants: 4, replicas: 10 },
-    Size { models: 1000, variants: 2, replicas: 2 },
+const SIZES: [Size; 5] = [
+    Size { models: 25, variants: 4, replicas: 10, fleets: 1 },
+    Size { models: 25, variants: 4, replicas: 10, fleets: 100 },
+    Size { models: 250, variants: 4, replicas: 10, fleets: 1 },
+    Size { models: 2500, variants: 4, replicas: 10, fleets: 1 },
+    Size { models: 1000, variants: 2, replicas: 2, fleets: 1 },
 ];
 
 fn main() {
@@ -37,11 +38,12 @@ fn main() {
     for kind in Kind::ALL {
         for size in SIZES {
             let row = Row::new(kind, size);
-            let snapshot = fleet(kind, size);
-            row.check(&decide(&snapshot));
+            let snapshots = fleets(kind, size);
+            row.check(&decide(&snapshots[0]));
+            let mut next = (0..snapshots.len()).cycle();
             // The time to drop what was decided counts: the engine drops it, too.
-            group.bench_with_input(BenchmarkId::new(kind.name(), row.label()), &snapshot, |b, snapshot| {
-                b.iter(|| decide(black_box(snapshot)));
+            group.bench_with_input(BenchmarkId::new(kind.name(), row.label()), &snapshots, |b, snapshots| {
+                b.iter(|| decide(black_box(&snapshots[next.next().unwrap_or(0)])));
             });
             rows.push(row);
         }

@@ -31,7 +31,7 @@ impl Row {
 
     /// The size, as criterion's folder is called.
     pub(crate) fn label(&self) -> String {
-        format!("{} variants, {} replicas", self.variants(), self.replicas())
+        format!("{} variants, {} replicas, {} in turn", self.variants(), self.replicas(), self.size.fleets)
     }
 
     /// A fleet in which nothing happens would measure nothing.
@@ -61,17 +61,18 @@ impl Row {
 
 /// Prints the rows that were measured.
 pub(crate) fn print(folder: &Path, rows: &[Row]) {
-    println!("\n| analyzer | variants | replicas | median | min | max | per variant |");
-    println!("|---|---:|---:|---:|---:|---:|---:|");
+    println!("\n| analyzer | variants | replicas | fleets in turn | median | min | max | per variant |");
+    println!("|---|---:|---:|---:|---:|---:|---:|---:|");
     for row in rows {
         let Some(each) = row.samples(folder) else { continue };
         let (median, min, max) = (each[each.len() / 2], each[0], each[each.len() - 1]);
         let variants = row.variants();
         let per_variant = median * 1e3 / f64::from(u32::try_from(variants).unwrap());
         println!(
-            "| {} | {variants} | {} | {median:.3} ms | {min:.3} ms | {max:.3} ms | {per_variant:.2} µs |",
+            "| {} | {variants} | {} | {} | {median:.3} ms | {min:.3} ms | {max:.3} ms | {per_variant:.2} µs |",
             row.kind.name(),
             row.replicas(),
+            row.size.fleets,
         );
     }
 }

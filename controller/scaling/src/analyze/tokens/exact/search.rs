@@ -52,8 +52,8 @@ pub(super) fn cheapest(offers: &[Offer], stock: &[u64], need: f64, slack: f64) -
         best: None,
         work: WORK,
     };
-    for i in 0..offers.len() {
-        search.offers[i].most = offers[i].most.min(search.fits(&offers[i]));
+    for (i, offer) in offers.iter().enumerate() {
+        search.offers[i].most = offer.most.min(search.fits(offer));
     }
     search.descend(0, need, 0.0);
     Found { counts: search.best.map(|(_, counts)| counts), proven: search.work > 0 }
@@ -328,9 +328,9 @@ mod tests {
             let cost: f64 = each().map(|(n, o)| f64::from(*n) * o.cost).sum();
             prop_assert!(held >= need - SLACK);
             prop_assert!((cost - least).abs() < 1e-6, "{} is not {}", cost, least);
-            for place in 0..2 {
+            for (place, left) in stock.iter().enumerate() {
                 let on = |(n, o): (&u32, &Offer)| o.gpus.filter(|g| g.0 == place).map_or(0, |g| g.1 * u64::from(*n));
-                prop_assert!(each().map(on).sum::<u64>() <= stock[place]);
+                prop_assert!(each().map(on).sum::<u64>() <= *left);
             }
             prop_assert!(each().all(|(n, o)| *n <= o.most && !o.ignored.contains(n)));
         }
