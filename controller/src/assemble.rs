@@ -13,7 +13,6 @@ use wva_scaling::{Snapshot, VariantKey};
 use crate::bounds::{self, Limits};
 use crate::collect::sample::{Observed, PodLoad, Samples};
 use crate::collect::signals::Signal;
-use crate::gpus::Gpus;
 use crate::inventory::{self, NoInventory, inventory};
 use crate::memory::Memory;
 use crate::pods::{self, PodOf, Standing};
@@ -93,9 +92,7 @@ pub(crate) fn assemble(
         });
         model.variants.push(variant);
     }
-    let taken = inventory::is_wanted(&config).then(|| inventory(watches, waiting(&pods, &accelerators)));
-    let unlimited = taken.as_ref().and_then(|taken| taken.as_ref().err().copied());
-    config.inventory = taken.and_then(Result::ok);
+    let unlimited = take_stock(&mut config, watches, &pods, &accelerators);
     let snapshot = Snapshot {
         now: Some(at.wall.to_string()),
         config,
@@ -132,12 +129,25 @@ fn describe(variant: &mut Variant, template: Option<&Template>) {
     variant.engine_args = template.engine_args();
 }
 
-/// The pods of our own variants that have no node yet: accelerator and GPUs of each.
-fn waiting<'a>(
-    pods: &'a BTreeMap<(String, String), PodOf>,
-    accelerators: &'a BTreeMap<&WorkloadKey, String>,
-) -> impl Iterator<Item = (&'a str, Gpus)> {
-    pods.values().filter_map(|pod| Some((accelerators.get(&pod.workload)?.as_str(), pod.waits_for?)))
+/// Takes the inventory where something is to be limited; says why there is none.
+fn take_stock(
+    config: &mut Config,
+    watches: &Watches,
+    pods: &BTreeMap<(String, String), PodOf>,
+    accelerators: &BTreeMap<&WorkloadKey, String>,
+) -> Option<NoInventory> {
+    if !inventory::is_wanted(config) {
+        return None;
+    }
+    // The pods of our own variants that have no node yet.
+    let waiting = |pod: &PodOf| Some((accelerators.get(&pod.workload)?.as_str(), pod.waits_for?));
+    match inventory(watches, pods.values().filter_map(waiting)) {
+        Ok(stock) => {
+            config.inventory = Some(stock);
+            None
+        }
+        Err(why) => Some(why),
+    }
 }
 
 /// The loads of a workload's pods, by pod and `model_name`.

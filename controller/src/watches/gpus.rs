@@ -81,12 +81,15 @@ mod tests {
             kept.lock().unwrap().push(uri.clone());
             async move {
                 if uri.starts_with("/api/v1/pods") {
-                    let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403});
+                    let status =
+                        json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403});
                     return Ok(Response::builder().status(403).body(Body::from(status.to_string())).unwrap());
                 }
                 if uri.contains("watch=true") {
                     // Open, and nothing happens.
-                    return Ok(Response::new(Body::from_stream(futures::stream::pending::<Result<&str, Infallible>>())));
+                    return Ok(Response::new(Body::from_stream(futures::stream::pending::<
+                        Result<&str, Infallible>,
+                    >())));
                 }
                 let node = json!({"metadata": {"name": "n", "resourceVersion": "1"}});
                 let list = json!({"apiVersion": "v1", "kind": "NodeList", "metadata": {"resourceVersion": "1"}, "items": [node]});
@@ -117,7 +120,10 @@ mod tests {
         assert_eq!(sight, Some((Sight::Seen, Sight::Seen)), "its pods are watched already");
         let lists = |uri: &&String| uri.contains("limit=20");
         let list = asked.iter().find(lists).unwrap();
-        assert!(list.starts_with("/api/v1/nodes?") && list.contains("labelSelector=pool%3Dgpu%2C%21spot"), "{asked:?}");
+        assert!(
+            list.starts_with("/api/v1/nodes?") && list.contains("labelSelector=pool%3Dgpu%2C%21spot"),
+            "{asked:?}"
+        );
         assert!(asked.iter().all(|uri| uri.starts_with("/api/v1/nodes?")), "{asked:?}");
     }
 
