@@ -14,7 +14,7 @@ use crate::bounds::{self, Limits};
 use crate::collect::sample::{Observed, PodLoad, Samples};
 use crate::collect::signals::Signal;
 use crate::inventory::{self, NoInventory, inventory};
-use crate::memory::Memory;
+use crate::memory::{Memory, Remembered};
 use crate::pods::{self, PodOf, Standing};
 use crate::template::Template;
 use crate::variants::{Declared, Managed};
@@ -75,12 +75,7 @@ pub(crate) fn assemble(
         let mut variant = declared_part(m, declared, limits.get(key));
         describe(&mut variant, workload.template.as_ref());
         accelerators.extend(variant.accelerator.clone().map(|accelerator| (key, accelerator)));
-        let desired = remembered.desired(replicas.current, at.now);
-        variant.current = replicas.current;
-        variant.ready = Some(replicas.ready);
-        variant.desired = desired.map(|d| d.0);
-        variant.desired_age = desired.map(|d| d.1);
-        variant.pending = Some(remembered.pending(replicas, standings.get(key).unwrap_or(&nothing), at));
+        progress(&mut variant, remembered, replicas, standings.get(key).unwrap_or(&nothing), at);
         variant.running = running(&reported);
         variant.replicas =
             reported.iter().filter_map(|(pod, load)| replica(pod, load, samples, &config, at.now)).collect();
@@ -127,6 +122,22 @@ fn describe(variant: &mut Variant, template: Option<&Template>) {
     }
     variant.gpus_per_replica = GpuCount(template.gpus);
     variant.engine_args = template.engine_args();
+}
+
+/// How far the workload is from the last target.
+fn progress(
+    variant: &mut Variant,
+    remembered: &mut Remembered,
+    replicas: Replicas,
+    standing: &Standing,
+    at: Moment,
+) {
+    let desired = remembered.desired(replicas.current, at.now);
+    variant.current = replicas.current;
+    variant.ready = Some(replicas.ready);
+    variant.desired = desired.map(|d| d.0);
+    variant.desired_age = desired.map(|d| d.1);
+    variant.pending = Some(remembered.pending(replicas, standing, at));
 }
 
 /// Takes the inventory where something is to be limited; says why there is none.
