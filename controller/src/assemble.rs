@@ -13,9 +13,8 @@ use wva_scaling::{Snapshot, VariantKey};
 use crate::bounds::{self, Limits};
 use crate::collect::sample::{Observed, PodLoad, Samples, lesser};
 use crate::collect::signals::{CacheConfig, Signal};
-use crate::gpus::Gpus;
 use crate::inventory::{self, NoInventory, inventory};
-use crate::memory::Memory;
+use crate::memory::{Memory, Remembered};
 use crate::pods::{self, PodOf, Standing};
 use crate::template::Template;
 use crate::variants::{Declared, Managed};
@@ -75,13 +74,7 @@ pub(crate) fn assemble(
         let mut variant = declared_part(m, declared, limits.get(key));
         describe(&mut variant, workload.template.as_ref());
         accelerators.extend(variant.accelerator.clone().map(|accelerator| (key, accelerator)));
-        let desired = remembered.desired(replicas.current, at.now);
-        variant.current = replicas.current;
-        variant.ready = Some(replicas.ready);
-        variant.desired = desired.map(|d| d.0);
-        variant.desired_age = desired.map(|d| d.1);
-        variant.pending = Some(remembered.pending(replicas, standings.get(key).unwrap_or(&nothing), at));
-        variant.remembered_capacity = remembered.capacity().and_then(|c| Amount::try_from(c).ok());
+        progress(&mut variant, remembered, replicas, standings.get(key).unwrap_or(&nothing), at);
         variant.running = running(&reported);
         variant.replicas =
             reported.iter().filter_map(|r| replica(r, &m.key.namespace, samples, &config, at.now)).collect();
@@ -99,9 +92,7 @@ pub(crate) fn assemble(
         });
         model.variants.push(variant);
     }
-    let taken = inventory::is_wanted(&config).then(|| inventory(watches, waiting(&pods, &accelerators)));
-    let unlimited = taken.as_ref().and_then(|taken| taken.as_ref().err().copied());
-    config.inventory = taken.and_then(Result::ok);
+    let unlimited = take_stock(&mut config, watches, &pods, &accelerators);
     let snapshot = Snapshot {
         now: Some(at.wall.to_string()),
         config,
@@ -138,12 +129,42 @@ fn describe(variant: &mut Variant, template: Option<&Template>) {
     variant.engine_args = template.engine_args();
 }
 
-/// The pods of our own variants that have no node yet: accelerator and GPUs of each.
-fn waiting<'a>(
-    pods: &'a BTreeMap<(String, String), PodOf>,
-    accelerators: &'a BTreeMap<&WorkloadKey, String>,
-) -> impl Iterator<Item = (&'a str, Gpus)> {
-    pods.values().filter_map(|pod| Some((accelerators.get(&pod.workload)?.as_str(), pod.waits_for?)))
+/// How far the workload is from the last target.
+fn progress(
+    variant: &mut Variant,
+    remembered: &mut Remembered,
+    replicas: Replicas,
+    standing: &Standing,
+    at: Moment,
+) {
+    let desired = remembered.desired(replicas.current, at.now);
+    variant.current = replicas.current;
+    variant.ready = Some(replicas.ready);
+    variant.desired = desired.map(|d| d.0);
+    variant.desired_age = desired.map(|d| d.1);
+    variant.pending = Some(remembered.pending(replicas, standing, at));
+    variant.remembered_capacity = remembered.capacity().and_then(|c| Amount::try_from(c).ok());
+}
+
+/// Takes the inventory where something is to be limited; says why there is none.
+fn take_stock(
+    config: &mut Config,
+    watches: &Watches,
+    pods: &BTreeMap<(String, String), PodOf>,
+    accelerators: &BTreeMap<&WorkloadKey, String>,
+) -> Option<NoInventory> {
+    if !inventory::is_wanted(config) {
+        return None;
+    }
+    // The pods of our own variants that have no node yet.
+    let waiting = |pod: &PodOf| Some((accelerators.get(&pod.workload)?.as_str(), pod.waits_for?));
+    match inventory(watches, pods.values().filter_map(waiting)) {
+        Ok(stock) => {
+            config.inventory = Some(stock);
+            None
+        }
+        Err(why) => Some(why),
+    }
 }
 
 /// The loads of a workload's pods, by pod.

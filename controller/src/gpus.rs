@@ -114,6 +114,7 @@ mod tests {
     }
 
     #[track_caller]
+    #[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
     fn check(containers: Value, init: Value, want: [u16; 3]) {
         let pod: PodSpec =
             serde_json::from_value(json!({"containers": containers, "initContainers": init})).unwrap();

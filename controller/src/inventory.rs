@@ -80,8 +80,8 @@ impl Stocks {
         for vendor in 0..VENDORS.len() {
             let Some(accelerator) = &node.accelerators[vendor] else { continue };
             let (used, has) = (u64::from(held.0[vendor]), u64::from(node.gpus.0[vendor]));
-            let none = || (accelerator.to_string(), Inventory { limit: 0, used: 0 });
-            let (_, stock) = self.0.entry(accelerator_key(accelerator)).or_insert_with(none);
+            let fresh = || (accelerator.to_string(), Inventory { limit: 0, used: 0 });
+            let (_, stock) = self.0.entry(accelerator_key(accelerator)).or_insert_with(fresh);
             stock.limit += if node.takes_pods { has.max(used) } else { used };
             stock.used += used;
         }
@@ -113,6 +113,7 @@ mod tests {
     }
 
     /// A pod of nobody we know, on a node.
+    #[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
     fn pod(cluster: &mut Cluster, name: &str, node: &str, gpus: u32, status: Value) {
         let container =
             json!({"name": "c", "image": "i", "resources": {"limits": {"nvidia.com/gpu": gpus.to_string()}}});

@@ -99,6 +99,7 @@ mod tests {
 
     use super::*;
 
+    #[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
     fn template(pod: Value) -> Template {
         let mut spec = json!({"containers": [{"name": "vllm", "image": "vllm/vllm-openai"}]});
         for (key, value) in pod.as_object().unwrap() {
@@ -107,6 +108,7 @@ mod tests {
         Template::of(&serde_json::from_value(spec).unwrap())
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
     fn args(containers: Value) -> Vec<String> {
         template(json!({"containers": containers})).engine_args()
     }
@@ -128,10 +130,10 @@ mod tests {
 
     #[test]
     fn the_engine_switch_is_a_word_of_its_own() {
-        let container = |value: Value| json!([{"name": "s", "image": "vllm", "args": ["m"], "env": [{"name": "A", "value": "b"}, value]}]);
-        assert_eq!(args(container(json!({"name": "VLLM_USE_V1", "value": "0"}))), ["m", "VLLM_USE_V1=0"]);
+        let container = |value: &Value| json!([{"name": "s", "image": "vllm", "args": ["m"], "env": [{"name": "A", "value": "b"}, value]}]);
+        assert_eq!(args(container(&json!({"name": "VLLM_USE_V1", "value": "0"}))), ["m", "VLLM_USE_V1=0"]);
         let from = json!({"name": "VLLM_USE_V1", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}});
-        assert_eq!(args(container(from)), ["m"], "its value is not known here");
+        assert_eq!(args(container(&from)), ["m"], "its value is not known here");
     }
 
     #[test]

@@ -76,6 +76,7 @@ mod tests {
 
     use super::*;
 
+    #[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
     fn read(labels: Value, spec: Value, status: Value) -> NodeFacts {
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "labels": labels}, "spec": spec, "status": status});
         NodeFacts::of(&serde_json::from_value(node).unwrap())

@@ -227,6 +227,7 @@ mod tests {
 
     const CREATED: &str = "2026-01-01T00:00:00Z";
 
+    #[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
     fn read(spec: Value, status: Value) -> PodFacts {
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "spec": spec, "status": status,
             "metadata": {"name": "p", "namespace": "ns", "creationTimestamp": CREATED}});
@@ -242,6 +243,7 @@ mod tests {
     }
 
     #[track_caller]
+    #[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
     fn check(status: Value, want: Phase) {
         assert_eq!(read(json!({"containers": []}), status.clone()).phase, want, "{status}");
     }
