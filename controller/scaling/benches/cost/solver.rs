@@ -101,7 +101,7 @@ fn part(variant: &Variant) -> Part {
     Part {
         size: variant.remembered_capacity.map_or(0.0, Amount::get),
         cost: variant.cost.get(),
-        step: (1..).find(acted_on).unwrap_or(1),
+        step: (1..=variant.current + 1).find(acted_on).unwrap_or(1),
         most: 0,
         gpus: (0, 0),
     }
