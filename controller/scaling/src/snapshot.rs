@@ -259,8 +259,9 @@ fn default_tolerance() -> Amount {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Pending {
-    /// Since the pod was created (without a pod: since the lack of it was first seen), or since a replica of the
-    /// variant last became ready where that is later: a variant recovers as soon as one of its replicas is ready.
+    /// Since the pod was created or last stopped being ready (without a pod: since the lack of it was first seen), or
+    /// since a replica of the variant last became ready where that is later: a variant recovers as soon as one of its
+    /// replicas is ready.
     #[serde(default)]
     pub age: GoDuration,
     /// What keeps it from being ready.

@@ -11,6 +11,7 @@ use kube::runtime::watcher::{self, Event};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::cache::{Cache, Kind, Writer};
 use super::{Autoscaler, Observer, Scope, Workload, config, unobserved};
@@ -20,6 +21,9 @@ const ASK: Duration = Duration::from_secs(10);
 /// First and longest pause between two such questions. One list of one object each half minute is no load.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// How long it is not believed that what was seen a moment ago is forbidden now: an API server that has just started
+/// knows no roles yet, and targets and bounds must not be lost for that.
+const DOUBT: Duration = Duration::from_secs(30);
 
 /// How much of an optional kind can be seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,23 +201,32 @@ where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     let mut pause = FIRST_PAUSE;
+    // Since when what was seen is followed no more, and may still be so.
+    let mut lost: Option<Instant> = None;
     loop {
         let told = match tokio::time::timeout(ASK, ask(&watch.api)).await {
             Ok(Ok(())) => {
-                let begun = tokio::time::Instant::now();
-                let told = events(watch, shown, &mut observe).await;
-                // What was seen is nothing any more.
-                observe(&Event::Init);
-                observe(&Event::InitDone);
+                let begun = Instant::now();
+                let Ended { told, listed } = events(watch, shown, &mut observe).await;
+                if listed {
+                    lost = Some(Instant::now());
+                }
                 if begun.elapsed() > LONGEST_PAUSE {
                     pause = FIRST_PAUSE;
                 }
-                Some(told)
+                told
             }
             Ok(Err(error)) => Sight::told_by(&error),
             Err(_) => None,
         };
-        if let Some(sight) = told {
+        let doubtful =
+            |sight: Sight| sight == Sight::Forbidden && lost.is_some_and(|at| at.elapsed() < DOUBT);
+        if let Some(sight) = told.filter(|sight| !doubtful(*sight)) {
+            if lost.take().is_some() {
+                // What was seen is nothing any more.
+                observe(&Event::Init);
+                observe(&Event::InitDone);
+            }
             shown.sees(sight);
         }
         tokio::time::sleep(pause).await;
@@ -229,14 +242,21 @@ async fn ask<K: Clone + DeserializeOwned + Debug>(api: &Api<K>) -> kube::Result<
     Ok(())
 }
 
-/// Hands on what happens to the objects until the kind is gone or hidden; says which.
-async fn events<K>(watch: &Watch<K>, shown: &Shown, observe: &mut Observer<K>) -> Sight
+/// How the following of a kind ended.
+struct Ended {
+    told: Option<Sight>,
+    /// All objects had been listed.
+    listed: bool,
+}
+
+/// Hands on what happens to the objects until the kind is gone or hidden.
+async fn events<K>(watch: &Watch<K>, shown: &Shown, observe: &mut Observer<K>) -> Ended
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     let stream = watcher::watcher(watch.api.clone(), watch.config.clone());
     let mut stream = Box::pin(stream.default_backoff());
-    let mut interrupted = false;
+    let (mut interrupted, mut listed) = (false, false);
     while let Some(event) = stream.next().await {
         match event {
             Ok(event) => {
@@ -244,12 +264,13 @@ where
                 interrupted &= matches!(event, Event::Init);
                 observe(&event);
                 if matches!(event, Event::InitDone) {
+                    listed = true;
                     shown.sees(Sight::Seen);
                 }
             }
             Err(error) => {
                 if let Some(sight) = cause(&error) {
-                    return sight;
+                    return Ended { told: Some(sight), listed };
                 }
                 if !std::mem::replace(&mut interrupted, true) {
                     tracing::warn!(%error, task = shown.task, "A watch was interrupted and is being resumed");
@@ -257,7 +278,7 @@ where
             }
         }
     }
-    Sight::Unknown
+    Ended { told: None, listed }
 }
 
 /// What the end of a watch says of the kind.

@@ -129,6 +129,33 @@ async fn a_kind_is_followed_when_it_appears_and_forgotten_when_it_goes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_was_seen_a_moment_ago_is_not_forbidden_at_once() {
+    let (server, mut sight, mut told, _tasks, _) = start(Mode::Listed);
+    until(&mut sight, Sight::Seen).await;
+    for want in ["init", "a", "done"] {
+        assert_eq!(next(&mut told).await, want);
+    }
+    // Long enough for the pauses to begin anew.
+    tokio::time::sleep(HOUR).await;
+    sight.mark_unchanged();
+    server.mode.send_replace(Mode::Forbidden);
+    tokio::time::sleep(DOUBT / 2).await;
+    server.mode.send_replace(Mode::Listed);
+    for want in ["init", "a", "done"] {
+        assert_eq!(next(&mut told).await, want, "it is listed anew, and was not forgotten");
+    }
+    assert!(!sight.has_changed().unwrap(), "the API server had only just started");
+    let forbidden = tokio::time::Instant::now();
+    server.mode.send_replace(Mode::Forbidden);
+    until(&mut sight, Sight::Forbidden).await;
+    let took = forbidden.elapsed();
+    assert!((DOUBT..DOUBT * 3).contains(&took), "{took:?}");
+    for want in ["init", "done"] {
+        assert_eq!(next(&mut told).await, want, "what was seen is nothing any more");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_kind_that_stays_away_is_asked_for_seldom_and_told_once() {
     for (mode, want) in [
         (Mode::Absent, Sight::Absent),

@@ -48,7 +48,7 @@ impl Scarce {
     pub(super) async fn start(name: &str, wva: &Path, env: &[(&str, &str)]) -> anyhow::Result<Self> {
         let nodes = vec![
             NodeGroup { gpus: 3, ..NodeGroup::of("a100", 1, "NVIDIA-A100-SXM4-80GB") },
-            NodeGroup::of("h100", 1, "NVIDIA-H100-80GB-HBM3"),
+            NodeGroup::of("h100", 2, "NVIDIA-H100-80GB-HBM3"),
         ];
         let testbed = Testbed::start(Options { name: name.to_owned(), nodes, ..Options::default() }).await?;
         let mut options = InstallOptions::quick(wva);
