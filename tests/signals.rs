@@ -61,8 +61,7 @@ async fn a_snapshot_shows_every_signal_of_a_real_prometheus() -> anyhow::Result<
     })
     .await?;
     for query in ["sample_age", "cache_config", "tokens", "prefix_hit_rate", "scheduler_queue"] {
-        let errors =
-            cluster.install.series("wva_prometheus_query_errors_total", &[("query", query)]).await?;
+        let errors = cluster.install.series("wva_prometheus_query_errors_total", &[("query", query)]).await?;
         ensure!(errors == Some(0.0), "{query}: {errors:?} queries failed");
     }
     Ok(())

@@ -46,11 +46,13 @@ impl Ca {
     }
 }
 
+/// Server name and Host header of each query.
+type Asked = Arc<Mutex<Vec<(Option<String>, String)>>>;
+
 /// A Prometheus behind TLS that says whom it was asked by, and under which name.
 struct Secure {
     address: SocketAddr,
-    /// Server name and Host header of each query.
-    asked: Arc<Mutex<Vec<(Option<String>, String)>>>,
+    asked: Asked,
 }
 
 impl Secure {
@@ -88,11 +90,7 @@ impl Secure {
     }
 }
 
-async fn serve(
-    listener: tokio::net::TcpListener,
-    tls: tokio_rustls::TlsAcceptor,
-    asked: Arc<Mutex<Vec<(Option<String>, String)>>>,
-) {
+async fn serve(listener: tokio::net::TcpListener, tls: tokio_rustls::TlsAcceptor, asked: Asked) {
     loop {
         let (stream, _) = listener.accept().await.unwrap();
         let (tls, asked) = (tls.clone(), asked.clone());
