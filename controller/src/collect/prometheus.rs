@@ -4,6 +4,7 @@
 
 pub(crate) mod answer;
 mod connection;
+mod files;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
@@ -12,9 +13,9 @@ use tokio::sync::mpsc;
 use wva_crds::settings::without_password;
 
 use answer::{Body, Sink};
-pub use connection::ClientError;
 use connection::Connection;
 pub(crate) use connection::Session;
+pub use files::ClientError;
 
 /// Where Prometheus is and how to speak to it. Files are read again when they change.
 #[derive(Clone, Default)]
