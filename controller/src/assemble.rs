@@ -230,7 +230,7 @@ fn reporting<'a>(loads: &Loads<'a>, model_id: &str) -> Vec<Reported<'a>> {
         None => None,
     };
     let of_pod = |(pod, of): (&&'a str, &OfPod<'a>)| {
-        Some(Reported { pod: *pod, load: of_model(&of.by_model)?, cache: of.cache })
+        Some(Reported { pod, load: of_model(&of.by_model)?, cache: of.cache })
     };
     loads.iter().filter_map(of_pod).collect()
 }

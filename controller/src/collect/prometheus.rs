@@ -4,6 +4,7 @@
 
 pub(crate) mod answer;
 mod connection;
+mod files;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
@@ -12,9 +13,9 @@ use tokio::sync::mpsc;
 use wva_crds::settings::without_password;
 
 use answer::{Body, Sink};
-pub use connection::ClientError;
 use connection::Connection;
 pub(crate) use connection::Session;
+pub use files::ClientError;
 
 /// Where Prometheus is and how to speak to it. Files are read again when they change.
 #[derive(Clone, Default)]
@@ -58,8 +59,8 @@ const ANSWER_LIMIT: usize = 64 << 20;
 const REFUSAL_LIMIT: usize = 64 << 10;
 /// Chunks of an answer that wait for their reader. What comes faster is left to the connection to hold back.
 const CHUNKS: usize = 4;
-/// Shortest and longest pause before the second try.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(500));
+/// Shortest pause before the second try, and how much longer it may be.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(400));
 
 /// Why a query gave no answer.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -278,7 +279,7 @@ async fn feed(
 /// Pauses differ, so that several of us do not come back together.
 fn pause() -> Duration {
     let random = u16::try_from(RandomState::new().build_hasher().finish() & 0xffff).unwrap_or_default();
-    PAUSE.0 + (PAUSE.1 - PAUSE.0).mul_f64(f64::from(random) / 65536.0)
+    PAUSE.0 + PAUSE.1.mul_f64(f64::from(random) / 65536.0)
 }
 
 /// At most 200 bytes of the first line; what a server answers ends up in logs and in statuses.

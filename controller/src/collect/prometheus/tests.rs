@@ -28,8 +28,11 @@ pub(crate) enum Answers {
     /// Answers by the signal that the expression names.
     By(fn(&str) -> (u16, String)),
     /// The same with what a test holds.
-    Made(Arc<dyn Fn(&str) -> (u16, String) + Send + Sync>),
+    Made(Made),
 }
+
+/// Status and body by the query.
+type Made = Arc<dyn Fn(&str) -> (u16, String) + Send + Sync>;
 
 /// Values as they come; labels are another's business.
 #[derive(Debug, Default, PartialEq)]

@@ -57,13 +57,13 @@ fn one_query_serves_all_models_and_all_are_few() {
         format!("{} or {}", named("input", &mean("prompt", "")), named("output", &mean("generation", "")))
     );
     assert_eq!(all(Query::PrefixHitRate), format!("{} / {}", hits("hits"), hits("queries")));
-    let names = "__name__=~\"(inference_extension|llm_d_epp)_flow_control_queue_(size|bytes)\"";
+    let metrics = "__name__=~\"(inference_extension|llm_d_epp)_flow_control_queue_(size|bytes)\"";
     let queue = |matchers: &str| {
         format!("sum by (__name__, namespace, target_model_name, model_name) ({{{matchers}}})")
     };
-    assert_eq!(all(Query::SchedulerQueue), queue(names));
+    assert_eq!(all(Query::SchedulerQueue), queue(metrics));
     let prod = Scope::one("prod");
-    assert_eq!(Query::SchedulerQueue.expression(&prod), queue(&format!("{names}, namespace=\"prod\"")));
+    assert_eq!(Query::SchedulerQueue.expression(&prod), queue(&format!("{metrics}, namespace=\"prod\"")));
     let tokens = Query::Tokens.expression(&prod);
     assert!(tokens.contains(&mean("generation", "{namespace=\"prod\"}")), "{tokens}");
     assert!(Query::ALL.len() <= 10, "a round has at most ten queries");

@@ -46,11 +46,13 @@ impl Ca {
     }
 }
 
+/// Server name and Host header of each query.
+type Asked = Arc<Mutex<Vec<(Option<String>, String)>>>;
+
 /// A Prometheus behind TLS that says whom it was asked by, and under which name.
 struct Secure {
     address: SocketAddr,
-    /// Server name and Host header of each query.
-    asked: Arc<Mutex<Vec<(Option<String>, String)>>>,
+    asked: Asked,
 }
 
 impl Secure {
@@ -88,11 +90,7 @@ impl Secure {
     }
 }
 
-async fn serve(
-    listener: tokio::net::TcpListener,
-    tls: tokio_rustls::TlsAcceptor,
-    asked: Arc<Mutex<Vec<(Option<String>, String)>>>,
-) {
+async fn serve(listener: tokio::net::TcpListener, tls: tokio_rustls::TlsAcceptor, asked: Asked) {
     loop {
         let (stream, _) = listener.accept().await.unwrap();
         let (tls, asked) = (tls.clone(), asked.clone());
@@ -117,6 +115,11 @@ async fn serve(
 /// Whether it is answered.
 async fn asks(client: &Prometheus) -> Result<(), String> {
     client.values("x").await.map(|values| assert_eq!(values, [7.0])).map_err(|e| e.to_string())
+}
+
+/// What was wrong with the files at the last look.
+fn said(client: &Prometheus) -> Vec<String> {
+    client.connection.files.try_lock().unwrap().said.clone()
 }
 
 #[tokio::test]
@@ -194,11 +197,11 @@ async fn a_client_certificate_is_sent_and_a_renewed_one_is_used() {
     asks(&client).await.unwrap();
     std::fs::remove_file(folder.path("tls.crt")).unwrap();
     asks(&client).await.unwrap();
-    let said = client.connection.said();
-    assert!(said.len() == 1 && said[0].contains("PROMETHEUS_CLIENT_CERT_PATH"), "{said:?}");
+    let now = said(&client);
+    assert!(now.len() == 1 && now[0].contains("PROMETHEUS_CLIENT_CERT_PATH"), "{now:?}");
     put(&clients.issue("wva"));
     asks(&client).await.unwrap();
-    assert!(client.connection.said().is_empty());
+    assert!(said(&client).is_empty());
 }
 
 #[tokio::test]
@@ -221,10 +224,28 @@ async fn a_ca_that_changes_is_used_and_garbage_is_not() {
     assert!(matches!(client(&before), Err(ClientError::Ca { .. })), "nobody starts with it");
     std::fs::remove_file(folder.path("ca.crt")).unwrap();
     asks(&to_old).await.unwrap();
-    assert_eq!(to_old.connection.said().len(), 1);
+    assert_eq!(said(&to_old).len(), 1);
     folder.write("ca.crt", new.pem());
     asks(&to_new).await.unwrap();
     asks(&to_old).await.unwrap_err();
+}
+
+#[tokio::test]
+async fn files_that_take_their_time_hold_up_no_round() {
+    let (ca, folder) = (Ca::new(), Folder::new());
+    folder.write("ca.crt", ca.pem());
+    folder.write("token", "one");
+    let server = Secure::start(&ca, "localhost", None).await;
+    let (ca_path, token_path) = (Some(folder.path("ca.crt")), Some(folder.path("token")));
+    let config = PrometheusConfig { ca_path, token_path, ..server.config("localhost") };
+    let client = Prometheus::new(config).unwrap();
+    let looking = client.connection.files.clone().lock_owned().await;
+    let error = asks(&client).await.unwrap_err();
+    assert!(error.contains("it was not read yet"), "{error}");
+    drop(looking);
+    asks(&client).await.unwrap();
+    let _looking = client.connection.files.clone().lock_owned().await;
+    asks(&client).await.unwrap();
 }
 
 #[test]

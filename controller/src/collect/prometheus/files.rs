@@ -1,0 +1,247 @@
+//! The files of the connection to Prometheus: a CA, a client certificate and a token, which others renew. They are
+//! looked at before each round. Whatever is bad is said once, and what was good stays in use.
+
+use std::io::{self, Read};
+use std::path::Path;
+use std::time::Duration;
+
+use reqwest::{Certificate, Client, ClientBuilder, Identity};
+
+use super::connection::{Renamed, renamed};
+use super::{PrometheusConfig, QueryError, causes};
+
+/// CA of the cluster, as every pod has it.
+const SERVICE_ACCOUNT_CA: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
+/// Longest file that is read: a bundle of the whole web is a fifth of it.
+const LONGEST: u64 = 1 << 20;
+/// Longest time to a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Why no client could be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// A file cannot be read.
+    #[error("{setting} {path}: {problem}; check that the volume is mounted there")]
+    File {
+        /// The setting that names it.
+        setting: &'static str,
+        /// The file.
+        path: String,
+        /// What the system says.
+        problem: String,
+    },
+    /// The CA file holds no certificate that can be read.
+    #[error("PROMETHEUS_CA_CERT_PATH {path}: {problem}; it must hold PEM certificates")]
+    Ca {
+        /// The file.
+        path: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// Client certificate and key are no pair.
+    #[error(
+        "PROMETHEUS_CLIENT_CERT_PATH {cert} and PROMETHEUS_CLIENT_KEY_PATH {key}: {problem}; they must hold a PEM \
+         certificate and its key"
+    )]
+    Identity {
+        /// The certificate's file.
+        cert: String,
+        /// The key's file.
+        key: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A server name that no certificate is verified for.
+    #[error(
+        "PROMETHEUS_SERVER_NAME {found:?} is no DNS name; write the name that the certificate of Prometheus carries \
+         (an address belongs into PROMETHEUS_BASE_URL)"
+    )]
+    ServerName {
+        /// What was found.
+        found: String,
+    },
+    /// The URL has no host.
+    #[error("PROMETHEUS_BASE_URL {url} cannot be used: {problem}")]
+    Url {
+        /// The URL, without a password.
+        url: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// The HTTP client could not be made.
+    #[error("cannot make the HTTP client for Prometheus: {problem}")]
+    Http {
+        /// What the client's library says.
+        problem: String,
+    },
+}
+
+/// What the files held at one moment. `None` where a file is not there, or none is named.
+#[derive(Clone, Default, PartialEq, Eq)]
+struct Contents {
+    ca: Option<Vec<u8>>,
+    /// Read where the CA file is named and is not there.
+    service_account_ca: Option<Vec<u8>>,
+    identity: Option<Vec<u8>>,
+}
+
+/// A client and a token, and the files they were made from.
+pub(super) struct Files {
+    config: PrometheusConfig,
+    pub(super) http: Client,
+    contents: Contents,
+    token: Option<String>,
+    /// What was wrong at the last look, so that it is said once.
+    pub(super) said: Vec<String>,
+}
+
+impl Files {
+    pub(super) fn read(config: PrometheusConfig) -> Result<Self, ClientError> {
+        let contents = contents(&config, None)?;
+        if let (Some(path), None) = (&config.ca_path, &contents.ca) {
+            tracing::warn!(
+                path,
+                "The CA file for Prometheus does not exist: the system's roots and the service account's CA are used"
+            );
+        }
+        let http = client(&config, &contents)?;
+        Ok(Self { config, http, contents, token: None, said: Vec::new() })
+    }
+
+    /// Puts what has changed to use; the client and the token.
+    pub(super) fn look(&mut self) -> Result<(Client, Option<String>), QueryError> {
+        let mut faults = Vec::new();
+        if let Err(fault) = self.renew() {
+            faults.push(fault.to_string());
+        }
+        let token = self.read_token();
+        if let (Err(fault), Some(_)) = (&token, &self.token) {
+            faults.push(fault.to_string());
+        }
+        for fault in faults.iter().filter(|fault| !self.said.contains(fault)) {
+            tracing::warn!(fault, "A file for Prometheus is not right; what was in it before stays in use");
+        }
+        self.said = faults;
+        let token = token.or_else(|fault| self.token.clone().map(Some).ok_or(fault))?;
+        Ok((self.http.clone(), token))
+    }
+
+    fn renew(&mut self) -> Result<(), ClientError> {
+        let contents = contents(&self.config, Some(&self.contents))?;
+        if contents == self.contents {
+            return Ok(());
+        }
+        self.http = client(&self.config, &contents)?;
+        self.contents = contents;
+        tracing::info!("The certificate files for Prometheus have changed and are in use");
+        Ok(())
+    }
+
+    fn read_token(&mut self) -> Result<Option<String>, QueryError> {
+        if let Some(token) = &self.config.bearer_token {
+            return Ok(Some(token.clone()));
+        }
+        let Some(path) = &self.config.token_path else { return Ok(None) };
+        let unusable = |problem: String| QueryError::Token { path: path.clone(), problem };
+        let bytes = read(path).map_err(|e| unusable(e.to_string()))?;
+        let text = String::from_utf8(bytes).map_err(|_| unusable("it is no text".to_owned()))?;
+        let token = text.trim();
+        // What no header can carry would fail every query with words that name no file.
+        if token.is_empty() || !token.bytes().all(|b| b.is_ascii_graphic()) {
+            return Err(unusable("it holds no token".to_owned()));
+        }
+        self.token = Some(token.to_owned());
+        Ok(self.token.clone())
+    }
+}
+
+/// Reads the files. One that was there `before` and is gone now is a fault, and no wish to do without it.
+fn contents(config: &PrometheusConfig, before: Option<&Contents>) -> Result<Contents, ClientError> {
+    let fault = |setting, path: &String| {
+        let path = path.clone();
+        move |e: io::Error| ClientError::File { setting, path, problem: e.to_string() }
+    };
+    let mut contents = Contents::default();
+    if let Some(path) = &config.ca_path {
+        let had = before.is_some_and(|before| before.ca.is_some());
+        match read(path) {
+            Ok(pem) => contents.ca = Some(pem),
+            Err(e) if e.kind() == io::ErrorKind::NotFound && !had => {
+                contents.service_account_ca = read(SERVICE_ACCOUNT_CA).ok();
+            }
+            Err(e) => return Err(fault("PROMETHEUS_CA_CERT_PATH", path)(e)),
+        }
+    }
+    if let Some((cert, key)) = &config.client_identity {
+        let mut pem = read(cert).map_err(fault("PROMETHEUS_CLIENT_CERT_PATH", cert))?;
+        pem.push(b'\n');
+        pem.extend(read(key).map_err(fault("PROMETHEUS_CLIENT_KEY_PATH", key))?);
+        contents.identity = Some(pem);
+    }
+    Ok(contents)
+}
+
+fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+    // To open a pipe would be to wait for who writes it.
+    if !std::fs::metadata(&path)?.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    let mut bytes = Vec::new();
+    std::fs::File::open(&path)?.take(LONGEST + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > LONGEST {
+        return Err(io::Error::other(format!("it is longer than {LONGEST} bytes")));
+    }
+    Ok(bytes)
+}
+
+fn client(config: &PrometheusConfig, contents: &Contents) -> Result<Client, ClientError> {
+    let mut builder = Client::builder()
+        .connect_timeout(CONNECT_TIMEOUT)
+        .redirect(reqwest::redirect::Policy::none())
+        .tls_danger_accept_invalid_certs(config.insecure_skip_verify);
+    builder = with_roots(builder, config, contents)?;
+    let no_pair = |e: reqwest::Error| {
+        let (cert, key) = config.client_identity.clone().unwrap_or_default();
+        ClientError::Identity { cert, key, problem: causes(&e) }
+    };
+    if let Some(pem) = &contents.identity {
+        builder = builder.identity(Identity::from_pem(pem).map_err(no_pair)?);
+    }
+    if let Some((name, host)) = renamed(config) {
+        // A proxy would be told the name of the certificate, and would go there.
+        builder = builder.no_proxy().dns_resolver(Renamed { name, host });
+    }
+    // All that is left to fail is the pair, where there is one.
+    builder.build().map_err(|e| match contents.identity {
+        Some(_) => no_pair(e),
+        None => ClientError::Http { problem: causes(&e) },
+    })
+}
+
+/// Who is trusted: the system's roots and what the files hold.
+fn with_roots(
+    builder: ClientBuilder,
+    config: &PrometheusConfig,
+    contents: &Contents,
+) -> Result<ClientBuilder, ClientError> {
+    if !config.base_url.starts_with("https:") {
+        // Nothing is verified, and an image without roots is good enough.
+        return Ok(builder.tls_certs_only([]));
+    }
+    let mut roots = Vec::new();
+    if let Some(pem) = &contents.ca {
+        let unusable =
+            |problem| ClientError::Ca { path: config.ca_path.clone().unwrap_or_default(), problem };
+        roots = Certificate::from_pem_bundle(pem).map_err(|e| unusable(causes(&e)))?;
+        if roots.is_empty() {
+            return Err(unusable("no certificate in it".to_owned()));
+        }
+    }
+    if let Some(pem) = &contents.service_account_ca {
+        match Certificate::from_pem_bundle(pem) {
+            Ok(more) => roots.extend(more),
+            Err(e) => tracing::warn!(path = SERVICE_ACCOUNT_CA, error = causes(&e), "This CA cannot be read"),
+        }
+    }
+    Ok(builder.tls_certs_merge(roots))
+}
