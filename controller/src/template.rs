@@ -2,11 +2,11 @@
 //! and the arguments of the vLLM server in them.
 
 use k8s_openapi::api::core::v1::{Container, NodeSelectorTerm, PodSpec};
-use wva_scaling::{Demand, derive_accelerator};
+use wva_scaling::{Demand, derive_accelerator, engine_arguments};
 
 use crate::gpus::Gpus;
 
-/// Bytes of arguments that are kept of one template. A server's own are some hundreds; a script may be anything.
+/// Bytes of arguments that are read of one template. A server's own are some hundreds; a script may be anything.
 const MOST_ARGUMENTS: usize = 16 * 1024;
 /// Stands between two arguments as they are kept. No argument of a process can hold it.
 const BETWEEN: char = '\0';
@@ -32,8 +32,8 @@ impl Template {
         Self { accelerator: demanded(pod).map(Into::into), gpus, arguments }
     }
 
-    /// Command and arguments of the server as they are written, then `VLLM_USE_V1=...` where its environment has it.
-    /// Of a template that neither asks for GPUs nor looks like a model server, none are kept.
+    /// What command, arguments and environment of the server say of its capacity. Of a template that neither asks for
+    /// GPUs nor looks like a model server, nothing is kept.
     pub(crate) fn engine_args(&self) -> Vec<String> {
         self.arguments.iter().flat_map(|all| all.split(BETWEEN)).map(str::to_owned).collect()
     }
@@ -58,19 +58,17 @@ fn may_serve(container: &Container) -> bool {
     container.image.as_deref().is_some_and(names_vllm) || words(container).any(|w| names_vllm(w) || model(w))
 }
 
-/// As many whole words as are kept.
+/// What bounds the capacity of the server, of as many whole words as are read.
 fn arguments(container: &Container) -> Option<Box<str>> {
     let switch = container.env.iter().flatten().find(|e| e.name == ENGINE_SWITCH);
     let switch = switch.and_then(|e| e.value.as_ref()).map(|value| format!("{ENGINE_SWITCH}={value}"));
-    // It is short and decides much, so that it has its place before what may be cut.
-    let mut room = MOST_ARGUMENTS.saturating_sub(switch.as_ref().map_or(0, |s| s.len() + 1));
-    let mut kept: Vec<&str> = Vec::new();
-    for word in words(container) {
-        let Some(left) = room.checked_sub(word.len() + 1) else { break };
-        room = left;
-        kept.push(word);
-    }
-    kept.extend(switch.as_deref());
+    let mut room = MOST_ARGUMENTS;
+    let fits = |word: &&str| {
+        room = room.saturating_sub(word.len() + 1);
+        room > 0
+    };
+    let read: Vec<String> = words(container).take_while(fits).map(str::to_owned).chain(switch).collect();
+    let kept = engine_arguments(&read);
     (!kept.is_empty()).then(|| kept.join(&BETWEEN.to_string()).into())
 }
 
@@ -117,46 +115,42 @@ mod tests {
     fn the_container_that_names_vllm_is_the_server_else_the_first() {
         let proxy = json!({"name": "proxy", "image": "envoy", "args": ["--listen", ":80"]});
         let server = json!({"name": "s", "image": "own", "command": ["vllm", "serve", "m"], "args": ["--max-num-seqs=64"]});
-        let want = ["vllm", "serve", "m", "--max-num-seqs=64"];
+        let want = ["--max-num-seqs=64"];
         assert_eq!(args(json!([proxy, server])), want);
         assert_eq!(args(json!([server, proxy])), want);
-        let shell =
-            json!({"name": "s", "image": "own", "command": ["sh", "-c", "exec python -m VLLM.entrypoints"]});
-        assert_eq!(args(json!([proxy, shell])), ["sh", "-c", "exec python -m VLLM.entrypoints"]);
+        let shell = json!({"name": "s", "image": "own",
+            "command": ["sh", "-c", "exec python -m VLLM.entrypoints --api-key secret --max-num-seqs 32"]});
+        assert_eq!(args(json!([proxy, shell])), ["--max-num-seqs=32"]);
         // The image alone names it: the first container counts.
-        let image = json!({"name": "s", "image": "vllm/vllm-openai", "args": ["--model", "m"]});
-        assert_eq!(args(json!([image, proxy])), ["--model", "m"]);
+        let image = json!({"name": "s", "image": "vllm/vllm-openai", "args": ["--max-model-len", "4096"]});
+        assert_eq!(args(json!([image, proxy])), ["--max-model-len=4096"]);
     }
 
     #[test]
     fn the_engine_switch_is_a_word_of_its_own() {
         let container = |value: &Value| json!([{"name": "s", "image": "vllm", "args": ["m"], "env": [{"name": "A", "value": "b"}, value]}]);
-        assert_eq!(args(container(&json!({"name": "VLLM_USE_V1", "value": "0"}))), ["m", "VLLM_USE_V1=0"]);
+        assert_eq!(args(container(&json!({"name": "VLLM_USE_V1", "value": "0"}))), ["VLLM_USE_V1=0"]);
         let from = json!({"name": "VLLM_USE_V1", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}});
-        assert_eq!(args(container(&from)), ["m"], "its value is not known here");
+        assert_eq!(args(container(&from)), [""; 0], "its value is not known here");
     }
 
     #[test]
     fn of_what_serves_no_model_no_argument_is_kept() {
-        let web = json!({"name": "web", "image": "nginx", "args": ["--workers", "4"]});
+        let web = json!({"name": "web", "image": "nginx", "args": ["--block-size", "4"]});
         assert_eq!(args(json!([web])), Vec::<String>::new());
         let mut on_gpus = web.clone();
         on_gpus["resources"] = json!({"limits": {"nvidia.com/gpu": "1"}});
-        assert_eq!(args(json!([on_gpus])), ["--workers", "4"]);
+        assert_eq!(args(json!([on_gpus])), ["--block-size=4"]);
         let emulated =
             json!({"name": "sim", "image": "inference-sim", "args": ["--model=m", "--max-num-seqs=5"]});
-        assert_eq!(args(json!([emulated])), ["--model=m", "--max-num-seqs=5"]);
+        assert_eq!(args(json!([emulated])), ["--max-num-seqs=5"]);
     }
 
     #[test]
-    fn what_is_kept_of_a_script_is_bounded_and_whole() {
-        let container = json!([{"name": "s", "image": "vllm", "command": ["sh", "-c", "x".repeat(20_000)], "args": ["--after"],
-            "env": [{"name": "VLLM_USE_V1", "value": "0"}]}]);
-        assert_eq!(args(container), ["sh", "-c", "VLLM_USE_V1=0"]);
-        let many: Vec<String> = (0..10_000).map(|i| format!("--a{i}")).collect();
-        let kept = args(json!([{"name": "s", "image": "vllm", "args": many}]));
-        let bytes: usize = kept.iter().map(|w| w.len() + 1).sum();
-        assert!((16_000..=MOST_ARGUMENTS).contains(&bytes) && many.starts_with(&kept), "{bytes}");
+    fn what_is_read_of_a_script_is_bounded() {
+        let container = json!([{"name": "s", "image": "vllm", "command": ["sh", "-c", "x".repeat(20_000)],
+            "args": ["--max-num-seqs=5"], "env": [{"name": "VLLM_USE_V1", "value": "0"}]}]);
+        assert_eq!(args(container), ["VLLM_USE_V1=0"]);
     }
 
     #[test]

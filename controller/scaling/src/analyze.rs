@@ -6,6 +6,7 @@ mod percentage;
 mod tokens;
 
 pub(crate) use self::tokens::OBSERVATIONS;
+pub use self::tokens::engine_arguments;
 use crate::limit::Ledger;
 use crate::reason::{AnalysisError, FallbackSource, Reason};
 use crate::snapshot::{AnalyzerName, OutputBucket};

@@ -23,6 +23,7 @@ mod view;
 mod tests;
 
 pub use accelerator::{ACCELERATOR_NODE_LABELS, Demand, derive_accelerator};
+pub use analyze::engine_arguments;
 pub use decision::{
     Action, Bounds, Decision, NextState, Outcome, Stage, Step, VariantKey, VariantState, Warning,
 };

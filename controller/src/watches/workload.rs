@@ -146,12 +146,12 @@ mod tests {
 
     #[test]
     fn a_group_counts_as_one_replica_with_the_gpus_of_all_its_pods() {
-        let (leader, worker) = (pod(2, &["serve"]), pod(8, &["join"]));
+        let (leader, worker) = (pod(2, &["--max-num-seqs=1"]), pod(8, &["--max-num-seqs=2"]));
         for (template, gpus, arg) in [
-            (json!({"size": 4, "leaderTemplate": leader, "workerTemplate": worker}), 26, "serve"),
-            (json!({"size": 4, "workerTemplate": worker}), 32, "join"),
-            (json!({"leaderTemplate": leader, "workerTemplate": worker}), 2, "serve"),
-            (json!({"size": 1, "workerTemplate": worker}), 8, "join"),
+            (json!({"size": 4, "leaderTemplate": leader, "workerTemplate": worker}), 26, "--max-num-seqs=1"),
+            (json!({"size": 4, "workerTemplate": worker}), 32, "--max-num-seqs=2"),
+            (json!({"leaderTemplate": leader, "workerTemplate": worker}), 2, "--max-num-seqs=1"),
+            (json!({"size": 1, "workerTemplate": worker}), 8, "--max-num-seqs=2"),
         ] {
             let kept = group(&json!({"replicas": 3, "leaderWorkerTemplate": template}));
             assert_eq!((kept.replicas.current, kept.replicas.ready), (3, 1));

@@ -7,6 +7,7 @@ mod fill;
 mod words;
 
 use self::engine::EngineArgs;
+pub use self::engine::engine_arguments;
 use super::{Learnt, Observation, Verdict};
 use crate::limit::Ledger;
 use crate::reason::{AnalysisError, Tokens};

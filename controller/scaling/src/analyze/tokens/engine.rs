@@ -22,6 +22,13 @@ pub(super) struct EngineArgs {
     enforce_eager: bool,
 }
 
+/// Of the words of a vLLM server's command, arguments and environment those that bound its capacity, in one spelling;
+/// what has vLLM's default is left out, and so is all else: keys and tokens among them are nobody's business.
+#[must_use]
+pub fn engine_arguments(words: &[String]) -> Vec<String> {
+    EngineArgs::parse(words).words()
+}
+
 impl Default for EngineArgs {
     /// vLLM's defaults.
     fn default() -> Self {
@@ -79,13 +86,45 @@ impl EngineArgs {
             "tensor-parallel-size" | "tp" => {
                 self.tensor_parallel_size = number().unwrap_or(self.tensor_parallel_size);
             }
-            "kv-cache-dtype" => self.kv_cache_dtype = value.unwrap_or(&self.kv_cache_dtype).to_owned(),
+            "kv-cache-dtype" => {
+                // A name such as fp8_e4m3.
+                let name = |v: &&str| v.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+                let value = value.filter(|v| !v.is_empty()).filter(name);
+                value.unwrap_or(&self.kv_cache_dtype.clone()).clone_into(&mut self.kv_cache_dtype);
+            }
             "gpu-memory-utilization" => {
                 let share = value.and_then(|v| v.parse().ok()).filter(|v| (0.0..=1.0).contains(v));
                 self.gpu_memory_utilization = share.unwrap_or(self.gpu_memory_utilization);
             }
             _ => {}
         }
+    }
+
+    /// The arguments that differ from vLLM's defaults, in one spelling. Reading them gives the same again.
+    fn words(&self) -> Vec<String> {
+        let plain = Self::default();
+        let number = |flag: &str, value: Option<f64>, default: Option<f64>| {
+            value.filter(|_| value != default).map(|v| format!("--{flag}={v}"))
+        };
+        let switch = |word: &str, on: bool| on.then(|| word.to_owned());
+        let of = |flag: &str, value: f64, default: f64| number(flag, Some(value), Some(default));
+        let dtype = self.kv_cache_dtype.clone();
+        [
+            number("num-gpu-blocks-override", self.blocks_override, None),
+            of("block-size", self.block_size, plain.block_size),
+            of("max-num-seqs", self.max_seqs, plain.max_seqs),
+            number("max-num-batched-tokens", self.max_batched_tokens, None),
+            number("max-model-len", self.max_model_len, None),
+            of("gpu-memory-utilization", self.gpu_memory_utilization, plain.gpu_memory_utilization),
+            of("tensor-parallel-size", self.tensor_parallel_size, plain.tensor_parallel_size),
+            Some(dtype).filter(|d| *d != plain.kv_cache_dtype).map(|d| format!("--kv-cache-dtype={d}")),
+            switch("--enable-chunked-prefill", self.chunked_prefill),
+            switch("--enforce-eager", self.enforce_eager),
+            switch("VLLM_USE_V1=0", !self.v1),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
     }
 
     /// Most tokens of one step of the engine.
@@ -155,6 +194,34 @@ mod tests {
             "--no-enable-chunked-prefill",
         ];
         check(&v0, 4096.0, 256.0, None);
+    }
+
+    #[test]
+    fn what_is_written_down_means_the_same_and_tells_no_secret() {
+        let script = "export HF_TOKEN=secret VLLM_USE_V1=0; vllm serve m --api-key secret --max_num_seqs 64 \
+                      --num-gpu-blocks-override=1000 --block-size 32 --max-num-batched-tokens=8k --max-model-len 4096 \
+                      -tp 2 --gpu-memory-utilization .85 --kv-cache-dtype fp8 --enforce-eager \
+                      --enable-chunked-prefill True";
+        let words = engine_arguments(&["sh".to_owned(), "-c".to_owned(), script.to_owned()]);
+        let want = [
+            "--num-gpu-blocks-override=1000",
+            "--block-size=32",
+            "--max-num-seqs=64",
+            "--max-num-batched-tokens=8000",
+            "--max-model-len=4096",
+            "--gpu-memory-utilization=0.85",
+            "--tensor-parallel-size=2",
+            "--kv-cache-dtype=fp8",
+            "--enable-chunked-prefill",
+            "--enforce-eager",
+            "VLLM_USE_V1=0",
+        ];
+        assert_eq!(words, want);
+        assert_eq!(EngineArgs::parse(&words), EngineArgs::parse(&[script.to_owned()]));
+        assert_eq!(engine_arguments(&words), words);
+        assert_eq!(engine_arguments(&["--max-num-seqs=256".to_owned()]), [""; 0]);
+        let odd = engine_arguments(&["--kv-cache-dtype".to_owned(), "'fp8 --max-num-seqs=1'".to_owned()]);
+        assert_eq!(odd, [""; 0], "no name of a type");
     }
 
     #[test]
