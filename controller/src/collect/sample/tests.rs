@@ -110,8 +110,9 @@ fn means_are_kept_beside_the_load_of_their_pod_and_model() {
     let values = |l: PodLoad| [l.mean_input, l.mean_output, l.prefix_hit_rate].map(|o| o.map(|o| o.value));
     assert_eq!(values(only(&s)), [Some(512.0), Some(128.0), Some(0.25)]);
     // Without a request in the window they are 0 / 0: the last ones are kept.
-    s.take_in(t0 + seconds(30), vec![answer(Query::Tokens, &[(pod_signal("a", "input"), "NaN")])]);
-    assert_eq!(values(only(&s)), [Some(512.0), Some(128.0), Some(0.25)]);
+    let none = [(pod_signal("a", "input"), "NaN"), (pod_signal("a", "output"), "64")];
+    s.take_in(t0 + seconds(30), vec![answer(Query::Tokens, &none)]);
+    assert_eq!(values(only(&s)), [Some(512.0), Some(64.0), Some(0.25)]);
     assert_eq!(only(&s).youngest(), Some(t0), "a mean is no sign of life");
 }
 

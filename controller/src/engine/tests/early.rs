@@ -4,6 +4,11 @@ use super::*;
 
 /// KV cache use of the pods of variant `a` (model `m`) and of `b` (model `other`), each a second old.
 fn load(a: f64, b: f64) -> Answers {
+    load_of(a, "other", b)
+}
+
+/// The same with another model of `b`.
+fn load_of(a: f64, model_of_b: &'static str, b: f64) -> Answers {
     Answers::Made(Arc::new(move |query: &str| {
         let value = |kv: f64| match query {
             q if q.contains("timestamp") => 1.0,
@@ -14,7 +19,7 @@ fn load(a: f64, b: f64) -> Answers {
             let labels = json!({"namespace": "ns", "pod": pod, "model_name": model, "signal": signal});
             json!({"metric": labels, "value": [1, value(kv).to_string()]})
         };
-        let pods = [("a-0", "m", a), ("a-1", "m", a), ("b-0", "other", b), ("b-1", "other", b)];
+        let pods = [("a-0", "m", a), ("a-1", "m", a), ("b-0", model_of_b, b), ("b-1", model_of_b, b)];
         let all =
             pods.into_iter().flat_map(|(p, m, kv)| ["kv", "queue"].map(|signal| one((p, m, kv, signal))));
         (200, vector(&json!(all.collect::<Vec<_>>())))
@@ -90,6 +95,38 @@ async fn a_model_grows_early_once_between_two_cycles() {
     // The third replica is there and the load is as high.
     cluster.deployment("a", 3, 3).pod("a-2", "a");
     assert!(Arc::ptr_eq(&sample(&engine, &mut state).await, &early), "the rest is for the next cycle");
+}
+
+#[tokio::test]
+async fn a_model_grows_early_once_whichever_of_its_variants_it_is() {
+    let mut cluster = cluster(json!({}));
+    cluster.variant("b", "m", json!({"spec": {"variantCost": "80"}})).deployment("b", 2, 2);
+    cluster.pod("b-0", "b").pod("b-1", "b");
+    let fake = FakePrometheus::start(load_of(0.6, "m", 0.6)).await;
+    let engine = engine(&cluster, fake.client());
+    let mut state = State::default();
+    turn(&engine, &mut state).await;
+    fake.now(load_of(0.78, "m", 0.78));
+    let early = sample(&engine, &mut state).await;
+    assert_eq!(targets(&early), [Some(3), Some(2)], "the cheaper one");
+    // Its replica loads, so that the other one is next; but not before the next cycle.
+    cluster.deployment("a", 3, 2);
+    assert!(Arc::ptr_eq(&sample(&engine, &mut state).await, &early));
+    turn(&engine, &mut state).await;
+    assert_eq!(targets(&engine.published.borrow().clone().unwrap()), [Some(3), Some(3)]);
+}
+
+#[tokio::test]
+async fn a_target_that_is_published_already_is_no_news() {
+    let mut cluster = two();
+    let fake = FakePrometheus::start(load(0.6, 0.6)).await;
+    let engine = engine(&cluster, fake.client());
+    let mut state = State::default();
+    turn(&engine, &mut state).await;
+    let first = engine.published.borrow().clone().unwrap();
+    // Somebody took a replica away: it is wanted back, as before.
+    cluster.deployment("a", 1, 1);
+    assert!(Arc::ptr_eq(&sample(&engine, &mut state).await, &first));
 }
 
 #[tokio::test]

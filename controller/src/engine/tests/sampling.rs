@@ -113,6 +113,21 @@ async fn when_others_have_too_many_series_only_ours_are_asked_for() {
 }
 
 #[tokio::test]
+async fn an_answer_that_may_lack_some_series_counts_as_far_as_it_goes() {
+    let cluster = cluster(json!({}));
+    let partial = Answers::Made(Arc::new(|query: &str| {
+        let mut answer: Value = serde_json::from_str(&busy(query).1).unwrap();
+        answer["warnings"] = json!(["store b did not answer"]);
+        (200, answer.to_string())
+    }));
+    let fake = FakePrometheus::start(partial).await;
+    let engine = engine(&cluster, fake.client());
+    let mut state = State::default();
+    assert_eq!(turn(&engine, &mut state).await.signal(), Some(3));
+    assert!(state.samples.last_error().is_none() && !state.samples.answered(Signal::KvUsage, "ns"));
+}
+
+#[tokio::test]
 async fn what_is_gone_is_forgotten_at_the_interval() {
     let mut cluster = cluster(json!({}));
     let fake = FakePrometheus::start(Answers::By(busy)).await;
