@@ -260,7 +260,8 @@ impl Engine {
             }
             let seen = remembered.target_seen;
             let sight = m.declared().ok().and_then(|d| workloads::sight(&self.watches, &d.workload.kind));
-            let told = Told { query_error: state.samples.last_error(), had_target, seen, sight };
+            let query_error = state.samples.load_error(&m.key.namespace);
+            let told = Told { query_error, had_target, seen, sight };
             let variant = outlook(m, decision, assembled, &told);
             let variant = state.settings.judge(variant);
             let old = before.as_ref().and_then(|b| b.variants.get(&m.key)).filter(|o| o.uid == variant.uid);

@@ -47,8 +47,8 @@ pub(crate) struct Samples {
     caches: BTreeMap<(Arc<str>, Arc<str>), Observed<CacheConfig>>,
     /// By namespace and model.
     queues: BTreeMap<(Arc<str>, Arc<str>), Observed<Waiting>>,
-    /// Why the newest attempt gave nothing for some signal; cleared by one in which all were answered.
-    last_error: Option<String>,
+    /// The first query of the newest attempt that failed, and why; cleared by one in which all were answered.
+    last_error: Option<(Query, String)>,
     /// Where the newest attempt was given a whole answer for a signal, be it an empty one.
     answered: BTreeMap<Signal, Vec<Scope>>,
 }
@@ -72,7 +72,6 @@ impl Samples {
     pub(crate) fn take_in(&mut self, now: Instant, answers: Answers) {
         self.last_error = None;
         self.answered.clear();
-        let mut first_failed = None;
         let mut ages = HashMap::new();
         let mut values = Vec::new();
         let mut queues = Vec::new();
@@ -92,9 +91,8 @@ impl Samples {
                     }
                 }
                 // The answers come in any order, and the same failure should not be told in other words each time.
-                Err(error) if first_failed.is_none_or(|first| query < first) => {
-                    first_failed = Some(query);
-                    self.last_error = Some(error.to_string());
+                Err(error) if self.last_error.as_ref().is_none_or(|(first, _)| query < *first) => {
+                    self.last_error = Some((query, error.to_string()));
                 }
                 Err(_) => {}
             }
@@ -166,7 +164,14 @@ impl Samples {
     /// Why the newest round lacks a signal.
     #[must_use]
     pub(crate) fn last_error(&self) -> Option<&str> {
-        self.last_error.as_deref()
+        self.last_error.as_ref().map(|(_, error)| error.as_str())
+    }
+
+    /// Why the newest round lacks the load of this namespace's pods, where it does.
+    #[must_use]
+    pub(crate) fn load_error(&self, namespace: &str) -> Option<&str> {
+        let whole = [Signal::KvUsage, Signal::Queue].iter().all(|signal| self.answered(*signal, namespace));
+        self.last_error().filter(|_| !whole)
     }
 
     /// Whether the newest attempt was given a whole answer for a signal in this namespace. A pod that lacks the signal

@@ -158,7 +158,16 @@ fn no_target(kind: &str, name: &str, seen: bool, sight: Option<Sight>) -> Condit
 fn metrics(decision: &Decision, query_error: Option<&str>) -> Draft {
     let Decision { model_id, namespace, reporting, stale, .. } = decision;
     if *reporting > 0 {
-        return yes("MetricsFound", format!("{reporting} replica(s) report the metrics that count"));
+        return match query_error {
+            // What is known counts for a while, but nobody should learn of an outage only when it has ceased to.
+            Some(error) => no(
+                "PrometheusError",
+                format!(
+                    "{error}. Decided from what was known before of {reporting} replica(s), while that counts"
+                ),
+            ),
+            None => yes("MetricsFound", format!("{reporting} replica(s) report the metrics that count")),
+        };
     }
     if decision.model_at_zero {
         return yes("ScaleFromZero", "The model is at 0 replicas, so there is nothing to measure");

@@ -22,7 +22,6 @@ fn a_decision_gives_the_reasons_of_the_api() {
     // (variant, settings, had a target, Prometheus failed, [Ready, MetricsAvailable, OptimizationReady])
     let cases: Vec<(Value, Value, bool, bool, [&str; 3])> = vec![
         (json!({"replicas": ok()}), json!({}), true, false, ["Ready", "MetricsFound", "SaturationOnlyMode"]),
-        (json!({"replicas": ok()}), json!({}), true, true, ["Ready", "MetricsFound", "SaturationOnlyMode"]),
         (
             json!({"replicas": blocks}),
             tokens,
@@ -60,6 +59,14 @@ fn a_decision_gives_the_reasons_of_the_api() {
             ["Fixed", "!MetricsMissing", "SafetyNet"],
         ),
         (json!({"desired": 3}), json!({}), true, true, ["SafetyNet", "!PrometheusError", "SafetyNet"]),
+        // It is told at once, while what was known before still counts.
+        (
+            json!({"replicas": ok()}),
+            json!({}),
+            true,
+            true,
+            ["Ready", "!PrometheusError", "SaturationOnlyMode"],
+        ),
         (
             json!({"desired": 3, "replicas": replicas(2, 0.5, "3m")}),
             json!({}),
