@@ -137,7 +137,7 @@ pub(super) fn snapshot(state: &str) -> Snapshot {
             "==" => models.push(Lines::new(rest)),
             "model" => model.fields.push(rest.to_owned()),
             "idle" => {
-                model.fields.push("requestsInRetention: 0, schedulerQueue: {size: 0, bytes: 0}".to_owned())
+                model.fields.push("requestsInRetention: 0, schedulerQueue: {size: 0, bytes: 0}".to_owned());
             }
             "waiting" => {
                 let (size, bytes) = rest.split_once(' ').unwrap_or((rest, "0"));

@@ -15,7 +15,6 @@ pub(super) fn words(argument: &str) -> Vec<String> {
                 Some('\n') | None => {}
                 Some(escaped) => word.get_or_insert_default().push(escaped),
             },
-            (Some(_), _) => word.get_or_insert_default().push(c),
             (None, '"' | '\'') => {
                 quote = Some(c);
                 word.get_or_insert_default();
@@ -25,7 +24,7 @@ pub(super) fn words(argument: &str) -> Vec<String> {
             }
             (None, ';' | '&' | '|' | '(' | ')') => words.extend(word.take()),
             (None, _) if c.is_whitespace() => words.extend(word.take()),
-            (None, _) => word.get_or_insert_default().push(c),
+            _ => word.get_or_insert_default().push(c),
         }
     }
     words.extend(word);
