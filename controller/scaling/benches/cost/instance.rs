@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 
 use wva_crds::GoDuration;
-use wva_scaling::Snapshot;
 use wva_scaling::snapshot::{
     AnalyzerName, Config, GpuCount, HpaTolerance, Inventory, Model, Optimizer, QueueFigures, Replica,
     SaturationEntry, SchedulerQueue, Variant,
 };
 use wva_scaling::units::{Amount, Cost, KvUsage};
+use wva_scaling::{Decision, Snapshot};
 
 const ACCELERATORS: [&str; 3] = ["A100", "H100", "L40S"];
 
@@ -44,9 +44,7 @@ pub(crate) fn instance(seed: u32, way: Way) -> Snapshot {
     let mut model =
         Model { model_id: "m".to_owned(), namespace: "ns".to_owned(), variants, ..Model::default() };
     if way != Way::Down {
-        // What waits is 0.85 of what the supply is to be, and a token is four bytes.
-        let bytes = amount(4.0 * 0.85 * (supply + lacking));
-        model.scheduler_queue = SchedulerQueue::Known(QueueFigures { bytes, ..QueueFigures::default() });
+        model.scheduler_queue = queue_for(supply + lacking);
     }
     let mut config = Config::default();
     if way != Way::Hard && random.below(2) == 0 {
@@ -54,6 +52,27 @@ pub(crate) fn instance(seed: u32, way: Way) -> Snapshot {
         config.inventory = Some(inventory(&mut random));
     }
     Snapshot { config, models: vec![model], ..Snapshot::default() }
+}
+
+/// A queue that asks for a supply of so many tokens: what waits is 0.85 of it, and a token is four bytes.
+fn queue_for(supply: f64) -> SchedulerQueue {
+    let bytes = amount(4.0 * 0.85 * supply);
+    SchedulerQueue::Known(QueueFigures { bytes, ..QueueFigures::default() })
+}
+
+/// What the replicas of the model hold.
+pub(crate) fn supply(snapshot: &Snapshot) -> f64 {
+    snapshot.models[0].variants.iter().map(|v| f64::from(v.current) * per_replica(v)).sum()
+}
+
+/// The next cycle: what was decided has been carried out, and a supply of so many tokens is asked for.
+pub(crate) fn go_on(snapshot: &mut Snapshot, decisions: &[Decision], supply: f64) {
+    let model = &mut snapshot.models[0];
+    for (variant, decision) in model.variants.iter_mut().zip(decisions) {
+        variant.current = decision.target();
+        variant.replicas = replicas(variant, 0.0);
+    }
+    model.scheduler_queue = queue_for(supply);
 }
 
 /// The same model under an optimizer.

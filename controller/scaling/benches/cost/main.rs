@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use wva_scaling::snapshot::Optimizer;
 use wva_scaling::{Decision, Reason, Snapshot, decide};
 
-use self::instance::{Way, instance, under};
+use self::instance::{Way, go_on, instance, supply, under};
 use self::solver::{Tokens, add, save};
 
 const INSTANCES: u32 = 1000;
@@ -49,6 +49,7 @@ fn main() {
             times.push((format!("{way:?} | {name}"), tally));
         }
     }
+    print_ramps();
     let mut hard = Tally::default();
     for seed in 0..INSTANCES {
         hard.run(&under(&instance(seed, Way::Hard), Optimizer::Exact));
@@ -69,6 +70,38 @@ fn main() {
             tally.cut_short
         );
     }
+}
+
+/// A load that grows by a twentieth of the first supply each cycle: what is cheapest for each step need not be cheapest
+/// for all of them together.
+fn print_ramps() {
+    let (mut last, mut paid) = (Vec::new(), Vec::new());
+    for seed in 0..INSTANCES {
+        let (rule_last, rule_paid) = ramp(seed, Optimizer::CostAware);
+        let (exact_last, exact_paid) = ramp(seed, Optimizer::Exact);
+        last.push(100.0 * (exact_last - rule_last) / rule_last);
+        paid.push(100.0 * (exact_paid - rule_paid) / rule_paid);
+    }
+    print_excess("Ramp | exact over costAware | fleet's cost at the end", last);
+    print_excess("Ramp | exact over costAware | fleet's cost, summed over the cycles", paid);
+}
+
+/// Cost of the fleet after forty cycles, and the sum over all of them.
+fn ramp(seed: u32, optimizer: Optimizer) -> (f64, f64) {
+    let mut snapshot = under(&instance(seed, Way::Up), optimizer);
+    snapshot.config.inventory = None;
+    for variant in &mut snapshot.models[0].variants {
+        variant.max = None;
+    }
+    let first = supply(&snapshot);
+    let (mut last, mut paid) = (0.0, 0.0);
+    for cycle in 0..40 {
+        let decisions = decide(&snapshot).decisions;
+        last = cost(&snapshot, &decisions, |d| f64::from(d.target()));
+        paid += last;
+        go_on(&mut snapshot, &decisions, first * (1.0 + 0.05 * f64::from(cycle)));
+    }
+    (last, paid)
 }
 
 impl Tally {

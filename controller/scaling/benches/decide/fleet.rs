@@ -60,7 +60,7 @@ pub(crate) struct Size {
     pub(crate) fleets: u32,
 }
 
-/// Fleets in which about one model in eight needs more and one in four can do with less.
+/// Fleets whose models are loaded evenly from idle to full: about one in four needs more, most others can do with less.
 pub(crate) fn fleets(kind: Kind, size: Size) -> Vec<Snapshot> {
     (0..size.fleets).map(|seed| fleet(kind, size, Random(7 + seed))).collect()
 }
@@ -122,7 +122,7 @@ fn variant(m: usize, v: usize, size: Size, load: f64, random: &mut Random) -> Va
 }
 
 fn replica(variant: &str, r: u32, load: f64, blocks: f64, random: &mut Random) -> Replica {
-    // Seven replicas in eight are near the load of their model, as a scheduler spreads it.
+    // Near the load of the model, as a scheduler spreads it.
     let kv = (0.9 * load + 0.1 * random.share()).min(1.0);
     let queue = if kv > 0.85 { 6.0 * random.share() } else { 0.0 };
     Replica {
