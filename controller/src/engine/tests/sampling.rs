@@ -144,6 +144,40 @@ async fn what_is_gone_is_forgotten_at_the_interval() {
     assert!(state.cleaned.is_some_and(|at| at > first));
 }
 
+/// KV cache use by pod, each sample a second old and nothing waiting.
+fn pods(kv: &'static [(&'static str, f64)]) -> Answers {
+    Answers::Made(Arc::new(move |query: &str| {
+        let value = |kv: f64| match query {
+            q if q.contains("timestamp") => 1.0,
+            q if q.contains("kv_cache") => kv,
+            _ => 0.0,
+        };
+        let one = |(pod, kv): &(&str, f64), signal: &str| {
+            let labels = json!({"namespace": "ns", "pod": pod, "model_name": "m", "signal": signal});
+            json!({"metric": labels, "value": [1, value(*kv).to_string()]})
+        };
+        let all: Vec<Value> = kv.iter().flat_map(|pod| ["kv", "queue"].map(|s| one(pod, s))).collect();
+        (200, vector(&json!(all)))
+    }))
+}
+
+#[tokio::test]
+async fn half_of_the_targets_are_no_half_of_the_load() {
+    let mut cluster = cluster(json!({}));
+    cluster.deployment("a", 4, 4).pod("a-2", "a").pod("a-3", "a");
+    let fake =
+        FakePrometheus::start(pods(&[("a-0", 0.58), ("a-1", 0.58), ("a-2", 0.58), ("a-3", 0.58)])).await;
+    let engine = engine(&cluster, fake.client());
+    let mut state = State::default();
+    assert_eq!(turn(&engine, &mut state).await.signal(), Some(4));
+    fake.now(pods(&[("a-0", 0.05), ("a-1", 0.05)]));
+    state.samples = Samples::default();
+    let v = turn(&engine, &mut state).await;
+    assert_eq!((v.signal(), v.decision.as_ref().unwrap().reason().code()), (Some(4), "ScrapeGap"));
+    fake.now(pods(&[("a-0", 0.05), ("a-1", 0.05), ("a-2", 0.05), ("a-3", 0.05)]));
+    assert_eq!(turn(&engine, &mut state).await.signal(), Some(3), "all say so");
+}
+
 #[tokio::test]
 async fn no_broken_prometheus_looks_idle() {
     let too_big =
