@@ -319,3 +319,40 @@ async fn a_scrape_gap_takes_no_replica_away() -> anyhow::Result<()> {
     );
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_token_analyzer_takes_all_the_steps_that_are_lacking_at_once() -> anyhow::Result<()> {
+    let cluster = common::cluster().await?;
+    let ns = cluster.testbed.namespace("tokens").await?;
+    let map = format!(
+        "apiVersion: v1
+kind: ConfigMap
+metadata: {{name: wva-saturation-scaling-config, namespace: {ns}}}
+data: {{default: 'analyzerName: saturation'}}
+"
+    );
+    cluster.testbed.apply(&map).await?;
+    let config = FleetConfig::new(&ns, &format!("{MODEL_LABEL}=served"), "meta-llama/Llama-3.1-8B");
+    let load = Fleet::start(&cluster.testbed, FleetConfig { rate: 4.0, ..config })?;
+    // 4096 blocks of 16 tokens, requests of 512 + 128: at rest one replica is enough.
+    load.set_fixed_all(0.40, 0.0);
+    cluster.testbed.apply(&VariantFixture::new(&ns, "counted").all()).await?;
+    eventually("tokens to be counted at rest", DEADLINE, async || {
+        let va = cluster.variant(&ns, "counted").await?;
+        let found = condition(&va, "OptimizationReady")?;
+        ensure!(found == ("True", "OptimizationSucceeded") && target(&va) == Some(1), "{}", va["status"]);
+        Ok(())
+    })
+    .await?;
+    // 0.9 of 65,536 in use and 60 times 512 waiting are 89,702 tokens: over 0.85 that is 53,105 more than the 52,429 of
+    // one replica, and so two replicas more.
+    load.set_fixed_all(0.90, 60.0);
+    let seen = eventually("a step of two", DEADLINE, async || {
+        let target = target(&cluster.variant(&ns, "counted").await?);
+        ensure!(target > Some(1), "it is {target:?}");
+        Ok(target)
+    })
+    .await?;
+    ensure!(seen == Some(3), "the first step was to {seen:?}");
+    Ok(())
+}
