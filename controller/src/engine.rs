@@ -4,7 +4,7 @@
 mod early;
 mod sampling;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use wva_crds::names::UNRESOLVED_ACCELERATOR;
 use wva_scaling::snapshot::{Config, MetricsAge, Remembered};
 use wva_scaling::trace::Trace;
-use wva_scaling::{Decision, FallbackSource, Outcome, VariantKey, Warning, decide};
+use wva_scaling::{Decision, FallbackSource, Outcome, VariantKey, decide};
 
 use crate::assemble::{Assembled, Moment, assemble};
 use crate::collect::Answers;
@@ -98,7 +98,7 @@ struct State {
     settings: Settings,
     scalings: BTreeMap<(VariantKey, &'static str, &'static str), u64>,
     /// Warnings of the last cycle, which are not said again.
-    warned: Vec<Warning>,
+    warned: BTreeSet<String>,
     /// Why nothing was limited in the last cycle, where something should have been.
     unlimited: Option<NoInventory>,
     /// When the last round of queries that has ended began, whatever came of it.
@@ -211,10 +211,11 @@ impl Engine {
         assembled.snapshot.remembered.clone_from(&state.observed);
         let mut outcome = decide(&assembled.snapshot);
         state.observed = std::mem::take(&mut outcome.next.remembered);
-        for warning in outcome.warnings.iter().filter(|w| !state.warned.contains(w)) {
+        let warnings: BTreeSet<String> = outcome.warnings.iter().map(ToString::to_string).collect();
+        for warning in warnings.difference(&state.warned) {
             tracing::warn!("{warning}");
         }
-        state.warned.clone_from(&outcome.warnings);
+        state.warned = warnings;
         if let Some(why) = assembled.unlimited.filter(|why| state.unlimited != Some(*why)) {
             tracing::warn!("Scale-ups are not limited to the GPUs that are left: {why}");
         }

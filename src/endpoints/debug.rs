@@ -81,21 +81,10 @@ fn json(value: &impl Serialize) -> Response {
     }
 }
 
-/// The form of `wva decide --format json`, and what was not decided beside it.
+/// The form of `wva decide --format json`: of a variant without a decision the text alone tells.
 #[derive(Serialize)]
 struct Explained<'a> {
     decisions: Vec<&'a Decision>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    undecided: Vec<Undecided<'a>>,
-}
-
-/// A variant without a decision.
-#[derive(Serialize)]
-struct Undecided<'a> {
-    namespace: &'a str,
-    variant: &'a str,
-    reason: &'static str,
-    message: &'a str,
 }
 
 impl<'a> Explained<'a> {
@@ -105,17 +94,7 @@ impl<'a> Explained<'a> {
         decisions.sort_by(|a, b| {
             (&a.namespace, &a.model_id, &a.variant).cmp(&(&b.namespace, &b.model_id, &b.variant))
         });
-        let undecided = variants
-            .iter()
-            .filter(|(_, variant)| variant.decision.is_none())
-            .map(|(key, variant)| Undecided {
-                namespace: &key.namespace,
-                variant: &key.name,
-                reason: variant.conditions.ready.reason,
-                message: &variant.conditions.ready.message,
-            })
-            .collect();
-        Self { decisions, undecided }
+        Self { decisions }
     }
 }
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use jiff::Timestamp;
-use wva_scaling::{Action, Decision, Snapshot, VariantKey, decide};
+use wva_scaling::snapshot::Model;
+use wva_scaling::{Action, Decision, Outcome, Snapshot, VariantKey, decide};
 
 use super::{Engine, State};
 use crate::assemble::{Moment, assemble};
@@ -27,23 +28,10 @@ impl Engine {
         let config = before.snapshot.config.clone();
         let mut assembled = assemble(&self.watches, &managed, &state.samples, &mut memory, config, at);
         assembled.snapshot.remembered.clone_from(&before.snapshot.remembered);
-        let growing = growing(&decide(&assembled.snapshot).decisions, &before);
-        if growing.is_empty() {
+        let Some((snapshot, outcome)) = growth(std::mem::take(&mut assembled.snapshot), &before) else {
             return;
-        }
-        // Decided from what is published with it, so that whoever decides it again finds the same. What is observed on
-        // the way is not remembered: that is a cycle's, too.
-        let all = std::mem::take(&mut assembled.snapshot);
-        assembled.snapshot = with_models(&before.snapshot, all, &growing);
-        let mut outcome = decide(&assembled.snapshot);
-        for (namespace, model_id) in &growing {
-            tracing::info!(
-                namespace,
-                model_id,
-                "A sample shows that this model needs more replicas: it is decided on now"
-            );
-        }
-        outcome.decisions.retain(|d| growing.contains(&model_of(d)));
+        };
+        assembled.snapshot = snapshot;
         let keys: BTreeSet<VariantKey> = outcome.decisions.iter().map(Decision::key).collect();
         for key in &keys {
             state.memory.adopt(key, &mut memory);
@@ -58,6 +46,32 @@ impl Engine {
             scalings: state.scalings.clone(),
         })));
     }
+}
+
+/// What is decided on the models that need more replicas now, and the snapshot that it is decided from: that of the last
+/// cycle, but for them. Whoever decides it again finds what is published. `None` where nothing grows.
+fn growth(newest: Snapshot, before: &Published) -> Option<(Snapshot, Outcome)> {
+    let seen = decide(&newest);
+    let growing = growing(&seen.decisions, before);
+    if growing.is_empty() {
+        return None;
+    }
+    let snapshot = with_models(&before.snapshot, newest, &growing);
+    // What is observed on the way is not remembered: that is a cycle's, too.
+    let mut outcome = decide(&snapshot);
+    // Where GPUs are scarce, what one model gets another may lack: that takes a cycle of all of them.
+    if !outcome.decisions.iter().all(|d| stands(d, &growing, &seen.decisions, before)) {
+        return None;
+    }
+    for (namespace, model_id) in &growing {
+        tracing::info!(
+            namespace,
+            model_id,
+            "A sample shows that this model needs more replicas: it is decided on now"
+        );
+    }
+    outcome.decisions.retain(|d| growing.contains(&model_of(d)));
+    Some((snapshot, outcome))
 }
 
 /// The models with a target above the one that is published, of which no decision published last went up.
@@ -77,19 +91,88 @@ fn growing(decisions: &[Decision], before: &Published) -> BTreeSet<ModelKey> {
     growing
 }
 
+/// Whether a decision is what the newest sample asks for, or what is published, where its model is none that grows.
+fn stands(decision: &Decision, growing: &BTreeSet<ModelKey>, seen: &[Decision], before: &Published) -> bool {
+    if growing.contains(&model_of(decision)) {
+        return seen.iter().any(|s| s.key() == decision.key() && s.target() == decision.target());
+    }
+    let published = before.variants.get(&decision.key()).and_then(|v| v.decision.as_ref());
+    published.is_some_and(|published| published.steps == decision.steps)
+}
+
 fn model_of(decision: &Decision) -> ModelKey {
     (decision.namespace.clone(), decision.model_id.clone())
 }
 
 /// The snapshot of the last cycle, in which these models are as they were decided on since.
 fn with_models(last: &Snapshot, new: Snapshot, which: &BTreeSet<ModelKey>) -> Snapshot {
+    let key = |m: &Model| (m.namespace.clone(), m.model_id.clone());
+    let newer: Vec<Model> = new.models.into_iter().filter(|m| which.contains(&key(m))).collect();
+    // A variant may have been another model's in the last cycle.
+    let moved: BTreeSet<(&str, &str)> = newer
+        .iter()
+        .flat_map(|m| m.variants.iter().map(|v| (m.namespace.as_str(), v.name.as_str())))
+        .collect();
     let mut snapshot = last.clone();
-    for model in new.models {
-        let key = (model.namespace.clone(), model.model_id.clone());
-        if which.contains(&key) {
-            snapshot.models.retain(|m| (&m.namespace, &m.model_id) != (&key.0, &key.1));
-            snapshot.models.push(model);
-        }
-    }
+    snapshot.models.retain_mut(|m| {
+        m.variants.retain(|v| !moved.contains(&(m.namespace.as_str(), v.name.as_str())));
+        !m.variants.is_empty() && !which.contains(&key(m))
+    });
+    snapshot.models.extend(newer.iter().cloned());
     snapshot
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::fixture;
+
+    /// Variants of one replica each, as (model, name, KV cache use), and H100s that are left.
+    fn snapshot(variants: &[(&str, &str, f64)], left: u64) -> Snapshot {
+        let model = |(model, name, kv): &(&str, &str, f64)| -> Value {
+            let replica = json!({"pod": format!("{name}-0"), "kv": kv, "queue": 0});
+            let variant = json!({"name": name, "accelerator": "H100", "current": 1, "replicas": [replica]});
+            json!({"modelID": model, "namespace": "ns", "variants": [variant]})
+        };
+        let models: Vec<Value> = variants.iter().map(model).collect();
+        let config = json!({"limitedMode": true, "inventory": {"H100": {"limit": left}}});
+        Snapshot::parse(&json!({"config": config, "models": models}).to_string()).unwrap()
+    }
+
+    fn published(snapshot: Snapshot) -> Published {
+        let decisions = decide(&snapshot).decisions;
+        let variants = decisions.into_iter().map(|d| (d.key(), Arc::new(fixture::published(d)))).collect();
+        Published { snapshot: Arc::new(snapshot), variants, ..Published::default() }
+    }
+
+    #[test]
+    fn what_is_published_early_is_decided_again_from_its_snapshot() {
+        let before = published(snapshot(&[("m", "a", 0.5), ("n", "b", 0.75)], 2));
+        let (snapshot, outcome) = growth(snapshot(&[("m", "a", 0.79), ("n", "b", 0.1)], 2), &before).unwrap();
+        let grown: Vec<_> = outcome.decisions.iter().map(|d| (d.variant.as_str(), d.target())).collect();
+        assert_eq!(grown, [("a", 2)]);
+        let again: Vec<_> = decide(&snapshot).decisions;
+        assert_eq!(again[0], outcome.decisions[0]);
+        assert_eq!(again[1].steps, before.variants[&again[1].key()].decision.as_ref().unwrap().steps);
+    }
+
+    #[test]
+    fn a_gpu_that_another_model_was_given_is_not_given_again() {
+        // `b` was told to take the last one; `a` is the more urgent now.
+        let before = published(snapshot(&[("m", "a", 0.5), ("n", "b", 0.75)], 1));
+        assert!(growth(snapshot(&[("m", "a", 0.79), ("n", "b", 0.75)], 1), &before).is_none());
+        // And what was left then may have gone to others.
+        let before = published(snapshot(&[("m", "a", 0.5)], 1));
+        assert!(growth(snapshot(&[("m", "a", 0.79)], 0), &before).is_none());
+    }
+
+    #[test]
+    fn a_variant_that_serves_another_model_now_stands_in_one_alone() {
+        let before = published(snapshot(&[("m", "a", 0.5)], 1));
+        let (snapshot, _) = growth(snapshot(&[("other", "a", 0.79)], 1), &before).unwrap();
+        let models: Vec<_> = snapshot.models.iter().map(|m| m.model_id.as_str()).collect();
+        assert_eq!(models, ["other"]);
+    }
 }

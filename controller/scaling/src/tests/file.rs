@@ -190,3 +190,24 @@ fn the_trace_tells_the_story_with_figures() {
          12 of 12 replicas below the thresholds of 0.8 and 5\n  enforce  12 -> 10  AtMaximum: the maximum is 10\n"
     );
 }
+
+/// As large as the largest install: the readers' own bounds are for files that people write.
+#[test]
+fn a_large_snapshot_is_read_in_either_form() {
+    let replica = |i: usize| {
+        format!(
+            "{{pod: p{i}, kv: 0.5, queue: 0, numGpuBlocks: 1000, blockSize: 16, meanInput: 512, meanOutput: 128, prefixHitRate: 0.1, age: 1s}}"
+        )
+    };
+    let replicas: Vec<String> = (0..20_000).map(replica).collect();
+    let text = format!(
+        "{{models: [{{modelID: m, namespace: ns, variants: [{{name: a, current: 20000, replicas: [{}]}}]}}]}}",
+        replicas.join(", ")
+    );
+    let snapshot = Snapshot::parse(&text).unwrap();
+    assert_eq!(snapshot.models[0].variants[0].replicas.len(), 20_000);
+    let json = serde_json::to_string(&snapshot).unwrap();
+    assert_eq!(Snapshot::parse(&json).unwrap(), snapshot);
+    let more = Snapshot::parse(&format!("{json} {{}}")).unwrap_err().to_string();
+    assert!(!more.is_empty(), "what stands behind it is not passed over");
+}
