@@ -103,7 +103,7 @@ pub(crate) fn limit(
             ledger.book(variant, asked);
             continue;
         }
-        let given = if fits < variant.step_up() { 0 } else { fits };
+        let given = variant.granted(asked, fits);
         let (accelerator, left) =
             (variant.variant.accelerator.clone().unwrap_or_default(), ledger.left(variant).unwrap_or(0));
         let gpus_per_replica = variant.variant.gpus_per_replica.0;

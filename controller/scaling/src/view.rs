@@ -182,6 +182,13 @@ impl<'a> VariantView<'a> {
         smallest_step(self.current, self.variant.hpa_tolerance.map_or(0.0, |t| t.up.get()))
     }
 
+    /// Replicas it gets where it asks for more and `fits` are left: none where its HPA would ignore so few. Below its
+    /// minimum an HPA acts on any.
+    pub(crate) fn granted(&self, asked: u32, fits: u32) -> u32 {
+        let ignored = fits < self.step_up() && self.current >= self.bounds.min;
+        if fits < asked && ignored { 0 } else { asked.min(fits) }
+    }
+
     /// The smallest step down the HPA acts on.
     pub(crate) fn step_down(&self) -> u32 {
         smallest_step(self.current, self.variant.hpa_tolerance.map_or(0.0, |t| t.down.get()))

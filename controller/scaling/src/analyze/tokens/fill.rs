@@ -100,8 +100,7 @@ fn grow(verdict: &TokenVerdict, model: &ModelView, barred: &[bool], ledger: &Led
         // The stages behind cut it to the maximum and to what is left; the next variant gets what is cut.
         let mut given = asked.min(variant.room());
         if is_limited(model) {
-            let fits = ledger.fits(variant);
-            given = if fits < given && fits < step { 0 } else { given.min(fits) };
+            given = variant.granted(given, ledger.fits(variant));
             ledger.book(variant, given);
         }
         missing -= f64::from(given) * capacity;

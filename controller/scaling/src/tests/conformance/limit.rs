@@ -100,6 +100,11 @@ pub(super) const TABLE: Table = Table {
             "stock H100=1; a: 1 min=4 accelerator=H100 kv=.60",
             "a 1->2 AtMinimum LimitedBy left=1",
         ),
+        (
+            "below its minimum the HPA acts on any step",
+            "stock H100=1; a: 2 min=4 hpa=.6 accelerator=H100 kv=.60",
+            "a 2->3 AtMinimum LimitedBy",
+        ),
         // Who is first.
         (
             "the most saturated model",

@@ -7,6 +7,9 @@ use crate::snapshot::{AnalyzerName, Mode, Snapshot};
 use crate::tests::generate::any_case;
 use crate::{Decision, Outcome, VariantKey, decide};
 
+const UP: [&str; 2] = ["SpareBelowTarget", "AllSaturated"];
+const DOWN: [&str; 1] = ["ScaleDownSafe"];
+
 /// The snapshot of a cycle right after, in which nothing has happened yet.
 ///
 /// What the token analyzer observed is left out: it bounds the replicas of later cycles that are not full themselves,
@@ -35,13 +38,14 @@ fn once_more(snapshot: &Snapshot, outcome: &Outcome) -> Snapshot {
 proptest! {
     #![proptest_config(cases())]
 
+    /// Where a person holds a variant back, what it would get is not booked, and may be gone the next time.
     #[test]
     fn a_model_of_one_variant_stays_with_its_target(case in any_case()) {
         let mut case = case.0;
         case.models.iter_mut().for_each(|model| model.variants.truncate(1));
         let first = decide(&case);
         let second = decide(&once_more(&case, &first));
-        for (one, other) in first.decisions.iter().zip(&second.decisions) {
+        for (one, other) in first.decisions.iter().zip(&second.decisions).filter(|(d, _)| d.mode == Mode::Auto) {
             prop_assert_eq!(one.target(), other.target(), "{}{}", crate::trace::render(&first), crate::trace::render(&second));
         }
     }
@@ -62,8 +66,11 @@ proptest! {
             }
             let of_model = |d: &&Decision| (&d.namespace, &d.model_id) == (&one.namespace, &one.model_id);
             let went = |codes: &[&str]| first.decisions.iter().filter(of_model).any(|d| says(d, codes));
-            prop_assert!(other.target() <= one.target() || went(&["SpareBelowTarget", "AllSaturated"]), "{}", traces());
-            prop_assert!(other.target() >= one.target() || went(&["ScaleDownSafe"]), "{}", traces());
+            if other.target() > one.target() {
+                prop_assert!(says(other, &UP) && !went(&DOWN), "{}", traces());
+            } else if other.target() < one.target() {
+                prop_assert!(says(other, &DOWN) && !went(&UP), "{}", traces());
+            }
         }
     }
 }
