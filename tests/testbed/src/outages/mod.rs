@@ -75,7 +75,9 @@ impl Kind {
             // A query takes its time-out to fail.
             Self::Hung | Self::Frozen => Some(cycles + Duration::from_secs(10)),
             // A value that is missing once is not an outage: it counts until it is stale.
-            Self::Empty | Self::NotANumber | Self::Stale => Some(cycles + STALE),
+            Self::Empty | Self::Stale => Some(cycles + STALE),
+            // The greatest value of the last minute is the one before, until all of that minute is NaN.
+            Self::NotANumber => Some(cycles + STALE + Duration::from_mins(1)),
             // The other half tells the load; that some are missing is the reason of each decision.
             Self::Half => None,
         }
