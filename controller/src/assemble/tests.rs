@@ -2,7 +2,8 @@
 //! bounds hold.
 
 use serde_json::{Value, json};
-use wva_scaling::snapshot::{Mode, PendingState};
+use wva_scaling::snapshot::{Mode, PendingState, Replica, SaturationEntry};
+use wva_scaling::units::{KvUsage, QueueLength};
 
 use super::*;
 use crate::collect::Answer;
@@ -235,6 +236,81 @@ fn a_signal_that_nobody_could_ask_for_is_no_sign_of_idleness() {
     assert_eq!((of(&mut case).kv, of(&mut case).age), (None, stale));
 }
 
+#[test]
+fn what_is_out_of_range_is_unknown_and_no_sign_of_idleness() {
+    let stale = Config::default().metrics_age.stale;
+    let mut case = Case::new();
+    case.cluster.variant("a", "m", json!({})).deployment("a", 1, 1).pod("a-0", "a");
+    for (kv, queue, unknown) in [(1.0, 0.0, false), (1.02, 0.0, true), (85.0, 0.0, true), (0.4, -1.0, true)] {
+        case.load("m", 1.0, &[("a-0", kv, queue)]);
+        let age = case.assembled().snapshot.models[0].variants[0].replicas[0].age;
+        assert_eq!(age, if unknown { stale } else { GoDuration::from_secs(1) }, "{kv} {queue}");
+    }
+}
+
+#[test]
+fn a_value_of_long_ago_is_gone_as_it_is_to_a_new_leader() {
+    let mut case = Case::new();
+    case.cluster.variant("a", "m", json!({})).deployment("a", 1, 1).pod("a-0", "a");
+    case.load("m", 1.0, &[("a-0", 0.9, 0.0)]);
+    case.at.now += Duration::from_mins(6);
+    let of = |query, signal: &str, value| {
+        let labels = json!({"namespace": "ns", "pod": "a-0", "model_name": "m", "signal": signal});
+        answer(query, &[(labels, value)])
+    };
+    let round =
+        || vec![answer(Query::KvUsage, &[]), of(Query::Queue, "", "0"), of(Query::SampleAge, "queue", "1")];
+    case.samples.take_in(case.at.now, round());
+    let replicas = case.models();
+    case.samples = Samples::default();
+    case.samples.take_in(case.at.now, round());
+    assert_eq!(replicas, case.models());
+    assert_eq!(replicas[0]["variants"][0]["replicas"], json!([{"pod": "a-0", "queue": 0.0, "age": "1s"}]));
+}
+
+#[test]
+fn a_mean_or_cache_that_nobody_could_ask_for_keeps_a_token_model_from_shrinking() {
+    let age = |tokens: bool, lost: Query, known: bool| {
+        let mut case = Case::new();
+        if tokens {
+            let entry = SaturationEntry { analyzer_name: Some(AnalyzerName::Tokens), ..Default::default() };
+            case.config.saturation = [("default".to_owned(), entry)].into();
+        }
+        case.cluster.variant("a", "m", json!({})).deployment("a", 1, 1).pod("a-0", "a");
+        case.load("m", 1.0, &[("a-0", 0.5, 0.0)]);
+        let of = |signal: &str| json!({"namespace": "ns", "pod": "a-0", "model_name": "m", "signal": signal});
+        let cache = json!({"namespace": "ns", "pod": "a-0", "num_gpu_blocks": "10", "block_size": "16"});
+        let whole = || {
+            let tokens = [(of("input"), "512"), (of("output"), "128")];
+            let kv = answer(Query::KvUsage, &[(of(""), "0.5")]);
+            let queue = answer(Query::Queue, &[(of(""), "0")]);
+            let ages = answer(Query::SampleAge, &[(of("kv"), "1"), (of("queue"), "1")]);
+            vec![
+                kv,
+                queue,
+                ages,
+                answer(Query::CacheConfig, &[(cache.clone(), "1")]),
+                answer(Query::Tokens, &tokens),
+            ]
+        };
+        if known {
+            case.samples.take_in(case.at.now, whole());
+        }
+        let mut round = whole();
+        round.retain(|a| a.query != lost);
+        round.push(failed(lost));
+        case.samples.take_in(case.at.now, round);
+        case.assembled().snapshot.models[0].variants[0].replicas[0].age
+    };
+    let (young, stale) = (GoDuration::from_secs(1), Config::default().metrics_age.stale);
+    for lost in [Query::Tokens, Query::CacheConfig] {
+        assert_eq!(age(true, lost, false), stale, "{lost:?}");
+        assert_eq!(age(true, lost, true), young, "{lost:?}: the last value counts");
+        assert_eq!(age(false, lost, false), young, "{lost:?}: percentages do not read it");
+    }
+    assert_eq!(age(true, Query::PrefixHitRate, false), young, "without it demand is greater, not smaller");
+}
+
 /// What the token analyzer reads of a replica.
 fn tokens(case: &mut Case) -> Value {
     let replica = case.assembled().snapshot.models[0].variants[0].replicas[0].clone();
@@ -413,7 +489,7 @@ fn the_inventory_is_taken_where_something_is_limited_and_counts_our_pods_that_wa
     pod("a-2", "a", None, Some(CREATED));
     pod("other-0", "other", None, None);
     assert_eq!(case.assembled().snapshot.config.inventory, None, "nothing is limited");
-    let limiter = wva_scaling::snapshot::SaturationEntry { enable_limiter: Some(true), ..Default::default() };
+    let limiter = SaturationEntry { enable_limiter: Some(true), ..Default::default() };
     for config in [
         Config { limited_mode: true, ..Config::default() },
         Config { saturation: [("default".to_owned(), limiter)].into(), ..Config::default() },

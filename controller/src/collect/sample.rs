@@ -49,8 +49,8 @@ pub(crate) struct Samples {
     queues: BTreeMap<(Arc<str>, Arc<str>), Observed<Waiting>>,
     /// The first query of the newest attempt that failed, and why; cleared by one in which all were answered.
     last_error: Option<(Query, String)>,
-    /// Where the newest attempt was given a whole answer for a signal, be it an empty one.
-    answered: BTreeMap<Signal, Vec<Scope>>,
+    /// Where the newest attempt was given a whole answer to a query, be it an empty one.
+    answered: BTreeMap<Query, Vec<Scope>>,
 }
 
 /// What waits at an endpoint picker.
@@ -80,7 +80,7 @@ impl Samples {
                 Ok(rows) => {
                     let Rows { pods, caches, queues: waiting, partial, .. } = rows;
                     if !partial {
-                        self.answer(query, &scope);
+                        self.answered.entry(query).or_default().push(scope);
                     }
                     self.take_caches(now, caches);
                     queues.extend(waiting);
@@ -99,12 +99,6 @@ impl Samples {
         }
         self.take_loads(now, values, &ages);
         self.take_queues(now, queues);
-    }
-
-    fn answer(&mut self, query: Query, scope: &Scope) {
-        for signal in query.signals() {
-            self.answered.entry(*signal).or_default().push(scope.clone());
-        }
     }
 
     fn take_loads(
@@ -170,15 +164,15 @@ impl Samples {
     /// Why the newest round lacks the load of this namespace's pods, where it does.
     #[must_use]
     pub(crate) fn load_error(&self, namespace: &str) -> Option<&str> {
-        let whole = [Signal::KvUsage, Signal::Queue].iter().all(|signal| self.answered(*signal, namespace));
+        let whole = [Query::KvUsage, Query::Queue].iter().all(|query| self.answered(*query, namespace));
         self.last_error().filter(|_| !whole)
     }
 
-    /// Whether the newest attempt was given a whole answer for a signal in this namespace. A pod that lacks the signal
-    /// then has none; otherwise nobody knows.
+    /// Whether the newest attempt was given a whole answer to a query for this namespace. What lacks the signal then
+    /// has none; otherwise nobody knows.
     #[must_use]
-    pub(crate) fn answered(&self, signal: Signal, namespace: &str) -> bool {
-        self.answered.get(&signal).into_iter().flatten().any(|scope| scope.holds(namespace))
+    pub(crate) fn answered(&self, query: Query, namespace: &str) -> bool {
+        self.answered.get(&query).into_iter().flatten().any(|scope| scope.holds(namespace))
     }
 
     /// All that is known, in order of namespace, pod and model.

@@ -121,9 +121,9 @@ fn a_part_that_fails_costs_only_its_own_namespaces_an_answer() {
     let mut s = Samples::default();
     let of = |namespace: &str, answer: Answer| Answer { scope: Scope::one(namespace), ..answer };
     s.take_in(Instant::now(), vec![of("ns", kv("0.5")), of("other", failed(Query::KvUsage))]);
-    let answered = ["ns", "other", "third"].map(|namespace| s.answered(Signal::KvUsage, namespace));
+    let answered = ["ns", "other", "third"].map(|namespace| s.answered(Query::KvUsage, namespace));
     assert_eq!(answered, [true, false, false]);
-    assert!(!s.answered(Signal::Queue, "ns"));
+    assert!(!s.answered(Query::Queue, "ns"));
     assert!(s.last_error().is_some());
 }
 
@@ -135,7 +135,7 @@ fn what_a_partial_answer_lacks_is_unknown() {
         rows.partial = true;
     }
     s.take_in(Instant::now(), vec![partial]);
-    assert!(only(&s).kv.is_some() && !s.answered(Signal::KvUsage, "ns"));
+    assert!(only(&s).kv.is_some() && !s.answered(Query::KvUsage, "ns"));
 }
 
 #[test]

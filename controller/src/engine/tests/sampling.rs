@@ -91,7 +91,7 @@ async fn a_large_install_is_asked_for_in_parts_and_a_failing_part_costs_only_its
     let mut kv: Vec<String> = kv.collect();
     kv.sort();
     assert!(kv[0].contains("{namespace=\"big-1\"}") && kv[1].contains("{namespace=~\"big-2|ns\"}"), "{kv:?}");
-    let answered = ["big-1", "big-2", "ns"].map(|ns| state.samples.answered(Signal::KvUsage, ns));
+    let answered = ["big-1", "big-2", "ns"].map(|ns| state.samples.answered(Query::KvUsage, ns));
     assert_eq!(answered, [false, true, true]);
 }
 
@@ -124,7 +124,7 @@ async fn an_answer_that_may_lack_some_series_counts_as_far_as_it_goes() {
     let engine = engine(&cluster, fake.client());
     let mut state = State::default();
     assert_eq!(turn(&engine, &mut state).await.signal(), Some(3));
-    assert!(state.samples.last_error().is_none() && !state.samples.answered(Signal::KvUsage, "ns"));
+    assert!(state.samples.last_error().is_none() && !state.samples.answered(Query::KvUsage, "ns"));
 }
 
 #[tokio::test]

@@ -1,0 +1,152 @@
+//! The replicas of a workload as rules see them: whose pod reports, what of it still counts, and where nobody knows.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use wva_scaling::snapshot::{Config, MetricsAge, Replica};
+use wva_scaling::units::{Amount, Fraction, KvUsage, QueueLength};
+
+use super::whole_millis;
+use crate::collect::sample::{Observed, PodLoad, Samples, lesser};
+use crate::collect::signals::{CacheConfig, Query};
+use crate::pods::{self, PodOf};
+use crate::workloads::WorkloadKey;
+
+/// The loads of a workload's pods, by pod.
+pub(super) type Loads<'a> = BTreeMap<&'a str, OfPod<'a>>;
+
+/// What is known of one pod.
+#[derive(Default)]
+pub(super) struct OfPod<'a> {
+    /// Loads by `model_name`.
+    by_model: BTreeMap<&'a str, PodLoad>,
+    cache: Option<Observed<CacheConfig>>,
+}
+
+/// A pod of a variant, and what it reports of the variant's model.
+pub(super) struct Reported<'a> {
+    pub(super) pod: &'a str,
+    load: PodLoad,
+    cache: Option<Observed<CacheConfig>>,
+}
+
+/// Joins loads and caches with the pods they are of, and counts the pods that nobody knows. What is too old to count
+/// is left out: a name that a server had once must not stand beside its present one.
+pub(super) fn loads_by_workload<'a>(
+    samples: &'a Samples,
+    pods: &'a BTreeMap<(String, String), PodOf>,
+    config: &Config,
+    now: Instant,
+) -> (BTreeMap<&'a WorkloadKey, Loads<'a>>, usize) {
+    let ages = &config.metrics_age;
+    let oldest = now.checked_sub(ages.stale.get()).unwrap_or(now);
+    let mut loads: BTreeMap<&WorkloadKey, Loads> = BTreeMap::new();
+    let mut unmapped = BTreeSet::new();
+    for (key, load) in samples.iter() {
+        let Some(age) = load.youngest().map(|at| now.saturating_duration_since(at)) else { continue };
+        match pods::pod_named(pods, &key.namespace, &key.pod) {
+            // What a pod that is going away has spare is nobody's, nor what a worker says that serves nobody.
+            Some((_, of)) if !of.serves() => {}
+            Some((pod, of)) if age <= ages.unavailable.get() => {
+                let of_pod = loads.entry(&of.workload).or_default().entry(pod).or_default();
+                let of_model = of_pod.by_model.entry(&key.model_name);
+                of_model.and_modify(|other| *other = other.worse(*load, oldest)).or_insert(*load);
+            }
+            None if age <= ages.fresh.get() => {
+                unmapped.insert((&key.namespace, &key.pod));
+            }
+            _ => {}
+        }
+    }
+    for (namespace, pod, cache) in samples.caches().filter(|c| c.2.age(now) <= ages.unavailable.get()) {
+        let Some((pod, of)) = pods::pod_named(pods, namespace, pod) else { continue };
+        if let Some(of_pod) = loads.get_mut(&of.workload).and_then(|l| l.get_mut(pod)) {
+            of_pod.cache = Some(of_pod.cache.map_or(cache, |other| lesser(other, cache)));
+        }
+    }
+    (loads, unmapped.len())
+}
+
+/// Of each pod the series of this model: by its name, or all there are when the server serves only one name.
+pub(super) fn reporting<'a>(loads: &Loads<'a>, model_id: &str) -> Vec<Reported<'a>> {
+    let of_model = |by_model: &BTreeMap<&str, PodLoad>| match by_model.get(model_id) {
+        Some(load) => Some(*load),
+        None if by_model.len() == 1 => by_model.values().next().copied(),
+        None => None,
+    };
+    let of_pod = |(pod, of): (&&'a str, &OfPod<'a>)| {
+        Some(Reported { pod, load: of_model(&of.by_model)?, cache: of.cache })
+    };
+    loads.iter().filter_map(of_pod).collect()
+}
+
+/// Requests in flight; unknown where no replica says.
+pub(super) fn running(reported: &[Reported]) -> Option<Amount> {
+    let values: Vec<f64> = reported.iter().filter_map(|r| r.load.running.map(|o| o.value)).collect();
+    if values.is_empty() { None } else { Amount::try_from(values.iter().sum::<f64>()).ok() }
+}
+
+/// By what the replicas of a model are judged.
+pub(super) struct Judge<'a> {
+    pub(super) samples: &'a Samples,
+    pub(super) namespace: &'a str,
+    pub(super) ages: MetricsAge,
+    pub(super) now: Instant,
+    /// The token analyzer reads them: without means and sizes of caches it would misjudge what a replica holds.
+    pub(super) tokens: bool,
+}
+
+impl Judge<'_> {
+    /// A replica as rules see it. A signal that is missing is left out, and of the two main ones counts as 0; the older
+    /// of the two that count says how old the sample is. Where a signal is not absent but unknown, for its query fails
+    /// or its value is out of range, that 0 is no sign of idleness: the sample is then as old as one that still counts
+    /// and forbids scale-down.
+    pub(super) fn replica(&self, reported: &Reported) -> Option<Replica> {
+        let Reported { pod, load, cache } = reported;
+        let kv = self.read::<KvUsage>(load.kv, Query::KvUsage);
+        let queue = self.read::<QueueLength>(load.queue, Query::Queue);
+        let mean_input = self.read::<Amount>(load.mean_input, Query::Tokens);
+        let mean_output = self.read::<Amount>(load.mean_output, Query::Tokens);
+        let no_cache = cache.is_none() && !self.samples.answered(Query::CacheConfig, self.namespace);
+        let mut oldest = kv.age.max(queue.age)?;
+        if kv.unknown
+            || queue.unknown
+            || self.tokens && (mean_input.unknown || mean_output.unknown || no_cache)
+        {
+            oldest = oldest.max(self.ages.stale.get());
+        }
+        let size = |of: fn(CacheConfig) -> u32| Amount::try_from(f64::from(of(cache.as_ref()?.value))).ok();
+        Some(Replica {
+            pod: (*pod).to_owned(),
+            kv: kv.value,
+            queue: queue.value,
+            num_gpu_blocks: size(|c| c.num_gpu_blocks),
+            block_size: size(|c| c.block_size),
+            mean_input: mean_input.value,
+            mean_output: mean_output.value,
+            prefix_hit_rate: self.read::<Fraction>(load.prefix_hit_rate, Query::PrefixHitRate).value,
+            age: whole_millis(oldest),
+        })
+    }
+
+    /// What is seen of a signal. What is beyond the last age is gone, as it is to a leader that never saw it.
+    fn read<T: TryFrom<f64>>(&self, seen: Option<Observed>, query: Query) -> Read<T> {
+        let Some(seen) = seen.filter(|o| o.age(self.now) <= self.ages.unavailable.get()) else {
+            let unknown = !self.samples.answered(query, self.namespace);
+            return Read { value: None, age: None, unknown };
+        };
+        match T::try_from(seen.value) {
+            Ok(value) => Read { value: Some(value), age: Some(seen.age(self.now)), unknown: false },
+            // Something is there, but nobody knows what.
+            Err(_) => Read { value: None, age: None, unknown: true },
+        }
+    }
+}
+
+/// A signal of a replica.
+struct Read<T> {
+    value: Option<T>,
+    age: Option<Duration>,
+    /// That there is no value says nothing.
+    unknown: bool,
+}
