@@ -3,7 +3,7 @@
 
 mod replicas;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -13,7 +13,7 @@ use wva_scaling::snapshot::{AnalyzerName, Config, GpuCount, Model, Variant};
 use wva_scaling::units::Amount;
 use wva_scaling::{Snapshot, VariantKey};
 
-use self::replicas::{Judge, loads_by_workload, reporting, running};
+use self::replicas::{Judge, loads_by_workload, reporting};
 use crate::bounds::{self, Limits};
 use crate::collect::sample::Samples;
 use crate::inventory::{self, NoInventory, inventory};
@@ -54,10 +54,10 @@ pub(crate) fn assemble(
 ) -> Assembled {
     let pods = pods::pods(watches);
     let limits = bounds::limits(watches);
-    let (loads, unmapped) = loads_by_workload(samples, &pods, &config, at.now);
-    let standings = pods::standings(&pods);
+    let (loads, unmapped) = loads_by_workload(samples, &pods, &config.metrics_age, at);
+    let (standings, ready) = (pods::standings(&pods), pods::ready(&pods));
     let entries = Entries::of(&config);
-    let nothing = Standing::default();
+    let (nothing, none) = (Standing::default(), BTreeSet::new());
     let mut models: BTreeMap<(String, String), Model> = BTreeMap::new();
     let mut present = BTreeMap::new();
     let mut accelerators: BTreeMap<&WorkloadKey, String> = BTreeMap::new();
@@ -79,25 +79,21 @@ pub(crate) fn assemble(
         describe(&mut variant, workload.template.as_ref());
         accelerators.extend(variant.accelerator.clone().map(|accelerator| (key, accelerator)));
         progress(&mut variant, remembered, replicas, standings.get(key).unwrap_or(&nothing), at);
-        variant.running = running(&reported);
+        let seen = samples.scheduler_queue(&m.key.namespace, &declared.model_id, &config.metrics_age, at.now);
         let judge = Judge {
             samples,
             namespace: &m.key.namespace,
             ages: config.metrics_age,
             now: at.now,
             tokens: reads_tokens(&entries, &m.key.namespace, &declared.model_id),
+            late_queue: seen.late,
         };
-        variant.replicas = reported.iter().filter_map(|r| judge.replica(r)).collect();
+        judge.measure(&mut variant, &reported, ready.get(key).unwrap_or(&none));
         let id = (m.key.namespace.clone(), declared.model_id.clone());
         let model = models.entry(id).or_insert_with(|| Model {
             model_id: declared.model_id.clone(),
             namespace: m.key.namespace.clone(),
-            scheduler_queue: samples.scheduler_queue(
-                &m.key.namespace,
-                &declared.model_id,
-                config.metrics_age.unavailable.get(),
-                at.now,
-            ),
+            scheduler_queue: seen.queue,
             ..Model::default()
         });
         model.variants.push(variant);

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use wva_scaling::snapshot::{Config, MetricsAge, Replica};
+use wva_crds::GoDuration;
+use wva_scaling::snapshot::{MetricsAge, Replica, Variant};
 use wva_scaling::units::{Amount, Fraction, KvUsage, QueueLength};
 
-use super::whole_millis;
+use super::{Moment, whole_millis};
 use crate::collect::sample::{Observed, PodLoad, Samples, lesser};
 use crate::collect::signals::{CacheConfig, Query};
 use crate::pods::{self, PodOf};
@@ -30,27 +31,43 @@ pub(super) struct Reported<'a> {
     cache: Option<Observed<CacheConfig>>,
 }
 
+/// By how much the clocks of the API server and of this process may differ.
+const SKEW: Duration = Duration::from_secs(5);
+
+/// When a pod was made, by the clock of samples. A StatefulSet makes pods anew under the same name, and what the last
+/// one showed is nothing of this one.
+fn begin(pod: &PodOf, at: Moment) -> Option<Instant> {
+    // One from the future has just been made.
+    let age = Duration::try_from(at.wall.duration_since(pod.created?)).unwrap_or_default();
+    at.now.checked_sub(age.saturating_add(SKEW))
+}
+
 /// Joins loads and caches with the pods they are of, and counts the pods that nobody knows. What is too old to count
 /// is left out: a name that a server had once must not stand beside its present one.
 pub(super) fn loads_by_workload<'a>(
     samples: &'a Samples,
     pods: &'a BTreeMap<(String, String), PodOf>,
-    config: &Config,
-    now: Instant,
+    ages: &MetricsAge,
+    at: Moment,
 ) -> (BTreeMap<&'a WorkloadKey, Loads<'a>>, usize) {
-    let ages = &config.metrics_age;
+    let now = at.now;
     let oldest = now.checked_sub(ages.stale.get()).unwrap_or(now);
     let mut loads: BTreeMap<&WorkloadKey, Loads> = BTreeMap::new();
     let mut unmapped = BTreeSet::new();
     for (key, load) in samples.iter() {
+        let found = pods::pod_named(pods, &key.namespace, &key.pod);
+        let load = match found.and_then(|(_, of)| begin(of, at)) {
+            Some(begin) => load.since(begin),
+            None => *load,
+        };
         let Some(age) = load.youngest().map(|at| now.saturating_duration_since(at)) else { continue };
-        match pods::pod_named(pods, &key.namespace, &key.pod) {
+        match found {
             // What a pod that is going away has spare is nobody's, nor what a worker says that serves nobody.
             Some((_, of)) if !of.serves() => {}
             Some((pod, of)) if age <= ages.unavailable.get() => {
                 let of_pod = loads.entry(&of.workload).or_default().entry(pod).or_default();
                 let of_model = of_pod.by_model.entry(&key.model_name);
-                of_model.and_modify(|other| *other = other.worse(*load, oldest)).or_insert(*load);
+                of_model.and_modify(|other| *other = other.worse(load, oldest)).or_insert(load);
             }
             None if age <= ages.fresh.get() => {
                 unmapped.insert((&key.namespace, &key.pod));
@@ -60,6 +77,9 @@ pub(super) fn loads_by_workload<'a>(
     }
     for (namespace, pod, cache) in samples.caches().filter(|c| c.2.age(now) <= ages.unavailable.get()) {
         let Some((pod, of)) = pods::pod_named(pods, namespace, pod) else { continue };
+        if begin(of, at).is_some_and(|begin| cache.at < begin) {
+            continue;
+        }
         if let Some(of_pod) = loads.get_mut(&of.workload).and_then(|l| l.get_mut(pod)) {
             of_pod.cache = Some(of_pod.cache.map_or(cache, |other| lesser(other, cache)));
         }
@@ -80,12 +100,6 @@ pub(super) fn reporting<'a>(loads: &Loads<'a>, model_id: &str) -> Vec<Reported<'
     loads.iter().filter_map(of_pod).collect()
 }
 
-/// Requests in flight; unknown where no replica says.
-pub(super) fn running(reported: &[Reported]) -> Option<Amount> {
-    let values: Vec<f64> = reported.iter().filter_map(|r| r.load.running.map(|o| o.value)).collect();
-    if values.is_empty() { None } else { Amount::try_from(values.iter().sum::<f64>()).ok() }
-}
-
 /// By what the replicas of a model are judged.
 pub(super) struct Judge<'a> {
     pub(super) samples: &'a Samples,
@@ -94,14 +108,34 @@ pub(super) struct Judge<'a> {
     pub(super) now: Instant,
     /// The token analyzer reads them: without means and sizes of caches it would misjudge what a replica holds.
     pub(super) tokens: bool,
+    /// So it does the queue of the endpoint picker, and that is old.
+    pub(super) late_queue: bool,
 }
 
 impl Judge<'_> {
+    /// Takes over what the replicas of a variant say, of which these are `ready`.
+    pub(super) fn measure(&self, variant: &mut Variant, reported: &[Reported], ready: &BTreeSet<&str>) {
+        variant.running = self.running(reported);
+        variant.replicas = reported.iter().filter_map(|r| self.replica(r)).collect();
+        show_gap(variant, ready, self.ages.stale);
+    }
+
+    /// Requests in flight; unknown unless every replica says.
+    fn running(&self, reported: &[Reported]) -> Option<Amount> {
+        let of = |r: &Reported| r.load.running.filter(|o| self.counts(o)).map(|o| o.value);
+        let values: Vec<f64> = reported.iter().map(of).collect::<Option<_>>()?;
+        if values.is_empty() { None } else { Amount::try_from(values.iter().sum::<f64>()).ok() }
+    }
+
+    fn counts(&self, seen: &Observed) -> bool {
+        seen.age(self.now) <= self.ages.unavailable.get()
+    }
+
     /// A replica as rules see it. A signal that is missing is left out, and of the two main ones counts as 0; the older
     /// of the two that count says how old the sample is. Where a signal is not absent but unknown, for its query fails
     /// or its value is out of range, that 0 is no sign of idleness: the sample is then as old as one that still counts
     /// and forbids scale-down.
-    pub(super) fn replica(&self, reported: &Reported) -> Option<Replica> {
+    fn replica(&self, reported: &Reported) -> Option<Replica> {
         let Reported { pod, load, cache } = reported;
         let kv = self.read::<KvUsage>(load.kv, Query::KvUsage);
         let queue = self.read::<QueueLength>(load.queue, Query::Queue);
@@ -109,10 +143,8 @@ impl Judge<'_> {
         let mean_output = self.read::<Amount>(load.mean_output, Query::Tokens);
         let no_cache = cache.is_none() && !self.samples.answered(Query::CacheConfig, self.namespace);
         let mut oldest = kv.age.max(queue.age)?;
-        if kv.unknown
-            || queue.unknown
-            || self.tokens && (mean_input.unknown || mean_output.unknown || no_cache)
-        {
+        let for_tokens = mean_input.unknown || mean_output.unknown || no_cache || self.late_queue;
+        if kv.unknown || queue.unknown || (self.tokens && for_tokens) {
             oldest = oldest.max(self.ages.stale.get());
         }
         let size = |of: fn(CacheConfig) -> u32| Amount::try_from(f64::from(of(cache.as_ref()?.value))).ok();
@@ -131,7 +163,7 @@ impl Judge<'_> {
 
     /// What is seen of a signal. What is beyond the last age is gone, as it is to a leader that never saw it.
     fn read<T: TryFrom<f64>>(&self, seen: Option<Observed>, query: Query) -> Read<T> {
-        let Some(seen) = seen.filter(|o| o.age(self.now) <= self.ages.unavailable.get()) else {
+        let Some(seen) = seen.filter(|o| self.counts(o)) else {
             let unknown = !self.samples.answered(query, self.namespace);
             return Read { value: None, age: None, unknown };
         };
@@ -149,4 +181,21 @@ struct Read<T> {
     age: Option<Duration>,
     /// That there is no value says nothing.
     unknown: bool,
+}
+
+/// A ready pod that does not report is a gap in the samples, which none that reports without being ready may fill: it
+/// serves nobody. A rollout has more ready pods than replicas count; where as many as those report all the same, their
+/// samples are as old as ones that still count and forbid scale-down.
+fn show_gap(variant: &mut Variant, ready: &BTreeSet<&str>, stale: GoDuration) {
+    let replicas = &mut variant.replicas;
+    // They are in order of their pods.
+    let reports = |pod: &&str| replicas.binary_search_by(|r| r.pod.as_str().cmp(pod)).is_ok();
+    if ready.iter().all(reports) {
+        return;
+    }
+    replicas.retain(|r| ready.contains(r.pod.as_str()));
+    let wanted = variant.ready.unwrap_or(variant.current).min(variant.current);
+    if usize::try_from(wanted).is_ok_and(|wanted| replicas.len() >= wanted) {
+        replicas.iter_mut().for_each(|r| r.age = r.age.max(stale));
+    }
 }
