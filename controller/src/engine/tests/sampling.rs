@@ -127,6 +127,46 @@ async fn an_answer_that_may_lack_some_series_counts_as_far_as_it_goes() {
     assert!(state.samples.last_error().is_none() && !state.samples.answered(Query::KvUsage, "ns"));
 }
 
+/// A replica that is full, of 16,000 tokens, with requests that wait.
+fn full(query: &str) -> (u16, String) {
+    let one = |signal: &str, value: &str| {
+        let labels = json!({"namespace": "ns", "pod": "a-0", "model_name": "m", "signal": signal,
+            "num_gpu_blocks": "1000", "block_size": "16"});
+        json!({"metric": labels, "value": [1, value]})
+    };
+    let all = match query {
+        q if q.contains("timestamp") => vec![one("kv", "1"), one("queue", "1")],
+        q if q.contains("generation_tokens") => vec![one("input", "512"), one("output", "128")],
+        q if q.contains("usage_perc") => vec![one("", "0.5")],
+        q if q.contains("waiting") => vec![one("", "9")],
+        q if q.contains("cache_config") => vec![one("", "1")],
+        _ => vec![],
+    };
+    (200, vector(&json!(all)))
+}
+
+#[tokio::test]
+async fn a_sample_is_observed_once_however_many_cycles_it_serves() {
+    let cluster = cluster(json!({}));
+    let fake = FakePrometheus::start(Answers::By(full)).await;
+    let mut engine = engine(&cluster, fake.client());
+    let mut feed = crate::maps::testing::Feed::new();
+    feed.put("wva/wva-saturation-scaling-config", &[("default", "analyzerName: saturation")]);
+    engine.maps = feed.maps();
+    let mut state = State::default();
+    let observed = |state: &State| state.observed.iter().map(|r| r.k2.len()).collect::<Vec<_>>();
+    turn(&engine, &mut state).await;
+    assert_eq!(observed(&state), [1]);
+    engine.cycle(&mut state);
+    assert_eq!(observed(&state), [1], "the same sample");
+    fake.now(Answers::By(down));
+    turn(&engine, &mut state).await;
+    assert_eq!(observed(&state), [1], "and none was to be had");
+    fake.now(Answers::By(full));
+    turn(&engine, &mut state).await;
+    assert_eq!(observed(&state), [2]);
+}
+
 #[tokio::test]
 async fn what_is_gone_is_forgotten_at_the_interval() {
     let mut cluster = cluster(json!({}));
