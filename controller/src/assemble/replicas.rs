@@ -117,7 +117,7 @@ impl Judge<'_> {
     pub(super) fn measure(&self, variant: &mut Variant, reported: &[Reported], ready: &BTreeSet<&str>) {
         variant.running = self.running(reported);
         variant.replicas = reported.iter().filter_map(|r| self.replica(r)).collect();
-        show_gap(variant, ready, self.ages.stale);
+        show_gap(variant, ready, self.late().into());
     }
 
     /// Requests in flight; unknown unless every replica says.
@@ -125,6 +125,12 @@ impl Judge<'_> {
         let of = |r: &Reported| r.load.running.filter(|o| self.counts(o)).map(|o| o.value);
         let values: Vec<f64> = reported.iter().map(of).collect::<Option<_>>()?;
         if values.is_empty() { None } else { Amount::try_from(values.iter().sum::<f64>()).ok() }
+    }
+
+    /// The age of what counts and forbids scale-down. Where the settings leave no such age it is one that only forbids.
+    fn late(&self) -> Duration {
+        let not_fresh = self.ages.fresh.get().saturating_add(Duration::from_millis(1));
+        self.ages.stale.get().max(not_fresh)
     }
 
     fn counts(&self, seen: &Observed) -> bool {
@@ -145,7 +151,7 @@ impl Judge<'_> {
         let mut oldest = kv.age.max(queue.age)?;
         let for_tokens = mean_input.unknown || mean_output.unknown || no_cache || self.late_queue;
         if kv.unknown || queue.unknown || (self.tokens && for_tokens) {
-            oldest = oldest.max(self.ages.stale.get());
+            oldest = oldest.max(self.late());
         }
         let size = |of: fn(CacheConfig) -> u32| Amount::try_from(f64::from(of(cache.as_ref()?.value))).ok();
         Some(Replica {
@@ -186,7 +192,7 @@ struct Read<T> {
 /// A ready pod that does not report is a gap in the samples, which none that reports without being ready may fill: it
 /// serves nobody. A rollout has more ready pods than replicas count; where as many as those report all the same, their
 /// samples are as old as ones that still count and forbid scale-down.
-fn show_gap(variant: &mut Variant, ready: &BTreeSet<&str>, stale: GoDuration) {
+fn show_gap(variant: &mut Variant, ready: &BTreeSet<&str>, late: GoDuration) {
     let replicas = &mut variant.replicas;
     // They are in order of their pods.
     let reports = |pod: &&str| replicas.binary_search_by(|r| r.pod.as_str().cmp(pod)).is_ok();
@@ -196,6 +202,8 @@ fn show_gap(variant: &mut Variant, ready: &BTreeSet<&str>, stale: GoDuration) {
     replicas.retain(|r| ready.contains(r.pod.as_str()));
     let wanted = variant.ready.unwrap_or(variant.current).min(variant.current);
     if usize::try_from(wanted).is_ok_and(|wanted| replicas.len() >= wanted) {
-        replicas.iter_mut().for_each(|r| r.age = r.age.max(stale));
+        for replica in replicas {
+            replica.age = replica.age.max(late);
+        }
     }
 }

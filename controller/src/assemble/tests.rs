@@ -255,6 +255,9 @@ fn what_is_out_of_range_is_unknown_and_no_sign_of_idleness() {
         let age = case.assembled().snapshot.models[0].variants[0].replicas[0].age;
         assert_eq!(age, if unknown { stale } else { GoDuration::from_secs(1) }, "{kv} {queue}");
     }
+    // Where nothing is stale, it is at least not fresh.
+    case.config.metrics_age.fresh = stale;
+    assert!(case.assembled().snapshot.models[0].variants[0].replicas[0].age > stale);
 }
 
 #[test]
