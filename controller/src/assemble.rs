@@ -1,18 +1,21 @@
 //! Builds the Snapshot of a cycle from watch caches, samples and memory. Whatever a rule needs to know goes in here,
 //! or it cannot be a rule.
 
+mod replicas;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use wva_crds::GoDuration;
-use wva_scaling::snapshot::{Config, GpuCount, Model, Replica, Variant};
-use wva_scaling::units::{Amount, Fraction, KvUsage, QueueLength};
+use wva_scaling::resolve::Entries;
+use wva_scaling::snapshot::{AnalyzerName, Config, GpuCount, Model, Variant};
+use wva_scaling::units::Amount;
 use wva_scaling::{Snapshot, VariantKey};
 
+use self::replicas::{Judge, loads_by_workload, reporting};
 use crate::bounds::{self, Limits};
-use crate::collect::sample::{Observed, PodLoad, Samples, lesser};
-use crate::collect::signals::{CacheConfig, Signal};
+use crate::collect::sample::Samples;
 use crate::inventory::{self, NoInventory, inventory};
 use crate::memory::{Memory, Remembered};
 use crate::pods::{self, PodOf, Standing};
@@ -51,9 +54,10 @@ pub(crate) fn assemble(
 ) -> Assembled {
     let pods = pods::pods(watches);
     let limits = bounds::limits(watches);
-    let (loads, unmapped) = loads_by_workload(samples, &pods, &config, at.now);
-    let standings = pods::standings(&pods);
-    let nothing = Standing::default();
+    let (loads, unmapped) = loads_by_workload(samples, &pods, &config.metrics_age, at);
+    let (standings, ready) = (pods::standings(&pods), pods::ready(&pods));
+    let entries = Entries::of(&config);
+    let (nothing, none) = (Standing::default(), BTreeSet::new());
     let mut models: BTreeMap<(String, String), Model> = BTreeMap::new();
     let mut present = BTreeMap::new();
     let mut accelerators: BTreeMap<&WorkloadKey, String> = BTreeMap::new();
@@ -75,19 +79,21 @@ pub(crate) fn assemble(
         describe(&mut variant, workload.template.as_ref());
         accelerators.extend(variant.accelerator.clone().map(|accelerator| (key, accelerator)));
         progress(&mut variant, remembered, replicas, standings.get(key).unwrap_or(&nothing), at);
-        variant.running = running(&reported);
-        variant.replicas =
-            reported.iter().filter_map(|r| replica(r, &m.key.namespace, samples, &config, at.now)).collect();
+        let seen = samples.scheduler_queue(&m.key.namespace, &declared.model_id, &config.metrics_age, at.now);
+        let judge = Judge {
+            samples,
+            namespace: &m.key.namespace,
+            ages: config.metrics_age,
+            now: at.now,
+            tokens: reads_tokens(&entries, &m.key.namespace, &declared.model_id),
+            late_queue: seen.late,
+        };
+        judge.measure(&mut variant, &reported, ready.get(key).unwrap_or(&none));
         let id = (m.key.namespace.clone(), declared.model_id.clone());
         let model = models.entry(id).or_insert_with(|| Model {
             model_id: declared.model_id.clone(),
             namespace: m.key.namespace.clone(),
-            scheduler_queue: samples.scheduler_queue(
-                &m.key.namespace,
-                &declared.model_id,
-                config.metrics_age.unavailable.get(),
-                at.now,
-            ),
+            scheduler_queue: seen.queue,
             ..Model::default()
         });
         model.variants.push(variant);
@@ -100,6 +106,11 @@ pub(crate) fn assemble(
         ..Snapshot::default()
     };
     Assembled { snapshot, workloads: present, unmapped, unlimited }
+}
+
+/// Whether a model is analyzed by its tokens.
+fn reads_tokens(entries: &Entries, namespace: &str, model_id: &str) -> bool {
+    entries.saturation(namespace, model_id).0.analyzer == AnalyzerName::Tokens
 }
 
 /// What the object and the autoscalers of its workload say.
@@ -165,118 +176,6 @@ fn take_stock(
         }
         Err(why) => Some(why),
     }
-}
-
-/// The loads of a workload's pods, by pod.
-type Loads<'a> = BTreeMap<&'a str, OfPod<'a>>;
-
-/// What is known of one pod.
-#[derive(Default)]
-struct OfPod<'a> {
-    /// Loads by `model_name`.
-    by_model: BTreeMap<&'a str, PodLoad>,
-    cache: Option<Observed<CacheConfig>>,
-}
-
-/// A pod of a variant, and what it reports of the variant's model.
-struct Reported<'a> {
-    pod: &'a str,
-    load: PodLoad,
-    cache: Option<Observed<CacheConfig>>,
-}
-
-/// Joins loads and caches with the pods they are of, and counts the pods that nobody knows. What is too old to count
-/// is left out: a name that a server had once must not stand beside its present one.
-fn loads_by_workload<'a>(
-    samples: &'a Samples,
-    pods: &'a BTreeMap<(String, String), PodOf>,
-    config: &Config,
-    now: Instant,
-) -> (BTreeMap<&'a WorkloadKey, Loads<'a>>, usize) {
-    let ages = &config.metrics_age;
-    let oldest = now.checked_sub(ages.stale.get()).unwrap_or(now);
-    let mut loads: BTreeMap<&WorkloadKey, Loads> = BTreeMap::new();
-    let mut unmapped = BTreeSet::new();
-    for (key, load) in samples.iter() {
-        let Some(age) = load.youngest().map(|at| now.saturating_duration_since(at)) else { continue };
-        match pods::pod_named(pods, &key.namespace, &key.pod) {
-            // What a pod that is going away has spare is nobody's, nor what a worker says that serves nobody.
-            Some((_, of)) if !of.serves() => {}
-            Some((pod, of)) if age <= ages.unavailable.get() => {
-                let of_pod = loads.entry(&of.workload).or_default().entry(pod).or_default();
-                let of_model = of_pod.by_model.entry(&key.model_name);
-                of_model.and_modify(|other| *other = other.worse(*load, oldest)).or_insert(*load);
-            }
-            None if age <= ages.fresh.get() => {
-                unmapped.insert((&key.namespace, &key.pod));
-            }
-            _ => {}
-        }
-    }
-    for (namespace, pod, cache) in samples.caches().filter(|c| c.2.age(now) <= ages.unavailable.get()) {
-        let Some((pod, of)) = pods::pod_named(pods, namespace, pod) else { continue };
-        if let Some(of_pod) = loads.get_mut(&of.workload).and_then(|l| l.get_mut(pod)) {
-            of_pod.cache = Some(of_pod.cache.map_or(cache, |other| lesser(other, cache)));
-        }
-    }
-    (loads, unmapped.len())
-}
-
-/// Of each pod the series of this model: by its name, or all there are when the server serves only one name.
-fn reporting<'a>(loads: &Loads<'a>, model_id: &str) -> Vec<Reported<'a>> {
-    let of_model = |by_model: &BTreeMap<&str, PodLoad>| match by_model.get(model_id) {
-        Some(load) => Some(*load),
-        None if by_model.len() == 1 => by_model.values().next().copied(),
-        None => None,
-    };
-    let of_pod = |(pod, of): (&&'a str, &OfPod<'a>)| {
-        Some(Reported { pod, load: of_model(&of.by_model)?, cache: of.cache })
-    };
-    loads.iter().filter_map(of_pod).collect()
-}
-
-/// Requests in flight; unknown where no replica says.
-fn running(reported: &[Reported]) -> Option<Amount> {
-    let values: Vec<f64> = reported.iter().filter_map(|r| r.load.running.map(|o| o.value)).collect();
-    if values.is_empty() { None } else { Amount::try_from(values.iter().sum::<f64>()).ok() }
-}
-
-/// A replica as rules see it. A signal that is missing (too old, or out of its range) is left out, and of the two main
-/// ones counts as 0; the older of the two that count says how old the sample is. Where one of them is not absent but
-/// unknown, for its query fails or its last value is too old, that 0 is no sign of idleness: the sample is then as old
-/// as one that still counts and forbids scale-down.
-fn replica(
-    reported: &Reported,
-    namespace: &str,
-    samples: &Samples,
-    config: &Config,
-    now: Instant,
-) -> Option<Replica> {
-    let Reported { pod, load, cache } = reported;
-    let counts = |o: &Observed| o.age(now) <= config.metrics_age.unavailable.get();
-    let kv = load.kv.filter(counts).and_then(|o| Some((KvUsage::try_from(o.value).ok()?, o.age(now))));
-    let queue =
-        load.queue.filter(counts).and_then(|o| Some((QueueLength::try_from(o.value).ok()?, o.age(now))));
-    let mut oldest = kv.map(|k| k.1).max(queue.map(|q| q.1))?;
-    let unknown =
-        |known: Option<Observed>, signal| known.map_or(!samples.answered(signal, namespace), |o| !counts(&o));
-    if unknown(load.kv, Signal::KvUsage) || unknown(load.queue, Signal::Queue) {
-        oldest = oldest.max(config.metrics_age.stale.get());
-    }
-    let amount = |known: Option<Observed>| known.filter(counts).and_then(|o| Amount::try_from(o.value).ok());
-    let hit_rate = load.prefix_hit_rate.filter(counts).and_then(|o| Fraction::try_from(o.value).ok());
-    let size = |of: fn(CacheConfig) -> u32| Amount::try_from(f64::from(of(cache.as_ref()?.value))).ok();
-    Some(Replica {
-        pod: (*pod).to_owned(),
-        kv: kv.map(|k| k.0),
-        queue: queue.map(|q| q.0),
-        num_gpu_blocks: size(|c| c.num_gpu_blocks),
-        block_size: size(|c| c.block_size),
-        mean_input: amount(load.mean_input),
-        mean_output: amount(load.mean_output),
-        prefix_hit_rate: hit_rate,
-        age: whole_millis(oldest),
-    })
 }
 
 /// Nanoseconds in a snapshot file help nobody.

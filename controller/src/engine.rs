@@ -95,6 +95,8 @@ struct State {
     memory: Memory,
     /// What the token analyzer observed in earlier cycles.
     observed: Vec<Remembered>,
+    /// When the sample was taken that it last observed.
+    observed_at: Option<Instant>,
     settings: Settings,
     scalings: BTreeMap<(VariantKey, &'static str, &'static str), u64>,
     /// Warnings of the last cycle, which are not said again.
@@ -210,7 +212,12 @@ impl Engine {
         let mut assembled = assemble(&self.watches, &managed, &state.samples, &mut state.memory, config, at);
         assembled.snapshot.remembered.clone_from(&state.observed);
         let mut outcome = decide(&assembled.snapshot);
-        state.observed = std::mem::take(&mut outcome.next.remembered);
+        // Another cycle on the same sample observes nothing new.
+        let taken = state.samples.taken();
+        if state.observed_at != taken {
+            state.observed_at = taken;
+            state.observed = std::mem::take(&mut outcome.next.remembered);
+        }
         let warnings: BTreeSet<String> = outcome.warnings.iter().map(ToString::to_string).collect();
         for warning in warnings.difference(&state.warned) {
             tracing::warn!("{warning}");

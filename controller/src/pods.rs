@@ -1,7 +1,7 @@
 //! Which pod belongs to which workload, by owner references: a pod whose name merely looks alike never counts. And what
 //! the pods of a workload say of its replicas.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
@@ -24,6 +24,8 @@ pub(crate) struct PodOf {
     pub(crate) leaving: bool,
     /// What it is doing.
     pub(crate) phase: Phase,
+    /// When it was made.
+    pub(crate) created: Option<Timestamp>,
     /// Since it has been ready, or not.
     pub(crate) since: Option<Timestamp>,
     /// GPUs that it will hold once it is on a node; `None` for one that is.
@@ -75,6 +77,7 @@ fn pod_of(pod: &PodFacts, workload: WorkloadKey, leader: Option<Box<str>>) -> Po
         leader,
         leaving: pod.leaving,
         phase: pod.phase,
+        created: pod.created,
         since: pod.since,
         waits_for: waits.then_some(pod.gpus),
     }
@@ -131,6 +134,24 @@ pub(crate) struct Standing {
     pub(crate) unready: Vec<(Phase, Option<Timestamp>)>,
     /// When the newest of the ready ones became so.
     pub(crate) last_ready: Option<Timestamp>,
+}
+
+/// Of every workload the pods that may be sent requests: of a group the leader, once all of its pods are ready.
+#[must_use]
+pub(crate) fn ready(pods: &BTreeMap<Id, PodOf>) -> BTreeMap<&WorkloadKey, BTreeSet<&str>> {
+    let there = || pods.iter().filter(|(_, p)| !p.leaving && p.phase != Phase::Done);
+    let waits_for = |((namespace, _), p): (&'_ Id, &'_ PodOf)| -> Option<(String, String)> {
+        let leader = p.leader.as_deref().filter(|_| p.phase != Phase::Ready)?;
+        Some((namespace.clone(), leader.to_owned()))
+    };
+    let incomplete: BTreeSet<Id> = there().filter_map(waits_for).collect();
+    let mut all: BTreeMap<&WorkloadKey, BTreeSet<&str>> = BTreeMap::new();
+    for (id, pod) in there().filter(|(_, p)| p.serves() && p.phase == Phase::Ready) {
+        if !incomplete.contains(id) {
+            all.entry(&pod.workload).or_default().insert(&id.1);
+        }
+    }
+    all
 }
 
 /// One replica: a pod, or a leader with its workers.

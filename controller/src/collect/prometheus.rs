@@ -237,7 +237,7 @@ impl Prometheus {
             let error = first_line(outline.error.as_bytes());
             return Err(unreadable(format!("status {:?} without data {error}", outline.status)));
         }
-        Ok((sink, outline.warned))
+        Ok((sink, outline.partial))
     }
 
     /// What an answer other than 200 says.

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use wva_scaling::snapshot::{QueueFigures, SchedulerQueue};
+use wva_scaling::snapshot::{MetricsAge, QueueFigures, SchedulerQueue};
 use wva_scaling::units::Amount;
 
 use super::scope::Scope;
@@ -47,10 +47,20 @@ pub(crate) struct Samples {
     caches: BTreeMap<(Arc<str>, Arc<str>), Observed<CacheConfig>>,
     /// By namespace and model.
     queues: BTreeMap<(Arc<str>, Arc<str>), Observed<Waiting>>,
+    /// When the newest attempt began that was answered a load.
+    taken: Option<Instant>,
     /// The first query of the newest attempt that failed, and why; cleared by one in which all were answered.
     last_error: Option<(Query, String)>,
-    /// Where the newest attempt was given a whole answer for a signal, be it an empty one.
-    answered: BTreeMap<Signal, Vec<Scope>>,
+    /// Where the newest attempt was given a whole answer to a query, be it an empty one.
+    answered: BTreeMap<Query, Vec<Scope>>,
+}
+
+/// A queue as rules see it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct SeenQueue {
+    pub queue: SchedulerQueue,
+    /// It counts, but forbids scale-down where it is read.
+    pub late: bool,
 }
 
 /// What waits at an endpoint picker.
@@ -80,7 +90,10 @@ impl Samples {
                 Ok(rows) => {
                     let Rows { pods, caches, queues: waiting, partial, .. } = rows;
                     if !partial {
-                        self.answer(query, &scope);
+                        self.answered.entry(query).or_default().push(scope);
+                    }
+                    if matches!(query, Query::KvUsage | Query::Queue) {
+                        self.taken = Some(now);
                     }
                     self.take_caches(now, caches);
                     queues.extend(waiting);
@@ -99,12 +112,6 @@ impl Samples {
         }
         self.take_loads(now, values, &ages);
         self.take_queues(now, queues);
-    }
-
-    fn answer(&mut self, query: Query, scope: &Scope) {
-        for signal in query.signals() {
-            self.answered.entry(*signal).or_default().push(scope.clone());
-        }
     }
 
     fn take_loads(
@@ -161,6 +168,11 @@ impl Samples {
         }
     }
 
+    /// When the newest attempt began that was answered a load. What is known of loads is not newer.
+    pub(crate) fn taken(&self) -> Option<Instant> {
+        self.taken
+    }
+
     /// Why the newest round lacks a signal.
     #[must_use]
     pub(crate) fn last_error(&self) -> Option<&str> {
@@ -170,15 +182,15 @@ impl Samples {
     /// Why the newest round lacks the load of this namespace's pods, where it does.
     #[must_use]
     pub(crate) fn load_error(&self, namespace: &str) -> Option<&str> {
-        let whole = [Signal::KvUsage, Signal::Queue].iter().all(|signal| self.answered(*signal, namespace));
+        let whole = [Query::KvUsage, Query::Queue].iter().all(|query| self.answered(*query, namespace));
         self.last_error().filter(|_| !whole)
     }
 
-    /// Whether the newest attempt was given a whole answer for a signal in this namespace. A pod that lacks the signal
-    /// then has none; otherwise nobody knows.
+    /// Whether the newest attempt was given a whole answer to a query for this namespace. What lacks the signal then
+    /// has none; otherwise nobody knows.
     #[must_use]
-    pub(crate) fn answered(&self, signal: Signal, namespace: &str) -> bool {
-        self.answered.get(&signal).into_iter().flatten().any(|scope| scope.holds(namespace))
+    pub(crate) fn answered(&self, query: Query, namespace: &str) -> bool {
+        self.answered.get(&query).into_iter().flatten().any(|scope| scope.holds(namespace))
     }
 
     /// All that is known, in order of namespace, pod and model.
@@ -191,25 +203,28 @@ impl Samples {
         self.caches.iter().map(|((namespace, pod), cache)| (&**namespace, &**pod, *cache))
     }
 
-    /// What is known of a model's queue, given the age up to which a signal counts. One that was seen once and is not
-    /// any more is unknown, which is not empty.
+    /// What is known of a model's queue. One that was seen once and is not any more, or that nobody could ask for, is
+    /// unknown, which is not empty.
     #[must_use]
     pub(crate) fn scheduler_queue(
         &self,
         namespace: &str,
         model: &str,
-        unavailable: Duration,
+        ages: &MetricsAge,
         now: Instant,
-    ) -> SchedulerQueue {
+    ) -> SeenQueue {
         let Some(seen) = self.queues.get(&(namespace.into(), model.into())) else {
-            return SchedulerQueue::Absent;
+            let answered = self.answered(Query::SchedulerQueue, namespace);
+            let queue = if answered { SchedulerQueue::Absent } else { SchedulerQueue::Unknown };
+            return SeenQueue { queue, late: false };
         };
-        let Waiting { size, bytes } = seen.value;
-        match (Amount::try_from(size), Amount::try_from(bytes)) {
-            (Ok(size), Ok(bytes)) if seen.age(now) <= unavailable => {
-                SchedulerQueue::Known(QueueFigures { size, bytes })
-            }
-            _ => SchedulerQueue::Unknown,
+        let age = seen.age(now);
+        match (Amount::try_from(seen.value.size), Amount::try_from(seen.value.bytes)) {
+            (Ok(size), Ok(bytes)) if age <= ages.stale.get() => SeenQueue {
+                queue: SchedulerQueue::Known(QueueFigures { size, bytes }),
+                late: age > ages.fresh.get(),
+            },
+            _ => SeenQueue { queue: SchedulerQueue::Unknown, late: false },
         }
     }
 

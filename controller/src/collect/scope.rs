@@ -34,6 +34,30 @@ impl Scope {
         }
     }
 
+    /// Its first namespace.
+    fn first(&self) -> Option<Box<str>> {
+        match self {
+            Self::All => None,
+            Self::These(names) => names.first().cloned(),
+        }
+    }
+
+    /// How many namespaces it has; `None` for all there are.
+    fn size(&self) -> Option<usize> {
+        match self {
+            Self::All => None,
+            Self::These(names) => Some(names.len()),
+        }
+    }
+
+    /// Whether it goes as far as this name.
+    fn reaches(&self, name: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::These(names) => names.last().is_some_and(|last| **last >= *name),
+        }
+    }
+
     /// The label matcher that asks for them; empty for all.
     #[must_use]
     pub(crate) fn matcher(&self) -> String {
@@ -46,6 +70,21 @@ impl Scope {
     }
 }
 
+/// Whole rounds after which larger parts are tried again: an hour at the default interval. A try that fails costs a
+/// round.
+const TRY_AGAIN: u32 = 120;
+
+/// What became of one part of a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// Every query was answered.
+    Answered,
+    /// An answer was too long to be read.
+    TooLong,
+    /// A query failed, or time did not suffice for it.
+    Failed,
+}
+
 /// How queries are split, from one round to the next.
 #[derive(Debug)]
 pub(crate) struct Split {
@@ -53,13 +92,17 @@ pub(crate) struct Split {
     most_pods: usize,
     /// All namespaces at once are too much: there are others than ours.
     only_ours: bool,
-    /// Rounds so far. Each begins with another part, so that none is always the one that time does not suffice for.
-    turn: usize,
+    /// The parts of the round under way, in the order they are asked for.
+    asked: Vec<Scope>,
+    /// The namespace that the next round begins with, so that no part is always the one that time does not suffice for.
+    first: Option<Box<str>>,
+    /// Rounds since the last in which a part was lacking.
+    whole: u32,
 }
 
 impl Default for Split {
     fn default() -> Self {
-        Self { most_pods: MOST_PODS, only_ours: false, turn: 0 }
+        Self { most_pods: MOST_PODS, only_ours: false, asked: Vec::new(), first: None, whole: 0 }
     }
 }
 
@@ -67,23 +110,35 @@ impl Split {
     /// What to ask for in the next round, `pods` being how many are expected by namespace.
     pub(crate) fn next(&mut self, pods: &BTreeMap<String, usize>) -> Vec<Scope> {
         let all = pods.values().fold(0_usize, |sum, n| sum.saturating_add(*n));
-        if !self.only_ours && all <= self.most_pods {
-            return vec![Scope::All];
-        }
-        let mut parts = split(pods, self.most_pods);
-        let first = self.turn.checked_rem(parts.len()).unwrap_or_default();
-        parts.rotate_left(first);
-        self.turn = self.turn.wrapping_add(1);
-        parts
+        self.asked = if !self.only_ours && all <= self.most_pods {
+            vec![Scope::All]
+        } else {
+            let mut parts = split(pods, self.most_pods);
+            let first =
+                self.first.as_deref().and_then(|name| parts.iter().position(|part| part.reaches(name)));
+            parts.rotate_left(first.unwrap_or_default());
+            parts
+        };
+        self.asked.clone()
     }
 
-    /// An answer was too long: the next round asks for less at once.
-    pub(crate) fn too_long(&mut self, scope: &Scope) {
-        match scope {
-            Scope::All => self.only_ours = true,
-            // Of one namespace there is no half.
-            Scope::These(names) if names.len() > 1 => self.most_pods = (self.most_pods / 2).max(1),
-            Scope::These(_) => {}
+    /// The round is over. Where an answer was too long the next one asks for less at once.
+    pub(crate) fn ended(&mut self, fate: impl Fn(&Scope) -> Fate) {
+        let fates: Vec<Fate> = self.asked.iter().map(fate).collect();
+        // Not with the same part again, even if it failed: one that always takes all the time would leave none.
+        let next = (1..fates.len()).find(|i| fates[*i] == Fate::Failed).unwrap_or(1);
+        self.first = self.asked.get(next).and_then(Scope::first);
+        let too_long = self.asked.iter().zip(&fates).filter(|(_, fate)| **fate == Fate::TooLong);
+        match too_long.map(|(part, _)| part.size()).max() {
+            Some(None) => self.only_ours = true,
+            // Once for all parts, and of one namespace there is no half.
+            Some(Some(2..)) => self.most_pods = (self.most_pods / 2).max(1),
+            _ => {}
+        }
+        self.whole = if fates.iter().all(|fate| *fate == Fate::Answered) { self.whole + 1 } else { 0 };
+        if self.whole >= TRY_AGAIN {
+            self.whole = 0;
+            self.most_pods = self.most_pods.saturating_mul(2).min(MOST_PODS);
         }
     }
 }
@@ -152,12 +207,38 @@ mod tests {
         }
     }
 
-    #[test]
-    fn each_round_begins_with_another_part() {
+    /// Which parts are asked for, by their first namespaces, in rounds in which these failed.
+    fn rounds(pods: &BTreeMap<String, usize>, failed: &[&[&str]]) -> Vec<Vec<String>> {
         let mut split = Split::default();
-        let pods = namespaces(3, 30_000);
-        let first: Vec<String> = (0..4).map(|_| names(&split.next(&pods)[0])[0].to_owned()).collect();
-        assert_eq!(first, ["team-0000", "team-0001", "team-0002", "team-0000"]);
+        let round = |failed: &&[&str]| {
+            let parts = split.next(pods);
+            let lacks = |scope: &Scope| names(scope).iter().any(|name| failed.contains(name));
+            split.ended(|scope| if lacks(scope) { Fate::Failed } else { Fate::Answered });
+            parts.iter().map(|part| names(part)[0].trim_start_matches("team-000").to_owned()).collect()
+        };
+        failed.iter().map(round).collect()
+    }
+
+    #[test]
+    fn a_round_begins_where_the_last_one_came_to_its_end() {
+        let pods = namespaces(4, 30_000);
+        let all = ["team-0000", "team-0001", "team-0002", "team-0003"];
+        assert_eq!(
+            rounds(&pods, &[&all[2..], &all[..2], &[], &[]]),
+            [["0", "1", "2", "3"], ["2", "3", "0", "1"], ["0", "1", "2", "3"], ["1", "2", "3", "0"]]
+        );
+        // One that takes all the time there is does not always come first.
+        assert_eq!(
+            rounds(&pods, &[&all, &all[..1], &all[..1]])[1..],
+            [["1", "2", "3", "0"], ["0", "1", "2", "3"]]
+        );
+    }
+
+    /// A round in which every answer was too long, or none was.
+    fn round(split: &mut Split, pods: &BTreeMap<String, usize>, fate: Fate) -> usize {
+        let parts = split.next(pods).len();
+        split.ended(|_| fate);
+        parts
     }
 
     #[test]
@@ -165,19 +246,28 @@ mod tests {
         let mut split = Split::default();
         let pods = namespaces(20, 200);
         // Others' series: ours alone are few.
-        split.too_long(&Scope::All);
-        assert_eq!(split.next(&pods).len(), 1);
+        assert_eq!(round(&mut split, &pods, Fate::TooLong), 1);
         assert_eq!(split.next(&pods)[0].matcher().matches('|').count(), 19);
-        for _ in 0..4 {
-            let scope = split.next(&pods)[0].clone();
-            split.too_long(&scope);
-        }
-        assert_eq!(split.next(&pods).len(), 4, "1250 pods at once");
+        let parts: Vec<usize> = (0..6).map(|_| round(&mut split, &pods, Fate::TooLong)).collect();
+        assert_eq!(parts, [1, 1, 1, 2, 4, 7], "halved once a round, however many parts were too long");
         for _ in 0..20 {
-            let scope = split.next(&pods)[0].clone();
-            split.too_long(&scope);
+            round(&mut split, &pods, Fate::TooLong);
         }
-        assert_eq!(split.next(&pods).len(), 20, "never less than one namespace");
+        assert_eq!(round(&mut split, &pods, Fate::Answered), 20, "never less than one namespace");
+    }
+
+    #[test]
+    fn larger_parts_are_tried_again_after_many_whole_rounds() {
+        let mut split = Split::default();
+        let pods = namespaces(4, 10_000);
+        assert_eq!(round(&mut split, &pods, Fate::TooLong), 2);
+        assert_eq!(round(&mut split, &pods, Fate::Failed), 4);
+        for _ in 0..TRY_AGAIN {
+            assert_eq!(round(&mut split, &pods, Fate::Answered), 4);
+        }
+        for _ in 0..=TRY_AGAIN {
+            assert_eq!(round(&mut split, &pods, Fate::Answered), 2, "and never larger than at first");
+        }
     }
 
     #[test]

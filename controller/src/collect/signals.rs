@@ -86,7 +86,7 @@ impl Query {
             Self::KvUsage => worst(&format!("max_over_time({}[1m])", select.of(kv))),
             Self::Queue => worst(&format!("max_over_time({}[1m])", select.of(queue))),
             Self::SampleAge => either_signal(("kv", &select.age(kv)), ("queue", &select.age(queue))),
-            Self::Running => worst(&select.of("vllm:num_requests_running")),
+            Self::Running => sum(&select.of("vllm:num_requests_running")),
             Self::CacheConfig => {
                 let by = "namespace, pod, pod_name, num_gpu_blocks, block_size";
                 format!("max by ({by}) ({})", select.of("vllm:cache_config_info"))

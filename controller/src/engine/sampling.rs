@@ -7,13 +7,25 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use super::{Engine, Fetched, State};
-use crate::collect;
 use crate::collect::prometheus::QueryError;
-use crate::collect::scope::Scope;
+use crate::collect::scope::{Fate, Scope};
+use crate::collect::{self, Answer};
 use crate::{pods, workloads};
 
 /// A round of queries may always take this long, however often they are made.
 const SHORTEST_ROUND: Duration = Duration::from_secs(15);
+
+/// What became of one part of a round.
+fn fate(scope: &Scope, answers: &[Answer]) -> Fate {
+    let own = || answers.iter().filter(|answer| answer.scope == *scope);
+    if own().any(|answer| matches!(answer.rows, Err(QueryError::TooLong { .. }))) {
+        Fate::TooLong
+    } else if own().all(|answer| answer.rows.is_ok()) {
+        Fate::Answered
+    } else {
+        Fate::Failed
+    }
+}
 
 impl Engine {
     /// Whether the newest sample is not to be fetched again, be it by `allowance` older than it is.
@@ -46,11 +58,7 @@ impl Engine {
 
     pub(super) fn take_in(&self, state: &mut State, (began, answers): Fetched) {
         state.asked = Some(began);
-        for answer in &answers {
-            if matches!(answer.rows, Err(QueryError::TooLong { .. })) {
-                state.split.too_long(&answer.scope);
-            }
-        }
+        state.split.ended(|scope| fate(scope, &answers));
         let had_error = state.samples.last_error().is_some();
         // Ages are told as of the query, not of an answer that may have taken its time.
         state.samples.take_in(began, answers);

@@ -8,7 +8,7 @@ use super::*;
 use crate::collect::prometheus::tests::{Answers, FakePrometheus, vector};
 use crate::collect::sample::tests::failed;
 use crate::collect::scope::Scope;
-use crate::collect::signals::{Query, Signal};
+use crate::collect::signals::Query;
 use crate::fixture::Cluster;
 use crate::watches::Sight;
 

@@ -139,6 +139,8 @@ pub(crate) struct PodFacts {
     /// It is being deleted.
     pub(crate) leaving: bool,
     pub(crate) phase: Phase,
+    /// When it was made. `None` only for objects no API server wrote.
+    pub(crate) created: Option<Timestamp>,
     /// Since it has been ready, or not: since its creation, where it never was. `None` only for objects no API server
     /// wrote.
     pub(crate) since: Option<Timestamp>,
@@ -162,6 +164,7 @@ impl PodFacts {
             owner: Owner::of(&pod.metadata),
             leaving: pod.metadata.deletion_timestamp.is_some(),
             phase: pod.status.phase(),
+            created,
             since: changed.max(created),
             node: pod.spec.node_name.as_deref().filter(|n| !n.is_empty()).map(Into::into),
             gpus: Gpus::of_pod(pod.spec.containers.iter().map(|c| &c.0), init.map(|c| &c.0)),

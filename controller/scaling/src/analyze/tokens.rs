@@ -25,7 +25,7 @@ pub(super) struct TokenVerdict {
     anticipated: f64,
     /// Tokens a replica of each variant holds, in order of the view.
     per_replica: Vec<f64>,
-    /// Something waits whose size nothing tells, so no replica is taken.
+    /// Something waits, or may wait, whose size nothing tells, so no replica is taken.
     unsized_queue: bool,
     learnt: Learnt,
 }
@@ -69,12 +69,13 @@ pub(super) fn analyze(model: &ModelView) -> Result<TokenVerdict, AnalysisError> 
     let sum = |replicas: fn(&VariantView) -> u32| -> f64 {
         finite(model.variants.iter().zip(&per_replica).map(|(v, per)| f64::from(replicas(v)) * per).sum())
     };
+    let unknown = model.model.scheduler_queue == SchedulerQueue::Unknown;
     let waits = model.model.scheduler_queue.holds_requests() || samples().any(|s| s.queue > 0.0);
     Ok(TokenVerdict {
         demand,
         supply: sum(|v| v.ready),
         anticipated: sum(|v| v.ready.saturating_add(v.pending)),
-        unsized_queue: input.is_none() && waits,
+        unsized_queue: unknown || (input.is_none() && waits),
         per_replica,
         learnt,
     })

@@ -79,8 +79,8 @@ pub(crate) struct Outline {
     pub(crate) error: String,
     /// There was a result.
     pub(crate) has_data: bool,
-    /// Warnings came with it: whoever answers for several servers may have lost some of them.
-    pub(crate) warned: bool,
+    /// Series may be lacking: whoever answers for several servers says that it may have lost some of them.
+    pub(crate) partial: bool,
 }
 
 /// Reads one whole answer and hands its series to `sink`.
@@ -125,6 +125,7 @@ enum Field {
     Status,
     Error,
     Warnings,
+    IsPartial,
     Data,
     ResultType,
     Result,
@@ -161,7 +162,9 @@ impl<'de, S: Sink> Visitor<'de> for Top<'_, S> {
             match field {
                 Field::Status => outline.status = map.next_value()?,
                 Field::Error => outline.error = map.next_value()?,
-                Field::Warnings => outline.warned = !map.next_value::<Vec<IgnoredAny>>()?.is_empty(),
+                Field::Warnings => outline.partial |= !map.next_value::<Vec<IgnoredAny>>()?.is_empty(),
+                // VictoriaMetrics' word for it.
+                Field::IsPartial => outline.partial |= map.next_value::<bool>()?,
                 Field::Data => {
                     map.next_value_seed(Data { sink: &mut *self.sink, labels: &mut *self.labels })?;
                     outline.has_data = true;

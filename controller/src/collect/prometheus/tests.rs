@@ -227,10 +227,15 @@ async fn an_answer_is_read_whatever_else_is_in_it_and_in_whatever_order() {
 }
 
 #[tokio::test]
-async fn an_answer_with_warnings_may_lack_some_series() {
-    for (warnings, partial) in [(json!([]), false), (json!(["store b: deadline exceeded"]), true)] {
+async fn an_answer_that_says_so_may_lack_some_series() {
+    for (key, value, partial) in [
+        ("warnings", json!([]), false),
+        ("warnings", json!(["store b: deadline exceeded"]), true),
+        ("isPartial", json!(false), false),
+        ("isPartial", json!(true), true),
+    ] {
         let mut answer: Value = serde_json::from_str(&vector(&json!([]))).unwrap();
-        answer["warnings"] = warnings;
+        answer[key] = value;
         let fake = FakePrometheus::start(Answers::Says(200, answer.to_string())).await;
         let client = fake.client();
         let session = client.session().await.unwrap();

@@ -30,6 +30,20 @@ impl PodLoad {
         [self.kv, self.queue, self.running].into_iter().flatten().map(|o| o.at).max()
     }
 
+    /// What was observed at `begin` or later.
+    #[must_use]
+    pub(crate) fn since(self, begin: Instant) -> Self {
+        let keep = |seen: Option<Observed>| seen.filter(|o| o.at >= begin);
+        Self {
+            kv: keep(self.kv),
+            queue: keep(self.queue),
+            running: keep(self.running),
+            mean_input: keep(self.mean_input),
+            mean_output: keep(self.mean_output),
+            prefix_hit_rate: keep(self.prefix_hit_rate),
+        }
+    }
+
     /// Of two servers in one pod (KServe tells its ranks apart by a suffix) the one under more load counts, and a
     /// value that does not count at all never hides one that does.
     #[must_use]
@@ -46,7 +60,8 @@ impl PodLoad {
         let greater: fn(f64, f64) -> bool = |a, b| a >= b;
         let running = match (self.running, other.running) {
             (Some(a), Some(b)) => Some(Observed { value: a.value + b.value, at: a.at.min(b.at) }),
-            (a, b) => a.or(b),
+            // What one of them has in flight is not what both have.
+            _ => None,
         };
         Self {
             kv: pick(self.kv, other.kv, greater),

@@ -121,9 +121,9 @@ fn a_part_that_fails_costs_only_its_own_namespaces_an_answer() {
     let mut s = Samples::default();
     let of = |namespace: &str, answer: Answer| Answer { scope: Scope::one(namespace), ..answer };
     s.take_in(Instant::now(), vec![of("ns", kv("0.5")), of("other", failed(Query::KvUsage))]);
-    let answered = ["ns", "other", "third"].map(|namespace| s.answered(Signal::KvUsage, namespace));
+    let answered = ["ns", "other", "third"].map(|namespace| s.answered(Query::KvUsage, namespace));
     assert_eq!(answered, [true, false, false]);
-    assert!(!s.answered(Signal::Queue, "ns"));
+    assert!(!s.answered(Query::Queue, "ns"));
     assert!(s.last_error().is_some());
 }
 
@@ -135,7 +135,7 @@ fn what_a_partial_answer_lacks_is_unknown() {
         rows.partial = true;
     }
     s.take_in(Instant::now(), vec![partial]);
-    assert!(only(&s).kv.is_some() && !s.answered(Signal::KvUsage, "ns"));
+    assert!(only(&s).kv.is_some() && !s.answered(Query::KvUsage, "ns"));
 }
 
 #[test]
@@ -159,7 +159,13 @@ fn a_queue_is_known_then_unknown_and_never_absent_again_while_it_may_come_back()
     let of = |name: &str, value: &'static str| {
         (json!({"__name__": name, "namespace": "ns", "target_model_name": "m"}), value)
     };
-    let now = |s: &Samples, at: Duration| s.scheduler_queue("ns", "m", Duration::from_mins(5), t0 + at);
+    let ages = MetricsAge::default();
+    let seen = |s: &Samples, at: Duration| s.scheduler_queue("ns", "m", &ages, t0 + at);
+    let now = |s: &Samples, at: Duration| seen(s, at).queue;
+    assert_eq!(now(&s, seconds(0)), SchedulerQueue::Unknown, "nobody was asked");
+    s.take_in(t0, vec![failed(Query::SchedulerQueue)]);
+    assert_eq!(now(&s, seconds(0)), SchedulerQueue::Unknown, "nobody answered");
+    s.take_in(t0, vec![answer(Query::SchedulerQueue, &[])]);
     assert_eq!(now(&s, seconds(0)), SchedulerQueue::Absent);
     let (size, bytes) = ("llm_d_epp_flow_control_queue_size", "llm_d_epp_flow_control_queue_bytes");
     // The same queue under its older name, too.
@@ -168,13 +174,14 @@ fn a_queue_is_known_then_unknown_and_never_absent_again_while_it_may_come_back()
     let figure = |n: f64| Amount::try_from(n).unwrap();
     let known = SchedulerQueue::Known(QueueFigures { size: figure(3.0), bytes: figure(2048.0) });
     assert_eq!(now(&s, seconds(0)), known);
-    assert_eq!(s.scheduler_queue("elsewhere", "m", Duration::from_mins(5), t0), SchedulerQueue::Absent);
+    assert_eq!(s.scheduler_queue("elsewhere", "m", &ages, t0).queue, SchedulerQueue::Absent);
     for lacking in [failed(Query::SchedulerQueue), answer(Query::SchedulerQueue, &[])] {
-        s.take_in(t0 + seconds(200), vec![lacking]);
-        assert_eq!(now(&s, seconds(300)), known);
-        assert_eq!(now(&s, seconds(301)), SchedulerQueue::Unknown);
+        s.take_in(t0 + seconds(60), vec![lacking]);
+        assert_eq!(seen(&s, seconds(60)), SeenQueue { queue: known, late: false });
+        assert_eq!(seen(&s, seconds(120)), SeenQueue { queue: known, late: true });
+        assert_eq!(now(&s, seconds(121)), SchedulerQueue::Unknown);
     }
-    let t1 = seconds(302);
+    let t1 = seconds(122);
     s.take_in(t0 + t1, vec![answer(Query::SchedulerQueue, &[of(size, "-1")])]);
     assert_eq!(now(&s, t1), SchedulerQueue::Unknown, "no length of a queue");
     let clean = |s: &mut Samples, at: Duration| s.clean(t0 + at, (seconds(60), seconds(300)), |_, _| true);

@@ -47,7 +47,7 @@ fn one_query_serves_all_models_and_all_are_few() {
             named("queue", &age("num_requests_waiting"))
         )
     );
-    assert_eq!(all(Query::Running), format!("max by ({by}) (vllm:num_requests_running)"));
+    assert_eq!(all(Query::Running), format!("sum by ({by}) (vllm:num_requests_running)"));
     assert_eq!(
         all(Query::CacheConfig),
         "max by (namespace, pod, pod_name, num_gpu_blocks, block_size) (vllm:cache_config_info)"

@@ -91,7 +91,7 @@ async fn a_large_install_is_asked_for_in_parts_and_a_failing_part_costs_only_its
     let mut kv: Vec<String> = kv.collect();
     kv.sort();
     assert!(kv[0].contains("{namespace=\"big-1\"}") && kv[1].contains("{namespace=~\"big-2|ns\"}"), "{kv:?}");
-    let answered = ["big-1", "big-2", "ns"].map(|ns| state.samples.answered(Signal::KvUsage, ns));
+    let answered = ["big-1", "big-2", "ns"].map(|ns| state.samples.answered(Query::KvUsage, ns));
     assert_eq!(answered, [false, true, true]);
 }
 
@@ -124,7 +124,47 @@ async fn an_answer_that_may_lack_some_series_counts_as_far_as_it_goes() {
     let engine = engine(&cluster, fake.client());
     let mut state = State::default();
     assert_eq!(turn(&engine, &mut state).await.signal(), Some(3));
-    assert!(state.samples.last_error().is_none() && !state.samples.answered(Signal::KvUsage, "ns"));
+    assert!(state.samples.last_error().is_none() && !state.samples.answered(Query::KvUsage, "ns"));
+}
+
+/// A replica that is full, of 16,000 tokens, with requests that wait.
+fn full(query: &str) -> (u16, String) {
+    let one = |signal: &str, value: &str| {
+        let labels = json!({"namespace": "ns", "pod": "a-0", "model_name": "m", "signal": signal,
+            "num_gpu_blocks": "1000", "block_size": "16"});
+        json!({"metric": labels, "value": [1, value]})
+    };
+    let all = match query {
+        q if q.contains("timestamp") => vec![one("kv", "1"), one("queue", "1")],
+        q if q.contains("generation_tokens") => vec![one("input", "512"), one("output", "128")],
+        q if q.contains("usage_perc") => vec![one("", "0.5")],
+        q if q.contains("waiting") => vec![one("", "9")],
+        q if q.contains("cache_config") => vec![one("", "1")],
+        _ => vec![],
+    };
+    (200, vector(&json!(all)))
+}
+
+#[tokio::test]
+async fn a_sample_is_observed_once_however_many_cycles_it_serves() {
+    let cluster = cluster(json!({}));
+    let fake = FakePrometheus::start(Answers::By(full)).await;
+    let mut engine = engine(&cluster, fake.client());
+    let mut feed = crate::maps::testing::Feed::new();
+    feed.put("wva/wva-saturation-scaling-config", &[("default", "analyzerName: saturation")]);
+    engine.maps = feed.maps();
+    let mut state = State::default();
+    let observed = |state: &State| state.observed.iter().map(|r| r.k2.len()).collect::<Vec<_>>();
+    turn(&engine, &mut state).await;
+    assert_eq!(observed(&state), [1]);
+    engine.cycle(&mut state);
+    assert_eq!(observed(&state), [1], "the same sample");
+    fake.now(Answers::By(down));
+    turn(&engine, &mut state).await;
+    assert_eq!(observed(&state), [1], "and none was to be had");
+    fake.now(Answers::By(full));
+    turn(&engine, &mut state).await;
+    assert_eq!(observed(&state), [2]);
 }
 
 #[tokio::test]

@@ -57,6 +57,11 @@ pub(super) const TABLE: Table = Table {
             "model schedulerQueue: null; a: 1 kv=.775",
             "a 1->2 DemandAboveSupply demand=12400",
         ),
+        (
+            "where a queue cannot be asked, something may wait",
+            "model schedulerQueue: null; a: 3 kv=0",
+            "a 3->3 NoChange",
+        ),
         // Supply, and what is on its way.
         (
             "what loads is anticipated",
