@@ -1,5 +1,5 @@
-//! What the cluster has left. GPUs are booked by accelerator, first for kept scale-ups, then for the most saturated
-//! model; a step that does not fit is cut to whole replicas, and one the HPA would ignore is not taken at all.
+//! What the cluster has left. GPUs are booked by accelerator, first for kept scale-ups and for what persons have set,
+//! then for the most saturated model; a step that does not fit is cut to whole replicas, and one the HPA would ignore is not taken at all.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -141,11 +141,11 @@ pub(crate) fn held(draft: &Draft) -> u32 {
         .min(draft.target())
 }
 
-/// Books what earlier cycles asked for and the cluster has not seen yet.
+/// Books what will be asked for whatever this cycle decides, and the cluster has not seen yet: what earlier cycles
+/// decided, and what a person has set.
 pub(crate) fn book_held(ledger: &mut Ledger, variant: &VariantView, draft: &Draft) {
-    if variant.auto() {
-        ledger.book(variant, held(draft).saturating_sub(draft.current));
-    }
+    let after = if variant.auto() { held(draft) } else { variant.replicas_after(draft.target()) };
+    ledger.book(variant, after.saturating_sub(variant.current));
 }
 
 /// The name an accelerator is known by, whatever its vendor's label calls it: `NVIDIA-H100-80GB-HBM3` is `H100`,
