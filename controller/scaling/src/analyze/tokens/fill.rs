@@ -84,7 +84,6 @@ fn grow(verdict: &TokenVerdict, model: &ModelView, barred: &[bool], ledger: &Led
             drafts[i].note(Stage::Optimize, reason);
             continue;
         }
-        let step = variant.step_up();
         let asked = asked(verdict, variant, i, missing);
         let after = variant.current.saturating_add(asked);
         drafts[i].push(
