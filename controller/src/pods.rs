@@ -26,14 +26,20 @@ pub(crate) struct PodOf {
     pub(crate) phase: Phase,
     /// Since it has been ready, or not.
     pub(crate) since: Option<Timestamp>,
-    /// GPUs that it will hold once it is on a node; `None` for one that is.
-    pub(crate) waits_for: Option<Gpus>,
+    /// It is on a node, where its GPUs are counted.
+    pub(crate) placed: bool,
+    pub(crate) gpus: Gpus,
 }
 
 impl PodOf {
     /// It is, or will be, a replica that is asked.
     pub(crate) fn serves(&self) -> bool {
-        !self.leaving && self.leader.is_none()
+        self.stays() && self.leader.is_none()
+    }
+
+    /// It is one of those that its workload has, and neither going away nor at its end (evicted, say).
+    pub(crate) fn stays(&self) -> bool {
+        !self.leaving && self.phase != Phase::Done
     }
 }
 
@@ -69,14 +75,14 @@ pub(crate) fn pods(watches: &Watches) -> BTreeMap<Id, PodOf> {
 }
 
 fn pod_of(pod: &PodFacts, workload: WorkloadKey, leader: Option<Box<str>>) -> PodOf {
-    let waits = pod.node.is_none() && !pod.leaving && pod.phase != Phase::Done;
     PodOf {
         workload,
         leader,
         leaving: pod.leaving,
         phase: pod.phase,
         since: pod.since,
-        waits_for: waits.then_some(pod.gpus),
+        placed: pod.node.is_some(),
+        gpus: pod.gpus,
     }
 }
 
@@ -146,7 +152,7 @@ struct Group<'a> {
 #[must_use]
 pub(crate) fn standings(pods: &BTreeMap<Id, PodOf>) -> BTreeMap<&WorkloadKey, Standing> {
     let mut groups: BTreeMap<(&str, &str), Group> = BTreeMap::new();
-    for ((namespace, name), pod) in pods.iter().filter(|(_, p)| !p.leaving && p.phase != Phase::Done) {
+    for ((namespace, name), pod) in pods.iter().filter(|(_, p)| p.stays()) {
         let leader = pod.leader.as_deref().unwrap_or(name);
         let own =
             Group { workload: &pod.workload, led: pod.leader.is_none(), phase: pod.phase, since: pod.since };

@@ -94,5 +94,8 @@ fn pods_that_go_or_have_ended_are_no_replicas() {
     cluster.status("evicted", "ReplicaSet", "d-rs", &json!({"phase": "Failed"}));
     let all = pods(&cluster.watches());
     assert_eq!(all.len(), 3);
+    let serving: Vec<_> =
+        all.iter().filter(|(_, pod)| pod.serves()).map(|((_, name), _)| name.as_str()).collect();
+    assert_eq!(serving, ["stays"], "what one that has ended said last is nobody's load");
     assert_eq!(standings(&all).into_values().next().unwrap().unready.len(), 1);
 }
