@@ -52,7 +52,7 @@ pub(crate) fn assemble(
     let pods = pods::pods(watches);
     let limits = bounds::limits(watches);
     let (loads, unmapped) = loads_by_workload(samples, &pods, &config, at.now);
-    let standings = pods::standings(&pods);
+    let standings = pods::standings(&pods, at.wall);
     let nothing = Standing::default();
     let mut models: BTreeMap<(String, String), Model> = BTreeMap::new();
     let mut present = BTreeMap::new();

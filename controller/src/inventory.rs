@@ -6,7 +6,7 @@ use wva_scaling::accelerator_key;
 use wva_scaling::snapshot::{Config, Inventory};
 
 use crate::gpus::{Gpus, VENDORS};
-use crate::watches::{NodeFacts, Phase, Sight, Watches};
+use crate::watches::{NodeFacts, Sight, Watches};
 
 /// Why there is no inventory, so that nothing is limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -54,7 +54,7 @@ pub(crate) fn inventory<'a>(
         }
     });
     gpus.pods.cache.each(|_, _, pod| {
-        let node = pod.node.as_ref().filter(|_| pod.phase != Phase::Done);
+        let node = pod.node.as_ref().filter(|_| !pod.progress.is_done());
         if let Some((_, held)) = node.and_then(|node| nodes.get_mut(node)) {
             *held = *held + pod.gpus;
         }

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use crate::gpus::Gpus;
 use crate::watches::kept::Owner;
-use crate::watches::{Phase, PodFacts, Watches};
+use crate::watches::{Phase, PodFacts, Progress, Watches};
 use crate::workloads::{LEADER_WORKER_SET, WorkloadKey};
 
 /// Namespace and name.
@@ -23,7 +23,7 @@ pub(crate) struct PodOf {
     /// It is going away: it gets no new requests, and is neither ready nor pending.
     pub(crate) leaving: bool,
     /// What it is doing.
-    pub(crate) phase: Phase,
+    pub(crate) progress: Progress,
     /// Since it has been ready, or not.
     pub(crate) since: Option<Timestamp>,
     /// It is on a node, where its GPUs are counted.
@@ -39,7 +39,7 @@ impl PodOf {
 
     /// It is one of those that its workload has, and neither going away nor at its end (evicted, say).
     pub(crate) fn stays(&self) -> bool {
-        !self.leaving && self.phase != Phase::Done
+        !self.leaving && !self.progress.is_done()
     }
 }
 
@@ -79,7 +79,7 @@ fn pod_of(pod: &PodFacts, workload: WorkloadKey, leader: Option<Box<str>>) -> Po
         workload,
         leader,
         leaving: pod.leaving,
-        phase: pod.phase,
+        progress: pod.progress,
         since: pod.since,
         placed: pod.node.is_some(),
         gpus: pod.gpus,
@@ -148,14 +148,14 @@ struct Group<'a> {
     since: Option<Timestamp>,
 }
 
-/// The standing of every workload that has pods.
+/// The standing of every workload that has pods, at a time of the wall clock.
 #[must_use]
-pub(crate) fn standings(pods: &BTreeMap<Id, PodOf>) -> BTreeMap<&WorkloadKey, Standing> {
+pub(crate) fn standings(pods: &BTreeMap<Id, PodOf>, wall: Timestamp) -> BTreeMap<&WorkloadKey, Standing> {
     let mut groups: BTreeMap<(&str, &str), Group> = BTreeMap::new();
     for ((namespace, name), pod) in pods.iter().filter(|(_, p)| p.stays()) {
         let leader = pod.leader.as_deref().unwrap_or(name);
-        let own =
-            Group { workload: &pod.workload, led: pod.leader.is_none(), phase: pod.phase, since: pod.since };
+        let phase = pod.progress.at(wall);
+        let own = Group { workload: &pod.workload, led: pod.leader.is_none(), phase, since: pod.since };
         match groups.entry((namespace, leader)) {
             std::collections::btree_map::Entry::Vacant(entry) => {
                 entry.insert(own);
