@@ -288,7 +288,6 @@ mod tests {
     }
 
     #[track_caller]
-    #[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
     fn check(status: Value, want: Phase) {
         check_at("2026-01-01T00:21:00Z", status, want);
     }
