@@ -55,12 +55,12 @@ pub(crate) fn assemble(
     let pods = pods::pods(watches);
     let limits = bounds::limits(watches);
     let (loads, unmapped) = loads_by_workload(samples, &pods, &config.metrics_age, at);
-    let (standings, ready) = (pods::standings(&pods), pods::ready(&pods));
+    let (standings, ready) = (pods::standings(&pods, at.wall), pods::ready(&pods));
     let entries = Entries::of(&config);
     let (nothing, none) = (Standing::default(), BTreeSet::new());
     let mut models: BTreeMap<(String, String), Model> = BTreeMap::new();
     let mut present = BTreeMap::new();
-    let mut accelerators: BTreeMap<&WorkloadKey, String> = BTreeMap::new();
+    let mut takers: BTreeMap<&WorkloadKey, Taker> = BTreeMap::new();
     for m in managed {
         let remembered = memory.of(m, at.now, at.wall);
         let Ok(declared) = m.declared() else {
@@ -77,7 +77,7 @@ pub(crate) fn assemble(
         let reported = loads.get(key).map(|l| reporting(l, &declared.model_id)).unwrap_or_default();
         let mut variant = declared_part(m, declared, limits.get(key));
         describe(&mut variant, workload.template.as_ref());
-        accelerators.extend(variant.accelerator.clone().map(|accelerator| (key, accelerator)));
+        takers.extend(Taker::of(&variant, replicas).map(|taker| (key, taker)));
         progress(&mut variant, remembered, replicas, standings.get(key).unwrap_or(&nothing), at);
         let seen = samples.scheduler_queue(&m.key.namespace, &declared.model_id, &config.metrics_age, at.now);
         let judge = Judge {
@@ -98,7 +98,7 @@ pub(crate) fn assemble(
         });
         model.variants.push(variant);
     }
-    let unlimited = take_stock(&mut config, watches, &pods, &accelerators);
+    let unlimited = take_stock(&mut config, watches, &pods, &takers);
     let snapshot = Snapshot {
         now: Some(at.wall.to_string()),
         config,
@@ -157,19 +157,52 @@ fn progress(
     variant.remembered_capacity = remembered.capacity().and_then(|c| Amount::try_from(c).ok());
 }
 
+/// A workload that takes GPUs of an accelerator.
+struct Taker {
+    accelerator: String,
+    /// What all its replicas take once they are there.
+    gpus: u64,
+}
+
+impl Taker {
+    /// `None` where nobody knows of which accelerator.
+    fn of(variant: &Variant, replicas: Replicas) -> Option<Self> {
+        let gpus = u64::from(replicas.current).saturating_mul(u64::from(variant.gpus_per_replica.0));
+        Some(Self { accelerator: variant.accelerator.clone()?, gpus })
+    }
+
+    /// GPUs that will be taken and are on no node yet. Those of pods are known; a replica may have no pod so far, or not
+    /// all of them: a quota is in the way, a ReplicaSet lags behind, workers come after their leader.
+    fn asks<'a>(&self, pods: impl Iterator<Item = &'a PodOf>) -> u64 {
+        let (mut there, mut waiting) = (0, 0);
+        for pod in pods.filter(|pod| pod.stays()) {
+            let gpus = u64::from(pod.gpus.total());
+            there += gpus;
+            waiting += if pod.placed { 0 } else { gpus };
+        }
+        self.gpus.saturating_sub(there).saturating_add(waiting)
+    }
+}
+
 /// Takes the inventory where something is to be limited; says why there is none.
 fn take_stock(
     config: &mut Config,
     watches: &Watches,
     pods: &BTreeMap<(String, String), PodOf>,
-    accelerators: &BTreeMap<&WorkloadKey, String>,
+    takers: &BTreeMap<&WorkloadKey, Taker>,
 ) -> Option<NoInventory> {
     if !inventory::is_wanted(config) {
         return None;
     }
-    // The pods of our own variants that have no node yet.
-    let waiting = |pod: &PodOf| Some((accelerators.get(&pod.workload)?.as_str(), pod.waits_for?));
-    match inventory(watches, pods.values().filter_map(waiting)) {
+    let mut of_each: BTreeMap<&WorkloadKey, Vec<&PodOf>> = BTreeMap::new();
+    for pod in pods.values() {
+        of_each.entry(&pod.workload).or_default().push(pod);
+    }
+    let asked = takers.iter().map(|(key, taker)| {
+        let pods = of_each.get(key).into_iter().flatten().copied();
+        (taker.accelerator.as_str(), taker.asks(pods))
+    });
+    match inventory(watches, asked) {
         Ok(stock) => {
             config.inventory = Some(stock);
             None

@@ -6,7 +6,7 @@ use wva_scaling::accelerator_key;
 use wva_scaling::snapshot::{Config, Inventory};
 
 use crate::gpus::{Gpus, VENDORS};
-use crate::watches::{NodeFacts, Phase, Sight, Watches};
+use crate::watches::{NodeFacts, Sight, Watches};
 
 /// Why there is no inventory, so that nothing is limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,13 +31,13 @@ pub(crate) fn is_wanted(config: &Config) -> bool {
 }
 
 /// What the cluster has by accelerator, and what of it is used: by all pods on nodes that count, ours or not, and by
-/// `asked`, the pods of our own variants that have no node yet, each with its variant's accelerator.
+/// `asked`, what replicas of our own variants will take that are on no node yet.
 ///
 /// # Errors
 /// Where nodes or pods cannot be seen: a count of half of them would be wrong.
 pub(crate) fn inventory<'a>(
     watches: &Watches,
-    asked: impl IntoIterator<Item = (&'a str, Gpus)>,
+    asked: impl IntoIterator<Item = (&'a str, u64)>,
 ) -> Result<BTreeMap<String, Inventory>, NoInventory> {
     let Some(gpus) = &watches.gpus else { return Err(NoInventory::NotWatched) };
     for (sight, kind) in [(gpus.nodes.sight(), "nodes"), (gpus.pods.sight(), "pods")] {
@@ -54,7 +54,7 @@ pub(crate) fn inventory<'a>(
         }
     });
     gpus.pods.cache.each(|_, _, pod| {
-        let node = pod.node.as_ref().filter(|_| pod.phase != Phase::Done);
+        let node = pod.node.as_ref().filter(|_| !pod.progress.is_done());
         if let Some((_, held)) = node.and_then(|node| nodes.get_mut(node)) {
             *held = *held + pod.gpus;
         }
@@ -87,10 +87,10 @@ impl Stocks {
         }
     }
 
-    /// Adds what a pod will take from somewhere.
-    fn ask(&mut self, accelerator: &str, gpus: Gpus) {
+    /// Adds what will be taken from somewhere.
+    fn ask(&mut self, accelerator: &str, gpus: u64) {
         if let Some((_, stock)) = self.0.get_mut(&accelerator_key(accelerator)) {
-            stock.used += u64::from(gpus.total());
+            stock.used = stock.used.saturating_add(gpus);
         }
     }
 }
@@ -124,9 +124,8 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(cluster: &Cluster, asked: &[(&str, u16)], want: &[(&str, u64, u64)]) {
-        let asked = asked.iter().map(|(accelerator, n)| (*accelerator, Gpus([*n, 0, 0])));
-        let found = inventory(&cluster.watches(), asked).unwrap();
+    fn check(cluster: &Cluster, asked: &[(&str, u64)], want: &[(&str, u64, u64)]) {
+        let found = inventory(&cluster.watches(), asked.iter().copied()).unwrap();
         let found: Vec<_> = found.iter().map(|(name, i)| (name.as_str(), i.limit, i.used)).collect();
         assert_eq!(found, want);
     }

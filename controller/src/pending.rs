@@ -20,16 +20,31 @@ const MOST: usize = 1000;
 pub(crate) struct Waiting {
     /// Since when replicas have had no pod, the longest first.
     podless: Vec<Instant>,
-    /// When a replica was last seen to have become ready, though it may be gone by now.
+    /// When there was last one ready replica more, though it may be gone by now.
     last_ready: Option<Timestamp>,
+    /// The most ready replicas of late.
+    peak: Option<Peak>,
 }
+
+/// How many replicas were ready, and when they last were as many.
+#[derive(Clone, Copy, Debug)]
+struct Peak {
+    ready: u32,
+    at: Instant,
+}
+
+/// A replica that was ready within this time and is so again has flapped: that is no recovery.
+const FLAPPING: Duration = Duration::from_mins(10);
 
 impl Waiting {
     /// What is missing from `replicas`, with the pods that there are. A replica is waited for since its pod was made or
-    /// stopped being ready, or since it was first seen to have none; in any case at most since another one became
-    /// ready. The ones waited for longest come first.
+    /// stopped being ready, or since it was first seen to have none; in any case at most since more became ready than
+    /// were so of late. The ones waited for longest come first.
     pub(crate) fn pending(&mut self, replicas: Replicas, pods: &Standing, at: Moment) -> Vec<Pending> {
-        self.last_ready = self.last_ready.max(pods.last_ready);
+        if self.recovered(replicas, at.now) {
+            // A clock that is ahead must not keep the ages at 0.
+            self.last_ready = self.last_ready.max(pods.last_ready.map(|t| t.min(at.wall)));
+        }
         let since_ready = self.last_ready.map_or(Duration::MAX, |t| elapsed(t, at.wall));
         let missing =
             usize::try_from(replicas.current.saturating_sub(replicas.ready)).unwrap_or(MOST).min(MOST);
@@ -44,6 +59,18 @@ impl Waiting {
         }
         pending.sort_by_key(|p| std::cmp::Reverse(p.age));
         pending
+    }
+
+    /// Takes in how many replicas are ready, and says whether those are more than of late. Nobody knows that at first
+    /// sight, when what the pods say is believed.
+    fn recovered(&mut self, replicas: Replicas, now: Instant) -> bool {
+        let ready = replicas.ready.min(replicas.current);
+        // Replicas that are wanted no more are no loss.
+        let peak = self.peak.map(|peak| Peak { ready: peak.ready.min(replicas.current), ..peak });
+        let lasting = |peak: &Peak| now.saturating_duration_since(peak.at) < FLAPPING;
+        let below = peak.filter(|peak| ready < peak.ready && lasting(peak));
+        self.peak = below.or(Some(Peak { ready, at: now }));
+        below.is_none() && peak.is_none_or(|peak| ready > peak.ready)
     }
 
     /// Takes in how many replicas have no pod.
@@ -169,6 +196,42 @@ mod tests {
         // The one that became ready has gone since, and all begins anew all the same.
         let at = later(at, 1);
         check(&waiting.pending(of(2, 0), &pods(&stuck, None, at), at), &[(5, Unschedulable), (0, Starting)]);
+    }
+
+    #[test]
+    fn a_replica_that_flaps_does_not_keep_another_from_being_stuck() {
+        let start = start();
+        let mut waiting = Waiting::default();
+        let mut ages = |ready: u32, current: u32, became: Option<i64>, minute: i64| -> Vec<i64> {
+            let at = later(start, minute);
+            let unready = [(Phase::Starting, 60), (Phase::Starting, 0)];
+            let pods = pods(&unready, became, at);
+            let found = waiting.pending(of(current, ready), &pods, at);
+            found.iter().map(|p| i64::try_from(p.age.get().as_secs()).unwrap() / 60).collect()
+        };
+        assert_eq!(ages(1, 2, Some(3), 0), [0], "the one that has just been made may come");
+        assert_eq!(ages(1, 3, Some(3), 0), [3, 0]);
+        for minute in [1, 3, 5, 7, 9] {
+            assert_eq!(ages(0, 2, None, minute), [3 + minute, 0], "minute {minute}");
+            assert_eq!(ages(1, 3, Some(0), minute + 1), [4 + minute, 0], "it is ready again");
+        }
+        assert_eq!(ages(2, 4, Some(0), 11), [0, 0], "one more is ready");
+        assert_eq!(ages(2, 4, Some(1), 12), [1, 0]);
+        // Two were lost for good, and one of them has come back after a while.
+        assert_eq!(ages(0, 2, None, 13), [2, 0]);
+        assert_eq!(ages(0, 2, None, 23), [12, 0]);
+        assert_eq!(ages(1, 3, Some(0), 24), [0, 0]);
+    }
+
+    #[test]
+    fn a_clock_that_is_ahead_does_not_keep_ages_at_0() {
+        let at = start();
+        let mut waiting = Waiting::default();
+        let unready = [(Phase::Starting, 60)];
+        check(&waiting.pending(of(2, 1), &pods(&unready, Some(-30), at), at), &[(0, Starting)]);
+        let at = later(at, 4);
+        let unready = [(Phase::Starting, 64)];
+        check(&waiting.pending(of(2, 1), &pods(&unready, Some(-26), at), at), &[(4, Starting)]);
     }
 
     #[test]

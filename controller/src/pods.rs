@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use crate::gpus::Gpus;
 use crate::watches::kept::Owner;
-use crate::watches::{Phase, PodFacts, Watches};
+use crate::watches::{Phase, PodFacts, Progress, Watches};
 use crate::workloads::{LEADER_WORKER_SET, WorkloadKey};
 
 /// Namespace and name.
@@ -23,19 +23,25 @@ pub(crate) struct PodOf {
     /// It is going away: it gets no new requests, and is neither ready nor pending.
     pub(crate) leaving: bool,
     /// What it is doing.
-    pub(crate) phase: Phase,
+    pub(crate) progress: Progress,
     /// When it was made.
     pub(crate) created: Option<Timestamp>,
     /// Since it has been ready, or not.
     pub(crate) since: Option<Timestamp>,
-    /// GPUs that it will hold once it is on a node; `None` for one that is.
-    pub(crate) waits_for: Option<Gpus>,
+    /// It is on a node, where its GPUs are counted.
+    pub(crate) placed: bool,
+    pub(crate) gpus: Gpus,
 }
 
 impl PodOf {
     /// It is, or will be, a replica that is asked.
     pub(crate) fn serves(&self) -> bool {
-        !self.leaving && self.leader.is_none()
+        self.stays() && self.leader.is_none()
+    }
+
+    /// It is one of those that its workload has, and neither going away nor at its end (evicted, say).
+    pub(crate) fn stays(&self) -> bool {
+        !self.leaving && !self.progress.is_done()
     }
 }
 
@@ -71,15 +77,15 @@ pub(crate) fn pods(watches: &Watches) -> BTreeMap<Id, PodOf> {
 }
 
 fn pod_of(pod: &PodFacts, workload: WorkloadKey, leader: Option<Box<str>>) -> PodOf {
-    let waits = pod.node.is_none() && !pod.leaving && pod.phase != Phase::Done;
     PodOf {
         workload,
         leader,
         leaving: pod.leaving,
-        phase: pod.phase,
+        progress: pod.progress,
         created: pod.created,
         since: pod.since,
-        waits_for: waits.then_some(pod.gpus),
+        placed: pod.node.is_some(),
+        gpus: pod.gpus,
     }
 }
 
@@ -139,14 +145,14 @@ pub(crate) struct Standing {
 /// Of every workload the pods that may be sent requests: of a group the leader, once all of its pods are ready.
 #[must_use]
 pub(crate) fn ready(pods: &BTreeMap<Id, PodOf>) -> BTreeMap<&WorkloadKey, BTreeSet<&str>> {
-    let there = || pods.iter().filter(|(_, p)| !p.leaving && p.phase != Phase::Done);
+    let there = || pods.iter().filter(|(_, p)| p.stays());
     let waits_for = |((namespace, _), p): (&'_ Id, &'_ PodOf)| -> Option<(String, String)> {
-        let leader = p.leader.as_deref().filter(|_| p.phase != Phase::Ready)?;
+        let leader = p.leader.as_deref().filter(|_| !p.progress.is_ready())?;
         Some((namespace.clone(), leader.to_owned()))
     };
     let incomplete: BTreeSet<Id> = there().filter_map(waits_for).collect();
     let mut all: BTreeMap<&WorkloadKey, BTreeSet<&str>> = BTreeMap::new();
-    for (id, pod) in there().filter(|(_, p)| p.serves() && p.phase == Phase::Ready) {
+    for (id, pod) in there().filter(|(_, p)| p.serves() && p.progress.is_ready()) {
         if !incomplete.contains(id) {
             all.entry(&pod.workload).or_default().insert(&id.1);
         }
@@ -163,14 +169,14 @@ struct Group<'a> {
     since: Option<Timestamp>,
 }
 
-/// The standing of every workload that has pods.
+/// The standing of every workload that has pods, at a time of the wall clock.
 #[must_use]
-pub(crate) fn standings(pods: &BTreeMap<Id, PodOf>) -> BTreeMap<&WorkloadKey, Standing> {
+pub(crate) fn standings(pods: &BTreeMap<Id, PodOf>, wall: Timestamp) -> BTreeMap<&WorkloadKey, Standing> {
     let mut groups: BTreeMap<(&str, &str), Group> = BTreeMap::new();
-    for ((namespace, name), pod) in pods.iter().filter(|(_, p)| !p.leaving && p.phase != Phase::Done) {
+    for ((namespace, name), pod) in pods.iter().filter(|(_, p)| p.stays()) {
         let leader = pod.leader.as_deref().unwrap_or(name);
-        let own =
-            Group { workload: &pod.workload, led: pod.leader.is_none(), phase: pod.phase, since: pod.since };
+        let phase = pod.progress.at(wall);
+        let own = Group { workload: &pod.workload, led: pod.leader.is_none(), phase, since: pod.since };
         match groups.entry((namespace, leader)) {
             std::collections::btree_map::Entry::Vacant(entry) => {
                 entry.insert(own);

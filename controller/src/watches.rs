@@ -38,7 +38,7 @@ pub(crate) use node::NodeFacts;
 pub(crate) use node::WatchedNode;
 pub(crate) use optional::Optional;
 pub use optional::Sight;
-pub(crate) use pod::{Phase, PodFacts, WatchedPod};
+pub(crate) use pod::{Phase, PodFacts, Progress, WatchedPod};
 pub use synced::Synced;
 pub(crate) use workload::Workload;
 

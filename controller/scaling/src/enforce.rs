@@ -96,14 +96,24 @@ fn wake(model: &ModelView, barred: &[bool], drafts: &mut [Draft]) {
 
 /// Where zero is not allowed, a model that has replicas keeps one.
 fn keep_one(model: &ModelView, drafts: &mut [Draft]) {
-    // A maximum of 0, which is applied later, keeps none; what a person holds is there whatever was decided.
+    // A maximum of 0, which is applied later, keeps none; what a person holds is there, or not, whatever was decided.
     let keeps = |(variant, draft): (&VariantView, &Draft)| {
-        variant.bounds.clamp(draft.target()).max(variant.replicas_after(0)) > 0
+        variant.replicas_after(variant.bounds.clamp(draft.target())) > 0
     };
     if model.to_zero.enabled || model.at_zero() || model.variants.iter().zip(&*drafts).any(keeps) {
         return;
     }
-    if let Some(i) = model.by_cost().into_iter().find(|i| model.variants[*i].bounds.max != Some(0)) {
-        drafts[i].push(Stage::Enforce, 1, Reason::MinimumKept {});
+    for i in model.by_cost() {
+        let variant = &model.variants[i];
+        if variant.bounds.max == Some(0) {
+            continue;
+        }
+        if drafts[i].target() == 0 {
+            drafts[i].push(Stage::Enforce, 1, Reason::MinimumKept {});
+        }
+        // One that a person holds back keeps nobody, so the next one is asked as well.
+        if variant.auto() {
+            return;
+        }
     }
 }

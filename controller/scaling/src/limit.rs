@@ -1,5 +1,5 @@
-//! What the cluster has left. GPUs are booked by accelerator, first for kept scale-ups, then for the most saturated
-//! model; a step that does not fit is cut to whole replicas, and one the HPA would ignore is not taken at all.
+//! What the cluster has left. GPUs are booked by accelerator, first for kept scale-ups and for what persons have set,
+//! then for the most saturated model; a step that does not fit is cut to whole replicas, and one the HPA would ignore is not taken at all.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -80,10 +80,10 @@ pub(crate) fn is_limited(model: &ModelView) -> bool {
 }
 
 /// Appends the stage's steps. Returns the variants that got too little for their HPA to act on: the model's need
-/// goes to others. `order`: who takes first.
+/// goes to others. `order`: who takes first. What a person holds back takes nothing: it comes last, and sees what is left.
 pub(crate) fn limit(
     model: &ModelView,
-    order: Vec<usize>,
+    mut order: Vec<usize>,
     ledger: &Ledger,
     drafts: &mut [Draft],
 ) -> Vec<usize> {
@@ -92,22 +92,23 @@ pub(crate) fn limit(
         return refused;
     }
     let mut ledger = ledger.clone();
+    order.sort_by_key(|i| !model.variants[*i].auto());
     for i in order {
         let (variant, draft) = (&model.variants[i], &mut drafts[i]);
         let asked = growth(draft);
-        let fits = ledger.fits(variant);
         if asked == 0 {
             continue;
         }
-        if fits >= asked {
-            ledger.book(variant, asked);
+        let (fits, left) = (ledger.fits(variant), ledger.left(variant).unwrap_or(0));
+        let given = variant.granted(asked, fits);
+        if variant.auto() {
+            ledger.book(variant, given);
+        }
+        if given == asked {
             continue;
         }
-        let given = variant.granted(asked, fits);
-        let (accelerator, left) =
-            (variant.variant.accelerator.clone().unwrap_or_default(), ledger.left(variant).unwrap_or(0));
+        let accelerator = variant.variant.accelerator.clone().unwrap_or_default();
         let gpus_per_replica = variant.variant.gpus_per_replica.0;
-        ledger.book(variant, given);
         // What was booked beforehand for a kept decision stays.
         let after = draft.target() - asked + given;
         draft.push(Stage::Limit, after, Reason::LimitedBy { accelerator, left, gpus_per_replica });
@@ -140,11 +141,11 @@ pub(crate) fn held(draft: &Draft) -> u32 {
         .min(draft.target())
 }
 
-/// Books what earlier cycles asked for and the cluster has not seen yet.
+/// Books what will be asked for whatever this cycle decides, and the cluster has not seen yet: what earlier cycles
+/// decided, and what a person has set.
 pub(crate) fn book_held(ledger: &mut Ledger, variant: &VariantView, draft: &Draft) {
-    if variant.auto() {
-        ledger.book(variant, held(draft).saturating_sub(draft.current));
-    }
+    let after = if variant.auto() { held(draft) } else { variant.replicas_after(draft.target()) };
+    ledger.book(variant, after.saturating_sub(variant.current));
 }
 
 /// The name an accelerator is known by, whatever its vendor's label calls it: `NVIDIA-H100-80GB-HBM3` is `H100`,

@@ -622,6 +622,40 @@ fn the_inventory_is_taken_where_something_is_limited_and_counts_our_pods_that_wa
 }
 
 #[test]
+fn replicas_whose_pods_are_not_there_yet_are_counted_once_and_with_all_their_pods() {
+    let mut case = Case::new();
+    let of_lws = json!({"metadata": {"labels": {"inference.optimization/acceleratorName": "H100"}},
+        "spec": {"scaleTargetRef": {"apiVersion": "leaderworkerset.x-k8s.io/v1"}}});
+    case.cluster.variant_of("a", "LeaderWorkerSet", "l", "m", of_lws);
+    let product = json!({"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"});
+    case.cluster.node("n", &product, &json!({"nvidia.com/gpu": "64"}));
+    case.config = Config { limited_mode: true, ..Config::default() };
+    let asks = json!({"containers": [{"name": "c", "image": "i", "resources": {"limits": {"nvidia.com/gpu": "8"}}}]});
+    case.cluster.leader_worker_set("l", 2, 0, json!({"size": 2, "workerTemplate": {"spec": asks}}));
+    case.cluster.stateful_set_of("l", "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "l");
+    case.cluster.stateful_set_of("l-0", "v1", "Pod", "l-0");
+    let used = |case: &mut Case| case.assembled().snapshot.config.inventory.unwrap()["H100"].used;
+    assert_eq!(used(&mut case), 32, "2 groups of 2 pods with 8 each, and no pod yet");
+    let pod = |case: &mut Case, name: &str, set: &str, node: Option<&str>, phase: &str| {
+        let owner = json!([{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": set, "uid": format!("uid of {set}"), "controller": true}]);
+        let mut spec = asks.clone();
+        spec["nodeName"] = node.into();
+        let metadata = json!({"name": name, "namespace": "ns", "ownerReferences": owner});
+        case.cluster.any_pod(&json!({"metadata": metadata, "spec": spec, "status": {"phase": phase}}));
+    };
+    for (name, set, node) in [("l-0", "l", Some("n")), ("l-0-1", "l-0", None), ("l-1", "l", None)] {
+        pod(&mut case, name, set, node, "Pending");
+        assert_eq!(used(&mut case), 32, "{name}");
+    }
+    // What has ended holds nothing, and is made anew.
+    pod(&mut case, "l-0-1", "l-0", Some("n"), "Failed");
+    assert_eq!(used(&mut case), 32);
+    // More pods than replicas, as in a rollout: those count that are there.
+    case.cluster.leader_worker_set("l", 1, 0, json!({"size": 1, "workerTemplate": {"spec": asks}}));
+    assert_eq!(used(&mut case), 16);
+}
+
+#[test]
 fn an_object_that_is_set_aside_gives_up_its_target() {
     let mut case = Case::new();
     let status =

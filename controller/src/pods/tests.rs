@@ -5,6 +5,10 @@ use serde_json::{Value, json};
 use super::*;
 use crate::fixture::Cluster;
 
+fn wall() -> Timestamp {
+    "2026-01-01T00:10:00Z".parse().unwrap()
+}
+
 fn named(namespace: &str, name: &str) -> Id {
     (namespace.to_owned(), name.to_owned())
 }
@@ -37,7 +41,7 @@ fn of_a_group_the_leader_alone_serves() {
     let (leader, worker) = (&all[&named("ns", "l-0")], &all[&named("ns", "l-0-1")]);
     assert_eq!((&leader.workload, leader.serves()), (&workload, true));
     assert_eq!((&worker.workload, worker.serves()), (&workload, false));
-    assert_eq!(standings(&all)[&workload].unready.len(), 1, "it is one replica");
+    assert_eq!(standings(&all, wall())[&workload].unready.len(), 1, "it is one replica");
 }
 
 #[test]
@@ -72,7 +76,7 @@ fn a_group_is_as_far_as_its_last_pod() {
         let mut cluster = group();
         cluster.status("l-0", "StatefulSet", "l", leader).status("l-0-1", "StatefulSet", "l-0", worker);
         let all = pods(&cluster.watches());
-        standings(&all).into_values().next().unwrap()
+        standings(&all, wall()).into_values().next().unwrap()
     };
     let phases = |s: &Standing| s.unready.iter().map(|(phase, _)| *phase).collect::<Vec<_>>();
     let both = standing(&ready(1), &ready(3));
@@ -94,5 +98,8 @@ fn pods_that_go_or_have_ended_are_no_replicas() {
     cluster.status("evicted", "ReplicaSet", "d-rs", &json!({"phase": "Failed"}));
     let all = pods(&cluster.watches());
     assert_eq!(all.len(), 3);
-    assert_eq!(standings(&all).into_values().next().unwrap().unready.len(), 1);
+    let serving: Vec<_> =
+        all.iter().filter(|(_, pod)| pod.serves()).map(|((_, name), _)| name.as_str()).collect();
+    assert_eq!(serving, ["stays"], "what one that has ended said last is nobody's load");
+    assert_eq!(standings(&all, wall()).into_values().next().unwrap().unready.len(), 1);
 }

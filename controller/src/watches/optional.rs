@@ -21,8 +21,8 @@ const ASK: Duration = Duration::from_secs(10);
 /// First and longest pause between two such questions. One list of one object each half minute is no load.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// How long it is not believed that what was seen a moment ago is forbidden now: an API server that has just started
-/// knows no roles yet, and targets and bounds must not be lost for that.
+/// How long nothing is said where what was seen a moment ago is forbidden now: an API server that has just started knows
+/// no roles yet.
 const DOUBT: Duration = Duration::from_secs(30);
 
 /// How much of an optional kind can be seen.
@@ -30,7 +30,7 @@ const DOUBT: Duration = Duration::from_secs(30);
 pub enum Sight {
     /// Nobody knows yet.
     Unknown,
-    /// All objects were listed, and are followed.
+    /// All objects were listed, and are followed, or were until rights were taken away.
     Seen,
     /// The cluster has no such kind.
     Absent,
@@ -201,15 +201,14 @@ where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     let mut pause = FIRST_PAUSE;
-    // Since when what was seen is followed no more, and may still be so.
-    let mut lost: Option<Instant> = None;
+    let mut lost: Option<Lost> = None;
     loop {
         let told = match tokio::time::timeout(ASK, ask(&watch.api)).await {
             Ok(Ok(())) => {
                 let begun = Instant::now();
                 let Ended { told, listed } = events(watch, shown, &mut observe).await;
                 if listed {
-                    lost = Some(Instant::now());
+                    lost = Some(Lost { at: Instant::now(), told: false });
                 }
                 if begun.elapsed() > LONGEST_PAUSE {
                     pause = FIRST_PAUSE;
@@ -219,18 +218,40 @@ where
             Ok(Err(error)) => Sight::told_by(&error),
             Err(_) => None,
         };
-        let doubtful =
-            |sight: Sight| sight == Sight::Forbidden && lost.is_some_and(|at| at.elapsed() < DOUBT);
-        if let Some(sight) = told.filter(|sight| !doubtful(*sight)) {
-            if lost.take().is_some() {
-                // What was seen is nothing any more.
-                observe(&Event::Init);
-                observe(&Event::InitDone);
+        match (told, &mut lost) {
+            (Some(Sight::Forbidden), Some(lost)) => lost.tell(shown),
+            (Some(sight), was_seen) => {
+                if was_seen.take().is_some() {
+                    // What was seen is nothing any more.
+                    observe(&Event::Init);
+                    observe(&Event::InitDone);
+                }
+                shown.sees(sight);
             }
-            shown.sees(sight);
+            (None, _) => {}
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// What was seen is followed no more, and may still be so. A right that is taken away says nothing about the objects:
+/// targets, bounds and the inventory must not be lost for it.
+struct Lost {
+    at: Instant,
+    /// It was said.
+    told: bool,
+}
+
+impl Lost {
+    fn tell(&mut self, shown: &Shown) {
+        if self.at.elapsed() >= DOUBT && !std::mem::replace(&mut self.told, true) {
+            tracing::warn!(
+                kind = shown.name,
+                "No longer allowed to see a kind, of which what was seen last goes on to count: grant get, list and \
+                 watch, or restart to do without"
+            );
+        }
     }
 }
 

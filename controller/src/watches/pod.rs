@@ -132,13 +132,44 @@ pub(crate) enum Phase {
     Done,
 }
 
+/// What a pod is doing, as far as it changes with time alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Progress {
+    phase: Phase,
+    /// It crash-loops up to then: after that its container runs longer than it did before it last failed.
+    outlives: Option<Timestamp>,
+}
+
+impl Progress {
+    /// What it is doing at a time of the wall clock.
+    pub(crate) fn at(self, wall: Timestamp) -> Phase {
+        if self.outlives.is_some_and(|then| then < wall) { Phase::Starting } else { self.phase }
+    }
+
+    /// It is ready.
+    pub(crate) fn is_ready(self) -> bool {
+        self.phase == Phase::Ready
+    }
+
+    /// It has ended for good.
+    pub(crate) fn is_done(self) -> bool {
+        self.phase == Phase::Done
+    }
+}
+
+impl From<Phase> for Progress {
+    fn from(phase: Phase) -> Self {
+        Self { phase, outlives: None }
+    }
+}
+
 /// What is kept of a pod.
 #[derive(Clone, Debug)]
 pub(crate) struct PodFacts {
     pub(crate) owner: Option<Owner>,
     /// It is being deleted.
     pub(crate) leaving: bool,
-    pub(crate) phase: Phase,
+    pub(crate) progress: Progress,
     /// When it was made. `None` only for objects no API server wrote.
     pub(crate) created: Option<Timestamp>,
     /// Since it has been ready, or not: since its creation, where it never was. `None` only for objects no API server
@@ -163,7 +194,7 @@ impl PodFacts {
         Self {
             owner: Owner::of(&pod.metadata),
             leaving: pod.metadata.deletion_timestamp.is_some(),
-            phase: pod.status.phase(),
+            progress: pod.status.progress(),
             created,
             since: changed.max(created),
             node: pod.spec.node_name.as_deref().filter(|n| !n.is_empty()).map(Into::into),
@@ -177,31 +208,44 @@ impl Status {
         self.conditions.iter().flatten().find(|c| c.r#type == kind)
     }
 
-    fn phase(&self) -> Phase {
+    fn progress(&self) -> Progress {
         if matches!(self.phase.as_deref(), Some("Succeeded" | "Failed")) {
-            return Phase::Done;
+            return Phase::Done.into();
         }
         let ready = self.condition("Ready");
         if ready.is_some_and(|c| c.status == "True") {
-            return Phase::Ready;
+            return Phase::Ready.into();
         }
         let placed = self.condition("PodScheduled");
         if placed.is_some_and(|c| c.status == "False" && c.reason.as_deref() == Some("Unschedulable")) {
-            return Phase::Unschedulable;
+            return Phase::Unschedulable.into();
         }
         let unready = ready.and_then(|c| c.last_transition_time.as_ref());
-        let mut containers = self.container_statuses.iter().chain(&self.init_container_statuses).flatten();
-        if containers.any(|c| c.fails(unready)) { Phase::CrashLooping } else { Phase::Starting }
+        let containers = self.container_statuses.iter().chain(&self.init_container_statuses).flatten();
+        match containers.filter_map(|c| c.fails(unready)).max() {
+            None => Phase::Starting.into(),
+            Some(Fails::Until(then)) => Progress { phase: Phase::CrashLooping, outlives: Some(then) },
+            Some(Fails::Always) => Phase::CrashLooping.into(),
+        }
     }
+}
+
+/// How long a container does not become ready by itself. The later of two is the longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Fails {
+    /// Until its run is longer than the one before: it may only need more time now.
+    Until(Timestamp),
+    /// For as long as its status is as it is.
+    Always,
 }
 
 impl ContainerStatus {
     /// Whether it will not become ready by itself; its pod has not been ready since `unready`.
-    fn fails(&self, unready: Option<&Time>) -> bool {
+    fn fails(&self, unready: Option<&Time>) -> Option<Fails> {
         let state = self.state.as_ref();
         let waits = state.and_then(|s| s.waiting.as_ref()).and_then(|w| w.reason.as_deref());
         if waits.is_some_and(|reason| DOES_NOT_MEND.contains(&reason)) {
-            return true;
+            return Some(Fails::Always);
         }
         // Between two pauses of a loop the container runs, for as long as it takes to fail: a variant must not seem to
         // recover each time.
@@ -209,16 +253,22 @@ impl ContainerStatus {
         let was_ready = running.zip(unready).is_some_and(|(started, unready)| started.0 < unready.0);
         let ended = |state: Option<&State>| state.and_then(|s| s.terminated.clone());
         let last = ended(state).or_else(|| ended(self.last_state.as_ref()));
-        !self.ready && !was_ready && self.restart_count >= LOOP && last.is_some_and(|run| run.is_short())
+        if self.ready || was_ready || self.restart_count < LOOP {
+            return None;
+        }
+        let ran = last.and_then(|run| run.length()).filter(|ran| *ran < GOOD_RUN)?;
+        Some(match running {
+            Some(started) => Fails::Until(started.0.saturating_add(ran).ok()?),
+            None => Fails::Always,
+        })
     }
 }
 
 impl Run {
-    fn is_short(&self) -> bool {
-        let Some((started, finished)) = self.started_at.as_ref().zip(self.finished_at.as_ref()) else {
-            return false;
-        };
-        Duration::try_from(finished.0.duration_since(started.0)).is_ok_and(|ran| ran < GOOD_RUN)
+    /// `None` while it is not over.
+    fn length(&self) -> Option<Duration> {
+        let (started, finished) = self.started_at.as_ref().zip(self.finished_at.as_ref())?;
+        Duration::try_from(finished.0.duration_since(started.0)).ok()
     }
 }
 
@@ -246,9 +296,15 @@ mod tests {
     }
 
     #[track_caller]
-    #[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
     fn check(status: Value, want: Phase) {
-        assert_eq!(read(json!({"containers": []}), status.clone()).phase, want, "{status}");
+        check_at("2026-01-01T00:21:00Z", status, want);
+    }
+
+    #[track_caller]
+    #[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
+    fn check_at(wall: &str, status: Value, want: Phase) {
+        let pod = read(json!({"containers": []}), status.clone());
+        assert_eq!(pod.progress.at(wall.parse().unwrap()), want, "{status}");
     }
 
     #[test]
@@ -291,6 +347,9 @@ mod tests {
                 {"ready": false, "restartCount": restarts, "state": {"running": {"startedAt": at(began)}}, "lastState": last}]})
         };
         check(status(2, [18, 19], 21), Phase::CrashLooping);
+        // A run as long as the one before may end as that did; one that goes on is none of a loop so far.
+        check_at("2026-01-01T00:22:00Z", status(2, [18, 19], 21), Phase::CrashLooping);
+        check_at("2026-01-01T00:22:01Z", status(2, [18, 19], 21), Phase::Starting);
         check(status(1, [18, 19], 21), Phase::Starting);
         // It served for a while and crashed once: it may come back as it did before.
         check(status(5, [1, 20], 21), Phase::Starting);

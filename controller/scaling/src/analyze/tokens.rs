@@ -113,13 +113,20 @@ fn effective(
 ) -> f64 {
     let k1 = shape.capacity * model.settings.kv_cache_threshold;
     let bucket = shape.output.map(bucket);
+    // Of one that is not known nobody can say what else is like it.
+    let accelerator = variant.variant.accelerator.as_deref();
     let full = at_least(sample.queue, model.settings.queue_length_threshold) && in_use > 0.0;
     let k2 = if full {
-        let accelerator = || variant.accelerator().to_owned();
-        observed.extend(bucket.map(|output| Observation { accelerator: accelerator(), output, k2: in_use }));
+        let kind = accelerator.zip(bucket);
+        observed.extend(kind.map(|(accelerator, output)| Observation {
+            accelerator: accelerator.to_owned(),
+            output,
+            k2: in_use,
+        }));
         in_use
     } else {
-        let remembered = bucket.and_then(|output| remembered(model, variant.accelerator(), output));
+        let remembered =
+            accelerator.zip(bucket).and_then(|(accelerator, output)| remembered(model, accelerator, output));
         remembered.or_else(|| derived(engine, shape)).unwrap_or(k1)
     };
     k1.min(k2)

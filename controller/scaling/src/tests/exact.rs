@@ -5,7 +5,9 @@ use proptest::option::of;
 use proptest::prelude::*;
 
 use super::fixture::yaml;
-use crate::snapshot::{GpuCount, HpaTolerance, Optimizer, Pending, PendingState, Replica, Snapshot, Variant};
+use crate::snapshot::{
+    GpuCount, HpaTolerance, Mode, Optimizer, Pending, PendingState, Replica, Snapshot, Variant,
+};
 use crate::units::{Amount, Cost, KvUsage};
 use crate::{Decision, Outcome, decide};
 
@@ -124,7 +126,8 @@ prop_compose! {
     fn variant()(
         current in 0_u32..6, min in 0_u32..3, extra in of(0_u32..6), cost in 1_u32..90, parts in prop_oneof![Just(1.0), Just(7.0)],
         blocks in 100_u32..4000, kv in 0.0..0.9_f64, tolerance in of(0.0..0.6), stuck in 0_u32..8, gpus in 0_u32..3,
-        accelerator in of("(H100|L4|B200)"),
+        accelerator in of("(H100|L4|B200)"), desired in of(0_u32..4),
+        mode in prop_oneof![6 => Just(Mode::Auto), 1 => Just(Mode::Recommend), 1 => Just(Mode::Paused), 2 => (0_u32..3).prop_map(Mode::Fixed)],
     ) -> Variant {
         let blocks = Amount::try_from(f64::from(blocks)).unwrap();
         let replica = |i| Replica {
@@ -139,7 +142,7 @@ prop_compose! {
             cost: Cost::try_from(f64::from(cost) / parts).unwrap(), min: Some(min.min(current)),
             max: extra.map(|e| current + e), hpa_tolerance: tolerance.map(|t| HpaTolerance { up: t, down: t }),
             remembered_capacity: Some(Amount::try_from(blocks.get() * 16.0 * 0.8).unwrap()),
-            gpus_per_replica: GpuCount(gpus), replicas: (0..ready).map(replica).collect(), ..Variant::default()
+            desired: desired.filter(|_| mode == Mode::Paused), mode, gpus_per_replica: GpuCount(gpus), replicas: (0..ready).map(replica).collect(), ..Variant::default()
         }
     }
 }
@@ -157,27 +160,37 @@ prop_compose! {
     }
 }
 
-fn cost(snapshot: &Snapshot, outcome: &Outcome) -> f64 {
-    let cost = |d: &Decision| {
-        f64::from(d.target())
-            * snapshot.models[0].variants.iter().find(|v| v.name == d.variant).unwrap().cost.get()
-    };
-    outcome.decisions.iter().map(cost).sum()
+fn subject<'a>(snapshot: &'a Snapshot, decision: &Decision) -> &'a Variant {
+    snapshot.models[0].variants.iter().find(|v| v.name == decision.variant).unwrap()
 }
 
-/// Tokens that the targets hold.
-fn held(snapshot: &Snapshot, outcome: &Outcome) -> f64 {
-    let size = |d: &Decision| {
-        snapshot.models[0]
-            .variants
-            .iter()
-            .find(|v| v.name == d.variant)
-            .unwrap()
-            .remembered_capacity
-            .unwrap()
-            .get()
-    };
-    outcome.decisions.iter().map(|d| f64::from(d.target()) * size(d)).sum()
+/// Tokens that a replica holds.
+fn size(variant: &Variant) -> f64 {
+    variant.remembered_capacity.unwrap().get()
+}
+
+/// Decisions that are carried out, each with its variant.
+fn acts<'a>(
+    snapshot: &'a Snapshot,
+    outcome: &'a Outcome,
+) -> impl Iterator<Item = (&'a Decision, &'a Variant)> {
+    outcome.decisions.iter().map(|d| (d, subject(snapshot, d))).filter(|(d, _)| d.mode == Mode::Auto)
+}
+
+/// What the targets cost.
+fn cost(snapshot: &Snapshot, outcome: &Outcome) -> f64 {
+    acts(snapshot, outcome).map(|(d, v)| f64::from(d.target()) * v.cost.get()).sum()
+}
+
+/// Tokens that the targets hold beyond the replicas that are there.
+fn gained(snapshot: &Snapshot, outcome: &Outcome) -> f64 {
+    acts(snapshot, outcome).map(|(d, v)| (f64::from(d.target()) - f64::from(d.current)) * size(v)).sum()
+}
+
+/// A replica that is ready stays.
+fn serves(snapshot: &Snapshot, outcome: &Outcome) -> bool {
+    let after = |d: &Decision| if d.mode == Mode::Recommend { d.current } else { d.target() };
+    outcome.decisions.iter().any(|d| after(d).min(subject(snapshot, d).ready.unwrap()) > 0)
 }
 
 proptest! {
@@ -192,16 +205,16 @@ proptest! {
             crate::Reason::NoChange { tokens: Some(tokens), .. } => **tokens,
             _ => return Ok(()),
         };
-        let before: f64 = exact.models[0].variants.iter().map(|v| f64::from(v.current) * v.remembered_capacity.unwrap().get()).sum();
-        let met = |outcome: &Outcome| held(&exact, outcome) - before >= tokens.required - 1e-6 * tokens.required;
+        let met = |outcome: &Outcome| gained(&exact, outcome) >= tokens.required - 1e-6 * tokens.required;
         if met(&by_rule) {
             prop_assert!(met(&by_search), "{}", crate::trace::render(&by_search));
             let (rule, search) = (cost(&rule, &by_rule), cost(&exact, &by_search));
             prop_assert!(search <= rule + 1e-6, "{} by the rule, {} by the search\n{}", rule, search, crate::trace::render(&by_search));
         }
         if tokens.required <= 0.0 {
-            prop_assert!(before - held(&exact, &by_search) <= tokens.spare * (1.0 + 1e-6), "{}", crate::trace::render(&by_search));
+            prop_assert!(-gained(&exact, &by_search) <= tokens.spare * (1.0 + 1e-6), "{}", crate::trace::render(&by_search));
         }
+        prop_assert!(!serves(&exact, &by_rule) || serves(&exact, &by_search), "{}", crate::trace::render(&by_search));
     }
 
     #[test]

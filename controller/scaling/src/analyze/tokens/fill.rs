@@ -84,9 +84,7 @@ fn grow(verdict: &TokenVerdict, model: &ModelView, barred: &[bool], ledger: &Led
             drafts[i].note(Stage::Optimize, reason);
             continue;
         }
-        let step = variant.step_up();
-        // The allowance keeps a quotient of 2.0000000001 at 2.
-        let asked = whole((missing / capacity - 1e-9).ceil()).max(step);
+        let asked = asked(verdict, variant, i, missing);
         let after = variant.current.saturating_add(asked);
         drafts[i].push(
             Stage::Optimize,
@@ -107,38 +105,61 @@ fn grow(verdict: &TokenVerdict, model: &ModelView, barred: &[bool], ledger: &Led
     }
 }
 
-fn shrink(verdict: &TokenVerdict, model: &ModelView, drafts: &mut [Draft]) {
-    let mut spare = verdict.spare_tokens(model);
+/// Replicas that would hold the missing tokens, at least as many as the HPA acts on.
+pub(super) fn asked(verdict: &TokenVerdict, variant: &VariantView, i: usize, missing: f64) -> u32 {
+    // The allowance keeps a quotient of 2.0000000001 at 2.
+    whole((missing / verdict.per_replica[i] - 1e-9).ceil()).max(variant.step_up())
+}
+
+/// Indices of the variants from the dearest to the cheapest, equal ones by name.
+pub(super) fn by_cost_descending(model: &ModelView) -> Vec<usize> {
     let mut order: Vec<usize> = (0..model.variants.len()).collect();
     order.sort_by(|a, b| model.variants[*b].cost().total_cmp(&model.variants[*a].cost()));
-    for i in order {
-        let (variant, capacity) = (&model.variants[i], verdict.per_replica[i]);
-        if capacity <= 0.0 {
-            continue;
-        }
-        // What still loads serves nobody, so it does not count as the replica that is left.
-        let serves = |(j, draft): (usize, &Draft)| {
-            let other = &model.variants[j];
-            j != i && other.replicas_after(draft.target()).min(other.ready) > 0
-        };
-        let last = !drafts.iter().enumerate().any(serves);
-        let floor = variant.bounds.min.max(u32::from(last));
-        // The supply is that of ready replicas; one that still loads is not taken back.
-        let most = variant.current.saturating_sub(floor).min(variant.ready);
-        let taken = whole((spare / capacity + 1e-9).floor()).min(most);
-        if taken == 0 {
-            continue;
-        }
-        if let Some(reason) = withheld(model, variant, taken) {
-            drafts[i].note(Stage::Optimize, reason);
-            continue;
-        }
-        let reason = Reason::SupplyAboveDemand { tokens: verdict.figures(model, i) };
-        drafts[i].push(Stage::Optimize, variant.current - taken, reason);
-        if variant.auto() {
-            spare -= f64::from(taken) * capacity;
+    order
+}
+
+fn shrink(verdict: &TokenVerdict, model: &ModelView, drafts: &mut [Draft]) {
+    let mut spare = verdict.spare_tokens(model);
+    for i in by_cost_descending(model) {
+        let taken = take(verdict, model, i, spare, drafts);
+        if model.variants[i].auto() {
+            spare -= f64::from(taken) * verdict.per_replica[i];
         }
     }
+}
+
+/// Takes of a variant what is spare, or says why not. Returns the replicas taken.
+pub(super) fn take(
+    verdict: &TokenVerdict,
+    model: &ModelView,
+    i: usize,
+    spare: f64,
+    drafts: &mut [Draft],
+) -> u32 {
+    let (variant, capacity) = (&model.variants[i], verdict.per_replica[i]);
+    if capacity <= 0.0 {
+        return 0;
+    }
+    // What still loads serves nobody, so it does not count as the replica that is left.
+    let serves = |(j, draft): (usize, &Draft)| {
+        let other = &model.variants[j];
+        j != i && other.replicas_after(draft.target()).min(other.ready) > 0
+    };
+    let last = !drafts.iter().enumerate().any(serves);
+    let floor = variant.bounds.min.max(u32::from(last));
+    // The supply is that of ready replicas; one that still loads is not taken back.
+    let most = variant.current.saturating_sub(floor).min(variant.ready);
+    let taken = whole((spare / capacity + 1e-9).floor()).min(most);
+    if taken == 0 {
+        return 0;
+    }
+    if let Some(reason) = withheld(model, variant, taken) {
+        drafts[i].note(Stage::Optimize, reason);
+        return 0;
+    }
+    let reason = Reason::SupplyAboveDemand { tokens: verdict.figures(model, i) };
+    drafts[i].push(Stage::Optimize, variant.current - taken, reason);
+    taken
 }
 
 /// Why a step down is not taken, if so.

@@ -95,9 +95,9 @@ pub(super) const BOUNDS: Table = Table {
             "a 2->2 NoChange; b 1->3 DemandAboveSupply; remembered H100 <500 4000,2000,8000",
         ),
         (
-            "of a variant of no known accelerator",
+            "not of a variant of no known accelerator, which may be any",
             "a: 1 kv=.25 queue=5",
-            "a 1->2 DemandAboveSupply; remembered unresolved <500 4000",
+            "a 1->2 DemandAboveSupply; remembered none",
         ),
         // k2, remembered.
         (
@@ -131,6 +131,11 @@ pub(super) const BOUNDS: Table = Table {
             "a 1->1 NoChange perReplica=12800",
         ),
         (
+            "those of no known accelerator do not count",
+            "remembered unresolved <500 4000; a: 1 kv=.1",
+            "a 1->1 NoChange perReplica=12800",
+        ),
+        (
             "another length's do not count",
             "remembered H100 <100 4000; a: 1 accelerator=H100 kv=.1",
             "a 1->1 NoChange perReplica=12800",
@@ -143,23 +148,23 @@ pub(super) const BOUNDS: Table = Table {
         // Buckets.
         (
             "99 tokens are short",
-            "a: 1 out=99 kv=.25 queue=5",
-            "a 1->2 DemandAboveSupply; remembered unresolved <100 4000",
+            "a: 1 accelerator=H100 out=99 kv=.25 queue=5",
+            "a 1->2 DemandAboveSupply; remembered H100 <100 4000",
         ),
         (
             "100 tokens are not",
-            "a: 1 out=100 kv=.25 queue=5",
-            "a 1->2 DemandAboveSupply; remembered unresolved <500 4000",
+            "a: 1 accelerator=H100 out=100 kv=.25 queue=5",
+            "a 1->2 DemandAboveSupply; remembered H100 <500 4000",
         ),
         (
             "499 tokens are of medium length",
-            "a: 1 out=499 kv=.25 queue=5",
-            "a 1->2 DemandAboveSupply; remembered unresolved <500 4000",
+            "a: 1 accelerator=H100 out=499 kv=.25 queue=5",
+            "a 1->2 DemandAboveSupply; remembered H100 <500 4000",
         ),
         (
             "500 tokens are long",
-            "a: 1 out=500 kv=.25 queue=5",
-            "a 1->2 DemandAboveSupply; remembered unresolved >=500 4000",
+            "a: 1 accelerator=H100 out=500 kv=.25 queue=5",
+            "a 1->2 DemandAboveSupply; remembered H100 >=500 4000",
         ),
     ],
 };

@@ -162,6 +162,26 @@ pub(super) const TABLE: Table = Table {
             "a 1->2 SpareBelowTarget RecommendOnly; b 1->2 SpareBelowTarget",
         ),
         (
+            "nor within its model",
+            "tokens; each blocks=1000 in=512 out=128; stock H100=1; a: 1 cost=40 accelerator=H100 mode=recommend kv=.9; b: 1 cost=80 accelerator=H100 kv=.9",
+            "a 1->1 DemandAboveSupply LimitedBy RecommendOnly; b 1->2 DemandAboveSupply",
+        ),
+        (
+            "what a person has fixed is booked first",
+            "stock H100=2; == m1; a: 1 accelerator=H100 mode=fixed=3 kv=.60; == m2; b: 1 accelerator=H100 kv=.78",
+            "a 1->3 Fixed; b 1->1 SpareBelowTarget LimitedBy left=0",
+        ),
+        (
+            "so is what is paused above what is there",
+            "stock H100=1; == m1; a: 1 accelerator=H100 mode=paused desired=2 kv=.60; == m2; b: 1 accelerator=H100 kv=.78",
+            "a 1->2 Paused; b 1->1 SpareBelowTarget LimitedBy left=0",
+        ),
+        (
+            "paused at fewer than there are gives nothing back yet",
+            "stock H100=0; == m1; a: 3 accelerator=H100 mode=paused desired=1 kv=.60; == m2; b: 1 accelerator=H100 kv=.78",
+            "a 3->1 Paused; b 1->1 SpareBelowTarget LimitedBy left=0",
+        ),
+        (
             "a model without the limiter books all the same",
             "config inventory: {H100: {limit: 1}}, saturation: {x: {model_id: m2, enableLimiter: true}}; == m1; a: 1 accelerator=H100 kv=.79; == m2; b: 1 accelerator=H100 kv=.78",
             "a 1->2 SpareBelowTarget; b 1->1 SpareBelowTarget LimitedBy",

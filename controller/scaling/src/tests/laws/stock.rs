@@ -26,10 +26,12 @@ proptest! {
         let (mut held, mut given) = (BTreeMap::<_, u64>::new(), BTreeMap::<_, u64>::new());
         for decision in &outcome.decisions {
             let variant = subject(&case, decision);
-            let (Some(accelerator), Mode::Auto) = (&variant.accelerator, variant.mode) else { continue };
+            // A recommendation asks for nothing.
+            let Some(accelerator) = variant.accelerator.as_ref().filter(|_| variant.mode != Mode::Recommend) else { continue };
             let gpus = u64::from(decision.target().saturating_sub(decision.current)) * u64::from(variant.gpus_per_replica.0);
-            // A decision that is kept, held by the safety net or by a wake-up was limited when it was made.
-            let earlier = says(decision, &["KeptDecision", "SafetyNet", "WakeHold"]);
+            // A decision that is kept, held by the safety net or by a wake-up was limited when it was made; what a person
+            // has set is not limited.
+            let earlier = says(decision, &["KeptDecision", "SafetyNet", "WakeHold", "Paused", "Fixed"]);
             *if earlier { &mut held } else { &mut given }.entry(key(accelerator)).or_default() += gpus;
         }
         for (accelerator, left) in left {
