@@ -12,41 +12,38 @@ use crate::variants::{Managed, is_excluded};
 use crate::watches::{Cache, NamespaceFacts};
 
 /// Which namespaces may have maps for themselves.
-pub(super) struct Readers<'a> {
+#[derive(Debug)]
+pub(super) struct Readers {
     /// Those with variants that this controller manages.
-    managed: BTreeSet<&'a str>,
-    namespaces: Option<&'a Cache<NamespaceFacts>>,
-    opted_in: &'a str,
+    managed: BTreeSet<String>,
+    namespaces: Option<Cache<NamespaceFacts>>,
+    opted_in: String,
 }
 
-impl<'a> Readers<'a> {
+impl Readers {
     pub(super) fn new(
-        maps: &'a ConfigMaps,
-        managed: &'a [Managed],
-        namespaces: Option<&'a Cache<NamespaceFacts>>,
+        maps: &ConfigMaps,
+        managed: &[Managed],
+        namespaces: Option<&Cache<NamespaceFacts>>,
     ) -> Self {
-        let managed = managed.iter().map(|m| m.key.namespace.as_str()).collect();
-        Self { managed, namespaces, opted_in: &maps.opted_in }
+        let managed = managed.iter().map(|m| m.key.namespace.clone()).collect();
+        Self { managed, namespaces: namespaces.cloned(), opted_in: maps.opted_in.clone() }
     }
 
     /// Variants of an excluded namespace are not managed, so only its label has to be asked.
-    fn includes(&self, namespace: &str) -> bool {
+    pub(super) fn includes(&self, namespace: &str) -> bool {
         let opted_in = || {
-            let facts = self.namespaces.and_then(|all| all.get("", namespace));
+            let all = self.namespaces.as_ref();
+            let facts = all.and_then(|all| all.get("", namespace));
             let value = facts.and_then(|facts| facts.config_enabled);
-            value.as_deref() == Some(self.opted_in) && !is_excluded(self.namespaces, namespace)
+            value.as_deref() == Some(&*self.opted_in) && !is_excluded(all, namespace)
         };
         self.managed.contains(namespace) || opted_in()
     }
 }
 
 /// The maps of one kind that are in force.
-pub(super) fn in_force<E>(
-    maps: &Maps<E>,
-    names: &MapNames,
-    role: MapRole,
-    readers: &Readers<'_>,
-) -> InForce<E> {
+pub(super) fn in_force<E>(maps: &Maps<E>, names: &MapNames, role: MapRole, readers: &Readers) -> InForce<E> {
     let global = |name: &str| maps.get(&(names.namespace.as_str().into(), name.into()));
     let mut present = names.in_order(role).into_iter().filter_map(global);
     let first = present.next().cloned();

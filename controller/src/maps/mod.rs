@@ -16,6 +16,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use wva_crds::entries::{SaturationEntry, ScaleToZeroEntry};
 use wva_rules::MapNames;
 
+use in_force::Readers;
 use read::Maps;
 
 pub(crate) use news::Config;
@@ -28,6 +29,8 @@ pub struct ConfigMaps {
     /// Value of the namespace label that opts in to maps there.
     opted_in: String,
     kept: Arc<RwLock<Kept>>,
+    /// Which namespaces the last cycle read maps of. `None`: there was none yet.
+    readers: Arc<RwLock<Option<Arc<Readers>>>>,
 }
 
 /// What is kept of all maps.
@@ -39,12 +42,23 @@ struct Kept {
 
 impl ConfigMaps {
     fn new(names: MapNames, opted_in: String) -> Self {
-        Self { names, opted_in, kept: Arc::default() }
+        Self { names, opted_in, kept: Arc::default(), readers: Arc::default() }
     }
 
     fn kept(&self) -> RwLockReadGuard<'_, Kept> {
         // Nothing panics while it holds the lock; if it did, what is kept would still be whole.
         self.kept.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read_by(&self, readers: Arc<Readers>) {
+        *self.readers.write().unwrap_or_else(PoisonError::into_inner) = Some(readers);
+    }
+
+    /// Whether anybody reads the maps of a namespace: anybody may write there.
+    fn are_read(&self, namespace: &str) -> bool {
+        let readers = self.readers.read().unwrap_or_else(PoisonError::into_inner);
+        namespace == self.names.namespace
+            || readers.as_ref().is_none_or(|readers| readers.includes(namespace))
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Kept) -> T) -> T {

@@ -2,6 +2,7 @@
 //! the Snapshot, resolved, so that a decision can be replayed without the maps.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use wva_crds::entries::{DEFAULT_ENTRY, Merged, SaturationEntry, ScaleToZeroEntry, merge};
 use wva_rules::MapRole;
@@ -40,7 +41,10 @@ impl Settings {
         namespaces: Option<&Cache<NamespaceFacts>>,
         telemetry: &Telemetry,
     ) -> BTreeMap<String, SaturationEntry> {
-        self.take_in(maps, &Readers::new(maps, managed, namespaces), telemetry);
+        let readers = Arc::new(Readers::new(maps, managed, namespaces));
+        // First, so that a map that comes in meanwhile is either read here or starts the next cycle.
+        maps.read_by(readers.clone());
+        self.take_in(maps, &readers, telemetry);
         let mut models = BTreeSet::new();
         for m in managed {
             models
@@ -92,7 +96,7 @@ impl Settings {
         variant
     }
 
-    fn take_in(&mut self, maps: &ConfigMaps, readers: &Readers<'_>, telemetry: &Telemetry) {
+    fn take_in(&mut self, maps: &ConfigMaps, readers: &Readers, telemetry: &Telemetry) {
         let (saturation, to_zero) = {
             let kept = maps.kept();
             (

@@ -40,7 +40,7 @@ impl Scope<'_> {
             while let Some((at, event)) = streams.next().await {
                 match event {
                     Ok(event) => {
-                        if writer.take_in(at, &event) {
+                        if writer.take_in(at, &event) && writer.concerns(&event) {
                             changed.notify_one();
                         }
                         if matches!(event, Event::InitDone) && writer.is_complete() {
@@ -148,6 +148,17 @@ impl Writer {
                     retain(&mut kept.saturation, stays) | retain(&mut kept.to_zero, stays)
                 })
             }
+        }
+    }
+
+    /// Whether it is reason for a cycle: a map of a namespace that nobody reads is kept for the day that somebody does,
+    /// whose own event starts a cycle then.
+    pub(super) fn concerns(&self, event: &Event<ConfigMap>) -> bool {
+        match event {
+            Event::Apply(map) | Event::InitApply(map) | Event::Delete(map) => {
+                self.maps.are_read(map.metadata.namespace.as_deref().unwrap_or_default())
+            }
+            Event::Init | Event::InitDone => true,
         }
     }
 

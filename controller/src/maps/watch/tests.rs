@@ -1,7 +1,10 @@
 //! Which maps are watched, and that what is kept follows events and lists.
 
 use super::*;
+use crate::fixture::Cluster;
+use crate::maps::in_force::Readers;
 use crate::maps::testing::{Feed, map};
+use crate::variants::{Ownership, managed};
 
 const GLOBAL: &str = "wva/wva-saturation-scaling-config";
 const LOCAL: &str = "prod/wva-saturation-scaling-config";
@@ -47,6 +50,24 @@ fn a_change_is_one_of_what_the_map_says() {
         assert!(!feed.put(path, GOOD), "{path} is none of these maps");
     }
     assert!(kept(&feed.maps()).is_empty());
+}
+
+#[test]
+fn a_map_that_nobody_reads_is_no_reason_for_a_cycle() {
+    let names = MapNames { namespace: "wva".into(), ..MapNames::default() };
+    let maps = ConfigMaps::new(names.clone(), "true".into());
+    let writer = Writer::new(maps.clone(), selections(&names, None));
+    let concerns = |path: &str| {
+        [Event::Apply(map(path, GOOD)), Event::Delete(map(path, GOOD))].map(|event| writer.concerns(&event))
+    };
+    assert_eq!(concerns(LOCAL), [true; 2], "nobody knows yet");
+    maps.read_by(Arc::new(Readers::new(&maps, &[], None)));
+    assert_eq!((concerns(LOCAL), concerns(GLOBAL)), ([false; 2], [true; 2]));
+    let mut cluster = Cluster::new();
+    cluster.variant("a", "m", serde_json::json!({}));
+    maps.read_by(Arc::new(Readers::new(&maps, &managed(&cluster.watches(), &Ownership::default()), None)));
+    assert_eq!(concerns("ns/wva-saturation-scaling-config"), [true; 2]);
+    assert_eq!(concerns(LOCAL), [false; 2]);
 }
 
 #[test]
