@@ -147,7 +147,9 @@ fn full(query: &str) -> (u16, String) {
 
 #[tokio::test]
 async fn a_sample_is_observed_once_however_many_cycles_it_serves() {
-    let cluster = cluster(json!({}));
+    // A bound is remembered of a known accelerator alone.
+    let cluster =
+        cluster(json!({"metadata": {"labels": {"inference.optimization/acceleratorName": "H100"}}}));
     let fake = FakePrometheus::start(Answers::By(full)).await;
     let mut engine = engine(&cluster, fake.client());
     let mut feed = crate::maps::testing::Feed::new();
