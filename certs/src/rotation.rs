@@ -219,21 +219,26 @@ impl<'a> Sight<'a> {
             Change::Forgot | Change::Dropped(_) => (current.map_or_else(fresh, Ok)?, next),
         };
         let mut previous = self.previous_beside(&current, next.as_ref());
-        if let Some(lost) = self.lost(change) {
-            // Not to be found in the Secret: a replica that still has its key writes it back, and no review fails.
-            previous.retain(|cert| cert != lost);
-        }
+        previous.retain(|cert| !self.is_left_out(change, cert));
         Ok(CaSet { current, next, previous })
     }
 
-    /// The current CA of the Secret, where it had to give way although others may sign with it. Not one that is only
-    /// not valid yet: to them it is good, the clocks disagree, and each would overwrite the other. It stays trusted.
-    fn lost(self, change: &Change) -> Option<&'a CaCert> {
-        let (Change::Replaced(why) | Change::PromotedAtOnce(why)) = change else { return None };
-        let lost = self.found.and_then(|found| found.current_cert.as_ref())?;
-        let knows = self.looker.known.is_some_and(|known| known.certs().any(|cert| cert == lost));
-        let too_early = matches!(why, Why::NotYetValid { .. });
-        (!too_early && !knows && self.now < lost.not_after()).then_some(lost)
+    /// Whether an earlier CA is not to be found in the Secret beside one that signs without having been announced, so
+    /// that a replica that still has its key writes it back, and no review fails: one that is there would be taken for
+    /// a rotation's, whose new CA everybody trusts. That is the current CA that gave way, and whatever else is found by
+    /// one whose own CA nobody may know. Not where a CA is only not valid yet: to others it is good, the clocks
+    /// disagree, and each would overwrite the other.
+    fn is_left_out(self, change: &Change, cert: &CaCert) -> bool {
+        let at_once = match change {
+            Change::Restored(_) if self.looker.seasoned => None,
+            Change::Replaced(why) | Change::PromotedAtOnce(why) | Change::Restored(why) => Some(why),
+            _ => None,
+        };
+        let is_at_once = at_once.is_some_and(|why| !matches!(why, Why::NotYetValid { .. }));
+        let announced = self.looker.seasoned && self.usable_known().is_some();
+        let knows = self.looker.known.is_some_and(|known| known.certs().any(|known| known == cert));
+        let gave_way = self.found.is_some_and(|found| found.current_cert.as_ref() == Some(cert));
+        is_at_once && self.now < cert.not_after() && !knows && (gave_way || !announced)
     }
 
     /// What becomes the next CA where the known one is written back: the good one that was found, else the one that

@@ -116,6 +116,9 @@ pub(crate) struct Found {
     pub(crate) current_cert: Option<CaCert>,
     /// `None` where neither of its entries is there.
     pub(crate) next: Option<Result<Arc<Ca>, Why>>,
+    /// The next CA's certificate where that is only not valid yet: the clock was set back. It may sign in a moment, so
+    /// nobody stops trusting it.
+    early_next: Option<CaCert>,
     pub(crate) previous: Vec<CaCert>,
     /// What is wrong with an entry of the previous ones.
     pub(crate) previous_flaw: Option<Why>,
@@ -129,7 +132,11 @@ impl Found {
         let current_cert = entry(CA_CERT).1.and_then(|pem| CaCert::parse_at_any_time(CA_CERT, pem).ok());
         let there = entry(NEXT_CA_CERT).1.is_some() || entry(NEXT_CA_KEY).1.is_some();
         let next = there.then(|| Ca::parse(entry(NEXT_CA_CERT), entry(NEXT_CA_KEY), now).map(Arc::new));
-        let mut found = Self { current, current_cert, next, previous: Vec::new(), previous_flaw: None };
+        let early = matches!(next, Some(Err(Why::NotYetValid { .. })));
+        let next_cert = || CaCert::parse_at_any_time(NEXT_CA_CERT, entry(NEXT_CA_CERT).1?).ok();
+        let early_next = early.then(next_cert).flatten();
+        let previous = Vec::new();
+        let mut found = Self { current, current_cert, next, early_next, previous, previous_flaw: None };
         found.drop_doubled_next();
         if let Some(pem) = entry(PREVIOUS_CA_CERT).1 {
             found.read_previous(pem, now);
@@ -189,7 +196,7 @@ impl Found {
         Ok(CaSet {
             current: self.current.clone()?,
             next: self.good_next().cloned(),
-            previous: self.previous.clone(),
+            previous: self.previous.iter().chain(&self.early_next).cloned().collect(),
         })
     }
 }

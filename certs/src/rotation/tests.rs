@@ -157,8 +157,9 @@ fn who_knows_a_ca_never_lets_go_of_it_at_once() {
             "garbage, and nobody knows",
             Some(spoil(&set(&k, None, &[&p]), CA_CERT, "garbage")),
             None,
+            // The earlier one neither, for whoever still uses it would take the new one for announced.
             Change::Replaced(garbage),
-            (None, After::Nobody, vec![&p]),
+            (None, After::Nobody, vec![]),
         ),
         row(
             "no key, and nobody knows",
@@ -195,6 +196,21 @@ fn what_is_found_is_taken_where_the_known_ca_stands_in_it() {
         let secret = Some(secret.to_secret_data());
         check(&Row { what, secret, known, now: start(), trusted: None, change: None, after });
     }
+}
+
+#[test]
+fn who_missed_a_rotation_does_not_take_what_replaced_its_outcome() {
+    let (k, n) = (ca(LIFE), ca(LIFE));
+    let spoilt = Found::read(&spoil(&set(&n, None, &[&k]), CA_CERT, "garbage"), start());
+    let stranger = Looker { known: None, seasoned: false, role: Role::Follower };
+    let sight = Sight { found: Some(&spoilt), looker: stranger, now: start() };
+    let change = decide(sight).unwrap();
+    let fresh = || Ok(Ca::generate(LIFE, start()).unwrap());
+    let replaced = Found::read(&sight.after(&change, fresh).unwrap().to_secret_data(), start());
+    let before = set(&k, Some(&n), &[]);
+    let looker = Looker { known: Some(&before), seasoned: true, role: Role::Follower };
+    let sight = Sight { found: Some(&replaced), looker, now: start() };
+    assert_eq!(decide(sight), Some(Change::Restored(Why::Unannounced)));
 }
 
 #[test]

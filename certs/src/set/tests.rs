@@ -40,6 +40,15 @@ fn bad(what: &str, data: &BTreeMap<String, ByteString>, want: &Why) {
     assert_eq!(CaSet::from_secret_data(data, now()).unwrap_err(), *want, "{what}");
 }
 
+#[test]
+fn a_next_ca_that_is_not_valid_yet_stays_trusted() {
+    let ahead = now() + jiff::SignedDuration::from_hours(2);
+    let set = CaSet { next: Some(Arc::new(Ca::generate(2 * HOUR, ahead).unwrap())), ..set() };
+    let read = CaSet::from_secret_data(&set.to_secret_data(), now()).unwrap();
+    assert!(read.next.is_none(), "it must not sign");
+    assert_eq!(read.bundle(now()), set.bundle(now()));
+}
+
 /// A certificate that may not sign others.
 fn leaf() -> String {
     let key = KeyPair::generate().unwrap();
