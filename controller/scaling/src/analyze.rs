@@ -28,7 +28,7 @@ pub(crate) trait Verdict {
     }
 
     /// What later cycles have to know.
-    fn learnt(&self) -> Learnt {
+    fn into_learnt(self: Box<Self>) -> Learnt {
         Learnt::default()
     }
 }

@@ -5,28 +5,40 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::decision::Stage;
 use crate::reason::Reason;
-use crate::snapshot::{Config, Variant};
+use crate::snapshot::{Config, Snapshot, Variant};
 use crate::view::{Draft, ModelView, VariantView};
 
 /// The accelerators of the inventory, each with its place in a ledger.
 #[derive(Debug, Default)]
-pub(crate) struct Stock {
+pub(crate) struct Stock<'a> {
     places: BTreeMap<String, usize>,
+    /// The same by the names that variants use: many variants have one accelerator, whose name is read once.
+    by_name: BTreeMap<&'a str, Option<usize>>,
 }
 
-impl Stock {
-    pub(crate) fn new(config: &Config) -> Self {
-        let keys: BTreeSet<String> = config.inventory.iter().flatten().map(|(name, _)| key(name)).collect();
-        Self { places: keys.into_iter().zip(0..).collect() }
+impl<'a> Stock<'a> {
+    pub(crate) fn new(snapshot: &'a Snapshot) -> Self {
+        let inventory = snapshot.config.inventory.iter().flatten();
+        let keys: BTreeSet<String> = inventory.map(|(name, _)| key(name)).collect();
+        let mut stock = Self { places: keys.into_iter().zip(0..).collect(), by_name: BTreeMap::new() };
+        if stock.places.is_empty() {
+            return stock;
+        }
+        for variant in snapshot.models.iter().flat_map(|model| &model.variants) {
+            if let Some(name) = variant.accelerator.as_deref() {
+                stock.by_name.entry(name).or_insert_with(|| stock.places.get(&key(name)).copied());
+            }
+        }
+        stock
     }
 
     /// The place of a variant's accelerator. `None`: the variant is not limited, for it needs no GPU, or the inventory
     /// does not know its accelerator.
     pub(crate) fn place(&self, variant: &Variant) -> Option<usize> {
-        if self.places.is_empty() || variant.gpus_per_replica.0 == 0 {
+        if variant.gpus_per_replica.0 == 0 {
             return None;
         }
-        self.places.get(&key(variant.accelerator.as_deref()?)).copied()
+        self.by_name.get(variant.accelerator.as_deref()?).copied().flatten()
     }
 }
 
@@ -37,7 +49,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    pub(crate) fn of(config: &Config, stock: &Stock) -> Self {
+    pub(crate) fn of(config: &Config, stock: &Stock<'_>) -> Self {
         let mut left = vec![0_u64; stock.places.len()];
         for (accelerator, units) in config.inventory.iter().flatten() {
             // Two spellings of one accelerator are one stock.
@@ -77,6 +89,17 @@ impl Ledger {
 /// True where the model's scale-ups are held to the inventory.
 pub(crate) fn is_limited(model: &ModelView) -> bool {
     model.config.inventory.is_some() && (model.config.limited_mode || model.settings.enable_limiter)
+}
+
+/// Whether all that the drafts ask for is left, so that no limit changes them.
+pub(crate) fn grants_all(model: &ModelView, ledger: &Ledger, drafts: &[Draft]) -> bool {
+    let mut ledger = ledger.clone();
+    model.variants.iter().zip(drafts).all(|(variant, draft)| {
+        let asked = growth(draft);
+        let fits = asked <= ledger.fits(variant);
+        ledger.book(variant, asked);
+        fits
+    })
 }
 
 /// Appends the stage's steps. Returns the variants that got too little for their HPA to act on: the model's need

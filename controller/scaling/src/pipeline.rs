@@ -5,7 +5,7 @@
 use crate::analyze::{Verdict, analyze};
 use crate::decision::{Decision, Outcome, Stage, VariantKey, VariantState, Warning};
 use crate::enforce::enforce;
-use crate::limit::{Ledger, Stock, book_held, growth, is_limited, limit};
+use crate::limit::{Ledger, Stock, book_held, grants_all, growth, is_limited, limit};
 use crate::memory::{Memory, Recall};
 use crate::publish::publish;
 use crate::reason::Reason;
@@ -18,7 +18,7 @@ struct Cycle<'a> {
     config: &'a Config,
     entries: Entries<'a>,
     recall: Recall<'a>,
-    stock: Stock,
+    stock: Stock<'a>,
 }
 
 /// One model on its way through the pipeline.
@@ -35,7 +35,7 @@ pub fn decide(snapshot: &Snapshot) -> Outcome {
         config: &snapshot.config,
         entries: Entries::of(&snapshot.config),
         recall: Recall::new(&snapshot.remembered),
-        stock: Stock::new(&snapshot.config),
+        stock: Stock::new(snapshot),
     };
     let mut models: Vec<_> = snapshot.models.iter().collect();
     models.sort_by(|a, b| (&a.namespace, &a.model_id).cmp(&(&b.namespace, &b.model_id)));
@@ -120,7 +120,7 @@ fn share(cases: &mut [Case], mut ledger: Ledger) {
     order.sort_by(|(a, _), (b, _)| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
     for (_, i) in order {
         let case = &mut cases[i];
-        if is_limited(&case.view) {
+        if is_limited(&case.view) && !grants_all(&case.view, &ledger, &case.drafts) {
             case.drafts = settle(case, &ledger);
         }
         for (variant, draft) in case.view.variants.iter().zip(&case.drafts) {
@@ -186,7 +186,7 @@ impl Records {
 
     fn add(&mut self, case: Case) {
         let Case { view, verdict, drafts } = case;
-        let learnt = verdict.learnt();
+        let learnt = verdict.into_learnt();
         for (i, (variant, mut draft)) in view.variants.iter().zip(drafts).enumerate() {
             draft.close(Stage::Limit);
             publish(variant, &mut draft);

@@ -4,21 +4,23 @@
 mod figures;
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::Serialize;
 
 pub(crate) use self::figures::figure;
 pub use self::figures::{AnalysisError, FallbackSource, Load, Tokens, name_of};
 
-/// Why a step was taken, or not.
+/// Why a step was taken, or not. Small, for a cycle of a large fleet keeps tens of thousands: figures stand apart, and
+/// those of a model are shared by its variants.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "reason", content = "figures", rename_all_fields = "camelCase")]
 pub enum Reason {
     /// Nothing to say.
     NoChange {
         /// The load it was judged by, where this stage looked at one; most do not, and leave no room for it.
-        #[serde(flatten)]
-        load: Option<Box<Load>>,
+        #[serde(flatten, serialize_with = "figures::any_shared")]
+        load: Option<Arc<Load>>,
         /// The same in tokens.
         #[serde(flatten)]
         tokens: Option<Box<Tokens>>,
@@ -31,20 +33,20 @@ pub enum Reason {
     /// No replica is below the thresholds.
     AllSaturated {
         /// What was seen.
-        #[serde(flatten)]
-        load: Load,
+        #[serde(flatten, serialize_with = "figures::shared")]
+        load: Arc<Load>,
     },
     /// A mean spare is below its trigger.
     SpareBelowTarget {
         /// What was seen.
-        #[serde(flatten)]
-        load: Load,
+        #[serde(flatten, serialize_with = "figures::shared")]
+        load: Arc<Load>,
     },
     /// The load fits on fewer replicas.
     ScaleDownSafe {
         /// What was seen.
-        #[serde(flatten)]
-        load: Load,
+        #[serde(flatten, serialize_with = "figures::shared")]
+        load: Arc<Load>,
     },
     /// The analysis failed; an earlier figure is held.
     SafetyNet {
@@ -69,8 +71,8 @@ pub enum Reason {
         /// Replicas it would take.
         step: u32,
         /// What was seen.
-        #[serde(flatten)]
-        load: Load,
+        #[serde(flatten, serialize_with = "figures::shared")]
+        load: Arc<Load>,
     },
     /// Fewer replicas report than are ready, so none is taken.
     ScrapeGap {
@@ -110,13 +112,13 @@ pub enum Reason {
     DemandAboveSupply {
         /// What was counted.
         #[serde(flatten)]
-        tokens: Tokens,
+        tokens: Box<Tokens>,
     },
     /// Tokens are spare.
     SupplyAboveDemand {
         /// What was counted.
         #[serde(flatten)]
-        tokens: Tokens,
+        tokens: Box<Tokens>,
     },
     /// The HPA would ignore the step, so it is not taken.
     WithinTolerance {

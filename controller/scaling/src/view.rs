@@ -61,7 +61,7 @@ impl<'a> ModelView<'a> {
     pub(crate) fn new(
         model: &'a Model,
         config: &'a Config,
-        stock: &Stock,
+        stock: &Stock<'_>,
         remembered: &'a [&'a Remembered],
         settings: Saturation,
         to_zero: ScaleToZero,

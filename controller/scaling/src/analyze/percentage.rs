@@ -2,6 +2,7 @@
 //! spare over the replicas that are not saturated, grows the cheapest variant and shrinks the dearest.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 use super::Verdict;
 use super::kept::{Kept, kept};
@@ -13,7 +14,7 @@ use crate::view::{Blind, Draft, ModelView, VariantView, number};
 
 /// A model's load, and that of each of its variants.
 pub(super) struct Percentage {
-    load: Load,
+    load: Arc<Load>,
     /// Over the replicas that are not saturated.
     calm: Sum,
     /// Over all that report.
@@ -88,13 +89,13 @@ pub(super) fn analyze(model: &ModelView) -> Result<Percentage, AnalysisError> {
     };
     let surplus = |v: &VariantView| v.reporting().saturating_sub(v.current);
     let surplus = model.variants.iter().map(surplus).fold(0, u32::saturating_add);
-    Ok(Percentage { load, calm, all, spares, surplus })
+    Ok(Percentage { load: Arc::new(load), calm, all, spares, surplus })
 }
 
 impl Percentage {
     /// Why the model grows, if it does.
     fn needs_more(&self) -> Option<Reason> {
-        let load = self.load;
+        let load = self.load.clone();
         if load.non_saturated == 0 {
             Some(Reason::AllSaturated { load })
         } else if below(load.mean_spare_kv, load.kv_spare_trigger)
@@ -195,7 +196,7 @@ impl Percentage {
     /// Takes a step down from the chosen variant, or says why not.
     fn take(&self, model: &ModelView, variant: &VariantView, promised: u32, draft: &mut Draft) {
         let step = variant.step_down();
-        let load = self.load;
+        let load = self.load.clone();
         match model.blind() {
             Some(Blind::Gap { ready, reporting }) => {
                 draft.note(Stage::Analyze, Reason::ScrapeGap { ready, reporting });
@@ -254,8 +255,7 @@ impl Verdict for Percentage {
         for draft in &mut drafts {
             // What was looked at is said also where nothing follows from it.
             if draft.steps.iter().all(|s| s.after == draft.current && s.reason.ends_a_decision()) {
-                draft
-                    .note(Stage::Analyze, Reason::NoChange { load: Some(Box::new(self.load)), tokens: None });
+                draft.note(Stage::Analyze, Reason::NoChange { load: Some(self.load.clone()), tokens: None });
             }
         }
         drafts

@@ -238,7 +238,7 @@ impl Verdict for TokenVerdict {
         fill::by_cost_of_capacity(self, model)
     }
 
-    fn learnt(&self) -> Learnt {
-        self.learnt.clone()
+    fn into_learnt(self: Box<Self>) -> Learnt {
+        self.learnt
     }
 }

@@ -1,8 +1,9 @@
 //! The figures reasons rest on: what the analyzers counted, what the safety net holds, and why an analysis failed.
 
 use std::fmt;
+use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::snapshot::AnalyzerName;
 
@@ -154,4 +155,14 @@ pub const fn name_of(analyzer: AnalyzerName) -> &'static str {
 pub(crate) fn figure(value: f64) -> String {
     let text = format!("{value:.4}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// Writes what variants share as if it were each one's own.
+pub(super) fn shared<S: Serializer>(load: &Arc<Load>, serializer: S) -> Result<S::Ok, S::Error> {
+    load.as_ref().serialize(serializer)
+}
+
+/// The same where there may be none.
+pub(super) fn any_shared<S: Serializer>(load: &Option<Arc<Load>>, serializer: S) -> Result<S::Ok, S::Error> {
+    load.as_deref().serialize(serializer)
 }

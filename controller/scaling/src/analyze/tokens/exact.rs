@@ -65,7 +65,7 @@ pub(super) fn grow(
         let asked = if variant.auto() { grows[i] } else { fill::asked(verdict, variant, i, missing) };
         if asked > 0 {
             // The first way that is tried is the greedy rule's, so what was found by then costs no more.
-            let tokens = Tokens { approximate: !found.proven, ..verdict.figures(model, i) };
+            let tokens = Box::new(Tokens { approximate: !found.proven, ..verdict.figures(model, i) });
             let after = variant.current.saturating_add(asked);
             drafts[i].push(Stage::Optimize, after, Reason::DemandAboveSupply { tokens });
         }
@@ -125,7 +125,7 @@ fn take(verdict: &TokenVerdict, model: &ModelView, takes: &[u32], drafts: &mut [
             fill::take(verdict, model, i, spare, drafts);
         } else if takes[i] > 0 {
             let after = variant.current.saturating_sub(takes[i]);
-            let tokens = verdict.figures(model, i);
+            let tokens = Box::new(verdict.figures(model, i));
             drafts[i].push(Stage::Optimize, after, Reason::SupplyAboveDemand { tokens });
             spare -= f64::from(takes[i]) * verdict.per_replica[i];
         }

@@ -89,7 +89,7 @@ fn grow(verdict: &TokenVerdict, model: &ModelView, barred: &[bool], ledger: &Led
         drafts[i].push(
             Stage::Optimize,
             after,
-            Reason::DemandAboveSupply { tokens: verdict.figures(model, i) },
+            Reason::DemandAboveSupply { tokens: Box::new(verdict.figures(model, i)) },
         );
         // One that a person holds back gives nothing, so the next one is asked as well.
         if !variant.auto() {
@@ -157,7 +157,7 @@ pub(super) fn take(
         drafts[i].note(Stage::Optimize, reason);
         return 0;
     }
-    let reason = Reason::SupplyAboveDemand { tokens: verdict.figures(model, i) };
+    let reason = Reason::SupplyAboveDemand { tokens: Box::new(verdict.figures(model, i)) };
     drafts[i].push(Stage::Optimize, variant.current - taken, reason);
     taken
 }
