@@ -183,8 +183,8 @@ impl Task {
         let found = secret.data.as_ref().map(|data| Found::read(data, now));
         let known = self.known();
         let sight = Sight { found: found.as_ref(), looker: self.looker(known.as_ref()), now };
-        match (decide(sight), found.map(|found| found.set())) {
-            (None, Some(Ok(set))) => self.adopt(set, None),
+        match (decide(sight), sight.kept()) {
+            (None, Some(set)) => self.adopt(set, None),
             _ => self.repair_soon(),
         }
     }

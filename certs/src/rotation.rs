@@ -188,6 +188,14 @@ impl<'a> Sight<'a> {
         self.found.and_then(Found::good_next).or_else(|| remembered.filter(|ca| ca.cert().valid_at(self.now)))
     }
 
+    /// The set to use where nothing is written: the Secret's, and what this replica trusted so far. Others may still sign
+    /// with a CA that is gone from the Secret, and are about to write it back.
+    pub(crate) fn kept(self) -> Option<CaSet> {
+        let set = self.found?.set().ok()?;
+        let previous = self.previous_beside(&set.current, set.next.as_ref());
+        Some(CaSet { previous, ..set })
+    }
+
     /// The set to write for `change`; `fresh` makes a CA.
     ///
     /// # Errors
@@ -255,7 +263,10 @@ impl<'a> Sight<'a> {
     /// Every other certificate that somebody may still need: trusting one too many for its lifetime breaks nothing.
     fn previous_beside(self, current: &Arc<Ca>, next: Option<&Arc<Ca>>) -> Vec<CaCert> {
         let signs = |cert: &CaCert| cert == current.cert() || next.is_some_and(|next| next.cert() == cert);
-        let found = self.found.into_iter().flat_map(|found| found.current_cert.iter().chain(&found.previous));
+        let found = self
+            .found
+            .into_iter()
+            .flat_map(|found| found.current_cert.iter().chain(&found.previous).chain(&found.early_next));
         let known = self.looker.known.into_iter().flat_map(CaSet::certs);
         let mut previous: Vec<CaCert> = Vec::new();
         for cert in found.chain(known) {

@@ -118,7 +118,7 @@ pub(crate) struct Found {
     pub(crate) next: Option<Result<Arc<Ca>, Why>>,
     /// The next CA's certificate where that is only not valid yet: the clock was set back. It may sign in a moment, so
     /// nobody stops trusting it.
-    early_next: Option<CaCert>,
+    pub(crate) early_next: Option<CaCert>,
     pub(crate) previous: Vec<CaCert>,
     /// What is wrong with an entry of the previous ones.
     pub(crate) previous_flaw: Option<Why>,

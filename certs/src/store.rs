@@ -145,7 +145,7 @@ impl Store {
         let sight = Sight { found: found.as_ref(), looker, now };
         let Some(change) = decide(sight) else {
             // Nothing to change means that there is a set.
-            return Ok(secret.and_then(|secret| Some((found?.set().ok()?, secret, None))));
+            return Ok(sight.kept().zip(secret).map(|(set, secret)| (set, secret, None)));
         };
         let set = sight.after(&change, || Ca::generate(self.ca_lifetime, now))?;
         if let Some(secret) = secret.as_ref().filter(|secret| holds(secret, &set)) {

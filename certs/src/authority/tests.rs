@@ -342,11 +342,18 @@ async fn a_watch_that_is_behind_takes_nothing_back() {
     task.judge(&before);
     let bundle = certs.ca_bundle();
     assert!(*bundle.borrow() == set.bundle(wall()), "the bundle of before");
-    // The same again, as a change that came after.
+    // Another next one, as a change that came after: both are trusted, for others may sign with what is gone.
+    let late = crate::ca::Ca::generate(DAY * 300, wall()).unwrap();
+    let pem = late.cert().pem().to_owned();
     let mut after = before;
     after.metadata.resource_version = Some("3".to_owned());
+    let trusted_before = set.bundle(wall()).len();
+    set.next = Some(Arc::new(late));
+    after.data = Some(set.to_secret_data());
     task.judge(&after);
-    assert!(*bundle.borrow() != set.bundle(wall()), "what is new counts");
+    let told = String::from_utf8(bundle.borrow().to_vec()).unwrap();
+    assert!(told.contains(&pem), "what is new counts");
+    assert!(told.len() > trusted_before, "what was trusted stays so");
 }
 
 #[test]

@@ -95,7 +95,7 @@ impl World {
         let looker = Looker { known: known.as_ref(), seasoned: self.replicas[who].seasoned, role };
         let sight = Sight { found: found.as_ref(), looker, now: self.now };
         let (set, write) = match decide(sight) {
-            None => (found.unwrap().set().unwrap(), false),
+            None => (sight.kept().unwrap(), false),
             Some(change) => (sight.after(&change, || Ok(self.fresh())).unwrap(), true),
         };
         self.replicas[who].pending = Some((self.revision, set, write));

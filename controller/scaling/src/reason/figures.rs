@@ -163,6 +163,7 @@ pub(super) fn shared<S: Serializer>(load: &Arc<Load>, serializer: S) -> Result<S
 }
 
 /// The same where there may be none.
+#[expect(clippy::ref_option, reason = "serde hands over the field as it is")]
 pub(super) fn any_shared<S: Serializer>(load: &Option<Arc<Load>>, serializer: S) -> Result<S::Ok, S::Error> {
     load.as_deref().serialize(serializer)
 }
