@@ -11,9 +11,9 @@ use wva_scaling::snapshot::Config as RulesConfig;
 use super::ConfigMaps;
 use super::in_force::{Readers, in_force};
 use super::layers::InForce;
-use super::news::{Config, tell};
+use super::news::tell;
+use super::reloads::{Config, ConfigReloads};
 use crate::published::PublishedVariant;
-use crate::telemetry::Telemetry;
 use crate::variants::Managed;
 use crate::watches::{Cache, NamespaceFacts};
 
@@ -41,12 +41,12 @@ impl Settings {
         maps: &ConfigMaps,
         managed: &[Managed],
         namespaces: Option<&Cache<NamespaceFacts>>,
-        telemetry: &Telemetry,
+        reloads: &ConfigReloads,
     ) -> RulesConfig {
         let readers = Arc::new(Readers::new(maps, managed, namespaces));
         // First, so that a map that comes in meanwhile is either read here or starts the next cycle.
         maps.read_by(readers.clone());
-        self.take_in(maps, &readers, telemetry);
+        self.take_in(maps, &readers, reloads);
         let mut models = BTreeSet::new();
         for m in managed {
             models
@@ -122,7 +122,7 @@ impl Settings {
         variant
     }
 
-    fn take_in(&mut self, maps: &ConfigMaps, readers: &Readers, telemetry: &Telemetry) {
+    fn take_in(&mut self, maps: &ConfigMaps, readers: &Readers, reloads: &ConfigReloads) {
         let (saturation, to_zero) = {
             let kept = maps.kept();
             (
@@ -130,8 +130,8 @@ impl Settings {
                 in_force(&kept.to_zero, &maps.names, MapRole::ScaleToZero, readers),
             )
         };
-        tell(Config::Saturation, &self.saturation, &saturation, telemetry);
-        tell(Config::ScaleToZero, &self.to_zero, &to_zero, telemetry);
+        tell(Config::Saturation, &self.saturation, &saturation, reloads);
+        tell(Config::ScaleToZero, &self.to_zero, &to_zero, reloads);
         let none = saturation.global.is_none();
         if none && !self.told_none {
             tracing::warn!(

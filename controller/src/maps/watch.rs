@@ -33,7 +33,7 @@ impl Scope<'_> {
             streams.push(Box::pin(selection.stream(&self.client).map(move |event| (at, event))));
         }
         let mut writer = Writer::new(maps.clone(), selections);
-        let (changed, shutdown) = (self.changed.clone(), self.shutdown.clone());
+        let shutdown = self.shutdown.clone();
         let (complete, synced) = watch::channel(false);
         self.synced.add(TASK, synced);
         let watch = async move {
@@ -41,7 +41,7 @@ impl Scope<'_> {
                 match event {
                     Ok(event) => {
                         if writer.take_in(at, &event) && writer.concerns(&event) {
-                            changed.notify_one();
+                            writer.maps.tell();
                         }
                         if matches!(event, Event::InitDone) && writer.is_complete() {
                             complete.send_replace(true);
