@@ -142,7 +142,6 @@ const NOT_YET: &[(&str, &str)] = &[
     ("WVA_SCALE_TO_ZERO", "models keep at least one replica"),
     ("EXPERIMENTAL_PROACTIVE_MODEL", "decisions stay those of saturation mode"),
     ("WVA_ACTUATION", "decisions are published as signals only"),
-    ("SERVICE_CLASS_CONFIG_MAP_NAME", "service classes are not read"),
     ("SCALE_FROM_ZERO_ENGINE_MAX_CONCURRENCY", "nothing is woken from zero"),
     ("EPP_METRIC_READER_BEARER_TOKEN", "endpoint pickers are not asked"),
     ("POOL_GROUP", "endpoint pickers are not asked"),

@@ -1,4 +1,5 @@
-//! The ConfigMaps with entries: thresholds and scale to zero, for all namespaces or for their own. A watch keeps what
+//! The ConfigMaps with entries: thresholds and scale to zero, for all namespaces or for their own, and service classes.
+//! A watch keeps what
 //! was last read of each map; the engine asks, cycle by cycle, which of them are in force, and which settings follow
 //! for each model.
 
@@ -9,6 +10,7 @@ mod news;
 mod read;
 mod reloads;
 mod resolve;
+mod service_classes;
 #[cfg(test)]
 pub(crate) mod testing;
 mod watch;
@@ -22,6 +24,7 @@ use wva_rules::MapNames;
 
 use in_force::Readers;
 use read::Maps;
+use service_classes::ServiceClasses;
 
 pub use main_map::main_map;
 pub use reloads::{Config, ConfigReloads};
@@ -45,6 +48,7 @@ pub struct ConfigMaps {
 struct Kept {
     saturation: Maps<SaturationEntry>,
     to_zero: Maps<ScaleToZeroEntry>,
+    classes: Maps<ServiceClasses>,
 }
 
 impl ConfigMaps {

@@ -13,6 +13,7 @@ use super::in_force::{Readers, in_force};
 use super::layers::InForce;
 use super::news::tell;
 use super::reloads::{Config, ConfigReloads};
+use super::service_classes::ServiceClasses;
 use crate::published::PublishedVariant;
 use crate::variants::Managed;
 use crate::watches::{Cache, NamespaceFacts};
@@ -22,6 +23,7 @@ use crate::watches::{Cache, NamespaceFacts};
 pub(crate) struct Settings {
     saturation: InForce<SaturationEntry>,
     to_zero: InForce<ScaleToZeroEntry>,
+    classes: InForce<ServiceClasses>,
     /// It was told that there is no global saturation map.
     told_none: bool,
     /// It was told that scale-to-zero entries have no effect.
@@ -123,15 +125,17 @@ impl Settings {
     }
 
     fn take_in(&mut self, maps: &ConfigMaps, readers: &Readers, reloads: &ConfigReloads) {
-        let (saturation, to_zero) = {
+        let (saturation, to_zero, classes) = {
             let kept = maps.kept();
             (
                 in_force(&kept.saturation, &maps.names, MapRole::Saturation, readers),
                 in_force(&kept.to_zero, &maps.names, MapRole::ScaleToZero, readers),
+                in_force(&kept.classes, &maps.names, MapRole::ServiceClasses, readers),
             )
         };
         tell(Config::Saturation, &self.saturation, &saturation, reloads);
         tell(Config::ScaleToZero, &self.to_zero, &to_zero, reloads);
+        tell(Config::ServiceClasses, &self.classes, &classes, reloads);
         let none = saturation.global.is_none();
         if none && !self.told_none {
             tracing::warn!(
@@ -147,7 +151,7 @@ impl Settings {
                 "Scale-to-zero entries have no effect in this release: models keep at least one replica"
             );
         }
-        (self.saturation, self.to_zero) = (saturation, to_zero);
+        (self.saturation, self.to_zero, self.classes) = (saturation, to_zero, classes);
     }
 
     /// Why no layer is left for a model, where somebody wrote one.
