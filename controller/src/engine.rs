@@ -1,18 +1,19 @@
 //! The engine cycle: samples into a Snapshot, the Snapshot into decisions, decisions into what is published. One task
 //! owns samples, memory and publication; everything else reads.
 
+mod config;
 mod early;
 mod sampling;
+mod ticks;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::{BoxFuture, OptionFuture};
 use jiff::Timestamp;
 use tokio::sync::{Notify, watch};
-use tokio::time::{MissedTickBehavior, Sleep};
+use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
 use wva_crds::names::UNRESOLVED_ACCELERATOR;
 use wva_scaling::snapshot::{Config, MetricsAge, Remembered};
@@ -33,36 +34,14 @@ use crate::telemetry::Telemetry;
 use crate::variants::{self, Managed, Ownership};
 use crate::watches::{Sight, Synced, Watches};
 use crate::workloads::{self, WorkloadKey};
+use ticks::{Timers, sooner};
 
-/// How often the engine does what.
-#[derive(Clone, Debug)]
-pub struct EngineConfig {
-    /// Time between two cycles.
-    pub interval: Duration,
-    /// Time between two samples.
-    pub fetch_interval: Duration,
-    /// A sample younger than this is not fetched again, and one that is older is fetched anew before a cycle.
-    pub cache_ttl: Duration,
-    /// Time after which samples of what is gone are forgotten.
-    pub cleanup_interval: Duration,
-    /// Age up to which a signal counts fully.
-    pub fresh: Duration,
-    /// Age up to which it counts, but forbids scale-down.
-    pub stale: Duration,
-    /// Age beyond which it is missing.
-    pub unavailable: Duration,
-    /// How long a decision is kept without progress.
-    pub decision_hold: Duration,
-    /// Age at which a replica that is not ready is stuck.
-    pub pending_grace: Duration,
-    /// Every model is limited to the GPUs that are left.
-    pub limited_mode: bool,
-    /// A sample that shows a need for more replicas is acted on at once.
-    pub early_scale_up: bool,
-}
+pub use config::EngineConfig;
 
 /// Events in quick succession make one cycle.
 const DEBOUNCE: Duration = Duration::from_secs(1);
+/// The same for changes of settings, which are few and hold within a second.
+const SETTLE: Duration = Duration::from_millis(250);
 /// A timer is right to about this much.
 const TIMER_ERROR: Duration = Duration::from_millis(100);
 
@@ -80,8 +59,8 @@ pub struct Engine {
     pub ownership: Ownership,
     /// The one namespace to ask for, or all.
     pub namespace: Option<String>,
-    /// How often it does what.
-    pub config: EngineConfig,
+    /// How often it does what, as it is now.
+    pub config: watch::Receiver<EngineConfig>,
     /// Its own metrics.
     pub telemetry: Telemetry,
     /// Where the result of each cycle goes; this is its only writer.
@@ -139,14 +118,14 @@ impl Engine {
     /// objects asks for, nor the end of the process.
     async fn cycles(&self, changed: &Notify, shutdown: &CancellationToken) {
         let mut state = State::default();
-        let mut fetch = ticks(self.config.fetch_interval);
-        let mut cycle = ticks(self.config.interval);
+        let mut settings = self.config.clone();
+        let mut timers = Timers::new(*settings.borrow_and_update());
         let mut fetching: OptionFuture<BoxFuture<'_, Fetched>> = None.into();
         let mut idle = true;
         // A cycle that waits for the round under way; none runs before the first.
         let mut due = false;
-        let mut debounced: OptionFuture<Pin<Box<Sleep>>> = None.into();
-        let mut quiet = true;
+        // When the cycle is run that a change asked for.
+        let mut asked: Option<tokio::time::Instant> = None;
         loop {
             tokio::select! {
                 biased;
@@ -156,17 +135,17 @@ impl Engine {
                     self.take_in(&mut state, fetched);
                     if std::mem::take(&mut due) {
                         self.cycle(&mut state);
-                    } else if self.config.early_scale_up {
+                    } else if self.config().early_scale_up {
                         self.early(&mut state);
                     }
                 }
-                _ = fetch.tick(), if idle => {
+                () = timers.fetch.tick(), if idle => {
                     if !self.is_young(&state, TIMER_ERROR) {
                         idle = false;
                         fetching = Some(self.fetch(&mut state)).into();
                     }
                 }
-                _ = cycle.tick() => {
+                () = timers.cycle.tick() => {
                     if self.is_young(&state, Duration::ZERO) {
                         self.cycle(&mut state);
                     } else {
@@ -176,12 +155,15 @@ impl Engine {
                         }
                     }
                 }
-                () = changed.notified(), if quiet => {
-                    quiet = false;
-                    debounced = Some(Box::pin(tokio::time::sleep(DEBOUNCE))).into();
+                // Whoever writes it may end before the engine does: then it stays as it is.
+                Ok(()) = settings.changed() => {
+                    timers.change(*settings.borrow_and_update());
+                    sooner(&mut asked, SETTLE);
                 }
-                Some(()) = &mut debounced, if !quiet => {
-                    quiet = true;
+                () = self.maps.changed() => sooner(&mut asked, SETTLE),
+                () = changed.notified(), if asked.is_none() => sooner(&mut asked, DEBOUNCE),
+                () = sleep_until(asked.unwrap_or_else(tokio::time::Instant::now)), if asked.is_some() => {
+                    asked = None;
                     if state.asked.is_some() {
                         self.cycle(&mut state);
                     } else {
@@ -190,6 +172,11 @@ impl Engine {
                 }
             }
         }
+    }
+
+    /// How often the engine does what, at this moment.
+    fn config(&self) -> EngineConfig {
+        *self.config.borrow()
     }
 
     /// All that is managed, and of which one can know whether its workload is there.
@@ -281,12 +268,11 @@ impl Engine {
         all
     }
 
-    /// What the rules read besides signals. Entries of scale to zero stay out of it: nothing could wake a model yet.
+    /// What the rules read besides signals.
     fn rules_config(&self, settings: &mut Settings, managed: &[Managed]) -> Config {
-        let c = &self.config;
+        let c = self.config();
         let namespaces = self.watches.namespaces.as_ref();
         Config {
-            saturation: settings.resolve(&self.maps, managed, namespaces, &self.telemetry),
             decision_hold: c.decision_hold.into(),
             pending_grace: c.pending_grace.into(),
             limited_mode: c.limited_mode,
@@ -295,16 +281,11 @@ impl Engine {
                 stale: c.stale.into(),
                 unavailable: c.unavailable.into(),
             },
-            ..Config::default()
+            // Entries of scale to zero stay out of it: nothing could wake a model yet.
+            scale_to_zero: BTreeMap::new(),
+            ..settings.resolve(&self.maps, managed, namespaces, self.telemetry.reloads())
         }
     }
-}
-
-fn ticks(period: Duration) -> tokio::time::Interval {
-    let mut ticks = tokio::time::interval(period);
-    // After a slow answer the next tick comes a whole period later, not several at once.
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    ticks
 }
 
 /// What a variant's conditions are told beside its decision.

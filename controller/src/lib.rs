@@ -30,7 +30,7 @@ mod workloads;
 pub use collect::prometheus::{ClientError, Prometheus, PrometheusConfig};
 pub use engine::{Engine, EngineConfig};
 pub use leadership::{Election, Leadership, NotLeading, elect};
-pub use maps::ConfigMaps;
+pub use maps::{Config, ConfigMaps, ConfigReloads, main_map};
 pub use published::{Published, PublishedVariant, Reader};
 pub use report::events;
 pub use report::gauges::VariantSeries;

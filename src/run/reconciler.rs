@@ -8,7 +8,10 @@ use tokio::sync::watch;
 use wva_certs::Certs;
 use wva_controller::auth::Gate;
 use wva_controller::external_metrics::{self, ExternalMetrics, OwnService};
-use wva_controller::{Engine, Ownership, Prometheus, Reader, StatusWriter, Telemetry, VariantSeries, events};
+use wva_controller::{
+    ConfigReloads, Engine, EngineConfig, Ownership, Prometheus, Reader, StatusWriter, Telemetry,
+    VariantSeries, events,
+};
 
 use super::certificates::Served;
 use super::{Process, Watched, settled};
@@ -16,17 +19,20 @@ use crate::endpoints;
 use crate::settings::Controller;
 
 impl Process {
-    /// The reconciler: one engine, and those who tell what it decided.
+    /// The reconciler: one engine, and those who tell what it decided. Gives the counter of maps that were taken in.
     pub(super) fn controller(
         &mut self,
         controller: &Controller,
         certs: &Served,
         watched: Watched,
-    ) -> anyhow::Result<()> {
+        config: watch::Receiver<EngineConfig>,
+    ) -> anyhow::Result<ConfigReloads> {
         let (published, reader) = watch::channel(None);
         let series =
             VariantSeries::new(reader.clone(), self.settings.instance.clone(), controller.legacy_metrics);
         self.registry.register(Box::new(self.leadership.showing(series)))?;
+        let telemetry = Telemetry::register(&self.registry)?;
+        let reloads = telemetry.reloads().clone();
         let engine = Arc::new(Engine {
             watches: watched.watches,
             maps: watched.maps,
@@ -37,8 +43,8 @@ impl Process {
                 manage_labelled: controller.manage_labelled,
             },
             namespace: self.settings.watch_namespace.clone(),
-            config: controller.engine.clone(),
-            telemetry: Telemetry::register(&self.registry)?,
+            config,
+            telemetry,
             published,
         });
         let changed = self.changed.clone();
@@ -55,7 +61,7 @@ impl Process {
         if let Some(address) = controller.external_metrics_address {
             self.external_metrics(address, certs.serving()?, controller.legacy_metrics)?;
         }
-        Ok(())
+        Ok(reloads)
     }
 
     /// Statuses and events, anew in each term: what this replica wrote in an earlier one, others have changed since.

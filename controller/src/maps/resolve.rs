@@ -6,13 +6,15 @@ use std::sync::Arc;
 
 use wva_crds::entries::{DEFAULT_ENTRY, Merged, SaturationEntry, ScaleToZeroEntry, merge};
 use wva_rules::MapRole;
+use wva_scaling::snapshot::Config as RulesConfig;
 
 use super::ConfigMaps;
 use super::in_force::{Readers, in_force};
 use super::layers::InForce;
-use super::news::{Config, tell};
+use super::news::tell;
+use super::reloads::{Config, ConfigReloads};
+use super::service_classes::ServiceClasses;
 use crate::published::PublishedVariant;
-use crate::telemetry::Telemetry;
 use crate::variants::Managed;
 use crate::watches::{Cache, NamespaceFacts};
 
@@ -21,6 +23,7 @@ use crate::watches::{Cache, NamespaceFacts};
 pub(crate) struct Settings {
     saturation: InForce<SaturationEntry>,
     to_zero: InForce<ScaleToZeroEntry>,
+    classes: InForce<ServiceClasses>,
     /// It was told that there is no global saturation map.
     told_none: bool,
     /// It was told that scale-to-zero entries have no effect.
@@ -32,19 +35,20 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Looks at the maps anew, tells what changed, and gives the saturation entries of a Snapshot: one for each managed
-    /// model, which inherits nothing any more, and `default` for the rest.
+    /// Looks at the maps anew, tells what changed, and gives the entries of a Snapshot, of both kinds: one for each
+    /// managed model, which inherits nothing from another entry any more, and `default` for the rest. The rest of the
+    /// configuration is left as it is by default.
     pub(crate) fn resolve(
         &mut self,
         maps: &ConfigMaps,
         managed: &[Managed],
         namespaces: Option<&Cache<NamespaceFacts>>,
-        telemetry: &Telemetry,
-    ) -> BTreeMap<String, SaturationEntry> {
+        reloads: &ConfigReloads,
+    ) -> RulesConfig {
         let readers = Arc::new(Readers::new(maps, managed, namespaces));
         // First, so that a map that comes in meanwhile is either read here or starts the next cycle.
         maps.read_by(readers.clone());
-        self.take_in(maps, &readers, telemetry);
+        self.take_in(maps, &readers, reloads);
         let mut models = BTreeSet::new();
         for m in managed {
             models
@@ -52,19 +56,43 @@ impl Settings {
         }
         self.unusable.clear();
         let mut dropped = Dropped::default();
-        let mut resolved = BTreeMap::from([(DEFAULT_ENTRY.to_owned(), self.for_all())]);
+        let mut resolved = self.for_all();
         for (namespace, model) in models {
-            resolved.insert(key(namespace, model), self.for_model(namespace, model, &mut dropped));
+            let key = key(namespace, model);
+            resolved.scale_to_zero.extend(self.to_zero(namespace, model).map(|entry| (key.clone(), entry)));
+            resolved.saturation.insert(key, self.for_model(namespace, model, &mut dropped));
         }
         self.left_out = dropped.tell(&self.left_out);
         resolved
     }
 
     /// What holds for a model that nobody names.
-    fn for_all(&self) -> SaturationEntry {
+    fn for_all(&self) -> RulesConfig {
         let entry = self.saturation.global.as_ref().and_then(|map| map.default_entry());
         let layers: Vec<_> = entry.map(|entry| (DEFAULT_ENTRY, entry)).into_iter().collect();
-        SaturationEntry { model_id: None, namespace: None, ..merge(&layers).resolved() }
+        let saturation = SaturationEntry { model_id: None, namespace: None, ..merge(&layers).resolved() };
+        let to_zero = self.to_zero.global.as_ref().and_then(|map| map.default_entry());
+        let to_zero = to_zero
+            .map(|entry| ScaleToZeroEntry { model_id: None, namespace: None, ..entry.clone() })
+            .filter(|entry| *entry != ScaleToZeroEntry::default());
+        let named = |entry| (DEFAULT_ENTRY.to_owned(), entry);
+        RulesConfig {
+            saturation: BTreeMap::from([(DEFAULT_ENTRY.to_owned(), saturation)]),
+            scale_to_zero: to_zero.map(named).into_iter().collect(),
+            ..RulesConfig::default()
+        }
+    }
+
+    /// What people wrote of scale to zero for a model. `None` where they wrote nothing: the settings of the program hold.
+    fn to_zero(&self, namespace: &str, model: &str) -> Option<ScaleToZeroEntry> {
+        let layers = self.to_zero.layers(namespace, model);
+        let merged = layers.iter().fold(ScaleToZeroEntry::default(), |base, (_, entry)| entry.over(base));
+        let says = merged.enable_scale_to_zero.is_some() || merged.retention_period.is_some();
+        says.then(|| ScaleToZeroEntry {
+            model_id: Some(model.to_owned()),
+            namespace: Some(namespace.to_owned()),
+            ..merged
+        })
     }
 
     fn for_model(&mut self, namespace: &str, model: &str, dropped: &mut Dropped) -> SaturationEntry {
@@ -96,16 +124,18 @@ impl Settings {
         variant
     }
 
-    fn take_in(&mut self, maps: &ConfigMaps, readers: &Readers, telemetry: &Telemetry) {
-        let (saturation, to_zero) = {
+    fn take_in(&mut self, maps: &ConfigMaps, readers: &Readers, reloads: &ConfigReloads) {
+        let (saturation, to_zero, classes) = {
             let kept = maps.kept();
             (
                 in_force(&kept.saturation, &maps.names, MapRole::Saturation, readers),
                 in_force(&kept.to_zero, &maps.names, MapRole::ScaleToZero, readers),
+                in_force(&kept.classes, &maps.names, MapRole::ServiceClasses, readers),
             )
         };
-        tell(Config::Saturation, &self.saturation, &saturation, telemetry);
-        tell(Config::ScaleToZero, &self.to_zero, &to_zero, telemetry);
+        tell(Config::Saturation, &self.saturation, &saturation, reloads);
+        tell(Config::ScaleToZero, &self.to_zero, &to_zero, reloads);
+        tell(Config::ServiceClasses, &self.classes, &classes, reloads);
         let none = saturation.global.is_none();
         if none && !self.told_none {
             tracing::warn!(
@@ -121,7 +151,7 @@ impl Settings {
                 "Scale-to-zero entries have no effect in this release: models keep at least one replica"
             );
         }
-        (self.saturation, self.to_zero) = (saturation, to_zero);
+        (self.saturation, self.to_zero, self.classes) = (saturation, to_zero, classes);
     }
 
     /// Why no layer is left for a model, where somebody wrote one.
