@@ -8,6 +8,7 @@ pub mod auth;
 mod bounds;
 mod collect;
 mod engine;
+mod evidence;
 pub mod external_metrics;
 #[cfg(test)]
 mod fixture;
@@ -28,9 +29,9 @@ mod variants;
 mod watches;
 mod workloads;
 
-pub use actuate::Actuator;
+pub use actuate::{Actuator, Carrier};
 pub use collect::prometheus::{ClientError, Prometheus, PrometheusConfig};
-pub use engine::{Engine, EngineConfig};
+pub use engine::{Actuation, Engine, EngineConfig};
 pub use leadership::{Election, Leadership, NotLeading, elect};
 pub use maps::ConfigMaps;
 pub use published::{Published, PublishedVariant, Reader};

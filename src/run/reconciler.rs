@@ -8,7 +8,9 @@ use tokio::sync::watch;
 use wva_certs::Certs;
 use wva_controller::auth::Gate;
 use wva_controller::external_metrics::{self, ExternalMetrics, OwnService};
-use wva_controller::{Engine, Ownership, Prometheus, Reader, StatusWriter, Telemetry, VariantSeries, events};
+use wva_controller::{
+    Actuator, Carrier, Engine, Ownership, Prometheus, Reader, StatusWriter, Telemetry, VariantSeries, events,
+};
 
 use super::certificates::Served;
 use super::{Process, Watched, settled};
@@ -46,6 +48,7 @@ impl Process {
             let (engine, changed) = (engine.clone(), changed.clone());
             async move { engine.run(&changed, ended).await }
         });
+        self.carry_out(controller.steps_at_once, &reader);
         self.tell(&reader);
         if let Some(address) = controller.debug_address {
             let listener = endpoints::bind("/explain and /snapshot", address)?;
@@ -56,6 +59,20 @@ impl Process {
             self.external_metrics(address, certs.serving()?, controller.legacy_metrics)?;
         }
         Ok(())
+    }
+
+    /// The steps that no HPA takes.
+    fn carry_out(&mut self, at_once: usize, reader: &Reader) {
+        let (client, variants, published) = (self.acting.clone(), self.variants.clone(), reader.clone());
+        let changed = self.changed.clone();
+        self.spawn_leading("actuation", move |ended| {
+            let actuator = Actuator::new(client.clone(), at_once);
+            let carrier = Carrier::new(actuator, variants.clone(), changed.clone());
+            let published = published.clone();
+            settled(async move {
+                ended.run_until_cancelled(carrier.run(published)).await;
+            })
+        });
     }
 
     /// Statuses and events, anew in each term: what this replica wrote in an earlier one, others have changed since.

@@ -80,6 +80,8 @@ pub(crate) struct Controller {
     pub(crate) prometheus: wva_controller::PrometheusConfig,
     pub(crate) engine: wva_controller::EngineConfig,
     pub(crate) limiter: wva_controller::Limiter,
+    /// Steps carried out here at the same time.
+    pub(crate) steps_at_once: usize,
     pub(crate) external_metrics_address: Option<SocketAddr>,
     pub(crate) debug_address: Option<SocketAddr>,
     pub(crate) legacy_metrics: bool,
@@ -102,9 +104,7 @@ pub(crate) struct SettingsError {
 
 /// What the table knows and this release does not do yet: (key, what happens instead).
 const NOT_YET: &[(&str, &str)] = &[
-    ("WVA_SCALE_TO_ZERO", "models keep at least one replica"),
     ("EXPERIMENTAL_PROACTIVE_MODEL", "decisions stay those of saturation mode"),
-    ("WVA_ACTUATION", "decisions are published as signals only"),
     ("SERVICE_CLASS_CONFIG_MAP_NAME", "service classes are not read"),
     ("SCALE_FROM_ZERO_ENGINE_MAX_CONCURRENCY", "nothing is woken from zero"),
     ("EPP_METRIC_READER_BEARER_TOKEN", "endpoint pickers are not asked"),
@@ -272,11 +272,17 @@ impl Reader<'_> {
                 pending_grace: self.duration("WVA_PENDING_GRACE"),
                 early_scale_up: self.flag("WVA_EARLY_SCALE_UP"),
                 limited_mode: self.flag("WVA_LIMITED_MODE"),
+                scale_to_zero: self.flag("WVA_SCALE_TO_ZERO"),
+                actuation: match self.text("WVA_ACTUATION").as_str() {
+                    "scale" => wva_controller::Actuation::Scale,
+                    _ => wva_controller::Actuation::Signal,
+                },
             },
             limiter: wva_controller::Limiter {
                 limited_mode: self.flag("WVA_LIMITED_MODE"),
                 node_selector: self.text("WVA_NODE_SELECTOR"),
             },
+            steps_at_once: self.count("SCALE_FROM_ZERO_ENGINE_MAX_CONCURRENCY"),
             external_metrics_address: self.address("EXTERNAL_METRICS_BIND_ADDRESS"),
             debug_address: self.address("WVA_DEBUG_BIND_ADDRESS"),
             legacy_metrics: self.flag("WVA_LEGACY_METRICS"),
@@ -356,6 +362,13 @@ impl Reader<'_> {
         match self.raw.get(key) {
             Some((Value::Text(t), _)) if !t.is_empty() => Some(t.clone()),
             _ => None,
+        }
+    }
+
+    fn count(&self, key: &'static str) -> usize {
+        match self.raw.get(key) {
+            Some((Value::Int(n), _)) => usize::try_from(*n).unwrap_or_default(),
+            _ => 0,
         }
     }
 

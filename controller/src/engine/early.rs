@@ -19,6 +19,7 @@ type ModelKey = (String, String);
 impl Engine {
     /// Decides on the models for which the newest sample shows that they need more replicas, if there are any.
     pub(super) fn early(&self, state: &mut State) {
+        state.news = false;
         let Some(before) = self.published.borrow().clone() else { return };
         let at = Moment { now: Instant::now(), wall: Timestamp::now() };
         let managed = self.managed();
@@ -27,6 +28,11 @@ impl Engine {
         // A change of settings is a cycle's to take in.
         let config = before.snapshot.config.clone();
         let mut assembled = assemble(&self.watches, &managed, &state.samples, &mut memory, config, at);
+        // But for activity: a model in which something was seen to run is not idle.
+        std::mem::swap(&mut state.memory.evidence, &mut memory.evidence);
+        if !self.config.early_scale_up {
+            return;
+        }
         assembled.snapshot.remembered.clone_from(&before.snapshot.remembered);
         let Some((snapshot, outcome)) = growth(std::mem::take(&mut assembled.snapshot), &before) else {
             return;
@@ -39,11 +45,13 @@ impl Engine {
         let ours = managed.iter().filter(|m| keys.contains(&m.key));
         let mut variants = before.variants.clone();
         variants.extend(self.publish(state, ours, &assembled, outcome, at));
+        let steps = self.due_early(&managed, &variants, &assembled.limits);
         self.published.send_replace(Some(Arc::new(Published {
             at: at.wall,
             snapshot: Arc::new(assembled.snapshot),
             variants,
             scalings: state.scalings.clone(),
+            steps,
         })));
     }
 }
