@@ -72,8 +72,10 @@ pub struct EngineConfig {
 
 /// Events in quick succession make one cycle.
 const DEBOUNCE: Duration = Duration::from_secs(1);
-/// Time to the next round of queries while a step to zero waits for its second look.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// Time to the next round of queries while a step to zero waits for its second look: the sooner it comes after a scrape, the
+/// fewer requests can have begun since. Prometheus gets a pause of four times as long as the last round took.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
+const PAUSE: u32 = 4;
 /// A timer is right to about this much.
 const TIMER_ERROR: Duration = Duration::from_millis(100);
 
@@ -116,6 +118,8 @@ struct State {
     unlimited: Option<NoInventory>,
     /// When the last round of queries that has ended began, whatever came of it.
     asked: Option<Instant>,
+    /// How long it took.
+    took: Duration,
     /// How queries are split.
     split: Split,
     /// When samples of what is gone were last forgotten.
@@ -167,7 +171,7 @@ impl Engine {
         let mut hastened = false;
         loop {
             if idle && self.looks_again(&state) && !std::mem::replace(&mut hastened, true) {
-                fetch.reset_after(LOOK_AGAIN);
+                fetch.reset_after(LOOK_AGAIN.max(state.took * PAUSE));
             }
             tokio::select! {
                 biased;

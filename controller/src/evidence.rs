@@ -114,3 +114,6 @@ fn sighting(model: &Model, samples: &Samples, ages: &MetricsAge) -> Sighting {
         Sighting::Unknown
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -157,3 +157,6 @@ fn tell(variant: VariantKey, error: Option<String>, failing: &mut BTreeSet<Varia
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,10 +12,10 @@ use crate::leadership::Leadership;
 
 /// One workload, and what is done to requests.
 #[derive(Clone, Default)]
-struct FakeApi(Arc<Mutex<Stored>>);
+pub(super) struct FakeApi(Arc<Mutex<Stored>>);
 
 #[derive(Default)]
-struct Stored {
+pub(super) struct Stored {
     uid: &'static str,
     replicas: Option<u32>,
     version: u64,
@@ -23,7 +23,9 @@ struct Stored {
     busy: u32,
     /// What every write is answered.
     refusal: Option<u16>,
-    hangs: bool,
+    pub(super) hangs: bool,
+    /// Requests that came.
+    pub(super) asked: u32,
     /// `METHOD path` of every request.
     log: Vec<String>,
 }
@@ -33,21 +35,22 @@ fn status(code: u16, reason: &str) -> (u16, Value) {
 }
 
 impl FakeApi {
-    fn with(replicas: u32) -> Self {
+    pub(super) fn with(replicas: u32) -> Self {
         let fake = Self::default();
         fake.change(|s| (s.uid, s.replicas, s.version) = ("u", Some(replicas), 1));
         fake
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut Stored) -> T) -> T {
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut Stored) -> T) -> T {
         change(&mut self.0.lock().unwrap())
     }
 
-    fn client(&self) -> Client {
+    pub(super) fn client(&self) -> Client {
         let fake = self.clone();
         let service = tower::service_fn(move |request: Request<kube::client::Body>| {
             let fake = fake.clone();
             async move {
+                fake.change(|s| s.asked += 1);
                 if fake.change(|s| s.hangs) {
                     std::future::pending::<()>().await;
                 }
@@ -91,12 +94,12 @@ impl FakeApi {
         Actuator::new(self.client(), 1).carry_out(step).await
     }
 
-    fn replicas(&self) -> Option<u32> {
+    pub(super) fn replicas(&self) -> Option<u32> {
         self.change(|s| s.replicas)
     }
 }
 
-fn step(from: u32, to: u32) -> Step {
+pub(super) fn step(from: u32, to: u32) -> Step {
     let workload = WorkloadKey { namespace: "ns".into(), kind: "Deployment".into(), name: "d".into() };
     Step { workload, uid: "u".into(), from, to, until: None }
 }

@@ -62,6 +62,7 @@ impl Engine {
 
     pub(super) fn take_in(&self, state: &mut State, (began, answers): Fetched) {
         state.asked = Some(began);
+        state.took = began.elapsed();
         state.split.ended(|scope| fate(scope, &answers));
         let had_error = state.samples.last_error().is_some();
         // Ages are told as of the query, not of an answer that may have taken its time.
