@@ -281,12 +281,11 @@ impl Engine {
         all
     }
 
-    /// What the rules read besides signals. Entries of scale to zero stay out of it: nothing could wake a model yet.
+    /// What the rules read besides signals.
     fn rules_config(&self, settings: &mut Settings, managed: &[Managed]) -> Config {
         let c = &self.config;
         let namespaces = self.watches.namespaces.as_ref();
         Config {
-            saturation: settings.resolve(&self.maps, managed, namespaces, &self.telemetry),
             decision_hold: c.decision_hold.into(),
             pending_grace: c.pending_grace.into(),
             limited_mode: c.limited_mode,
@@ -295,7 +294,9 @@ impl Engine {
                 stale: c.stale.into(),
                 unavailable: c.unavailable.into(),
             },
-            ..Config::default()
+            // Entries of scale to zero stay out of it: nothing could wake a model yet.
+            scale_to_zero: BTreeMap::new(),
+            ..settings.resolve(&self.maps, managed, namespaces, &self.telemetry)
         }
     }
 }

@@ -2,6 +2,7 @@
 //! gauges, status, events and the external metrics API. No policy lives here; whoever knows `Snapshot`, `Decision`
 //! and `Published` knows this crate.
 
+mod actuate;
 mod assemble;
 pub mod auth;
 mod bounds;
@@ -27,6 +28,7 @@ mod variants;
 mod watches;
 mod workloads;
 
+pub use actuate::Actuator;
 pub use collect::prometheus::{ClientError, Prometheus, PrometheusConfig};
 pub use engine::{Engine, EngineConfig};
 pub use leadership::{Election, Leadership, NotLeading, elect};

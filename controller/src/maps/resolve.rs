@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use wva_crds::entries::{DEFAULT_ENTRY, Merged, SaturationEntry, ScaleToZeroEntry, merge};
 use wva_rules::MapRole;
+use wva_scaling::snapshot::Config as RulesConfig;
 
 use super::ConfigMaps;
 use super::in_force::{Readers, in_force};
@@ -32,15 +33,16 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Looks at the maps anew, tells what changed, and gives the saturation entries of a Snapshot: one for each managed
-    /// model, which inherits nothing any more, and `default` for the rest.
+    /// Looks at the maps anew, tells what changed, and gives the entries of a Snapshot, of both kinds: one for each
+    /// managed model, which inherits nothing from another entry any more, and `default` for the rest. The rest of the
+    /// configuration is left as it is by default.
     pub(crate) fn resolve(
         &mut self,
         maps: &ConfigMaps,
         managed: &[Managed],
         namespaces: Option<&Cache<NamespaceFacts>>,
         telemetry: &Telemetry,
-    ) -> BTreeMap<String, SaturationEntry> {
+    ) -> RulesConfig {
         let readers = Arc::new(Readers::new(maps, managed, namespaces));
         // First, so that a map that comes in meanwhile is either read here or starts the next cycle.
         maps.read_by(readers.clone());
@@ -52,19 +54,43 @@ impl Settings {
         }
         self.unusable.clear();
         let mut dropped = Dropped::default();
-        let mut resolved = BTreeMap::from([(DEFAULT_ENTRY.to_owned(), self.for_all())]);
+        let mut resolved = self.for_all();
         for (namespace, model) in models {
-            resolved.insert(key(namespace, model), self.for_model(namespace, model, &mut dropped));
+            let key = key(namespace, model);
+            resolved.scale_to_zero.extend(self.to_zero(namespace, model).map(|entry| (key.clone(), entry)));
+            resolved.saturation.insert(key, self.for_model(namespace, model, &mut dropped));
         }
         self.left_out = dropped.tell(&self.left_out);
         resolved
     }
 
     /// What holds for a model that nobody names.
-    fn for_all(&self) -> SaturationEntry {
+    fn for_all(&self) -> RulesConfig {
         let entry = self.saturation.global.as_ref().and_then(|map| map.default_entry());
         let layers: Vec<_> = entry.map(|entry| (DEFAULT_ENTRY, entry)).into_iter().collect();
-        SaturationEntry { model_id: None, namespace: None, ..merge(&layers).resolved() }
+        let saturation = SaturationEntry { model_id: None, namespace: None, ..merge(&layers).resolved() };
+        let to_zero = self.to_zero.global.as_ref().and_then(|map| map.default_entry());
+        let to_zero = to_zero
+            .map(|entry| ScaleToZeroEntry { model_id: None, namespace: None, ..entry.clone() })
+            .filter(|entry| *entry != ScaleToZeroEntry::default());
+        let named = |entry| (DEFAULT_ENTRY.to_owned(), entry);
+        RulesConfig {
+            saturation: BTreeMap::from([(DEFAULT_ENTRY.to_owned(), saturation)]),
+            scale_to_zero: to_zero.map(named).into_iter().collect(),
+            ..RulesConfig::default()
+        }
+    }
+
+    /// What people wrote of scale to zero for a model. `None` where they wrote nothing: the settings of the program hold.
+    fn to_zero(&self, namespace: &str, model: &str) -> Option<ScaleToZeroEntry> {
+        let layers = self.to_zero.layers(namespace, model);
+        let merged = layers.iter().fold(ScaleToZeroEntry::default(), |base, (_, entry)| entry.over(base));
+        let says = merged.enable_scale_to_zero.is_some() || merged.retention_period.is_some();
+        says.then(|| ScaleToZeroEntry {
+            model_id: Some(model.to_owned()),
+            namespace: Some(namespace.to_owned()),
+            ..merged
+        })
     }
 
     fn for_model(&mut self, namespace: &str, model: &str, dropped: &mut Dropped) -> SaturationEntry {

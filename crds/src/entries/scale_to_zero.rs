@@ -34,6 +34,19 @@ pub struct ScaleToZeroEntry {
     pub retention_period: Option<PositiveDuration>,
 }
 
+impl ScaleToZeroEntry {
+    /// This entry, with what it leaves out from a less specific one.
+    #[must_use]
+    pub fn over(&self, base: Self) -> Self {
+        Self {
+            model_id: self.model_id.clone().or(base.model_id),
+            namespace: self.namespace.clone().or(base.namespace),
+            enable_scale_to_zero: self.enable_scale_to_zero.or(base.enable_scale_to_zero),
+            retention_period: self.retention_period.or(base.retention_period),
+        }
+    }
+}
+
 /// Whether a model may go to 0, and after how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScaleToZero {

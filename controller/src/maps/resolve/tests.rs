@@ -5,7 +5,7 @@ use serde_json::json;
 use wva_crds::entries::Saturation;
 use wva_rules::MapNames;
 use wva_scaling::resolve::Entries;
-use wva_scaling::snapshot::{Config as RulesConfig, Model, Snapshot};
+use wva_scaling::snapshot::{Model, Snapshot};
 
 use super::*;
 use crate::fixture::Cluster;
@@ -36,6 +36,10 @@ impl Bench {
     }
 
     fn resolve(&mut self) -> BTreeMap<String, SaturationEntry> {
+        self.config().saturation
+    }
+
+    fn config(&mut self) -> RulesConfig {
         let watches = self.cluster.watches();
         let managed = managed(&watches, &Ownership::default());
         self.settings.resolve(&self.feed.maps(), &managed, watches.namespaces.as_ref(), &self.telemetry)
@@ -87,6 +91,42 @@ fn the_more_specific_entry_wins_field_by_field() {
     bench.feed.put(GLOBAL, &global);
     bench.feed.delete(LOCAL);
     bench.check("ns/m", [0.7, 8.0, 0.09, 9.0]);
+}
+
+#[test]
+fn scale_to_zero_is_resolved_in_the_same_layers() {
+    let mut bench = Bench::new();
+    let (global, local) = ("wva/wva-model-scale-to-zero-config", "ns/wva-model-scale-to-zero-config");
+    let check = |bench: &mut Bench, namespace: &str, unless_said: bool, want: (bool, u64)| {
+        let config = RulesConfig { scale_to_zero_default: unless_said, ..bench.config() };
+        let found = Entries::of(&config).scale_to_zero(namespace, "m");
+        assert_eq!((found.enabled, found.retention.get().as_secs()), want, "{namespace}");
+    };
+    assert!(bench.config().scale_to_zero.is_empty(), "nobody wrote anything");
+    check(&mut bench, "ns", true, (true, 600));
+    bench.feed.put(
+        "wva/model-scale-to-zero-config",
+        &[("default", "enable_scale_to_zero: true\nretention_period: 1m")],
+    );
+    check(&mut bench, "ns", false, (true, 60));
+    let entries = [
+        ("default", "enable_scale_to_zero: true\nretention_period: 2m"),
+        ("narrow", "model_id: m\nnamespace: other\nretention_period: 3m"),
+    ];
+    bench.feed.put(global, &entries);
+    check(&mut bench, "ns", false, (true, 120));
+    check(&mut bench, "other", false, (true, 180));
+    check(&mut bench, "elsewhere", false, (true, 120));
+    bench.feed.put(local, &[("m", "model_id: m\nenable_scale_to_zero: false")]);
+    check(&mut bench, "ns", true, (false, 120));
+    check(&mut bench, "other", false, (true, 180));
+    // What goes leaves what is below it, at once.
+    bench.feed.delete(global);
+    check(&mut bench, "ns", true, (false, 60));
+    bench.feed.delete("wva/model-scale-to-zero-config");
+    check(&mut bench, "ns", true, (false, 600));
+    check(&mut bench, "other", true, (true, 600));
+    assert_eq!(bench.config().scale_to_zero.len(), 1);
 }
 
 #[test]
