@@ -3,6 +3,7 @@
 
 mod early;
 mod sampling;
+mod waking;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
@@ -27,6 +28,7 @@ use crate::collect::scope::Split;
 use crate::inventory::NoInventory;
 use crate::maps::{ConfigMaps, Settings};
 use crate::memory::Memory;
+use crate::picker::Pickers;
 use crate::published::{Published, PublishedVariant};
 use crate::report::conditions::{Outlook, conditions};
 use crate::telemetry::Telemetry;
@@ -76,6 +78,8 @@ pub struct Engine {
     pub maps: ConfigMaps,
     /// Where signals come from.
     pub prometheus: Prometheus,
+    /// What waits for models at zero.
+    pub pickers: Pickers,
     /// Which objects are managed.
     pub ownership: Ownership,
     /// The one namespace to ask for, or all.
@@ -147,6 +151,7 @@ impl Engine {
         let mut due = false;
         let mut debounced: OptionFuture<Pin<Box<Sleep>>> = None.into();
         let mut quiet = true;
+        let mut queues = self.pickers.queues();
         loop {
             tokio::select! {
                 biased;
@@ -160,6 +165,7 @@ impl Engine {
                         self.early(&mut state);
                     }
                 }
+                Ok(()) = queues.changed() => self.wake(&mut state),
                 _ = fetch.tick(), if idle => {
                     if !self.is_young(&state, TIMER_ERROR) {
                         idle = false;
@@ -209,7 +215,9 @@ impl Engine {
         // In order of their keys, so that thousands of them are not compared with each other.
         state.memory.retain(|key| managed.binary_search_by(|m| m.key.cmp(key)).is_ok());
         let config = self.rules_config(&mut state.settings, &managed);
-        let mut assembled = assemble(&self.watches, &managed, &state.samples, &mut state.memory, config, at);
+        let queues = self.pickers.queues().borrow().clone();
+        let seen = (&state.samples, &*queues);
+        let mut assembled = assemble(&self.watches, &managed, seen, &mut state.memory, config, at);
         assembled.snapshot.remembered.clone_from(&state.observed);
         let mut outcome = decide(&assembled.snapshot);
         // Another cycle on the same sample observes nothing new.
@@ -265,6 +273,7 @@ impl Engine {
             if let (Some(next), Some(d)) = (outcome.next.variants.get(&m.key), &decision) {
                 let echo = d.safety_net == Some(FallbackSource::CurrentReplicas);
                 remembered.decided(*next, d.mode, echo, at.now);
+                remembered.woken(d, assembled.snapshot.config.decision_hold.get(), at.now);
             }
             let seen = remembered.target_seen;
             let sight = m.declared().ok().and_then(|d| workloads::sight(&self.watches, &d.workload.kind));

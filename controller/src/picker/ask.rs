@@ -35,7 +35,9 @@ pub(super) enum NoAnswer {
     #[error("it did not answer within {} s", TIMEOUT.as_secs())]
     TooSlow,
     /// Any status but 200, a redirect among them.
-    #[error("it answered {0}: the metrics page is expected at /metrics, for the bearer token of this program")]
+    #[error(
+        "it answered {0}: the metrics page is expected at /metrics, for the bearer token of this program"
+    )]
     Refused(StatusCode),
     /// The page goes on and on.
     #[error("its page is longer than {PAGE_LIMIT} bytes")]
@@ -120,28 +122,32 @@ impl Token {
     pub(super) fn new(set: Option<&str>) -> Self {
         let header = set.and_then(bearer);
         if set.is_some() && header.is_none() {
-            tracing::warn!("EPP_METRIC_READER_BEARER_TOKEN holds what no HTTP header can carry: this pod's own token is sent");
+            tracing::warn!(
+                "EPP_METRIC_READER_BEARER_TOKEN holds what no HTTP header can carry: this pod's own token is sent"
+            );
         }
         Self { set: header, file: OWN_TOKEN.into() }
     }
 
     /// Keeps `shown` up to date. Never ends.
-    pub(super) async fn keep(self, shown: watch::Sender<Option<HeaderValue>>) {
-        if self.set.is_some() {
-            shown.send_replace(self.set);
-            return std::future::pending().await;
-        }
+    pub(super) async fn keep(&self, shown: &watch::Sender<Option<HeaderValue>>) {
         let mut ticks = tokio::time::interval(LOOK_AT_TOKEN);
         loop {
             ticks.tick().await;
-            let read = tokio::time::timeout(READ_TIMEOUT, tokio::fs::read_to_string(&self.file)).await;
             // What cannot be read now stays as it was: outside a cluster there is none.
-            if let Ok(Ok(text)) = read
-                && let Some(token) = bearer(text.trim())
-            {
+            if let Some(token) = self.read().await {
                 shown.send_replace(Some(token));
             }
         }
+    }
+
+    /// The token as it is now.
+    pub(super) async fn read(&self) -> Option<HeaderValue> {
+        if self.set.is_some() {
+            return self.set.clone();
+        }
+        let read = tokio::time::timeout(READ_TIMEOUT, tokio::fs::read_to_string(&self.file)).await;
+        bearer(read.ok()?.ok()?.trim())
     }
 }
 

@@ -105,7 +105,8 @@ impl<'a> Page<'a> {
             && self.models.contains(&model)
         {
             let waiting = &mut self.found.entry(model).or_default()[usize::from(later)];
-            let more = if bytes { Waiting { size: 0.0, bytes: value } } else { Waiting { size: value, bytes: 0.0 } };
+            let more =
+                if bytes { Waiting { size: 0.0, bytes: value } } else { Waiting { size: value, bytes: 0.0 } };
             *waiting = waiting.plus(more);
         }
         Ok(())
@@ -132,7 +133,9 @@ fn read(line: &[u8]) -> Option<Option<Series>> {
     let line = std::str::from_utf8(line).ok()?;
     let name = line.split(['{', ' ', '\t']).next()?;
     let rest = &line[name.len()..];
-    let valid = |at: usize, byte: u8| byte.is_ascii_alphabetic() || b"_:".contains(&byte) || (at > 0 && byte.is_ascii_digit());
+    let valid = |at: usize, byte: u8| {
+        byte.is_ascii_alphabetic() || b"_:".contains(&byte) || (at > 0 && byte.is_ascii_digit())
+    };
     if name.is_empty() || !name.bytes().enumerate().all(|(at, byte)| valid(at, byte)) {
         return None;
     }
@@ -216,7 +219,8 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, want: &[(&str, f64, f64)]) {
-        let want: Vec<_> = want.iter().map(|(model, size, bytes)| ((*model).to_owned(), *size, *bytes)).collect();
+        let want: Vec<_> =
+            want.iter().map(|(model, size, bytes)| ((*model).to_owned(), *size, *bytes)).collect();
         // However it arrives.
         for chunk in [1, 7, 64, usize::MAX] {
             assert_eq!(page(text.as_bytes(), chunk), Ok(want.clone()), "in pieces of {chunk}: {text}");
@@ -245,13 +249,19 @@ mod tests {
              llm_d_epp_flow_control_queue_size{model_name=\"m\",target_model_name=\"\"} 3\r\n",
             &[("m", 3.0, 0.0)],
         );
-        check("llm_d_epp_flow_control_queue_size{model_name=\"a\\\"b\\\\c\\nd\"} 1", &[("a\"b\\c\nd", 1.0, 0.0)]);
+        check(
+            "llm_d_epp_flow_control_queue_size{model_name=\"a\\\"b\\\\c\\nd\"} 1",
+            &[("a\"b\\c\nd", 1.0, 0.0)],
+        );
     }
 
     #[test]
     fn what_is_not_asked_about_or_no_figure_is_left_out() {
         check("llm_d_epp_flow_control_queue_size{model_name=\"other\"} 9\n", &[]);
-        check("llm_d_epp_flow_control_queue_size 9\nllm_d_epp_flow_control_queue_size_total{model_name=\"m\"} 9\n", &[]);
+        check(
+            "llm_d_epp_flow_control_queue_size 9\nllm_d_epp_flow_control_queue_size_total{model_name=\"m\"} 9\n",
+            &[],
+        );
         for value in ["NaN", "+Inf", "-Inf", "-1", "1e999"] {
             check(&format!("llm_d_epp_flow_control_queue_size{{model_name=\"m\"}} {value}\n"), &[]);
         }

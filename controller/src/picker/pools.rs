@@ -1,20 +1,39 @@
 //! What is kept of InferencePools: which pods a pool serves, and the Service of its endpoint picker. Both API groups
 //! say the same in other words; `POOL_GROUP` says which of them counts.
 
-use std::collections::BTreeMap;
-
 use kube::api::DynamicObject;
 use serde_json::{Map, Value};
 
 use crate::watches::cache::Kind;
 
-/// Labels of a pod or of a selector, by key.
-pub(crate) type Labels = BTreeMap<Box<str>, Box<str>>;
+/// Stands between two labels. Neither a key nor a value can hold it.
+const BETWEEN: char = '\0';
+
+/// Labels of a pod or of a selector, as one text, since there are thousands of workloads and few that anybody asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Labels(Box<str>);
+
+impl Labels {
+    /// Of these keys and values.
+    pub(crate) fn of<'a>(labels: impl Iterator<Item = (&'a String, &'a str)>) -> Self {
+        let all: Vec<String> = labels.map(|(key, value)| format!("{key}={value}")).collect();
+        Self(all.join(&BETWEEN.to_string()).into())
+    }
+
+    fn each(&self) -> impl Iterator<Item = &str> {
+        self.0.split(BETWEEN).filter(|label| !label.is_empty())
+    }
+
+    /// Whether all of these are among them. Of none it says no: whoever selects must say whom.
+    fn hold(&self, selector: &Self) -> bool {
+        !selector.0.is_empty() && selector.each().all(|wanted| self.each().any(|own| own == wanted))
+    }
+}
 
 /// An InferencePool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pool {
-    /// All of these a pod of the pool has. One without any serves nobody: a pool must say whom it serves.
+    /// All of these a pod of the pool has.
     selector: Labels,
     /// The Service of its endpoint picker, in the pool's own namespace; `None` where it names something else.
     pub(crate) picker: Option<Box<str>>,
@@ -37,12 +56,12 @@ impl Pool {
 
     /// Whether pods with these labels are the pool's.
     pub(crate) fn selects(&self, pod: &Labels) -> bool {
-        !self.selector.is_empty() && self.selector.iter().all(|(key, value)| pod.get(key) == Some(value))
+        pod.hold(&self.selector)
     }
 }
 
 fn labels(object: &Map<String, Value>) -> Labels {
-    object.iter().filter_map(|(key, value)| Some((key.as_str().into(), value.as_str()?.into()))).collect()
+    Labels::of(object.iter().filter_map(|(key, value)| Some((key, value.as_str()?))))
 }
 
 /// The name of the Service a reference means: that is what it means unless it says otherwise.
@@ -59,7 +78,8 @@ mod tests {
     use super::*;
 
     fn pod(labels: &[(&str, &str)]) -> Labels {
-        labels.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect()
+        let labels: Vec<_> = labels.iter().map(|(key, value)| ((*key).to_owned(), *value)).collect();
+        Labels::of(labels.iter().map(|(key, value)| (key, *value)))
     }
 
     #[test]
@@ -74,12 +94,15 @@ mod tests {
             assert!(pool.selects(&pod(&[("app", "vllm"), ("tier", "gpu"), ("more", "yes")])));
             assert!(!pool.selects(&pod(&[("app", "vllm")])));
             assert!(!pool.selects(&pod(&[("app", "vllm"), ("tier", "cpu")])));
+            assert!(!pool.selects(&pod(&[("app", "vllm"), ("tier", "gpu2")])));
         }
     }
 
     #[test]
     fn a_pool_that_says_nothing_serves_nobody() {
-        for spec in [json!(null), json!({}), json!({"selector": {}}), json!({"selector": {"matchLabels": {}}})] {
+        for spec in
+            [json!(null), json!({}), json!({"selector": {}}), json!({"selector": {"matchLabels": {}}})]
+        {
             assert!(!Pool::of(&spec).selects(&pod(&[("app", "vllm")])), "{spec}");
         }
         assert_eq!(Pool::of(&json!({"selector": "app=vllm", "extensionRef": 7})).picker, None);

@@ -169,6 +169,12 @@ fn metrics(decision: &Decision, query_error: Option<&str>) -> Draft {
             None => yes("MetricsFound", format!("{reporting} replica(s) report the metrics that count")),
         };
     }
+    if decision.is_woken() {
+        return yes(
+            "ScaleFromZero",
+            "The variant was woken from 0 replicas, and none of it has reported yet",
+        );
+    }
     if decision.model_at_zero {
         return yes("ScaleFromZero", "The model is at 0 replicas, so there is nothing to measure");
     }
@@ -195,6 +201,10 @@ fn metrics(decision: &Decision, query_error: Option<&str>) -> Draft {
 }
 
 fn optimization(decision: &Decision, had_target: bool) -> Draft {
+    if decision.is_woken() && decision.reporting == 0 {
+        let message = "Requests waited for the model at 0 replicas: one is held until it reports";
+        return yes("ScaleFromZeroMode", message);
+    }
     if let Some(source) = decision.safety_net {
         let held = match source {
             FallbackSource::PreviousDesired => "the last target",

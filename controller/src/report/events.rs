@@ -103,6 +103,16 @@ pub async fn run(client: Client, pod_name: Option<String>, mut published: Reader
     }
 }
 
+/// Writes one event now. One that cannot be written is dropped with a line in the log.
+pub(crate) async fn tell(client: &Client, key: &VariantKey, uid: &str, told: &Told, reporter: Option<&str>) {
+    log(key, told);
+    let event = event(key, uid, told, reporter, Timestamp::now());
+    let write = write(Api::namespaced(client.clone(), &key.namespace), event);
+    if tokio::time::timeout(WRITE_TIMEOUT, write).await.is_err() {
+        tracing::warn!(reason = told.reason, "The API server takes no event in time: it is dropped");
+    }
+}
+
 /// All that is worth telling about one publication: of whom, its uid, and what.
 fn news(before: Option<&Published>, after: &Published) -> Vec<(VariantKey, String, Told)> {
     let of_variant = |(key, variant): (&VariantKey, &Arc<PublishedVariant>)| {
