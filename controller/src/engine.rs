@@ -2,6 +2,7 @@
 //! owns samples, memory and publication; everything else reads.
 
 mod early;
+mod narrate;
 mod sampling;
 mod waking;
 
@@ -17,7 +18,6 @@ use tokio::time::{MissedTickBehavior, Sleep};
 use tokio_util::sync::CancellationToken;
 use wva_crds::names::UNRESOLVED_ACCELERATOR;
 use wva_scaling::snapshot::{Config, MetricsAge, Remembered};
-use wva_scaling::trace::Trace;
 use wva_scaling::{Decision, FallbackSource, Outcome, VariantKey, decide};
 
 use crate::assemble::{Assembled, Moment, assemble};
@@ -35,6 +35,9 @@ use crate::telemetry::Telemetry;
 use crate::variants::{self, Managed, Ownership};
 use crate::watches::{Sight, Synced, Watches};
 use crate::workloads::{self, WorkloadKey};
+use early::model_of;
+use narrate::{count, narrate};
+use waking::unwakeable;
 
 /// How often the engine does what.
 #[derive(Clone, Debug)]
@@ -220,6 +223,7 @@ impl Engine {
         let mut assembled = assemble(&self.watches, &managed, seen, &mut state.memory, config, at);
         assembled.snapshot.remembered.clone_from(&state.observed);
         let mut outcome = decide(&assembled.snapshot);
+        self.forget_woken_by_pools(&managed, &mut outcome.warnings);
         // Another cycle on the same sample observes nothing new.
         let taken = state.samples.taken();
         if state.observed_at != taken {
@@ -261,6 +265,7 @@ impl Engine {
         outcome.decisions.sort_by(|a, b| (&a.namespace, &a.variant).cmp(&(&b.namespace, &b.variant)));
         let mut decisions = outcome.decisions.into_iter().peekable();
         let before = self.published.borrow().clone();
+        let unwakeable = unwakeable(&outcome.warnings);
         let mut all = BTreeMap::new();
         for m in managed {
             let remembered = state.memory.of(m, at.now, at.wall);
@@ -279,7 +284,10 @@ impl Engine {
             let sight = m.declared().ok().and_then(|d| workloads::sight(&self.watches, &d.workload.kind));
             let query_error = state.samples.load_error(&m.key.namespace);
             let told = Told { query_error, had_target, seen, sight };
-            let variant = outlook(m, decision, assembled, &told);
+            let mut variant = outlook(m, decision, assembled, &told);
+            if variant.decision.as_ref().is_some_and(|d| unwakeable.contains(&model_of(d))) {
+                variant.conditions.nothing_wakes_it();
+            }
             let variant = state.settings.judge(variant);
             let old = before.as_ref().and_then(|b| b.variants.get(&m.key)).filter(|o| o.uid == variant.uid);
             count(&mut state.scalings, &m.key, old.map(AsRef::as_ref), &variant);
@@ -353,54 +361,6 @@ fn outlook(
         decision,
         conditions,
     }
-}
-
-/// Counts a change of the target that autoscalers are told.
-fn count(
-    scalings: &mut BTreeMap<(VariantKey, &'static str, &'static str), u64>,
-    key: &VariantKey,
-    before: Option<&PublishedVariant>,
-    after: &PublishedVariant,
-) {
-    let (Some(from), Some(to), Some(decision)) =
-        (before.and_then(PublishedVariant::signal), after.signal(), &after.decision)
-    else {
-        return;
-    };
-    let direction = match to.cmp(&from) {
-        std::cmp::Ordering::Greater => "up",
-        std::cmp::Ordering::Less => "down",
-        std::cmp::Ordering::Equal => return,
-    };
-    *scalings.entry((key.clone(), direction, decision.reason().code())).or_default() += 1;
-}
-
-/// The line runbooks of the original look for, and the trace of every decision at debug level.
-fn narrate(key: &VariantKey, variant: &PublishedVariant) {
-    let Some(decision) = &variant.decision else { return };
-    if let Some(source) = decision.safety_net {
-        let fallback = match source {
-            FallbackSource::PreviousDesired => "previous-desired",
-            FallbackSource::CurrentReplicas => "current-replicas",
-        };
-        tracing::info!(
-            namespace = key.namespace,
-            variant = key.name,
-            currentReplicas = decision.current,
-            desiredReplicas = decision.target(),
-            fallbackSource = fallback,
-            "Safety net activated: emitted fallback metrics"
-        );
-    }
-    tracing::debug!(
-        namespace = key.namespace,
-        variant = key.name,
-        current = decision.current,
-        target = decision.target(),
-        reason = decision.reason().code(),
-        "{}",
-        Trace(decision)
-    );
 }
 
 #[cfg(test)]

@@ -8,7 +8,10 @@ use tokio::sync::watch;
 use wva_certs::Certs;
 use wva_controller::auth::Gate;
 use wva_controller::external_metrics::{self, ExternalMetrics, OwnService};
-use wva_controller::{Engine, Ownership, Prometheus, Reader, StatusWriter, Telemetry, VariantSeries, events};
+use wva_controller::{
+    Actuator, Asking, Engine, FromZero, Ownership, PickerConfig, Prometheus, Reader, StatusWriter, Telemetry,
+    VariantSeries, Watches, events,
+};
 
 use super::certificates::Served;
 use super::{Process, Watched, settled};
@@ -27,15 +30,22 @@ impl Process {
         let series =
             VariantSeries::new(reader.clone(), self.settings.instance.clone(), controller.legacy_metrics);
         self.registry.register(Box::new(self.leadership.showing(series)))?;
+        let ownership = Ownership {
+            instance: self.settings.instance.clone(),
+            manage_labelled: controller.manage_labelled,
+        };
+        let asked =
+            PickerConfig { bearer_token: controller.picker_token.clone(), ownership: ownership.clone() };
+        let (client, watches) = (self.client.clone(), watched.watches.clone());
+        let (asking, pickers) = Asking::new(client, watches, watched.pools, reader.clone(), asked)?;
+        self.from_zero(asking, &watched.watches, controller.lifted_at_once, &reader);
         let engine = Arc::new(Engine {
             watches: watched.watches,
             maps: watched.maps,
             synced: self.synced.clone(),
             prometheus: Prometheus::new(controller.prometheus.clone())?,
-            ownership: Ownership {
-                instance: self.settings.instance.clone(),
-                manage_labelled: controller.manage_labelled,
-            },
+            pickers,
+            ownership,
             namespace: self.settings.watch_namespace.clone(),
             config: controller.engine.clone(),
             telemetry: Telemetry::register(&self.registry)?,
@@ -56,6 +66,28 @@ impl Process {
             self.external_metrics(address, certs.serving()?, controller.legacy_metrics)?;
         }
         Ok(())
+    }
+
+    /// Asks endpoint pickers about models at zero, and lifts from there what the engine decides to.
+    fn from_zero(&mut self, asking: Asking, watches: &Watches, at_once: usize, reader: &Reader) {
+        let asking = Arc::new(asking);
+        self.spawn_leading("endpoint pickers", move |ended| {
+            let asking = asking.clone();
+            settled(async move { asking.run(ended).await })
+        });
+        let lifting = Arc::new(FromZero {
+            actuator: Actuator::new(self.acting.clone(), at_once),
+            acting: self.acting.clone(),
+            watches: watches.clone(),
+            pod_name: self.settings.pod_name.clone(),
+        });
+        let published = reader.clone();
+        self.spawn_leading("steps from zero", move |ended| {
+            let (lifting, published) = (lifting.clone(), published.clone());
+            settled(async move {
+                ended.run_until_cancelled(lifting.run(published)).await;
+            })
+        });
     }
 
     /// Statuses and events, anew in each term: what this replica wrote in an earlier one, others have changed since.

@@ -80,6 +80,12 @@ pub(crate) struct Controller {
     pub(crate) prometheus: wva_controller::PrometheusConfig,
     pub(crate) engine: wva_controller::EngineConfig,
     pub(crate) limiter: wva_controller::Limiter,
+    /// API group of InferencePool.
+    pub(crate) pool_group: String,
+    /// For the metrics of endpoint pickers; `None` for the token of this pod.
+    pub(crate) picker_token: Option<String>,
+    /// Workloads lifted from 0 at the same time.
+    pub(crate) lifted_at_once: usize,
     pub(crate) external_metrics_address: Option<SocketAddr>,
     pub(crate) debug_address: Option<SocketAddr>,
     pub(crate) legacy_metrics: bool,
@@ -106,9 +112,6 @@ const NOT_YET: &[(&str, &str)] = &[
     ("EXPERIMENTAL_PROACTIVE_MODEL", "decisions stay those of saturation mode"),
     ("WVA_ACTUATION", "decisions are published as signals only"),
     ("SERVICE_CLASS_CONFIG_MAP_NAME", "service classes are not read"),
-    ("SCALE_FROM_ZERO_ENGINE_MAX_CONCURRENCY", "nothing is woken from zero"),
-    ("EPP_METRIC_READER_BEARER_TOKEN", "endpoint pickers are not asked"),
-    ("POOL_GROUP", "endpoint pickers are not asked"),
 ];
 
 impl SettingsError {
@@ -277,6 +280,9 @@ impl Reader<'_> {
                 limited_mode: self.flag("WVA_LIMITED_MODE"),
                 node_selector: self.text("WVA_NODE_SELECTOR"),
             },
+            pool_group: self.text("POOL_GROUP"),
+            picker_token: self.optional("EPP_METRIC_READER_BEARER_TOKEN"),
+            lifted_at_once: self.number("SCALE_FROM_ZERO_ENGINE_MAX_CONCURRENCY"),
             external_metrics_address: self.address("EXTERNAL_METRICS_BIND_ADDRESS"),
             debug_address: self.address("WVA_DEBUG_BIND_ADDRESS"),
             legacy_metrics: self.flag("WVA_LEGACY_METRICS"),
@@ -346,6 +352,13 @@ impl Reader<'_> {
 
     fn flag(&self, key: &'static str) -> bool {
         matches!(self.raw.get(key), Some((Value::Bool(true), _)))
+    }
+
+    fn number(&self, key: &'static str) -> usize {
+        match self.raw.get(key) {
+            Some((Value::Int(n), _)) => usize::try_from(*n).unwrap_or_default(),
+            _ => 0,
+        }
     }
 
     fn text(&self, key: &'static str) -> String {

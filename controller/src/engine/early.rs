@@ -63,10 +63,11 @@ impl Engine {
         if models.is_empty() {
             return Between::Nothing;
         }
-        let Some((snapshot, outcome)) = decided(newest, &seen, &models, before) else {
+        let Some((snapshot, mut outcome)) = decided(newest, &seen, &models, before) else {
             return Between::TakesACycle;
         };
         assembled.snapshot = snapshot;
+        self.forget_woken_by_pools(&managed, &mut outcome.warnings);
         let keys: BTreeSet<VariantKey> = outcome.decisions.iter().map(Decision::key).collect();
         for key in &keys {
             state.memory.adopt(key, &mut memory);

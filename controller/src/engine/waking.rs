@@ -5,12 +5,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use wva_scaling::{Decision, Snapshot};
+use wva_scaling::{Decision, Snapshot, Warning};
 
 use super::early::{Between, model_of};
 use super::{Engine, State};
 use crate::picker::ModelKey;
 use crate::published::Published;
+use crate::variants::Managed;
 
 impl Engine {
     /// Decides on the models that requests wait for, where one of their variants is to be woken and is not yet.
@@ -36,10 +37,36 @@ impl Engine {
         }
     }
 
+    /// Forgets the warnings that nothing could wake a model, where a pool holds pods of it: the rules see queues alone,
+    /// and a picker shows none before requests wait for the first time.
+    pub(super) fn forget_woken_by_pools(&self, managed: &[Managed], warnings: &mut Vec<Warning>) {
+        if !warnings.iter().any(|warning| matches!(warning, Warning::NothingWakesIt { .. })) {
+            return;
+        }
+        let declared = managed.iter().filter_map(|m| m.declared().ok());
+        let served: BTreeSet<ModelKey> = declared
+            .filter(|d| self.pickers.has_one(&self.watches, &d.workload))
+            .map(|d| (d.workload.namespace.clone(), d.model_id.clone()))
+            .collect();
+        warnings.retain(|warning| unwoken(warning).is_none_or(|model| !served.contains(&model)));
+    }
+
     fn nothing_yet(&self, state: &mut State) -> Arc<Published> {
         let config = self.rules_config(&mut state.settings, &self.managed());
         let snapshot = Arc::new(Snapshot { config, ..Snapshot::default() });
         Arc::new(Published { at: Timestamp::now(), snapshot, ..Published::default() })
+    }
+}
+
+/// The models that nothing could wake.
+pub(super) fn unwakeable(warnings: &[Warning]) -> BTreeSet<ModelKey> {
+    warnings.iter().filter_map(unwoken).collect()
+}
+
+fn unwoken(warning: &Warning) -> Option<ModelKey> {
+    match warning {
+        Warning::NothingWakesIt { namespace, model_id } => Some((namespace.clone(), model_id.clone())),
+        _ => None,
     }
 }
 

@@ -284,6 +284,14 @@ impl Conditions {
         }
     }
 
+    /// Notes that the model may go to 0, from where nothing could wake it.
+    pub(crate) fn nothing_wakes_it(&mut self) {
+        self.optimization_ready.message.push_str(
+            ". Scale to zero is on, and no endpoint picker serves this model that could wake it: add an InferencePool \
+             with flow control, or turn scale to zero off",
+        );
+    }
+
     /// As the status carries them; the time of one whose truth did not change stays.
     #[must_use]
     pub(crate) fn dated(&self, before: &Written, generation: Option<i64>, now: Timestamp) -> Vec<Condition> {
