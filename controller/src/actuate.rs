@@ -1,12 +1,17 @@
 //! Carries a step out through the `/scale` subresource of a Deployment, StatefulSet or LeaderWorkerSet. A step is written
 //! against what was seen a moment before (uid, replicas and resourceVersion), so that nobody's change is ever undone.
 
-use std::time::Duration;
+mod carrier;
+
+use std::time::{Duration, Instant};
 
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
+
+pub use carrier::Carrier;
+pub(crate) use carrier::DueStep;
 
 use crate::leadership::NotLeading;
 use crate::workloads::{LEADER_WORKER_SET, WorkloadKey};
@@ -28,6 +33,8 @@ pub(crate) struct Step {
     pub(crate) from: u32,
     /// Replicas it should have.
     pub(crate) to: u32,
+    /// What it rests on is too old from here on, and nothing is written any more.
+    pub(crate) until: Option<Instant>,
 }
 
 /// What became of a step.
@@ -37,7 +44,7 @@ pub(crate) enum Outcome {
     Done,
     /// It had them already.
     Already,
-    /// Somebody else has changed it since: nothing was written.
+    /// Somebody else has changed it since, or too much time has passed: nothing was written.
     Overtaken,
     /// It does not exist any more.
     Gone,
@@ -128,7 +135,8 @@ impl Scales {
             if seen.replicas == step.to {
                 return Ok(Outcome::Already);
             }
-            if seen.replicas != step.from {
+            let late = step.until.is_some_and(|until| Instant::now() >= until);
+            if seen.replicas != step.from || late {
                 return Ok(Outcome::Overtaken);
             }
             let patch = json!({"metadata": {"resourceVersion": seen.version}, "spec": {"replicas": step.to}});

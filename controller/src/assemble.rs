@@ -35,6 +35,8 @@ pub(crate) struct Assembled {
     pub(crate) unmapped: usize,
     /// Why nothing is limited, where something should be.
     pub(crate) unlimited: Option<NoInventory>,
+    /// What autoscalers allow, by the workload they scale.
+    pub(crate) limits: BTreeMap<WorkloadKey, Limits>,
 }
 
 /// The moment a Snapshot is taken at, by both clocks.
@@ -60,6 +62,7 @@ pub(crate) fn assemble(
     let entries = Entries::of(&config);
     let (nothing, none) = (Standing::default(), BTreeSet::new());
     let mut models: BTreeMap<(String, String), Model> = BTreeMap::new();
+    let mut workloads_of: BTreeMap<(String, String), Vec<&WorkloadKey>> = BTreeMap::new();
     let mut present = BTreeMap::new();
     let mut takers: BTreeMap<&WorkloadKey, Taker> = BTreeMap::new();
     for m in managed {
@@ -92,13 +95,22 @@ pub(crate) fn assemble(
         judge.measure(&mut variant, &reported, ready.get(key).unwrap_or(&none));
         let id = (m.key.namespace.clone(), declared.model_id.clone());
         let scheduler_queue = queues.with(&id, seen.queue, at.now);
-        let model = models.entry(id).or_insert_with(|| Model {
+        let model = models.entry(id.clone()).or_insert_with(|| Model {
             model_id: declared.model_id.clone(),
             namespace: m.key.namespace.clone(),
             scheduler_queue,
             ..Model::default()
         });
         model.variants.push(variant);
+        workloads_of.entry(id).or_default().push(key);
+    }
+    memory.evidence.retain(|id| models.contains_key(id));
+    let born = pods::born(&pods);
+    for model in models.values_mut() {
+        let to_zero = entries.scale_to_zero(&model.namespace, &model.model_id);
+        let id = (model.namespace.clone(), model.model_id.clone());
+        let born = workloads_of.remove(&id).into_iter().flatten().filter_map(|key| born.get(key)).max();
+        memory.evidence.complete(model, to_zero, born.copied(), samples, (&config.metrics_age, at));
     }
     let unlimited = take_stock(&mut config, watches, &pods, &takers);
     let snapshot = Snapshot {
@@ -107,7 +119,7 @@ pub(crate) fn assemble(
         models: models.into_values().collect(),
         ..Snapshot::default()
     };
-    Assembled { snapshot, workloads: present, unmapped, unlimited }
+    Assembled { snapshot, workloads: present, unmapped, unlimited, limits }
 }
 
 /// Whether a model is analyzed by its tokens.

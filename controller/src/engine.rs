@@ -4,6 +4,7 @@
 mod early;
 mod narrate;
 mod sampling;
+mod steps;
 mod waking;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,6 +26,7 @@ use crate::collect::Answers;
 use crate::collect::prometheus::Prometheus;
 use crate::collect::sample::Samples;
 use crate::collect::scope::Split;
+use crate::collect::signals::Retention;
 use crate::inventory::NoInventory;
 use crate::maps::{ConfigMaps, Settings};
 use crate::memory::Memory;
@@ -37,7 +39,10 @@ use crate::watches::{Sight, Synced, Watches};
 use crate::workloads::{self, WorkloadKey};
 use early::model_of;
 use narrate::{count, narrate};
+use steps::{Steps, retentions};
 use waking::unwakeable;
+
+pub use steps::Actuation;
 
 /// How often the engine does what.
 #[derive(Clone, Debug)]
@@ -64,10 +69,16 @@ pub struct EngineConfig {
     pub limited_mode: bool,
     /// A sample that shows a need for more replicas is acted on at once.
     pub early_scale_up: bool,
+    /// Idle models go to zero where no entry says otherwise.
+    pub scale_to_zero: bool,
+    /// Who carries out the steps that are neither to nor from zero.
+    pub actuation: Actuation,
 }
 
 /// Events in quick succession make one cycle.
 const DEBOUNCE: Duration = Duration::from_secs(1);
+/// Time to the next round of queries while a step to zero waits for its second look.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// A timer is right to about this much.
 const TIMER_ERROR: Duration = Duration::from_millis(100);
 
@@ -116,6 +127,12 @@ struct State {
     split: Split,
     /// When samples of what is gone were last forgotten.
     cleaned: Option<Instant>,
+    /// No cycle has looked at the newest sample yet.
+    news: bool,
+    /// The windows in which completed requests are counted.
+    retentions: BTreeSet<Retention>,
+    /// Steps that are carried out here.
+    steps: Steps,
 }
 
 /// The answers of one round of queries, and when it began.
@@ -155,22 +172,27 @@ impl Engine {
         let mut debounced: OptionFuture<Pin<Box<Sleep>>> = None.into();
         let mut quiet = true;
         let mut queues = self.pickers.queues();
+        let mut hastened = false;
         loop {
+            if idle && self.looks_again(&state) && !std::mem::replace(&mut hastened, true) {
+                fetch.reset_after(LOOK_AGAIN);
+            }
             tokio::select! {
                 biased;
                 () = shutdown.cancelled() => return,
                 Some(fetched) = &mut fetching, if !idle => {
                     idle = true;
                     self.take_in(&mut state, fetched);
-                    if std::mem::take(&mut due) {
+                    if std::mem::take(&mut due) || state.steps.wait() {
                         self.cycle(&mut state);
-                    } else if self.config.early_scale_up {
+                    } else {
                         self.early(&mut state);
                     }
                 }
                 Ok(()) = queues.changed() => self.wake(&mut state),
                 _ = fetch.tick(), if idle => {
-                    if !self.is_young(&state, TIMER_ERROR) {
+                    hastened = false;
+                    if self.looks_again(&state) || !self.is_young(&state, TIMER_ERROR) {
                         idle = false;
                         fetching = Some(self.fetch(&mut state)).into();
                     }
@@ -212,12 +234,18 @@ impl Engine {
         managed
     }
 
+    /// Whether a step to zero is to have its second look soon.
+    fn looks_again(&self, state: &State) -> bool {
+        state.steps.are_urgent(self.config.fresh)
+    }
+
     fn cycle(&self, state: &mut State) {
         let at = Moment { now: Instant::now(), wall: Timestamp::now() };
         let managed = self.managed();
         // In order of their keys, so that thousands of them are not compared with each other.
         state.memory.retain(|key| managed.binary_search_by(|m| m.key.cmp(key)).is_ok());
         let config = self.rules_config(&mut state.settings, &managed);
+        state.retentions = retentions(&config, &managed);
         let queues = self.pickers.queues().borrow().clone();
         let seen = (&state.samples, &*queues);
         let mut assembled = assemble(&self.watches, &managed, seen, &mut state.memory, config, at);
@@ -242,12 +270,16 @@ impl Engine {
         let all_analyzed = outcome.decisions.iter().all(|d| d.safety_net.is_none());
         let unmapped = assembled.unmapped;
         let variants = self.publish(state, &managed, &assembled, outcome, at);
+        let looked = (std::mem::take(&mut state.news), at);
+        let steps = self.due(&mut state.steps, &managed, &variants, &assembled, looked);
+        self.tell_left(&mut state.steps, &managed, &assembled.limits);
         state.scalings.retain(|(key, _, _), _| variants.get(key).is_some_and(|v| v.current.is_some()));
         self.published.send_replace(Some(Arc::new(Published {
             at: at.wall,
             snapshot: Arc::new(assembled.snapshot),
             variants,
             scalings: state.scalings.clone(),
+            steps,
         })));
         self.telemetry.cycle(at.now.elapsed(), all_analyzed, unmapped);
     }
@@ -311,8 +343,7 @@ impl Engine {
                 stale: c.stale.into(),
                 unavailable: c.unavailable.into(),
             },
-            // Entries of scale to zero stay out of it: nothing could wake a model yet.
-            scale_to_zero: BTreeMap::new(),
+            scale_to_zero_default: c.scale_to_zero,
             ..settings.resolve(&self.maps, managed, namespaces, &self.telemetry)
         }
     }

@@ -8,10 +8,10 @@ pub mod auth;
 mod bounds;
 mod collect;
 mod engine;
+mod evidence;
 pub mod external_metrics;
 #[cfg(test)]
 mod fixture;
-mod from_zero;
 mod gpus;
 pub mod guard;
 mod inventory;
@@ -30,15 +30,14 @@ mod variants;
 mod watches;
 mod workloads;
 
-pub use actuate::Actuator;
+pub use actuate::{Actuator, Carrier};
 pub use collect::prometheus::{ClientError, Prometheus, PrometheusConfig};
-pub use engine::{Engine, EngineConfig};
-pub use from_zero::FromZero;
+pub use engine::{Actuation, Engine, EngineConfig};
 pub use leadership::{Election, Leadership, NotLeading, elect};
 pub use maps::ConfigMaps;
 pub use picker::{Asking, InferencePools, PickerConfig, Pickers};
 pub use published::{Published, PublishedVariant, Reader};
-pub use report::events;
+pub use report::events::{self, Reporter};
 pub use report::gauges::VariantSeries;
 pub use report::status::StatusWriter;
 #[cfg(debug_assertions)]

@@ -11,6 +11,7 @@ use wva_scaling::snapshot::{Mode, Pending};
 use wva_scaling::{Decision, VariantKey, VariantState};
 
 use crate::assemble::{Moment, whole_millis};
+use crate::evidence::Evidence;
 use crate::pending::Waiting;
 use crate::pods::Standing;
 use crate::variants::{Managed, Status};
@@ -23,6 +24,8 @@ pub(crate) const STATUS_MEMORY: SignedDuration = SignedDuration::from_mins(15);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Memory {
     variants: BTreeMap<VariantKey, Remembered>,
+    /// How long the models have been idle.
+    pub(crate) evidence: Evidence,
 }
 
 /// What is remembered of one variant.

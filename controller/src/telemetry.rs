@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry};
 
-use crate::collect::signals::Query;
+use crate::collect::signals::{COMPLETED, Query};
 use crate::maps::Config;
 
 /// Handles of the reconciler's own metrics.
@@ -74,8 +74,8 @@ impl Telemetry {
                 telemetry.config_reloads.with_label_values(&[config.label(), result]).inc_by(0);
             }
         }
-        for query in Query::ALL {
-            telemetry.query_errors.with_label_values(&[query.name()]).inc_by(0);
+        for query in Query::ALL.map(Query::name).into_iter().chain([COMPLETED]) {
+            telemetry.query_errors.with_label_values(&[query]).inc_by(0);
         }
         Ok(telemetry)
     }

@@ -192,11 +192,6 @@ impl Variant {
             && self.declared == other.declared
     }
 
-    /// Its workload; `None` for what breaks the rules.
-    pub(crate) fn workload(&self) -> Option<&WorkloadKey> {
-        self.declared.as_ref().ok().map(|d| &d.workload)
-    }
-
     /// The mode; `None` for what breaks the rules.
     pub(crate) fn mode(&self) -> Option<Mode> {
         self.declared.as_ref().ok().map(|d| d.mode)

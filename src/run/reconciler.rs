@@ -9,8 +9,8 @@ use wva_certs::Certs;
 use wva_controller::auth::Gate;
 use wva_controller::external_metrics::{self, ExternalMetrics, OwnService};
 use wva_controller::{
-    Actuator, Asking, Engine, FromZero, Ownership, PickerConfig, Prometheus, Reader, StatusWriter, Telemetry,
-    VariantSeries, Watches, events,
+    Actuator, Asking, Carrier, Engine, Ownership, PickerConfig, Prometheus, Reader, Reporter, StatusWriter,
+    Telemetry, VariantSeries, events,
 };
 
 use super::certificates::Served;
@@ -38,7 +38,7 @@ impl Process {
             PickerConfig { bearer_token: controller.picker_token.clone(), ownership: ownership.clone() };
         let (client, watches) = (self.client.clone(), watched.watches.clone());
         let (asking, pickers) = Asking::new(client, watches, watched.pools, reader.clone(), asked)?;
-        self.from_zero(asking, &watched.watches, controller.lifted_at_once, &reader);
+        self.ask_pickers(asking);
         let engine = Arc::new(Engine {
             watches: watched.watches,
             maps: watched.maps,
@@ -56,6 +56,7 @@ impl Process {
             let (engine, changed) = (engine.clone(), changed.clone());
             async move { engine.run(&changed, ended).await }
         });
+        self.carry_out(controller.steps_at_once, &reader);
         self.tell(&reader);
         if let Some(address) = controller.debug_address {
             let listener = endpoints::bind("/explain and /snapshot", address)?;
@@ -68,24 +69,26 @@ impl Process {
         Ok(())
     }
 
-    /// Asks endpoint pickers about models at zero, and lifts from there what the engine decides to.
-    fn from_zero(&mut self, asking: Asking, watches: &Watches, at_once: usize, reader: &Reader) {
+    /// Asks endpoint pickers about models at zero.
+    fn ask_pickers(&mut self, asking: Asking) {
         let asking = Arc::new(asking);
         self.spawn_leading("endpoint pickers", move |ended| {
             let asking = asking.clone();
             settled(async move { asking.run(ended).await })
         });
-        let lifting = Arc::new(FromZero {
-            actuator: Actuator::new(self.acting.clone(), at_once),
-            acting: self.acting.clone(),
-            watches: watches.clone(),
-            pod_name: self.settings.pod_name.clone(),
-        });
-        let published = reader.clone();
-        self.spawn_leading("steps from zero", move |ended| {
-            let (lifting, published) = (lifting.clone(), published.clone());
+    }
+
+    /// The steps that no HPA takes.
+    fn carry_out(&mut self, at_once: usize, reader: &Reader) {
+        let (client, variants, published) = (self.acting.clone(), self.variants.clone(), reader.clone());
+        let (changed, pod_name) = (self.changed.clone(), self.settings.pod_name.clone());
+        self.spawn_leading("actuation", move |ended| {
+            let actuator = Actuator::new(client.clone(), at_once);
+            let reporter = Reporter { client: client.clone(), pod_name: pod_name.clone() };
+            let carrier = Carrier::new(actuator, variants.clone(), changed.clone(), reporter);
+            let published = published.clone();
             settled(async move {
-                ended.run_until_cancelled(lifting.run(published)).await;
+                ended.run_until_cancelled(carrier.run(published)).await;
             })
         });
     }

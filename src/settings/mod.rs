@@ -84,8 +84,8 @@ pub(crate) struct Controller {
     pub(crate) pool_group: String,
     /// For the metrics of endpoint pickers; `None` for the token of this pod.
     pub(crate) picker_token: Option<String>,
-    /// Workloads lifted from 0 at the same time.
-    pub(crate) lifted_at_once: usize,
+    /// Steps carried out here at the same time.
+    pub(crate) steps_at_once: usize,
     pub(crate) external_metrics_address: Option<SocketAddr>,
     pub(crate) debug_address: Option<SocketAddr>,
     pub(crate) legacy_metrics: bool,
@@ -108,9 +108,7 @@ pub(crate) struct SettingsError {
 
 /// What the table knows and this release does not do yet: (key, what happens instead).
 const NOT_YET: &[(&str, &str)] = &[
-    ("WVA_SCALE_TO_ZERO", "models keep at least one replica"),
     ("EXPERIMENTAL_PROACTIVE_MODEL", "decisions stay those of saturation mode"),
-    ("WVA_ACTUATION", "decisions are published as signals only"),
     ("SERVICE_CLASS_CONFIG_MAP_NAME", "service classes are not read"),
 ];
 
@@ -275,6 +273,11 @@ impl Reader<'_> {
                 pending_grace: self.duration("WVA_PENDING_GRACE"),
                 early_scale_up: self.flag("WVA_EARLY_SCALE_UP"),
                 limited_mode: self.flag("WVA_LIMITED_MODE"),
+                scale_to_zero: self.flag("WVA_SCALE_TO_ZERO"),
+                actuation: match self.text("WVA_ACTUATION").as_str() {
+                    "scale" => wva_controller::Actuation::Scale,
+                    _ => wva_controller::Actuation::Signal,
+                },
             },
             limiter: wva_controller::Limiter {
                 limited_mode: self.flag("WVA_LIMITED_MODE"),
@@ -282,7 +285,7 @@ impl Reader<'_> {
             },
             pool_group: self.text("POOL_GROUP"),
             picker_token: self.optional("EPP_METRIC_READER_BEARER_TOKEN"),
-            lifted_at_once: self.number("SCALE_FROM_ZERO_ENGINE_MAX_CONCURRENCY"),
+            steps_at_once: self.count("SCALE_FROM_ZERO_ENGINE_MAX_CONCURRENCY"),
             external_metrics_address: self.address("EXTERNAL_METRICS_BIND_ADDRESS"),
             debug_address: self.address("WVA_DEBUG_BIND_ADDRESS"),
             legacy_metrics: self.flag("WVA_LEGACY_METRICS"),
@@ -354,13 +357,6 @@ impl Reader<'_> {
         matches!(self.raw.get(key), Some((Value::Bool(true), _)))
     }
 
-    fn number(&self, key: &'static str) -> usize {
-        match self.raw.get(key) {
-            Some((Value::Int(n), _)) => usize::try_from(*n).unwrap_or_default(),
-            _ => 0,
-        }
-    }
-
     fn text(&self, key: &'static str) -> String {
         self.optional(key).unwrap_or_default()
     }
@@ -369,6 +365,13 @@ impl Reader<'_> {
         match self.raw.get(key) {
             Some((Value::Text(t), _)) if !t.is_empty() => Some(t.clone()),
             _ => None,
+        }
+    }
+
+    fn count(&self, key: &'static str) -> usize {
+        match self.raw.get(key) {
+            Some((Value::Int(n), _)) => usize::try_from(*n).unwrap_or_default(),
+            _ => 0,
         }
     }
 

@@ -98,7 +98,7 @@ impl FakeApi {
 
 fn step(from: u32, to: u32) -> Step {
     let workload = WorkloadKey { namespace: "ns".into(), kind: "Deployment".into(), name: "d".into() };
-    Step { workload, uid: "u".into(), from, to }
+    Step { workload, uid: "u".into(), from, to, until: None }
 }
 
 #[tokio::test]
@@ -134,6 +134,16 @@ async fn what_changes_meanwhile_is_looked_at_again_upwards_alone() {
         let fake = FakeApi::with(from);
         fake.change(|s| s.busy = busy);
         assert_eq!(fake.carry_out(&step(from, to)).await.unwrap(), want, "{busy}: {from} -> {to}");
+    }
+}
+
+#[tokio::test]
+async fn a_step_that_rests_on_what_is_too_old_is_not_taken() {
+    let hour = Duration::from_hours(1);
+    let now = Instant::now();
+    for (until, want) in [(Some(now), Outcome::Overtaken), (now.checked_add(hour), Outcome::Done)] {
+        let fake = FakeApi::with(1);
+        assert_eq!(fake.carry_out(&Step { until, ..step(1, 0) }).await.unwrap(), want);
     }
 }
 

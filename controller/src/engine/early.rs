@@ -28,7 +28,12 @@ impl Engine {
     /// Decides on the models for which the newest sample shows that they need more replicas, if there are any. Where
     /// others would have to be decided on as well it waits for the next cycle.
     pub(super) fn early(&self, state: &mut State) {
+        state.news = false;
         let Some(before) = self.published.borrow().clone() else { return };
+        let growing = |decisions: &[Decision], before: &Published| match self.config.early_scale_up {
+            true => growing(decisions, before),
+            false => BTreeSet::new(),
+        };
         if let Between::Decided(models) = self.between(state, &before, growing) {
             for (namespace, model_id) in models {
                 tracing::info!(
@@ -56,6 +61,8 @@ impl Engine {
         let queues = self.pickers.queues().borrow().clone();
         let seen = (&state.samples, &*queues);
         let mut assembled = assemble(&self.watches, &managed, seen, &mut memory, config, at);
+        // But for activity: a model in which something was seen to run is not idle.
+        std::mem::swap(&mut state.memory.evidence, &mut memory.evidence);
         assembled.snapshot.remembered.clone_from(&before.snapshot.remembered);
         let newest = std::mem::take(&mut assembled.snapshot);
         let seen = decide(&newest).decisions;
@@ -75,11 +82,13 @@ impl Engine {
         let ours = managed.iter().filter(|m| keys.contains(&m.key));
         let mut variants = before.variants.clone();
         variants.extend(self.publish(state, ours, &assembled, outcome, at));
+        let steps = self.due_early(&managed, &variants, &assembled.limits);
         self.published.send_replace(Some(Arc::new(Published {
             at: at.wall,
             snapshot: Arc::new(assembled.snapshot),
             variants,
             scalings: state.scalings.clone(),
+            steps,
         })));
         Between::Decided(models)
     }

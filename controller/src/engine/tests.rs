@@ -34,6 +34,8 @@ fn engine(cluster: &Cluster, prometheus: Prometheus) -> Engine {
             pending_grace: minutes(10),
             limited_mode: false,
             early_scale_up: true,
+            scale_to_zero: false,
+            actuation: Actuation::Signal,
         },
         telemetry: Telemetry::register(&Registry::new()).unwrap(),
         published: watch::channel(None).0,

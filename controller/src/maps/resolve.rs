@@ -24,8 +24,6 @@ pub(crate) struct Settings {
     to_zero: InForce<ScaleToZeroEntry>,
     /// It was told that there is no global saturation map.
     told_none: bool,
-    /// It was told that scale-to-zero entries have no effect.
-    told_no_effect: bool,
     /// Layers that are left out for some model, with why.
     left_out: BTreeSet<String>,
     /// Models for which nothing that people wrote can be used, by [`key`], with why.
@@ -141,12 +139,6 @@ impl Settings {
             );
         }
         self.told_none = none;
-        let any = to_zero.global.is_some() || !to_zero.local.is_empty();
-        if any && !std::mem::replace(&mut self.told_no_effect, any) {
-            tracing::warn!(
-                "Scale-to-zero entries have no effect in this release: models keep at least one replica"
-            );
-        }
         (self.saturation, self.to_zero) = (saturation, to_zero);
     }
 
