@@ -18,6 +18,7 @@ use crate::bounds::{self, Limits};
 use crate::collect::sample::Samples;
 use crate::inventory::{self, NoInventory, inventory};
 use crate::memory::{Memory, Remembered};
+use crate::picker::Queues;
 use crate::pods::{self, PodOf, Standing};
 use crate::template::Template;
 use crate::variants::{Declared, Managed};
@@ -49,7 +50,7 @@ pub(crate) struct Moment {
 pub(crate) fn assemble(
     watches: &Watches,
     managed: &[Managed],
-    samples: &Samples,
+    (samples, queues): (&Samples, &Queues),
     memory: &mut Memory,
     mut config: Config,
     at: Moment,
@@ -93,10 +94,11 @@ pub(crate) fn assemble(
         };
         judge.measure(&mut variant, &reported, ready.get(key).unwrap_or(&none));
         let id = (m.key.namespace.clone(), declared.model_id.clone());
+        let scheduler_queue = queues.with(&id, seen.queue, at.now);
         let model = models.entry(id.clone()).or_insert_with(|| Model {
             model_id: declared.model_id.clone(),
             namespace: m.key.namespace.clone(),
-            scheduler_queue: seen.queue,
+            scheduler_queue,
             ..Model::default()
         });
         model.variants.push(variant);
@@ -166,6 +168,7 @@ fn progress(
     variant.desired = desired.map(|d| d.0);
     variant.desired_age = desired.map(|d| d.1);
     variant.pending = Some(remembered.pending(replicas, standing, at));
+    variant.woken_ago = remembered.woken_ago(at.now);
     variant.remembered_capacity = remembered.capacity().and_then(|c| Amount::try_from(c).ok());
 }
 

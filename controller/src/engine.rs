@@ -2,8 +2,10 @@
 //! owns samples, memory and publication; everything else reads.
 
 mod early;
+mod narrate;
 mod sampling;
 mod steps;
+mod waking;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
@@ -17,7 +19,6 @@ use tokio::time::{MissedTickBehavior, Sleep};
 use tokio_util::sync::CancellationToken;
 use wva_crds::names::UNRESOLVED_ACCELERATOR;
 use wva_scaling::snapshot::{Config, MetricsAge, Remembered};
-use wva_scaling::trace::Trace;
 use wva_scaling::{Decision, FallbackSource, Outcome, VariantKey, decide};
 
 use crate::assemble::{Assembled, Moment, assemble};
@@ -29,13 +30,17 @@ use crate::collect::signals::Retention;
 use crate::inventory::NoInventory;
 use crate::maps::{ConfigMaps, Settings};
 use crate::memory::Memory;
+use crate::picker::Pickers;
 use crate::published::{Published, PublishedVariant};
 use crate::report::conditions::{Outlook, conditions};
 use crate::telemetry::Telemetry;
 use crate::variants::{self, Managed, Ownership};
 use crate::watches::{Sight, Synced, Watches};
 use crate::workloads::{self, WorkloadKey};
+use early::model_of;
+use narrate::{count, narrate};
 use steps::{Steps, retentions};
+use waking::unwakeable;
 
 pub use steps::Actuation;
 
@@ -89,6 +94,8 @@ pub struct Engine {
     pub maps: ConfigMaps,
     /// Where signals come from.
     pub prometheus: Prometheus,
+    /// What waits for models at zero.
+    pub pickers: Pickers,
     /// Which objects are managed.
     pub ownership: Ownership,
     /// The one namespace to ask for, or all.
@@ -168,6 +175,7 @@ impl Engine {
         let mut due = false;
         let mut debounced: OptionFuture<Pin<Box<Sleep>>> = None.into();
         let mut quiet = true;
+        let mut queues = self.pickers.queues();
         let mut hastened = false;
         loop {
             if idle && self.looks_again(&state) && !std::mem::replace(&mut hastened, true) {
@@ -185,6 +193,7 @@ impl Engine {
                         self.early(&mut state);
                     }
                 }
+                Ok(()) = queues.changed() => self.wake(&mut state),
                 _ = fetch.tick(), if idle => {
                     hastened = false;
                     if self.looks_again(&state) || !self.is_young(&state, TIMER_ERROR) {
@@ -241,9 +250,12 @@ impl Engine {
         state.memory.retain(|key| managed.binary_search_by(|m| m.key.cmp(key)).is_ok());
         let config = self.rules_config(&mut state.settings, &managed);
         state.retentions = retentions(&config, &managed);
-        let mut assembled = assemble(&self.watches, &managed, &state.samples, &mut state.memory, config, at);
+        let queues = self.pickers.queues().borrow().clone();
+        let seen = (&state.samples, &*queues);
+        let mut assembled = assemble(&self.watches, &managed, seen, &mut state.memory, config, at);
         assembled.snapshot.remembered.clone_from(&state.observed);
         let mut outcome = decide(&assembled.snapshot);
+        self.forget_woken_by_pools(&managed, &mut outcome.warnings);
         // Another cycle on the same sample observes nothing new.
         let taken = state.samples.taken();
         if state.observed_at != taken {
@@ -289,6 +301,7 @@ impl Engine {
         outcome.decisions.sort_by(|a, b| (&a.namespace, &a.variant).cmp(&(&b.namespace, &b.variant)));
         let mut decisions = outcome.decisions.into_iter().peekable();
         let before = self.published.borrow().clone();
+        let unwakeable = unwakeable(&outcome.warnings);
         let mut all = BTreeMap::new();
         for m in managed {
             let remembered = state.memory.of(m, at.now, at.wall);
@@ -301,12 +314,16 @@ impl Engine {
             if let (Some(next), Some(d)) = (outcome.next.variants.get(&m.key), &decision) {
                 let echo = d.safety_net == Some(FallbackSource::CurrentReplicas);
                 remembered.decided(*next, d.mode, echo, at.now);
+                remembered.woken(d, assembled.snapshot.config.decision_hold.get(), at.now);
             }
             let seen = remembered.target_seen;
             let sight = m.declared().ok().and_then(|d| workloads::sight(&self.watches, &d.workload.kind));
             let query_error = state.samples.load_error(&m.key.namespace);
             let told = Told { query_error, had_target, seen, sight };
-            let variant = outlook(m, decision, assembled, &told);
+            let mut variant = outlook(m, decision, assembled, &told);
+            if variant.decision.as_ref().is_some_and(|d| unwakeable.contains(&model_of(d))) {
+                variant.conditions.nothing_wakes_it();
+            }
             let variant = state.settings.judge(variant);
             let old = before.as_ref().and_then(|b| b.variants.get(&m.key)).filter(|o| o.uid == variant.uid);
             count(&mut state.scalings, &m.key, old.map(AsRef::as_ref), &variant);
@@ -379,54 +396,6 @@ fn outlook(
         decision,
         conditions,
     }
-}
-
-/// Counts a change of the target that autoscalers are told.
-fn count(
-    scalings: &mut BTreeMap<(VariantKey, &'static str, &'static str), u64>,
-    key: &VariantKey,
-    before: Option<&PublishedVariant>,
-    after: &PublishedVariant,
-) {
-    let (Some(from), Some(to), Some(decision)) =
-        (before.and_then(PublishedVariant::signal), after.signal(), &after.decision)
-    else {
-        return;
-    };
-    let direction = match to.cmp(&from) {
-        std::cmp::Ordering::Greater => "up",
-        std::cmp::Ordering::Less => "down",
-        std::cmp::Ordering::Equal => return,
-    };
-    *scalings.entry((key.clone(), direction, decision.reason().code())).or_default() += 1;
-}
-
-/// The line runbooks of the original look for, and the trace of every decision at debug level.
-fn narrate(key: &VariantKey, variant: &PublishedVariant) {
-    let Some(decision) = &variant.decision else { return };
-    if let Some(source) = decision.safety_net {
-        let fallback = match source {
-            FallbackSource::PreviousDesired => "previous-desired",
-            FallbackSource::CurrentReplicas => "current-replicas",
-        };
-        tracing::info!(
-            namespace = key.namespace,
-            variant = key.name,
-            currentReplicas = decision.current,
-            desiredReplicas = decision.target(),
-            fallbackSource = fallback,
-            "Safety net activated: emitted fallback metrics"
-        );
-    }
-    tracing::debug!(
-        namespace = key.namespace,
-        variant = key.name,
-        current = decision.current,
-        target = decision.target(),
-        reason = decision.reason().code(),
-        "{}",
-        Trace(decision)
-    );
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ mod leadership;
 mod maps;
 mod memory;
 mod pending;
+mod picker;
 mod pods;
 mod published;
 mod report;
@@ -34,8 +35,9 @@ pub use collect::prometheus::{ClientError, Prometheus, PrometheusConfig};
 pub use engine::{Actuation, Engine, EngineConfig};
 pub use leadership::{Election, Leadership, NotLeading, elect};
 pub use maps::ConfigMaps;
+pub use picker::{Asking, InferencePools, PickerConfig, Pickers};
 pub use published::{Published, PublishedVariant, Reader};
-pub use report::events;
+pub use report::events::{self, Reporter};
 pub use report::gauges::VariantSeries;
 pub use report::status::StatusWriter;
 #[cfg(debug_assertions)]

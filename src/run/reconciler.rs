@@ -9,7 +9,8 @@ use wva_certs::Certs;
 use wva_controller::auth::Gate;
 use wva_controller::external_metrics::{self, ExternalMetrics, OwnService};
 use wva_controller::{
-    Actuator, Carrier, Engine, Ownership, Prometheus, Reader, StatusWriter, Telemetry, VariantSeries, events,
+    Actuator, Asking, Carrier, Engine, Ownership, PickerConfig, Prometheus, Reader, Reporter, StatusWriter,
+    Telemetry, VariantSeries, events,
 };
 
 use super::certificates::Served;
@@ -29,15 +30,22 @@ impl Process {
         let series =
             VariantSeries::new(reader.clone(), self.settings.instance.clone(), controller.legacy_metrics);
         self.registry.register(Box::new(self.leadership.showing(series)))?;
+        let ownership = Ownership {
+            instance: self.settings.instance.clone(),
+            manage_labelled: controller.manage_labelled,
+        };
+        let asked =
+            PickerConfig { bearer_token: controller.picker_token.clone(), ownership: ownership.clone() };
+        let (client, watches) = (self.client.clone(), watched.watches.clone());
+        let (asking, pickers) = Asking::new(client, watches, watched.pools, reader.clone(), asked)?;
+        self.ask_pickers(asking);
         let engine = Arc::new(Engine {
             watches: watched.watches,
             maps: watched.maps,
             synced: self.synced.clone(),
             prometheus: Prometheus::new(controller.prometheus.clone())?,
-            ownership: Ownership {
-                instance: self.settings.instance.clone(),
-                manage_labelled: controller.manage_labelled,
-            },
+            pickers,
+            ownership,
             namespace: self.settings.watch_namespace.clone(),
             config: controller.engine.clone(),
             telemetry: Telemetry::register(&self.registry)?,
@@ -61,13 +69,23 @@ impl Process {
         Ok(())
     }
 
+    /// Asks endpoint pickers about models at zero.
+    fn ask_pickers(&mut self, asking: Asking) {
+        let asking = Arc::new(asking);
+        self.spawn_leading("endpoint pickers", move |ended| {
+            let asking = asking.clone();
+            settled(async move { asking.run(ended).await })
+        });
+    }
+
     /// The steps that no HPA takes.
     fn carry_out(&mut self, at_once: usize, reader: &Reader) {
         let (client, variants, published) = (self.acting.clone(), self.variants.clone(), reader.clone());
-        let changed = self.changed.clone();
+        let (changed, pod_name) = (self.changed.clone(), self.settings.pod_name.clone());
         self.spawn_leading("actuation", move |ended| {
             let actuator = Actuator::new(client.clone(), at_once);
-            let carrier = Carrier::new(actuator, variants.clone(), changed.clone());
+            let reporter = Reporter { client: client.clone(), pod_name: pod_name.clone() };
+            let carrier = Carrier::new(actuator, variants.clone(), changed.clone(), reporter);
             let published = published.clone();
             settled(async move {
                 ended.run_until_cancelled(carrier.run(published)).await;

@@ -80,6 +80,10 @@ pub(crate) struct Controller {
     pub(crate) prometheus: wva_controller::PrometheusConfig,
     pub(crate) engine: wva_controller::EngineConfig,
     pub(crate) limiter: wva_controller::Limiter,
+    /// API group of InferencePool.
+    pub(crate) pool_group: String,
+    /// For the metrics of endpoint pickers; `None` for the token of this pod.
+    pub(crate) picker_token: Option<String>,
     /// Steps carried out here at the same time.
     pub(crate) steps_at_once: usize,
     pub(crate) external_metrics_address: Option<SocketAddr>,
@@ -106,9 +110,6 @@ pub(crate) struct SettingsError {
 const NOT_YET: &[(&str, &str)] = &[
     ("EXPERIMENTAL_PROACTIVE_MODEL", "decisions stay those of saturation mode"),
     ("SERVICE_CLASS_CONFIG_MAP_NAME", "service classes are not read"),
-    ("SCALE_FROM_ZERO_ENGINE_MAX_CONCURRENCY", "nothing is woken from zero"),
-    ("EPP_METRIC_READER_BEARER_TOKEN", "endpoint pickers are not asked"),
-    ("POOL_GROUP", "endpoint pickers are not asked"),
 ];
 
 impl SettingsError {
@@ -282,6 +283,8 @@ impl Reader<'_> {
                 limited_mode: self.flag("WVA_LIMITED_MODE"),
                 node_selector: self.text("WVA_NODE_SELECTOR"),
             },
+            pool_group: self.text("POOL_GROUP"),
+            picker_token: self.optional("EPP_METRIC_READER_BEARER_TOKEN"),
             steps_at_once: self.count("SCALE_FROM_ZERO_ENGINE_MAX_CONCURRENCY"),
             external_metrics_address: self.address("EXTERNAL_METRICS_BIND_ADDRESS"),
             debug_address: self.address("WVA_DEBUG_BIND_ADDRESS"),

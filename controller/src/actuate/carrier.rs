@@ -12,6 +12,7 @@ use wva_scaling::VariantKey;
 
 use super::{ActuateError, Actuator, Outcome, Step};
 use crate::published::Reader;
+use crate::report::events::{Reporter, Told};
 use crate::variants::Variant;
 use crate::watches::Cache;
 
@@ -22,6 +23,8 @@ pub(crate) struct DueStep {
     pub(crate) variant: VariantKey,
     /// What its workload is to be given.
     pub(crate) step: Step,
+    /// Why, for people.
+    pub(crate) why: String,
 }
 
 /// How long a step from zero waits for its signal. Requests wait for it, so it comes all the same: an HPA that undoes it
@@ -39,6 +42,7 @@ pub struct Carrier {
     actuator: Actuator,
     variants: Cache<Arc<Variant>>,
     changed: Arc<Notify>,
+    reporter: Reporter,
 }
 
 /// What became of a due step.
@@ -54,8 +58,13 @@ enum Fate {
 impl Carrier {
     /// Asks for a cycle through `changed` when a step has ended, however it did.
     #[must_use]
-    pub fn new(actuator: Actuator, variants: Cache<Arc<Variant>>, changed: Arc<Notify>) -> Self {
-        Self { actuator, variants, changed }
+    pub fn new(
+        actuator: Actuator,
+        variants: Cache<Arc<Variant>>,
+        changed: Arc<Notify>,
+        reporter: Reporter,
+    ) -> Self {
+        Self { actuator, variants, changed, reporter }
     }
 
     /// Carries steps out until the engine is gone. Of one variant one at a time: what a newer publication asks for
@@ -109,6 +118,9 @@ impl Carrier {
             Ok(Outcome::Done) => {
                 let (kind, name) = (&workload.kind, &workload.name);
                 tracing::info!(namespace, variant, kind, name, from, to, "Scaled through /scale");
+                if *from == 0 {
+                    self.tell_scaled_from_zero(due).await;
+                }
                 Fate::Look
             }
             Ok(outcome) => {
@@ -119,6 +131,14 @@ impl Carrier {
             Err(ActuateError::NotLeading(_)) => Fate::Look,
             Err(error) => Fate::Failed(error),
         }
+    }
+
+    async fn tell_scaled_from_zero(&self, due: &DueStep) {
+        let VariantKey { namespace, name } = &due.variant;
+        let Some(uid) = self.variants.ask(namespace, name, |variant| variant.uid.clone()) else { return };
+        let note = format!("scaled from 0 to {}: {}", due.step.to, due.why);
+        let told = Told { warning: false, reason: "ScaledFromZero", note };
+        self.reporter.tell(&due.variant, &uid, &told).await;
     }
 
     /// Waits for the status to show the target of a step.

@@ -129,7 +129,7 @@ impl Engine {
         let uid = workloads::workload(&self.watches, workload)?.uid;
         let step =
             Step { workload: workload.clone(), uid, from: decision.current, to: decision.target(), until };
-        Some(DueStep { variant: m.key.clone(), step })
+        Some(DueStep { variant: m.key.clone(), step, why: decision.reason().to_string() })
     }
 
     /// Says of each variant once that it is left to its autoscaler, though the program is to scale by itself.
