@@ -16,14 +16,14 @@ use prometheus::Registry;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use wva_controller::{
-    AutoscalerObservers, Cache, ConfigMaps, ConfigReloads, Leadership, Limiter, NamespaceFacts, Scope,
+    AutoscalerObservers, Cache, ConfigMaps, ConfigReloads, InferencePools, Leadership, NamespaceFacts, Scope,
     Synced, Tasks, Variant, Watches, elect,
 };
 use wva_rules::OtherVariant;
 use wva_webhook::{Index, Readers};
 
 use crate::endpoints::Check;
-use crate::settings::{Live, Settings};
+use crate::settings::{Controller, Live, Settings};
 use crate::telemetry::{self, LogLevel};
 
 pub(crate) use supervision::Signals;
@@ -56,6 +56,8 @@ struct Process {
 /// What only a process with a controller watches.
 struct Watched {
     watches: Watches,
+    /// Whom endpoint pickers serve.
+    pools: InferencePools,
     /// Thresholds and scale to zero, by map.
     maps: ConfigMaps,
     /// What follows the metric, for reviews.
@@ -76,13 +78,13 @@ pub(crate) async fn run(
     }
     let mut process = Process::new(settings).await?;
     let certs = process.certificates()?;
-    let limiter = process.settings.controller.as_ref().map(|c| c.limiter.clone());
-    let watched = limiter.map(|limiter| process.watches(&limiter));
+    let controller = process.settings.controller.clone();
+    let watched = controller.as_ref().map(|controller| process.watches(controller));
     if let Some(webhook) = process.settings.webhook.clone() {
         process.webhook(&webhook, certs.serving()?, watched.as_ref())?;
     }
     let (engine, config) = watch::channel(live.engine());
-    let reloads = match process.settings.controller.clone().zip(watched) {
+    let reloads = match controller.zip(watched) {
         Some((controller, watched)) => process.controller(&controller, &certs, watched, config)?,
         None => ConfigReloads::register(&process.registry)?,
     };
@@ -160,7 +162,7 @@ impl Process {
     }
 
     /// The caches of the controller.
-    fn watches(&mut self, limiter: &Limiter) -> Watched {
+    fn watches(&mut self, controller: &Controller) -> Watched {
         let mut scope = Scope {
             client: self.client.clone(),
             namespace: self.settings.watch_namespace.clone(),
@@ -173,11 +175,17 @@ impl Process {
         let (observe_scaled_objects, scaled_objects) = wva_webhook::scaled_object_index();
         let observe =
             AutoscalerObservers { autoscalers: observe_autoscalers, scaled_objects: observe_scaled_objects };
-        let watches = scope.all(self.variants.clone(), self.namespaces.clone(), observe, limiter);
+        let watches = scope.all(self.variants.clone(), self.namespaces.clone(), observe, &controller.limiter);
+        let pools = scope.inference_pools(&controller.zero.pool_group);
         let seen = watches.clone();
         let scaled_objects_seen = Arc::new(move || seen.scaled_objects_seen().is_complete());
         let maps = scope.config_maps(self.settings.maps.clone(), self.settings.config_enabled_value.clone());
-        Watched { watches, maps, readers: Readers { autoscalers, scaled_objects, scaled_objects_seen } }
+        Watched {
+            watches,
+            pools,
+            maps,
+            readers: Readers { autoscalers, scaled_objects, scaled_objects_seen },
+        }
     }
 
     /// A task that runs until shutdown; if it ends before, so does the process.

@@ -18,6 +18,7 @@ use crate::bounds::{self, Limits};
 use crate::collect::sample::Samples;
 use crate::inventory::{self, NoInventory, inventory};
 use crate::memory::{Memory, Remembered};
+use crate::picker::Queues;
 use crate::pods::{self, PodOf, Standing};
 use crate::template::Template;
 use crate::variants::{Declared, Managed};
@@ -34,6 +35,8 @@ pub(crate) struct Assembled {
     pub(crate) unmapped: usize,
     /// Why nothing is limited, where something should be.
     pub(crate) unlimited: Option<NoInventory>,
+    /// What autoscalers allow, by the workload they scale.
+    pub(crate) limits: BTreeMap<WorkloadKey, Limits>,
 }
 
 /// The moment a Snapshot is taken at, by both clocks.
@@ -47,7 +50,7 @@ pub(crate) struct Moment {
 pub(crate) fn assemble(
     watches: &Watches,
     managed: &[Managed],
-    samples: &Samples,
+    (samples, queues): (&Samples, &Queues),
     memory: &mut Memory,
     mut config: Config,
     at: Moment,
@@ -59,6 +62,7 @@ pub(crate) fn assemble(
     let entries = Entries::of(&config);
     let (nothing, none) = (Standing::default(), BTreeSet::new());
     let mut models: BTreeMap<(String, String), Model> = BTreeMap::new();
+    let mut workloads_of: BTreeMap<(String, String), Vec<&WorkloadKey>> = BTreeMap::new();
     let mut present = BTreeMap::new();
     let mut takers: BTreeMap<&WorkloadKey, Taker> = BTreeMap::new();
     for m in managed {
@@ -90,13 +94,23 @@ pub(crate) fn assemble(
         };
         judge.measure(&mut variant, &reported, ready.get(key).unwrap_or(&none));
         let id = (m.key.namespace.clone(), declared.model_id.clone());
-        let model = models.entry(id).or_insert_with(|| Model {
+        let scheduler_queue = queues.with(&id, seen.queue, at.now);
+        let model = models.entry(id.clone()).or_insert_with(|| Model {
             model_id: declared.model_id.clone(),
             namespace: m.key.namespace.clone(),
-            scheduler_queue: seen.queue,
+            scheduler_queue,
             ..Model::default()
         });
         model.variants.push(variant);
+        workloads_of.entry(id).or_default().push(key);
+    }
+    memory.evidence.retain(|id| models.contains_key(id));
+    let born = pods::born(&pods);
+    for model in models.values_mut() {
+        let to_zero = entries.scale_to_zero(&model.namespace, &model.model_id);
+        let id = (model.namespace.clone(), model.model_id.clone());
+        let born = workloads_of.remove(&id).into_iter().flatten().filter_map(|key| born.get(key)).max();
+        memory.evidence.complete(model, to_zero, born.copied(), samples, (&config.metrics_age, at));
     }
     let unlimited = take_stock(&mut config, watches, &pods, &takers);
     let snapshot = Snapshot {
@@ -105,7 +119,7 @@ pub(crate) fn assemble(
         models: models.into_values().collect(),
         ..Snapshot::default()
     };
-    Assembled { snapshot, workloads: present, unmapped, unlimited }
+    Assembled { snapshot, workloads: present, unmapped, unlimited, limits }
 }
 
 /// Whether a model is analyzed by its tokens.
@@ -154,6 +168,7 @@ fn progress(
     variant.desired = desired.map(|d| d.0);
     variant.desired_age = desired.map(|d| d.1);
     variant.pending = Some(remembered.pending(replicas, standing, at));
+    variant.woken_ago = remembered.woken_ago(at.now);
     variant.remembered_capacity = remembered.capacity().and_then(|c| Amount::try_from(c).ok());
 }
 

@@ -23,6 +23,8 @@ pub(crate) struct Limits {
     pub(crate) max: u32,
     /// The minimum is meant to keep the workload from 0, which that of an HPA cannot help saying.
     pub(crate) min_forbids_zero: bool,
+    /// It takes the workload to 0 and back by itself, as a ScaledObject does that may.
+    pub(crate) scales_to_zero: bool,
     /// Change that an HPA ignores; `None` where none was seen.
     pub(crate) tolerance: Option<HpaTolerance>,
 }
@@ -39,6 +41,7 @@ impl Limits {
             min: self.min.max(other.min),
             max: self.max.min(other.max),
             min_forbids_zero: self.min_forbids_zero || other.min_forbids_zero,
+            scales_to_zero: self.scales_to_zero || other.scales_to_zero,
             tolerance,
         }
     }
@@ -76,6 +79,7 @@ pub(crate) fn of_hpa(hpa: &HorizontalPodAutoscaler) -> Limits {
         min: spec.min_replicas.map_or(1, |m| u32::try_from(m).unwrap_or(0)),
         max: u32::try_from(spec.max_replicas).unwrap_or(0),
         min_forbids_zero: false,
+        scales_to_zero: false,
         tolerance: Some(HpaTolerance { up: up.unwrap_or(default.up), down: down.unwrap_or(default.down) }),
     }
 }
@@ -88,6 +92,7 @@ pub(crate) fn of_scaled_object(spec: &Value) -> Limits {
         min,
         max: count("maxReplicaCount").unwrap_or(SCALED_OBJECT_MAX),
         min_forbids_zero: min > 0,
+        scales_to_zero: min == 0,
         tolerance: None,
     }
 }
@@ -126,7 +131,8 @@ mod tests {
             (json!({"minReplicaCount": "one", "maxReplicaCount": -1}), 0, 0, false),
             (Value::Null, 0, 100, false),
         ] {
-            let want = Limits { min, max, min_forbids_zero: forbids, tolerance: None };
+            let want =
+                Limits { min, max, min_forbids_zero: forbids, scales_to_zero: min == 0, tolerance: None };
             assert_eq!(of_scaled_object(&spec), want, "{spec}");
         }
     }

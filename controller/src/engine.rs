@@ -3,8 +3,11 @@
 
 mod config;
 mod early;
+mod narrate;
 mod sampling;
+mod steps;
 mod ticks;
+mod waking;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,7 +20,6 @@ use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
 use wva_crds::names::UNRESOLVED_ACCELERATOR;
 use wva_scaling::snapshot::{Config, MetricsAge, Remembered};
-use wva_scaling::trace::Trace;
 use wva_scaling::{Decision, FallbackSource, Outcome, VariantKey, decide};
 
 use crate::assemble::{Assembled, Moment, assemble};
@@ -25,23 +27,34 @@ use crate::collect::Answers;
 use crate::collect::prometheus::Prometheus;
 use crate::collect::sample::Samples;
 use crate::collect::scope::Split;
+use crate::collect::signals::Retention;
 use crate::inventory::NoInventory;
 use crate::maps::{ConfigMaps, Settings};
 use crate::memory::Memory;
+use crate::picker::Pickers;
 use crate::published::{Published, PublishedVariant};
 use crate::report::conditions::{Outlook, conditions};
 use crate::telemetry::Telemetry;
 use crate::variants::{self, Managed, Ownership};
 use crate::watches::{Sight, Synced, Watches};
 use crate::workloads::{self, WorkloadKey};
+use early::model_of;
+use narrate::{count, narrate};
+use steps::{Steps, retentions};
 use ticks::{Timers, sooner};
+use waking::unwakeable;
 
 pub use config::EngineConfig;
+pub use steps::Actuation;
 
 /// Events in quick succession make one cycle.
 const DEBOUNCE: Duration = Duration::from_secs(1);
 /// The same for changes of settings, which are few and hold within a second.
 const SETTLE: Duration = Duration::from_millis(250);
+/// Time to the next round of queries while a step to zero waits for its second look: the sooner it comes after a scrape, the
+/// fewer requests can have begun since. Prometheus gets a pause of four times as long as the last round took.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
+const PAUSE: u32 = 4;
 /// A timer is right to about this much.
 const TIMER_ERROR: Duration = Duration::from_millis(100);
 
@@ -55,6 +68,8 @@ pub struct Engine {
     pub maps: ConfigMaps,
     /// Where signals come from.
     pub prometheus: Prometheus,
+    /// What waits for models at zero.
+    pub pickers: Pickers,
     /// Which objects are managed.
     pub ownership: Ownership,
     /// The one namespace to ask for, or all.
@@ -84,10 +99,18 @@ struct State {
     unlimited: Option<NoInventory>,
     /// When the last round of queries that has ended began, whatever came of it.
     asked: Option<Instant>,
+    /// How long it took.
+    took: Duration,
     /// How queries are split.
     split: Split,
     /// When samples of what is gone were last forgotten.
     cleaned: Option<Instant>,
+    /// No cycle has looked at the newest sample yet.
+    news: bool,
+    /// The windows in which completed requests are counted.
+    retentions: BTreeSet<Retention>,
+    /// Steps that are carried out here.
+    steps: Steps,
 }
 
 /// The answers of one round of queries, and when it began.
@@ -126,21 +149,28 @@ impl Engine {
         let mut due = false;
         // When the cycle is run that a change asked for.
         let mut asked: Option<tokio::time::Instant> = None;
+        let mut queues = self.pickers.queues();
+        let mut hastened = false;
         loop {
+            if idle && self.looks_again(&state) && !std::mem::replace(&mut hastened, true) {
+                timers.fetch.after(LOOK_AGAIN.max(state.took * PAUSE));
+            }
             tokio::select! {
                 biased;
                 () = shutdown.cancelled() => return,
                 Some(fetched) = &mut fetching, if !idle => {
                     idle = true;
                     self.take_in(&mut state, fetched);
-                    if std::mem::take(&mut due) {
+                    if std::mem::take(&mut due) || state.steps.wait() {
                         self.cycle(&mut state);
-                    } else if self.config().early_scale_up {
+                    } else {
                         self.early(&mut state);
                     }
                 }
+                Ok(()) = queues.changed() => self.wake(&mut state),
                 () = timers.fetch.tick(), if idle => {
-                    if !self.is_young(&state, TIMER_ERROR) {
+                    hastened = false;
+                    if self.looks_again(&state) || !self.is_young(&state, TIMER_ERROR) {
                         idle = false;
                         fetching = Some(self.fetch(&mut state)).into();
                     }
@@ -190,15 +220,24 @@ impl Engine {
         managed
     }
 
+    /// Whether a step to zero is to have its second look soon.
+    fn looks_again(&self, state: &State) -> bool {
+        state.steps.are_urgent(self.config().fresh)
+    }
+
     fn cycle(&self, state: &mut State) {
         let at = Moment { now: Instant::now(), wall: Timestamp::now() };
         let managed = self.managed();
         // In order of their keys, so that thousands of them are not compared with each other.
         state.memory.retain(|key| managed.binary_search_by(|m| m.key.cmp(key)).is_ok());
         let config = self.rules_config(&mut state.settings, &managed);
-        let mut assembled = assemble(&self.watches, &managed, &state.samples, &mut state.memory, config, at);
+        state.retentions = retentions(&config, &managed);
+        let queues = self.pickers.queues().borrow().clone();
+        let seen = (&state.samples, &*queues);
+        let mut assembled = assemble(&self.watches, &managed, seen, &mut state.memory, config, at);
         assembled.snapshot.remembered.clone_from(&state.observed);
         let mut outcome = decide(&assembled.snapshot);
+        self.forget_woken_by_pools(&managed, &mut outcome.warnings);
         // Another cycle on the same sample observes nothing new.
         let taken = state.samples.taken();
         if state.observed_at != taken {
@@ -217,12 +256,16 @@ impl Engine {
         let all_analyzed = outcome.decisions.iter().all(|d| d.safety_net.is_none());
         let unmapped = assembled.unmapped;
         let variants = self.publish(state, &managed, &assembled, outcome, at);
+        let looked = (std::mem::take(&mut state.news), at);
+        let steps = self.due(&mut state.steps, &managed, &variants, &assembled, looked);
+        self.tell_left(&mut state.steps, &managed, &assembled.limits);
         state.scalings.retain(|(key, _, _), _| variants.get(key).is_some_and(|v| v.current.is_some()));
         self.published.send_replace(Some(Arc::new(Published {
             at: at.wall,
             snapshot: Arc::new(assembled.snapshot),
             variants,
             scalings: state.scalings.clone(),
+            steps,
         })));
         self.telemetry.cycle(at.now.elapsed(), all_analyzed, unmapped);
     }
@@ -240,6 +283,7 @@ impl Engine {
         outcome.decisions.sort_by(|a, b| (&a.namespace, &a.variant).cmp(&(&b.namespace, &b.variant)));
         let mut decisions = outcome.decisions.into_iter().peekable();
         let before = self.published.borrow().clone();
+        let unwakeable = unwakeable(&outcome.warnings);
         let mut all = BTreeMap::new();
         for m in managed {
             let remembered = state.memory.of(m, at.now, at.wall);
@@ -252,12 +296,16 @@ impl Engine {
             if let (Some(next), Some(d)) = (outcome.next.variants.get(&m.key), &decision) {
                 let echo = d.safety_net == Some(FallbackSource::CurrentReplicas);
                 remembered.decided(*next, d.mode, echo, at.now);
+                remembered.woken(d, assembled.snapshot.config.decision_hold.get(), at.now);
             }
             let seen = remembered.target_seen;
             let sight = m.declared().ok().and_then(|d| workloads::sight(&self.watches, &d.workload.kind));
             let query_error = state.samples.load_error(&m.key.namespace);
             let told = Told { query_error, had_target, seen, sight };
-            let variant = outlook(m, decision, assembled, &told);
+            let mut variant = outlook(m, decision, assembled, &told);
+            if variant.decision.as_ref().is_some_and(|d| unwakeable.contains(&model_of(d))) {
+                variant.conditions.nothing_wakes_it();
+            }
             let variant = state.settings.judge(variant);
             let old = before.as_ref().and_then(|b| b.variants.get(&m.key)).filter(|o| o.uid == variant.uid);
             count(&mut state.scalings, &m.key, old.map(AsRef::as_ref), &variant);
@@ -281,8 +329,7 @@ impl Engine {
                 stale: c.stale.into(),
                 unavailable: c.unavailable.into(),
             },
-            // Entries of scale to zero stay out of it: nothing could wake a model yet.
-            scale_to_zero: BTreeMap::new(),
+            scale_to_zero_default: c.scale_to_zero,
             ..settings.resolve(&self.maps, managed, namespaces, self.telemetry.reloads())
         }
     }
@@ -324,54 +371,6 @@ fn outlook(
         decision,
         conditions,
     }
-}
-
-/// Counts a change of the target that autoscalers are told.
-fn count(
-    scalings: &mut BTreeMap<(VariantKey, &'static str, &'static str), u64>,
-    key: &VariantKey,
-    before: Option<&PublishedVariant>,
-    after: &PublishedVariant,
-) {
-    let (Some(from), Some(to), Some(decision)) =
-        (before.and_then(PublishedVariant::signal), after.signal(), &after.decision)
-    else {
-        return;
-    };
-    let direction = match to.cmp(&from) {
-        std::cmp::Ordering::Greater => "up",
-        std::cmp::Ordering::Less => "down",
-        std::cmp::Ordering::Equal => return,
-    };
-    *scalings.entry((key.clone(), direction, decision.reason().code())).or_default() += 1;
-}
-
-/// The line runbooks of the original look for, and the trace of every decision at debug level.
-fn narrate(key: &VariantKey, variant: &PublishedVariant) {
-    let Some(decision) = &variant.decision else { return };
-    if let Some(source) = decision.safety_net {
-        let fallback = match source {
-            FallbackSource::PreviousDesired => "previous-desired",
-            FallbackSource::CurrentReplicas => "current-replicas",
-        };
-        tracing::info!(
-            namespace = key.namespace,
-            variant = key.name,
-            currentReplicas = decision.current,
-            desiredReplicas = decision.target(),
-            fallbackSource = fallback,
-            "Safety net activated: emitted fallback metrics"
-        );
-    }
-    tracing::debug!(
-        namespace = key.namespace,
-        variant = key.name,
-        current = decision.current,
-        target = decision.target(),
-        reason = decision.reason().code(),
-        "{}",
-        Trace(decision)
-    );
 }
 
 #[cfg(test)]

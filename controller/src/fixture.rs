@@ -133,6 +133,17 @@ impl Cluster {
         self
     }
 
+    /// A Deployment whose pods carry these labels, without any that is ready.
+    pub(crate) fn labelled_deployment(&mut self, name: &str, replicas: u32, labels: &Value) -> &mut Self {
+        let template = json!({"metadata": {"labels": labels}});
+        put(
+            &mut self.deployments,
+            json!({"metadata": {"name": name, "namespace": "ns", "uid": format!("uid of {name}")},
+                "spec": {"replicas": replicas, "selector": {}, "template": template}}),
+        );
+        self
+    }
+
     /// A Deployment in another namespace, all of whose replicas are ready.
     pub(crate) fn workload_in(&mut self, namespace: &str, name: &str, replicas: u32) -> &mut Self {
         put(

@@ -2,11 +2,13 @@
 //! gauges, status, events and the external metrics API. No policy lives here; whoever knows `Snapshot`, `Decision`
 //! and `Published` knows this crate.
 
+mod actuate;
 mod assemble;
 pub mod auth;
 mod bounds;
 mod collect;
 mod engine;
+mod evidence;
 pub mod external_metrics;
 #[cfg(test)]
 mod fixture;
@@ -17,6 +19,7 @@ mod leadership;
 mod maps;
 mod memory;
 mod pending;
+mod picker;
 mod pods;
 mod published;
 mod report;
@@ -27,12 +30,14 @@ mod variants;
 mod watches;
 mod workloads;
 
+pub use actuate::{Actuator, Carrier};
 pub use collect::prometheus::{ClientError, Prometheus, PrometheusConfig};
-pub use engine::{Engine, EngineConfig};
+pub use engine::{Actuation, Engine, EngineConfig};
 pub use leadership::{Election, Leadership, NotLeading, elect};
 pub use maps::{Config, ConfigMaps, ConfigReloads, main_map};
+pub use picker::{Asking, InferencePools, PickerConfig, Pickers};
 pub use published::{Published, PublishedVariant, Reader};
-pub use report::events;
+pub use report::events::{self, Reporter};
 pub use report::gauges::VariantSeries;
 pub use report::status::StatusWriter;
 #[cfg(debug_assertions)]

@@ -2,15 +2,16 @@
 //! since when replicas have been missing. Starts from the object's status, so that a restart changes no target.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 
 use wva_crds::GoDuration;
 use wva_scaling::snapshot::{Mode, Pending};
-use wva_scaling::{VariantKey, VariantState};
+use wva_scaling::{Decision, VariantKey, VariantState};
 
-use crate::assemble::Moment;
+use crate::assemble::{Moment, whole_millis};
+use crate::evidence::Evidence;
 use crate::pending::Waiting;
 use crate::pods::Standing;
 use crate::variants::{Managed, Status};
@@ -23,6 +24,8 @@ pub(crate) const STATUS_MEMORY: SignedDuration = SignedDuration::from_mins(15);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Memory {
     variants: BTreeMap<VariantKey, Remembered>,
+    /// How long the models have been idle.
+    pub(crate) evidence: Evidence,
 }
 
 /// What is remembered of one variant.
@@ -39,6 +42,8 @@ pub(crate) struct Remembered {
     waiting: Waiting,
     /// A target that was not carried out, and the replicas that it stood still at.
     not_carried_out: Option<(u32, u32)>,
+    /// When it was lifted from 0, until a replica of it reports.
+    woken: Option<Instant>,
 }
 
 impl Memory {
@@ -83,6 +88,7 @@ impl Remembered {
         Self {
             uid: managed.uid.clone(),
             desired: target.map(|desired| (state(desired), now)),
+            woken: woken_before(managed, now, wall),
             target_seen: *target_seen,
             ..Self::default()
         }
@@ -129,6 +135,26 @@ impl Remembered {
         Some((state.desired, state.age_after(now.saturating_duration_since(*at), current)))
     }
 
+    /// Since it was lifted from 0, where none of its replicas has reported since.
+    #[must_use]
+    pub(crate) fn woken_ago(&self, now: Instant) -> Option<GoDuration> {
+        self.woken.map(|at| whole_millis(now.saturating_duration_since(at)))
+    }
+
+    /// Takes in whether a decision lifts it from 0. The time goes on while that is carried out, and starts anew when it
+    /// is decided again after the hold.
+    pub(crate) fn woken(&mut self, decision: &Decision, hold: Duration, now: Instant) {
+        let acts = matches!(decision.mode, Mode::Auto | Mode::Fixed(_));
+        let over = self.woken.is_none_or(|at| now.saturating_duration_since(at) >= hold);
+        if decision.current > 0 {
+            self.woken = self.woken.filter(|_| decision.reporting == 0);
+        } else if !acts || decision.target() == 0 {
+            self.woken = None;
+        } else if over {
+            self.woken = Some(now);
+        }
+    }
+
     /// Tokens a replica holds, as the last analysis that knew it had it.
     #[must_use]
     pub(crate) fn capacity(&self) -> Option<f64> {
@@ -159,6 +185,18 @@ impl Remembered {
             self.desired = Some((state, now));
         }
     }
+}
+
+/// When the process before lifted it from 0, where its status says that no replica has reported since: what was woken
+/// must not go back to 0 because another leads.
+fn woken_before(managed: &Managed, now: Instant, wall: Timestamp) -> Option<Instant> {
+    let Status { alloc, waking, .. } = &managed.status;
+    let auto = managed.declared().is_ok_and(|d| d.mode == Mode::Auto);
+    let alloc = alloc.as_ref().filter(|alloc| *waking && auto && alloc.num_replicas > 0)?;
+    let ago = wall.duration_since(alloc.last_run_time.as_ref()?.0);
+    // A clock that was set back says nothing of the age.
+    let ago = Duration::try_from(ago).unwrap_or_default();
+    now.checked_sub(ago)
 }
 
 #[cfg(test)]

@@ -133,6 +133,16 @@ pub(crate) fn pod_named<'a>(
     })
 }
 
+/// When the youngest pod of each workload was made.
+#[must_use]
+pub(crate) fn born(pods: &BTreeMap<Id, PodOf>) -> BTreeMap<&WorkloadKey, Timestamp> {
+    let mut all: BTreeMap<&WorkloadKey, Timestamp> = BTreeMap::new();
+    for (workload, created) in pods.values().filter_map(|pod| Some((&pod.workload, pod.created?))) {
+        all.entry(workload).and_modify(|youngest| *youngest = created.max(*youngest)).or_insert(created);
+    }
+    all
+}
+
 /// What the pods of one workload say of its replicas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Standing {

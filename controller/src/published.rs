@@ -7,6 +7,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use wva_scaling::{Decision, Snapshot, VariantKey};
 
+use crate::actuate::DueStep;
 use crate::report::conditions::Conditions;
 
 /// One cycle's result.
@@ -21,6 +22,8 @@ pub struct Published {
     pub variants: BTreeMap<VariantKey, Arc<PublishedVariant>>,
     /// Changes of targets since the process started.
     pub scalings: BTreeMap<(VariantKey, &'static str, &'static str), u64>,
+    /// Steps that are carried out by this program, and now.
+    pub(crate) steps: Vec<DueStep>,
 }
 
 /// One variant after a cycle.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry};
 
-use crate::collect::signals::Query;
+use crate::collect::signals::{COMPLETED, Query};
 use crate::maps::ConfigReloads;
 
 /// Handles of the reconciler's own metrics.
@@ -62,8 +62,8 @@ impl Telemetry {
         registry.register(Box::new(telemetry.query_errors.clone()))?;
         registry.register(Box::new(telemetry.unmapped.clone()))?;
         // A series that exists from the start can be alerted on.
-        for query in Query::ALL {
-            telemetry.query_errors.with_label_values(&[query.name()]).inc_by(0);
+        for query in Query::ALL.map(Query::name).into_iter().chain([COMPLETED]) {
+            telemetry.query_errors.with_label_values(&[query]).inc_by(0);
         }
         Ok(telemetry)
     }

@@ -71,6 +71,8 @@ pub(crate) struct Status {
     pub(crate) alloc: Option<OptimizedAlloc>,
     /// The target only echoed the replicas, for want of any analysis.
     pub(crate) echo: bool,
+    /// A model at 0 was being woken, or was at rest.
+    pub(crate) waking: bool,
     /// The workload was there when it was written, or before.
     pub(crate) target_seen: bool,
     /// For whoever writes the next.
@@ -207,6 +209,7 @@ impl Status {
         let alloc = status.desired_optimized_alloc.clone();
         Self {
             echo: condition("OptimizationReady").is_some_and(|c| c.reason == "MetricsUnavailable"),
+            waking: condition("MetricsAvailable").is_some_and(|c| c.reason == "ScaleFromZero"),
             target_seen: alloc.is_some() || status.current_replicas.is_some() || was_gone,
             written: Written::of(status),
             alloc,

@@ -2,6 +2,7 @@
 
 use wva_crds::ScaleTargetRef;
 
+use crate::picker::Labels;
 use crate::watches::{Sight, Watches, Workload};
 
 /// A LeaderWorkerSet, qualified. A cluster need not have the kind.
@@ -60,6 +61,29 @@ fn find(watches: &Watches, namespace: &str, kind: &str, name: &str) -> Option<Wo
         "Deployment" => watches.deployments.get(namespace, name),
         "StatefulSet" => watches.stateful_sets.get(namespace, name),
         LEADER_WORKER_SET => watches.leader_worker_sets.cache.get(namespace, name),
+        _ => None,
+    }
+}
+
+/// Replicas a workload asks for; `None` where it does not exist, or is being deleted.
+#[must_use]
+pub(crate) fn current(watches: &Watches, key: &WorkloadKey) -> Option<u32> {
+    ask(watches, key, |kept| (!kept.leaving).then_some(kept.replicas.current)).flatten()
+}
+
+/// Labels of the pods of a workload; none for one that is not known.
+#[must_use]
+pub(crate) fn pod_labels(watches: &Watches, key: &WorkloadKey) -> Labels {
+    ask(watches, key, |kept| kept.pod_labels.clone()).unwrap_or_default()
+}
+
+/// Asks what is kept of a workload, without a copy of it.
+fn ask<T>(watches: &Watches, key: &WorkloadKey, question: impl FnOnce(&Workload) -> T) -> Option<T> {
+    let WorkloadKey { namespace, kind, name } = key;
+    match kind.as_str() {
+        "Deployment" => watches.deployments.ask(namespace, name, question),
+        "StatefulSet" => watches.stateful_sets.ask(namespace, name, question),
+        LEADER_WORKER_SET => watches.leader_worker_sets.cache.ask(namespace, name, question),
         _ => None,
     }
 }

@@ -9,8 +9,8 @@ use wva_certs::Certs;
 use wva_controller::auth::Gate;
 use wva_controller::external_metrics::{self, ExternalMetrics, OwnService};
 use wva_controller::{
-    ConfigReloads, Engine, EngineConfig, Ownership, Prometheus, Reader, StatusWriter, Telemetry,
-    VariantSeries, events,
+    Actuator, Asking, Carrier, ConfigReloads, Engine, EngineConfig, Ownership, PickerConfig, Prometheus, Reader,
+    Reporter, StatusWriter, Telemetry, VariantSeries, events,
 };
 
 use super::certificates::Served;
@@ -33,15 +33,22 @@ impl Process {
         self.registry.register(Box::new(self.leadership.showing(series)))?;
         let telemetry = Telemetry::register(&self.registry)?;
         let reloads = telemetry.reloads().clone();
+        let ownership = Ownership {
+            instance: self.settings.instance.clone(),
+            manage_labelled: controller.manage_labelled,
+        };
+        let asked =
+            PickerConfig { bearer_token: controller.zero.picker_token.clone(), ownership: ownership.clone() };
+        let (client, watches) = (self.client.clone(), watched.watches.clone());
+        let (asking, pickers) = Asking::new(client, watches, watched.pools, reader.clone(), asked)?;
+        self.ask_pickers(asking);
         let engine = Arc::new(Engine {
             watches: watched.watches,
             maps: watched.maps,
             synced: self.synced.clone(),
             prometheus: Prometheus::new(controller.prometheus.clone())?,
-            ownership: Ownership {
-                instance: self.settings.instance.clone(),
-                manage_labelled: controller.manage_labelled,
-            },
+            pickers,
+            ownership,
             namespace: self.settings.watch_namespace.clone(),
             config,
             telemetry,
@@ -52,6 +59,7 @@ impl Process {
             let (engine, changed) = (engine.clone(), changed.clone());
             async move { engine.run(&changed, ended).await }
         });
+        self.carry_out(controller.zero.steps_at_once, &reader);
         self.tell(&reader);
         if let Some(address) = controller.debug_address {
             let listener = endpoints::bind("/explain and /snapshot", address)?;
@@ -62,6 +70,30 @@ impl Process {
             self.external_metrics(address, certs.serving()?, controller.legacy_metrics)?;
         }
         Ok(reloads)
+    }
+
+    /// Asks endpoint pickers about models at zero.
+    fn ask_pickers(&mut self, asking: Asking) {
+        let asking = Arc::new(asking);
+        self.spawn_leading("endpoint pickers", move |ended| {
+            let asking = asking.clone();
+            settled(async move { asking.run(ended).await })
+        });
+    }
+
+    /// The steps that no HPA takes.
+    fn carry_out(&mut self, at_once: usize, reader: &Reader) {
+        let (client, variants, published) = (self.acting.clone(), self.variants.clone(), reader.clone());
+        let (changed, pod_name) = (self.changed.clone(), self.settings.pod_name.clone());
+        self.spawn_leading("actuation", move |ended| {
+            let actuator = Actuator::new(client.clone(), at_once);
+            let reporter = Reporter { client: client.clone(), pod_name: pod_name.clone() };
+            let carrier = Carrier::new(actuator, variants.clone(), changed.clone(), reporter);
+            let published = published.clone();
+            settled(async move {
+                ended.run_until_cancelled(carrier.run(published)).await;
+            })
+        });
     }
 
     /// Statuses and events, anew in each term: what this replica wrote in an earlier one, others have changed since.

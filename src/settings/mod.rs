@@ -81,23 +81,19 @@ pub(crate) struct Webhook {
 #[derive(Clone, Debug)]
 pub(crate) struct Controller {
     pub(crate) prometheus: wva_controller::PrometheusConfig,
-    pub(crate) engine: wva_controller::EngineConfig,
     pub(crate) limiter: wva_controller::Limiter,
     pub(crate) external_metrics_address: Option<SocketAddr>,
     pub(crate) debug_address: Option<SocketAddr>,
     pub(crate) legacy_metrics: bool,
     pub(crate) manage_labelled: bool,
-    #[allow(dead_code, reason = "what wakes and actuates is not part of this release yet")]
     pub(crate) zero: Zero,
 }
 
-/// Models without replicas: what wakes them, and who carries decisions out.
-#[allow(dead_code, reason = "what wakes and actuates is not part of this release yet")]
+/// Models without replicas: what wakes them, and how many steps at a time.
 #[derive(Clone)]
 pub(crate) struct Zero {
-    pub(crate) actuation: Actuation,
-    /// Workloads that are woken at the same time.
-    pub(crate) wakes_at_once: usize,
+    /// Steps carried out here at the same time.
+    pub(crate) steps_at_once: usize,
     /// API group of `InferencePool`.
     pub(crate) pool_group: String,
     /// For the metrics of endpoint pickers; `None`: the token of the pod.
@@ -107,20 +103,10 @@ pub(crate) struct Zero {
 impl std::fmt::Debug for Zero {
     /// Without the token.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { actuation, wakes_at_once, pool_group, .. } = self;
+        let Self { steps_at_once, pool_group, .. } = self;
         let mut shown = f.debug_struct("Zero");
-        shown.field("actuation", actuation).field("wakes_at_once", wakes_at_once);
-        shown.field("pool_group", pool_group).finish_non_exhaustive()
+        shown.field("steps_at_once", steps_at_once).field("pool_group", pool_group).finish_non_exhaustive()
     }
-}
-
-/// `WVA_ACTUATION`: who carries decisions out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Actuation {
-    /// An HPA or KEDA, which reads the metric.
-    Signal,
-    /// This program, where neither exists.
-    Scale,
 }
 
 /// How to log.
@@ -139,12 +125,7 @@ pub(crate) struct SettingsError {
 
 /// What the table knows and this release does not do yet: (key, what happens instead).
 const NOT_YET: &[(&str, &str)] = &[
-    ("WVA_SCALE_TO_ZERO", "models keep at least one replica"),
     ("EXPERIMENTAL_PROACTIVE_MODEL", "decisions stay those of saturation mode"),
-    ("WVA_ACTUATION", "decisions are published as signals only"),
-    ("SCALE_FROM_ZERO_ENGINE_MAX_CONCURRENCY", "nothing is woken from zero"),
-    ("EPP_METRIC_READER_BEARER_TOKEN", "endpoint pickers are not asked"),
-    ("POOL_GROUP", "endpoint pickers are not asked"),
 ];
 
 impl SettingsError {

@@ -3,10 +3,11 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use wva_controller::Actuation;
 use wva_crds::settings::{Setting, Value, problems};
 
 use super::raw::{Held, Raw, Source, Wrong};
-use super::{Actuation, CertificateFiles, Certificates, Controller, Log, NOT_YET, Settings, Webhook, Zero};
+use super::{CertificateFiles, Certificates, Controller, Log, NOT_YET, Settings, Webhook, Zero};
 
 /// Reads typed values and collects what is wrong on the way.
 pub(super) struct Reader<'a> {
@@ -104,7 +105,6 @@ impl Reader<'_> {
                 bearer_token: self.optional("PROMETHEUS_BEARER_TOKEN"),
                 token_path: self.optional("PROMETHEUS_TOKEN_PATH"),
             },
-            engine: self.engine(),
             limiter: wva_controller::Limiter {
                 limited_mode: self.flag("WVA_LIMITED_MODE"),
                 node_selector: self.text("WVA_NODE_SELECTOR"),
@@ -132,16 +132,16 @@ impl Reader<'_> {
             early_scale_up: self.flag("WVA_EARLY_SCALE_UP"),
             limited_mode: self.flag("WVA_LIMITED_MODE"),
             scale_to_zero: self.flag("WVA_SCALE_TO_ZERO"),
+            actuation: match self.text("WVA_ACTUATION").as_str() {
+                "scale" => Actuation::Scale,
+                _ => Actuation::Signal,
+            },
         }
     }
 
     fn zero(&self) -> Zero {
         Zero {
-            actuation: match self.text("WVA_ACTUATION").as_str() {
-                "scale" => Actuation::Scale,
-                _ => Actuation::Signal,
-            },
-            wakes_at_once: match self.value("SCALE_FROM_ZERO_ENGINE_MAX_CONCURRENCY") {
+            steps_at_once: match self.value("SCALE_FROM_ZERO_ENGINE_MAX_CONCURRENCY") {
                 Some(Value::Int(n)) => usize::try_from(*n).unwrap_or(usize::MAX),
                 _ => 1,
             },

@@ -149,6 +149,14 @@ impl Decision {
         spoken.or_else(|| self.steps.first().map(|step| &step.reason)).unwrap_or(&Reason::NO_CHANGE)
     }
 
+    /// It is being woken from 0, or held since.
+    #[must_use]
+    pub fn is_woken(&self) -> bool {
+        let woken =
+            |reason: &Reason| matches!(reason, Reason::RequestsWaiting { .. } | Reason::WakeHold { .. });
+        self.steps.iter().any(|step| woken(&step.reason))
+    }
+
     /// Name of the variant.
     #[must_use]
     pub fn key(&self) -> VariantKey {

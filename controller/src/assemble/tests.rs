@@ -58,7 +58,14 @@ impl Case {
     fn assembled(&mut self) -> Assembled {
         let watches = self.cluster.watches();
         let managed = managed(&watches, &Ownership::default());
-        assemble(&watches, &managed, &self.samples, &mut self.memory, self.config.clone(), self.at)
+        assemble(
+            &watches,
+            &managed,
+            (&self.samples, &Queues::default()),
+            &mut self.memory,
+            self.config.clone(),
+            self.at,
+        )
     }
 
     /// The snapshot as its file has it, without what is the same everywhere.

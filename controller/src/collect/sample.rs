@@ -12,7 +12,7 @@ use wva_scaling::snapshot::{MetricsAge, QueueFigures, SchedulerQueue};
 use wva_scaling::units::Amount;
 
 use super::scope::Scope;
-use super::signals::{CacheConfig, PodModel, Query, QueueRow, Rows, Signal};
+use super::signals::{CacheConfig, PodModel, Query, QueueRow, Retention, Rows, Signal};
 use super::{Answer, Answers};
 
 pub(crate) use load::{PodLoad, lesser};
@@ -47,6 +47,8 @@ pub(crate) struct Samples {
     caches: BTreeMap<(Arc<str>, Arc<str>), Observed<CacheConfig>>,
     /// By namespace and model.
     queues: BTreeMap<(Arc<str>, Arc<str>), Observed<Waiting>>,
+    /// By namespace and model: how many requests completed within which periods, as the newest attempt was told.
+    completed: BTreeMap<(Arc<str>, Arc<str>), BTreeMap<Retention, f64>>,
     /// When the newest attempt began that was answered a load.
     taken: Option<Instant>,
     /// The first query of the newest attempt that failed, and why; cleared by one in which all were answered.
@@ -82,15 +84,17 @@ impl Samples {
     pub(crate) fn take_in(&mut self, now: Instant, answers: Answers) {
         self.last_error = None;
         self.answered.clear();
+        self.completed.clear();
         let mut ages = HashMap::new();
         let mut values = Vec::new();
         let mut queues = Vec::new();
         for Answer { query, scope, rows } in answers {
             match rows {
                 Ok(rows) => {
-                    let Rows { pods, caches, queues: waiting, partial, .. } = rows;
+                    let Rows { pods, caches, queues: waiting, completed, partial, .. } = rows;
                     if !partial {
                         self.answered.entry(query).or_default().push(scope);
+                        self.take_completed(query, completed);
                     }
                     if matches!(query, Query::KvUsage | Query::Queue) {
                         self.taken = Some(now);
@@ -151,6 +155,14 @@ impl Samples {
         }
     }
 
+    /// Of an answer that may lack series nothing is taken: what is lacking may have been busy.
+    fn take_completed(&mut self, query: Query, rows: Vec<(Arc<str>, Arc<str>, f64)>) {
+        let Query::Completed(within) = query else { return };
+        for (namespace, model, value) in rows {
+            self.completed.entry((namespace, model)).or_default().insert(within, value);
+        }
+    }
+
     fn take_queues(&mut self, now: Instant, rows: Vec<QueueRow>) {
         // Endpoint pickers that stand in for each other have parts of one queue.
         let mut by_name: BTreeMap<(Arc<str>, Arc<str>, bool), Waiting> = BTreeMap::new();
@@ -191,6 +203,14 @@ impl Samples {
     #[must_use]
     pub(crate) fn answered(&self, query: Query, namespace: &str) -> bool {
         self.answered.get(&query).into_iter().flatten().any(|scope| scope.holds(namespace))
+    }
+
+    /// Requests of a model that completed within a period, or within the shortest longer one that was asked for. `None`
+    /// where the newest attempt was not told, which is not 0.
+    #[must_use]
+    pub(crate) fn completed(&self, namespace: &str, model: &str, within: Retention) -> Option<f64> {
+        let of_model = self.completed.get(&(namespace.into(), model.into()))?;
+        of_model.range(within..).next().map(|(_, value)| *value)
     }
 
     /// All that is known, in order of namespace, pod and model.

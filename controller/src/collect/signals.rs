@@ -1,8 +1,11 @@
 //! The table of queries: which signals each asks for, how, and what a series of its answer says. One query serves all
-//! models, and all of them together are few: a round of a small install is one of each.
+//! models, and all of them together are few: a round of a small install is one of each. Where models may go to zero,
+//! one for each of their retention periods comes on top.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::prometheus::answer::{Label, Labels, Sink};
 use super::scope::Scope;
@@ -47,10 +50,12 @@ pub enum Query {
     PrefixHitRate,
     /// Size and bytes of the endpoint picker's queue.
     SchedulerQueue,
+    /// Requests that completed within a retention period.
+    Completed(Retention),
 }
 
 impl Query {
-    /// All queries, in the order they are made: those that every model needs come first.
+    /// All queries but those for retention periods, in the order they are made: those that every model needs come first.
     pub const ALL: [Self; 8] = [
         Self::KvUsage,
         Self::Queue,
@@ -74,6 +79,7 @@ impl Query {
             Self::Tokens => "tokens",
             Self::PrefixHitRate => "prefix_hit_rate",
             Self::SchedulerQueue => "scheduler_queue",
+            Self::Completed(_) => COMPLETED,
         }
     }
 
@@ -104,6 +110,7 @@ impl Query {
                 let by = "__name__, namespace, target_model_name, model_name";
                 format!("sum by ({by}) ({})", select.braced(name))
             }
+            Self::Completed(within) => select.completed("vllm:request_success_total", within),
         }
     }
 
@@ -116,7 +123,7 @@ impl Query {
             Self::Running => &[Signal::Running],
             Self::Tokens => &[Signal::MeanInput, Signal::MeanOutput],
             Self::PrefixHitRate => &[Signal::PrefixHitRate],
-            Self::CacheConfig | Self::SchedulerQueue => &[],
+            Self::CacheConfig | Self::SchedulerQueue | Self::Completed(_) => &[],
         }
     }
 
@@ -129,6 +136,34 @@ impl Query {
             (_, Some("input")) => Some(Signal::MeanInput),
             (_, Some("output")) => Some(Signal::MeanOutput),
             _ => None,
+        }
+    }
+}
+
+/// The name of the queries for completed requests.
+pub(crate) const COMPLETED: &str = "completed";
+
+/// A window to count completed requests in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Retention {
+    millis: u64,
+}
+
+impl Retention {
+    /// This long, rounded up to what Prometheus can be asked for.
+    pub(crate) fn new(period: Duration) -> Self {
+        let millis = period.as_nanos().div_ceil(1_000_000);
+        Self { millis: u64::try_from(millis).unwrap_or(u64::MAX).max(1) }
+    }
+}
+
+impl fmt::Display for Retention {
+    /// As PromQL writes durations.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.millis.is_multiple_of(1000) {
+            write!(f, "{}s", self.millis / 1000)
+        } else {
+            write!(f, "{}ms", self.millis)
         }
     }
 }
@@ -162,6 +197,14 @@ impl Select {
     fn mean(&self, metric: &str) -> String {
         let [total, count] = ["sum", "count"].map(|part| sum(&self.rate(&format!("{metric}_{part}"))));
         format!("{total} / {count}")
+    }
+
+    /// By how much a counter grew within a window. `increase` counts from the first value that it sees, so of a series
+    /// that was not there when the window began, gone since or not, the value itself counts.
+    fn completed(&self, metric: &str, within: Retention) -> String {
+        let counter = self.of(metric);
+        let born = format!("last_over_time({counter}[{within}]) unless {counter} offset {within}");
+        format!("sum by (namespace, model_name) (({born}) or increase({counter}[{within}]))")
     }
 
     /// Of a counter with the suffix `_total` or without. Selected by one expression, a pod that has both in the window,
@@ -239,6 +282,8 @@ pub(crate) struct Rows {
     pub(crate) caches: Vec<(Arc<str>, Arc<str>, CacheConfig)>,
     /// Queues of endpoint pickers.
     pub(crate) queues: Vec<QueueRow>,
+    /// Completed requests by namespace and model.
+    pub(crate) completed: Vec<(Arc<str>, Arc<str>, f64)>,
     /// Some series may be lacking, for whoever answered said so.
     pub(crate) partial: bool,
 }
@@ -252,6 +297,7 @@ impl Rows {
             pods: Vec::new(),
             caches: Vec::new(),
             queues: Vec::new(),
+            completed: Vec::new(),
             partial: false,
         }
     }
@@ -280,6 +326,11 @@ impl Rows {
                 let (namespace, model) = (self.name(namespace), self.name(model));
                 let (later, bytes) = (metric.starts_with("llm_d_epp"), metric.ends_with("_bytes"));
                 self.queues.push(QueueRow { namespace, model, later, bytes, value });
+            }
+            Query::Completed(_) => {
+                let model = labels.get(Label::ModelName)?;
+                let (namespace, model) = (self.name(namespace), self.name(model));
+                self.completed.push((namespace, model, value));
             }
             query => {
                 let signal = query.signal(labels)?;

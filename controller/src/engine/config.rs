@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::Actuation;
+
 /// How often the engine does what, and by which settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineConfig {
@@ -29,4 +31,6 @@ pub struct EngineConfig {
     pub early_scale_up: bool,
     /// Models may go to 0 where no entry says otherwise.
     pub scale_to_zero: bool,
+    /// Who carries out the steps that are neither to nor from zero.
+    pub actuation: Actuation,
 }

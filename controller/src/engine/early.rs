@@ -11,27 +11,70 @@ use wva_scaling::{Action, Decision, Outcome, Snapshot, VariantKey, decide};
 
 use super::{Engine, State};
 use crate::assemble::{Moment, assemble};
+use crate::picker::ModelKey;
 use crate::published::Published;
 
-/// Namespace and `modelID`.
-type ModelKey = (String, String);
+/// What came of looking at some models between two cycles.
+pub(super) enum Between {
+    /// There was nothing to decide.
+    Nothing,
+    /// These were decided on.
+    Decided(BTreeSet<ModelKey>),
+    /// What these get, others may lack: nothing was decided.
+    TakesACycle,
+}
 
 impl Engine {
-    /// Decides on the models for which the newest sample shows that they need more replicas, if there are any.
+    /// Decides on the models for which the newest sample shows that they need more replicas, if there are any. Where
+    /// others would have to be decided on as well it waits for the next cycle.
     pub(super) fn early(&self, state: &mut State) {
+        state.news = false;
         let Some(before) = self.published.borrow().clone() else { return };
+        let growing = |decisions: &[Decision], before: &Published| match self.config().early_scale_up {
+            true => growing(decisions, before),
+            false => BTreeSet::new(),
+        };
+        if let Between::Decided(models) = self.between(state, &before, growing) {
+            for (namespace, model_id) in models {
+                tracing::info!(
+                    namespace,
+                    model_id,
+                    "A sample shows that this model needs more replicas: it is decided on now"
+                );
+            }
+        }
+    }
+
+    /// Decides on the models that `which` names, of what all would be decided now and what was published `before`.
+    pub(super) fn between(
+        &self,
+        state: &mut State,
+        before: &Published,
+        which: impl Fn(&[Decision], &Published) -> BTreeSet<ModelKey>,
+    ) -> Between {
         let at = Moment { now: Instant::now(), wall: Timestamp::now() };
         let managed = self.managed();
         // On a copy: of what this sample would change elsewhere, nothing may stay.
         let mut memory = state.memory.clone();
         // A change of settings is a cycle's to take in.
         let config = before.snapshot.config.clone();
-        let mut assembled = assemble(&self.watches, &managed, &state.samples, &mut memory, config, at);
+        let queues = self.pickers.queues().borrow().clone();
+        let seen = (&state.samples, &*queues);
+        let mut assembled = assemble(&self.watches, &managed, seen, &mut memory, config, at);
+        // But for activity: a model in which something was seen to run is not idle.
+        std::mem::swap(&mut state.memory.evidence, &mut memory.evidence);
         assembled.snapshot.remembered.clone_from(&before.snapshot.remembered);
-        let Some((snapshot, outcome)) = growth(std::mem::take(&mut assembled.snapshot), &before) else {
-            return;
+        let newest = std::mem::take(&mut assembled.snapshot);
+        let seen = decide(&newest).decisions;
+        let models = which(&seen, before);
+        if models.is_empty() {
+            return Between::Nothing;
+        }
+        let Some((snapshot, mut outcome)) = decided(newest, &seen, &models, before) else {
+            return Between::TakesACycle;
         };
         assembled.snapshot = snapshot;
+        self.forget_woken_by_pools(&managed, &mut outcome.warnings);
         let keys: BTreeSet<VariantKey> = outcome.decisions.iter().map(Decision::key).collect();
         for key in &keys {
             state.memory.adopt(key, &mut memory);
@@ -39,38 +82,35 @@ impl Engine {
         let ours = managed.iter().filter(|m| keys.contains(&m.key));
         let mut variants = before.variants.clone();
         variants.extend(self.publish(state, ours, &assembled, outcome, at));
+        let steps = self.due_early(&managed, &variants, &assembled.limits);
         self.published.send_replace(Some(Arc::new(Published {
             at: at.wall,
             snapshot: Arc::new(assembled.snapshot),
             variants,
             scalings: state.scalings.clone(),
+            steps,
         })));
+        Between::Decided(models)
     }
 }
 
-/// What is decided on the models that need more replicas now, and the snapshot that it is decided from: that of the last
-/// cycle, but for them. Whoever decides it again finds what is published. `None` where nothing grows.
-fn growth(newest: Snapshot, before: &Published) -> Option<(Snapshot, Outcome)> {
-    let seen = decide(&newest);
-    let growing = growing(&seen.decisions, before);
-    if growing.is_empty() {
-        return None;
-    }
-    let snapshot = with_models(&before.snapshot, newest, &growing);
+/// What is decided on these models, and the snapshot that it is decided from: that of the last cycle, but for them.
+/// Whoever decides it again finds what is published. `None` where it is not what was `seen` to be decided now, or others
+/// would be decided on otherwise as well.
+fn decided(
+    newest: Snapshot,
+    seen: &[Decision],
+    models: &BTreeSet<ModelKey>,
+    before: &Published,
+) -> Option<(Snapshot, Outcome)> {
+    let snapshot = with_models(&before.snapshot, newest, models);
     // What is observed on the way is not remembered: that is a cycle's, too.
     let mut outcome = decide(&snapshot);
     // Where GPUs are scarce, what one model gets another may lack: that takes a cycle of all of them.
-    if !outcome.decisions.iter().all(|d| stands(d, &growing, &seen.decisions, before)) {
+    if !outcome.decisions.iter().all(|d| stands(d, models, seen, before)) {
         return None;
     }
-    for (namespace, model_id) in &growing {
-        tracing::info!(
-            namespace,
-            model_id,
-            "A sample shows that this model needs more replicas: it is decided on now"
-        );
-    }
-    outcome.decisions.retain(|d| growing.contains(&model_of(d)));
+    outcome.decisions.retain(|d| models.contains(&model_of(d)));
     Some((snapshot, outcome))
 }
 
@@ -100,7 +140,7 @@ fn stands(decision: &Decision, growing: &BTreeSet<ModelKey>, seen: &[Decision], 
     published.is_some_and(|published| published.steps == decision.steps)
 }
 
-fn model_of(decision: &Decision) -> ModelKey {
+pub(super) fn model_of(decision: &Decision) -> ModelKey {
     (decision.namespace.clone(), decision.model_id.clone())
 }
 
@@ -139,6 +179,13 @@ mod tests {
         let models: Vec<Value> = variants.iter().map(model).collect();
         let config = json!({"limitedMode": true, "inventory": {"H100": {"limit": left}}});
         Snapshot::parse(&json!({"config": config, "models": models}).to_string()).unwrap()
+    }
+
+    /// What is decided on the models that grow.
+    fn growth(newest: Snapshot, before: &Published) -> Option<(Snapshot, Outcome)> {
+        let seen = decide(&newest).decisions;
+        let models = growing(&seen, before);
+        if models.is_empty() { None } else { decided(newest, &seen, &models, before) }
     }
 
     fn published(snapshot: Snapshot) -> Published {

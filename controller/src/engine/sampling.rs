@@ -40,8 +40,12 @@ impl Engine {
             None => state.split.next(&self.expected_pods()),
         };
         let within = self.config().fetch_interval.max(SHORTEST_ROUND);
-        let answers = collect::fetch(&self.prometheus, scopes, &self.telemetry, within);
-        answers.map(move |answers| (began, answers)).boxed()
+        let retentions = state.retentions.clone();
+        async move {
+            let answers = collect::fetch(&self.prometheus, scopes, &retentions, &self.telemetry, within);
+            (began, answers.await)
+        }
+        .boxed()
     }
 
     /// How many pods of ours report metrics, by namespace.
@@ -58,10 +62,12 @@ impl Engine {
 
     pub(super) fn take_in(&self, state: &mut State, (began, answers): Fetched) {
         state.asked = Some(began);
+        state.took = began.elapsed();
         state.split.ended(|scope| fate(scope, &answers));
         let had_error = state.samples.last_error().is_some();
         // Ages are told as of the query, not of an answer that may have taken its time.
         state.samples.take_in(began, answers);
+        state.news = true;
         match state.samples.last_error() {
             Some(error) if !had_error => {
                 tracing::warn!(

@@ -42,6 +42,7 @@ fn engine(cluster: &Cluster, prometheus: Prometheus) -> Engine {
         maps: crate::maps::testing::Feed::new().maps(),
         synced: Synced::default(),
         prometheus,
+        pickers: Pickers::testing().0,
         ownership: Ownership::default(),
         namespace: None,
         config: watch::channel(config()).1,
@@ -431,3 +432,4 @@ async fn nothing_is_published_before_prometheus_was_asked_and_then_whatever_it_s
 
 mod early;
 mod sampling;
+mod waking;

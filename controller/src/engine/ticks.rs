@@ -45,6 +45,11 @@ impl Ticks {
         self.last = Some(Instant::now());
     }
 
+    /// The next tick comes after `delay`, and those after it a period apart.
+    pub(super) fn after(&mut self, delay: Duration) {
+        self.interval.reset_after(delay);
+    }
+
     /// What is overdue by the new period comes at once.
     fn every(&mut self, period: Duration) {
         if period != self.interval.period() {

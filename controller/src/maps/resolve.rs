@@ -26,8 +26,6 @@ pub(crate) struct Settings {
     classes: InForce<ServiceClasses>,
     /// It was told that there is no global saturation map.
     told_none: bool,
-    /// It was told that scale-to-zero entries have no effect.
-    told_no_effect: bool,
     /// Layers that are left out for some model, with why.
     left_out: BTreeSet<String>,
     /// Models for which nothing that people wrote can be used, by [`key`], with why.
@@ -145,12 +143,6 @@ impl Settings {
             );
         }
         self.told_none = none;
-        let any = to_zero.global.is_some() || !to_zero.local.is_empty();
-        if any && !std::mem::replace(&mut self.told_no_effect, any) {
-            tracing::warn!(
-                "Scale-to-zero entries have no effect in this release: models keep at least one replica"
-            );
-        }
         (self.saturation, self.to_zero, self.classes) = (saturation, to_zero, classes);
     }
 

@@ -164,3 +164,55 @@ fn a_target_given_up_again_and_again_is_told_once() {
     assert_eq!(r.not_carried_out(Some(3), 2, 2), Some(3));
     assert_eq!(r.not_carried_out(None, 4, 2), None, "another target");
 }
+
+/// A decision on a variant with this many replicas, of which some report.
+fn decision(current: u32, target: u32, reporting: u32) -> Decision {
+    let fleet = serde_json::json!({"models": [{"modelID": "m", "namespace": "ns", "variants": [{"name": "v", "current": current}]}]});
+    let snapshot = wva_scaling::Snapshot::parse(&fleet.to_string()).unwrap();
+    let mut decision = wva_scaling::decide(&snapshot).decisions.remove(0);
+    decision.steps.last_mut().unwrap().after = target;
+    Decision { reporting, ..decision }
+}
+
+#[test]
+fn a_wake_is_remembered_until_a_replica_reports() {
+    const HOLD: Duration = Duration::from_mins(10);
+    let t0 = Instant::now();
+    let mut r = Remembered::default();
+    r.woken(&decision(0, 0, 0), HOLD, t0);
+    assert_eq!(r.woken_ago(t0), None);
+    r.woken(&decision(0, 1, 0), HOLD, t0);
+    // It is decided again while it is carried out, and while the replica loads.
+    r.woken(&decision(0, 1, 0), HOLD, t0 + MINUTE);
+    r.woken(&decision(1, 1, 0), HOLD, t0 + MINUTE);
+    assert_eq!(r.woken_ago(t0 + 2 * MINUTE), Some(GoDuration::from_secs(120)));
+    r.woken(&decision(1, 1, 1), HOLD, t0 + 2 * MINUTE);
+    assert_eq!(r.woken_ago(t0 + 2 * MINUTE), None);
+    // After the hold it is another wake.
+    r.woken(&decision(0, 1, 0), HOLD, t0);
+    r.woken(&decision(0, 1, 0), HOLD, t0 + HOLD);
+    assert_eq!(r.woken_ago(t0 + HOLD), Some(GoDuration::default()));
+    r.woken(&decision(0, 0, 0), HOLD, t0 + HOLD);
+    assert_eq!(r.woken_ago(t0 + HOLD), None);
+    let held_back = |mode| Decision { mode, ..decision(0, 1, 0) };
+    for (mode, wakes) in [(Auto, true), (Fixed(1), true), (Paused, false), (Recommend, false)] {
+        r.woken(&held_back(mode), HOLD, t0);
+        assert_eq!(r.woken_ago(t0).is_some(), wakes, "{mode}");
+    }
+}
+
+#[test]
+fn another_leader_goes_on_with_a_wake() {
+    let now = Instant::now() + Duration::from_hours(1);
+    let wall: Timestamp = "2026-01-01T00:01:00Z".parse().unwrap();
+    let woken_ago = |replicas: u32, reason: &str| {
+        let alloc = serde_json::json!({"numReplicas": replicas, "accelerator": "H100", "lastRunTime": "2026-01-01T00:00:30Z"});
+        let condition = serde_json::json!({"type": "MetricsAvailable", "status": "True", "reason": reason, "message": "m",
+            "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        let status = serde_json::json!({"desiredOptimizedAlloc": alloc, "conditions": [condition]});
+        Memory::default().of(&testing::managed(status), now, wall).woken_ago(now)
+    };
+    assert_eq!(woken_ago(1, "ScaleFromZero"), Some(GoDuration::from_secs(30)));
+    assert_eq!(woken_ago(0, "ScaleFromZero"), None);
+    assert_eq!(woken_ago(1, "MetricsFound"), None);
+}

@@ -169,6 +169,12 @@ fn metrics(decision: &Decision, query_error: Option<&str>) -> Draft {
             None => yes("MetricsFound", format!("{reporting} replica(s) report the metrics that count")),
         };
     }
+    if decision.is_woken() {
+        return yes(
+            "ScaleFromZero",
+            "The variant was woken from 0 replicas, and none of it has reported yet",
+        );
+    }
     if decision.model_at_zero {
         return yes("ScaleFromZero", "The model is at 0 replicas, so there is nothing to measure");
     }
@@ -195,6 +201,10 @@ fn metrics(decision: &Decision, query_error: Option<&str>) -> Draft {
 }
 
 fn optimization(decision: &Decision, had_target: bool) -> Draft {
+    if decision.is_woken() && decision.reporting == 0 {
+        let message = "Requests waited for the model at 0 replicas: one is held until it reports";
+        return yes("ScaleFromZeroMode", message);
+    }
     if let Some(source) = decision.safety_net {
         let held = match source {
             FallbackSource::PreviousDesired => "the last target",
@@ -272,6 +282,14 @@ impl Conditions {
             let message = format!("The built-in thresholds hold, for no other can be used: {why}");
             self.optimization_ready = no("InvalidConfiguration", message);
         }
+    }
+
+    /// Notes that the model may go to 0, from where nothing could wake it.
+    pub(crate) fn nothing_wakes_it(&mut self) {
+        self.optimization_ready.message.push_str(
+            ". Scale to zero is on, and no endpoint picker serves this model that could wake it: add an InferencePool \
+             with flow control, or turn scale to zero off",
+        );
     }
 
     /// As the status carries them; the time of one whose truth did not change stays.

@@ -103,6 +103,26 @@ pub async fn run(client: Client, pod_name: Option<String>, mut published: Reader
     }
 }
 
+/// Who tells of what no publication shows.
+pub struct Reporter {
+    /// Lets nothing through when this replica does not lead.
+    pub client: Client,
+    /// The pod that tells.
+    pub pod_name: Option<String>,
+}
+
+impl Reporter {
+    /// Writes one event now. One that cannot be written is dropped with a line in the log.
+    pub(crate) async fn tell(&self, key: &VariantKey, uid: &str, told: &Told) {
+        log(key, told);
+        let event = event(key, uid, told, self.pod_name.as_deref(), Timestamp::now());
+        let write = write(Api::namespaced(self.client.clone(), &key.namespace), event);
+        if tokio::time::timeout(WRITE_TIMEOUT, write).await.is_err() {
+            tracing::warn!(reason = told.reason, "The API server takes no event in time: it is dropped");
+        }
+    }
+}
+
 /// All that is worth telling about one publication: of whom, its uid, and what.
 fn news(before: Option<&Published>, after: &Published) -> Vec<(VariantKey, String, Told)> {
     let of_variant = |(key, variant): (&VariantKey, &Arc<PublishedVariant>)| {

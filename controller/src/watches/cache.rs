@@ -36,6 +36,11 @@ impl<V> Cache<V> {
         }
     }
 
+    /// Whether there is nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries().is_empty()
+    }
+
     /// Asks what is kept of one object, without a copy of it.
     pub(crate) fn ask<T>(&self, namespace: &str, name: &str, question: impl FnOnce(&V) -> T) -> Option<T> {
         self.entries().get(namespace)?.get(name).map(question)

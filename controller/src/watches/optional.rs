@@ -13,6 +13,8 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::picker::{InferencePools, Pool};
+
 use super::cache::{Cache, Kind, Writer};
 use super::{Autoscaler, Observer, Scope, Workload, config, unobserved};
 
@@ -24,6 +26,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// How long nothing is said where what was seen a moment ago is forbidden now: an API server that has just started knows
 /// no roles yet.
 const DOUBT: Duration = Duration::from_secs(30);
+
+/// The API group of InferencePools before they were stable.
+const OLDER_POOLS: &str = "inference.networking.x-k8s.io";
 
 /// How much of an optional kind can be seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +115,17 @@ impl Scope<'_> {
         let name = "leaderworkersets.leaderworkerset.x-k8s.io";
         let watch = Watch { task: "watch of LeaderWorkerSets", name, api, config: config() };
         self.optional(watch, Workload::leader_worker_sets(), unobserved())
+    }
+
+    /// The same for InferencePools of this API group.
+    pub fn inference_pools(&mut self, group: &str) -> InferencePools {
+        let (version, name) = match group {
+            OLDER_POOLS => ("v1alpha2", "inferencepools.inference.networking.x-k8s.io"),
+            _ => ("v1", "inferencepools.inference.networking.k8s.io"),
+        };
+        let api = self.dynamic(group, version, "InferencePool", "inferencepools");
+        let watch = Watch { task: "watch of InferencePools", name, api, config: config() };
+        InferencePools(self.optional(watch, Pool::kind(), unobserved()))
     }
 
     fn dynamic(&self, group: &str, version: &str, kind: &str, plural: &str) -> Api<DynamicObject> {

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::cache::Kind;
 use super::kept::Owner;
+use crate::picker::Labels;
 use crate::template::Template;
 use crate::workloads::Replicas;
 
@@ -22,12 +23,19 @@ pub(crate) struct Workload {
     /// What its replicas are like; of a LeaderWorkerSet the pod that serves, with the GPUs of its whole group. `None`
     /// where it has no template.
     pub(crate) template: Option<Template>,
+    /// Labels of the pod that serves, by which an InferencePool knows it.
+    pub(crate) pod_labels: Labels,
     /// What made a StatefulSet, for those of a LeaderWorkerSet.
     pub(crate) owner: Option<Box<Owner>>,
 }
 
 impl Workload {
-    fn new(meta: &ObjectMeta, asked: Option<i32>, ready: Option<i32>, template: Option<Template>) -> Self {
+    fn new(
+        meta: &ObjectMeta,
+        asked: Option<i32>,
+        ready: Option<i32>,
+        (template, pod_labels): (Option<Template>, Labels),
+    ) -> Self {
         Self {
             uid: meta.uid.as_deref().unwrap_or_default().into(),
             leaving: meta.deletion_timestamp.is_some(),
@@ -37,6 +45,7 @@ impl Workload {
                 ready: u32::try_from(ready.unwrap_or(0)).unwrap_or(0),
             },
             template,
+            pod_labels,
             owner: None,
         }
     }
@@ -50,7 +59,7 @@ impl Workload {
         let read = |d: &Deployment| {
             let (spec, status) = (d.spec.as_ref(), d.status.as_ref());
             let (asked, ready) = (spec.and_then(|s| s.replicas), status.and_then(|s| s.ready_replicas));
-            Self::new(&d.metadata, asked, ready, spec.and_then(|s| template(&s.template)))
+            Self::new(&d.metadata, asked, ready, spec.map(|s| template(&s.template)).unwrap_or_default())
         };
         Kind { read, same: Some(Self::same) }
     }
@@ -59,7 +68,8 @@ impl Workload {
         let read = |set: &StatefulSet| {
             let (spec, status) = (set.spec.as_ref(), set.status.as_ref());
             let (asked, ready) = (spec.and_then(|s| s.replicas), status.and_then(|s| s.ready_replicas));
-            let kept = Self::new(&set.metadata, asked, ready, spec.and_then(|s| template(&s.template)));
+            let template = spec.map(|s| template(&s.template)).unwrap_or_default();
+            let kept = Self::new(&set.metadata, asked, ready, template);
             Self { owner: Owner::of(&set.metadata).map(Box::new), ..kept }
         };
         Kind { read, same: Some(Self::same) }
@@ -71,28 +81,37 @@ impl Workload {
             let replicas = |path: &str| number(path).and_then(|n| i32::try_from(n).ok());
             let group = set.data.pointer("/spec/leaderWorkerTemplate");
             let (asked, ready) = (replicas("/spec/replicas"), replicas("/status/readyReplicas"));
-            Self::new(&set.metadata, asked, ready, group.and_then(group_template))
+            Self::new(&set.metadata, asked, ready, group.and_then(group_template).unwrap_or_default())
         };
         Kind { read, same: Some(Self::same) }
     }
 }
 
-fn template(template: &PodTemplateSpec) -> Option<Template> {
-    template.spec.as_ref().map(Template::of)
+fn template(template: &PodTemplateSpec) -> (Option<Template>, Labels) {
+    (template.spec.as_ref().map(Template::of), pod_labels(template))
+}
+
+fn pod_labels(template: &PodTemplateSpec) -> Labels {
+    let labels = template.metadata.iter().flat_map(|meta| meta.labels.iter().flatten());
+    Labels::of(labels.map(|(key, value)| (key, value.as_str())))
 }
 
 /// What one group of a LeaderWorkerSet is like: a leader, which serves, and `size - 1` workers. Without a template of
 /// its own the leader is made as the workers are.
-fn group_template(group: &Value) -> Option<Template> {
-    let pod = |name: &str| -> Option<PodSpec> { PodTemplateSpec::deserialize(group.get(name)?).ok()?.spec };
+fn group_template(group: &Value) -> Option<(Option<Template>, Labels)> {
+    let pod = |name: &str| -> Option<(PodSpec, Labels)> {
+        let template = PodTemplateSpec::deserialize(group.get(name)?).ok()?;
+        let labels = pod_labels(&template);
+        Some((template.spec?, labels))
+    };
     let worker = pod("workerTemplate");
-    let leader = pod("leaderTemplate").or_else(|| worker.clone())?;
+    let (leader, labels) = pod("leaderTemplate").or_else(|| worker.clone())?;
     let workers = group.get("size").and_then(Value::as_u64).unwrap_or(1).saturating_sub(1);
-    let of_worker = worker.as_ref().map_or(0, |w| Template::of(w).gpus);
+    let of_worker = worker.as_ref().map_or(0, |(w, _)| Template::of(w).gpus);
     let of_workers = u64::from(of_worker).saturating_mul(workers);
     let mut serving = Template::of(&leader);
     serving.gpus = u32::try_from(of_workers.saturating_add(serving.gpus.into())).unwrap_or(u32::MAX);
-    Some(serving)
+    Some((Some(serving), labels))
 }
 
 #[cfg(test)]

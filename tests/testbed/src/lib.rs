@@ -29,7 +29,7 @@ mod wait;
 pub use access::Ran;
 pub use components::Component;
 pub use fleet::queueing;
-pub use fleet::{ExportFault, Fleet, FleetConfig, PodLoad};
+pub use fleet::{ExportFault, Fleet, FleetConfig, PodLoad, Request};
 pub use front::{Door, Front};
 pub use nodes::{CRASH_LOOP_LABEL, NodeGroup, START_SECONDS_KEY};
 pub use process::{Process, Signal};

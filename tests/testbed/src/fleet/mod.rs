@@ -4,21 +4,25 @@
 
 mod export;
 pub mod queueing;
+mod requests;
 mod serve;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use tokio_util::sync::CancellationToken;
 
 use self::export::Traits;
-use self::queueing::{Queueing, Service};
+use self::queueing::{Queueing, Replica, Service};
+use self::requests::Requests;
 use crate::prometheus::write_targets;
 use crate::testbed::Testbed;
 use crate::wait::eventually;
+
+pub use self::requests::Request;
 
 /// Path of the emulated endpoint picker's metrics page.
 const GATEWAY: &str = "/gateway/metrics";
@@ -136,6 +140,7 @@ pub(crate) struct Shared {
 
 struct State {
     queueing: Queueing,
+    requests: Requests,
     fixed_all: Option<(f64, f64)>,
     fixed: BTreeMap<String, (f64, f64)>,
     faults: BTreeMap<String, ExportFault>,
@@ -152,9 +157,18 @@ impl Shared {
 impl State {
     /// KV cache use and queue length that a pod shows.
     fn shown(&self, pod: &str) -> Option<(f64, f64)> {
-        let replica = self.queueing.replicas().get(pod)?;
+        let replica = self.replica(pod)?;
         let own = (replica.kv(self.queueing.service()), replica.waiting);
         Some(self.fixed.get(pod).copied().or(self.fixed_all).unwrap_or(own))
+    }
+
+    /// What a ready pod does.
+    fn replica(&self, pod: &str) -> Option<Replica> {
+        Some(self.requests.over(pod, *self.queueing.replicas().get(pod)?))
+    }
+
+    fn at_gateway(&self) -> f64 {
+        self.queueing.gateway() + self.requests.waiting()
     }
 }
 
@@ -174,6 +188,7 @@ impl Fleet {
         queueing.set_rate(config.rate);
         let state = State {
             queueing,
+            requests: Requests::default(),
             fixed_all: None,
             fixed: BTreeMap::new(),
             faults: BTreeMap::new(),
@@ -216,6 +231,21 @@ impl Fleet {
         self.shared.state().queueing.set_rate(requests_per_second);
     }
 
+    /// Sends one request that runs for so long.
+    pub fn send(&self, lasts: Duration) {
+        let mut state = self.shared.state();
+        let State { queueing, requests, .. } = &mut *state;
+        requests.send(lasts, queueing.replicas(), Instant::now());
+    }
+
+    /// The requests that were sent one by one, in order.
+    #[must_use]
+    pub fn requests(&self) -> Vec<Request> {
+        let mut state = self.shared.state();
+        state.requests.end(Instant::now());
+        state.requests.all().to_vec()
+    }
+
     /// Has one pod show exactly this KV cache use (0..=1) and queue length, whatever the model says; also a pod
     /// that is not ready yet.
     pub fn set_fixed(&self, pod: &str, kv: f64, waiting: f64) {
@@ -247,17 +277,17 @@ impl Fleet {
     #[must_use]
     pub fn pods(&self) -> Vec<PodLoad> {
         let state = self.shared.state();
-        let shown = |(pod, replica): (&String, &queueing::Replica)| {
-            let (kv, waiting) = state.shown(pod)?;
-            Some(PodLoad { pod: pod.clone(), kv, waiting, running: replica.running })
+        let shown = |pod: &String| {
+            let ((kv, waiting), running) = (state.shown(pod)?, state.replica(pod)?.running);
+            Some(PodLoad { pod: pod.clone(), kv, waiting, running })
         };
-        state.queueing.replicas().iter().filter_map(shown).collect()
+        state.queueing.replicas().keys().filter_map(shown).collect()
     }
 
     /// Requests that wait because no pod is ready.
     #[must_use]
     pub fn at_gateway(&self) -> f64 {
-        self.shared.state().queueing.gateway()
+        self.shared.state().at_gateway()
     }
 
     /// The metrics page of the emulated endpoint picker: its flow-control queue is [`Fleet::at_gateway`].

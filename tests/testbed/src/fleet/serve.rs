@@ -63,6 +63,7 @@ async fn look(shared: &Shared, kube: kube::Config) -> anyhow::Result<()> {
                 }
                 let mut state = shared.state();
                 state.queueing.set_replicas(&ready);
+                state.requests.set_replicas(&ready, std::time::Instant::now());
                 state.blind = None;
                 known = Some(ready);
             }
@@ -114,13 +115,13 @@ async fn serve(shared: &Arc<Shared>, listener: std::net::TcpListener) -> anyhow:
 }
 
 async fn page(State(shared): State<Arc<Shared>>, Path((namespace, pod)): Path<(String, String)>) -> Response {
-    let state = shared.state();
-    let found =
-        state.queueing.replicas().get(&pod).zip(state.shown(&pod)).filter(|_| namespace == shared.namespace);
+    let mut state = shared.state();
+    state.requests.end(std::time::Instant::now());
+    let found = state.replica(&pod).zip(state.shown(&pod)).filter(|_| namespace == shared.namespace);
     let Some((replica, (kv, waiting))) = found else {
         return StatusCode::NOT_FOUND.into_response();
     };
-    let figures = Figures { model: &shared.model, kv, waiting, replica: *replica, traits: &shared.traits };
+    let figures = Figures { model: &shared.model, kv, waiting, replica, traits: &shared.traits };
     let text = match state.faults.get(&pod) {
         Some(ExportFault::Down) => return StatusCode::SERVICE_UNAVAILABLE.into_response(),
         Some(ExportFault::Empty) => String::new(),
@@ -131,7 +132,7 @@ async fn page(State(shared): State<Arc<Shared>>, Path((namespace, pod)): Path<(S
 }
 
 async fn gateway(State(shared): State<Arc<Shared>>) -> Response {
-    let queued = shared.state().queueing.gateway();
+    let queued = shared.state().at_gateway();
     exposition(render_gateway(&shared.model, queued, &shared.traits))
 }
 

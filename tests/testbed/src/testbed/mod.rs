@@ -54,6 +54,8 @@ pub struct Options {
     pub etcd_fsync: bool,
     /// kube-apiserver writes down who changes what, for [`Testbed::audit`].
     pub with_audit: bool,
+    /// HPAs may have `minReplicas: 0`, by the alpha gate of these releases.
+    pub hpa_to_zero: bool,
     /// Controllers and scheduler may ask the API server as often as they like: for thousands of pods.
     pub many_pods: bool,
 }
@@ -74,6 +76,7 @@ impl Default for Options {
             etcd_fsync: false,
             with_audit: false,
             many_pods: false,
+            hpa_to_zero: false,
         }
     }
 }
@@ -118,7 +121,7 @@ impl Testbed {
         .await?;
         let audit = options.with_audit.then(|| audit::write_policy(&data)).transpose()?;
         let plan = |ports: &[u16]| {
-            let mut plan = plans::apiserver(&data, &pki, &token, etcd.port(0), ports);
+            let mut plan = plans::apiserver(&options, &data, &pki, &token, etcd.port(0), ports);
             plan.args.extend(audit.iter().flat_map(|policy| audit::flags(policy, &data)));
             plan
         };

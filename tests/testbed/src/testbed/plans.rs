@@ -32,7 +32,14 @@ pub(super) fn etcd(options: &Options, data: &Data, ports: &[u16]) -> Plan {
     Plan { args, ready: Ready::Answers { url: format!("{client}/health"), auth: None } }
 }
 
-pub(super) fn apiserver(data: &Data, pki: &Pki, token: &str, etcd: u16, ports: &[u16]) -> Plan {
+pub(super) fn apiserver(
+    options: &Options,
+    data: &Data,
+    pki: &Pki,
+    token: &str,
+    etcd: u16,
+    ports: &[u16],
+) -> Plan {
     let args = [
         format!("--etcd-servers={}", url(etcd)),
         format!("--secure-port={}", ports[0]),
@@ -61,8 +68,9 @@ pub(super) fn apiserver(data: &Data, pki: &Pki, token: &str, etcd: u16, ports: &
         format!("--proxy-client-cert-file={}", pki.front_proxy_cert.display()),
         format!("--proxy-client-key-file={}", pki.front_proxy_key.display()),
     ];
+    let args = args.into_iter().chain(gates(options)).collect();
     let url = format!("https://127.0.0.1:{}/readyz", ports[0]);
-    Plan { args: args.into(), ready: Ready::Answers { url, auth: Some((token.to_owned(), pki.ca.clone())) } }
+    Plan { args, ready: Ready::Answers { url, auth: Some((token.to_owned(), pki.ca.clone())) } }
 }
 
 pub(super) fn controller_manager(options: &Options, pki: &Pki, kubeconfig: &Path) -> Plan {
@@ -76,13 +84,18 @@ pub(super) fn controller_manager(options: &Options, pki: &Pki, kubeconfig: &Path
         format!("--service-account-private-key-file={}", pki.service_account_key.display()),
         format!("--root-ca-file={}", pki.ca.display()),
     ];
-    Plan { args: args.into_iter().chain(calls(options)).collect(), ready: Ready::Runs }
+    Plan { args: args.into_iter().chain(calls(options)).chain(gates(options)).collect(), ready: Ready::Runs }
 }
 
 pub(super) fn scheduler(options: &Options, kubeconfig: &Path) -> Plan {
     let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
     let args = [kubeconfig, "--leader-elect=false".to_owned(), "--secure-port=0".to_owned()];
     Plan { args: args.into_iter().chain(calls(options)).collect(), ready: Ready::Runs }
+}
+
+/// Validation and the HPA controller each ask for it.
+fn gates(options: &Options) -> Vec<String> {
+    if options.hpa_to_zero { vec!["--feature-gates=HPAScaleToZero=true".to_owned()] } else { Vec::new() }
 }
 
 /// At the 20 to 50 calls a second that both allow themselves, thousands of pods take minutes.

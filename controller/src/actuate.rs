@@ -1,0 +1,196 @@
+//! Carries a step out through the `/scale` subresource of a Deployment, StatefulSet or LeaderWorkerSet. A step is written
+//! against what was seen a moment before (uid, replicas and resourceVersion), so that nobody's change is ever undone.
+
+mod carrier;
+
+use std::time::{Duration, Instant};
+
+use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+pub use carrier::Carrier;
+pub(crate) use carrier::DueStep;
+
+use crate::leadership::NotLeading;
+use crate::workloads::{LEADER_WORKER_SET, WorkloadKey};
+
+/// Longest time one step may take, its turn included: what it rests on is older then, and the next cycle knows better.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Looks at a workload whose object changes while it is written, its replicas being as they were: a controller that
+/// writes its status, say.
+const LOOKS: u32 = 3;
+
+/// One step of a workload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Step {
+    /// The workload.
+    pub(crate) workload: WorkloadKey,
+    /// Its uid: another one of the same name is not meant.
+    pub(crate) uid: Box<str>,
+    /// Replicas it has; where it has others, somebody else has acted.
+    pub(crate) from: u32,
+    /// Replicas it should have.
+    pub(crate) to: u32,
+    /// What it rests on is too old from here on, and nothing is written any more.
+    pub(crate) until: Option<Instant>,
+}
+
+/// What became of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// The workload has been given its replicas.
+    Done,
+    /// It had them already.
+    Already,
+    /// Somebody else has changed it since, or too much time has passed: nothing was written.
+    Overtaken,
+    /// It does not exist any more.
+    Gone,
+}
+
+/// Why a step was not carried out, though nothing has overtaken it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ActuateError {
+    /// The API server refused it, or could not be reached.
+    #[error("the API server did not take it: {0}; check that this program may get and patch {1}")]
+    Refused(#[source] Box<kube::Error>, String),
+    /// It took too long.
+    #[error("the API server did not answer within {} s", TIMEOUT.as_secs())]
+    NoAnswer,
+    /// This replica ceased to lead.
+    #[error(transparent)]
+    NotLeading(NotLeading),
+    /// A kind that nobody scales here.
+    #[error(
+        "workloads of kind {0} are not scaled: use a Deployment, a StatefulSet or a LeaderWorkerSet as the target"
+    )]
+    Kind(String),
+}
+
+/// Carries steps out, a few at a time. Clones of what it is made with must be fenced: see [`crate::Leadership::acting`].
+pub struct Actuator {
+    client: Client,
+    slots: Semaphore,
+}
+
+impl Actuator {
+    /// Writes through `acting`, which must let nothing through when this replica does not lead, and must not try again
+    /// by itself; `at_once` steps at the same time.
+    #[must_use]
+    pub fn new(acting: Client, at_once: usize) -> Self {
+        Self { client: acting, slots: Semaphore::new(at_once.clamp(1, Semaphore::MAX_PERMITS)) }
+    }
+
+    /// Carries one step out, if its workload is still as the step has it.
+    ///
+    /// # Errors
+    /// As [`ActuateError`] says; whether a write that had no answer was taken, only the workload can tell.
+    pub(crate) async fn carry_out(&self, step: &Step) -> Result<Outcome, ActuateError> {
+        let scales = Scales::of(&self.client, &step.workload)?;
+        let written = async {
+            // The semaphore is never closed.
+            let _slot = self.slots.acquire().await;
+            scales.write(step).await
+        };
+        tokio::time::timeout(TIMEOUT, written).await.unwrap_or(Err(ActuateError::NoAnswer))
+    }
+}
+
+/// The `/scale` subresources of one kind in one namespace.
+struct Scales {
+    api: Api<DynamicObject>,
+    /// As permissions name it.
+    resource: String,
+}
+
+/// What `/scale` says of a workload.
+struct Seen {
+    uid: Option<String>,
+    version: Option<String>,
+    replicas: u32,
+}
+
+impl Scales {
+    fn of(client: &Client, workload: &WorkloadKey) -> Result<Self, ActuateError> {
+        let resource = match workload.kind.as_str() {
+            "Deployment" => resource("apps", "Deployment", "deployments"),
+            "StatefulSet" => resource("apps", "StatefulSet", "statefulsets"),
+            LEADER_WORKER_SET => resource("leaderworkerset.x-k8s.io", "LeaderWorkerSet", "leaderworkersets"),
+            other => return Err(ActuateError::Kind(other.to_owned())),
+        };
+        let api = Api::namespaced_with(client.clone(), &workload.namespace, &resource);
+        Ok(Self { api, resource: format!("{}/scale", resource.plural) })
+    }
+
+    async fn write(&self, step: &Step) -> Result<Outcome, ActuateError> {
+        // Upwards nothing is lost by another look. Downwards what changed may be a reason not to.
+        let looks = if step.to > step.from { LOOKS } else { 1 };
+        for _ in 0..looks {
+            let Some(seen) = self.look(step).await? else { return Ok(Outcome::Gone) };
+            if seen.uid.as_deref().is_some_and(|uid| *uid != *step.uid) {
+                return Ok(Outcome::Gone);
+            }
+            if seen.replicas == step.to {
+                return Ok(Outcome::Already);
+            }
+            let late = step.until.is_some_and(|until| Instant::now() >= until);
+            if seen.replicas != step.from || late {
+                return Ok(Outcome::Overtaken);
+            }
+            let patch = json!({"metadata": {"resourceVersion": seen.version}, "spec": {"replicas": step.to}});
+            if let Some(outcome) = self.patch(step, &patch).await? {
+                return Ok(outcome);
+            }
+        }
+        Ok(Outcome::Overtaken)
+    }
+
+    /// The workload as it is now; `None` where it does not exist.
+    async fn look(&self, step: &Step) -> Result<Option<Seen>, ActuateError> {
+        match self.api.get_scale(&step.workload.name).await {
+            Ok(scale) => Ok(Some(Seen {
+                uid: scale.metadata.uid,
+                version: scale.metadata.resource_version,
+                // What is left out of the JSON is 0.
+                replicas: scale.spec.and_then(|s| s.replicas).map_or(0, |n| u32::try_from(n).unwrap_or(0)),
+            })),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+            Err(error) => Err(self.refused(error)),
+        }
+    }
+
+    /// Writes; `None` where the object has changed since the look.
+    async fn patch(&self, step: &Step, patch: &Value) -> Result<Option<Outcome>, ActuateError> {
+        let params = PatchParams { field_manager: Some("wva".to_owned()), ..PatchParams::default() };
+        match self.api.patch_scale(&step.workload.name, &params, &Patch::Merge(patch)).await {
+            Ok(_) => Ok(Some(Outcome::Done)),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(Some(Outcome::Gone)),
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(None),
+            Err(error) => Err(self.refused(error)),
+        }
+    }
+
+    fn refused(&self, error: kube::Error) -> ActuateError {
+        if let kube::Error::Service(cause) = &error
+            && let Some(not_leading) = cause.downcast_ref::<NotLeading>()
+        {
+            return ActuateError::NotLeading(*not_leading);
+        }
+        ActuateError::Refused(Box::new(error), self.resource.clone())
+    }
+}
+
+fn resource(group: &str, kind: &str, plural: &str) -> ApiResource {
+    ApiResource {
+        group: group.to_owned(),
+        version: "v1".to_owned(),
+        api_version: format!("{group}/v1"),
+        kind: kind.to_owned(),
+        plural: plural.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

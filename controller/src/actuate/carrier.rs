@@ -1,0 +1,182 @@
+//! The task that carries out the steps of what was published. The signal comes first: a step to or from zero waits until
+//! the object's status shows it, for an HPA that still reads the old target would undo it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use tokio::sync::Notify;
+use wva_scaling::VariantKey;
+
+use super::{ActuateError, Actuator, Outcome, Step};
+use crate::published::Reader;
+use crate::report::events::{Reporter, Told};
+use crate::variants::Variant;
+use crate::watches::Cache;
+
+/// A step of a variant that is to be carried out here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DueStep {
+    /// The variant.
+    pub(crate) variant: VariantKey,
+    /// What its workload is to be given.
+    pub(crate) step: Step,
+    /// Why, for people.
+    pub(crate) why: String,
+}
+
+/// How long a step from zero waits for its signal. Requests wait for it, so it comes all the same: an HPA that undoes it
+/// is overruled by the next cycle.
+const SIGNAL_UP: Duration = Duration::from_millis(500);
+/// How long a step to zero does; without its signal it is not taken.
+const SIGNAL_DOWN: Duration = Duration::from_secs(2);
+/// Time between two looks at the cached status.
+const LOOK: Duration = Duration::from_millis(10);
+/// Time after which a step that failed is decided on anew.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// Carries out what each publication asks for.
+pub struct Carrier {
+    actuator: Actuator,
+    variants: Cache<Arc<Variant>>,
+    changed: Arc<Notify>,
+    reporter: Reporter,
+}
+
+/// What became of a due step.
+enum Fate {
+    /// The engine should look at once.
+    Look,
+    /// The engine should look after a pause; for people.
+    Failed(ActuateError),
+    /// Its signal cannot be seen.
+    NoSignal,
+}
+
+impl Carrier {
+    /// Asks for a cycle through `changed` when a step has ended, however it did.
+    #[must_use]
+    pub fn new(
+        actuator: Actuator,
+        variants: Cache<Arc<Variant>>,
+        changed: Arc<Notify>,
+        reporter: Reporter,
+    ) -> Self {
+        Self { actuator, variants, changed, reporter }
+    }
+
+    /// Carries steps out until the engine is gone. Of one variant one at a time: what a newer publication asks for
+    /// meanwhile comes again with the next.
+    pub async fn run(self, mut published: Reader) {
+        let mut under_way = FuturesUnordered::new();
+        let mut busy = BTreeSet::new();
+        let mut failing = BTreeSet::new();
+        loop {
+            tokio::select! {
+                changed = published.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                    let newest = published.borrow_and_update().clone();
+                    for due in newest.iter().flat_map(|newest| &newest.steps) {
+                        if busy.insert(due.variant.clone()) {
+                            under_way.push(self.carry_out(due.clone()));
+                        }
+                    }
+                }
+                Some((variant, error)) = under_way.next() => {
+                    busy.remove(&variant);
+                    self.changed.notify_one();
+                    tell(variant, error, &mut failing);
+                }
+            }
+        }
+    }
+
+    async fn carry_out(&self, due: DueStep) -> (VariantKey, Option<String>) {
+        let failure = match self.fate(&due).await {
+            Fate::Look => None,
+            Fate::Failed(error) => Some(error.to_string()),
+            Fate::NoSignal => Some("its status does not show the target yet".to_owned()),
+        };
+        if failure.is_some() {
+            tokio::time::sleep(PAUSE).await;
+        }
+        (due.variant, failure)
+    }
+
+    async fn fate(&self, due: &DueStep) -> Fate {
+        let Step { from, to, workload, .. } = &due.step;
+        let crosses_zero = *from == 0 || *to == 0;
+        if crosses_zero && !self.signal_shows(due).await && *to == 0 {
+            return Fate::NoSignal;
+        }
+        let (namespace, variant) = (&due.variant.namespace, &due.variant.name);
+        match self.actuator.carry_out(&due.step).await {
+            Ok(Outcome::Done) => {
+                let (kind, name) = (&workload.kind, &workload.name);
+                tracing::info!(namespace, variant, kind, name, from, to, "Scaled through /scale");
+                if *from == 0 {
+                    self.tell_scaled_from_zero(due).await;
+                }
+                Fate::Look
+            }
+            Ok(outcome) => {
+                tracing::debug!(namespace, variant, from, to, ?outcome, "A step needed no write");
+                Fate::Look
+            }
+            // Whoever leads now decides anew.
+            Err(ActuateError::NotLeading(_)) => Fate::Look,
+            Err(error) => Fate::Failed(error),
+        }
+    }
+
+    async fn tell_scaled_from_zero(&self, due: &DueStep) {
+        let VariantKey { namespace, name } = &due.variant;
+        let Some(uid) = self.variants.ask(namespace, name, |variant| variant.uid.clone()) else { return };
+        let note = format!("scaled from 0 to {}: {}", due.step.to, due.why);
+        let told = Told { warning: false, reason: "ScaledFromZero", note };
+        self.reporter.tell(&due.variant, &uid, &told).await;
+    }
+
+    /// Waits for the status to show the target of a step.
+    async fn signal_shows(&self, due: &DueStep) -> bool {
+        let VariantKey { namespace, name } = &due.variant;
+        let target = i32::try_from(due.step.to).ok();
+        let shows =
+            |variant: &Arc<Variant>| variant.status.alloc.as_ref().map(|alloc| alloc.num_replicas) == target;
+        let seen = async {
+            while self.variants.ask(namespace, name, shows) != Some(true) {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        let longest = if due.step.to == 0 { SIGNAL_DOWN } else { SIGNAL_UP };
+        tokio::time::timeout(longest, seen).await.is_ok()
+    }
+}
+
+/// Says that a step fails, once until it does not.
+fn tell(variant: VariantKey, error: Option<String>, failing: &mut BTreeSet<VariantKey>) {
+    let VariantKey { namespace, name } = &variant;
+    match error {
+        Some(error) => {
+            if !failing.contains(&variant) {
+                tracing::warn!(
+                    namespace,
+                    variant = name,
+                    error,
+                    "A step was not carried out; it is tried again"
+                );
+                failing.insert(variant);
+            }
+        }
+        None => {
+            failing.remove(&variant);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,121 @@
+//! The order of signal and step, one step at a time of each variant, and what is said of those that fail.
+
+use serde_json::json;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::*;
+use crate::actuate::tests::{FakeApi, step};
+use crate::fixture::Cluster;
+use crate::published::Published;
+
+/// A carrier at work on workload `d` of variant `a`.
+struct Bench {
+    cluster: Cluster,
+    fake: FakeApi,
+    sender: watch::Sender<Option<Arc<Published>>>,
+    changed: Arc<Notify>,
+    running: JoinHandle<()>,
+}
+
+impl Bench {
+    fn new(replicas: u32) -> Self {
+        let mut cluster = Cluster::new();
+        cluster.variant("a", "m", json!({}));
+        let fake = FakeApi::with(replicas);
+        let (sender, reader) = watch::channel(None);
+        let changed = Arc::new(Notify::new());
+        let actuator = Actuator::new(fake.client(), 2);
+        let carrier = Carrier::new(actuator, cluster.watches().variants, changed.clone());
+        let running = tokio::spawn(carrier.run(reader));
+        Self { cluster, fake, sender, changed, running }
+    }
+
+    fn publish(&self, from: u32, to: u32) {
+        let variant = VariantKey { namespace: "ns".into(), name: "a".into() };
+        let steps = vec![DueStep { variant, step: step(from, to) }];
+        self.sender.send_replace(Some(Arc::new(Published { steps, ..Published::default() })));
+    }
+
+    /// The status shows this target.
+    fn signal(&mut self, target: u32) {
+        let alloc = json!({"numReplicas": target, "accelerator": "H100"});
+        self.cluster.variant("a", "m", json!({"status": {"desiredOptimizedAlloc": alloc}}));
+    }
+
+    /// Time until a cycle is asked for.
+    async fn ended(&self) -> Duration {
+        let began = Instant::now();
+        self.changed.notified().await;
+        began.elapsed()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_follows_its_signal() {
+    for (from, to) in [(1, 0), (0, 1)] {
+        let mut bench = Bench::new(from);
+        bench.publish(from, to);
+        tokio::time::sleep(SIGNAL_UP / 2).await;
+        assert_eq!(bench.fake.replicas(), Some(from), "{from} -> {to}: there is no signal yet");
+        bench.signal(to);
+        assert!(bench.ended().await <= LOOK * 2);
+        assert_eq!(bench.fake.replicas(), Some(to));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_signal_nothing_goes_to_zero_and_a_wake_comes_all_the_same() {
+    let bench = Bench::new(1);
+    bench.publish(1, 0);
+    assert!(bench.ended().await >= SIGNAL_DOWN + PAUSE);
+    assert_eq!(bench.fake.replicas(), Some(1));
+    let bench = Bench::new(0);
+    bench.publish(0, 1);
+    assert!(bench.ended().await <= SIGNAL_UP + LOOK);
+    assert_eq!(bench.fake.replicas(), Some(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_steps_wait_for_no_signal() {
+    let bench = Bench::new(1);
+    bench.publish(1, 3);
+    assert!(bench.ended().await < LOOK);
+    assert_eq!(bench.fake.replicas(), Some(3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_variant_has_one_step_at_a_time_and_another_after_it() {
+    let bench = Bench::new(1);
+    bench.fake.change(|s| s.hangs = true);
+    for _ in 0..3 {
+        bench.publish(1, 2);
+        tokio::task::yield_now().await;
+    }
+    let took = bench.ended().await;
+    assert!(took >= PAUSE, "{took:?}: it failed, and there is a pause");
+    assert_eq!(bench.fake.change(|s| s.asked), 1);
+    bench.fake.change(|s| s.hangs = false);
+    bench.publish(1, 2);
+    bench.ended().await;
+    assert_eq!(bench.fake.replicas(), Some(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_ends_with_the_engine() {
+    let bench = Bench::new(1);
+    drop(bench.sender);
+    bench.running.await.unwrap();
+}
+
+#[test]
+fn a_failure_is_told_once_until_it_is_over() {
+    let key = || VariantKey { namespace: "ns".into(), name: "a".into() };
+    let mut failing = BTreeSet::new();
+    tell(key(), Some("no".into()), &mut failing);
+    tell(key(), Some("no".into()), &mut failing);
+    assert_eq!(failing.len(), 1);
+    tell(key(), None, &mut failing);
+    assert!(failing.is_empty());
+}

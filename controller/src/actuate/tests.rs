@@ -1,0 +1,204 @@
+//! Steps against a fake API server: one workload with a resourceVersion, and what happens to it meanwhile.
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+
+use axum::body::Body;
+use axum::http::{Method, Request, Response};
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::leadership::Leadership;
+
+/// One workload, and what is done to requests.
+#[derive(Clone, Default)]
+pub(super) struct FakeApi(Arc<Mutex<Stored>>);
+
+#[derive(Default)]
+pub(super) struct Stored {
+    uid: &'static str,
+    replicas: Option<u32>,
+    version: u64,
+    /// Changes of its status between a look and the write that follows.
+    busy: u32,
+    /// What every write is answered.
+    refusal: Option<u16>,
+    pub(super) hangs: bool,
+    /// Requests that came.
+    pub(super) asked: u32,
+    /// `METHOD path` of every request.
+    log: Vec<String>,
+}
+
+fn status(code: u16, reason: &str) -> (u16, Value) {
+    (code, json!({"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": reason}))
+}
+
+impl FakeApi {
+    pub(super) fn with(replicas: u32) -> Self {
+        let fake = Self::default();
+        fake.change(|s| (s.uid, s.replicas, s.version) = ("u", Some(replicas), 1));
+        fake
+    }
+
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut Stored) -> T) -> T {
+        change(&mut self.0.lock().unwrap())
+    }
+
+    pub(super) fn client(&self) -> Client {
+        let fake = self.clone();
+        let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+            let fake = fake.clone();
+            async move {
+                fake.change(|s| s.asked += 1);
+                if fake.change(|s| s.hangs) {
+                    std::future::pending::<()>().await;
+                }
+                let (parts, body) = request.into_parts();
+                let body = axum::body::to_bytes(Body::new(body), 1 << 16).await.unwrap();
+                let (code, answer) = fake.answer(&parts.method, parts.uri.path(), &body);
+                let answer = Response::builder().status(code).body(Body::from(answer.to_string()));
+                Ok::<_, Infallible>(answer.unwrap())
+            }
+        });
+        Client::new(service, "default")
+    }
+
+    fn answer(&self, method: &Method, path: &str, body: &[u8]) -> (u16, Value) {
+        self.change(|s| {
+            s.log.push(format!("{method} {path}"));
+            let Some(replicas) = s.replicas else { return status(404, "NotFound") };
+            if *method == Method::PATCH {
+                let body: Value = serde_json::from_slice(body).unwrap();
+                if let Some(code) = s.refusal {
+                    return status(code, "Forbidden");
+                }
+                if s.busy > 0 {
+                    s.busy -= 1;
+                    s.version += 1;
+                }
+                if body["metadata"]["resourceVersion"] != json!(s.version.to_string()) {
+                    return status(409, "Conflict");
+                }
+                s.version += 1;
+                s.replicas = body["spec"]["replicas"].as_u64().and_then(|n| u32::try_from(n).ok());
+            }
+            // As Go writes it: 0 is left out.
+            let spec = if replicas == 0 { json!({}) } else { json!({"replicas": replicas}) };
+            let metadata = json!({"name": "d", "namespace": "ns", "uid": s.uid, "resourceVersion": s.version.to_string()});
+            (200, json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec}))
+        })
+    }
+
+    async fn carry_out(&self, step: &Step) -> Result<Outcome, ActuateError> {
+        Actuator::new(self.client(), 1).carry_out(step).await
+    }
+
+    pub(super) fn replicas(&self) -> Option<u32> {
+        self.change(|s| s.replicas)
+    }
+}
+
+pub(super) fn step(from: u32, to: u32) -> Step {
+    let workload = WorkloadKey { namespace: "ns".into(), kind: "Deployment".into(), name: "d".into() };
+    Step { workload, uid: "u".into(), from, to, until: None }
+}
+
+#[tokio::test]
+async fn a_step_is_written_where_the_workload_is_as_it_was_seen() {
+    for (have, from, to, want, after) in [
+        (1, 1, 0, Outcome::Done, 0),
+        (0, 0, 1, Outcome::Done, 1),
+        (0, 1, 0, Outcome::Already, 0),
+        (2, 1, 0, Outcome::Overtaken, 2),
+        (3, 0, 1, Outcome::Overtaken, 3),
+    ] {
+        let fake = FakeApi::with(have);
+        assert_eq!(fake.carry_out(&step(from, to)).await.unwrap(), want, "{have}: {from} -> {to}");
+        assert_eq!(fake.replicas(), Some(after), "{have}: {from} -> {to}");
+    }
+}
+
+#[tokio::test]
+async fn another_workload_of_the_same_name_is_left_alone() {
+    let fake = FakeApi::with(1);
+    fake.change(|s| s.uid = "another");
+    assert_eq!(fake.carry_out(&step(1, 0)).await.unwrap(), Outcome::Gone);
+    assert_eq!(fake.replicas(), Some(1));
+    fake.change(|s| s.replicas = None);
+    assert_eq!(fake.carry_out(&step(1, 0)).await.unwrap(), Outcome::Gone);
+}
+
+#[tokio::test]
+async fn what_changes_meanwhile_is_looked_at_again_upwards_alone() {
+    for (busy, from, to, want) in
+        [(1, 1, 0, Outcome::Overtaken), (2, 0, 1, Outcome::Done), (3, 0, 1, Outcome::Overtaken)]
+    {
+        let fake = FakeApi::with(from);
+        fake.change(|s| s.busy = busy);
+        assert_eq!(fake.carry_out(&step(from, to)).await.unwrap(), want, "{busy}: {from} -> {to}");
+    }
+}
+
+#[tokio::test]
+async fn a_step_that_rests_on_what_is_too_old_is_not_taken() {
+    let hour = Duration::from_hours(1);
+    let now = Instant::now();
+    for (until, want) in [(Some(now), Outcome::Overtaken), (now.checked_add(hour), Outcome::Done)] {
+        let fake = FakeApi::with(1);
+        assert_eq!(fake.carry_out(&Step { until, ..step(1, 0) }).await.unwrap(), want);
+    }
+}
+
+#[tokio::test]
+async fn each_kind_has_its_own_path_and_others_none() {
+    for (kind, path) in [
+        ("Deployment", "/apis/apps/v1/namespaces/ns/deployments/d/scale"),
+        ("StatefulSet", "/apis/apps/v1/namespaces/ns/statefulsets/d/scale"),
+        (
+            "LeaderWorkerSet.leaderworkerset.x-k8s.io",
+            "/apis/leaderworkerset.x-k8s.io/v1/namespaces/ns/leaderworkersets/d/scale",
+        ),
+    ] {
+        let fake = FakeApi::with(1);
+        let mut step = step(1, 0);
+        kind.clone_into(&mut step.workload.kind);
+        assert_eq!(fake.carry_out(&step).await.unwrap(), Outcome::Done, "{kind}");
+        assert_eq!(fake.change(|s| s.log.clone()), [format!("GET {path}"), format!("PATCH {path}")]);
+    }
+    let mut step = step(1, 0);
+    "DaemonSet".clone_into(&mut step.workload.kind);
+    assert!(matches!(FakeApi::with(1).carry_out(&step).await, Err(ActuateError::Kind(_))));
+}
+
+#[tokio::test]
+async fn a_refusal_names_the_permission_that_is_lacking() {
+    let fake = FakeApi::with(1);
+    fake.change(|s| s.refusal = Some(403));
+    let error = fake.carry_out(&step(1, 0)).await.unwrap_err().to_string();
+    assert!(error.contains("get and patch deployments/scale"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_that_has_no_turn_or_no_answer_in_time_is_not_carried_out() {
+    let fake = FakeApi::with(1);
+    fake.change(|s| s.hangs = true);
+    let actuator = Actuator::new(fake.client(), 1);
+    let (one, other) = (step(1, 0), step(1, 0));
+    let began = tokio::time::Instant::now();
+    let (one, other) = tokio::join!(actuator.carry_out(&one), actuator.carry_out(&other));
+    assert!(matches!((one, other), (Err(ActuateError::NoAnswer), Err(ActuateError::NoAnswer))));
+    assert_eq!(began.elapsed(), TIMEOUT);
+}
+
+#[tokio::test]
+async fn a_replica_that_does_not_lead_writes_nothing() {
+    let fake = FakeApi::with(1);
+    let stopping = CancellationToken::new();
+    let leadership = Leadership::alone(&stopping);
+    stopping.cancel();
+    let actuator = Actuator::new(leadership.acting(&fake.client()), 1);
+    let outcome = actuator.carry_out(&step(1, 0)).await;
+    assert!(matches!(outcome, Err(ActuateError::NotLeading(_))), "{outcome:?}");
+    assert_eq!(fake.replicas(), Some(1));
+}

@@ -1,0 +1,199 @@
+//! Which steps of the decisions are carried out here, and not by an HPA or by KEDA: those to and from zero, and all of
+//! them where the program is to scale by itself. A step to zero waits for a second look, at samples that were scraped
+//! after its signal had become 0.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use wva_scaling::resolve::Entries;
+use wva_scaling::snapshot::{Config, Mode, Snapshot};
+use wva_scaling::{Decision, VariantKey};
+
+use super::Engine;
+use crate::actuate::{DueStep, Step};
+use crate::assemble::{Assembled, Moment};
+use crate::bounds::Limits;
+use crate::collect::signals::Retention;
+use crate::published::PublishedVariant;
+use crate::variants::Managed;
+use crate::workloads::{self, WorkloadKey};
+
+/// Who carries out the steps that are neither to nor from zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Actuation {
+    /// An HPA or KEDA, from the signal.
+    #[default]
+    Signal,
+    /// This program, for workloads that have neither.
+    Scale,
+}
+
+/// A second look counts for this long.
+const SECOND_LOOK: Duration = Duration::from_secs(2);
+/// Windows in which completed requests are counted, at most: each is a query more in every round. A model whose period
+/// is none of them is judged by the next longer one.
+const MOST_RETENTIONS: usize = 16;
+
+type Variants = BTreeMap<VariantKey, Arc<PublishedVariant>>;
+
+/// What is carried from one cycle to the next about steps.
+#[derive(Debug, Default)]
+pub(super) struct Steps {
+    /// Since when the signal of a step to zero that is not carried out yet has been 0.
+    leaving: BTreeMap<VariantKey, Instant>,
+    /// Variants of which it was said that their autoscaler carries everything else out.
+    told: BTreeSet<VariantKey>,
+}
+
+impl Steps {
+    /// Steps to zero wait for their second look.
+    pub(super) fn wait(&self) -> bool {
+        !self.leaving.is_empty()
+    }
+
+    /// One of them has waited for less than `patience`.
+    pub(super) fn are_urgent(&self, patience: Duration) -> bool {
+        self.leaving.values().any(|since| since.elapsed() < patience)
+    }
+}
+
+impl Engine {
+    /// The steps to carry out now, those to zero only after a round of queries (`looked`).
+    pub(super) fn due(
+        &self,
+        steps: &mut Steps,
+        managed: &[Managed],
+        variants: &Variants,
+        assembled: &Assembled,
+        (looked, at): (bool, Moment),
+    ) -> Vec<DueStep> {
+        let mut due = Vec::new();
+        let mut leaving = BTreeMap::new();
+        for (m, decision) in moving(managed, variants) {
+            let Ok(declared) = m.declared() else { continue };
+            let limits = assembled.limits.get(&declared.workload);
+            if !self.carries_out(decision, limits) {
+                continue;
+            }
+            let mut until = None;
+            // A person who fixes a variant at 0 has looked.
+            if decision.target() == 0 && decision.mode == Mode::Auto {
+                let since = steps.leaving.get(&m.key).copied().unwrap_or(at.now);
+                leaving.insert(m.key.clone(), since);
+                if !looked || !seen_since(&assembled.snapshot, decision, at.now, since) {
+                    continue;
+                }
+                until = at.now.checked_add(SECOND_LOOK);
+            }
+            due.extend(self.step(m, &declared.workload, decision, until));
+        }
+        steps.leaving = leaving;
+        due
+    }
+
+    /// Steps up that a sample between two cycles asks for.
+    pub(super) fn due_early(
+        &self,
+        managed: &[Managed],
+        variants: &Variants,
+        limits: &BTreeMap<WorkloadKey, Limits>,
+    ) -> Vec<DueStep> {
+        let up = moving(managed, variants).filter(|(_, decision)| decision.target() > decision.current);
+        let due = up.filter_map(|(m, decision)| {
+            let workload = &m.declared().ok()?.workload;
+            self.carries_out(decision, limits.get(workload))
+                .then(|| self.step(m, workload, decision, None))?
+        });
+        due.collect()
+    }
+
+    /// Whether a step is taken here.
+    fn carries_out(&self, decision: &Decision, limits: Option<&Limits>) -> bool {
+        let target = decision.target();
+        if target > 0 && decision.current > 0 {
+            return self.config().actuation == Actuation::Scale && limits.is_none();
+        }
+        // KEDA would carry it out as well; but one that cannot be seen may have been told to keep a replica.
+        let seen = target > 0 || self.watches.scaled_objects_seen().is_complete();
+        seen && !limits.is_some_and(|limits| limits.scales_to_zero)
+    }
+
+    fn step(
+        &self,
+        m: &Managed,
+        workload: &WorkloadKey,
+        decision: &Decision,
+        until: Option<Instant>,
+    ) -> Option<DueStep> {
+        let uid = workloads::workload(&self.watches, workload)?.uid;
+        let step =
+            Step { workload: workload.clone(), uid, from: decision.current, to: decision.target(), until };
+        Some(DueStep { variant: m.key.clone(), step, why: decision.reason().to_string() })
+    }
+
+    /// Says of each variant once that it is left to its autoscaler, though the program is to scale by itself.
+    pub(super) fn tell_left(
+        &self,
+        steps: &mut Steps,
+        managed: &[Managed],
+        limits: &BTreeMap<WorkloadKey, Limits>,
+    ) {
+        if self.config().actuation == Actuation::Signal {
+            return;
+        }
+        let left = managed.iter().filter(|m| m.declared().is_ok_and(|d| limits.contains_key(&d.workload)));
+        let left: BTreeSet<VariantKey> = left.map(|m| m.key.clone()).collect();
+        for VariantKey { namespace, name } in left.difference(&steps.told) {
+            tracing::warn!(
+                namespace,
+                variant = name,
+                "WVA_ACTUATION is scale, but an HPA or ScaledObject scales this workload: all steps but those to and from zero are left to it; delete it, or set WVA_ACTUATION to signal"
+            );
+        }
+        steps.told = left;
+    }
+}
+
+/// Variants with a target that somebody has to carry out.
+fn moving<'a>(
+    managed: &'a [Managed],
+    variants: &'a Variants,
+) -> impl Iterator<Item = (&'a Managed, &'a Decision)> {
+    variants.iter().filter_map(|(key, variant)| {
+        let decision = variant.decision.as_ref()?;
+        let acts = matches!(decision.mode, Mode::Auto | Mode::Fixed(_));
+        if !acts || decision.target() == decision.current {
+            return None;
+        }
+        let at = managed.binary_search_by(|m| m.key.cmp(key)).ok()?;
+        Some((&managed[at], decision))
+    })
+}
+
+/// Whether all that is known of a model's replicas was scraped after `since`.
+fn seen_since(snapshot: &Snapshot, decision: &Decision, now: Instant, since: Instant) -> bool {
+    let elapsed = now.saturating_duration_since(since);
+    let same = |m: &&wva_scaling::snapshot::Model| {
+        m.namespace == decision.namespace && m.model_id == decision.model_id
+    };
+    let model = snapshot.models.iter().find(same);
+    !elapsed.is_zero()
+        && model.is_some_and(|m| m.variants.iter().flat_map(|v| &v.replicas).all(|r| r.age.get() < elapsed))
+}
+
+/// The windows in which completed requests are counted: the retention periods of models that may go to zero.
+pub(super) fn retentions(config: &Config, managed: &[Managed]) -> BTreeSet<Retention> {
+    let entries = Entries::of(config);
+    let of = |m: &Managed| {
+        let to_zero = entries.scale_to_zero(&m.key.namespace, &m.declared().ok()?.model_id);
+        to_zero.enabled.then(|| Retention::new(to_zero.retention.get()))
+    };
+    thinned(managed.iter().filter_map(of).collect())
+}
+
+/// A few of these, the longest among them.
+fn thinned(all: BTreeSet<Retention>) -> BTreeSet<Retention> {
+    let nth = all.len().div_ceil(MOST_RETENTIONS).max(1);
+    all.into_iter().rev().step_by(nth).collect()
+}

@@ -1,0 +1,95 @@
+//! Requests that wait at an endpoint picker: whom the engine wakes between two cycles, and whom it leaves alone.
+
+use super::*;
+use crate::picker::Queues;
+
+/// Variants `dear` and `cheap` of model `m` at 0, and `busy` of model `n` with 2 replicas.
+fn at_zero() -> Cluster {
+    let mut cluster = Cluster::new();
+    let cost = |cost: &str| json!({"spec": {"variantCost": cost}});
+    cluster.variant("dear", "m", cost("80")).deployment("dear", 0, 0);
+    cluster.variant("cheap", "m", cost("40")).deployment("cheap", 0, 0);
+    cluster.variant("busy", "n", json!({})).deployment("busy", 2, 2).pod("a-0", "busy").pod("a-1", "busy");
+    cluster
+}
+
+fn calm(query: &str) -> (u16, String) {
+    if query.contains("flow_control") { (200, vector(&json!([]))) } else { busy(query) }
+}
+
+/// The targets and currents by variant, as published.
+fn targets(engine: &Engine) -> Vec<(String, u32, u32)> {
+    let published = engine.published.borrow().clone().unwrap();
+    let of =
+        |v: &Arc<PublishedVariant>| v.decision.as_ref().map(|d| (d.variant.clone(), d.current, d.target()));
+    published.variants.values().filter_map(of).collect()
+}
+
+fn of(name: &str, current: u32, target: u32) -> (String, u32, u32) {
+    (name.to_owned(), current, target)
+}
+
+#[tokio::test]
+async fn only_the_cheapest_variant_of_the_model_that_requests_wait_for_is_woken() {
+    let cluster = at_zero();
+    let fake = FakePrometheus::start(Answers::By(calm)).await;
+    let (pickers, queues) = Pickers::testing();
+    let engine = Engine { pickers, ..engine(&cluster, fake.client()) };
+    let mut state = State::default();
+    turn(&engine, &mut state).await;
+    let rest = [of("busy", 2, 3), of("cheap", 0, 0), of("dear", 0, 0)];
+    assert_eq!(targets(&engine), rest);
+    // Nothing waits for it: nothing is published anew.
+    let before = engine.published.borrow().clone().unwrap();
+    queues.send_replace(Arc::new(Queues::testing("ns", "m", 0.0)));
+    engine.wake(&mut state);
+    queues.send_replace(Arc::new(Queues::testing("elsewhere", "m", 3.0)));
+    engine.wake(&mut state);
+    assert!(Arc::ptr_eq(&before, &engine.published.borrow().clone().unwrap()));
+
+    queues.send_replace(Arc::new(Queues::testing("ns", "m", 3.0)));
+    engine.wake(&mut state);
+    assert_eq!(targets(&engine), [of("busy", 2, 3), of("cheap", 0, 1), of("dear", 0, 0)]);
+    let published = engine.published.borrow().clone().unwrap();
+    let cheap =
+        published.variants.values().find(|v| v.decision.as_ref().unwrap().variant == "cheap").unwrap();
+    assert_eq!(cheap.decision.as_ref().unwrap().reason().code(), "RequestsWaiting");
+    assert_eq!(reasons(cheap), ["Ready", "ScaleFromZero", "ScaleFromZeroMode"]);
+    // It is not decided on again and again while it is carried out, and held in the next cycle.
+    engine.wake(&mut state);
+    assert!(Arc::ptr_eq(&published, &engine.published.borrow().clone().unwrap()));
+    queues.send_replace(Arc::default());
+    engine.cycle(&mut state);
+    assert_eq!(targets(&engine)[1], of("cheap", 0, 1));
+}
+
+#[tokio::test]
+async fn a_model_is_woken_before_prometheus_has_answered_once() {
+    let cluster = at_zero();
+    let fake = FakePrometheus::start(Answers::By(down)).await;
+    let (pickers, queues) = Pickers::testing();
+    let engine = Engine { pickers, ..engine(&cluster, fake.client()) };
+    let mut state = State::default();
+    queues.send_replace(Arc::new(Queues::testing("ns", "m", 3.0)));
+    engine.wake(&mut state);
+    assert_eq!(targets(&engine), [of("cheap", 0, 1), of("dear", 0, 0)], "and nothing is said of others");
+}
+
+#[tokio::test]
+async fn what_was_woken_is_held_until_it_reports() {
+    let mut cluster = at_zero();
+    let fake = FakePrometheus::start(Answers::By(calm)).await;
+    let (pickers, queues) = Pickers::testing();
+    let engine = Engine { pickers, ..engine(&cluster, fake.client()) };
+    let mut state = State::default();
+    turn(&engine, &mut state).await;
+    queues.send_replace(Arc::new(Queues::testing("ns", "m", 3.0)));
+    engine.wake(&mut state);
+    cluster.deployment("cheap", 1, 0);
+    queues.send_replace(Arc::default());
+    engine.cycle(&mut state);
+    let published = engine.published.borrow().clone().unwrap();
+    let cheap = published.variants.values().nth(1).unwrap();
+    assert_eq!((cheap.signal(), cheap.decision.as_ref().unwrap().reason().code()), (Some(1), "WakeHold"));
+    assert_eq!(reasons(cheap), ["Ready", "ScaleFromZero", "ScaleFromZeroMode"]);
+}

@@ -1,0 +1,188 @@
+//! Which samples are evidence of idleness, how long it has lasted, and what breaks it.
+
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+use wva_crds::GoDuration;
+use wva_scaling::Snapshot;
+
+use super::*;
+use crate::collect::Answer;
+use crate::collect::sample::tests::{answer, failed};
+use crate::collect::scope::Scope;
+use crate::collect::signals::tests::rows;
+
+const ON: ScaleToZero = ScaleToZero { enabled: true, retention: GoDuration::from_secs(600) };
+
+/// Model `m`: `variant` is merged over one idle replica.
+fn model(variant: &Value, queue: &Value) -> Model {
+    let mut own = json!({"name": "a", "current": 1, "running": 0, "replicas": [{"pod": "a-0", "kv": 0, "queue": 0, "age": "1s"}]});
+    if let (Some(own), Some(over)) = (own.as_object_mut(), variant.as_object()) {
+        own.extend(over.clone());
+    }
+    let mut model = json!({"modelID": "m", "namespace": "ns", "variants": [own]});
+    if *queue != json!("absent") {
+        model["schedulerQueue"] = queue.clone();
+    }
+    Snapshot::parse(&json!({"models": [model]}).to_string()).unwrap().models.remove(0)
+}
+
+fn idle() -> Model {
+    model(&json!({}), &json!("absent"))
+}
+
+/// A round in which everything was answered.
+fn answered() -> Vec<Answer> {
+    Query::ALL.map(|query| answer(query, &[])).into()
+}
+
+fn completed(within: u64, value: &str) -> Answer {
+    let labels = json!({"namespace": "ns", "model_name": "m"});
+    let query = Query::Completed(Retention::new(Duration::from_secs(within)));
+    Answer { query, scope: Scope::All, rows: Ok(rows(query, &[(labels, value)])) }
+}
+
+/// One leader's view, at seconds after its term began.
+struct Bench {
+    evidence: Evidence,
+    begin: Instant,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self { evidence: Evidence::default(), begin: Instant::now() }
+    }
+
+    fn moment(&self, seconds: u64) -> Moment {
+        let elapsed = Duration::from_secs(seconds);
+        Moment {
+            now: self.begin + elapsed,
+            wall: Timestamp::UNIX_EPOCH + SignedDuration::from_secs(1000) + elapsed,
+        }
+    }
+
+    /// What a sample of this moment makes of a model.
+    fn see(&mut self, seconds: u64, model: Model, answers: Vec<Answer>) -> Model {
+        self.see_born(seconds, model, answers, None)
+    }
+
+    fn see_born(&mut self, seconds: u64, mut model: Model, answers: Vec<Answer>, born: Option<i64>) -> Model {
+        let at = self.moment(seconds);
+        let mut samples = Samples::default();
+        samples.take_in(at.now, answers);
+        let born = born.map(|s| Timestamp::UNIX_EPOCH + SignedDuration::from_secs(1000 + s));
+        let ages = MetricsAge::default();
+        self.evidence.complete(&mut model, ON, born, &samples, (&ages, at));
+        model
+    }
+}
+
+fn seconds(d: Option<GoDuration>) -> Option<u64> {
+    d.map(|d| d.get().as_secs())
+}
+
+#[test]
+fn idleness_begins_with_the_term_and_again_with_whatever_runs_or_waits() {
+    let absent = json!("absent");
+    for busy in [
+        model(&json!({"running": 1}), &absent),
+        model(&json!({"replicas": [{"pod": "a-0", "kv": 0, "queue": 2, "age": "1s"}]}), &absent),
+        model(&json!({}), &json!({"size": 1})),
+        model(&json!({}), &json!({"bytes": 1})),
+    ] {
+        let mut bench = Bench::new();
+        assert_eq!(seconds(bench.see(0, idle(), answered()).since_activity), Some(0));
+        assert_eq!(seconds(bench.see(60, idle(), answered()).since_activity), Some(60));
+        let seen = bench.see(90, busy, answered());
+        assert_eq!((seconds(seen.since_activity), seconds(seen.tracked_for)), (Some(0), Some(90)));
+        assert_eq!(seconds(bench.see(120, idle(), answered()).since_activity), Some(30));
+    }
+}
+
+#[test]
+fn what_nobody_knows_is_no_idleness() {
+    let but_for = |query: Option<Query>| {
+        let mut answers = answered();
+        answers.retain(|a| Some(a.query) != query);
+        answers.extend(query.map(failed));
+        answers
+    };
+    let absent = json!("absent");
+    for (what, unknown, lacking) in [
+        ("in flight", model(&json!({"running": null}), &absent), None),
+        (
+            "an old sample",
+            model(&json!({"replicas": [{"pod": "a-0", "kv": 0, "queue": 0, "age": "61s"}]}), &absent),
+            None,
+        ),
+        ("the scheduler's queue", model(&json!({}), &Value::Null), None),
+        ("a query for what runs", idle(), Some(Query::Running)),
+        ("a query for what waits", idle(), Some(Query::Queue)),
+    ] {
+        let mut bench = Bench::new();
+        bench.see(0, idle(), answered());
+        assert_eq!(
+            seconds(bench.see(60, unknown.clone(), but_for(lacking)).since_activity),
+            Some(0),
+            "{what}"
+        );
+        // A moment of it is bridged, and more is not.
+        assert_eq!(seconds(bench.see(90, idle(), answered()).since_activity), Some(90), "{what}");
+        bench.see(150, unknown, but_for(lacking));
+        assert_eq!(seconds(bench.see(211, idle(), answered()).since_activity), Some(0), "{what}");
+    }
+}
+
+#[test]
+fn a_variant_at_zero_need_not_report() {
+    let mut bench = Bench::new();
+    let at_zero = || model(&json!({"current": 0, "running": null, "replicas": []}), &json!("absent"));
+    bench.see(0, at_zero(), answered());
+    assert_eq!(seconds(bench.see(60, at_zero(), answered()).since_activity), Some(60));
+}
+
+#[test]
+fn requests_count_as_the_newest_round_says_for_the_period_or_the_next_longer_one() {
+    for (answers, want) in [
+        (vec![completed(600, "0")], Some(0.0)),
+        (vec![completed(600, "2.5")], Some(2.5)),
+        (vec![completed(300, "0"), completed(900, "3")], Some(3.0)),
+        (vec![completed(300, "0")], None),
+        (vec![failed(Query::Completed(Retention::new(Duration::from_secs(600))))], None),
+        (vec![], None),
+    ] {
+        let seen = Bench::new().see(0, idle(), answers.into_iter().chain(answered()).collect());
+        assert_eq!(seen.requests_in_retention.map(Amount::get), want);
+    }
+}
+
+#[test]
+fn an_answer_that_may_lack_series_is_no_confirmed_zero() {
+    let mut zero = completed(600, "0");
+    if let Ok(rows) = &mut zero.rows {
+        rows.partial = true;
+    }
+    assert_eq!(Bench::new().see(0, idle(), vec![zero]).requests_in_retention, None);
+}
+
+#[test]
+fn the_youngest_pod_is_remembered_when_it_is_gone() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.see_born(0, idle(), answered(), None).since_pod_start, None);
+    let ages = [(10, Some(4), 6), (20, Some(15), 5), (30, None, 15), (40, Some(50), 0)];
+    for (at, born, want) in ages {
+        let seen = bench.see_born(at, idle(), answered(), born);
+        assert_eq!(seconds(seen.since_pod_start), Some(want), "{at}");
+    }
+}
+
+#[test]
+fn a_model_that_may_not_go_to_zero_carries_no_evidence_and_is_watched_all_the_same() {
+    let mut bench = Bench::new();
+    let (mut model, at) = (idle(), bench.moment(0));
+    let off = ScaleToZero::unless_said(false);
+    bench.evidence.complete(&mut model, off, None, &Samples::default(), (&MetricsAge::default(), at));
+    assert_eq!(model, idle());
+    assert_eq!(seconds(bench.see(30, idle(), answered()).tracked_for), Some(30));
+    bench.evidence.retain(|_| false);
+    assert_eq!(seconds(bench.see(60, idle(), answered()).tracked_for), Some(0));
+}

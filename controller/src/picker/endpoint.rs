@@ -1,0 +1,325 @@
+//! One endpoint picker: the Service that a pool names, the pods behind it, and what each of them last said. A pod that
+//! hangs is asked again when it has been given up, and keeps nobody else waiting.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::stream::{BoxStream, FuturesUnordered};
+use futures::{FutureExt, StreamExt, future::BoxFuture};
+use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event};
+use kube::{Api, Client, Resource};
+use serde::Deserialize;
+use tokio::sync::{Notify, watch};
+use tokio::time::MissedTickBehavior;
+
+use super::ask::{Asker, NoAnswer};
+use super::page::Waiting;
+use super::{PERIOD, PickerKey};
+use crate::watches::cache::{Cache, Kind, Writer};
+
+/// Names of the container port with the metrics.
+const PORTS: [&str; 2] = ["metrics", "http-metrics"];
+/// That port where no container names one.
+const DEFAULT_PORT: u16 = 9090;
+/// Pods of one picker that are asked. It has one, or a few that stand in for each other.
+const MOST_PODS: usize = 16;
+/// How often the Service is looked at. Its selector hardly ever changes.
+const LOOK: Duration = Duration::from_secs(30);
+/// The same where it is not there, or has no selector.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
+/// Longest time for that: kube repeats a request by itself for longer.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
+/// A pod that gives no answer is spoken of no more often than this.
+const SAY_AGAIN: Duration = Duration::from_mins(10);
+
+/// What waits for each model at the pods of one picker, by pod, and when it said so.
+pub(super) type Answers = BTreeMap<Box<str>, (Instant, BTreeMap<String, Waiting>)>;
+
+/// A pod as it is watched.
+#[derive(Clone, Debug, Deserialize, Resource)]
+#[resource(inherit = "Pod")]
+struct PickerPod {
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: Spec,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Spec {
+    containers: Vec<Container>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Container {
+    ports: Vec<Port>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Port {
+    #[serde(default)]
+    name: Option<String>,
+    container_port: u16,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Status {
+    phase: Option<String>,
+    #[serde(rename = "podIP")]
+    pod_ip: Option<IpAddr>,
+}
+
+impl PickerPod {
+    fn kind() -> Kind<Self, Option<SocketAddr>> {
+        Kind { read: Self::address, same: None }
+    }
+
+    /// Where its metrics are; `None` while it has no address, and once it has ended.
+    fn address(&self) -> Option<SocketAddr> {
+        let over = matches!(self.status.phase.as_deref(), Some("Succeeded" | "Failed"));
+        let ports = self.spec.containers.iter().flat_map(|c| &c.ports);
+        let named = |name: &&str| ports.clone().find(|p| p.name.as_deref() == Some(*name));
+        let port = PORTS.iter().find_map(named).map_or(DEFAULT_PORT, |p| p.container_port);
+        self.status.pod_ip.filter(|_| !over).map(|ip| SocketAddr::new(ip, port))
+    }
+}
+
+/// One picker, while a model of it is at zero.
+pub(super) struct Endpoint {
+    pub(super) key: PickerKey,
+    pub(super) client: Client,
+    pub(super) asker: Asker,
+    /// The models it is asked about.
+    pub(super) models: watch::Receiver<Arc<BTreeSet<String>>>,
+    /// What its pods said; this is the only writer.
+    pub(super) answers: watch::Sender<Answers>,
+    /// Woken at each answer.
+    pub(super) news: Arc<Notify>,
+}
+
+/// The answer of a pod.
+type Said = (Box<str>, Result<BTreeMap<String, Waiting>, NoAnswer>);
+
+/// The events of the pods behind a Service.
+type Pods = BoxStream<'static, Result<Event<PickerPod>, watcher::Error>>;
+
+impl Endpoint {
+    /// Asks its pods every [`PERIOD`]. Never ends.
+    pub(super) async fn run(self) {
+        let mut selector: Option<String> = None;
+        let mut look = self.look(Duration::ZERO);
+        let mut pods: Pods = futures::stream::pending().boxed();
+        let mut writer = Writer::new(PickerPod::kind());
+        let mut asking: FuturesUnordered<BoxFuture<'_, Said>> = FuturesUnordered::new();
+        let mut asked = BTreeSet::new();
+        let mut faults = Faults::default();
+        let mut ticks = tokio::time::interval(PERIOD);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                found = &mut look => {
+                    let missing = !matches!(found, Ok(Some(_)));
+                    if let Some(new) = faults.of_service(&self.key, found)
+                        && selector.as_ref() != Some(&new)
+                    {
+                        writer = Writer::new(PickerPod::kind());
+                        pods = self.pods(&new);
+                        selector = Some(new);
+                    }
+                    look = self.look(if missing { LOOK_AGAIN } else { LOOK });
+                }
+                // What cannot be watched for a moment is still there.
+                Some(event) = pods.next() => if let Ok(event) = event {
+                    writer.take_in(&event);
+                    if matches!(event, Event::InitDone) {
+                        ticks.reset_immediately();
+                    }
+                },
+                Some((pod, said)) = asking.next() => {
+                    asked.remove(&pod);
+                    self.take_in(pod, said, &mut faults);
+                }
+                _ = ticks.tick() => {
+                    let there = targets(&writer.reader());
+                    self.answers.send_if_modified(|answers| {
+                        let before = answers.len();
+                        answers.retain(|pod, _| there.contains_key(pod));
+                        answers.len() != before
+                    });
+                    for (pod, address) in there {
+                        if asked.insert(pod.clone()) {
+                            asking.push(self.ask(pod, address).boxed());
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The selector of its Service, some time from now; `None` where it has none.
+    fn look(&self, after: Duration) -> BoxFuture<'static, Result<Option<String>, String>> {
+        let services: Api<Service> = Api::namespaced(self.client.clone(), &self.key.namespace);
+        let name = self.key.service.clone();
+        async move {
+            tokio::time::sleep(after).await;
+            match tokio::time::timeout(LOOK_TIMEOUT, services.get(&name)).await {
+                Ok(Ok(service)) => Ok(selector(&service)),
+                Ok(Err(error)) => Err(error.to_string()),
+                Err(_) => Err(format!("the API server did not answer within {} s", LOOK_TIMEOUT.as_secs())),
+            }
+        }
+        .boxed()
+    }
+
+    fn pods(&self, selector: &str) -> Pods {
+        let api: Api<PickerPod> = Api::namespaced(self.client.clone(), &self.key.namespace);
+        watcher::watcher(api, crate::watches::config().labels(selector)).default_backoff().boxed()
+    }
+
+    async fn ask(&self, pod: Box<str>, address: SocketAddr) -> Said {
+        let models = self.models.borrow().clone();
+        let said = self.asker.ask(address, &models).await;
+        (pod, said)
+    }
+
+    fn take_in(&self, pod: Box<str>, said: Result<BTreeMap<String, Waiting>, NoAnswer>, faults: &mut Faults) {
+        match said {
+            Ok(waiting) => {
+                let at = Instant::now();
+                self.answers.send_modify(|answers| drop(answers.insert(pod, (at, waiting))));
+                self.news.notify_one();
+            }
+            Err(error) => faults.of_pod(&self.key, pod, &error),
+        }
+    }
+}
+
+/// The pods that are asked.
+fn targets(pods: &Cache<Option<SocketAddr>>) -> BTreeMap<Box<str>, SocketAddr> {
+    let mut targets = BTreeMap::new();
+    pods.each(|_, name, address| {
+        if let Some(address) = address.filter(|_| targets.len() < MOST_PODS) {
+            targets.insert(name.into(), address);
+        }
+    });
+    targets
+}
+
+/// The selector of a Service as a query takes it.
+fn selector(service: &Service) -> Option<String> {
+    let labels = service.spec.as_ref()?.selector.as_ref().filter(|labels| !labels.is_empty())?;
+    let pairs: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    Some(pairs.join(","))
+}
+
+/// What was said of faults, so that it is not said again and again.
+#[derive(Default)]
+struct Faults {
+    service: Option<String>,
+    pods: BTreeMap<Box<str>, Instant>,
+}
+
+impl Faults {
+    /// The selector, where the Service has one; a fault of it is said once.
+    fn of_service(&mut self, key: &PickerKey, found: Result<Option<String>, String>) -> Option<String> {
+        let fault = match found {
+            Ok(Some(selector)) => {
+                self.service = None;
+                return Some(selector);
+            }
+            Ok(None) => "it has no selector, so that its pods cannot be found".to_owned(),
+            Err(error) => error,
+        };
+        if self.service.as_ref() != Some(&fault) {
+            let PickerKey { namespace, service } = key;
+            tracing::warn!(
+                namespace,
+                service,
+                fault,
+                "The Service of an endpoint picker cannot be used: its models are woken by what Prometheus knows alone"
+            );
+            self.service = Some(fault);
+        }
+        None
+    }
+
+    fn of_pod(&mut self, key: &PickerKey, pod: Box<str>, error: &NoAnswer) {
+        // Names of pods that are long gone.
+        self.pods.retain(|_, at| at.elapsed() < SAY_AGAIN);
+        if !self.pods.contains_key(&pod) {
+            tracing::warn!(namespace = key.namespace, pod = &*pod, %error, "An endpoint picker gives no answer");
+            self.pods.insert(pod, Instant::now());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn address(containers: &Value, status: &Value) -> Option<String> {
+        let pod =
+            json!({"metadata": {"name": "epp-0"}, "spec": {"containers": containers}, "status": status});
+        serde_json::from_value::<PickerPod>(pod).unwrap().address().map(|a| a.to_string())
+    }
+
+    #[test]
+    fn the_port_is_the_one_named_for_metrics() {
+        let running = json!({"phase": "Running", "podIP": "10.1.2.3"});
+        let port = |name: &str, port: u16| json!({"name": name, "containerPort": port});
+        let of = |ports: Value| address(&json!([{"name": "sidecar"}, {"ports": ports}]), &running);
+        assert_eq!(of(json!([port("grpc", 9002), port("metrics", 9191)])).as_deref(), Some("10.1.2.3:9191"));
+        assert_eq!(of(json!([port("http-metrics", 8081)])).as_deref(), Some("10.1.2.3:8081"));
+        let both = json!([port("http-metrics", 8081), port("metrics", 9191)]);
+        assert_eq!(of(both).as_deref(), Some("10.1.2.3:9191"));
+        assert_eq!(of(json!([{"containerPort": 8000}])).as_deref(), Some("10.1.2.3:9090"));
+        let six = json!({"podIP": "fd00::7"});
+        assert_eq!(address(&json!([{}]), &six).as_deref(), Some("[fd00::7]:9090"));
+    }
+
+    #[test]
+    fn a_pod_without_an_address_or_at_its_end_is_not_asked() {
+        assert_eq!(address(&json!([]), &json!({"phase": "Pending"})), None);
+        for phase in ["Succeeded", "Failed"] {
+            assert_eq!(address(&json!([]), &json!({"phase": phase, "podIP": "10.1.2.3"})), None);
+        }
+    }
+
+    #[test]
+    fn no_more_pods_are_asked_than_a_picker_has() {
+        let mut writer = Writer::new(PickerPod::kind());
+        for i in 0..100 {
+            let pod = json!({"metadata": {"name": format!("p{i:03}"), "namespace": "ns"}, "status": {"podIP": "10.0.0.1"}});
+            writer.take_in(&Event::Apply(serde_json::from_value(pod).unwrap()));
+        }
+        let asked: Vec<_> = targets(&writer.reader()).into_keys().collect();
+        assert_eq!((asked.len(), &*asked[0], &*asked[15]), (16, "p000", "p015"));
+    }
+
+    #[test]
+    fn the_pods_of_a_service_are_those_of_its_selector() {
+        let of = |selector: Value| selector_of(&json!({"spec": {"selector": selector}}));
+        assert_eq!(of(json!({"app": "epp", "tier": "a"})).as_deref(), Some("app=epp,tier=a"));
+        assert_eq!(of(json!({})), None);
+        assert_eq!(
+            selector_of(&json!({"spec": {"type": "ExternalName", "externalName": "other.example"}})),
+            None
+        );
+    }
+
+    fn selector_of(service: &Value) -> Option<String> {
+        selector(&serde_json::from_value(service.clone()).unwrap())
+    }
+}

@@ -1,0 +1,272 @@
+//! Endpoint pickers: which requests wait for models that no replica serves. While there is such a model its picker is
+//! asked twice a second, by the leader alone; what it says goes to the engine, which decides whom to wake. Nobody is
+//! asked while no model is at zero.
+
+mod ask;
+mod endpoint;
+mod page;
+mod pools;
+mod queues;
+mod wanted;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use kube::Client;
+use tokio::sync::{Notify, watch};
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use wva_scaling::VariantKey;
+
+use crate::published::Reader;
+use crate::variants::{self, Ownership};
+use crate::watches::{Optional, Watches};
+#[cfg(test)]
+use crate::watches::{Sight, cache::Writer};
+use crate::workloads::WorkloadKey;
+use ask::{Asker, Token};
+use endpoint::{Answers, Endpoint};
+use wanted::wanted;
+
+pub(crate) use pools::{Labels, Pool};
+pub(crate) use queues::Queues;
+
+/// Time between two requests to a pod. A request that waits is to be answered by a step within a second.
+const PERIOD: Duration = Duration::from_millis(500);
+/// The engine is told again of requests that go on to wait: why nobody could be woken may have changed.
+const TELL_AGAIN: Duration = Duration::from_secs(2);
+
+/// Namespace and `modelID`.
+pub(crate) type ModelKey = (String, String);
+
+/// The Service of an endpoint picker.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct PickerKey {
+    namespace: String,
+    service: String,
+}
+
+/// What is known of endpoint pickers. Clones share it.
+#[derive(Clone)]
+pub struct Pickers {
+    pools: Optional<Pool>,
+    queues: watch::Receiver<Arc<Queues>>,
+}
+
+impl Pickers {
+    /// What they said last.
+    pub(crate) fn queues(&self) -> watch::Receiver<Arc<Queues>> {
+        self.queues.clone()
+    }
+
+    /// Whether a pool holds the pods of this workload, so that its picker has the requests for them.
+    pub(crate) fn has_one(&self, watches: &Watches, workload: &WorkloadKey) -> bool {
+        !wanted::pickers(watches, &self.pools.cache, workload).is_empty()
+    }
+
+    /// Where nobody asks; what they say is written by a test.
+    #[cfg(test)]
+    pub(crate) fn testing() -> (Self, watch::Sender<Arc<Queues>>) {
+        let pools = Writer::new(Pool::kind()).reader();
+        let pools = Optional::new(pools, Sight::Seen);
+        let (sender, queues) = watch::channel(Arc::default());
+        (Self { pools, queues }, sender)
+    }
+}
+
+/// What asking them takes.
+pub struct PickerConfig {
+    /// `EPP_METRIC_READER_BEARER_TOKEN`; `None` for the token of this pod.
+    pub bearer_token: Option<String>,
+    /// Which variants are ours.
+    pub ownership: Ownership,
+}
+
+/// Asks endpoint pickers while one of their models is at zero.
+pub struct Asking {
+    client: Client,
+    watches: Watches,
+    pools: Optional<Pool>,
+    published: Reader,
+    ownership: Ownership,
+    token: Token,
+    asker: Asker,
+    shown_token: watch::Sender<Option<reqwest::header::HeaderValue>>,
+    queues: watch::Sender<Arc<Queues>>,
+}
+
+/// A picker that is asked; dropping it ends that.
+struct Asked {
+    models: watch::Sender<Arc<BTreeSet<String>>>,
+    answers: watch::Receiver<Answers>,
+    _end: DropGuard,
+}
+
+impl Asking {
+    /// Nobody is asked before [`Asking::run`].
+    ///
+    /// # Errors
+    /// Where the HTTP client cannot be made.
+    pub fn new(
+        client: Client,
+        watches: Watches,
+        pools: InferencePools,
+        published: Reader,
+        config: PickerConfig,
+    ) -> Result<(Self, Pickers), reqwest::Error> {
+        let (shown_token, token) = watch::channel(None);
+        let (queues, reader) = watch::channel(Arc::default());
+        let pickers = Pickers { pools: pools.0.clone(), queues: reader };
+        let asking = Self {
+            client,
+            watches,
+            pools: pools.0,
+            published,
+            ownership: config.ownership,
+            token: Token::new(config.bearer_token.as_deref()),
+            asker: Asker::new(token)?,
+            shown_token,
+            queues,
+        };
+        Ok((asking, pickers))
+    }
+
+    /// Asks until the end of the term. To be run by the leader.
+    pub async fn run(&self, ended: CancellationToken) {
+        let asking = async {
+            // The first request shall not go without it.
+            self.shown_token.send_replace(self.token.read().await);
+            tokio::join!(self.token.keep(&self.shown_token), self.follow());
+        };
+        ended.run_until_cancelled(asking).await;
+        self.queues.send_replace(Arc::default());
+    }
+
+    /// Looks every [`PERIOD`] whom to ask, and hands on what is said.
+    async fn follow(&self) {
+        let news = Arc::new(Notify::new());
+        let mut asked: BTreeMap<PickerKey, Asked> = BTreeMap::new();
+        let mut told = Told::default();
+        let mut ticks = tokio::time::interval(PERIOD);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => self.choose(&mut asked, &news),
+                () = news.notified() => {}
+            }
+            self.tell(&asked, &mut told);
+        }
+    }
+
+    /// Begins to ask those that are wanted, and ceases to ask the others.
+    fn choose(&self, asked: &mut BTreeMap<PickerKey, Asked>, news: &Arc<Notify>) {
+        let pools = &self.pools.cache;
+        let wanted = if pools.is_empty() {
+            wanted::Wanted::default()
+        } else {
+            let managed = variants::managed(&self.watches, &self.ownership);
+            let published = self.published.borrow().clone();
+            let stuck = |key: &VariantKey| {
+                let variant = published.as_ref().and_then(|p| p.variants.get(key));
+                variant.and_then(|v| v.decision.as_ref()).is_some_and(|d| d.stuck)
+            };
+            wanted(&self.watches, pools, &managed, stuck)
+        };
+        asked.retain(|key, _| wanted.contains_key(key));
+        for (key, models) in wanted {
+            match asked.get(&key) {
+                Some(asked) => drop(asked.models.send_if_modified(|now| {
+                    let differs = **now != models;
+                    if differs {
+                        *now = Arc::new(models);
+                    }
+                    differs
+                })),
+                None => drop(asked.insert(key.clone(), self.begin(key, models, news))),
+            }
+        }
+    }
+
+    fn begin(&self, key: PickerKey, models: BTreeSet<String>, news: &Arc<Notify>) -> Asked {
+        tracing::debug!(
+            namespace = key.namespace,
+            service = key.service,
+            "An endpoint picker is asked: a model of it is at zero"
+        );
+        let (models, models_now) = watch::channel(Arc::new(models));
+        let (answers, said) = watch::channel(Answers::default());
+        let endpoint = Endpoint {
+            key,
+            client: self.client.clone(),
+            asker: self.asker.clone(),
+            models: models_now,
+            answers,
+            news: news.clone(),
+        };
+        let end = CancellationToken::new();
+        let ended = end.clone();
+        tokio::spawn(async move { ended.run_until_cancelled(endpoint.run()).await });
+        Asked { models, answers: said, _end: end.drop_guard() }
+    }
+
+    /// Hands on what all of them said, and wakes the engine where somebody waits.
+    fn tell(&self, asked: &BTreeMap<PickerKey, Asked>, told: &mut Told) {
+        let now = Instant::now();
+        let mut queues = Queues::default();
+        for (key, asked) in asked {
+            queues.add(&key.namespace, &asked.models.borrow(), &asked.answers.borrow(), now);
+        }
+        let due = told.is_due(queues.waiting(), now);
+        self.queues.send_if_modified(|last| {
+            *last = Arc::new(queues);
+            due
+        });
+    }
+}
+
+/// What the engine was told of last.
+#[derive(Default)]
+struct Told {
+    waiting: BTreeSet<ModelKey>,
+    at: Option<Instant>,
+}
+
+impl Told {
+    /// Whether it is to be told that requests wait for these models: at once of one for which none did, and of the
+    /// others from time to time.
+    fn is_due(&mut self, waiting: BTreeSet<ModelKey>, now: Instant) -> bool {
+        let again = self.at.is_none_or(|at| now.saturating_duration_since(at) >= TELL_AGAIN);
+        let due = !waiting.is_empty() && (again || !waiting.is_subset(&self.waiting));
+        self.waiting = waiting;
+        if due {
+            self.at = Some(now);
+        }
+        due
+    }
+}
+
+/// The cache of InferencePools, made by [`crate::Scope::inference_pools`].
+#[derive(Clone)]
+pub struct InferencePools(pub(crate) Optional<Pool>);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_engine_is_told_at_once_of_news_and_of_the_rest_from_time_to_time() {
+        let begin = Instant::now();
+        let at = |millis: u64| begin + Duration::from_millis(millis);
+        let key = |model: &str| ("ns".to_owned(), model.to_owned());
+        let mut told = Told::default();
+        assert!(!told.is_due(BTreeSet::new(), at(0)));
+        assert!(told.is_due([key("a")].into(), at(0)));
+        assert!(!told.is_due([key("a")].into(), at(500)));
+        assert!(told.is_due([key("a"), key("b")].into(), at(600)));
+        assert!(!told.is_due([key("b")].into(), at(2500)));
+        assert!(told.is_due([key("b")].into(), at(2600)));
+        assert!(!told.is_due(BTreeSet::new(), at(5000)));
+        assert!(told.is_due([key("b")].into(), at(5100)));
+    }
+}

@@ -1,0 +1,123 @@
+//! Single requests of an emulated fleet, beside the flow of the queueing model, which never ends quite: each is sent at a
+//! moment, runs on one pod for exactly as long as it says, and is known afterwards. While no pod is ready they wait at the
+//! gateway.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use super::queueing::Replica;
+
+/// One request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// When it was sent.
+    pub sent: Instant,
+    /// How long it runs.
+    pub lasts: Duration,
+    /// The pod that it runs on and since when; `None`: it waits.
+    pub runs: Option<(String, Instant)>,
+    /// When it was done.
+    pub ended: Option<Instant>,
+}
+
+/// All requests that were sent.
+#[derive(Debug, Default)]
+pub(super) struct Requests {
+    all: Vec<Request>,
+    /// Done requests of the pods there are.
+    completed: BTreeMap<String, f64>,
+}
+
+impl Requests {
+    pub(super) fn send(&mut self, lasts: Duration, pods: &BTreeMap<String, Replica>, now: Instant) {
+        self.all.push(Request { sent: now, lasts, runs: None, ended: None });
+        self.place(pods.keys(), now);
+    }
+
+    /// Takes in which pods are ready. What ran on one that is gone is sent again, and runs as long as at first.
+    pub(super) fn set_replicas(&mut self, ready: &BTreeSet<String>, now: Instant) {
+        self.end(now);
+        self.completed.retain(|pod, _| ready.contains(pod));
+        for request in self.all.iter_mut().filter(|r| r.ended.is_none()) {
+            if request.runs.as_ref().is_some_and(|(pod, _)| !ready.contains(pod)) {
+                request.runs = None;
+            }
+        }
+        self.place(ready.iter(), now);
+    }
+
+    /// Ends what is over.
+    pub(super) fn end(&mut self, now: Instant) {
+        for request in self.all.iter_mut().filter(|r| r.ended.is_none()) {
+            if let Some((pod, since)) = &request.runs
+                && now.duration_since(*since) >= request.lasts
+            {
+                *self.completed.entry(pod.clone()).or_default() += 1.0;
+                request.ended = Some(*since + request.lasts);
+            }
+        }
+    }
+
+    /// Gives those that wait to pods in turn.
+    fn place<'a>(&mut self, pods: impl Iterator<Item = &'a String> + Clone, now: Instant) {
+        let waiting = self.all.iter_mut().filter(|r| r.ended.is_none() && r.runs.is_none());
+        for (request, pod) in waiting.zip(pods.cycle()) {
+            request.runs = Some((pod.clone(), now));
+        }
+    }
+
+    /// A pod's figures with those of its single requests.
+    pub(super) fn over(&self, pod: &str, replica: Replica) -> Replica {
+        let running = self.all.iter().filter(|r| r.ended.is_none());
+        let running = running.filter(|r| r.runs.as_ref().is_some_and(|(on, _)| on == pod)).count();
+        let running = u32::try_from(running).map_or(f64::INFINITY, f64::from);
+        let completed = self.completed.get(pod).copied().unwrap_or_default();
+        Replica {
+            running: replica.running + running,
+            admitted: replica.admitted + running + completed,
+            completed: replica.completed + completed,
+            ..replica
+        }
+    }
+
+    /// Requests that wait because no pod is ready.
+    pub(super) fn waiting(&self) -> f64 {
+        let waiting = self.all.iter().filter(|r| r.ended.is_none() && r.runs.is_none()).count();
+        u32::try_from(waiting).map_or(f64::INFINITY, f64::from)
+    }
+
+    pub(super) fn all(&self) -> &[Request] {
+        &self.all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ready(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_request_waits_runs_and_ends_and_begins_anew_where_its_pod_goes() {
+        let (mut requests, begin) = (Requests::default(), Instant::now());
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        let figures = |requests: &Requests, pod: &str| {
+            let over = requests.over(pod, Replica::default());
+            (over.running as u32, over.completed as u32, requests.waiting() as u32)
+        };
+        requests.send(Duration::from_secs(10), &BTreeMap::new(), at(0));
+        assert_eq!(figures(&requests, "a"), (0, 0, 1));
+        requests.set_replicas(&ready(&["a"]), at(1));
+        assert_eq!(figures(&requests, "a"), (1, 0, 0));
+        requests.set_replicas(&ready(&["b"]), at(9));
+        requests.end(at(18));
+        assert_eq!(figures(&requests, "b"), (1, 0, 0), "it runs as long as at first");
+        requests.end(at(19));
+        assert_eq!(figures(&requests, "b"), (0, 1, 0));
+        assert_eq!(requests.all()[0].ended, Some(at(19)));
+        requests.set_replicas(&ready(&[]), at(20));
+        assert_eq!(figures(&requests, "b"), (0, 0, 0));
+    }
+}

@@ -1,0 +1,234 @@
+//! Idle models go to zero on a real control plane, whatever scales their workloads otherwise, and not while a request
+//! runs. Every step is carried out through the API server, with the rights of the program's service account.
+
+mod common;
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use common::{Cluster, DEADLINE, condition, target};
+use futures::future::try_join_all;
+use serde_json::Value;
+use wva_testbed::fixtures::{MODEL_LABEL, VariantFixture};
+use wva_testbed::install::{Install, InstallOptions};
+use wva_testbed::{Fleet, FleetConfig, Options, Testbed, eventually};
+
+/// How long nothing may have been asked of a model.
+const RETENTION: Duration = Duration::from_secs(8);
+/// A request outlives the retention period.
+const REQUEST: Duration = Duration::from_secs(12);
+
+/// What scales a workload beside this program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Beside {
+    Nothing,
+    /// An HPA that cannot say 0.
+    Hpa,
+    /// One that can.
+    HpaToZero,
+    /// A ScaledObject that may go to 0 (there is no KEDA that would).
+    ScaledObject,
+    /// Nothing, and the workload is a StatefulSet.
+    StatefulSet,
+}
+
+impl Beside {
+    const ALL: [Self; 5] = [Self::Nothing, Self::Hpa, Self::HpaToZero, Self::ScaledObject, Self::StatefulSet];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "zero-nothing",
+            Self::Hpa => "zero-hpa",
+            Self::HpaToZero => "zero-hpa-to-zero",
+            Self::ScaledObject => "zero-keda",
+            Self::StatefulSet => "zero-stateful",
+        }
+    }
+
+    /// The manifests of a variant.
+    fn manifests(self, fixture: &VariantFixture) -> String {
+        let (name, ns) = (&fixture.name, &fixture.namespace);
+        let scaled_object = format!(
+            "apiVersion: keda.sh/v1alpha1
+kind: ScaledObject
+metadata: {{name: {name}, namespace: {ns}}}
+spec: {{scaleTargetRef: {{name: {name}}}, minReplicaCount: 0, maxReplicaCount: 5}}
+"
+        );
+        let (workload, variant) = (fixture.deployment(), fixture.variant());
+        let all = match self {
+            Self::Nothing => vec![workload, variant],
+            Self::Hpa => vec![workload, variant, fixture.autoscaler()],
+            Self::HpaToZero => {
+                vec![workload, variant, fixture.autoscaler().replace("minReplicas: 1", "minReplicas: 0")]
+            }
+            Self::ScaledObject => vec![workload, variant, scaled_object],
+            Self::StatefulSet => vec![
+                workload
+                    .replace("kind: Deployment", "kind: StatefulSet")
+                    .replace("  selector:", "  serviceName: none\n  selector:"),
+                variant.replace("kind: Deployment", "kind: StatefulSet"),
+            ],
+        };
+        all.join("---\n")
+    }
+
+    fn workload(self) -> String {
+        let kind = if self == Self::StatefulSet { "statefulset" } else { "deployment" };
+        format!("{kind}/a")
+    }
+}
+
+/// Scale to zero for all models of a namespace.
+fn map(namespace: &str) -> String {
+    let retention = RETENTION.as_secs();
+    format!(
+        "apiVersion: v1
+kind: ConfigMap
+metadata: {{name: wva-model-scale-to-zero-config, namespace: {namespace}}}
+data:
+  default: |
+    enable_scale_to_zero: true
+    retention_period: {retention}s
+"
+    )
+}
+
+/// One model under way.
+struct Model<'a> {
+    cluster: &'a Cluster,
+    beside: Beside,
+    namespace: String,
+    fleet: Fleet,
+}
+
+impl<'a> Model<'a> {
+    async fn start(cluster: &'a Cluster, beside: Beside) -> anyhow::Result<Self> {
+        let namespace = cluster.testbed.namespace(beside.name()).await?;
+        let fixture = VariantFixture::new(&namespace, "a");
+        let config = FleetConfig::new(&namespace, &format!("{MODEL_LABEL}=served"), &fixture.model);
+        let fleet = Fleet::start(&cluster.testbed, config)?;
+        cluster.testbed.apply(&beside.manifests(&fixture)).await?;
+        cluster.testbed.apply(&map(&namespace)).await?;
+        fleet.wait_ready(1, DEADLINE).await?;
+        fleet.send(REQUEST);
+        Ok(Self { cluster, beside, namespace, fleet })
+    }
+
+    async fn replicas(&self) -> anyhow::Result<u64> {
+        let path = "jsonpath={.spec.replicas}";
+        let args = ["get", &self.beside.workload(), "-n", &self.namespace, "-o", path];
+        let text = self.cluster.testbed.kubectl(&args).await?.success()?;
+        text.parse().with_context(|| format!("{text:?} is no number"))
+    }
+
+    async fn variant(&self) -> anyhow::Result<Value> {
+        self.cluster.variant(&self.namespace, "a").await
+    }
+
+    /// Waits for the model to be at rest at zero; the signal alone where somebody else acts on it.
+    async fn goes_to_zero(&self) -> anyhow::Result<()> {
+        let left = u64::from(self.beside == Beside::ScaledObject);
+        eventually(&format!("{} to go to zero", self.beside.name()), DEADLINE, async || {
+            let va = self.variant().await?;
+            ensure!(target(&va) == Some(0), "{}", va["status"]);
+            ensure!(self.replicas().await? == left, "{} replicas", self.replicas().await?);
+            if left == 0 {
+                let metrics = condition(&va, "MetricsAvailable")?;
+                ensure!(metrics == ("True", "ScaleFromZero"), "{}", va["status"]);
+                let optimization = condition(&va, "OptimizationReady")?;
+                ensure!(optimization == ("True", "ScaleFromZeroMode"), "{}", va["status"]);
+                ensure!(condition(&va, "Ready")? == ("True", "Ready"), "{}", va["status"]);
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// The request that was sent first ran to its end on the pod that it began on.
+    fn request_was_spared(&self) -> anyhow::Result<()> {
+        let all = self.fleet.requests();
+        let request = all.first().context("no request was sent")?;
+        let (_, since) = request.runs.as_ref().context("it does not run")?;
+        ensure!(request.ended.is_some_and(|ended| ended == *since + REQUEST), "{request:?}");
+        ensure!(
+            since.duration_since(request.sent) < Duration::from_secs(1),
+            "it was sent again: {request:?}"
+        );
+        Ok(())
+    }
+
+    /// A person scales it up; it stays up while it loads, and until it has been idle for the whole period again.
+    async fn is_woken(&self) -> anyhow::Result<()> {
+        let scale = ["scale", &self.beside.workload(), "-n", &self.namespace, "--replicas=1"];
+        self.cluster.testbed.kubectl(&scale).await?.success()?;
+        self.fleet.wait_ready(1, DEADLINE).await?;
+        let name = self.beside.name();
+        eventually(&format!("{name} to be measured again"), DEADLINE, async || {
+            let va = self.variant().await?;
+            ensure!(condition(&va, "MetricsAvailable")? == ("True", "MetricsFound"), "{}", va["status"]);
+            ensure!(target(&va) == Some(1) && self.replicas().await? == 1, "{}", va["status"]);
+            Ok(())
+        })
+        .await
+    }
+
+    async fn was_told(&self, reason: &str) -> anyhow::Result<bool> {
+        let selector = format!("involvedObject.name=a,reason={reason}");
+        let args = ["get", "events", "-n", &self.namespace, "--field-selector", &selector, "-o", "name"];
+        Ok(!self.cluster.testbed.kubectl(&args).await?.success()?.trim().is_empty())
+    }
+}
+
+/// What an HPA says of its condition `ScalingActive`.
+async fn scaling_active(model: &Model<'_>) -> anyhow::Result<String> {
+    let path = "jsonpath={.status.conditions[?(@.type==\"ScalingActive\")].status}/{.status.conditions[?(@.type==\"ScalingActive\")].reason}";
+    let args = ["get", "hpa/a", "-n", &model.namespace, "-o", path];
+    model.cluster.testbed.kubectl(&args).await?.success()
+}
+
+async fn cluster(name: &str, env: &[(&str, &str)]) -> anyhow::Result<Cluster> {
+    let options = Options { name: name.to_owned(), hpa_to_zero: true, ..Options::default() };
+    let testbed = Testbed::start(options).await?;
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/stand-ins");
+    for kind in ["scaledobjects", "leaderworkersets"] {
+        testbed.apply(&std::fs::read_to_string(folder.join(format!("{kind}.yaml")))?).await?;
+    }
+    let mut options = InstallOptions::quick(env!("CARGO_BIN_EXE_wva"));
+    options.env.extend(env.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())));
+    let install = Install::start(&testbed, &options).await?;
+    Ok(Cluster { testbed, install })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_model_goes_to_zero_whatever_else_scales_it() -> anyhow::Result<()> {
+    let cluster = cluster("to-zero", &[]).await?;
+    let models = try_join_all(Beside::ALL.map(|beside| Model::start(&cluster, beside))).await?;
+    try_join_all(models.iter().map(Model::goes_to_zero)).await?;
+    for model in &models {
+        model.request_was_spared().with_context(|| model.beside.name())?;
+        ensure!(
+            !model.was_told("SafetyNetActivated").await?,
+            "{}: at 0 there is no net",
+            model.beside.name()
+        );
+    }
+    let hpa = models.iter().find(|m| m.beside == Beside::Hpa).context("there is none")?;
+    eventually("the HPA to switch itself off", DEADLINE, async || {
+        let said = scaling_active(hpa).await?;
+        ensure!(said == "False/ScalingDisabled", "{said}");
+        Ok(())
+    })
+    .await?;
+
+    let scaled: Vec<&Model> = models.iter().filter(|m| m.beside != Beside::ScaledObject).collect();
+    try_join_all(scaled.iter().map(|model| model.is_woken())).await?;
+    eventually("the HPA to switch itself on", DEADLINE, async || {
+        let said = scaling_active(hpa).await?;
+        ensure!(said.starts_with("True/"), "{said}");
+        Ok(())
+    })
+    .await?;
+    try_join_all(scaled.iter().map(|model| model.goes_to_zero())).await.map(|_| ())
+}
