@@ -66,6 +66,7 @@ pub(crate) async fn run(settings: Settings, signals: Signals) -> anyhow::Result<
         tracing::warn!("{warning}");
     }
     let mut process = Process::new(settings).await?;
+    wva_controller::tell_of_old_crd(&process.client).await;
     let certs = process.certificates()?;
     let limiter = process.settings.controller.as_ref().map(|c| c.limiter.clone());
     let watched = limiter.map(|limiter| process.watches(&limiter));
@@ -149,23 +150,30 @@ impl Process {
 
     /// The caches of the controller.
     fn watches(&mut self, limiter: &Limiter) -> Watched {
-        let mut scope = Scope {
+        let (variants, namespaces) = (self.variants.clone(), self.namespaces.clone());
+        let (names, opted_in) = (self.settings.maps.clone(), self.settings.config_enabled_value.clone());
+        let mut scope = self.scope();
+        let (observe_autoscalers, autoscalers) = wva_webhook::autoscaler_index();
+        let (observe_scaled_objects, scaled_objects) = wva_webhook::scaled_object_index();
+        let observe =
+            AutoscalerObservers { autoscalers: observe_autoscalers, scaled_objects: observe_scaled_objects };
+        let watches = scope.all(variants, namespaces, observe, limiter);
+        let seen = watches.clone();
+        let scaled_objects_seen = Arc::new(move || seen.scaled_objects_seen().is_complete());
+        let maps = scope.config_maps(names, opted_in);
+        Watched { watches, maps, readers: Readers { autoscalers, scaled_objects, scaled_objects_seen } }
+    }
+
+    /// What watches need, after the first of them.
+    fn scope(&mut self) -> Scope<'_> {
+        Scope {
             client: self.client.clone(),
             namespace: self.settings.watch_namespace.clone(),
             changed: self.changed.clone(),
             shutdown: self.end.shutdown.clone(),
             synced: &mut self.synced,
             tasks: &mut self.tasks,
-        };
-        let (observe_autoscalers, autoscalers) = wva_webhook::autoscaler_index();
-        let (observe_scaled_objects, scaled_objects) = wva_webhook::scaled_object_index();
-        let observe =
-            AutoscalerObservers { autoscalers: observe_autoscalers, scaled_objects: observe_scaled_objects };
-        let watches = scope.all(self.variants.clone(), self.namespaces.clone(), observe, limiter);
-        let seen = watches.clone();
-        let scaled_objects_seen = Arc::new(move || seen.scaled_objects_seen().is_complete());
-        let maps = scope.config_maps(self.settings.maps.clone(), self.settings.config_enabled_value.clone());
-        Watched { watches, maps, readers: Readers { autoscalers, scaled_objects, scaled_objects_seen } }
+        }
     }
 
     /// A task that runs until shutdown; if it ends before, so does the process.

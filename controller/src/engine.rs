@@ -30,7 +30,7 @@ use crate::memory::Memory;
 use crate::published::{Published, PublishedVariant};
 use crate::report::conditions::{Outlook, conditions};
 use crate::telemetry::Telemetry;
-use crate::variants::{self, Managed, Ownership};
+use crate::variants::{self, Managed, Ownership, Takeover, unserved};
 use crate::watches::{Sight, Synced, Watches};
 use crate::workloads::{self, WorkloadKey};
 
@@ -109,6 +109,8 @@ struct State {
     split: Split,
     /// When samples of what is gone were last forgotten.
     cleaned: Option<Instant>,
+    /// Variants that came from other controllers.
+    takeover: Takeover,
 }
 
 /// The answers of one round of queries, and when it began.
@@ -235,6 +237,8 @@ impl Engine {
             at: at.wall,
             snapshot: Arc::new(assembled.snapshot),
             variants,
+            withheld: state.takeover.at(&self.watches, &self.ownership, &managed, at.now),
+            unserved: unserved(&self.watches, &self.ownership, at.wall),
             scalings: state.scalings.clone(),
         })));
         self.telemetry.cycle(at.now.elapsed(), all_analyzed, unmapped);

@@ -6,6 +6,7 @@ mod assemble;
 pub mod auth;
 mod bounds;
 mod collect;
+mod crd;
 mod engine;
 pub mod external_metrics;
 #[cfg(test)]
@@ -28,18 +29,20 @@ mod watches;
 mod workloads;
 
 pub use collect::prometheus::{ClientError, Prometheus, PrometheusConfig};
+pub use crd::tell_of_old_crd;
 pub use engine::{Engine, EngineConfig};
 pub use leadership::{Election, Leadership, NotLeading, elect};
 pub use maps::ConfigMaps;
 pub use published::{Published, PublishedVariant, Reader};
 pub use report::events;
 pub use report::gauges::VariantSeries;
+pub use report::scraping::Scraped;
 pub use report::status::StatusWriter;
 #[cfg(debug_assertions)]
 pub use tasks::Fault;
 pub use tasks::{Ended, Tasks};
 pub use telemetry::Telemetry;
-pub use variants::{Ownership, Variant, is_excluded as namespace_is_excluded};
+pub use variants::{Ownership, Reach, Unserved, Variant, is_excluded as namespace_is_excluded};
 pub use watches::{
     AutoscalerObservers, Cache, Limiter, NamespaceFacts, Observer, Scope, Sight, Synced, Watches,
 };
