@@ -7,11 +7,14 @@ use std::time::Duration;
 use http::Request;
 use kube::{Client, CustomResourceExt};
 use serde_json::Value;
+use tokio::time::{Instant, sleep, timeout_at};
 use wva_crds::VariantAutoscaling;
 use wva_crds::names::{GROUP, KIND, VERSION};
 
 /// Longest wait for the description: the start goes on without.
 const ASK: Duration = Duration::from_secs(5);
+/// Between two questions: a CRD that has just been applied is described a moment later.
+const AGAIN: Duration = Duration::from_millis(500);
 
 /// Why nothing is known of the CRD that is installed.
 #[derive(Debug, thiserror::Error)]
@@ -19,6 +22,9 @@ enum Undescribed {
     /// The API server did not say.
     #[error("the API server does not describe the kind: {0}")]
     Refused(#[source] Box<kube::Error>),
+    /// It has no such kind.
+    #[error("the cluster has no {KIND} of {GROUP}/{VERSION}")]
+    NoKind,
     /// It took too long.
     #[error("the API server does not describe the kind within {} s", ASK.as_secs())]
     NoAnswer,
@@ -36,12 +42,10 @@ pub async fn tell_of_old_crd(client: &Client) {
             "The CustomResourceDefinition of VariantAutoscalings is an older one, which drops some fields: they are done \
              without. Apply that of this release: wva crd | kubectl apply --server-side -f -"
         ),
-        Err(Undescribed::Refused(error)) if matches!(*error, kube::Error::Api(ref s) if s.code == 404) => {
-            tracing::warn!(
-                "The cluster has no VariantAutoscalings: apply their CustomResourceDefinition with wva crd | kubectl \
-                 apply --server-side -f -"
-            );
-        }
+        Err(Undescribed::NoKind) => tracing::warn!(
+            "The cluster has no VariantAutoscalings: apply their CustomResourceDefinition with wva crd | kubectl apply \
+             --server-side -f -"
+        ),
         Err(error) => {
             tracing::warn!(%error, "Whether the CustomResourceDefinition is of this release is not known")
         }
@@ -49,13 +53,29 @@ pub async fn tell_of_old_crd(client: &Client) {
 }
 
 async fn missing_fields(client: &Client) -> Result<Vec<String>, Undescribed> {
+    let end = Instant::now() + ASK;
+    loop {
+        let answer = timeout_at(end, describe(client)).await.map_err(|_| Undescribed::NoAnswer)?;
+        match answer {
+            Err(Undescribed::NoKind) if Instant::now() + AGAIN < end => sleep(AGAIN).await,
+            Err(error) => return Err(error),
+            Ok(description) => {
+                let installed = schema(&description).ok_or(Undescribed::NoSchema)?;
+                return Ok(lacks(&own_schema(), installed));
+            }
+        }
+    }
+}
+
+/// The API server's description of the version.
+async fn describe(client: &Client) -> Result<Value, Undescribed> {
     let refused = |error| Undescribed::Refused(Box::new(error));
     let request = Request::get(format!("/openapi/v3/apis/{GROUP}/{VERSION}"));
     let request = request.body(Vec::new()).map_err(|e| refused(kube::Error::HttpError(e)))?;
-    let answer = tokio::time::timeout(ASK, client.request::<Value>(request)).await;
-    let description = answer.map_err(|_| Undescribed::NoAnswer)?.map_err(refused)?;
-    let installed = schema(&description).ok_or(Undescribed::NoSchema)?;
-    Ok(lacks(&own_schema(), installed))
+    match client.request::<Value>(request).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => Err(Undescribed::NoKind),
+        answer => answer.map_err(refused),
+    }
 }
 
 /// The schema of the kind in a description of the API.

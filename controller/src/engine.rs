@@ -127,6 +127,7 @@ impl Engine {
             () = shutdown.cancelled() => return Ok(()),
             synced = self.synced.wait() => synced.map_err(|which| format!("the watch of {which} ended"))?,
         }
+        tracing::info!("All watch caches are complete");
         // What is decided without the bounds of ScaledObjects, or without the GPUs there are, would be wrong for a cycle.
         if shutdown.run_until_cancelled(self.watches.looked()).await.is_none() {
             return Ok(());
