@@ -158,10 +158,7 @@ async fn moves(
         let owner = history.lock().unwrap_or_else(PoisonError::into_inner).owner(variant);
         let to = (owner + 1 + count / VARIANTS % 2) % CONTROLLERS.len();
         // So that whoever has it has something to write.
-        let replicas = json!({"spec": {"replicas": count % 3}});
-        let (name, patch) = (name(variant), Patch::Merge(replicas));
-        let scaled = deployments.patch(&name, &PatchParams::default(), &patch);
-        within("scaling a Deployment", CALL, scaled).await?;
+        scale(&deployments, variant, count % 3).await?;
         relabel(&api, variant, to, history).await?;
         if count % 4 == 3 {
             // At most as long as a cycle takes to notice, at least no time at all.
@@ -172,6 +169,12 @@ async fn moves(
         count += 1;
     }
     Ok(())
+}
+
+async fn scale(api: &Api<Deployment>, variant: usize, replicas: usize) -> anyhow::Result<()> {
+    let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
+    let (params, name) = (PatchParams::default(), name(variant));
+    within("scaling a Deployment", CALL, api.patch(&name, &params, &patch)).await.map(|_| ())
 }
 
 async fn relabel(
