@@ -47,7 +47,7 @@ pub async fn tell_of_old_crd(client: &Client) {
              --server-side -f -"
         ),
         Err(error) => {
-            tracing::warn!(%error, "Whether the CustomResourceDefinition is of this release is not known")
+            tracing::warn!(%error, "Whether the CustomResourceDefinition is of this release is not known");
         }
     }
 }
