@@ -9,7 +9,7 @@ ONLY ?=
 # Where cargo builds, as cargo itself sees it.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help tools build test lint chart generate demo bench bench-admission bench-cycle bench-decide test-bad-input test-faults test-outages test-scaling fuzz deny clean
+.PHONY: help tools build test lint chart generate demo bench bench-idle bench-admission bench-cycle bench-decide test-bad-input test-faults test-outages test-scaling test-side-by-side fuzz deny clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -39,6 +39,10 @@ bench: tools ## Measure the release binary on a real control plane: idle memory 
 	$(CARGO) build --release --bin wva
 	@$(CARGO) run --quiet --package wva-testbed -- bench --wva $(TARGET)/release/wva
 
+bench-idle: tools ## Measure the idle release binary with 1,000 variants for 10 minutes: start, requests to the API server, memory
+	$(CARGO) build --release --bin wva
+	@$(CARGO) run --quiet --package wva-testbed -- bench-idle --wva $(TARGET)/release/wva
+
 bench-admission: tools ## Measure reviews of the release binary under load with 1,000 variants, and creates with and without webhooks
 	$(CARGO) build --release --bin wva
 	$(CARGO) bench --quiet --package wva-rules --bench pass
@@ -66,6 +70,9 @@ test-outages: tools ## Every kind of outage of Prometheus, 3 minutes each, with 
 
 test-scaling: tools build ## Put variants under load while the cluster is short of GPUs, as timelines; some five minutes
 	@$(TARGET)/debug/wva-testbed scaling --wva $(TARGET)/debug/wva $(if $(ONLY),--only $(ONLY))
+
+test-side-by-side: tools build ## Two controllers with an instance and one without, while variants move between them; 10 minutes
+	@$(TARGET)/debug/wva-testbed side-by-side --wva $(TARGET)/debug/wva
 
 fuzz: ## Run every fuzz target for SECONDS each (60); needs nightly Rust, without it the same targets under proptest
 	@SECONDS_EACH=$(SECONDS) tests/fuzz/run.sh

@@ -77,6 +77,7 @@ pub(crate) async fn run(
         tracing::warn!("{warning}");
     }
     let mut process = Process::new(settings).await?;
+    wva_controller::tell_of_old_crd(&process.client).await;
     let certs = process.certificates()?;
     let controller = process.settings.controller.clone();
     let watched = controller.as_ref().map(|controller| process.watches(controller));
@@ -163,28 +164,31 @@ impl Process {
 
     /// The caches of the controller.
     fn watches(&mut self, controller: &Controller) -> Watched {
-        let mut scope = Scope {
+        let (variants, namespaces) = (self.variants.clone(), self.namespaces.clone());
+        let (names, opted_in) = (self.settings.maps.clone(), self.settings.config_enabled_value.clone());
+        let mut scope = self.scope();
+        let (observe_autoscalers, autoscalers) = wva_webhook::autoscaler_index();
+        let (observe_scaled_objects, scaled_objects) = wva_webhook::scaled_object_index();
+        let observe =
+            AutoscalerObservers { autoscalers: observe_autoscalers, scaled_objects: observe_scaled_objects };
+        let watches = scope.all(variants, namespaces, observe, &controller.limiter);
+        let pools = scope.inference_pools(&controller.zero.pool_group);
+        let seen = watches.clone();
+        let scaled_objects_seen = Arc::new(move || seen.scaled_objects_seen().is_complete());
+        let maps = scope.config_maps(names, opted_in);
+        let readers = Readers { autoscalers, scaled_objects, scaled_objects_seen };
+        Watched { watches, pools, maps, readers }
+    }
+
+    /// What watches need, after the first of them.
+    fn scope(&mut self) -> Scope<'_> {
+        Scope {
             client: self.client.clone(),
             namespace: self.settings.watch_namespace.clone(),
             changed: self.changed.clone(),
             shutdown: self.end.shutdown.clone(),
             synced: &mut self.synced,
             tasks: &mut self.tasks,
-        };
-        let (observe_autoscalers, autoscalers) = wva_webhook::autoscaler_index();
-        let (observe_scaled_objects, scaled_objects) = wva_webhook::scaled_object_index();
-        let observe =
-            AutoscalerObservers { autoscalers: observe_autoscalers, scaled_objects: observe_scaled_objects };
-        let watches = scope.all(self.variants.clone(), self.namespaces.clone(), observe, &controller.limiter);
-        let pools = scope.inference_pools(&controller.zero.pool_group);
-        let seen = watches.clone();
-        let scaled_objects_seen = Arc::new(move || seen.scaled_objects_seen().is_complete());
-        let maps = scope.config_maps(self.settings.maps.clone(), self.settings.config_enabled_value.clone());
-        Watched {
-            watches,
-            pools,
-            maps,
-            readers: Readers { autoscalers, scaled_objects, scaled_objects_seen },
         }
     }
 

@@ -1,12 +1,13 @@
 //! Objects that earlier releases stored and today's schema would refuse. They stay listed, are told what is wrong
-//! with them, publish nothing, and hold up nobody: a good variant beside them is managed as ever.
+//! with them, publish nothing, and hold up nobody: a good variant beside them is managed as ever. And the CRD of an old
+//! release that is still installed, which is said and done with.
 
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 use wva_testbed::fixtures::{MODEL_LABEL, VariantFixture};
-use wva_testbed::install::{Install, InstallOptions};
+use wva_testbed::install::{Install, InstallOptions, WEBHOOKS};
 use wva_testbed::{Fleet, FleetConfig, Options, Testbed, eventually};
 
 /// Longest wait for a decision about the good variant: its pod starts, is scraped, and is looked at.
@@ -128,5 +129,76 @@ async fn objects_of_old_releases_are_told_and_hold_up_nobody() -> anyhow::Result
     })
     .await?;
     testbed.kubectl(&["delete", "va", "words", "-n", &namespace, "--timeout=20s"]).await?.success()?;
+    install.stop().await?;
+    the_crd_of_the_original_is_done_with(&testbed).await
+}
+
+/// The same control plane with the CRD that the original installs: Helm does not replace it.
+async fn the_crd_of_the_original_is_done_with(testbed: &Testbed) -> anyhow::Result<()> {
+    // Nobody answers reviews now, and the objects are of another schema.
+    for kind in ["mutatingwebhookconfiguration", "validatingwebhookconfiguration"] {
+        testbed.kubectl(&["delete", kind, WEBHOOKS]).await?.success()?;
+    }
+    let crd = "crd/variantautoscalings.llmd.ai";
+    testbed.kubectl(&["delete", crd, "--timeout=30s"]).await?.success()?;
+    let stand_in = "tests/fixtures/stand-ins/variantautoscalings-v0.5.yaml";
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let options = InstallOptions {
+        crd: Some(std::fs::read_to_string(folder.join(stand_in))?),
+        ..InstallOptions::quick(env!("CARGO_BIN_EXE_wva"))
+    };
+    let install = Install::start(testbed, &options).await?;
+    let log = install.process().log();
+    let told = log
+        .lines()
+        .find(|line| line.contains("CustomResourceDefinition of VariantAutoscalings is an older one"));
+    let told = told.context("the program does not say that the CRD is an older one")?;
+    for field in ["spec.minReplicas", "spec.maxReplicas", "status.currentReplicas"] {
+        ensure!(told.contains(field), "{field} is not named: {told}");
+    }
+    let namespace = testbed.namespace("original").await?;
+    let fixture = VariantFixture::new(&namespace, "kept");
+    testbed.apply(&[fixture.deployment(), fixture.variant()].join("---\n")).await?;
+    eventually("the variant to be decided on", SOON, async || {
+        let desired = install.series("wva_desired_replicas", &[("variant_name", "kept")]).await?;
+        ensure!(desired == Some(1.0), "its series is {desired:?}");
+        let va = read(testbed, &namespace, "kept").await?;
+        let alloc = &va["status"]["desiredOptimizedAlloc"];
+        ensure!(alloc["numReplicas"] == 1 && alloc["accelerator"] == "H100", "{}", va["status"]);
+        ensure!(
+            alloc["lastRunTime"].is_string() && va["status"]["actuation"]["applied"] == true,
+            "{}",
+            va["status"]
+        );
+        ensure!(va["status"]["currentReplicas"].is_null(), "the CRD knows it: {}", va["status"]);
+        let conditions = va["status"]["conditions"].as_array().context("no conditions")?;
+        ensure!(conditions.len() == 4, "{}", va["status"]);
+        Ok(())
+    })
+    .await?;
+    // A program that took for unwritten what the CRD drops would write it in each cycle.
+    eventually("two cycles that write nothing", SOON, async || {
+        let version = async || {
+            read(testbed, &namespace, "kept").await.map(|va| va["metadata"]["resourceVersion"].clone())
+        };
+        let (before, begun) = (version().await?, cycles(&install).await?);
+        eventually("two more cycles", SOON, async || {
+            ensure!(cycles(&install).await? >= begun + 2.0, "not yet");
+            Ok(())
+        })
+        .await?;
+        ensure!(version().await? == before, "the status was written");
+        Ok(())
+    })
+    .await?;
     install.stop().await
+}
+
+/// Cycles so far, whatever came of them.
+async fn cycles(install: &Install) -> anyhow::Result<f64> {
+    let mut all = 0.0;
+    for result in ["ok", "degraded"] {
+        all += install.series("wva_engine_cycles_total", &[("result", result)]).await?.unwrap_or(0.0);
+    }
+    Ok(all)
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{Mutex, OnceCell};
+use wva_testbed::audit::Audit;
 use wva_testbed::install::Install;
 use wva_testbed::operations::{
     Outcome, all_dead, cold_install, killed_tasks, leadership, lifetimes, repair, rolling_restart,
@@ -22,7 +23,7 @@ async fn testbed() -> anyhow::Result<&'static Testbed> {
         name: "operations".to_owned(),
         nodes: Vec::new(),
         with_prometheus: false,
-        with_audit: true,
+        audit: Audit::Writes,
         ..Options::default()
     };
     TESTBED

@@ -5,7 +5,6 @@ mod common;
 
 use anyhow::{Context as _, ensure};
 use common::{Cluster, DEADLINE, condition, target};
-use serde_json::Value;
 use wva_testbed::eventually;
 use wva_testbed::fixtures::{MODEL_LABEL, VariantFixture};
 use wva_testbed::{Fleet, FleetConfig};
@@ -134,69 +133,6 @@ async fn cycles(cluster: &Cluster) -> anyhow::Result<f64> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_workload_may_come_after_its_variant_go_and_come_back() -> anyhow::Result<()> {
-    let cluster = common::cluster().await?;
-    let ns = cluster.testbed.namespace("lifecycle").await?;
-    let variant = VariantFixture::new(&ns, "late");
-    let labels = [("namespace", ns.as_str()), ("variant_name", "late")];
-    cluster.testbed.apply(&variant.variant()).await?;
-    eventually("the variant to say that its workload is missing", DEADLINE, async || {
-        let va = cluster.variant(&ns, "late").await?;
-        ensure!(condition(&va, "Ready")? == ("False", "DeploymentNotFound"), "{}", va["status"]);
-        ensure!(va["status"].to_string().contains("does not exist yet"), "{}", va["status"]);
-        Ok(())
-    })
-    .await?;
-    ensure!(
-        cluster.install.series("wva_desired_replicas", &labels).await?.is_none(),
-        "a series without a workload"
-    );
-
-    for round in ["appears", "comes back"] {
-        cluster.testbed.apply(&variant.deployment()).await?;
-        eventually(&format!("the variant to go on when its workload {round}"), DEADLINE, async || {
-            let va = cluster.variant(&ns, "late").await?;
-            ensure!(condition(&va, "TargetResolved")? == ("True", "TargetFound"), "{}", va["status"]);
-            ensure!(target(&va) == Some(1), "{}", va["status"]);
-            ensure!(cluster.install.series("wva_desired_replicas", &labels).await? == Some(1.0), "no series");
-            ensure!(
-                cluster.install.series("inferno_desired_replicas", &labels).await? == Some(1.0),
-                "no legacy series"
-            );
-            ensure!(cluster.external_metric(&ns, "late").await? == ["1"], "no external metric");
-            Ok(())
-        })
-        .await?;
-        cluster.testbed.kubectl(&["delete", "deployment", "late", "-n", &ns]).await?.success()?;
-        eventually("everything about the target to be withdrawn", DEADLINE, async || {
-            let va = cluster.variant(&ns, "late").await?;
-            ensure!(condition(&va, "Ready")? == ("False", "DeploymentNotFound"), "{}", va["status"]);
-            ensure!(
-                va["status"].to_string().contains("Target deployment 'late' no longer exists"),
-                "{}",
-                va["status"]
-            );
-            ensure!(va["status"]["desiredOptimizedAlloc"] == Value::Null, "{}", va["status"]);
-            for name in [
-                "wva_desired_replicas",
-                "wva_current_replicas",
-                "wva_desired_ratio",
-                "inferno_desired_replicas",
-            ] {
-                ensure!(cluster.install.series(name, &labels).await?.is_none(), "{name} is still there");
-            }
-            ensure!(
-                cluster.external_metric(&ns, "late").await?.is_empty(),
-                "the external metric is still there"
-            );
-            Ok(())
-        })
-        .await?;
-    }
-    Ok(())
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_recommendation_is_shown_and_not_published() -> anyhow::Result<()> {
     let cluster = common::cluster().await?;
     let ns = cluster.testbed.namespace("recommend").await?;
@@ -222,79 +158,6 @@ async fn a_recommendation_is_shown_and_not_published() -> anyhow::Result<()> {
         Ok(())
     })
     .await
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn of_two_variants_with_one_target_the_older_counts() -> anyhow::Result<()> {
-    let cluster = common::cluster().await?;
-    let ns = cluster.testbed.namespace("conflict").await?;
-    let first = VariantFixture::new(&ns, "first");
-    cluster.testbed.apply(&first.all()).await?;
-    eventually("the first variant to be decided on", DEADLINE, async || {
-        ensure!(target(&cluster.variant(&ns, "first").await?).is_some(), "not yet");
-        Ok(())
-    })
-    .await?;
-    let second = VariantFixture { name: "z-second".to_owned(), ..first }
-        .variant()
-        .replace("name: z-second}", "name: first}");
-    let allowed =
-        second.replace("  labels:", "  annotations: {wva.llmd.ai/allow-shared-target: \"true\"}\n  labels:");
-    cluster.testbed.apply(&allowed).await?;
-    eventually("the younger one to be set aside", DEADLINE, async || {
-        let va = cluster.variant(&ns, "z-second").await?;
-        ensure!(condition(&va, "Ready")? == ("False", "TargetConflict"), "{}", va["status"]);
-        ensure!(va["status"].to_string().contains("'first'"), "{}", va["status"]);
-        let labels = [("namespace", ns.as_str()), ("variant_name", "z-second")];
-        ensure!(
-            cluster.install.series("wva_desired_replicas", &labels).await?.is_none(),
-            "both are published"
-        );
-        Ok(())
-    })
-    .await?;
-    ensure!(
-        condition(&cluster.variant(&ns, "first").await?, "TargetResolved")? == ("True", "TargetFound"),
-        "the older one suffers"
-    );
-    Ok(())
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_excluded_namespace_has_no_series_and_nothing_is_written_there() -> anyhow::Result<()> {
-    let cluster = common::cluster().await?;
-    let ns = cluster.testbed.namespace("excluded").await?;
-    cluster.testbed.apply(&VariantFixture::new(&ns, "left-alone").all()).await?;
-    let labels = [("namespace", ns.as_str()), ("variant_name", "left-alone")];
-    let published = async |wanted: bool| {
-        eventually(&format!("the series to be there: {wanted}"), DEADLINE, async || {
-            let found = cluster.install.series("wva_desired_replicas", &labels).await?;
-            ensure!(found.is_some() == wanted, "it is {found:?}");
-            let external = cluster.external_metric(&ns, "left-alone").await?;
-            ensure!(external.is_empty() != wanted, "the external metric is {external:?}");
-            Ok(())
-        })
-        .await
-    };
-    published(true).await?;
-    cluster.testbed.kubectl(&["annotate", "namespace", &ns, "wva.llmd.ai/exclude=true"]).await?.success()?;
-    published(false).await?;
-    let before = cluster.variant(&ns, "left-alone").await?["metadata"]["resourceVersion"].clone();
-    cluster
-        .testbed
-        .kubectl(&["scale", "deployment", "left-alone", "-n", &ns, "--replicas=3"])
-        .await?
-        .success()?;
-    let cycle = cycles(cluster).await?;
-    eventually("three cycles", DEADLINE, async || {
-        ensure!(cycles(cluster).await? >= cycle + 3.0, "not yet");
-        Ok(())
-    })
-    .await?;
-    let after = cluster.variant(&ns, "left-alone").await?["metadata"]["resourceVersion"].clone();
-    ensure!(before == after, "its status was written although its namespace is excluded");
-    cluster.testbed.kubectl(&["annotate", "namespace", &ns, "wva.llmd.ai/exclude-"]).await?.success()?;
-    published(true).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -35,7 +35,7 @@ use crate::picker::Pickers;
 use crate::published::{Published, PublishedVariant};
 use crate::report::conditions::{Outlook, conditions};
 use crate::telemetry::Telemetry;
-use crate::variants::{self, Managed, Ownership};
+use crate::variants::{self, Managed, Ownership, Takeover, unserved};
 use crate::watches::{Sight, Synced, Watches};
 use crate::workloads::{self, WorkloadKey};
 use early::model_of;
@@ -111,6 +111,8 @@ struct State {
     retentions: BTreeSet<Retention>,
     /// Steps that are carried out here.
     steps: Steps,
+    /// Variants that came from other controllers.
+    takeover: Takeover,
 }
 
 /// The answers of one round of queries, and when it began.
@@ -127,6 +129,7 @@ impl Engine {
             () = shutdown.cancelled() => return Ok(()),
             synced = self.synced.wait() => synced.map_err(|which| format!("the watch of {which} ended"))?,
         }
+        tracing::info!("All watch caches are complete");
         // What is decided without the bounds of ScaledObjects, or without the GPUs there are, would be wrong for a cycle.
         if shutdown.run_until_cancelled(self.watches.looked()).await.is_none() {
             return Ok(());
@@ -264,6 +267,8 @@ impl Engine {
             at: at.wall,
             snapshot: Arc::new(assembled.snapshot),
             variants,
+            withheld: state.takeover.at(&self.watches, &self.ownership, &managed, at.now),
+            unserved: unserved(&self.watches, &self.ownership, at.wall),
             scalings: state.scalings.clone(),
             steps,
         })));

@@ -7,6 +7,7 @@ mod assemble;
 pub mod auth;
 mod bounds;
 mod collect;
+mod crd;
 mod engine;
 mod evidence;
 pub mod external_metrics;
@@ -32,6 +33,7 @@ mod workloads;
 
 pub use actuate::{Actuator, Carrier};
 pub use collect::prometheus::{ClientError, Prometheus, PrometheusConfig};
+pub use crd::tell_of_old_crd;
 pub use engine::{Actuation, Engine, EngineConfig};
 pub use leadership::{Election, Leadership, NotLeading, elect};
 pub use maps::{Config, ConfigMaps, ConfigReloads, main_map};
@@ -39,12 +41,13 @@ pub use picker::{Asking, InferencePools, PickerConfig, Pickers};
 pub use published::{Published, PublishedVariant, Reader};
 pub use report::events::{self, Reporter};
 pub use report::gauges::VariantSeries;
+pub use report::scraping::Scraped;
 pub use report::status::StatusWriter;
 #[cfg(debug_assertions)]
 pub use tasks::Fault;
 pub use tasks::{Ended, Tasks};
 pub use telemetry::Telemetry;
-pub use variants::{Ownership, Variant, is_excluded as namespace_is_excluded};
+pub use variants::{Ownership, Reach, Unserved, Variant, is_excluded as namespace_is_excluded};
 pub use watches::{
     AutoscalerObservers, Cache, Limiter, NamespaceFacts, Observer, Scope, Sight, Synced, Watches,
 };

@@ -3,12 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use jiff::Timestamp;
 use wva_scaling::{Decision, Snapshot, VariantKey};
 
 use crate::actuate::DueStep;
 use crate::report::conditions::Conditions;
+use crate::variants::Unserved;
 
 /// One cycle's result.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +22,10 @@ pub struct Published {
     /// Every managed variant, whether there is a decision for it or not. One of which nothing has changed is that of the
     /// cycle before.
     pub variants: BTreeMap<VariantKey, Arc<PublishedVariant>>,
+    /// Variants that came from another controller, and when their series may be shown.
+    pub withheld: BTreeMap<VariantKey, Instant>,
+    /// Variants of other instances that nobody serves.
+    pub unserved: BTreeMap<VariantKey, Unserved>,
     /// Changes of targets since the process started.
     pub scalings: BTreeMap<(VariantKey, &'static str, &'static str), u64>,
     /// Steps that are carried out by this program, and now.

@@ -4,6 +4,7 @@
 pub(crate) mod cache;
 mod gpus;
 pub(crate) mod kept;
+mod monitor;
 mod node;
 mod optional;
 mod pod;

@@ -9,8 +9,8 @@ use wva_certs::Certs;
 use wva_controller::auth::Gate;
 use wva_controller::external_metrics::{self, ExternalMetrics, OwnService};
 use wva_controller::{
-    Actuator, Asking, Carrier, ConfigReloads, Engine, EngineConfig, Ownership, PickerConfig, Prometheus, Reader,
-    Reporter, StatusWriter, Telemetry, VariantSeries, events,
+    Actuator, Asking, Carrier, ConfigReloads, Engine, EngineConfig, Ownership, PickerConfig, Prometheus, Reach, Reader,
+    Reporter, Scraped, StatusWriter, Telemetry, VariantSeries, events,
 };
 
 use super::certificates::Served;
@@ -28,15 +28,16 @@ impl Process {
         config: watch::Receiver<EngineConfig>,
     ) -> anyhow::Result<ConfigReloads> {
         let (published, reader) = watch::channel(None);
-        let series =
-            VariantSeries::new(reader.clone(), self.settings.instance.clone(), controller.legacy_metrics);
-        self.registry.register(Box::new(self.leadership.showing(series)))?;
-        let telemetry = Telemetry::register(&self.registry)?;
-        let reloads = telemetry.reloads().clone();
         let ownership = Ownership {
             instance: self.settings.instance.clone(),
             manage_labelled: controller.manage_labelled,
+            takeover_delay: controller.takeover_delay,
         };
+        let reach = Reach::new(ownership.clone(), self.variants.clone(), self.namespaces.clone());
+        let series = VariantSeries::new(reader.clone(), reach.clone(), controller.legacy_metrics);
+        self.registry.register(Box::new(self.leadership.showing(series)))?;
+        let telemetry = Telemetry::register(&self.registry)?;
+        let reloads = telemetry.reloads().clone();
         let asked =
             PickerConfig { bearer_token: controller.zero.picker_token.clone(), ownership: ownership.clone() };
         let (client, watches) = (self.client.clone(), watched.watches.clone());
@@ -60,7 +61,8 @@ impl Process {
             async move { engine.run(&changed, ended).await }
         });
         self.carry_out(controller.zero.steps_at_once, &reader);
-        self.tell(&reader);
+        self.tell(&reader, &reach);
+        self.tell_of_scraping();
         if let Some(address) = controller.debug_address {
             let listener = endpoints::bind("/explain and /snapshot", address)?;
             let router = endpoints::debug(reader, self.leadership.clone());
@@ -97,10 +99,10 @@ impl Process {
     }
 
     /// Statuses and events, anew in each term: what this replica wrote in an earlier one, others have changed since.
-    fn tell(&mut self, reader: &Reader) {
-        let (client, variants, published) = (self.acting.clone(), self.variants.clone(), reader.clone());
+    fn tell(&mut self, reader: &Reader, reach: &Reach) {
+        let (client, ours, published) = (self.acting.clone(), reach.clone(), reader.clone());
         self.spawn_leading("status writer", move |ended| {
-            let writer = StatusWriter::new(client.clone(), variants.clone());
+            let writer = StatusWriter::new(client.clone(), ours.clone());
             let published = published.clone();
             settled(async move {
                 ended.run_until_cancelled(writer.run(published)).await;
@@ -108,12 +110,33 @@ impl Process {
         });
         let (client, pod_name, published) =
             (self.acting.clone(), self.settings.pod_name.clone(), reader.clone());
+        let reach = reach.clone();
         self.spawn_leading("events", move |ended| {
             let (client, pod_name, published) = (client.clone(), pod_name.clone(), published.clone());
+            let told = events::run(client, pod_name, reach.clone(), published);
             settled(async move {
-                ended.run_until_cancelled(events::run(client, pod_name, published)).await;
+                ended.run_until_cancelled(told).await;
             })
         });
+    }
+
+    /// That the ServiceMonitor of the controller's own metrics goes, where there are any and a Deployment to tell it of.
+    fn tell_of_scraping(&mut self) {
+        let Some(deployment) = self.settings.deployment.clone() else { return };
+        if self.settings.metrics_address.is_none() {
+            return;
+        }
+        let (namespace, pod) = (self.settings.namespace.clone(), self.settings.pod_name.clone());
+        let scraped = Scraped { namespace, deployment, pod };
+        let present = self.scope().service_monitor(&scraped.namespace, &scraped.monitor());
+        let (client, leadership, shutdown) =
+            (self.acting.clone(), self.leadership.clone(), self.end.shutdown.clone());
+        self.spawn(
+            "events of the ServiceMonitor",
+            settled(async move {
+                shutdown.run_until_cancelled(scraped.tell(client, leadership, present)).await;
+            }),
+        );
     }
 
     /// Serves `external.metrics.k8s.io`, and opens its APIService where that names our own Service.

@@ -27,6 +27,8 @@ pub(crate) struct Settings {
     pub(crate) health_address: Option<SocketAddr>,
     pub(crate) namespace: String,
     pub(crate) pod_name: Option<String>,
+    /// The Deployment of this pod, as far as its name tells.
+    pub(crate) deployment: Option<String>,
     /// How to elect a leader; `None`: this process is the only one.
     pub(crate) election: Option<wva_controller::Election>,
     pub(crate) watch_namespace: Option<String>,
@@ -86,6 +88,7 @@ pub(crate) struct Controller {
     pub(crate) debug_address: Option<SocketAddr>,
     pub(crate) legacy_metrics: bool,
     pub(crate) manage_labelled: bool,
+    pub(crate) takeover_delay: Duration,
     pub(crate) zero: Zero,
 }
 
@@ -124,9 +127,8 @@ pub(crate) struct SettingsError {
 }
 
 /// What the table knows and this release does not do yet: (key, what happens instead).
-const NOT_YET: &[(&str, &str)] = &[
-    ("EXPERIMENTAL_PROACTIVE_MODEL", "decisions stay those of saturation mode"),
-];
+const NOT_YET: &[(&str, &str)] =
+    &[("EXPERIMENTAL_PROACTIVE_MODEL", "decisions stay those of saturation mode")];
 
 impl SettingsError {
     /// A flag or an environment variable is wrong: no other source can mend that.

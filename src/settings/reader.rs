@@ -26,6 +26,7 @@ impl Reader<'_> {
             health_address: self.address("HEALTH_PROBE_BIND_ADDRESS"),
             namespace: self.text("POD_NAMESPACE"),
             pod_name: self.optional("POD_NAME").or_else(host_name),
+            deployment: self.optional("POD_NAME").as_deref().and_then(deployment_of).map(str::to_owned),
             election: self.flag("LEADER_ELECT").then(|| self.election()),
             watch_namespace: self.optional("WATCH_NAMESPACE"),
             instance: self.optional("CONTROLLER_INSTANCE"),
@@ -113,6 +114,7 @@ impl Reader<'_> {
             debug_address: self.address("WVA_DEBUG_BIND_ADDRESS"),
             legacy_metrics: self.flag("WVA_LEGACY_METRICS"),
             manage_labelled: self.flag("WVA_MANAGE_LABELLED_VARIANTS"),
+            takeover_delay: self.duration("WVA_TAKEOVER_DELAY"),
             zero: self.zero(),
         }
     }
@@ -244,18 +246,19 @@ impl Reader<'_> {
     }
 }
 
-/// What `kubectl rollout restart` is to be told: the Deployment, whose name a pod of its carries before two suffixes,
-/// else the label that all installs have.
+/// The Deployment of a pod, whose name the pod's carries before two suffixes.
+fn deployment_of(pod: &str) -> Option<&str> {
+    let (rest, suffix) = pod.rsplit_once('-')?;
+    let (deployment, hash) = rest.rsplit_once('-')?;
+    let made = |s: &str, n: std::ops::RangeInclusive<usize>| {
+        n.contains(&s.len()) && s.bytes().all(|b| b"bcdfghjklmnpqrstvwxz2456789".contains(&b))
+    };
+    (made(suffix, 5..=5) && made(hash, 5..=10)).then_some(deployment)
+}
+
+/// What `kubectl rollout restart` is to be told: the Deployment, else the label that all installs have.
 pub(super) fn rollout(pod: Option<&str>) -> String {
-    let deployment = pod.and_then(|pod| {
-        let (rest, suffix) = pod.rsplit_once('-')?;
-        let (deployment, hash) = rest.rsplit_once('-')?;
-        let made = |s: &str, n: std::ops::RangeInclusive<usize>| {
-            n.contains(&s.len()) && s.bytes().all(|b| b"bcdfghjklmnpqrstvwxz2456789".contains(&b))
-        };
-        (made(suffix, 5..=5) && made(hash, 5..=10)).then_some(deployment)
-    });
-    deployment.map_or_else(
+    pod.and_then(deployment_of).map_or_else(
         || "deployment -l control-plane=controller-manager".to_owned(),
         |deployment| format!("deployment/{deployment}"),
     )

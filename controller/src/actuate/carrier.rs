@@ -137,7 +137,7 @@ impl Carrier {
         let VariantKey { namespace, name } = &due.variant;
         let Some(uid) = self.variants.ask(namespace, name, |variant| variant.uid.clone()) else { return };
         let note = format!("scaled from 0 to {}: {}", due.step.to, due.why);
-        let told = Told { warning: false, reason: "ScaledFromZero", note };
+        let told = Told { warning: false, reason: "ScaledFromZero", note, digest: None };
         self.reporter.tell(&due.variant, &uid, &told).await;
     }
 

@@ -87,6 +87,8 @@ impl Engine {
             at: at.wall,
             snapshot: Arc::new(assembled.snapshot),
             variants,
+            withheld: before.withheld.clone(),
+            unserved: before.unserved.clone(),
             scalings: state.scalings.clone(),
             steps,
         })));

@@ -16,11 +16,14 @@ use wva_scaling::VariantKey;
 
 use crate::published::{Published, PublishedVariant, Reader};
 use crate::report::conditions::{limit, not_carried_out, stuck};
+use crate::variants::{Reach, Unserved};
 
 /// Events written for one publication; what changes more than that at once is told by the statuses.
 const MOST: usize = 100;
 /// Longest time all events of one publication may take to be written.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// What an event's name takes of its object's, in bytes: the API's limit is 253 for the whole.
+const NAME_BYTES: usize = 200;
 /// Writes under way at once.
 const CONCURRENCY: usize = 8;
 
@@ -33,13 +36,15 @@ pub struct Told {
     pub reason: &'static str,
     /// For people.
     pub note: String,
+    /// Other controllers tell the same, with the same digest: it is told once for all of them.
+    pub digest: Option<u64>,
 }
 
 /// What is worth telling about one variant between two cycles.
 #[must_use]
 pub fn transitions(before: Option<&PublishedVariant>, after: &PublishedVariant) -> Vec<Told> {
     let mut told = Vec::new();
-    let warn = |reason, note: &str| Told { warning: true, reason, note: note.to_owned() };
+    let warn = |reason, note: &str| Told { warning: true, reason, note: note.to_owned(), digest: None };
     if let (Some(from), Some(to), Some(decision)) =
         (before.and_then(PublishedVariant::target), after.target(), &after.decision)
         && from != to
@@ -48,6 +53,7 @@ pub fn transitions(before: Option<&PublishedVariant>, after: &PublishedVariant) 
             warning: false,
             reason: "ScalingDecision",
             note: format!("target {from} -> {to} ({}): {}", decision.reason().code(), decision.reason()),
+            digest: None,
         });
     }
     let missing = |v: &PublishedVariant| v.conditions.ready.reason == "DeploymentNotFound";
@@ -76,11 +82,12 @@ pub fn transitions(before: Option<&PublishedVariant>, after: &PublishedVariant) 
 
 /// Writes events at each publication, until the engine is gone. An event that cannot be written is dropped with a
 /// line in the log: events are news, and the state itself is in the status.
-pub async fn run(client: Client, pod_name: Option<String>, mut published: Reader) {
+pub async fn run(client: Client, pod_name: Option<String>, reach: Reach, mut published: Reader) {
     let mut before: Option<Arc<Published>> = None;
     while published.changed().await.is_ok() {
         let Some(after) = published.borrow_and_update().clone() else { continue };
-        let news = news(before.as_deref(), &after);
+        let mut news = news(before.as_deref(), &after, &reach);
+        news.extend(forsaken(before.as_deref(), &after));
         for (key, _, told) in &news {
             log(key, told);
         }
@@ -123,14 +130,27 @@ impl Reporter {
     }
 }
 
-/// All that is worth telling about one publication: of whom, its uid, and what.
-fn news(before: Option<&Published>, after: &Published) -> Vec<(VariantKey, String, Told)> {
+/// Of whom, its uid, and what.
+type Item = (VariantKey, String, Told);
+
+/// All that is worth telling about one publication, of what is still managed.
+fn news(before: Option<&Published>, after: &Published, reach: &Reach) -> Vec<Item> {
     let of_variant = |(key, variant): (&VariantKey, &Arc<PublishedVariant>)| {
         let old = before.and_then(|b| b.variants.get(key)).filter(|o| o.uid == variant.uid);
         let told = transitions(old.map(AsRef::as_ref), variant);
         told.into_iter().map(|told| (key.clone(), variant.uid.clone(), told)).collect::<Vec<_>>()
     };
-    after.variants.iter().flat_map(of_variant).collect()
+    after.variants.iter().filter(|(key, v)| reach.holds(key, &v.uid)).flat_map(of_variant).collect()
+}
+
+/// The variants of other instances that have come to be nobody's.
+fn forsaken(before: Option<&Published>, after: &Published) -> Vec<Item> {
+    let known = |key: &VariantKey| before.and_then(|b| b.unserved.get(key));
+    let told = |(key, unserved): (&VariantKey, &Unserved)| {
+        let (note, digest) = (unserved.to_string(), Some(unserved.digest()));
+        (key.clone(), unserved.uid.clone(), Told { warning: true, reason: "NotManaged", note, digest })
+    };
+    after.unserved.iter().filter(|(key, unserved)| known(key) != Some(*unserved)).map(told).collect()
 }
 
 fn log(key: &VariantKey, told: &Told) {
@@ -142,7 +162,7 @@ fn log(key: &VariantKey, told: &Told) {
 }
 
 fn event(key: &VariantKey, uid: &str, told: &Told, reporter: Option<&str>, at: Timestamp) -> Event {
-    wva_crds::events::event(&News {
+    let mut event = wva_crds::events::event(&News {
         regarding: ObjectReference {
             api_version: Some(format!("{}/{}", wva_crds::names::GROUP, wva_crds::names::VERSION)),
             kind: Some(wva_crds::names::KIND.to_owned()),
@@ -157,12 +177,26 @@ fn event(key: &VariantKey, uid: &str, told: &Told, reporter: Option<&str>, at: T
         note: &told.note,
         reporter,
         at,
-    })
+    });
+    if let Some(digest) = told.digest {
+        // A name of its own instead of one that the API server makes up: the second who creates it is refused.
+        event.metadata.generate_name = None;
+        event.metadata.name = Some(format!("{}.{digest:016x}", cut(&key.name, NAME_BYTES)));
+    }
+    event
+}
+
+/// The beginning of a name, that is valid as the beginning of another.
+fn cut(name: &str, bytes: usize) -> &str {
+    name[..name.floor_char_boundary(bytes)].trim_end_matches(['.', '-'])
 }
 
 async fn write(api: Api<Event>, event: Event) {
-    if let Err(error) = api.create(&PostParams::default(), &event).await {
-        tracing::warn!(%error, reason = event.reason, "An event could not be written");
+    match api.create(&PostParams::default(), &event).await {
+        Ok(_) => {}
+        // Another controller was first.
+        Err(kube::Error::Api(status)) if status.code == 409 && event.metadata.name.is_some() => {}
+        Err(error) => tracing::warn!(%error, reason = event.reason, "An event could not be written"),
     }
 }
 

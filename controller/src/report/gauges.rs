@@ -3,40 +3,50 @@
 //! a `GaugeVec` would hold each a second time, and its own description with it.
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
 use wva_scaling::VariantKey;
 
 use crate::published::{Published, PublishedVariant, Reader};
+use crate::variants::Reach;
 
 /// Makes the per-variant series out of what was published.
 pub struct VariantSeries {
     published: Reader,
-    /// The label `controller_instance` exists only where an instance is set.
-    instance: Option<String>,
+    /// What is shown: a scrape may come before the cycle that takes in that a variant was given away. Its instance is
+    /// the label `controller_instance`, which exists only where there is one.
+    reach: Reach,
     /// Also under the names of the first releases.
     legacy: bool,
 }
 
+/// What is shown of the variants at one scrape.
+type Shown<'a> = BTreeMap<&'a VariantKey, &'a PublishedVariant>;
+
 impl VariantSeries {
-    /// A collector over what is published.
+    /// A collector over what is published and within reach.
     #[must_use]
-    pub fn new(published: Reader, instance: Option<String>, legacy: bool) -> Self {
-        Self { published, instance, legacy }
+    pub fn new(published: Reader, reach: Reach, legacy: bool) -> Self {
+        Self { published, reach, legacy }
     }
 
     fn families(&self, published: &Published) -> Vec<MetricFamily> {
+        let ours = published.variants.iter().filter(|(key, v)| self.reach.holds(key, &v.uid));
+        let ours: Shown<'_> = ours.map(|(key, v)| (key, &**v)).collect();
+        let now = Instant::now();
+        let mut shown = ours.clone();
+        shown.retain(|key, _| published.withheld.get(key).is_none_or(|until| now >= *until));
         let mut families = Vec::new();
         for prefix in if self.legacy { &["wva", "inferno"][..] } else { &["wva"][..] } {
             for (name, help, value) in GAUGES {
-                let metrics =
-                    published.variants.iter().filter_map(|(key, variant)| self.gauge(key, variant, value));
+                let metrics = shown.iter().filter_map(|(key, variant)| self.gauge(key, variant, value));
                 families.push(family(&format!("{prefix}_{name}"), help, MetricType::GAUGE, metrics));
             }
         }
-        families.push(self.scalings(published));
-        families.push(states(published));
+        families.push(self.scalings(published, &shown));
+        families.push(states(&ours));
         // A family without a series would be printed as a bare heading.
         families.retain(|f| !f.get_metric().is_empty());
         families
@@ -61,7 +71,7 @@ impl VariantSeries {
         Some(metric)
     }
 
-    fn scalings(&self, published: &Published) -> MetricFamily {
+    fn scalings(&self, published: &Published, shown: &Shown<'_>) -> MetricFamily {
         let counter = |((key, direction, reason), count): (&(VariantKey, &str, &str), &u64)| {
             let mut metric = self.metric(&[
                 ("direction", direction),
@@ -75,13 +85,13 @@ impl VariantSeries {
             metric.set_counter(counter);
             metric
         };
-        let metrics = published.scalings.iter().map(counter);
+        let metrics = published.scalings.iter().filter(|((key, ..), _)| shown.contains_key(key)).map(counter);
         family("wva_replica_scaling_total", "Changes of a variant's target.", MetricType::COUNTER, metrics)
     }
 
     /// A metric with these labels and that of the instance, in order of name, as the exposition has them.
     fn metric(&self, labels: &[(&str, &str)]) -> Metric {
-        let instance = self.instance.as_deref().map(|instance| ("controller_instance", instance));
+        let instance = self.reach.instance().map(|instance| ("controller_instance", instance));
         let mut labels: Vec<_> = labels.iter().copied().chain(instance).collect();
         labels.sort_unstable();
         Metric::from_label(labels.into_iter().map(pair).collect())
@@ -116,9 +126,9 @@ fn family(name: &str, help: &str, kind: MetricType, metrics: impl Iterator<Item 
     family
 }
 
-fn states(published: &Published) -> MetricFamily {
+fn states(ours: &Shown<'_>) -> MetricFamily {
     let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
-    for variant in published.variants.values() {
+    for variant in ours.values() {
         *counts.entry(state(variant)).or_default() += 1;
     }
     let metrics = counts.into_iter().map(|(state, count)| {

@@ -3,5 +3,6 @@
 pub(crate) mod conditions;
 pub mod events;
 pub(crate) mod gauges;
+pub(crate) mod scraping;
 pub(crate) mod status;
 pub(crate) mod written;

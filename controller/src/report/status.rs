@@ -18,12 +18,11 @@ use wva_scaling::VariantKey;
 
 use crate::published::{Published, PublishedVariant, Reader};
 use crate::report::written::Written;
-use crate::variants::Variant;
-use crate::watches::Cache;
+use crate::variants::Reach;
 
-/// `lastRunTime` alone is no reason to write more often than this. The external metrics API takes a status as dead
-/// after 15 minutes, so a third of that leaves room for two failures.
-const HEARTBEAT: SignedDuration = SignedDuration::from_mins(5);
+/// `lastRunTime` alone is no reason to write more often than this: thousands of idle variants would keep the API server
+/// busy. The external metrics API takes a status as dead after 15 minutes, which leaves four minutes to try again.
+const HEARTBEAT: SignedDuration = SignedDuration::from_mins(11);
 /// Longest time one write may take.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Writes under way at once.
@@ -34,7 +33,7 @@ const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_se
 /// Brings the objects' status up to what was published.
 pub struct StatusWriter {
     client: Client,
-    variants: Cache<Arc<Variant>>,
+    reach: Reach,
     /// What this process last wrote, by object.
     written: BTreeMap<VariantKey, (String, Written)>,
 }
@@ -78,10 +77,10 @@ pub(crate) fn merge_patch(status: &VariantAutoscalingStatus) -> Value {
 }
 
 impl StatusWriter {
-    /// A writer that reads what is there from a watch cache.
+    /// A writer to what is within reach, which knows the statuses that are there.
     #[must_use]
-    pub fn new(client: Client, variants: Cache<Arc<Variant>>) -> Self {
-        Self { client, variants, written: BTreeMap::new() }
+    pub fn new(client: Client, reach: Reach) -> Self {
+        Self { client, reach, written: BTreeMap::new() }
     }
 
     /// Writes at each publication, until the engine is gone.
@@ -106,19 +105,21 @@ impl StatusWriter {
 
     /// Writes what differs; false where a write failed.
     async fn write_all(&mut self, published: &Arc<Published>) -> bool {
-        self.written.retain(|key, _| published.variants.contains_key(key));
+        // Whoever has it meanwhile writes something else.
+        let (variants, reach) = (&published.variants, &self.reach);
+        self.written.retain(|key, (uid, _)| variants.contains_key(key) && reach.holds(key, uid));
         // The time of the cycle and not of the write, which a retry may make much later.
         let now = published.at;
         let due = self.due(published);
         let mut left = due.len();
         let mut all = true;
-        let (client, source) = (self.client.clone(), published.clone());
+        let (client, source, reach) = (self.client.clone(), published.clone(), self.reach.clone());
         let mut writes = stream::iter(due)
             .map(move |(key, before)| {
-                let (client, source) = (client.clone(), source.clone());
+                let (client, source, reach) = (client.clone(), source.clone(), reach.clone());
                 async move {
                     // Made when its turn comes: after a start there may be thousands to write.
-                    let variant = source.variants.get(&key)?;
+                    let variant = source.variants.get(&key).filter(|v| reach.holds(&key, &v.uid))?;
                     let status = wanted(variant, &before, now)?;
                     let written = write(&client, &key, &status).await;
                     Some((key, variant.uid.clone(), Written::of(&status), written))
@@ -163,7 +164,7 @@ impl StatusWriter {
         if let Some((_, written)) = self.written.get(key).filter(|(uid, _)| *uid == variant.uid) {
             return written.clone();
         }
-        let object = self.variants.get(&key.namespace, &key.name);
+        let object = self.reach.variant(key);
         object.map(|v| v.status.written.clone()).unwrap_or_default()
     }
 }

@@ -47,6 +47,11 @@ impl Written {
         self.digest == digest(status)
     }
 
+    /// Anybody ever wrote a condition or a target.
+    pub(crate) fn says_something(&self) -> bool {
+        *self != Self::default()
+    }
+
     /// Since when the condition has been true, or false; `None` where it was not so.
     pub(crate) fn since(&self, type_: &str, holds: bool) -> Option<Timestamp> {
         let (_, since) = TYPES.iter().zip(&self.since).find(|(t, _)| **t == type_)?;

@@ -102,7 +102,7 @@ impl<V> Optional<V> {
 impl Scope<'_> {
     /// Watches the ScaledObjects of KEDA for the life of the process.
     pub(super) fn scaled_objects(&mut self, observe: Observer<DynamicObject>) -> Optional<Autoscaler> {
-        let api = self.dynamic("keda.sh", "v1alpha1", "ScaledObject", "scaledobjects");
+        let api = self.dynamic(("keda.sh", "v1alpha1", "ScaledObject", "scaledobjects"));
         let watch =
             Watch { task: "watch of ScaledObjects", name: "scaledobjects.keda.sh", api, config: config() };
         self.optional(watch, Autoscaler::scaled_objects(), observe)
@@ -111,7 +111,7 @@ impl Scope<'_> {
     /// The same for LeaderWorkerSets.
     pub(super) fn leader_worker_sets(&mut self) -> Optional<Workload> {
         let group = "leaderworkerset.x-k8s.io";
-        let api = self.dynamic(group, "v1", "LeaderWorkerSet", "leaderworkersets");
+        let api = self.dynamic((group, "v1", "LeaderWorkerSet", "leaderworkersets"));
         let name = "leaderworkersets.leaderworkerset.x-k8s.io";
         let watch = Watch { task: "watch of LeaderWorkerSets", name, api, config: config() };
         self.optional(watch, Workload::leader_worker_sets(), unobserved())
@@ -123,12 +123,22 @@ impl Scope<'_> {
             OLDER_POOLS => ("v1alpha2", "inferencepools.inference.networking.x-k8s.io"),
             _ => ("v1", "inferencepools.inference.networking.k8s.io"),
         };
-        let api = self.dynamic(group, version, "InferencePool", "inferencepools");
+        let api = self.dynamic((group, version, "InferencePool", "inferencepools"));
         let watch = Watch { task: "watch of InferencePools", name, api, config: config() };
         InferencePools(self.optional(watch, Pool::kind(), unobserved()))
     }
 
-    fn dynamic(&self, group: &str, version: &str, kind: &str, plural: &str) -> Api<DynamicObject> {
+    /// A kind by group, version, kind and plural, where the controller looks.
+    fn dynamic(&self, kind: (&str, &str, &str, &str)) -> Api<DynamicObject> {
+        self.dynamic_in(self.namespace.as_deref(), kind)
+    }
+
+    /// The same in one namespace, or in all.
+    pub(super) fn dynamic_in(
+        &self,
+        namespace: Option<&str>,
+        (group, version, kind, plural): (&str, &str, &str, &str),
+    ) -> Api<DynamicObject> {
         let resource = ApiResource {
             group: group.to_owned(),
             version: version.to_owned(),
@@ -136,7 +146,7 @@ impl Scope<'_> {
             kind: kind.to_owned(),
             plural: plural.to_owned(),
         };
-        match &self.namespace {
+        match namespace {
             Some(ns) => Api::namespaced_with(self.client.clone(), ns, &resource),
             None => Api::all_with(self.client.clone(), &resource),
         }
@@ -219,7 +229,7 @@ where
     let mut pause = FIRST_PAUSE;
     let mut lost: Option<Lost> = None;
     loop {
-        let told = match tokio::time::timeout(ASK, ask(&watch.api)).await {
+        let told = match tokio::time::timeout(ASK, ask(&watch.api, &watch.config)).await {
             Ok(Ok(())) => {
                 let begun = Instant::now();
                 let Ended { told, listed } = events(watch, shown, &mut observe).await;
@@ -272,10 +282,17 @@ impl Lost {
 }
 
 /// Whether the kind is there and may be listed and watched. A watcher begins only then: it logs each refusal, and
-/// cannot tell a kind that may be listed alone before it has listed.
-async fn ask<K: Clone + DeserializeOwned + Debug>(api: &Api<K>) -> kube::Result<()> {
-    api.list(&ListParams::default().limit(1)).await?;
-    drop(api.watch(&WatchParams::default().timeout(1), "0").await?);
+/// cannot tell a kind that may be listed alone before it has listed. The question is about what is watched: a right may
+/// be for one name alone.
+async fn ask<K: Clone + DeserializeOwned + Debug>(
+    api: &Api<K>,
+    config: &watcher::Config,
+) -> kube::Result<()> {
+    let fields = config.field_selector.clone();
+    let list = ListParams { field_selector: fields.clone(), ..ListParams::default().limit(1) };
+    api.list(&list).await?;
+    let watch = WatchParams { field_selector: fields, ..WatchParams::default().timeout(1) };
+    drop(api.watch(&watch, "0").await?);
     Ok(())
 }
 

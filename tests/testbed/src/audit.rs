@@ -13,7 +13,7 @@ use crate::testbed::{Data, Testbed};
 const LOG: &str = "audit.log";
 
 /// Writes of service accounts outside kube-system, whose controllers write all the time and are not under test.
-const POLICY: &str = "apiVersion: audit.k8s.io/v1
+const WRITES: &str = "apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
 rules:
@@ -21,18 +21,43 @@ rules:
 - {level: Metadata, userGroups: ['system:serviceaccounts'], verbs: [create, update, patch, delete, deletecollection]}
 - {level: None}
 ";
+/// All that they ask for. A watch is written down when it begins and when it ends.
+const ALL: &str = "apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- {level: None, userGroups: ['system:serviceaccounts:kube-system']}
+- {level: Metadata, userGroups: ['system:serviceaccounts']}
+- {level: None}
+";
 
-/// A request that would change something.
+/// What is written down.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Audit {
+    /// Nothing.
+    #[default]
+    Off,
+    /// Writes.
+    Writes,
+    /// Reads and watches too.
+    All,
+}
+
+/// A request that would change something, or with [`Audit::All`] any request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
     /// When kube-apiserver received it.
     pub at: Timestamp,
     /// Id of the token it came with: [`credential_id`].
     pub credential: String,
-    /// `create`, `update`, `patch`, `delete` or `deletecollection`.
+    /// Who sent it, such as `system:serviceaccount:<namespace>:<name>`.
+    pub user: String,
+    /// `create`, `update`, `patch`, `delete` or `deletecollection`; of reads `get`, `list` or `watch`.
     pub verb: String,
     /// Resource and subresource, such as `variantautoscalings/status`.
     pub resource: String,
+    /// Namespace of the object; empty where it has none.
+    pub namespace: String,
     /// Name of the object; empty where the request has none.
     pub name: String,
     /// Status code of the answer; 0 where there was none.
@@ -50,7 +75,8 @@ impl Write {
 }
 
 impl Testbed {
-    /// The writes of service accounts so far. A request is written down when it was answered.
+    /// The writes of service accounts so far, or with [`Audit::All`] all that they asked for. A request is written down
+    /// when it was answered.
     ///
     /// # Errors
     ///
@@ -58,7 +84,7 @@ impl Testbed {
     pub fn audit(&self) -> anyhow::Result<Vec<Write>> {
         let path = self.data().join(LOG);
         let log = std::fs::read_to_string(&path)
-            .with_context(|| format!("cannot read {}: was with_audit asked for?", path.display()))?;
+            .with_context(|| format!("cannot read {}: was an audit asked for?", path.display()))?;
         // The last line may be half written.
         let whole = log.rfind('\n').map_or("", |end| &log[..end]);
         whole.lines().map(write).collect()
@@ -73,8 +99,10 @@ fn write(line: &str) -> anyhow::Result<Write> {
     Ok(Write {
         at: text("/requestReceivedTimestamp").parse().with_context(|| format!("no time in {line}"))?,
         credential: text(credential).to_owned(),
+        user: text("/user/username").to_owned(),
         verb: text("/verb").to_owned(),
         resource: resource.trim_end_matches('/').to_owned(),
+        namespace: text("/objectRef/namespace").to_owned(),
         name: text("/objectRef/name").to_owned(),
         code: record.pointer("/responseStatus/code").and_then(Value::as_u64).unwrap_or(0).try_into()?,
     })
@@ -94,8 +122,14 @@ pub fn credential_id(token: &str) -> anyhow::Result<String> {
     Ok(format!("JTI={}", claims["jti"].as_str().context("the token has no id")?))
 }
 
-pub(crate) fn write_policy(data: &Data) -> anyhow::Result<PathBuf> {
-    data.write("audit-policy.yaml", POLICY)
+/// The policy, as a file; `None` where nothing is written down.
+pub(crate) fn write_policy(data: &Data, audit: Audit) -> anyhow::Result<Option<PathBuf>> {
+    let policy = match audit {
+        Audit::Off => return Ok(None),
+        Audit::Writes => WRITES,
+        Audit::All => ALL,
+    };
+    data.write("audit-policy.yaml", policy).map(Some)
 }
 
 pub(crate) fn flags(policy: &Path, data: &Data) -> [String; 3] {

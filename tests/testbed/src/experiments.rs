@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail, ensure};
 use futures::future::try_join_all;
 use tokio::time::Instant;
+use wva_testbed::audit::Audit;
 use wva_testbed::operations::{Experiment, Outcome, Plan};
 use wva_testbed::{Options, Testbed};
 
@@ -37,7 +38,7 @@ async fn follow(number: usize, lane: &[Experiment], plan: &Plan) -> anyhow::Resu
         name: format!("operations-{number}"),
         nodes: Vec::new(),
         with_prometheus: false,
-        with_audit: true,
+        audit: Audit::Writes,
         ..Options::default()
     };
     let testbed = Testbed::start(options).await?;

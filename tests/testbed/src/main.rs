@@ -7,6 +7,7 @@ mod experiments;
 mod faults;
 mod outages;
 mod scaling;
+mod side_by_side;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -63,6 +64,15 @@ enum Task {
         /// The program to measure: a release build.
         #[arg(long, default_value = "target/release/wva")]
         wva: PathBuf,
+    },
+    /// Measures an idle wva with 1,000 variants: its start, what it asks the API server for, and its memory.
+    BenchIdle {
+        /// The program to measure: a release build.
+        #[arg(long, default_value = "target/release/wva")]
+        wva: PathBuf,
+        /// How long it idles.
+        #[arg(long, default_value = "10m", value_parser = duration)]
+        lasts: Duration,
     },
     /// Measures reviews under load with 1,000 variants stored, and what the webhooks cost a create.
     BenchAdmission {
@@ -121,6 +131,15 @@ enum Task {
         #[arg(long)]
         short: bool,
     },
+    /// Two controllers with an instance and one without, while variants move between them.
+    SideBySide {
+        /// The program to test.
+        #[arg(long, default_value = "target/debug/wva")]
+        wva: PathBuf,
+        /// How long they move.
+        #[arg(long, default_value = "10m", value_parser = duration)]
+        lasts: Duration,
+    },
     /// Variants under load while the cluster is short of something, as a timeline.
     Scaling {
         /// The program to test.
@@ -141,6 +160,9 @@ async fn main() -> ExitCode {
         }
         Task::Demo { wva, pod_start, keep } => Box::pin(demo(demo::Demo { wva, pod_start }, keep)).await,
         Task::Bench { wva } => Box::pin(until_signal(bench::idle::run(&wva))).await.map(|_| ()),
+        Task::BenchIdle { wva, lasts } => {
+            Box::pin(until_signal(bench::idle_fleet::run(&wva, lasts))).await.map(|_| ())
+        }
         Task::BenchAdmission { wva, criterion, folder } => {
             let plan = bench::admission::Plan { wva, criterion, folder };
             Box::pin(until_signal(bench::admission::run(&plan))).await.map(|_| ())
@@ -157,6 +179,9 @@ async fn main() -> ExitCode {
         Task::Operations { wva, wva_debug, only, short } => {
             let plan = Plan { wva, wva_debug, short };
             Box::pin(until_signal(experiments::run(&plan, only.as_deref()))).await.map(|_| ())
+        }
+        Task::SideBySide { wva, lasts } => {
+            Box::pin(until_signal(side_by_side::run(&wva, lasts))).await.map(|_| ())
         }
         Task::Scaling { wva, only } => {
             Box::pin(until_signal(scaling::run(&wva, only.as_deref()))).await.map(|_| ())

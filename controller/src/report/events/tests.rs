@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::*;
-use crate::fixture::{decision, published, replicas, without_target};
+use crate::fixture::{Cluster, decision, published, replicas, without_target};
+use crate::variants::Ownership;
 
 fn variant(variant: Value, config: Value) -> PublishedVariant {
     published(decision(variant, config))
@@ -94,10 +95,20 @@ fn publication(variants: impl IntoIterator<Item = (String, PublishedVariant)>) -
     Arc::new(Published { variants, ..Published::default() })
 }
 
+/// All that is published is there, and managed.
+fn reach(publications: &[Arc<Published>]) -> Reach {
+    let mut cluster = Cluster::new();
+    for key in publications.iter().flat_map(|p| p.variants.keys()) {
+        cluster.variant(&key.name, "m", json!({"metadata": {"uid": "u"}}));
+    }
+    let watches = cluster.watches();
+    Reach::new(Ownership::default(), watches.variants, watches.namespaces)
+}
+
 /// Runs the writer over publications, one after the other.
 async fn write_all(client: Client, publications: Vec<Arc<Published>>) {
     let (sender, reader) = watch::channel(None);
-    let writer = tokio::spawn(run(client, Some("pod".into()), reader));
+    let writer = tokio::spawn(run(client, Some("pod".into()), reach(&publications), reader));
     for publication in publications {
         sender.send_replace(Some(publication));
         // The writer takes it before the next one stands in its place: one thread, and no await of its own before.
@@ -155,9 +166,56 @@ async fn an_api_server_that_hangs_is_not_waited_for() {
 
 #[test]
 fn a_note_is_cut_where_a_character_ends() {
-    let told = Told { warning: true, reason: "Stuck", note: "é".repeat(900) };
+    let told = Told { warning: true, reason: "Stuck", note: "é".repeat(900), digest: None };
     let key = VariantKey { namespace: "ns".into(), name: "a".into() };
     let event = event(&key, "u", &told, Some(&"p".repeat(200)), Timestamp::UNIX_EPOCH);
     assert_eq!(event.note.map(|n| n.len()), Some(1000));
     assert_eq!(event.reporting_instance.map(|n| n.len()), Some(128));
+}
+
+#[tokio::test]
+async fn what_is_no_longer_managed_is_not_told_of() {
+    let publications = [steady(), without_target()].map(|v| publication([("a".to_owned(), v)]));
+    let (client, sent) = fake(201);
+    let (sender, reader) = watch::channel(None);
+    let writer = tokio::spawn(run(client, None, reach(&[]), reader));
+    for publication in publications {
+        sender.send_replace(Some(publication));
+        for _ in 0..1000 {
+            tokio::task::yield_now().await;
+        }
+    }
+    drop(sender);
+    writer.await.unwrap();
+    assert!(sent.lock().unwrap().is_empty());
+}
+
+fn nobodys(last_run: Option<&str>) -> Arc<Published> {
+    let unserved =
+        Unserved { uid: "u".into(), instance: "x".into(), last_run: last_run.map(|at| at.parse().unwrap()) };
+    let key = VariantKey { namespace: "ns".into(), name: "a".into() };
+    Arc::new(Published { unserved: [(key, unserved)].into(), ..Published::default() })
+}
+
+#[tokio::test]
+async fn a_variant_that_nobody_serves_is_told_of_once_by_all_controllers() {
+    let (client, sent) = fake(409);
+    let never = nobodys(None);
+    let later = nobodys(Some("2026-01-01T00:00:00Z"));
+    let served = Arc::new(Published::default());
+    write_all(client, vec![never.clone(), never, served, later.clone(), later]).await;
+    let sent = sent.lock().unwrap();
+    let names: Vec<_> = sent.iter().map(|(_, e)| e["metadata"]["name"].as_str().unwrap()).collect();
+    assert_eq!(names.len(), 2, "only on a transition: {names:?}");
+    assert!(names.iter().all(|name| name.starts_with("a.")) && names[0] != names[1], "{names:?}");
+    assert_eq!((&sent[0].1["reason"], &sent[0].1["type"]), (&json!("NotManaged"), &json!("Warning")));
+    assert_eq!(sent[0].1["metadata"]["generateName"], Value::Null);
+}
+
+#[test]
+fn the_name_of_an_event_is_no_longer_than_the_api_takes() {
+    let told = Told { warning: true, reason: "NotManaged", note: String::new(), digest: Some(1) };
+    let key = VariantKey { namespace: "ns".into(), name: format!("{}.b", "a".repeat(199)) };
+    let event = event(&key, "u", &told, None, Timestamp::UNIX_EPOCH);
+    assert_eq!(event.metadata.name, Some(format!("{}.0000000000000001", "a".repeat(199))));
 }

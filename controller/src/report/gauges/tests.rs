@@ -7,19 +7,39 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use super::*;
-use crate::fixture::{decision, published, replicas, without_target};
+use crate::fixture::{Cluster, decision, published, replicas, without_target};
+use crate::variants::Ownership;
+
+fn key(name: &str) -> VariantKey {
+    VariantKey { namespace: "ns".into(), name: name.into() }
+}
+
+/// Variant `a` with this label, which is managed by the controller of `instance`.
+fn reach(label: Option<&str>, instance: Option<&str>) -> Reach {
+    let mut cluster = Cluster::new();
+    let labels = json!({"wva.llmd.ai/controller-instance": label.unwrap_or_default()});
+    cluster.variant("a", "m", json!({"metadata": {"uid": "u", "labels": labels}}));
+    let (watches, instance) = (cluster.watches(), instance.map(str::to_owned));
+    Reach::new(Ownership { instance, ..Ownership::default() }, watches.variants, watches.namespaces)
+}
 
 /// The lines of `/metrics` that are no comments.
-fn exposed(variants: Vec<(&str, PublishedVariant)>, instance: Option<&str>, legacy: bool) -> Vec<String> {
-    let key = |name: &str| VariantKey { namespace: "ns".into(), name: name.into() };
-    let scalings = [((key("a"), "up", "SpareBelowTarget"), 2)].into();
-    let variants = variants.into_iter().map(|(name, v)| (key(name), Arc::new(v))).collect();
-    let (_sender, reader) =
-        watch::channel(Some(Arc::new(Published { variants, scalings, ..Published::default() })));
+fn shown(published: Published, reach: Reach, legacy: bool) -> Vec<String> {
+    let (_sender, reader) = watch::channel(Some(Arc::new(published)));
     let registry = Registry::new();
-    registry.register(Box::new(VariantSeries::new(reader, instance.map(str::to_owned), legacy))).unwrap();
+    registry.register(Box::new(VariantSeries::new(reader, reach, legacy))).unwrap();
     let text = TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
     text.lines().filter(|l| !l.starts_with('#')).map(str::to_owned).collect()
+}
+
+fn publication(variants: Vec<(&str, PublishedVariant)>) -> Published {
+    let scalings = [((key("a"), "up", "SpareBelowTarget"), 2)].into();
+    let variants = variants.into_iter().map(|(name, v)| (key(name), Arc::new(v))).collect();
+    Published { variants, scalings, ..Published::default() }
+}
+
+fn exposed(variants: Vec<(&str, PublishedVariant)>, instance: Option<&str>, legacy: bool) -> Vec<String> {
+    shown(publication(variants), reach(instance, instance), legacy)
 }
 
 fn grows(mode: &str) -> PublishedVariant {
@@ -81,5 +101,26 @@ fn from_zero_the_ratio_is_the_target() {
 #[test]
 fn before_the_first_cycle_and_after_the_last_there_is_nothing() {
     let (_sender, reader) = watch::channel(None);
-    assert!(VariantSeries::new(reader, None, true).collect().is_empty());
+    assert!(VariantSeries::new(reader, reach(None, None), true).collect().is_empty());
+}
+
+#[test]
+fn what_another_controller_has_now_is_not_shown_although_it_was_published() {
+    for (label, instance) in [(Some("x"), None), (None, Some("x")), (Some("y"), Some("x"))] {
+        let lines = shown(publication(vec![("a", grows("auto"))]), reach(label, instance), true);
+        assert_eq!(lines, Vec::<String>::new(), "{label:?} under {instance:?}");
+    }
+}
+
+#[test]
+fn what_came_from_another_controller_is_counted_and_not_shown_yet() {
+    let hour = std::time::Duration::from_hours(1);
+    let now = Instant::now();
+    for (until, wanted) in [(now + hour, 1), (now, 8)] {
+        let mut published = publication(vec![("a", grows("auto"))]);
+        published.withheld.insert(key("a"), until);
+        let lines = shown(published, reach(None, None), true);
+        assert_eq!(lines.len(), wanted, "{lines:?}");
+        assert_eq!(lines.last().map(String::as_str), Some(r#"wva_variants{state="Ready"} 1"#));
+    }
 }

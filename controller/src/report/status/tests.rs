@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use super::*;
 use crate::fixture::{Cluster, decision, published, replicas, without_target};
 use crate::report::conditions::{Outlook, conditions};
+use crate::variants::Ownership;
 
 fn at(minute: i64) -> Timestamp {
     Timestamp::UNIX_EPOCH + SignedDuration::from_mins(minute)
@@ -35,9 +36,9 @@ fn a_workload_that_is_gone_clears_the_target_by_null() {
 }
 
 #[test]
-fn the_time_of_the_last_run_is_written_with_a_change_or_every_five_minutes() {
+fn the_time_of_the_last_run_is_written_with_a_change_or_every_eleven_minutes() {
     let before = Written::of(&first(&steady("auto")));
-    for (minute, due) in [(0, false), (1, false), (4, false), (5, true), (-4, false), (-60, true)] {
+    for (minute, due) in [(0, false), (1, false), (10, false), (11, true), (-10, false), (-60, true)] {
         let status = wanted(&steady("auto"), &before, at(minute));
         assert_eq!(status.is_some(), due, "minute {minute}");
         if let Some(status) = status {
@@ -103,8 +104,18 @@ fn publication(n: usize) -> Arc<Published> {
     Arc::new(Published { variants, ..Published::default() })
 }
 
+/// These variants are there, and managed.
+fn reach(names: impl IntoIterator<Item = String>) -> Reach {
+    let mut cluster = Cluster::new();
+    for name in names {
+        cluster.variant(&name, "m", json!({"metadata": {"uid": "u"}}));
+    }
+    let watches = cluster.watches();
+    Reach::new(Ownership::default(), watches.variants, watches.namespaces)
+}
+
 fn writer(client: Client) -> StatusWriter {
-    StatusWriter::new(client, Cluster::new().watches().variants)
+    StatusWriter::new(client, reach((0..100).map(|i| format!("v{i:03}"))))
 }
 
 #[tokio::test]
@@ -119,6 +130,14 @@ async fn what_was_written_is_not_written_again() {
         assert_eq!(asked.len(), 3, "{code}");
         assert_eq!(asked[0], "PATCH /apis/llmd.ai/v1alpha1/namespaces/ns/variantautoscalings/v000/status");
     }
+}
+
+#[tokio::test]
+async fn nothing_is_written_to_what_is_no_longer_managed() {
+    let (client, asked) = fake(Some(200));
+    let mut writer = StatusWriter::new(client, reach(["v001".to_owned()]));
+    assert!(writer.write_all(&publication(3)).await);
+    assert_eq!(asked.lock().unwrap().len(), 1, "{:?}", asked.lock().unwrap());
 }
 
 #[tokio::test]

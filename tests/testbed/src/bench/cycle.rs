@@ -21,8 +21,8 @@ use super::stored::create;
 use super::usage::Usage;
 
 /// Namespaces, models in each, replicas of each.
-const NAMESPACES: usize = 20;
-const MODELS: usize = 50;
+pub(super) const NAMESPACES: usize = 20;
+pub(super) const MODELS: usize = 50;
 const REPLICAS: u32 = 4;
 const PODS: usize = NAMESPACES * MODELS * REPLICAS as usize;
 
@@ -58,7 +58,7 @@ pub(crate) async fn run(wva: &Path, folder: &Path) -> anyhow::Result<()> {
     };
     let testbed = Testbed::start(options).await?;
     Install::crd(&testbed).await?;
-    let served = store(&testbed).await?;
+    let served = store(&testbed, REPLICAS).await?;
     let exporter = Exporter::start(served).await?;
     testbed.scrape_pages(&exporter.address, &exporter.paths)?;
     eventually("Prometheus to know every pod", Duration::from_mins(2), async || {
@@ -84,8 +84,8 @@ pub(crate) async fn run(wva: &Path, folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Stores the models and waits for their pods.
-async fn store(testbed: &Testbed) -> anyhow::Result<BTreeMap<String, Vec<Served>>> {
+/// Stores the models, each with so many replicas, and waits for their pods.
+pub(super) async fn store(testbed: &Testbed, replicas: u32) -> anyhow::Result<BTreeMap<String, Vec<Served>>> {
     let client = testbed.admin()?;
     let mut tasks = JoinSet::new();
     let mut namespaces = Vec::new();
@@ -97,7 +97,7 @@ async fn store(testbed: &Testbed) -> anyhow::Result<BTreeMap<String, Vec<Served>
             for i in 0..MODELS {
                 let fixture = VariantFixture {
                     model: model(i),
-                    ..VariantFixture::new(&namespace, &format!("variant-{i}")).replicas(REPLICAS)
+                    ..VariantFixture::new(&namespace, &format!("variant-{i}")).replicas(replicas)
                 };
                 for yaml in [fixture.deployment(), fixture.autoscaler(), fixture.variant()] {
                     create(&client, &yaml).await?;
@@ -113,7 +113,7 @@ async fn store(testbed: &Testbed) -> anyhow::Result<BTreeMap<String, Vec<Served>
     for namespace in namespaces {
         let of_namespace = eventually("all pods of a namespace to be ready", PODS_WITHIN, async || {
             let pods = pods(&client, &namespace).await?;
-            ensure!(pods.len() == MODELS * REPLICAS as usize, "{} are", pods.len());
+            ensure!(pods.len() == MODELS * replicas as usize, "{} are", pods.len());
             Ok(pods)
         })
         .await?;
@@ -294,16 +294,16 @@ impl Figures {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "KiB of a process, far below 2^52")]
-fn mib(kib: u64) -> f64 {
+pub(super) fn mib(kib: u64) -> f64 {
     kib as f64 / 1024.0
 }
 
 #[expect(clippy::cast_precision_loss, reason = "thousands")]
-fn count(n: usize) -> f64 {
+pub(super) fn count(n: usize) -> f64 {
     n as f64
 }
 
-fn say(line: &str) -> anyhow::Result<()> {
+pub(super) fn say(line: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{line}").and_then(|()| out.flush()).context("cannot write to standard output")
 }

@@ -5,6 +5,7 @@ pub(crate) mod admission;
 pub(crate) mod cycle;
 mod exporter;
 pub(crate) mod idle;
+pub(crate) mod idle_fleet;
 mod load;
 mod pairs;
 mod review;

@@ -19,10 +19,14 @@ pub(crate) struct Ports {
 
 /// The CRD alone.
 pub(crate) async fn crd(testbed: &Testbed) -> anyhow::Result<()> {
-    let crd = read("crds/llmd.ai_variantautoscalings.yaml")?;
-    match testbed.apply(&crd).await {
+    apply_crd(testbed, &read("crds/llmd.ai_variantautoscalings.yaml")?).await
+}
+
+/// This CRD instead.
+pub(crate) async fn apply_crd(testbed: &Testbed, crd: &str) -> anyhow::Result<()> {
+    match testbed.apply(crd).await {
         // Two releases that are installed in the same moment: kubectl found none and creates it second.
-        Err(error) if error.to_string().contains("AlreadyExists") => testbed.apply(&crd).await?,
+        Err(error) if error.to_string().contains("AlreadyExists") => testbed.apply(crd).await?,
         applied => applied?,
     }
     let established =

@@ -36,6 +36,8 @@ pub struct InstallOptions {
     pub wva: PathBuf,
     /// Settings beyond those every install has, as environment variables.
     pub env: Vec<(String, String)>,
+    /// The CRD, where it is not that of the repository.
+    pub crd: Option<String>,
     /// The webhook configurations, where they differ from those of `config/base`: YAML or JSON documents.
     pub webhooks: Option<String>,
     /// Another name than `workload-variant-autoscaler`, for one that runs beside others: all its objects have names
@@ -56,7 +58,7 @@ impl InstallOptions {
             ("PROMETHEUS_METRICS_CACHE_TTL", "1s"),
         ];
         let env = env.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
-        Self { wva: wva.into(), env, webhooks: None, release: None, judges: None }
+        Self { wva: wva.into(), env, crd: None, webhooks: None, release: None, judges: None }
     }
 
     /// A name of `config/base`, or a text that holds such, as it is in this release: [`SYSTEM`], [`SERVICE`],
@@ -93,7 +95,10 @@ impl Install {
     /// # Errors
     /// When any of this fails or takes over a minute: with the end of the program's log.
     pub async fn start(testbed: &Testbed, options: &InstallOptions) -> anyhow::Result<Self> {
-        manifests::crd(testbed).await?;
+        match &options.crd {
+            Some(own) => manifests::apply_crd(testbed, own).await?,
+            None => manifests::crd(testbed).await?,
+        }
         let account = manifests::account(testbed, options).await?;
         let kubeconfig = testbed.service_account_kubeconfig(&options.named(SYSTEM), &account).await?;
         let log = options.release.as_deref().unwrap_or("wva");

@@ -234,8 +234,10 @@ mod tests {
         Ok(Write {
             at: Timestamp::from_second(second)?,
             credential: credential.to_owned(),
+            user: String::new(),
             verb: "patch".to_owned(),
             resource: resource.to_owned(),
+            namespace: String::new(),
             name: "x".to_owned(),
             code: 200,
         })

@@ -52,8 +52,8 @@ pub struct Options {
     pub with_prometheus: bool,
     /// etcd waits until the disk has each change, as it does in a cluster. Without, tests are faster.
     pub etcd_fsync: bool,
-    /// kube-apiserver writes down who changes what, for [`Testbed::audit`].
-    pub with_audit: bool,
+    /// kube-apiserver writes down who changes what, or who asks for what, for [`Testbed::audit`].
+    pub audit: audit::Audit,
     /// HPAs may have `minReplicas: 0`, by the alpha gate of these releases.
     pub hpa_to_zero: bool,
     /// Controllers and scheduler may ask the API server as often as they like: for thousands of pods.
@@ -74,7 +74,7 @@ impl Default for Options {
             keep: false,
             with_prometheus: true,
             etcd_fsync: false,
-            with_audit: false,
+            audit: audit::Audit::Off,
             many_pods: false,
             hpa_to_zero: false,
         }
@@ -119,7 +119,7 @@ impl Testbed {
             plans::etcd(&options, &data, ports)
         })
         .await?;
-        let audit = options.with_audit.then(|| audit::write_policy(&data)).transpose()?;
+        let audit = audit::write_policy(&data, options.audit)?;
         let plan = |ports: &[u16]| {
             let mut plan = plans::apiserver(&options, &data, &pki, &token, etcd.port(0), ports);
             plan.args.extend(audit.iter().flat_map(|policy| audit::flags(policy, &data)));

@@ -1,0 +1,77 @@
+//! The watch of the ServiceMonitor by which the controller's own metrics are scraped, where the cluster has that kind.
+
+use kube::api::DynamicObject;
+use kube::runtime::watcher::Event;
+use tokio::sync::watch;
+
+use super::cache::Kind;
+use super::optional::Watch;
+use super::{Observer, Scope, config};
+
+impl Scope<'_> {
+    /// Watches one ServiceMonitor by its name, and tells whether it is there.
+    pub fn service_monitor(&mut self, namespace: &str, name: &str) -> watch::Receiver<bool> {
+        let (sender, present) = watch::channel(false);
+        let resource = ("monitoring.coreos.com", "v1", "ServiceMonitor", "servicemonitors");
+        let watch = Watch {
+            task: "watch of the ServiceMonitor",
+            name: "servicemonitors.monitoring.coreos.com",
+            api: self.dynamic_in(Some(namespace), resource),
+            config: config().fields(&format!("metadata.name={name}")),
+        };
+        self.optional(watch, Kind { read: |_| (), same: None }, presence(sender));
+        present
+    }
+}
+
+/// Follows whether there is an object at all, of a watch that sees one at the most.
+fn presence(sender: watch::Sender<bool>) -> Observer<DynamicObject> {
+    let mut listed = false;
+    Box::new(move |event| {
+        let is_there = match event {
+            Event::Init => {
+                listed = false;
+                return;
+            }
+            Event::InitApply(_) => {
+                listed = true;
+                return;
+            }
+            Event::InitDone => listed,
+            Event::Apply(object) => object.metadata.deletion_timestamp.is_none(),
+            Event::Delete(_) => false,
+        };
+        sender.send_if_modified(|now| std::mem::replace(now, is_there) != is_there);
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_gone_is_noticed_by_its_deletion_and_by_a_new_list() {
+        let object = || -> DynamicObject {
+            serde_json::from_value(json!({"apiVersion": "monitoring.coreos.com/v1", "kind": "ServiceMonitor", "metadata": {"name": "m"}}))
+                .unwrap()
+        };
+        let (sender, present) = watch::channel(false);
+        let mut observe = presence(sender);
+        for (event, is_there) in [
+            (Event::Init, false),
+            (Event::InitDone, false),
+            (Event::Apply(object()), true),
+            (Event::Delete(object()), false),
+            (Event::Init, false),
+            (Event::InitApply(object()), false),
+            (Event::InitDone, true),
+            (Event::Init, true),
+            (Event::InitDone, false),
+        ] {
+            observe(&event);
+            assert_eq!(*present.borrow(), is_there, "{event:?}");
+        }
+    }
+}

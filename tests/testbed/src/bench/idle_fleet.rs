@@ -1,0 +1,204 @@
+//! An idle program with 1,000 variants whose load does not change, with the intervals of an install: how soon after its
+//! start all are published, what it asks the API server for while nothing changes, and whether its memory stays what
+//! it is.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use k8s_openapi::jiff::Timestamp;
+use tokio::time::Instant;
+use wva_testbed::audit::{Audit, Write};
+use wva_testbed::install::{self, Install, InstallOptions};
+use wva_testbed::{NodeGroup, Options, Testbed, eventually};
+
+use super::cycle::{MODELS, NAMESPACES, count, mib, say, store};
+use super::exporter::Exporter;
+use super::usage::Usage;
+
+const VARIANTS: usize = NAMESPACES * MODELS;
+/// From complete caches to the series of all variants.
+const START_BOUND: Duration = Duration::from_secs(10);
+/// Requests a second besides watches and the Lease.
+const REQUESTS_BOUND: f64 = 1.0;
+/// Memory of the last minute to that of the first.
+const GROWTH_BOUND: f64 = 1.05;
+/// Resident memory, KiB.
+const RESIDENT_BOUND: u64 = 64 * 1024;
+/// Between two looks at the memory.
+const LOOK: Duration = Duration::from_secs(5);
+const MINUTE: Duration = Duration::from_mins(1);
+
+/// Measures, prints, and fails where a bound is missed.
+pub(crate) async fn run(wva: &Path, lasts: Duration) -> anyhow::Result<()> {
+    ensure!(lasts > 2 * MINUTE, "an idle time of {lasts:?} has no first and last minute: take 3m or more");
+    say(&format!("starting a control plane and {VARIANTS} pods"))?;
+    let options = Options {
+        name: "bench-idle".to_owned(),
+        nodes: vec![NodeGroup { gpus: 256, ..NodeGroup::of("h100", 20, "NVIDIA-H100-80GB-HBM3") }],
+        pod_start: Duration::from_secs(1),
+        // HPAs that ask find out nothing new.
+        hpa_sync: Duration::from_hours(1),
+        scrape_interval: Duration::from_secs(15),
+        many_pods: true,
+        audit: Audit::All,
+        ..Options::default()
+    };
+    let testbed = Testbed::start(options).await?;
+    Install::crd(&testbed).await?;
+    let exporter = Exporter::start(store(&testbed, 1).await?).await?;
+    testbed.scrape_pages(&exporter.address, &exporter.paths)?;
+    eventually("Prometheus to know every pod", 2 * MINUTE, async || {
+        let found = testbed.prometheus_query("count(vllm:kv_cache_usage_perc)").await?;
+        ensure!(found.first().is_some_and(|s| s.value >= count(VARIANTS)), "{found:?}");
+        Ok(())
+    })
+    .await?;
+    let install =
+        Install::start(&testbed, &InstallOptions { env: Vec::new(), ..InstallOptions::quick(wva) }).await?;
+    let start = start(&testbed, &install).await?;
+    say(&format!("idling for {lasts:?}"))?;
+    let idle = idle(&testbed, &install, lasts).await?;
+    let missed = report(&start, &idle)?;
+    ensure!(missed == 0, "{missed} bounds were missed");
+    Ok(())
+}
+
+/// How long the start took, from complete caches.
+struct Start {
+    published: Duration,
+    /// Until the API server had the last status.
+    written: Duration,
+}
+
+async fn start(testbed: &Testbed, install: &Install) -> anyhow::Result<Start> {
+    let shown = eventually("all variants to have a series", 3 * MINUTE, async || {
+        let (_, page) = install::get(&format!("http://{}/metrics", install.address("metrics")?)).await?;
+        let at = Timestamp::now();
+        let series = page.lines().filter(|line| line.starts_with("wva_desired_replicas{")).count();
+        ensure!(series == VARIANTS, "{series} have");
+        Ok(at)
+    })
+    .await?;
+    let written = eventually("all statuses to be written", 3 * MINUTE, async || {
+        let statuses: BTreeMap<_, _> = testbed.audit()?.into_iter().filter(is_status).map(once).collect();
+        ensure!(statuses.len() == VARIANTS, "{} are", statuses.len());
+        statuses.into_values().max().context("no status was written")
+    })
+    .await?;
+    let synced = synced(&install.process().log())?;
+    let since = |at: Timestamp| Duration::try_from(at.duration_since(synced)).unwrap_or_default();
+    Ok(Start { published: since(shown), written: since(written) })
+}
+
+/// By which object a status was written, and when; names are those of variants in many namespaces.
+fn once(write: Write) -> ((String, String), Timestamp) {
+    ((write.namespace, write.name), write.at)
+}
+
+fn is_status(write: &Write) -> bool {
+    write.resource == "variantautoscalings/status" && write.stored()
+}
+
+/// When the program's caches were complete, as its own log has it.
+fn synced(log: &str) -> anyhow::Result<Timestamp> {
+    let line = log.lines().find(|line| line.contains("All watch caches are complete"));
+    let line: serde_json::Value =
+        serde_json::from_str(line.context("the program does not say that its caches are complete")?)?;
+    line["ts"].as_str().context("a line without a time")?.parse().context("no time")
+}
+
+/// What was seen while nothing changed.
+struct Idle {
+    seconds: f64,
+    /// Status writes after the first minute.
+    statuses: usize,
+    /// Other requests after the first minute, by verb and resource, besides watches and the Lease.
+    requests: BTreeMap<String, usize>,
+    /// Mean resident memory, KiB, of the first and the last minute, and the most at any time since the start.
+    resident: (f64, f64, u64),
+    cores: f64,
+}
+
+async fn idle(testbed: &Testbed, install: &Install, lasts: Duration) -> anyhow::Result<Idle> {
+    let (began, wall) = (Instant::now(), Timestamp::now());
+    let pid = install.process().pid();
+    let first_usage = Usage::of(pid)?;
+    let mut looks = Vec::new();
+    let mut ticks = tokio::time::interval(LOOK);
+    while began.elapsed() < lasts {
+        ticks.tick().await;
+        looks.push((began.elapsed(), Usage::of(pid)?));
+    }
+    let (_, last_usage) = looks.last().context("not looked at once")?;
+    let mean = |within: &dyn Fn(Duration) -> bool| {
+        let all: Vec<u64> = looks.iter().filter(|(at, _)| within(*at)).map(|(_, u)| u.resident).collect();
+        mib(all.iter().sum::<u64>()) * 1024.0 / count(all.len())
+    };
+    let resident = (mean(&|at| at < MINUTE), mean(&|at| at + MINUTE >= lasts), last_usage.peak);
+    let from = wall + k8s_openapi::jiff::SignedDuration::from_mins(1);
+    let asked: Vec<Write> = testbed.audit()?.into_iter().filter(|w| w.at >= from).collect();
+    let mut requests = BTreeMap::new();
+    for one in asked.iter().filter(|w| w.verb != "watch" && w.resource != "leases" && !is_status(w)) {
+        *requests.entry(format!("{} {}", one.verb, one.resource)).or_default() += 1;
+    }
+    Ok(Idle {
+        seconds: (lasts - MINUTE).as_secs_f64(),
+        statuses: asked.iter().filter(|w| is_status(w)).count(),
+        requests,
+        resident,
+        cores: last_usage.cores_since(&first_usage, lasts),
+    })
+}
+
+/// Prints the figures; how many bounds were missed.
+fn report(start: &Start, idle: &Idle) -> anyhow::Result<usize> {
+    let mut missed = 0;
+    let mut judge = |within: bool| {
+        missed += usize::from(!within);
+        if within { "ok" } else { "MISSED" }
+    };
+    let (first, last, most) = idle.resident;
+    let a_second = count(idle.requests.values().sum::<usize>() + idle.statuses) / idle.seconds;
+    let lines = [
+        format!("{VARIANTS} variants, a pod each"),
+        format!(
+            "  from complete caches to all series     {:6.1} s    bound {} s  {}",
+            start.published.as_secs_f64(),
+            START_BOUND.as_secs(),
+            judge(start.published <= START_BOUND)
+        ),
+        format!("  from complete caches to all statuses   {:6.1} s", start.written.as_secs_f64()),
+        format!(
+            "  status writes after the first minute   {:6}      bound 0  {}",
+            idle.statuses,
+            judge(idle.statuses == 0)
+        ),
+        format!(
+            "  requests a second, without watches     {a_second:6.2}      bound {REQUESTS_BOUND}  {}",
+            judge(a_second <= REQUESTS_BOUND)
+        ),
+        format!("  resident, mean of the first minute     {:6.1} MiB", first / 1024.0),
+        format!(
+            "  resident, mean of the last minute      {:6.1} MiB  bound +{:.0} %  {}",
+            last / 1024.0,
+            (GROWTH_BOUND - 1.0) * 100.0,
+            judge(last <= first * GROWTH_BOUND)
+        ),
+        format!(
+            "  resident, at most since the start      {:6.1} MiB  bound {} MiB  {}",
+            mib(most),
+            RESIDENT_BOUND / 1024,
+            judge(most <= RESIDENT_BOUND)
+        ),
+        format!("  cores in use                           {:6.3}", idle.cores),
+    ];
+    for line in lines {
+        say(&line)?;
+    }
+    for (what, times) in &idle.requests {
+        say(&format!("    {times:5} {what}"))?;
+    }
+    Ok(missed)
+}

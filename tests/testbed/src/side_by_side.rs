@@ -1,0 +1,198 @@
+//! Three controllers side by side: two with an instance and one without, on one control plane, while variants move
+//! between them by a change of their label. At every scrape of all three no variant may have two publishers, and one
+//! may have none only for a moment after it moved. Nobody may write to what is not its own.
+
+mod judge;
+
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use futures::future::try_join_all;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::jiff::Timestamp;
+use kube::Api;
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
+use serde_json::json;
+use tokio::time::Instant;
+use wva_crds::names::{GROUP, INSTANCE_LABEL, KIND, VERSION};
+use wva_testbed::audit::Audit;
+use wva_testbed::fixtures::VariantFixture;
+use wva_testbed::install::{Install, InstallOptions, get};
+use wva_testbed::{Options, Testbed, eventually, within};
+
+use judge::{Figures, History, Move};
+
+/// The releases, and the instance of each.
+const CONTROLLERS: [(&str, Option<&str>); 3] = [("wva-a", Some("a")), ("wva-b", Some("b")), ("plain", None)];
+/// Variants that move.
+const VARIANTS: usize = 24;
+/// Between two scrapes.
+const SCRAPE: Duration = Duration::from_secs(1);
+/// Between two moves: not in step with scrapes and cycles.
+const MOVE: Duration = Duration::from_millis(1700);
+/// `WVA_TAKEOVER_DELAY` of all three: a little over two scrapes, as the operator's guide has it.
+const DELAY: Duration = Duration::from_secs(3);
+/// Longest wait for all variants to be published at first.
+const UP: Duration = Duration::from_mins(1);
+/// Longest time for one call.
+const CALL: Duration = Duration::from_secs(10);
+
+/// Runs it for so long, prints the figures, and fails where a variant had two publishers or a gap has no reason.
+pub(crate) async fn run(wva: &Path, lasts: Duration) -> anyhow::Result<()> {
+    ensure!(wva.exists(), "there is no {}: build it first", wva.display());
+    let options = Options {
+        name: "side-by-side".to_owned(),
+        nodes: Vec::new(),
+        with_prometheus: false,
+        audit: Audit::Writes,
+        ..Options::default()
+    };
+    let testbed = Testbed::start(options).await?;
+    let installs = installs(&testbed, wva).await?;
+    let namespace = testbed.namespace("moving").await?;
+    for i in 0..VARIANTS {
+        let fixture = VariantFixture::new(&namespace, &name(i)).replicas(0);
+        testbed.apply(&[fixture.deployment(), fixture.variant()].join("---\n")).await?;
+    }
+    let history = Mutex::new(History::new(VARIANTS));
+    eventually("the controller without an instance to publish all", UP, async || {
+        let published = scrape(&installs, &namespace).await?;
+        ensure!(published.iter().all(|of| of == &[2]), "not yet: {published:?}");
+        Ok(())
+    })
+    .await?;
+    say(&format!("{VARIANTS} variants move between {} controllers for {lasts:?}", CONTROLLERS.len()))?;
+    let end = Instant::now() + lasts;
+    let moves = moves(&testbed, &namespace, &history, end);
+    let scrapes = scrapes(&installs, &namespace, &history, end);
+    let ((), mut figures) = tokio::try_join!(moves, scrapes)?;
+    let history = history.into_inner().unwrap_or_else(PoisonError::into_inner);
+    figures.writes(&testbed.audit()?, &history);
+    for line in figures.lines(DELAY) {
+        say(&line)?;
+    }
+    let faults = figures.faults();
+    for fault in faults.iter().take(20) {
+        say(&format!("    {fault}"))?;
+    }
+    ensure!(faults.is_empty(), "{} times the contract was not kept", faults.len());
+    Ok(())
+}
+
+async fn installs(testbed: &Testbed, wva: &Path) -> anyhow::Result<Vec<Install>> {
+    let mut installs = Vec::new();
+    for (release, instance) in CONTROLLERS {
+        let mut options = InstallOptions::quick(wva);
+        options.release = Some(release.to_owned());
+        // What moves is not judged: this is not about admission.
+        options.judges = Some("default".to_owned());
+        options.env.push(("WVA_TAKEOVER_DELAY".to_owned(), format!("{}s", DELAY.as_secs())));
+        options.env.extend(instance.map(|i| ("CONTROLLER_INSTANCE".to_owned(), i.to_owned())));
+        installs.push(Install::start(testbed, &options).await?);
+    }
+    Ok(installs)
+}
+
+fn name(i: usize) -> String {
+    format!("variant-{i}")
+}
+
+/// For each variant the controllers that publish it now.
+async fn scrape(installs: &[Install], namespace: &str) -> anyhow::Result<Vec<Vec<usize>>> {
+    let pages = installs.iter().map(|install| async move {
+        let (status, text) = get(&format!("http://{}/metrics", install.address("metrics")?)).await?;
+        ensure!(status == 200, "/metrics answered {status}");
+        Ok(text)
+    });
+    let mut publishers = vec![Vec::new(); VARIANTS];
+    for (controller, page) in try_join_all(pages).await?.iter().enumerate() {
+        let namespace = format!("namespace=\"{namespace}\"");
+        let ours = |line: &&str| line.starts_with("wva_desired_replicas{") && line.contains(&namespace);
+        for line in page.lines().filter(ours) {
+            let own = CONTROLLERS[controller].1.map(|i| format!("controller_instance=\"{i}\""));
+            let labelled = line.contains("controller_instance=");
+            ensure!(own.as_ref().map_or(!labelled, |own| line.contains(own)), "a wrong instance: {line}");
+            let variant = (0..VARIANTS).find(|i| line.contains(&format!("variant_name=\"{}\"", name(*i))));
+            publishers[variant.with_context(|| format!("of no variant: {line}"))?].push(controller);
+        }
+    }
+    Ok(publishers)
+}
+
+async fn scrapes(
+    installs: &[Install],
+    namespace: &str,
+    history: &Mutex<History>,
+    end: Instant,
+) -> anyhow::Result<Figures> {
+    let mut figures = Figures::default();
+    let mut ticks = tokio::time::interval(SCRAPE);
+    while Instant::now() < end {
+        ticks.tick().await;
+        let at = Instant::now();
+        let publishers = scrape(installs, namespace).await?;
+        figures.scraped(at, &publishers, &history.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+    Ok(figures)
+}
+
+/// Moves one variant after the other. Every fourth goes back before anybody can have settled.
+async fn moves(
+    testbed: &Testbed,
+    namespace: &str,
+    history: &Mutex<History>,
+    end: Instant,
+) -> anyhow::Result<()> {
+    let types = GroupVersionKind::gvk(GROUP, VERSION, KIND);
+    let api: Api<DynamicObject> =
+        Api::namespaced_with(testbed.admin()?, namespace, &ApiResource::from_gvk(&types));
+    let deployments: Api<Deployment> = Api::namespaced(testbed.admin()?, namespace);
+    let mut ticks = tokio::time::interval(MOVE);
+    let mut count = 0;
+    while Instant::now() < end {
+        ticks.tick().await;
+        let variant = count * 5 % VARIANTS;
+        let owner = history.lock().unwrap_or_else(PoisonError::into_inner).owner(variant);
+        let to = (owner + 1 + count / VARIANTS % 2) % CONTROLLERS.len();
+        // So that whoever has it has something to write.
+        scale(&deployments, variant, count % 3).await?;
+        relabel(&api, variant, to, history).await?;
+        if count % 4 == 3 {
+            // At most as long as a cycle takes to notice, at least no time at all.
+            let millis = u64::try_from(count / 4 % 4)? * 400;
+            tokio::time::sleep(Duration::from_millis(millis)).await;
+            relabel(&api, variant, owner, history).await?;
+        }
+        count += 1;
+    }
+    Ok(())
+}
+
+async fn scale(api: &Api<Deployment>, variant: usize, replicas: usize) -> anyhow::Result<()> {
+    let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
+    let (params, name) = (PatchParams::default(), name(variant));
+    within("scaling a Deployment", CALL, api.patch(&name, &params, &patch)).await.map(|_| ())
+}
+
+async fn relabel(
+    api: &Api<DynamicObject>,
+    variant: usize,
+    to: usize,
+    history: &Mutex<History>,
+) -> anyhow::Result<()> {
+    let patch = json!({"metadata": {"labels": {INSTANCE_LABEL: CONTROLLERS[to].1}}});
+    let (params, patch, name) = (PatchParams::default(), Patch::Merge(patch), name(variant));
+    let began = Instant::now();
+    within("moving a variant", CALL, api.patch(&name, &params, &patch)).await?;
+    let moved = Move { began, done: Instant::now(), wall: Timestamp::now(), to };
+    history.lock().unwrap_or_else(PoisonError::into_inner).moved(variant, moved);
+    Ok(())
+}
+
+fn say(line: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{line}").and_then(|()| out.flush()).context("cannot write to standard output")
+}

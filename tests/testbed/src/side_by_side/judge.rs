@@ -1,0 +1,153 @@
+//! What was seen at the scrapes and in the audit log, held against who had which variant when.
+
+use std::time::Duration;
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use tokio::time::Instant;
+use wva_testbed::audit::Write;
+
+use super::{CONTROLLERS, DELAY, SCRAPE, name};
+
+/// The controller that has all variants at first.
+const FIRST: usize = 2;
+/// A variant may have no publisher for so long after it moved: until the new controller's cycle (a second to let events
+/// gather), the takeover delay, and two scrapes, on a busy machine.
+const GAP: Duration = DELAY.saturating_add(SCRAPE.saturating_mul(4));
+/// A write that the API server receives so long after a move was on its way before.
+const ON_ITS_WAY: SignedDuration = SignedDuration::from_secs(1);
+
+/// A change of a label.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Move {
+    pub(super) began: Instant,
+    pub(super) done: Instant,
+    pub(super) wall: Timestamp,
+    pub(super) to: usize,
+}
+
+/// The moves of each variant, in order.
+pub(super) struct History(Vec<Vec<Move>>);
+
+impl History {
+    pub(super) fn new(variants: usize) -> Self {
+        Self(vec![Vec::new(); variants])
+    }
+
+    pub(super) fn moved(&mut self, variant: usize, moved: Move) {
+        self.0[variant].push(moved);
+    }
+
+    /// Whose a variant is now.
+    pub(super) fn owner(&self, variant: usize) -> usize {
+        self.last(variant).map_or(FIRST, |last| last.to)
+    }
+
+    fn last(&self, variant: usize) -> Option<&Move> {
+        self.0[variant].last()
+    }
+
+    /// Everybody who had it between two moments.
+    fn owners(&self, variant: usize, from: Timestamp, until: Timestamp) -> Vec<usize> {
+        let moves = &self.0[variant];
+        let before = moves.iter().rev().find(|m| m.wall <= from).map_or(FIRST, |m| m.to);
+        let since = moves.iter().filter(|m| m.wall > from && m.wall <= until).map(|m| m.to);
+        std::iter::once(before).chain(since).collect()
+    }
+}
+
+/// What is counted.
+#[derive(Default)]
+pub(super) struct Figures {
+    scrapes: usize,
+    one: usize,
+    none: usize,
+    several: Vec<String>,
+    wrong: Vec<String>,
+    unexplained: Vec<String>,
+    /// From a move until the new publisher was first seen.
+    gaps: Vec<Duration>,
+    /// Per variant the last move whose end was seen.
+    settled: Vec<Option<Instant>>,
+    moves: usize,
+    writes: usize,
+    foreign: Vec<String>,
+}
+
+impl Figures {
+    /// Takes in one scrape of all controllers, begun at `at`. The history may know of moves that were made meanwhile.
+    pub(super) fn scraped(&mut self, at: Instant, publishers: &[Vec<usize>], history: &History) {
+        self.scrapes += 1;
+        self.settled.resize(publishers.len(), None);
+        for (variant, publishers) in publishers.iter().enumerate() {
+            let last = history.last(variant);
+            let who = || format!("{} at scrape {}", name(variant), self.scrapes);
+            match publishers.as_slice() {
+                [] => {
+                    self.none += 1;
+                    if last.is_none_or(|m| at.saturating_duration_since(m.done) > GAP) {
+                        self.unexplained.push(format!("{}: nobody publishes it", who()));
+                    }
+                }
+                [only] => {
+                    self.one += 1;
+                    // Before a move was made the old one is right.
+                    if *only != history.owner(variant) && last.is_none_or(|m| at > m.done + SCRAPE) {
+                        self.wrong.push(format!("{}: {} publishes it", who(), CONTROLLERS[*only].0));
+                    }
+                    if let Some(last) = last.filter(|m| m.to == *only && at > m.done)
+                        && self.settled[variant] != Some(last.done)
+                    {
+                        self.gaps.push(at.duration_since(last.began));
+                        self.settled[variant] = Some(last.done);
+                    }
+                }
+                several => self.several.push(format!("{}: {} publish it", who(), several.len())),
+            }
+        }
+    }
+
+    /// Takes in who wrote what, of what the service accounts of the controllers wrote.
+    pub(super) fn writes(&mut self, audit: &[Write], history: &History) {
+        self.moves = history.0.iter().map(Vec::len).sum();
+        for write in audit.iter().filter(|w| w.resource == "variantautoscalings/status" && w.stored()) {
+            let variant = (0..history.0.len()).find(|i| name(*i) == write.name);
+            let writer =
+                CONTROLLERS.iter().position(|(release, _)| write.user.contains(&format!(":{release}-")));
+            let (Some(variant), Some(writer)) = (variant, writer) else { continue };
+            self.writes += 1;
+            if !history.owners(variant, write.at - ON_ITS_WAY, write.at).contains(&writer) {
+                self.foreign.push(format!("{} at {}: written by {}", write.name, write.at, write.user));
+            }
+        }
+    }
+
+    /// All that breaks the contract.
+    pub(super) fn faults(&self) -> Vec<&String> {
+        [&self.several, &self.wrong, &self.unexplained, &self.foreign].into_iter().flatten().collect()
+    }
+
+    /// As they are printed.
+    pub(super) fn lines(&mut self, delay: Duration) -> Vec<String> {
+        self.gaps.sort_unstable();
+        let of = |share: usize| self.gaps.get(self.gaps.len().saturating_sub(1) * share / 100);
+        let seconds =
+            |gap: Option<&Duration>| gap.map_or("-".to_owned(), |g| format!("{:.1} s", g.as_secs_f64()));
+        vec![
+            format!("scrapes of all three                        {:>7}", self.scrapes),
+            format!("moves                                       {:>7}", self.moves),
+            format!("scrapes x variants with one publisher       {:>7}", self.one),
+            format!("                   with more than one       {:>7}   bound 0", self.several.len()),
+            format!("                   with the wrong one       {:>7}   bound 0", self.wrong.len()),
+            format!("                   with none, after a move  {:>7}", self.none - self.unexplained.len()),
+            format!("                   with none otherwise      {:>7}   bound 0", self.unexplained.len()),
+            format!(
+                "from a move to the new publisher            median {}, at most {} (takeover delay {} s)",
+                seconds(of(50)),
+                seconds(of(100)),
+                delay.as_secs()
+            ),
+            format!("statuses written                            {:>7}", self.writes),
+            format!("                 by others than the owner   {:>7}   bound 0", self.foreign.len()),
+        ]
+    }
+}
