@@ -71,11 +71,6 @@ impl Live {
         self.sources.main_map()
     }
 
-    /// The configuration of the engine that is in force.
-    pub(crate) fn engine(&self) -> wva_controller::EngineConfig {
-        Reader { raw: &self.in_force, wrong: Vec::new() }.engine()
-    }
-
     /// Takes in the map as it is now; one that is gone is empty. `None` where it says what it said before.
     pub(crate) fn take_in(&mut self, map: MainMap) -> Option<Update> {
         if map.text == self.map.text {

@@ -81,7 +81,6 @@ pub(crate) struct Webhook {
 #[derive(Clone, Debug)]
 pub(crate) struct Controller {
     pub(crate) prometheus: wva_controller::PrometheusConfig,
-    pub(crate) engine: wva_controller::EngineConfig,
     pub(crate) limiter: wva_controller::Limiter,
     pub(crate) external_metrics_address: Option<SocketAddr>,
     pub(crate) debug_address: Option<SocketAddr>,
@@ -155,6 +154,11 @@ impl SettingsError {
 }
 
 impl Settings {
+    /// The engine's configuration at the start.
+    pub(crate) fn engine(&self) -> wva_controller::EngineConfig {
+        reader::Reader { raw: &self.values, wrong: Vec::new() }.engine()
+    }
+
     /// Whether HPAs ask this process for values.
     pub(crate) fn serves_external_metrics(&self) -> bool {
         self.controller.as_ref().is_some_and(|c| c.external_metrics_address.is_some())

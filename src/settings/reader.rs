@@ -104,7 +104,6 @@ impl Reader<'_> {
                 bearer_token: self.optional("PROMETHEUS_BEARER_TOKEN"),
                 token_path: self.optional("PROMETHEUS_TOKEN_PATH"),
             },
-            engine: self.engine(),
             limiter: wva_controller::Limiter {
                 limited_mode: self.flag("WVA_LIMITED_MODE"),
                 node_selector: self.text("WVA_NODE_SELECTOR"),
