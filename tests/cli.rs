@@ -88,9 +88,9 @@ fn five_wrong_settings_are_one_message() {
     for part in [
         "5 settings are wrong:\n",
         "METRICS_SECURE (flag --metrics-secure): found \"perhaps\": write true or false",
-        "GLOBAL_OPT_INTERVAL (environment GLOBAL_OPT_INTERVAL): found \"60\"",
+        "GLOBAL_OPT_INTERVAL (environment GLOBAL_OPT_INTERVAL): \"60\" lacks a unit",
         "PROMETHEUS_BASE_URL (environment PROMETHEUS_BASE_URL): found \"ftp://user:***@prometheus\"",
-        "LEADER_ELECTION_LEASE_DURATION (environment LEADER_ELECTION_LEASE_DURATION): lease duration",
+        "LEADER_ELECTION_LEASE_DURATION (environment LEADER_ELECTION_LEASE_DURATION): found LEADER_ELECTION_LEASE_DURATION=10s",
         "CONFIG_FILE (environment CONFIG_FILE): found \"/no/such/file\"",
     ] {
         assert!(said.contains(part), "{part} is not in:\n{said}");

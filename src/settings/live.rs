@@ -120,7 +120,7 @@ impl Live {
             let changed = |key: &&&'static str| next.get(key) != self.in_force.get(key);
             if let Some(key) = problem.keys.iter().find(changed).copied() {
                 let source_of_value = next.get(key).map_or(Source::Default, |held| held.source);
-                let problem = problem.to_string();
+                let problem = next.told(&problem);
                 wrong.push(Wrong { key, source_of_value, problem, of_the_command: false });
             }
             for key in problem.keys {
