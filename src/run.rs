@@ -84,7 +84,7 @@ pub(crate) async fn run(
     if let Some(webhook) = process.settings.webhook.clone() {
         process.webhook(&webhook, certs.serving()?, watched.as_ref())?;
     }
-    let (engine, config) = watch::channel(live.engine());
+    let (engine, config) = watch::channel(process.settings.engine());
     let reloads = match controller.zip(watched) {
         Some((controller, watched)) => process.controller(&controller, &certs, watched, config)?,
         None => ConfigReloads::register(&process.registry)?,

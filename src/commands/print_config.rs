@@ -18,7 +18,7 @@ pub(super) async fn print_config(arguments: &ArgMatches) -> anyhow::Result<()> {
     let (map, state) = match main_map(&sources, Patience::Once).await {
         Ok(map) if map.uid.is_none() => (map, "there is none".to_owned()),
         Ok(map) => (map, "read".to_owned()),
-        Err(error) => (MainMap::default(), format!("not read, so its keys are missing here: {error:#}")),
+        Err(error) => (MainMap::default(), format!("not read, so its keys are missing here: {error}")),
     };
     let settings = sources
         .read(&map.text)

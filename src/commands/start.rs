@@ -18,7 +18,7 @@ pub(super) async fn settings(arguments: &ArgMatches) -> anyhow::Result<(Settings
         Err(error) => {
             return Err(match without_map {
                 Err(wrong) if hopeless => anyhow::Error::new(wrong)
-                    .context(format!("settings (without the main ConfigMap: {error:#})")),
+                    .context(format!("settings (the main ConfigMap could not be read: {error})")),
                 _ => error,
             });
         }

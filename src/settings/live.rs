@@ -71,11 +71,6 @@ impl Live {
         self.sources.main_map()
     }
 
-    /// The configuration of the engine that is in force.
-    pub(crate) fn engine(&self) -> wva_controller::EngineConfig {
-        Reader { raw: &self.in_force, wrong: Vec::new() }.engine()
-    }
-
     /// Takes in the map as it is now; one that is gone is empty. `None` where it says what it said before.
     pub(crate) fn take_in(&mut self, map: MainMap) -> Option<Update> {
         if map.text == self.map.text {
@@ -125,7 +120,7 @@ impl Live {
             let changed = |key: &&&'static str| next.get(key) != self.in_force.get(key);
             if let Some(key) = problem.keys.iter().find(changed).copied() {
                 let source_of_value = next.get(key).map_or(Source::Default, |held| held.source);
-                let problem = problem.to_string();
+                let problem = next.told(&problem);
                 wrong.push(Wrong { key, source_of_value, problem, of_the_command: false });
             }
             for key in problem.keys {

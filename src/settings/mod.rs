@@ -138,6 +138,11 @@ impl SettingsError {
 }
 
 impl Settings {
+    /// The engine's configuration at the start.
+    pub(crate) fn engine(&self) -> wva_controller::EngineConfig {
+        reader::Reader { raw: &self.values, wrong: Vec::new() }.engine()
+    }
+
     /// Whether HPAs ask this process for values.
     pub(crate) fn serves_external_metrics(&self) -> bool {
         self.controller.as_ref().is_some_and(|c| c.external_metrics_address.is_some())

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use wva_crds::settings::map::{Layout, MapText, NESTED_ENTRY, Written};
-use wva_crds::settings::{SETTINGS, Setting, Value, ValueError};
+use wva_crds::settings::{Problem, SETTINGS, Setting, Value, ValueError};
 use wva_rules::{RunningSource, RunningValue};
 
 use super::sources::Sources;
@@ -168,6 +168,19 @@ impl Raw {
     pub(super) fn shown(&self, setting: &Setting) -> Option<String> {
         let held = self.values.get(setting.key)?;
         Some(if held.text.is_empty() { String::new() } else { setting.shown(&held.text) })
+    }
+
+    /// What is wrong between settings, with the values that are.
+    pub(super) fn told(&self, problem: &Problem) -> String {
+        if let [_] = problem.keys {
+            return problem.right.to_owned();
+        }
+        let shown = |key: &&str| {
+            let value = Setting::by_key(key).and_then(|setting| self.shown(setting));
+            format!("{key}={}", value.unwrap_or_default())
+        };
+        let found: Vec<String> = problem.keys.iter().map(shown).collect();
+        format!("found {}: {}", found.join(", "), problem.right)
     }
 
     /// All values in force, as the rules on the main map compare them.

@@ -168,7 +168,7 @@ impl Reader<'_> {
             self.wrong.push(Wrong {
                 key,
                 source_of_value: source(key),
-                problem: problem.to_string(),
+                problem: self.raw.told(&problem),
                 // The map may hold the other one.
                 of_the_command: problem.keys.iter().all(|key| source(key).is_of_the_command()),
             });

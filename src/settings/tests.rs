@@ -12,10 +12,6 @@ fn read(args: &[&str], env: &[(&str, &str)]) -> Result<Settings, SettingsError> 
     Sources::collect(&matches, environment).read(&MapText::default())
 }
 
-fn engine(settings: &Settings) -> wva_controller::EngineConfig {
-    reader::Reader { raw: &settings.values, wrong: Vec::new() }.engine()
-}
-
 fn text(data: &serde_json::Value) -> MapText {
     MapText::of(data.as_object().unwrap())
 }
@@ -36,7 +32,7 @@ fn the_map_counts_after_the_environment_and_before_the_file() {
     let mut sources = Sources::collect(&matches, environment);
     sources.file = file;
     let s = sources.read(&map).unwrap();
-    let engine = engine(&s);
+    let engine = s.engine();
     assert_eq!(engine.interval, Duration::from_secs(9));
     assert_eq!(s.rest_timeout, Duration::from_secs(11));
     assert_eq!(engine.decision_hold, Duration::from_mins(13));
@@ -128,9 +124,8 @@ fn what_has_no_effect_yet_says_so() {
 fn the_limiter_is_off_until_somebody_asks_for_it() {
     let limiter = |set: &[(&str, &str)]| {
         let settings = read(&[], &[&[URL], set].concat()).unwrap();
-        let limited_mode = engine(&settings).limited_mode;
-        let controller = settings.controller.unwrap();
-        assert_eq!(limited_mode, controller.limiter.limited_mode);
+        let (engine, controller) = (settings.engine(), settings.controller.unwrap());
+        assert_eq!(engine.limited_mode, controller.limiter.limited_mode);
         (controller.limiter.limited_mode, controller.limiter.node_selector)
     };
     assert_eq!(limiter(&[]), (false, String::new()));
@@ -143,7 +138,7 @@ fn an_empty_variable_is_one_that_is_not_set() {
     let empty =
         [URL, ("GLOBAL_OPT_INTERVAL", ""), ("POD_NAMESPACE", ""), ("METRICS_SECURE", ""), ("POD_NAME", "")];
     let s = read(&[], &empty).unwrap();
-    assert_eq!(engine(&s).interval, Duration::from_mins(1));
+    assert_eq!(s.engine().interval, Duration::from_mins(1));
     assert_eq!(s.namespace, "workload-variant-autoscaler-system");
     assert!(s.metrics_secure);
     assert!(s.pod_name.is_some_and(|name| !name.is_empty()), "the host's name stands in");
@@ -179,7 +174,7 @@ fn what_has_no_effect_yet_is_a_setting() {
 fn how_to_speak_to_prometheus_is_read() {
     let prometheus = |set: &[(&str, &str)]| {
         let settings = read(&[], &[&[URL], set].concat());
-        settings.map(|s| (engine(&s), s.controller.unwrap(), s.warnings)).map_err(|e| e.to_string())
+        settings.map(|s| (s.clone(), s.warnings.clone())).map_err(|e| e.to_string())
     };
     let (cert, key) = (("PROMETHEUS_CLIENT_CERT_PATH", "/c"), ("PROMETHEUS_CLIENT_KEY_PATH", "/k"));
     let rest = [
@@ -187,8 +182,9 @@ fn how_to_speak_to_prometheus_is_read() {
         ("PROMETHEUS_METRICS_CACHE_CLEANUP_INTERVAL", "7s"),
         ("WVA_EARLY_SCALE_UP", "false"),
     ];
-    let (engine, controller, warnings) = prometheus(&[&[cert, key][..], &rest].concat()).unwrap();
-    let config = controller.prometheus;
+    let (settings, warnings) = prometheus(&[&[cert, key][..], &rest].concat()).unwrap();
+    let engine = settings.engine();
+    let config = settings.controller.unwrap().prometheus;
     assert_eq!(config.client_identity, Some(("/c".to_owned(), "/k".to_owned())));
     assert_eq!(config.server_name.as_deref(), Some("p"));
     assert_eq!(engine.cleanup_interval, Duration::from_secs(7));
@@ -199,8 +195,9 @@ fn how_to_speak_to_prometheus_is_read() {
         assert!(error.contains("one setting is wrong") && error.contains(half.0), "{error}");
         assert!(error.contains("needs its key"), "{error}");
     }
-    let (engine, controller, _) = prometheus(&[]).unwrap();
-    assert!(controller.prometheus.client_identity.is_none() && engine.early_scale_up);
+    let (settings, _) = prometheus(&[]).unwrap();
+    assert!(settings.engine().early_scale_up);
+    assert!(settings.controller.unwrap().prometheus.client_identity.is_none());
 }
 
 #[test]

@@ -74,7 +74,7 @@ fn every_setting_that_may_change_does_so_without_a_restart() {
             setting.kind.parse(text).is_ok_and(|value| Ok(Some(value)) != setting.default_value())
         });
         let mut live = started(&[], &json!({}));
-        let before = (live.engine(), tracing::Level::INFO);
+        let before = (Reader { raw: &live.in_force, wrong: Vec::new() }.engine(), tracing::Level::INFO);
         let update = live.take_in(map(&json!({setting.key: other.unwrap()}))).unwrap();
         assert!(update.changed.iter().any(|c| c.key == setting.key), "{}", setting.key);
         assert!((update.engine, update.level) != before, "{} reaches nobody", setting.key);
