@@ -9,7 +9,7 @@ ONLY ?=
 # Where cargo builds, as cargo itself sees it.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help tools build test lint chart generate demo bench bench-admission bench-cycle bench-decide test-bad-input test-faults test-outages test-scaling fuzz deny clean
+.PHONY: help tools build test lint chart generate demo bench bench-admission bench-cycle bench-decide test-bad-input test-faults test-outages test-scaling test-zero fuzz deny clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -66,6 +66,9 @@ test-outages: tools ## Every kind of outage of Prometheus, 3 minutes each, with 
 
 test-scaling: tools build ## Put variants under load while the cluster is short of GPUs, as timelines; some five minutes
 	@$(TARGET)/debug/wva-testbed scaling --wva $(TARGET)/debug/wva $(if $(ONLY),--only $(ONLY))
+
+test-zero: tools build ## Take idle models to zero and back 200 times under random requests, and through an outage of Prometheus; some 20 minutes
+	@$(TARGET)/debug/wva-testbed zero --wva $(TARGET)/debug/wva
 
 fuzz: ## Run every fuzz target for SECONDS each (60); needs nightly Rust, without it the same targets under proptest
 	@SECONDS_EACH=$(SECONDS) tests/fuzz/run.sh

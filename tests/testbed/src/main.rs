@@ -7,6 +7,7 @@ mod experiments;
 mod faults;
 mod outages;
 mod scaling;
+mod zero;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -121,6 +122,21 @@ enum Task {
         #[arg(long)]
         short: bool,
     },
+    /// Idle models go to zero and back, with requests at random moments and an outage of Prometheus.
+    Zero {
+        /// The program to test.
+        #[arg(long, default_value = "target/debug/wva")]
+        wva: PathBuf,
+        /// Turns to zero and back.
+        #[arg(long, default_value_t = 200)]
+        turns: usize,
+        /// How long Prometheus is down.
+        #[arg(long, default_value = "5m", value_parser = duration)]
+        outage: Duration,
+        /// Where the random moments begin.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
     /// Variants under load while the cluster is short of something, as a timeline.
     Scaling {
         /// The program to test.
@@ -157,6 +173,10 @@ async fn main() -> ExitCode {
         Task::Operations { wva, wva_debug, only, short } => {
             let plan = Plan { wva, wva_debug, short };
             Box::pin(until_signal(experiments::run(&plan, only.as_deref()))).await.map(|_| ())
+        }
+        Task::Zero { wva, turns, outage, seed } => {
+            let plan = zero::Plan { wva: &wva, turns, outage, seed };
+            Box::pin(until_signal(zero::run(&plan))).await.map(|_| ())
         }
         Task::Scaling { wva, only } => {
             Box::pin(until_signal(scaling::run(&wva, only.as_deref()))).await.map(|_| ())

@@ -105,19 +105,19 @@ mod tests {
         let at = |seconds| begin + Duration::from_secs(seconds);
         let figures = |requests: &Requests, pod: &str| {
             let over = requests.over(pod, Replica::default());
-            (over.running as u32, over.completed as u32, requests.waiting() as u32)
+            format!("{} run, {} done, {} wait", over.running, over.completed, requests.waiting())
         };
         requests.send(Duration::from_secs(10), &BTreeMap::new(), at(0));
-        assert_eq!(figures(&requests, "a"), (0, 0, 1));
+        assert_eq!(figures(&requests, "a"), "0 run, 0 done, 1 wait");
         requests.set_replicas(&ready(&["a"]), at(1));
-        assert_eq!(figures(&requests, "a"), (1, 0, 0));
+        assert_eq!(figures(&requests, "a"), "1 run, 0 done, 0 wait");
         requests.set_replicas(&ready(&["b"]), at(9));
         requests.end(at(18));
-        assert_eq!(figures(&requests, "b"), (1, 0, 0), "it runs as long as at first");
+        assert_eq!(figures(&requests, "b"), "1 run, 0 done, 0 wait", "it runs as long as at first");
         requests.end(at(19));
-        assert_eq!(figures(&requests, "b"), (0, 1, 0));
+        assert_eq!(figures(&requests, "b"), "0 run, 1 done, 0 wait");
         assert_eq!(requests.all()[0].ended, Some(at(19)));
         requests.set_replicas(&ready(&[]), at(20));
-        assert_eq!(figures(&requests, "b"), (0, 0, 0));
+        assert_eq!(figures(&requests, "b"), "0 run, 0 done, 0 wait");
     }
 }
