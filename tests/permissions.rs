@@ -116,7 +116,7 @@ fn workloads(namespace: &str) -> Vec<Attempt> {
     });
     vec![
         patch("updates a Deployment", format!("{apps}/deployments/llama"), replicas.clone()),
-        patch("scales a Deployment", format!("{apps}/deployments/llama/scale"), replicas),
+        patch("scales a ReplicaSet", format!("{apps}/replicasets/other/scale"), replicas),
         delete("deletes a Deployment", format!("{apps}/deployments/llama")),
         create(
             "makes a pod",
@@ -206,6 +206,9 @@ fn objects(namespace: &str) -> String {
     let pod = format!(
         "{{apiVersion: v1, kind: Pod, metadata: {{name: other, namespace: {namespace}}}, spec: {{containers: [{{name: main, image: main}}]}}}}"
     );
+    let replica_set = format!(
+        "{{apiVersion: apps/v1, kind: ReplicaSet, metadata: {{name: other, namespace: {namespace}}}, spec: {{replicas: 0, selector: {{matchLabels: {{a: b}}}}, template: {{metadata: {{labels: {{a: b}}}}, spec: {{containers: [{{name: main, image: main}}]}}}}}}}}"
+    );
     let hooks = |kind: &str| {
         format!(
             "{{apiVersion: admissionregistration.k8s.io/v1, kind: {kind}WebhookConfiguration, metadata: {{name: other}}}}"
@@ -224,6 +227,7 @@ fn objects(namespace: &str) -> String {
         lease(LEASE_NAME),
         "{apiVersion: v1, kind: Node, metadata: {name: other}}".to_owned(),
         pod,
+        replica_set,
         hooks("Mutating"),
         hooks("Validating"),
         VariantFixture::new(namespace, "llama").all(),
@@ -300,6 +304,11 @@ async fn the_service_account_may_do_nothing_beyond_its_needs() -> anyhow::Result
     let (status, text) = program.tries(&own, true).await?;
     ensure!(status == 403 && text.contains("cannot impersonate"), "it may impersonate: {status} {text}");
     ensure!(admin.tries(&own, true).await?.0 == 200, "nobody may impersonate");
+
+    let scale = format!("/apis/apps/v1/namespaces/{namespace}/deployments/llama/scale");
+    let step = patch("takes a step to zero", scale, json!({"spec": {"replicas": 0}}));
+    let (status, text) = program.tries(&step, false).await?;
+    ensure!(status == 200, "it may not scale a Deployment: {status} {text}");
 
     let all: Vec<Attempt> =
         [secrets_and_maps(namespace), doors(), workloads(namespace), nodes_and_pods(namespace), rights()]

@@ -384,3 +384,4 @@ async fn nothing_is_published_before_prometheus_was_asked_and_then_whatever_it_s
 mod early;
 mod sampling;
 mod waking;
+mod zero;

@@ -100,9 +100,9 @@ impl<'a> Lane<'a> {
         while zeroed(&self.history) < turns {
             let lasts = self.below(LONGEST);
             self.send(lasts);
-            self.is_up().await.with_context(|| self.namespace.clone())?;
             let what = format!("the request in {}", self.namespace);
             eventually(&what, SOON, async || {
+                self.wake().await?;
                 let all = self.fleet.requests();
                 ensure!(all.iter().all(|r| r.ended.is_some()), "{:?}", all.last());
                 Ok(())
@@ -123,14 +123,20 @@ impl<'a> Lane<'a> {
     pub(super) async fn is_up(&mut self) -> anyhow::Result<()> {
         let what = format!("a ready pod in {}", self.namespace);
         eventually(&what, SOON, async || {
-            if self.history.now() == Some(0) {
-                let patch = Patch::Merge(json!({"spec": {"replicas": 1}}));
-                self.deployments.patch_scale("a", &PatchParams::default(), &patch).await?;
-            }
+            self.wake().await?;
             ensure!(self.fleet.pods().len() == 1, "{} pods are ready", self.fleet.pods().len());
             Ok(())
         })
         .await
+    }
+
+    /// Does what an endpoint picker would have done, and a person does here.
+    async fn wake(&self) -> anyhow::Result<()> {
+        if self.history.now() == Some(0) {
+            let patch = Patch::Merge(json!({"spec": {"replicas": 1}}));
+            self.deployments.patch_scale("a", &PatchParams::default(), &patch).await?;
+        }
+        Ok(())
     }
 
     /// When it went to zero, if it did since.
