@@ -17,7 +17,12 @@ const TOKEN: &str = "hunter2";
 
 fn options() -> InstallOptions {
     let mut options = common::options();
-    let more = [("EPP_METRIC_READER_BEARER_TOKEN", TOKEN), ("WVA_PENDING_GRACE", "8s")];
+    let more = [
+        ("EPP_METRIC_READER_BEARER_TOKEN", TOKEN),
+        ("WVA_PENDING_GRACE", "8s"),
+        // So that the minimum of an HPA says nothing about 0.
+        ("WVA_SCALE_TO_ZERO", "true"),
+    ];
     options.env.extend(more.map(|(key, value)| (key.to_owned(), value.to_owned())));
     options
 }
