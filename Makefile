@@ -9,7 +9,7 @@ ONLY ?=
 # Where cargo builds, as cargo itself sees it.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help tools build test lint chart generate demo bench bench-admission bench-cycle bench-decide test-bad-input test-faults test-outages test-scaling test-zero fuzz deny clean
+.PHONY: help tools build test lint chart generate demo bench bench-admission bench-cycle bench-decide test-bad-input test-faults test-from-zero test-outages test-scaling test-zero fuzz deny clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -63,6 +63,10 @@ test-faults: tools build ## Do to replicas of the release binary what operators 
 test-outages: tools ## Every kind of outage of Prometheus, 3 minutes each, with the release binary; some 25 minutes
 	$(CARGO) build --release --bin wva
 	@$(CARGO) run --quiet --package wva-testbed -- outages --wva $(TARGET)/release/wva $(if $(ONLY),--only $(ONLY))
+
+test-from-zero: tools ## Wake 500 models from zero with the release binary, and watch a hundred at zero; some four minutes
+	$(CARGO) build --release --bin wva
+	@$(CARGO) run --quiet --package wva-testbed -- from-zero --wva $(TARGET)/release/wva
 
 test-scaling: tools build ## Put variants under load while the cluster is short of GPUs, as timelines; some five minutes
 	@$(TARGET)/debug/wva-testbed scaling --wva $(TARGET)/debug/wva $(if $(ONLY),--only $(ONLY))

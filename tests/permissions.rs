@@ -9,6 +9,7 @@ use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::install::{InstallOptions, SYSTEM, WEBHOOKS};
+use wva_testbed::picker::{CRDS, pool};
 use wva_testbed::replicas::{LEASE_NAME, Replicas};
 use wva_testbed::{Options, Testbed};
 
@@ -117,6 +118,17 @@ fn workloads(namespace: &str) -> Vec<Attempt> {
     vec![
         patch("updates a Deployment", format!("{apps}/deployments/llama"), replicas.clone()),
         patch("scales a ReplicaSet", format!("{apps}/replicasets/other/scale"), replicas),
+        patch(
+            "changes an InferencePool",
+            format!("/apis/inference.networking.k8s.io/v1/namespaces/{namespace}/inferencepools/other"),
+            json!({"spec": {"endpointPickerRef": {"name": "mine"}}}),
+        ),
+        read("lists the Services of a namespace", format!("{core}/services")),
+        patch(
+            "changes the Service of a picker",
+            format!("{core}/services/other"),
+            json!({"spec": {"selector": {"app": "mine"}}}),
+        ),
         delete("deletes a Deployment", format!("{apps}/deployments/llama")),
         create(
             "makes a pod",
@@ -206,8 +218,9 @@ fn objects(namespace: &str) -> String {
     let pod = format!(
         "{{apiVersion: v1, kind: Pod, metadata: {{name: other, namespace: {namespace}}}, spec: {{containers: [{{name: main, image: main}}]}}}}"
     );
-    let replica_set = format!(
-        "{{apiVersion: apps/v1, kind: ReplicaSet, metadata: {{name: other, namespace: {namespace}}}, spec: {{replicas: 0, selector: {{matchLabels: {{a: b}}}}, template: {{metadata: {{labels: {{a: b}}}}, spec: {{containers: [{{name: main, image: main}}]}}}}}}}}"
+    let template = "{metadata: {labels: {app: other}}, spec: {containers: [{name: main, image: main}]}}";
+    let set = format!(
+        "{{apiVersion: apps/v1, kind: ReplicaSet, metadata: {{name: other, namespace: {namespace}}}, spec: {{replicas: 0, selector: {{matchLabels: {{app: other}}}}, template: {template}}}}}"
     );
     let hooks = |kind: &str| {
         format!(
@@ -227,7 +240,8 @@ fn objects(namespace: &str) -> String {
         lease(LEASE_NAME),
         "{apiVersion: v1, kind: Node, metadata: {name: other}}".to_owned(),
         pod,
-        replica_set,
+        set,
+        pool(namespace, "other"),
         hooks("Mutating"),
         hooks("Validating"),
         VariantFixture::new(namespace, "llama").all(),
@@ -294,6 +308,9 @@ async fn the_service_account_may_do_nothing_beyond_its_needs() -> anyhow::Result
     let replicas =
         Replicas::install(&testbed, InstallOptions::quick(env!("CARGO_BIN_EXE_wva")), "others").await?;
     let namespace = replicas.namespace();
+    testbed.apply(CRDS).await?;
+    let served = ["wait", "--for=condition=Established", "crd", "--all", "--timeout=30s"];
+    testbed.kubectl(&served).await?.success()?;
     testbed.apply(&objects(namespace)).await?;
     let client = client(&testbed)?;
     let (program, admin) = callers(&testbed, &client).await?;

@@ -5,6 +5,7 @@ mod bench;
 mod demo;
 mod experiments;
 mod faults;
+mod from_zero;
 mod outages;
 mod scaling;
 mod zero;
@@ -137,6 +138,12 @@ enum Task {
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
+    /// Hundreds of models woken from zero, and what it costs to watch a hundred.
+    FromZero {
+        /// The program to test: a release build.
+        #[arg(long, default_value = "target/release/wva")]
+        wva: PathBuf,
+    },
     /// Variants under load while the cluster is short of something, as a timeline.
     Scaling {
         /// The program to test.
@@ -178,6 +185,7 @@ async fn main() -> ExitCode {
             let plan = zero::Plan { wva: &wva, turns, outage, seed };
             Box::pin(until_signal(zero::run(&plan))).await.map(|_| ())
         }
+        Task::FromZero { wva } => Box::pin(until_signal(from_zero::run(&wva))).await.map(|_| ()),
         Task::Scaling { wva, only } => {
             Box::pin(until_signal(scaling::run(&wva, only.as_deref()))).await.map(|_| ())
         }
