@@ -9,7 +9,7 @@ ONLY ?=
 # Where cargo builds, as cargo itself sees it.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help tools build test lint chart generate demo bench bench-idle bench-admission bench-cycle bench-decide test-bad-input test-faults test-outages test-scaling test-side-by-side fuzz deny clean
+.PHONY: help tools build test lint chart generate demo bench bench-idle bench-admission bench-cycle bench-decide test-bad-input test-faults test-from-zero test-outages test-scaling test-side-by-side test-zero fuzz deny clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -68,11 +68,18 @@ test-outages: tools ## Every kind of outage of Prometheus, 3 minutes each, with 
 	$(CARGO) build --release --bin wva
 	@$(CARGO) run --quiet --package wva-testbed -- outages --wva $(TARGET)/release/wva $(if $(ONLY),--only $(ONLY))
 
+test-from-zero: tools ## Wake 500 models from zero with the release binary, and watch a hundred at zero; some four minutes
+	$(CARGO) build --release --bin wva
+	@$(CARGO) run --quiet --package wva-testbed -- from-zero --wva $(TARGET)/release/wva
+
 test-scaling: tools build ## Put variants under load while the cluster is short of GPUs, as timelines; some five minutes
 	@$(TARGET)/debug/wva-testbed scaling --wva $(TARGET)/debug/wva $(if $(ONLY),--only $(ONLY))
 
 test-side-by-side: tools build ## Two controllers with an instance and one without, while variants move between them; 10 minutes
 	@$(TARGET)/debug/wva-testbed side-by-side --wva $(TARGET)/debug/wva
+
+test-zero: tools build ## Take idle models to zero and back 200 times under random requests, and through an outage of Prometheus; some 20 minutes
+	@$(TARGET)/debug/wva-testbed zero --wva $(TARGET)/debug/wva
 
 fuzz: ## Run every fuzz target for SECONDS each (60); needs nightly Rust, without it the same targets under proptest
 	@SECONDS_EACH=$(SECONDS) tests/fuzz/run.sh

@@ -9,6 +9,7 @@ use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::install::{InstallOptions, SYSTEM, WEBHOOKS};
+use wva_testbed::picker::{CRDS, pool};
 use wva_testbed::replicas::{LEASE_NAME, Replicas};
 use wva_testbed::{Options, Testbed};
 
@@ -116,7 +117,18 @@ fn workloads(namespace: &str) -> Vec<Attempt> {
     });
     vec![
         patch("updates a Deployment", format!("{apps}/deployments/llama"), replicas.clone()),
-        patch("scales a Deployment", format!("{apps}/deployments/llama/scale"), replicas),
+        patch("scales a ReplicaSet", format!("{apps}/replicasets/other/scale"), replicas),
+        patch(
+            "changes an InferencePool",
+            format!("/apis/inference.networking.k8s.io/v1/namespaces/{namespace}/inferencepools/other"),
+            json!({"spec": {"endpointPickerRef": {"name": "mine"}}}),
+        ),
+        read("lists the Services of a namespace", format!("{core}/services")),
+        patch(
+            "changes the Service of a picker",
+            format!("{core}/services/other"),
+            json!({"spec": {"selector": {"app": "mine"}}}),
+        ),
         delete("deletes a Deployment", format!("{apps}/deployments/llama")),
         create(
             "makes a pod",
@@ -206,6 +218,10 @@ fn objects(namespace: &str) -> String {
     let pod = format!(
         "{{apiVersion: v1, kind: Pod, metadata: {{name: other, namespace: {namespace}}}, spec: {{containers: [{{name: main, image: main}}]}}}}"
     );
+    let template = "{metadata: {labels: {app: other}}, spec: {containers: [{name: main, image: main}]}}";
+    let set = format!(
+        "{{apiVersion: apps/v1, kind: ReplicaSet, metadata: {{name: other, namespace: {namespace}}}, spec: {{replicas: 0, selector: {{matchLabels: {{app: other}}}}, template: {template}}}}}"
+    );
     let hooks = |kind: &str| {
         format!(
             "{{apiVersion: admissionregistration.k8s.io/v1, kind: {kind}WebhookConfiguration, metadata: {{name: other}}}}"
@@ -224,6 +240,8 @@ fn objects(namespace: &str) -> String {
         lease(LEASE_NAME),
         "{apiVersion: v1, kind: Node, metadata: {name: other}}".to_owned(),
         pod,
+        set,
+        pool(namespace, "other"),
         hooks("Mutating"),
         hooks("Validating"),
         VariantFixture::new(namespace, "llama").all(),
@@ -290,6 +308,9 @@ async fn the_service_account_may_do_nothing_beyond_its_needs() -> anyhow::Result
     let replicas =
         Replicas::install(&testbed, InstallOptions::quick(env!("CARGO_BIN_EXE_wva")), "others").await?;
     let namespace = replicas.namespace();
+    testbed.apply(CRDS).await?;
+    let served = ["wait", "--for=condition=Established", "crd", "--all", "--timeout=30s"];
+    testbed.kubectl(&served).await?.success()?;
     testbed.apply(&objects(namespace)).await?;
     let client = client(&testbed)?;
     let (program, admin) = callers(&testbed, &client).await?;
@@ -300,6 +321,11 @@ async fn the_service_account_may_do_nothing_beyond_its_needs() -> anyhow::Result
     let (status, text) = program.tries(&own, true).await?;
     ensure!(status == 403 && text.contains("cannot impersonate"), "it may impersonate: {status} {text}");
     ensure!(admin.tries(&own, true).await?.0 == 200, "nobody may impersonate");
+
+    let scale = format!("/apis/apps/v1/namespaces/{namespace}/deployments/llama/scale");
+    let step = patch("takes a step to zero", scale, json!({"spec": {"replicas": 0}}));
+    let (status, text) = program.tries(&step, false).await?;
+    ensure!(status == 200, "it may not scale a Deployment: {status} {text}");
 
     let all: Vec<Attempt> =
         [secrets_and_maps(namespace), doors(), workloads(namespace), nodes_and_pods(namespace), rights()]

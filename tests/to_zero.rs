@@ -11,7 +11,7 @@ use common::{Cluster, DEADLINE, condition, target};
 use futures::future::try_join_all;
 use serde_json::Value;
 use wva_testbed::fixtures::{MODEL_LABEL, VariantFixture};
-use wva_testbed::install::{Install, InstallOptions};
+use wva_testbed::install::Install;
 use wva_testbed::{Fleet, FleetConfig, Options, Testbed, eventually};
 
 /// How long nothing may have been asked of a model.
@@ -146,24 +146,19 @@ impl<'a> Model<'a> {
         .await
     }
 
-    /// The request that was sent first ran to its end on the pod that it began on.
-    fn request_was_spared(&self) -> anyhow::Result<()> {
+    /// The request that was sent as the nth ran to its end on the pod that it began on.
+    fn request_was_spared(&self, nth: usize) -> anyhow::Result<()> {
         let all = self.fleet.requests();
-        let request = all.first().context("no request was sent")?;
-        let (_, since) = request.runs.as_ref().context("it does not run")?;
-        ensure!(request.ended.is_some_and(|ended| ended == *since + REQUEST), "{request:?}");
-        ensure!(
-            since.duration_since(request.sent) < Duration::from_secs(1),
-            "it was sent again: {request:?}"
-        );
+        let request = all.get(nth).context("no request was sent")?;
+        ensure!(request.ended.is_some() && request.begins == 1, "{request:?}");
         Ok(())
     }
 
-    /// A person scales it up; it stays up while it loads, and until it has been idle for the whole period again.
+    /// A request finds no replica, and a person scales the workload up: it stays up while it loads and while it serves.
     async fn is_woken(&self) -> anyhow::Result<()> {
         let scale = ["scale", &self.beside.workload(), "-n", &self.namespace, "--replicas=1"];
+        self.fleet.send(REQUEST);
         self.cluster.testbed.kubectl(&scale).await?.success()?;
-        self.fleet.wait_ready(1, DEADLINE).await?;
         let name = self.beside.name();
         eventually(&format!("{name} to be measured again"), DEADLINE, async || {
             let va = self.variant().await?;
@@ -171,13 +166,9 @@ impl<'a> Model<'a> {
             ensure!(target(&va) == Some(1) && self.replicas().await? == 1, "{}", va["status"]);
             Ok(())
         })
-        .await
-    }
-
-    async fn was_told(&self, reason: &str) -> anyhow::Result<bool> {
-        let selector = format!("involvedObject.name=a,reason={reason}");
-        let args = ["get", "events", "-n", &self.namespace, "--field-selector", &selector, "-o", "name"];
-        Ok(!self.cluster.testbed.kubectl(&args).await?.success()?.trim().is_empty())
+        .await?;
+        let what = format!("the request in {name}");
+        eventually(&what, DEADLINE, async || self.request_was_spared(1)).await
     }
 }
 
@@ -188,31 +179,37 @@ async fn scaling_active(model: &Model<'_>) -> anyhow::Result<String> {
     model.cluster.testbed.kubectl(&args).await?.success()
 }
 
-async fn cluster(name: &str, env: &[(&str, &str)]) -> anyhow::Result<Cluster> {
-    let options = Options { name: name.to_owned(), hpa_to_zero: true, ..Options::default() };
+/// A control plane with HPAs that may go to zero, and the kinds that are not of Kubernetes itself.
+async fn cluster() -> anyhow::Result<Cluster> {
+    let options = Options { name: "to-zero".to_owned(), hpa_to_zero: true, ..Options::default() };
     let testbed = Testbed::start(options).await?;
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/stand-ins");
     for kind in ["scaledobjects", "leaderworkersets"] {
         testbed.apply(&std::fs::read_to_string(folder.join(format!("{kind}.yaml")))?).await?;
     }
-    let mut options = InstallOptions::quick(env!("CARGO_BIN_EXE_wva"));
-    options.env.extend(env.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())));
-    let install = Install::start(&testbed, &options).await?;
+    let install = Install::start(&testbed, &common::options()).await?;
     Ok(Cluster { testbed, install })
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_idle_model_goes_to_zero_whatever_else_scales_it() -> anyhow::Result<()> {
-    let cluster = cluster("to-zero", &[]).await?;
-    let models = try_join_all(Beside::ALL.map(|beside| Model::start(&cluster, beside))).await?;
+async fn idle_models_go_to_zero_and_steps_are_carried_out_where_nobody_else_does() -> anyhow::Result<()> {
+    let mut cluster = cluster().await?;
+    whatever_else_scales_it(&cluster).await?;
+    let Cluster { testbed, install } = cluster;
+    install.stop().await?;
+    let mut options = common::options();
+    options.env.push(("WVA_ACTUATION".to_owned(), "scale".to_owned()));
+    let install = Install::start(&testbed, &options).await?;
+    cluster = Cluster { testbed, install };
+    every_step(&cluster).await
+}
+
+/// An idle model goes to zero, its request spared, and comes back when a person scales it.
+async fn whatever_else_scales_it(cluster: &Cluster) -> anyhow::Result<()> {
+    let models = try_join_all(Beside::ALL.map(|beside| Model::start(cluster, beside))).await?;
     try_join_all(models.iter().map(Model::goes_to_zero)).await?;
     for model in &models {
-        model.request_was_spared().with_context(|| model.beside.name())?;
-        ensure!(
-            !model.was_told("SafetyNetActivated").await?,
-            "{}: at 0 there is no net",
-            model.beside.name()
-        );
+        model.request_was_spared(0).with_context(|| model.beside.name())?;
     }
     let hpa = models.iter().find(|m| m.beside == Beside::Hpa).context("there is none")?;
     eventually("the HPA to switch itself off", DEADLINE, async || {
@@ -231,4 +228,65 @@ async fn an_idle_model_goes_to_zero_whatever_else_scales_it() -> anyhow::Result<
     })
     .await?;
     try_join_all(scaled.iter().map(|model| model.goes_to_zero())).await.map(|_| ())
+}
+
+/// With `WVA_ACTUATION=scale`: a person fixes a number of replicas, and the program carries it out.
+async fn every_step(cluster: &Cluster) -> anyhow::Result<()> {
+    let ns = cluster.testbed.namespace("steps").await?;
+    let mut all = Vec::new();
+    for (name, mode, beside) in [
+        ("free", "fixed=3", Beside::Nothing),
+        ("stateful", "fixed=2", Beside::StatefulSet),
+        ("left", "fixed=2", Beside::Hpa),
+        ("paused", "paused", Beside::Nothing),
+        ("advised", "recommend", Beside::Nothing),
+    ] {
+        let fixture = VariantFixture { model: name.to_owned(), ..VariantFixture::new(&ns, name) };
+        all.push(with_mode(&beside.manifests(&fixture), mode));
+    }
+    let group = VariantFixture { model: "group".to_owned(), ..VariantFixture::new(&ns, "group") };
+    let target =
+        "scaleTargetRef: {apiVersion: leaderworkerset.x-k8s.io/v1, kind: LeaderWorkerSet, name: group}";
+    let variant = group.variant().replace("scaleTargetRef: {kind: Deployment, name: group}", target);
+    all.push(with_mode(&variant, "fixed=4"));
+    all.push(format!(
+        "apiVersion: leaderworkerset.x-k8s.io/v1
+kind: LeaderWorkerSet
+metadata: {{name: group, namespace: {ns}}}
+spec: {{replicas: 1, leaderWorkerTemplate: {{size: 1, workerTemplate: {{spec: {{containers: []}}}}}}}}
+"
+    ));
+    cluster.testbed.apply(&all.join("---\n")).await?;
+    for (workload, replicas, ours) in [
+        ("deployment/free", 3, true),
+        ("statefulset/stateful", 2, true),
+        ("leaderworkerset/group", 4, true),
+        ("deployment/left", 2, false),
+        ("deployment/paused", 1, false),
+        ("deployment/advised", 1, false),
+    ] {
+        eventually(&format!("{replicas} replicas of {workload}"), DEADLINE, async || {
+            let args = ["get", workload, "-n", &ns, "-o", "json", "--show-managed-fields"];
+            let object: Value = serde_json::from_str(&cluster.testbed.kubectl(&args).await?.success()?)?;
+            ensure!(object["spec"]["replicas"] == replicas, "{}", object["spec"]["replicas"]);
+            let managers = object["metadata"]["managedFields"].as_array().context("nobody manages it")?;
+            ensure!(managers.iter().any(|m| m["manager"] == "wva") == ours, "{managers:?}");
+            Ok(())
+        })
+        .await?;
+    }
+    // To zero as well, and at once: a person has looked.
+    let annotate = ["annotate", "va/free", "-n", &ns, "--overwrite", "wva.llmd.ai/mode=fixed=0"];
+    cluster.testbed.kubectl(&annotate).await?.success()?;
+    eventually("no replica of what is fixed at 0", DEADLINE, async || {
+        ensure!(cluster.replicas(&ns, "free").await? == 0, "there are some");
+        Ok(())
+    })
+    .await
+}
+
+/// A variant's manifests with its mode.
+fn with_mode(manifests: &str, mode: &str) -> String {
+    let labels = "  labels: {inference.optimization/acceleratorName";
+    manifests.replace(labels, &format!("  annotations: {{wva.llmd.ai/mode: \"{mode}\"}}\n{labels}"))
 }

@@ -9,8 +9,8 @@ use wva_certs::Certs;
 use wva_controller::auth::Gate;
 use wva_controller::external_metrics::{self, ExternalMetrics, OwnService};
 use wva_controller::{
-    Actuator, Asking, Carrier, ConfigReloads, Engine, EngineConfig, Ownership, PickerConfig, Prometheus, Reach, Reader,
-    Reporter, Scraped, StatusWriter, Telemetry, VariantSeries, events,
+    Actuator, Asking, Carrier, ConfigReloads, Engine, EngineConfig, Ownership, PickerConfig, Prometheus,
+    Reach, Reader, Reporter, Scraped, StatusWriter, Telemetry, VariantSeries, events,
 };
 
 use super::certificates::Served;

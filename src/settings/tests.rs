@@ -111,11 +111,11 @@ fn old_names_work_and_warn() {
 
 #[test]
 fn what_has_no_effect_yet_says_so() {
-    let s = read(&[], &[URL, ("WVA_ACTUATION", "scale")]).unwrap();
+    let s = read(&[], &[URL, ("EXPERIMENTAL_PROACTIVE_MODEL", "true")]).unwrap();
     assert_eq!(
         s.warnings,
         [
-            "WVA_ACTUATION (environment WVA_ACTUATION) has no effect in this release: decisions are published as signals only"
+            "EXPERIMENTAL_PROACTIVE_MODEL (environment EXPERIMENTAL_PROACTIVE_MODEL) has no effect in this release: decisions stay those of saturation mode"
         ]
     );
 }

@@ -193,7 +193,7 @@ pub(super) fn retentions(config: &Config, managed: &[Managed]) -> BTreeSet<Reten
 }
 
 /// A few of these, the longest among them.
-fn thinned(all: BTreeSet<Retention>) -> BTreeSet<Retention> {
+pub(super) fn thinned(all: BTreeSet<Retention>) -> BTreeSet<Retention> {
     let nth = all.len().div_ceil(MOST_RETENTIONS).max(1);
     all.into_iter().rev().step_by(nth).collect()
 }

@@ -27,6 +27,7 @@ fn config() -> EngineConfig {
         limited_mode: false,
         early_scale_up: true,
         scale_to_zero: false,
+        actuation: Actuation::Signal,
     }
 }
 
@@ -433,3 +434,4 @@ async fn nothing_is_published_before_prometheus_was_asked_and_then_whatever_it_s
 mod early;
 mod sampling;
 mod waking;
+mod zero;

@@ -73,6 +73,18 @@ impl Pickers {
         let (sender, queues) = watch::channel(Arc::default());
         (Self { pools, queues }, sender)
     }
+
+    /// The same where a pool of the namespace `ns` holds pods with this label `app`.
+    #[cfg(test)]
+    pub(crate) fn with_pool(self, app: &str) -> Self {
+        let mut writer = Writer::new(Pool::kind());
+        let object = serde_json::json!({"apiVersion": "inference.networking.k8s.io/v1", "kind": "InferencePool",
+            "metadata": {"name": "p", "namespace": "ns"},
+            "spec": {"selector": {"matchLabels": {"app": app}}, "endpointPickerRef": {"name": "epp"}}});
+        let object = serde_json::from_value(object).unwrap();
+        writer.take_in(&kube::runtime::watcher::Event::Apply(object));
+        Self { pools: Optional::new(writer.reader(), Sight::Seen), ..self }
+    }
 }
 
 /// What asking them takes.
@@ -175,16 +187,17 @@ impl Asking {
         };
         asked.retain(|key, _| wanted.contains_key(key));
         for (key, models) in wanted {
-            match asked.get(&key) {
-                Some(asked) => drop(asked.models.send_if_modified(|now| {
-                    let differs = **now != models;
-                    if differs {
-                        *now = Arc::new(models);
-                    }
-                    differs
-                })),
-                None => drop(asked.insert(key.clone(), self.begin(key, models, news))),
-            }
+            let Some(known) = asked.get(&key) else {
+                asked.insert(key.clone(), self.begin(key, models, news));
+                continue;
+            };
+            known.models.send_if_modified(|now| {
+                let differs = **now != models;
+                if differs {
+                    *now = Arc::new(models);
+                }
+                differs
+            });
         }
     }
 

@@ -15,6 +15,7 @@ mod handshake;
 pub mod install;
 mod nodes;
 pub mod operations;
+pub mod picker;
 mod pki;
 mod ports;
 mod process;

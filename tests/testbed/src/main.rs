@@ -5,9 +5,11 @@ mod bench;
 mod demo;
 mod experiments;
 mod faults;
+mod from_zero;
 mod outages;
 mod scaling;
 mod side_by_side;
+mod zero;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -140,6 +142,27 @@ enum Task {
         #[arg(long, default_value = "10m", value_parser = duration)]
         lasts: Duration,
     },
+    /// Idle models go to zero and back, with requests at random moments and an outage of Prometheus.
+    Zero {
+        /// The program to test.
+        #[arg(long, default_value = "target/debug/wva")]
+        wva: PathBuf,
+        /// Turns to zero and back.
+        #[arg(long, default_value_t = 200)]
+        turns: usize,
+        /// How long Prometheus is down.
+        #[arg(long, default_value = "5m", value_parser = duration)]
+        outage: Duration,
+        /// Where the random moments begin.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
+    /// Hundreds of models woken from zero, and what it costs to watch a hundred.
+    FromZero {
+        /// The program to test: a release build.
+        #[arg(long, default_value = "target/release/wva")]
+        wva: PathBuf,
+    },
     /// Variants under load while the cluster is short of something, as a timeline.
     Scaling {
         /// The program to test.
@@ -183,6 +206,11 @@ async fn main() -> ExitCode {
         Task::SideBySide { wva, lasts } => {
             Box::pin(until_signal(side_by_side::run(&wva, lasts))).await.map(|_| ())
         }
+        Task::Zero { wva, turns, outage, seed } => {
+            let plan = zero::Plan { wva: &wva, turns, outage, seed };
+            Box::pin(until_signal(zero::run(&plan))).await.map(|_| ())
+        }
+        Task::FromZero { wva } => Box::pin(until_signal(from_zero::run(&wva))).await.map(|_| ()),
         Task::Scaling { wva, only } => {
             Box::pin(until_signal(scaling::run(&wva, only.as_deref()))).await.map(|_| ())
         }

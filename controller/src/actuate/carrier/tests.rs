@@ -27,14 +27,15 @@ impl Bench {
         let (sender, reader) = watch::channel(None);
         let changed = Arc::new(Notify::new());
         let actuator = Actuator::new(fake.client(), 2);
-        let carrier = Carrier::new(actuator, cluster.watches().variants, changed.clone());
+        let reporter = Reporter { client: fake.client(), pod_name: None };
+        let carrier = Carrier::new(actuator, cluster.watches().variants, changed.clone(), reporter);
         let running = tokio::spawn(carrier.run(reader));
         Self { cluster, fake, sender, changed, running }
     }
 
     fn publish(&self, from: u32, to: u32) {
         let variant = VariantKey { namespace: "ns".into(), name: "a".into() };
-        let steps = vec![DueStep { variant, step: step(from, to) }];
+        let steps = vec![DueStep { variant, step: step(from, to), why: String::new() }];
         self.sender.send_replace(Some(Arc::new(Published { steps, ..Published::default() })));
     }
 

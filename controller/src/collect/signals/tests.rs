@@ -62,7 +62,18 @@ fn one_query_serves_all_models_and_all_are_few() {
         format!("sum by (__name__, namespace, target_model_name, model_name) ({{{matchers}}})")
     };
     assert_eq!(all(Query::SchedulerQueue), queue(metrics));
+    let counter = "vllm:request_success_total";
+    let within = |period| all(Query::Completed(Retention::new(period)));
+    assert_eq!(
+        within(Duration::from_mins(10)),
+        format!(
+            "sum by (namespace, model_name) ((last_over_time({counter}[600s]) unless {counter} offset 600s) or increase({counter}[600s]))"
+        )
+    );
+    assert!(within(Duration::from_micros(1500)).contains("[2ms]"), "rounded up");
     let prod = Scope::one("prod");
+    let count = Query::Completed(Retention::new(Duration::from_secs(8))).expression(&prod);
+    assert!(count.contains("vllm:request_success_total{namespace=\"prod\"} offset 8s"), "{count}");
     assert_eq!(Query::SchedulerQueue.expression(&prod), queue(&format!("{metrics}, namespace=\"prod\"")));
     let tokens = Query::Tokens.expression(&prod);
     assert!(tokens.contains(&mean("generation", "{namespace=\"prod\"}")), "{tokens}");

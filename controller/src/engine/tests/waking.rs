@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::picker::Queues;
+use wva_scaling::Warning;
 
 /// Variants `dear` and `cheap` of model `m` at 0, and `busy` of model `n` with 2 replicas.
 fn at_zero() -> Cluster {
@@ -92,4 +93,29 @@ async fn what_was_woken_is_held_until_it_reports() {
     let cheap = published.variants.values().nth(1).unwrap();
     assert_eq!((cheap.signal(), cheap.decision.as_ref().unwrap().reason().code()), (Some(1), "WakeHold"));
     assert_eq!(reasons(cheap), ["Ready", "ScaleFromZero", "ScaleFromZeroMode"]);
+}
+
+#[tokio::test]
+async fn a_model_whose_pods_a_pool_holds_can_be_woken() {
+    let mut cluster = Cluster::new();
+    for (name, model) in [("a", "m"), ("b", "m"), ("c", "other")] {
+        cluster.variant(name, model, json!({})).labelled_deployment(name, 1, &json!({"app": name}));
+    }
+    let fake = FakePrometheus::start(Answers::By(calm)).await;
+    let warning = |model: &str| Warning::NothingWakesIt { namespace: "ns".into(), model_id: model.into() };
+    let other = Warning::AcceleratorNotInInventory {
+        namespace: "ns".into(),
+        variant: "a".into(),
+        accelerator: "X".into(),
+    };
+    let left = |pickers: Pickers| {
+        let engine = Engine { pickers, ..engine(&cluster, fake.client()) };
+        let mut warnings = vec![warning("m"), other.clone(), warning("other")];
+        engine.forget_woken_by_pools(&engine.managed(), &mut warnings);
+        (unwakeable(&warnings).into_iter().map(|(_, model)| model).collect::<Vec<_>>(), warnings.len())
+    };
+    let all = vec!["m".to_owned(), "other".to_owned()];
+    assert_eq!(left(Pickers::testing().0), (all.clone(), 3));
+    assert_eq!(left(Pickers::testing().0.with_pool("b")), (vec!["other".to_owned()], 2));
+    assert_eq!(left(Pickers::testing().0.with_pool("nobody")), (all, 3));
 }

@@ -10,4 +10,4 @@ mod load;
 mod pairs;
 mod review;
 mod stored;
-mod usage;
+pub(crate) mod usage;

@@ -9,20 +9,20 @@ const TICK: Duration = Duration::from_millis(10);
 
 /// What a process has taken.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Usage {
+pub(crate) struct Usage {
     /// Resident memory, KiB.
-    pub(super) resident: u64,
+    pub(crate) resident: u64,
     /// Of that, pages of the program's own file, KiB: the kernel can take them back.
-    pub(super) code: u64,
+    pub(crate) code: u64,
     /// The most it ever was, KiB.
-    pub(super) peak: u64,
+    pub(crate) peak: u64,
     /// Processor time since its start, of all its threads.
-    pub(super) cpu: Duration,
+    pub(crate) cpu: Duration,
 }
 
 impl Usage {
     /// Reads what the process has taken so far.
-    pub(super) fn of(pid: u32) -> anyhow::Result<Self> {
+    pub(crate) fn of(pid: u32) -> anyhow::Result<Self> {
         let status = read(&format!("/proc/{pid}/status"))?;
         let field = |name: &str| -> anyhow::Result<u64> {
             let line = status.lines().find(|l| l.starts_with(name)).with_context(|| format!("no {name}"))?;
@@ -39,21 +39,21 @@ impl Usage {
     }
 
     /// Cores it kept busy since `earlier`, `span` ago.
-    pub(super) fn cores_since(&self, earlier: &Self, span: Duration) -> f64 {
+    pub(crate) fn cores_since(&self, earlier: &Self, span: Duration) -> f64 {
         self.cpu.saturating_sub(earlier.cpu).as_secs_f64() / span.as_secs_f64()
     }
 }
 
 /// Processor time of the whole machine so far, in ticks: busy, and all.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Machine {
+pub(crate) struct Machine {
     busy: u64,
     all: u64,
 }
 
 impl Machine {
     /// Reads the counters.
-    pub(super) fn now() -> anyhow::Result<Self> {
+    pub(crate) fn now() -> anyhow::Result<Self> {
         let stat = read("/proc/stat")?;
         let line = stat.lines().next().context("/proc/stat is empty")?;
         let ticks: Vec<u64> = line.split_whitespace().skip(1).filter_map(|t| t.parse().ok()).collect();
@@ -64,7 +64,7 @@ impl Machine {
     }
 
     /// The share of all cores that was busy since `earlier`, 0..=1.
-    pub(super) fn busy_since(self, earlier: Self) -> f64 {
+    pub(crate) fn busy_since(self, earlier: Self) -> f64 {
         share(self.busy.saturating_sub(earlier.busy), self.all.saturating_sub(earlier.all))
     }
 }

@@ -16,6 +16,8 @@ pub struct Request {
     pub lasts: Duration,
     /// The pod that it runs on and since when; `None`: it waits.
     pub runs: Option<(String, Instant)>,
+    /// How often it began: more than once where its pod went.
+    pub begins: u32,
     /// When it was done.
     pub ended: Option<Instant>,
 }
@@ -30,7 +32,7 @@ pub(super) struct Requests {
 
 impl Requests {
     pub(super) fn send(&mut self, lasts: Duration, pods: &BTreeMap<String, Replica>, now: Instant) {
-        self.all.push(Request { sent: now, lasts, runs: None, ended: None });
+        self.all.push(Request { sent: now, lasts, runs: None, begins: 0, ended: None });
         self.place(pods.keys(), now);
     }
 
@@ -63,6 +65,7 @@ impl Requests {
         let waiting = self.all.iter_mut().filter(|r| r.ended.is_none() && r.runs.is_none());
         for (request, pod) in waiting.zip(pods.cycle()) {
             request.runs = Some((pod.clone(), now));
+            request.begins += 1;
         }
     }
 
@@ -105,19 +108,20 @@ mod tests {
         let at = |seconds| begin + Duration::from_secs(seconds);
         let figures = |requests: &Requests, pod: &str| {
             let over = requests.over(pod, Replica::default());
-            (over.running as u32, over.completed as u32, requests.waiting() as u32)
+            format!("{} run, {} done, {} wait", over.running, over.completed, requests.waiting())
         };
         requests.send(Duration::from_secs(10), &BTreeMap::new(), at(0));
-        assert_eq!(figures(&requests, "a"), (0, 0, 1));
+        assert_eq!(figures(&requests, "a"), "0 run, 0 done, 1 wait");
         requests.set_replicas(&ready(&["a"]), at(1));
-        assert_eq!(figures(&requests, "a"), (1, 0, 0));
+        assert_eq!(figures(&requests, "a"), "1 run, 0 done, 0 wait");
         requests.set_replicas(&ready(&["b"]), at(9));
         requests.end(at(18));
-        assert_eq!(figures(&requests, "b"), (1, 0, 0), "it runs as long as at first");
+        assert_eq!(figures(&requests, "b"), "1 run, 0 done, 0 wait", "it runs as long as at first");
         requests.end(at(19));
-        assert_eq!(figures(&requests, "b"), (0, 1, 0));
-        assert_eq!(requests.all()[0].ended, Some(at(19)));
+        assert_eq!(figures(&requests, "b"), "0 run, 1 done, 0 wait");
+        let request = &requests.all()[0];
+        assert_eq!((request.ended, request.begins), (Some(at(19)), 2));
         requests.set_replicas(&ready(&[]), at(20));
-        assert_eq!(figures(&requests, "b"), (0, 0, 0));
+        assert_eq!(figures(&requests, "b"), "0 run, 0 done, 0 wait");
     }
 }

@@ -1,0 +1,229 @@
+//! Idle models on their way to zero: the signal first, a second look at what was scraped since, and then the step; and
+//! who carries out which other steps.
+
+use std::sync::Mutex;
+
+use super::*;
+use crate::actuate::DueStep;
+use crate::maps::testing::Feed;
+
+/// What the fake Prometheus says, to be changed by a test.
+struct Quiet {
+    running: &'static str,
+    /// Of every sample, in seconds.
+    age: &'static str,
+    /// Requests that completed within the retention period; `None`: the query fails.
+    completed: Option<&'static str>,
+}
+
+/// Nothing is asked of the model, and everything was scraped just now.
+const QUIET: Quiet = Quiet { running: "0", age: "0", completed: Some("0") };
+
+struct Bench {
+    cluster: Cluster,
+    engine: Engine,
+    state: State,
+    says: Arc<Mutex<Quiet>>,
+}
+
+impl Bench {
+    /// Variant `a` with 2 replicas that may go to zero after a millisecond, with what `more` adds.
+    async fn new(extra: Value, more: impl FnOnce(&mut Cluster)) -> Self {
+        let mut cluster = cluster(extra);
+        more(&mut cluster);
+        let says = Arc::new(Mutex::new(QUIET));
+        let source = says.clone();
+        let answers = Answers::Made(Arc::new(move |query: &str| {
+            let says = source.lock().unwrap();
+            if query.contains("request_success") {
+                let labels = json!({"namespace": "ns", "model_name": "m"});
+                let row = |value| (200, vector(&json!([{"metric": labels, "value": [1, value]}])));
+                return says.completed.map_or((503, "no".to_owned()), row);
+            }
+            if query.contains("flow_control") {
+                return (200, vector(&json!([])));
+            }
+            let value = if query.contains("timestamp") {
+                says.age
+            } else if query.contains("running") {
+                says.running
+            } else {
+                "0"
+            };
+            (200, both(value))
+        }));
+        let fake = FakePrometheus::start(answers).await;
+        let mut feed = Feed::new();
+        let entry = "enable_scale_to_zero: true\nretention_period: 1ms";
+        feed.put("wva/wva-model-scale-to-zero-config", &[("default", entry)]);
+        let engine = Engine { maps: feed.maps(), ..engine(&cluster, fake.client()) };
+        Self { cluster, engine, state: State::default(), says }
+    }
+
+    /// The same, two rounds later: the model has been tracked for long enough, and its signal is 0.
+    async fn leaving(extra: Value, more: impl FnOnce(&mut Cluster)) -> Self {
+        let mut bench = Self::new(extra, more).await;
+        bench.round().await;
+        pass(MOMENT).await;
+        assert_eq!(bench.round().await, (Some(0), vec![]), "the signal comes first");
+        bench
+    }
+
+    /// One round of queries and a cycle: the target, and the steps to carry out.
+    async fn round(&mut self) -> (Option<u32>, Vec<(u32, u32)>) {
+        let target = turn(&self.engine, &mut self.state).await.target();
+        (target, self.steps())
+    }
+
+    /// A cycle on what is known.
+    fn cycle(&mut self) -> Vec<(u32, u32)> {
+        self.engine.cycle(&mut self.state);
+        self.steps()
+    }
+
+    fn steps(&self) -> Vec<(u32, u32)> {
+        let published = self.engine.published.borrow().clone().unwrap();
+        let of = |due: &DueStep| (due.step.from, due.step.to);
+        published.steps.iter().map(of).collect()
+    }
+
+    fn say(&self, says: Quiet) {
+        *self.says.lock().unwrap() = says;
+    }
+}
+
+fn nothing(_: &mut Cluster) {}
+
+/// Longer than the retention period, by the clock of the engine.
+const MOMENT: Duration = Duration::from_millis(5);
+
+/// Waits until so much time has passed.
+async fn pass(time: Duration) {
+    let began = Instant::now();
+    while began.elapsed() < time {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_step_to_zero_follows_a_second_look_at_newer_samples() {
+    let mut bench = Bench::leaving(json!({}), nothing).await;
+    assert!(bench.cycle().is_empty(), "nothing new was seen");
+    bench.say(Quiet { age: "30", ..QUIET });
+    assert_eq!(bench.round().await, (Some(0), vec![]), "what was scraped before the signal says nothing");
+    assert!(bench.engine.looks_again(&bench.state));
+    bench.say(QUIET);
+    assert_eq!(bench.round().await, (Some(0), vec![(2, 0)]));
+    assert!(bench.cycle().is_empty(), "a second look does not last");
+    bench.cluster.deployment("a", 0, 0).without_pod("a-0").without_pod("a-1");
+    assert!(bench.cycle().is_empty() && !bench.state.steps.wait(), "it is there");
+    let v = variant(&bench.engine);
+    assert_eq!(reasons(&v), ["Ready", "ScaleFromZero", "ScaleFromZeroMode"]);
+}
+
+#[tokio::test]
+async fn whatever_the_second_look_shows_or_lacks_takes_the_step_back() {
+    for says in [
+        Quiet { running: "1", ..QUIET },
+        Quiet { completed: Some("1"), ..QUIET },
+        Quiet { completed: None, ..QUIET },
+    ] {
+        let mut bench = Bench::leaving(json!({}), nothing).await;
+        bench.say(says);
+        let (target, steps) = bench.round().await;
+        assert!(target > Some(0) && steps.is_empty(), "{target:?} {steps:?}");
+        assert!(!bench.state.steps.wait(), "the signal begins anew");
+    }
+    let mut bench = Bench::leaving(json!({}), nothing).await;
+    // Whatever the clocks: it is younger than a millisecond for an hour.
+    let made = (jiff::Timestamp::now() + jiff::SignedDuration::from_hours(1)).to_string();
+    bench.cluster.pod_with("a-2", "ReplicaSet", "a-rs", json!({"creationTimestamp": made}));
+    let (target, steps) = bench.round().await;
+    assert!(target > Some(0) && steps.is_empty(), "a pod has just been made: {target:?} {steps:?}");
+}
+
+#[tokio::test]
+async fn activity_between_two_cycles_is_remembered() {
+    let mut bench = Bench::new(json!({}), nothing).await;
+    bench.engine.config = configured(|c| c.early_scale_up = false);
+    bench.round().await;
+    pass(MOMENT).await;
+    bench.say(Quiet { running: "1", ..QUIET });
+    let fetched = bench.engine.fetch(&mut bench.state).await;
+    bench.engine.take_in(&mut bench.state, fetched);
+    let busy = bench.state.samples.taken().unwrap();
+    bench.engine.early(&mut bench.state);
+    bench.say(QUIET);
+    bench.round().await;
+    let published = bench.engine.published.borrow().clone().unwrap();
+    let idle = published.snapshot.models[0].since_activity.unwrap().get();
+    assert!(idle <= busy.elapsed(), "{idle:?}");
+    assert!(published.snapshot.models[0].tracked_for.unwrap().get() > idle);
+}
+
+#[tokio::test]
+async fn who_owns_zero_is_left_to_it() {
+    let scaled_object = |min: u32| json!({"scaleTargetRef": {"name": "a"}, "minReplicaCount": min});
+    for (min, target) in [(0, Some(0)), (1, Some(1))] {
+        let keda = |c: &mut Cluster| {
+            c.scaled_object("a", &scaled_object(min));
+        };
+        let mut bench = Bench::new(json!({}), keda).await;
+        bench.round().await;
+        pass(MOMENT).await;
+        for _ in 0..2 {
+            let (decided, steps) = bench.round().await;
+            assert!(decided >= target && steps.is_empty(), "{min}: {decided:?} {steps:?}");
+        }
+    }
+    // An HPA cannot.
+    let hpa = |c: &mut Cluster| {
+        c.autoscaler("a", "a", json!({"minReplicas": 1}));
+    };
+    let mut bench = Bench::leaving(json!({}), hpa).await;
+    assert_eq!(bench.round().await.1, [(2, 0)]);
+}
+
+#[tokio::test]
+async fn what_a_person_holds_back_is_not_scaled_and_what_is_fixed_is() {
+    let mode = |mode: &str| json!({"metadata": {"annotations": {"wva.llmd.ai/mode": mode}}});
+    for (held, want) in
+        [("paused", vec![]), ("recommend", vec![]), ("fixed=0", vec![(2, 0)]), ("fixed=3", vec![])]
+    {
+        let mut bench = Bench::new(mode(held), nothing).await;
+        for _ in 0..3 {
+            assert_eq!(bench.round().await.1, want, "{held}");
+            pass(MOMENT).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn all_steps_are_carried_out_where_that_is_asked_for_and_nobody_else_does() {
+    let fixed = json!({"metadata": {"annotations": {"wva.llmd.ai/mode": "fixed=3"}}});
+    for (actuation, beside, want) in [
+        (Actuation::Signal, false, vec![]),
+        (Actuation::Scale, false, vec![(2, 3)]),
+        (Actuation::Scale, true, vec![]),
+    ] {
+        let hpa = |c: &mut Cluster| {
+            if beside {
+                c.autoscaler("a", "a", json!({}));
+            }
+        };
+        let mut bench = Bench::new(fixed.clone(), hpa).await;
+        bench.engine.config = configured(|c| c.actuation = actuation);
+        assert_eq!(bench.round().await.1, want, "{actuation:?} {beside}");
+    }
+}
+
+#[test]
+fn the_longest_of_many_periods_is_always_asked_for() {
+    let of = |seconds: u64| Retention::new(Duration::from_secs(seconds));
+    for (many, least) in [(1, 1), (16, 16), (17, 9), (1000, 15)] {
+        let all: BTreeSet<Retention> = (1..=many).map(of).collect();
+        let kept = steps::thinned(all);
+        assert!(kept.len() >= least && kept.len() <= 16, "{many}: {}", kept.len());
+        assert_eq!(kept.last(), Some(&of(many)));
+    }
+}

@@ -1,0 +1,261 @@
+//! A fake endpoint picker: an HTTP server with the flow-control metrics of one, on an address of loopback of its own, and
+//! the objects by which the program finds it. It can do what no picker should.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use anyhow::Context as _;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, Response, StatusCode, header};
+use axum::routing::get;
+use tokio::time::Instant;
+
+use crate::fixtures::MODEL_LABEL;
+use crate::testbed::Testbed;
+
+/// The CRDs of InferencePools of both API groups.
+pub const CRDS: &str = include_str!("../../fixtures/stand-ins/inferencepools.yaml");
+/// Label of the pods of a picker.
+const PICKER_LABEL: &str = "testbed.wva.llmd.ai/picker";
+
+/// How the fake answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Manner {
+    /// As a picker of the first releases does: `inference_extension_*`, by `model_name`.
+    #[default]
+    Earlier,
+    /// As one of today does: `llm_d_epp_*`, by `target_model_name`.
+    Later,
+    /// It takes the request and never answers.
+    Hangs,
+    /// Its queues are NaN, infinite or negative.
+    NotANumber,
+    /// Its queues stand at the end of 10 MB.
+    Floods,
+    /// It answers with a page that is none, in which the metrics stand all the same.
+    Garbage,
+    /// It sends whoever asks to another page, with the metrics.
+    Redirects,
+    /// It refuses.
+    Refuses,
+}
+
+impl Manner {
+    /// Those in which nothing that the fake says may count.
+    pub const HOSTILE: [Self; 6] =
+        [Self::Hangs, Self::NotANumber, Self::Floods, Self::Garbage, Self::Redirects, Self::Refuses];
+}
+
+/// What was asked of it so far.
+#[derive(Clone, Debug, Default)]
+pub struct Asked {
+    /// How often.
+    pub times: u64,
+    /// The Authorization header that came last.
+    pub authorization: Option<String>,
+}
+
+#[derive(Default)]
+struct Says {
+    manner: Manner,
+    /// Requests that wait, by model.
+    queues: BTreeMap<String, f64>,
+    asked: Asked,
+}
+
+/// A running fake; dropping it ends it.
+pub struct FakePicker {
+    address: SocketAddr,
+    says: Arc<Mutex<Says>>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for FakePicker {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl FakePicker {
+    /// Serves its metrics at some port of this address.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot listen there.
+    pub async fn start(address: impl Into<IpAddr>) -> anyhow::Result<Self> {
+        let address = SocketAddr::new(address.into(), 0);
+        let listener = tokio::net::TcpListener::bind(address)
+            .await
+            .with_context(|| format!("no port at {address} for a fake picker"))?;
+        let address = listener.local_addr().context("a fake picker has no address")?;
+        let says = Arc::<Mutex<Says>>::default();
+        let app = Router::new()
+            .route("/metrics", get(metrics))
+            .route("/elsewhere", get(elsewhere))
+            .with_state(says.clone());
+        let task = tokio::spawn(async move {
+            // Ends with the fake.
+            let _ = axum::serve(listener, app).await;
+        });
+        Ok(Self { address, says, task })
+    }
+
+    /// From now on so many requests wait for a model. Returns when that can be seen.
+    pub fn queue(&self, model: &str, waiting: f64) -> Instant {
+        lock(&self.says).queues.insert(model.to_owned(), waiting);
+        Instant::now()
+    }
+
+    /// From now on it answers like this.
+    pub fn behaves(&self, manner: Manner) {
+        lock(&self.says).manner = manner;
+    }
+
+    /// What was asked of it.
+    #[must_use]
+    pub fn asked(&self) -> Asked {
+        lock(&self.says).asked.clone()
+    }
+
+    /// Makes it pod `name` of the picker `picker`. Nobody runs the pod: its address is written where a kubelet would
+    /// write it.
+    ///
+    /// # Errors
+    ///
+    /// When kube-apiserver does not take it.
+    pub async fn pod(
+        &self,
+        testbed: &Testbed,
+        namespace: &str,
+        picker: &str,
+        name: &str,
+    ) -> anyhow::Result<()> {
+        let (ip, port) = (self.address.ip(), self.address.port());
+        let pod = format!(
+            "apiVersion: v1
+kind: Pod
+metadata: {{name: {name}, namespace: {namespace}, labels: {{{PICKER_LABEL}: {picker}}}}}
+spec:
+  schedulerName: nobody
+  containers:
+  - name: epp
+    image: epp
+    ports: [{{name: grpc, containerPort: 9002}}, {{name: metrics, containerPort: {port}}}]
+"
+        );
+        testbed.apply(&pod).await?;
+        let status = format!(
+            "{{\"status\":{{\"phase\":\"Running\",\"podIP\":\"{ip}\",\"podIPs\":[{{\"ip\":\"{ip}\"}}]}}}}"
+        );
+        let patch =
+            ["patch", "pod", name, "-n", namespace, "--subresource=status", "--type=merge", "-p", &status];
+        testbed.kubectl(&patch).await?.success().map(|_| ())
+    }
+}
+
+/// An InferencePool of all pods of the fixtures in a namespace, and the Service of its picker, both of this name.
+#[must_use]
+pub fn pool(namespace: &str, picker: &str) -> String {
+    format!(
+        "apiVersion: inference.networking.k8s.io/v1
+kind: InferencePool
+metadata: {{name: {picker}, namespace: {namespace}}}
+spec:
+  selector: {{matchLabels: {{{MODEL_LABEL}: served}}}}
+  targetPorts: [{{number: 8000}}]
+  endpointPickerRef: {{name: {picker}, port: {{number: 9002}}}}
+---
+{}",
+        service(namespace, picker)
+    )
+}
+
+/// The same as the API group before has it.
+#[must_use]
+pub fn older_pool(namespace: &str, picker: &str) -> String {
+    format!(
+        "apiVersion: inference.networking.x-k8s.io/v1alpha2
+kind: InferencePool
+metadata: {{name: {picker}, namespace: {namespace}}}
+spec:
+  selector: {{{MODEL_LABEL}: served}}
+  targetPortNumber: 8000
+  extensionRef: {{name: {picker}, portNumber: 9002}}
+---
+{}",
+        service(namespace, picker)
+    )
+}
+
+fn service(namespace: &str, picker: &str) -> String {
+    format!(
+        "apiVersion: v1
+kind: Service
+metadata: {{name: {picker}, namespace: {namespace}}}
+spec: {{selector: {{{PICKER_LABEL}: {picker}}}, ports: [{{name: grpc, port: 9002}}]}}
+"
+    )
+}
+
+fn lock(says: &Mutex<Says>) -> MutexGuard<'_, Says> {
+    says.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn metrics(State(says): State<Arc<Mutex<Says>>>, headers: HeaderMap) -> Response<Body> {
+    let (manner, honest) = {
+        let mut says = lock(&says);
+        says.asked.times += 1;
+        let token = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        says.asked.authorization = token.map(str::to_owned);
+        (says.manner, page(says.manner, &says.queues))
+    };
+    match manner {
+        Manner::Hangs => std::future::pending().await,
+        Manner::Floods => text(StatusCode::OK, "go_goroutines 12\n".repeat(600_000) + &honest),
+        Manner::Garbage => text(StatusCode::OK, format!("<html><pre>\n{honest}</pre></html>\n")),
+        Manner::Redirects => {
+            let mut answer = text(StatusCode::FOUND, String::new());
+            answer.headers_mut().insert(header::LOCATION, header::HeaderValue::from_static("/elsewhere"));
+            answer
+        }
+        Manner::Refuses => text(StatusCode::FORBIDDEN, honest),
+        Manner::Earlier | Manner::Later | Manner::NotANumber => text(StatusCode::OK, honest),
+    }
+}
+
+async fn elsewhere(State(says): State<Arc<Mutex<Says>>>) -> Response<Body> {
+    let honest = page(Manner::Earlier, &lock(&says).queues);
+    text(StatusCode::OK, honest)
+}
+
+fn page(manner: Manner, queues: &BTreeMap<String, f64>) -> String {
+    let (name, label) = match manner {
+        Manner::Later => ("llm_d_epp", "target_model_name"),
+        _ => ("inference_extension", "model_name"),
+    };
+    let mut page = format!("# TYPE {name}_flow_control_queue_size gauge\ngo_goroutines 12\n");
+    for (model, waiting) in queues {
+        for (priority, waiting) in shown(manner, *waiting) {
+            let labels = format!("fairness_id=\"default\",priority=\"{priority}\",{label}=\"{model}\"");
+            page += &format!("{name}_flow_control_queue_size{{{labels}}} {waiting}\n");
+        }
+    }
+    page
+}
+
+/// Values by priority.
+fn shown(manner: Manner, waiting: f64) -> Vec<(u8, String)> {
+    match manner {
+        Manner::NotANumber => vec![(0, "NaN".to_owned()), (1, "+Inf".to_owned()), (2, format!("-{waiting}"))],
+        _ => vec![(0, waiting.to_string())],
+    }
+}
+
+fn text(status: StatusCode, text: String) -> Response<Body> {
+    let mut answer = Response::new(Body::from(text));
+    *answer.status_mut() = status;
+    answer
+}
