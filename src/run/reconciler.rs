@@ -26,11 +26,7 @@ impl Process {
         watched: Watched,
     ) -> anyhow::Result<()> {
         let (published, reader) = watch::channel(None);
-        let ownership = Ownership {
-            instance: self.settings.instance.clone(),
-            manage_labelled: controller.manage_labelled,
-            takeover_delay: controller.takeover_delay,
-        };
+        let ownership = self.ownership(controller);
         let reach = Reach::new(ownership.clone(), self.variants.clone(), self.namespaces.clone());
         let series = VariantSeries::new(reader.clone(), reach.clone(), controller.legacy_metrics);
         self.registry.register(Box::new(self.leadership.showing(series)))?;
@@ -61,6 +57,14 @@ impl Process {
             self.external_metrics(address, certs.serving()?, controller.legacy_metrics)?;
         }
         Ok(())
+    }
+
+    fn ownership(&self, controller: &Controller) -> Ownership {
+        Ownership {
+            instance: self.settings.instance.clone(),
+            manage_labelled: controller.manage_labelled,
+            takeover_delay: controller.takeover_delay,
+        }
     }
 
     /// Statuses and events, anew in each term: what this replica wrote in an earlier one, others have changed since.
