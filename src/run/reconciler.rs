@@ -28,11 +28,7 @@ impl Process {
         config: watch::Receiver<EngineConfig>,
     ) -> anyhow::Result<ConfigReloads> {
         let (published, reader) = watch::channel(None);
-        let ownership = Ownership {
-            instance: self.settings.instance.clone(),
-            manage_labelled: controller.manage_labelled,
-            takeover_delay: controller.takeover_delay,
-        };
+        let ownership = self.ownership(controller);
         let reach = Reach::new(ownership.clone(), self.variants.clone(), self.namespaces.clone());
         let series = VariantSeries::new(reader.clone(), reach.clone(), controller.legacy_metrics);
         self.registry.register(Box::new(self.leadership.showing(series)))?;
@@ -96,6 +92,14 @@ impl Process {
                 ended.run_until_cancelled(carrier.run(published)).await;
             })
         });
+    }
+
+    fn ownership(&self, controller: &Controller) -> Ownership {
+        Ownership {
+            instance: self.settings.instance.clone(),
+            manage_labelled: controller.manage_labelled,
+            takeover_delay: controller.takeover_delay,
+        }
     }
 
     /// Statuses and events, anew in each term: what this replica wrote in an earlier one, others have changed since.

@@ -10,7 +10,7 @@ use wva_testbed::install::SYSTEM;
 
 const DEPLOYMENT: &str = "workload-variant-autoscaler-controller-manager";
 /// A kind that is missing is looked for every half minute at the most.
-const APPEARS: Duration = Duration::from_secs(60);
+const APPEARS: Duration = Duration::from_mins(1);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_service_monitor_that_goes_is_told_of_on_the_deployment() -> anyhow::Result<()> {

@@ -157,8 +157,8 @@ async fn moves(
         let variant = count * 5 % VARIANTS;
         let owner = history.lock().unwrap_or_else(PoisonError::into_inner).owner(variant);
         let to = (owner + 1 + count / VARIANTS % 2) % CONTROLLERS.len();
-        // So that whoever has it has something to write.
-        scale(&deployments, variant, count % 3).await?;
+        // So that whoever has it has something to write: another number each time it comes to its turn.
+        scale(&deployments, variant, count % 5).await?;
         relabel(&api, variant, to, history).await?;
         if count % 4 == 3 {
             // At most as long as a cycle takes to notice, at least no time at all.

@@ -154,51 +154,32 @@ async fn idle(testbed: &Testbed, install: &Install, lasts: Duration) -> anyhow::
 
 /// Prints the figures; how many bounds were missed.
 fn report(start: &Start, idle: &Idle) -> anyhow::Result<usize> {
-    let mut missed = 0;
-    let mut judge = |within: bool| {
-        missed += usize::from(!within);
-        if within { "ok" } else { "MISSED" }
-    };
     let (first, last, most) = idle.resident;
     let a_second = count(idle.requests.values().sum::<usize>() + idle.statuses) / idle.seconds;
-    let lines = [
-        format!("{VARIANTS} variants, a pod each"),
-        format!(
-            "  from complete caches to all series     {:6.1} s    bound {} s  {}",
-            start.published.as_secs_f64(),
-            START_BOUND.as_secs(),
-            judge(start.published <= START_BOUND)
-        ),
-        format!("  from complete caches to all statuses   {:6.1} s", start.written.as_secs_f64()),
-        format!(
-            "  status writes after the first minute   {:6}      bound 0  {}",
-            idle.statuses,
-            judge(idle.statuses == 0)
-        ),
-        format!(
-            "  requests a second, without watches     {a_second:6.2}      bound {REQUESTS_BOUND}  {}",
-            judge(a_second <= REQUESTS_BOUND)
-        ),
-        format!("  resident, mean of the first minute     {:6.1} MiB", first / 1024.0),
-        format!(
-            "  resident, mean of the last minute      {:6.1} MiB  bound +{:.0} %  {}",
-            last / 1024.0,
-            (GROWTH_BOUND - 1.0) * 100.0,
-            judge(last <= first * GROWTH_BOUND)
-        ),
-        format!(
-            "  resident, at most since the start      {:6.1} MiB  bound {} MiB  {}",
-            mib(most),
-            RESIDENT_BOUND / 1024,
-            judge(most <= RESIDENT_BOUND)
-        ),
-        format!("  cores in use                           {:6.3}", idle.cores),
+    let seconds = |time: Duration| format!("{:.1} s", time.as_secs_f64());
+    let mebibytes = |kib: f64| format!("{:.1} MiB", kib / 1024.0);
+    let (shown, statuses) = (start.published <= START_BOUND, idle.statuses == 0);
+    let (asks, flat, small) =
+        (a_second <= REQUESTS_BOUND, last <= first * GROWTH_BOUND, most <= RESIDENT_BOUND);
+    let rows = [
+        ("from complete caches to all series", seconds(start.published), Some(("10 s", shown))),
+        ("from complete caches to all statuses", seconds(start.written), None),
+        ("status writes after the first minute", idle.statuses.to_string(), Some(("0", statuses))),
+        ("requests a second besides watches", format!("{a_second:.2}"), Some(("1", asks))),
+        ("resident, mean of the first minute", mebibytes(first), None),
+        ("resident, mean of the last minute", mebibytes(last), Some(("+5 %", flat))),
+        ("resident, at most since the start", format!("{:.1} MiB", mib(most)), Some(("64 MiB", small))),
+        ("cores in use", format!("{:.3}", idle.cores), None),
     ];
-    for line in lines {
-        say(&line)?;
+    say(&format!("{VARIANTS} variants, a pod each"))?;
+    for (what, figure, bound) in &rows {
+        let kept = bound.map_or_else(String::new, |(bound, kept)| {
+            format!("   bound {bound}  {}", if kept { "ok" } else { "MISSED" })
+        });
+        say(&format!("  {what:<38} {figure:>9}{kept}"))?;
     }
     for (what, times) in &idle.requests {
         say(&format!("    {times:5} {what}"))?;
     }
-    Ok(missed)
+    Ok(rows.iter().filter(|(_, _, bound)| bound.is_some_and(|(_, kept)| !kept)).count())
 }
