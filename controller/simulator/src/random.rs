@@ -93,7 +93,11 @@ mod tests {
             let mean = draws.iter().sum::<f64>() / n;
             let variance = draws.iter().map(|d| (d - mean).powi(2)).sum::<f64>() / n;
             assert!((mean / 7.0 - 1.0).abs() < 0.02, "{what}: mean {mean}");
-            assert!((variance.sqrt() / mean - cv).abs() < 0.03 * cv.max(0.1), "{what}: {}", variance.sqrt() / mean);
+            assert!(
+                (variance.sqrt() / mean - cv).abs() < 0.03 * cv.max(0.1),
+                "{what}: {}",
+                variance.sqrt() / mean
+            );
         }
     }
 

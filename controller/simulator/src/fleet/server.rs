@@ -139,7 +139,11 @@ impl Server {
     /// Requests it has taken and not served.
     pub fn requests(&self) -> impl Iterator<Item = Request> + '_ {
         let prefilling = self.prefilling.iter().map(|(s, _)| s.request);
-        self.waiting.iter().map(|s| s.request).chain(prefilling).chain(self.decoding.iter().map(|d| d.sequence.request))
+        self.waiting
+            .iter()
+            .map(|s| s.request)
+            .chain(prefilling)
+            .chain(self.decoding.iter().map(|d| d.sequence.request))
     }
 
     /// Takes a request, which the engine must be able to hold ([`Engine::holds`]).

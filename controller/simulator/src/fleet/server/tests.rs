@@ -19,7 +19,12 @@ const PLAIN: Engine = Engine {
 };
 
 /// Serves requests, which come in order of arrival, and hands each over when it is done.
-fn serve(engine: Engine, patience: f64, requests: impl Iterator<Item = Request>, mut done: impl FnMut(Served)) -> Server {
+fn serve(
+    engine: Engine,
+    patience: f64,
+    requests: impl Iterator<Item = Request>,
+    mut done: impl FnMut(Served),
+) -> Server {
     let mut server = Server::new(engine, patience);
     let mut finished = Finished::default();
     let mut requests = requests.peekable();

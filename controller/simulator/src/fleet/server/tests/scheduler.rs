@@ -125,6 +125,9 @@ fn jumping_over_steps_changes_nothing() {
     assert_eq!(jumped.len(), requests.len());
     for (a, b) in jumped.iter().zip(&single) {
         assert_eq!(a.request, b.request);
-        assert!((a.first_token - b.first_token).abs() < 1e-6 && (a.ended - b.ended).abs() < 1e-6, "{a:?} {b:?}");
+        assert!(
+            (a.first_token - b.first_token).abs() < 1e-6 && (a.ended - b.ended).abs() < 1e-6,
+            "{a:?} {b:?}"
+        );
     }
 }
