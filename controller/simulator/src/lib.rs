@@ -2,4 +2,8 @@
 #![warn(clippy::disallowed_methods)]
 
 pub mod fleet;
+pub mod measure;
+pub mod policy;
 pub mod random;
+pub mod run;
+pub mod traffic;

@@ -130,6 +130,20 @@ impl Fleet {
         self.replicas.iter().map(|r| r.server.counters.preemptions).sum()
     }
 
+    /// Whether requests wait in front while every replica is saturated.
+    #[must_use]
+    pub fn has_flow_control(&self) -> bool {
+        self.front.flow_control.is_some()
+    }
+
+    /// GPUs of an accelerator at a time, and those of them that replicas hold. `None`: there is no limit.
+    #[must_use]
+    pub fn stock_of(&self, accelerator: &str, now: f64) -> Option<(u32, u32)> {
+        let stock = self.stock.iter().find(|s| s.accelerator == accelerator).and_then(|s| s.at(now))?;
+        let held = self.replicas.iter().filter(|r| r.is_scheduled()).map(|r| &self.variants[r.variant]);
+        Some((stock, held.filter(|v| v.accelerator == accelerator).map(|v| v.gpus).sum()))
+    }
+
     /// Whether any request is still in it.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -194,11 +208,7 @@ impl Fleet {
 
     fn fits(&self, variant: usize, now: f64) -> bool {
         let wanted = &self.variants[variant];
-        let stock = self.stock.iter().find(|s| s.accelerator == wanted.accelerator).and_then(|s| s.at(now));
-        let Some(stock) = stock else { return true };
-        let held = self.replicas.iter().filter(|r| r.is_scheduled()).map(|r| &self.variants[r.variant]);
-        let held: u32 = held.filter(|v| v.accelerator == wanted.accelerator).map(|v| v.gpus).sum();
-        held + wanted.gpus <= stock
+        self.stock_of(&wanted.accelerator, now).is_none_or(|(stock, held)| held + wanted.gpus <= stock)
     }
 
     fn start_time(&mut self, variant: usize) -> f64 {
