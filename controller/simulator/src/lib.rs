@@ -6,4 +6,6 @@ pub mod measure;
 pub mod policy;
 pub mod random;
 pub mod run;
+pub mod scenario;
+pub mod study;
 pub mod traffic;

@@ -1,36 +1,10 @@
 //! A fleet under hand-made load.
 
-use super::engine::Engine;
 use super::variant::{Router, Saturation};
 use super::*;
 
-const ENGINE: Engine = Engine {
-    step: 0.01,
-    per_sequence: 0.0,
-    per_prompt_token: 0.0,
-    per_cached_token: 0.0,
-    max_seqs: 2,
-    max_batched_tokens: 8192,
-    block_size: 16,
-    kv_blocks: 1000,
-    prefix_hit_rate: 0.0,
-};
-
 fn variant(name: &str, initial: u32) -> Variant {
-    Variant {
-        name: name.to_owned(),
-        accelerator: "H100".to_owned(),
-        cost: 10.0,
-        gpus: 2,
-        engine: ENGINE,
-        engine_args: Vec::new(),
-        initial,
-        min: 1,
-        max: 10,
-        start: Varying::log_normal(100.0, 0.0),
-        slow_start: (0.0, 1.0),
-        time_to_failure: f64::INFINITY,
-    }
+    Variant { name: name.to_owned(), initial, ..variant::test_variant() }
 }
 
 fn front() -> Front {

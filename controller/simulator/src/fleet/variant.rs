@@ -1,5 +1,7 @@
 //! What a variant of the fleet is: its hardware, its price, and how its replicas start and fail.
 
+use serde::Deserialize;
+
 use super::engine::Engine;
 use crate::random::Varying;
 
@@ -57,7 +59,8 @@ pub struct Saturation {
 }
 
 /// Who gets the next request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Router {
     /// The replica with the fewest requests.
     #[default]
@@ -82,5 +85,34 @@ impl Stock {
     #[must_use]
     pub fn at(&self, now: f64) -> Option<u32> {
         self.levels.iter().take_while(|(from, _)| *from <= now).last().map(|(_, gpus)| *gpus)
+    }
+}
+
+/// Two sequences at once, in steps of 10 ms.
+#[cfg(test)]
+pub(crate) fn test_variant() -> Variant {
+    Variant {
+        name: "a".to_owned(),
+        accelerator: "H100".to_owned(),
+        cost: 10.0,
+        gpus: 2,
+        engine: Engine {
+            step: 0.01,
+            per_sequence: 0.0,
+            per_prompt_token: 0.0,
+            per_cached_token: 0.0,
+            max_seqs: 2,
+            max_batched_tokens: 8192,
+            block_size: 16,
+            kv_blocks: 1000,
+            prefix_hit_rate: 0.0,
+        },
+        engine_args: Vec::new(),
+        initial: 1,
+        min: 1,
+        max: 10,
+        start: Varying::log_normal(100.0, 0.0),
+        slow_start: (0.0, 1.0),
+        time_to_failure: f64::INFINITY,
     }
 }

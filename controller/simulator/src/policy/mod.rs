@@ -4,6 +4,7 @@
 pub mod autoscaler;
 pub mod fixed;
 pub mod hpa;
+pub mod oracle;
 pub mod original;
 mod seen;
 mod snapshot;
