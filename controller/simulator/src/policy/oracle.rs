@@ -5,7 +5,7 @@
 //! a replica can do within the objectives. They are taken from the variants in order of cost by throughput; the last of
 //! them is the cheapest that suffices. Each is started a cold start and a minute before it is needed, kept for a minute
 //! after, and kept through gaps in which a new start would not be cheaper. Of the shares in steps of 5 % the greatest
-//! is taken whose plan keeps the objectives in a run. No schedule of this kind is cheaper; one of another kind might be.
+//! is taken whose plan keeps the objectives in a run, or as much of them as the least share does. No schedule of this kind is cheaper; one of another kind might be.
 
 use crate::fleet::engine::{Engine, real};
 use crate::fleet::variant::Variant;
@@ -40,15 +40,17 @@ pub fn plan(setting: &Setting, seed: u64) -> (Schedule, Tally) {
     let attempt = |percent: u32| {
         let schedule = schedule(setting, &demand, f64::from(percent) / 100.0);
         let tally = run(setting, &mut schedule.clone(), seed, |_| {});
-        let kept = real(tally.good) >= setting.objectives.attainment * real(tally.arrived());
-        (kept, schedule, tally)
+        (schedule, tally)
     };
+    let kept = |tally: &Tally| real(tally.good) / real(tally.arrived());
     let (mut low, mut high) = (LEAST / STEP, MOST / STEP);
-    let (_, mut schedule, mut tally) = attempt(LEAST);
+    let (mut schedule, mut tally) = attempt(LEAST);
+    // What not even the most generous plan keeps, such as a load that is there before any replica can be, no plan must.
+    let goal = setting.objectives.attainment.min(kept(&tally));
     while low < high {
         let middle = (low + high).div_ceil(2);
-        let (kept, plan, came) = attempt(middle * STEP);
-        if kept {
+        let (plan, came) = attempt(middle * STEP);
+        if kept(&came) >= goal {
             low = middle;
             (schedule, tally) = (plan, came);
         } else {

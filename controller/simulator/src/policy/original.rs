@@ -1,6 +1,6 @@
-//! The percentage analyzer as the original carried it out, with the HPA behind it: one replica a cycle, from the ready
-//! ones; a decision that the workload has not reached is kept, however long; a variant that waits for a replica does
-//! not grow.
+//! The percentage analyzer as the original carried it out, with the HPA behind it: one replica a cycle, counted from the
+//! ready ones, and none of any variant while one of them is on its way (its target not reached, or a replica not ready).
+//! Read from the sources of the last release that had it as its only analyzer.
 
 use serde::{Deserialize, Serialize};
 use wva_crds::GoDuration;
@@ -74,25 +74,29 @@ impl Original {
     }
 
     fn cycle(&mut self, seen: &Seen<'_>) {
-        let asks = self.thresholds.ask(seen);
-        let reached: Vec<bool> =
-            self.desired.iter().enumerate().map(|(v, d)| d.is_none_or(|d| d == seen.current(v))).collect();
-        for (v, desired) in self.desired.iter_mut().enumerate().filter(|(v, _)| reached[*v]) {
-            *desired = Some(seen.ready(v));
+        let variants = seen.variants();
+        let all = || 0..variants.len();
+        let reached = |v: usize| self.desired[v].is_none_or(|d| d == seen.current(v));
+        let settled = all().all(|v| reached(v) && seen.ready(v) == seen.current(v));
+        for v in all().filter(|v| reached(*v)).collect::<Vec<_>>() {
+            self.desired[v] = Some(seen.current(v));
         }
-        let free = (0..reached.len()).filter(|v| reached[*v]);
-        let cost = |v: &usize| seen.variants()[*v].cost;
-        match asks {
+        // While any variant is on its way, nothing of the model moves.
+        if !settled {
+            return;
+        }
+        let cost = |v: &usize| variants[*v].cost;
+        match self.thresholds.ask(seen) {
             Asks::More => {
-                let able = free.filter(|v| seen.ready(*v) >= seen.current(*v));
-                // The original knew no bounds; one that its HPA forbids would keep it waiting for ever.
-                let able = able.filter(|v| seen.current(*v) < seen.variants()[*v].max);
+                // The original left bounds to the HPA, and a target beyond them would hold the model for ever: it is
+                // not held against it here.
+                let able = all().filter(|v| seen.current(*v) < variants[*v].max);
                 if let Some(v) = able.min_by(|a, b| cost(a).total_cmp(&cost(b))) {
                     self.desired[v] = Some(seen.ready(v) + 1);
                 }
             }
             Asks::Fewer => {
-                let able = free.filter(|v| seen.ready(*v) > seen.variants()[*v].min.max(1));
+                let able = all().filter(|v| seen.ready(*v) > variants[*v].min.max(1));
                 if let Some(v) = able.max_by(|a, b| cost(a).total_cmp(&cost(b))) {
                     self.desired[v] = Some(seen.ready(v) - 1);
                 }

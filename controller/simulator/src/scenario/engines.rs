@@ -6,13 +6,13 @@ use crate::fleet::engine::Engine;
 /// `Qwen/Qwen3-32B` on H100s, fitted to the llm-d autoscaling benchmarks.
 pub const QWEN3_32B_H100: Engine = Engine {
     step: 0.017,
-    per_sequence: 0.000_31,
+    per_sequence: 0.000_25,
     per_prompt_token: 0.000_06,
-    per_cached_token: 3.4e-8,
+    per_cached_token: 3e-8,
     max_seqs: 256,
     max_batched_tokens: 8192,
     block_size: 16,
-    kv_blocks: 16_000,
+    kv_blocks: 17_000,
     prefix_hit_rate: 0.0,
 };
 
@@ -20,9 +20,9 @@ pub const QWEN3_32B_H100: Engine = Engine {
 /// TB/s), what is bound by computing by that of the dense bf16 rates (989 to 312 Tflop/s).
 pub const QWEN3_32B_A100: Engine = Engine {
     step: 0.017 * 1.64,
-    per_sequence: 0.000_31 * 1.64,
+    per_sequence: 0.000_25 * 1.64,
     per_prompt_token: 0.000_06 * 3.17,
-    per_cached_token: 3.4e-8 * 1.64,
+    per_cached_token: 3e-8 * 1.64,
     ..QWEN3_32B_H100
 };
 
