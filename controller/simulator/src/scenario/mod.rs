@@ -58,25 +58,37 @@ pub fn tree(text: &str) -> Result<Value, ScenarioError> {
 }
 
 /// Sets a field to a number wherever the tree has it, by its last name (`kvSpareTrigger`), or at one place by its path
-/// (`policies.0.wva.saturation.kvSpareTrigger`), where it need not be yet.
+/// (`policies.0.wva.saturation.kvSpareTrigger`), where neither it nor the mappings around it need be yet.
 ///
 /// # Errors
 /// Where there is no such field.
 pub fn set(tree: &mut Value, field: &str, value: f64) -> Result<(), ScenarioError> {
-    let missing = |why: &str| ScenarioError::new(field, why.to_owned());
     if field.contains('.') {
-        let (parent, name) = field.rsplit_once('.').unwrap_or_default();
-        let parent = tree.pointer_mut(&format!("/{}", parent.replace('.', "/")));
-        let parent = parent.and_then(Value::as_object_mut);
-        let parent = parent
-            .ok_or_else(|| missing("no such place: write it as policies.0.wva.saturation.kvSpareTrigger"))?;
-        parent.insert(name.to_owned(), value.into());
-        return Ok(());
-    }
-    if set_everywhere(tree, field, value) {
+        let place = field.split('.').try_fold(tree, step);
+        let place = place.ok_or_else(|| {
+            ScenarioError::new(field, "no such place: write it as policies.0.wva.saturation.kvSpareTrigger")
+        })?;
+        *place = value.into();
+        Ok(())
+    } else if set_everywhere(tree, field, value) {
         Ok(())
     } else {
-        Err(missing("no field of this name is in the scenario: add it, or give its whole path"))
+        Err(ScenarioError::new(
+            field,
+            "no field of this name is in the scenario: add it, or give its whole path",
+        ))
+    }
+}
+
+/// One step of a path: an item of a list, or a field, which is made where it is not.
+fn step<'a>(tree: &'a mut Value, name: &str) -> Option<&'a mut Value> {
+    if tree.is_null() {
+        *tree = Value::Object(serde_json::Map::new());
+    }
+    match tree {
+        Value::Object(fields) => Some(fields.entry(name).or_insert(Value::Null)),
+        Value::Array(items) => items.get_mut(name.parse::<usize>().ok()?),
+        _ => None,
     }
 }
 
