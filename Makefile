@@ -9,7 +9,7 @@ ONLY ?=
 # Where cargo builds, as cargo itself sees it.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help tools build test lint chart generate demo bench bench-idle bench-admission bench-cycle bench-decide test-bad-input test-faults test-from-zero test-outages test-scaling test-side-by-side test-zero fuzz deny clean
+.PHONY: help tools build test lint chart generate demo bench bench-idle bench-admission bench-cycle bench-decide bench-simulate test-bad-input test-faults test-from-zero test-outages test-scaling test-side-by-side test-zero fuzz deny clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -55,6 +55,9 @@ bench-cycle: tools ## Measure rounds of queries and cycles of the release binary
 bench-decide: ## Measure the decisions of a cycle from 100 to 10,000 variants, and what the choice by cost costs more than the least (3 minutes)
 	$(CARGO) bench --quiet --package wva-scaling --bench decide
 	@$(CARGO) bench --quiet --package wva-scaling --bench cost
+
+bench-simulate: ## A simulated week of 6 million requests on one core, held to its bounds of time and memory
+	@$(CARGO) bench --quiet --package wva-simulator --bench week
 
 test-bad-input: tools ## Throw bad input of every kind at the release binary while valid reviews come in; some five minutes
 	$(CARGO) build --release --workspace --bins

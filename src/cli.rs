@@ -28,6 +28,7 @@ pub(crate) fn command() -> Command {
                 .arg(format_arg(&["text", "json", "yaml"])),
         )
         .subcommand(crate::commands::explain_command(format_arg(&["text", "json"])))
+        .subcommand(crate::commands::simulate_command(format_arg(&["text", "json"])))
         .subcommand(crate::commands::certs_command())
         .subcommand(
             Command::new("crd")

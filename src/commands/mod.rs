@@ -5,6 +5,7 @@ mod certs;
 mod decide;
 mod explain;
 mod print_config;
+mod simulate;
 mod start;
 mod validate;
 
@@ -17,6 +18,7 @@ use crate::{run, telemetry};
 
 pub(crate) use certs::command as certs_command;
 pub(crate) use explain::command as explain_command;
+pub(crate) use simulate::command as simulate_command;
 pub(crate) use validate::command as validate_command;
 
 /// Runs what the command line asks for.
@@ -27,6 +29,7 @@ pub(crate) fn dispatch(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
         Some(("validate", own)) => validate::validate(own),
         Some(("decide", own)) => decide::decide(own),
         Some(("explain", own)) => explain::explain(own),
+        Some(("simulate", own)) => simulate::simulate(own),
         Some(("certs", own)) => certs::certs(own),
         Some(("crd", _)) => crd(),
         Some((other, _)) => {

@@ -1,0 +1,74 @@
+//! Steps of an engine that are computed at one go: many steps pass between two events, and none of them needs to be
+//! looked at by itself. Each step takes a little longer than the one before, because the cache grows.
+
+/// Steps under way. Times are in seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Batch {
+    /// When the first step began.
+    pub began: f64,
+    /// How many steps, at least 1.
+    pub steps: u64,
+    /// Prompt tokens computed; above 0 only where there is one step.
+    pub prompt_tokens: u64,
+    /// Time of the first step, above 0.
+    pub first: f64,
+    /// What each further step takes more than the one before, at least 0.
+    pub growth: f64,
+}
+
+impl Batch {
+    /// When the last step ends.
+    pub(super) fn ends(&self) -> f64 {
+        let n = super::engine::real(self.steps);
+        self.began + n * self.first + self.growth * n * (n - 1.0) / 2.0
+    }
+
+    /// Steps done at a time, as a fraction: the root of the sum of the steps' times.
+    fn done(&self, now: f64) -> f64 {
+        let elapsed = (now - self.began).max(0.0);
+        let linear = self.first - self.growth / 2.0;
+        // This form of the root holds without growth, too.
+        2.0 * elapsed / (linear + (linear * linear + 2.0 * self.growth * elapsed).sqrt())
+    }
+
+    /// Whole steps done at a time.
+    pub(super) fn whole_steps(&self, now: f64) -> u64 {
+        whole(self.done(now) + ROUNDING).min(self.steps)
+    }
+
+    /// Ends it with the step that is under way.
+    pub(super) fn cut(&mut self, now: f64) {
+        self.steps = whole((self.done(now) - ROUNDING).ceil()).clamp(1, self.steps);
+    }
+}
+
+/// A time that was computed as the end of a step may lie beside it by this part of a step.
+const ROUNDING: f64 = 1e-6;
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "steps are few and not negative")]
+fn whole(steps: f64) -> u64 {
+    steps as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_counted_at_and_between_their_ends() {
+        for growth in [0.0, 1e-6, 0.001] {
+            let batch = Batch { began: 5.0, steps: 100, prompt_tokens: 0, first: 0.02, growth };
+            for k in 1..=100 {
+                let end = Batch { steps: k, ..batch }.ends();
+                assert_eq!(batch.whole_steps(end), k, "at the end of step {k}");
+                assert_eq!(batch.whole_steps(end - 0.005), k - 1, "in step {k}");
+                let mut cut = batch;
+                cut.cut(end - 0.005);
+                assert_eq!(cut.steps, k, "the step under way is finished");
+                cut = batch;
+                cut.cut(end);
+                assert_eq!(cut.steps, k, "no further one is begun");
+            }
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! What one replica's engine is able to do: how long a step takes, and how much it holds. The step's time has the
+//! linear form that the literature measures, and a term for the cached tokens that attention reads at each step,
+//! which a learner of the linear form alone does not know of.
+
+/// The engine of a replica. Times are in seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Engine {
+    /// Fixed time of a step.
+    pub step: f64,
+    /// What each sequence that generates adds to a step.
+    pub per_sequence: f64,
+    /// What each prompt token that is computed adds to a step.
+    pub per_prompt_token: f64,
+    /// What each token in the KV cache adds to a step.
+    pub per_cached_token: f64,
+    /// Sequences in a batch at most (`--max-num-seqs`), at least 1.
+    pub max_seqs: usize,
+    /// Tokens a step computes at most (`--max-num-batched-tokens`), at least 1.
+    pub max_batched_tokens: u64,
+    /// Tokens that a block of KV cache holds, at least 1.
+    pub block_size: u64,
+    /// Blocks of KV cache.
+    pub kv_blocks: u64,
+    /// Share of each prompt that the prefix cache answers, 0..=1: it is not computed, and yet held.
+    pub prefix_hit_rate: f64,
+}
+
+impl Engine {
+    /// Tokens that the KV cache holds.
+    #[must_use]
+    pub fn kv_tokens(&self) -> u64 {
+        self.kv_blocks * self.block_size
+    }
+
+    /// Tokens a sequence takes of the cache beyond its own: its last block is half full on the average.
+    #[must_use]
+    pub fn overhead(&self) -> u64 {
+        self.block_size / 2
+    }
+
+    /// Whether a request of this length can ever be served: the cache must hold all of it.
+    #[must_use]
+    pub fn holds(&self, tokens: u64) -> bool {
+        tokens + self.overhead() < self.kv_tokens()
+    }
+
+    /// Prompt tokens that are computed of a prompt of this length, at least 1: the last one always is.
+    #[must_use]
+    pub fn computed(&self, prompt: u32) -> u64 {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a share of a u32 is within it and not negative"
+        )]
+        let computed = (f64::from(prompt) * (1.0 - self.prefix_hit_rate)).ceil() as u64;
+        computed.max(1)
+    }
+
+    /// How long a step takes with these sequences generating, prompt tokens computed and tokens in the cache.
+    #[must_use]
+    pub fn step_time(&self, sequences: usize, prompt_tokens: u64, cached: u64) -> f64 {
+        self.step
+            + self.per_sequence * real(sequences as u64)
+            + self.per_prompt_token * real(prompt_tokens)
+            + self.per_cached_token * real(cached)
+    }
+}
+
+/// A count as a figure.
+#[expect(clippy::cast_precision_loss, reason = "no count of this simulation comes near 2^53")]
+pub(crate) fn real(count: u64) -> f64 {
+    count as f64
+}

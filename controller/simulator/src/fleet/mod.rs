@@ -1,0 +1,301 @@
+//! The fleet: replicas come, serve, fail and go; requests are routed to those that are ready, or wait in front of them.
+//! Whoever drives it asks when the next thing happens, hands over what arrives until then, and says how many replicas
+//! there should be.
+
+pub(crate) mod batch;
+pub mod engine;
+pub mod replica;
+mod route;
+pub mod server;
+pub mod variant;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+
+use rand_distr::Distribution;
+use rand_pcg::Pcg64Mcg;
+
+use self::replica::{Phase, Replica};
+use self::server::{Finished, Request, Server};
+use self::variant::{Front, Stock, Variant};
+use crate::random::{Stream, Varying, stream};
+
+/// Why a request was not served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lost {
+    /// Its client gave up.
+    TimedOut,
+    /// The queue in front was full.
+    Refused,
+    /// Its replica failed or was killed.
+    Killed,
+    /// No engine of the fleet can hold it.
+    TooLong,
+}
+
+/// What has become of requests since it was last asked.
+#[derive(Clone, Debug, Default)]
+pub struct Events {
+    /// What servers are done with.
+    pub finished: Finished,
+    /// What was lost on the way.
+    pub lost: Vec<(Request, Lost)>,
+}
+
+/// A fleet of one model.
+#[derive(Clone, Debug)]
+pub struct Fleet {
+    variants: Vec<Variant>,
+    front: Front,
+    stock: Vec<Stock>,
+    replicas: Vec<Replica>,
+    /// When something happens to each replica next: kept beside them, for it is looked at with every event.
+    next: Vec<f64>,
+    queue: VecDeque<Request>,
+    turn: usize,
+    serial: u64,
+    random: Pcg64Mcg,
+    /// Replica-seconds of each variant that are gone, as of when each replica left.
+    used: Vec<f64>,
+}
+
+impl Fleet {
+    /// A fleet with its initial replicas, all ready.
+    #[must_use]
+    pub fn new(variants: Vec<Variant>, front: Front, stock: Vec<Stock>, seed: u64) -> Self {
+        let used = vec![0.0; variants.len()];
+        let mut fleet = Self {
+            variants,
+            front,
+            stock,
+            replicas: Vec::new(),
+            next: Vec::new(),
+            queue: VecDeque::new(),
+            turn: 0,
+            serial: 0,
+            random: stream(seed, Stream::Replicas),
+            used,
+        };
+        for variant in 0..fleet.variants.len() {
+            for _ in 0..fleet.variants[variant].initial {
+                fleet.create(variant, 0.0);
+                fleet.ready(fleet.replicas.len() - 1, 0.0);
+            }
+        }
+        fleet
+    }
+
+    /// Its variants.
+    #[must_use]
+    pub fn variants(&self) -> &[Variant] {
+        &self.variants
+    }
+
+    /// Its replicas, in order of creation.
+    #[must_use]
+    pub fn replicas(&self) -> &[Replica] {
+        &self.replicas
+    }
+
+    /// Requests that wait in front.
+    #[must_use]
+    pub fn queue(&self) -> &VecDeque<Request> {
+        &self.queue
+    }
+
+    /// Replicas that a variant's workload has, ready or not.
+    #[must_use]
+    pub fn current(&self, variant: usize) -> u32 {
+        count(self.replicas.iter().filter(|r| r.variant == variant && r.is_wanted()))
+    }
+
+    /// Ready replicas of a variant.
+    #[must_use]
+    pub fn ready_replicas(&self, variant: usize) -> u32 {
+        count(self.replicas.iter().filter(|r| r.variant == variant && r.is_ready()))
+    }
+
+    /// Replica-seconds that a variant has held GPUs for, up to a time.
+    #[must_use]
+    pub fn used(&self, variant: usize, now: f64) -> f64 {
+        let held = self.replicas.iter().filter(|r| r.variant == variant && r.is_scheduled());
+        self.used[variant] + held.map(|r| now - r.scheduled).sum::<f64>()
+    }
+
+    /// Sequences of the whole fleet that lost their place for want of KV cache, on replicas that are still there.
+    #[must_use]
+    pub fn preemptions(&self) -> u64 {
+        self.replicas.iter().map(|r| r.server.counters.preemptions).sum()
+    }
+
+    /// Whether requests wait in front while every replica is saturated.
+    #[must_use]
+    pub fn has_flow_control(&self) -> bool {
+        self.front.flow_control.is_some()
+    }
+
+    /// GPUs of an accelerator at a time, and those of them that replicas hold. `None`: there is no limit.
+    #[must_use]
+    pub fn stock_of(&self, accelerator: &str, now: f64) -> Option<(u32, u32)> {
+        let stock = self.stock.iter().find(|s| s.accelerator == accelerator).and_then(|s| s.at(now))?;
+        let held = self.replicas.iter().filter(|r| r.is_scheduled()).map(|r| &self.variants[r.variant]);
+        Some((stock, held.filter(|v| v.accelerator == accelerator).map(|v| v.gpus).sum()))
+    }
+
+    /// Whether any request is still in it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty() && self.replicas.iter().all(|r| r.load() == 0)
+    }
+
+    /// When something happens next by itself.
+    #[must_use]
+    pub fn next_event(&self) -> f64 {
+        self.next.iter().copied().fold(f64::INFINITY, f64::min)
+    }
+
+    /// What happens at [`Self::next_event`].
+    pub fn advance(&mut self, now: f64, events: &mut Events) {
+        let Some(i) = self.next.iter().position(|t| *t <= now) else { return };
+        match self.replicas[i].phase {
+            Phase::Unschedulable => {}
+            Phase::Starting { .. } => self.ready(i, now),
+            Phase::Ready { fails } if fails <= now => self.fail(i, now, events),
+            Phase::Draining { until } if until <= now => self.remove(i, now, events),
+            Phase::Ready { .. } => self.serve(i, now, events),
+            Phase::Draining { .. } => {
+                self.serve(i, now, events);
+                if self.replicas[i].load() == 0 {
+                    self.remove(i, now, events);
+                }
+            }
+        }
+        if !self.queue.is_empty() {
+            self.dispatch(now, events);
+        }
+    }
+
+    /// Notes what a scrape of every ready replica shows.
+    pub fn scrape(&mut self, now: f64) {
+        for replica in self.replicas.iter_mut().filter(|r| r.is_ready()) {
+            replica.scrape(now);
+        }
+    }
+
+    /// Makes a variant's workload have so many replicas.
+    pub fn scale(&mut self, variant: usize, replicas: u32, now: f64, events: &mut Events) {
+        for _ in self.current(variant)..replicas {
+            self.create(variant, now);
+        }
+        for _ in replicas..self.current(variant) {
+            self.take_away(variant, now, events);
+        }
+        self.schedule(now);
+    }
+
+    /// Gives GPUs to those that wait for some, first come first served.
+    pub fn schedule(&mut self, now: f64) {
+        for i in 0..self.replicas.len() {
+            if self.replicas[i].phase == Phase::Unschedulable && self.fits(self.replicas[i].variant, now) {
+                let until = now + self.start_time(self.replicas[i].variant);
+                self.replicas[i].scheduled = now;
+                self.set(i, Phase::Starting { until });
+            }
+        }
+    }
+
+    fn fits(&self, variant: usize, now: f64) -> bool {
+        let wanted = &self.variants[variant];
+        self.stock_of(&wanted.accelerator, now).is_none_or(|(stock, held)| held + wanted.gpus <= stock)
+    }
+
+    fn start_time(&mut self, variant: usize) -> f64 {
+        let variant = &self.variants[variant];
+        let (share, factor) = variant.slow_start;
+        let time = variant.start.draw(&mut self.random);
+        let slow = rand_distr::StandardUniform.sample(&mut self.random);
+        if share > slow { time * factor } else { time }
+    }
+
+    fn create(&mut self, variant: usize, now: f64) {
+        self.serial += 1;
+        self.replicas.push(Replica {
+            variant,
+            serial: self.serial,
+            created: now,
+            scheduled: now,
+            ready_since: now,
+            phase: Phase::Unschedulable,
+            server: Server::new(self.variants[variant].engine, self.front.patience),
+            samples: VecDeque::with_capacity(replica::SAMPLES),
+        });
+        self.next.push(f64::INFINITY);
+    }
+
+    fn set(&mut self, i: usize, phase: Phase) {
+        self.replicas[i].phase = phase;
+        self.next[i] = self.replicas[i].next_event();
+    }
+
+    fn ready(&mut self, i: usize, now: f64) {
+        let mean = self.variants[self.replicas[i].variant].time_to_failure;
+        let fails =
+            if mean.is_finite() { now + Varying::gamma(mean, 1.0).draw(&mut self.random) } else { mean };
+        self.replicas[i].ready_since = now;
+        self.set(i, Phase::Ready { fails });
+    }
+
+    fn serve(&mut self, i: usize, now: f64, events: &mut Events) {
+        self.replicas[i].server.advance(now, &mut events.finished);
+        self.next[i] = self.replicas[i].next_event();
+    }
+
+    /// Its container dies and starts anew on the same node.
+    fn fail(&mut self, i: usize, now: f64, events: &mut Events) {
+        let variant = self.replicas[i].variant;
+        self.kill(i, events);
+        self.replicas[i].server = Server::new(self.variants[variant].engine, self.front.patience);
+        self.replicas[i].samples.clear();
+        let until = now + self.start_time(variant);
+        self.set(i, Phase::Starting { until });
+    }
+
+    fn kill(&self, i: usize, events: &mut Events) {
+        events.lost.extend(self.replicas[i].server.requests().map(|r| (r, Lost::Killed)));
+    }
+
+    fn remove(&mut self, i: usize, now: f64, events: &mut Events) {
+        self.kill(i, events);
+        let replica = self.replicas.remove(i);
+        self.next.remove(i);
+        if replica.is_scheduled() {
+            self.used[replica.variant] += now - replica.scheduled;
+        }
+        self.schedule(now);
+    }
+
+    /// Takes one replica away as a `ReplicaSet` chooses it: one that is not ready, else the one that became ready last.
+    fn take_away(&mut self, variant: usize, now: f64, events: &mut Events) {
+        let wanted = self.replicas.iter().enumerate().filter(|(_, r)| r.variant == variant && r.is_wanted());
+        let rank = |r: &Replica| match r.phase {
+            Phase::Unschedulable => 0,
+            Phase::Starting { .. } => 1,
+            Phase::Ready { .. } | Phase::Draining { .. } => 2,
+        };
+        let first = wanted.min_by(|(_, a), (_, b)| {
+            rank(a).cmp(&rank(b)).then(b.ready_since.total_cmp(&a.ready_since)).then(b.serial.cmp(&a.serial))
+        });
+        let Some((i, replica)) = first else { return };
+        if replica.is_ready() && replica.load() > 0 {
+            self.set(i, Phase::Draining { until: now + self.front.grace });
+        } else {
+            self.remove(i, now, events);
+        }
+    }
+}
+
+fn count<'a>(replicas: impl Iterator<Item = &'a Replica>) -> u32 {
+    u32::try_from(replicas.count()).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,117 @@
+//! One replica of a variant, from the moment its workload asks for it until it is gone.
+
+use std::collections::VecDeque;
+
+use super::server::{Counters, Server};
+
+/// Where a replica stands. Times are in seconds since the beginning.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Phase {
+    /// No GPUs are left for it.
+    Unschedulable,
+    /// It loads its model.
+    Starting {
+        /// When it is ready.
+        until: f64,
+    },
+    /// It serves.
+    Ready {
+        /// When it fails; infinite where it does not.
+        fails: f64,
+    },
+    /// It was taken away and finishes what it has.
+    Draining {
+        /// When it is killed.
+        until: f64,
+    },
+}
+
+/// What a scrape of a replica shows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    /// When.
+    pub at: f64,
+    /// Share of the KV cache in use.
+    pub kv: f64,
+    /// Requests that wait.
+    pub waiting: usize,
+    /// Requests in the batch.
+    pub running: usize,
+    /// Counters.
+    pub counters: Counters,
+}
+
+/// Five minutes of scrapes every 15 s: what the longest `rate()` looks back on.
+pub(crate) const SAMPLES: usize = 21;
+
+/// A replica.
+#[derive(Clone, Debug)]
+pub struct Replica {
+    /// Index of its variant.
+    pub variant: usize,
+    /// Number among all replicas of the fleet: its pod's name.
+    pub serial: u64,
+    /// When it was created.
+    pub created: f64,
+    /// When it got its GPUs.
+    pub scheduled: f64,
+    /// When it last became ready.
+    pub ready_since: f64,
+    /// Where it stands.
+    pub phase: Phase,
+    /// Its server.
+    pub server: Server,
+    /// The newest scrapes, oldest first.
+    pub samples: VecDeque<Sample>,
+}
+
+impl Replica {
+    /// Serves requests and takes new ones.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        matches!(self.phase, Phase::Ready { .. })
+    }
+
+    /// Counts among the replicas of its workload.
+    #[must_use]
+    pub fn is_wanted(&self) -> bool {
+        !matches!(self.phase, Phase::Draining { .. })
+    }
+
+    /// Holds GPUs.
+    #[must_use]
+    pub fn is_scheduled(&self) -> bool {
+        self.phase != Phase::Unschedulable
+    }
+
+    /// Requests it has.
+    #[must_use]
+    pub fn load(&self) -> usize {
+        self.server.running() + self.server.waiting()
+    }
+
+    /// When something happens to it next by itself.
+    #[must_use]
+    pub fn next_event(&self) -> f64 {
+        match self.phase {
+            Phase::Unschedulable => f64::INFINITY,
+            Phase::Starting { until } => until,
+            Phase::Ready { fails } => self.server.next_event().min(fails),
+            Phase::Draining { until } => self.server.next_event().min(until),
+        }
+    }
+
+    /// Notes what a scrape shows.
+    pub(super) fn scrape(&mut self, now: f64) {
+        if self.samples.len() == SAMPLES {
+            self.samples.pop_front();
+        }
+        self.samples.push_back(Sample {
+            at: now,
+            kv: self.server.kv_usage(now),
+            waiting: self.server.waiting(),
+            running: self.server.running(),
+            counters: self.server.counters,
+        });
+    }
+}

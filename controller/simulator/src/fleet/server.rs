@@ -1,0 +1,321 @@
+//! One model server that batches continuously, as vLLM's scheduler does: what generates comes first, then prompts in
+//! chunks within the token budget, then those that wait, first come first served, as places and KV cache allow. A
+//! sequence for which the cache has no room any more loses its place and is computed anew (preemption).
+
+use std::collections::VecDeque;
+
+use super::batch::Batch;
+use super::engine::{Engine, real};
+
+/// One request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Request {
+    /// When it arrived, in seconds since the beginning.
+    pub arrived: f64,
+    /// Prompt tokens.
+    pub input: u32,
+    /// Tokens to generate, at least 1.
+    pub output: u32,
+}
+
+/// A request that was served in full.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Served {
+    /// The request.
+    pub request: Request,
+    /// When its first token was there.
+    pub first_token: f64,
+    /// When its last token was there.
+    pub ended: f64,
+}
+
+/// What a server has finished with since it was last asked.
+#[derive(Clone, Debug, Default)]
+pub struct Finished {
+    /// Served in full.
+    pub served: Vec<Served>,
+    /// Given up by their clients before the first token.
+    pub timed_out: Vec<Request>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sequence {
+    request: Request,
+    /// Order of admission: the last one is preempted first.
+    order: u64,
+    /// Tokens generated so far.
+    made: u32,
+    first_token: Option<f64>,
+    /// Tokens of the cache it holds, as of its prefill.
+    held: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Decoding {
+    sequence: Sequence,
+    began: u64,
+    ends: u64,
+}
+
+/// The state of one server.
+#[derive(Clone, Debug)]
+pub struct Server {
+    engine: Engine,
+    patience: f64,
+    waiting: VecDeque<Sequence>,
+    /// Admitted sequences with the prompt tokens that are still to be computed, in order of admission.
+    prefilling: VecDeque<(Sequence, u64)>,
+    decoding: Vec<Decoding>,
+    /// The step in which the first of those that generate ends.
+    next_end: u64,
+    /// Steps since it started.
+    steps: u64,
+    /// Tokens of the cache in use as of the last batch's end.
+    cached: u64,
+    admitted: u64,
+    batch: Option<Batch>,
+    /// Requests finished, and their tokens, since it started.
+    pub counters: Counters,
+}
+
+/// Counters of a server since it started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Requests served in full.
+    pub requests: u64,
+    /// Their prompt tokens.
+    pub input: u64,
+    /// Their generated tokens.
+    pub output: u64,
+    /// Sequences that lost their place for want of KV cache.
+    pub preemptions: u64,
+}
+
+impl Server {
+    /// An empty server. A request that has waited for longer than `patience` seconds when it would be admitted has
+    /// been given up by its client.
+    #[must_use]
+    pub fn new(engine: Engine, patience: f64) -> Self {
+        Self {
+            engine,
+            patience,
+            waiting: VecDeque::new(),
+            prefilling: VecDeque::new(),
+            decoding: Vec::new(),
+            next_end: u64::MAX,
+            steps: 0,
+            cached: 0,
+            admitted: 0,
+            batch: None,
+            counters: Counters::default(),
+        }
+    }
+
+    /// When something happens next by itself; infinite while it is idle.
+    #[must_use]
+    pub fn next_event(&self) -> f64 {
+        self.batch.map_or(f64::INFINITY, |batch| batch.ends())
+    }
+
+    /// Requests in the batch.
+    #[must_use]
+    pub fn running(&self) -> usize {
+        self.prefilling.len() + self.decoding.len()
+    }
+
+    /// Requests that wait for a place.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Share of the KV cache in use at a time, 0..=1.
+    #[must_use]
+    pub fn kv_usage(&self, now: f64) -> f64 {
+        let grown = self.batch.map_or(0, |b| b.whole_steps(now) * self.decoding.len() as u64);
+        (real(self.cached + grown) / real(self.engine.kv_tokens())).min(1.0)
+    }
+
+    /// Requests it has taken and not served.
+    pub fn requests(&self) -> impl Iterator<Item = Request> + '_ {
+        let prefilling = self.prefilling.iter().map(|(s, _)| s.request);
+        self.waiting
+            .iter()
+            .map(|s| s.request)
+            .chain(prefilling)
+            .chain(self.decoding.iter().map(|d| d.sequence.request))
+    }
+
+    /// Takes a request, which the engine must be able to hold ([`Engine::holds`]).
+    pub fn push(&mut self, request: Request, now: f64, finished: &mut Finished) {
+        self.waiting.push_back(Sequence { request, order: 0, made: 0, first_token: None, held: 0 });
+        if self.batch.is_none() {
+            self.begin(now, finished);
+        } else if self.waiting.len() == 1 && self.has_room() {
+            self.cut(now);
+        }
+    }
+
+    /// What happens at [`Self::next_event`].
+    pub fn advance(&mut self, now: f64, finished: &mut Finished) {
+        let Some(batch) = self.batch.take() else { return };
+        self.steps += batch.steps;
+        self.cached += batch.steps * self.decoding.len() as u64;
+        if self.next_end <= self.steps {
+            self.complete(now, finished);
+        }
+        self.prefill(batch.prompt_tokens, now, finished);
+        self.begin(now, finished);
+    }
+
+    /// Whether the first request that waits could be admitted after the step under way.
+    fn has_room(&self) -> bool {
+        let room = self.waiting.front().is_some_and(|s| {
+            let need = u64::from(s.request.input) + self.engine.overhead();
+            self.cached + need + self.decoding.len() as u64 <= self.engine.kv_tokens()
+        });
+        room && self.running() < self.engine.max_seqs
+    }
+
+    fn cut(&mut self, now: f64) {
+        if let Some(batch) = &mut self.batch {
+            batch.cut(now);
+        }
+    }
+
+    /// Takes out those that have generated all they should.
+    fn complete(&mut self, now: f64, finished: &mut Finished) {
+        self.next_end = u64::MAX;
+        let mut i = 0;
+        while let Some(one) = self.decoding.get(i).copied() {
+            if one.ends <= self.steps {
+                self.decoding.swap_remove(i);
+                self.cached -= one.sequence.held + (one.ends - one.began);
+                self.close(one.sequence, now, finished);
+            } else {
+                self.next_end = self.next_end.min(one.ends);
+                i += 1;
+            }
+        }
+    }
+
+    fn close(&mut self, sequence: Sequence, now: f64, finished: &mut Finished) {
+        let request = sequence.request;
+        self.counters.requests += 1;
+        self.counters.input += u64::from(request.input);
+        self.counters.output += u64::from(request.output);
+        let first_token = sequence.first_token.unwrap_or(now);
+        finished.served.push(Served { request, first_token, ended: now });
+    }
+
+    /// Spends computed prompt tokens on the prompts, first come first served. A prompt that is complete yields a token.
+    fn prefill(&mut self, mut tokens: u64, now: f64, finished: &mut Finished) {
+        while tokens > 0
+            && let Some((_, left)) = self.prefilling.front_mut()
+        {
+            let spent = tokens.min(*left);
+            *left -= spent;
+            tokens -= spent;
+            if *left > 0 {
+                break;
+            }
+            let Some((mut sequence, _)) = self.prefilling.pop_front() else { break };
+            sequence.first_token.get_or_insert(now);
+            sequence.made += 1;
+            if sequence.made >= sequence.request.output {
+                self.cached -= sequence.held;
+                self.close(sequence, now, finished);
+            } else {
+                let ends = self.steps + u64::from(sequence.request.output - sequence.made);
+                self.next_end = self.next_end.min(ends);
+                self.decoding.push(Decoding { sequence, began: self.steps, ends });
+            }
+        }
+    }
+
+    /// Composes the next batch, if there is anything to compute.
+    fn begin(&mut self, now: f64, finished: &mut Finished) {
+        if !self.preempt() {
+            self.admit(now, finished);
+        }
+        let sequences = self.decoding.len() as u64;
+        let left: u64 = self.prefilling.iter().map(|(_, left)| left).sum();
+        let prompt_tokens = left.min(self.engine.max_batched_tokens.saturating_sub(sequences).max(1));
+        let steps = if prompt_tokens > 0 {
+            1
+        } else if sequences > 0 {
+            let room = (self.engine.kv_tokens() - self.cached) / sequences;
+            (self.next_end - self.steps).min(room).max(1)
+        } else {
+            return;
+        };
+        self.batch = Some(Batch {
+            began: now,
+            steps,
+            prompt_tokens,
+            first: self.engine.step_time(self.decoding.len(), prompt_tokens, self.cached),
+            growth: self.engine.per_cached_token * real(sequences),
+        });
+    }
+
+    /// Makes room for one more token of each sequence that generates. True where one lost its place.
+    fn preempt(&mut self) -> bool {
+        let before = self.counters.preemptions;
+        while self.cached + self.decoding.len() as u64 > self.engine.kv_tokens() {
+            let last = self.decoding.iter().enumerate().max_by_key(|(_, d)| d.sequence.order).map(|(i, _)| i);
+            let newest_prefill = self.prefilling.back().map(|(s, _)| s.order);
+            let mut sequence = match last {
+                Some(i) if Some(self.decoding[i].sequence.order) > newest_prefill => {
+                    let one = self.decoding.swap_remove(i);
+                    let generated = self.steps - one.began;
+                    self.cached -= one.sequence.held + generated;
+                    let made = one.sequence.made + u32::try_from(generated).unwrap_or(u32::MAX);
+                    Sequence { made, ..one.sequence }
+                }
+                _ => {
+                    let Some((sequence, _)) = self.prefilling.pop_back() else { break };
+                    self.cached -= sequence.held;
+                    sequence
+                }
+            };
+            sequence.held = 0;
+            self.waiting.push_front(sequence);
+            self.counters.preemptions += 1;
+        }
+        let any = self.counters.preemptions > before;
+        if any {
+            self.next_end = self.decoding.iter().map(|d| d.ends).min().unwrap_or(u64::MAX);
+        }
+        any
+    }
+
+    /// Admits those that wait, in order, as long as there are places, cache and budget for them.
+    fn admit(&mut self, now: f64, finished: &mut Finished) {
+        let taken = self.decoding.len() as u64 + self.prefilling.iter().map(|(_, left)| left).sum::<u64>();
+        let mut budget = self.engine.max_batched_tokens.saturating_sub(taken);
+        while budget > 0 && self.running() < self.engine.max_seqs {
+            let Some(mut sequence) = self.waiting.front().copied() else { break };
+            let request = sequence.request;
+            if sequence.first_token.is_none() && now - request.arrived > self.patience {
+                self.waiting.pop_front();
+                finished.timed_out.push(request);
+                continue;
+            }
+            let made = u64::from(sequence.made);
+            sequence.held = u64::from(request.input) + made + self.engine.overhead();
+            if self.cached + sequence.held + self.decoding.len() as u64 > self.engine.kv_tokens() {
+                break;
+            }
+            self.waiting.pop_front();
+            self.admitted += 1;
+            sequence.order = self.admitted;
+            self.cached += sequence.held;
+            let compute = self.engine.computed(request.input) + made;
+            budget -= compute.min(budget);
+            self.prefilling.push_back((sequence, compute));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+//! What the scheduler does with a few requests, step by step.
+
+use super::*;
+
+const fn request(arrived: f64, input: u32, output: u32) -> Request {
+    Request { arrived, input, output }
+}
+
+#[track_caller]
+fn at(got: f64, want: f64, what: &str) {
+    assert!((got - want).abs() < 1e-9, "{what}: {got}, not {want}");
+}
+
+#[test]
+fn a_lone_request_takes_its_prefill_and_a_step_a_token() {
+    let engine = Engine { per_sequence: 0.0001, per_prompt_token: 0.00001, ..PLAIN };
+    let (done, _) = served(engine, &[request(2.0, 500, 11)]);
+    at(done[0].first_token, 2.0 + 0.001 + 0.005, "first token");
+    at(done[0].ended, done[0].first_token + 10.0 * 0.0011, "last token");
+}
+
+#[test]
+fn cached_tokens_make_each_step_longer_than_the_one_before() {
+    let engine = Engine { per_cached_token: 1e-6, ..PLAIN };
+    let (done, _) = served(engine, &[request(0.0, 100, 4)]);
+    // The prompt is in the cache from its prefill on; each step adds a token to it.
+    at(done[0].first_token, 0.001 + 100e-6, "first token");
+    at(done[0].ended - done[0].first_token, 3.0 * 0.001 + (100.0 + 101.0 + 102.0) * 1e-6, "the rest");
+}
+
+#[test]
+fn a_prompt_that_comes_waits_for_the_step_under_way_and_delays_those_that_generate() {
+    let engine = Engine { per_prompt_token: 0.00001, max_seqs: 2, ..PLAIN };
+    let (done, _) = served(engine, &[request(0.0, 1, 100), request(0.0205, 1000, 2)]);
+    // The first began with one prompt token, so steps end at 10 us after each millisecond.
+    at(done[1].first_token, 0.021_01 + 0.011, "first token of the second");
+    at(done[0].ended, 0.100_01 + 0.01, "last token of the first");
+}
+
+#[test]
+fn a_prompt_above_the_budget_is_computed_in_chunks() {
+    let engine = Engine { max_batched_tokens: 100, per_prompt_token: 0.0001, ..PLAIN };
+    let (done, _) = served(engine, &[request(0.0, 250, 1)]);
+    at(done[0].first_token, 3.0 * 0.001 + 250.0 * 0.0001, "three steps");
+}
+
+#[test]
+fn the_prefix_cache_spares_computing_and_no_room() {
+    let engine =
+        Engine { prefix_hit_rate: 0.9, per_prompt_token: 0.0001, kv_blocks: 1500, max_seqs: 2, ..PLAIN };
+    let (done, _) = served(engine, &[request(0.0, 1000, 10), request(0.001, 1000, 10)]);
+    at(done[0].first_token, 0.001 + 100.0 * 0.0001, "a tenth is computed");
+    assert!(done[1].first_token > done[0].ended, "there is no room for both");
+}
+
+#[test]
+fn a_sequence_without_room_loses_its_place_and_still_ends() {
+    // Each needs 160 tokens in the end; 250 hold both at first.
+    let engine = Engine { kv_blocks: 250, max_seqs: 2, ..PLAIN };
+    let (done, server) = served(engine, &[request(0.0, 60, 100), request(0.0005, 60, 100)]);
+    assert_eq!(server.counters.preemptions, 1);
+    at(done[0].ended, 0.1, "the first is not disturbed");
+    assert!(done[1].first_token < 0.003, "its first token was there before it lost its place");
+    // Of its tokens it has made those of the steps in which there was room for both: (250 - 2 * 60 - 1) / 2, and the
+    // first. In the step after the end of the first all of them are computed anew, and the next one is made.
+    at(done[1].ended, 0.1 + (100.0 - 65.0) * 0.001, "the second makes the rest alone");
+    assert_eq!((server.running(), server.waiting(), server.cached), (0, 0, 0), "all is given back");
+}
+
+#[test]
+fn a_client_that_waited_too_long_is_gone_when_its_turn_comes() {
+    let mut server = Server::new(PLAIN, 0.05);
+    let mut finished = Finished::default();
+    for arrived in [0.0, 0.001, 0.06] {
+        server.push(request(arrived, 1, 100), arrived, &mut finished);
+    }
+    while server.next_event().is_finite() {
+        server.advance(server.next_event(), &mut finished);
+    }
+    let served: Vec<f64> = finished.served.iter().map(|s| s.request.arrived).collect();
+    assert_eq!(served, [0.0, 0.06]);
+    assert_eq!(finished.timed_out, [request(0.001, 1, 100)]);
+}
+
+const BUSY: Engine = Engine {
+    step: 0.02,
+    per_sequence: 0.0003,
+    per_prompt_token: 0.0001,
+    per_cached_token: 1e-7,
+    max_seqs: 16,
+    max_batched_tokens: 700,
+    block_size: 16,
+    kv_blocks: 500,
+    prefix_hit_rate: 0.2,
+};
+
+/// Many steps at one go are the same as one step after the other: who looks at each step finds tokens at the same times.
+#[test]
+fn jumping_over_steps_changes_nothing() {
+    let requests: Vec<Request> =
+        (0..400_u32).map(|i| request(f64::from(i) * 0.37, 100 + 37 * (i % 23), 1 + 29 * (i % 17))).collect();
+    let (jumped, _) = served(BUSY, &requests);
+    let mut single = Vec::new();
+    let mut server = Server::new(BUSY, f64::INFINITY);
+    let mut finished = Finished::default();
+    let mut pending = requests.iter().copied().peekable();
+    loop {
+        if let Some(batch) = &mut server.batch {
+            batch.steps = 1;
+        }
+        let next = pending.peek().map_or(f64::INFINITY, |r| r.arrived);
+        let event = server.next_event();
+        if event.is_infinite() && next.is_infinite() {
+            break;
+        }
+        if event <= next {
+            server.advance(event, &mut finished);
+        } else if let Some(request) = pending.next() {
+            server.push(request, next, &mut finished);
+        }
+        single.append(&mut finished.served);
+    }
+    assert!(server.counters.preemptions > 0, "the load is such that the cache is full at times");
+    single.sort_by(|a, b| a.request.arrived.total_cmp(&b.request.arrived));
+    assert_eq!(jumped.len(), requests.len());
+    for (a, b) in jumped.iter().zip(&single) {
+        assert_eq!(a.request, b.request);
+        assert!(
+            (a.first_token - b.first_token).abs() < 1e-6 && (a.ended - b.ended).abs() < 1e-6,
+            "{a:?} {b:?}"
+        );
+    }
+}

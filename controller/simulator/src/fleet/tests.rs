@@ -1,0 +1,134 @@
+//! A fleet under hand-made load.
+
+use super::variant::{Router, Saturation};
+use super::*;
+
+fn variant(name: &str, initial: u32) -> Variant {
+    Variant { name: name.to_owned(), initial, ..variant::test_variant() }
+}
+
+fn front() -> Front {
+    Front { router: Router::LeastLoaded, flow_control: None, queue: 5, patience: 60.0, grace: 30.0 }
+}
+
+fn fleet(variants: Vec<Variant>, front: Front, stock: Vec<Stock>) -> Fleet {
+    Fleet::new(variants, front, stock, 1)
+}
+
+const fn request(arrived: f64, output: u32) -> Request {
+    Request { arrived, input: 10, output }
+}
+
+/// Lets time pass.
+fn run(fleet: &mut Fleet, until: f64) -> Events {
+    let mut events = Events::default();
+    while fleet.next_event() <= until {
+        fleet.advance(fleet.next_event(), &mut events);
+    }
+    events
+}
+
+fn arrive(fleet: &mut Fleet, now: f64, count: usize, output: u32) -> Events {
+    let mut events = Events::default();
+    for _ in 0..count {
+        fleet.arrive(request(now, output), now, &mut events);
+    }
+    events
+}
+
+fn loads(fleet: &Fleet) -> Vec<usize> {
+    fleet.replicas().iter().map(Replica::load).collect()
+}
+
+#[test]
+fn requests_go_to_the_least_loaded_replica() {
+    let mut fleet = fleet(vec![variant("a", 3)], front(), vec![]);
+    arrive(&mut fleet, 0.0, 7, 100);
+    assert_eq!(loads(&fleet), [3, 2, 2]);
+    assert_eq!(run(&mut fleet, 10.0).finished.served.len(), 7);
+}
+
+#[test]
+fn a_new_replica_serves_after_its_start_and_what_waited_in_front_goes_to_it() {
+    let mut fleet = fleet(vec![variant("a", 0)], front(), vec![]);
+    let events = arrive(&mut fleet, 50.0, 6, 100);
+    assert_eq!(events.lost, [(request(50.0, 100), Lost::Refused)], "the queue in front holds five");
+    fleet.scale(0, 1, 0.0, &mut Events::default());
+    assert_eq!((fleet.current(0), fleet.ready_replicas(0)), (1, 0));
+    let events = run(&mut fleet, 110.0);
+    assert_eq!(events.finished.served.len(), 5);
+    assert!((events.finished.served[0].first_token - 100.01).abs() < 1e-9);
+    assert!((fleet.used(0, 110.0) - 110.0).abs() < 1e-9, "it costs from when it has its GPUs");
+}
+
+#[test]
+fn what_waits_in_front_for_too_long_is_lost() {
+    let mut fleet = fleet(vec![variant("a", 0)], front(), vec![]);
+    arrive(&mut fleet, 0.0, 2, 100);
+    fleet.scale(0, 1, 0.0, &mut Events::default());
+    let events = run(&mut fleet, 200.0);
+    assert_eq!(events.lost.len(), 2);
+    assert!(events.lost.iter().all(|(_, why)| *why == Lost::TimedOut));
+}
+
+#[test]
+fn flow_control_keeps_requests_in_front_until_a_replica_has_room() {
+    let front = Front { flow_control: Some(Saturation { queue: 1, kv: 1.0 }), ..front() };
+    let mut fleet = fleet(vec![variant("a", 1)], front, vec![]);
+    arrive(&mut fleet, 0.0, 6, 100);
+    // Two are computed, one waits there; the rest waits in front.
+    assert_eq!((loads(&fleet)[0], fleet.queue().len()), (2, 4), "the first begins at once and alone");
+    assert_eq!(run(&mut fleet, 10.0).finished.served.len(), 6);
+}
+
+#[test]
+fn a_replica_that_is_taken_away_finishes_what_it_has_within_its_grace() {
+    let mut fleet = fleet(vec![variant("a", 2)], front(), vec![]);
+    arrive(&mut fleet, 0.0, 1, 5000);
+    arrive(&mut fleet, 0.0, 1, 1000);
+    fleet.scale(0, 0, 1.0, &mut Events::default());
+    assert_eq!((fleet.current(0), fleet.ready_replicas(0), fleet.replicas().len()), (0, 0, 2));
+    let events = run(&mut fleet, 60.0);
+    assert_eq!(events.finished.served.len(), 1);
+    assert_eq!(events.lost, [(request(0.0, 5000), Lost::Killed)]);
+    assert!((fleet.used(0, 60.0) - (31.0 + 10.0)).abs() < 0.1, "{}", fleet.used(0, 60.0));
+}
+
+#[test]
+fn replicas_that_are_not_ready_go_first() {
+    let mut fleet = fleet(vec![variant("a", 1)], front(), vec![]);
+    fleet.scale(0, 3, 10.0, &mut Events::default());
+    fleet.scale(0, 1, 20.0, &mut Events::default());
+    assert_eq!((fleet.current(0), fleet.ready_replicas(0)), (1, 1));
+}
+
+#[test]
+fn without_gpus_a_replica_waits_until_some_are_given_back() {
+    let stock = Stock { accelerator: "H100".to_owned(), levels: vec![(0.0, 4), (500.0, 6)] };
+    let mut fleet = fleet(vec![variant("a", 1), variant("b", 1)], front(), vec![stock]);
+    fleet.scale(1, 2, 0.0, &mut Events::default());
+    run(&mut fleet, 300.0);
+    assert_eq!((fleet.current(1), fleet.ready_replicas(1)), (2, 1), "four GPUs hold two replicas");
+    fleet.scale(0, 0, 300.0, &mut Events::default());
+    run(&mut fleet, 401.0);
+    assert_eq!(fleet.ready_replicas(1), 2);
+    fleet.scale(0, 1, 450.0, &mut Events::default());
+    fleet.schedule(500.0);
+    run(&mut fleet, 601.0);
+    assert_eq!(fleet.ready_replicas(0), 1, "two more came at 500 s");
+}
+
+#[test]
+fn a_failure_loses_what_the_replica_had_and_costs_a_start() {
+    let failing = Variant { time_to_failure: 50.0, ..variant("a", 1) };
+    let mut fleet = fleet(vec![failing], front(), vec![]);
+    arrive(&mut fleet, 0.0, 1, 1_000_0);
+    let mut events = Events::default();
+    while fleet.ready_replicas(0) == 1 {
+        fleet.advance(fleet.next_event(), &mut events);
+    }
+    assert_eq!(events.finished.served.len() + events.lost.len(), 1);
+    assert_eq!(fleet.current(0), 1, "the pod stays");
+    fleet.advance(fleet.next_event(), &mut events);
+    assert_eq!(fleet.ready_replicas(0), 1, "and is ready again");
+}

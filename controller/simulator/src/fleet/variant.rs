@@ -1,0 +1,118 @@
+//! What a variant of the fleet is: its hardware, its price, and how its replicas start and fail.
+
+use serde::Deserialize;
+
+use super::engine::Engine;
+use crate::random::Varying;
+
+/// A variant. Times are in seconds.
+#[derive(Clone, Debug)]
+pub struct Variant {
+    /// Its name.
+    pub name: String,
+    /// The accelerator its replicas run on.
+    pub accelerator: String,
+    /// Cost of a replica for an hour.
+    pub cost: f64,
+    /// GPUs of a replica.
+    pub gpus: u32,
+    /// Its engine.
+    pub engine: Engine,
+    /// Arguments of the engine, as a pod template would show them.
+    pub engine_args: Vec<String>,
+    /// Replicas at the beginning, all ready.
+    pub initial: u32,
+    /// Bounds of its HPA.
+    pub min: u32,
+    /// See `min`.
+    pub max: u32,
+    /// From the time a replica has its GPUs until it is ready.
+    pub start: Varying,
+    /// Share of starts that are slow, and how many times as long they take.
+    pub slow_start: (f64, f64),
+    /// Mean time until a ready replica fails. Infinite: never.
+    pub time_to_failure: f64,
+}
+
+/// What stands in front of the variants of a fleet. Times are in seconds.
+#[derive(Clone, Debug)]
+pub struct Front {
+    /// Who gets the next request.
+    pub router: Router,
+    /// Requests wait in front while every replica is saturated, as an endpoint picker with flow control has it.
+    pub flow_control: Option<Saturation>,
+    /// Requests that wait in front at most; more are refused.
+    pub queue: usize,
+    /// How long a client waits for the first token.
+    pub patience: f64,
+    /// How long a replica that is taken away may finish what it has.
+    pub grace: f64,
+}
+
+/// When a replica is full for the flow control: either is reached.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Saturation {
+    /// Requests that wait at the replica.
+    pub queue: usize,
+    /// Share of its KV cache in use.
+    pub kv: f64,
+}
+
+/// Who gets the next request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Router {
+    /// The replica with the fewest requests.
+    #[default]
+    LeastLoaded,
+    /// As an endpoint picker scores: the shortest queue and the emptiest cache count alike.
+    Scored,
+    /// One after the other.
+    RoundRobin,
+}
+
+/// GPUs of one accelerator, as they change over time.
+#[derive(Clone, Debug)]
+pub struct Stock {
+    /// The accelerator.
+    pub accelerator: String,
+    /// From when so many GPUs are there, in order of time; before the first, there is no limit.
+    pub levels: Vec<(f64, u32)>,
+}
+
+impl Stock {
+    /// GPUs at a time. `None`: no limit.
+    #[must_use]
+    pub fn at(&self, now: f64) -> Option<u32> {
+        self.levels.iter().take_while(|(from, _)| *from <= now).last().map(|(_, gpus)| *gpus)
+    }
+}
+
+/// Two sequences at once, in steps of 10 ms.
+#[cfg(test)]
+pub(crate) fn test_variant() -> Variant {
+    Variant {
+        name: "a".to_owned(),
+        accelerator: "H100".to_owned(),
+        cost: 10.0,
+        gpus: 2,
+        engine: Engine {
+            step: 0.01,
+            per_sequence: 0.0,
+            per_prompt_token: 0.0,
+            per_cached_token: 0.0,
+            max_seqs: 2,
+            max_batched_tokens: 8192,
+            block_size: 16,
+            kv_blocks: 1000,
+            prefix_hit_rate: 0.0,
+        },
+        engine_args: Vec::new(),
+        initial: 1,
+        min: 1,
+        max: 10,
+        start: Varying::log_normal(100.0, 0.0),
+        slow_start: (0.0, 1.0),
+        time_to_failure: f64::INFINITY,
+    }
+}

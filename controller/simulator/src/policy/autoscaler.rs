@@ -1,0 +1,126 @@
+//! Autoscalers of Kubernetes without any help: an HPA on the pods' own metrics, and KEDA's threshold on what waits.
+
+use serde::{Deserialize, Serialize};
+use wva_crds::entries::{Amount, PositiveFraction};
+
+use super::hpa::{Behavior, Hpa, whole};
+use super::{Policy, Seen};
+use crate::fleet::engine::real;
+
+/// An HPA on metrics of its pods: `Pods` metrics with an `AverageValue`. Of several the greatest proposal counts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct PodMetrics {
+    /// Waiting requests a pod.
+    pub waiting: Option<Amount>,
+    /// KV cache use of a pod.
+    pub kv: Option<PositiveFraction>,
+    /// Its behavior.
+    pub behavior: Behavior,
+}
+
+/// KEDA's Prometheus scaler: the sum of what waits, by a threshold for each replica.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Threshold {
+    /// Waiting requests a replica.
+    pub waiting: Amount,
+    /// The behavior of the HPA that KEDA makes.
+    #[serde(default)]
+    pub behavior: Behavior,
+}
+
+/// One HPA for each variant.
+pub struct Hpas<M> {
+    metrics: M,
+    hpas: Vec<Hpa>,
+}
+
+/// What the metrics of a variant ask for.
+pub trait Proposes {
+    /// The behavior of the HPAs.
+    fn behavior(&self) -> &Behavior;
+    /// The replicas that a variant should have.
+    fn propose(&self, seen: &Seen<'_>, variant: usize, hpa: &Hpa) -> u32;
+}
+
+impl<M: Proposes> Hpas<M> {
+    /// HPAs for the variants.
+    #[must_use]
+    pub fn new(metrics: M, variants: &[crate::fleet::variant::Variant]) -> Self {
+        let hpas = variants.iter().map(|v| Hpa::new(metrics.behavior().clone(), v.min, v.max)).collect();
+        Self { metrics, hpas }
+    }
+}
+
+impl<M: Proposes> Policy for Hpas<M> {
+    fn decide(&mut self, seen: &Seen<'_>) -> Vec<u32> {
+        let Self { metrics, hpas } = self;
+        let each = hpas.iter_mut().enumerate().map(|(variant, hpa)| {
+            let current = seen.current(variant);
+            // At 0 an HPA switches itself off.
+            if current == 0 {
+                return 0;
+            }
+            let proposed = metrics.propose(seen, variant, hpa);
+            hpa.sync(seen.now, current, proposed)
+        });
+        each.collect()
+    }
+}
+
+impl Proposes for PodMetrics {
+    fn behavior(&self) -> &Behavior {
+        &self.behavior
+    }
+
+    fn propose(&self, seen: &Seen<'_>, variant: usize, hpa: &Hpa) -> u32 {
+        let values =
+            |of: fn(&super::Pod<'_>) -> f64| seen.pods(variant).map(|p| of(&p)).collect::<Vec<f64>>();
+        let waiting = self.waiting.map(|t| (t.get(), values(|p| real(p.newest().waiting as u64))));
+        let kv = self.kv.map(|t| (t.get(), values(|p| p.newest().kv)));
+        let current = seen.current(variant);
+        let ask = |(target, values): (f64, Vec<f64>)| average_value(hpa, current, &values, target);
+        waiting.into_iter().chain(kv).map(ask).max().unwrap_or(current)
+    }
+}
+
+/// The replicas that a metric of the pods asks for. Pods without a value count as using nothing where there is too much
+/// use, and as using just their target where there is too little; what turns around by that is not acted on.
+fn average_value(hpa: &Hpa, current: u32, values: &[f64], target: f64) -> u32 {
+    let with = real(values.len() as u64);
+    if values.is_empty() {
+        return current;
+    }
+    let sum: f64 = values.iter().sum();
+    let ratio = sum / (with * target);
+    let missing = f64::from(current) - with;
+    if missing <= 0.0 {
+        return if hpa.tolerates(ratio) { current } else { whole((ratio * with).ceil()) };
+    }
+    let all = if ratio < 1.0 { sum + missing * target } else { sum };
+    let pods = with + missing;
+    let rebalanced = all / (pods * target);
+    if hpa.tolerates(rebalanced) || (ratio < 1.0) != (rebalanced < 1.0) {
+        return current;
+    }
+    let asked = whole((rebalanced * pods).ceil());
+    if ratio < 1.0 { asked.min(current) } else { asked.max(current) }
+}
+
+impl Proposes for Threshold {
+    fn behavior(&self) -> &Behavior {
+        &self.behavior
+    }
+
+    fn propose(&self, seen: &Seen<'_>, variant: usize, hpa: &Hpa) -> u32 {
+        let waiting: f64 = seen.pods(variant).map(|p| real(p.newest().waiting as u64)).sum();
+        external_value(hpa, seen.current(variant), waiting, self.waiting.get())
+    }
+}
+
+/// The replicas that an external metric asks for, at so much of it for each.
+pub(super) fn external_value(hpa: &Hpa, current: u32, value: f64, target: f64) -> u32 {
+    let ratio = value / (target * f64::from(current));
+    if hpa.tolerates(ratio) { current } else { whole((value / target).ceil()) }
+}

@@ -1,0 +1,30 @@
+//! Replicas that follow a plan made beforehand: a fixed number, or the schedule of one who knows what will come.
+
+use super::{Policy, Seen};
+
+/// What each variant has from a time on, in order of time. Before the first, and without any, it has its minimum.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Schedule {
+    /// From when (seconds), and how many replicas of each variant.
+    pub plan: Vec<(f64, Vec<u32>)>,
+}
+
+impl Schedule {
+    /// Always the same.
+    #[must_use]
+    pub fn fixed(replicas: Vec<u32>) -> Self {
+        Self { plan: vec![(0.0, replicas)] }
+    }
+}
+
+impl Policy for Schedule {
+    fn decide(&mut self, seen: &Seen<'_>) -> Vec<u32> {
+        // What lies before the last entry that holds is over.
+        let held = self.plan.iter().take_while(|(from, _)| *from <= seen.now).count();
+        self.plan.drain(..held.saturating_sub(1));
+        match self.plan.first() {
+            Some((from, replicas)) if *from <= seen.now => replicas.clone(),
+            _ => seen.variants().iter().map(|v| v.min).collect(),
+        }
+    }
+}

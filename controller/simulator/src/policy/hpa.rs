@@ -1,0 +1,206 @@
+//! What a `HorizontalPodAutoscaler` (autoscaling/v2) makes of a recommendation: tolerance, stabilization windows and
+//! the limits of its behavior, as Kubernetes documents them and its controller computes them.
+
+use std::collections::VecDeque;
+
+use serde::{Deserialize, Serialize};
+use wva_crds::entries::Amount;
+
+/// `spec.behavior`, and what the controller's flags set.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Behavior {
+    /// Upwards.
+    pub scale_up: Rules,
+    /// Downwards.
+    pub scale_down: Rules,
+}
+
+impl Default for Behavior {
+    /// Kubernetes' own: at once to twice as many or four more, and down after five minutes.
+    fn default() -> Self {
+        let doubling = Limit { kind: LimitKind::Percent, value: 100, period_seconds: 15 };
+        let four = Limit { kind: LimitKind::Pods, value: 4, period_seconds: 15 };
+        Self {
+            scale_up: Rules { policies: vec![doubling, four], ..Rules::default() },
+            scale_down: Rules {
+                stabilization_window_seconds: 300,
+                policies: vec![doubling],
+                ..Rules::default()
+            },
+        }
+    }
+}
+
+impl Behavior {
+    /// What a chart for this program should set: the signal is steady already, so nothing is waited for upwards.
+    #[must_use]
+    pub fn prompt() -> Self {
+        let ten = Limit { kind: LimitKind::Pods, value: 10, period_seconds: 150 };
+        Self {
+            scale_up: Rules { policies: vec![ten], ..Rules::default() },
+            scale_down: Rules { stabilization_window_seconds: 240, policies: vec![ten], ..Rules::default() },
+        }
+    }
+}
+
+/// One direction of a behavior.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Rules {
+    /// How far back recommendations count.
+    pub stabilization_window_seconds: u32,
+    /// Which of the limits counts.
+    pub select_policy: Select,
+    /// How much may change in a period.
+    pub policies: Vec<Limit>,
+    /// Relative change that is ignored.
+    pub tolerance: Amount,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            stabilization_window_seconds: 0,
+            select_policy: Select::Max,
+            policies: Vec::new(),
+            tolerance: wva_scaling::snapshot::HpaTolerance::default().up,
+        }
+    }
+}
+
+/// Which of several limits counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Select {
+    /// The one that allows most.
+    Max,
+    /// The one that allows least.
+    Min,
+    /// Nothing changes in this direction.
+    Disabled,
+}
+
+/// A limit on change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Limit {
+    /// Of what.
+    #[serde(rename = "type")]
+    pub kind: LimitKind,
+    /// How many, or how many percent.
+    pub value: u32,
+    /// In which time.
+    pub period_seconds: u32,
+}
+
+/// What a limit counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LimitKind {
+    /// Replicas.
+    Pods,
+    /// Percent of the replicas at the beginning of the period.
+    Percent,
+}
+
+/// The controller's state of one autoscaler.
+#[derive(Clone, Debug)]
+pub struct Hpa {
+    behavior: Behavior,
+    min: u32,
+    max: u32,
+    /// Recommendations, oldest first.
+    recommended: VecDeque<(f64, u32)>,
+    /// Changes, oldest first.
+    changes: VecDeque<(f64, i64)>,
+}
+
+impl Hpa {
+    /// An autoscaler that has seen nothing yet.
+    #[must_use]
+    pub fn new(behavior: Behavior, min: u32, max: u32) -> Self {
+        Self { behavior, min, max, recommended: VecDeque::new(), changes: VecDeque::new() }
+    }
+
+    /// Its behavior.
+    #[must_use]
+    pub fn behavior(&self) -> &Behavior {
+        &self.behavior
+    }
+
+    /// Whether a ratio of usage to target is too near to 1 to act on.
+    #[must_use]
+    pub fn tolerates(&self, ratio: f64) -> bool {
+        let down = self.behavior.scale_down.tolerance.get();
+        let up = self.behavior.scale_up.tolerance.get();
+        (1.0 - down..=1.0 + up).contains(&ratio)
+    }
+
+    /// The replicas after one sync, given what its metrics ask for.
+    pub fn sync(&mut self, now: f64, current: u32, recommended: u32) -> u32 {
+        let stable = self.stabilize(now, current, recommended);
+        let next = self.limit(now, current, stable);
+        if next != current {
+            self.changes.push_back((now, i64::from(next) - i64::from(current)));
+        }
+        next
+    }
+
+    fn stabilize(&mut self, now: f64, current: u32, recommended: u32) -> u32 {
+        let up = f64::from(self.behavior.scale_up.stabilization_window_seconds);
+        let down = f64::from(self.behavior.scale_down.stabilization_window_seconds);
+        self.recommended.push_back((now, recommended));
+        self.recommended.retain(|(at, _)| now - at <= up.max(down));
+        let within = |window: f64| {
+            let kept = self.recommended.iter().filter(move |(at, _)| now - at < window);
+            kept.map(|(_, n)| *n).chain([recommended])
+        };
+        let least = within(up).min().unwrap_or(recommended);
+        let most = within(down).max().unwrap_or(recommended);
+        current.max(least).min(most)
+    }
+
+    fn limit(&mut self, now: f64, current: u32, desired: u32) -> u32 {
+        self.changes.retain(|(at, _)| now - at <= 3600.0);
+        let allowed = match desired.cmp(&current) {
+            std::cmp::Ordering::Equal => desired,
+            std::cmp::Ordering::Greater => {
+                let most = self.allowed(&self.behavior.scale_up, now, current, 1.0);
+                desired.min(most.max(current))
+            }
+            std::cmp::Ordering::Less => {
+                let least = self.allowed(&self.behavior.scale_down, now, current, -1.0);
+                desired.max(least.min(current))
+            }
+        };
+        allowed.clamp(self.min, self.max.max(self.min))
+    }
+
+    /// The furthest that the limits of one direction allow from what there was at the beginning of their periods.
+    fn allowed(&self, rules: &Rules, now: f64, current: u32, sign: f64) -> u32 {
+        let each = rules.policies.iter().map(|limit| {
+            let within = self.changes.iter().filter(|(at, _)| now - at < f64::from(limit.period_seconds));
+            let before = i64::from(current) - within.map(|(_, change)| change).sum::<i64>();
+            #[expect(clippy::cast_precision_loss, reason = "replicas are few")]
+            let before = before.max(0) as f64;
+            let value = f64::from(limit.value);
+            match limit.kind {
+                LimitKind::Pods => before + sign * value,
+                LimitKind::Percent if sign > 0.0 => (before * (1.0 + value / 100.0)).ceil(),
+                LimitKind::Percent => (before * (1.0 - value / 100.0)).floor(),
+            }
+        });
+        let most = match (rules.select_policy, sign > 0.0) {
+            (Select::Disabled, _) => return current,
+            _ if rules.policies.is_empty() => return if sign > 0.0 { u32::MAX } else { 0 },
+            (Select::Max, true) | (Select::Min, false) => each.fold(0.0, f64::max),
+            (Select::Min, true) | (Select::Max, false) => each.fold(f64::INFINITY, f64::min),
+        };
+        whole(most)
+    }
+}
+
+/// A figure as a number of replicas.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
+pub(super) fn whole(replicas: f64) -> u32 {
+    replicas as u32
+}

@@ -1,0 +1,31 @@
+//! Policies: how many replicas each variant should have, from what an autoscaler is able to see. All of them stand
+//! behind one trait, so that they can be compared on the same requests.
+
+pub mod autoscaler;
+pub mod fixed;
+pub mod hpa;
+pub mod oracle;
+pub mod original;
+mod seen;
+mod snapshot;
+pub mod wva;
+
+#[cfg(test)]
+mod tests;
+
+pub use seen::{Pod, Seen};
+
+/// How often a policy is asked, in seconds: the sync period of the controller of `HorizontalPodAutoscalers`.
+pub const SYNC: f64 = 15.0;
+
+/// Says how many replicas each variant should have.
+pub trait Policy {
+    /// The replicas of each variant from now on, within its bounds. Asked every [`SYNC`] seconds.
+    fn decide(&mut self, seen: &Seen<'_>) -> Vec<u32>;
+}
+
+/// Whether something that is due every `period` seconds is due at a time at which the policy is asked.
+fn is_due(now: f64, period: f64) -> bool {
+    let cycles = (period / SYNC).round().max(1.0);
+    ((now / SYNC).round() % cycles).abs() < 0.5
+}

@@ -1,0 +1,124 @@
+//! What an autoscaler is able to see of a fleet: the API server's counts, and the samples that Prometheus has scraped.
+//! The queues and caches themselves are behind the scrapes.
+
+use crate::fleet::Fleet;
+use crate::fleet::engine::real;
+use crate::fleet::replica::{Phase, Replica, Sample};
+use crate::fleet::variant::Variant;
+
+/// What can be seen at a time.
+#[derive(Clone, Copy)]
+pub struct Seen<'a> {
+    fleet: &'a Fleet,
+    /// Now, in seconds since the beginning.
+    pub now: f64,
+}
+
+/// A ready replica that has been scraped.
+#[derive(Clone, Copy)]
+pub struct Pod<'a> {
+    replica: &'a Replica,
+    newest: Sample,
+    now: f64,
+}
+
+impl<'a> Seen<'a> {
+    /// The view of a fleet at a time.
+    #[must_use]
+    pub fn new(fleet: &'a Fleet, now: f64) -> Self {
+        Self { fleet, now }
+    }
+
+    /// The variants.
+    #[must_use]
+    pub fn variants(&self) -> &'a [Variant] {
+        self.fleet.variants()
+    }
+
+    /// Replicas that a variant's workload has.
+    #[must_use]
+    pub fn current(&self, variant: usize) -> u32 {
+        self.fleet.current(variant)
+    }
+
+    /// Ready ones of them.
+    #[must_use]
+    pub fn ready(&self, variant: usize) -> u32 {
+        self.fleet.ready_replicas(variant)
+    }
+
+    /// Replicas of a variant that are not ready: seconds since they were created, and whether they lack GPUs.
+    pub fn pending(&self, variant: usize) -> impl Iterator<Item = (f64, bool)> + 'a {
+        let now = self.now;
+        self.replicas(variant).filter(|r| r.is_wanted() && !r.is_ready()).map(move |r| match r.phase {
+            Phase::Unschedulable => (now - r.created, true),
+            // From when it stopped being ready, or found its place.
+            _ => (now - r.scheduled.max(r.ready_since), false),
+        })
+    }
+
+    /// Ready replicas of a variant that have been scraped, in order of creation.
+    pub fn pods(&self, variant: usize) -> impl Iterator<Item = Pod<'a>> {
+        let now = self.now;
+        self.replicas(variant)
+            .filter(|r| r.is_ready())
+            .filter_map(move |r| r.samples.back().map(|newest| Pod { replica: r, newest: *newest, now }))
+    }
+
+    /// Requests that wait in front of the fleet, and their prompt tokens, as an endpoint picker with flow control shows
+    /// them. `None`: there is none.
+    #[must_use]
+    pub fn queue(&self) -> Option<(usize, f64)> {
+        self.fleet.has_flow_control().then(|| {
+            let queue = self.fleet.queue();
+            (queue.len(), queue.iter().map(|r| f64::from(r.input)).sum())
+        })
+    }
+
+    /// GPUs of an accelerator and those of them that are held. `None`: no limit is known.
+    #[must_use]
+    pub fn stock(&self, accelerator: &str) -> Option<(u32, u32)> {
+        self.fleet.stock_of(accelerator, self.now)
+    }
+
+    fn replicas(&self, variant: usize) -> impl Iterator<Item = &'a Replica> + 'a {
+        self.fleet.replicas().iter().filter(move |r| r.variant == variant)
+    }
+}
+
+impl Pod<'_> {
+    /// Its number among all pods.
+    #[must_use]
+    pub fn serial(&self) -> u64 {
+        self.replica.serial
+    }
+
+    /// Its newest sample.
+    #[must_use]
+    pub fn newest(&self) -> Sample {
+        self.newest
+    }
+
+    /// Seconds since it.
+    #[must_use]
+    pub fn age(&self) -> f64 {
+        self.now - self.newest.at
+    }
+
+    /// The greatest KV cache use and queue within the last minute: `max_over_time(..[1m])`.
+    #[must_use]
+    pub fn peaks(&self) -> (f64, usize) {
+        let minute = self.replica.samples.iter().rev().take_while(|s| self.now - s.at <= 60.0);
+        minute.fold((0.0, 0), |(kv, waiting), s| (s.kv.max(kv), s.waiting.max(waiting)))
+    }
+
+    /// Mean prompt and generated tokens of the requests that ended within the last five minutes, where any did.
+    #[must_use]
+    pub fn mean_tokens(&self) -> Option<(f64, f64)> {
+        let oldest = self.replica.samples.iter().find(|s| self.now - s.at <= 300.0)?.counters;
+        let newest = self.newest.counters;
+        let requests = newest.requests.checked_sub(oldest.requests).filter(|n| *n > 0)?;
+        let mean = |new: u64, old: u64| real(new - old) / real(requests);
+        Some((mean(newest.input, oldest.input), mean(newest.output, oldest.output)))
+    }
+}

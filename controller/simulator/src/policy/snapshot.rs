@@ -1,0 +1,100 @@
+//! The snapshot that the controller would take of the simulated fleet.
+
+use std::time::Duration;
+
+use wva_crds::GoDuration;
+use wva_scaling::snapshot::{
+    GpuCount, HpaTolerance, Model, Pending, PendingState, QueueFigures, Replica, SchedulerQueue, Variant,
+};
+use wva_scaling::units::{Amount, Cost, KvUsage, QueueLength};
+
+use super::hpa::Behavior;
+use super::{Pod, Seen};
+use crate::fleet::engine::real;
+
+/// Names of the one model of a fleet.
+pub(super) const MODEL: &str = "model";
+/// See [`MODEL`].
+pub(super) const NAMESPACE: &str = "simulated";
+
+/// What is remembered of a variant from the last cycle.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Memory {
+    pub(super) desired: Option<(u32, GoDuration)>,
+    pub(super) capacity: Option<f64>,
+    pub(super) woken: Option<f64>,
+}
+
+/// The model with all its variants.
+pub(super) fn model(seen: &Seen<'_>, memory: &[Memory], behavior: &Behavior, idle: f64) -> Model {
+    let queue = seen.queue().map_or(SchedulerQueue::Absent, |(size, tokens)| {
+        // Four bytes a token, as the analyzer reads it back.
+        SchedulerQueue::Known(QueueFigures { size: amount(real(size as u64)), bytes: amount(4.0 * tokens) })
+    });
+    Model {
+        model_id: MODEL.to_owned(),
+        namespace: NAMESPACE.to_owned(),
+        requests_in_retention: None,
+        scheduler_queue: queue,
+        since_activity: Some(seconds(idle)),
+        variants: memory.iter().enumerate().map(|(v, m)| variant(seen, v, *m, behavior)).collect(),
+        ..Model::default()
+    }
+}
+
+fn variant(seen: &Seen<'_>, v: usize, memory: Memory, behavior: &Behavior) -> Variant {
+    let own = &seen.variants()[v];
+    let tolerance = HpaTolerance { up: behavior.scale_up.tolerance, down: behavior.scale_down.tolerance };
+    let running: usize = seen.pods(v).map(|p| p.newest().running).sum();
+    Variant {
+        name: own.name.clone(),
+        accelerator: Some(own.accelerator.clone()),
+        cost: Cost::try_from(own.cost).unwrap_or_default(),
+        current: seen.current(v),
+        ready: Some(seen.ready(v)),
+        desired: memory.desired.map(|(desired, _)| desired),
+        desired_age: memory.desired.map(|(_, age)| age),
+        min: Some(own.min),
+        max: Some(own.max),
+        hpa_tolerance: Some(tolerance),
+        woken_ago: memory.woken.map(|at| seconds(seen.now - at)),
+        remembered_capacity: memory.capacity.map(amount),
+        pending: Some(seen.pending(v).map(pending).collect()),
+        running: Some(amount(real(running as u64))),
+        gpus_per_replica: GpuCount(own.gpus),
+        engine_args: own.engine_args.clone(),
+        replicas: seen.pods(v).map(|p| replica(seen, v, p)).collect(),
+        ..Variant::default()
+    }
+}
+
+fn pending((age, unschedulable): (f64, bool)) -> Pending {
+    let state = if unschedulable { PendingState::Unschedulable } else { PendingState::Starting };
+    Pending { age: seconds(age), state }
+}
+
+fn replica(seen: &Seen<'_>, v: usize, pod: Pod<'_>) -> Replica {
+    let own = &seen.variants()[v];
+    let (kv, waiting) = pod.peaks();
+    let tokens = pod.mean_tokens();
+    Replica {
+        pod: format!("{}-{:06}", own.name, pod.serial()),
+        kv: KvUsage::try_from(kv).ok(),
+        queue: QueueLength::try_from(real(waiting as u64)).ok(),
+        num_gpu_blocks: Some(amount(real(own.engine.kv_blocks))),
+        block_size: Some(amount(real(own.engine.block_size))),
+        mean_input: tokens.map(|(input, _)| amount(input)),
+        mean_output: tokens.map(|(_, output)| amount(output)),
+        prefix_hit_rate: None,
+        age: seconds(pod.age()),
+    }
+}
+
+fn amount(value: f64) -> Amount {
+    Amount::try_from(value).unwrap_or_default()
+}
+
+/// A span, to the millisecond: more would be noise in a recorded snapshot.
+pub(super) fn seconds(span: f64) -> GoDuration {
+    Duration::from_millis(u64::from(super::hpa::whole((span * 1000.0).max(0.0)))).into()
+}

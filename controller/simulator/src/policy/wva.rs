@@ -1,0 +1,184 @@
+//! Ours, as it is deployed: samples every 30 s, `decide` every cycle and early where a sample shows growth, the target
+//! published to an HPA, and the HPA acts on it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use wva_crds::GoDuration;
+use wva_scaling::snapshot::{Config, Inventory, Remembered, SaturationEntry};
+use wva_scaling::{Action, Decision, Outcome, Snapshot, VariantKey, VariantState, decide};
+
+use super::autoscaler::external_value;
+use super::hpa::{Behavior, Hpa};
+use super::snapshot::{Memory, NAMESPACE, model};
+use super::{Policy, Seen, is_due};
+use crate::fleet::variant::Variant;
+
+/// Settings of the program and of the HPA behind it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Settings {
+    /// The entry `default` of the saturation map.
+    pub saturation: SaturationEntry,
+    /// `GLOBAL_OPT_INTERVAL`.
+    pub interval: GoDuration,
+    /// `PROMETHEUS_METRICS_CACHE_FETCH_INTERVAL`.
+    pub fetch_interval: GoDuration,
+    /// `WVA_EARLY_SCALE_UP`.
+    pub early_scale_up: bool,
+    /// `WVA_LIMITED_MODE`.
+    pub limited_mode: bool,
+    /// `WVA_DECISION_HOLD`.
+    pub decision_hold: GoDuration,
+    /// `WVA_PENDING_GRACE`.
+    pub pending_grace: GoDuration,
+    /// The HPA that reads the target.
+    pub behavior: Behavior,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let Config { decision_hold, pending_grace, .. } = Config::default();
+        Self {
+            saturation: SaturationEntry::default(),
+            interval: GoDuration::from_secs(60),
+            fetch_interval: GoDuration::from_secs(30),
+            early_scale_up: true,
+            limited_mode: false,
+            decision_hold,
+            pending_grace,
+            behavior: Behavior::prompt(),
+        }
+    }
+}
+
+/// The program's state.
+pub struct Wva {
+    config: Config,
+    settings: Settings,
+    accelerators: Vec<String>,
+    keys: Vec<VariantKey>,
+    states: Vec<Option<(VariantState, f64)>>,
+    woken: Vec<Option<f64>>,
+    remembered: Vec<Remembered>,
+    last: Vec<Option<Decision>>,
+    hpas: Vec<Hpa>,
+    /// When anything last ran or waited.
+    active: f64,
+}
+
+impl Wva {
+    /// The program for the variants of a fleet.
+    #[must_use]
+    pub fn new(settings: &Settings, variants: &[Variant]) -> Self {
+        let config = Config {
+            saturation: BTreeMap::from([("default".to_owned(), settings.saturation.clone())]),
+            limited_mode: settings.limited_mode,
+            decision_hold: settings.decision_hold,
+            pending_grace: settings.pending_grace,
+            ..Config::default()
+        };
+        let key = |v: &Variant| VariantKey { namespace: NAMESPACE.to_owned(), name: v.name.clone() };
+        Self {
+            config,
+            settings: settings.clone(),
+            accelerators: variants.iter().map(|v| v.accelerator.clone()).collect(),
+            keys: variants.iter().map(key).collect(),
+            states: vec![None; variants.len()],
+            woken: vec![None; variants.len()],
+            remembered: Vec::new(),
+            last: vec![None; variants.len()],
+            hpas: variants.iter().map(|v| Hpa::new(settings.behavior.clone(), v.min, v.max)).collect(),
+            active: 0.0,
+        }
+    }
+
+    /// The snapshot of this moment: what `decide` would be given in a cluster.
+    #[must_use]
+    pub fn snapshot(&self, seen: &Seen<'_>) -> Snapshot {
+        let memory = (0..self.keys.len()).map(|v| self.memory(seen, v)).collect::<Vec<_>>();
+        let mut config = self.config.clone();
+        config.inventory = self.settings.limited_mode.then(|| self.inventory(seen));
+        let model = model(seen, &memory, &self.settings.behavior, seen.now - self.active);
+        Snapshot { now: None, config, remembered: self.remembered.clone(), models: vec![model] }
+    }
+
+    fn memory(&self, seen: &Seen<'_>, v: usize) -> Memory {
+        let desired = self.states[v].map(|(state, at)| {
+            let elapsed = Duration::from_secs_f64((seen.now - at).max(0.0));
+            (state.desired, state.age_after(elapsed, seen.current(v)))
+        });
+        let capacity = self.states[v].and_then(|(state, _)| state.capacity);
+        Memory { desired, capacity, woken: self.woken[v] }
+    }
+
+    fn inventory(&self, seen: &Seen<'_>) -> BTreeMap<String, Inventory> {
+        let known =
+            self.accelerators.iter().filter_map(|a| seen.stock(a).map(|(limit, used)| (a, limit, used)));
+        known
+            .map(|(a, limit, used)| (a.clone(), Inventory { limit: limit.into(), used: used.into() }))
+            .collect()
+    }
+
+    /// Decides on what is seen, and takes the decisions over: all of them in a cycle, else only those of a model that
+    /// begins to need more.
+    fn cycle(&mut self, seen: &Seen<'_>, early: bool) {
+        let outcome = decide(&self.snapshot(seen));
+        if early && !self.begins_to_grow(&outcome) {
+            return;
+        }
+        for (v, key) in self.keys.iter().enumerate() {
+            if let Some(state) = outcome.next.variants.get(key) {
+                self.states[v] = Some((*state, seen.now));
+                if seen.current(v) == 0 && state.desired > 0 {
+                    self.woken[v] = Some(seen.now);
+                }
+            }
+            self.last[v] = outcome.decisions.iter().find(|d| d.key() == *key).cloned();
+        }
+        // What an early look observes is not remembered: that is a cycle's.
+        if !early {
+            self.remembered = outcome.next.remembered;
+        }
+    }
+
+    fn begins_to_grow(&self, outcome: &Outcome) -> bool {
+        let last =
+            |d: &Decision| self.keys.iter().position(|k| *k == d.key()).and_then(|v| self.last[v].as_ref());
+        let grows =
+            |d: &Decision| d.action() == Action::Up && last(d).is_some_and(|l| d.target() > l.target());
+        let grown = self.last.iter().flatten().any(|d| d.action() == Action::Up);
+        !grown && outcome.decisions.iter().any(grows)
+    }
+
+    /// Steps to 0 and from 0 are carried out at once; all others are the HPA's.
+    fn act(&mut self, seen: &Seen<'_>, v: usize) -> u32 {
+        let current = seen.current(v);
+        let Some((state, _)) = self.states[v] else { return current };
+        if current == 0 || state.desired == 0 {
+            return state.desired.min(1);
+        }
+        let hpa = &mut self.hpas[v];
+        let proposed = external_value(hpa, current, f64::from(state.desired), 1.0);
+        hpa.sync(seen.now, current, proposed)
+    }
+}
+
+impl Policy for Wva {
+    fn decide(&mut self, seen: &Seen<'_>) -> Vec<u32> {
+        let waits = seen.queue().is_some_and(|(size, _)| size > 0);
+        if waits || (0..self.keys.len()).flat_map(|v| seen.pods(v)).any(|p| p.newest().running > 0) {
+            self.active = seen.now;
+        }
+        let at_zero = (0..self.keys.len()).all(|v| seen.current(v) == 0);
+        if is_due(seen.now, self.settings.interval.get().as_secs_f64()) || (at_zero && waits) {
+            self.cycle(seen, false);
+        } else if self.settings.early_scale_up
+            && is_due(seen.now, self.settings.fetch_interval.get().as_secs_f64())
+        {
+            self.cycle(seen, true);
+        }
+        (0..self.keys.len()).map(|v| self.act(seen, v)).collect()
+    }
+}

@@ -1,0 +1,111 @@
+//! Randomness that a seed fixes. Each use draws from a stream of its own, so that a policy that starts more replicas
+//! does not change which requests arrive.
+
+use rand::SeedableRng;
+use rand_distr::{Distribution, Gamma, LogNormal};
+use rand_pcg::Pcg64Mcg;
+
+/// What a stream of random numbers is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    /// When requests arrive.
+    Arrivals = 1,
+    /// How long requests are.
+    Lengths = 2,
+    /// How long replicas take to start, and when they fail.
+    Replicas = 3,
+    /// How a run's means are drawn again for confidence intervals.
+    Resampling = 4,
+}
+
+/// The stream of a seed.
+#[must_use]
+pub fn stream(seed: u64, which: Stream) -> Pcg64Mcg {
+    // The golden ratio spreads neighbouring seeds over all bits.
+    Pcg64Mcg::seed_from_u64(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ which as u64)
+}
+
+/// A positive quantity with a mean and a coefficient of variation (standard deviation by mean). With 0 it is constant.
+#[derive(Clone, Copy, Debug)]
+pub struct Varying {
+    mean: f64,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Constant,
+    Gamma(Gamma<f64>),
+    LogNormal(LogNormal<f64>),
+}
+
+impl Varying {
+    /// Times between events: gamma, which at a coefficient of 1 is the exponential distribution of a Poisson process.
+    #[must_use]
+    pub fn gamma(mean: f64, cv: f64) -> Self {
+        let shape = 1.0 / (cv * cv);
+        Self { mean, kind: Gamma::new(shape, mean / shape).map_or(Kind::Constant, Kind::Gamma) }
+    }
+
+    /// Lengths and start times: log-normal, with the long tail that both have.
+    #[must_use]
+    pub fn log_normal(mean: f64, cv: f64) -> Self {
+        let kind = if cv > 0.0 {
+            LogNormal::from_mean_cv(mean, cv).map_or(Kind::Constant, Kind::LogNormal)
+        } else {
+            Kind::Constant
+        };
+        Self { mean, kind }
+    }
+
+    /// The mean.
+    #[must_use]
+    pub fn mean(&self) -> f64 {
+        self.mean
+    }
+
+    /// One draw.
+    pub fn draw(&self, random: &mut Pcg64Mcg) -> f64 {
+        match self.kind {
+            Kind::Constant => self.mean,
+            Kind::Gamma(gamma) => gamma.sample(random),
+            Kind::LogNormal(log_normal) => log_normal.sample(random),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn draws_have_the_mean_and_the_variation_asked_for() {
+        let mut random = stream(1, Stream::Lengths);
+        for (what, varying, cv) in [
+            ("constant", Varying::log_normal(7.0, 0.0), 0.0),
+            ("no variation between events", Varying::gamma(7.0, 0.0), 0.0),
+            ("Poisson", Varying::gamma(7.0, 1.0), 1.0),
+            ("bursts", Varying::gamma(7.0, 3.0), 3.0),
+            ("lengths", Varying::log_normal(7.0, 0.8), 0.8),
+        ] {
+            let draws: Vec<f64> = (0..400_000).map(|_| varying.draw(&mut random)).collect();
+            let n = 400_000.0;
+            let mean = draws.iter().sum::<f64>() / n;
+            let variance = draws.iter().map(|d| (d - mean).powi(2)).sum::<f64>() / n;
+            assert!((mean / 7.0 - 1.0).abs() < 0.02, "{what}: mean {mean}");
+            assert!(
+                (variance.sqrt() / mean - cv).abs() < 0.03 * cv.max(0.1),
+                "{what}: {}",
+                variance.sqrt() / mean
+            );
+        }
+    }
+
+    #[test]
+    fn a_seed_fixes_each_stream_and_streams_differ() {
+        let draw = |seed, which| Varying::gamma(1.0, 1.0).draw(&mut stream(seed, which)).to_bits();
+        assert_eq!(draw(5, Stream::Arrivals), draw(5, Stream::Arrivals));
+        assert_ne!(draw(5, Stream::Arrivals), draw(5, Stream::Lengths));
+        assert_ne!(draw(5, Stream::Arrivals), draw(6, Stream::Arrivals));
+    }
+}

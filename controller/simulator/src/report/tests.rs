@@ -1,0 +1,63 @@
+//! The output of a small scenario.
+
+use super::*;
+use crate::scenario::{Spec, tree};
+use crate::study::study;
+
+fn sections() -> Vec<Section> {
+    let text = "
+name: a <small> one
+objectives: {ttft: 1s, itl: 100ms}
+traffic: {segments: [{for: 5m, rate: 1}, {for: 10m, rate: 6}], input: {mean: 500}, output: {mean: 200}}
+variants: [{name: a, accelerator: H100, cost: 40, engine: {}, max: 6, start: {mean: 1m}}]
+policies:
+- {name: ours, wva: {}}
+- {name: original, original: {interval: 30s}}
+- {name: hpa, hpa: {waiting: 5, kv: 0.7}}
+- {name: keda, keda: {waiting: 5}}
+- {name: two, fixed: {a: 2}}
+- {name: oracle, oracle: {}}
+";
+    let scenario = Spec::read(&tree(text).unwrap()).unwrap().scenario(None).unwrap();
+    let studies = study(&scenario, 2, |_, _, _| {});
+    vec![Section { title: scenario.name.clone(), seeds: 2, scenario, studies }]
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes() {
+    let (a, b) = (sections(), sections());
+    assert_eq!(table(&a), table(&b));
+    assert_eq!(json(&a).to_string(), json(&b).to_string());
+    assert_eq!(html(&a), html(&b));
+}
+
+#[test]
+fn table_json_and_page_tell_of_every_policy() {
+    let sections = sections();
+    let (table, json, page) = (table(&sections), json(&sections), html(&sections));
+    for name in ["ours", "original", "hpa", "keda", "two", "oracle"] {
+        assert!(table.lines().any(|l| l.starts_with(name)), "{name}:\n{table}");
+        assert!(page.contains(&format!("<td>{name}</td>")), "{name}");
+        let policies = json.pointer("/scenarios/0/policies").and_then(Value::as_array).unwrap();
+        assert!(policies.iter().any(|p| p["name"] == name), "{name}: {json}");
+    }
+    assert!(page.contains("a &lt;small&gt; one") && !page.contains("<small>"));
+    for foreign in ["http:", "https:", "<script", "src="] {
+        assert!(!page.contains(foreign), "{foreign}: the page stands alone");
+    }
+    let oracle = json.pointer("/scenarios/0/policies/5/costByOracle/mean").and_then(Value::as_f64).unwrap();
+    assert!((oracle - 1.0).abs() < 1e-12);
+}
+
+/// What two replicas can serve, one more does not serve worse, and the plan of who knows keeps its promise.
+#[test]
+fn figures_are_in_the_order_they_must_be() {
+    let sections = sections();
+    let of = |name: &str, key: &str| {
+        let study = sections[0].studies.iter().find(|s| s.policy == name).unwrap();
+        study.mean(FIGURES.iter().position(|f| f.key == key).unwrap()).mean
+    };
+    assert!(of("oracle", "attainment") >= 99.0, "{}", of("oracle", "attainment"));
+    assert!((of("two", "gpuHours") - (0.25 * 2.0)).abs() < 0.02, "{}", of("two", "gpuHours"));
+    assert!(of("two", "moves") <= 1.0);
+}

@@ -1,0 +1,109 @@
+//! One run: a policy on a fleet under a load, from the first request to the last answer.
+
+use crate::fleet::variant::{Front, Stock, Variant};
+use crate::fleet::{Events, Fleet, Lost};
+use crate::measure::{Move, Objectives, Tally};
+use crate::policy::{Policy, SYNC, Seen};
+use crate::traffic::Traffic;
+
+/// All that a run needs but its policy.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// The fleet.
+    pub variants: Vec<Variant>,
+    /// What stands in front of it.
+    pub front: Front,
+    /// Its GPUs.
+    pub stock: Vec<Stock>,
+    /// What it is held to.
+    pub objectives: Objectives,
+    /// Its load.
+    pub traffic: Traffic,
+    /// How long the run takes, in seconds.
+    pub duration: f64,
+}
+
+/// How long after a scrape the policies are asked: half a scrape interval, which a sample is old on the average.
+const SCRAPE_LEAD: f64 = SYNC / 2.0;
+
+/// Runs a policy. Progress is told at each minute as a share of the whole.
+pub fn run(setting: &Setting, policy: &mut dyn Policy, seed: u64, mut progress: impl FnMut(f64)) -> Tally {
+    let mut fleet = Fleet::new(setting.variants.clone(), setting.front.clone(), setting.stock.clone(), seed);
+    let mut tally = Tally::new(setting.objectives);
+    let mut events = Events::default();
+    let mut requests = setting.traffic.requests(seed).take_while(|r| r.arrived < setting.duration).peekable();
+    let mut scrape = SYNC - SCRAPE_LEAD;
+    let mut sync = SYNC;
+    let mut minute = 60.0;
+    loop {
+        let own = fleet.next_event();
+        let arrival = requests.peek().map_or(f64::INFINITY, |r| r.arrived);
+        let now = own.min(arrival).min(scrape).min(sync);
+        if now >= setting.duration {
+            break;
+        }
+        if now >= own {
+            fleet.advance(now, &mut events);
+        } else if now >= arrival {
+            if let Some(request) = requests.next() {
+                fleet.arrive(request, now, &mut events);
+            }
+        } else if now >= scrape {
+            fleet.scrape(now);
+            scrape += SYNC;
+        } else {
+            control(&mut fleet, policy, now, &mut tally, &mut events);
+            sync += SYNC;
+            if now >= minute {
+                tally.note_replicas(&fleet, now);
+                progress(now / setting.duration);
+                minute += 60.0;
+            }
+        }
+        drain(&mut events, &mut tally);
+    }
+    tally.note_replicas(&fleet, setting.duration);
+    tally.close(&fleet, setting.duration);
+    finish(&mut fleet, setting, &mut tally, events);
+    tally
+}
+
+/// One sync of the policy.
+fn control(fleet: &mut Fleet, policy: &mut dyn Policy, now: f64, tally: &mut Tally, events: &mut Events) {
+    fleet.schedule(now);
+    let wanted = policy.decide(&Seen::new(fleet, now));
+    for (variant, to) in wanted.into_iter().enumerate() {
+        let from = fleet.current(variant);
+        if to != from {
+            fleet.scale(variant, to, now, events);
+            tally.moves.push(Move { at: now, variant, from, to });
+        }
+    }
+}
+
+fn drain(events: &mut Events, tally: &mut Tally) {
+    for served in events.finished.served.drain(..) {
+        tally.serve(&served);
+    }
+    for request in events.finished.timed_out.drain(..) {
+        tally.lose(request.arrived, Lost::TimedOut);
+    }
+    for (request, why) in events.lost.drain(..) {
+        tally.lose(request.arrived, why);
+    }
+}
+
+/// What is under way at the end is answered, and costs nothing more; what is not served by the end of its client's
+/// patience is lost.
+fn finish(fleet: &mut Fleet, setting: &Setting, tally: &mut Tally, mut events: Events) {
+    let end = setting.duration + 2.0 * setting.front.patience;
+    while !fleet.is_empty() && fleet.next_event() < end {
+        fleet.advance(fleet.next_event(), &mut events);
+        drain(&mut events, tally);
+    }
+    let waiting = fleet.queue().iter().copied();
+    let left: Vec<_> = waiting.chain(fleet.replicas().iter().flat_map(|r| r.server.requests())).collect();
+    for request in left {
+        tally.lose(request.arrived, Lost::TimedOut);
+    }
+}

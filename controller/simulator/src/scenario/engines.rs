@@ -1,0 +1,44 @@
+//! Engines that a scenario can name. Which published figures they come from, and how far they are off, stands in
+//! docs/simulate.md; `tests/calibration.rs` computes it.
+
+use crate::fleet::engine::Engine;
+
+/// `Qwen/Qwen3-32B` on H100s, fitted to the llm-d autoscaling benchmarks.
+pub const QWEN3_32B_H100: Engine = Engine {
+    step: 0.017,
+    per_sequence: 0.000_25,
+    per_prompt_token: 0.000_06,
+    per_cached_token: 3e-8,
+    max_seqs: 256,
+    max_batched_tokens: 8192,
+    block_size: 16,
+    kv_blocks: 17_000,
+    prefix_hit_rate: 0.0,
+};
+
+/// The same on A100s, not measured: what is bound by memory takes longer by the ratio of the bandwidths (3.35 to 2.04
+/// TB/s), what is bound by computing by that of the dense bf16 rates (989 to 312 Tflop/s).
+pub const QWEN3_32B_A100: Engine = Engine {
+    step: 0.017 * 1.64,
+    per_sequence: 0.000_25 * 1.64,
+    per_prompt_token: 0.000_06 * 3.17,
+    per_cached_token: 3e-8 * 1.64,
+    ..QWEN3_32B_H100
+};
+
+/// The server in a log of the original's guide to the HPA: `ITL = 20.58 ms + 0.41 ms * batch`, batches of 4.
+pub const GUIDE_A100: Engine = Engine {
+    step: 0.020_58,
+    per_sequence: 0.000_41,
+    per_prompt_token: 0.0,
+    per_cached_token: 0.0,
+    max_seqs: 4,
+    max_batched_tokens: 8192,
+    block_size: 16,
+    kv_blocks: 16_000,
+    prefix_hit_rate: 0.0,
+};
+
+/// All of them by name.
+pub const ENGINES: &[(&str, Engine)] =
+    &[("qwen3-32b-h100", QWEN3_32B_H100), ("qwen3-32b-a100", QWEN3_32B_A100), ("guide-a100", GUIDE_A100)];

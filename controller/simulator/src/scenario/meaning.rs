@@ -1,0 +1,188 @@
+//! What the fields of a scenario mean: defaults filled in, spans in seconds, and names resolved.
+
+use std::sync::Arc;
+
+use wva_crds::GoDuration;
+use wva_crds::entries::{Amount, PositiveDuration};
+
+use super::engines::{ENGINES, QWEN3_32B_H100};
+use super::spec::{self, Spec};
+use super::{Scenario, ScenarioError};
+use crate::fleet::engine::{Engine, real};
+use crate::fleet::server::Request;
+use crate::fleet::variant::{Front, Saturation, Stock, Variant};
+use crate::measure::Objectives;
+use crate::random::Varying;
+use crate::run::Setting;
+use crate::traffic::{Traffic, diurnal, profile};
+
+/// A working week and a calmer weekend.
+const WEEK: [f64; 7] = [1.0, 1.0, 1.0, 1.0, 1.0, 0.6, 0.5];
+
+impl Spec {
+    /// The scenario, given the requests of its trace where it has one.
+    ///
+    /// # Errors
+    /// The first field that cannot be meant.
+    pub fn scenario(&self, trace: Option<Arc<[Request]>>) -> Result<Scenario, ScenarioError> {
+        let traffic = self.traffic.meaning(trace)?;
+        let duration = self.duration.map_or_else(|| traffic.duration(), positive);
+        let variants = self.variants.iter().enumerate().map(|(i, v)| v.meaning(i));
+        let setting = Setting {
+            variants: variants.collect::<Result<_, _>>()?,
+            front: self.front.meaning(),
+            stock: self.stock.iter().map(spec::Stock::meaning).collect(),
+            objectives: Objectives {
+                ttft: positive(self.objectives.ttft),
+                itl: positive(self.objectives.itl),
+                attainment: self.objectives.attainment.map_or(0.99, f64::from),
+            },
+            traffic,
+            duration,
+        };
+        Ok(Scenario { name: self.name.clone(), setting, policies: self.policies.clone() })
+    }
+}
+
+impl spec::Traffic {
+    fn meaning(&self, trace: Option<Arc<[Request]>>) -> Result<Traffic, ScenarioError> {
+        let profile = match (&self.segments, &self.diurnal, &self.trace) {
+            (Some(segments), None, None) if !segments.is_empty() => profile(
+                segments.iter().map(|s| (positive(s.length), s.rate.get(), s.to.unwrap_or(s.rate).get())),
+            ),
+            (None, Some(days), None) => {
+                let weights = days.days.as_ref().map(|d| d.iter().map(|w| w.get()).collect::<Vec<_>>());
+                let weights = weights.unwrap_or_else(|| WEEK.to_vec());
+                if weights.iter().sum::<f64>() <= 0.0 {
+                    return Err(ScenarioError::new("traffic.diurnal.days", "no day has a weight above 0"));
+                }
+                diurnal(days.mean.get(), days.swing.map_or(0.6, f64::from), &weights)
+            }
+            (None, None, Some(_)) => {
+                return trace
+                    .map(Traffic::Recorded)
+                    .ok_or_else(|| ScenarioError::new("traffic.trace", "the trace was not read"));
+            }
+            _ => {
+                let problem = "has to be given once: as segments (at least one), diurnal or trace";
+                return Err(ScenarioError::new("traffic", problem));
+            }
+        };
+        Ok(Traffic::Generated {
+            profile,
+            cv: self.cv.map_or(1.0, f64::from),
+            input: length("traffic.input", self.input)?,
+            output: length("traffic.output", self.output)?,
+        })
+    }
+}
+
+fn length(path: &str, length: Option<spec::Length>) -> Result<Varying, ScenarioError> {
+    let given = length.filter(|l| l.mean.get() >= 1.0);
+    let problem = || {
+        let found = length.map_or_else(|| "nothing".to_owned(), |l| format!("a mean of {}", l.mean.get()));
+        ScenarioError::new(
+            path,
+            format!("found {found}: give a mean of 1 token or more, such as {{mean: 1000, cv: 0.5}}"),
+        )
+    };
+    given.map(|l| Varying::log_normal(l.mean.get(), l.cv.get())).ok_or_else(problem)
+}
+
+impl spec::Front {
+    fn meaning(&self) -> Front {
+        let saturation = |f: spec::FlowControl| Saturation {
+            queue: f.queue.unwrap_or(5) as usize,
+            kv: f.kv.map_or(0.8, f64::from),
+        };
+        Front {
+            router: self.router,
+            flow_control: self.flow_control.map(saturation),
+            queue: self.queue.unwrap_or(10_000) as usize,
+            patience: self.patience.map_or(300.0, positive),
+            grace: self.grace.map_or(120.0, seconds),
+        }
+    }
+}
+
+impl spec::Variant {
+    fn meaning(&self, i: usize) -> Result<Variant, ScenarioError> {
+        let (min, max) = (self.min.unwrap_or(1), self.max.unwrap_or(10));
+        if min > max {
+            let problem = format!("min {min} is above max {max}: an HPA refuses that");
+            return Err(ScenarioError::new(format!("variants[{i}].min"), problem));
+        }
+        let start = self.start.as_ref();
+        let time = start.map_or((103.0, 0.1), |s| (seconds(s.mean), s.cv.get()));
+        let slow = start.map_or((0.0, 1.0), |s| (s.slow_share.get(), s.slow_factor.map_or(5.0, Amount::get)));
+        Ok(Variant {
+            name: self.name.clone(),
+            accelerator: self.accelerator.clone(),
+            cost: self.cost.get(),
+            gpus: self.gpus.unwrap_or(1),
+            engine: self.engine.meaning(i)?,
+            engine_args: self.engine_args.clone(),
+            initial: self.initial.unwrap_or(min),
+            min,
+            max,
+            start: Varying::log_normal(time.0, time.1),
+            slow_start: slow,
+            time_to_failure: self.time_to_failure.map_or(f64::INFINITY, positive),
+        })
+    }
+}
+
+impl spec::Engine {
+    fn meaning(&self, i: usize) -> Result<Engine, ScenarioError> {
+        let like = match &self.like {
+            None => QWEN3_32B_H100,
+            Some(name) => find(name).ok_or_else(|| {
+                let known: Vec<_> = ENGINES.iter().map(|(n, _)| *n).collect();
+                let problem = format!("found {name:?}, which is no engine: name one of {}", known.join(", "));
+                ScenarioError::new(format!("variants[{i}].engine.like"), problem)
+            })?,
+        };
+        let engine = Engine {
+            step: self.step.map_or(like.step, positive),
+            per_sequence: self.per_sequence.map_or(like.per_sequence, seconds),
+            per_prompt_token: self.per_prompt_token.map_or(like.per_prompt_token, seconds),
+            per_cached_token: self.per_cached_token.map_or(like.per_cached_token, seconds),
+            max_seqs: self.max_seqs.map_or(like.max_seqs, |n| n as usize),
+            max_batched_tokens: self.max_batched_tokens.map_or(like.max_batched_tokens, u64::from),
+            block_size: self.block_size.map_or(like.block_size, u64::from),
+            kv_blocks: self.kv_blocks.map_or(like.kv_blocks, u64::from),
+            prefix_hit_rate: self.prefix_hit_rate.map_or(like.prefix_hit_rate, f64::from),
+        };
+        let counts = [
+            ("maxSeqs", real(engine.max_seqs as u64)),
+            ("maxBatchedTokens", real(engine.max_batched_tokens)),
+            ("blockSize", real(engine.block_size)),
+            ("kvBlocks", real(engine.kv_blocks)),
+        ];
+        match counts.iter().find(|(_, n)| *n < 1.0) {
+            Some((field, _)) => {
+                Err(ScenarioError::new(format!("variants[{i}].engine.{field}"), "found 0: give 1 or more"))
+            }
+            None => Ok(engine),
+        }
+    }
+}
+
+fn find(name: &str) -> Option<Engine> {
+    ENGINES.iter().find(|(n, _)| *n == name).map(|(_, engine)| *engine)
+}
+
+impl spec::Stock {
+    fn meaning(&self) -> Stock {
+        let levels = self.levels.iter().map(|l| (seconds(l.at), l.gpus)).collect();
+        Stock { accelerator: self.accelerator.clone(), levels }
+    }
+}
+
+fn seconds(span: GoDuration) -> f64 {
+    span.get().as_secs_f64()
+}
+
+fn positive(span: PositiveDuration) -> f64 {
+    seconds(span.get())
+}

@@ -1,0 +1,196 @@
+//! Scenarios: a fleet, its load, what it is held to, and the policies to compare. A file is read in two steps: what was
+//! written, and what it means. What is wrong is named by its path, with the value found and what would be right.
+
+pub mod engines;
+mod meaning;
+pub mod spec;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+pub use spec::Spec;
+
+use crate::policy::Policy;
+use crate::policy::autoscaler::Hpas;
+use crate::policy::fixed::Schedule;
+use crate::policy::original::Original;
+use crate::policy::wva::Wva;
+use crate::run::Setting;
+
+/// Why a scenario cannot be run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{path}: {problem}")]
+pub struct ScenarioError {
+    /// The field, as in `variants[0].engine.like`.
+    pub path: String,
+    /// What was found, and what would be right.
+    pub problem: String,
+}
+
+impl ScenarioError {
+    fn new(path: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self { path: path.into(), problem: problem.into() }
+    }
+}
+
+/// A scenario that can be run.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Its name.
+    pub name: String,
+    /// The runs' setting.
+    pub setting: Setting,
+    /// What is compared.
+    pub policies: Vec<spec::Policy>,
+}
+
+/// Reads a file as a tree, so that single fields can be set before it is understood.
+///
+/// # Errors
+/// Where the text is no YAML.
+pub fn tree(text: &str) -> Result<Value, ScenarioError> {
+    serde_saphyr::from_str(text).map_err(|e| ScenarioError::new(".", e.to_string()))
+}
+
+/// Sets a field to a number wherever the tree has it, by its last name (`kvSpareTrigger`), or at one place by its path
+/// (`policies.0.wva.saturation.kvSpareTrigger`), where neither it nor the mappings around it need be yet.
+///
+/// # Errors
+/// Where there is no such field.
+pub fn set(tree: &mut Value, field: &str, value: f64) -> Result<(), ScenarioError> {
+    if field.contains('.') {
+        let place = field.split('.').try_fold(tree, step);
+        let place = place.ok_or_else(|| {
+            ScenarioError::new(field, "no such place: write it as policies.0.wva.saturation.kvSpareTrigger")
+        })?;
+        *place = value.into();
+        Ok(())
+    } else if set_everywhere(tree, field, value) {
+        Ok(())
+    } else {
+        Err(ScenarioError::new(
+            field,
+            "no field of this name is in the scenario: add it, or give its whole path",
+        ))
+    }
+}
+
+/// One step of a path: an item of a list, or a field, which is made where it is not.
+fn step<'a>(tree: &'a mut Value, name: &str) -> Option<&'a mut Value> {
+    if tree.is_null() {
+        *tree = Value::Object(serde_json::Map::new());
+    }
+    match tree {
+        Value::Object(fields) => Some(fields.entry(name).or_insert(Value::Null)),
+        Value::Array(items) => items.get_mut(name.parse::<usize>().ok()?),
+        _ => None,
+    }
+}
+
+fn set_everywhere(tree: &mut Value, field: &str, value: f64) -> bool {
+    match tree {
+        Value::Object(fields) => {
+            let mut found = false;
+            for (name, inner) in fields.iter_mut() {
+                if name == field {
+                    *inner = value.into();
+                    found = true;
+                } else {
+                    found |= set_everywhere(inner, field, value);
+                }
+            }
+            found
+        }
+        Value::Array(items) => {
+            items.iter_mut().fold(false, |found, item| set_everywhere(item, field, value) || found)
+        }
+        _ => false,
+    }
+}
+
+impl Spec {
+    /// Understands the tree of a file.
+    ///
+    /// # Errors
+    /// The first field that is unknown, missing or out of range.
+    pub fn read(tree: &Value) -> Result<Self, ScenarioError> {
+        let mut track = serde_path_to_error::Track::new();
+        let tracked = serde_path_to_error::Deserializer::new(tree, &mut track);
+        let spec = Self::deserialize(tracked)
+            .map_err(|e| ScenarioError::new(track.path().to_string(), e.to_string()))?;
+        spec.check()?;
+        Ok(spec)
+    }
+
+    /// Refuses what no single field can tell.
+    fn check(&self) -> Result<(), ScenarioError> {
+        unique("variants", self.variants.iter().map(|v| &v.name))?;
+        unique("policies", self.policies.iter().map(|p| &p.name))?;
+        for (i, policy) in self.policies.iter().enumerate() {
+            let kinds = [
+                policy.wva.is_some(),
+                policy.original.is_some(),
+                policy.hpa.is_some(),
+                policy.keda.is_some(),
+                policy.fixed.is_some(),
+                policy.oracle.is_some(),
+            ];
+            if kinds.iter().filter(|k| **k).count() != 1 {
+                let problem = format!(
+                    "{:?} has to be of one kind: give one of wva, original, hpa, keda, fixed and oracle",
+                    policy.name
+                );
+                return Err(ScenarioError::new(format!("policies[{i}]"), problem));
+            }
+            let unknown =
+                policy.fixed.iter().flatten().find(|(n, _)| self.variants.iter().all(|v| v.name != **n));
+            if let Some((name, _)) = unknown {
+                let problem = format!("no variant is called {name:?}: name one of `variants`");
+                return Err(ScenarioError::new(format!("policies[{i}].fixed"), problem));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn unique<'a>(list: &str, names: impl Iterator<Item = &'a String>) -> Result<(), ScenarioError> {
+    let mut seen = BTreeSet::new();
+    let mut count = 0;
+    for (i, name) in names.enumerate() {
+        count += 1;
+        if !seen.insert(name) {
+            let problem = format!("{name:?} is listed twice: give each a name of its own");
+            return Err(ScenarioError::new(format!("{list}[{i}].name"), problem));
+        }
+    }
+    if count == 0 { Err(ScenarioError::new(list, "nothing is listed: give one at least")) } else { Ok(()) }
+}
+
+impl spec::Policy {
+    /// The policy, ready for a run. `None` for the oracle, whose plan is made of the requests
+    /// ([`crate::policy::oracle::plan`]).
+    #[must_use]
+    pub fn build(&self, setting: &Setting) -> Option<Box<dyn Policy>> {
+        let variants = &setting.variants;
+        if let Some(settings) = &self.wva {
+            return Some(Box::new(Wva::new(settings, variants)));
+        }
+        if let Some(settings) = &self.original {
+            return Some(Box::new(Original::new(settings, variants)));
+        }
+        if let Some(metrics) = &self.hpa {
+            return Some(Box::new(Hpas::new(metrics.clone(), variants)));
+        }
+        if let Some(threshold) = &self.keda {
+            return Some(Box::new(Hpas::new(threshold.clone(), variants)));
+        }
+        let fixed = self.fixed.as_ref()?;
+        let replicas = variants.iter().map(|v| fixed.get(&v.name).copied().unwrap_or(0));
+        Some(Box::new(Schedule::fixed(replicas.collect())))
+    }
+}

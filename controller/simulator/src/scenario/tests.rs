@@ -1,0 +1,96 @@
+//! What a scenario file may say, and what is said of one that is wrong.
+
+use super::*;
+
+const GOOD: &str = "
+name: ladder
+objectives: {ttft: 1s, itl: 100ms}
+traffic:
+  segments: [{for: 2m, rate: 2}, {for: 3m, rate: 5, to: 1}]
+  input: {mean: 1000, cv: 0.5}
+  output: {mean: 300}
+variants:
+- {name: a, accelerator: H100, cost: 40, engine: {}, max: 4, start: {mean: 1m}}
+- {name: b, accelerator: A100, engine: {like: qwen3-32b-a100, maxSeqs: 8, step: 20ms}, min: 0}
+policies:
+- {name: ours, wva: {saturation: {kvSpareTrigger: 0.2}}}
+- {name: two, fixed: {a: 2}}
+";
+
+fn spec(text: &str) -> Result<Scenario, ScenarioError> {
+    Spec::read(&tree(text)?)?.scenario(None)
+}
+
+#[test]
+fn what_is_left_out_has_its_default() {
+    let scenario = spec(GOOD).unwrap();
+    let Setting { variants, front, objectives, duration, .. } = scenario.setting;
+    assert_eq!((variants[0].min, variants[0].max, variants[0].initial, variants[0].gpus), (1, 4, 1, 1));
+    assert_eq!((variants[1].initial, variants[1].engine.max_seqs), (0, 8));
+    assert!((variants[1].engine.step - 0.02).abs() < 1e-12 && (variants[1].cost - 10.0).abs() < 1e-12);
+    assert!((front.patience - 300.0).abs() < 1e-12 && (objectives.attainment - 0.99).abs() < 1e-12);
+    assert!((duration - 300.0).abs() < 1e-12);
+}
+
+#[test]
+fn faults_name_field_value_and_remedy() {
+    let faults = [
+        (
+            "fixed: {a: 2}",
+            "fixed: {c: 2}",
+            "policies[1].fixed: no variant is called \"c\": name one of `variants`",
+        ),
+        (
+            "fixed: {a: 2}",
+            "fixed: {a: 2}, hpa: {}",
+            "policies[1]: \"two\" has to be of one kind: give one of wva, original, hpa, keda, fixed and oracle",
+        ),
+        (
+            "name: two",
+            "name: ours",
+            "policies[1].name: \"ours\" is listed twice: give each a name of its own",
+        ),
+        (
+            "like: qwen3-32b-a100",
+            "like: gpt",
+            "variants[1].engine.like: found \"gpt\", which is no engine: name one of qwen3-32b-h100, qwen3-32b-a100, guide-a100",
+        ),
+        ("maxSeqs: 8", "maxSeqs: 0", "variants[1].engine.maxSeqs: found 0: give 1 or more"),
+        ("max: 4", "min: 5, max: 4", "variants[0].min: min 5 is above max 4: an HPA refuses that"),
+        (
+            "input: {mean: 1000, cv: 0.5}",
+            "input: {mean: 0}",
+            "traffic.input: found a mean of 0: give a mean of 1 token or more, such as {mean: 1000, cv: 0.5}",
+        ),
+        (
+            "segments: [{for: 2m, rate: 2}, {for: 3m, rate: 5, to: 1}]",
+            "cv: 2",
+            "traffic: has to be given once: as segments (at least one), diurnal or trace",
+        ),
+    ];
+    for (good, bad, want) in faults {
+        assert!(GOOD.contains(good), "{good}");
+        assert_eq!(spec(&GOOD.replacen(good, bad, 1)).unwrap_err().to_string(), want);
+    }
+    let starts = [
+        ("kvSpareTrigger: 0.2", "kvSpareTrigger: 2", "policies[0].wva.saturation.kvSpareTrigger: "),
+        ("max: 4", "maximum: 4", "variants[0].maximum: unknown field `maximum`"),
+        ("ttft: 1s", "ttft: soon", "objectives.ttft: "),
+    ];
+    for (good, bad, want) in starts {
+        let error = spec(&GOOD.replacen(good, bad, 1)).unwrap_err().to_string();
+        assert!(error.starts_with(want), "{error}");
+    }
+}
+
+#[test]
+fn a_field_is_set_by_its_name_or_its_path() {
+    let mut tree = tree(GOOD).unwrap();
+    set(&mut tree, "kvSpareTrigger", 0.3).unwrap();
+    assert_eq!(tree.pointer("/policies/0/wva/saturation/kvSpareTrigger"), Some(&0.3.into()));
+    set(&mut tree, "policies.0.wva.saturation.queueSpareTrigger", 2.0).unwrap();
+    assert_eq!(tree.pointer("/policies/0/wva/saturation/queueSpareTrigger"), Some(&2.0.into()));
+    let error = set(&mut tree, "kvTrigger", 1.0).unwrap_err().to_string();
+    assert_eq!(error, "kvTrigger: no field of this name is in the scenario: add it, or give its whole path");
+    assert!(set(&mut tree, "policies.7.wva.kvTrigger", 1.0).is_err());
+}

@@ -1,0 +1,183 @@
+//! What arrives: generated from a profile of rates, or read from a trace. Either comes in order of time, and only one
+//! request at a time is held, so that a week of traffic takes no more memory than an hour.
+
+pub mod trace;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use rand_pcg::Pcg64Mcg;
+
+use crate::fleet::server::Request;
+use crate::random::{Stream, Varying, stream};
+
+/// A part of a profile, in which the rate changes linearly. Times in seconds, rates in requests a second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Segment {
+    /// When it begins.
+    pub start: f64,
+    /// When it ends.
+    pub end: f64,
+    /// The rate at its beginning.
+    pub from: f64,
+    /// The rate at its end.
+    pub to: f64,
+}
+
+impl Segment {
+    /// Requests from a time within it to its end.
+    fn left(&self, now: f64) -> f64 {
+        (self.rate(now) + self.to) / 2.0 * (self.end - now)
+    }
+
+    /// The rate at a time within it.
+    fn rate(&self, now: f64) -> f64 {
+        self.from + self.slope() * (now - self.start)
+    }
+
+    fn slope(&self) -> f64 {
+        (self.to - self.from) / (self.end - self.start)
+    }
+}
+
+/// Where requests come from.
+#[derive(Clone, Debug)]
+pub enum Traffic {
+    /// Made from a profile.
+    Generated {
+        /// The rates, one segment after the other from 0 on.
+        profile: Vec<Segment>,
+        /// Coefficient of variation of the times between requests: 1 is Poisson, more comes in bursts.
+        cv: f64,
+        /// Prompt tokens.
+        input: Varying,
+        /// Generated tokens.
+        output: Varying,
+    },
+    /// As they were recorded, in order of time.
+    Recorded(Arc<[Request]>),
+}
+
+impl Traffic {
+    /// When it ends.
+    #[must_use]
+    pub fn duration(&self) -> f64 {
+        match self {
+            Self::Generated { profile, .. } => profile.last().map_or(0.0, |s| s.end),
+            Self::Recorded(requests) => requests.last().map_or(0.0, |r| r.arrived),
+        }
+    }
+
+    /// The requests of a seed.
+    #[must_use]
+    pub fn requests(&self, seed: u64) -> Requests<'_> {
+        match self {
+            Self::Recorded(requests) => Requests::Recorded(requests.iter()),
+            Self::Generated { profile, cv, input, output } => Requests::Generated(Generated {
+                profile,
+                between: Varying::gamma(1.0, *cv),
+                input,
+                output,
+                arrivals: stream(seed, Stream::Arrivals),
+                lengths: stream(seed, Stream::Lengths),
+                now: 0.0,
+            }),
+        }
+    }
+
+    /// When the rate jumps up by more than a fifth, which is when a policy has to react. Not known of a trace.
+    #[must_use]
+    pub fn steps_up(&self) -> Vec<f64> {
+        let Self::Generated { profile, .. } = self else { return Vec::new() };
+        let pairs = profile.iter().zip(profile.iter().skip(1));
+        pairs.filter(|(a, b)| b.from > 1.2 * a.to).map(|(_, b)| b.start).collect()
+    }
+}
+
+/// The requests of one run, in order of time.
+pub enum Requests<'a> {
+    /// Made as they are asked for.
+    Generated(Generated<'a>),
+    /// As they were recorded.
+    Recorded(std::slice::Iter<'a, Request>),
+}
+
+impl Iterator for Requests<'_> {
+    type Item = Request;
+
+    fn next(&mut self) -> Option<Request> {
+        match self {
+            Self::Generated(generated) => generated.next(),
+            Self::Recorded(requests) => requests.next().copied(),
+        }
+    }
+}
+
+/// Requests as they are made: times between them are drawn for a rate of 1 and stretched by the profile.
+pub struct Generated<'a> {
+    profile: &'a [Segment],
+    between: Varying,
+    input: &'a Varying,
+    output: &'a Varying,
+    arrivals: Pcg64Mcg,
+    lengths: Pcg64Mcg,
+    now: f64,
+}
+
+impl Generated<'_> {
+    fn next(&mut self) -> Option<Request> {
+        let mut need = self.between.draw(&mut self.arrivals);
+        while let Some((segment, rest)) = self.profile.split_first() {
+            let left = segment.left(self.now);
+            if need < left {
+                let rate = segment.rate(self.now);
+                // Where the area under the rate reaches what is needed; holds without a slope, too.
+                self.now +=
+                    2.0 * need / (rate + (rate * rate + 2.0 * segment.slope() * need).max(0.0).sqrt());
+                let (input, output) = (self.input, self.output);
+                return Some(Request {
+                    arrived: self.now,
+                    input: tokens(input.draw(&mut self.lengths)),
+                    output: tokens(output.draw(&mut self.lengths)),
+                });
+            }
+            need -= left;
+            self.now = segment.end;
+            self.profile = rest;
+        }
+        None
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
+fn tokens(length: f64) -> u32 {
+    (length.round() as u32).max(1)
+}
+
+/// Segments one after the other, given by their length and rates.
+#[must_use]
+pub fn profile(parts: impl IntoIterator<Item = (f64, f64, f64)>) -> Vec<Segment> {
+    let mut start = 0.0;
+    let part = |(length, from, to)| {
+        let segment = Segment { start, end: start + length, from, to };
+        start = segment.end;
+        segment
+    };
+    parts.into_iter().map(part).collect()
+}
+
+/// Days whose rate swings around its mean, lowest at midnight and highest at noon, each with a weight: `swing` 0.6 is
+/// from 0.4 to 1.6 times the mean. In quarters of an hour; the mean over all days is `mean`.
+#[must_use]
+pub fn diurnal(mean: f64, swing: f64, days: &[f64]) -> Vec<Segment> {
+    let total: f64 = days.iter().sum();
+    let count: f64 = days.iter().map(|_| 1.0).sum();
+    let rate = |weight: f64, quarter: u32| {
+        let angle = std::f64::consts::TAU * f64::from(quarter) / 96.0;
+        weight * count / total * mean * (1.0 - swing * angle.cos())
+    };
+    let quarters = days.iter().flat_map(|weight| (0..96).map(move |q| (*weight, q)));
+    profile(quarters.map(|(weight, q)| (900.0, rate(weight, q), rate(weight, q + 1))))
+}

@@ -1,0 +1,239 @@
+//! Traces as they are published: Azure's LLM inference traces and `BurstGPT` as CSV, Mooncake as JSON lines. Times are
+//! moved so that the first request arrives at 0.
+
+use std::io::BufRead;
+
+use serde::Deserialize;
+
+use crate::fleet::server::Request;
+
+/// The layout of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Layout {
+    /// `TIMESTAMP,ContextTokens,GeneratedTokens`: date and time.
+    Azure,
+    /// `Timestamp,Model,Request tokens,Response tokens,...`: seconds.
+    BurstGpt,
+    /// `{"timestamp": ms, "input_length": n, "output_length": n, ...}` a line.
+    Mooncake,
+}
+
+/// Why a trace cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// A column is missing.
+    #[error("line 1: no column {column:?} among {found:?}: is it another layout?")]
+    Column {
+        /// The column.
+        column: &'static str,
+        /// The header.
+        found: String,
+    },
+    /// A value is not what it has to be.
+    #[error("line {line}: {field}: found {found:?}, which is no {wanted}")]
+    Value {
+        /// The line, from 1.
+        line: u64,
+        /// Its field.
+        field: &'static str,
+        /// What it has.
+        found: String,
+        /// What it should have.
+        wanted: &'static str,
+    },
+    /// A line is not of the format at all.
+    #[error("line {line}: {problem}")]
+    Line {
+        /// The line, from 1.
+        line: u64,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// Nothing is left.
+    #[error("no request{of}: a trace needs one at least")]
+    Empty {
+        /// Of which model, where one was asked for.
+        of: String,
+    },
+}
+
+/// Reads a trace; with a model, only its requests. They need not be in order of time.
+///
+/// # Errors
+/// The first thing that is wrong, with its line and field.
+pub fn read(input: impl BufRead, layout: Layout, model: Option<&str>) -> Result<Vec<Request>, TraceError> {
+    let mut requests = match layout {
+        Layout::Azure => azure(input)?,
+        Layout::BurstGpt => burst_gpt(input, model)?,
+        Layout::Mooncake => mooncake(input)?,
+    };
+    requests.sort_by(|a, b| a.arrived.total_cmp(&b.arrived));
+    let of = || model.map(|m| format!(" of the model {m:?}")).unwrap_or_default();
+    let first = requests.first().ok_or_else(|| TraceError::Empty { of: of() })?.arrived;
+    requests.iter_mut().for_each(|r| r.arrived -= first);
+    Ok(requests)
+}
+
+/// Rows of a CSV file, as text by the columns asked for.
+fn rows<R: BufRead, const N: usize>(
+    input: R,
+    columns: [&'static str; N],
+    mut row: impl FnMut(u64, [&str; N]) -> Result<(), TraceError>,
+) -> Result<(), TraceError> {
+    let mut reader = csv::Reader::from_reader(input);
+    let failed = |e: &csv::Error| TraceError::Line {
+        line: e.position().map_or(1, csv::Position::line),
+        problem: e.to_string(),
+    };
+    let header = reader.headers().map_err(|e| failed(&e))?.clone();
+    let mut places = [0; N];
+    for (place, column) in places.iter_mut().zip(columns) {
+        *place = header.iter().position(|h| h.trim() == column).ok_or_else(|| TraceError::Column {
+            column,
+            found: header.iter().collect::<Vec<_>>().join(","),
+        })?;
+    }
+    let mut record = csv::StringRecord::new();
+    while reader.read_record(&mut record).map_err(|e| failed(&e))? {
+        let line = record.position().map_or(0, csv::Position::line);
+        row(line, places.map(|place| record.get(place).unwrap_or_default().trim()))?;
+    }
+    Ok(())
+}
+
+fn azure(input: impl BufRead) -> Result<Vec<Request>, TraceError> {
+    const COLUMNS: [&str; 3] = ["TIMESTAMP", "ContextTokens", "GeneratedTokens"];
+    let mut requests = Vec::new();
+    rows(input, COLUMNS, |line, [time, prompt, generated]| {
+        let wrong = || value(line, COLUMNS[0], time, "date and time, such as 2023-11-16 18:17:03.9799600");
+        // Later traces name the zone, which is always UTC.
+        let local = time.trim_end_matches('Z').trim_end_matches("+00:00");
+        let time: jiff::civil::DateTime = local.parse().map_err(|_| wrong())?;
+        let time = time.to_zoned(jiff::tz::TimeZone::UTC).map_err(|_| wrong())?.timestamp();
+        requests.push(Request {
+            arrived: time.as_duration().as_secs_f64(),
+            input: number(line, COLUMNS[1], prompt)?,
+            output: number(line, COLUMNS[2], generated)?.max(1),
+        });
+        Ok(())
+    })?;
+    Ok(requests)
+}
+
+fn burst_gpt(input: impl BufRead, model: Option<&str>) -> Result<Vec<Request>, TraceError> {
+    const COLUMNS: [&str; 4] = ["Timestamp", "Model", "Request tokens", "Response tokens"];
+    let mut requests = Vec::new();
+    rows(input, COLUMNS, |line, [time, of, prompt, generated]| {
+        let generated = number(line, COLUMNS[3], generated)?;
+        // No token came back: the request failed, and is not part of the load that was served.
+        if generated > 0 && model.is_none_or(|m| m == of) {
+            let seconds: Option<f64> = time.parse().ok().filter(|t: &f64| t.is_finite());
+            requests.push(Request {
+                arrived: seconds.ok_or_else(|| value(line, COLUMNS[0], time, "number of seconds"))?,
+                input: number(line, COLUMNS[2], prompt)?,
+                output: generated,
+            });
+        }
+        Ok(())
+    })?;
+    Ok(requests)
+}
+
+/// A line of a Mooncake trace; its hashes of prompt blocks are passed over.
+#[derive(Deserialize)]
+struct MooncakeLine {
+    timestamp: u64,
+    input_length: u32,
+    output_length: u32,
+}
+
+fn mooncake(input: impl BufRead) -> Result<Vec<Request>, TraceError> {
+    let mut requests = Vec::new();
+    for (line, text) in (1..).zip(input.lines()) {
+        let text = text.map_err(|e| TraceError::Line { line, problem: e.to_string() })?;
+        if text.trim().is_empty() {
+            continue;
+        }
+        let row: MooncakeLine = serde_json::from_str(&text).map_err(|e| {
+            // Its own place is within this line, which it takes for the first.
+            let problem = e.to_string().replace(" at line 1 column ", ", at column ");
+            TraceError::Line { line, problem }
+        })?;
+        requests.push(Request {
+            arrived: crate::fleet::engine::real(row.timestamp) / 1000.0,
+            input: row.input_length,
+            output: row.output_length.max(1),
+        });
+    }
+    Ok(requests)
+}
+
+fn number(line: u64, field: &'static str, text: &str) -> Result<u32, TraceError> {
+    text.parse().map_err(|_| value(line, field, text, "whole number of tokens"))
+}
+
+fn value(line: u64, field: &'static str, found: &str, wanted: &'static str) -> TraceError {
+    TraceError::Value { line, field, found: found.to_owned(), wanted }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn requests(text: &str, layout: Layout, model: Option<&str>) -> Vec<(f64, u32, u32)> {
+        let read = read(text.as_bytes(), layout, model).unwrap();
+        read.iter().map(|r| ((r.arrived * 1000.0).round() / 1000.0, r.input, r.output)).collect()
+    }
+
+    #[track_caller]
+    fn refused(text: &str, layout: Layout, why: &str) {
+        assert_eq!(read(text.as_bytes(), layout, Some("m")).unwrap_err().to_string(), why);
+    }
+
+    #[test]
+    fn azure_in_both_years_forms() {
+        let text = "TIMESTAMP,ContextTokens,GeneratedTokens\r\n2023-11-16 18:17:03.9799600,4808,10\r\n2023-11-16 18:17:04.0319600,3180,8\r\n";
+        assert_eq!(requests(text, Layout::Azure, None), [(0.0, 4808, 10), (0.052, 3180, 8)]);
+        let text = "TIMESTAMP,ContextTokens,GeneratedTokens\n2024-05-10 00:00:01.5+00:00,7,1\n2024-05-10 00:00:00+00:00,5,0\n";
+        assert_eq!(requests(text, Layout::Azure, None), [(0.0, 5, 1), (1.5, 7, 1)], "in order of time");
+    }
+
+    #[test]
+    fn burst_gpt_of_one_model_without_failures() {
+        let text = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n5,ChatGPT,472,18,490,Conversation log\n45,GPT-4,10,20,30,API log\n118,ChatGPT,100,0,100,API log\n200.5,ChatGPT,9,3,12,API log\n";
+        assert_eq!(requests(text, Layout::BurstGpt, Some("ChatGPT")), [(0.0, 472, 18), (195.5, 9, 3)]);
+        assert_eq!(requests(text, Layout::BurstGpt, None).len(), 3);
+        refused(text, Layout::BurstGpt, "no request of the model \"m\": a trace needs one at least");
+    }
+
+    #[test]
+    fn mooncake_lines() {
+        let text = "{\"timestamp\": 27482, \"input_length\": 6955, \"output_length\": 52, \"hash_ids\": [46]}\n\n{\"timestamp\": 30535, \"input_length\": 6472, \"output_length\": 26, \"hash_ids\": []}\n";
+        assert_eq!(requests(text, Layout::Mooncake, None), [(0.0, 6955, 52), (3.053, 6472, 26)]);
+    }
+
+    #[test]
+    fn errors_name_line_and_field() {
+        refused(
+            "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.97,5,5\n2023-11-16 18:17:04,x,5\n",
+            Layout::Azure,
+            "line 3: ContextTokens: found \"x\", which is no whole number of tokens",
+        );
+        refused(
+            "TIMESTAMP,ContextTokens,GeneratedTokens\nyesterday,1,5\n",
+            Layout::Azure,
+            "line 2: TIMESTAMP: found \"yesterday\", which is no date and time, such as 2023-11-16 18:17:03.9799600",
+        );
+        refused(
+            "Timestamp,Model\n1,m\n",
+            Layout::BurstGpt,
+            "line 1: no column \"Request tokens\" among \"Timestamp,Model\": is it another layout?",
+        );
+        refused(
+            "{\"timestamp\": 1, \"input_length\": 1}\n",
+            Layout::Mooncake,
+            "line 1: missing field `output_length`, at column 35",
+        );
+    }
+}

@@ -1,0 +1,109 @@
+//! `wva simulate` as a person runs it: the scenarios that come with it, its outputs, and what it says of a bad file.
+
+#![expect(clippy::unwrap_used, reason = "a test's own input")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn simulate(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_wva")).arg("simulate").args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn scenario(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios").join(name)
+}
+
+/// A folder of this test's own.
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("simulate").join(name);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+#[test]
+fn the_scenarios_that_come_with_it_run_and_repeat() {
+    for name in ["ladder", "prefill-heavy", "bursts", "ramp", "two-classes", "stock-out", "cold-morning"] {
+        let file = scenario(&format!("{name}.yaml"));
+        let run = || simulate(&[file.to_str().unwrap()]);
+        let (first, second) = (run(), run());
+        assert!(first.status.success(), "{name}: {}", text(&first.stderr));
+        assert_eq!(first.stdout, second.stdout, "{name}");
+        assert!(text(&first.stdout).lines().any(|l| l.starts_with("oracle ")), "{name}");
+    }
+}
+
+#[test]
+fn json_a_report_and_a_sweep() {
+    let folder = folder("outputs");
+    let report = folder.join("report.html");
+    let file = scenario("cold-morning.yaml");
+    let output =
+        simulate(&[file.to_str().unwrap(), "--sweep=policies.0.wva.saturation.kvSpareTrigger=0.1..0.3/2"]);
+    assert!(text(&output.stdout).contains("kvSpareTrigger = 0.3"), "{}", text(&output.stderr));
+    let output = simulate(&[
+        file.to_str().unwrap(),
+        "--seeds=2",
+        "--sweep=policies.0.wva.interval=30..60/2",
+        "--format=json",
+    ]);
+    assert!(!output.status.success(), "an interval is a duration, and a sweep sets numbers");
+    let output = simulate(&[
+        file.to_str().unwrap(),
+        "--seeds=2",
+        "--sweep=cost=20..40/2",
+        "--format=json",
+        &format!("--report={}", report.display()),
+    ]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["scenarios"][1]["title"], "cold morning, cost = 40");
+    let cost = |i: usize| json["scenarios"][i]["policies"][0]["figures"]["cost"]["mean"].as_f64().unwrap();
+    assert!((cost(1) / cost(0) - 2.0).abs() < 1e-9);
+    let page = std::fs::read_to_string(report).unwrap();
+    assert!(page.contains("<svg") && page.contains("cold morning, cost = 20"));
+}
+
+#[test]
+fn a_trace_is_read_from_beside_its_scenario() {
+    let folder = folder("trace");
+    let rows: String =
+        (0..600).map(|i| format!("2023-11-16 18:{:02}:{:02}.5,800,50\n", i / 60, i % 60)).collect();
+    std::fs::write(folder.join("azure.csv"), format!("TIMESTAMP,ContextTokens,GeneratedTokens\n{rows}"))
+        .unwrap();
+    let scenario = "
+name: recorded
+objectives: {ttft: 1s, itl: 100ms}
+traffic: {trace: {file: azure.csv, layout: azure}}
+variants: [{name: a, accelerator: H100, engine: {}}]
+policies: [{name: one, fixed: {a: 1}}]
+";
+    let file = folder.join("scenario.yaml");
+    std::fs::write(&file, scenario).unwrap();
+    let output = simulate(&[file.to_str().unwrap()]);
+    assert!(
+        text(&output.stdout).contains("\none      100.00"),
+        "{}{}",
+        text(&output.stdout),
+        text(&output.stderr)
+    );
+    std::fs::write(&file, scenario.replace("azure.csv", "none.csv")).unwrap();
+    let output = simulate(&[file.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("traffic.trace.file: "), "{}", text(&output.stderr));
+}
+
+#[test]
+fn two_scenarios_are_compared() {
+    let (a, b) = (scenario("cold-morning.yaml"), scenario("prefill-heavy.yaml"));
+    let output = simulate(&["--compare", a.to_str().unwrap(), b.to_str().unwrap()]);
+    let shown = text(&output.stdout);
+    assert!(
+        shown.contains("cold morning (1 seed)") && shown.contains("prefill-heavy step (1 seed)"),
+        "{shown}"
+    );
+    assert_eq!(simulate(&[]).status.code(), Some(2), "no scenario at all is wrong usage");
+}
