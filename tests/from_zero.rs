@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use common::{Cluster, DEADLINE, condition, target};
+use wva_testbed::audit::Audit;
 use wva_testbed::fixtures::{MODEL_LABEL, VariantFixture};
 use wva_testbed::install::{Install, InstallOptions};
 use wva_testbed::picker::{CRDS, FakePicker, Manner, older_pool, pool};
@@ -29,7 +30,7 @@ fn options() -> InstallOptions {
 
 async fn cluster() -> anyhow::Result<Cluster> {
     let name = "from-zero".to_owned();
-    let testbed = Testbed::start(Options { name, with_audit: true, ..Options::default() }).await?;
+    let testbed = Testbed::start(Options { name, audit: Audit::Writes, ..Options::default() }).await?;
     testbed.apply(CRDS).await?;
     let args = ["wait", "--for=condition=Established", "crd", "--all", "--timeout=30s"];
     testbed.kubectl(&args).await?.success()?;
