@@ -9,13 +9,14 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use axum::Router;
-use axum::extract::{Query, Request, State};
+use axum::extract::{Query, Request};
 use axum::http::{StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum_server::Handle;
 use hyper_util::rt::TokioTimer;
+use prometheus::proto::MetricFamily;
 use prometheus::{Encoder, Registry, TextEncoder};
 use tokio_util::sync::CancellationToken;
 use wva_controller::Synced;
@@ -137,17 +138,27 @@ pub(crate) fn health(readiness: Arc<Readiness>) -> Router {
     Router::new().route("/healthz", get(|| async { "ok" })).route("/readyz", get(ready))
 }
 
-/// `/metrics` in the text format.
-pub(crate) fn metrics(registry: Registry) -> Router {
-    Router::new()
-        .route("/metrics", get(|State(registry): State<Registry>| async move { scrape(&registry) }))
-        .with_state(registry)
+/// Hands over families of series, one after the other.
+pub(crate) type Series = Arc<dyn Fn(&mut dyn FnMut(MetricFamily)) + Send + Sync>;
+
+/// `/metrics` in the text format: what is registered, then the series of variants.
+pub(crate) fn metrics(registry: Registry, series: Option<Series>) -> Router {
+    let answer = move || std::future::ready(scrape(&registry, series.as_ref()));
+    Router::new().route("/metrics", get(answer))
 }
 
-fn scrape(registry: &Registry) -> Response {
+fn scrape(registry: &Registry, series: Option<&Series>) -> Response {
     let encoder = TextEncoder::new();
     let mut text = Vec::new();
-    match encoder.encode(&registry.gather(), &mut text) {
+    let mut written = encoder.encode(&registry.gather(), &mut text);
+    if let Some(series) = series {
+        series(&mut |family| {
+            if written.is_ok() {
+                written = encoder.encode(&[family], &mut text);
+            }
+        });
+    }
+    match written {
         Ok(()) => ([(header::CONTENT_TYPE, encoder.format_type().to_owned())], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }

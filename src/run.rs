@@ -22,7 +22,7 @@ use wva_controller::{
 use wva_rules::OtherVariant;
 use wva_webhook::{Index, Readers};
 
-use crate::endpoints::Check;
+use crate::endpoints::{Check, Series};
 use crate::settings::{Controller, Live, Settings};
 use crate::telemetry::{self, LogLevel};
 
@@ -42,6 +42,8 @@ struct Process {
     /// To be started once all else is.
     election: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     registry: Registry,
+    /// Those of variants, which only a leader shows.
+    series: Option<Series>,
     tasks: Tasks,
     end: End,
     changed: Arc<Notify>,
@@ -138,6 +140,7 @@ impl Process {
             leadership,
             election,
             registry,
+            series: None,
             tasks,
             end,
             changed,

@@ -116,11 +116,6 @@ impl Leadership {
         }
     }
 
-    /// A collector that shows the series of another while this replica may show series that only a leader shows.
-    pub fn showing(&self, series: impl Collector + 'static) -> impl Collector + 'static {
-        Showing { leadership: self.clone(), series }
-    }
-
     /// The collector of `wva_leader`.
     ///
     /// # Errors
@@ -128,21 +123,6 @@ impl Leadership {
     pub fn gauge(&self) -> Result<impl Collector + 'static, prometheus::Error> {
         let gauge = IntGauge::new("wva_leader", "1 on the replica that decides and publishes.")?;
         Ok(LeaderGauge { leadership: self.clone(), gauge })
-    }
-}
-
-struct Showing<C> {
-    leadership: Leadership,
-    series: C,
-}
-
-impl<C: Collector> Collector for Showing<C> {
-    fn desc(&self) -> Vec<&Desc> {
-        self.series.desc()
-    }
-
-    fn collect(&self) -> Vec<MetricFamily> {
-        if self.leadership.shows_series() { self.series.collect() } else { Vec::new() }
     }
 }
 

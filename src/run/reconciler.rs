@@ -31,7 +31,12 @@ impl Process {
         let ownership = self.ownership(controller);
         let reach = Reach::new(ownership.clone(), self.variants.clone(), self.namespaces.clone());
         let series = VariantSeries::new(reader.clone(), reach.clone(), controller.legacy_metrics);
-        self.registry.register(Box::new(self.leadership.showing(series)))?;
+        let leadership = self.leadership.clone();
+        self.series = Some(Arc::new(move |take| {
+            if leadership.shows_series() {
+                series.each(take);
+            }
+        }));
         let telemetry = Telemetry::register(&self.registry)?;
         let reloads = telemetry.reloads().clone();
         let asked =

@@ -14,7 +14,7 @@ impl Process {
     pub(super) fn metrics(&mut self, certs: &Served) -> anyhow::Result<()> {
         let Some(address) = self.settings.metrics_address else { return Ok(()) };
         let listener = endpoints::bind("/metrics", address)?;
-        let router = endpoints::metrics(self.registry.clone());
+        let router = endpoints::metrics(self.registry.clone(), self.series.clone());
         let shutdown = self.end.shutdown.clone();
         if self.settings.metrics_secure {
             let tls = wva_certs::server_config(certs.metrics()?.resolver(), false)?;

@@ -1,11 +1,11 @@
 //! The per-variant series. They are made anew from what was published at each scrape, so a variant that is gone has
 //! no series left behind, and before the first cycle there is none at all. They are built as the exposition wants them:
-//! a `GaugeVec` would hold each a second time, and its own description with it.
+//! a `GaugeVec` would hold each a second time, and its own description with it. They come family by family, for those of
+//! thousands of variants take megabytes, and one at a time is written and dropped.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use prometheus::core::{Collector, Desc};
 use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
 use wva_scaling::VariantKey;
 
@@ -32,24 +32,32 @@ impl VariantSeries {
         Self { published, reach, legacy }
     }
 
-    fn families(&self, published: &Published) -> Vec<MetricFamily> {
+    /// Hands over one family after the other; none before the first cycle, nor after the last.
+    pub fn each(&self, take: &mut dyn FnMut(MetricFamily)) {
+        let published = self.published.borrow().clone();
+        let Some(published) = published else { return };
+        self.families(&published, &mut |family| {
+            // A family without a series would be printed as a bare heading.
+            if !family.get_metric().is_empty() {
+                take(family);
+            }
+        });
+    }
+
+    fn families(&self, published: &Published, take: &mut dyn FnMut(MetricFamily)) {
         let ours = published.variants.iter().filter(|(key, v)| self.reach.holds(key, &v.uid));
         let ours: Shown<'_> = ours.map(|(key, v)| (key, &**v)).collect();
         let now = Instant::now();
         let mut shown = ours.clone();
         shown.retain(|key, _| published.withheld.get(key).is_none_or(|until| now >= *until));
-        let mut families = Vec::new();
         for prefix in if self.legacy { &["wva", "inferno"][..] } else { &["wva"][..] } {
             for (name, help, value) in GAUGES {
                 let metrics = shown.iter().filter_map(|(key, variant)| self.gauge(key, variant, value));
-                families.push(family(&format!("{prefix}_{name}"), help, MetricType::GAUGE, metrics));
+                take(family(&format!("{prefix}_{name}"), help, MetricType::GAUGE, metrics));
             }
         }
-        families.push(self.scalings(published, &shown));
-        families.push(states(&ours));
-        // A family without a series would be printed as a bare heading.
-        families.retain(|f| !f.get_metric().is_empty());
-        families
+        take(self.scalings(published, &shown));
+        take(states(&ours));
     }
 
     /// One gauge of a variant; `None` where autoscalers are told nothing.
@@ -144,18 +152,6 @@ fn states(ours: &Shown<'_>) -> MetricFamily {
 
 fn state(variant: &PublishedVariant) -> &'static str {
     variant.conditions.ready.reason
-}
-
-impl Collector for VariantSeries {
-    fn desc(&self) -> Vec<&Desc> {
-        Vec::new()
-    }
-
-    fn collect(&self) -> Vec<MetricFamily> {
-        let published = self.published.borrow().clone();
-        let Some(published) = published else { return Vec::new() };
-        self.families(&published)
-    }
 }
 
 #[cfg(test)]
