@@ -29,7 +29,7 @@ lint: ## Formatting, clippy, purity of the pure crates, arrows between crates
 chart: build ## Judge the Helm chart by its render: names, permissions, webhooks, refusals, every documented key
 	@tests/chart.sh
 
-generate: ## Write what is made from code: the CRD, the schemas of config map entries, the webhook configurations, the rule reference
+generate: ## Write what is made from code: the CRD, the schemas of config map entries, the webhook configurations, the rule reference, the page of settings
 	WVA_GENERATE=1 $(CARGO) test --quiet --package wva --test generated
 
 demo: tools build ## Show the main job on a real control plane (KEEP=1 leaves it running)

@@ -36,6 +36,12 @@ pub(crate) fn command() -> Command {
         )
 }
 
+fn print_config_arg() -> Arg {
+    Arg::new("print-config").long("print-config").action(ArgAction::SetTrue).help(
+        "Print every setting with its value and source, and exit; the main ConfigMap is read if it can be",
+    )
+}
+
 fn format_arg(words: &'static [&'static str]) -> Arg {
     Arg::new("format")
         .long("format")
@@ -47,6 +53,7 @@ fn format_arg(words: &'static [&'static str]) -> Arg {
 
 fn with_settings(command: Command) -> Command {
     let hide = command.get_name() == "wva";
+    let command = command.arg(print_config_arg().hide(hide));
     SETTINGS.iter().fold(command, |command, setting| {
         let flags = setting.flag.into_iter().map(|f| (f, hide)).chain(old_flags(setting).map(|f| (f, true)));
         flags.fold(command, |command, (flag, hidden)| command.arg(flag_arg(setting, flag).hide(hidden)))

@@ -2,6 +2,7 @@
 
 mod admission;
 mod certificates;
+mod live;
 mod reconciler;
 mod served;
 mod supervision;
@@ -12,21 +13,22 @@ use std::sync::Arc;
 use anyhow::Context;
 use kube::Client;
 use prometheus::Registry;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use wva_controller::{
-    AutoscalerObservers, Cache, ConfigMaps, InferencePools, Leadership, NamespaceFacts, Scope, Synced, Tasks,
-    Variant, Watches, elect,
+    AutoscalerObservers, Cache, ConfigMaps, ConfigReloads, InferencePools, Leadership, NamespaceFacts, Scope,
+    Synced, Tasks, Variant, Watches, elect,
 };
 use wva_rules::OtherVariant;
 use wva_webhook::{Index, Readers};
 
 use crate::endpoints::Check;
-use crate::settings::{Controller, Settings};
-use crate::telemetry;
+use crate::settings::{Controller, Live, Settings};
+use crate::telemetry::{self, LogLevel};
 
 pub(crate) use supervision::Signals;
 
+use live::Reached;
 use served::Readiness;
 use supervision::{End, supervise};
 
@@ -63,7 +65,14 @@ struct Watched {
 }
 
 /// Runs until a signal, or until a part that must run has ended.
-pub(crate) async fn run(settings: Settings, signals: Signals) -> anyhow::Result<()> {
+pub(crate) async fn run(
+    settings: Settings,
+    live: Live,
+    level: LogLevel,
+    signals: Signals,
+) -> anyhow::Result<()> {
+    let (given, defaults) = settings.given_and_defaults();
+    tracing::info!(given, defaults, "Settings in force");
     for warning in &settings.warnings {
         tracing::warn!("{warning}");
     }
@@ -74,9 +83,12 @@ pub(crate) async fn run(settings: Settings, signals: Signals) -> anyhow::Result<
     if let Some(webhook) = process.settings.webhook.clone() {
         process.webhook(&webhook, certs.serving()?, watched.as_ref())?;
     }
-    if let Some((controller, watched)) = controller.zip(watched) {
-        process.controller(&controller, &certs, watched)?;
-    }
+    let (engine, config) = watch::channel(process.settings.engine());
+    let reloads = match controller.zip(watched) {
+        Some((controller, watched)) => process.controller(&controller, &certs, watched, config)?,
+        None => ConfigReloads::register(&process.registry)?,
+    };
+    process.follow_main_map(live, Reached { engine, level, reloads });
     process.metrics(&certs)?;
     let ready = process.health()?;
     process.compete(ready);
@@ -164,7 +176,7 @@ impl Process {
         let observe =
             AutoscalerObservers { autoscalers: observe_autoscalers, scaled_objects: observe_scaled_objects };
         let watches = scope.all(self.variants.clone(), self.namespaces.clone(), observe, &controller.limiter);
-        let pools = scope.inference_pools(&controller.pool_group);
+        let pools = scope.inference_pools(&controller.zero.pool_group);
         let seen = watches.clone();
         let scaled_objects_seen = Arc::new(move || seen.scaled_objects_seen().is_complete());
         let maps = scope.config_maps(self.settings.maps.clone(), self.settings.config_enabled_value.clone());

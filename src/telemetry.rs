@@ -7,50 +7,70 @@ use std::io::IsTerminal;
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
+use tracing_subscriber::Registry;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::reload::{self, Handle};
 use tracing_subscriber::util::SubscriberInitExt;
 
 use wva_certs::Certs;
 
 use crate::settings::Log;
 
+/// The level of the running log.
+pub(crate) struct LogLevel(Handle<Targets, Registry>);
+
+impl LogLevel {
+    /// Changes it at once.
+    pub(crate) fn set(&self, level: tracing::Level) {
+        if let Err(error) = self.0.reload(filter(level)) {
+            tracing::warn!(%error, "The log level could not be changed");
+        }
+    }
+}
+
 /// Starts logging for the life of the process.
-pub(crate) fn start(log: &Log) {
-    drop(subscriber(log).try_init()); // A second call in one process keeps the first logger.
+pub(crate) fn start(log: &Log) -> LogLevel {
+    let (subscriber, level) = subscriber(log);
+    drop(subscriber.try_init()); // A second call in one process keeps the first logger.
+    level
 }
 
 /// Logs what this thread says until the guard is dropped: what happens before all settings are known.
 pub(crate) fn start_here(log: &Log) -> tracing::subscriber::DefaultGuard {
-    subscriber(log).set_default()
+    subscriber(log).0.set_default()
 }
 
-fn subscriber(log: &Log) -> tracing::Dispatch {
+/// What is logged at a level. The libraries below say much at debug level that is nobody's concern here.
+fn filter(level: tracing::Level) -> Targets {
+    Targets::new()
+        .with_default(LevelFilter::from_level(level))
+        .with_target("hyper", LevelFilter::WARN)
+        .with_target("hyper_util", LevelFilter::WARN)
+        .with_target("rustls", LevelFilter::WARN)
+        .with_target("tower", LevelFilter::WARN)
+        .with_target("kube_client", LevelFilter::WARN)
+}
+
+fn subscriber(log: &Log) -> (tracing::Dispatch, LogLevel) {
     let json = match log.format.as_str() {
         "json" => true,
         "text" => false,
         _ => !std::io::stderr().is_terminal(),
     };
-    // The libraries below say much at debug level that is nobody's concern here.
-    let level = LevelFilter::from_level(log.level);
-    let filter = Targets::new()
-        .with_default(level)
-        .with_target("hyper", LevelFilter::WARN)
-        .with_target("hyper_util", LevelFilter::WARN)
-        .with_target("rustls", LevelFilter::WARN)
-        .with_target("tower", LevelFilter::WARN)
-        .with_target("kube_client", LevelFilter::WARN);
+    let (filter, level) = reload::Layer::new(filter(log.level));
     let registry = tracing_subscriber::registry().with(filter);
-    if json {
+    let dispatch = if json {
         registry
             .with(tracing_subscriber::fmt::layer().event_format(JsonLines).with_writer(std::io::stderr))
             .into()
     } else {
         registry.with(tracing_subscriber::fmt::layer().with_target(false).with_writer(std::io::stderr)).into()
-    }
+    };
+    (dispatch, LogLevel(level))
 }
 
 /// Prints the chain of an error that ends the process, once.

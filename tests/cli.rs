@@ -1,6 +1,8 @@
 //! The command line as a user meets it: exit codes, messages, and what goes to which stream.
 #![expect(clippy::unwrap_used, reason = "a helper of a test may panic as the test itself does")]
 
+mod wrong_settings;
+
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Output, Stdio};
 
@@ -78,6 +80,38 @@ fn every_wrong_setting_is_named_with_its_source_and_the_process_ends_with_1() {
     {
         assert!(said.contains(part), "{part} is not in: {said}");
     }
+}
+
+#[test]
+fn five_wrong_settings_are_one_message() {
+    let said = wrong_settings::said();
+    for part in [
+        "5 settings are wrong:\n",
+        "METRICS_SECURE (flag --metrics-secure): found \"perhaps\": write true or false",
+        "GLOBAL_OPT_INTERVAL (environment GLOBAL_OPT_INTERVAL): \"60\" lacks a unit",
+        "PROMETHEUS_BASE_URL (environment PROMETHEUS_BASE_URL): found \"ftp://user:***@prometheus\"",
+        "LEADER_ELECTION_LEASE_DURATION (environment LEADER_ELECTION_LEASE_DURATION): found LEADER_ELECTION_LEASE_DURATION=10s",
+        "CONFIG_FILE (environment CONFIG_FILE): found \"/no/such/file\"",
+    ] {
+        assert!(said.contains(part), "{part} is not in:\n{said}");
+    }
+}
+
+#[test]
+fn the_settings_are_printed_without_a_cluster_too() {
+    let env = [("PROMETHEUS_BASE_URL", "http://p"), ("KUBECONFIG", "/no/such/file")];
+    let out = wva(&["run", "--print-config", "-v=4"], &env, "");
+    let printed = text(&out.stdout);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    assert!(printed.lines().next().unwrap().contains("not read, so its keys are missing here"), "{printed}");
+    assert!(printed.lines().any(|line| line.starts_with("V=4 ") && line.ends_with("# flag -v")), "{printed}");
+    let out = wva(&["--print-config"], &env[1..], "");
+    assert_eq!((out.status.code(), text(&out.stdout).as_str()), (Some(1), ""));
+    assert!(
+        text(&out.stderr).contains("PROMETHEUS_BASE_URL (default): is required"),
+        "{}",
+        text(&out.stderr)
+    );
 }
 
 #[test]

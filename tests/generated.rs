@@ -2,9 +2,11 @@
 //! the checked-in file is not what the code says.
 #![expect(clippy::unwrap_used, reason = "a helper of a test may panic as the test itself does")]
 
+mod configuration_page;
 #[path = "../webhook/rules/tests/examples/example.rs"]
 mod example;
 mod rule_pages;
+mod wrong_settings;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -50,6 +52,12 @@ fn rule_reference() {
     let found =
         std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     assert_eq!(found.collect::<BTreeSet<_>>(), pages.into_keys().collect());
+}
+
+/// The page of settings, with what the program really says of wrong ones.
+#[test]
+fn settings() {
+    check("docs/configuration.md", &configuration_page::page(&wrong_settings::said()));
 }
 
 /// The doors as a plain install without an instance has them; the program opens them.

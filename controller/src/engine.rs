@@ -1,21 +1,22 @@
 //! The engine cycle: samples into a Snapshot, the Snapshot into decisions, decisions into what is published. One task
 //! owns samples, memory and publication; everything else reads.
 
+mod config;
 mod early;
 mod narrate;
 mod sampling;
 mod steps;
+mod ticks;
 mod waking;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::{BoxFuture, OptionFuture};
 use jiff::Timestamp;
 use tokio::sync::{Notify, watch};
-use tokio::time::{MissedTickBehavior, Sleep};
+use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
 use wva_crds::names::UNRESOLVED_ACCELERATOR;
 use wva_scaling::snapshot::{Config, MetricsAge, Remembered};
@@ -40,43 +41,16 @@ use crate::workloads::{self, WorkloadKey};
 use early::model_of;
 use narrate::{count, narrate};
 use steps::{Steps, retentions};
+use ticks::{Timers, sooner};
 use waking::unwakeable;
 
+pub use config::EngineConfig;
 pub use steps::Actuation;
-
-/// How often the engine does what.
-#[derive(Clone, Debug)]
-pub struct EngineConfig {
-    /// Time between two cycles.
-    pub interval: Duration,
-    /// Time between two samples.
-    pub fetch_interval: Duration,
-    /// A sample younger than this is not fetched again, and one that is older is fetched anew before a cycle.
-    pub cache_ttl: Duration,
-    /// Time after which samples of what is gone are forgotten.
-    pub cleanup_interval: Duration,
-    /// Age up to which a signal counts fully.
-    pub fresh: Duration,
-    /// Age up to which it counts, but forbids scale-down.
-    pub stale: Duration,
-    /// Age beyond which it is missing.
-    pub unavailable: Duration,
-    /// How long a decision is kept without progress.
-    pub decision_hold: Duration,
-    /// Age at which a replica that is not ready is stuck.
-    pub pending_grace: Duration,
-    /// Every model is limited to the GPUs that are left.
-    pub limited_mode: bool,
-    /// A sample that shows a need for more replicas is acted on at once.
-    pub early_scale_up: bool,
-    /// Idle models go to zero where no entry says otherwise.
-    pub scale_to_zero: bool,
-    /// Who carries out the steps that are neither to nor from zero.
-    pub actuation: Actuation,
-}
 
 /// Events in quick succession make one cycle.
 const DEBOUNCE: Duration = Duration::from_secs(1);
+/// The same for changes of settings, which are few and hold within a second.
+const SETTLE: Duration = Duration::from_millis(250);
 /// Time to the next round of queries while a step to zero waits for its second look: the sooner it comes after a scrape, the
 /// fewer requests can have begun since. Prometheus gets a pause of four times as long as the last round took.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
@@ -100,8 +74,10 @@ pub struct Engine {
     pub ownership: Ownership,
     /// The one namespace to ask for, or all.
     pub namespace: Option<String>,
-    /// How often it does what.
-    pub config: EngineConfig,
+    /// Who carries out the steps that are neither to nor from zero.
+    pub actuation: Actuation,
+    /// How often it does what, as it is now.
+    pub config: watch::Receiver<EngineConfig>,
     /// Its own metrics.
     pub telemetry: Telemetry,
     /// Where the result of each cycle goes; this is its only writer.
@@ -167,19 +143,19 @@ impl Engine {
     /// objects asks for, nor the end of the process.
     async fn cycles(&self, changed: &Notify, shutdown: &CancellationToken) {
         let mut state = State::default();
-        let mut fetch = ticks(self.config.fetch_interval);
-        let mut cycle = ticks(self.config.interval);
+        let mut settings = self.config.clone();
+        let mut timers = Timers::new(*settings.borrow_and_update());
         let mut fetching: OptionFuture<BoxFuture<'_, Fetched>> = None.into();
         let mut idle = true;
         // A cycle that waits for the round under way; none runs before the first.
         let mut due = false;
-        let mut debounced: OptionFuture<Pin<Box<Sleep>>> = None.into();
-        let mut quiet = true;
         let mut queues = self.pickers.queues();
         let mut hastened = false;
+        // When the cycle is run that a change asked for.
+        let mut asked: Option<tokio::time::Instant> = None;
         loop {
             if idle && self.looks_again(&state) && !std::mem::replace(&mut hastened, true) {
-                fetch.reset_after(LOOK_AGAIN.max(state.took * PAUSE));
+                timers.fetch.soon(LOOK_AGAIN.max(state.took * PAUSE));
             }
             tokio::select! {
                 biased;
@@ -194,14 +170,14 @@ impl Engine {
                     }
                 }
                 Ok(()) = queues.changed() => self.wake(&mut state),
-                _ = fetch.tick(), if idle => {
+                () = timers.fetch.tick(), if idle => {
                     hastened = false;
                     if self.looks_again(&state) || !self.is_young(&state, TIMER_ERROR) {
                         idle = false;
                         fetching = Some(self.fetch(&mut state)).into();
                     }
                 }
-                _ = cycle.tick() => {
+                () = timers.cycle.tick() => {
                     if self.is_young(&state, Duration::ZERO) {
                         self.cycle(&mut state);
                     } else {
@@ -211,12 +187,15 @@ impl Engine {
                         }
                     }
                 }
-                () = changed.notified(), if quiet => {
-                    quiet = false;
-                    debounced = Some(Box::pin(tokio::time::sleep(DEBOUNCE))).into();
+                // Whoever writes it may end before the engine does: then it stays as it is.
+                Ok(()) = settings.changed() => {
+                    timers.change(*settings.borrow_and_update());
+                    sooner(&mut asked, SETTLE);
                 }
-                Some(()) = &mut debounced, if !quiet => {
-                    quiet = true;
+                () = self.maps.changed() => sooner(&mut asked, SETTLE),
+                () = changed.notified(), if asked.is_none() => sooner(&mut asked, DEBOUNCE),
+                () = sleep_until(asked.unwrap_or_else(tokio::time::Instant::now)), if asked.is_some() => {
+                    asked = None;
                     if state.asked.is_some() {
                         self.cycle(&mut state);
                     } else {
@@ -225,6 +204,11 @@ impl Engine {
                 }
             }
         }
+    }
+
+    /// How often the engine does what, at this moment.
+    fn config(&self) -> EngineConfig {
+        *self.config.borrow()
     }
 
     /// All that is managed, and of which one can know whether its workload is there.
@@ -240,7 +224,7 @@ impl Engine {
 
     /// Whether a step to zero is to have its second look soon.
     fn looks_again(&self, state: &State) -> bool {
-        state.steps.are_urgent(self.config.fresh)
+        state.steps.are_urgent(self.config().fresh)
     }
 
     fn cycle(&self, state: &mut State) {
@@ -336,7 +320,7 @@ impl Engine {
 
     /// What the rules read besides signals.
     fn rules_config(&self, settings: &mut Settings, managed: &[Managed]) -> Config {
-        let c = &self.config;
+        let c = self.config();
         let namespaces = self.watches.namespaces.as_ref();
         Config {
             decision_hold: c.decision_hold.into(),
@@ -348,16 +332,9 @@ impl Engine {
                 unavailable: c.unavailable.into(),
             },
             scale_to_zero_default: c.scale_to_zero,
-            ..settings.resolve(&self.maps, managed, namespaces, &self.telemetry)
+            ..settings.resolve(&self.maps, managed, namespaces, self.telemetry.reloads())
         }
     }
-}
-
-fn ticks(period: Duration) -> tokio::time::Interval {
-    let mut ticks = tokio::time::interval(period);
-    // After a slow answer the next tick comes a whole period later, not several at once.
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    ticks
 }
 
 /// What a variant's conditions are told beside its decision.

@@ -34,7 +34,7 @@ pub use actuate::{Actuator, Carrier};
 pub use collect::prometheus::{ClientError, Prometheus, PrometheusConfig};
 pub use engine::{Actuation, Engine, EngineConfig};
 pub use leadership::{Election, Leadership, NotLeading, elect};
-pub use maps::ConfigMaps;
+pub use maps::{Config, ConfigMaps, ConfigReloads, main_map};
 pub use picker::{Asking, InferencePools, PickerConfig, Pickers};
 pub use published::{Published, PublishedVariant, Reader};
 pub use report::events::{self, Reporter};

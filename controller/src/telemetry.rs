@@ -6,7 +6,7 @@ use std::time::Duration;
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry};
 
 use crate::collect::signals::{COMPLETED, Query};
-use crate::maps::Config;
+use crate::maps::ConfigReloads;
 
 /// Handles of the reconciler's own metrics.
 #[derive(Clone, Debug)]
@@ -16,7 +16,7 @@ pub struct Telemetry {
     query_seconds: HistogramVec,
     query_errors: IntCounterVec,
     unmapped: IntGauge,
-    config_reloads: IntCounterVec,
+    reloads: ConfigReloads,
 }
 
 impl Telemetry {
@@ -54,26 +54,14 @@ impl Telemetry {
                 "wva_unmapped_series",
                 "Series of the newest sample whose pod belongs to no known workload.",
             )?,
-            config_reloads: IntCounterVec::new(
-                Opts::new(
-                    "wva_config_reloads_total",
-                    "ConfigMaps that came into force or changed, by result: ok, or invalid where an entry cannot be used.",
-                ),
-                &["config", "result"],
-            )?,
+            reloads: ConfigReloads::register(registry)?,
         };
         registry.register(Box::new(telemetry.cycle_seconds.clone()))?;
         registry.register(Box::new(telemetry.cycles.clone()))?;
         registry.register(Box::new(telemetry.query_seconds.clone()))?;
         registry.register(Box::new(telemetry.query_errors.clone()))?;
         registry.register(Box::new(telemetry.unmapped.clone()))?;
-        registry.register(Box::new(telemetry.config_reloads.clone()))?;
         // A series that exists from the start can be alerted on.
-        for config in Config::ALL {
-            for result in ["ok", "invalid"] {
-                telemetry.config_reloads.with_label_values(&[config.label(), result]).inc_by(0);
-            }
-        }
         for query in Query::ALL.map(Query::name).into_iter().chain([COMPLETED]) {
             telemetry.query_errors.with_label_values(&[query]).inc_by(0);
         }
@@ -88,10 +76,10 @@ impl Telemetry {
         }
     }
 
-    /// A ConfigMap that came into force or changed, or is no longer there.
-    pub(crate) fn config_reloaded(&self, config: Config, valid: bool) {
-        let result = if valid { "ok" } else { "invalid" };
-        self.config_reloads.with_label_values(&[config.label(), result]).inc();
+    /// The counter of ConfigMaps that were taken in.
+    #[must_use]
+    pub fn reloads(&self) -> &ConfigReloads {
+        &self.reloads
     }
 
     /// One cycle.

@@ -54,6 +54,44 @@ pub fn event(news: &News<'_>) -> Event {
     }
 }
 
+/// A change of a setting that is read at the start alone, refused at admission or ignored at run time.
+#[derive(Clone, Copy, Debug)]
+pub struct ImmutableChange<'a> {
+    /// Namespace of the ConfigMap.
+    pub namespace: &'a str,
+    /// Its name.
+    pub name: &'a str,
+    /// Its UID, where it is known.
+    pub uid: Option<&'a str>,
+    /// Which settings, and what became of them.
+    pub note: &'a str,
+    /// The pod that reports.
+    pub reporter: Option<&'a str>,
+    /// When it happened.
+    pub at: Timestamp,
+}
+
+/// The event `ImmutableConfigChangeRejected` on the ConfigMap.
+#[must_use]
+pub fn immutable_change(change: &ImmutableChange<'_>) -> Event {
+    event(&News {
+        regarding: ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("ConfigMap".to_owned()),
+            name: Some(change.name.to_owned()),
+            namespace: Some(change.namespace.to_owned()),
+            uid: change.uid.map(str::to_owned),
+            ..ObjectReference::default()
+        },
+        warning: true,
+        reason: "ImmutableConfigChangeRejected",
+        action: "Reject",
+        note: change.note,
+        reporter: change.reporter,
+        at: change.at,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,6 +4,8 @@
 mod certs;
 mod decide;
 mod explain;
+mod print_config;
+mod start;
 mod validate;
 
 use std::process::ExitCode;
@@ -11,7 +13,6 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::ArgMatches;
 
-use crate::settings::{self, Files, Settings};
 use crate::{run, telemetry};
 
 pub(crate) use certs::command as certs_command;
@@ -41,41 +42,20 @@ fn serve(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
         .build()
         .context("cannot start the async runtime")?;
     let ended = runtime.block_on(async {
+        if arguments.get_flag("print-config") {
+            return print_config::print_config(arguments).await;
+        }
         let mut signals = run::Signals::listen()?;
-        let settings = tokio::select! {
-            settings = read_settings(arguments) => settings?,
+        let (settings, live) = tokio::select! {
+            started = start::settings(arguments) => started?,
             () = signals.asked() => return Ok(()),
         };
-        telemetry::start(&settings.log);
-        run::run(settings, signals).await
+        let level = telemetry::start(&settings.log);
+        run::run(settings, live, level, signals).await
     });
     // Blocking work that nobody waits for any more must not hold up the end.
     runtime.shutdown_timeout(std::time::Duration::from_secs(1));
     ended.map(|()| ExitCode::SUCCESS)
-}
-
-/// Settings from all sources. What flags and environment alone get wrong is said without asking the API server for
-/// the main map.
-async fn read_settings(arguments: &ArgMatches) -> anyhow::Result<Settings> {
-    let environment = |key: &str| std::env::var(key).ok();
-    let mut files = Files { file: settings::config_file(arguments, environment)?, ..Files::default() };
-    if let Err(error) = Settings::read(arguments, environment, &files)
-        && error.is_of_the_command()
-    {
-        return Err(error.into());
-    }
-    let (namespace, name) = settings::namespace_and_name(environment);
-    let map = {
-        // `block_on` keeps this on one thread.
-        let _log = telemetry::start_here(&settings::first_log(arguments, environment, &files));
-        settings::fetch(&run::client(None).await?, &namespace, &name).await?
-    };
-    files.map = map.text;
-    let mut settings = Settings::read(arguments, environment, &files)
-        .with_context(|| format!("settings (the main ConfigMap is {namespace}/{name})"))?;
-    settings.running.restart_revision = map.restart_revision;
-    settings.warnings.extend(map.warnings);
-    Ok(settings)
 }
 
 #[expect(clippy::print_stdout, reason = "the CRD is what this command is asked to print")]

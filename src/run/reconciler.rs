@@ -9,8 +9,8 @@ use wva_certs::Certs;
 use wva_controller::auth::Gate;
 use wva_controller::external_metrics::{self, ExternalMetrics, OwnService};
 use wva_controller::{
-    Actuator, Asking, Carrier, Engine, Ownership, PickerConfig, Prometheus, Reader, Reporter, StatusWriter,
-    Telemetry, VariantSeries, events,
+    Actuator, Asking, Carrier, ConfigReloads, Engine, EngineConfig, Ownership, PickerConfig, Prometheus,
+    Reader, Reporter, StatusWriter, Telemetry, VariantSeries, events,
 };
 
 use super::certificates::Served;
@@ -19,13 +19,14 @@ use crate::endpoints;
 use crate::settings::Controller;
 
 impl Process {
-    /// The reconciler: one engine, and those who tell what it decided.
+    /// The reconciler: one engine, and those who tell what it decided. Gives the counter of maps that were taken in.
     pub(super) fn controller(
         &mut self,
         controller: &Controller,
         certs: &Served,
         watched: Watched,
-    ) -> anyhow::Result<()> {
+        config: watch::Receiver<EngineConfig>,
+    ) -> anyhow::Result<ConfigReloads> {
         let (published, reader) = watch::channel(None);
         let series =
             VariantSeries::new(reader.clone(), self.settings.instance.clone(), controller.legacy_metrics);
@@ -35,10 +36,12 @@ impl Process {
             manage_labelled: controller.manage_labelled,
         };
         let asked =
-            PickerConfig { bearer_token: controller.picker_token.clone(), ownership: ownership.clone() };
+            PickerConfig { bearer_token: controller.zero.picker_token.clone(), ownership: ownership.clone() };
         let (client, watches) = (self.client.clone(), watched.watches.clone());
         let (asking, pickers) = Asking::new(client, watches, watched.pools, reader.clone(), asked)?;
         self.ask_pickers(asking);
+        let telemetry = Telemetry::register(&self.registry)?;
+        let reloads = telemetry.reloads().clone();
         let engine = Arc::new(Engine {
             watches: watched.watches,
             maps: watched.maps,
@@ -47,8 +50,9 @@ impl Process {
             pickers,
             ownership,
             namespace: self.settings.watch_namespace.clone(),
-            config: controller.engine.clone(),
-            telemetry: Telemetry::register(&self.registry)?,
+            actuation: controller.zero.actuation,
+            config,
+            telemetry,
             published,
         });
         let changed = self.changed.clone();
@@ -56,7 +60,7 @@ impl Process {
             let (engine, changed) = (engine.clone(), changed.clone());
             async move { engine.run(&changed, ended).await }
         });
-        self.carry_out(controller.steps_at_once, &reader);
+        self.carry_out(controller.zero.wakes_at_once, &reader);
         self.tell(&reader);
         if let Some(address) = controller.debug_address {
             let listener = endpoints::bind("/explain and /snapshot", address)?;
@@ -66,7 +70,7 @@ impl Process {
         if let Some(address) = controller.external_metrics_address {
             self.external_metrics(address, certs.serving()?, controller.legacy_metrics)?;
         }
-        Ok(())
+        Ok(reloads)
     }
 
     /// Asks endpoint pickers about models at zero.

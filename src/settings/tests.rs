@@ -1,5 +1,6 @@
 //! Which source wins, what is refused with which words, and what is warned of.
 
+use wva_crds::settings::map::MapText;
 use wva_rules::RunningSource;
 
 use super::*;
@@ -8,30 +9,30 @@ fn read(args: &[&str], env: &[(&str, &str)]) -> Result<Settings, SettingsError> 
     let args = std::iter::once("wva").chain(args.iter().copied());
     let matches = crate::cli::command().try_get_matches_from(args).unwrap();
     let environment = |k: &str| env.iter().find(|(n, _)| *n == k).map(|(_, v)| (*v).to_owned());
-    Settings::read(&matches, environment, &Files::default())
+    Sources::collect(&matches, environment).read(&MapText::default())
 }
 
-fn text(data: &serde_json::Value) -> wva_crds::settings::map::MapText {
-    wva_crds::settings::map::MapText::of(data.as_object().unwrap())
+fn text(data: &serde_json::Value) -> MapText {
+    MapText::of(data.as_object().unwrap())
 }
 
 #[test]
 fn the_map_counts_after_the_environment_and_before_the_file() {
-    let files = Files {
-        map: text(&serde_json::json!({
-            "GLOBAL_OPT_INTERVAL": "10s", "REST_CLIENT_TIMEOUT": "11s", "config.yaml": "METRICS_ADDR: \":8080\"",
-            "POD_NAMESPACE": "elsewhere",
-        })),
-        file: text(&serde_json::json!({"REST_CLIENT_TIMEOUT": "12s", "WVA_DECISION_HOLD": "13m"})),
-    };
+    let map = text(&serde_json::json!({
+        "GLOBAL_OPT_INTERVAL": "10s", "REST_CLIENT_TIMEOUT": "11s", "config.yaml": "METRICS_ADDR: \":8080\"",
+        "POD_NAMESPACE": "elsewhere",
+    }));
+    let file = text(&serde_json::json!({"REST_CLIENT_TIMEOUT": "12s", "WVA_DECISION_HOLD": "13m"}));
     let matches = crate::cli::command().try_get_matches_from(["wva"]).unwrap();
     let environment = |k: &str| match k {
         "GLOBAL_OPT_INTERVAL" => Some("9s".to_owned()),
         "PROMETHEUS_BASE_URL" => Some(URL.1.to_owned()),
         _ => None,
     };
-    let s = Settings::read(&matches, environment, &files).unwrap();
-    let engine = s.controller.unwrap().engine;
+    let mut sources = Sources::collect(&matches, environment);
+    sources.file = file;
+    let s = sources.read(&map).unwrap();
+    let engine = s.engine();
     assert_eq!(engine.interval, Duration::from_secs(9));
     assert_eq!(s.rest_timeout, Duration::from_secs(11));
     assert_eq!(engine.decision_hold, Duration::from_mins(13));
@@ -40,7 +41,10 @@ fn the_map_counts_after_the_environment_and_before_the_file() {
         s.namespace, "workload-variant-autoscaler-system",
         "what says where the map is stands outside it"
     );
-    assert_eq!(s.warnings, ["METRICS_ADDR (the main ConfigMap) is an old name: use METRICS_BIND_ADDRESS"]);
+    assert_eq!(
+        s.warnings,
+        ["ConfigMap key config.yaml, METRICS_ADDR is an old name: use METRICS_BIND_ADDRESS"]
+    );
     let source = |key: &str| s.running.values[key].source.clone();
     assert_eq!(source("REST_CLIENT_TIMEOUT"), RunningSource::Map);
     assert_eq!(source("WVA_DECISION_HOLD"), RunningSource::File);
@@ -58,7 +62,7 @@ fn the_deployment_is_told_from_the_name_of_its_pod() {
         (Some("laptop"), "deployment -l control-plane=controller-manager"),
         (None, "deployment -l control-plane=controller-manager"),
     ] {
-        assert_eq!(rollout(pod), want);
+        assert_eq!(reader::rollout(pod), want);
     }
 }
 
@@ -119,8 +123,9 @@ fn what_has_no_effect_yet_says_so() {
 #[test]
 fn the_limiter_is_off_until_somebody_asks_for_it() {
     let limiter = |set: &[(&str, &str)]| {
-        let controller = read(&[], &[&[URL], set].concat()).unwrap().controller.unwrap();
-        assert_eq!(controller.engine.limited_mode, controller.limiter.limited_mode);
+        let settings = read(&[], &[&[URL], set].concat()).unwrap();
+        let (engine, controller) = (settings.engine(), settings.controller.unwrap());
+        assert_eq!(engine.limited_mode, controller.limiter.limited_mode);
         (controller.limiter.limited_mode, controller.limiter.node_selector)
     };
     assert_eq!(limiter(&[]), (false, String::new()));
@@ -133,7 +138,7 @@ fn an_empty_variable_is_one_that_is_not_set() {
     let empty =
         [URL, ("GLOBAL_OPT_INTERVAL", ""), ("POD_NAMESPACE", ""), ("METRICS_SECURE", ""), ("POD_NAME", "")];
     let s = read(&[], &empty).unwrap();
-    assert_eq!(s.controller.unwrap().engine.interval, Duration::from_mins(1));
+    assert_eq!(s.engine().interval, Duration::from_mins(1));
     assert_eq!(s.namespace, "workload-variant-autoscaler-system");
     assert!(s.metrics_secure);
     assert!(s.pod_name.is_some_and(|name| !name.is_empty()), "the host's name stands in");
@@ -169,7 +174,7 @@ fn what_has_no_effect_yet_is_a_setting() {
 fn how_to_speak_to_prometheus_is_read() {
     let prometheus = |set: &[(&str, &str)]| {
         let settings = read(&[], &[&[URL], set].concat());
-        settings.map(|s| (s.controller.unwrap(), s.warnings)).map_err(|e| e.to_string())
+        settings.map(|s| (s.clone(), s.warnings.clone())).map_err(|e| e.to_string())
     };
     let (cert, key) = (("PROMETHEUS_CLIENT_CERT_PATH", "/c"), ("PROMETHEUS_CLIENT_KEY_PATH", "/k"));
     let rest = [
@@ -177,20 +182,22 @@ fn how_to_speak_to_prometheus_is_read() {
         ("PROMETHEUS_METRICS_CACHE_CLEANUP_INTERVAL", "7s"),
         ("WVA_EARLY_SCALE_UP", "false"),
     ];
-    let (controller, warnings) = prometheus(&[&[cert, key][..], &rest].concat()).unwrap();
-    let config = controller.prometheus;
+    let (settings, warnings) = prometheus(&[&[cert, key][..], &rest].concat()).unwrap();
+    let engine = settings.engine();
+    let config = settings.controller.unwrap().prometheus;
     assert_eq!(config.client_identity, Some(("/c".to_owned(), "/k".to_owned())));
     assert_eq!(config.server_name.as_deref(), Some("p"));
-    assert_eq!(controller.engine.cleanup_interval, Duration::from_secs(7));
-    assert!(!controller.engine.early_scale_up);
+    assert_eq!(engine.cleanup_interval, Duration::from_secs(7));
+    assert!(!engine.early_scale_up);
     assert_eq!(warnings, [] as [&str; 0], "all of it has an effect");
     for half in [cert, key] {
         let error = prometheus(&[half]).unwrap_err();
         assert!(error.contains("one setting is wrong") && error.contains(half.0), "{error}");
         assert!(error.contains("needs its key"), "{error}");
     }
-    let (controller, _) = prometheus(&[]).unwrap();
-    assert!(controller.prometheus.client_identity.is_none() && controller.engine.early_scale_up);
+    let (settings, _) = prometheus(&[]).unwrap();
+    assert!(settings.engine().early_scale_up);
+    assert!(settings.controller.unwrap().prometheus.client_identity.is_none());
 }
 
 #[test]
@@ -260,4 +267,55 @@ fn what_the_map_may_mend_does_not_end_the_start_before_it_is_read() {
     ] {
         assert_eq!(read(&[], set).unwrap_err().is_of_the_command(), of_the_command, "{set:?}");
     }
+}
+
+#[test]
+fn what_cannot_be_read_at_all_is_a_wrong_setting_among_the_others() {
+    let wrong = |args: &[&str], map: &serde_json::Value| {
+        let args = std::iter::once("wva").chain(args.iter().copied());
+        let matches = crate::cli::command().try_get_matches_from(args).unwrap();
+        let environment = |k: &str| (k == URL.0).then(|| URL.1.to_owned());
+        Sources::collect(&matches, environment).read(&text(map)).unwrap_err().to_string()
+    };
+    let said =
+        wrong(&["--config-file=/no/such/file"], &serde_json::json!({"V": "x", "config.yaml": "a: [1"}));
+    for part in [
+        "3 settings are wrong",
+        "CONFIG_FILE (flag --config-file): found \"/no/such/file\"",
+        "V (ConfigMap key V): found \"x\"",
+        "config.yaml (ConfigMap key config.yaml): it is no YAML",
+    ] {
+        assert!(said.contains(part), "{part} is not in:\n{said}");
+    }
+}
+
+#[test]
+fn every_value_is_shown_with_its_source_and_no_secret_is() {
+    let set = [
+        ("PROMETHEUS_BASE_URL", "https://u:hunter2@p"),
+        ("PROMETHEUS_BEARER_TOKEN", "hunter2"),
+        ("LEADER_ELECTION_ID", "mine"),
+    ];
+    let settings = read(&["--leader-elect"], &set).unwrap();
+    let lines = settings.lines();
+    for setting in wva_crds::settings::SETTINGS {
+        let of_it = lines.lines().filter(|line| line.starts_with(&format!("{}=", setting.key)));
+        assert_eq!(of_it.count(), 1, "{}", setting.key);
+    }
+    let has = |start: &str, source: &str| {
+        let found =
+            lines.lines().any(|line| line.starts_with(start) && line.ends_with(&format!("  # {source}")));
+        assert!(found, "{start} # {source} is not in:\n{lines}");
+    };
+    has("LEADER_ELECT=true ", "flag --leader-elect");
+    has("LEADER_ELECTION_ID=mine ", "environment LEADER_ELECTION_ID");
+    has("GLOBAL_OPT_INTERVAL=60s ", "default");
+    has("PROMETHEUS_BASE_URL=https://u:***@p ", "environment PROMETHEUS_BASE_URL");
+    has("PROMETHEUS_BEARER_TOKEN=(a secret) ", "environment PROMETHEUS_BEARER_TOKEN");
+    has("EPP_METRIC_READER_BEARER_TOKEN= ", "default");
+    has("POD_NAME= ", "not set");
+    let (given, defaults) = settings.given_and_defaults();
+    assert!(given.contains("LEADER_ELECT=true (flag --leader-elect); "), "{given}");
+    assert!(defaults.contains("GLOBAL_OPT_INTERVAL=60s; "), "{defaults}");
+    assert!(![lines, given, defaults, format!("{settings:?}")].concat().contains("hunter2"));
 }

@@ -198,15 +198,17 @@ fn entry_maps(fields: Fields, needed: &[(&str, &str)], seed: u64) -> Vec<Value> 
 
 /// Entries that are wrong, or right, only together.
 fn inherited() -> Vec<Value> {
-    let m = "model_id: m\n";
+    let (m, tokens) = ("model_id: m\n", "analyzerName: saturation\n");
     vec![
         json!({"default": "kvCacheThreshold: 0.3", "a": format!("{m}kvSpareTrigger: 0.4")}),
         json!({"default": "kvCacheThreshold: 0.05"}),
         json!({"default": "kvSpareTrigger: 0.8"}),
         json!({"default": "kvSpareTrigger: 0.81"}),
         json!({"default": "scaleUpThreshold: 0.7"}),
-        json!({"default": "scaleDownBoundary: 0.9", "a": format!("{m}scaleUpThreshold: 0.95")}),
-        json!({"default": "scaleUpThreshold: 0.9", "a": format!("{m}scaleDownBoundary: 0.9")}),
+        json!({"default": format!("{tokens}scaleUpThreshold: 0.7")}),
+        json!({"default": format!("{tokens}scaleDownBoundary: 0.9"), "a": format!("{m}scaleUpThreshold: 0.95")}),
+        json!({"default": format!("{tokens}scaleUpThreshold: 0.9"), "a": format!("{m}scaleDownBoundary: 0.9")}),
+        json!({"default": "scaleUpThreshold: 0.5\nscaleDownBoundary: 0.6", "a": format!("{m}{tokens}")}),
         json!({"a": format!("{m}kvCacheThreshold: 0.3"), "b": format!("{m}namespace: prod\nkvSpareTrigger: 0.4")}),
         json!({"a": m, "b": m}),
         json!({"a": m, "b": format!("{m}namespace: prod")}),

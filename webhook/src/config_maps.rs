@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::PostParams;
@@ -13,7 +12,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use wva_crds::events::News;
+use wva_crds::events::{ImmutableChange, immutable_change};
 use wva_rules::{IMMUTABLE, MapFacts, Operation, Verdict, validate_map};
 
 use crate::review::{Request, State};
@@ -67,32 +66,20 @@ pub async fn tell(
         }
         told.insert(key, now);
         let api: Api<Event> = Api::namespaced(client.clone(), &refusal.namespace);
-        let event = event(&refusal, &reporter);
+        let event = immutable_change(&ImmutableChange {
+            namespace: &refusal.namespace,
+            name: &refusal.name,
+            uid: refusal.uid.as_deref(),
+            note: &refusal.note,
+            reporter: Some(&reporter),
+            at: Timestamp::now(),
+        });
         match tokio::time::timeout(WRITE, api.create(&PostParams::default(), &event)).await {
             Ok(Ok(_)) => {}
             Ok(Err(error)) => tracing::warn!(%error, "The event of a refused change could not be written"),
             Err(_) => tracing::warn!("The API server takes no event of a refused change in time"),
         }
     }
-}
-
-fn event(refusal: &Refusal, reporter: &str) -> Event {
-    wva_crds::events::event(&News {
-        regarding: ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some("ConfigMap".to_owned()),
-            name: Some(refusal.name.clone()),
-            namespace: Some(refusal.namespace.clone()),
-            uid: refusal.uid.clone(),
-            ..ObjectReference::default()
-        },
-        warning: true,
-        reason: "ImmutableConfigChangeRejected",
-        action: "Reject",
-        note: &refusal.note,
-        reporter: Some(reporter),
-        at: Timestamp::now(),
-    })
 }
 
 /// Judges a ConfigMap. One that has nothing to do with this controller is admitted without a word.

@@ -30,7 +30,7 @@ impl Engine {
     pub(super) fn early(&self, state: &mut State) {
         state.news = false;
         let Some(before) = self.published.borrow().clone() else { return };
-        let growing = |decisions: &[Decision], before: &Published| match self.config.early_scale_up {
+        let growing = |decisions: &[Decision], before: &Published| match self.config().early_scale_up {
             true => growing(decisions, before),
             false => BTreeSet::new(),
         };

@@ -30,7 +30,7 @@ fn fate(scope: &Scope, answers: &[Answer]) -> Fate {
 impl Engine {
     /// Whether the newest sample is not to be fetched again, be it by `allowance` older than it is.
     pub(super) fn is_young(&self, state: &State, allowance: Duration) -> bool {
-        state.asked.is_some_and(|began| began.elapsed() + allowance <= self.config.cache_ttl)
+        state.asked.is_some_and(|began| began.elapsed() + allowance <= self.config().cache_ttl)
     }
 
     pub(super) fn fetch(&self, state: &mut State) -> BoxFuture<'_, Fetched> {
@@ -39,7 +39,7 @@ impl Engine {
             Some(namespace) => vec![Scope::one(namespace)],
             None => state.split.next(&self.expected_pods()),
         };
-        let within = self.config.fetch_interval.max(SHORTEST_ROUND);
+        let within = self.config().fetch_interval.max(SHORTEST_ROUND);
         let retentions = state.retentions.clone();
         async move {
             let answers = collect::fetch(&self.prometheus, scopes, &retentions, &self.telemetry, within);
@@ -83,14 +83,15 @@ impl Engine {
 
     /// Forgets, from time to time, what no rule reads any more.
     pub(super) fn clean(&self, state: &mut State, now: Instant) {
+        let config = self.config();
         let last = *state.cleaned.get_or_insert(now);
-        if now.saturating_duration_since(last) < self.config.cleanup_interval {
+        if now.saturating_duration_since(last) < config.cleanup_interval {
             return;
         }
         state.cleaned = Some(now);
         let pods = pods::pods(&self.watches);
         let known = |namespace: &str, pod: &str| pods::pod_named(&pods, namespace, pod).is_some();
         // A pod that is not mapped yet may be so in a moment; one that no cache knows is gone.
-        state.samples.clean(now, (self.config.fresh, self.config.unavailable), known);
+        state.samples.clean(now, (config.fresh, config.unavailable), known);
     }
 }

@@ -112,7 +112,7 @@ impl Engine {
     fn carries_out(&self, decision: &Decision, limits: Option<&Limits>) -> bool {
         let target = decision.target();
         if target > 0 && decision.current > 0 {
-            return self.config.actuation == Actuation::Scale && limits.is_none();
+            return self.actuation == Actuation::Scale && limits.is_none();
         }
         // KEDA would carry it out as well; but one that cannot be seen may have been told to keep a replica.
         let seen = target > 0 || self.watches.scaled_objects_seen().is_complete();
@@ -139,7 +139,7 @@ impl Engine {
         managed: &[Managed],
         limits: &BTreeMap<WorkloadKey, Limits>,
     ) {
-        if self.config.actuation == Actuation::Signal {
+        if self.actuation == Actuation::Signal {
             return;
         }
         let left = managed.iter().filter(|m| m.declared().is_ok_and(|d| limits.contains_key(&d.workload)));

@@ -12,8 +12,31 @@ use crate::collect::signals::Query;
 use crate::fixture::Cluster;
 use crate::watches::Sight;
 
-fn engine(cluster: &Cluster, prometheus: Prometheus) -> Engine {
+fn config() -> EngineConfig {
     let minutes = Duration::from_mins;
+    EngineConfig {
+        interval: minutes(60),
+        fetch_interval: minutes(60),
+        cache_ttl: minutes(60),
+        cleanup_interval: minutes(1),
+        fresh: minutes(1),
+        stale: minutes(2),
+        unavailable: minutes(5),
+        decision_hold: minutes(10),
+        pending_grace: minutes(10),
+        limited_mode: false,
+        early_scale_up: true,
+        scale_to_zero: false,
+    }
+}
+
+fn configured(change: impl FnOnce(&mut EngineConfig)) -> watch::Receiver<EngineConfig> {
+    let mut config = config();
+    change(&mut config);
+    watch::channel(config).1
+}
+
+fn engine(cluster: &Cluster, prometheus: Prometheus) -> Engine {
     Engine {
         watches: cluster.watches(),
         maps: crate::maps::testing::Feed::new().maps(),
@@ -22,21 +45,8 @@ fn engine(cluster: &Cluster, prometheus: Prometheus) -> Engine {
         pickers: Pickers::testing().0,
         ownership: Ownership::default(),
         namespace: None,
-        config: EngineConfig {
-            interval: minutes(60),
-            fetch_interval: minutes(60),
-            cache_ttl: minutes(60),
-            cleanup_interval: minutes(1),
-            fresh: minutes(1),
-            stale: minutes(2),
-            unavailable: minutes(5),
-            decision_hold: minutes(10),
-            pending_grace: minutes(10),
-            limited_mode: false,
-            early_scale_up: true,
-            scale_to_zero: false,
-            actuation: Actuation::Signal,
-        },
+        actuation: Actuation::Signal,
+        config: watch::channel(config()).1,
         telemetry: Telemetry::register(&Registry::new()).unwrap(),
         published: watch::channel(None).0,
     }
@@ -341,8 +351,10 @@ async fn a_prometheus_that_hangs_holds_up_neither_changes_nor_the_end() {
     let mut cluster = cluster(json!({}));
     let fake = FakePrometheus::start(Answers::By(busy)).await;
     let mut engine = engine(&cluster, fake.client().timeout(Duration::from_mins(10)));
-    engine.config.fetch_interval = Duration::from_millis(100);
-    engine.config.cache_ttl = Duration::from_millis(1);
+    engine.config = configured(|c| {
+        c.fetch_interval = Duration::from_millis(100);
+        c.cache_ttl = Duration::from_millis(1);
+    });
     let mut reader = engine.published.subscribe();
     let (changed, shutdown) = (Arc::new(Notify::new()), CancellationToken::new());
     let (wake, end) = (changed.clone(), shutdown.clone());
@@ -358,6 +370,44 @@ async fn a_prometheus_that_hangs_holds_up_neither_changes_nor_the_end() {
     cluster.without_variant("a");
     changed.notify_one();
     until(&mut reader, |p| p.as_ref().is_some_and(|p| p.variants.is_empty())).await;
+    shutdown.cancel();
+    until(&mut reader, Option::is_none).await;
+    tokio::time::timeout(Duration::from_secs(8), running).await.expect("in time").unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_change_of_settings_holds_at_once() {
+    let cluster = cluster(json!({}));
+    let fake = FakePrometheus::start(Answers::By(busy)).await;
+    let mut engine = engine(&cluster, fake.client());
+    let (settings, config) = watch::channel(config());
+    engine.config = config;
+    let mut feed = crate::maps::testing::Feed::new();
+    engine.maps = feed.maps();
+    let mut reader = engine.published.subscribe();
+    let (changed, shutdown) = (Arc::new(Notify::new()), CancellationToken::new());
+    let end = shutdown.clone();
+    let running = tokio::spawn(async move { engine.run(&changed, end).await });
+    until(&mut reader, Option::is_some).await;
+    // The next cycle is an hour away.
+    let hold = Duration::from_mins(3);
+    settings.send_modify(|c| c.decision_hold = hold);
+    until(&mut reader, |p| p.as_ref().is_some_and(|p| p.snapshot.config.decision_hold.get() == hold)).await;
+    feed.put("wva/wva-saturation-scaling-config", &[("default", "kvSpareTrigger: 0.2")]);
+    feed.maps().tell();
+    let trigger = |p: &Option<Arc<Published>>| {
+        let saturation = &p.as_ref()?.snapshot.config.saturation;
+        saturation.get("ns/m")?.kv_spare_trigger.map(f64::from)
+    };
+    until(&mut reader, |p| trigger(p) == Some(0.2)).await;
+    settings.send_modify(|c| c.interval = Duration::from_millis(20));
+    for _ in 0..20 {
+        tokio::time::timeout(Duration::from_secs(8), reader.changed()).await.expect("in time").unwrap();
+    }
+    // Whoever writes settings may end before.
+    drop(settings);
+    reader.borrow_and_update();
+    tokio::time::timeout(Duration::from_secs(8), reader.changed()).await.expect("in time").unwrap();
     shutdown.cancel();
     until(&mut reader, Option::is_none).await;
     tokio::time::timeout(Duration::from_secs(8), running).await.expect("in time").unwrap().unwrap();

@@ -1,25 +1,33 @@
-//! The ConfigMaps with entries: thresholds and scale to zero, for all namespaces or for their own. A watch keeps what
+//! The ConfigMaps with entries: thresholds and scale to zero, for all namespaces or for their own, and service classes.
+//! A watch keeps what
 //! was last read of each map; the engine asks, cycle by cycle, which of them are in force, and which settings follow
 //! for each model.
 
 mod in_force;
 mod layers;
+mod main_map;
 mod news;
 mod read;
+mod reloads;
 mod resolve;
+mod service_classes;
 #[cfg(test)]
 pub(crate) mod testing;
 mod watch;
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
+use tokio::sync::Notify;
+
 use wva_crds::entries::{SaturationEntry, ScaleToZeroEntry};
 use wva_rules::MapNames;
 
 use in_force::Readers;
 use read::Maps;
+use service_classes::ServiceClasses;
 
-pub(crate) use news::Config;
+pub use main_map::main_map;
+pub use reloads::{Config, ConfigReloads};
 pub(crate) use resolve::Settings;
 
 /// Which ConfigMaps are read, and what was read of them last. One writer, the watch; any number of readers.
@@ -31,6 +39,8 @@ pub struct ConfigMaps {
     kept: Arc<RwLock<Kept>>,
     /// Which namespaces the last cycle read maps of. `None`: there was none yet.
     readers: Arc<RwLock<Option<Arc<Readers>>>>,
+    /// A map that is read has changed.
+    changed: Arc<Notify>,
 }
 
 /// What is kept of all maps.
@@ -38,11 +48,22 @@ pub struct ConfigMaps {
 struct Kept {
     saturation: Maps<SaturationEntry>,
     to_zero: Maps<ScaleToZeroEntry>,
+    classes: Maps<ServiceClasses>,
 }
 
 impl ConfigMaps {
     fn new(names: MapNames, opted_in: String) -> Self {
-        Self { names, opted_in, kept: Arc::default(), readers: Arc::default() }
+        Self { names, opted_in, kept: Arc::default(), readers: Arc::default(), changed: Arc::default() }
+    }
+
+    /// Waits for a change of a map that is read.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// Tells the engine of one.
+    pub(crate) fn tell(&self) {
+        self.changed.notify_one();
     }
 
     fn kept(&self) -> RwLockReadGuard<'_, Kept> {

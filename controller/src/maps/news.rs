@@ -7,41 +7,19 @@ use serde_json::{Map, Value};
 
 use super::layers::InForce;
 use super::read::{Keyed, MapEntry, ReadMap, Wrong};
-use crate::telemetry::Telemetry;
+use super::reloads::{Config, ConfigReloads};
 
 /// Changes of one map that are told; a map can hold tens of thousands of entries.
 const MOST_TOLD: usize = 20;
-
-/// What a map is for, as metrics and logs name it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Config {
-    /// Thresholds of the analyzers.
-    Saturation,
-    /// Whether and when models go to zero.
-    ScaleToZero,
-}
-
-impl Config {
-    /// Every kind.
-    pub(crate) const ALL: [Self; 2] = [Self::Saturation, Self::ScaleToZero];
-
-    /// The value of the metric's label.
-    pub(crate) const fn label(self) -> &'static str {
-        match self {
-            Self::Saturation => "saturation",
-            Self::ScaleToZero => "scale_to_zero",
-        }
-    }
-}
 
 /// Tells what is in force now and was not, or not so, before.
 pub(super) fn tell<E: MapEntry>(
     config: Config,
     before: &InForce<E>,
     after: &InForce<E>,
-    telemetry: &Telemetry,
+    reloads: &ConfigReloads,
 ) {
-    tell_map(config, before.global.as_deref(), after.global.as_deref(), telemetry);
+    tell_map(config, before.global.as_deref(), after.global.as_deref(), reloads);
     let mut namespaces: BTreeMap<&str, [Option<&ReadMap<E>>; 2]> = BTreeMap::new();
     for (at, maps) in [&before.local, &after.local].into_iter().enumerate() {
         for (namespace, map) in maps {
@@ -49,7 +27,7 @@ pub(super) fn tell<E: MapEntry>(
         }
     }
     for [before, after] in namespaces.into_values() {
-        tell_map(config, before, after, telemetry);
+        tell_map(config, before, after, reloads);
     }
     if let Some(read) = after.global.as_ref().filter(|_| before.behind != after.behind)
         && !after.behind.is_empty()
@@ -66,37 +44,28 @@ fn tell_map<E: MapEntry>(
     config: Config,
     before: Option<&ReadMap<E>>,
     after: Option<&ReadMap<E>>,
-    telemetry: &Telemetry,
+    reloads: &ConfigReloads,
 ) {
     // What has not changed is not compared field by field.
     if before.map(std::ptr::from_ref) == after.map(std::ptr::from_ref) {
         return;
     }
-    telemetry.config_reloaded(config, after.is_none_or(|map| map.wrong.is_empty()));
+    reloads.count(config, after.is_none_or(|map| map.wrong.is_empty()));
     let entries = |map: Option<&ReadMap<E>>| map.map_or(0, |map| map.entries.len());
     let title = |map: Option<&ReadMap<E>>| map.map_or_else(|| "none".to_owned(), ReadMap::title);
     let changes = shortened(changes(entries_of(before), entries_of(after)));
     if !changes.is_empty() || title(before) != title(after) {
         let (map, old_map) = (title(after), title(before));
         let (old_entries, new_entries) = (entries(before), entries(after));
-        match config {
-            Config::Saturation => tracing::info!(
-                map,
-                oldMap = old_map,
-                oldEntries = old_entries,
-                newEntries = new_entries,
-                changes,
-                "Updated saturation config"
-            ),
-            Config::ScaleToZero => tracing::info!(
-                map,
-                oldMap = old_map,
-                oldEntries = old_entries,
-                newEntries = new_entries,
-                changes,
-                "Updated scale-to-zero config"
-            ),
-        }
+        tracing::info!(
+            map,
+            oldMap = old_map,
+            oldEntries = old_entries,
+            newEntries = new_entries,
+            changes,
+            "{}",
+            config.updated()
+        );
     }
     if let Some(after) = after {
         tell_wrong(before, after);

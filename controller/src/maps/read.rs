@@ -9,7 +9,8 @@ use kube::ResourceExt;
 use serde::Serialize;
 use serde_json::{Value, json};
 use wva_crds::entries::{
-    Conflict, DEFAULT_ENTRY, Entry, Saturation, SaturationEntry, ScaleToZeroEntry, Scoped, read_value, yaml,
+    Conflict, DEFAULT_ENTRY, Entry, Fault, Saturation, SaturationEntry, ScaleToZeroEntry, Scoped, read_value,
+    yaml,
 };
 use wva_rules::Place;
 
@@ -25,29 +26,83 @@ const MOST_WRONG: usize = 20;
 /// The maps of one kind, by namespace and name.
 pub(super) type Maps<E> = BTreeMap<(Box<str>, Box<str>), Arc<ReadMap<E>>>;
 
-/// An entry of one of the maps that the engine reads.
-pub(super) trait MapEntry: Entry + Scoped + Clone + PartialEq + Serialize {
-    /// What the fields of the entry alone contradict; `whole`: nothing stands below it but the built-in defaults.
-    fn contradiction(&self, whole: bool) -> Option<String>;
+/// What stands under one key of a map.
+pub(super) trait MapEntry: Clone + PartialEq + Serialize {
+    /// Reads a text.
+    ///
+    /// # Errors
+    /// What is wrong, in words.
+    fn read(key: &str, text: &str) -> Result<Self, String>;
+
+    /// The model it is for.
+    fn model_id(&self) -> Option<&str>;
+
+    /// The namespace it is for.
+    fn namespace(&self) -> Option<&str>;
+
+    /// Why it cannot be used under this key of a map of this place and namespace, whatever other entries say.
+    fn fault(&self, key: &str, place: Place, namespace: &str) -> Option<String>;
 }
 
 impl MapEntry for SaturationEntry {
-    fn contradiction(&self, whole: bool) -> Option<String> {
-        let conflicts = Saturation::of(self).conflicts();
-        if conflicts.is_empty() {
-            return None;
-        }
-        // What conflicts with an inherited value is judged where the layers are merged.
-        let own = serde_json::to_value(self).unwrap_or_default();
-        let gives_both = |c: &Conflict| own.get(c.field).is_some() && own.get(c.other).is_some();
-        conflicts.iter().find(|c| whole || gives_both(c)).map(ToString::to_string)
+    fn read(_: &str, text: &str) -> Result<Self, String> {
+        entry(text)
+    }
+
+    fn model_id(&self) -> Option<&str> {
+        Scoped::model_id(self)
+    }
+
+    fn namespace(&self) -> Option<&str> {
+        Scoped::namespace(self)
+    }
+
+    fn fault(&self, key: &str, place: Place, namespace: &str) -> Option<String> {
+        let whole = key == DEFAULT_ENTRY && place == Place::Global;
+        misplaced(self, key, place, namespace).or_else(|| contradiction(self, whole))
     }
 }
 
 impl MapEntry for ScaleToZeroEntry {
-    fn contradiction(&self, _: bool) -> Option<String> {
-        None
+    fn read(_: &str, text: &str) -> Result<Self, String> {
+        entry(text)
     }
+
+    fn model_id(&self) -> Option<&str> {
+        Scoped::model_id(self)
+    }
+
+    fn namespace(&self) -> Option<&str> {
+        Scoped::namespace(self)
+    }
+
+    fn fault(&self, key: &str, place: Place, namespace: &str) -> Option<String> {
+        misplaced(self, key, place, namespace)
+    }
+}
+
+/// Why an entry is for nobody.
+fn misplaced(entry: &impl Scoped, key: &str, place: Place, namespace: &str) -> Option<String> {
+    if key == DEFAULT_ENTRY {
+        return None;
+    }
+    if entry.model_id().is_none() {
+        return Some("it names no model: give its model_id, or call the entry default".to_owned());
+    }
+    let named = entry.namespace().filter(|named| place == Place::Local && *named != namespace)?;
+    Some(format!("namespace {named:?} is not the one the map stands in, {namespace:?}: leave the field out"))
+}
+
+/// What the fields of an entry alone contradict; `whole`: nothing stands below it but the built-in defaults.
+fn contradiction(entry: &SaturationEntry, whole: bool) -> Option<String> {
+    let conflicts = Saturation::of(entry).conflicts();
+    if conflicts.is_empty() {
+        return None;
+    }
+    // What conflicts with an inherited value is judged where the layers are merged.
+    let own = serde_json::to_value(entry).unwrap_or_default();
+    let gives_both = |c: &Conflict| own.get(c.field).is_some() && own.get(c.other).is_some();
+    conflicts.iter().find(|c| whole || gives_both(c)).map(ToString::to_string)
 }
 
 /// A ConfigMap as it was read.
@@ -131,21 +186,8 @@ impl<E: MapEntry> ReadMap<E> {
 
     /// The entry, where it can be used on its own.
     fn usable(&self, key: &str, text: &str, place: Place) -> Result<E, String> {
-        let entry: E = entry(text)?;
-        if key == DEFAULT_ENTRY {
-            let whole = place == Place::Global;
-            return entry.contradiction(whole).map_or(Ok(entry), Err);
-        }
-        if entry.model_id().is_none() {
-            return Err("it names no model: give its model_id, or call the entry default".to_owned());
-        }
-        match entry.namespace() {
-            Some(named) if place == Place::Local && named != &*self.namespace => Err(format!(
-                "namespace {named:?} is not the one the map stands in, {:?}: leave the field out",
-                self.namespace
-            )),
-            _ => entry.contradiction(false).map_or(Ok(entry), Err),
-        }
+        let entry = E::read(key, text)?;
+        entry.fault(key, place, &self.namespace).map_or(Ok(entry), Err)
     }
 
     /// Notes where the entries stand, and those that stand behind another one for the same.
@@ -222,13 +264,16 @@ fn entry<E: Entry>(text: &str) -> Result<E, String> {
         Value::Null => json!({}),
         value => value,
     };
-    read_value(&value).map_err(|faults| {
-        let mut told: Vec<String> = faults.iter().take(MOST_FAULTS).map(ToString::to_string).collect();
-        if let Some(more) = faults.len().checked_sub(told.len()).filter(|more| *more > 0) {
-            told.push(format!("and {more} more"));
-        }
-        told.join("; ")
-    })
+    read_value(&value).map_err(|faults| few(&faults))
+}
+
+/// The first faults of an entry, in one line.
+pub(super) fn few(faults: &[Fault]) -> String {
+    let mut told: Vec<String> = faults.iter().take(MOST_FAULTS).map(ToString::to_string).collect();
+    if let Some(more) = faults.len().checked_sub(told.len()).filter(|more| *more > 0) {
+        told.push(format!("and {more} more"));
+    }
+    told.join("; ")
 }
 
 #[cfg(test)]

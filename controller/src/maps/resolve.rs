@@ -11,9 +11,10 @@ use wva_scaling::snapshot::Config as RulesConfig;
 use super::ConfigMaps;
 use super::in_force::{Readers, in_force};
 use super::layers::InForce;
-use super::news::{Config, tell};
+use super::news::tell;
+use super::reloads::{Config, ConfigReloads};
+use super::service_classes::ServiceClasses;
 use crate::published::PublishedVariant;
-use crate::telemetry::Telemetry;
 use crate::variants::Managed;
 use crate::watches::{Cache, NamespaceFacts};
 
@@ -22,6 +23,7 @@ use crate::watches::{Cache, NamespaceFacts};
 pub(crate) struct Settings {
     saturation: InForce<SaturationEntry>,
     to_zero: InForce<ScaleToZeroEntry>,
+    classes: InForce<ServiceClasses>,
     /// It was told that there is no global saturation map.
     told_none: bool,
     /// Layers that are left out for some model, with why.
@@ -39,12 +41,12 @@ impl Settings {
         maps: &ConfigMaps,
         managed: &[Managed],
         namespaces: Option<&Cache<NamespaceFacts>>,
-        telemetry: &Telemetry,
+        reloads: &ConfigReloads,
     ) -> RulesConfig {
         let readers = Arc::new(Readers::new(maps, managed, namespaces));
         // First, so that a map that comes in meanwhile is either read here or starts the next cycle.
         maps.read_by(readers.clone());
-        self.take_in(maps, &readers, telemetry);
+        self.take_in(maps, &readers, reloads);
         let mut models = BTreeSet::new();
         for m in managed {
             models
@@ -120,16 +122,18 @@ impl Settings {
         variant
     }
 
-    fn take_in(&mut self, maps: &ConfigMaps, readers: &Readers, telemetry: &Telemetry) {
-        let (saturation, to_zero) = {
+    fn take_in(&mut self, maps: &ConfigMaps, readers: &Readers, reloads: &ConfigReloads) {
+        let (saturation, to_zero, classes) = {
             let kept = maps.kept();
             (
                 in_force(&kept.saturation, &maps.names, MapRole::Saturation, readers),
                 in_force(&kept.to_zero, &maps.names, MapRole::ScaleToZero, readers),
+                in_force(&kept.classes, &maps.names, MapRole::ServiceClasses, readers),
             )
         };
-        tell(Config::Saturation, &self.saturation, &saturation, telemetry);
-        tell(Config::ScaleToZero, &self.to_zero, &to_zero, telemetry);
+        tell(Config::Saturation, &self.saturation, &saturation, reloads);
+        tell(Config::ScaleToZero, &self.to_zero, &to_zero, reloads);
+        tell(Config::ServiceClasses, &self.classes, &classes, reloads);
         let none = saturation.global.is_none();
         if none && !self.told_none {
             tracing::warn!(
@@ -139,7 +143,7 @@ impl Settings {
             );
         }
         self.told_none = none;
-        (self.saturation, self.to_zero) = (saturation, to_zero);
+        (self.saturation, self.to_zero, self.classes) = (saturation, to_zero, classes);
     }
 
     /// Why no layer is left for a model, where somebody wrote one.

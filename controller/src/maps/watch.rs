@@ -33,7 +33,7 @@ impl Scope<'_> {
             streams.push(Box::pin(selection.stream(&self.client).map(move |event| (at, event))));
         }
         let mut writer = Writer::new(maps.clone(), selections);
-        let (changed, shutdown) = (self.changed.clone(), self.shutdown.clone());
+        let shutdown = self.shutdown.clone();
         let (complete, synced) = watch::channel(false);
         self.synced.add(TASK, synced);
         let watch = async move {
@@ -41,7 +41,7 @@ impl Scope<'_> {
                 match event {
                     Ok(event) => {
                         if writer.take_in(at, &event) && writer.concerns(&event) {
-                            changed.notify_one();
+                            writer.maps.tell();
                         }
                         if matches!(event, Event::InitDone) && writer.is_complete() {
                             complete.send_replace(true);
@@ -90,7 +90,7 @@ impl Selection {
 
 /// What has to be watched, each map once.
 pub(super) fn selections(names: &MapNames, watched: Option<&str>) -> Vec<Selection> {
-    let roles = [MapRole::Saturation, MapRole::ScaleToZero];
+    let roles = [MapRole::Saturation, MapRole::ScaleToZero, MapRole::ServiceClasses];
     let global = roles.into_iter().flat_map(|role| names.in_order(role));
     let here = |name: &str| Selection { name: name.to_owned(), namespace: Some(names.namespace.clone()) };
     let there = |name: &str| Selection { name: name.to_owned(), namespace: watched.map(str::to_owned) };
@@ -144,8 +144,10 @@ impl Writer {
                         !selection.brings(namespace, name)
                             || listed.contains(&(namespace.to_owned(), name.to_owned()))
                     };
-                    // Both, whatever the first one says.
-                    retain(&mut kept.saturation, stays) | retain(&mut kept.to_zero, stays)
+                    // All of them, whatever the first one says.
+                    retain(&mut kept.saturation, stays)
+                        | retain(&mut kept.to_zero, stays)
+                        | retain(&mut kept.classes, stays)
                 })
             }
         }
@@ -167,15 +169,20 @@ impl Writer {
             None | Some((_, Place::Unread)) => false,
             Some((MapRole::Saturation, place)) => put(&self.maps, |kept| &mut kept.saturation, map, place),
             Some((MapRole::ScaleToZero, place)) => put(&self.maps, |kept| &mut kept.to_zero, map, place),
-            _ => false,
+            Some((MapRole::ServiceClasses, place)) => put(&self.maps, |kept| &mut kept.classes, map, place),
+            Some((MapRole::Main, _)) => false,
         }
     }
 
     fn remove(&self, namespace: &str, name: &str) -> bool {
         let key = (namespace.into(), name.into());
         self.maps.change(|kept| {
-            let saturation = kept.saturation.remove(&key).is_some();
-            kept.to_zero.remove(&key).is_some() || saturation
+            let removed = [
+                kept.saturation.remove(&key).is_some(),
+                kept.to_zero.remove(&key).is_some(),
+                kept.classes.remove(&key).is_some(),
+            ];
+            removed.contains(&true)
         })
     }
 }

@@ -79,7 +79,8 @@ impl Saturation {
         }
     }
 
-    /// Every rule between fields that is broken, in the order of the fields.
+    /// Every rule between fields that is broken, in the order of the fields. What only another analyzer reads breaks none:
+    /// it must not take away what the one that decides does read.
     #[must_use]
     pub fn conflicts(&self) -> Vec<Conflict> {
         let spare = Conflict {
@@ -96,7 +97,8 @@ impl Saturation {
             other: "scaleDownBoundary",
             other_value: self.scale_down_boundary,
         };
-        [spare, growth].into_iter().filter(|rule| !rule.holds()).collect()
+        let growth = Some(growth).filter(|_| self.analyzer == AnalyzerName::Tokens);
+        [Some(spare), growth].into_iter().flatten().filter(|rule| !rule.holds()).collect()
     }
 }
 
@@ -314,6 +316,8 @@ mod tests {
         let mut both = entry(Some(0.2), Some(0.3));
         both.scale_up_threshold = share(0.5);
         both.scale_down_boundary = share(0.5);
+        assert_eq!(Saturation::of(&both).conflicts().len(), 1, "the percentage analyzer reads neither");
+        both.analyzer_name = Some(AnalyzerName::Tokens);
         let conflicts = Saturation::of(&both).conflicts();
         let found: Vec<_> = conflicts.iter().map(|c| (c.field, c.other)).collect();
         assert_eq!(

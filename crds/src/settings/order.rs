@@ -1,8 +1,6 @@
 //! What holds between settings, and what this release cannot do yet. The start of the program asks for all of it, the
 //! admission of its map for the orders.
 
-use std::fmt;
-
 use super::Value;
 
 /// Settings that do not go together, or one that cannot be as it is.
@@ -12,15 +10,6 @@ pub struct Problem {
     pub keys: &'static [&'static str],
     /// What is wrong and what would be right.
     pub right: &'static str,
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.keys {
-            [_] => f.write_str(self.right),
-            keys => write!(f, "{} ({})", self.right, keys.join(", ")),
-        }
-    }
 }
 
 /// Keys, whether each is at least the one before (else each is below the one before), and what would be right.

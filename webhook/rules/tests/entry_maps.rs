@@ -175,9 +175,19 @@ fn what_holds_after_inheritance() {
     assert!(message.contains("found 0.9: kvSpareTrigger may be at most kvCacheThreshold (0.8)"), "{message}");
     created(
         SATURATION,
-        &[("default", "scaleDownBoundary: 0.85")],
+        &[("default", "analyzerName: saturation\nscaleDownBoundary: 0.85")],
         &[("WVA-CM-026", "data.default.scaleDownBoundary")],
     );
+    // Of what no analyzer reads nothing is demanded, until one does.
+    let unread = ("default", "scaleUpThreshold: 0.5\nscaleDownBoundary: 0.6");
+    created(SATURATION, &[unread], &[]);
+    let message = created(
+        SATURATION,
+        &[("a", "model_id: m\nanalyzerName: saturation"), unread],
+        &[("WVA-CM-026", "data.a.analyzerName")],
+    );
+    let want = "found \"saturation\": scaleUpThreshold (0.5) must be above scaleDownBoundary (0.6)";
+    assert!(message.contains(want), "{message}");
     let inherits = [("a", "model_id: m\nkvSpareTrigger: 0.9"), ("default", "kvCacheThreshold: 0.95")];
     created(SATURATION, &inherits, &[]);
     let breaks = [("a", "model_id: m\nkvCacheThreshold: 0.2"), ("default", "kvSpareTrigger: 0.3")];

@@ -176,9 +176,11 @@ async fn it_can_be_switched_off() {
         let cluster = two();
         let fake = FakePrometheus::start(load(0.6, 0.6)).await;
         let mut engine = engine(&cluster, fake.client());
-        engine.config.early_scale_up = early_scale_up;
-        engine.config.fetch_interval = Duration::from_millis(50);
-        engine.config.cache_ttl = Duration::from_millis(1);
+        engine.config = configured(|c| {
+            c.early_scale_up = early_scale_up;
+            c.fetch_interval = Duration::from_millis(50);
+            c.cache_ttl = Duration::from_millis(1);
+        });
         let mut reader = engine.published.subscribe();
         let (changed, shutdown) = (Arc::new(Notify::new()), CancellationToken::new());
         let (wake, end) = (changed.clone(), shutdown.clone());

@@ -23,7 +23,7 @@ async fn a_sample_that_is_young_is_not_fetched_again() {
     for (ttl, age, young) in [(30, 29, true), (30, 30, false), (60, 30, true), (60, 60, false)] {
         let fake = FakePrometheus::start(Answers::By(busy)).await;
         let mut engine = engine(&cluster, fake.client());
-        engine.config.cache_ttl = Duration::from_secs(ttl);
+        engine.config = configured(|c| c.cache_ttl = Duration::from_secs(ttl));
         let Some(began) = Instant::now().checked_sub(Duration::from_secs(age)) else { continue };
         let mut state = State { asked: Some(began), ..State::default() };
         assert_eq!(engine.is_young(&state, TIMER_ERROR), young, "{ttl} {age}");
@@ -38,12 +38,12 @@ async fn rounds_follow_each_other_at_the_interval_unless_the_sample_is_young() {
     let millis = Duration::from_millis;
     let fake = FakePrometheus::start(Answers::By(busy)).await;
     let mut often = engine(&cluster, fake.client());
-    (often.config.fetch_interval, often.config.cache_ttl) = (millis(20), millis(20));
+    often.config = configured(|c| (c.fetch_interval, c.cache_ttl) = (millis(20), millis(20)));
     run_until(often, &fake, |queries| queries >= 24).await;
     // With a sample that stays young, cycles and fetches alike leave Prometheus alone.
     let fake = FakePrometheus::start(Answers::By(busy)).await;
     let mut young = engine(&cluster, fake.client());
-    (young.config.fetch_interval, young.config.interval) = (millis(20), millis(20));
+    young.config = configured(|c| (c.fetch_interval, c.interval) = (millis(20), millis(20)));
     let mut reader = young.published.subscribe();
     let cycles = tokio::spawn(async move {
         for _ in 0..20 {

@@ -145,7 +145,7 @@ async fn whatever_the_second_look_shows_or_lacks_takes_the_step_back() {
 #[tokio::test]
 async fn activity_between_two_cycles_is_remembered() {
     let mut bench = Bench::new(json!({}), nothing).await;
-    bench.engine.config.early_scale_up = false;
+    bench.engine.config = configured(|c| c.early_scale_up = false);
     bench.round().await;
     pass(MOMENT).await;
     bench.say(Quiet { running: "1", ..QUIET });
@@ -212,7 +212,7 @@ async fn all_steps_are_carried_out_where_that_is_asked_for_and_nobody_else_does(
             }
         };
         let mut bench = Bench::new(fixed.clone(), hpa).await;
-        bench.engine.config.actuation = actuation;
+        bench.engine.actuation = actuation;
         assert_eq!(bench.round().await.1, want, "{actuation:?} {beside}");
     }
 }

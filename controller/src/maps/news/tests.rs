@@ -43,7 +43,7 @@ fn each_changed_field_is_told_with_both_values() {
 #[test]
 fn a_map_counts_when_it_comes_changes_and_goes() {
     let registry = Registry::new();
-    let telemetry = Telemetry::register(&registry).unwrap();
+    let reloads = ConfigReloads::register(&registry).unwrap();
     let counted = || {
         let mut text = Vec::new();
         TextEncoder::new().encode(&registry.gather(), &mut text).unwrap();
@@ -61,7 +61,7 @@ fn a_map_counts_when_it_comes_changes_and_goes() {
         [(None, [0, 0]), (Some(&good), [1, 0]), (Some(&good), [1, 0]), (Some(&bad), [1, 1]), (None, [2, 1])]
     {
         let next = in_force(map);
-        tell(Config::Saturation, &last, &next, &telemetry);
+        tell(Config::Saturation, &last, &next, &reloads);
         assert_eq!(counted(), want);
         last = next;
     }

@@ -34,7 +34,13 @@ fn what_cannot_be_used_is_skipped_with_the_reason_and_the_rest_holds() {
         (Local, "default", "kvSpareTrigger: 0.9", None),
         (Global, "a", "model_id: m\nkvSpareTrigger: 0.9", None),
         (Local, "default", "kvSpareTrigger: 0.9\nkvCacheThreshold: 0.5", Some("is above")),
-        (Global, "a", "model_id: m\nscaleUpThreshold: 0.5\nscaleDownBoundary: 0.5", Some("is not above")),
+        (Global, "a", "model_id: m\nscaleUpThreshold: 0.5\nscaleDownBoundary: 0.5", None),
+        (
+            Global,
+            "a",
+            "model_id: m\nanalyzerName: saturation\nscaleUpThreshold: 0.5\nscaleDownBoundary: 0.5",
+            Some("is not above"),
+        ),
     ] {
         let read = read(place, &[(key, text), ("z", "model_id: z\nqueueSpareTrigger: 4")], None);
         assert!(queues(&read).contains(&("z", 4.0)), "{text}: the rest is lost");

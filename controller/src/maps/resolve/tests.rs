@@ -20,7 +20,7 @@ struct Bench {
     cluster: Cluster,
     feed: Feed,
     settings: Settings,
-    telemetry: Telemetry,
+    reloads: ConfigReloads,
 }
 
 impl Bench {
@@ -31,8 +31,8 @@ impl Bench {
     fn fed(feed: Feed) -> Self {
         let mut cluster = Cluster::new();
         cluster.variant("a", "m", json!({})).variant("b", "m", json!({"metadata": {"namespace": "other"}}));
-        let telemetry = Telemetry::register(&Registry::new()).unwrap();
-        Self { cluster, feed, settings: Settings::default(), telemetry }
+        let reloads = ConfigReloads::register(&Registry::new()).unwrap();
+        Self { cluster, feed, settings: Settings::default(), reloads }
     }
 
     fn resolve(&mut self) -> BTreeMap<String, SaturationEntry> {
@@ -42,7 +42,7 @@ impl Bench {
     fn config(&mut self) -> RulesConfig {
         let watches = self.cluster.watches();
         let managed = managed(&watches, &Ownership::default());
-        self.settings.resolve(&self.feed.maps(), &managed, watches.namespaces.as_ref(), &self.telemetry)
+        self.settings.resolve(&self.feed.maps(), &managed, watches.namespaces.as_ref(), &self.reloads)
     }
 
     /// The thresholds of an entry: KV, queue, spare KV, spare queue.

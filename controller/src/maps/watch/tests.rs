@@ -29,10 +29,11 @@ fn each_map_is_watched_once_and_no_other() {
             .map(|n| format!("{namespace}/{n}"))
     });
     let zero = "wva/model-scale-to-zero-config";
-    let all = ["wva/mine", older[0], older[1], zero, &everywhere[0], &everywhere[1]];
+    let classes = "wva/serviceclass";
+    let all = ["wva/mine", older[0], older[1], zero, classes, &everywhere[0], &everywhere[1]];
     assert_eq!(shown(None), all);
     // One namespace alone: nothing is asked of the whole cluster.
-    let global = ["wva/mine", &own[0], older[0], older[1], &own[1], zero];
+    let global = ["wva/mine", &own[0], older[0], older[1], &own[1], zero, classes];
     assert_eq!(shown(Some("wva")), global);
     assert_eq!(shown(Some("prod")), [&global[..], &[one[0].as_str(), &one[1]]].concat());
 }

@@ -95,15 +95,12 @@ pub(crate) const CONFLICT: Rule = Rule {
     reads: &[],
     message: "found {found}: {other}; change one of the two",
     docs: "After an entry has inherited what it leaves out from `default`, and that from the built-in defaults, \
-           `kvSpareTrigger` is at most `kvCacheThreshold`, and `scaleUpThreshold` is above `scaleDownBoundary`. In a \
-           namespace-local map, which inherits from the global one first, only what the map says itself is compared.",
+           `kvSpareTrigger` is at most `kvCacheThreshold`, and, where the analyzer is `saturation`, `scaleUpThreshold` is \
+           above `scaleDownBoundary`. In a namespace-local map, which inherits from the global one first, only what the map says itself is compared.",
     check: Check::ConfigMap(|facts, out| {
         let Some(layers) = Layers::of(facts) else { return };
         for own in &layers.all {
-            let chain = layers.chain(own);
-            let local = facts.place == Place::Local;
-            let both = |c: &Conflict| gives(&chain, c.field) && gives(&chain, c.other);
-            for conflict in news(&[], &chain).into_iter().filter(|c| !local || both(c)) {
+            for conflict in own_conflicts(facts.place, &layers.chain(own)) {
                 told(own.entry, &conflict, out);
             }
         }
@@ -128,8 +125,8 @@ pub(crate) const LEFT_OUT: Rule = Rule {
             let chain = layers.chain(own);
             let below = global.below(own.entry.text("model_id"), facts.namespace);
             // What the map says itself is judged by the rule above.
-            let inherited = |c: &Conflict| !(gives(&chain, c.field) && gives(&chain, c.other));
-            for c in news(&below, &chain).into_iter().filter(inherited) {
+            let judged = own_conflicts(facts.place, &chain);
+            for c in news(&below, &chain).into_iter().filter(|c| !judged.contains(c)) {
                 let field = given_field(own.entry, &c);
                 let (name, value) =
                     if field == c.field { (c.other, c.other_value) } else { (c.field, c.value) };
@@ -139,22 +136,38 @@ pub(crate) const LEFT_OUT: Rule = Rule {
     }),
 };
 
+/// The field by which an entry says what reads its other fields.
+const ANALYZER: &str = "analyzerName";
+
 fn told(entry: &Entry, conflict: &Conflict, out: &mut crate::findings::Findings) {
-    let field = given_field(entry, conflict);
-    let value = if field == conflict.field { conflict.value } else { conflict.other_value };
-    let right = match conflict.order {
+    let Conflict { order, field, value, other, other_value } = *conflict;
+    let right = match order {
         Order::AtMost => "may be at most",
         Order::Above => "must be above",
     };
-    let text = format!("{} {right} {} ({})", conflict.field, conflict.other, conflict.other_value);
-    let text = if field == conflict.field { text } else { format!("{text}, and is {}", conflict.value) };
-    out.at(format!("{}.{field}", entry_field(&entry.key)), value.to_string(), text);
-    out.basis(json!([conflict.value, conflict.other_value]));
+    let given = given_field(entry, conflict);
+    let (found, text) = if given == field {
+        (value.to_string(), format!("{field} {right} {other} ({other_value})"))
+    } else if given == other {
+        (other_value.to_string(), format!("{field} {right} {other} ({other_value}), and is {value}"))
+    } else {
+        let found = quote(entry.text(given).unwrap_or_default());
+        (found, format!("{field} ({value}) {right} {other} ({other_value})"))
+    };
+    out.at(format!("{}.{given}", entry_field(&entry.key)), found, text);
+    out.basis(json!([value, other_value]));
 }
 
-/// The field of a conflict that an entry itself gives.
+/// The field of a conflict that an entry itself gives: one of the two, or the analyzer, which reads them.
 fn given_field(entry: &Entry, conflict: &Conflict) -> &'static str {
-    if entry.gives(conflict.field) { conflict.field } else { conflict.other }
+    let fields = [conflict.field, conflict.other, ANALYZER];
+    fields.into_iter().find(|field| entry.gives(field)).unwrap_or(conflict.other)
+}
+
+/// What a chain of entries of one map breaks by itself. What a map of a namespace leaves out, others may know better.
+fn own_conflicts(place: Place, chain: &[&Layer<'_>]) -> Vec<Conflict> {
+    let both = |c: &Conflict| gives(chain, c.field) && gives(chain, c.other);
+    news(&[], chain).into_iter().filter(|c| place != Place::Local || both(c)).collect()
 }
 
 /// An entry that nothing is wrong with, read once.

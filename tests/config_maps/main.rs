@@ -1,8 +1,10 @@
-//! The ConfigMaps with thresholds on a real control plane: a change holds at once, the nearer map wins, what goes leaves
+//! The ConfigMaps on a real control plane: a change holds at once, the nearer map wins, what goes leaves
 //! what is below it, and a wrong entry takes nothing that was right. The program decides every ten minutes here, so
 //! that whatever is seen sooner was asked for by a change.
 
+#[path = "../common/mod.rs"]
 mod common;
+mod main_map;
 
 use std::path::Path;
 
@@ -32,13 +34,19 @@ impl Cluster {
         Ok(())
     }
 
-    /// A setting of the fixtures' model in a namespace, as the last cycle had it.
-    async fn setting(&self, namespace: &str, field: &str) -> anyhow::Result<Value> {
+    /// The configuration of the last cycle.
+    async fn config(&self) -> anyhow::Result<Value> {
         let (status, text) = get(&format!("http://{}/snapshot", self.install.address("debug")?)).await?;
         ensure!(status == 200, "/snapshot answered {status}: {text}");
-        let snapshot: Value = serde_json::from_str(&text)?;
+        let mut snapshot: Value = serde_json::from_str(&text)?;
+        Ok(snapshot["config"].take())
+    }
+
+    /// A setting of the fixtures' model in a namespace, as the last cycle had it.
+    async fn setting(&self, namespace: &str, field: &str) -> anyhow::Result<Value> {
+        let config = self.config().await?;
         let model = format!("{namespace}/{}", VariantFixture::new(namespace, "any").model);
-        let entry = snapshot["config"]["saturation"].get(&model);
+        let entry = config["saturation"].get(&model);
         Ok(entry.with_context(|| format!("no entry {model}"))?[field].clone())
     }
 
@@ -64,13 +72,17 @@ impl Cluster {
         Ok(["map", "changes"].map(|key| line[key].clone()))
     }
 
-    /// How often maps were taken over without a fault, and with one.
-    async fn reloads(&self) -> anyhow::Result<[Option<f64>; 2]> {
+    /// How often maps of a kind were taken over without a fault, and with one.
+    async fn reloads_of(&self, config: &str) -> anyhow::Result<[Option<f64>; 2]> {
         let of = async |result| {
-            let labels = [("config", "saturation"), ("result", result)];
+            let labels = [("config", config), ("result", result)];
             self.install.series("wva_config_reloads_total", &labels).await
         };
         Ok([of("ok").await?, of("invalid").await?])
+    }
+
+    async fn reloads(&self) -> anyhow::Result<[Option<f64>; 2]> {
+        self.reloads_of("saturation").await
     }
 }
 
@@ -79,7 +91,7 @@ async fn maps_hold_at_once_layer_by_layer_and_fall_back_when_they_go() -> anyhow
     let testbed = Testbed::start(Options { name: "config-maps".to_owned(), ..Options::default() }).await?;
     let mut options = options();
     options.env.retain(|(key, _)| key != "GLOBAL_OPT_INTERVAL");
-    options.env.push(("GLOBAL_OPT_INTERVAL".to_owned(), "10m".to_owned()));
+    main_map::before_the_start(&testbed).await?;
     let install = Install::start(&testbed, &options).await?;
     let cluster = Cluster { testbed, install };
     let served = cluster.testbed.namespace("served").await?;
@@ -90,7 +102,9 @@ async fn maps_hold_at_once_layer_by_layer_and_fall_back_when_they_go() -> anyhow
     a_map_of_the_namespace_is_nearer(&cluster, &served, &other).await?;
     a_map_that_goes_leaves_what_is_below_it(&cluster, &served, &other).await?;
     a_namespace_without_variants_is_read_by_its_label(&cluster).await?;
+    main_map::the_settings_in_force_can_be_printed(&cluster).await?;
     a_wrong_entry_takes_nothing_that_was_right(&cluster, &served, &other).await?;
+    main_map::the_main_map_changes_settings_while_the_program_runs(&cluster).await?;
     cluster.install.stop().await
 }
 

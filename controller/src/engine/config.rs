@@ -1,0 +1,32 @@
+//! What of the settings the engine reads. Most of it may change while the program runs, and holds at once.
+
+use std::time::Duration;
+
+/// How often the engine does what, and by which settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EngineConfig {
+    /// Time between two cycles.
+    pub interval: Duration,
+    /// Time between two samples.
+    pub fetch_interval: Duration,
+    /// A sample younger than this is not fetched again, and one that is older is fetched anew before a cycle.
+    pub cache_ttl: Duration,
+    /// Time after which samples of what is gone are forgotten.
+    pub cleanup_interval: Duration,
+    /// Age up to which a signal counts fully.
+    pub fresh: Duration,
+    /// Age up to which it counts, but forbids scale-down.
+    pub stale: Duration,
+    /// Age beyond which it is missing.
+    pub unavailable: Duration,
+    /// How long a decision is kept without progress.
+    pub decision_hold: Duration,
+    /// Age at which a replica that is not ready is stuck.
+    pub pending_grace: Duration,
+    /// Every model is limited to the GPUs that are left.
+    pub limited_mode: bool,
+    /// A sample that shows a need for more replicas is acted on at once.
+    pub early_scale_up: bool,
+    /// Models may go to 0 where no entry says otherwise.
+    pub scale_to_zero: bool,
+}

@@ -1,0 +1,138 @@
+//! Follows the main ConfigMap while the process runs: what may change holds at once, what may not is told, and nothing
+//! that is wrong takes a good value away.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use futures::StreamExt;
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::PostParams;
+use kube::{Api, Client};
+use tokio::sync::watch;
+use wva_controller::{Config, ConfigReloads, EngineConfig, Leadership};
+use wva_crds::events::{ImmutableChange, immutable_change};
+
+use super::Process;
+use crate::settings::{Live, MainMap, Update, keys};
+use crate::telemetry::LogLevel;
+
+/// How long the event of a change may take to be written.
+const WRITE: Duration = Duration::from_secs(5);
+
+/// Those whom a change of settings reaches.
+pub(super) struct Reached {
+    pub(super) engine: watch::Sender<EngineConfig>,
+    pub(super) level: LogLevel,
+    pub(super) reloads: ConfigReloads,
+}
+
+impl Process {
+    /// Takes in each change of the main ConfigMap.
+    pub(super) fn follow_main_map(&mut self, mut live: Live, reached: Reached) {
+        let (namespace, name) = live.main_map();
+        let maps = wva_controller::main_map(self.client.clone(), &namespace, &name);
+        let told = Told {
+            client: self.acting.clone(),
+            leadership: self.leadership.clone(),
+            map: (namespace, name),
+            reporter: self.settings.pod_name.clone(),
+        };
+        let shutdown = self.end.shutdown.clone();
+        self.spawn("watch of the main ConfigMap", async move {
+            let mut maps = pin!(maps);
+            while let Some(Some(map)) = shutdown.run_until_cancelled(maps.next()).await {
+                let map = map.as_ref().map(MainMap::of).unwrap_or_default();
+                if let Some(update) = live.take_in(map) {
+                    reached.take_over(&update);
+                    told.tell(&update).await;
+                }
+            }
+            Ok(())
+        });
+    }
+}
+
+impl Reached {
+    fn take_over(&self, update: &Update) {
+        self.reloads.count(Config::Main, update.valid);
+        self.level.set(update.level);
+        self.engine.send_if_modified(|config| std::mem::replace(config, update.engine) != update.engine);
+    }
+}
+
+/// What is needed to tell of a change.
+struct Told {
+    /// Lets through what a leader writes.
+    client: Client,
+    leadership: Leadership,
+    /// Namespace and name.
+    map: (String, String),
+    reporter: Option<String>,
+}
+
+impl Told {
+    async fn tell(&self, update: &Update) {
+        for change in &update.changed {
+            let (key, old, new) = (change.key, &change.old, &change.new);
+            let source = change.source.to_string();
+            // The line that runbooks of the original look for.
+            if key == "GLOBAL_OPT_INTERVAL" {
+                tracing::info!(old, new, source, "Updated optimization interval");
+            } else {
+                tracing::info!(key, old, new, source, "Updated configuration");
+            }
+        }
+        for wrong in &update.wrong {
+            let (key, source) = (wrong.key, wrong.source_of_value.to_string());
+            tracing::warn!(
+                key,
+                source,
+                problem = wrong.problem,
+                "A setting of the main ConfigMap is wrong: the value it had holds on"
+            );
+        }
+        for warning in &update.warnings {
+            tracing::warn!("{warning}");
+        }
+        if !update.refused.is_empty() {
+            self.tell_refused(update).await;
+        }
+    }
+
+    /// Told by every replica in its log, and by the leader in an event.
+    async fn tell_refused(&self, update: &Update) {
+        let keys = keys(&update.refused);
+        if update.restart_stated {
+            tracing::info!(
+                keys,
+                "Settings that are read at the start alone have changed: they hold from the restart on"
+            );
+            return;
+        }
+        let changes = update.refused.iter().map(|c| format!("{}: {:?} -> {:?}", c.key, c.old, c.new));
+        let changes = changes.collect::<Vec<_>>().join(", ");
+        let (namespace, name) = &self.map;
+        tracing::warn!(namespace, name, keys, changes, "Attempted to change immutable parameters");
+        if !self.leadership.leads() {
+            return;
+        }
+        let event = immutable_change(&ImmutableChange {
+            namespace,
+            name,
+            uid: update.uid.as_deref(),
+            note: &format!(
+                "Ignored a change of {keys}: read at the start alone, so the running values hold. Restart the \
+                 controller to have the new ones"
+            ),
+            reporter: self.reporter.as_deref(),
+            at: Timestamp::now(),
+        });
+        let api: Api<Event> = Api::namespaced(self.client.clone(), namespace);
+        match tokio::time::timeout(WRITE, api.create(&PostParams::default(), &event)).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "The event of an ignored change could not be written"),
+            Err(_) => tracing::warn!("The API server takes no event of an ignored change in time"),
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! The main ConfigMap while the program runs: what may change holds at once, what is wrong or may not change takes
+//! nothing away and is told, and every value can be printed with its source.
+
+use std::time::Instant;
+
+use anyhow::{Context as _, ensure};
+use serde_json::{Value, json};
+use wva_crds::names::MAIN_MAP_NAME;
+use wva_testbed::install::SYSTEM;
+use wva_testbed::{Testbed, eventually};
+
+use crate::common::{Cluster, DEADLINE};
+use crate::map;
+
+const CHANGED: &str = "Updated configuration";
+const IMMUTABLE: &str = "Attempted to change immutable parameters";
+const WRONG: &str = "A setting of the main ConfigMap is wrong: the value it had holds on";
+
+/// The map that the program is started with: it decides every ten minutes.
+pub(crate) async fn before_the_start(testbed: &Testbed) -> anyhow::Result<()> {
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}});
+    testbed.apply(&namespace.to_string()).await?;
+    store(testbed, &json!({"GLOBAL_OPT_INTERVAL": "10m"})).await
+}
+
+async fn store(testbed: &Testbed, data: &Value) -> anyhow::Result<()> {
+    testbed.apply(&map(SYSTEM, MAIN_MAP_NAME, data)).await
+}
+
+/// What `wva run --print-config` prints for this control plane, and whether it ended with success.
+fn printed(cluster: &Cluster, env: &[(&str, &str)]) -> anyhow::Result<(bool, String, String)> {
+    let out = std::process::Command::new(env!("CARGO_BIN_EXE_wva"))
+        .args(["run", "--print-config", "--leader-elect"])
+        .env("KUBECONFIG", cluster.testbed.admin_kubeconfig())
+        .env("POD_NAMESPACE", SYSTEM)
+        .env_remove("GLOBAL_OPT_INTERVAL")
+        .envs(env.iter().copied())
+        .output()?;
+    Ok((out.status.success(), String::from_utf8(out.stdout)?, String::from_utf8(out.stderr)?))
+}
+
+pub(crate) async fn the_settings_in_force_can_be_printed(cluster: &Cluster) -> anyhow::Result<()> {
+    let url = ("PROMETHEUS_BASE_URL", "https://user:hunter2@prometheus:9090");
+    let token = ("PROMETHEUS_BEARER_TOKEN", "hunter2");
+    let (ok, printed, said) = printed(cluster, &[url, token])?;
+    ensure!(ok, "{said}");
+    ensure!(printed.starts_with(&format!("# main ConfigMap {SYSTEM}/{MAIN_MAP_NAME}: read\n")), "{printed}");
+    for (value, source) in [
+        ("GLOBAL_OPT_INTERVAL=10m", "ConfigMap key GLOBAL_OPT_INTERVAL"),
+        ("LEADER_ELECT=true", "flag --leader-elect"),
+        ("PROMETHEUS_BASE_URL=https://user:***@prometheus:9090", "environment PROMETHEUS_BASE_URL"),
+        ("PROMETHEUS_BEARER_TOKEN=(a secret)", "environment PROMETHEUS_BEARER_TOKEN"),
+        ("WVA_DECISION_HOLD=10m", "default"),
+    ] {
+        let is_it = |line: &str| line.starts_with(value) && line.ends_with(&format!("# {source}"));
+        ensure!(printed.lines().any(is_it), "{value} # {source} is not in:\n{printed}");
+    }
+    ensure!(!printed.contains("hunter2"), "{printed}");
+    // The running program has said the same when it started.
+    let line = cluster.lines("Settings in force").pop().context("nothing was said at the start")?;
+    ensure!(
+        line["given"].to_string().contains("GLOBAL_OPT_INTERVAL=10m (ConfigMap key GLOBAL_OPT_INTERVAL)"),
+        "{line}"
+    );
+    Ok(())
+}
+
+/// Nobody judges what is stored here.
+pub(crate) async fn the_main_map_changes_settings_while_the_program_runs(
+    cluster: &Cluster,
+) -> anyhow::Result<()> {
+    let ten = "10m";
+    let took =
+        holds(cluster, &json!({"GLOBAL_OPT_INTERVAL": ten, "WVA_DECISION_HOLD": "7m"}), "7m0s").await?;
+    println!("a change of the main map holds {took:?} after it is stored");
+    let line = cluster.lines(CHANGED).pop().context("nothing was said")?;
+    ensure!(line["key"] == "WVA_DECISION_HOLD" && line["old"] == "10m" && line["new"] == "7m", "{line}");
+
+    // What is wrong keeps the value it had, the rest holds.
+    let [ok, none] = cluster.reloads_of("main").await?;
+    ensure!((ok, none) == (Some(1.0), Some(0.0)), "{ok:?} {none:?}");
+    let wrong = json!({"GLOBAL_OPT_INTERVAL": "soon", "WVA_DECISION_HOLD": "8m"});
+    holds(cluster, &wrong, "8m0s").await?;
+    let line = cluster.lines(WRONG).pop().context("nothing was said")?;
+    ensure!(line["key"] == "GLOBAL_OPT_INTERVAL" && line["problem"].to_string().contains("soon"), "{line}");
+    ensure!(cluster.reloads_of("main").await? == [Some(1.0), Some(1.0)], "one was wrong");
+    ensure!(cluster.lines("Updated optimization interval").is_empty(), "the interval changed");
+
+    what_may_not_change_stays(cluster, ten).await?;
+
+    store(&cluster.testbed, &json!({"GLOBAL_OPT_INTERVAL": "1s", "LOG_LEVEL": "debug"})).await?;
+    let cycles = async || {
+        let cycles = cluster.install.series("wva_engine_cycles_total", &[("result", "ok")]).await?;
+        Ok::<f64, anyhow::Error>(cycles.unwrap_or_default())
+    };
+    interval_changed(cluster, ten, "1s").await?;
+    let before = cycles().await?;
+    eventually("cycles to follow each other", DEADLINE, async || {
+        let now = cycles().await?;
+        ensure!(now > before + 3.0, "{} cycles more", now - before);
+        Ok(())
+    })
+    .await?;
+    let debug = |line: &str| line.contains("\"level\":\"debug\"");
+    ensure!(cluster.install.process().log().lines().any(debug), "the log level stayed as it was");
+
+    cluster.delete(SYSTEM, MAIN_MAP_NAME).await?;
+    interval_changed(cluster, "1s", "60s").await
+}
+
+/// Stores the map and waits until the last cycle had this hold; how long that took.
+async fn holds(cluster: &Cluster, data: &Value, hold: &str) -> anyhow::Result<std::time::Duration> {
+    store(&cluster.testbed, data).await?;
+    let stored = Instant::now();
+    eventually(&format!("the decision hold to be {hold}"), DEADLINE, async || {
+        let config = cluster.config().await?;
+        ensure!(config["decisionHold"] == hold, "it is {}", config["decisionHold"]);
+        Ok(())
+    })
+    .await?;
+    Ok(stored.elapsed())
+}
+
+async fn interval_changed(cluster: &Cluster, old: &str, new: &str) -> anyhow::Result<()> {
+    eventually("the interval to change", DEADLINE, async || {
+        let line = cluster.lines("Updated optimization interval").pop().context("nothing was said")?;
+        ensure!(line["old"] == old && line["new"] == new, "{line}");
+        Ok(())
+    })
+    .await
+}
+
+async fn what_may_not_change_stays(cluster: &Cluster, interval: &str) -> anyhow::Result<()> {
+    let changed =
+        json!({"GLOBAL_OPT_INTERVAL": interval, "WVA_LIMITED_MODE": "true", "WVA_DECISION_HOLD": "9m"});
+    holds(cluster, &changed, "9m0s").await?;
+    ensure!(cluster.config().await?["limitedMode"] == json!(false), "the running value went");
+    // A change of something else is no other attempt.
+    let again =
+        json!({"GLOBAL_OPT_INTERVAL": interval, "WVA_LIMITED_MODE": "true", "WVA_DECISION_HOLD": "6m"});
+    holds(cluster, &again, "6m0s").await?;
+    let lines = cluster.lines(IMMUTABLE);
+    ensure!(lines.len() == 1 && lines[0]["keys"] == "WVA_LIMITED_MODE", "{lines:?}");
+    ensure!(lines[0]["changes"] == "WVA_LIMITED_MODE: \"false\" -> \"true\"", "{lines:?}");
+    let selector = "reason=ImmutableConfigChangeRejected";
+    let events = ["get", "events.events.k8s.io", "-n", SYSTEM, "--field-selector", selector, "-o", "json"];
+    eventually("one event on the map", DEADLINE, async || {
+        let list: Value = serde_json::from_str(&cluster.testbed.kubectl(&events).await?.success()?)?;
+        let items = list["items"].as_array().context("no list")?;
+        ensure!(items.len() == 1, "{} events", items.len());
+        ensure!(items[0]["type"] == "Warning" && items[0]["regarding"]["name"] == MAIN_MAP_NAME, "{list}");
+        ensure!(items[0]["note"].to_string().contains("WVA_LIMITED_MODE"), "{list}");
+        Ok(())
+    })
+    .await
+}
