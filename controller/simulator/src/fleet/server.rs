@@ -243,8 +243,7 @@ impl Server {
         let prompt_tokens = left.min(self.engine.max_batched_tokens.saturating_sub(sequences).max(1));
         let steps = if prompt_tokens > 0 {
             1
-        } else if sequences > 0 {
-            let room = (self.engine.kv_tokens() - self.cached) / sequences;
+        } else if let Some(room) = (self.engine.kv_tokens() - self.cached).checked_div(sequences) {
             (self.next_end - self.steps).min(room).max(1)
         } else {
             return;

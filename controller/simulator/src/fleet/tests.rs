@@ -122,7 +122,7 @@ fn without_gpus_a_replica_waits_until_some_are_given_back() {
 fn a_failure_loses_what_the_replica_had_and_costs_a_start() {
     let failing = Variant { time_to_failure: 50.0, ..variant("a", 1) };
     let mut fleet = fleet(vec![failing], front(), vec![]);
-    arrive(&mut fleet, 0.0, 1, 1_000_0);
+    arrive(&mut fleet, 0.0, 1, 10_000);
     let mut events = Events::default();
     while fleet.ready_replicas(0) == 1 {
         fleet.advance(fleet.next_event(), &mut events);

@@ -175,7 +175,7 @@ mod tests {
         }
         is(figure(&tally, "minutesOver", &[]), 5.0);
         is(figure(&tally, "recovery", &[120.0]), 240.0);
-        is(figure(&tally, "recovery", &[120.0, 600.0]), (240.0 + 120.0) / 2.0);
+        is(figure(&tally, "recovery", &[120.0, 600.0]), 180.0);
         assert!(figure(&tally, "recovery", &[]).is_nan());
     }
 }

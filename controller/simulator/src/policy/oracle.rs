@@ -35,6 +35,7 @@ struct Demand {
 }
 
 /// The plan for the requests of a seed, and what came of it.
+#[must_use]
 pub fn plan(setting: &Setting, seed: u64) -> (Schedule, Tally) {
     let demand = demand(setting, seed);
     let attempt = |percent: u32| {
@@ -79,7 +80,7 @@ fn schedule(setting: &Setting, demand: &[Demand], share: f64) -> Schedule {
     let mut counts: Vec<Vec<u32>> = vec![Vec::with_capacity(demand.len()); variants.len()];
     for slot in 0..demand.len() {
         let before = slot.checked_sub(1).map_or(demand[slot], |b| demand[b]);
-        let mean = |of: fn(&Demand) -> f64| (of(&demand[slot]) + of(&before)) / 2.0;
+        let mean = |of: fn(&Demand) -> f64| f64::midpoint(of(&demand[slot]), of(&before));
         let both =
             Demand { requests: mean(|d| d.requests), input: mean(|d| d.input), output: mean(|d| d.output) };
         for (count, own) in counts.iter_mut().zip(replicas(setting, both, share)) {

@@ -124,32 +124,32 @@ impl Wva {
     /// Decides on what is seen, and takes the decisions over: all of them in a cycle, else only those of a model that
     /// begins to need more.
     fn cycle(&mut self, seen: &Seen<'_>, early: bool) {
-        let outcome = decide(&self.snapshot(seen));
-        if early && !self.begins_to_grow(&outcome) {
+        let decided = decide(&self.snapshot(seen));
+        if early && !self.begins_to_grow(&decided) {
             return;
         }
         for (v, key) in self.keys.iter().enumerate() {
-            if let Some(state) = outcome.next.variants.get(key) {
+            if let Some(state) = decided.next.variants.get(key) {
                 self.states[v] = Some((*state, seen.now));
                 if seen.current(v) == 0 && state.desired > 0 {
                     self.woken[v] = Some(seen.now);
                 }
             }
-            self.last[v] = outcome.decisions.iter().find(|d| d.key() == *key).cloned();
+            self.last[v] = decided.decisions.iter().find(|d| d.key() == *key).cloned();
         }
         // What an early look observes is not remembered: that is a cycle's.
         if !early {
-            self.remembered = outcome.next.remembered;
+            self.remembered = decided.next.remembered;
         }
     }
 
-    fn begins_to_grow(&self, outcome: &Outcome) -> bool {
-        let last =
+    fn begins_to_grow(&self, decided: &Outcome) -> bool {
+        let before =
             |d: &Decision| self.keys.iter().position(|k| *k == d.key()).and_then(|v| self.last[v].as_ref());
-        let grows =
-            |d: &Decision| d.action() == Action::Up && last(d).is_some_and(|l| d.target() > l.target());
-        let grown = self.last.iter().flatten().any(|d| d.action() == Action::Up);
-        !grown && outcome.decisions.iter().any(grows)
+        let needs_more =
+            |d: &Decision| d.action() == Action::Up && before(d).is_some_and(|b| d.target() > b.target());
+        let went_up = self.last.iter().flatten().any(|d| d.action() == Action::Up);
+        !went_up && decided.decisions.iter().any(needs_more)
     }
 
     /// Steps to 0 and from 0 are carried out at once; all others are the HPA's.

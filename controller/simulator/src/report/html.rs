@@ -22,8 +22,10 @@ pub(super) fn escape(text: &str) -> String {
 #[must_use]
 pub fn html(sections: &[Section]) -> String {
     let body: String = sections.iter().map(section).collect();
-    let meanings: String =
-        FIGURES.iter().map(|f| format!("<dt>{}</dt><dd>{}</dd>", escape(f.title), escape(f.help))).collect();
+    let meanings: String = FIGURES
+        .iter()
+        .map(|f| ["<dt>", &escape(f.title), "</dt><dd>", &escape(f.help), "</dd>"].concat())
+        .collect();
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>wva simulate</title>\
          <meta name=\"viewport\" content=\"width=device-width\"><style>{STYLE}</style></head><body>\
@@ -61,7 +63,8 @@ fn section(section: &Section) -> String {
 fn table(section: &Section) -> String {
     let line = |(i, cells): (usize, Vec<String>)| {
         let tag = if i == 0 { "th" } else { "td" };
-        let cells: String = cells.iter().map(|c| format!("<{tag}>{}</{tag}>", escape(c))).collect();
+        let cells: String =
+            cells.iter().map(|c| ["<", tag, ">", &escape(c), "</", tag, ">"].concat()).collect();
         format!("<tr>{cells}</tr>")
     };
     format!("<table>{}</table>", rows(section).into_iter().enumerate().map(line).collect::<String>())

@@ -107,7 +107,7 @@ fn set_everywhere(tree: &mut Value, field: &str, value: f64) -> bool {
             found
         }
         Value::Array(items) => {
-            items.iter_mut().fold(false, |found, item| set_everywhere(item, field, value) || found)
+            items.iter_mut().map(|item| set_everywhere(item, field, value)).filter(|found| *found).count() > 0
         }
         _ => false,
     }

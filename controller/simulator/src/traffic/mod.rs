@@ -29,7 +29,7 @@ pub struct Segment {
 impl Segment {
     /// Requests from a time within it to its end.
     fn left(&self, now: f64) -> f64 {
-        (self.rate(now) + self.to) / 2.0 * (self.end - now)
+        f64::midpoint(self.rate(now), self.to) * (self.end - now)
     }
 
     /// The rate at a time within it.

@@ -71,7 +71,9 @@ pub fn read(input: impl BufRead, layout: Layout, model: Option<&str>) -> Result<
     requests.sort_by(|a, b| a.arrived.total_cmp(&b.arrived));
     let of = || model.map(|m| format!(" of the model {m:?}")).unwrap_or_default();
     let first = requests.first().ok_or_else(|| TraceError::Empty { of: of() })?.arrived;
-    requests.iter_mut().for_each(|r| r.arrived -= first);
+    for request in &mut requests {
+        request.arrived -= first;
+    }
     Ok(requests)
 }
 

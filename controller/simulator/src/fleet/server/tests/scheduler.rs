@@ -77,8 +77,8 @@ fn a_client_that_waited_too_long_is_gone_when_its_turn_comes() {
     while server.next_event().is_finite() {
         server.advance(server.next_event(), &mut finished);
     }
-    let served: Vec<f64> = finished.served.iter().map(|s| s.request.arrived).collect();
-    assert_eq!(served, [0.0, 0.06]);
+    let in_full: Vec<f64> = finished.served.iter().map(|s| s.request.arrived).collect();
+    assert_eq!(in_full, [0.0, 0.06]);
     assert_eq!(finished.timed_out, [request(0.001, 1, 100)]);
 }
 
