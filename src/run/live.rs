@@ -42,8 +42,7 @@ impl Process {
         self.spawn("watch of the main ConfigMap", async move {
             let mut maps = pin!(maps);
             while let Some(Some(map)) = shutdown.run_until_cancelled(maps.next()).await {
-                let map = map.as_ref().map(MainMap::of).unwrap_or_default();
-                if let Some(update) = live.take_in(map) {
+                if let Some(update) = live.take_in(MainMap::of(&map)) {
                     reached.take_over(&update);
                     told.tell(&update).await;
                 }
@@ -78,9 +77,9 @@ impl Told {
             let source = change.source.to_string();
             // The line that runbooks of the original look for.
             if key == "GLOBAL_OPT_INTERVAL" {
-                tracing::info!(old, new, source, "Updated optimization interval");
+                tracing::info!(%old, %new, source, "Updated optimization interval");
             } else {
-                tracing::info!(key, old, new, source, "Updated configuration");
+                tracing::info!(%key, %old, %new, source, "Updated configuration");
             }
         }
         for wrong in &update.wrong {

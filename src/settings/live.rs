@@ -16,8 +16,6 @@ use super::sources::{Sources, nested_error};
 #[derive(Debug)]
 pub(crate) struct Live {
     sources: Sources,
-    /// The restart revision of the map that the process was started with.
-    started: Option<String>,
     /// The map as it was taken in last.
     map: MainMap,
     /// What is read of it. Of an entry `config.yaml` that cannot be read, what it said before.
@@ -62,8 +60,8 @@ pub(crate) struct Update {
 impl Live {
     /// The process was started with these sources and this map, and settings could be read of them.
     pub(crate) fn new(sources: Sources, map: MainMap, in_force: Raw) -> Self {
-        let (started, text) = (map.restart_revision.clone(), map.text.clone());
-        Self { sources, started, map, text, in_force, waiting: BTreeMap::new(), wrong: Vec::new() }
+        let text = map.text.clone();
+        Self { sources, map, text, in_force, waiting: BTreeMap::new(), wrong: Vec::new() }
     }
 
     /// Namespace and name of the map.
@@ -89,7 +87,8 @@ impl Live {
         let update = Update {
             changed: self.changed(&next),
             refused: waiting.values().filter(|c| self.waiting.get(c.key) != Some(*c)).cloned().collect(),
-            restart_stated: map.restart_revision != self.started,
+            restart_stated: map.restart_revision.is_some()
+                && map.restart_revision != self.map.restart_revision,
             wrong: wrong.iter().filter(|w| !self.wrong.contains(w)).cloned().collect(),
             warnings: map.warnings.iter().filter(|w| !self.map.warnings.contains(w)).cloned().collect(),
             valid: wrong.is_empty(),

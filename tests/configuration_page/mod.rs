@@ -70,7 +70,9 @@ Key: the environment variable and the key of the main ConfigMap. Durations are w
 /// The whole page. `wrong` is the message of a start with wrong settings.
 pub(crate) fn page(wrong: &str) -> String {
     let mut out = format!("{HEAD}{}\n{BETWEEN}", wrong.trim_end());
-    SETTINGS.iter().for_each(|setting| row(&mut out, setting));
+    for setting in SETTINGS {
+        row(&mut out, setting);
+    }
     out.push_str("\n## Old names\n\nRead, with a warning.\n\n| old | now |\n|---|---|\n");
     for setting in SETTINGS {
         for alias in setting.aliases {

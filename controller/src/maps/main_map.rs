@@ -9,13 +9,9 @@ use kube::{Api, Client};
 
 use crate::watches::config;
 
-/// The map of this name as it is after each event; `None` where there is none. The stream goes on by itself when the
-/// watch is interrupted, and may bring what it brought before.
-pub fn main_map(
-    client: Client,
-    namespace: &str,
-    name: &str,
-) -> impl Stream<Item = Option<ConfigMap>> + Send + use<> {
+/// The map of this name as it is after each event; an empty one without a name where there is none. The stream goes on
+/// by itself when the watch is interrupted, and may bring what it brought before.
+pub fn main_map(client: Client, namespace: &str, name: &str) -> impl Stream<Item = ConfigMap> + Send + use<> {
     let api: Api<ConfigMap> = Api::namespaced(client, namespace);
     let by_name = config().fields(&format!("metadata.name={name}"));
     let events = watcher::watcher(api, by_name).default_backoff();
@@ -24,7 +20,7 @@ pub fn main_map(
 }
 
 /// What an event says of the map: `None` for nothing.
-fn news(listed: &mut bool, event: watcher::Result<Event<ConfigMap>>) -> Option<Option<ConfigMap>> {
+fn news(listed: &mut bool, event: watcher::Result<Event<ConfigMap>>) -> Option<ConfigMap> {
     match event {
         Ok(Event::Init) => {
             *listed = false;
@@ -32,11 +28,11 @@ fn news(listed: &mut bool, event: watcher::Result<Event<ConfigMap>>) -> Option<O
         }
         Ok(Event::InitApply(map)) => {
             *listed = true;
-            Some(Some(map))
+            Some(map)
         }
-        Ok(Event::InitDone) => (!*listed).then_some(None),
-        Ok(Event::Apply(map)) => Some(Some(map)),
-        Ok(Event::Delete(_)) => Some(None),
+        Ok(Event::InitDone) => (!*listed).then(ConfigMap::default),
+        Ok(Event::Apply(map)) => Some(map),
+        Ok(Event::Delete(_)) => Some(ConfigMap::default()),
         Err(error) => {
             tracing::warn!(%error, "The watch of the main ConfigMap was interrupted and is being resumed");
             None

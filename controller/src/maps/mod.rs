@@ -15,15 +15,17 @@ mod service_classes;
 pub(crate) mod testing;
 mod watch;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
+use k8s_openapi::api::core::v1::ConfigMap;
 use tokio::sync::Notify;
 
 use wva_crds::entries::{SaturationEntry, ScaleToZeroEntry};
 use wva_rules::MapNames;
 
 use in_force::Readers;
-use read::Maps;
+use read::{Key, Maps};
 use service_classes::ServiceClasses;
 
 pub use main_map::main_map;
@@ -46,9 +48,29 @@ pub struct ConfigMaps {
 /// What is kept of all maps.
 #[derive(Debug, Default)]
 struct Kept {
+    /// Maps of other namespaces than the controller's as they came, for the day that somebody reads them. Of a namespace
+    /// that nobody reads there is no more than this: what is made of a map can be much larger.
+    local: BTreeMap<Key, Arc<ConfigMap>>,
     saturation: Maps<SaturationEntry>,
     to_zero: Maps<ScaleToZeroEntry>,
     classes: Maps<ServiceClasses>,
+}
+
+impl Kept {
+    /// Something was made of the map.
+    fn knows(&self, key: &Key) -> bool {
+        self.saturation.contains_key(key) || self.to_zero.contains_key(key) || self.classes.contains_key(key)
+    }
+
+    /// Lets go what was made of a map. Says whether there was anything.
+    fn forget(&mut self, key: &Key) -> bool {
+        let forgotten = [
+            self.saturation.remove(key).is_some(),
+            self.to_zero.remove(key).is_some(),
+            self.classes.remove(key).is_some(),
+        ];
+        forgotten.contains(&true)
+    }
 }
 
 impl ConfigMaps {
@@ -71,8 +93,27 @@ impl ConfigMaps {
         self.kept.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn read_by(&self, readers: Arc<Readers>) {
-        *self.readers.write().unwrap_or_else(PoisonError::into_inner) = Some(readers);
+    /// Takes over who reads maps: those of namespaces that are read now are, and of the others only the text stays.
+    fn read_by(&self, readers: &Arc<Readers>) {
+        // First: a map that comes in meanwhile is either found here, or starts the next cycle.
+        *self.readers.write().unwrap_or_else(PoisonError::into_inner) = Some(readers.clone());
+        let (mut read, mut unread) = (Vec::new(), Vec::new());
+        {
+            let kept = self.kept();
+            for (key, map) in &kept.local {
+                match (readers.includes(&key.0), kept.knows(key)) {
+                    (true, false) => read.push(map.clone()),
+                    (false, true) => unread.push(key.clone()),
+                    _ => {}
+                }
+            }
+        }
+        for map in read {
+            self.read(&map);
+        }
+        for key in unread {
+            self.change(|kept| kept.forget(&key));
+        }
     }
 
     /// Whether anybody reads the maps of a namespace: anybody may write there.

@@ -23,8 +23,10 @@ const MOST_KEYS: usize = 10_000;
 /// Entries of one map that cannot be used and of which it is kept why; more are counted.
 const MOST_WRONG: usize = 20;
 
-/// The maps of one kind, by namespace and name.
-pub(super) type Maps<E> = BTreeMap<(Box<str>, Box<str>), Arc<ReadMap<E>>>;
+/// Namespace and name of a map.
+pub(super) type Key = (Box<str>, Box<str>);
+/// The maps of one kind.
+pub(super) type Maps<E> = BTreeMap<Key, Arc<ReadMap<E>>>;
 
 /// What stands under one key of a map.
 pub(super) trait MapEntry: Clone + PartialEq + Serialize {

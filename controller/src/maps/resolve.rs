@@ -45,7 +45,7 @@ impl Settings {
     ) -> RulesConfig {
         let readers = Arc::new(Readers::new(maps, managed, namespaces));
         // First, so that a map that comes in meanwhile is either read here or starts the next cycle.
-        maps.read_by(readers.clone());
+        maps.read_by(&readers);
         self.take_in(maps, &readers, reloads);
         let mut models = BTreeSet::new();
         for m in managed {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use futures::stream::{SelectAll, Stream, StreamExt};
 use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, ResourceExt};
@@ -13,7 +14,7 @@ use tokio::sync::watch;
 use wva_crds::names::{LOCAL_SATURATION_MAP_NAME, LOCAL_SCALE_TO_ZERO_MAP_NAME};
 use wva_rules::{MapNames, MapRole, Place};
 
-use super::read::{MapEntry, Maps, ReadMap};
+use super::read::{Key, MapEntry, Maps, ReadMap};
 use super::{ConfigMaps, Kept};
 use crate::watches::{Scope, config};
 
@@ -145,6 +146,7 @@ impl Writer {
                             || listed.contains(&(namespace.to_owned(), name.to_owned()))
                     };
                     // All of them, whatever the first one says.
+                    kept.local.retain(|(namespace, name), _| stays(namespace, name));
                     retain(&mut kept.saturation, stays)
                         | retain(&mut kept.to_zero, stays)
                         | retain(&mut kept.classes, stays)
@@ -164,27 +166,51 @@ impl Writer {
         }
     }
 
+    /// A map of a namespace that nobody reads is only kept: whether it changes anything is seen when somebody does.
     fn put(&self, map: &ConfigMap) -> bool {
-        match self.maps.names.role(map.metadata.namespace.as_deref().unwrap_or_default(), &map.name_any()) {
-            None | Some((_, Place::Unread)) => false,
-            Some((MapRole::Saturation, place)) => put(&self.maps, |kept| &mut kept.saturation, map, place),
-            Some((MapRole::ScaleToZero, place)) => put(&self.maps, |kept| &mut kept.to_zero, map, place),
-            Some((MapRole::ServiceClasses, place)) => put(&self.maps, |kept| &mut kept.classes, map, place),
-            Some((MapRole::Main, _)) => false,
+        let key = key(map);
+        let Some((_, place)) = self.maps.names.role(&key.0, &key.1) else { return false };
+        if place == Place::Local {
+            self.maps.change(|kept| kept.local.insert(key.clone(), Arc::new(text_of(map))));
+            if !self.maps.are_read(&key.0) {
+                return self.maps.change(|kept| kept.forget(&key));
+            }
         }
+        self.maps.read(map)
     }
 
     fn remove(&self, namespace: &str, name: &str) -> bool {
         let key = (namespace.into(), name.into());
-        self.maps.change(|kept| {
-            let removed = [
-                kept.saturation.remove(&key).is_some(),
-                kept.to_zero.remove(&key).is_some(),
-                kept.classes.remove(&key).is_some(),
-            ];
-            removed.contains(&true)
-        })
+        self.maps.change(|kept| kept.local.remove(&key).is_some() | kept.forget(&key))
     }
+}
+
+impl ConfigMaps {
+    /// Reads a map and keeps what it says. Says whether that is anything new.
+    pub(super) fn read(&self, map: &ConfigMap) -> bool {
+        let (namespace, name) = key(map);
+        match self.names.role(&namespace, &name) {
+            None | Some((_, Place::Unread) | (MapRole::Main, _)) => false,
+            Some((MapRole::Saturation, place)) => put(self, |kept| &mut kept.saturation, map, place),
+            Some((MapRole::ScaleToZero, place)) => put(self, |kept| &mut kept.to_zero, map, place),
+            Some((MapRole::ServiceClasses, place)) => put(self, |kept| &mut kept.classes, map, place),
+        }
+    }
+}
+
+fn key(map: &ConfigMap) -> Key {
+    (map.namespace().unwrap_or_default().into(), map.name_any().into())
+}
+
+/// Of a map what is read.
+fn text_of(map: &ConfigMap) -> ConfigMap {
+    let metadata = ObjectMeta {
+        namespace: map.metadata.namespace.clone(),
+        name: map.metadata.name.clone(),
+        uid: map.metadata.uid.clone(),
+        ..ObjectMeta::default()
+    };
+    ConfigMap { metadata, data: map.data.clone(), ..ConfigMap::default() }
 }
 
 /// Reads a map and keeps it, unless it says what it said before. Whoever reads meanwhile does not wait for the parser.
@@ -194,7 +220,7 @@ fn put<E: MapEntry>(
     map: &ConfigMap,
     place: Place,
 ) -> bool {
-    let key = (map.namespace().unwrap_or_default().into(), map.name_any().into());
+    let key = key(map);
     let before = maps.change(|kept| of_kind(kept).get(&key).cloned());
     let read = ReadMap::read(map, place, before.as_deref());
     if before.is_some_and(|before| *before == read) {

@@ -152,4 +152,9 @@ fn a_change_that_states_its_restart_is_none_to_warn_of() {
     assert!(update.restart_stated);
     assert_eq!(told(&update.refused), [("WVA_LIMITED_MODE", "false", "true")]);
     assert!(!update.engine.limited_mode);
+    let unstated = MainMap {
+        restart_revision: Some("2".to_owned()),
+        ..map(&json!({"ENABLE_HTTP2": "true", "WVA_LIMITED_MODE": "true", "METRICS_SECURE": "false"}))
+    };
+    assert!(!live.take_in(unstated).unwrap().restart_stated, "the revision is that of the change before");
 }

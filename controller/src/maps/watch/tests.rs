@@ -62,13 +62,38 @@ fn a_map_that_nobody_reads_is_no_reason_for_a_cycle() {
         [Event::Apply(map(path, GOOD)), Event::Delete(map(path, GOOD))].map(|event| writer.concerns(&event))
     };
     assert_eq!(concerns(LOCAL), [true; 2], "nobody knows yet");
-    maps.read_by(Arc::new(Readers::new(&maps, &[], None)));
+    maps.read_by(&Arc::new(Readers::new(&maps, &[], None)));
     assert_eq!((concerns(LOCAL), concerns(GLOBAL)), ([false; 2], [true; 2]));
     let mut cluster = Cluster::new();
     cluster.variant("a", "m", serde_json::json!({}));
-    maps.read_by(Arc::new(Readers::new(&maps, &managed(&cluster.watches(), &Ownership::default()), None)));
+    let managed = managed(&cluster.watches(), &Ownership::default());
+    maps.read_by(&Arc::new(Readers::new(&maps, &managed, None)));
     assert_eq!(concerns("ns/wva-saturation-scaling-config"), [true; 2]);
     assert_eq!(concerns(LOCAL), [false; 2]);
+}
+
+#[test]
+fn of_a_map_that_nobody_reads_the_text_alone_is_kept() {
+    let mut feed = Feed::new();
+    let maps = feed.maps();
+    let mut cluster = Cluster::new();
+    cluster.variant("a", "m", serde_json::json!({}));
+    let all = managed(&cluster.watches(), &Ownership::default());
+    let read_by = |managed: &[_]| maps.read_by(&Arc::new(Readers::new(&maps, managed, None)));
+    let local = "ns/wva-saturation-scaling-config";
+    feed.put(GLOBAL, GOOD);
+    feed.put(local, GOOD);
+    assert_eq!(kept(&maps), [local, GLOBAL], "nobody knows yet who reads what");
+    read_by(&[]);
+    assert_eq!(kept(&maps), [GLOBAL]);
+    feed.put(local, &[("default", "kvSpareTrigger: 0.3")]);
+    assert_eq!(kept(&maps), [GLOBAL]);
+    read_by(&all);
+    assert_eq!(kept(&maps), [local, GLOBAL], "without another event");
+    read_by(&[]);
+    feed.delete(local);
+    read_by(&all);
+    assert_eq!(kept(&maps), [GLOBAL], "it is gone for good");
 }
 
 #[test]
