@@ -121,6 +121,24 @@ fn what_has_no_effect_yet_says_so() {
 }
 
 #[test]
+fn scale_to_zero_and_steps_of_the_program_itself_are_off_until_somebody_asks_for_them() {
+    let zero = |set: &[(&str, &str)]| {
+        let settings = read(&[], &[&[URL], set].concat()).unwrap();
+        assert_eq!(settings.warnings, [""; 0]);
+        let to_zero = settings.engine().scale_to_zero;
+        let zero = settings.controller.unwrap().zero;
+        (to_zero, zero.actuation, zero.wakes_at_once)
+    };
+    assert_eq!(zero(&[]), (false, wva_controller::Actuation::Signal, 10));
+    let all = [
+        ("WVA_SCALE_TO_ZERO", "true"),
+        ("WVA_ACTUATION", "scale"),
+        ("SCALE_FROM_ZERO_ENGINE_MAX_CONCURRENCY", "3"),
+    ];
+    assert_eq!(zero(&all), (true, wva_controller::Actuation::Scale, 3));
+}
+
+#[test]
 fn the_limiter_is_off_until_somebody_asks_for_it() {
     let limiter = |set: &[(&str, &str)]| {
         let settings = read(&[], &[&[URL], set].concat()).unwrap();

@@ -147,7 +147,7 @@ fn requests_count_as_the_newest_round_says_for_the_period_or_the_next_longer_one
         (vec![completed(600, "2.5")], Some(2.5)),
         (vec![completed(300, "0"), completed(900, "3")], Some(3.0)),
         (vec![completed(300, "0")], None),
-        (vec![failed(Query::Completed(Retention::new(Duration::from_secs(600))))], None),
+        (vec![failed(Query::Completed(Retention::new(Duration::from_mins(10))))], None),
         (vec![], None),
     ] {
         let seen = Bench::new().see(0, idle(), answers.into_iter().chain(answered()).collect());

@@ -202,7 +202,7 @@ async fn follow(deployments: Api<Deployment>, history: History) -> anyhow::Resul
         while let Ok(Some(event)) = events.try_next().await {
             match event {
                 WatchEvent::Added(deployment) | WatchEvent::Modified(deployment) => {
-                    history.take_in(&deployment)
+                    history.take_in(&deployment);
                 }
                 WatchEvent::Error(_) => break,
                 WatchEvent::Deleted(_) | WatchEvent::Bookmark(_) => {}
