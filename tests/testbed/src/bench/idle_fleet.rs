@@ -144,7 +144,7 @@ async fn idle(testbed: &Testbed, install: &Install, lasts: Duration) -> anyhow::
         *requests.entry(format!("{} {}", one.verb, one.resource)).or_default() += 1;
     }
     Ok(Idle {
-        seconds: (lasts - MINUTE).as_secs_f64(),
+        seconds: lasts.saturating_sub(MINUTE).as_secs_f64(),
         statuses: asked.iter().filter(|w| is_status(w)).count(),
         requests,
         resident,
