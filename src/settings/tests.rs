@@ -125,9 +125,8 @@ fn scale_to_zero_and_steps_of_the_program_itself_are_off_until_somebody_asks_for
     let zero = |set: &[(&str, &str)]| {
         let settings = read(&[], &[&[URL], set].concat()).unwrap();
         assert_eq!(settings.warnings, [""; 0]);
-        let to_zero = settings.engine().scale_to_zero;
-        let zero = settings.controller.unwrap().zero;
-        (to_zero, zero.actuation, zero.wakes_at_once)
+        let engine = settings.engine();
+        (engine.scale_to_zero, engine.actuation, settings.controller.unwrap().zero.steps_at_once)
     };
     assert_eq!(zero(&[]), (false, wva_controller::Actuation::Signal, 10));
     let all = [
