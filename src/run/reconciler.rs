@@ -41,8 +41,8 @@ impl Process {
         let reloads = telemetry.reloads().clone();
         let asked =
             PickerConfig { bearer_token: controller.zero.picker_token.clone(), ownership: ownership.clone() };
-        let (client, watches) = (self.client.clone(), watched.watches.clone());
-        let (asking, pickers) = Asking::new(client, watches, watched.pools, reader.clone(), asked)?;
+        let seen = watched.watches.clone();
+        let (asking, pickers) = Asking::new(self.client.clone(), seen, watched.pools, reader.clone(), asked)?;
         self.ask_pickers(asking);
         let engine = Arc::new(Engine {
             watches: watched.watches,

@@ -30,9 +30,8 @@ impl Engine {
     pub(super) fn early(&self, state: &mut State) {
         state.news = false;
         let Some(before) = self.published.borrow().clone() else { return };
-        let growing = |decisions: &[Decision], before: &Published| match self.config().early_scale_up {
-            true => growing(decisions, before),
-            false => BTreeSet::new(),
+        let growing = |decisions: &[Decision], before: &Published| {
+            if self.config().early_scale_up { growing(decisions, before) } else { BTreeSet::new() }
         };
         if let Between::Decided(models) = self.between(state, &before, growing) {
             for (namespace, model_id) in models {

@@ -1,6 +1,7 @@
 //! One endpoint picker: the Service that a pool names, the pods behind it, and what each of them last said. A pod that
 //! hangs is asked again when it has been given up, and keeps nobody else waiting.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -149,19 +150,27 @@ impl Endpoint {
                     asked.remove(&pod);
                     self.take_in(pod, said, &mut faults);
                 }
-                _ = ticks.tick() => {
-                    let there = targets(&writer.reader());
-                    self.answers.send_if_modified(|answers| {
-                        let before = answers.len();
-                        answers.retain(|pod, _| there.contains_key(pod));
-                        answers.len() != before
-                    });
-                    for (pod, address) in there {
-                        if asked.insert(pod.clone()) {
-                            asking.push(self.ask(pod, address).boxed());
-                        }
-                    }
-                }
+                _ = ticks.tick() => self.ask_all(&writer.reader(), &mut asked, &asking),
+            }
+        }
+    }
+
+    /// Begins to ask every pod that is not being asked already, and forgets what pods said that are gone.
+    fn ask_all<'a>(
+        &'a self,
+        pods: &Cache<Option<SocketAddr>>,
+        asked: &mut BTreeSet<Box<str>>,
+        asking: &FuturesUnordered<BoxFuture<'a, Said>>,
+    ) {
+        let there = targets(pods);
+        self.answers.send_if_modified(|answers| {
+            let before = answers.len();
+            answers.retain(|pod, _| there.contains_key(pod));
+            answers.len() != before
+        });
+        for (pod, address) in there {
+            if asked.insert(pod.clone()) {
+                asking.push(self.ask(pod, address).boxed());
             }
         }
     }
@@ -256,9 +265,10 @@ impl Faults {
     fn of_pod(&mut self, key: &PickerKey, pod: Box<str>, error: &NoAnswer) {
         // Names of pods that are long gone.
         self.pods.retain(|_, at| at.elapsed() < SAY_AGAIN);
-        if !self.pods.contains_key(&pod) {
-            tracing::warn!(namespace = key.namespace, pod = &*pod, %error, "An endpoint picker gives no answer");
-            self.pods.insert(pod, Instant::now());
+        if let Entry::Vacant(unsaid) = self.pods.entry(pod) {
+            let pod = &**unsaid.key();
+            tracing::warn!(namespace = key.namespace, pod, %error, "An endpoint picker gives no answer");
+            unsaid.insert(Instant::now());
         }
     }
 }

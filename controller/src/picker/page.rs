@@ -95,11 +95,11 @@ impl<'a> Page<'a> {
         if line.is_empty() {
             return Ok(());
         }
-        let series = if line[0] == b'#' { Some(None) } else { read(line) };
-        let Some(series) = series else { return Err(self.wrong(line)) };
+        let read = if line[0] == b'#' { Some(Line::Other) } else { read(line) };
+        let Some(read) = read else { return Err(self.wrong(line)) };
         self.lines += 1;
         // What is no finite figure from 0 up says nothing.
-        if let Some(Series { model, later, bytes, value }) = series
+        if let Line::Queue(Series { model, later, bytes, value }) = read
             && value.is_finite()
             && value >= 0.0
             && self.models.contains(&model)
@@ -118,6 +118,15 @@ impl<'a> Page<'a> {
     }
 }
 
+/// A line of the page.
+#[derive(Debug, PartialEq)]
+enum Line {
+    /// The queue of a model.
+    Queue(Series),
+    /// What nobody asks about.
+    Other,
+}
+
 /// A series of the queue.
 #[derive(Debug, PartialEq)]
 struct Series {
@@ -128,8 +137,8 @@ struct Series {
     value: f64,
 }
 
-/// Reads a line that is no comment: `Some(None)` for a metric that nobody asks about, `None` for what is no metric.
-fn read(line: &[u8]) -> Option<Option<Series>> {
+/// Reads a line that is no comment; `None` for what is no metric.
+fn read(line: &[u8]) -> Option<Line> {
     let line = std::str::from_utf8(line).ok()?;
     let name = line.split(['{', ' ', '\t']).next()?;
     let rest = &line[name.len()..];
@@ -149,7 +158,7 @@ fn read(line: &[u8]) -> Option<Option<Series>> {
     let Some((later, bytes)) = queue else {
         // A number at its end is enough to tell a metric from prose.
         let last = rest.rsplit([' ', '\t', '}']).next()?;
-        return last.parse::<f64>().ok().map(|_| None);
+        return last.parse::<f64>().ok().map(|_| Line::Other);
     };
     let (model, rest) = match rest.strip_prefix('{') {
         Some(labels) => model_of(labels)?,
@@ -157,7 +166,7 @@ fn read(line: &[u8]) -> Option<Option<Series>> {
     };
     // A time stamp may follow.
     let value = rest.split_ascii_whitespace().next()?.parse().ok()?;
-    Some(model.map(|model| Series { model, later, bytes, value }))
+    Some(model.map_or(Line::Other, |model| Line::Queue(Series { model, later, bytes, value })))
 }
 
 /// The model that labels name, the target before the one that was asked for, and what follows the labels.

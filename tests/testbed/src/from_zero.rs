@@ -148,7 +148,8 @@ async fn wakes(testbed: &Testbed, places: &[Place], round: usize) -> anyhow::Res
             async move {
                 let name = model(round, number);
                 tokio::time::sleep(moment(round, place_number, number)).await;
-                let visible = place.picker.queue(&name, 1.0);
+                place.picker.queue(&name, 1.0);
+                let visible = Instant::now();
                 let step = seen(steps, &name).await?;
                 place.picker.queue(&name, 0.0);
                 anyhow::Ok(step.saturating_duration_since(visible))

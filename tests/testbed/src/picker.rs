@@ -2,6 +2,7 @@
 //! the objects by which the program finds it. It can do what no picker should.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,7 +12,6 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, Response, StatusCode, header};
 use axum::routing::get;
-use tokio::time::Instant;
 
 use crate::fixtures::MODEL_LABEL;
 use crate::testbed::Testbed;
@@ -103,10 +103,9 @@ impl FakePicker {
         Ok(Self { address, says, task })
     }
 
-    /// From now on so many requests wait for a model. Returns when that can be seen.
-    pub fn queue(&self, model: &str, waiting: f64) -> Instant {
+    /// From now on so many requests wait for a model, and can be seen.
+    pub fn queue(&self, model: &str, waiting: f64) {
         lock(&self.says).queues.insert(model.to_owned(), waiting);
-        Instant::now()
     }
 
     /// From now on it answers like this.
@@ -240,7 +239,7 @@ fn page(manner: Manner, queues: &BTreeMap<String, f64>) -> String {
     for (model, waiting) in queues {
         for (priority, waiting) in shown(manner, *waiting) {
             let labels = format!("fairness_id=\"default\",priority=\"{priority}\",{label}=\"{model}\"");
-            page += &format!("{name}_flow_control_queue_size{{{labels}}} {waiting}\n");
+            let _ = writeln!(page, "{name}_flow_control_queue_size{{{labels}}} {waiting}");
         }
     }
     page
