@@ -164,18 +164,18 @@ impl Progress {
         let percent = (100.0 * share) as u32;
         if self.on && percent != self.last {
             self.last = percent;
-            self.write(&format!("\r\x1b[K{percent:>3} %  {title}: {policy}, seed {seed}"));
+            write(&format!("\r\x1b[K{percent:>3} %  {title}: {policy}, seed {seed}"));
         }
     }
 
     fn clear(&self) {
         if self.on {
-            self.write("\r\x1b[K");
+            write("\r\x1b[K");
         }
     }
+}
 
-    fn write(&self, text: &str) {
-        // A terminal that is gone is no reason to stop the runs.
-        let _ = std::io::stderr().write_all(text.as_bytes());
-    }
+fn write(text: &str) {
+    // A terminal that is gone is no reason to stop the runs.
+    let _ = std::io::stderr().write_all(text.as_bytes());
 }
