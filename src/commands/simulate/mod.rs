@@ -164,17 +164,17 @@ impl Progress {
         let percent = (100.0 * share) as u32;
         if self.on && percent != self.last {
             self.last = percent;
-            self.write(&format!("\r\x1b[K{percent:>3} %  {title}: {policy}, seed {seed}"));
+            Self::write(&format!("\r\x1b[K{percent:>3} %  {title}: {policy}, seed {seed}"));
         }
     }
 
     fn clear(&self) {
         if self.on {
-            self.write("\r\x1b[K");
+            Self::write("\r\x1b[K");
         }
     }
 
-    fn write(&self, text: &str) {
+    fn write(text: &str) {
         // A terminal that is gone is no reason to stop the runs.
         let _ = std::io::stderr().write_all(text.as_bytes());
     }
