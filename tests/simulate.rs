@@ -71,9 +71,9 @@ fn json_a_report_and_a_sweep() {
 fn a_trace_is_read_from_beside_its_scenario() {
     let folder = folder("trace");
     let row = |i: u32| format!("2023-11-16 18:{:02}:{:02}.5,800,50", i / 60, i % 60);
-    let rows: Vec<String> = (0..600).map(row).collect();
-    let trace = format!("TIMESTAMP,ContextTokens,GeneratedTokens\n{}\n", rows.join("\n"));
-    std::fs::write(folder.join("azure.csv"), trace).unwrap();
+    let header = "TIMESTAMP,ContextTokens,GeneratedTokens".to_owned();
+    let rows: Vec<String> = std::iter::once(header).chain((0..600).map(row)).collect();
+    std::fs::write(folder.join("azure.csv"), rows.join("\n")).unwrap();
     let scenario = "
 name: recorded
 objectives: {ttft: 1s, itl: 100ms}

@@ -164,18 +164,18 @@ impl Progress {
         let percent = (100.0 * share) as u32;
         if self.on && percent != self.last {
             self.last = percent;
-            write(&format!("\r\x1b[K{percent:>3} %  {title}: {policy}, seed {seed}"));
+            Self::write(&format!("\r\x1b[K{percent:>3} %  {title}: {policy}, seed {seed}"));
         }
     }
 
     fn clear(&self) {
         if self.on {
-            write("\r\x1b[K");
+            Self::write("\r\x1b[K");
         }
     }
-}
 
-fn write(text: &str) {
-    // A terminal that is gone is no reason to stop the runs.
-    let _ = std::io::stderr().write_all(text.as_bytes());
+    fn write(text: &str) {
+        // A terminal that is gone is no reason to stop the runs.
+        let _ = std::io::stderr().write_all(text.as_bytes());
+    }
 }

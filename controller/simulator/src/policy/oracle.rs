@@ -20,7 +20,7 @@ const SLOT: f64 = 60.0;
 /// Shares of a replica's throughput that are tried, in percent.
 const LEAST: u32 = 20;
 /// See [`LEAST`].
-const MOST: u32 = 130;
+const MOST: u32 = 200;
 /// See [`LEAST`].
 const STEP: u32 = 5;
 /// How full a cache is planned to be: beyond, sequences begin to lose their places.
