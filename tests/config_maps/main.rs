@@ -102,7 +102,7 @@ async fn maps_hold_at_once_layer_by_layer_and_fall_back_when_they_go() -> anyhow
     a_map_of_the_namespace_is_nearer(&cluster, &served, &other).await?;
     a_map_that_goes_leaves_what_is_below_it(&cluster, &served, &other).await?;
     a_namespace_without_variants_is_read_by_its_label(&cluster).await?;
-    main_map::the_settings_in_force_can_be_printed(&cluster).await?;
+    main_map::the_settings_in_force_can_be_printed(&cluster)?;
     a_wrong_entry_takes_nothing_that_was_right(&cluster, &served, &other).await?;
     main_map::the_main_map_changes_settings_while_the_program_runs(&cluster).await?;
     cluster.install.stop().await

@@ -1,7 +1,7 @@
 //! The main ConfigMap while the program runs: what may change holds at once, what is wrong or may not change takes
 //! nothing away and is told, and every value can be printed with its source.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ fn printed(cluster: &Cluster, env: &[(&str, &str)]) -> anyhow::Result<(bool, Str
     Ok((out.status.success(), String::from_utf8(out.stdout)?, String::from_utf8(out.stderr)?))
 }
 
-pub(crate) async fn the_settings_in_force_can_be_printed(cluster: &Cluster) -> anyhow::Result<()> {
+pub(crate) fn the_settings_in_force_can_be_printed(cluster: &Cluster) -> anyhow::Result<()> {
     let url = ("PROMETHEUS_BASE_URL", "https://user:hunter2@prometheus:9090");
     let token = ("PROMETHEUS_BEARER_TOKEN", "hunter2");
     let (ok, printed, said) = printed(cluster, &[url, token])?;
@@ -72,7 +72,11 @@ pub(crate) async fn the_main_map_changes_settings_while_the_program_runs(
     let ten = "10m";
     let took =
         holds(cluster, &json!({"GLOBAL_OPT_INTERVAL": ten, "WVA_DECISION_HOLD": "7m"}), "7m0s").await?;
-    println!("a change of the main map holds {took:?} after it is stored");
+    // A quarter of a second on a machine that has time; a busy one gets more.
+    ensure!(
+        took < Duration::from_secs(10),
+        "a change of the main map held only {took:?} after it was stored"
+    );
     let line = cluster.lines(CHANGED).pop().context("nothing was said")?;
     ensure!(line["key"] == "WVA_DECISION_HOLD" && line["old"] == "10m" && line["new"] == "7m", "{line}");
 
@@ -109,7 +113,7 @@ pub(crate) async fn the_main_map_changes_settings_while_the_program_runs(
 }
 
 /// Stores the map and waits until the last cycle had this hold; how long that took.
-async fn holds(cluster: &Cluster, data: &Value, hold: &str) -> anyhow::Result<std::time::Duration> {
+async fn holds(cluster: &Cluster, data: &Value, hold: &str) -> anyhow::Result<Duration> {
     store(&cluster.testbed, data).await?;
     let stored = Instant::now();
     eventually(&format!("the decision hold to be {hold}"), DEADLINE, async || {
