@@ -4,6 +4,7 @@
 //! figure worse than it was fails.
 
 #![expect(clippy::unwrap_used, reason = "a test's own input")]
+#![expect(clippy::print_stdout, reason = "the table it makes")]
 
 use wva_simulator::fleet::server::{Finished, Request, Server};
 use wva_simulator::measure::Tally;
