@@ -14,7 +14,7 @@ use wva_simulator::random::Varying;
 use wva_simulator::run::{Setting, run};
 use wva_simulator::traffic::{Traffic, diurnal};
 
-const LONGEST: Duration = Duration::from_secs(60);
+const LONGEST: Duration = Duration::from_mins(1);
 const MOST_KIB: u64 = 200 * 1024;
 
 fn main() -> ExitCode {

@@ -3,8 +3,11 @@
 //! --nocapture`. What was fitted and what was not is said there and here; a change of the server model that makes any
 //! figure worse than it was fails.
 
-#![expect(clippy::unwrap_used, reason = "a test's own input")]
-#![expect(clippy::print_stdout, reason = "the table it makes")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test's own input; the table is shown on demand"
+)]
 
 use wva_simulator::fleet::server::{Finished, Request, Server};
 use wva_simulator::measure::Tally;
