@@ -11,6 +11,9 @@ use super::*;
 const PAGE: &str =
     "# TYPE llm_d_epp_flow_control_queue_size gauge\nllm_d_epp_flow_control_queue_size{model_name=\"m\"} 3\n";
 
+/// Whether it is the right fault.
+type Judge = fn(&NoAnswer) -> bool;
+
 /// What a pod does.
 #[derive(Clone, Copy)]
 enum Does {
@@ -100,7 +103,7 @@ async fn the_token_goes_along() {
 
 #[tokio::test]
 async fn what_a_pod_does_instead_of_answering_is_no_answer_and_is_over_in_time() {
-    let rows: [(Does, fn(&NoAnswer) -> bool); 7] = [
+    let rows: [(Does, Judge); 7] = [
         (Does::Hangs, |e| matches!(e, NoAnswer::TooSlow)),
         (Does::Trickles, |e| matches!(e, NoAnswer::TooSlow)),
         (Does::Floods, |e| matches!(e, NoAnswer::TooLong | NoAnswer::TooSlow)),
