@@ -141,7 +141,7 @@ impl Remembered {
         self.woken.map(|at| whole_millis(now.saturating_duration_since(at)))
     }
 
-    /// Takes in whether a decision lifts it from 0. The time goes on while that is carried out, and starts anew when it
+    /// Takes in whether a decision lifts it from 0; one that a bound alone asks for does not. The time goes on while that is carried out, and starts anew when it
     /// is decided again after the hold.
     pub(crate) fn woken(&mut self, decision: &Decision, hold: Duration, now: Instant) {
         let acts = matches!(decision.mode, Mode::Auto | Mode::Fixed(_));
@@ -150,7 +150,7 @@ impl Remembered {
             self.woken = self.woken.filter(|_| decision.reporting == 0);
         } else if !acts || decision.target() == 0 {
             self.woken = None;
-        } else if over {
+        } else if over && decision.lifts() {
             self.woken = Some(now);
         }
     }

@@ -125,6 +125,19 @@ pub struct Decision {
     pub stale: u32,
 }
 
+/// Whether steps say that somebody needs more replicas. A bound alone does not, nor does a target of before: who scaled
+/// a variant to 0 has switched its HPA off, and is not overruled.
+pub(crate) fn lifts(steps: &[Step]) -> bool {
+    steps.iter().any(|step| match step.reason {
+        Reason::RequestsWaiting { .. } | Reason::WakeHold { .. } => true,
+        Reason::AtMinimum { .. }
+        | Reason::MinimumKept {}
+        | Reason::KeptDecision { .. }
+        | Reason::SafetyNet { .. } => false,
+        _ => step.after > step.before,
+    })
+}
+
 impl Decision {
     /// The target, after the mode. Under `recommend`: what would be published.
     #[must_use]
@@ -155,6 +168,12 @@ impl Decision {
         let woken =
             |reason: &Reason| matches!(reason, Reason::RequestsWaiting { .. } | Reason::WakeHold { .. });
         self.steps.iter().any(|step| woken(&step.reason))
+    }
+
+    /// Load, waiting requests or a person ask for more than it has, or it is held since they did: see [`lifts`].
+    #[must_use]
+    pub fn lifts(&self) -> bool {
+        lifts(&self.steps)
     }
 
     /// Name of the variant.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use wva_crds::GoDuration;
 
-use crate::decision::Stage;
+use crate::decision::{Stage, lifts};
 use crate::reason::Reason;
 use crate::snapshot::SchedulerQueue;
 use crate::view::{Draft, ModelView, VariantView};
@@ -75,7 +75,7 @@ fn wake(model: &ModelView, barred: &[bool], drafts: &mut [Draft]) {
     let SchedulerQueue::Known(queue) = model.model.scheduler_queue else { return };
     let helpless = |i: usize| {
         let variant = &model.variants[i];
-        variant.stuck > 0 || (variant.current == 0 && drafts[i].target() == 0)
+        variant.stuck > 0 || (variant.current == 0 && !lifts(&drafts[i].steps))
     };
     if !model.model.scheduler_queue.holds_requests() || !(0..drafts.len()).all(helpless) {
         return;
@@ -86,7 +86,8 @@ fn wake(model: &ModelView, barred: &[bool], drafts: &mut [Draft]) {
         if variant.current > 0 || variant.stuck > 0 || variant.room() == 0 || barred[i] {
             continue;
         }
-        drafts[i].push(Stage::Enforce, 1, Reason::RequestsWaiting { size, bytes });
+        let after = drafts[i].target().max(1);
+        drafts[i].push(Stage::Enforce, after, Reason::RequestsWaiting { size, bytes });
         // One that a person holds back wakes nobody, so the next one is asked as well.
         if variant.auto() {
             return;

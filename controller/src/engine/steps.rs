@@ -111,8 +111,12 @@ impl Engine {
     /// Whether a step is taken here.
     fn carries_out(&self, decision: &Decision, limits: Option<&Limits>) -> bool {
         let target = decision.target();
-        if target > 0 && decision.current > 0 {
-            return self.config().actuation == Actuation::Scale && limits.is_none();
+        let scales_all = self.config().actuation == Actuation::Scale && limits.is_none();
+        if target > 0 && (decision.current > 0 || scales_all) {
+            return scales_all;
+        }
+        if target > 0 && !decision.lifts() {
+            return false;
         }
         // KEDA would carry it out as well; but one that cannot be seen may have been told to keep a replica.
         let seen = target > 0 || self.watches.scaled_objects_seen().is_complete();

@@ -119,3 +119,46 @@ async fn a_model_whose_pods_a_pool_holds_can_be_woken() {
     assert_eq!(left(Pickers::testing().0.with_pool("b")), (vec!["other".to_owned()], 2));
     assert_eq!(left(Pickers::testing().0.with_pool("nobody")), (all, 3));
 }
+
+/// Variant `off` at 0, whose HPA says at least 1, beside `on`, which serves the same model with 2 replicas.
+fn one_switched_off() -> Cluster {
+    let mut cluster = Cluster::new();
+    let cost = |cost: &str| json!({"spec": {"variantCost": cost}});
+    cluster.variant("off", "m", cost("40")).deployment("off", 0, 0);
+    cluster.autoscaler("off", "off", json!({"minReplicas": 1}));
+    cluster.variant("on", "m", cost("80")).deployment("on", 2, 2).pod("a-0", "on").pod("a-1", "on");
+    cluster
+}
+
+/// Two cycles in a row: the targets, and the steps to carry out in each.
+async fn two_cycles(answers: fn(&str) -> (u16, String)) -> (Vec<(String, u32, u32)>, [Vec<(u32, u32)>; 2]) {
+    let cluster = one_switched_off();
+    let fake = FakePrometheus::start(Answers::By(answers)).await;
+    let engine = engine(&cluster, fake.client());
+    let mut state = State::default();
+    let steps = |engine: &Engine| {
+        let published = engine.published.borrow().clone().unwrap();
+        published.steps.iter().map(|due| (due.step.from, due.step.to)).collect()
+    };
+    turn(&engine, &mut state).await;
+    let first = steps(&engine);
+    engine.cycle(&mut state);
+    (targets(&engine), [first, steps(&engine)])
+}
+
+#[tokio::test]
+async fn a_bound_does_not_undo_that_somebody_scaled_a_variant_to_zero() {
+    fn idle(query: &str) -> (u16, String) {
+        if query.contains("flow_control") { (200, vector(&json!([]))) } else { (200, both("0.3")) }
+    }
+    let (targets, steps) = two_cycles(idle).await;
+    assert_eq!(targets[0], of("off", 0, 1), "the bound holds for the signal");
+    assert_eq!(steps, [vec![], vec![]], "and its HPA, which is off at 0, is not overruled");
+}
+
+#[tokio::test]
+async fn load_takes_a_variant_from_zero_until_it_has_left_it() {
+    let (targets, steps) = two_cycles(calm).await;
+    assert_eq!(targets[0], of("off", 0, 1));
+    assert_eq!(steps, [vec![(0, 1)], vec![(0, 1)]], "a step that failed is due again");
+}
