@@ -159,6 +159,11 @@ pub(super) const WAKING: Table = Table {
             "a 1->1 SafetyNet; b 0->1 SafetyNet RequestsWaiting",
         ),
         (
+            "one whose target only a bound has made is woken",
+            "waiting 3; a: 1 ready=0 cost=40 pending=61s/unschedulable; b: 0 cost=80 min=1 desired=1 desiredAge=1m",
+            "a 1->1 SafetyNet; b 0->1 SafetyNet RequestsWaiting",
+        ),
+        (
             "one that loads is waited for",
             "waiting 3; a: 1 ready=0 cost=40 pending=50s/unschedulable wokenAgo=50s; b: 0 cost=80",
             "a 1->1 PendingReplicas WakeHold; b 0->0 NoChange",
