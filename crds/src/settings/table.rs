@@ -68,7 +68,7 @@ pub static SETTINGS: &[Setting] = &[
     Setting::new("WVA_PENDING_GRACE", DURATION, "Age at which a replica that is still not ready counts as stuck.").default("10m").mutable(),
     Setting::new("WVA_EARLY_SCALE_UP", Kind::Bool, "Let a new sample that asks for more replicas start a cycle at once.").default("true").mutable(),
     Setting::new("WVA_ACTUATION", Kind::OneOf(&["signal", "scale"]), "signal: the HPA or KEDA carries decisions out; scale: this program does, where neither exists.").default("signal"),
-    Setting::new("WVA_TAKEOVER_DELAY", Kind::Duration { min_ms: 0 }, "How long a new leader shows no series: until Prometheus has given up those of the last one, a little over two scrape intervals.").default("30s"),
+    Setting::new("WVA_TAKEOVER_DELAY", Kind::Duration { min_ms: 0 }, "How long a new leader shows no series, and a variant taken over from another controller none: until Prometheus has given up the old ones, a little over two scrape intervals.").default("30s"),
     Setting::new("WVA_WEBHOOK", Kind::Bool, "Serve admission.").default("true").flag("webhook"),
     Setting::new("WVA_CONTROLLER", Kind::Bool, "Decide and publish.").default("true").flag("controller"),
     Setting::new("WEBHOOK_BIND_ADDRESS", Kind::Address, "Where admission reviews are served.").default(":9443").flag("webhook-bind-address"),
