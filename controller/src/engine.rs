@@ -265,6 +265,7 @@ impl Engine {
         state.scalings.retain(|(key, _, _), _| variants.get(key).is_some_and(|v| v.current.is_some()));
         self.published.send_replace(Some(Arc::new(Published {
             at: at.wall,
+            interval: self.config().interval,
             snapshot: Arc::new(assembled.snapshot),
             variants,
             withheld: state.takeover.at(&self.watches, &self.ownership, &managed, at.now),

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use wva_scaling::{Decision, Snapshot, VariantKey};
@@ -17,6 +17,8 @@ use crate::variants::Unserved;
 pub struct Published {
     /// When the cycle ran.
     pub at: Timestamp,
+    /// Time to the next cycle, at most.
+    pub interval: Duration,
     /// What it decided from.
     pub snapshot: Arc<Snapshot>,
     /// Every managed variant, whether there is a decision for it or not. One of which nothing has changed is that of the

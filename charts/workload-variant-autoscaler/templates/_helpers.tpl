@@ -181,6 +181,10 @@ name: {{ coalesce .Values.llmd.deploymentName .Values.llmd.scaleTargetName (prin
 {{- $_ := set $settings $key (toString $value) }}
 {{- end }}
 {{- end }}
+{{- /* LOG_LEVEL wins over V, which somebody has asked for. */}}
+{{- if and (hasKey $wva.settings "V") (not (hasKey $wva.settings "LOG_LEVEL")) }}
+{{- $_ := unset $settings "LOG_LEVEL" }}
+{{- end }}
 {{- $settings | toJson }}
 {{- end }}
 

@@ -84,6 +84,7 @@ impl Engine {
         let steps = self.due_early(&managed, &variants, &assembled.limits);
         self.published.send_replace(Some(Arc::new(Published {
             at: at.wall,
+            interval: before.interval,
             snapshot: Arc::new(assembled.snapshot),
             variants,
             withheld: before.withheld.clone(),

@@ -16,7 +16,7 @@ pub(crate) mod testing;
 mod watch;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use tokio::sync::Notify;
@@ -39,6 +39,9 @@ pub struct ConfigMaps {
     /// Value of the namespace label that opts in to maps there.
     opted_in: String,
     kept: Arc<RwLock<Kept>>,
+    /// Held while something is made of a map, by the watch and by the engine: what an older version says must not be
+    /// kept in place of a newer one, nor after the map is gone.
+    making: Arc<Mutex<()>>,
     /// Which namespaces the last cycle read maps of. `None`: there was none yet.
     readers: Arc<RwLock<Option<Arc<Readers>>>>,
     /// A map that is read has changed.
@@ -75,7 +78,12 @@ impl Kept {
 
 impl ConfigMaps {
     fn new(names: MapNames, opted_in: String) -> Self {
-        Self { names, opted_in, kept: Arc::default(), readers: Arc::default(), changed: Arc::default() }
+        let (kept, making, readers, changed) = Default::default();
+        Self { names, opted_in, kept, making, readers, changed }
+    }
+
+    fn making(&self) -> MutexGuard<'_, ()> {
+        self.making.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for a change of a map that is read.
@@ -98,6 +106,7 @@ impl ConfigMaps {
         // First: a map that comes in meanwhile is either found here, or starts the next cycle.
         *self.readers.write().unwrap_or_else(PoisonError::into_inner) = Some(readers.clone());
         let (mut read, mut unread) = (Vec::new(), Vec::new());
+        let _making = self.making();
         {
             let kept = self.kept();
             for (key, map) in &kept.local {

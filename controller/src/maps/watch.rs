@@ -125,6 +125,8 @@ impl Writer {
 
     /// Takes in an event of a stream, and says whether it changed anything.
     pub(super) fn take_in(&mut self, at: usize, event: &Event<ConfigMap>) -> bool {
+        let maps = self.maps.clone();
+        let _making = maps.making();
         match event {
             Event::Apply(map) => self.put(map),
             Event::Delete(map) => self.remove(&map.namespace().unwrap_or_default(), &map.name_any()),

@@ -21,8 +21,11 @@ use crate::report::written::Written;
 use crate::variants::Reach;
 
 /// `lastRunTime` alone is no reason to write more often than this: thousands of idle variants would keep the API server
-/// busy. The external metrics API takes a status as dead after 15 minutes, which leaves four minutes to try again.
+/// busy.
 const HEARTBEAT: SignedDuration = SignedDuration::from_mins(11);
+/// The external metrics API and other controllers take a status as dead a minute later. A write comes after a cycle, and
+/// the next one must not come too late.
+const LATEST: SignedDuration = SignedDuration::from_mins(14);
 /// Longest time one write may take.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Writes under way at once.
@@ -44,6 +47,7 @@ pub(crate) fn wanted(
     variant: &PublishedVariant,
     before: &Written,
     now: Timestamp,
+    interval: Duration,
 ) -> Option<VariantAutoscalingStatus> {
     let count = |n: u32| i32::try_from(n).unwrap_or(i32::MAX);
     let alloc = variant.target().map(|target| OptimizedAlloc {
@@ -60,9 +64,15 @@ pub(crate) fn wanted(
     };
     // The time of the last run alone is no change, until it is due. A time from the future, by a clock that was set back
     // since, must not stop the heartbeat until then.
-    let due = before.last_run.is_none_or(|t| now.duration_since(t).abs() >= HEARTBEAT);
+    let due = before.last_run.is_none_or(|t| now.duration_since(t).abs() >= heartbeat_after(interval));
     let heartbeat = due && status.desired_optimized_alloc.is_some();
     (heartbeat || !before.says(&status)).then_some(status)
+}
+
+/// The age at which a status is confirmed, where cycles are so far apart.
+fn heartbeat_after(interval: Duration) -> SignedDuration {
+    let interval = SignedDuration::try_from(interval).unwrap_or(SignedDuration::MAX);
+    HEARTBEAT.min(LATEST.saturating_sub(interval))
 }
 
 /// The merge patch that makes a status this one, whatever it was.
@@ -120,7 +130,7 @@ impl StatusWriter {
                 async move {
                     // Made when its turn comes: after a start there may be thousands to write.
                     let variant = source.variants.get(&key).filter(|v| reach.holds(&key, &v.uid))?;
-                    let status = wanted(variant, &before, now)?;
+                    let status = wanted(variant, &before, now, source.interval)?;
                     let written = write(&client, &key, &status).await;
                     Some((key, variant.uid.clone(), Written::of(&status), written))
                 }
@@ -154,7 +164,9 @@ impl StatusWriter {
     fn due(&self, published: &Published) -> Vec<(VariantKey, Written)> {
         let of_variant = |(key, variant): (&VariantKey, &Arc<PublishedVariant>)| {
             let before = self.before(key, variant);
-            wanted(variant, &before, published.at).is_some().then(|| (key.clone(), before))
+            wanted(variant, &before, published.at, published.interval)
+                .is_some()
+                .then(|| (key.clone(), before))
         };
         published.variants.iter().filter_map(of_variant).collect()
     }

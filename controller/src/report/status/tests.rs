@@ -12,6 +12,8 @@ use crate::fixture::{Cluster, decision, published, replicas, without_target};
 use crate::report::conditions::{Outlook, conditions};
 use crate::variants::Ownership;
 
+const INTERVAL: Duration = Duration::from_mins(1);
+
 fn at(minute: i64) -> Timestamp {
     Timestamp::UNIX_EPOCH + SignedDuration::from_mins(minute)
 }
@@ -21,13 +23,13 @@ fn steady(mode: &str) -> PublishedVariant {
 }
 
 fn first(variant: &PublishedVariant) -> VariantAutoscalingStatus {
-    wanted(variant, &Written::default(), at(0)).unwrap()
+    wanted(variant, &Written::default(), at(0), INTERVAL).unwrap()
 }
 
 #[test]
 fn a_workload_that_is_gone_clears_the_target_by_null() {
     let before = Written::of(&first(&steady("auto")));
-    let patch = merge_patch(&wanted(&without_target(), &before, at(0)).unwrap());
+    let patch = merge_patch(&wanted(&without_target(), &before, at(0), INTERVAL).unwrap());
     for field in ["desiredOptimizedAlloc", "currentReplicas", "actuation"] {
         assert_eq!(patch["status"].get(field), Some(&Value::Null), "{field}");
     }
@@ -39,7 +41,7 @@ fn a_workload_that_is_gone_clears_the_target_by_null() {
 fn the_time_of_the_last_run_is_written_with_a_change_or_every_eleven_minutes() {
     let before = Written::of(&first(&steady("auto")));
     for (minute, due) in [(0, false), (1, false), (10, false), (11, true), (-10, false), (-60, true)] {
-        let status = wanted(&steady("auto"), &before, at(minute));
+        let status = wanted(&steady("auto"), &before, at(minute), INTERVAL);
         assert_eq!(status.is_some(), due, "minute {minute}");
         if let Some(status) = status {
             assert_eq!(status.desired_optimized_alloc.unwrap().last_run_time, Some(Time(at(minute))));
@@ -47,10 +49,29 @@ fn the_time_of_the_last_run_is_written_with_a_change_or_every_eleven_minutes() {
     }
     let mut moved = steady("auto");
     moved.current = Some(9);
-    let status = wanted(&moved, &before, at(1)).unwrap();
+    let status = wanted(&moved, &before, at(1), INTERVAL).unwrap();
     assert_eq!(status.desired_optimized_alloc.unwrap().last_run_time, Some(Time(at(1))));
     let nothing = Written::of(&first(&without_target()));
-    assert_eq!(wanted(&without_target(), &nothing, at(60)), None, "no target, no heartbeat");
+    assert_eq!(wanted(&without_target(), &nothing, at(60), INTERVAL), None, "no target, no heartbeat");
+}
+
+#[test]
+fn a_status_is_confirmed_before_it_is_too_late_where_cycles_are_rare() {
+    let before = Written::of(&first(&steady("auto")));
+    // Cycles of so many minutes: the age of a status whose next confirmation would come after it is taken as dead.
+    for (interval, minute, due) in [
+        (3, 10, false),
+        (3, 11, true),
+        (5, 5, false),
+        (5, 10, true),
+        (9, 9, true),
+        (10, 10, true),
+        (20, 1, true),
+    ] {
+        let interval = Duration::from_mins(interval);
+        let status = wanted(&steady("auto"), &before, at(minute), interval);
+        assert_eq!(status.is_some(), due, "every {interval:?}, {minute} minutes old");
+    }
 }
 
 #[test]
@@ -72,10 +93,10 @@ fn a_condition_keeps_its_time_until_its_truth_changes() {
         seen: false,
         sight: Some(crate::watches::Sight::Seen),
     });
-    let second = wanted(&later, &Written::of(&before), at(1)).unwrap();
+    let second = wanted(&later, &Written::of(&before), at(1), INTERVAL).unwrap();
     assert_eq!(second.conditions[0].last_transition_time, Time(at(0)));
     assert_ne!(second.conditions[0].message, before.conditions[0].message);
-    let third = wanted(&steady("auto"), &Written::of(&second), at(2)).unwrap();
+    let third = wanted(&steady("auto"), &Written::of(&second), at(2), INTERVAL).unwrap();
     assert_eq!(third.conditions[0].last_transition_time, Time(at(2)));
 }
 
