@@ -164,6 +164,7 @@ fn progress(
 ) {
     let desired = remembered.desired(replicas.current, at.now);
     variant.current = replicas.current;
+    variant.current_for = remembered.current_for(replicas.current, at.now);
     variant.ready = Some(replicas.ready);
     variant.desired = desired.map(|d| d.0);
     variant.desired_age = desired.map(|d| d.1);

@@ -42,6 +42,8 @@ pub(crate) struct Remembered {
     waiting: Waiting,
     /// A target that was not carried out, and the replicas that it stood still at.
     not_carried_out: Option<(u32, u32)>,
+    /// Replicas its workload had last, and when that became so; no time at first sight.
+    current: Option<(u32, Option<Instant>)>,
     /// When it was lifted from 0, until a replica of it reports.
     woken: Option<Instant>,
 }
@@ -120,6 +122,17 @@ impl Remembered {
     /// The replicas that are not ready, those that have been so for longest first.
     pub(crate) fn pending(&mut self, replicas: Replicas, pods: &Standing, at: Moment) -> Vec<Pending> {
         self.waiting.pending(replicas, pods, at)
+    }
+
+    /// Since the workload has had `current` replicas, as far as was seen.
+    pub(crate) fn current_for(&mut self, current: u32, now: Instant) -> Option<GoDuration> {
+        let changed = match self.current {
+            Some((before, changed)) if before == current => changed,
+            Some(_) => Some(now),
+            None => None,
+        };
+        self.current = Some((current, changed));
+        changed.map(|at| whole_millis(now.saturating_duration_since(at)))
     }
 
     /// Whether an analysis, or the status, ever gave a target.

@@ -177,6 +177,10 @@ pub struct Variant {
     /// Since `desired` was made or `current` last came nearer to it. `None`: just now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub desired_age: Option<GoDuration>,
+    /// Since `current` last changed. Older samples show the load of other replicas, so no replica is taken on them.
+    /// `None`: long ago.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub current_for: Option<GoDuration>,
     /// Lower bound: the greatest of the HPA's or `ScaledObject`'s and the VA's. `None`: no bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min: Option<u32>,

@@ -125,7 +125,8 @@ impl<'a> VariantView<'a> {
                 replica,
                 kv: replica.kv.unwrap_or_default().get(),
                 queue: replica.queue.unwrap_or_default().get(),
-                late: replica.age > config.metrics_age.fresh,
+                late: replica.age > config.metrics_age.fresh
+                    || variant.current_for.is_some_and(|since| replica.age > since),
             });
         }
         counted.sort_by(|a, b| a.replica.pod.cmp(&b.replica.pod));

@@ -82,7 +82,7 @@ impl Carrier {
                     let newest = published.borrow_and_update().clone();
                     for due in newest.iter().flat_map(|newest| &newest.steps) {
                         if busy.insert(due.variant.clone()) {
-                            under_way.push(self.carry_out(due.clone()));
+                            under_way.push(self.carry_out(due.clone(), published.clone()));
                         }
                     }
                 }
@@ -95,8 +95,8 @@ impl Carrier {
         }
     }
 
-    async fn carry_out(&self, due: DueStep) -> (VariantKey, Option<String>) {
-        let failure = match self.fate(&due).await {
+    async fn carry_out(&self, due: DueStep, published: Reader) -> (VariantKey, Option<String>) {
+        let failure = match self.fate(&due, &published).await {
             Fate::Look => None,
             Fate::Failed(error) => Some(error.to_string()),
             Fate::NoSignal => Some("its status does not show the target yet".to_owned()),
@@ -107,11 +107,14 @@ impl Carrier {
         (due.variant, failure)
     }
 
-    async fn fate(&self, due: &DueStep) -> Fate {
+    async fn fate(&self, due: &DueStep, published: &Reader) -> Fate {
         let Step { from, to, workload, .. } = &due.step;
         let crosses_zero = *from == 0 || *to == 0;
         if crosses_zero && !self.signal_shows(due).await && *to == 0 {
             return Fate::NoSignal;
+        }
+        if *to == 0 && !stands(due, published) {
+            return Fate::Look;
         }
         let (namespace, variant) = (&due.variant.namespace, &due.variant.name);
         match self.actuator.carry_out(&due.step).await {
@@ -155,6 +158,13 @@ impl Carrier {
         let longest = if due.step.to == 0 { SIGNAL_DOWN } else { SIGNAL_UP };
         tokio::time::timeout(longest, seen).await.is_ok()
     }
+}
+
+/// Whether the newest publication still has the target of a step: requests may have come meanwhile.
+fn stands(due: &DueStep, published: &Reader) -> bool {
+    let newest = published.borrow();
+    let variant = newest.as_ref().and_then(|newest| newest.variants.get(&due.variant));
+    variant.and_then(|variant| variant.target()) == Some(due.step.to)
 }
 
 /// Says that a step fails, once until it does not.

@@ -80,8 +80,11 @@ impl Engine {
             // A person who fixes a variant at 0 has looked.
             if decision.target() == 0 && decision.mode == Mode::Auto {
                 let since = steps.leaving.get(&m.key).copied().unwrap_or(at.now);
-                leaving.insert(m.key.clone(), since);
-                if !looked || !seen_since(&assembled.snapshot, decision, at.now, since) {
+                let seen = looked && seen_since(&assembled.snapshot, decision, at.now, since);
+                let due = seen && is_quiet(&assembled.snapshot, decision);
+                // A step that comes to nothing needs a look of its own when it is tried again.
+                leaving.insert(m.key.clone(), if due { at.now } else { since });
+                if !due {
                     continue;
                 }
                 until = at.now.checked_add(SECOND_LOOK);
@@ -184,6 +187,19 @@ fn seen_since(snapshot: &Snapshot, decision: &Decision, now: Instant, since: Ins
     let model = snapshot.models.iter().find(same);
     !elapsed.is_zero()
         && model.is_some_and(|m| m.variants.iter().flat_map(|v| &v.replicas).all(|r| r.age.get() < elapsed))
+}
+
+/// Whether nothing runs and nothing waits at the replicas of a variant that is to go to 0, whatever sends it there.
+fn is_quiet(snapshot: &Snapshot, decision: &Decision) -> bool {
+    let same = |m: &&wva_scaling::snapshot::Model| {
+        m.namespace == decision.namespace && m.model_id == decision.model_id
+    };
+    let model = snapshot.models.iter().find(same);
+    let variant = model.and_then(|m| m.variants.iter().find(|v| v.name == decision.variant));
+    variant.is_some_and(|v| {
+        v.running.is_some_and(|running| running.get() <= 0.0)
+            && v.replicas.iter().all(|r| r.queue.is_none_or(|queue| queue.get() <= 0.0))
+    })
 }
 
 /// The windows in which completed requests are counted: the retention periods of models that may go to zero.

@@ -169,7 +169,8 @@ fn metrics(decision: &Decision, query_error: Option<&str>) -> Draft {
             None => yes("MetricsFound", format!("{reporting} replica(s) report the metrics that count")),
         };
     }
-    if decision.is_woken() {
+    // Another leader knows by this that the step from 0 was asked for.
+    if decision.is_woken() || (decision.current == 0 && decision.lifts()) {
         return yes(
             "ScaleFromZero",
             "The variant was woken from 0 replicas, and none of it has reported yet",

@@ -132,6 +132,8 @@ fn variant() -> impl Strategy<Value = Variant> {
             ready: (unready > 0).then_some(ready),
             desired: decided.0,
             desired_age: decided.1,
+            // What it makes late, ages make late as well.
+            current_for: None,
             min,
             max,
             min_forbids_zero,

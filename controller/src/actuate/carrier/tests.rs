@@ -7,8 +7,12 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::actuate::tests::{FakeApi, step};
-use crate::fixture::Cluster;
+use crate::fixture::{Cluster, decision, published};
 use crate::published::Published;
+
+fn key() -> VariantKey {
+    VariantKey { namespace: "ns".into(), name: "a".into() }
+}
 
 /// A carrier at work on workload `d` of variant `a`.
 struct Bench {
@@ -33,10 +37,19 @@ impl Bench {
         Self { cluster, fake, sender, changed, running }
     }
 
+    /// The target is `to`, and the step to it is due.
     fn publish(&self, from: u32, to: u32) {
-        let variant = VariantKey { namespace: "ns".into(), name: "a".into() };
-        let steps = vec![DueStep { variant, step: step(from, to), why: String::new() }];
-        self.sender.send_replace(Some(Arc::new(Published { steps, ..Published::default() })));
+        self.publish_with(
+            from,
+            to,
+            vec![DueStep { variant: key(), step: step(from, to), why: String::new() }],
+        );
+    }
+
+    fn publish_with(&self, current: u32, target: u32, steps: Vec<DueStep>) {
+        let decision = decision(json!({"mode": format!("fixed={target}"), "current": current}), json!({}));
+        let variants = [(key(), Arc::new(published(decision)))].into();
+        self.sender.send_replace(Some(Arc::new(Published { variants, steps, ..Published::default() })));
     }
 
     /// The status shows this target.
@@ -64,6 +77,17 @@ async fn a_step_follows_its_signal() {
         assert!(bench.ended().await <= LOOK * 2);
         assert_eq!(bench.fake.replicas(), Some(to));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_to_zero_that_was_taken_back_is_not_taken() {
+    let mut bench = Bench::new(1);
+    bench.publish(1, 0);
+    tokio::time::sleep(SIGNAL_UP / 2).await;
+    bench.publish_with(1, 1, Vec::new());
+    bench.signal(0);
+    bench.ended().await;
+    assert_eq!(bench.fake.replicas(), Some(1));
 }
 
 #[tokio::test(start_paused = true)]

@@ -44,6 +44,12 @@ pub(super) const TABLE: Table = Table {
         ("stale to the last second", "a: 3 kv=.1 age=0s,0s,300s", "a 3->3 MetricsStale stale=1"),
         ("missing", "a: 3 kv=.1 age=0s,0s,301s", "a 3->3 ScrapeGap reporting=2"),
         (
+            "from before its replicas last changed, which forbids scale-down",
+            "a: 3 currentFor=10s kv=.1 age=0s,0s,11s",
+            "a 3->3 MetricsStale stale=1",
+        ),
+        ("from after they did", "a: 3 currentFor=10s kv=.1 age=10s", "a 3->2 ScaleDownSafe"),
+        (
             "ages of its own",
             "config metricsAge: {fresh: 5s}; a: 3 kv=.1 age=6s",
             "a 3->3 MetricsStale stale=3",
