@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use wva_scaling::resolve::Entries;
-use wva_scaling::snapshot::{Config, Mode, Snapshot};
+use wva_scaling::snapshot::{Config, Mode, Model, Snapshot};
 use wva_scaling::{Decision, VariantKey};
 
 use super::Engine;
@@ -80,8 +80,9 @@ impl Engine {
             // A person who fixes a variant at 0 has looked.
             if decision.target() == 0 && decision.mode == Mode::Auto {
                 let since = steps.leaving.get(&m.key).copied().unwrap_or(at.now);
-                let seen = looked && seen_since(&assembled.snapshot, decision, at.now, since);
-                let due = seen && is_quiet(&assembled.snapshot, decision);
+                let may_go =
+                    |model: &Model| seen_since(model, at.now, since) && is_quiet(model, &decision.variant);
+                let due = looked && decided_from(&assembled.snapshot, decision).is_some_and(may_go);
                 // A step that comes to nothing needs a look of its own when it is tried again.
                 leaving.insert(m.key.clone(), if due { at.now } else { since });
                 if !due {
@@ -178,25 +179,22 @@ fn moving<'a>(
     })
 }
 
+/// The model of a decision, as it was decided on.
+fn decided_from<'a>(snapshot: &'a Snapshot, decision: &Decision) -> Option<&'a Model> {
+    let same = |m: &&Model| m.namespace == decision.namespace && m.model_id == decision.model_id;
+    snapshot.models.iter().find(same)
+}
+
 /// Whether all that is known of a model's replicas was scraped after `since`.
-fn seen_since(snapshot: &Snapshot, decision: &Decision, now: Instant, since: Instant) -> bool {
+fn seen_since(model: &Model, now: Instant, since: Instant) -> bool {
     let elapsed = now.saturating_duration_since(since);
-    let same = |m: &&wva_scaling::snapshot::Model| {
-        m.namespace == decision.namespace && m.model_id == decision.model_id
-    };
-    let model = snapshot.models.iter().find(same);
-    !elapsed.is_zero()
-        && model.is_some_and(|m| m.variants.iter().flat_map(|v| &v.replicas).all(|r| r.age.get() < elapsed))
+    let mut replicas = model.variants.iter().flat_map(|v| &v.replicas);
+    !elapsed.is_zero() && replicas.all(|r| r.age.get() < elapsed)
 }
 
 /// Whether nothing runs and nothing waits at the replicas of a variant that is to go to 0, whatever sends it there.
-fn is_quiet(snapshot: &Snapshot, decision: &Decision) -> bool {
-    let same = |m: &&wva_scaling::snapshot::Model| {
-        m.namespace == decision.namespace && m.model_id == decision.model_id
-    };
-    let model = snapshot.models.iter().find(same);
-    let variant = model.and_then(|m| m.variants.iter().find(|v| v.name == decision.variant));
-    variant.is_some_and(|v| {
+fn is_quiet(model: &Model, name: &str) -> bool {
+    model.variants.iter().find(|v| v.name == name).is_some_and(|v| {
         v.running.is_some_and(|running| running.get() <= 0.0)
             && v.replicas.iter().all(|r| r.queue.is_none_or(|queue| queue.get() <= 0.0))
     })

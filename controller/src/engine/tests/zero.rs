@@ -199,6 +199,18 @@ async fn what_a_person_holds_back_is_not_scaled_and_what_is_fixed_is() {
 }
 
 #[tokio::test]
+async fn whatever_sends_a_variant_to_zero_waits_for_its_requests() {
+    let mut bench = Bench::new(json!({"spec": {"maxReplicas": 0}}), nothing).await;
+    bench.say(Quiet { running: "1", ..QUIET });
+    for _ in 0..3 {
+        assert_eq!(bench.round().await, (Some(0), vec![]), "a maximum of 0 ends no request");
+        pass(MOMENT).await;
+    }
+    bench.say(QUIET);
+    assert_eq!(bench.round().await, (Some(0), vec![(2, 0)]));
+}
+
+#[tokio::test]
 async fn all_steps_are_carried_out_where_that_is_asked_for_and_nobody_else_does() {
     let fixed = json!({"metadata": {"annotations": {"wva.llmd.ai/mode": "fixed=3"}}});
     for (actuation, beside, want) in [
