@@ -11,7 +11,7 @@ use common::{Cluster, DEADLINE, target};
 use serde_json::{Value, json};
 use wva_testbed::fixtures::{MODEL_LABEL, VariantFixture};
 use wva_testbed::install::SYSTEM;
-use wva_testbed::{Fleet, FleetConfig, eventually, within};
+use wva_testbed::{Fleet, FleetConfig, Process, Signal, eventually, within};
 
 /// Runs `wva` as a person with the administrator's kubeconfig.
 async fn wva(cluster: &Cluster, args: &[&str]) -> anyhow::Result<Output> {
@@ -82,7 +82,46 @@ async fn a_decision_is_explained_and_decided_again_offline() -> anyhow::Result<(
     let said = text(&out.stderr);
     ensure!(out.status.code() == Some(1) && said.contains("no such VariantAutoscaling"), "{said}");
 
+    cycles_are_recorded_and_replayed(&cluster).await?;
     the_snapshot_decides_the_same(cluster).await
+}
+
+/// Two cycles at least, each on a line, which other settings decide otherwise.
+async fn cycles_are_recorded_and_replayed(cluster: &Cluster) -> anyhow::Result<()> {
+    let file = cluster.testbed.data().join("cycles.jsonl");
+    let path = file.to_str().context("a path that is no text")?;
+    let kubeconfig = cluster.testbed.admin_kubeconfig();
+    let env = [("KUBECONFIG", kubeconfig.to_str().context("a path that is no text")?)];
+    let recording = Process::spawn(
+        "recording",
+        Path::new(env!("CARGO_BIN_EXE_wva")),
+        &["explain", "--record", path],
+        &env,
+        &cluster.testbed.data().join("recording.log"),
+    )?;
+    eventually("two recorded cycles", DEADLINE, async || {
+        let text = std::fs::read_to_string(&file)?;
+        ensure!(text.lines().count() >= 2, "{} bytes", text.len());
+        Ok(())
+    })
+    .await?;
+    recording.signal(Signal::Int)?;
+    let ended = recording.wait_exit(DEADLINE).await?;
+    ensure!(
+        ended.success() && recording.log().contains("cycles recorded to"),
+        "{ended}: {}",
+        recording.log()
+    );
+
+    let config = cluster.testbed.data().join("changed.yaml");
+    std::fs::write(&config, "saturation: {default: {kvCacheThreshold: 0.99, kvSpareTrigger: 0.01}}")?;
+    let config = config.to_str().context("a path that is no text")?;
+    let replayed =
+        told(cluster, &["simulate", "--replay", path, "--config", config, "--format", "json"]).await?;
+    let replayed: Value = serde_json::from_str(&replayed)?;
+    ensure!(replayed["cycles"].as_u64() >= Some(2), "{replayed}");
+    ensure!(replayed["variants"].as_array().is_some_and(|v| v.len() >= 2), "{replayed}");
+    Ok(())
 }
 
 /// Byte for byte, whatever the cycle: the replicas go on changing meanwhile.

@@ -107,3 +107,38 @@ fn two_scenarios_are_compared() {
     );
     assert_eq!(simulate(&[]).status.code(), Some(2), "no scenario at all is wrong usage");
 }
+
+#[test]
+fn recorded_cycles_are_decided_again_under_other_settings() {
+    let folder = folder("replay");
+    let line = |minute: u32| {
+        format!(
+            r#"{{"now":"2026-01-01T00:{minute:02}:00Z","models":[{{"modelID":"m","namespace":"prod","variants":[{{"name":"a","cost":"40.0","current":1,"replicas":[{{"pod":"p","kv":0.65,"queue":0}}]}}]}}]}}"#
+        )
+    };
+    let (recorded, config) = (folder.join("day.jsonl"), folder.join("changed.yaml"));
+    std::fs::write(&recorded, format!("{}\n{}\n", line(0), line(1))).unwrap();
+    std::fs::write(&config, "saturation: {default: {kvSpareTrigger: 0.3}}").unwrap();
+    let run = |more: &[&str]| {
+        let files = [&format!("--replay={}", recorded.display()), &format!("--config={}", config.display())];
+        simulate(&files.iter().map(|f| f.as_str()).chain(more.iter().copied()).collect::<Vec<_>>())
+    };
+    let output = run(&[]);
+    let said = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(said.contains("Open loop") && said.contains("changed   -> 2  SpareBelowTarget"), "{said}");
+    let json: serde_json::Value = serde_json::from_slice(&run(&["--format=json"]).stdout).unwrap();
+    assert_eq!(json["differences"][0]["cycles"], 2);
+
+    // What is wrong is named by file and line, or by field.
+    std::fs::write(&recorded, format!("{}\n{{\"models\": 3}}\n", line(0))).unwrap();
+    let said = text(&run(&[]).stderr);
+    assert!(said.contains("day.jsonl, line 2") && said.contains("models"), "{said}");
+    std::fs::write(&config, "saturation: {default: {kvSpareTriger: 0.3}}").unwrap();
+    let said = text(&run(&[]).stderr);
+    assert!(said.contains("changed.yaml") && said.contains("config.saturation.default"), "{said}");
+    std::fs::write(&config, "limitedMode: true").unwrap();
+    std::fs::write(&recorded, "").unwrap();
+    assert!(text(&run(&[]).stderr).contains("no cycle is recorded"));
+    assert_eq!(simulate(&["--replay=day.jsonl"]).status.code(), Some(2), "nothing is to be changed");
+}

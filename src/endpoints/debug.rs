@@ -69,9 +69,14 @@ async fn explain(State(published): State<Reader>, Query(query): Parameters) -> R
     (cycle, text(&published, &variants)).into_response()
 }
 
-async fn snapshot(State(published): State<Reader>) -> Response {
+/// `?after=CYCLE` asks for a later one than that: there is no content while none has run.
+async fn snapshot(State(published): State<Reader>, Query(query): Parameters) -> Response {
     let Some(published) = published.borrow().clone() else { return NOT_YET.into_response() };
-    ([(CYCLE, published.at.to_string())], json(published.snapshot.as_ref())).into_response()
+    let cycle = published.at.to_string();
+    if query.iter().any(|(key, value)| key == "after" && *value == cycle) {
+        return ([(CYCLE, cycle)], StatusCode::NO_CONTENT).into_response();
+    }
+    ([(CYCLE, cycle)], json(published.snapshot.as_ref())).into_response()
 }
 
 fn json(value: &impl Serialize) -> Response {

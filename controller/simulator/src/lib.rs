@@ -5,6 +5,7 @@ pub mod fleet;
 pub mod measure;
 pub mod policy;
 pub mod random;
+pub mod replay;
 pub mod report;
 pub mod run;
 pub mod scenario;

@@ -3,6 +3,7 @@
 
 mod ask;
 mod controllers;
+mod record;
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -21,7 +22,8 @@ pub(crate) fn command(format: Arg) -> Command {
     Command::new("explain")
         .about("Why each variant has its target, stage by stage, as the running controller tells it")
         .after_help(
-            "Examples:\n  wva explain -n prod llama-h100\n  wva explain --snapshot cycle.json && wva decide -f cycle.json\n\n\
+            "Examples:\n  wva explain -n prod llama-h100\n  wva explain --snapshot cycle.json && wva decide -f cycle.json\n  \
+             wva explain --record week.jsonl --for 168h && wva simulate --replay week.jsonl --config changed.yaml\n\n\
              It finds the controller's pods with your kubeconfig and forwards a port to them, for which you need to \
              list pods and to create pods/portforward there. Only the leader answers.",
         )
@@ -62,6 +64,7 @@ pub(crate) fn command(format: Arg) -> Command {
                 .value_parser(value_parser!(std::path::PathBuf))
                 .help("Write the snapshot of the last cycle, which `wva decide` decides again"),
         )
+        .args(record::arguments())
 }
 
 /// What is asked of a controller.
@@ -82,8 +85,11 @@ struct Told {
 #[expect(clippy::print_stdout, reason = "the explanation is what this command is asked to print")]
 pub(crate) fn explain(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     let file = arguments.get_one::<std::path::PathBuf>("snapshot");
-    let question = Question { explain: path(arguments)?, with_snapshot: file.is_some() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    if let Some(recording) = record::Recording::of(arguments) {
+        return runtime.block_on(recording.run());
+    }
+    let question = Question { explain: path(arguments)?, with_snapshot: file.is_some() };
     let told = runtime.block_on(tell(arguments, &question))?;
     let one_document = file.is_some() || word(arguments, "format") == Some("json");
     anyhow::ensure!(
@@ -123,6 +129,13 @@ fn path(arguments: &ArgMatches) -> anyhow::Result<String> {
     Ok(path)
 }
 
+fn search(arguments: &ArgMatches) -> Search {
+    Search {
+        namespace: word(arguments, "controller-namespace").map(str::to_owned),
+        selector: word(arguments, "selector").unwrap_or_default().to_owned(),
+    }
+}
+
 /// Asks whom the arguments name, or every controller there is.
 async fn tell(arguments: &ArgMatches, question: &Question) -> anyhow::Result<Vec<Told>> {
     if let Some(address) = word(arguments, "address") {
@@ -132,10 +145,7 @@ async fn tell(arguments: &ArgMatches, question: &Question) -> anyhow::Result<Vec
         })?;
         return Ok(vec![answer.told(&door)?]);
     }
-    let search = Search {
-        namespace: word(arguments, "controller-namespace").map(str::to_owned),
-        selector: word(arguments, "selector").unwrap_or_default().to_owned(),
-    };
+    let search = search(arguments);
     let (mut told, mut silent) = (Vec::new(), Vec::new());
     for door in search.doors().await? {
         match ask(&door, question).await.and_then(|answer| answer.told(&door)) {

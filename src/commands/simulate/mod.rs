@@ -1,6 +1,7 @@
-//! `wva simulate`: policies on a simulated fleet under a load, side by side. The simulation itself is the crate
-//! `wva-simulator`; here files are read, runs are shown as they go, and results are written.
+//! `wva simulate`: policies on a simulated fleet under a load, side by side, and recorded cycles decided again. The
+//! simulation itself is the crate `wva-simulator`; here files are read, runs are shown as they go, and results are written.
 
+mod replay;
 mod sweep;
 
 use std::io::{BufReader, IsTerminal, Write};
@@ -32,6 +33,8 @@ Examples:
   wva simulate ladder.yaml --sweep kvSpareTrigger=0.05..0.3
   wva simulate ladder.yaml --sweep policies.0.wva.saturation.kvSpareTrigger=0.1..0.4/7
   wva simulate --compare before.yaml after.yaml --format json
+  wva explain --record day.jsonl --for 24h
+  wva simulate --replay day.jsonl --config changed.yaml
 
 The same scenario and seeds give the same bytes.";
 
@@ -43,7 +46,8 @@ pub(crate) fn command(format: Arg) -> Command {
         .arg(
             Arg::new("scenario")
                 .value_name("SCENARIO")
-                .required_unless_present("compare")
+                .required_unless_present_any(["compare", "replay"])
+                .conflicts_with("replay")
                 .value_parser(value_parser!(PathBuf))
                 .help("Scenario file, YAML or JSON"),
         )
@@ -78,11 +82,15 @@ pub(crate) fn command(format: Arg) -> Command {
                 .value_parser(value_parser!(PathBuf))
                 .help("Writes one HTML page with plots that needs no network"),
         )
+        .args(replay::arguments())
         .arg(format)
 }
 
 #[expect(clippy::print_stdout, reason = "the figures are what this command is asked to print")]
 pub(crate) fn simulate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
+    if let Some(recorded) = arguments.get_one::<PathBuf>("replay") {
+        return replay::replay(recorded, arguments);
+    }
     let seeds = arguments.get_one::<u64>("seeds").copied().unwrap_or(1);
     let files = arguments.get_one::<PathBuf>("scenario").into_iter();
     let files: Vec<_> = files.chain(arguments.get_many("compare").into_iter().flatten()).collect();

@@ -75,7 +75,7 @@ fn cell(value: Mean, digits: usize) -> String {
 }
 
 /// Columns as wide as they have to be, figures to the right.
-fn lines(rows: &[Vec<String>]) -> String {
+pub(crate) fn lines(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |c: usize| rows.iter().filter_map(|r| r.get(c)).map(|t| t.chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns).map(width).collect();

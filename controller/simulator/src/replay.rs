@@ -1,0 +1,238 @@
+//! Recorded cycles, decided again under other settings. It is open loop: each cycle is decided from what was recorded
+//! of it, earlier decisions included, so a difference shows what the other settings would have said at that moment,
+//! not what would have become of the fleet. For that there are scenarios.
+
+mod shown;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use wva_crds::GoDuration;
+use wva_scaling::snapshot::{Config, Inventory, MetricsAge, SaturationEntry, ScaleToZeroEntry};
+use wva_scaling::{Decision, Snapshot, SnapshotError, VariantKey, decide};
+
+/// Differences that are kept to be shown; what comes after them is counted alone.
+pub const MOST_SHOWN: usize = 1000;
+
+/// Settings that differ: the fields of a snapshot's `config`. What is named replaces what was recorded, a map as a
+/// whole; the rest stays as it was.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Change {
+    saturation: Option<BTreeMap<String, SaturationEntry>>,
+    #[serde(alias = "scale_to_zero")]
+    scale_to_zero: Option<BTreeMap<String, ScaleToZeroEntry>>,
+    scale_to_zero_default: Option<bool>,
+    limited_mode: Option<bool>,
+    decision_hold: Option<GoDuration>,
+    pending_grace: Option<GoDuration>,
+    metrics_age: Option<MetricsAge>,
+    inventory: Option<BTreeMap<String, Inventory>>,
+}
+
+impl Change {
+    /// Reads it from YAML, of which JSON is a part.
+    ///
+    /// # Errors
+    /// What a snapshot with this `config` is refused for, and where nothing is changed.
+    pub fn read(text: &str) -> Result<Self, SnapshotError> {
+        let field = |path: &str, problem: String| SnapshotError::Field { path: path.to_owned(), problem };
+        let tree: Value = serde_saphyr::from_str(text).map_err(|e| field(".", e.to_string()))?;
+        Snapshot::read(&json!({ "config": tree }))?;
+        let change = Self::deserialize(&tree).map_err(|e| field("config", e.to_string()))?;
+        if change == Self::default() {
+            let example = "saturation: {default: {kvSpareTrigger: 0.2}}";
+            return Err(field(
+                "config",
+                format!("nothing is changed: name at least one field, as in `{example}`"),
+            ));
+        }
+        Ok(change)
+    }
+
+    fn apply(&self, config: &mut Config) {
+        // Every field is named, so that a new one is not forgotten.
+        let Config {
+            saturation,
+            scale_to_zero,
+            scale_to_zero_default,
+            limited_mode,
+            decision_hold,
+            pending_grace,
+            metrics_age,
+            inventory,
+        } = config;
+        set(saturation, self.saturation.as_ref());
+        set(scale_to_zero, self.scale_to_zero.as_ref());
+        set(scale_to_zero_default, self.scale_to_zero_default.as_ref());
+        set(limited_mode, self.limited_mode.as_ref());
+        set(decision_hold, self.decision_hold.as_ref());
+        set(pending_grace, self.pending_grace.as_ref());
+        set(metrics_age, self.metrics_age.as_ref());
+        if self.inventory.is_some() {
+            inventory.clone_from(&self.inventory);
+        }
+    }
+}
+
+fn set<T: Clone>(place: &mut T, value: Option<&T>) {
+    if let Some(value) = value {
+        place.clone_from(value);
+    }
+}
+
+/// A target, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// Replicas.
+    pub target: u32,
+    /// The reason's code.
+    pub code: &'static str,
+    /// The reason as a sentence.
+    pub why: String,
+}
+
+impl Said {
+    fn of(decision: &Decision) -> Self {
+        let reason = decision.reason();
+        Self { target: decision.target(), code: reason.code(), why: reason.to_string() }
+    }
+}
+
+/// Cycles in a row in which a variant gets another target for the same reasons.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// The variant.
+    pub variant: VariantKey,
+    /// When the first of the cycles was, as recorded.
+    pub from: Option<String>,
+    /// When the last was.
+    pub to: Option<String>,
+    /// How many they are.
+    pub cycles: u32,
+    /// Replicas it had in the first.
+    pub current: u32,
+    /// What the recorded settings say, in the first.
+    pub recorded: Said,
+    /// What the changed settings say, in the first.
+    pub changed: Said,
+}
+
+/// Sums of one variant over the cycles it was in.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Tally {
+    /// Cycles it was in.
+    pub cycles: u32,
+    /// Cycles with another target.
+    pub different: u32,
+    /// Targets under the recorded settings, added up.
+    pub recorded: f64,
+    /// Targets under the changed settings, added up.
+    pub changed: f64,
+    /// Cost of the targets under the recorded settings, added up.
+    pub recorded_cost: f64,
+    /// Cost of the targets under the changed settings, added up.
+    pub changed_cost: f64,
+}
+
+/// What came of the cycles so far.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Replay {
+    /// Cycles decided again.
+    pub cycles: u32,
+    /// When the first was, and the last.
+    pub span: Option<(String, String)>,
+    /// Every variant there was.
+    pub variants: BTreeMap<VariantKey, Tally>,
+    /// Where they differ, in the order in which that began; the first [`MOST_SHOWN`].
+    pub differences: Vec<Difference>,
+    /// Differences that are not shown.
+    pub not_shown: u64,
+    /// Index in `differences` and cycle of the last one of each variant.
+    last: BTreeMap<VariantKey, (usize, u32)>,
+}
+
+impl Replay {
+    /// Decides one more cycle twice: as it was recorded, and changed.
+    pub fn take(&mut self, mut snapshot: Snapshot, change: &Change) {
+        self.cycles += 1;
+        if let Some(now) = &snapshot.now {
+            self.span.get_or_insert_with(|| (now.clone(), now.clone())).1.clone_from(now);
+        }
+        let costs = costs(&snapshot);
+        let recorded = decide(&snapshot);
+        change.apply(&mut snapshot.config);
+        let changed = decide(&snapshot);
+        // Both have one decision for each variant, in the same order.
+        for (was, is) in recorded.decisions.iter().zip(&changed.decisions) {
+            let key = was.key();
+            let cost = costs.get(&key).copied().unwrap_or_default();
+            self.variants.entry(key.clone()).or_default().add(was.target(), is.target(), cost);
+            if was.target() != is.target() {
+                self.differ(key, snapshot.now.as_deref(), was, is);
+            }
+        }
+    }
+
+    fn differ(&mut self, key: VariantKey, now: Option<&str>, was: &Decision, is: &Decision) {
+        let (recorded, changed) = (Said::of(was), Said::of(is));
+        let before = self.last.get(&key).filter(|(_, cycle)| cycle + 1 == self.cycles);
+        if let Some(&(index, _)) = before
+            && let Some(difference) = self.differences.get_mut(index)
+            && alike(&difference.recorded, &recorded)
+            && alike(&difference.changed, &changed)
+        {
+            difference.cycles += 1;
+            difference.to = now.map(str::to_owned);
+            self.last.insert(key, (index, self.cycles));
+            return;
+        }
+        if self.differences.len() == MOST_SHOWN {
+            self.not_shown += 1;
+            return;
+        }
+        self.last.insert(key.clone(), (self.differences.len(), self.cycles));
+        let time = || now.map(str::to_owned);
+        self.differences.push(Difference {
+            variant: key,
+            from: time(),
+            to: time(),
+            cycles: 1,
+            current: was.current,
+            recorded,
+            changed,
+        });
+    }
+}
+
+/// The same target for the same reason; figures in the sentence may differ.
+fn alike(a: &Said, b: &Said) -> bool {
+    a.target == b.target && a.code == b.code
+}
+
+/// Cost of one replica of each variant.
+fn costs(snapshot: &Snapshot) -> BTreeMap<VariantKey, f64> {
+    let models = snapshot.models.iter();
+    let each = models.flat_map(|model| {
+        model.variants.iter().map(|variant| {
+            let key = VariantKey { namespace: model.namespace.clone(), name: variant.name.clone() };
+            (key, variant.cost.get())
+        })
+    });
+    each.collect()
+}
+
+impl Tally {
+    fn add(&mut self, recorded: u32, changed: u32, cost: f64) {
+        self.cycles += 1;
+        self.different += u32::from(recorded != changed);
+        self.recorded += f64::from(recorded);
+        self.changed += f64::from(changed);
+        self.recorded_cost += f64::from(recorded) * cost;
+        self.changed_cost += f64::from(changed) * cost;
+    }
+}

@@ -1,0 +1,130 @@
+//! What is shown of a replay: text for people, JSON for programs.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+use wva_scaling::VariantKey;
+
+use super::{Difference, MOST_SHOWN, Replay, Said, Tally};
+use crate::report::lines;
+
+impl Replay {
+    /// Targets by variant, and where they differ.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let span = self.span.as_ref().map(|(from, to)| format!(" from {from} to {to}")).unwrap_or_default();
+        let mut text = format!(
+            "{} cycles{span}, each decided as recorded and again with the changed settings.\n\
+             Open loop: what became of the fleet is as recorded; a target that differs is not carried out.\n\n{}",
+            self.cycles,
+            lines(&self.rows()),
+        );
+        for difference in &self.differences {
+            text.push_str(&paragraph(difference));
+        }
+        if self.not_shown > 0 {
+            let _ = writeln!(
+                text,
+                "\nOnly the first {MOST_SHOWN} differences are shown: {} later decisions differ, too.",
+                self.not_shown
+            );
+        }
+        text
+    }
+
+    fn rows(&self) -> Vec<Vec<String>> {
+        let titles = ["variant", "cycles", "differ", "mean target", "changed", "mean cost", "changed"];
+        let mut rows = vec![titles.map(str::to_owned).to_vec()];
+        let mut all = Tally::default();
+        for (key, tally) in &self.variants {
+            rows.push(row(format!("{}/{}", key.namespace, key.name), tally));
+            all.join(tally);
+        }
+        if self.variants.len() > 1 {
+            // Of the fleet as a whole in a cycle, not of one variant in it.
+            all.cycles = self.cycles;
+            rows.push(row("all".to_owned(), &all));
+        }
+        rows
+    }
+
+    /// As [`Replay::text`], for programs. Times are as recorded, `null` where a snapshot has none.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        let variant = |(key, tally): (&VariantKey, &Tally)| {
+            json!({
+                "namespace": key.namespace, "variant": key.name,
+                "cycles": tally.cycles, "different": tally.different,
+                "recorded": {"meanTarget": tally.mean(tally.recorded), "meanCost": tally.mean(tally.recorded_cost)},
+                "changed": {"meanTarget": tally.mean(tally.changed), "meanCost": tally.mean(tally.changed_cost)},
+            })
+        };
+        let difference = |d: &Difference| {
+            json!({
+                "namespace": d.variant.namespace, "variant": d.variant.name,
+                "from": d.from, "to": d.to, "cycles": d.cycles, "current": d.current,
+                "recorded": said(&d.recorded), "changed": said(&d.changed),
+            })
+        };
+        json!({
+            "openLoop": true,
+            "cycles": self.cycles,
+            "from": self.span.as_ref().map(|(from, _)| from),
+            "to": self.span.as_ref().map(|(_, to)| to),
+            "variants": self.variants.iter().map(variant).collect::<Vec<_>>(),
+            "differences": self.differences.iter().map(difference).collect::<Vec<_>>(),
+            "differencesNotShown": self.not_shown,
+        })
+    }
+}
+
+impl Tally {
+    fn join(&mut self, other: &Self) {
+        self.different += other.different;
+        self.recorded += other.recorded;
+        self.changed += other.changed;
+        self.recorded_cost += other.recorded_cost;
+        self.changed_cost += other.changed_cost;
+    }
+
+    /// A sum as the mean of a cycle.
+    fn mean(&self, sum: f64) -> f64 {
+        if self.cycles == 0 { 0.0 } else { sum / f64::from(self.cycles) }
+    }
+}
+
+/// A line of the table.
+fn row(name: String, tally: &Tally) -> Vec<String> {
+    vec![
+        name,
+        tally.cycles.to_string(),
+        tally.different.to_string(),
+        format!("{:.2}", tally.mean(tally.recorded)),
+        format!("{:.2}", tally.mean(tally.changed)),
+        format!("{:.1}", tally.mean(tally.recorded_cost)),
+        format!("{:.1}", tally.mean(tally.changed_cost)),
+    ]
+}
+
+fn said(said: &Said) -> Value {
+    json!({ "target": said.target, "reason": said.code, "why": said.why })
+}
+
+fn paragraph(d: &Difference) -> String {
+    let time = match (&d.from, &d.to) {
+        (Some(from), Some(to)) if from != to => format!("{from} to {to}, "),
+        (Some(from), _) => format!("{from}, "),
+        _ => String::new(),
+    };
+    let cycles = if d.cycles == 1 { "1 cycle".to_owned() } else { format!("{} cycles", d.cycles) };
+    let line =
+        |name: &str, said: &Said| format!("  {name:<8}  -> {}  {}: {}\n", said.target, said.code, said.why);
+    format!(
+        "\n{}/{}  {time}{cycles}, from {} replicas\n{}{}",
+        d.variant.namespace,
+        d.variant.name,
+        d.current,
+        line("recorded", &d.recorded),
+        line("changed", &d.changed),
+    )
+}
