@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion};
-use wva_scaling::decide;
+use wva_scaling::{Outcome, Snapshot, decide};
 
 use self::fleet::{Kind, Size, fleets};
 use self::table::Row;
@@ -48,6 +48,29 @@ fn main() {
             rows.push(row);
         }
     }
+    for size in SIZES {
+        let row = Row::floor(size);
+        let pairs: Vec<_> = fleets(Kind::Percentages, size).into_iter().map(|s| (decide(&s), s)).collect();
+        let mut next = (0..pairs.len()).cycle();
+        group.bench_with_input(BenchmarkId::new(row.name(), row.label()), &pairs, |b, pairs| {
+            b.iter(|| {
+                let (outcome, snapshot) = &pairs[next.next().unwrap_or(0)];
+                (load(black_box(snapshot)), Outcome::clone(black_box(outcome)))
+            });
+        });
+        rows.push(row);
+    }
     group.finish();
     table::print(&folder.join("decide"), &rows);
+}
+
+/// Looks at every sample once. With a copy of the outcome, which is made and dropped, it is what any program pays that
+/// reads this snapshot and hands out these decisions, however it comes to them: the floor.
+fn load(snapshot: &Snapshot) -> f64 {
+    let replicas = snapshot.models.iter().flat_map(|m| &m.variants).flat_map(|v| &v.replicas);
+    let each = replicas.map(|r| {
+        let fresh = f64::from(u8::from(r.age.get() < Duration::from_secs(60)));
+        fresh * (r.kv.map_or(0.0, |kv| kv.get()) + r.queue.map_or(0.0, |queue| queue.get()))
+    });
+    each.sum()
 }

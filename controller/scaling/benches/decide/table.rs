@@ -12,13 +12,23 @@ use crate::fleet::{Kind, Size};
 
 /// One line of the table.
 pub(crate) struct Row {
-    kind: Kind,
+    name: &'static str,
     size: Size,
 }
 
 impl Row {
     pub(crate) const fn new(kind: Kind, size: Size) -> Self {
-        Self { kind, size }
+        Self { name: kind.name(), size }
+    }
+
+    /// The cost of reading a snapshot and of handing out the decisions of percentages, without deciding.
+    pub(crate) const fn floor(size: Size) -> Self {
+        Self { name: "floor", size }
+    }
+
+    /// The group of rows that it belongs to.
+    pub(crate) const fn name(&self) -> &'static str {
+        self.name
     }
 
     fn variants(&self) -> usize {
@@ -48,7 +58,7 @@ impl Row {
 
     /// Milliseconds of a decide in each of criterion's samples, ascending; none where a filter left the row out.
     fn samples(&self, folder: &Path) -> Option<Vec<f64>> {
-        let path = folder.join(self.kind.name()).join(self.label()).join("new/sample.json");
+        let path = folder.join(self.name).join(self.label()).join("new/sample.json");
         let sample: Value = serde_json::from_slice(&std::fs::read(path).ok()?).unwrap();
         let list = |name: &str| -> Vec<f64> {
             sample[name].as_array().unwrap().iter().map(|v| v.as_f64().unwrap()).collect()
@@ -70,7 +80,7 @@ pub(crate) fn print(folder: &Path, rows: &[Row]) {
         let per_variant = median * 1e3 / f64::from(u32::try_from(variants).unwrap());
         println!(
             "| {} | {variants} | {} | {} | {median:.3} ms | {min:.3} ms | {max:.3} ms | {per_variant:.2} µs |",
-            row.kind.name(),
+            row.name,
             row.replicas(),
             row.size.fleets,
         );

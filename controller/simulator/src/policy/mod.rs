@@ -1,6 +1,7 @@
 //! Policies: how many replicas each variant should have, from what an autoscaler is able to see. All of them stand
 //! behind one trait, so that they can be compared on the same requests.
 
+mod activity;
 pub mod autoscaler;
 pub mod fixed;
 pub mod hpa;

@@ -57,6 +57,13 @@ impl<'a> Seen<'a> {
         })
     }
 
+    /// Seconds since the youngest pod was created, of those that are there.
+    #[must_use]
+    pub fn youngest(&self) -> Option<f64> {
+        let created = self.fleet.replicas().iter().filter(|r| r.is_wanted()).map(|r| r.created);
+        created.reduce(f64::max).map(|at| self.now - at)
+    }
+
     /// Ready replicas of a variant that have been scraped, in order of creation.
     pub fn pods(&self, variant: usize) -> impl Iterator<Item = Pod<'a>> {
         let now = self.now;

@@ -8,6 +8,7 @@ use wva_scaling::snapshot::{
 };
 use wva_scaling::units::{Amount, Cost, KvUsage, QueueLength};
 
+use super::activity::Activity;
 use super::hpa::Behavior;
 use super::{Pod, Seen};
 use crate::fleet::engine::real;
@@ -23,10 +24,11 @@ pub(super) struct Memory {
     pub(super) desired: Option<(u32, GoDuration)>,
     pub(super) capacity: Option<f64>,
     pub(super) woken: Option<f64>,
+    pub(super) current_for: Option<f64>,
 }
 
 /// The model with all its variants.
-pub(super) fn model(seen: &Seen<'_>, memory: &[Memory], behavior: &Behavior, idle: f64) -> Model {
+pub(super) fn model(seen: &Seen<'_>, memory: &[Memory], behavior: &Behavior, activity: &Activity) -> Model {
     let queue = seen.queue().map_or(SchedulerQueue::Absent, |(size, tokens)| {
         // Four bytes a token, as the analyzer reads it back.
         SchedulerQueue::Known(QueueFigures { size: amount(real(size as u64)), bytes: amount(4.0 * tokens) })
@@ -34,9 +36,11 @@ pub(super) fn model(seen: &Seen<'_>, memory: &[Memory], behavior: &Behavior, idl
     Model {
         model_id: MODEL.to_owned(),
         namespace: NAMESPACE.to_owned(),
-        requests_in_retention: None,
+        requests_in_retention: Some(amount(real(activity.completed()))),
         scheduler_queue: queue,
-        since_activity: Some(seconds(idle)),
+        tracked_for: Some(seconds(seen.now)),
+        since_activity: Some(seconds(activity.idle(seen.now))),
+        since_pod_start: seen.youngest().map(seconds),
         variants: memory.iter().enumerate().map(|(v, m)| variant(seen, v, *m, behavior)).collect(),
         ..Model::default()
     }
@@ -54,6 +58,7 @@ fn variant(seen: &Seen<'_>, v: usize, memory: Memory, behavior: &Behavior) -> Va
         ready: Some(seen.ready(v)),
         desired: memory.desired.map(|(desired, _)| desired),
         desired_age: memory.desired.map(|(_, age)| age),
+        current_for: memory.current_for.map(seconds),
         min: Some(own.min),
         max: Some(own.max),
         hpa_tolerance: Some(tolerance),

@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use wva_crds::GoDuration;
-use wva_scaling::snapshot::{Config, Inventory, Remembered, SaturationEntry};
+use wva_crds::entries::ScaleToZero;
+use wva_scaling::snapshot::{Config, Inventory, Remembered, SaturationEntry, ScaleToZeroEntry};
 use wva_scaling::{Action, Decision, Outcome, Snapshot, VariantKey, VariantState, decide};
 
+use super::activity::Activity;
 use super::autoscaler::external_value;
 use super::hpa::{Behavior, Hpa};
 use super::snapshot::{Memory, NAMESPACE, model};
@@ -21,6 +23,8 @@ use crate::fleet::variant::Variant;
 pub struct Settings {
     /// The entry `default` of the saturation map.
     pub saturation: SaturationEntry,
+    /// The entry `default` of the scale-to-zero map.
+    pub scale_to_zero: ScaleToZeroEntry,
     /// `GLOBAL_OPT_INTERVAL`.
     pub interval: GoDuration,
     /// `PROMETHEUS_METRICS_CACHE_FETCH_INTERVAL`.
@@ -42,6 +46,7 @@ impl Default for Settings {
         let Config { decision_hold, pending_grace, .. } = Config::default();
         Self {
             saturation: SaturationEntry::default(),
+            scale_to_zero: ScaleToZeroEntry::default(),
             interval: GoDuration::from_secs(60),
             fetch_interval: GoDuration::from_secs(30),
             early_scale_up: true,
@@ -64,8 +69,7 @@ pub struct Wva {
     remembered: Vec<Remembered>,
     last: Vec<Option<Decision>>,
     hpas: Vec<Hpa>,
-    /// When anything last ran or waited.
-    active: f64,
+    activity: Activity,
 }
 
 impl Wva {
@@ -74,11 +78,13 @@ impl Wva {
     pub fn new(settings: &Settings, variants: &[Variant]) -> Self {
         let config = Config {
             saturation: BTreeMap::from([("default".to_owned(), settings.saturation.clone())]),
+            scale_to_zero: BTreeMap::from([("default".to_owned(), settings.scale_to_zero.clone())]),
             limited_mode: settings.limited_mode,
             decision_hold: settings.decision_hold,
             pending_grace: settings.pending_grace,
             ..Config::default()
         };
+        let retention = ScaleToZero::unless_said(false).with(&settings.scale_to_zero).retention;
         let key = |v: &Variant| VariantKey { namespace: NAMESPACE.to_owned(), name: v.name.clone() };
         Self {
             config,
@@ -90,7 +96,7 @@ impl Wva {
             remembered: Vec::new(),
             last: vec![None; variants.len()],
             hpas: variants.iter().map(|v| Hpa::new(settings.behavior.clone(), v.min, v.max)).collect(),
-            active: 0.0,
+            activity: Activity::new(retention.get().as_secs_f64(), variants.len()),
         }
     }
 
@@ -100,7 +106,7 @@ impl Wva {
         let memory = (0..self.keys.len()).map(|v| self.memory(seen, v)).collect::<Vec<_>>();
         let mut config = self.config.clone();
         config.inventory = self.settings.limited_mode.then(|| self.inventory(seen));
-        let model = model(seen, &memory, &self.settings.behavior, seen.now - self.active);
+        let model = model(seen, &memory, &self.settings.behavior, &self.activity);
         Snapshot { now: None, config, remembered: self.remembered.clone(), models: vec![model] }
     }
 
@@ -110,7 +116,8 @@ impl Wva {
             (state.desired, state.age_after(elapsed, seen.current(v)))
         });
         let capacity = self.states[v].and_then(|(state, _)| state.capacity);
-        Memory { desired, capacity, woken: self.woken[v] }
+        let current_for = self.activity.current_for(v, seen.now);
+        Memory { desired, capacity, woken: self.woken[v], current_for }
     }
 
     fn inventory(&self, seen: &Seen<'_>) -> BTreeMap<String, Inventory> {
@@ -167,10 +174,8 @@ impl Wva {
 
 impl Policy for Wva {
     fn decide(&mut self, seen: &Seen<'_>) -> Vec<u32> {
+        self.activity.look(seen);
         let waits = seen.queue().is_some_and(|(size, _)| size > 0);
-        if waits || (0..self.keys.len()).flat_map(|v| seen.pods(v)).any(|p| p.newest().running > 0) {
-            self.active = seen.now;
-        }
         let at_zero = (0..self.keys.len()).all(|v| seen.current(v) == 0);
         if is_due(seen.now, self.settings.interval.get().as_secs_f64()) || (at_zero && waits) {
             self.cycle(seen, false);

@@ -1,0 +1,76 @@
+//! What a controller remembers of a model beside its decisions: since when each variant has its replicas, when anything
+//! last ran, waited or completed, and what completed within the retention period.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::Seen;
+
+/// The memory of one model.
+#[derive(Clone, Debug)]
+pub(super) struct Activity {
+    /// How long a completed request counts, in seconds.
+    retention: f64,
+    /// Replicas of each variant at the last look, and since when it has had them, where that was seen.
+    current: Vec<(Option<u32>, Option<f64>)>,
+    /// Completed requests of each pod, by its number, as the last scrape showed them.
+    counters: BTreeMap<u64, u64>,
+    /// When requests were seen to have completed, and how many, oldest first.
+    completed: VecDeque<(f64, u64)>,
+    /// When anything last ran, waited or completed.
+    active: f64,
+}
+
+impl Activity {
+    pub(super) fn new(retention: f64, variants: usize) -> Self {
+        Self {
+            retention,
+            current: vec![(None, None); variants],
+            counters: BTreeMap::new(),
+            completed: VecDeque::new(),
+            active: 0.0,
+        }
+    }
+
+    /// Takes a look. Every look counts, whether or not something is decided then.
+    pub(super) fn look(&mut self, seen: &Seen<'_>) {
+        for (v, (current, since)) in self.current.iter_mut().enumerate() {
+            let now = seen.current(v);
+            if current.is_some_and(|before| before != now) {
+                *since = Some(seen.now);
+            }
+            *current = Some(now);
+        }
+        let pods = || (0..seen.variants().len()).flat_map(|v| seen.pods(v));
+        let newest: BTreeMap<u64, u64> =
+            pods().map(|pod| (pod.serial(), pod.newest().counters.requests)).collect();
+        let increase =
+            newest.iter().map(|(pod, n)| n.saturating_sub(self.counters.get(pod).copied().unwrap_or(0)));
+        let completed: u64 = increase.sum();
+        self.counters = newest;
+        if completed > 0 {
+            self.completed.push_back((seen.now, completed));
+        }
+        while self.completed.front().is_some_and(|(at, _)| seen.now - at > self.retention) {
+            self.completed.pop_front();
+        }
+        let waits = seen.queue().is_some_and(|(size, _)| size > 0);
+        if completed > 0 || waits || pods().any(|pod| pod.newest().running > 0) {
+            self.active = seen.now;
+        }
+    }
+
+    /// Requests that completed within the retention period.
+    pub(super) fn completed(&self) -> u64 {
+        self.completed.iter().map(|(_, n)| n).sum()
+    }
+
+    /// Seconds since anything ran, waited or completed.
+    pub(super) fn idle(&self, now: f64) -> f64 {
+        now - self.active
+    }
+
+    /// Seconds since the replicas of a variant were seen to change. `None`: they were not yet.
+    pub(super) fn current_for(&self, variant: usize, now: f64) -> Option<f64> {
+        self.current.get(variant)?.1.map(|since| now - since)
+    }
+}
