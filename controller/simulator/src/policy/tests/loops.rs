@@ -14,9 +14,11 @@ use crate::policy::original::{self, Original};
 use crate::policy::wva::{self, Wva};
 use crate::policy::{Policy, SYNC, Seen};
 
-/// Servers of two places at once, which start within 100 s.
+/// Servers of two places at once and a cache that is never full, which start within 100 s.
 fn variant(name: &str, cost: f64, initial: u32) -> Variant {
-    Variant { name: name.to_owned(), cost, initial, min: 0, ..test_variant() }
+    let mut variant = Variant { name: name.to_owned(), cost, initial, min: 0, ..test_variant() };
+    variant.engine.kv_blocks = 100_000_000;
+    variant
 }
 
 struct World {
@@ -84,12 +86,13 @@ fn the_original_adds_one_replica_and_waits_until_it_is_ready() {
     world.arrive(40, FOR_EVER);
     let settings = original::Settings { behavior: free(), ..original::Settings::default() };
     let mut policy = Original::new(&settings, &world.variants);
-    let replicas = world.run(&mut policy, 20);
     // A cycle every minute; the replica of the first is ready 100 s later, which the third one sees.
+    let replicas = world.run(&mut policy, 11);
     assert_eq!(replicas[2], [1, 1], "before the first cycle");
     assert_eq!(replicas[3], [1, 2], "the cheapest, one more");
     assert_eq!(replicas[10], [1, 2], "nothing moves while it starts");
-    assert_eq!(replicas[11], [1, 3]);
+    world.arrive(40, FOR_EVER);
+    assert_eq!(world.run(&mut policy, 1), [[1, 3]], "the new one is saturated, too");
 }
 
 #[test]
