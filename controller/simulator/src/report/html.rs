@@ -1,16 +1,19 @@
 //! The report: one page with everything in it.
 
-use super::plot::{Axes, COLOURS, Series, lines, points};
+use super::plot::{Line, Plot};
+use super::scale::Scale;
 use super::{Section, rows, seeds};
 use crate::measure::{FIGURES, Minute};
 use crate::study::Study;
 
-const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;max-width:1180px;margin:2em auto;padding:0 1em;color:#222}\
-h2{margin-top:2em}h3{margin:1.2em 0 .2em}table{border-collapse:collapse;font-size:12.5px;display:block;overflow-x:auto}\
-td,th{padding:3px 7px;border-bottom:1px solid #ddd;text-align:right;white-space:nowrap}\
-td:first-child,th:first-child{text-align:left}svg{width:100%;max-width:860px;font:11px sans-serif;display:block}\
-.grid{stroke:#e4e4e4}.mark{stroke:#c00;stroke-dasharray:5 4}.legend{margin:0;font-size:12.5px}\
-.legend span{margin-right:1.2em}.legend i{display:inline-block;width:11px;height:11px;margin-right:5px}\
+const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;max-width:1180px;margin:2em auto;padding:0 1em;color:#222;background:#fff}\
+h2{margin-top:2em}h3{margin:1.4em 0 .2em}h4{margin:1em 0 0;font-weight:600}h4 span{font-weight:400;color:#555}\
+table{border-collapse:collapse;font-size:12px;display:block;overflow-x:auto}\
+td,th{padding:3px 6px;border-bottom:1px solid #ddd;text-align:right;white-space:nowrap}\
+td:first-child,th:first-child{text-align:left;position:sticky;left:0;background:#fff}\
+svg{width:100%;font:11px sans-serif;display:block}text{paint-order:stroke;stroke:#fff;stroke-width:3px}.pair{display:flex;flex-wrap:wrap;gap:0 20px}.pair>svg{flex:1 1 420px}\
+polyline{fill:none;stroke-width:1.5;stroke-linejoin:round}.one{stroke:#0072b2;fill:#0072b2}polyline.one{fill:none}\
+.plan{stroke:#b8b8b8}.load{stroke:#444}.grid{stroke:#e8e8e8}.mark{stroke:#c00;stroke-dasharray:5 4}\
 dt{font-weight:600}dd{margin:0 0 .3em 1.5em}";
 
 /// Text as it may stand in a page.
@@ -46,17 +49,7 @@ fn section(section: &Section) -> String {
     );
     page += "<h3>Cost against attainment: to the upper left is better</h3>";
     page += &frontier(section);
-    page += "<h3>The load, and the ready replicas of all variants (first seed)</h3>";
-    page += &lines(&Axes { x: "minutes", y: "requests/s", logarithmic: false, mark: None }, &load(section));
-    page += &lines(
-        &Axes { x: "minutes", y: "ready replicas", logarithmic: false, mark: None },
-        &each(section, &replicas),
-    );
-    page += "<h3>The slowest first token of each minute, and the objective (first seed)</h3>";
-    page += &lines(
-        &Axes { x: "minutes", y: "seconds", logarithmic: true, mark: Some(slo.ttft) },
-        &each(section, &|m| f64::from(m.slowest)),
-    );
+    page += &over_time(section);
     page
 }
 
@@ -70,39 +63,86 @@ fn table(section: &Section) -> String {
     format!("<table>{}</table>", rows(section).into_iter().enumerate().map(line).collect::<String>())
 }
 
-fn frontier(section: &Section) -> String {
-    let place = |key: &str| FIGURES.iter().position(|f| f.key == key).unwrap_or(0);
-    let (cost, kept) = (place("cost"), place("attainment"));
-    let point = |study: &Study| vec![(study.mean(cost).mean, study.mean(kept).mean)];
-    let goal = 100.0 * section.scenario.setting.objectives.attainment;
-    points(
-        &Axes { x: "cost", y: "% in SLO", logarithmic: false, mark: Some(goal) },
-        &of_each(section, &point),
-    )
+/// Index of a figure.
+fn place(key: &str) -> usize {
+    FIGURES.iter().position(|f| f.key == key).unwrap_or(0)
 }
 
-fn load(section: &Section) -> Vec<Series> {
-    let minutes = section.studies.first().map(|s| s.first.minutes.as_slice()).unwrap_or_default();
-    let points = (0_u32..).zip(minutes).map(|(i, m)| (f64::from(i), f64::from(m.arrived) / 60.0)).collect();
-    vec![Series { label: "requests that arrive".to_owned(), colour: COLOURS[7], points }]
+fn frontier(section: &Section) -> String {
+    let (cost, kept) = (place("cost"), place("attainment"));
+    let point = |s: &Study| (s.policy.clone(), (s.mean(cost).mean, s.mean(kept).mean));
+    let named: Vec<_> = section.studies.iter().map(point).collect();
+    let goal = 100.0 * section.scenario.setting.objectives.attainment;
+    let plot = Plot {
+        width: 860.0,
+        height: 340.0,
+        titles: ("cost", "% of requests in SLO"),
+        x: Scale::linear(named.iter().map(|(_, p)| p.0)),
+        y: Scale::linear(named.iter().map(|(_, p)| p.1).chain([goal, 100.0])),
+        mark: Some(goal),
+    };
+    plot.points(&named)
+}
+
+/// The load, and of each policy what it had and how slow it was, one below the other on the same axes.
+fn over_time(section: &Section) -> String {
+    let slo = &section.scenario.setting.objectives;
+    let minutes = || section.studies.iter().flat_map(|s| &s.first.minutes);
+    let length = section.studies.iter().map(|s| s.first.minutes.len()).max().unwrap_or(0);
+    // A week is not read in minutes.
+    let (unit, title) = if length > 3000 { (1440.0, "days") } else { (1.0, "minutes") };
+    let line = |study: &Study, value: &dyn Fn(&Minute) -> f64| -> Vec<(f64, f64)> {
+        (0_u32..).zip(&study.first.minutes).map(|(i, m)| (f64::from(i) / unit, value(m))).collect()
+    };
+    let x = Scale::tight((0_u32..).take(length).map(|i| f64::from(i) / unit));
+    let plot = |height: f64, y_title: &'static str, y: Scale, mark: Option<f64>| Plot {
+        width: 570.0,
+        height,
+        titles: (title, y_title),
+        x,
+        y,
+        mark,
+    };
+    let load = plot(170.0, "requests/s", Scale::from_zero(minutes().map(arrived)), None);
+    let ready = plot(150.0, "replicas", Scale::from_zero(minutes().map(replicas)), None);
+    let wait = Scale::logarithmic(minutes().map(slowest).chain([slo.ttft]));
+    let wait = plot(150.0, "s to first token", wait, Some(slo.ttft));
+    let clairvoyant = section.scenario.policies.iter().find(|p| p.oracle.is_some());
+    let plan = section.studies.iter().find(|s| clairvoyant.is_some_and(|p| p.name == s.policy));
+    let plan = plan.map(|s| line(s, &replicas)).unwrap_or_default();
+
+    let mut page = "<h3>Over time (first seed)</h3><p>Ready replicas of all variants on the left, the plan of one who \
+        knows all requests in grey; on the right the slowest first token of each minute, and the objective.</p>"
+        .to_owned();
+    if let Some(first) = section.studies.first() {
+        let points = line(first, &arrived);
+        page += "<h4>the load</h4><div class=\"pair\">";
+        page += &load.lines(&[Line { class: "load", points: &points }]);
+        page += "</div>";
+    }
+    let (cost, kept) = (place("cost"), place("attainment"));
+    for study in &section.studies {
+        let (had, waited) = (line(study, &replicas), line(study, &slowest));
+        page += &format!(
+            "<h4>{} <span>{:.1} % in SLO, cost {:.0}</span></h4><div class=\"pair\">{}{}</div>",
+            escape(&study.policy),
+            study.mean(kept).mean,
+            study.mean(cost).mean,
+            ready.lines(&[Line { class: "plan", points: &plan }, Line { class: "one", points: &had }]),
+            wait.lines(&[Line { class: "one", points: &waited }]),
+        );
+    }
+    page
+}
+
+fn arrived(minute: &Minute) -> f64 {
+    f64::from(minute.arrived) / 60.0
 }
 
 fn replicas(minute: &Minute) -> f64 {
     minute.ready.iter().map(|n| f64::from(*n)).sum()
 }
 
-/// A line of each policy over the minutes.
-fn each(section: &Section, value: &dyn Fn(&Minute) -> f64) -> Vec<Series> {
-    of_each(section, &|study| {
-        (0_u32..).zip(&study.first.minutes).map(|(i, m)| (f64::from(i), value(m))).collect()
-    })
-}
-
-fn of_each(section: &Section, points: &dyn Fn(&Study) -> Vec<(f64, f64)>) -> Vec<Series> {
-    let series = |(study, colour): (&Study, &&'static str)| Series {
-        label: study.policy.clone(),
-        colour,
-        points: points(study),
-    };
-    section.studies.iter().zip(COLOURS.iter().cycle()).map(series).collect()
+fn slowest(minute: &Minute) -> f64 {
+    f64::from(minute.slowest)
 }

@@ -2,6 +2,7 @@
 
 mod html;
 mod plot;
+mod scale;
 
 #[cfg(test)]
 mod tests;

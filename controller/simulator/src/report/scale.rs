@@ -1,0 +1,136 @@
+//! Axes of plots: from values to places, with ticks at round numbers.
+
+/// Values below are drawn there: nothing that is looked at is quicker than a millisecond.
+const LEAST: f64 = 1e-3;
+
+/// The values that an axis shows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Scale {
+    /// Each unit as long as the other.
+    Linear { low: f64, high: f64 },
+    /// Each decade as long as the other; the ends are powers of ten, by their exponents.
+    Logarithmic { low: i32, high: i32 },
+}
+
+impl Scale {
+    /// From 0 to a round number.
+    pub(super) fn from_zero(values: impl Iterator<Item = f64>) -> Self {
+        Self::linear(values.chain([0.0]))
+    }
+
+    /// From a round number to a round number.
+    pub(super) fn linear(values: impl Iterator<Item = f64>) -> Self {
+        let (low, high) = range(values);
+        let step = step(low, high);
+        Self::Linear { low: (low / step).floor() * step, high: (high / step).ceil() * step }
+    }
+
+    /// Just as far as the values go.
+    pub(super) fn tight(values: impl Iterator<Item = f64>) -> Self {
+        let (low, high) = range(values);
+        Self::Linear { low, high }
+    }
+
+    /// From a power of ten to a power of ten.
+    pub(super) fn logarithmic(values: impl Iterator<Item = f64>) -> Self {
+        let (low, high) = range(values.map(|v| v.max(LEAST).log10()));
+        Self::Logarithmic { low: whole(low.floor()), high: whole(high.ceil()).max(whole(low.floor()) + 1) }
+    }
+
+    /// Where a value lies: 0 at the low end, 1 at the high one.
+    pub(super) fn share(self, value: f64) -> f64 {
+        let share = match self {
+            Self::Linear { low, high } => (value - low) / (high - low),
+            Self::Logarithmic { low, high } => {
+                (value.max(LEAST).log10() - f64::from(low)) / f64::from(high - low)
+            }
+        };
+        share.clamp(0.0, 1.0)
+    }
+
+    /// Round values from the low end to the high one.
+    pub(super) fn ticks(self) -> Vec<f64> {
+        match self {
+            Self::Linear { low, high } => {
+                let step = step(low, high);
+                let first = (low / step - 1e-9).ceil();
+                let count = ((high / step + 1e-9).floor() - first).max(0.0);
+                (0..=u16::try_from(whole(count)).unwrap_or(0))
+                    .map(|i| (first + f64::from(i)) * step)
+                    .collect()
+            }
+            Self::Logarithmic { low, high } => (low..=high).map(|e| 10_f64.powi(e)).collect(),
+        }
+    }
+}
+
+/// The least and the greatest value; never both the same.
+fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    let finite = values.filter(|v| v.is_finite());
+    let (low, high) = finite.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
+    match (low.is_finite(), high > low) {
+        (false, _) => (0.0, 1.0),
+        (true, false) => (low - 0.5, high + 0.5),
+        (true, true) => (low, high),
+    }
+}
+
+/// Between two ticks: 1, 2 or 5 times a power of ten, so that there are four to ten of them.
+fn step(low: f64, high: f64) -> f64 {
+    let rough = (high - low) / 5.0;
+    let decade = 10_f64.powf(rough.log10().floor());
+    let times = rough / decade;
+    decade
+        * if times < 1.5 {
+            1.0
+        } else if times < 3.5 {
+            2.0
+        } else if times < 7.5 {
+            5.0
+        } else {
+            10.0
+        }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "an exponent, or a number of ticks")]
+fn whole(value: f64) -> i32 {
+    value as i32
+}
+
+/// A tick as it is written.
+pub(super) fn label(value: f64) -> String {
+    let rounded = (value * 1e6).round() / 1e6;
+    if rounded == 0.0 { "0".to_owned() } else { rounded.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round_and_hold_all_values() {
+        let written = |scale: Scale| scale.ticks().into_iter().map(label).collect::<Vec<_>>().join(" ");
+        let ticks = |values: &[f64]| written(Scale::linear(values.iter().copied()));
+        assert_eq!(ticks(&[281.0, 567.0]), "250 300 350 400 450 500 550 600");
+        assert_eq!(ticks(&[0.0, 12.0]), "0 2 4 6 8 10 12");
+        assert_eq!(ticks(&[3.0]), "2.4 2.6 2.8 3 3.2 3.4 3.6");
+        assert_eq!(ticks(&[]), "0 0.2 0.4 0.6 0.8 1");
+        assert_eq!(written(Scale::logarithmic([0.13, 300.0].into_iter())), "0.1 1 10 100 1000");
+        assert_eq!(Scale::logarithmic([0.0, 0.0].into_iter()).ticks().len(), 2);
+        assert_eq!(written(Scale::tight([0.0, 99.0].into_iter())), "0 20 40 60 80");
+    }
+
+    #[test]
+    fn values_lie_between_the_ends() {
+        let scale = Scale::from_zero([f64::NAN, 8.0].into_iter());
+        assert!((scale.share(2.0) - 0.25).abs() < 1e-12 && scale.share(99.0) <= 1.0);
+        let scale = Scale::Logarithmic { low: -1, high: 1 };
+        assert!((scale.share(1.0) - 0.5).abs() < 1e-12);
+        assert!(scale.share(0.0) <= 0.0);
+    }
+
+    #[test]
+    fn ticks_are_written_without_noise() {
+        assert_eq!([0.1 + 0.2, 250.0, -0.0].map(label), ["0.3", "250", "0"]);
+    }
+}
