@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(ticks(&[3.0]), "2.4 2.6 2.8 3 3.2 3.4 3.6");
         assert_eq!(ticks(&[]), "0 0.2 0.4 0.6 0.8 1");
         assert_eq!(written(Scale::logarithmic([0.13, 300.0].into_iter())), "0.1 1 10 100 1000");
-        assert_eq!(Scale::logarithmic([0.0, 0.0].into_iter()).ticks().len(), 2);
+        assert_eq!(written(Scale::logarithmic([0.0, 0.0].into_iter())), "0.0001 0.001 0.01");
         assert_eq!(written(Scale::tight([0.0, 99.0].into_iter())), "0 20 40 60 80");
     }
 
