@@ -2,6 +2,7 @@
 
 mod admission;
 mod certificates;
+mod client;
 mod live;
 mod reconciler;
 mod served;
@@ -10,14 +11,13 @@ mod supervision;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use anyhow::Context;
 use kube::Client;
 use prometheus::Registry;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use wva_controller::{
-    AutoscalerObservers, Cache, ConfigMaps, ConfigReloads, InferencePools, Leadership, NamespaceFacts, Scope,
-    Synced, Tasks, Variant, Watches, elect,
+    AutoscalerObservers, Cache, ConfigMaps, ConfigReloads, InferencePools, Leadership, NamespaceFacts,
+    Notices, Scope, Synced, Tasks, Variant, Watches, elect,
 };
 use wva_rules::OtherVariant;
 use wva_webhook::{Index, Readers};
@@ -26,8 +26,10 @@ use crate::endpoints::{Check, Series};
 use crate::settings::{Controller, Live, Settings};
 use crate::telemetry::{self, LogLevel};
 
+pub(crate) use client::client;
 pub(crate) use supervision::Signals;
 
+use client::client_without_retries;
 use live::Reached;
 use served::Readiness;
 use supervision::{End, supervise};
@@ -39,6 +41,8 @@ struct Process {
     /// For what only a leader writes.
     acting: Client,
     leadership: Leadership,
+    /// What every replica sees and one is to tell.
+    notices: Notices,
     /// To be started once all else is.
     election: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     registry: Registry,
@@ -92,6 +96,7 @@ pub(crate) async fn run(
         None => ConfigReloads::register(&process.registry)?,
     };
     process.follow_main_map(live, Reached { engine, level, reloads });
+    process.write_notices();
     process.metrics(&certs)?;
     let ready = process.health()?;
     process.compete(ready);
@@ -138,6 +143,7 @@ impl Process {
             client,
             acting,
             leadership,
+            notices: Notices::default(),
             election,
             registry,
             series: None,
@@ -183,6 +189,17 @@ impl Process {
         Watched { watches, pools, maps, readers }
     }
 
+    /// Writes the events that wait for a leader.
+    fn write_notices(&mut self) {
+        let (client, notices) = (self.acting.clone(), self.notices.clone());
+        self.spawn_leading("events that wait for a leader", move |ended| {
+            let (client, notices) = (client.clone(), notices.clone());
+            settled(async move {
+                ended.run_until_cancelled(notices.write(&client)).await;
+            })
+        });
+    }
+
     /// What watches need, after the first of them.
     fn scope(&mut self) -> Scope<'_> {
         Scope {
@@ -212,35 +229,6 @@ impl Process {
         let (leadership, stopping) = (self.leadership.clone(), self.end.stopping.clone());
         self.tasks.spawn(task, async move { leadership.while_leading(&stopping, work).await });
     }
-}
-
-/// A client for the API server, with the time-out for connecting where one is set.
-///
-/// # Errors
-/// Without a service account or a kubeconfig, or with one that cannot be used.
-pub(crate) async fn client(connect_timeout: Option<std::time::Duration>) -> anyhow::Result<Client> {
-    made(configured(connect_timeout).await?)
-}
-
-/// The same for calls whose sender decides whether they are sent again.
-async fn client_without_retries(connect_timeout: std::time::Duration) -> anyhow::Result<Client> {
-    let mut config = configured(Some(connect_timeout)).await?;
-    config.default_retry = false;
-    made(config)
-}
-
-async fn configured(connect_timeout: Option<std::time::Duration>) -> anyhow::Result<kube::Config> {
-    let mut config = kube::Config::infer()
-        .await
-        .context("no way to the API server: run in a pod with a service account, or set KUBECONFIG")?;
-    if connect_timeout.is_some() {
-        config.connect_timeout = connect_timeout;
-    }
-    Ok(config)
-}
-
-fn made(config: kube::Config) -> anyhow::Result<Client> {
-    Client::try_from(config).context("cannot make the client for the API server")
 }
 
 /// For tasks that end without a result.

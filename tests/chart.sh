@@ -90,6 +90,10 @@ holds "$all" '{"name":"WEBHOOK_SERVICE","value":"workload-variant-autoscaler-web
 holds "$all" '{"name":"WEBHOOK_CONFIGURATION","value":"workload-variant-autoscaler-system-workload-variant-autoscaler-webhook"}' defaults
 holds "$all" '{"name":"LEADER_ELECTION_ID","value":"72dd1cf1.llm-d.ai"}' defaults
 holds "$all" '"--leader-elect=true"' defaults
+for name in defaults long-name instance; do
+  deployment=$(grep '"kind":"Deployment"' $out/$name.json | sed -E 's/.*"kind":"Deployment","metadata":\{"labels":\{[^}]*\},"name":"([^"]*)".*/\1/')
+  holds "$(cat $out/$name.json)" "{\"name\":\"DEPLOYMENT_NAME\",\"value\":\"$deployment\"}" $name
+done
 # The testbed runs the program with the same (tests/testbed/src/install/program.rs).
 holds "$all" '{"name":"MALLOC_ARENA_MAX","value":"1"},{"name":"MALLOC_MMAP_THRESHOLD_","value":"131072"},{"name":"MALLOC_TRIM_THRESHOLD_","value":"131072"}' defaults
 holds "$all" '"PROMETHEUS_TLS_INSECURE_SKIP_VERIFY":"false"' defaults

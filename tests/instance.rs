@@ -5,6 +5,8 @@ mod common;
 
 use anyhow::ensure;
 use common::{Cluster, DEADLINE, condition, options, target};
+use serde_json::json;
+use wva_crds::names::LOCAL_SATURATION_MAP_NAME;
 use wva_rules::InstancePolicy;
 use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::install::{Install, SERVICE, SYSTEM, WEBHOOKS};
@@ -32,7 +34,9 @@ async fn install() -> anyhow::Result<Cluster> {
         list["items"].as_array().into_iter().flatten().map(ToString::to_string).collect();
     let mut options = options();
     options.webhooks = Some(documents.join("\n---\n"));
-    options.env.push(("CONTROLLER_INSTANCE".to_owned(), "blue".to_owned()));
+    for key in ["CONTROLLER_INSTANCE", "WVA_CONFIG_ENABLED_VALUE"] {
+        options.env.push((key.to_owned(), "blue".to_owned()));
+    }
     let install = Install::start(&testbed, &options).await?;
     Ok(Cluster { testbed, install })
 }
@@ -95,7 +99,33 @@ async fn the_label_is_injected_kept_and_decides_who_manages() -> anyhow::Result<
         Ok(())
     })
     .await?;
+    the_opt_in_label_counts_with_the_value_of_this_controller(&cluster).await?;
     doors_stay_shut_while_the_service_leads_nowhere(&cluster).await
+}
+
+async fn the_opt_in_label_counts_with_the_value_of_this_controller(cluster: &Cluster) -> anyhow::Result<()> {
+    let tb = &cluster.testbed;
+    let (other, opted_in) = (tb.namespace("of-others").await?, tb.namespace("opted-in").await?);
+    for (namespace, value) in [(&other, "true"), (&opted_in, "blue")] {
+        let label = format!("wva.llmd.ai/config-enabled={value}");
+        tb.kubectl(&["label", "namespace", namespace, &label]).await?.success()?;
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"default": "kvCacheThreshold: 0.6"},
+            "metadata": {"namespace": namespace, "name": LOCAL_SATURATION_MAP_NAME}});
+        tb.apply(&map.to_string()).await?;
+    }
+    let read = |namespace: &str| {
+        let title = format!("{namespace}/{LOCAL_SATURATION_MAP_NAME}");
+        let log = cluster.install.process().log();
+        let told = |line: &str| line.contains("Updated saturation config") && line.contains(&title);
+        log.lines().any(told)
+    };
+    eventually("the map of the namespace that opted in to be read", DEADLINE, async || {
+        ensure!(read(&opted_in), "it is not");
+        Ok(())
+    })
+    .await?;
+    ensure!(!read(&other), "a map was read whose namespace opted in to another controller");
+    Ok(())
 }
 
 /// With an ordinary Service in front, as in a cluster: its endpoints are looked at before the webhooks are opened.

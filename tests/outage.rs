@@ -29,6 +29,13 @@ async fn unmoved(cluster: &Cluster, ns: &str, when: &str) -> anyhow::Result<()> 
     Ok(())
 }
 
+/// How many events of a reason there are.
+async fn events(testbed: &Testbed, ns: &str, reason: &str) -> anyhow::Result<usize> {
+    let selector = format!("reason={reason}");
+    let names = ["get", "events", "-n", ns, "--field-selector", &selector, "-o", "name"];
+    Ok(testbed.kubectl(&names).await?.success()?.lines().count())
+}
+
 /// Watches that nothing moves until a condition holds.
 async fn unmoved_until(cluster: &Cluster, ns: &str, when: &str, reason: (&str, &str)) -> anyhow::Result<()> {
     let mut moved = None;
@@ -86,9 +93,16 @@ async fn no_outage_changes_a_target() -> anyhow::Result<()> {
         "no log line"
     );
 
+    eventually("the event of the safety net", DEADLINE, async || {
+        ensure!(events(&cluster.testbed, &ns, "SafetyNetActivated").await? > 0, "none yet");
+        Ok(())
+    })
+    .await?;
+
     // Restarted in the dark: what it published before comes back from the status, and no other value before it.
     let Cluster { testbed, install } = cluster;
     install.stop().await?;
+    let told = events(&testbed, &ns, "SafetyNetActivated").await?;
     let install = Install::start(&testbed, &options).await?;
     cluster = Cluster { testbed, install };
     unmoved_until(&cluster, &ns, "after a restart without Prometheus", ("True", "SafetyNet")).await?;
@@ -108,6 +122,8 @@ async fn no_outage_changes_a_target() -> anyhow::Result<()> {
         Ok(())
     })
     .await?;
+    let now = events(&cluster.testbed, &ns, "SafetyNetActivated").await?;
+    ensure!(now == told, "the safety net was told of {now} times, of which {told} before the restart");
 
     // Frozen: every query runs into its time-out, admission answers all the same, and SIGTERM is obeyed.
     cluster.testbed.pause(Component::Prometheus)?;

@@ -34,8 +34,9 @@ use crate::memory::Memory;
 use crate::picker::Pickers;
 use crate::published::{Published, PublishedVariant};
 use crate::report::conditions::{Outlook, conditions};
+use crate::report::said::Said;
 use crate::telemetry::Telemetry;
-use crate::variants::{self, Managed, Ownership, Takeover, unserved};
+use crate::variants::{self, Managed, Ownership, Suspects, Takeover};
 use crate::watches::{Sight, Synced, Watches};
 use crate::workloads::{self, WorkloadKey};
 use early::model_of;
@@ -113,6 +114,8 @@ struct State {
     steps: Steps,
     /// Variants that came from other controllers.
     takeover: Takeover,
+    /// Variants of other controllers that nobody seems to serve.
+    suspects: Suspects,
 }
 
 /// The answers of one round of queries, and when it began.
@@ -269,7 +272,7 @@ impl Engine {
             snapshot: Arc::new(assembled.snapshot),
             variants,
             withheld: state.takeover.at(&self.watches, &self.ownership, &managed, at.now),
-            unserved: unserved(&self.watches, &self.ownership, at.wall),
+            unserved: state.suspects.at(&self.watches, &self.ownership, at),
             scalings: state.scalings.clone(),
             steps,
         })));
@@ -307,7 +310,8 @@ impl Engine {
             let seen = remembered.target_seen;
             let sight = m.declared().ok().and_then(|d| workloads::sight(&self.watches, &d.workload.kind));
             let query_error = state.samples.load_error(&m.key.namespace);
-            let told = Told { query_error, had_target, seen, sight };
+            let inherited = remembered.inherited();
+            let told = Told { query_error, had_target, seen, sight, inherited };
             let mut variant = outlook(m, decision, assembled, &told);
             if variant.decision.as_ref().is_some_and(|d| unwakeable.contains(&model_of(d))) {
                 variant.conditions.nothing_wakes_it();
@@ -349,6 +353,8 @@ struct Told<'a> {
     seen: bool,
     /// How much of the kind of its workload can be seen; `None` where nobody looks.
     sight: Option<Sight>,
+    /// What its status said at first sight.
+    inherited: &'a Said,
 }
 
 fn outlook(
@@ -357,7 +363,7 @@ fn outlook(
     assembled: &Assembled,
     told: &Told<'_>,
 ) -> PublishedVariant {
-    let Told { query_error, had_target, seen, sight } = *told;
+    let Told { query_error, had_target, seen, sight, inherited } = *told;
     let outlook = match (m.declared(), &decision) {
         (Err(unusable), _) => Outlook::Unusable(unusable),
         (Ok(_), Some(decision)) => Outlook::Decided { decision, query_error, had_target },
@@ -376,6 +382,7 @@ fn outlook(
         current: assembled.workloads.get(&m.key).map(|r| r.current),
         decision,
         conditions,
+        inherited: inherited.clone(),
     }
 }
 

@@ -13,6 +13,7 @@ use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::PartialObjectMeta;
 
+use crate::report::said::Said;
 use crate::variants::Variant;
 use crate::watches::cache::Writer;
 use crate::watches::{
@@ -345,6 +346,7 @@ pub(crate) fn published(decision: wva_scaling::Decision) -> crate::published::Pu
         current: Some(decision.current),
         conditions: conditions(outlook),
         decision: Some(decision),
+        inherited: Said::default(),
     }
 }
 
@@ -364,5 +366,6 @@ pub(crate) fn without_target() -> crate::published::PublishedVariant {
             seen: true,
             sight: Some(Sight::Seen),
         }),
+        inherited: Said::default(),
     }
 }

@@ -41,13 +41,14 @@ pub use picker::{Asking, InferencePools, PickerConfig, Pickers};
 pub use published::{Published, PublishedVariant, Reader};
 pub use report::events::{self, Reporter};
 pub use report::gauges::VariantSeries;
+pub use report::notices::Notices;
 pub use report::scraping::Scraped;
 pub use report::status::StatusWriter;
 #[cfg(debug_assertions)]
 pub use tasks::Fault;
 pub use tasks::{Ended, Tasks};
 pub use telemetry::Telemetry;
-pub use variants::{Ownership, Reach, Unserved, Variant, is_excluded as namespace_is_excluded};
+pub use variants::{Ownership, Reach, Sign, Unserved, Variant, is_excluded as namespace_is_excluded};
 pub use watches::{
     AutoscalerObservers, Cache, Limiter, NamespaceFacts, Observer, Scope, Sight, Synced, Watches,
 };

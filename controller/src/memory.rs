@@ -14,6 +14,7 @@ use crate::assemble::{Moment, whole_millis};
 use crate::evidence::Evidence;
 use crate::pending::Waiting;
 use crate::pods::Standing;
+use crate::report::said::{Said, Trouble};
 use crate::variants::{Managed, Status};
 use crate::workloads::{Replicas, WorkloadKey};
 
@@ -46,6 +47,8 @@ pub(crate) struct Remembered {
     current: Option<(u32, Option<Instant>)>,
     /// When it was lifted from 0, until a replica of it reports.
     woken: Option<Instant>,
+    /// What its status said at first sight.
+    inherited: Said,
 }
 
 impl Memory {
@@ -73,10 +76,11 @@ impl Memory {
 
 impl Remembered {
     fn from_status(managed: &Managed, now: Instant, wall: Timestamp) -> Self {
-        let Status { alloc, echo, target_seen, .. } = &managed.status;
+        let Status { alloc, echo, target_seen, current, said, .. } = &managed.status;
         let recent = alloc
             .as_ref()
             .filter(|a| a.last_run_time.as_ref().is_some_and(|t| wall.duration_since(t.0) < STATUS_MEMORY));
+        let said_target = recent.and_then(|a| u32::try_from(a.num_replicas).ok());
         // What was only an echo of the replicas, for want of any analysis, is no target after a restart either.
         let set_by_hand = managed.declared().is_ok_and(|d| matches!(d.mode, Mode::Paused | Mode::Fixed(_)));
         let recent = recent.filter(|_| !*echo || set_by_hand);
@@ -92,6 +96,12 @@ impl Remembered {
             desired: target.map(|desired| (state(desired), now)),
             woken: woken_before(managed, now, wall),
             target_seen: *target_seen,
+            // It stands still for as long as the workload and the target do, whoever looks.
+            not_carried_out: said_target
+                .zip(*current)
+                .filter(|(target, current)| said.has(Trouble::NotCarriedOut) && target != current),
+            // Another process may have decided something else since an old status.
+            inherited: Said { target: said_target, ..said.clone() },
             ..Self::default()
         }
     }
@@ -100,8 +110,8 @@ impl Remembered {
     pub(crate) fn observe(&mut self, workload: &WorkloadKey, is_there: bool) {
         if self.workload.as_ref().is_some_and(|old| old != workload) {
             // Another workload: the target of the one before means nothing for it.
-            let uid = std::mem::take(&mut self.uid);
-            *self = Self { uid, ..Self::default() };
+            let (uid, inherited) = (std::mem::take(&mut self.uid), std::mem::take(&mut self.inherited));
+            *self = Self { uid, inherited, ..Self::default() };
         }
         if self.workload.is_none() {
             self.workload = Some(workload.clone());
@@ -133,6 +143,11 @@ impl Remembered {
         };
         self.current = Some((current, changed));
         changed.map(|at| whole_millis(now.saturating_duration_since(at)))
+    }
+
+    /// What the status said at first sight.
+    pub(crate) fn inherited(&self) -> &Said {
+        &self.inherited
     }
 
     /// Whether an analysis, or the status, ever gave a target.

@@ -10,6 +10,7 @@ use wva_scaling::{Decision, Snapshot, VariantKey};
 
 use crate::actuate::DueStep;
 use crate::report::conditions::Conditions;
+use crate::report::said::Said;
 use crate::variants::Unserved;
 
 /// One cycle's result.
@@ -51,6 +52,8 @@ pub struct PublishedVariant {
     pub decision: Option<Decision>,
     /// What its status says.
     pub conditions: Conditions,
+    /// What its status said when the engine first saw it in this run: of that, only a change is news.
+    pub inherited: Said,
 }
 
 impl PublishedVariant {

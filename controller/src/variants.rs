@@ -17,6 +17,7 @@ use wva_scaling::snapshot::Mode;
 use wva_scaling::units::Cost;
 
 use crate::report::conditions::gone;
+use crate::report::said::Said;
 use crate::report::written::Written;
 use crate::watches::Watches;
 use crate::watches::cache::Kind;
@@ -29,8 +30,8 @@ mod unserved;
 pub(crate) use ownership::is_managed;
 pub use ownership::{Ownership, Reach, is_excluded};
 pub(crate) use takeover::Takeover;
-pub use unserved::Unserved;
-pub(crate) use unserved::unserved;
+pub(crate) use unserved::Suspects;
+pub use unserved::{Sign, Unserved};
 
 /// A VariantAutoscaling as the cache keeps it: what is read of it, and judged once. One that breaks today's rules or
 /// schema is kept with the reason.
@@ -67,6 +68,12 @@ pub(crate) struct Status {
     pub(crate) waking: bool,
     /// The workload was there when it was written, or before.
     pub(crate) target_seen: bool,
+    /// Replicas the workload had.
+    pub(crate) current: Option<u32>,
+    /// The generation that it is about.
+    observed: Option<i64>,
+    /// What it says, as far as events go.
+    pub(crate) said: Said,
     /// For whoever writes the next.
     pub(crate) written: Written,
 }
@@ -175,6 +182,11 @@ impl Variant {
             && self.declared == other.declared
     }
 
+    /// Whether it is being deleted: nobody decides on it any more, however long its finalizers take.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.leaving
+    }
+
     /// The mode; `None` for what breaks the rules.
     pub(crate) fn mode(&self) -> Option<Mode> {
         self.declared.as_ref().ok().map(|d| d.mode)
@@ -194,6 +206,9 @@ impl Status {
             echo: condition("OptimizationReady").is_some_and(|c| c.reason == "MetricsUnavailable"),
             waking: condition("MetricsAvailable").is_some_and(|c| c.reason == "ScaleFromZero"),
             target_seen: alloc.is_some() || status.current_replicas.is_some() || was_gone,
+            current: status.current_replicas.and_then(|n| u32::try_from(n).ok()),
+            observed: condition("Ready").and_then(|c| c.observed_generation),
+            said: Said::by_status(status),
             written: Written::of(status),
             alloc,
         }

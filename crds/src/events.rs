@@ -13,6 +13,9 @@ const NOTE_BYTES: usize = 1000;
 /// The API's limit of the name of who reports, in bytes. Names of pods can be longer.
 const REPORTER_BYTES: usize = 128;
 
+/// What an event's name takes of its object's, in bytes: the API's limit is 253 for the whole.
+const NAME_BYTES: usize = 200;
+
 /// What one event tells.
 #[derive(Clone, Debug)]
 pub struct News<'a> {
@@ -52,6 +55,15 @@ pub fn event(news: &News<'_>) -> Event {
         reporting_instance: Some(cut(news.reporter.unwrap_or(CONTROLLER), REPORTER_BYTES)),
         ..Event::default()
     }
+}
+
+/// Gives an event a name of its own instead of one that the API server makes up: the second who creates it is refused.
+pub fn name_by(event: &mut Event, digest: u64) {
+    let object = event.regarding.as_ref().and_then(|object| object.name.as_deref()).unwrap_or_default();
+    // Cut so that it is valid as the beginning of another name.
+    let start = object[..object.floor_char_boundary(NAME_BYTES)].trim_end_matches(['.', '-']);
+    event.metadata.name = Some(format!("{start}.{digest:016x}"));
+    event.metadata.generate_name = None;
 }
 
 /// A change of a setting that is read at the start alone, refused at admission or ignored at run time.
@@ -96,24 +108,34 @@ pub fn immutable_change(change: &ImmutableChange<'_>) -> Event {
 mod tests {
     use super::*;
 
-    #[test]
-    fn what_is_too_long_for_the_api_is_cut_between_characters() {
-        let long = "ä".repeat(600);
+    fn told(name: &str, text: &str) -> Event {
         let regarding = ObjectReference {
-            name: Some("a".into()),
+            name: Some(name.into()),
             namespace: Some("b".into()),
             ..ObjectReference::default()
         };
-        let news = News {
+        event(&News {
             regarding,
             warning: true,
             reason: "Stuck",
             action: "Decide",
-            note: &long,
-            reporter: Some(&long),
+            note: text,
+            reporter: Some(text),
             at: Timestamp::UNIX_EPOCH,
-        };
-        let event = event(&news);
+        })
+    }
+
+    #[test]
+    fn the_name_of_an_event_is_no_longer_than_the_api_takes() {
+        let mut event = told(&format!("{}.b", "a".repeat(199)), "");
+        name_by(&mut event, 1);
+        assert_eq!(event.metadata.name, Some(format!("{}.0000000000000001", "a".repeat(199))));
+        assert_eq!(event.metadata.generate_name, None);
+    }
+
+    #[test]
+    fn what_is_too_long_for_the_api_is_cut_between_characters() {
+        let event = told("a", &"ä".repeat(600));
         assert_eq!(event.note.map(|n| n.len()), Some(NOTE_BYTES));
         assert_eq!(event.reporting_instance.map(|n| n.len()), Some(REPORTER_BYTES));
         assert_eq!(event.metadata.generate_name.as_deref(), Some("a-"));

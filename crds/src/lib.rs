@@ -7,6 +7,7 @@ pub mod events;
 pub mod manifest;
 pub mod names;
 pub mod settings;
+pub mod text;
 pub mod variant;
 
 pub use duration::GoDuration;

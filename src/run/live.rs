@@ -2,23 +2,16 @@
 //! that is wrong takes a good value away.
 
 use std::pin::pin;
-use std::time::Duration;
 
 use futures::StreamExt;
-use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::PostParams;
-use kube::{Api, Client};
 use tokio::sync::watch;
-use wva_controller::{Config, ConfigReloads, EngineConfig, Leadership};
+use wva_controller::{Config, ConfigReloads, EngineConfig, Notices};
 use wva_crds::events::{ImmutableChange, immutable_change};
 
 use super::Process;
 use crate::settings::{Live, MainMap, Update, keys};
 use crate::telemetry::LogLevel;
-
-/// How long the event of a change may take to be written.
-const WRITE: Duration = Duration::from_secs(5);
 
 /// Those whom a change of settings reaches.
 pub(super) struct Reached {
@@ -33,8 +26,7 @@ impl Process {
         let (namespace, name) = live.main_map();
         let maps = wva_controller::main_map(self.client.clone(), &namespace, &name);
         let told = Told {
-            client: self.acting.clone(),
-            leadership: self.leadership.clone(),
+            notices: self.notices.clone(),
             map: (namespace, name),
             reporter: self.settings.pod_name.clone(),
         };
@@ -44,7 +36,7 @@ impl Process {
             while let Some(Some(map)) = shutdown.run_until_cancelled(maps.next()).await {
                 if let Some(update) = live.take_in(MainMap::of(&map)) {
                     reached.take_over(&update);
-                    told.tell(&update).await;
+                    told.tell(&update);
                 }
             }
             Ok(())
@@ -62,16 +54,15 @@ impl Reached {
 
 /// What is needed to tell of a change.
 struct Told {
-    /// Lets through what a leader writes.
-    client: Client,
-    leadership: Leadership,
+    /// For the events, which a leader writes.
+    notices: Notices,
     /// Namespace and name.
     map: (String, String),
     reporter: Option<String>,
 }
 
 impl Told {
-    async fn tell(&self, update: &Update) {
+    fn tell(&self, update: &Update) {
         for change in &update.changed {
             let (key, old, new) = (change.key, &change.old, &change.new);
             let source = change.source.to_string();
@@ -95,12 +86,12 @@ impl Told {
             tracing::warn!("{warning}");
         }
         if !update.refused.is_empty() {
-            self.tell_refused(update).await;
+            self.tell_refused(update);
         }
     }
 
-    /// Told by every replica in its log, and by the leader in an event.
-    async fn tell_refused(&self, update: &Update) {
+    /// Told by every replica in its log, and in an event by one that leads, now or soon.
+    fn tell_refused(&self, update: &Update) {
         let keys = keys(&update.refused);
         if update.restart_stated {
             tracing::info!(
@@ -113,9 +104,6 @@ impl Told {
         let changes = changes.collect::<Vec<_>>().join(", ");
         let (namespace, name) = &self.map;
         tracing::warn!(namespace, name, keys, changes, "Attempted to change immutable parameters");
-        if !self.leadership.leads() {
-            return;
-        }
         let event = immutable_change(&ImmutableChange {
             namespace,
             name,
@@ -127,11 +115,7 @@ impl Told {
             reporter: self.reporter.as_deref(),
             at: Timestamp::now(),
         });
-        let api: Api<Event> = Api::namespaced(self.client.clone(), namespace);
-        match tokio::time::timeout(WRITE, api.create(&PostParams::default(), &event)).await {
-            Ok(Ok(_)) => {}
-            Ok(Err(error)) => tracing::warn!(%error, "The event of an ignored change could not be written"),
-            Err(_) => tracing::warn!("The API server takes no event of an ignored change in time"),
-        }
+        // The same change, as long as the replicas see the same version of the map.
+        self.notices.add(event, (&update.uid, &update.version, &changes));
     }
 }

@@ -129,7 +129,7 @@ impl Process {
         });
     }
 
-    /// That the ServiceMonitor of the controller's own metrics goes, where there are any and a Deployment to tell it of.
+    /// That the ServiceMonitor of the controller's own metrics goes, where there are any and a Deployment to tell of it.
     fn tell_of_scraping(&mut self) {
         let Some(deployment) = self.settings.deployment.clone() else { return };
         if self.settings.metrics_address.is_none() {
@@ -138,12 +138,12 @@ impl Process {
         let (namespace, pod) = (self.settings.namespace.clone(), self.settings.pod_name.clone());
         let scraped = Scraped { namespace, deployment, pod };
         let present = self.scope().service_monitor(&scraped.namespace, &scraped.monitor());
-        let (client, leadership, shutdown) =
-            (self.acting.clone(), self.leadership.clone(), self.end.shutdown.clone());
+        let (client, notices, shutdown) =
+            (self.client.clone(), self.notices.clone(), self.end.shutdown.clone());
         self.spawn(
             "events of the ServiceMonitor",
             settled(async move {
-                shutdown.run_until_cancelled(scraped.tell(client, leadership, present)).await;
+                shutdown.run_until_cancelled(scraped.tell(client, notices, present)).await;
             }),
         );
     }

@@ -43,6 +43,7 @@ pub(crate) struct MainMap {
     pub(crate) restart_revision: Option<String>,
     /// Of the object; `None` where there is none.
     pub(crate) uid: Option<String>,
+    pub(crate) version: Option<String>,
     /// What the rules say of it, to be logged: admission is not trusted to have run.
     pub(crate) warnings: Vec<String>,
 }
@@ -96,6 +97,7 @@ impl MainMap {
             text: data.map(MapText::of).unwrap_or_default(),
             restart_revision: annotations.and_then(|a| a.get(RESTART_REVISION_ANNOTATION).cloned()),
             uid: metadata.uid.clone(),
+            version: metadata.resource_version.clone(),
             warnings: told
                 .map(|v| format!("main ConfigMap: [{}] {}: {}", v.code, v.field, v.message))
                 .collect(),

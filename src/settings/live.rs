@@ -51,8 +51,9 @@ pub(crate) struct Update {
     pub(crate) warnings: Vec<String>,
     /// Nothing is wrong with the map.
     pub(crate) valid: bool,
-    /// The object, for events.
+    /// The object, for events; where it is gone, as it was last.
     pub(crate) uid: Option<String>,
+    pub(crate) version: Option<String>,
     pub(crate) engine: wva_controller::EngineConfig,
     pub(crate) level: tracing::Level,
 }
@@ -93,6 +94,7 @@ impl Live {
             warnings: map.warnings.iter().filter(|w| !self.map.warnings.contains(w)).cloned().collect(),
             valid: wrong.is_empty(),
             uid: map.uid.clone().or_else(|| self.map.uid.clone()),
+            version: map.version.clone().or_else(|| self.map.version.clone()),
             engine: Reader { raw: &next, wrong: Vec::new() }.engine(),
             level: Reader { raw: &next, wrong: Vec::new() }.log().level,
         };

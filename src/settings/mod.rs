@@ -27,7 +27,7 @@ pub(crate) struct Settings {
     pub(crate) health_address: Option<SocketAddr>,
     pub(crate) namespace: String,
     pub(crate) pod_name: Option<String>,
-    /// The Deployment of this pod, as far as its name tells.
+    /// The Deployment of this pod, where it is known.
     pub(crate) deployment: Option<String>,
     /// How to elect a leader; `None`: this process is the only one.
     pub(crate) election: Option<wva_controller::Election>,

@@ -26,7 +26,7 @@ impl Reader<'_> {
             health_address: self.address("HEALTH_PROBE_BIND_ADDRESS"),
             namespace: self.text("POD_NAMESPACE"),
             pod_name: self.optional("POD_NAME").or_else(host_name),
-            deployment: self.optional("POD_NAME").as_deref().and_then(deployment_of).map(str::to_owned),
+            deployment: self.deployment(),
             election: self.flag("LEADER_ELECT").then(|| self.election()),
             watch_namespace: self.optional("WATCH_NAMESPACE"),
             instance: self.optional("CONTROLLER_INSTANCE"),
@@ -39,7 +39,7 @@ impl Reader<'_> {
             running: wva_rules::Running {
                 values: self.raw.running(),
                 restart_revision: None,
-                rollout: rollout(self.optional("POD_NAME").as_deref()),
+                rollout: rollout(self.deployment().as_deref()),
             },
             config_enabled_value: self.text("WVA_CONFIG_ENABLED_VALUE"),
             maps: wva_rules::MapNames {
@@ -51,6 +51,12 @@ impl Reader<'_> {
             values: self.raw.clone(),
             warnings: self.warnings(),
         }
+    }
+
+    /// As the chart names it, else as far as the pod's name tells: that of a long name is cut.
+    fn deployment(&self) -> Option<String> {
+        let of_the_pod = || Some(deployment_of(&self.optional("POD_NAME")?)?.to_owned());
+        self.optional("DEPLOYMENT_NAME").or_else(of_the_pod)
     }
 
     fn certificates(&self) -> Certificates {
@@ -257,8 +263,8 @@ fn deployment_of(pod: &str) -> Option<&str> {
 }
 
 /// What `kubectl rollout restart` is to be told: the Deployment, else the label that all installs have.
-pub(super) fn rollout(pod: Option<&str>) -> String {
-    pod.and_then(deployment_of).map_or_else(
+fn rollout(deployment: Option<&str>) -> String {
+    deployment.map_or_else(
         || "deployment -l control-plane=controller-manager".to_owned(),
         |deployment| format!("deployment/{deployment}"),
     )

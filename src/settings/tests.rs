@@ -55,14 +55,25 @@ fn the_map_counts_after_the_environment_and_before_the_file() {
 }
 
 #[test]
-fn the_deployment_is_told_from_the_name_of_its_pod() {
-    for (pod, want) in [
-        (Some("wva-controller-manager-6d4cf56db6-x7k2z"), "deployment/wva-controller-manager"),
-        (Some("wva-controller-manager-0"), "deployment -l control-plane=controller-manager"),
-        (Some("laptop"), "deployment -l control-plane=controller-manager"),
-        (None, "deployment -l control-plane=controller-manager"),
+fn the_deployment_is_the_one_that_is_named_or_told_from_the_name_of_the_pod() {
+    let long = "a-release-with-a-name-of-fifty-characters-or-mo-controller-manager";
+    // Pods of a long name: the API server cuts it after 58 characters, and the hash with it.
+    for (named, pod, want) in [
+        ("", "wva-controller-manager-6d4cf56db6-x7k2z", Some("wva-controller-manager")),
+        ("", "wva-controller-manager-0", None),
+        ("", "laptop", None),
+        ("", "", None),
+        ("", "workload-variant-autoscaler-of-team-a-controller-manager-6x7k2z", None),
+        (long, "a-release-with-a-name-of-fifty-characters-or-mo-controllerx7k2z", Some(long)),
+        ("named", "wva-controller-manager-6d4cf56db6-x7k2z", Some("named")),
     ] {
-        assert_eq!(reader::rollout(pod), want);
+        let settings = read(&[], &[URL, ("DEPLOYMENT_NAME", named), ("POD_NAME", pod)]).unwrap();
+        assert_eq!(settings.deployment.as_deref(), want, "{named:?} {pod:?}");
+        let rollout = want.map_or_else(
+            || "deployment -l control-plane=controller-manager".to_owned(),
+            |name| format!("deployment/{name}"),
+        );
+        assert_eq!(settings.running.rollout, rollout);
     }
 }
 

@@ -53,7 +53,7 @@ Updated configuration key=WVA_DECISION_HOLD old=10m new=7m source=\"ConfigMap ke
 | what | what holds | what is said |
 |---|---|---|
 | a value that does not parse, an entry `config.yaml` that is no YAML, ages that are out of order | the value that held before; the other keys of the map hold as they are written | a warning with key, source and problem; `result=\"invalid\"` |
-| a setting that takes effect `at a restart` | the value the program was started with | `Attempted to change immutable parameters` in the log of each replica, and from the leader a Warning event `ImmutableConfigChangeRejected` on the ConfigMap, once for each change. Where the annotation `wva.llmd.ai/restart-revision` has changed, too, a restart is announced: one line, no event |
+| a setting that takes effect `at a restart` | the value the program was started with | `Attempted to change immutable parameters` in the log of each replica, and from the leader, or the next one where nobody leads at that moment, a Warning event `ImmutableConfigChangeRejected` on the ConfigMap, once for each change. Where the annotation `wva.llmd.ai/restart-revision` has changed, too, a restart is announced: one line, no event |
 | the map is deleted | config file and defaults, as above | the lines of a change |
 
 Admission refuses most of this before it is stored: [admission.md](admission.md).
@@ -61,7 +61,7 @@ Admission refuses most of this before it is stored: [admission.md](admission.md)
 ## All settings
 
 Key: the environment variable and the key of the main ConfigMap. Durations are written as in Go (`1h30m`, `500ms`), booleans as
-`true` or `false` (`--x` alone is `--x=true`). ¹: not a key of the map, for it says where the map is.
+`true` or `false` (`--x` alone is `--x=true`). ¹: not a key of the map, for it says where the map is, or who reads it.
 
 | key | flag | value | default | takes effect | what it is for |
 |---|---|---|---|---|---|

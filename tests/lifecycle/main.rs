@@ -5,6 +5,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod kinds;
 mod metrics;
 mod scraping;
 
@@ -24,8 +25,9 @@ const LABEL: &str = "wva.llmd.ai/controller-instance";
 const SOON: Duration = Duration::from_secs(30);
 /// `WVA_TAKEOVER_DELAY`.
 const DELAY: Duration = Duration::from_secs(3);
-/// The program runs as if in a pod of this Deployment.
-const POD: &str = "workload-variant-autoscaler-controller-manager-6d5f7c8b9d-x2x4z";
+/// The program runs as if in a pod of this Deployment, whose name the pod's does not tell: names of pods are cut.
+const DEPLOYMENT: &str = "workload-variant-autoscaler-controller-manager";
+const POD: &str = "workload-variant-autoscaler-controller-manax2x4z";
 
 static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
 
@@ -34,9 +36,12 @@ async fn cluster() -> anyhow::Result<&'static Cluster> {
         let testbed = Testbed::start(Options { name: "lifecycle".to_owned(), ..Options::default() }).await?;
         let mut options = common::options();
         let delay = format!("{}s", DELAY.as_secs());
-        for (key, value) in
-            [("GLOBAL_OPT_INTERVAL", "10m"), ("WVA_TAKEOVER_DELAY", delay.as_str()), ("POD_NAME", POD)]
-        {
+        for (key, value) in [
+            ("GLOBAL_OPT_INTERVAL", "10m"),
+            ("WVA_TAKEOVER_DELAY", delay.as_str()),
+            ("POD_NAME", POD),
+            ("DEPLOYMENT_NAME", DEPLOYMENT),
+        ] {
             options.env.push((key.to_owned(), value.to_owned()));
         }
         let install = Install::start(&testbed, &options).await?;
@@ -330,8 +335,9 @@ async fn a_labelled_variant_that_nobody_serves_is_told_of_once() -> anyhow::Resu
         let args = ["patch", "va", name, "-n", &ns, "--subresource=status", "--type=merge", "-p", &patch];
         run(cluster, &args).await?;
     }
-    cycle(cluster, &ns).await?;
+    // It is believed after ten seconds, by the cycle that comes next.
     let told = eventually("the event NotManaged", SOON, async || {
+        cycle(cluster, &ns).await?;
         let told = events(cluster, &ns, "NotManaged").await?;
         ensure!(!told.is_empty(), "none yet");
         Ok(told)

@@ -1,16 +1,15 @@
 //! The ServiceMonitor of the controller's own metrics: of a kind that the cluster gets only later, and told of when it
 //! goes.
 
-use super::{SOON, cluster, events, run};
+use super::{DEPLOYMENT, SOON, cluster, events, run};
 use anyhow::ensure;
 use std::path::Path;
 use std::time::Duration;
 use wva_testbed::eventually;
 use wva_testbed::install::SYSTEM;
 
-const DEPLOYMENT: &str = "workload-variant-autoscaler-controller-manager";
 /// A kind that is missing is looked for every half minute at the most.
-const APPEARS: Duration = Duration::from_mins(1);
+pub(crate) const APPEARS: Duration = Duration::from_mins(1);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_service_monitor_that_goes_is_told_of_on_the_deployment() -> anyhow::Result<()> {

@@ -14,9 +14,8 @@ pub(super) fn count(
     before: Option<&PublishedVariant>,
     after: &PublishedVariant,
 ) {
-    let (Some(from), Some(to), Some(decision)) =
-        (before.and_then(PublishedVariant::signal), after.signal(), &after.decision)
-    else {
+    let from = before.map_or(after.inherited.target, PublishedVariant::signal);
+    let (Some(from), Some(to), Some(decision)) = (from, after.signal(), &after.decision) else {
         return;
     };
     let direction = match to.cmp(&from) {

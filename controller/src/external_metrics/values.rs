@@ -73,7 +73,7 @@ pub fn values(
 
 fn value(va: &Variant, metric: &str, now: Timestamp) -> Option<ExternalMetricValue> {
     // An object that breaks today's rules gets no decisions: its status is what an earlier release left behind.
-    if va.mode()? == Mode::Recommend {
+    if va.mode()? == Mode::Recommend || va.is_leaving() {
         return None;
     }
     let alloc = va.status.alloc.as_ref()?;
@@ -172,6 +172,8 @@ pub(super) mod tests {
         };
         let ran = |at: &str| set(&format!("{alloc}/lastRunTime"), json!(at));
         let mode = |mode: &str| set("/metadata/annotations", json!({MODE_ANNOTATION: mode}));
+        let leaving =
+            va("prod", "a", |va| va["metadata"]["deletionTimestamp"] = json!("2026-11-20T11:59:59Z"));
         let replicas = |to: Value| set(&format!("{alloc}/numReplicas"), to);
         let rows: Vec<(&str, Box<DynamicObject>, &[&str])> = vec![
             ("a target", va("prod", "a", |_| {}), &["a=3"]),
@@ -191,6 +193,7 @@ pub(super) mod tests {
             ("paused", mode("paused"), &["a=3"]),
             ("fixed", mode("fixed=3"), &["a=3"]),
             ("no scaleTargetRef", set("/spec", json!({"modelID": "m"})), &[]),
+            ("being deleted", leaving, &[]),
             ("another namespace", va("dev", "a", |_| {}), &[]),
         ];
         for (what, va, want) in rows {

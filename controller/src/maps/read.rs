@@ -7,11 +7,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use serde::Serialize;
-use serde_json::{Value, json};
-use wva_crds::entries::{
-    Conflict, DEFAULT_ENTRY, Entry, Fault, Saturation, SaturationEntry, ScaleToZeroEntry, Scoped, read_value,
-    yaml,
-};
+use wva_crds::entries::{Conflict, DEFAULT_ENTRY, Entry, Fault, Scoped, read_text};
 use wva_rules::Place;
 
 /// Faults of one entry that are told: whoever mends these sees the rest then.
@@ -46,9 +42,9 @@ pub(super) trait MapEntry: Clone + PartialEq + Serialize {
     fn fault(&self, key: &str, place: Place, namespace: &str) -> Option<String>;
 }
 
-impl MapEntry for SaturationEntry {
+impl<E: Entry + Scoped + Clone + PartialEq + Serialize> MapEntry for E {
     fn read(_: &str, text: &str) -> Result<Self, String> {
-        entry(text)
+        read_text(text).map_err(|faults| few(&faults))
     }
 
     fn model_id(&self) -> Option<&str> {
@@ -65,24 +61,6 @@ impl MapEntry for SaturationEntry {
     }
 }
 
-impl MapEntry for ScaleToZeroEntry {
-    fn read(_: &str, text: &str) -> Result<Self, String> {
-        entry(text)
-    }
-
-    fn model_id(&self) -> Option<&str> {
-        Scoped::model_id(self)
-    }
-
-    fn namespace(&self) -> Option<&str> {
-        Scoped::namespace(self)
-    }
-
-    fn fault(&self, key: &str, place: Place, namespace: &str) -> Option<String> {
-        misplaced(self, key, place, namespace)
-    }
-}
-
 /// Why an entry is for nobody.
 fn misplaced(entry: &impl Scoped, key: &str, place: Place, namespace: &str) -> Option<String> {
     if key == DEFAULT_ENTRY {
@@ -96,8 +74,8 @@ fn misplaced(entry: &impl Scoped, key: &str, place: Place, namespace: &str) -> O
 }
 
 /// What the fields of an entry alone contradict; `whole`: nothing stands below it but the built-in defaults.
-fn contradiction(entry: &SaturationEntry, whole: bool) -> Option<String> {
-    let conflicts = Saturation::of(entry).conflicts();
+fn contradiction(entry: &(impl Scoped + Serialize), whole: bool) -> Option<String> {
+    let conflicts = entry.conflicts();
     if conflicts.is_empty() {
         return None;
     }
@@ -258,15 +236,6 @@ impl<E> ReadMap<E> {
         let at = self.entries.binary_search_by(|keyed| (*keyed.key).cmp(key)).ok()?;
         self.entries.get(at)
     }
-}
-
-fn entry<E: Entry>(text: &str) -> Result<E, String> {
-    let value = match yaml(text).map_err(|fault| fault.to_string())? {
-        // An entry that says nothing inherits everything, here as in admission.
-        Value::Null => json!({}),
-        value => value,
-    };
-    read_value(&value).map_err(|faults| few(&faults))
 }
 
 /// The first faults of an entry, in one line.

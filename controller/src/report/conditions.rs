@@ -244,24 +244,33 @@ pub(crate) const fn stuck() -> &'static str {
     "Replicas of this variant do not become ready, so other variants of the model grow instead: look at its pods with kubectl describe"
 }
 
+/// Of a target that nobody carried out, behind the target.
+pub(crate) const NOT_CARRIED_OUT: &str = "was not carried out: check that an HPA or ScaledObject reads wva_desired_replicas for this variant, and its bounds and behavior";
+
 /// What is said of a target that nobody carried out.
 #[must_use]
 pub(crate) fn not_carried_out(desired: u32) -> String {
-    format!(
-        "The target {desired} was not carried out: check that an HPA or ScaledObject reads wva_desired_replicas for this variant, and its bounds and behavior"
-    )
+    format!("The target {desired} {NOT_CARRIED_OUT}")
 }
 
-/// The first False reason that applies, in the order of the API, else the first True one.
+/// The accelerator of which a message says, in the words of [`Reason::LimitedBy`], that too little is left.
+#[must_use]
+pub(crate) fn limited_accelerator(message: &str) -> Option<&str> {
+    let (_, rest) = message.split_once(" GPU(s) of ")?;
+    rest.split_once(" are left, ").map(|(accelerator, _)| accelerator)
+}
+
+/// The first False reason that applies, in the order of the API, else the first True one. Of several False ones all are
+/// told: the next leader knows by it what was said before.
 fn ready(decision: &Decision, optimization: &Draft) -> Draft {
-    if !optimization.holds {
-        return no("MetricsUnavailable", optimization.message.clone());
-    }
-    if decision.stuck {
-        return no("Stuck", stuck());
-    }
-    if let Some(desired) = decision.not_carried_out {
-        return no("NotCarriedOut", not_carried_out(desired));
+    let wrong = [
+        (!optimization.holds).then(|| ("MetricsUnavailable", optimization.message.clone())),
+        decision.stuck.then(|| ("Stuck", stuck().to_owned())),
+        decision.not_carried_out.map(|desired| ("NotCarriedOut", not_carried_out(desired))),
+    ];
+    let (reasons, messages): (Vec<_>, Vec<_>) = wrong.into_iter().flatten().unzip();
+    if let Some(reason) = reasons.first() {
+        return no(reason, messages.join(". "));
     }
     let target = decision.target();
     match decision.mode {
@@ -280,7 +289,9 @@ impl Conditions {
     /// defaults is published all the same, so `Ready` says what it said; a worse reason stays.
     pub(crate) fn settings_unusable(&mut self, why: &str) {
         if self.optimization_ready.holds {
-            let message = format!("The built-in thresholds hold, for no other can be used: {why}");
+            let decided = &self.optimization_ready.message;
+            let message =
+                format!("The built-in thresholds hold, for no other can be used: {why}. By them: {decided}");
             self.optimization_ready = no("InvalidConfiguration", message);
         }
     }

@@ -1,5 +1,5 @@
 //! Events on VariantAutoscalings: only on a transition, never repeated while nothing changes. What is told is worked
-//! out by a pure comparison of two publications. Each is an object of its own: kube's recorder folds events of one
+//! out by a pure comparison of two publications, or of the first one with the status that was found. Each is an object of its own: kube's recorder folds events of one
 //! reason into a series and keeps the text of the first alone, so the second `ScalingDecision` would say nothing.
 
 use std::sync::Arc;
@@ -16,14 +16,13 @@ use wva_scaling::VariantKey;
 
 use crate::published::{Published, PublishedVariant, Reader};
 use crate::report::conditions::{limit, not_carried_out, stuck};
+use crate::report::said::{Said, Trouble};
 use crate::variants::{Reach, Unserved};
 
 /// Events written for one publication; what changes more than that at once is told by the statuses.
 const MOST: usize = 100;
 /// Longest time all events of one publication may take to be written.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// What an event's name takes of its object's, in bytes: the API's limit is 253 for the whole.
-const NAME_BYTES: usize = 200;
 /// Writes under way at once.
 const CONCURRENCY: usize = 8;
 
@@ -40,13 +39,14 @@ pub struct Told {
     pub digest: Option<u64>,
 }
 
-/// What is worth telling about one variant between two cycles.
+/// What is worth telling about one variant, of which this much has been said before.
 #[must_use]
-pub fn transitions(before: Option<&PublishedVariant>, after: &PublishedVariant) -> Vec<Told> {
+fn transitions(before: &Said, after: &PublishedVariant) -> Vec<Told> {
     let mut told = Vec::new();
+    let now = Said::by(after);
+    let begins = |trouble| now.has(trouble) && !before.has(trouble);
     let warn = |reason, note: &str| Told { warning: true, reason, note: note.to_owned(), digest: None };
-    if let (Some(from), Some(to), Some(decision)) =
-        (before.and_then(PublishedVariant::target), after.target(), &after.decision)
+    if let (Some(from), Some(to), Some(decision)) = (before.target, now.target, &after.decision)
         && from != to
     {
         told.push(Told {
@@ -56,25 +56,21 @@ pub fn transitions(before: Option<&PublishedVariant>, after: &PublishedVariant) 
             digest: None,
         });
     }
-    let missing = |v: &PublishedVariant| v.conditions.ready.reason == "DeploymentNotFound";
-    if missing(after) && !before.is_some_and(missing) {
+    if begins(Trouble::TargetMissing) {
         told.push(warn("TargetNotFound", &after.conditions.ready.message));
     }
-    let (new, old) = (after.decision.as_ref(), before.and_then(|b| b.decision.as_ref()));
-    if let Some(new) = new {
-        if new.safety_net.is_some() && old.is_none_or(|o| o.safety_net.is_none()) {
-            told.push(warn("SafetyNetActivated", &after.conditions.optimization_ready.message));
-        }
-        if new.stuck && !old.is_some_and(|o| o.stuck) {
-            told.push(warn("Stuck", stuck()));
-        }
-        if let Some(desired) = new.not_carried_out
-            && old.is_none_or(|o| o.not_carried_out.is_none())
-        {
+    if begins(Trouble::SafetyNet) {
+        told.push(warn("SafetyNetActivated", &after.conditions.optimization_ready.message));
+    }
+    if begins(Trouble::Stuck) {
+        told.push(warn("Stuck", stuck()));
+    }
+    if let Some(decision) = &after.decision {
+        if let Some(desired) = decision.not_carried_out.filter(|_| begins(Trouble::NotCarriedOut)) {
             told.push(warn("NotCarriedOut", &not_carried_out(desired)));
         }
-        if new.limited_by.is_some() && old.is_none_or(|o| o.limited_by != new.limited_by) {
-            told.push(warn("LimitedBy", &limit(new).map(ToString::to_string).unwrap_or_default()));
+        if now.limited_by.is_some() && now.limited_by != before.limited_by {
+            told.push(warn("LimitedBy", &limit(decision).map(ToString::to_string).unwrap_or_default()));
         }
     }
     told
@@ -137,7 +133,8 @@ type Item = (VariantKey, String, Told);
 fn news(before: Option<&Published>, after: &Published, reach: &Reach) -> Vec<Item> {
     let of_variant = |(key, variant): (&VariantKey, &Arc<PublishedVariant>)| {
         let old = before.and_then(|b| b.variants.get(key)).filter(|o| o.uid == variant.uid);
-        let told = transitions(old.map(AsRef::as_ref), variant);
+        let said = old.map(|old| Said::by(old));
+        let told = transitions(said.as_ref().unwrap_or(&variant.inherited), variant);
         told.into_iter().map(|told| (key.clone(), variant.uid.clone(), told)).collect::<Vec<_>>()
     };
     after.variants.iter().filter(|(key, v)| reach.holds(key, &v.uid)).flat_map(of_variant).collect()
@@ -179,16 +176,9 @@ fn event(key: &VariantKey, uid: &str, told: &Told, reporter: Option<&str>, at: T
         at,
     });
     if let Some(digest) = told.digest {
-        // A name of its own instead of one that the API server makes up: the second who creates it is refused.
-        event.metadata.generate_name = None;
-        event.metadata.name = Some(format!("{}.{digest:016x}", cut(&key.name, NAME_BYTES)));
+        wva_crds::events::name_by(&mut event, digest);
     }
     event
-}
-
-/// The beginning of a name, that is valid as the beginning of another.
-fn cut(name: &str, bytes: usize) -> &str {
-    name[..name.floor_char_boundary(bytes)].trim_end_matches(['.', '-'])
 }
 
 async fn write(api: Api<Event>, event: Event) {

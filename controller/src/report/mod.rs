@@ -3,6 +3,8 @@
 pub(crate) mod conditions;
 pub mod events;
 pub(crate) mod gauges;
+pub(crate) mod notices;
+pub(crate) mod said;
 pub(crate) mod scraping;
 pub(crate) mod status;
 pub(crate) mod written;

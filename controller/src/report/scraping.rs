@@ -6,15 +6,13 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ObjectReference;
-use k8s_openapi::api::events::v1::Event;
-use kube::api::PostParams;
 use kube::{Api, Client};
 use tokio::sync::watch;
 use wva_crds::events::{News, event};
 
-use crate::leadership::Leadership;
+use crate::report::notices::Notices;
 
-/// How long reading the Deployment and writing the event may take, each.
+/// How long reading the Deployment may take.
 const CALL: Duration = Duration::from_secs(10);
 
 /// Whose metrics are scraped, and by what.
@@ -35,29 +33,29 @@ impl Scraped {
         format!("{}-metrics-monitor", self.deployment)
     }
 
-    /// Tells each time the ServiceMonitor goes, as long as its watch runs. Every replica watches, and the one that leads
-    /// then tells.
-    pub async fn tell(self, client: Client, leadership: Leadership, mut present: watch::Receiver<bool>) {
-        loop {
-            if present.wait_for(|is_there| *is_there).await.is_err()
-                || present.wait_for(|is_there| !*is_there).await.is_err()
+    /// Tells each time the ServiceMonitor goes, as long as its watch runs. Every replica watches, and one that leads
+    /// writes what is noticed.
+    pub async fn tell(self, client: Client, notices: Notices, mut present: watch::Receiver<Option<String>>) {
+        let mut last: Option<String> = None;
+        while present.changed().await.is_ok() {
+            let now = present.borrow_and_update().clone();
+            if now.is_none()
+                && let Some(uid) = last
             {
-                return;
+                self.notice(&client, &notices, &uid).await;
             }
-            if leadership.leads() {
-                self.write(&client).await;
-            }
+            last = now;
         }
     }
 
-    async fn write(&self, client: &Client) {
+    async fn notice(&self, client: &Client, notices: &Notices, uid: &str) {
         let note = format!(
             "ServiceMonitor {} is gone: nobody scrapes the controller's metrics, so HPAs that read wva_desired_replicas \
              from Prometheus hold. Create it again, or upgrade the release with wva.metrics.serviceMonitor.enabled=true",
             self.monitor()
         );
         tracing::warn!(reason = "ServiceMonitorDeleted", "{note}");
-        let event = event(&News {
+        let gone = event(&News {
             regarding: self.regarding(client).await,
             warning: true,
             reason: "ServiceMonitorDeleted",
@@ -66,12 +64,7 @@ impl Scraped {
             reporter: self.pod.as_deref(),
             at: Timestamp::now(),
         });
-        let api: Api<Event> = Api::namespaced(client.clone(), &self.namespace);
-        match tokio::time::timeout(CALL, api.create(&PostParams::default(), &event)).await {
-            Ok(Ok(_)) => {}
-            Ok(Err(error)) => tracing::warn!(%error, "The event ServiceMonitorDeleted could not be written"),
-            Err(_) => tracing::warn!("The API server takes no event ServiceMonitorDeleted in time"),
-        }
+        notices.add(gone, uid);
     }
 
     /// The Deployment. Its uid, which `kubectl describe` selects by, is left out where it cannot be read.

@@ -52,6 +52,11 @@ impl Written {
         *self != Self::default()
     }
 
+    /// When a condition last became true, or false.
+    pub(crate) fn last_change(&self) -> Option<Timestamp> {
+        self.since.iter().flatten().map(|(_, at)| *at).max()
+    }
+
     /// Since when the condition has been true, or false; `None` where it was not so.
     pub(crate) fn since(&self, type_: &str, holds: bool) -> Option<Timestamp> {
         let (_, since) = TYPES.iter().zip(&self.since).find(|(t, _)| **t == type_)?;

@@ -4,17 +4,24 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 use wva_crds::names::INSTANCE_LABEL;
 use wva_scaling::VariantKey;
 
-use super::{Ownership, Variant, is_excluded};
+use super::{Declared, Ownership, Variant, is_excluded};
+use crate::assemble::Moment;
 use crate::memory::STATUS_MEMORY;
+use crate::report::said::Trouble;
 use crate::watches::Watches;
+use crate::workloads;
 
 /// Time for the controller that an object names to write its first status.
 const FIRST_STATUS: SignedDuration = SignedDuration::from_mins(1);
+/// An old status that this controller has seen for less than this may be renewed at any moment: a namespace that was
+/// excluded becomes everybody's at once.
+const SETTLING: Duration = Duration::from_secs(10);
 
 /// A labelled variant that nobody serves.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -23,8 +30,31 @@ pub struct Unserved {
     pub uid: String,
     /// The instance that should manage it.
     pub instance: String,
-    /// When its target was last confirmed; `None` where it never had a status.
-    pub last_run: Option<Timestamp>,
+    /// How that shows.
+    pub sign: Sign,
+}
+
+/// How it shows that nobody serves a variant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Sign {
+    /// It never got a status.
+    NoStatus,
+    /// Its target was last confirmed at this time.
+    NotConfirmed(Timestamp),
+    /// Its status, last changed at this time, has no target, and nobody took in what has changed since.
+    Outdated(Timestamp),
+}
+
+impl Sign {
+    /// How long it is to be seen before it is believed.
+    fn patience(self) -> Duration {
+        match self {
+            Self::NoStatus => Duration::ZERO,
+            Self::NotConfirmed(_) => SETTLING,
+            // It tells no time at which it was still right.
+            Self::Outdated(_) => STATUS_MEMORY.unsigned_abs(),
+        }
+    }
 }
 
 impl Unserved {
@@ -41,41 +71,75 @@ impl fmt::Display for Unserved {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let instance = &self.instance;
         write!(f, "No controller manages this object: it is labelled {INSTANCE_LABEL}={instance}, and ")?;
-        match self.last_run {
-            Some(at) => write!(f, "its target was last confirmed at {at}")?,
-            None => f.write_str("it never got a status")?,
+        match self.sign {
+            Sign::NoStatus => f.write_str("it never got a status")?,
+            Sign::NotConfirmed(at) => write!(f, "its target was last confirmed at {at}")?,
+            Sign::Outdated(at) => {
+                let since = "the object has changed since, or its workload was made";
+                write!(f, "nobody renews its status of {at}, which has no target, though {since}")?;
+            }
         }
         write!(f, ". Run a controller with CONTROLLER_INSTANCE={instance}, or change the label")
     }
 }
 
-/// The variants of other instances that nobody serves.
-#[must_use]
-pub(crate) fn unserved(
-    watches: &Watches,
-    ownership: &Ownership,
-    now: Timestamp,
-) -> BTreeMap<VariantKey, Unserved> {
-    let mut found = BTreeMap::new();
-    watches.variants.each(|namespace, _, v| {
-        if ownership.includes(v.instance.as_deref()) || is_excluded(watches.namespaces.as_ref(), namespace) {
-            return;
-        }
-        found.extend(judge(v, now).map(|unserved| (v.key.clone(), unserved)));
-    });
-    found
+/// The variants of other instances that look as if nobody served them, and since when.
+#[derive(Debug, Default)]
+pub(crate) struct Suspects(BTreeMap<VariantKey, (Unserved, Instant)>);
+
+impl Suspects {
+    /// Takes in how the variants look now, and says which of them nobody serves.
+    pub(crate) fn at(
+        &mut self,
+        watches: &Watches,
+        ownership: &Ownership,
+        at: Moment,
+    ) -> BTreeMap<VariantKey, Unserved> {
+        let before = std::mem::take(&mut self.0);
+        watches.variants.each(|namespace, _, v| {
+            if ownership.includes(v.instance.as_deref())
+                || is_excluded(watches.namespaces.as_ref(), namespace)
+            {
+                return;
+            }
+            let Some(unserved) = judge(watches, v, at.wall) else { return };
+            let known = before.get(&v.key).filter(|(known, _)| *known == unserved);
+            let since = known.map_or(at.now, |(_, since)| *since);
+            self.0.insert(v.key.clone(), (unserved, since));
+        });
+        let told = |(key, (unserved, since)): (&VariantKey, &(Unserved, Instant))| {
+            let seen = at.now.saturating_duration_since(*since);
+            (seen >= unserved.sign.patience()).then(|| (key.clone(), unserved.clone()))
+        };
+        self.0.iter().filter_map(told).collect()
+    }
 }
 
-fn judge(variant: &Variant, now: Timestamp) -> Option<Unserved> {
-    let last_run = variant.status.written.last_run;
-    let forgotten = match last_run {
-        Some(at) => now.duration_since(at) > STATUS_MEMORY,
-        // Where there is no target, nothing confirms it: a status like that is as old as its last change.
-        None if variant.status.written.says_something() => false,
-        None => variant.created.is_some_and(|at| now.duration_since(at) > FIRST_STATUS),
+fn judge(watches: &Watches, variant: &Variant, now: Timestamp) -> Option<Unserved> {
+    let instance = variant.instance.clone().filter(|_| !variant.leaving)?;
+    let written = &variant.status.written;
+    let sign = match written.last_run {
+        Some(at) => (now.duration_since(at) > STATUS_MEMORY).then_some(Sign::NotConfirmed(at)),
+        // Where there is no target, nothing confirms it: a status like that is right until something shows otherwise.
+        None if written.says_something() => {
+            written.last_change().filter(|_| is_outdated(watches, variant)).map(Sign::Outdated)
+        }
+        None => {
+            let is_late = variant.created.is_some_and(|at| now.duration_since(at) > FIRST_STATUS);
+            is_late.then_some(Sign::NoStatus)
+        }
     };
-    let instance = variant.instance.clone().filter(|_| forgotten && !variant.leaving)?;
-    Some(Unserved { uid: variant.uid.clone(), instance, last_run })
+    Some(Unserved { uid: variant.uid.clone(), instance, sign: sign? })
+}
+
+/// Whether a status without a target speaks of what is no longer so: whoever served the variant would have told by now of
+/// a change of the object, and of its workload. What else keeps it from a target, such as another variant that has the
+/// same, is taken for as right as it was.
+fn is_outdated(watches: &Watches, variant: &Variant) -> bool {
+    let (status, declared) = (&variant.status, variant.declared.as_ref().ok());
+    let is_there = |d: &Declared| workloads::current(watches, &d.workload).is_some();
+    let changed = status.observed.is_some() && status.observed != variant.generation;
+    changed || (status.said.has(Trouble::TargetMissing) && declared.is_some_and(is_there))
 }
 
 #[cfg(test)]
@@ -89,26 +153,51 @@ mod tests {
         CREATED.parse::<Timestamp>().unwrap() + SignedDuration::from_secs(second)
     }
 
-    fn found(status: &Value, second: i64, own: Option<&str>) -> Vec<String> {
+    /// What is told at these seconds, one after the other.
+    fn looks(cluster: &Cluster, seconds: &[i64], own: Option<&str>) -> Vec<Vec<String>> {
+        let ownership = Ownership { instance: own.map(str::to_owned), ..Ownership::default() };
+        let (mut suspects, start) = (Suspects::default(), Instant::now());
+        let mut look = |second: &i64| {
+            let now = start + Duration::from_secs(second.unsigned_abs());
+            let all = suspects.at(&cluster.watches(), &ownership, Moment { now, wall: at(*second) });
+            all.into_iter().map(|(key, unserved)| format!("{}: {unserved}", key.name)).collect()
+        };
+        seconds.iter().map(&mut look).collect()
+    }
+
+    /// A cluster with this status of a variant of instance `x`.
+    fn labelled(status: &Value) -> Cluster {
         let mut cluster = Cluster::new();
         let labels = json!({"wva.llmd.ai/controller-instance": "x"});
         cluster.variant("a", "m", json!({"metadata": {"labels": labels}, "status": status}));
         cluster.variant("plain", "m", json!({}));
-        let ownership = Ownership { instance: own.map(str::to_owned), ..Ownership::default() };
-        let all = unserved(&cluster.watches(), &ownership, at(second));
-        all.into_iter().map(|(key, unserved)| format!("{}: {unserved}", key.name)).collect()
+        cluster
+    }
+
+    /// What is told at a second, and a minute after.
+    fn found(status: &Value, second: i64, own: Option<&str>) -> Vec<String> {
+        looks(&labelled(status), &[second, second + 60], own).swap_remove(1)
+    }
+
+    fn counts(told: &[Vec<String>]) -> Vec<usize> {
+        told.iter().map(Vec::len).collect()
+    }
+
+    /// A status without a target.
+    fn without_target(reason: &str, generation: i64) -> Value {
+        json!({"conditions": [{"type": "Ready", "status": "False", "reason": reason, "message": "m",
+            "observedGeneration": generation, "lastTransitionTime": CREATED}]})
     }
 
     #[test]
     fn a_labelled_variant_with_an_old_status_or_none_is_nobodys() {
         let ran = json!({"desiredOptimizedAlloc": {"numReplicas": 1, "lastRunTime": CREATED}});
-        let gone = json!({"conditions": [{"type": "Ready", "status": "False", "reason": "DeploymentNotFound",
-            "message": "m", "lastTransitionTime": CREATED}]});
+        let gone = without_target("DeploymentNotFound", 1);
         for (status, second, is_nobodys) in [
-            (&ran, 15 * 60, false),
+            (&ran, 14 * 60, false),
             (&ran, 15 * 60 + 1, true),
-            (&Value::Null, 60, false),
-            (&Value::Null, 61, true),
+            (&Value::Null, 0, false),
+            (&Value::Null, 1, true),
             (&gone, 24 * 3600, false),
         ] {
             for own in [None, Some("y")] {
@@ -116,6 +205,37 @@ mod tests {
             }
             assert_eq!(found(status, second, Some("x")), Vec::<String>::new(), "it is ours: {status}");
         }
+    }
+
+    #[test]
+    fn a_status_without_a_target_that_is_no_longer_so_is_told_of_after_a_quarter_of_an_hour() {
+        let day = 24 * 3600;
+        let told = |cluster: &Cluster| counts(&looks(cluster, &[day, day + 899, day + 900], None));
+        for (reason, generation, workload, want) in [
+            ("DeploymentNotFound", 1, false, [0, 0, 0]),
+            ("DeploymentNotFound", 1, true, [0, 0, 1]),
+            // The object is at generation 1.
+            ("DeploymentNotFound", 0, false, [0, 0, 1]),
+            ("InvalidConfiguration", 0, true, [0, 0, 1]),
+            ("InvalidConfiguration", 1, true, [0, 0, 0]),
+            ("TargetConflict", 1, true, [0, 0, 0]),
+        ] {
+            let mut cluster = labelled(&without_target(reason, generation));
+            if workload {
+                cluster.deployment("a", 1, 1);
+            }
+            assert_eq!(told(&cluster), want, "{reason}, generation {generation}, workload {workload}");
+        }
+        let mut cluster = labelled(&without_target("DeploymentNotFound", 1));
+        let says = looks(cluster.deployment("a", 1, 1), &[day, day + 900], None).swap_remove(1);
+        assert!(says[0].contains("renews its status of 2026-01-01T00:00:00Z"), "{says:?}");
+    }
+
+    #[test]
+    fn an_old_status_is_told_of_only_once_its_controller_had_a_moment_to_renew_it() {
+        let ran = json!({"desiredOptimizedAlloc": {"numReplicas": 1, "lastRunTime": CREATED}});
+        let told = looks(&labelled(&ran), &[3600, 3609, 3610], None);
+        assert_eq!(counts(&told), [0, 0, 1]);
     }
 
     #[test]
@@ -131,9 +251,9 @@ mod tests {
 
     #[test]
     fn two_controllers_tell_the_same_and_a_later_end_tells_something_else() {
-        let of = |last_run| Unserved { uid: "u".into(), instance: "x".into(), last_run };
-        assert_eq!(of(Some(at(0))).digest(), of(Some(at(0))).digest());
-        assert_ne!(of(Some(at(0))).digest(), of(Some(at(1))).digest());
-        assert_ne!(of(None).digest(), of(Some(at(1))).digest());
+        let of = |sign| Unserved { uid: "u".into(), instance: "x".into(), sign };
+        assert_eq!(of(Sign::NotConfirmed(at(0))).digest(), of(Sign::NotConfirmed(at(0))).digest());
+        assert_ne!(of(Sign::NotConfirmed(at(0))).digest(), of(Sign::NotConfirmed(at(1))).digest());
+        assert_ne!(of(Sign::NoStatus).digest(), of(Sign::NotConfirmed(at(1))).digest());
     }
 }

@@ -9,9 +9,9 @@ use super::optional::Watch;
 use super::{Observer, Scope, config};
 
 impl Scope<'_> {
-    /// Watches one ServiceMonitor by its name, and tells whether it is there.
-    pub fn service_monitor(&mut self, namespace: &str, name: &str) -> watch::Receiver<bool> {
-        let (sender, present) = watch::channel(false);
+    /// Watches one ServiceMonitor by its name, and tells the uid of the one that is there.
+    pub fn service_monitor(&mut self, namespace: &str, name: &str) -> watch::Receiver<Option<String>> {
+        let (sender, present) = watch::channel(None);
         let resource = ("monitoring.coreos.com", "v1", "ServiceMonitor", "servicemonitors");
         let watch = Watch {
             task: "watch of the ServiceMonitor",
@@ -24,24 +24,29 @@ impl Scope<'_> {
     }
 }
 
-/// Follows whether there is an object at all, of a watch that sees one at the most.
-fn presence(sender: watch::Sender<bool>) -> Observer<DynamicObject> {
-    let mut listed = false;
+/// Follows which object there is, of a watch that sees one at the most.
+fn presence(sender: watch::Sender<Option<String>>) -> Observer<DynamicObject> {
+    let mut listed = None;
+    let uid = |object: &DynamicObject| object.metadata.uid.clone().unwrap_or_default();
     Box::new(move |event| {
-        let is_there = match event {
+        let there = match event {
             Event::Init => {
-                listed = false;
+                listed = None;
                 return;
             }
-            Event::InitApply(_) => {
-                listed = true;
+            Event::InitApply(object) => {
+                listed = Some(uid(object));
                 return;
             }
-            Event::InitDone => listed,
-            Event::Apply(object) => object.metadata.deletion_timestamp.is_none(),
-            Event::Delete(_) => false,
+            Event::InitDone => listed.take(),
+            Event::Apply(object) => object.metadata.deletion_timestamp.is_none().then(|| uid(object)),
+            Event::Delete(_) => None,
         };
-        sender.send_if_modified(|now| std::mem::replace(now, is_there) != is_there);
+        sender.send_if_modified(|now| {
+            let changed = *now != there;
+            *now = there;
+            changed
+        });
     })
 }
 
@@ -54,10 +59,10 @@ mod tests {
     #[test]
     fn what_is_gone_is_noticed_by_its_deletion_and_by_a_new_list() {
         let object = || -> DynamicObject {
-            serde_json::from_value(json!({"apiVersion": "monitoring.coreos.com/v1", "kind": "ServiceMonitor", "metadata": {"name": "m"}}))
+            serde_json::from_value(json!({"apiVersion": "monitoring.coreos.com/v1", "kind": "ServiceMonitor", "metadata": {"name": "m", "uid": "u"}}))
                 .unwrap()
         };
-        let (sender, present) = watch::channel(false);
+        let (sender, present) = watch::channel(None);
         let mut observe = presence(sender);
         for (event, is_there) in [
             (Event::Init, false),
@@ -71,7 +76,7 @@ mod tests {
             (Event::InitDone, false),
         ] {
             observe(&event);
-            assert_eq!(*present.borrow(), is_there, "{event:?}");
+            assert_eq!(present.borrow().as_deref(), is_there.then_some("u"), "{event:?}");
         }
     }
 }

@@ -232,6 +232,10 @@ pub trait Scoped {
     fn model_id(&self) -> Option<&str>;
     /// The namespace it names.
     fn namespace(&self) -> Option<&str>;
+    /// The rules between fields that it breaks over the built-in defaults.
+    fn conflicts(&self) -> Vec<Conflict> {
+        Vec::new()
+    }
 }
 
 impl Scoped for SaturationEntry {
@@ -241,6 +245,10 @@ impl Scoped for SaturationEntry {
 
     fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
+    }
+
+    fn conflicts(&self) -> Vec<Conflict> {
+        Saturation::of(self).conflicts()
     }
 }
 

@@ -2,6 +2,7 @@
 //! types with units and ranges, the reading of a text with all its faults, the merging of layers with the rules
 //! between fields, and the JSON Schemas made from the types. Admission, engine and editors share all of it.
 
+mod check;
 mod index;
 mod merge;
 mod pattern;
@@ -16,7 +17,7 @@ pub use index::EntryIndex;
 pub use merge::{
     Conflict, DEFAULT_ENTRY, DroppedLayer, Merged, Order, Saturation, Scoped, layers, merge, overlaid,
 };
-pub use read::{Entry, Fault, read_text, read_value, yaml, yaml_value};
+pub use read::{Entry, Fault, Reading, Wrong, read_text, read_value, yaml_value};
 pub use saturation::{AnalyzerName, Optimizer, SaturationEntry, WarmSpare};
 pub use scale_to_zero::{ScaleToZero, ScaleToZeroEntry};
 pub use schema::{Kind, schema, schema_text};

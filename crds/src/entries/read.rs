@@ -1,16 +1,15 @@
-//! Reads the entry of a config map: YAML, then the documented spelling of every key, then the type. Admission and run
-//! time read with this code, and the checked-in schemas give the same verdict. All faults of the fields come back
-//! together, each with its path.
-
-use std::collections::BTreeMap;
-use std::sync::LazyLock;
+//! Reads the entry of a config map: YAML, then the JSON Schema that editors are shipped, then the type. Admission and
+//! run time read with this code alone, and what an editor marks is what both refuse. All faults come back together,
+//! each with its path.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::schema::{Kind, schema};
+use super::check::check;
+use super::schema::Kind;
 use super::{SaturationEntry, ScaleToZeroEntry};
+use crate::text::{escape, quote, shorten, show};
 
 /// A type that one entry of a config map is read as.
 pub trait Entry: DeserializeOwned {
@@ -26,58 +25,113 @@ impl Entry for ScaleToZeroEntry {
     const KIND: Kind = Kind::ScaleToZero;
 }
 
-/// What is wrong with an entry.
+/// What can be wrong with an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wrong {
+    /// It is no YAML, is over budget, or is not of the form of its kind.
+    Form,
+    /// A key stands in it twice.
+    Duplicate,
+    /// A field that does not exist, or not in this spelling.
+    Unknown,
+    /// A field that is missing.
+    Missing,
+    /// A value of the wrong type or out of range.
+    Value,
+}
+
+/// One thing that is wrong with an entry.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
-    /// The text is no YAML, is over budget, or names a key twice.
-    #[error("this is no valid YAML: {problem}")]
-    NotYaml {
-        /// What the parser says, with line and column.
-        problem: String,
-    },
-    /// A key that entries of this kind do not have, or not in this spelling.
-    #[error("{path}: there is no such field; the fields are {}", known.join(", "))]
-    UnknownField {
-        /// Where, as in `kvThreshold` or `data[0].slo`.
-        path: String,
-        /// The fields there are, in alphabetical order.
-        known: Vec<String>,
-    },
-    /// A value of the wrong type or out of range, or a field that is missing.
-    #[error("{path}: {problem}")]
-    Invalid {
-        /// Where, as in `kvCacheThreshold` or `data[0].model`; `.` for the whole entry.
-        path: String,
-        /// What is wrong, and what would be right.
-        problem: String,
-    },
+#[error("{}", self.told())]
+pub struct Fault {
+    /// What kind of thing.
+    pub wrong: Wrong,
+    /// Where, as it stands behind the name of the entry: `.kvCacheThreshold`, `.data[0].slo`; empty for the whole entry.
+    pub path: String,
+    /// What was found there, in words.
+    pub found: String,
+    /// What would be right; empty where that is plain.
+    pub right: String,
+    /// What was looked at.
+    pub basis: Value,
 }
 
 impl Fault {
-    /// The path of the field, where the fault is one of a field.
+    fn told(&self) -> String {
+        let path = self.path.strip_prefix('.').unwrap_or(&self.path);
+        let found = match self.wrong {
+            Wrong::Unknown => "there is no such field".to_owned(),
+            _ => format!("found {}", self.found),
+        };
+        let parts = [path, &found, &self.right];
+        parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(": ")
+    }
+}
+
+/// One entry, read.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reading {
+    /// Its value, where it is YAML.
+    pub value: Option<Value>,
+    /// All that is wrong with it.
+    pub faults: Vec<Fault>,
+}
+
+impl Reading {
+    /// Reads the text of an entry. One that says nothing inherits everything, where entries have fields.
     #[must_use]
-    pub fn path(&self) -> Option<&str> {
-        match self {
-            Self::NotYaml { .. } => None,
-            Self::UnknownField { path, .. } | Self::Invalid { path, .. } => Some(path),
+    pub fn of(kind: Kind, text: &str) -> Self {
+        match yaml_value(text) {
+            Err(error) => Self { value: None, faults: vec![no_value(text, error)] },
+            Ok(Value::Null) if kind != Kind::ServiceClassesList => {
+                Self { value: Some(json!({})), faults: Vec::new() }
+            }
+            Ok(value) => Self::of_value(kind, value),
         }
+    }
+
+    fn of_value(kind: Kind, value: Value) -> Self {
+        Self { faults: check(kind, &value), value: Some(value) }
+    }
+
+    /// It is right, and has no field.
+    #[must_use]
+    pub fn says_nothing(&self) -> bool {
+        self.faults.is_empty()
+            && self.value.as_ref().and_then(Value::as_object).is_some_and(serde_json::Map::is_empty)
+    }
+
+    /// The entry as its type.
+    ///
+    /// # Errors
+    /// All that is wrong with it.
+    pub fn typed<E: Entry>(&self) -> Result<E, Vec<Fault>> {
+        if !self.faults.is_empty() {
+            return Err(self.faults.clone());
+        }
+        let value = self.value.clone().unwrap_or_default();
+        // What the schema takes, the type reads; a test holds that.
+        E::deserialize(&value).map_err(|error| {
+            let (path, found, right) = (String::new(), show(&value), error.to_string());
+            vec![Fault { wrong: Wrong::Value, path, found, right, basis: value.clone() }]
+        })
     }
 }
 
 /// Reads the text of an entry.
 ///
 /// # Errors
-/// As [`read_value`], and [`Fault::NotYaml`].
+/// All that is wrong with it.
 pub fn read_text<E: Entry>(text: &str) -> Result<E, Vec<Fault>> {
-    read_value(&yaml(text).map_err(|fault| vec![fault])?)
+    Reading::of(E::KIND, text).typed()
 }
 
-/// The YAML of an entry as a JSON value, as the schema looks at it.
+/// Reads an entry that is parsed already.
 ///
 /// # Errors
-/// [`Fault::NotYaml`].
-pub fn yaml(text: &str) -> Result<Value, Fault> {
-    yaml_value(text).map_err(|error| Fault::NotYaml { problem: error.to_string() })
+/// All that is wrong with it.
+pub fn read_value<E: Entry>(value: &Value) -> Result<E, Vec<Fault>> {
+    Reading::of_value(E::KIND, value.clone()).typed()
 }
 
 /// The most bytes of an entry: thousands of rows of service classes.
@@ -114,81 +168,27 @@ pub fn yaml_value(text: &str) -> Result<Value, serde_saphyr::Error> {
     serde_saphyr::from_str_with_options(text, options)
 }
 
-/// Reads an entry that is parsed already.
-///
-/// # Errors
-/// Every unknown field, then of every field the first thing that is wrong. Where a field is missing, or something else
-/// stands where fields should, the values are not looked at.
-pub fn read_value<E: Entry>(value: &Value) -> Result<E, Vec<Fault>> {
-    let mut rest = value.clone();
-    let mut faults = Vec::new();
-    if !has_shape(&mut rest, shape(E::KIND), "", &mut faults) {
-        return Err(faults);
-    }
-    loop {
-        let mut track = serde_path_to_error::Track::new();
-        match E::deserialize(serde_path_to_error::Deserializer::new(&rest, &mut track)) {
-            Ok(entry) if faults.is_empty() => return Ok(entry),
-            Ok(_) => return Err(faults),
-            Err(error) => {
-                let path = track.path().to_string();
-                let field = path.split(['.', '[']).next().unwrap_or_default();
-                // Without the field the next fault shows; every turn has one field less. A field that has to be
-                // there leaves a gap instead, which is no second fault.
-                let gone = rest.as_object_mut().and_then(|fields| fields.remove(field));
-                if gone.is_some() || faults.is_empty() {
-                    faults.push(Fault::Invalid { path, problem: error.to_string() });
-                }
-                if gone.is_none() {
-                    return Err(faults);
-                }
-            }
-        }
-    }
-}
+/// The most characters of a parser's message.
+const PROBLEM_CHARS: usize = 200;
 
-/// The schema of a kind, made once: a map can hold thousands of entries.
-fn shape(kind: Kind) -> &'static Value {
-    static SHAPES: LazyLock<BTreeMap<Kind, Value>> =
-        LazyLock::new(|| Kind::ALL.into_iter().map(|kind| (kind, schema(kind))).collect());
-    // Every kind is in it.
-    SHAPES.get(&kind).unwrap_or(&Value::Null)
-}
-
-/// Looks at the names of fields, and takes out the unknown ones. The types would read more: spellings of snapshot
-/// files, and a list of values in place of a mapping. False where a field is missing or there are no fields.
-fn has_shape(value: &mut Value, schema: &Value, path: &str, faults: &mut Vec<Fault>) -> bool {
-    if let Some(properties) = schema.get("properties").and_then(Value::as_object) {
-        let Value::Object(fields) = value else {
-            let path = if path.is_empty() { "." } else { path }.to_owned();
-            let problem = "there are no fields: write a mapping of fields".to_owned();
-            faults.push(Fault::Invalid { path, problem });
-            return false;
-        };
-        let at = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
-        let mut whole = true;
-        for key in fields.keys().filter(|key| !properties.contains_key(*key)) {
-            faults.push(Fault::UnknownField { path: at(key), known: properties.keys().cloned().collect() });
+/// Why a text has no value.
+fn no_value(text: &str, error: serde_saphyr::Error) -> Fault {
+    let (wrong, found, right) = match error {
+        serde_saphyr::Error::DuplicateMappingKey { key, location, .. } => {
+            let twice = quote(&shorten(&key.unwrap_or_default(), 40));
+            let found = format!("{twice} twice, again in line {}", location.line());
+            (Wrong::Duplicate, found, String::new())
         }
-        fields.retain(|key, _| properties.contains_key(key));
-        for key in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-            if !fields.contains_key(key) {
-                faults.push(Fault::Invalid { path: at(key), problem: "it is missing: give it".to_owned() });
-                whole = false;
-            }
+        serde_saphyr::Error::MultipleDocuments { .. } => {
+            let problem = "it holds more than one document (---)";
+            (Wrong::Form, "no YAML".to_owned(), problem.to_owned())
         }
-        for (key, inner) in fields {
-            whole &= has_shape(inner, &properties[key], &at(key), faults);
+        other => {
+            let problem = shorten(&escape(&other.to_string(), false), PROBLEM_CHARS);
+            (Wrong::Form, "no YAML".to_owned(), problem)
         }
-        return whole;
-    }
-    let mut whole = true;
-    if let (Value::Array(items), Some(schema)) = (value, schema.get("items")) {
-        for (i, item) in items.iter_mut().enumerate() {
-            whole &= has_shape(item, schema, &format!("{path}[{i}]"), faults);
-        }
-    }
-    whole
+    };
+    Fault { wrong, path: String::new(), found, right, basis: json!(text) }
 }
 
 /// A field that is there has a value: `null` is refused.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::read::{Entry, Fault, given, read_text};
+use super::read::{Entry, Fault, Reading, given, read_text};
 use super::units::{Millis, Priority};
 use crate::names::SERVICE_CLASSES_KEY;
 
@@ -167,7 +167,12 @@ fn objectives(key: &str, text: &str) -> Result<Vec<Objective>, Vec<Fault>> {
         };
         return Ok(rows.into_iter().map(objective).collect());
     }
-    let ServiceClassEntry { name, priority, data } = read_text(text)?;
+    let entry = Reading::of(ServiceClassEntry::KIND, text);
+    // As in admission, which takes what says nothing.
+    if entry.says_nothing() {
+        return Ok(Vec::new());
+    }
+    let ServiceClassEntry { name, priority, data } = entry.typed()?;
     let objective = |model: ServiceClassModel| Objective {
         key: key(),
         class: name.clone(),

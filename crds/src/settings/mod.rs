@@ -154,11 +154,18 @@ mod tests {
     }
 
     #[test]
-    fn what_says_where_the_map_is_cannot_stand_in_it() {
+    fn what_says_where_the_map_is_or_who_reads_it_cannot_stand_in_it() {
         let outside: Vec<_> = SETTINGS.iter().filter(|s| !s.in_map).map(|s| s.key).collect();
         assert_eq!(
             outside,
-            ["CONFIG_MAP_NAME", "POD_NAMESPACE", "POD_NAME", "CONTROLLER_INSTANCE", "CONFIG_FILE"]
+            [
+                "CONFIG_MAP_NAME",
+                "POD_NAMESPACE",
+                "POD_NAME",
+                "DEPLOYMENT_NAME",
+                "CONTROLLER_INSTANCE",
+                "CONFIG_FILE"
+            ]
         );
     }
 }

@@ -10,8 +10,8 @@ use std::sync::LazyLock;
 use jsonschema::Validator;
 use serde_json::{Map, Value, json};
 use wva_crds::entries::{
-    Fault, Kind, SaturationEntry, ScaleToZeroEntry, ServiceClassEntry, ServiceClassList, ServiceClassMap,
-    read_text, read_value, schema, yaml,
+    Entry, Fault, Kind, SaturationEntry, ScaleToZeroEntry, ServiceClassEntry, ServiceClassList,
+    ServiceClassMap, Wrong, read_text, read_value, schema, yaml_value,
 };
 
 fn validator(kind: Kind) -> &'static Validator {
@@ -34,7 +34,7 @@ fn read(kind: Kind, value: &Value) -> Result<(), Vec<Fault>> {
 /// One text, and whether schema and reader accept it.
 #[track_caller]
 fn check(kind: Kind, text: &str, accepted: bool) {
-    let value = yaml(text).unwrap();
+    let value = yaml_value(text).unwrap();
     let found = read(kind, &value);
     assert_eq!(found.is_ok(), accepted, "{text}: the reader says {found:?}");
     let errors: Vec<_> = validator(kind).iter_errors(&value).map(|e| e.to_string()).collect();
@@ -132,49 +132,65 @@ fn what_is_nearly_right_is_refused() {
     }
 }
 
+/// Where the faults of a text are.
+#[track_caller]
+fn paths<E: Entry + std::fmt::Debug>(text: &str) -> Vec<String> {
+    let mut paths: Vec<_> = read_text::<E>(text).unwrap_err().into_iter().map(|fault| fault.path).collect();
+    paths.sort_unstable();
+    paths
+}
+
 #[test]
 fn all_faults_come_back_together_with_their_paths() {
-    let faults = read_text::<SaturationEntry>(
-        "{kvThreshold: 1, kvCacheThreshold: 2, hold: 0s, enableLimiter: 1, drain: 1m}",
-    )
-    .unwrap_err();
-    let paths: Vec<_> = faults.iter().map(|f| f.path().unwrap()).collect();
-    assert_eq!(paths[0], "kvThreshold");
-    let mut rest = paths[1..].to_vec();
-    rest.sort_unstable();
-    assert_eq!(rest, ["enableLimiter", "hold", "kvCacheThreshold"], "{faults:?}");
-    let text = faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
-    for said in ["kvSpareTrigger", "from 0 to 1", "above 0", "boolean"] {
-        assert!(text.contains(said), "{said}: {text}");
+    let text = "{kvThreshold: 1, kvCacheThreshold: 2, hold: 0s, enableLimiter: 1, drain: 1m}";
+    let want = [".enableLimiter", ".hold", ".kvCacheThreshold", ".kvThreshold"];
+    assert_eq!(paths::<SaturationEntry>(text), want);
+    let faults = read_text::<SaturationEntry>(text).unwrap_err();
+    let told = faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+    for said in ["kvSpareTrigger", "from 0 to 1", "above 0", "true or false"] {
+        assert!(told.contains(said), "{said}: {told}");
     }
-    let faults = read_text::<ServiceClassEntry>("{priority: 0, data: [{model: m, slo: 1}]}").unwrap_err();
-    let paths: Vec<_> = faults.iter().map(|f| f.path().unwrap()).collect();
-    assert_eq!(paths, ["name", "data[0].slo"], "{faults:?}");
-    let faults = read_text::<ServiceClassEntry>("{name: '', priority: 0, data: [{model: m, slo-ttft: 0}]}")
-        .unwrap_err();
-    let paths: Vec<_> = faults.iter().map(|f| f.path().unwrap()).collect();
-    assert_eq!(paths, ["data[0].slo-ttft", "name", "priority"], "{faults:?}");
-    let faults =
-        read_text::<SaturationEntry>("{kvCacheThreshold: '0.8', queueSpareTrigger: null}").unwrap_err();
-    let texts: Vec<_> = faults.iter().map(ToString::to_string).collect();
-    assert_eq!(
-        texts,
-        [
-            "kvCacheThreshold: invalid type: string \"0.8\", expected a number from 0 to 1",
-            "queueSpareTrigger: invalid type: null, expected a number of 0 or more"
-        ]
-    );
+    let text = "{priority: 0, data: [{model: m, slo: 1}]}";
+    assert_eq!(paths::<ServiceClassEntry>(text), [".data[0].slo", ".name", ".priority"]);
+    let text = "{name: '', priority: 0, data: [{model: m, slo-ttft: 0}, {model: n, slo-ttft: 0}]}";
+    let want = [".data[0].slo-ttft", ".data[1].slo-ttft", ".name", ".priority"];
+    assert_eq!(paths::<ServiceClassEntry>(text), want);
+}
+
+#[test]
+fn a_fault_names_the_field_what_was_found_and_what_would_be_right() {
+    for (text, want) in [
+        (
+            "kvCacheThreshold: '0.8'",
+            "kvCacheThreshold: found \"0.8\": write a number from 0 to 1, without quotes",
+        ),
+        ("queueSpareTrigger: null", "queueSpareTrigger: found null: write a number of 0 or more"),
+        ("modelID: m", "modelID: there is no such field: \"model_id\"?"),
+        ("hold: 5m\nhold: 6m", "found \"hold\" twice, again in line 2"),
+        ("[]", "found a list of 0: write fields and values, one `field: value` a line"),
+    ] {
+        let told: Vec<_> =
+            read_text::<SaturationEntry>(text).unwrap_err().iter().map(ToString::to_string).collect();
+        assert_eq!(told, [want], "{text}");
+    }
     for text in ["kvCacheThreshold: .nan", "queueLengthThreshold: .inf", "hold: [", "&a [*a", &"[".repeat(40)]
     {
         let faults = read_text::<SaturationEntry>(text).unwrap_err();
-        let [Fault::NotYaml { problem }] = faults.as_slice() else { panic!("{text}: {faults:?}") };
-        assert!(!problem.contains('\n') && problem.contains("line"), "{text}: {problem}");
+        let [Fault { wrong: Wrong::Form, right, .. }] = faults.as_slice() else {
+            panic!("{text}: {faults:?}")
+        };
+        assert!(!right.contains('\n') && right.contains("line"), "{text}: {right}");
     }
-    let twice = read_text::<SaturationEntry>("hold: 5m\nhold: 6m").unwrap_err();
-    assert!(
-        matches!(twice.as_slice(), [Fault::NotYaml { problem }] if problem.contains("hold")),
-        "{twice:?}"
-    );
+}
+
+#[test]
+fn an_entry_that_says_nothing_inherits_everything_and_a_class_of_nothing_has_no_objectives() {
+    for text in ["", "# nothing yet", "null"] {
+        assert_eq!(read_text(text), Ok(SaturationEntry::default()), "{text}");
+        let data = BTreeMap::from([("premium".to_owned(), text.to_owned())]);
+        assert_eq!(ServiceClassMap::read(&data), (ServiceClassMap::default(), Vec::new()), "{text}");
+        assert!(read_text::<ServiceClassList>(text).is_err(), "{text}");
+    }
 }
 
 #[test]

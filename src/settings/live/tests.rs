@@ -8,7 +8,8 @@ use wva_crds::settings::map::MapText;
 use super::*;
 
 fn map(data: &Value) -> MainMap {
-    MainMap { text: MapText::of(data.as_object().unwrap()), uid: Some("u".to_owned()), ..MainMap::default() }
+    let [uid, version] = ["u", "1"].map(|text| Some(text.to_owned()));
+    MainMap { text: MapText::of(data.as_object().unwrap()), uid, version, ..MainMap::default() }
 }
 
 /// A process that was started with this map.
@@ -64,7 +65,11 @@ fn what_may_change_holds_at_once_and_is_told_once() {
     let update = live.take_in(MainMap::default()).unwrap();
     assert_eq!(told(&update.changed).len(), 4);
     assert_eq!((update.engine.interval, update.level), (Duration::from_mins(1), tracing::Level::INFO));
-    assert_eq!(update.uid.as_deref(), Some("u"), "the one that is gone");
+    assert_eq!(
+        update.uid.zip(update.version),
+        Some(("u".to_owned(), "1".to_owned())),
+        "of the one that is gone"
+    );
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! What is skipped of a map and with which words, and how long a last good value holds.
 
+use wva_crds::entries::SaturationEntry;
+
 use super::*;
 use crate::maps::testing::map;
 
@@ -23,11 +25,16 @@ fn what_cannot_be_used_is_skipped_with_the_reason_and_the_rest_holds() {
         (Global, "a", "model_id: m\nnamespace: elsewhere", None),
         (Local, "a", "model_id: m\nnamespace: prod", None),
         (Global, "default", "", None),
-        (Global, "a", "model_id: m\nkvCacheThreshold: 2", Some("kvCacheThreshold: the share is 2")),
-        (Global, "a", "model_id: m\nkvThreshold: 1", Some("kvThreshold: there is no such field")),
-        (Global, "a", "model_id: [", Some("no valid YAML")),
+        (
+            Global,
+            "a",
+            "model_id: m\nkvCacheThreshold: 2",
+            Some("kvCacheThreshold: found 2 (a number): write a number from 0 to 1"),
+        ),
+        (Global, "a", "model_id: m\nkvThreshold: 1", Some("kvThreshold: there is no such field: known are ")),
+        (Global, "a", "model_id: [", Some("found no YAML: ")),
         (Global, "a", "kvCacheThreshold: 0.9", Some("it names no model")),
-        (Global, "a", "- 1", Some("write a mapping of fields")),
+        (Global, "a", "- 1", Some("found a list of 1: write fields and values")),
         (Local, "a", "model_id: m\nnamespace: elsewhere", Some("\"elsewhere\" is not the one")),
         (Global, "default", "kvSpareTrigger: 0.9", Some("kvSpareTrigger 0.9 is above kvCacheThreshold 0.8")),
         // These conflict with what they inherit alone, which others may know better.

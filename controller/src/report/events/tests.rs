@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use super::*;
 use crate::fixture::{Cluster, decision, published, replicas, without_target};
-use crate::variants::Ownership;
+use crate::variants::{Ownership, Sign};
 
 fn variant(variant: Value, config: Value) -> PublishedVariant {
     published(decision(variant, config))
@@ -22,7 +22,7 @@ fn steady() -> PublishedVariant {
 
 /// Reasons, a `!` before warnings.
 fn told(before: Option<&PublishedVariant>, after: &PublishedVariant) -> Vec<String> {
-    let all = transitions(before, after);
+    let all = transitions(&before.map(Said::by).unwrap_or_default(), after);
     all.iter().map(|t| format!("{}{}", if t.warning { "!" } else { "" }, t.reason)).collect()
 }
 
@@ -56,7 +56,7 @@ fn an_event_is_about_its_own_reason() {
     // Not ready for want of metrics and stuck at once: the condition can say only one of them.
     let pending = json!({"ready": 0, "pending": [{"age": "11m"}, {"age": "11m"}]});
     let both = variant(pending, json!({}));
-    let all = transitions(Some(&steady()), &both);
+    let all = transitions(&Said::by(&steady()), &both);
     let stuck = all.iter().find(|t| t.reason == "Stuck").unwrap();
     assert!(stuck.note.contains("kubectl describe"), "{}", stuck.note);
     // Limited, and paused after that.
@@ -64,7 +64,7 @@ fn an_event_is_about_its_own_reason() {
     let limited = variant(json!({"replicas": replicas(2, 0.78, "1s"), "max": 2, "min": 2}), limits.clone());
     assert_eq!(told(Some(&steady()), &limited), Vec::<String>::new(), "at its maximum it asks for nothing");
     let limited = variant(json!({"replicas": replicas(2, 0.78, "1s")}), limits);
-    assert!(transitions(Some(&steady()), &limited)[0].note.contains("H100"));
+    assert!(transitions(&Said::by(&steady()), &limited)[0].note.contains("H100"));
 }
 
 /// Method with path, and body.
@@ -143,6 +143,26 @@ async fn every_decision_is_an_event_of_its_own() {
 }
 
 #[tokio::test]
+async fn what_a_status_said_at_first_sight_is_told_when_it_changes_and_not_before() {
+    let grown = variant(json!({"replicas": replicas(2, 0.78, "1s")}), json!({}));
+    let inherits = |from: &PublishedVariant, variant: PublishedVariant| {
+        publication([("a".to_owned(), PublishedVariant { inherited: Said::by(from), ..variant })])
+    };
+    for (before, first, second, want) in [
+        (without_target(), without_target(), without_target(), &[][..]),
+        (steady(), without_target(), without_target(), &["TargetNotFound"]),
+        (without_target(), steady(), without_target(), &["TargetNotFound"]),
+        (steady(), grown.clone(), grown, &["ScalingDecision"]),
+    ] {
+        let (client, sent) = fake(201);
+        write_all(client, vec![inherits(&before, first), inherits(&before, second)]).await;
+        let sent = sent.lock().unwrap();
+        let reasons: Vec<_> = sent.iter().map(|(_, e)| e["reason"].as_str().unwrap()).collect();
+        assert_eq!(reasons, want);
+    }
+}
+
+#[tokio::test]
 async fn a_publication_writes_a_bounded_number_of_events() {
     let names = || (0..150).map(|i| format!("v{i:03}"));
     let before = publication(names().map(|n| (n, steady())));
@@ -191,8 +211,8 @@ async fn what_is_no_longer_managed_is_not_told_of() {
 }
 
 fn nobodys(last_run: Option<&str>) -> Arc<Published> {
-    let unserved =
-        Unserved { uid: "u".into(), instance: "x".into(), last_run: last_run.map(|at| at.parse().unwrap()) };
+    let sign = last_run.map_or(Sign::NoStatus, |at| Sign::NotConfirmed(at.parse().unwrap()));
+    let unserved = Unserved { uid: "u".into(), instance: "x".into(), sign };
     let key = VariantKey { namespace: "ns".into(), name: "a".into() };
     Arc::new(Published { unserved: [(key, unserved)].into(), ..Published::default() })
 }
@@ -210,12 +230,4 @@ async fn a_variant_that_nobody_serves_is_told_of_once_by_all_controllers() {
     assert!(names.iter().all(|name| name.starts_with("a.")) && names[0] != names[1], "{names:?}");
     assert_eq!((&sent[0].1["reason"], &sent[0].1["type"]), (&json!("NotManaged"), &json!("Warning")));
     assert_eq!(sent[0].1["metadata"]["generateName"], Value::Null);
-}
-
-#[test]
-fn the_name_of_an_event_is_no_longer_than_the_api_takes() {
-    let told = Told { warning: true, reason: "NotManaged", note: String::new(), digest: Some(1) };
-    let key = VariantKey { namespace: "ns".into(), name: format!("{}.b", "a".repeat(199)) };
-    let event = event(&key, "u", &told, None, Timestamp::UNIX_EPOCH);
-    assert_eq!(event.metadata.name, Some(format!("{}.0000000000000001", "a".repeat(199))));
 }

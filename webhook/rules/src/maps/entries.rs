@@ -2,13 +2,12 @@
 //! found, told by one rule a kind of fault.
 
 use wva_crds::GoDuration;
-use wva_crds::entries::{DEFAULT_ENTRY, ScaleToZeroEntry};
+use wva_crds::entries::{DEFAULT_ENTRY, ScaleToZeroEntry, Wrong};
 
 use crate::findings::Findings;
 use crate::maps::facts::MapFacts;
 use crate::maps::main_map::entry_field;
 use crate::maps::names::MapRole;
-use crate::maps::reading::Wrong;
 use crate::table::{Check, Kind, Rule, Scope};
 
 /// Longer than this, and a model hardly ever goes to zero.
@@ -99,7 +98,7 @@ pub(crate) const DEFAULT_MODEL: Rule = Rule {
             return;
         }
         let default = facts.entries().0.iter().find(|e| e.key == DEFAULT_ENTRY);
-        if default.and_then(|e| e.value.as_ref()?.get("model_id")).is_some() {
+        if default.and_then(|e| e.value()?.get("model_id")).is_some() {
             out.text("", "");
         }
     }),
@@ -109,8 +108,9 @@ fn faults(facts: &MapFacts<'_>, wrong: Wrong, out: &mut Findings) {
     if !facts.has_entries() {
         return;
     }
-    for fault in facts.entries().0.iter().flat_map(|e| &e.faults).filter(|f| f.wrong == wrong) {
-        out.at(fault.field.as_str(), fault.found.as_str(), "");
+    let all = facts.entries().0.iter().flat_map(|e| e.reading.faults.iter().map(move |fault| (e, fault)));
+    for (entry, fault) in all.filter(|(_, fault)| fault.wrong == wrong) {
+        out.at(format!("{}{}", entry_field(&entry.key), fault.path), fault.found.as_str(), "");
         if !fault.right.is_empty() {
             out.remedy(format!(": {}", fault.right));
         }

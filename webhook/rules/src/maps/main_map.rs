@@ -244,8 +244,9 @@ pub(crate) const OUTSIDE: Rule = Rule {
     field: "data",
     reads: &[],
     message: "is read from the environment alone: it says where this map is",
-    docs: "`CONFIG_MAP_NAME`, `POD_NAMESPACE`, `POD_NAME`, `CONTROLLER_INSTANCE` and `CONFIG_FILE` are no keys of the \
-           map: they say where the map is, and are read from the environment (the last also from its flag).",
+    docs: "`CONFIG_MAP_NAME`, `POD_NAMESPACE`, `POD_NAME`, `DEPLOYMENT_NAME`, `CONTROLLER_INSTANCE` and `CONFIG_FILE` \
+           are no keys of the map: they say where the map is and who reads it, and are read from the environment (the \
+           last also from its flag).",
     check: Check::ConfigMap(|facts, out| {
         for written in all_keys(facts).filter(|w| w.setting.is_some_and(|s| !s.in_map)) {
             out.at(field(written), "", "");

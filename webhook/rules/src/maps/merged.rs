@@ -28,7 +28,7 @@ pub(crate) const NO_MODEL: Rule = Rule {
         for entry in overrides(facts) {
             // What is no text, or misspelt, is told by another rule.
             let absent = !entry.gives("model_id") && !entry.misspells("model_id");
-            let given = entry.value.as_ref().and_then(|v| v.get("model_id")).and_then(Value::as_str);
+            let given = entry.value().and_then(|v| v.get("model_id")).and_then(Value::as_str);
             if absent || given.is_some_and(|id| !is_model(id)) {
                 let found = given.map_or_else(|| "nothing".to_owned(), quote);
                 out.at(format!("{}.model_id", entry_field(&entry.key)), found, "");
@@ -270,7 +270,7 @@ fn classes(facts: &MapFacts<'_>) -> Vec<Scoped> {
         return found;
     }
     for entry in facts.entries().valid() {
-        let Some(value) = &entry.value else { continue };
+        let Some(value) = entry.value() else { continue };
         let root = entry_field(&entry.key);
         let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
         let (rows, class, list) = if let Value::Array(rows) = value {
