@@ -4,7 +4,8 @@ CARGO ?= cargo
 KEEP  ?=
 # How long each fuzz target runs.
 SECONDS ?= 60
-# Which of the experiments `make test-faults` or `make test-scaling` runs, by a part of the name; all by default.
+# Which of the experiments `make test-faults`, `make test-scaling` or `make test-zero` runs, by a part of the name; all by
+# default.
 ONLY ?=
 # Where cargo builds, as cargo itself sees it.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -81,8 +82,8 @@ test-scaling: tools build ## Put variants under load while the cluster is short 
 test-side-by-side: tools build ## Two controllers with an instance and one without, while variants move between them; 10 minutes
 	@$(TARGET)/debug/wva-testbed side-by-side --wva $(TARGET)/debug/wva
 
-test-zero: tools build ## Take idle models to zero and back 200 times under random requests, and through an outage of Prometheus; some 20 minutes
-	@$(TARGET)/debug/wva-testbed zero --wva $(TARGET)/debug/wva
+test-zero: tools build ## Take idle models to zero and back 200 times under random requests, through outages, and with leaders that die; some 35 minutes
+	@$(TARGET)/debug/wva-testbed zero --wva $(TARGET)/debug/wva $(if $(ONLY),--only $(ONLY))
 
 fuzz: ## Run every fuzz target for SECONDS each (60); needs nightly Rust, without it the same targets under proptest
 	@SECONDS_EACH=$(SECONDS) tests/fuzz/run.sh

@@ -102,6 +102,11 @@ holds "$all" '"name":"ms-inference-scheduling-llm-d-modelservice-decode"' defaul
 holds "$all" '"tolerance":"0"' defaults
 lacks "$(cat $out/kubernetes-1.30.json)" '"tolerance"' kubernetes-1.30
 lacks "$all" 'CONTROLLER_INSTANCE' defaults
+# Endpoint pickers are shown a token that is good for metrics alone, once.
+picker='"name":"EPP_METRIC_READER_BEARER_TOKEN"'
+holds "$all" "{$picker,\"valueFrom\":{\"secretKeyRef\":{\"key\":\"token\",\"name\":\"$release-metrics-reader\"}}}" defaults
+render --set 'wva.extraEnv[0].name=EPP_METRIC_READER_BEARER_TOKEN,wva.extraEnv[0].value=own' > $out/own-token.yaml
+[ "$(json $out/own-token.yaml | grep -o "$picker" | wc -l)" = 1 ] || fault "own-token: the token for endpoint pickers is set twice"
 all=$(cat $out/instance.json)
 holds "$all" '{"name":"LEADER_ELECTION_ID","value":"72dd1cf1.llm-d.ai-workload-variant-autoscaler"}' instance
 holds "$all" '"matchLabels":{"controller_instance":"team-a","exported_namespace":"llm-d-autoscaler","variant_name":"workload-variant-autoscaler-va"}' instance

@@ -10,7 +10,8 @@ use tokio::sync::{Mutex, OnceCell};
 use wva_testbed::audit::Audit;
 use wva_testbed::install::Install;
 use wva_testbed::operations::{
-    Outcome, all_dead, cold_install, killed_tasks, leadership, lifetimes, repair, rolling_restart,
+    Outcome, all_dead, cold_install, killed_tasks, leadership, lifetimes, metrics_api, repair,
+    rolling_restart,
 };
 use wva_testbed::{Options, Testbed};
 
@@ -86,6 +87,11 @@ async fn a_leader_that_cannot_lead_writes_no_more_and_another_takes_over() -> an
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_ends_with_any_of_its_tasks() -> anyhow::Result<()> {
     alone(|testbed| killed_tasks(testbed, wva())).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_metrics_api_answers_the_same_on_any_replica_and_without_a_leader() -> anyhow::Result<()> {
+    alone(|testbed| metrics_api(testbed, wva())).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -105,15 +105,28 @@ struct Model<'a> {
 
 impl<'a> Model<'a> {
     async fn start(cluster: &'a Cluster, beside: Beside) -> anyhow::Result<Self> {
-        let namespace = cluster.testbed.namespace(beside.name()).await?;
+        let model = Self::idle(cluster, beside, beside.name()).await?;
+        model.fleet.send(REQUEST);
+        Ok(model)
+    }
+
+    /// The same without a request.
+    async fn idle(cluster: &'a Cluster, beside: Beside, name: &str) -> anyhow::Result<Self> {
+        let namespace = cluster.testbed.namespace(name).await?;
         let fixture = VariantFixture::new(&namespace, "a");
         let config = FleetConfig::new(&namespace, &format!("{MODEL_LABEL}=served"), &fixture.model);
         let fleet = Fleet::start(&cluster.testbed, config)?;
-        cluster.testbed.apply(&beside.manifests(&fixture)).await?;
+        cluster.testbed.apply(&beside.manifests(&fixture.port(fleet.port()))).await?;
         cluster.testbed.apply(&map(&namespace)).await?;
         fleet.wait_ready(1, DEADLINE).await?;
-        fleet.send(REQUEST);
         Ok(Self { cluster, beside, namespace, fleet })
+    }
+
+    /// Lines of the program's log with this message about the model's workload.
+    fn log_lines(&self, message: &str) -> Vec<Value> {
+        let log = self.cluster.install.process().log();
+        let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        lines.filter(|line| line["msg"] == message && line["namespace"] == self.namespace.as_str()).collect()
     }
 
     async fn replicas(&self) -> anyhow::Result<u64> {
@@ -176,6 +189,23 @@ impl<'a> Model<'a> {
     }
 }
 
+/// A request that no scrape shows, as if it came right after the last one: the pod itself is asked, and the step is not
+/// taken while the request runs.
+async fn a_request_that_no_scrape_has_seen_is_spared(cluster: &Cluster) -> anyhow::Result<()> {
+    let model = Model::idle(cluster, Beside::Nothing, "zero-unseen").await?;
+    model.fleet.hide_requests();
+    model.fleet.send(REQUEST);
+    let held = "A request came just before the step to zero: it is not taken";
+    eventually("the step to be held back", DEADLINE, async || {
+        ensure!(target(&model.variant().await?) == Some(0), "there is no signal");
+        ensure!(!model.log_lines(held).is_empty(), "the pod was not asked");
+        Ok(())
+    })
+    .await?;
+    model.goes_to_zero().await?;
+    model.request_was_spared(0)
+}
+
 /// What an HPA says of its condition `ScalingActive`.
 async fn scaling_active(model: &Model<'_>) -> anyhow::Result<String> {
     let path = "jsonpath={.status.conditions[?(@.type==\"ScalingActive\")].status}/{.status.conditions[?(@.type==\"ScalingActive\")].reason}";
@@ -211,9 +241,17 @@ async fn idle_models_go_to_zero_and_steps_are_carried_out_where_nobody_else_does
 /// An idle model goes to zero, its request spared, and comes back when a person scales it.
 async fn whatever_else_scales_it(cluster: &Cluster) -> anyhow::Result<()> {
     let models = try_join_all(Beside::ALL.map(|beside| Model::start(cluster, beside))).await?;
-    try_join_all(models.iter().map(Model::goes_to_zero)).await?;
+    let all = try_join_all(models.iter().map(Model::goes_to_zero));
+    tokio::try_join!(all, a_request_that_no_scrape_has_seen_is_spared(cluster))?;
     for model in &models {
         model.request_was_spared(0).with_context(|| model.beside.name())?;
+        let looks = model.log_lines("The last look before the step to zero: no server has a request");
+        let steps = usize::from(model.beside != Beside::ScaledObject);
+        ensure!(
+            looks.len() == steps && looks.iter().all(|l| l["idle"] == 1),
+            "{}: {looks:?}",
+            model.namespace
+        );
     }
     let hpa = models.iter().find(|m| m.beside == Beside::Hpa).context("there is none")?;
     eventually("the HPA to switch itself off", DEADLINE, async || {

@@ -2,6 +2,8 @@
 //! against what was seen a moment before (uid, replicas and resourceVersion), so that nobody's change is ever undone.
 
 mod carrier;
+mod refusals;
+mod servers;
 
 use std::time::{Duration, Instant};
 
@@ -12,6 +14,8 @@ use tokio::sync::Semaphore;
 
 pub use carrier::Carrier;
 pub(crate) use carrier::DueStep;
+pub use refusals::Refusals;
+pub use servers::ModelServers;
 
 use crate::leadership::NotLeading;
 use crate::workloads::{LEADER_WORKER_SET, WorkloadKey};
@@ -33,7 +37,8 @@ pub(crate) struct Step {
     pub(crate) from: u32,
     /// Replicas it should have.
     pub(crate) to: u32,
-    /// What it rests on is too old from here on, and nothing is written any more.
+    /// It rests on servers being idle: what is known of that is too old from here on, and nothing is written any more.
+    /// Before, they are asked once more themselves.
     pub(crate) until: Option<Instant>,
 }
 
@@ -46,6 +51,8 @@ pub(crate) enum Outcome {
     Already,
     /// Somebody else has changed it since, or too much time has passed: nothing was written.
     Overtaken,
+    /// Requests have come since it was decided: nothing was written.
+    Busy,
     /// It does not exist any more.
     Gone,
 }
@@ -69,9 +76,19 @@ pub(crate) enum ActuateError {
     Kind(String),
 }
 
+impl ActuateError {
+    /// The API server has decided against it: the same step would be refused again.
+    fn is_refusal(&self) -> bool {
+        let Self::Refused(error, _) = self else { return false };
+        // Too many requests, and time-outs, are none.
+        matches!(&**error, kube::Error::Api(status) if (400..500).contains(&status.code) && !matches!(status.code, 408 | 429))
+    }
+}
+
 /// Carries steps out, a few at a time. Clones of what it is made with must be fenced: see [`crate::Leadership::acting`].
 pub struct Actuator {
     client: Client,
+    servers: ModelServers,
     slots: Semaphore,
 }
 
@@ -79,8 +96,9 @@ impl Actuator {
     /// Writes through `acting`, which must let nothing through when this replica does not lead, and must not try again
     /// by itself; `at_once` steps at the same time.
     #[must_use]
-    pub fn new(acting: Client, at_once: usize) -> Self {
-        Self { client: acting, slots: Semaphore::new(at_once.clamp(1, Semaphore::MAX_PERMITS)) }
+    pub fn new(acting: Client, servers: ModelServers, at_once: usize) -> Self {
+        let slots = Semaphore::new(at_once.clamp(1, Semaphore::MAX_PERMITS));
+        Self { client: acting, servers, slots }
     }
 
     /// Carries one step out, if its workload is still as the step has it.
@@ -92,7 +110,7 @@ impl Actuator {
         let written = async {
             // The semaphore is never closed.
             let _slot = self.slots.acquire().await;
-            scales.write(step).await
+            scales.write(step, &self.servers).await
         };
         tokio::time::timeout(TIMEOUT, written).await.unwrap_or(Err(ActuateError::NoAnswer))
     }
@@ -100,6 +118,7 @@ impl Actuator {
 
 /// The `/scale` subresources of one kind in one namespace.
 struct Scales {
+    client: Client,
     api: Api<DynamicObject>,
     /// As permissions name it.
     resource: String,
@@ -110,6 +129,8 @@ struct Seen {
     uid: Option<String>,
     version: Option<String>,
     replicas: u32,
+    /// Of its pods.
+    selector: Option<String>,
 }
 
 impl Scales {
@@ -121,10 +142,10 @@ impl Scales {
             other => return Err(ActuateError::Kind(other.to_owned())),
         };
         let api = Api::namespaced_with(client.clone(), &workload.namespace, &resource);
-        Ok(Self { api, resource: format!("{}/scale", resource.plural) })
+        Ok(Self { client: client.clone(), api, resource: format!("{}/scale", resource.plural) })
     }
 
-    async fn write(&self, step: &Step) -> Result<Outcome, ActuateError> {
+    async fn write(&self, step: &Step, servers: &ModelServers) -> Result<Outcome, ActuateError> {
         // Upwards nothing is lost by another look. Downwards what changed may be a reason not to.
         let looks = if step.to > step.from { LOOKS } else { 1 };
         for _ in 0..looks {
@@ -135,9 +156,12 @@ impl Scales {
             if seen.replicas == step.to {
                 return Ok(Outcome::Already);
             }
-            let late = step.until.is_some_and(|until| Instant::now() >= until);
-            if seen.replicas != step.from || late {
+            let late = || step.until.is_some_and(|until| Instant::now() >= until);
+            if seen.replicas != step.from || late() {
                 return Ok(Outcome::Overtaken);
+            }
+            if step.until.is_some() && self.is_busy(step, &seen, servers).await {
+                return Ok(Outcome::Busy);
             }
             let patch = json!({"metadata": {"resourceVersion": seen.version}, "spec": {"replicas": step.to}});
             if let Some(outcome) = self.patch(step, &patch).await? {
@@ -147,10 +171,47 @@ impl Scales {
         Ok(Outcome::Overtaken)
     }
 
+    /// Whether one of the servers says that something runs or waits. It is the last thing before the write.
+    async fn is_busy(&self, step: &Step, seen: &Seen, servers: &ModelServers) -> bool {
+        let WorkloadKey { namespace, kind, name } = &step.workload;
+        let said = servers.ask(&self.client, namespace, seen.selector.as_deref()).await;
+        if let Some(pod) = said.busy {
+            tracing::info!(
+                namespace,
+                kind,
+                name,
+                pod,
+                "A request came just before the step to zero: it is not taken"
+            );
+            return true;
+        }
+        let (idle, unknown) = (said.idle, said.unknown.join("; "));
+        if unknown.is_empty() {
+            tracing::info!(
+                namespace,
+                kind,
+                name,
+                idle,
+                "The last look before the step to zero: no server has a request"
+            );
+        } else {
+            tracing::warn!(
+                namespace,
+                kind,
+                name,
+                idle,
+                unknown,
+                "The last look before the step to zero does not show every server: for those, what Prometheus knows decides"
+            );
+        }
+        false
+    }
+
     /// The workload as it is now; `None` where it does not exist.
     async fn look(&self, step: &Step) -> Result<Option<Seen>, ActuateError> {
         match self.api.get_scale(&step.workload.name).await {
             Ok(scale) => Ok(Some(Seen {
+                selector: scale.status.and_then(|status| status.selector),
                 uid: scale.metadata.uid,
                 version: scale.metadata.resource_version,
                 // What is left out of the JSON is 0.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use wva_crds::GoDuration;
 use wva_scaling::resolve::Entries;
-use wva_scaling::snapshot::{AnalyzerName, Config, GpuCount, Model, Variant};
+use wva_scaling::snapshot::{AnalyzerName, Config, GpuCount, Model, QueueFigures, SchedulerQueue, Variant};
 use wva_scaling::units::Amount;
 use wva_scaling::{Snapshot, VariantKey};
 
@@ -18,7 +18,7 @@ use crate::bounds::{self, Limits};
 use crate::collect::sample::Samples;
 use crate::inventory::{self, NoInventory, inventory};
 use crate::memory::{Memory, Remembered};
-use crate::picker::Queues;
+use crate::picker::Pickers;
 use crate::pods::{self, PodOf, Standing};
 use crate::template::Template;
 use crate::variants::{Declared, Managed};
@@ -50,11 +50,12 @@ pub(crate) struct Moment {
 pub(crate) fn assemble(
     watches: &Watches,
     managed: &[Managed],
-    (samples, queues): (&Samples, &Queues),
+    (samples, pickers): (&Samples, &Pickers),
     memory: &mut Memory,
     mut config: Config,
     at: Moment,
 ) -> Assembled {
+    let queues = pickers.queues().borrow().clone();
     let pods = pods::pods(watches);
     let limits = bounds::limits(watches);
     let (loads, unmapped) = loads_by_workload(samples, &pods, &config.metrics_age, at);
@@ -66,6 +67,7 @@ pub(crate) fn assemble(
     let mut present = BTreeMap::new();
     let mut takers: BTreeMap<&WorkloadKey, Taker> = BTreeMap::new();
     for m in managed {
+        let refused_ago = memory.refusals.since(&m.key, at.now).map(whole_millis);
         let remembered = memory.of(m, at.now, at.wall);
         let Ok(declared) = m.declared() else {
             // Its target is withdrawn, so that a later cycle must not take it up again.
@@ -82,6 +84,7 @@ pub(crate) fn assemble(
         let mut variant = declared_part(m, declared, limits.get(key));
         describe(&mut variant, workload.template.as_ref());
         takers.extend(Taker::of(&variant, replicas).map(|taker| (key, taker)));
+        variant.refused_ago = refused_ago;
         progress(&mut variant, remembered, replicas, standings.get(key).unwrap_or(&nothing), at);
         let seen = samples.scheduler_queue(&m.key.namespace, &declared.model_id, &config.metrics_age, at.now);
         let judge = Judge {
@@ -101,6 +104,10 @@ pub(crate) fn assemble(
             scheduler_queue,
             ..Model::default()
         });
+        // A picker shows no queue before requests wait for the first time.
+        if model.scheduler_queue == SchedulerQueue::Absent && pickers.has_one(watches, key) {
+            model.scheduler_queue = SchedulerQueue::Known(QueueFigures::default());
+        }
         model.variants.push(variant);
         workloads_of.entry(id).or_default().push(key);
     }

@@ -22,11 +22,12 @@ use wva_crds::names::UNRESOLVED_ACCELERATOR;
 use wva_scaling::snapshot::{Config, MetricsAge, Remembered};
 use wva_scaling::{Decision, FallbackSource, Outcome, VariantKey, decide};
 
+use crate::actuate::Refusals;
 use crate::assemble::{Assembled, Moment, assemble};
 use crate::collect::Answers;
 use crate::collect::prometheus::Prometheus;
 use crate::collect::sample::Samples;
-use crate::collect::scope::Split;
+use crate::collect::scope::{Scope, Split};
 use crate::collect::signals::Retention;
 use crate::inventory::NoInventory;
 use crate::maps::{ConfigMaps, Settings};
@@ -71,6 +72,8 @@ pub struct Engine {
     pub prometheus: Prometheus,
     /// What waits for models at zero.
     pub pickers: Pickers,
+    /// Which workloads cannot be scaled.
+    pub refusals: watch::Receiver<Arc<Refusals>>,
     /// Which objects are managed.
     pub ownership: Ownership,
     /// The one namespace to ask for, or all.
@@ -98,9 +101,9 @@ struct State {
     warned: BTreeSet<String>,
     /// Why nothing was limited in the last cycle, where something should have been.
     unlimited: Option<NoInventory>,
-    /// When the last round of queries that has ended began, whatever came of it.
+    /// When the last whole round of queries that has ended began, whatever came of it.
     asked: Option<Instant>,
-    /// How long it took.
+    /// How long the last round took, be it a whole one or not.
     took: Duration,
     /// How queries are split.
     split: Split,
@@ -118,8 +121,13 @@ struct State {
     suspects: Suspects,
 }
 
-/// The answers of one round of queries, and when it began.
-type Fetched = (Instant, Answers);
+/// One round of queries.
+struct Fetched {
+    began: Instant,
+    /// The namespaces it was for, where it was not for all of them.
+    part: Option<Scope>,
+    answers: Answers,
+}
 
 impl Engine {
     /// Runs cycles until asked to stop: every interval, and at once when something that matters `changed`. To be run
@@ -176,10 +184,13 @@ impl Engine {
                 Ok(()) = queues.changed() => self.wake(&mut state),
                 () = timers.fetch.tick(), if idle => {
                     hastened = false;
-                    if self.looks_again(&state) || !self.is_young(&state, TIMER_ERROR) {
-                        idle = false;
-                        fetching = Some(self.fetch(&mut state)).into();
-                    }
+                    let round = if !self.is_young(&state, TIMER_ERROR) {
+                        Some(self.fetch(&mut state))
+                    } else {
+                        self.looks_again(&state).then(|| self.fetch_activity(&state))
+                    };
+                    idle = round.is_none();
+                    fetching = round.into();
                 }
                 () = timers.cycle.tick() => {
                     if self.is_young(&state, Duration::ZERO) {
@@ -238,12 +249,11 @@ impl Engine {
         state.memory.retain(|key| managed.binary_search_by(|m| m.key.cmp(key)).is_ok());
         let config = self.rules_config(&mut state.settings, &managed);
         state.retentions = retentions(&config, &managed);
-        let queues = self.pickers.queues().borrow().clone();
-        let seen = (&state.samples, &*queues);
+        state.memory.refusals = self.refusals.borrow().clone();
+        let seen = (&state.samples, &self.pickers);
         let mut assembled = assemble(&self.watches, &managed, seen, &mut state.memory, config, at);
         assembled.snapshot.remembered.clone_from(&state.observed);
         let mut outcome = decide(&assembled.snapshot);
-        self.forget_woken_by_pools(&managed, &mut outcome.warnings);
         // Another cycle on the same sample observes nothing new.
         let taken = state.samples.taken();
         if state.observed_at != taken {

@@ -59,7 +59,7 @@ impl Evidence {
         remembered.born = remembered.born.max(born);
         if sighting != Sighting::Unknown {
             // Another cycle on the same sample sees nothing new.
-            let taken = samples.taken().unwrap_or(at.now);
+            let taken = samples.taken_in(&model.namespace).unwrap_or(at.now);
             remembered.see(sighting == Sighting::Busy, taken, ages.stale.get());
         }
         if !to_zero.enabled {
@@ -108,11 +108,9 @@ fn sighting(model: &Model, samples: &Samples, ages: &MetricsAge) -> Sighting {
         // Where there is no replica there is nothing to ask.
         v.current == 0 || (v.running.is_some() && v.replicas.iter().all(|r| r.age <= ages.fresh))
     });
-    if asked && told && model.scheduler_queue != SchedulerQueue::Unknown {
-        Sighting::Idle
-    } else {
-        Sighting::Unknown
-    }
+    let queue = model.scheduler_queue != SchedulerQueue::Unknown
+        && samples.shows_queue(&model.namespace, &model.model_id);
+    if asked && told && queue { Sighting::Idle } else { Sighting::Unknown }
 }
 
 #[cfg(test)]

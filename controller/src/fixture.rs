@@ -157,12 +157,17 @@ impl Cluster {
 
     /// A Deployment whose pods are like this, as the cache keeps it.
     pub(crate) fn template(&mut self, name: &str, pod: &Value) -> &mut Self {
+        self.template_of(name, 1, pod)
+    }
+
+    /// The same with so many replicas.
+    pub(crate) fn template_of(&mut self, name: &str, replicas: u32, pod: &Value) -> &mut Self {
         let mut spec = json!({"containers": [{"name": "vllm", "image": "vllm/vllm-openai"}]});
         merge(&mut spec, pod.clone());
         put(
             &mut self.deployments,
             json!({"metadata": {"name": name, "namespace": "ns"},
-                "spec": {"selector": {}, "template": {"metadata": {"labels": {"app": name}}, "spec": spec}}}),
+                "spec": {"replicas": replicas, "selector": {}, "template": {"metadata": {"labels": {"app": name}}, "spec": spec}}}),
         );
         self
     }

@@ -19,6 +19,7 @@ mod inventory;
 mod leadership;
 mod maps;
 mod memory;
+mod page;
 mod pending;
 mod picker;
 mod pods;
@@ -31,7 +32,7 @@ mod variants;
 mod watches;
 mod workloads;
 
-pub use actuate::{Actuator, Carrier};
+pub use actuate::{Actuator, Carrier, ModelServers, Refusals};
 pub use collect::prometheus::{ClientError, Prometheus, PrometheusConfig};
 pub use crd::tell_of_old_crd;
 pub use engine::{Actuation, Engine, EngineConfig};

@@ -2,6 +2,7 @@
 //! since when replicas have been missing. Starts from the object's status, so that a restart changes no target.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
@@ -10,6 +11,7 @@ use wva_crds::GoDuration;
 use wva_scaling::snapshot::{Mode, Pending};
 use wva_scaling::{Decision, VariantKey, VariantState};
 
+use crate::actuate::Refusals;
 use crate::assemble::{Moment, whole_millis};
 use crate::evidence::Evidence;
 use crate::pending::Waiting;
@@ -27,6 +29,8 @@ pub(crate) struct Memory {
     variants: BTreeMap<VariantKey, Remembered>,
     /// How long the models have been idle.
     pub(crate) evidence: Evidence,
+    /// Which workloads cannot be scaled.
+    pub(crate) refusals: Arc<Refusals>,
 }
 
 /// What is remembered of one variant.

@@ -40,11 +40,12 @@ impl Template {
 }
 
 /// The container whose command or arguments name vLLM, else the first.
-fn server(containers: &[Container]) -> Option<&Container> {
+pub(crate) fn server(containers: &[Container]) -> Option<&Container> {
     containers.iter().find(|c| words(c).any(names_vllm)).or_else(|| containers.first())
 }
 
-fn words(container: &Container) -> impl Iterator<Item = &str> {
+/// Its command and arguments.
+pub(crate) fn words(container: &Container) -> impl Iterator<Item = &str> {
     container.command.iter().chain(&container.args).flatten().map(String::as_str)
 }
 

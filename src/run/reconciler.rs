@@ -9,8 +9,8 @@ use wva_certs::Certs;
 use wva_controller::auth::Gate;
 use wva_controller::external_metrics::{self, ExternalMetrics, OwnService};
 use wva_controller::{
-    Actuator, Asking, Carrier, ConfigReloads, Engine, EngineConfig, Ownership, PickerConfig, Prometheus,
-    Reach, Reader, Reporter, Scraped, StatusWriter, Telemetry, VariantSeries, events,
+    Actuator, Asking, Carrier, ConfigReloads, Engine, EngineConfig, ModelServers, Ownership, PickerConfig,
+    Prometheus, Reach, Reader, Refusals, Reporter, Scraped, StatusWriter, Telemetry, VariantSeries, events,
 };
 
 use super::certificates::Served;
@@ -44,12 +44,14 @@ impl Process {
         let seen = watched.watches.clone();
         let (asking, pickers) = Asking::new(self.client.clone(), seen, watched.pools, reader.clone(), asked)?;
         self.ask_pickers(asking);
+        let (refusals, refused) = watch::channel(Arc::default());
         let engine = Arc::new(Engine {
             watches: watched.watches,
             maps: watched.maps,
             synced: self.synced.clone(),
             prometheus: Prometheus::new(controller.prometheus.clone())?,
             pickers,
+            refusals: refused,
             ownership,
             namespace: self.settings.watch_namespace.clone(),
             config,
@@ -61,7 +63,7 @@ impl Process {
             let (engine, changed) = (engine.clone(), changed.clone());
             async move { engine.run(&changed, ended).await }
         });
-        self.carry_out(controller.zero.steps_at_once, &reader);
+        self.carry_out(controller.zero.steps_at_once, &reader, &refusals)?;
         self.tell(&reader, &reach);
         self.tell_of_scraping();
         if let Some(address) = controller.debug_address {
@@ -85,18 +87,26 @@ impl Process {
     }
 
     /// The steps that no HPA takes.
-    fn carry_out(&mut self, at_once: usize, reader: &Reader) {
+    fn carry_out(
+        &mut self,
+        at_once: usize,
+        reader: &Reader,
+        refusals: &watch::Sender<Arc<Refusals>>,
+    ) -> anyhow::Result<()> {
         let (client, variants, published) = (self.acting.clone(), self.variants.clone(), reader.clone());
         let (changed, pod_name) = (self.changed.clone(), self.settings.pod_name.clone());
+        let (servers, refusals) = (ModelServers::new()?, refusals.clone());
         self.spawn_leading("actuation", move |ended| {
-            let actuator = Actuator::new(client.clone(), at_once);
+            let actuator = Actuator::new(client.clone(), servers.clone(), at_once);
             let reporter = Reporter { client: client.clone(), pod_name: pod_name.clone() };
-            let carrier = Carrier::new(actuator, variants.clone(), changed.clone(), reporter);
+            let (changed, refusals) = (changed.clone(), refusals.clone());
+            let carrier = Carrier::new(actuator, variants.clone(), changed, refusals, reporter);
             let published = published.clone();
             settled(async move {
                 ended.run_until_cancelled(carrier.run(published)).await;
             })
         });
+        Ok(())
     }
 
     fn ownership(&self, controller: &Controller) -> Ownership {

@@ -81,6 +81,11 @@ Arguments: root, suffix.
 {{ include "wva.fullname" . }}-metrics-reader
 {{- end }}
 
+{{/* Says so where the values set the token for endpoint pickers by themselves. */}}
+{{- define "wva.pickerTokenGiven" -}}
+{{- range .Values.wva.extraEnv }}{{ if eq .name "EPP_METRIC_READER_BEARER_TOKEN" }}true{{ end }}{{ end }}
+{{- end }}
+
 {{/* Name of the Lease: the original's, so that it and this controller never act side by side; one for each instance. */}}
 {{- define "wva.lease" -}}
 72dd1cf1.llm-d.ai

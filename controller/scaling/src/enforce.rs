@@ -80,10 +80,19 @@ fn wake(model: &ModelView, barred: &[bool], drafts: &mut [Draft]) {
     if !model.model.scheduler_queue.holds_requests() || !(0..drafts.len()).all(helpless) {
         return;
     }
+    let asleep = |i: &usize| model.variants[*i].current == 0 && model.variants[*i].stuck == 0;
+    let mut order: Vec<usize> = model.by_cost().into_iter().filter(asleep).collect();
+    for i in &order {
+        if let Some(refusal) = model.variants[*i].refusal() {
+            drafts[*i].note(Stage::Enforce, refusal);
+        }
+    }
+    // One that was refused is asked for again only where there is no other.
+    order.sort_by_key(|i| model.variants[*i].refusal().is_some());
     let (size, bytes) = (queue.size.get(), queue.bytes.get());
-    for i in model.by_cost() {
+    for i in order {
         let variant = &model.variants[i];
-        if variant.current > 0 || variant.stuck > 0 || variant.room() == 0 || barred[i] {
+        if variant.room() == 0 || barred[i] {
             continue;
         }
         let after = drafts[i].target().max(1);

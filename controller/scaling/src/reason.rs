@@ -101,12 +101,15 @@ pub enum Reason {
         /// The earlier target.
         desired: u32,
     },
-    /// The earlier decision was not carried out in time and ends.
+    /// The earlier decision was not carried out in time and ends, or the API server refuses to carry it out.
     NotCarriedOut {
         /// The earlier target.
         desired: u32,
         /// Seconds without progress.
         age_seconds: f64,
+        /// The API server refuses it.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        refused: bool,
     },
     /// Tokens are lacking.
     DemandAboveSupply {
@@ -280,7 +283,13 @@ impl fmt::Display for Reason {
             Self::Superseded { desired } => {
                 write!(f, "the earlier target {desired} ends, for the model needs more than that")
             }
-            Self::NotCarriedOut { desired, age_seconds } => write!(
+            Self::NotCarriedOut { desired, age_seconds, refused: true } => write!(
+                f,
+                "the API server refuses {desired} replica(s) for {} s, so another variant is chosen where there is one: \
+                 the controller's log says why",
+                figure(*age_seconds)
+            ),
+            Self::NotCarriedOut { desired, age_seconds, refused: false } => write!(
                 f,
                 "the earlier target {desired} was not carried out: no progress for {} s; check the HPA's metric, \
                  behavior and bounds",

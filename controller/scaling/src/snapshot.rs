@@ -196,6 +196,9 @@ pub struct Variant {
     /// Since it was woken from 0. `None`: long ago or never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub woken_ago: Option<GoDuration>,
+    /// Since the API server first refused to scale its workload up, while nobody tries again. `None`: it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused_ago: Option<GoDuration>,
     /// Tokens a replica holds, as the token analyzer last knew it. `None`: never known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remembered_capacity: Option<Amount>,
@@ -205,6 +208,10 @@ pub struct Variant {
     /// Requests in flight over all its replicas. `None`: unknown, which is not 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub running: Option<Amount>,
+    /// Age of the oldest sample that `running` is of. No rule reads it: a step to zero that is decided on is taken once
+    /// it is younger than its signal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub running_age: Option<GoDuration>,
     /// GPUs one replica asks for.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub gpus_per_replica: GpuCount,

@@ -195,9 +195,17 @@ impl<'a> VariantView<'a> {
         smallest_step(self.current, self.variant.hpa_tolerance.map_or(0.0, |t| t.down.get()))
     }
 
-    /// Seconds since it was woken, where that wake-up still holds it: until a replica reports, or the hold ends.
+    /// Why it cannot grow, where the API server refuses to scale its workload.
+    pub(crate) fn refusal(&self) -> Option<Reason> {
+        let age_seconds = self.variant.refused_ago?.get().as_secs_f64();
+        Some(Reason::NotCarriedOut { desired: self.current.saturating_add(1), age_seconds, refused: true })
+    }
+
+    /// Seconds since it was woken, where that wake-up still holds it: until a replica reports, or the hold ends. What
+    /// was refused was not carried out, and is no reason to wait.
     pub(crate) fn wake_hold(&self, config: &Config) -> Option<f64> {
-        let woken = self.variant.woken_ago?;
+        let refused = self.current == 0 && self.variant.refused_ago.is_some();
+        let woken = self.variant.woken_ago.filter(|_| !refused)?;
         (woken < config.decision_hold && self.counted.is_empty()).then(|| woken.get().as_secs_f64())
     }
 }

@@ -3,14 +3,14 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use wva_scaling::VariantKey;
 
-use super::{ActuateError, Actuator, Outcome, Step};
+use super::{ActuateError, Actuator, Outcome, Refusals, Step};
 use crate::published::Reader;
 use crate::report::events::{Reporter, Told};
 use crate::variants::Variant;
@@ -42,6 +42,7 @@ pub struct Carrier {
     actuator: Actuator,
     variants: Cache<Arc<Variant>>,
     changed: Arc<Notify>,
+    refusals: watch::Sender<Arc<Refusals>>,
     reporter: Reporter,
 }
 
@@ -56,15 +57,16 @@ enum Fate {
 }
 
 impl Carrier {
-    /// Asks for a cycle through `changed` when a step has ended, however it did.
+    /// Asks for a cycle through `changed` when a step has ended, however it did, and keeps `refusals`.
     #[must_use]
     pub fn new(
         actuator: Actuator,
         variants: Cache<Arc<Variant>>,
         changed: Arc<Notify>,
+        refusals: watch::Sender<Arc<Refusals>>,
         reporter: Reporter,
     ) -> Self {
-        Self { actuator, variants, changed, reporter }
+        Self { actuator, variants, changed, refusals, reporter }
     }
 
     /// Carries steps out until the engine is gone. Of one variant one at a time: what a newer publication asks for
@@ -73,6 +75,8 @@ impl Carrier {
         let mut under_way = FuturesUnordered::new();
         let mut busy = BTreeSet::new();
         let mut failing = BTreeSet::new();
+        // Those of an earlier term may be mended.
+        self.refusals.send_replace(Arc::default());
         loop {
             tokio::select! {
                 changed = published.changed() => {
@@ -96,15 +100,33 @@ impl Carrier {
     }
 
     async fn carry_out(&self, due: DueStep, published: Reader) -> (VariantKey, Option<String>) {
-        let failure = match self.fate(&due, &published).await {
-            Fate::Look => None,
-            Fate::Failed(error) => Some(error.to_string()),
-            Fate::NoSignal => Some("its status does not show the target yet".to_owned()),
+        let (failure, pause) = match self.fate(&due, &published).await {
+            Fate::Look => return (due.variant, None),
+            Fate::Failed(error) if error.is_refusal() => (error.to_string(), self.refused(&due)),
+            Fate::Failed(error) => (error.to_string(), PAUSE),
+            Fate::NoSignal => ("its status does not show the target yet".to_owned(), PAUSE),
         };
-        if failure.is_some() {
-            tokio::time::sleep(PAUSE).await;
-        }
-        (due.variant, failure)
+        tokio::time::sleep(pause).await;
+        (due.variant, Some(failure))
+    }
+
+    /// Notes that a step was refused, and has the engine choose another at once; the time until this one is tried again.
+    fn refused(&self, due: &DueStep) -> Duration {
+        let mut pause = PAUSE;
+        let up = due.step.to > due.step.from;
+        self.refusals.send_modify(|all| pause = Arc::make_mut(all).add(&due.variant, up, Instant::now()));
+        self.changed.notify_one();
+        pause
+    }
+
+    fn not_refused(&self, due: &DueStep) {
+        self.refusals.send_if_modified(|all| {
+            let was = all.has(&due.variant);
+            if was {
+                Arc::make_mut(all).remove(&due.variant);
+            }
+            was
+        });
     }
 
     async fn fate(&self, due: &DueStep, published: &Reader) -> Fate {
@@ -121,6 +143,7 @@ impl Carrier {
             Ok(Outcome::Done) => {
                 let (kind, name) = (&workload.kind, &workload.name);
                 tracing::info!(namespace, variant, kind, name, from, to, "Scaled through /scale");
+                self.not_refused(due);
                 if *from == 0 {
                     self.tell_scaled_from_zero(due).await;
                 }

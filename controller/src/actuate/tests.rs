@@ -22,12 +22,14 @@ pub(super) struct Stored {
     /// Changes of its status between a look and the write that follows.
     busy: u32,
     /// What every write is answered.
-    refusal: Option<u16>,
+    pub(super) refusal: Option<u16>,
     pub(super) hangs: bool,
     /// Requests that came.
     pub(super) asked: u32,
     /// `METHOD path` of every request.
     log: Vec<String>,
+    /// Pods of the workload.
+    pods: Vec<Value>,
 }
 
 fn status(code: u16, reason: &str) -> (u16, Value) {
@@ -67,6 +69,10 @@ impl FakeApi {
     fn answer(&self, method: &Method, path: &str, body: &[u8]) -> (u16, Value) {
         self.change(|s| {
             s.log.push(format!("{method} {path}"));
+            if path == "/api/v1/namespaces/ns/pods" {
+                let meta = json!({"resourceVersion": "1"});
+                return (200, json!({"kind": "PodList", "apiVersion": "v1", "metadata": meta, "items": s.pods}));
+            }
             let Some(replicas) = s.replicas else { return status(404, "NotFound") };
             if *method == Method::PATCH {
                 let body: Value = serde_json::from_slice(body).unwrap();
@@ -86,17 +92,43 @@ impl FakeApi {
             // As Go writes it: 0 is left out.
             let spec = if replicas == 0 { json!({}) } else { json!({"replicas": replicas}) };
             let metadata = json!({"name": "d", "namespace": "ns", "uid": s.uid, "resourceVersion": s.version.to_string()});
-            (200, json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec}))
+            let status = json!({"replicas": replicas, "selector": "app=d"});
+            (200, json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status}))
         })
     }
 
     async fn carry_out(&self, step: &Step) -> Result<Outcome, ActuateError> {
-        Actuator::new(self.client(), 1).carry_out(step).await
+        self.actuator(1).carry_out(step).await
+    }
+
+    pub(super) fn actuator(&self, at_once: usize) -> Actuator {
+        Actuator::new(self.client(), servers(), at_once)
     }
 
     pub(super) fn replicas(&self) -> Option<u32> {
         self.change(|s| s.replicas)
     }
+}
+
+fn servers() -> ModelServers {
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    ModelServers::new().unwrap()
+}
+
+/// A model server with this page, as a pod.
+async fn server(page: &'static str) -> Value {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let app = axum::Router::new().route("/metrics", axum::routing::get(async move || page));
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    pod(port)
+}
+
+/// A pod of which a page is expected at this port of loopback.
+fn pod(port: u16) -> Value {
+    let container = json!({"name": "vllm", "ports": [{"containerPort": port}]});
+    json!({"metadata": {"name": format!("d-{port}")}, "spec": {"containers": [container]},
+        "status": {"phase": "Running", "podIP": "127.0.0.1"}})
 }
 
 pub(super) fn step(from: u32, to: u32) -> Step {
@@ -150,6 +182,56 @@ async fn a_step_that_rests_on_what_is_too_old_is_not_taken() {
     }
 }
 
+const IDLE: &str =
+    "vllm:num_requests_running{model_name=\"m\"} 0\nvllm:num_requests_waiting{model_name=\"m\"} 0\n";
+const RUNS: &str =
+    "vllm:num_requests_running{model_name=\"m\"} 1\nvllm:num_requests_waiting{model_name=\"m\"} 0\n";
+const WAITS: &str =
+    "vllm:num_requests_running{model_name=\"m\"} 0\nvllm:num_requests_waiting{model_name=\"m\"} 1\n";
+
+/// Nobody listens there.
+const NOBODY: u16 = 9;
+
+#[tokio::test]
+async fn a_step_to_zero_is_not_taken_where_a_server_has_a_request() {
+    let until = Instant::now().checked_add(Duration::from_hours(1));
+    let rows: [(Vec<Value>, Outcome); 6] = [
+        (vec![server(IDLE).await, server(IDLE).await], Outcome::Done),
+        (vec![server(IDLE).await, server(RUNS).await], Outcome::Busy),
+        (vec![server(WAITS).await], Outcome::Busy),
+        // Of those that do not say, what Prometheus knows decides; but one that says so is enough.
+        (vec![pod(NOBODY), server("go_goroutines 12\n").await, server("<html>\n").await], Outcome::Done),
+        (vec![pod(NOBODY), server(RUNS).await], Outcome::Busy),
+        (vec![], Outcome::Done),
+    ];
+    for (pods, want) in rows {
+        let fake = FakeApi::with(2);
+        let text = json!(pods).to_string();
+        fake.change(|s| s.pods = pods);
+        assert_eq!(fake.carry_out(&Step { until, ..step(2, 0) }).await.unwrap(), want, "{text}");
+        assert_eq!(fake.replicas(), Some(if want == Outcome::Done { 0 } else { 2 }));
+    }
+}
+
+#[tokio::test]
+async fn servers_are_asked_last_and_only_where_a_step_rests_on_them() {
+    let fake = FakeApi::with(1);
+    fake.carry_out(&Step { until: Instant::now().checked_add(Duration::from_hours(1)), ..step(1, 0) })
+        .await
+        .unwrap();
+    let scale = "/apis/apps/v1/namespaces/ns/deployments/d/scale";
+    let log = fake.change(|s| s.log.clone());
+    assert_eq!(
+        log,
+        [format!("GET {scale}"), "GET /api/v1/namespaces/ns/pods".to_owned(), format!("PATCH {scale}")]
+    );
+    for (from, to) in [(1, 0), (0, 1)] {
+        let fake = FakeApi::with(from);
+        fake.carry_out(&step(from, to)).await.unwrap();
+        assert!(fake.change(|s| s.log.iter().all(|line| !line.contains("pods"))));
+    }
+}
+
 #[tokio::test]
 async fn each_kind_has_its_own_path_and_others_none() {
     for (kind, path) in [
@@ -183,7 +265,7 @@ async fn a_refusal_names_the_permission_that_is_lacking() {
 async fn a_step_that_has_no_turn_or_no_answer_in_time_is_not_carried_out() {
     let fake = FakeApi::with(1);
     fake.change(|s| s.hangs = true);
-    let actuator = Actuator::new(fake.client(), 1);
+    let actuator = fake.actuator(1);
     let (one, other) = (step(1, 0), step(1, 0));
     let began = tokio::time::Instant::now();
     let (one, other) = tokio::join!(actuator.carry_out(&one), actuator.carry_out(&other));
@@ -197,7 +279,7 @@ async fn a_replica_that_does_not_lead_writes_nothing() {
     let stopping = CancellationToken::new();
     let leadership = Leadership::alone(&stopping);
     stopping.cancel();
-    let actuator = Actuator::new(leadership.acting(&fake.client()), 1);
+    let actuator = Actuator::new(leadership.acting(&fake.client()), servers(), 1);
     let outcome = actuator.carry_out(&step(1, 0)).await;
     assert!(matches!(outcome, Err(ActuateError::NotLeading(_))), "{outcome:?}");
     assert_eq!(fake.replicas(), Some(1));

@@ -116,6 +116,7 @@ impl Judge<'_> {
     /// Takes over what the replicas of a variant say, of which these are `ready`.
     pub(super) fn measure(&self, variant: &mut Variant, reported: &[Reported], ready: &BTreeSet<&str>) {
         variant.running = self.running(reported);
+        variant.running_age = variant.running.and_then(|_| self.running_age(reported));
         variant.replicas = reported.iter().filter_map(|r| self.replica(r)).collect();
         show_gap(variant, ready, self.late().into());
     }
@@ -125,6 +126,11 @@ impl Judge<'_> {
         let of = |r: &Reported| r.load.running.filter(|o| self.counts(o)).map(|o| o.value);
         let values: Vec<f64> = reported.iter().map(of).collect::<Option<_>>()?;
         if values.is_empty() { None } else { Amount::try_from(values.iter().sum::<f64>()).ok() }
+    }
+
+    /// The age of the oldest sample of them.
+    fn running_age(&self, reported: &[Reported]) -> Option<GoDuration> {
+        reported.iter().filter_map(|r| r.load.running).map(|o| whole_millis(o.age(self.now))).max()
     }
 
     /// The age of what counts and forbids scale-down. Where the settings leave no such age it is one that only forbids.
@@ -144,7 +150,7 @@ impl Judge<'_> {
     fn replica(&self, reported: &Reported) -> Option<Replica> {
         let Reported { pod, load, cache } = reported;
         let kv = self.read::<KvUsage>(load.kv, Query::KvUsage);
-        let queue = self.read::<QueueLength>(load.queue, Query::Queue);
+        let queue = self.read::<QueueLength>(load.queue(), Query::Queue);
         let mean_input = self.read::<Amount>(load.mean_input, Query::Tokens);
         let mean_output = self.read::<Amount>(load.mean_output, Query::Tokens);
         let no_cache = cache.is_none() && !self.samples.answered(Query::CacheConfig, self.namespace);

@@ -6,7 +6,7 @@ use wva_scaling::units::{KvUsage, QueueLength};
 
 use super::*;
 use crate::collect::Answer;
-use crate::collect::sample::tests::{answer, failed};
+use crate::collect::sample::tests::{answer, failed, pod_signal};
 use crate::collect::signals::Query;
 use crate::fixture::{CREATED, Cluster};
 use crate::variants::{Ownership, managed};
@@ -60,7 +60,7 @@ impl Case {
         assemble(
             &watches,
             &managed,
-            (&self.samples, &Queues::default()),
+            (&self.samples, &Pickers::testing().0),
             &mut self.memory,
             self.config.clone(),
             self.at,

@@ -5,14 +5,13 @@ pub(crate) mod sample;
 pub(crate) mod scope;
 pub(crate) mod signals;
 
-use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use futures::{StreamExt, stream};
 
 use self::prometheus::{Prometheus, QueryError};
 use self::scope::Scope;
-use self::signals::{Query, Retention, Rows};
+use self::signals::{Query, Rows};
 use crate::telemetry::Telemetry;
 
 /// What was answered to one query.
@@ -32,19 +31,17 @@ pub(crate) type Answers = Vec<Answer>;
 /// Queries under way at once: enough to keep Prometheus busy, and not so many that it is kept from all else.
 const CONCURRENCY: usize = 4;
 
-/// Asks every query, and how many requests completed within each of these periods, for every scope. Takes at most as long as `within`: what has no answer by then has failed.
+/// Asks these queries for every scope. Takes at most as long as `within`: what has no answer by then has failed.
 pub(crate) async fn fetch(
     prometheus: &Prometheus,
     scopes: Vec<Scope>,
-    retentions: &BTreeSet<Retention>,
+    queries: &[Query],
     telemetry: &Telemetry,
     within: Duration,
 ) -> Answers {
     let deadline = tokio::time::Instant::now() + within;
     let session = tokio::time::timeout_at(deadline, prometheus.session()).await;
     let session = session.unwrap_or_else(|_| Err(prometheus.out_of_time(within)));
-    let counts = retentions.iter().copied().map(Query::Completed);
-    let queries: Vec<Query> = Query::ALL.into_iter().chain(counts).collect();
     let mut asks = Vec::new();
     for scope in scopes {
         asks.extend(queries.iter().map(|query| (*query, scope.clone())));

@@ -49,12 +49,32 @@ pub(crate) struct Samples {
     queues: BTreeMap<(Arc<str>, Arc<str>), Observed<Waiting>>,
     /// By namespace and model: how many requests completed within which periods, as the newest attempt was told.
     completed: BTreeMap<(Arc<str>, Arc<str>), BTreeMap<Retention, f64>>,
-    /// When the newest attempt began that was answered a load.
+    /// When the newest round began that was answered a load.
     taken: Option<Instant>,
-    /// The first query of the newest attempt that failed, and why; cleared by one in which all were answered.
+    /// The first query of the newest round that failed, and why; cleared by one in which all were answered.
     last_error: Option<(Query, String)>,
-    /// Where the newest attempt was given a whole answer to a query, be it an empty one.
+    /// The newest round.
+    whole: Option<Round>,
+    /// One since for some namespaces and queries alone.
+    part: Option<Round>,
+}
+
+/// What became of a round of queries.
+#[derive(Debug)]
+struct Round {
+    began: Instant,
+    /// The namespaces it was for.
+    scope: Scope,
+    /// It was answered a load.
+    loaded: bool,
+    /// Where each query was given a whole answer, be it an empty one.
     answered: BTreeMap<Query, Vec<Scope>>,
+}
+
+impl Round {
+    fn new(began: Instant, scope: Scope) -> Self {
+        Self { began, scope, loaded: false, answered: BTreeMap::new() }
+    }
 }
 
 /// A queue as rules see it.
@@ -83,28 +103,45 @@ impl Samples {
     /// Takes in the answers of one round of queries, made at `now`. Failed queries change no value.
     pub(crate) fn take_in(&mut self, now: Instant, answers: Answers) {
         self.last_error = None;
-        self.answered.clear();
         self.completed.clear();
+        self.part = None;
+        let round = self.take_answers(Round::new(now, Scope::All), answers);
+        if round.loaded {
+            self.taken = Some(now);
+        }
+        self.whole = Some(round);
+    }
+
+    /// The same of one in which these namespaces alone were asked for, and not every query was made: what is known of
+    /// others stays as it is.
+    pub(crate) fn take_in_part(&mut self, now: Instant, scope: Scope, answers: Answers) {
+        self.completed.retain(|(namespace, _), _| !scope.holds(namespace));
+        let round = self.take_answers(Round::new(now, scope), answers);
+        self.part = Some(round);
+    }
+
+    fn take_answers(&mut self, mut round: Round, answers: Answers) -> Round {
         let mut ages = HashMap::new();
         let mut values = Vec::new();
         let mut queues = Vec::new();
         for Answer { query, scope, rows } in answers {
+            let answered = round.answered.entry(query).or_default();
             match rows {
                 Ok(rows) => {
                     let Rows { pods, caches, queues: waiting, completed, partial, .. } = rows;
                     if !partial {
-                        self.answered.entry(query).or_default().push(scope);
+                        answered.push(scope);
                         self.take_completed(query, completed);
                     }
-                    if matches!(query, Query::KvUsage | Query::Queue) {
-                        self.taken = Some(now);
-                    }
-                    self.take_caches(now, caches);
+                    round.loaded |= matches!(query, Query::KvUsage | Query::Queue);
+                    self.take_caches(round.began, caches);
                     queues.extend(waiting);
-                    if query == Query::SampleAge {
-                        ages.extend(pods.into_iter().map(|(signal, key, age)| ((signal, key), age)));
-                    } else {
-                        values.extend(pods);
+                    for (signal, key, value) in pods {
+                        if signal.is_age() {
+                            ages.insert((signal, key), value);
+                        } else {
+                            values.push((signal, key, value));
+                        }
                     }
                 }
                 // The answers come in any order, and the same failure should not be told in other words each time.
@@ -114,8 +151,9 @@ impl Samples {
                 Err(_) => {}
             }
         }
-        self.take_loads(now, values, &ages);
-        self.take_queues(now, queues);
+        self.take_loads(round.began, values, &ages);
+        self.take_queues(round.began, queues);
+        round
     }
 
     fn take_loads(
@@ -128,10 +166,9 @@ impl Samples {
         // the window, or it would not be in it.
         let oldest = now.checked_sub(WINDOW).unwrap_or(now);
         for (signal, key, value) in values {
-            let reported = match signal {
-                Signal::KvUsage => ages.get(&(Signal::KvAge, key.clone())),
-                Signal::Queue => ages.get(&(Signal::QueueAge, key.clone())),
-                _ => Some(&0.0),
+            let reported = match signal.age() {
+                Some(age) => ages.get(&(age, key.clone())),
+                None => Some(&0.0),
             };
             let reported = reported.and_then(|age| Duration::try_from_secs_f64(age.max(0.0)).ok());
             let Some(slot) = self.loads.entry(key).or_default().slot(signal) else { continue };
@@ -180,9 +217,16 @@ impl Samples {
         }
     }
 
-    /// When the newest attempt began that was answered a load. What is known of loads is not newer.
+    /// When the newest round began that was answered a load. What is known of loads is not newer, but where
+    /// [`Samples::taken_in`] says so.
     pub(crate) fn taken(&self) -> Option<Instant> {
         self.taken
+    }
+
+    /// The same for one namespace, which may have been asked for since.
+    pub(crate) fn taken_in(&self, namespace: &str) -> Option<Instant> {
+        let part = self.part.as_ref().filter(|part| part.loaded && part.scope.holds(namespace));
+        part.map(|part| part.began).or(self.taken)
     }
 
     /// Why the newest round lacks a signal.
@@ -202,7 +246,19 @@ impl Samples {
     /// has none; otherwise nobody knows.
     #[must_use]
     pub(crate) fn answered(&self, query: Query, namespace: &str) -> bool {
-        self.answered.get(&query).into_iter().flatten().any(|scope| scope.holds(namespace))
+        let rounds = [&self.part, &self.whole].into_iter().flatten();
+        let mut asked = rounds.filter(|round| round.scope.holds(namespace));
+        let newest = asked.find_map(|round| round.answered.get(&query));
+        newest.into_iter().flatten().any(|scope| scope.holds(namespace))
+    }
+
+    /// Whether the newest attempt showed a model's queue, where it was ever shown. One that was, and is not any more, may
+    /// hold requests that nobody sees.
+    pub(crate) fn shows_queue(&self, namespace: &str, model: &str) -> bool {
+        let rounds = [&self.part, &self.whole].into_iter().flatten();
+        let newest = rounds.filter(|round| round.scope.holds(namespace)).map(|round| round.began).max();
+        let seen = self.queues.get(&(namespace.into(), model.into()));
+        seen.is_none_or(|seen| newest.is_none_or(|newest| seen.at >= newest))
     }
 
     /// Requests of a model that completed within a period, or within the shortest longer one that was asked for. `None`

@@ -1,11 +1,11 @@
 //! Which namespaces a query asks for. A small install asks for all at once; a large one is split, so that neither a
 //! query nor its answer outgrows its bound, and what fails costs only its own namespaces their signals.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Pods whose series are asked for at once. An answer has at most two series a pod, and one with long names is 700
-/// bytes long: 28 MB, well below what is read of an answer.
+/// Pods whose series are asked for at once. An answer has at most three series a pod, and one with long names is 700
+/// bytes long: 42 MB, well below what is read of an answer.
 const MOST_PODS: usize = 20_000;
 /// Longest text of namespaces in one query. Proxies in front of Prometheus take a few tens of kilobytes.
 const LONGEST_MATCHER: usize = 8 << 10;
@@ -23,6 +23,16 @@ impl Scope {
     /// One namespace.
     pub(crate) fn one(namespace: &str) -> Self {
         Self::These([Box::from(namespace)].into())
+    }
+
+    /// These namespaces alone, unless they are so many that a query could not name them.
+    pub(crate) fn of<'a>(namespaces: impl Iterator<Item = &'a str>) -> Self {
+        let names: BTreeSet<&str> = namespaces.filter(|name| is_namespace(name)).collect();
+        let length: usize = names.iter().map(|name| name.len() + 1).sum();
+        if length > LONGEST_MATCHER {
+            return Self::All;
+        }
+        Self::These(names.into_iter().map(Box::from).collect())
     }
 
     /// Whether a namespace is asked for.
@@ -278,5 +288,8 @@ mod tests {
         let pods = names.map(|n| (n.to_owned(), 10_000)).into();
         assert_eq!(Split::default().next(&pods).len(), 2);
         assert_eq!(Scope::one("prod").matcher(), "namespace=\"prod\"");
+        assert_eq!(Scope::of(["b", "a\"", "a", "b"].into_iter()).matcher(), "namespace=~\"a|b\"");
+        let many: Vec<String> = (0..1000).map(|i| format!("team-{i:04}")).collect();
+        assert_eq!(Scope::of(many.iter().map(String::as_str)), Scope::All);
     }
 }

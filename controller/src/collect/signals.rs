@@ -23,6 +23,10 @@ pub(crate) enum Signal {
     QueueAge,
     /// Requests running.
     Running,
+    /// Requests waiting in the same scrape.
+    Waiting,
+    /// Age of that scrape, seconds.
+    ScrapeAge,
     /// Mean tokens of a prompt.
     MeanInput,
     /// Mean tokens that a request generates.
@@ -40,7 +44,8 @@ pub enum Query {
     Queue,
     /// Ages of the samples of both.
     SampleAge,
-    /// Requests running.
+    /// Requests running and waiting in one scrape, and its age: a step to zero rests on these, and in two answers they
+    /// could be of two scrapes.
     Running,
     /// Size of the KV cache.
     CacheConfig,
@@ -52,6 +57,23 @@ pub enum Query {
     SchedulerQueue,
     /// Requests that completed within a retention period.
     Completed(Retention),
+}
+
+impl Signal {
+    /// The age of a signal, where it is asked for.
+    pub(crate) const fn age(self) -> Option<Self> {
+        match self {
+            Self::KvUsage => Some(Self::KvAge),
+            Self::Queue => Some(Self::QueueAge),
+            Self::Running | Self::Waiting => Some(Self::ScrapeAge),
+            _ => None,
+        }
+    }
+
+    /// It is the age of another signal.
+    pub(crate) const fn is_age(self) -> bool {
+        matches!(self, Self::KvAge | Self::QueueAge | Self::ScrapeAge)
+    }
 }
 
 impl Query {
@@ -66,6 +88,10 @@ impl Query {
         Self::PrefixHitRate,
         Self::SchedulerQueue,
     ];
+
+    /// What shows whether anything is asked of a model, completed requests left aside.
+    pub(crate) const ACTIVITY: [Self; 5] =
+        [Self::KvUsage, Self::Queue, Self::SampleAge, Self::Running, Self::SchedulerQueue];
 
     /// Short name: the metric label `query` and the log field.
     #[must_use]
@@ -91,15 +117,19 @@ impl Query {
         match self {
             Self::KvUsage => worst(&format!("max_over_time({}[1m])", select.of(kv))),
             Self::Queue => worst(&format!("max_over_time({}[1m])", select.of(queue))),
-            Self::SampleAge => either_signal(("kv", &select.age(kv)), ("queue", &select.age(queue))),
-            Self::Running => sum(&select.of("vllm:num_requests_running")),
+            Self::SampleAge => any_signal(&[("kv", &select.age(kv)), ("queue", &select.age(queue))]),
+            Self::Running => {
+                let running = "vllm:num_requests_running";
+                let [now, waiting] = [running, queue].map(|metric| sum(&select.of(metric)));
+                any_signal(&[("running", &now), ("waiting", &waiting), ("age", &select.age(running))])
+            }
             Self::CacheConfig => {
                 let by = "namespace, pod, pod_name, num_gpu_blocks, block_size";
                 format!("max by ({by}) ({})", select.of("vllm:cache_config_info"))
             }
             Self::Tokens => {
                 let (input, output) = ("vllm:request_prompt_tokens", "vllm:request_generation_tokens");
-                either_signal(("input", &select.mean(input)), ("output", &select.mean(output)))
+                any_signal(&[("input", &select.mean(input)), ("output", &select.mean(output))])
             }
             Self::PrefixHitRate => {
                 let hits = select.rate_of_either("vllm:prefix_cache_hits");
@@ -120,7 +150,7 @@ impl Query {
             Self::KvUsage => &[Signal::KvUsage],
             Self::Queue => &[Signal::Queue],
             Self::SampleAge => &[Signal::KvAge, Signal::QueueAge],
-            Self::Running => &[Signal::Running],
+            Self::Running => &[Signal::Running, Signal::Waiting, Signal::ScrapeAge],
             Self::Tokens => &[Signal::MeanInput, Signal::MeanOutput],
             Self::PrefixHitRate => &[Signal::PrefixHitRate],
             Self::CacheConfig | Self::SchedulerQueue | Self::Completed(_) => &[],
@@ -129,14 +159,20 @@ impl Query {
 
     /// Which signal a series is.
     fn signal(self, labels: &Labels) -> Option<Signal> {
-        match (self.signals(), labels.get(Label::Signal)) {
-            ([only], _) => Some(*only),
-            (_, Some("kv")) => Some(Signal::KvAge),
-            (_, Some("queue")) => Some(Signal::QueueAge),
-            (_, Some("input")) => Some(Signal::MeanInput),
-            (_, Some("output")) => Some(Signal::MeanOutput),
-            _ => None,
+        if let [only] = self.signals() {
+            return Some(*only);
         }
+        let signal = match labels.get(Label::Signal)? {
+            "kv" => Signal::KvAge,
+            "queue" => Signal::QueueAge,
+            "running" => Signal::Running,
+            "waiting" => Signal::Waiting,
+            "age" => Signal::ScrapeAge,
+            "input" => Signal::MeanInput,
+            "output" => Signal::MeanOutput,
+            _ => return None,
+        };
+        self.signals().contains(&signal).then_some(signal)
     }
 }
 
@@ -225,13 +261,13 @@ fn sum(expression: &str) -> String {
     format!("sum by ({POD}) ({expression})")
 }
 
-/// Two signals in one answer. Series have no name of a metric any more once a function was applied, so a label tells
+/// Several signals in one answer. Series have no name of a metric any more once a function was applied, so a label tells
 /// them apart.
-fn either_signal(one: (&str, &str), other: (&str, &str)) -> String {
-    let labelled = |(name, expression): (&str, &str)| {
+fn any_signal(all: &[(&str, &str)]) -> String {
+    let labelled = |(name, expression): &(&str, &str)| {
         format!("label_replace({expression}, \"signal\", \"{name}\", \"\", \"\")")
     };
-    format!("{} or {}", labelled(one), labelled(other))
+    all.iter().map(labelled).collect::<Vec<_>>().join(" or ")
 }
 
 /// A series belongs to a pod and, where vLLM says so, to a model.

@@ -55,10 +55,10 @@ impl Engine {
         let managed = self.managed();
         // On a copy: of what this sample would change elsewhere, nothing may stay.
         let mut memory = state.memory.clone();
+        memory.refusals = self.refusals.borrow().clone();
         // A change of settings is a cycle's to take in.
         let config = before.snapshot.config.clone();
-        let queues = self.pickers.queues().borrow().clone();
-        let seen = (&state.samples, &*queues);
+        let seen = (&state.samples, &self.pickers);
         let mut assembled = assemble(&self.watches, &managed, seen, &mut memory, config, at);
         // But for activity: a model in which something was seen to run is not idle.
         std::mem::swap(&mut state.memory.evidence, &mut memory.evidence);
@@ -69,11 +69,10 @@ impl Engine {
         if models.is_empty() {
             return Between::Nothing;
         }
-        let Some((snapshot, mut outcome)) = decided(newest, &seen, &models, before) else {
+        let Some((snapshot, outcome)) = decided(newest, &seen, &models, before) else {
             return Between::TakesACycle;
         };
         assembled.snapshot = snapshot;
-        self.forget_woken_by_pools(&managed, &mut outcome.warnings);
         let keys: BTreeSet<VariantKey> = outcome.decisions.iter().map(Decision::key).collect();
         for key in &keys {
             state.memory.adopt(key, &mut memory);

@@ -9,6 +9,7 @@ use futures::future::BoxFuture;
 use super::{Engine, Fetched, State};
 use crate::collect::prometheus::QueryError;
 use crate::collect::scope::{Fate, Scope};
+use crate::collect::signals::Query;
 use crate::collect::{self, Answer};
 use crate::{pods, workloads};
 
@@ -33,17 +34,34 @@ impl Engine {
         state.asked.is_some_and(|began| began.elapsed() + allowance <= self.config().cache_ttl)
     }
 
+    /// A whole round.
     pub(super) fn fetch(&self, state: &mut State) -> BoxFuture<'_, Fetched> {
-        let began = Instant::now();
         let scopes = match &self.namespace {
             Some(namespace) => vec![Scope::one(namespace)],
             None => state.split.next(&self.expected_pods()),
         };
+        self.ask(scopes, Query::ALL.to_vec(), state, None)
+    }
+
+    /// A round of what steps to zero wait for, and of that alone: it comes again and again until they are taken.
+    pub(super) fn fetch_activity(&self, state: &State) -> BoxFuture<'_, Fetched> {
+        let scope = Scope::of(state.steps.namespaces());
+        self.ask(vec![scope.clone()], Query::ACTIVITY.to_vec(), state, Some(scope))
+    }
+
+    fn ask(
+        &self,
+        scopes: Vec<Scope>,
+        mut queries: Vec<Query>,
+        state: &State,
+        part: Option<Scope>,
+    ) -> BoxFuture<'_, Fetched> {
+        let began = Instant::now();
         let within = self.config().fetch_interval.max(SHORTEST_ROUND);
-        let retentions = state.retentions.clone();
+        queries.extend(state.retentions.iter().copied().map(Query::Completed));
         async move {
-            let answers = collect::fetch(&self.prometheus, scopes, &retentions, &self.telemetry, within);
-            (began, answers.await)
+            let answers = collect::fetch(&self.prometheus, scopes, &queries, &self.telemetry, within);
+            Fetched { began, part, answers: answers.await }
         }
         .boxed()
     }
@@ -60,14 +78,19 @@ impl Engine {
         pods
     }
 
-    pub(super) fn take_in(&self, state: &mut State, (began, answers): Fetched) {
-        state.asked = Some(began);
+    pub(super) fn take_in(&self, state: &mut State, fetched: Fetched) {
+        let Fetched { began, part, answers } = fetched;
         state.took = began.elapsed();
-        state.split.ended(|scope| fate(scope, &answers));
+        state.news = true;
         let had_error = state.samples.last_error().is_some();
         // Ages are told as of the query, not of an answer that may have taken its time.
-        state.samples.take_in(began, answers);
-        state.news = true;
+        if let Some(scope) = part {
+            state.samples.take_in_part(began, scope, answers);
+        } else {
+            state.asked = Some(began);
+            state.split.ended(|scope| fate(scope, &answers));
+            state.samples.take_in(began, answers);
+        }
         match state.samples.last_error() {
             Some(error) if !had_error => {
                 tracing::warn!(

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use wva_crds::GoDuration;
 use wva_scaling::resolve::Entries;
 use wva_scaling::snapshot::{Config, Mode, Model, Snapshot};
 use wva_scaling::{Decision, VariantKey};
@@ -50,6 +51,11 @@ impl Steps {
     /// Steps to zero wait for their second look.
     pub(super) fn wait(&self) -> bool {
         !self.leaving.is_empty()
+    }
+
+    /// Whose models are to be looked at again.
+    pub(super) fn namespaces(&self) -> impl Iterator<Item = &str> {
+        self.leaving.keys().map(|key| key.namespace.as_str())
     }
 
     /// One of them has waited for less than `patience`.
@@ -188,8 +194,12 @@ fn decided_from<'a>(snapshot: &'a Snapshot, decision: &Decision) -> Option<&'a M
 /// Whether all that is known of a model's replicas was scraped after `since`.
 fn seen_since(model: &Model, now: Instant, since: Instant) -> bool {
     let elapsed = now.saturating_duration_since(since);
-    let mut replicas = model.variants.iter().flat_map(|v| &v.replicas);
-    !elapsed.is_zero() && replicas.all(|r| r.age.get() < elapsed)
+    let is_newer = |age: GoDuration| age.get() < elapsed;
+    !elapsed.is_zero()
+        && model.variants.iter().all(|v| {
+            let in_flight = v.running.is_none() || v.running_age.is_some_and(is_newer);
+            in_flight && v.replicas.iter().all(|r| is_newer(r.age))
+        })
 }
 
 /// Whether nothing runs and nothing waits at the replicas of a variant that is to go to 0, whatever sends it there.

@@ -44,6 +44,7 @@ fn engine(cluster: &Cluster, prometheus: Prometheus) -> Engine {
         synced: Synced::default(),
         prometheus,
         pickers: Pickers::testing().0,
+        refusals: watch::channel(Arc::default()).1,
         ownership: Ownership::default(),
         namespace: None,
         config: watch::channel(config()).1,
@@ -170,13 +171,13 @@ async fn a_query_that_fails_costs_no_other_signal() {
         let fake = FakePrometheus::start(Answers::By(busy)).await;
         let engine = engine(&cluster, fake.client());
         let mut state = State::default();
-        let (began, mut answers) = engine.fetch(&mut state).await;
-        for answer in &mut answers {
+        let mut fetched = engine.fetch(&mut state).await;
+        for answer in &mut fetched.answers {
             if answer.query.expression(&Scope::All).contains(failing) {
                 *answer = failed(answer.query);
             }
         }
-        engine.take_in(&mut state, (began, answers));
+        engine.take_in(&mut state, fetched);
         engine.cycle(&mut state);
         let v = variant(&engine);
         assert_eq!((v.signal(), v.conditions.metrics_available.reason), (Some(3), told), "{failing}");

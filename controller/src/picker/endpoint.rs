@@ -18,14 +18,13 @@ use serde::Deserialize;
 use tokio::sync::{Notify, watch};
 use tokio::time::MissedTickBehavior;
 
-use super::ask::{Asker, NoAnswer};
+use super::ask::Asker;
 use super::page::Waiting;
 use super::{PERIOD, PickerKey};
+use crate::page::{NoAnswer, PORTS};
 use crate::watches::cache::{Cache, Kind, Writer};
 
-/// Names of the container port with the metrics.
-const PORTS: [&str; 2] = ["metrics", "http-metrics"];
-/// That port where no container names one.
+/// The port with the metrics where no container names one.
 const DEFAULT_PORT: u16 = 9090;
 /// Pods of one picker that are asked. It has one, or a few that stand in for each other.
 const MOST_PODS: usize = 16;

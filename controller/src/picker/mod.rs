@@ -62,7 +62,8 @@ impl Pickers {
 
     /// Whether a pool holds the pods of this workload, so that its picker has the requests for them.
     pub(crate) fn has_one(&self, watches: &Watches, workload: &WorkloadKey) -> bool {
-        !wanted::pickers(watches, &self.pools.cache, workload).is_empty()
+        let pools = &self.pools.cache;
+        !pools.is_empty() && !wanted::pickers(watches, pools, workload).is_empty()
     }
 
     /// Where nobody asks; what they say is written by a test.

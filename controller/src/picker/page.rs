@@ -1,21 +1,8 @@
-//! Reads the metrics page of an endpoint picker as it arrives: of thousands of lines only those of its flow-control
-//! queue are kept, and only for the models that somebody asks about. What is no metrics page is no answer, for an
-//! answer without a queue would mean that nothing waits.
+//! What the metrics page of an endpoint picker says of its flow-control queue, for the models that somebody asks about.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Longest line that is held until its end has arrived.
-const LONGEST_LINE: usize = 64 << 10;
-
-/// The page holds something that is no metric.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line} is no metric: {text:?}")]
-pub(super) struct NotMetrics {
-    /// Counted from 1.
-    line: usize,
-    /// How it begins.
-    text: String,
-}
+use crate::page::{self, Figures};
 
 /// What waits for one model.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -38,180 +25,59 @@ impl Waiting {
     }
 }
 
-/// A page that is being read.
-pub(super) struct Page<'a> {
+/// What is read of the page.
+pub(super) struct QueueFigures<'a> {
     models: &'a BTreeSet<String>,
-    /// The beginning of a line whose end has not arrived.
-    begun: Vec<u8>,
-    lines: usize,
     /// By model, under the earlier and the later name of the metrics.
     found: BTreeMap<String, [Waiting; 2]>,
 }
 
-impl<'a> Page<'a> {
-    /// Of which these models are read.
+impl<'a> QueueFigures<'a> {
+    /// For these models.
     pub(super) fn of(models: &'a BTreeSet<String>) -> Self {
-        Self { models, begun: Vec::new(), lines: 0, found: BTreeMap::new() }
+        Self { models, found: BTreeMap::new() }
     }
 
-    /// Takes in what has arrived.
-    ///
-    /// # Errors
-    /// [`NotMetrics`] at the first line that is none.
-    pub(super) fn feed(&mut self, chunk: &[u8]) -> Result<(), NotMetrics> {
-        let mut lines = chunk.split(|byte| *byte == b'\n');
-        // What comes after the last newline goes on in the next chunk.
-        let mut piece = lines.next().unwrap_or_default();
-        for next in lines {
-            if self.begun.is_empty() {
-                self.line(piece)?;
-            } else {
-                self.begun.extend_from_slice(piece);
-                let line = std::mem::take(&mut self.begun);
-                self.line(&line)?;
-            }
-            piece = next;
-        }
-        self.begun.extend_from_slice(piece);
-        if self.begun.len() > LONGEST_LINE { Err(self.wrong(&self.begun)) } else { Ok(()) }
-    }
-
-    /// The page is over: what waits for each of the models, which is nothing where the page does not say.
-    ///
-    /// # Errors
-    /// [`NotMetrics`] where its last line is none, or there was none at all.
-    pub(super) fn end(mut self) -> Result<BTreeMap<String, Waiting>, NotMetrics> {
-        let last = std::mem::take(&mut self.begun);
-        self.line(&last)?;
-        if self.lines == 0 {
-            return Err(self.wrong(b""));
-        }
+    /// What waits for each of the models, which is nothing where the page does not say.
+    pub(super) fn by_model(self) -> BTreeMap<String, Waiting> {
         // A picker that shows its queue under both names has one queue.
-        Ok(self.found.into_iter().map(|(model, [earlier, later])| (model, earlier.greater(later))).collect())
+        self.found.into_iter().map(|(model, [earlier, later])| (model, earlier.greater(later))).collect()
     }
+}
 
-    fn line(&mut self, line: &[u8]) -> Result<(), NotMetrics> {
-        let line = line.trim_ascii();
-        if line.is_empty() {
-            return Ok(());
-        }
-        let read = if line[0] == b'#' { Some(Line::Other) } else { read(line) };
-        let Some(read) = read else { return Err(self.wrong(line)) };
-        self.lines += 1;
-        // What is no finite figure from 0 up says nothing.
-        if let Line::Queue(Series { model, later, bytes, value }) = read
+impl Figures for QueueFigures<'_> {
+    fn take(&mut self, name: &str, rest: &str) -> Option<()> {
+        let (later, bytes) = match name {
+            "inference_extension_flow_control_queue_size" => (false, false),
+            "inference_extension_flow_control_queue_bytes" => (false, true),
+            "llm_d_epp_flow_control_queue_size" => (true, false),
+            "llm_d_epp_flow_control_queue_bytes" => (true, true),
+            _ => return page::other(rest),
+        };
+        let (mut target, mut asked) = (None, None);
+        let value = page::value(rest, |label, value| match label {
+            "target_model_name" if !value.is_empty() => target = Some(value),
+            "model_name" if !value.is_empty() => asked = Some(value),
+            _ => {}
+        })?;
+        // The target counts before the one that was asked for. What is no finite figure from 0 up says nothing.
+        if let Some(model) = target.or(asked).filter(|model| self.models.contains(model))
             && value.is_finite()
             && value >= 0.0
-            && self.models.contains(&model)
         {
             let waiting = &mut self.found.entry(model).or_default()[usize::from(later)];
             let more =
                 if bytes { Waiting { size: 0.0, bytes: value } } else { Waiting { size: value, bytes: 0.0 } };
             *waiting = waiting.plus(more);
         }
-        Ok(())
+        Some(())
     }
-
-    fn wrong(&self, line: &[u8]) -> NotMetrics {
-        let text = String::from_utf8_lossy(&line[..line.len().min(60)]).into_owned();
-        NotMetrics { line: self.lines + 1, text }
-    }
-}
-
-/// A line of the page.
-#[derive(Debug, PartialEq)]
-enum Line {
-    /// The queue of a model.
-    Queue(Series),
-    /// What nobody asks about.
-    Other,
-}
-
-/// A series of the queue.
-#[derive(Debug, PartialEq)]
-struct Series {
-    model: String,
-    /// It has the later name of the metric.
-    later: bool,
-    bytes: bool,
-    value: f64,
-}
-
-/// Reads a line that is no comment; `None` for what is no metric.
-fn read(line: &[u8]) -> Option<Line> {
-    let line = std::str::from_utf8(line).ok()?;
-    let name = line.split(['{', ' ', '\t']).next()?;
-    let rest = &line[name.len()..];
-    let valid = |at: usize, byte: u8| {
-        byte.is_ascii_alphabetic() || b"_:".contains(&byte) || (at > 0 && byte.is_ascii_digit())
-    };
-    if name.is_empty() || !name.bytes().enumerate().all(|(at, byte)| valid(at, byte)) {
-        return None;
-    }
-    let queue = match name {
-        "inference_extension_flow_control_queue_size" => Some((false, false)),
-        "inference_extension_flow_control_queue_bytes" => Some((false, true)),
-        "llm_d_epp_flow_control_queue_size" => Some((true, false)),
-        "llm_d_epp_flow_control_queue_bytes" => Some((true, true)),
-        _ => None,
-    };
-    let Some((later, bytes)) = queue else {
-        // A number at its end is enough to tell a metric from prose.
-        let last = rest.rsplit([' ', '\t', '}']).next()?;
-        return last.parse::<f64>().ok().map(|_| Line::Other);
-    };
-    let (model, rest) = match rest.strip_prefix('{') {
-        Some(labels) => model_of(labels)?,
-        None => (None, rest),
-    };
-    // A time stamp may follow.
-    let value = rest.split_ascii_whitespace().next()?.parse().ok()?;
-    Some(model.map_or(Line::Other, |model| Line::Queue(Series { model, later, bytes, value })))
-}
-
-/// The model that labels name, the target before the one that was asked for, and what follows the labels.
-fn model_of(labels: &str) -> Option<(Option<String>, &str)> {
-    let (mut target, mut asked) = (None, None);
-    let mut rest = labels.trim_start();
-    loop {
-        if let Some(after) = rest.strip_prefix('}') {
-            return Some((target.or(asked), after));
-        }
-        let (key, value) = rest.split_once('=')?;
-        let (value, after) = quoted(value.trim_start())?;
-        match key.trim() {
-            "target_model_name" if !value.is_empty() => target = Some(value),
-            "model_name" if !value.is_empty() => asked = Some(value),
-            _ => {}
-        }
-        let after = after.trim_start();
-        rest = after.strip_prefix(',').map_or(after, str::trim_start);
-        if rest.len() == after.len() && !rest.starts_with('}') {
-            return None;
-        }
-    }
-}
-
-/// A text in quotation marks, and what follows it.
-fn quoted(text: &str) -> Option<(String, &str)> {
-    let mut value = String::new();
-    let mut chars = text.strip_prefix('"')?.char_indices();
-    while let Some((at, c)) = chars.next() {
-        match c {
-            '"' => return Some((value, &text[at + 2..])),
-            '\\' => value.push(match chars.next()?.1 {
-                'n' => '\n',
-                other => other,
-            }),
-            _ => value.push(c),
-        }
-    }
-    None
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::page::{NotMetrics, Page};
 
     fn models() -> BTreeSet<String> {
         ["m", "meta/llama", "a\"b\\c\nd", "t"].map(str::to_owned).into()
@@ -219,11 +85,11 @@ mod tests {
 
     fn page(text: &[u8], chunk: usize) -> Result<Vec<(String, f64, f64)>, NotMetrics> {
         let models = models();
-        let mut page = Page::of(&models);
+        let mut page = Page::new(QueueFigures::of(&models));
         for chunk in text.chunks(chunk) {
             page.feed(chunk)?;
         }
-        Ok(page.end()?.into_iter().map(|(model, w)| (model, w.size, w.bytes)).collect())
+        Ok(page.end()?.by_model().into_iter().map(|(model, w)| (model, w.size, w.bytes)).collect())
     }
 
     #[track_caller]
@@ -299,7 +165,7 @@ mod tests {
             assert!(page(text.as_bytes(), 8).is_err(), "{text:?}");
         }
         assert!(page(b"go_goroutines 12\nm\xff 1\n", 8).is_err());
-        assert!(page(&vec![b'a'; LONGEST_LINE + 1], 4096).is_err());
+        assert!(page(&vec![b'a'; (64 << 10) + 1], 4096).is_err());
         let told = page("go_goroutines 12\n<html>\n".as_bytes(), 8).unwrap_err().to_string();
         assert_eq!(told, "line 2 is no metric: \"<html>\"");
     }

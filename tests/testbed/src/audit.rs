@@ -12,12 +12,14 @@ use crate::testbed::{Data, Testbed};
 
 const LOG: &str = "audit.log";
 
-/// Writes of service accounts outside kube-system, whose controllers write all the time and are not under test.
+/// Writes of service accounts outside kube-system, whose controllers write all the time and are not under test. Of
+/// statuses also what is written.
 const WRITES: &str = "apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
 rules:
 - {level: None, userGroups: ['system:serviceaccounts:kube-system']}
+- {level: Request, verbs: [patch], resources: [{group: llmd.ai, resources: [variantautoscalings/status]}]}
 - {level: Metadata, userGroups: ['system:serviceaccounts'], verbs: [create, update, patch, delete, deletecollection]}
 - {level: None}
 ";
@@ -62,9 +64,17 @@ pub struct Write {
     pub name: String,
     /// Status code of the answer; 0 where there was none.
     pub code: u16,
+    /// What was sent, of statuses; `Null` of all else.
+    pub body: Value,
 }
 
 impl Write {
+    /// The target in a status.
+    #[must_use]
+    pub fn target(&self) -> Option<u64> {
+        self.body.pointer("/status/desiredOptimizedAlloc/numReplicas").and_then(Value::as_u64)
+    }
+
     /// Whether it changed what is stored: it was not refused, and is no question that is asked by creating an object.
     #[must_use]
     pub fn stored(&self) -> bool {
@@ -105,6 +115,7 @@ fn write(line: &str) -> anyhow::Result<Write> {
         namespace: text("/objectRef/namespace").to_owned(),
         name: text("/objectRef/name").to_owned(),
         code: record.pointer("/responseStatus/code").and_then(Value::as_u64).unwrap_or(0).try_into()?,
+        body: record["requestObject"].clone(),
     })
 }
 

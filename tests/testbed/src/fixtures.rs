@@ -20,6 +20,8 @@ pub struct VariantFixture {
     pub replicas: u32,
     /// `maxReplicas` of the HPA.
     pub max: u32,
+    /// Port of the pods with the metrics: [`crate::Fleet::port`].
+    pub port: Option<u16>,
 }
 
 /// Label of the pods of one model, by which the emulated fleet finds them.
@@ -38,7 +40,15 @@ impl VariantFixture {
             gpu_product: "NVIDIA-H100-80GB-HBM3".to_owned(),
             replicas: 1,
             max: 10,
+            port: None,
         }
+    }
+
+    /// The same with the metrics of its pods at this port.
+    #[must_use]
+    pub fn port(mut self, port: u16) -> Self {
+        self.port = Some(port);
+        self
     }
 
     /// The same at another cost.
@@ -67,6 +77,8 @@ impl VariantFixture {
     #[must_use]
     pub fn deployment(&self) -> String {
         let Self { name, namespace, gpu_product, replicas, .. } = self;
+        let ports =
+            self.port.map(|port| format!("{{name: metrics, containerPort: {port}}}")).unwrap_or_default();
         format!(
             "apiVersion: apps/v1
 kind: Deployment
@@ -82,6 +94,7 @@ spec:
       containers:
       - name: vllm
         image: vllm/vllm-openai
+        ports: [{ports}]
         resources: {{limits: {{nvidia.com/gpu: 1}}}}
 "
         )

@@ -150,12 +150,18 @@ enum Task {
         /// Turns to zero and back.
         #[arg(long, default_value_t = 200)]
         turns: usize,
-        /// How long Prometheus is down.
+        /// How long Prometheus is down, and after it the endpoint pickers.
         #[arg(long, default_value = "5m", value_parser = duration)]
         outage: Duration,
+        /// How often a leader dies between a signal and its step, up and down each, and how often leaders change in all.
+        #[arg(long, default_value_t = 50)]
+        killed: usize,
         /// Where the random moments begin.
         #[arg(long, default_value_t = 1)]
         seed: u64,
+        /// Only those of `turns`, `outages` and `killed` whose names hold this.
+        #[arg(long)]
+        only: Option<String>,
     },
     /// Hundreds of models woken from zero, and what it costs to watch a hundred.
     FromZero {
@@ -206,8 +212,8 @@ async fn main() -> ExitCode {
         Task::SideBySide { wva, lasts } => {
             Box::pin(until_signal(side_by_side::run(&wva, lasts))).await.map(|_| ())
         }
-        Task::Zero { wva, turns, outage, seed } => {
-            let plan = zero::Plan { wva: &wva, turns, outage, seed };
+        Task::Zero { wva, turns, outage, killed, seed, only } => {
+            let plan = zero::Plan { wva: &wva, turns, outage, killed, seed, only: only.as_deref() };
             Box::pin(until_signal(zero::run(&plan))).await.map(|_| ())
         }
         Task::FromZero { wva } => Box::pin(until_signal(from_zero::run(&wva))).await.map(|_| ()),

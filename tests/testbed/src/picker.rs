@@ -103,6 +103,12 @@ impl FakePicker {
         Ok(Self { address, says, task })
     }
 
+    /// `host:port` of its metrics.
+    #[must_use]
+    pub fn address(&self) -> String {
+        self.address.to_string()
+    }
+
     /// From now on so many requests wait for a model, and can be seen.
     pub fn queue(&self, model: &str, waiting: f64) {
         lock(&self.says).queues.insert(model.to_owned(), waiting);

@@ -35,7 +35,7 @@ pub(crate) fn kept(model: &ModelView, variant: &VariantView, needs_more: bool) -
     let age = variant.variant.desired_age.unwrap_or_default();
     let age_seconds = age.get().as_secs_f64();
     if age >= model.config.decision_hold {
-        return Kept::Ended(Reason::NotCarriedOut { desired, age_seconds });
+        return Kept::Ended(Reason::NotCarriedOut { desired, age_seconds, refused: false });
     }
     Kept::Holds { desired, reason: Reason::KeptDecision { age_seconds } }
 }

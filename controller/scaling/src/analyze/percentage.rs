@@ -164,6 +164,8 @@ impl Percentage {
                 drafts[i].push(Stage::Analyze, after, reason.clone());
             } else if variant.stuck > 0 {
                 drafts[i].note(Stage::Analyze, Reason::Stuck { stuck: variant.stuck });
+            } else if let Some(refusal) = variant.refusal() {
+                drafts[i].note(Stage::Analyze, refusal);
             } else if variant.pending > 0 {
                 drafts[i].note(Stage::Analyze, Reason::PendingReplicas { pending: variant.pending });
             } else if let (false, Some(max)) = (can_grow(variant), variant.bounds.max)
@@ -213,7 +215,10 @@ impl Percentage {
 /// Nothing about the variant itself keeps it from growing. Where its maximum leaves less than the HPA acts on, it
 /// would never get there.
 fn can_grow(variant: &VariantView) -> bool {
-    variant.pending == 0 && variant.stuck == 0 && variant.room() >= variant.step_up()
+    variant.pending == 0
+        && variant.stuck == 0
+        && variant.refusal().is_none()
+        && variant.room() >= variant.step_up()
 }
 
 /// The same for shrinking.

@@ -142,6 +142,9 @@ fn variant() -> impl Strategy<Value = Variant> {
             remembered_capacity: hardware.2,
             pending,
             running: load.0,
+            running_age: None,
+            // It keeps a variant from growing as stuck replicas do.
+            refused_ago: None,
             gpus_per_replica: GpuCount(hardware.1),
             engine_args,
             replicas: replicas.map(|(i, r)| Replica { pod: format!("p{i}"), ..r.clone() }).collect(),

@@ -20,6 +20,7 @@ struct Bench {
     fake: FakeApi,
     sender: watch::Sender<Option<Arc<Published>>>,
     changed: Arc<Notify>,
+    refusals: watch::Receiver<Arc<Refusals>>,
     running: JoinHandle<()>,
 }
 
@@ -30,11 +31,13 @@ impl Bench {
         let fake = FakeApi::with(replicas);
         let (sender, reader) = watch::channel(None);
         let changed = Arc::new(Notify::new());
-        let actuator = Actuator::new(fake.client(), 2);
+        let actuator = fake.actuator(2);
         let reporter = Reporter { client: fake.client(), pod_name: None };
-        let carrier = Carrier::new(actuator, cluster.watches().variants, changed.clone(), reporter);
+        let (refused, refusals) = watch::channel(Arc::default());
+        let variants = cluster.watches().variants;
+        let carrier = Carrier::new(actuator, variants, changed.clone(), refused, reporter);
         let running = tokio::spawn(carrier.run(reader));
-        Self { cluster, fake, sender, changed, running }
+        Self { cluster, fake, sender, changed, refusals, running }
     }
 
     /// The target is `to`, and the step to it is due.
@@ -125,6 +128,34 @@ async fn a_variant_has_one_step_at_a_time_and_another_after_it() {
     bench.publish(1, 2);
     bench.ended().await;
     assert_eq!(bench.fake.replicas(), Some(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_refused_is_told_at_once_and_tried_again_ever_later() {
+    let bench = Bench::new(1);
+    let is_refused = || bench.refusals.borrow().since(&key(), std::time::Instant::now()).is_some();
+    bench.fake.change(|s| s.refusal = Some(403));
+    for pause in [10, 20, 40] {
+        bench.publish(1, 2);
+        assert!(bench.ended().await < PAUSE, "another variant may be chosen at once");
+        assert!(is_refused());
+        assert_eq!(bench.ended().await.as_secs(), pause);
+    }
+    assert_eq!(bench.fake.change(|s| s.asked), 6, "a look and a write each");
+    bench.fake.change(|s| s.refusal = None);
+    bench.publish(1, 2);
+    bench.ended().await;
+    assert!(!is_refused());
+    assert_eq!(bench.fake.replicas(), Some(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_is_down_refuses_nothing() {
+    let bench = Bench::new(1);
+    bench.fake.change(|s| s.refusal = Some(503));
+    bench.publish(1, 2);
+    assert_eq!(bench.ended().await, PAUSE);
+    assert_eq!(**bench.refusals.borrow(), Refusals::default());
 }
 
 #[tokio::test(start_paused = true)]

@@ -294,8 +294,10 @@ fn requests_in_flight_are_known_when_every_replica_says() {
     let running = |reports: &[&str], values: &[(&str, &str)], after: u64| {
         let mut case = Case::new();
         case.cluster.variant("a", "m", json!({})).deployment("a", 2, 2).pod("a-0", "a").pod("a-1", "a");
-        let labels = |pod: &str| json!({"namespace": "ns", "pod": pod, "model_name": "m"});
-        let series: Vec<_> = values.iter().map(|(pod, value)| (labels(pod), *value)).collect();
+        let series: Vec<_> = values
+            .iter()
+            .flat_map(|(pod, value)| [(pod_signal(pod, "running"), *value), (pod_signal(pod, "age"), "0")])
+            .collect();
         case.samples.take_in(case.at.now, vec![answer(Query::Running, &series)]);
         case.at.now += Duration::from_secs(after);
         let load: Vec<_> = reports.iter().map(|pod| (*pod, 0.5, 0.0)).collect();

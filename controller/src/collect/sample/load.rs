@@ -14,6 +14,8 @@ pub(crate) struct PodLoad {
     pub queue: Option<Observed>,
     /// Requests running.
     pub running: Option<Observed>,
+    /// Requests waiting in the same scrape.
+    pub waiting: Option<Observed>,
     /// Mean tokens of a prompt.
     pub mean_input: Option<Observed>,
     /// Mean tokens that a request generates.
@@ -38,6 +40,7 @@ impl PodLoad {
             kv: keep(self.kv),
             queue: keep(self.queue),
             running: keep(self.running),
+            waiting: keep(self.waiting),
             mean_input: keep(self.mean_input),
             mean_output: keep(self.mean_output),
             prefix_hit_rate: keep(self.prefix_hit_rate),
@@ -58,7 +61,7 @@ impl PodLoad {
             (a, b) => a.or(b),
         };
         let greater: fn(f64, f64) -> bool = |a, b| a >= b;
-        let running = match (self.running, other.running) {
+        let both = |a: Option<Observed>, b: Option<Observed>| match (a, b) {
             (Some(a), Some(b)) => Some(Observed { value: a.value + b.value, at: a.at.min(b.at) }),
             // What one of them has in flight is not what both have.
             _ => None,
@@ -66,10 +69,21 @@ impl PodLoad {
         Self {
             kv: pick(self.kv, other.kv, greater),
             queue: pick(self.queue, other.queue, greater),
-            running,
+            running: both(self.running, other.running),
+            waiting: both(self.waiting, other.waiting),
             mean_input: pick(self.mean_input, other.mean_input, greater),
             mean_output: pick(self.mean_output, other.mean_output, greater),
             prefix_hit_rate: pick(self.prefix_hit_rate, other.prefix_hit_rate, |a, b| a <= b),
+        }
+    }
+
+    /// Requests that wait: the most within a minute, or in the newest scrape, which another query may have seen.
+    pub(crate) fn queue(&self) -> Option<Observed> {
+        match (self.queue, self.waiting) {
+            (Some(queue), Some(waiting)) => {
+                Some(Observed { value: queue.value.max(waiting.value), at: queue.at })
+            }
+            (queue, waiting) => queue.or(waiting),
         }
     }
 
@@ -79,10 +93,11 @@ impl PodLoad {
             Signal::KvUsage => &mut self.kv,
             Signal::Queue => &mut self.queue,
             Signal::Running => &mut self.running,
+            Signal::Waiting => &mut self.waiting,
             Signal::MeanInput => &mut self.mean_input,
             Signal::MeanOutput => &mut self.mean_output,
             Signal::PrefixHitRate => &mut self.prefix_hit_rate,
-            Signal::KvAge | Signal::QueueAge => return None,
+            Signal::KvAge | Signal::QueueAge | Signal::ScrapeAge => return None,
         })
     }
 }

@@ -208,3 +208,70 @@ fn what_is_gone_is_forgotten_before_what_is_only_silent() {
         );
     }
 }
+
+#[test]
+fn a_round_for_some_namespaces_leaves_the_others_as_they_were() {
+    let (t0, mut s) = (Instant::now(), Samples::default());
+    let later = |seconds| t0 + Duration::from_secs(seconds);
+    let week = Retention::new(Duration::from_secs(9));
+    let counts = |value: &str| {
+        let of = |namespace: &str| json!({"namespace": namespace, "model_name": "m"});
+        answer(Query::Completed(week), &[(of("ns"), value), (of("other"), value)])
+    };
+    s.take_in(t0, vec![kv("0.7"), age("0"), answer(Query::Tokens, &[]), counts("0")]);
+    let only_ns = || Scope::one("ns");
+    let part = |mut answer: Answer| {
+        answer.scope = only_ns();
+        answer
+    };
+    s.take_in_part(later(5), only_ns(), vec![part(failed(Query::KvUsage)), part(answer(Query::Queue, &[]))]);
+    assert_eq!((s.taken(), s.taken_in("ns"), s.taken_in("other")), (Some(t0), Some(later(5)), Some(t0)));
+    assert!(!s.answered(Query::KvUsage, "ns") && s.answered(Query::KvUsage, "other"));
+    assert!(s.answered(Query::Queue, "ns") && !s.answered(Query::Queue, "other"));
+    assert!(s.answered(Query::Tokens, "ns"), "it was not asked again");
+    assert_eq!((s.completed("ns", "m", week), s.completed("other", "m", week)), (None, Some(0.0)));
+    s.take_in(later(9), vec![kv("0.7")]);
+    assert_eq!((s.taken_in("ns"), s.answered(Query::Queue, "ns")), (Some(later(9)), false));
+}
+
+#[test]
+fn what_runs_and_waits_is_as_old_as_its_scrape() {
+    let (t0, mut s) = (Instant::now() + Duration::from_hours(1), Samples::default());
+    let in_flight = |values: [&str; 3]| {
+        let rows: Vec<_> = ["running", "waiting", "age"]
+            .map(|signal| pod_signal("a", signal))
+            .into_iter()
+            .zip(values)
+            .collect();
+        answer(Query::Running, &rows)
+    };
+    s.take_in(t0, vec![in_flight(["2", "3", "7"])]);
+    let load = only(&s);
+    let at = t0.checked_sub(Duration::from_secs(7)).unwrap();
+    assert_eq!(load.running, Some(Observed { value: 2.0, at }));
+    assert_eq!(load.queue(), Some(Observed { value: 3.0, at }));
+    // The longest queue of the last minute counts where it was longer.
+    let queue = answer(Query::Queue, &[(pod("a"), "5")]);
+    s.take_in(t0, vec![in_flight(["2", "3", "7"]), queue]);
+    assert_eq!(only(&s).queue().map(|o| o.value), Some(5.0));
+}
+
+#[test]
+fn a_queue_that_was_shown_once_and_is_not_any_more_is_missed() {
+    let (t0, mut s) = (Instant::now(), Samples::default());
+    let queue = || {
+        let name = "llm_d_epp_flow_control_queue_size";
+        let labels = json!({"__name__": name, "namespace": "ns", "target_model_name": "m"});
+        answer(Query::SchedulerQueue, &[(labels, "0")])
+    };
+    s.take_in(t0, vec![answer(Query::SchedulerQueue, &[])]);
+    assert!(s.shows_queue("ns", "m"), "there never was one");
+    s.take_in(t0, vec![queue()]);
+    assert!(s.shows_queue("ns", "m"));
+    for missing in [answer(Query::SchedulerQueue, &[]), failed(Query::SchedulerQueue)] {
+        s.take_in(t0 + Duration::from_secs(1), vec![missing]);
+        assert!(!s.shows_queue("ns", "m"));
+    }
+    s.take_in_part(t0 + Duration::from_secs(2), Scope::one("ns"), vec![queue()]);
+    assert!(s.shows_queue("ns", "m"));
+}

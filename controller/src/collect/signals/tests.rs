@@ -47,7 +47,15 @@ fn one_query_serves_all_models_and_all_are_few() {
             named("queue", &age("num_requests_waiting"))
         )
     );
-    assert_eq!(all(Query::Running), format!("sum by ({by}) (vllm:num_requests_running)"));
+    assert_eq!(
+        all(Query::Running),
+        [
+            named("running", &format!("sum by ({by}) (vllm:num_requests_running)")),
+            named("waiting", &format!("sum by ({by}) (vllm:num_requests_waiting)")),
+            named("age", &age("num_requests_running")),
+        ]
+        .join(" or ")
+    );
     assert_eq!(
         all(Query::CacheConfig),
         "max by (namespace, pod, pod_name, num_gpu_blocks, block_size) (vllm:cache_config_info)"
@@ -87,15 +95,15 @@ fn every_query_is_in_the_table_once() {
     names.dedup();
     assert_eq!(names.len(), Query::ALL.len());
     let signals: Vec<_> = Query::ALL.iter().flat_map(|q| q.signals()).collect();
-    assert_eq!(signals.len(), 8);
+    assert_eq!(signals.len(), 10);
 }
 
 #[test]
 fn a_value_is_its_pods_under_either_label() {
     let pod = |label: &str| json!({"namespace": "ns", label: "a", "model_name": "m", "engine": "0"});
     for label in ["pod", "pod_name"] {
-        let rows = rows(Query::Running, &[(pod(label), "3")]);
-        assert_eq!(of_pods(&rows), [(Signal::Running, "a", "m", 3.0)]);
+        let rows = rows(Query::Queue, &[(pod(label), "3")]);
+        assert_eq!(of_pods(&rows), [(Signal::Queue, "a", "m", 3.0)]);
     }
     let both = json!({"namespace": "ns", "pod": "a", "pod_name": "b"});
     assert_eq!(of_pods(&rows(Query::Queue, &[(both, "1")])), [(Signal::Queue, "a", "", 1.0)]);

@@ -61,7 +61,7 @@ async fn a_namespaced_install_asks_for_its_namespace_and_others_for_all() {
         let fake = FakePrometheus::start(Answers::By(busy)).await;
         let mut engine = engine(&cluster, fake.client());
         engine.namespace = namespace.map(str::to_owned);
-        let answers = engine.fetch(&mut State::default()).await.1;
+        let answers = engine.fetch(&mut State::default()).await.answers;
         assert!(answers.iter().all(|a| a.rows.is_ok()));
         let asked = fake.expressions();
         assert_eq!(asked.len(), Query::ALL.len());

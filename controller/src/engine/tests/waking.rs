@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::picker::Queues;
-use wva_scaling::Warning;
 
 /// Variants `dear` and `cheap` of model `m` at 0, and `busy` of model `n` with 2 replicas.
 fn at_zero() -> Cluster {
@@ -77,6 +76,50 @@ async fn a_model_is_woken_before_prometheus_has_answered_once() {
 }
 
 #[tokio::test]
+async fn a_first_wake_is_limited_to_the_gpus_that_are_left() {
+    let mut cluster = at_zero();
+    let gpu = json!({"containers": [{"name": "vllm", "image": "vllm", "resources": {"limits": {"nvidia.com/gpu": "1"}}}],
+        "nodeSelector": {"nvidia.com/gpu.product": "H100"}});
+    cluster.template_of("cheap", 0, &gpu).template_of("dear", 0, &gpu);
+    for (left, want) in [("1", 1), ("0", 0)] {
+        cluster.node("n", &json!({"nvidia.com/gpu.product": "H100"}), &json!({"nvidia.com/gpu": left}));
+        let fake = FakePrometheus::start(Answers::By(down)).await;
+        let (pickers, queues) = Pickers::testing();
+        let config = configured(|c| c.limited_mode = true);
+        let engine = Engine { pickers, config, ..engine(&cluster, fake.client()) };
+        queues.send_replace(Arc::new(Queues::testing("ns", "m", 3.0)));
+        engine.wake(&mut State::default());
+        let published = engine.published.borrow().clone();
+        let woken =
+            published.iter().flat_map(|p| p.variants.values()).filter(|v| v.target() == Some(1)).count();
+        assert_eq!(woken, want, "{left} GPUs");
+        assert!(published.is_none_or(|p| p.variants.len() == 2), "and no cycle without a sample");
+    }
+}
+
+#[tokio::test]
+async fn one_that_cannot_be_scaled_is_passed_over() {
+    let cluster = at_zero();
+    let fake = FakePrometheus::start(Answers::By(calm)).await;
+    let (pickers, queues) = Pickers::testing();
+    let mut refused = crate::actuate::Refusals::default();
+    let cheap = VariantKey { namespace: "ns".into(), name: "cheap".into() };
+    let refusals = watch::channel(Arc::new(refused.clone()));
+    let engine = Engine { pickers, refusals: refusals.1, ..engine(&cluster, fake.client()) };
+    let mut state = State::default();
+    turn(&engine, &mut state).await;
+    queues.send_replace(Arc::new(Queues::testing("ns", "m", 3.0)));
+    engine.wake(&mut state);
+    assert_eq!(targets(&engine)[1], of("cheap", 0, 1));
+    refused.add(&cheap, true, Instant::now());
+    refusals.0.send_replace(Arc::new(refused));
+    engine.cycle(&mut state);
+    assert_eq!(targets(&engine)[1..], [of("cheap", 0, 0), of("dear", 0, 1)]);
+    let published = engine.published.borrow().clone().unwrap();
+    assert_eq!(reasons(&published.variants[&cheap])[0], "NotCarriedOut");
+}
+
+#[tokio::test]
 async fn what_was_woken_is_held_until_it_reports() {
     let mut cluster = at_zero();
     let fake = FakePrometheus::start(Answers::By(calm)).await;
@@ -102,22 +145,21 @@ async fn a_model_whose_pods_a_pool_holds_can_be_woken() {
         cluster.variant(name, model, json!({})).labelled_deployment(name, 1, &json!({"app": name}));
     }
     let fake = FakePrometheus::start(Answers::By(calm)).await;
-    let warning = |model: &str| Warning::NothingWakesIt { namespace: "ns".into(), model_id: model.into() };
-    let other = Warning::AcceleratorNotInInventory {
-        namespace: "ns".into(),
-        variant: "a".into(),
-        accelerator: "X".into(),
+    let unwoken = async |pickers: Pickers| {
+        let config = configured(|c| c.scale_to_zero = true);
+        let engine = Engine { pickers, config, ..engine(&cluster, fake.client()) };
+        let mut state = State::default();
+        turn(&engine, &mut state).await;
+        let told = |model: &&str| {
+            let start =
+                format!("model {model} in namespace ns may go to zero, but no endpoint picker serves it");
+            state.warned.iter().any(|warning| warning.starts_with(&start))
+        };
+        ["m", "other"].into_iter().filter(told).collect::<Vec<_>>()
     };
-    let left = |pickers: Pickers| {
-        let engine = Engine { pickers, ..engine(&cluster, fake.client()) };
-        let mut warnings = vec![warning("m"), other.clone(), warning("other")];
-        engine.forget_woken_by_pools(&engine.managed(), &mut warnings);
-        (unwakeable(&warnings).into_iter().map(|(_, model)| model).collect::<Vec<_>>(), warnings.len())
-    };
-    let all = vec!["m".to_owned(), "other".to_owned()];
-    assert_eq!(left(Pickers::testing().0), (all.clone(), 3));
-    assert_eq!(left(Pickers::testing().0.with_pool("b")), (vec!["other".to_owned()], 2));
-    assert_eq!(left(Pickers::testing().0.with_pool("nobody")), (all, 3));
+    assert_eq!(unwoken(Pickers::testing().0).await, ["m", "other"]);
+    assert_eq!(unwoken(Pickers::testing().0.with_pool("b")).await, ["other"]);
+    assert_eq!(unwoken(Pickers::testing().0.with_pool("nobody")).await, ["m", "other"]);
 }
 
 /// Variant `off` at 0, whose HPA says at least 1, beside `on`, which serves the same model with 2 replicas.

@@ -10,20 +10,38 @@ use crate::maps::testing::Feed;
 /// What the fake Prometheus says, to be changed by a test.
 struct Quiet {
     running: &'static str,
-    /// Of every sample, in seconds.
+    /// Waiting in the scrape that the running ones are of.
+    waiting: &'static str,
+    /// Age of that scrape, in seconds.
+    scraped: &'static str,
+    /// Of every other sample, in seconds.
     age: &'static str,
     /// Requests that completed within the retention period; `None`: the query fails.
     completed: Option<&'static str>,
 }
 
 /// Nothing is asked of the model, and everything was scraped just now.
-const QUIET: Quiet = Quiet { running: "0", age: "0", completed: Some("0") };
+const QUIET: Quiet = Quiet { running: "0", waiting: "0", scraped: "0", age: "0", completed: Some("0") };
+
+/// What both replicas have in flight.
+fn in_flight(says: &Quiet) -> String {
+    let of = |pod: &str| {
+        [("running", says.running), ("waiting", says.waiting), ("age", says.scraped)].map(
+            |(signal, value)| {
+                let labels = json!({"namespace": "ns", "pod": pod, "model_name": "m", "signal": signal});
+                json!({"metric": labels, "value": [1, value]})
+            },
+        )
+    };
+    vector(&json!([of("a-0"), of("a-1")].concat()))
+}
 
 struct Bench {
     cluster: Cluster,
     engine: Engine,
     state: State,
     says: Arc<Mutex<Quiet>>,
+    fake: FakePrometheus,
 }
 
 impl Bench {
@@ -43,21 +61,17 @@ impl Bench {
             if query.contains("flow_control") {
                 return (200, vector(&json!([])));
             }
-            let value = if query.contains("timestamp") {
-                says.age
-            } else if query.contains("running") {
-                says.running
-            } else {
-                "0"
-            };
-            (200, both(value))
+            if query.contains("running") {
+                return (200, in_flight(&says));
+            }
+            (200, both(if query.contains("timestamp") { says.age } else { "0" }))
         }));
         let fake = FakePrometheus::start(answers).await;
         let mut feed = Feed::new();
         let entry = "enable_scale_to_zero: true\nretention_period: 1ms";
         feed.put("wva/wva-model-scale-to-zero-config", &[("default", entry)]);
         let engine = Engine { maps: feed.maps(), ..engine(&cluster, fake.client()) };
-        Self { cluster, engine, state: State::default(), says }
+        Self { cluster, engine, state: State::default(), says, fake }
     }
 
     /// The same, two rounds later: the model has been tracked for long enough, and its signal is 0.
@@ -109,8 +123,10 @@ async fn pass(time: Duration) {
 async fn a_step_to_zero_follows_a_second_look_at_newer_samples() {
     let mut bench = Bench::leaving(json!({}), nothing).await;
     assert!(bench.cycle().is_empty(), "nothing new was seen");
-    bench.say(Quiet { age: "30", ..QUIET });
-    assert_eq!(bench.round().await, (Some(0), vec![]), "what was scraped before the signal says nothing");
+    for older in [Quiet { age: "30", ..QUIET }, Quiet { scraped: "30", ..QUIET }] {
+        bench.say(older);
+        assert_eq!(bench.round().await, (Some(0), vec![]), "what was scraped before the signal says nothing");
+    }
     assert!(bench.engine.looks_again(&bench.state));
     bench.say(QUIET);
     assert_eq!(bench.round().await, (Some(0), vec![(2, 0)]));
@@ -122,9 +138,23 @@ async fn a_step_to_zero_follows_a_second_look_at_newer_samples() {
 }
 
 #[tokio::test]
+async fn a_look_between_two_rounds_asks_for_what_it_needs_and_observes_nothing() {
+    let mut bench = Bench::leaving(json!({}), nothing).await;
+    let (before, observed) = (bench.fake.expressions().len(), bench.state.observed_at);
+    let fetched = bench.engine.fetch_activity(&bench.state).await;
+    bench.engine.take_in(&mut bench.state, fetched);
+    assert_eq!(bench.cycle(), [(2, 0)]);
+    let asked = bench.fake.expressions().split_off(before);
+    assert_eq!(asked.len(), Query::ACTIVITY.len() + 1, "{asked:?}");
+    assert!(asked.iter().all(|e| e.contains("namespace=\"ns\"")), "{asked:?}");
+    assert_eq!(bench.state.observed_at, observed, "the next whole round is observed");
+}
+
+#[tokio::test]
 async fn whatever_the_second_look_shows_or_lacks_takes_the_step_back() {
     for says in [
         Quiet { running: "1", ..QUIET },
+        Quiet { waiting: "1", ..QUIET },
         Quiet { completed: Some("1"), ..QUIET },
         Quiet { completed: None, ..QUIET },
     ] {

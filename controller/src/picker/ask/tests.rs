@@ -4,9 +4,13 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Response, Uri};
 use futures::StreamExt;
+use reqwest::StatusCode;
 use tokio_util::bytes::Bytes;
 
 use super::*;
+
+/// Longer than a request may take.
+const LONG: Duration = Duration::from_secs(10);
 
 const PAGE: &str =
     "# TYPE llm_d_epp_flow_control_queue_size gauge\nllm_d_epp_flow_control_queue_size{model_name=\"m\"} 3\n";
@@ -113,7 +117,7 @@ async fn what_a_pod_does_instead_of_answering_is_no_answer_and_is_over_in_time()
         (Does::Says(200, "<html>"), |e| matches!(e, NoAnswer::NotMetrics(_))),
     ];
     for (does, is_it) in rows {
-        let asked = tokio::time::timeout(TIMEOUT * 10, ask(does)).await;
+        let asked = tokio::time::timeout(LONG, ask(does)).await;
         let error = asked.unwrap().unwrap_err();
         assert!(is_it(&error), "{error}");
     }

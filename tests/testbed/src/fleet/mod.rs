@@ -8,6 +8,7 @@ mod requests;
 mod serve;
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -131,8 +132,8 @@ pub(crate) struct Shared {
     selector: String,
     model: String,
     traits: Traits,
-    /// `host:port` of the metrics pages.
-    address: String,
+    /// Where the metrics pages are. Each pod has its own at its own address as well, at the same port.
+    address: SocketAddr,
     data: std::path::PathBuf,
     targets: String,
     state: Mutex<State>,
@@ -144,6 +145,8 @@ struct State {
     fixed_all: Option<(f64, f64)>,
     fixed: BTreeMap<String, (f64, f64)>,
     faults: BTreeMap<String, ExportFault>,
+    /// Scrapes do not see single requests.
+    unseen: bool,
     /// Why the pods could not be looked at last time.
     blind: Option<String>,
 }
@@ -167,6 +170,11 @@ impl State {
         Some(self.requests.over(pod, *self.queueing.replicas().get(pod)?))
     }
 
+    /// The same as a scrape has it.
+    fn scraped(&self, pod: &str) -> Option<Replica> {
+        if self.unseen { self.queueing.replicas().get(pod).copied() } else { self.replica(pod) }
+    }
+
     fn at_gateway(&self) -> f64 {
         self.queueing.gateway() + self.requests.waiting()
     }
@@ -183,7 +191,7 @@ impl Fleet {
         let listener =
             std::net::TcpListener::bind(("127.0.0.1", 0)).context("no port for the metrics pages")?;
         listener.set_nonblocking(true).context("cannot use the port of the metrics pages")?;
-        let address = listener.local_addr().context("the metrics pages have no address")?.to_string();
+        let address = listener.local_addr().context("the metrics pages have no address")?;
         let mut queueing = Queueing::new(service);
         queueing.set_rate(config.rate);
         let state = State {
@@ -192,6 +200,7 @@ impl Fleet {
             fixed_all: None,
             fixed: BTreeMap::new(),
             faults: BTreeMap::new(),
+            unseen: false,
             blind: Some("the pods were not looked at yet".to_owned()),
         };
         let shared = Arc::new(Shared {
@@ -229,6 +238,17 @@ impl Fleet {
     /// Sets the arrival rate of the whole model, in requests per second.
     pub fn set_rate(&self, requests_per_second: f64) {
         self.shared.state().queueing.set_rate(requests_per_second);
+    }
+
+    /// The port at which pods show their metrics, for [`crate::fixtures::VariantFixture::port`].
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.shared.address.port()
+    }
+
+    /// From now on scrapes see nothing of single requests, as if each came right after one; the pods themselves show them.
+    pub fn hide_requests(&self) {
+        self.shared.state().unseen = true;
     }
 
     /// Sends one request that runs for so long.

@@ -1,7 +1,8 @@
 //! The thread of a fleet: three loops in one runtime. One looks at the pods and rewrites the Prometheus targets, one
-//! moves the queueing model on, one serves the metrics pages.
+//! moves the queueing model on, one serves the metrics pages. Each pod has a page of its own as well, at its own address.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use kube::Api;
 use kube::api::ListParams;
 use serde_json::json;
 use tokio::time::{Instant, MissedTickBehavior, interval};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::export::{Figures, render, render_gateway};
 use super::{ExportFault, GATEWAY, Shared};
@@ -46,18 +47,25 @@ pub(super) async fn run(
 }
 
 /// Follows the pods. An API server that does not answer leaves everything as it was.
-async fn look(shared: &Shared, kube: kube::Config) -> anyhow::Result<()> {
+async fn look(shared: &Arc<Shared>, kube: kube::Config) -> anyhow::Result<()> {
     let pods = Api::<Pod>::namespaced(kube::Client::try_from(kube)?, &shared.namespace);
     let wanted = ListParams::default().labels(&shared.selector);
     let mut ticks = interval(LOOK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut known = None;
+    let mut pages: BTreeMap<String, DropGuard> = BTreeMap::new();
     loop {
         ticks.tick().await;
         match within("listing the pods", Duration::from_secs(5), pods.list(&wanted)).await {
             Ok(list) => {
-                let ready: BTreeSet<String> =
-                    list.items.into_iter().filter(serves).filter_map(|pod| pod.metadata.name).collect();
+                let ready: BTreeMap<String, Option<IpAddr>> = list.items.iter().filter_map(serving).collect();
+                pages.retain(|pod, _| ready.contains_key(pod));
+                for (pod, address) in &ready {
+                    if let Some(address) = address.filter(|_| !pages.contains_key(pod)) {
+                        pages.insert(pod.clone(), own_page(shared, pod, address)?);
+                    }
+                }
+                let ready: BTreeSet<String> = ready.into_keys().collect();
                 if known.as_ref() != Some(&ready) {
                     write_targets(&shared.data, &shared.targets, &targets(shared, &ready))?;
                 }
@@ -72,17 +80,35 @@ async fn look(shared: &Shared, kube: kube::Config) -> anyhow::Result<()> {
     }
 }
 
-fn serves(pod: &Pod) -> bool {
-    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    pod.metadata.deletion_timestamp.is_none()
-        && conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+/// Name of a pod that serves, and its address where that is one of loopback.
+fn serving(pod: &Pod) -> Option<(String, Option<IpAddr>)> {
+    let status = pod.status.as_ref()?;
+    let mut conditions = status.conditions.iter().flatten();
+    let ready = conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True");
+    let address = status.pod_ip.as_ref().and_then(|ip| ip.parse().ok()).filter(IpAddr::is_loopback);
+    let stays = ready && pod.metadata.deletion_timestamp.is_none();
+    pod.metadata.name.clone().filter(|_| stays).map(|name| (name, address))
+}
+
+/// Serves what a pod shows to whoever asks the pod itself, until the guard is dropped.
+fn own_page(shared: &Arc<Shared>, pod: &str, address: IpAddr) -> anyhow::Result<DropGuard> {
+    let at = (address, shared.address.port());
+    let listener = std::net::TcpListener::bind(at).with_context(|| format!("no page for {pod} at {at:?}"))?;
+    listener.set_nonblocking(true).context("cannot use the port of a pod")?;
+    let listener = tokio::net::TcpListener::from_std(listener).context("cannot listen at a pod")?;
+    let (shared, pod) = (shared.clone(), pod.to_owned());
+    let app = Router::new().route("/metrics", get(async move || show(&shared, &pod, false)));
+    let end = CancellationToken::new();
+    let ended = end.clone();
+    tokio::spawn(async move { ended.run_until_cancelled(axum::serve(listener, app).into_future()).await });
+    Ok(end.drop_guard())
 }
 
 fn targets(shared: &Shared, ready: &BTreeSet<String>) -> serde_json::Value {
     let namespace = &shared.namespace;
     let target = |pod: &String| {
         json!({
-            "targets": [shared.address],
+            "targets": [shared.address.to_string()],
             "labels": {
                 "namespace": namespace,
                 "pod": pod,
@@ -115,14 +141,23 @@ async fn serve(shared: &Arc<Shared>, listener: std::net::TcpListener) -> anyhow:
 }
 
 async fn page(State(shared): State<Arc<Shared>>, Path((namespace, pod)): Path<(String, String)>) -> Response {
+    if namespace == shared.namespace {
+        show(&shared, &pod, true)
+    } else {
+        StatusCode::NOT_FOUND.into_response()
+    }
+}
+
+/// The page of a pod, for a scrape or for whoever asks the pod itself.
+fn show(shared: &Shared, pod: &str, scrape: bool) -> Response {
     let mut state = shared.state();
     state.requests.end(std::time::Instant::now());
-    let found = state.replica(&pod).zip(state.shown(&pod)).filter(|_| namespace == shared.namespace);
-    let Some((replica, (kv, waiting))) = found else {
+    let replica = if scrape { state.scraped(pod) } else { state.replica(pod) };
+    let Some((replica, (kv, waiting))) = replica.zip(state.shown(pod)) else {
         return StatusCode::NOT_FOUND.into_response();
     };
     let figures = Figures { model: &shared.model, kv, waiting, replica, traits: &shared.traits };
-    let text = match state.faults.get(&pod) {
+    let text = match state.faults.get(pod) {
         Some(ExportFault::Down) => return StatusCode::SERVICE_UNAVAILABLE.into_response(),
         Some(ExportFault::Empty) => String::new(),
         Some(ExportFault::NotANumber) => render(&Figures { kv: f64::NAN, waiting: f64::NAN, ..figures }),

@@ -232,6 +232,7 @@ mod tests {
 
     fn write(second: i64, credential: &str, resource: &str) -> anyhow::Result<Write> {
         Ok(Write {
+            body: serde_json::Value::Null,
             at: Timestamp::from_second(second)?,
             credential: credential.to_owned(),
             user: String::new(),

@@ -7,6 +7,7 @@ mod damage;
 mod dead;
 mod leadership;
 mod lifetimes;
+mod metrics_api;
 mod repair;
 mod rolling;
 mod tasks;
@@ -21,6 +22,7 @@ pub use cold::cold_install;
 pub use dead::all_dead;
 pub use leadership::leadership;
 pub use lifetimes::lifetimes;
+pub use metrics_api::metrics_api;
 pub use repair::repair;
 pub use rolling::rolling_restart;
 pub use tasks::killed_tasks;
@@ -60,6 +62,8 @@ pub enum Experiment {
     Leadership,
     /// [`killed_tasks`].
     KilledTasks,
+    /// [`metrics_api`].
+    MetricsApi,
     /// [`all_dead`].
     AllDead,
 }
@@ -80,7 +84,7 @@ impl Experiment {
     /// long as each other.
     pub const LANES: [&'static [Self]; 3] = [
         &[Self::Lifetimes, Self::AllDead],
-        &[Self::RollingRestart, Self::Leadership, Self::KilledTasks],
+        &[Self::RollingRestart, Self::Leadership, Self::KilledTasks, Self::MetricsApi],
         &[Self::ColdInstall, Self::Repair],
     ];
 
@@ -94,6 +98,7 @@ impl Experiment {
             Self::RollingRestart => "rolling-restart",
             Self::Leadership => "leadership",
             Self::KilledTasks => "killed-tasks",
+            Self::MetricsApi => "metrics-api",
             Self::AllDead => "all-dead",
         }
     }
@@ -118,6 +123,9 @@ impl Experiment {
                  lease + 5 s, nobody ready but dead"
             }
             Self::KilledTasks => "any task ends or panics: the process exits non-zero within 5 s",
+            Self::MetricsApi => {
+                "the leader is killed: the external metrics API answers the same on all, and without a leader"
+            }
             Self::AllDead => {
                 "no replica left: what is not ours is created and deleted, a variant loses its finalizer"
             }
@@ -141,6 +149,7 @@ impl Experiment {
             Self::RollingRestart => Box::pin(rolling_restart(testbed, wva, turns(2, 50))).await,
             Self::Leadership => Box::pin(leadership(testbed, wva, turns(1, 5), !short)).await,
             Self::KilledTasks => Box::pin(killed_tasks(testbed, &plan.wva_debug)).await,
+            Self::MetricsApi => Box::pin(metrics_api(testbed, wva)).await,
             Self::AllDead => {
                 let mut outcome = Box::pin(all_dead(testbed, wva, Some("dies-out"))).await?;
                 if !short {
@@ -182,6 +191,7 @@ mod tests {
             "killed-tasks",
             "leadership",
             "lifetimes",
+            "metrics-api",
             "repair",
             "rolling-restart",
         ];

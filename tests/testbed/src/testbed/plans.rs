@@ -109,7 +109,8 @@ pub(super) fn kwok(kubeconfig: &Path, stages: &Path, ports: &[u16]) -> Plan {
         format!("--kubeconfig={}", kubeconfig.display()),
         format!("--config={}", stages.display()),
         "--manage-all-nodes=true".to_owned(),
-        "--cidr=10.64.0.0/16".to_owned(),
+        // Pods have addresses of loopback, at which a fleet can answer.
+        "--cidr=127.64.0.0/16".to_owned(),
         "--node-ip=127.0.0.1".to_owned(),
         // No node leases: nothing here watches them, and kwok plays no pod before it holds the lease of its node.
         "--node-lease-duration-seconds=0".to_owned(),

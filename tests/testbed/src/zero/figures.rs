@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::ensure;
 
-use super::{RETENTION, SEEN};
+use super::RETENTION;
 
 /// Counts of some turns.
 #[derive(Clone, Debug, Default)]
@@ -15,8 +15,10 @@ pub(super) struct Figures {
     pub(super) requests: usize,
     /// The longest of them.
     pub(super) longest: Duration,
-    /// Of requests that ran or waited when their replica was taken: how long they had by then.
+    /// Of requests that ran or waited when `/scale` was written: how long they had by then.
     pub(super) cut: Vec<Duration>,
+    /// Requests that were sent after it was written, and before anybody could know.
+    pub(super) late: usize,
     /// From the end of the last request to 0 replicas.
     pub(super) idle: Vec<Duration>,
     /// From a request for a model at 0 to its start.
@@ -30,6 +32,7 @@ impl Sum for Figures {
             sum.requests += one.requests;
             sum.longest = sum.longest.max(one.longest);
             sum.cut.extend(one.cut);
+            sum.late += one.late;
             sum.idle.extend(one.idle);
             sum.waited.extend(one.waited);
             sum
@@ -38,29 +41,16 @@ impl Sum for Figures {
 }
 
 impl Figures {
-    /// Requests that whoever asked Prometheus just before could have seen.
-    fn cut_though_seen(&self) -> usize {
-        self.cut.iter().filter(|had| **had > SEEN).count()
-    }
-
     /// For people.
     pub(super) fn table(&self) -> String {
-        let unseen = self.cut.iter().filter(|had| **had <= SEEN).max().copied().unwrap_or_default();
+        let ages: Vec<String> = self.cut.iter().map(|had| format!("{:.3} s", had.as_secs_f64())).collect();
+        let ages =
+            if ages.is_empty() { String::new() } else { format!(", begun {} before", ages.join(", ")) };
         [
             ("turns to zero and back", self.turns.to_string()),
             ("requests", format!("{}, the longest of {:.1} s", self.requests, self.longest.as_secs_f64())),
-            (
-                "replicas removed while a request ran or waited that a scrape had shown",
-                self.cut_though_seen().to_string(),
-            ),
-            (
-                "replicas removed under a request younger than the newest scrape",
-                format!(
-                    "{}, the oldest of {:.2} s",
-                    self.cut.len() - self.cut_though_seen(),
-                    unseen.as_secs_f64()
-                ),
-            ),
+            ("replicas removed while a request ran or waited", format!("{}{ages}", self.cut.len())),
+            ("requests sent once /scale was written, before that was known", self.late.to_string()),
             ("from the last request's end to 0 replicas", spread(&self.idle)),
             ("from a request at 0 to its start (pods start in 2 to 3 s)", spread(&self.waited)),
         ]
@@ -71,7 +61,7 @@ impl Figures {
     /// # Errors
     /// The bound that is missed.
     pub(super) fn judge(&self) -> anyhow::Result<()> {
-        ensure!(self.cut_though_seen() == 0, "{} replicas were removed under load", self.cut_though_seen());
+        ensure!(self.cut.is_empty(), "{} replicas were removed under requests", self.cut.len());
         let soonest = self.idle.iter().min().copied().unwrap_or_default();
         ensure!(soonest >= RETENTION, "a model went to zero {soonest:?} after its last request");
         Ok(())

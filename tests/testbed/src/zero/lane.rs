@@ -38,10 +38,10 @@ data: {{default: \"enable_scale_to_zero: true\\nretention_period: {}s\\n\"}}
 
 /// When a workload had how many replicas, since it is watched.
 #[derive(Clone, Default)]
-struct History(Arc<Mutex<Vec<(Instant, i32)>>>);
+pub(super) struct History(Arc<Mutex<Vec<(Instant, i32)>>>);
 
 impl History {
-    fn all(&self) -> MutexGuard<'_, Vec<(Instant, i32)>> {
+    pub(super) fn all(&self) -> MutexGuard<'_, Vec<(Instant, i32)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -53,7 +53,7 @@ impl History {
         }
     }
 
-    fn now(&self) -> Option<i32> {
+    pub(super) fn now(&self) -> Option<i32> {
         self.all().last().map(|(_, replicas)| *replicas)
     }
 }
@@ -62,6 +62,7 @@ impl History {
 pub(super) struct Lane<'a> {
     testbed: &'a Testbed,
     namespace: String,
+    model: String,
     fleet: Fleet,
     deployments: Api<Deployment>,
     history: History,
@@ -83,12 +84,13 @@ impl<'a> Lane<'a> {
         let config = FleetConfig::new(&namespace, &format!("{MODEL_LABEL}=served"), &fixture.model);
         let fleet = Fleet::start(testbed, config)?;
         testbed.apply(&map(&namespace)).await?;
-        testbed.apply(&fixture.all()).await?;
+        let model = fixture.model.clone();
+        testbed.apply(&fixture.port(fleet.port()).all()).await?;
         let deployments: Api<Deployment> = Api::namespaced(testbed.admin()?, &namespace);
         let history = History::default();
         let watch = tokio::spawn(follow(deployments.clone(), history.clone()));
         let random = seed.wrapping_add(u64::try_from(number)?.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        let lane = Self { testbed, namespace, fleet, deployments, history, watch, random };
+        let lane = Self { testbed, namespace, model, fleet, deployments, history, watch, random };
         lane.fleet.wait_ready(1, SOON).await?;
         Ok(lane)
     }
@@ -130,8 +132,20 @@ impl<'a> Lane<'a> {
         .await
     }
 
+    pub(super) fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    pub(super) fn model(&self) -> &str {
+        &self.model
+    }
+
+    pub(super) fn history(&self) -> &History {
+        &self.history
+    }
+
     /// Does what an endpoint picker would have done, and a person does here.
-    async fn wake(&self) -> anyhow::Result<()> {
+    pub(super) async fn wake(&self) -> anyhow::Result<()> {
         if self.history.now() == Some(0) {
             let patch = Patch::Merge(json!({"spec": {"replicas": 1}}));
             self.deployments.patch_scale("a", &PatchParams::default(), &patch).await?;
@@ -154,8 +168,8 @@ impl<'a> Lane<'a> {
         Ok(at.duration_since(since))
     }
 
-    /// What became of its requests and replicas.
-    pub(super) fn figures(&self) -> Figures {
+    /// What became of its requests and replicas. `written` are the writes of `/scale` in its namespace.
+    pub(super) fn figures(&self, written: &[Instant]) -> Figures {
         let (requests, history) = (self.fleet.requests(), self.history.all().clone());
         let mut figures = Figures {
             requests: requests.len(),
@@ -164,10 +178,13 @@ impl<'a> Lane<'a> {
         };
         for (at, _) in history.iter().filter(|(_, replicas)| *replicas == 0) {
             figures.turns += 1;
-            let before = |r: &&Request| r.sent < *at;
-            let under_way = |r: &&Request| r.ended.is_none_or(|ended| ended > *at);
-            let cut = requests.iter().filter(before).filter(under_way);
-            figures.cut.extend(cut.map(|r| at.duration_since(r.sent)));
+            // When the API server received what was seen then.
+            let write = written.iter().rfind(|written| *written <= at).unwrap_or(at);
+            let under_way = |r: &&Request| r.sent < *at && r.ended.is_none_or(|ended| ended > *write);
+            let (cut, late): (Vec<&Request>, Vec<&Request>) =
+                requests.iter().filter(under_way).partition(|r| r.sent < *write);
+            figures.cut.extend(cut.iter().map(|r| write.duration_since(r.sent)));
+            figures.late += late.len();
             let ended = requests.iter().filter_map(|r| r.ended).filter(|ended| ended <= at).max();
             figures.idle.extend(ended.map(|ended| at.duration_since(ended)));
         }
@@ -193,7 +210,7 @@ impl<'a> Lane<'a> {
 }
 
 /// Follows the replicas of the one workload of a namespace.
-async fn follow(deployments: Api<Deployment>, history: History) -> anyhow::Result<()> {
+pub(super) async fn follow(deployments: Api<Deployment>, history: History) -> anyhow::Result<()> {
     loop {
         let list = deployments.list(&kube::api::ListParams::default()).await?;
         list.items.iter().for_each(|deployment| history.take_in(deployment));

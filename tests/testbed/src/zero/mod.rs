@@ -1,19 +1,24 @@
 //! Idle models go to zero and come back, hundreds of times, with requests that come at random moments and run for up to
-//! twice the retention period; and an outage of Prometheus around an idle period. Prints the timeline of one turn, and
-//! figures of all.
+//! twice the retention period; outages of Prometheus and of endpoint pickers around an idle period; and leaders that are
+//! killed between a signal and its step. Prints the timeline of one turn, and figures of all.
 
 mod figures;
+mod killed;
 mod lane;
+mod outages;
+mod steady;
 mod timeline;
 
 use std::io::Write as _;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use futures::future::try_join_all;
-use tokio::time::Instant;
+use k8s_openapi::jiff::Timestamp;
+use wva_testbed::audit::{Audit, Write};
 use wva_testbed::install::{Install, InstallOptions};
+use wva_testbed::picker::CRDS;
 use wva_testbed::{Options, Testbed};
 
 use self::figures::Figures;
@@ -25,9 +30,6 @@ const RETENTION: Duration = Duration::from_secs(6);
 const SCRAPE: Duration = Duration::from_secs(1);
 /// Models under way at the same time, each with an HPA of its own.
 const LANES: usize = 10;
-/// A request that runs for longer has been scraped, and is known to whoever asked Prometheus since: one interval of
-/// scrapes, and what a scrape, a round of queries and a write take on two busy cores.
-const SEEN: Duration = Duration::from_secs(2);
 
 /// What to run.
 pub(crate) struct Plan<'a> {
@@ -35,83 +37,102 @@ pub(crate) struct Plan<'a> {
     pub(crate) wva: &'a Path,
     /// Turns from idle to zero and back, over all models.
     pub(crate) turns: usize,
-    /// How long Prometheus is down.
+    /// How long Prometheus is down, and after it the endpoint pickers.
     pub(crate) outage: Duration,
+    /// How often a leader is to die between a signal and its step, up and down each; and how often leaders change in all.
+    pub(crate) killed: usize,
     /// Where the random moments begin.
     pub(crate) seed: u64,
+    /// Only those of `turns`, `outages` and `killed` whose names hold this.
+    pub(crate) only: Option<&'a str>,
 }
 
 /// Runs it all; fails where a bound is missed.
 pub(crate) async fn run(plan: &Plan<'_>) -> anyhow::Result<()> {
     ensure!(plan.wva.exists(), "there is no {}: build it first", plan.wva.display());
-    let testbed = Testbed::start(Options {
-        name: "zero".to_owned(),
+    let wants = |name: &str| plan.only.is_none_or(|only| name.contains(only));
+    let mut missed = Vec::new();
+    if wants("turns") || wants("outages") {
+        let testbed = testbed("zero").await?;
+        let install = Install::start(&testbed, &InstallOptions::quick(plan.wva)).await?;
+        if wants("turns") {
+            missed.extend(Box::pin(turns(plan, &testbed, &install)).await?);
+        }
+        if wants("outages") {
+            missed.extend(Box::pin(outages::run(&testbed, plan)).await?);
+        }
+    }
+    if wants("killed") {
+        let testbed = testbed("killed").await?;
+        missed.extend(Box::pin(killed::run(&testbed, plan)).await?);
+    }
+    ensure!(missed.is_empty(), "{}", missed.join("; "));
+    Ok(())
+}
+
+async fn testbed(name: &str) -> anyhow::Result<Testbed> {
+    let name = name.to_owned();
+    let options = Options {
+        name,
         scrape_interval: SCRAPE,
         hpa_to_zero: true,
+        audit: Audit::Writes,
         ..Options::default()
-    })
-    .await?;
-    let install = Install::start(&testbed, &InstallOptions::quick(plan.wva)).await?;
-    say("\n== one turn down and up, of a model with an HPA of minReplicas 1")?;
-    timeline::one_turn(&testbed).await?;
+    };
+    let testbed = Testbed::start(options).await?;
+    testbed.apply(CRDS).await?;
+    let args = ["wait", "--for=condition=Established", "crd", "--all", "--timeout=30s"];
+    testbed.kubectl(&args).await?.success()?;
+    Ok(testbed)
+}
 
+/// Turns to zero and back; what was missed.
+async fn turns(plan: &Plan<'_>, testbed: &Testbed, install: &Install) -> anyhow::Result<Vec<String>> {
+    say("\n== one turn down and up, of a model with an HPA of minReplicas 1")?;
+    timeline::one_turn(testbed).await?;
     say(&format!("\n== {} turns of {LANES} models at once, seed {}", plan.turns, plan.seed))?;
-    let began = Instant::now();
-    let lanes = (0..LANES).map(|i| Lane::start(&testbed, i, plan.seed));
+    let clock = Clock::now();
+    let lanes = (0..LANES).map(|i| Lane::start(testbed, i, plan.seed));
     let mut lanes = try_join_all(lanes).await?;
     let turns = plan.turns.div_ceil(LANES);
     try_join_all(lanes.iter_mut().map(|lane| lane.turns(turns))).await?;
-    let figures: Figures = lanes.iter().map(Lane::figures).sum();
+    let writes = testbed.audit()?;
+    let figures: Figures =
+        lanes.iter().map(|lane| lane.figures(&clock.steps(&writes, lane.namespace()))).sum();
     say(&figures.table())?;
-    say(&format!("({} s)", began.elapsed().as_secs()))?;
-
-    say(&format!("\n== Prometheus down for {:?} around an idle period", plan.outage))?;
-    let kept = outage(&testbed, &mut lanes, plan.outage).await?;
-    say(&kept.line)?;
-    drop((lanes, install));
-    figures.judge()?;
-    kept.judge()
+    let log = install.process().log();
+    let held = log.matches("A request came just before the step to zero").count();
+    let blind = log.matches("The last look before the step to zero does not show every server").count();
+    say(&format!("{:<75} {held}", "steps that the last look at the servers held back"))?;
+    say(&format!("{:<75} {blind}", "last looks that did not show every server"))?;
+    say(&format!("({} s)", clock.instant.elapsed().as_secs()))?;
+    Ok(figures.judge().err().into_iter().map(|missed| missed.to_string()).collect())
 }
 
-/// What became of the models in an outage.
-struct Kept {
-    line: String,
-    zeroed: usize,
-    too_soon: usize,
+/// The same moment by the clock of this program and by that of the API server.
+struct Clock {
+    instant: Instant,
+    wall: Timestamp,
 }
 
-impl Kept {
-    fn judge(self) -> anyhow::Result<()> {
-        ensure!(self.zeroed == 0, "{} models went to zero while nobody could see them", self.zeroed);
-        ensure!(self.too_soon == 0, "{} models went to zero before a whole period was seen", self.too_soon);
-        Ok(())
+impl Clock {
+    fn now() -> Self {
+        Self { instant: Instant::now(), wall: Timestamp::now() }
+    }
+
+    /// When the API server received the writes of `/scale` that changed something in a namespace, in order.
+    fn steps(&self, writes: &[Write], namespace: &str) -> Vec<Instant> {
+        let of_it = |w: &&Write| w.namespace == namespace && w.resource.ends_with("/scale") && w.stored();
+        let at =
+            |w: &Write| self.instant.checked_add(Duration::try_from(w.at.duration_since(self.wall)).ok()?);
+        writes.iter().filter(of_it).filter_map(at).collect()
     }
 }
 
-/// Every model has a request that ends just when Prometheus goes; then nothing is asked of it.
-async fn outage(testbed: &Testbed, lanes: &mut [Lane<'_>], lasts: Duration) -> anyhow::Result<Kept> {
-    try_join_all(lanes.iter_mut().map(Lane::is_up)).await?;
-    for lane in &*lanes {
-        lane.send(Duration::from_secs(2));
-    }
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    testbed.prometheus_stop().await?;
-    let down = std::time::Instant::now();
-    tokio::time::sleep(lasts).await;
-    let zeroed = lanes.iter().filter(|lane| lane.went_to_zero_since(down).is_some()).count();
-    testbed.prometheus_start().await?;
-    let up = std::time::Instant::now();
-    let after = try_join_all(lanes.iter().map(|lane| lane.to_zero_after(up))).await?;
-    let too_soon = after.iter().filter(|after| **after < RETENTION).count();
-    let seconds = |d: Option<&Duration>| d.map_or(0.0, Duration::as_secs_f64);
-    let line = format!(
-        "{zeroed} of {} models went to zero meanwhile; all did {:.1} to {:.1} s after it was back (retention {} s)",
-        lanes.len(),
-        seconds(after.iter().min()),
-        seconds(after.iter().max()),
-        RETENTION.as_secs()
-    );
-    Ok(Kept { line, zeroed, too_soon })
+/// Prints a row; what was missed.
+fn row(what: &str, bound: &str, figures: &str, kept: bool) -> anyhow::Result<Option<String>> {
+    say(&format!("{what} | {bound} | {figures} | {}", if kept { "yes" } else { "NO" }))?;
+    Ok((!kept).then(|| format!("{what}: {figures}")))
 }
 
 fn say(line: &str) -> anyhow::Result<()> {

@@ -33,7 +33,7 @@ pub(super) async fn one_turn(testbed: &Testbed) -> anyhow::Result<()> {
     let config = FleetConfig::new(&namespace, &format!("{MODEL_LABEL}=served"), &fixture.model);
     let fleet = Fleet::start(testbed, config)?;
     testbed.apply(&map(&namespace)).await?;
-    testbed.apply(&fixture.all()).await?;
+    testbed.apply(&fixture.port(fleet.port()).all()).await?;
     fleet.wait_ready(1, SOON).await?;
     let (began, events) = (Instant::now(), BTreeSet::new());
     let mut watched = Watched { testbed, namespace: &namespace, began, last: String::new(), events };

@@ -58,6 +58,9 @@ pub(super) fn obstacle(variant: &VariantView) -> Option<Reason> {
     if variant.stuck > 0 {
         return Some(Reason::Stuck { stuck: variant.stuck });
     }
+    if let Some(refusal) = variant.refusal() {
+        return Some(refusal);
+    }
     variant.bounds.max.filter(|_| variant.room() < variant.step_up()).map(|max| Reason::AtMaximum { max })
 }
 

@@ -173,6 +173,26 @@ pub(super) const WAKING: Table = Table {
             "waiting 3; a: 0 desired=1 desiredAge=1m",
             "a 0->1 RequestsWaiting",
         ),
+        (
+            "one that the API server refuses to scale is passed over",
+            "waiting 3; a: 0 cost=40 refusedAgo=5s wokenAgo=6s; b: 0 cost=80",
+            "a 0->0 NotCarriedOut desired=1 ageSeconds=5; b 0->1 RequestsWaiting",
+        ),
+        (
+            "but where there is no other",
+            "waiting 3; a: 0 cost=40 refusedAgo=5s; b: 0 cost=80 max=0",
+            "a 0->1 NotCarriedOut RequestsWaiting; b 0->0 NoChange",
+        ),
+        (
+            "of several that are refused the cheapest is",
+            "waiting 3; a: 0 cost=80 refusedAgo=5s; b: 0 cost=40 refusedAgo=9s",
+            "a 0->0 NotCarriedOut; b 0->1 NotCarriedOut RequestsWaiting",
+        ),
+        (
+            "load goes to another as well",
+            "a: 0 cost=40 refusedAgo=5s; b: 1 cost=80 kv=.75",
+            "a 0->0 NotCarriedOut; b 1->2 SpareBelowTarget",
+        ),
         // Holding.
         ("held at its first replica", "a: 0 wokenAgo=1s", "a 0->1 WakeHold wokenSeconds=1"),
         ("held while it loads", "a: 1 ready=0 wokenAgo=40s desired=1", "a 1->1 PendingReplicas WakeHold"),

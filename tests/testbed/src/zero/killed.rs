@@ -1,0 +1,214 @@
+//! Leaders that are killed once the signal of a step is there and before the step is: whoever leads next carries it out,
+//! once, in time. Beside it a variant under an even load is watched, whose HPA must not notice any of it.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use futures::future::try_join_all;
+use futures::{StreamExt as _, TryStreamExt as _};
+use k8s_openapi::jiff::Timestamp;
+use kube::Api;
+use kube::api::{ApiResource, DynamicObject, WatchEvent, WatchParams};
+use tokio::sync::watch;
+use wva_testbed::audit::Write;
+use wva_testbed::install::InstallOptions;
+use wva_testbed::replicas::{LEASE, Replicas};
+use wva_testbed::{Testbed, eventually};
+
+use super::outages::Served;
+use super::steady::Steady;
+use super::{Plan, row, say};
+
+/// Models that are to take the same step at the same time: one dead leader leaves several of them between.
+const MODELS: usize = 5;
+const BOTH: [usize; 2] = [0, 1];
+/// Longest wait for what takes seconds.
+const SOON: Duration = Duration::from_mins(2);
+/// How much later than the lease a model that requests wait for may get its replica.
+const SLACK: Duration = Duration::from_secs(5);
+/// A new leader is left alone for so long: series, a cycle and two looks of the HPA.
+const SETTLES: Duration = Duration::from_secs(4);
+
+/// The target of each namespace's variant, as its status shows it.
+type Signals = watch::Receiver<BTreeMap<String, i64>>;
+
+/// What became of the steps in one direction.
+#[derive(Default)]
+struct Tally {
+    kills: usize,
+    /// Steps whose signal the dead leader had given, and which it had not taken.
+    between: usize,
+    /// Steps that were written twice, or not at all.
+    not_once: usize,
+    /// From a queue that can be seen to a replica.
+    waits: Vec<Duration>,
+}
+
+/// A control plane under experiment.
+struct Bench<'a> {
+    replicas: Replicas<'a>,
+    served: Vec<Served<'a>>,
+    signals: Signals,
+}
+
+/// Runs it; what was missed.
+pub(super) async fn run(testbed: &Testbed, plan: &Plan<'_>) -> anyhow::Result<Vec<String>> {
+    say(&format!(
+        "\n== leaders killed between signal and step, {MODELS} models at once, leases of {LEASE:?}"
+    ))?;
+    let mut replicas = Replicas::install(testbed, InstallOptions::quick(plan.wva), "killed").await?;
+    replicas.start_all(&BOTH).await?;
+    replicas.wait_ready(&BOTH).await?;
+    replicas.wait_open().await?;
+    let steady = Steady::start(testbed).await?;
+    let served = try_join_all((0..MODELS).map(|i| Served::start(testbed, i, plan.seed))).await?;
+    let mut bench = Bench { replicas, served, signals: follow_targets(testbed)? };
+    bench.all_have(0).await?;
+    let (mut up, mut down) = (Tally::default(), Tally::default());
+    while up.between < plan.killed || down.between < plan.killed {
+        let kills = up.kills + down.kills;
+        ensure!(
+            kills <= 2 * plan.killed,
+            "{kills} leaders were killed, and hardly any between signal and step"
+        );
+        bench.turn(1, &mut up).await.with_context(|| bench.replicas.evidence())?;
+        bench.turn(0, &mut down).await.with_context(|| bench.replicas.evidence())?;
+    }
+    let mut failovers = up.kills + down.kills;
+    while failovers < plan.killed {
+        bench.leader_ends().await?;
+        failovers += 1;
+    }
+    let changes = steady.changes();
+    let what = "failovers under a live HPA that reads the external metrics API";
+    let figures = format!("{failovers} ({} of them kills), {changes} changes", up.kills + down.kills);
+    let rows = [
+        up.told("from zero", true)?,
+        down.told("to zero", false)?,
+        row(what, "0 replica changes", &figures, changes == 0)?,
+    ];
+    Ok(rows.into_iter().flatten().collect())
+}
+
+impl Tally {
+    fn told(&self, direction: &str, waited: bool) -> anyhow::Result<Option<String>> {
+        let longest = self.waits.iter().max().copied().unwrap_or_default();
+        let bound = LEASE + SLACK;
+        let mut figures = format!(
+            "{} steps of {} dead leaders, {} not carried out once",
+            self.between, self.kills, self.not_once
+        );
+        if waited {
+            figures += &format!(", a request waited {:.1} s at most", longest.as_secs_f64());
+        }
+        let what = format!("leader killed between the signal {direction} and the step");
+        let promise =
+            format!("each step once{}", if waited { format!(", within {bound:?}") } else { String::new() });
+        row(&what, &promise, &figures, self.not_once == 0 && longest <= bound)
+    }
+}
+
+impl Bench<'_> {
+    /// All models take the step to so many replicas, and their leader dies at the first signal.
+    async fn turn(&mut self, to: i32, tally: &mut Tally) -> anyhow::Result<()> {
+        let leader = self.leader().await?;
+        let (since, began) = (Timestamp::now(), Instant::now());
+        for served in &self.served {
+            served.picker.queue(&served.model, f64::from(to));
+        }
+        let names: Vec<String> = self.served.iter().map(|s| s.lane.namespace().to_owned()).collect();
+        let first =
+            |all: &BTreeMap<String, i64>| names.iter().any(|name| all.get(name) == Some(&i64::from(to)));
+        let seen = tokio::time::timeout(SOON, self.signals.wait_for(first)).await;
+        seen.with_context(|| format!("no signal {to} in {SOON:?}"))?
+            .context("the watch of variants ended")?;
+        self.replicas.kill(leader)?;
+        tally.kills += 1;
+        self.replicas.start(leader).await?;
+        self.all_have(to).await?;
+        let writes = self.replicas.testbed().audit()?;
+        let dead = self.replicas.credential(leader)?;
+        for (served, name) in self.served.iter().zip(&names) {
+            let of_it = |w: &&Write| w.namespace == *name && w.at >= since && w.stored();
+            let ours: Vec<&Write> = writes.iter().filter(of_it).collect();
+            let steps: Vec<&&Write> = ours.iter().filter(|w| w.resource == "deployments/scale").collect();
+            let signalled = ours.iter().any(|w| w.credential == dead && w.target() == u64::try_from(to).ok());
+            tally.between += usize::from(signalled && steps.iter().all(|w| w.credential != dead));
+            tally.not_once += usize::from(steps.len() != 1);
+            if to > 0 {
+                let all = served.lane.history().all();
+                let up = all.iter().find(|(at, replicas)| *at >= began && *replicas > 0);
+                tally.waits.extend(up.map(|(at, _)| at.duration_since(began)));
+            }
+            served.picker.queue(&served.model, 0.0);
+        }
+        self.replicas.wait_ready(&BOTH).await
+    }
+
+    /// The leader is asked to end, and another takes over.
+    async fn leader_ends(&mut self) -> anyhow::Result<()> {
+        let leader = self.leader().await?;
+        self.replicas.terminate(leader)?;
+        self.replicas.ended(leader).await?;
+        self.replicas.start(leader).await?;
+        self.replicas.wait_ready(&BOTH).await?;
+        self.leader().await?;
+        tokio::time::sleep(SETTLES).await;
+        Ok(())
+    }
+
+    async fn leader(&self) -> anyhow::Result<usize> {
+        eventually("one leader", SOON, async || {
+            let mut leaders = Vec::new();
+            for index in BOTH {
+                leaders.extend((self.replicas.leads(index).await? == Some(true)).then_some(index));
+            }
+            ensure!(leaders.len() == 1, "{leaders:?} say that they lead");
+            Ok(leaders[0])
+        })
+        .await
+    }
+
+    async fn all_have(&self, replicas: i32) -> anyhow::Result<()> {
+        eventually(&format!("all models to have {replicas} replicas"), SOON, async || {
+            for served in &self.served {
+                let now = served.lane.history().now();
+                ensure!(now == Some(replicas), "{} has {now:?}", served.lane.namespace());
+            }
+            Ok(())
+        })
+        .await
+    }
+}
+
+/// Follows the targets of all variants.
+fn follow_targets(testbed: &Testbed) -> anyhow::Result<Signals> {
+    let resource = ApiResource {
+        group: "llmd.ai".to_owned(),
+        version: "v1alpha1".to_owned(),
+        api_version: "llmd.ai/v1alpha1".to_owned(),
+        kind: "VariantAutoscaling".to_owned(),
+        plural: "variantautoscalings".to_owned(),
+    };
+    let variants: Api<DynamicObject> = Api::all_with(testbed.admin()?, &resource);
+    let (sender, receiver) = watch::channel(BTreeMap::new());
+    tokio::spawn(async move {
+        while !sender.is_closed() {
+            // From the beginning each time: what was missed is told again.
+            let Ok(events) = variants.watch(&WatchParams::default(), "0").await else { continue };
+            let mut events = events.boxed();
+            while let Ok(Some(event)) = events.try_next().await {
+                let (WatchEvent::Added(variant) | WatchEvent::Modified(variant)) = event else { continue };
+                let target = variant.data.pointer("/status/desiredOptimizedAlloc/numReplicas");
+                let target = target.and_then(serde_json::Value::as_i64);
+                if let Some((namespace, target)) = variant.metadata.namespace.zip(target) {
+                    sender.send_modify(|all| {
+                        all.insert(namespace, target);
+                    });
+                }
+            }
+        }
+    });
+    Ok(receiver)
+}

@@ -1,0 +1,140 @@
+//! Outages around an idle period: of Prometheus, and of endpoint pickers. What nobody can see does not go to zero, and
+//! what is at zero comes back once its picker does.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use futures::future::try_join_all;
+use wva_testbed::picker::{FakePicker, Manner, pool};
+use wva_testbed::{Testbed, eventually};
+
+use super::lane::Lane;
+use super::{LANES, Plan, RETENTION, row, say};
+
+/// Models with a picker of their own: the first half are awake when it goes, the others at zero.
+const PICKERS: usize = 4;
+/// Longest wait for what takes seconds.
+const SOON: Duration = Duration::from_mins(2);
+/// Longest time from a picker's return to the step of a model that requests wait for.
+const WOKEN: Duration = Duration::from_secs(5);
+
+/// Both outages; what was missed.
+pub(super) async fn run(testbed: &Testbed, plan: &Plan<'_>) -> anyhow::Result<Vec<String>> {
+    say(&format!("\n== outages of {:?} around an idle period (retention {RETENTION:?})", plan.outage))?;
+    let mut missed = Vec::new();
+    let mut lanes = try_join_all((0..LANES).map(|i| Lane::start(testbed, i, plan.seed))).await?;
+    missed.extend(of_prometheus(testbed, &mut lanes, plan.outage).await?);
+    drop(lanes);
+    missed.extend(of_pickers(testbed, plan).await?);
+    Ok(missed)
+}
+
+/// Every model has a request that ends just when Prometheus goes; then nothing is asked of it.
+async fn of_prometheus(
+    testbed: &Testbed,
+    lanes: &mut [Lane<'_>],
+    lasts: Duration,
+) -> anyhow::Result<Option<String>> {
+    try_join_all(lanes.iter_mut().map(Lane::is_up)).await?;
+    for lane in &*lanes {
+        lane.send(Duration::from_secs(2));
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    testbed.prometheus_stop().await?;
+    let down = Instant::now();
+    tokio::time::sleep(lasts).await;
+    let zeroed = lanes.iter().filter(|lane| lane.went_to_zero_since(down).is_some()).count();
+    testbed.prometheus_start().await?;
+    let up = Instant::now();
+    let after = try_join_all(lanes.iter().map(|lane| lane.to_zero_after(up))).await?;
+    let too_soon = after.iter().filter(|after| **after < RETENTION).count();
+    let figures = format!(
+        "{zeroed} of {} zeroed meanwhile, {too_soon} before a whole period was seen; all {} s after it was back",
+        lanes.len(),
+        spread(&after),
+    );
+    row("Prometheus is down", "0 zeroed", &figures, zeroed + too_soon == 0)
+}
+
+/// Least and greatest, in seconds.
+fn spread(all: &[Duration]) -> String {
+    let seconds = |d: Option<&Duration>| d.map_or(0.0, Duration::as_secs_f64);
+    format!("{:.1} to {:.1}", seconds(all.iter().min()), seconds(all.iter().max()))
+}
+
+/// A model with a picker that Prometheus scrapes as well.
+pub(super) struct Served<'a> {
+    pub(super) lane: Lane<'a>,
+    pub(super) picker: FakePicker,
+    pub(super) model: String,
+}
+
+impl<'a> Served<'a> {
+    pub(super) async fn start(testbed: &'a Testbed, number: usize, seed: u64) -> anyhow::Result<Self> {
+        let lane = Lane::start(testbed, LANES + number, seed).await?;
+        let picker = FakePicker::start([127, 0, 2, u8::try_from(number)? + 1]).await?;
+        let namespace = lane.namespace();
+        // One that shows its queue before anything waits is missed when it goes.
+        let model = lane.model().to_owned();
+        picker.queue(&model, 0.0);
+        let labels = [("namespace", namespace), ("pod", "epp-0")].map(|(k, v)| (k.to_owned(), v.to_owned()));
+        testbed.scrape(&format!("picker-{number}"), &picker.address(), "/metrics", &labels.into())?;
+        testbed.apply(&pool(namespace, "epp")).await?;
+        picker.pod(testbed, namespace, "epp", "epp-0").await?;
+        Ok(Self { lane, picker, model })
+    }
+}
+
+/// Half of the models have just had a request when their pickers go, the other half are at zero, and requests come for
+/// them while nobody can see it.
+async fn of_pickers(testbed: &Testbed, plan: &Plan<'_>) -> anyhow::Result<Option<String>> {
+    let all = try_join_all((0..PICKERS).map(|i| Served::start(testbed, i, plan.seed))).await?;
+    let began = Instant::now();
+    // With its picker in sight each goes to zero.
+    try_join_all(all.iter().map(|served| served.lane.to_zero_after(began))).await?;
+    let mut awake = all;
+    let asleep = awake.split_off(PICKERS / 2);
+    try_join_all(awake.iter_mut().map(|served| served.lane.is_up())).await?;
+    for served in &awake {
+        served.lane.send(Duration::from_secs(2));
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let down = Instant::now();
+    for served in awake.iter().chain(&asleep) {
+        served.picker.behaves(Manner::Hangs);
+    }
+    tokio::time::sleep(plan.outage / 2).await;
+    for served in &asleep {
+        served.picker.queue(&served.model, 3.0);
+    }
+    tokio::time::sleep(plan.outage / 2).await;
+    let zeroed = awake.iter().filter(|served| served.lane.went_to_zero_since(down).is_some()).count();
+    let up = Instant::now();
+    for served in awake.iter().chain(&asleep) {
+        served.picker.behaves(Manner::Later);
+    }
+    let woken = try_join_all(asleep.iter().map(|served| woken_after(served, up))).await?;
+    let after = try_join_all(awake.iter().map(|served| served.lane.to_zero_after(up))).await?;
+    let stuck = woken.iter().filter(|after| **after > WOKEN).count();
+    let figures = format!(
+        "{zeroed} of {} zeroed meanwhile, all {} s after they were back; {stuck} of {} stuck at 0, woken {} s after",
+        awake.len(),
+        spread(&after),
+        asleep.len(),
+        spread(&woken),
+    );
+    row("endpoint pickers are down", "0 zeroed, 0 stuck at 0", &figures, zeroed + stuck == 0)
+}
+
+/// How long after a moment a model got a replica.
+async fn woken_after(served: &Served<'_>, since: Instant) -> anyhow::Result<Duration> {
+    let at = eventually(&format!("{} to be woken", served.lane.namespace()), SOON, async || {
+        let all = served.lane.history().all();
+        let first = all.iter().find(|(at, replicas)| *at > since && *replicas > 0).map(|(at, _)| *at);
+        ensure!(first.is_some(), "it is at 0");
+        Ok(first)
+    })
+    .await?;
+    served.picker.queue(&served.model, 0.0);
+    Ok(at.context("the condition waited for")?.duration_since(since))
+}
