@@ -10,7 +10,7 @@ ONLY ?=
 # Where cargo builds, as cargo itself sees it.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help tools build test lint chart generate demo bench bench-idle bench-admission bench-cycle bench-decide bench-simulate test-bad-input test-faults test-from-zero test-outages test-scaling test-side-by-side test-zero fuzz deny clean
+.PHONY: help tools build test lint lint-files chart generate demo bench bench-idle bench-admission bench-cycle bench-decide bench-simulate test-bad-input test-faults test-from-zero test-image test-install test-outages test-scaling test-side-by-side test-zero fuzz deny clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -26,6 +26,9 @@ test: tools ## Run all tests: unit, property, each crate on real sockets, end to
 
 lint: ## Formatting, clippy, purity of the pure crates, arrows between crates
 	@tests/lint.sh
+
+lint-files: ## shellcheck for every script, hadolint for the Dockerfile (installs them once; needs Python 3)
+	@tests/lint-files.sh
 
 chart: build ## Judge the Helm chart by its render: names, permissions, webhooks, refusals, every documented key
 	@tests/chart.sh
@@ -67,6 +70,12 @@ test-bad-input: tools ## Throw bad input of every kind at the release binary whi
 test-faults: tools build ## Do to replicas of the release binary what operators fear, in full: certificates, leadership, ends; some ten minutes
 	$(CARGO) build --release --bin wva
 	@$(TARGET)/debug/wva-testbed operations --wva $(TARGET)/release/wva --wva-debug $(TARGET)/debug/wva $(if $(ONLY),--only $(ONLY))
+
+test-image: ## Take the steps of the Dockerfile in a clean folder and look at the result: sizes, paths, notices; some ten minutes
+	@tests/image.sh
+
+test-install: tools build ## Install, upgrade and remove the chart and the manifests in every way, with Helm 4 and 3; some 35 minutes
+	@$(TARGET)/debug/wva-testbed installs --wva $(TARGET)/debug/wva $(if $(ONLY),--only $(ONLY))
 
 test-outages: tools ## Every kind of outage of Prometheus, 3 minutes each, with the release binary; some 25 minutes
 	$(CARGO) build --release --bin wva

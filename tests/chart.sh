@@ -59,7 +59,7 @@ diff -u tests/chart/objects.txt $objects || fault "objects or names have changed
 echo "== wva validate finds nothing, not even to warn of, in any case"
 wva=${CARGO_TARGET_DIR:-target}/debug/wva
 [ -x "$wva" ] || { echo "chart: $wva is not there: make build" >&2; exit 1; }
-for file in $out/*.json; do
+for file in "$out"/*.json; do
   "$wva" validate --strict "${file%.json}.yaml" > "${file%.json}.findings" 2>&1 || fault "$file: $(cat "${file%.json}.findings")"
 done
 
@@ -78,7 +78,7 @@ for name in namespaced namespaced-limited; do
   limited=; [ $name = namespaced ] || limited='"resources":["nodes "resources":["pods '
   [ "$wide" = '"resources":["mutatingwebhookconfigurations '"$limited"'"resources":["subjectaccessreviews "resources":["tokenreviews ' ] || fault "$name: a ClusterRole for $wide"
 done
-for file in $out/*.json; do
+for file in "$out"/*.json; do
   ! json "${file%.json}.yaml" rules | grep -q '\*' || fault "$file: a permission with a *"
 done
 
@@ -143,7 +143,7 @@ for other in wva.prometheus.baseURL=http://p:9090 wva.scaleToZero=true wva.limit
 done
 # Which settings need a restart is said by the program's own table; each is tried as a further setting.
 while read -r key mutable; do
-  render --set-string wva.settings.$key=x > $out/revision.yaml 2> $out/revision.err || { grep -q 'the chart sets this itself' $out/revision.err || fault "wva.settings.$key: $(cat $out/revision.err)"; continue; }
+  render --set-string "wva.settings.$key=x" > $out/revision.yaml 2> $out/revision.err || { grep -q 'the chart sets this itself' $out/revision.err || fault "wva.settings.$key: $(cat $out/revision.err)"; continue; }
   now=$(json $out/revision.yaml | revision)
   if [ "$mutable" = yes ]; then [ "$now" = "$was" ] || fault "wva.settings.$key changes the restart revision; crds/src/settings/table.rs says it takes effect at once"
   else [ "$now" != "$was" ] || fault "wva.settings.$key does not change the restart revision; crds/src/settings/table.rs says it needs a restart"; fi

@@ -6,7 +6,7 @@ set -uo pipefail
 export RUST_BACKTRACE=0
 # Generated files are checked here, never written.
 unset WVA_GENERATE
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 status=0

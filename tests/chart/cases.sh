@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2154,SC2086 # names of tests/chart.sh, and arguments that are separate words
 # The ways to install the chart that tests/chart.sh renders: `case_ NAME ARGUMENTS...`, arguments of `helm template`. Release and
 # namespace are those of the documentation unless a case says otherwise.
 values=tests/fixtures/original

@@ -3,7 +3,7 @@
 # second, and inputs that take over 2 GiB. Without nightly Rust the same functions run under proptest for longer than
 # in `make test`. What is found stands in tests/fuzz/artifacts/<target>/.
 set -uo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
 seconds=${SECONDS_EACH:-60}
 cargo=${CARGO:-cargo}
 
@@ -15,7 +15,7 @@ if ! $cargo fuzz --version > /dev/null 2>&1; then
   $cargo install --locked cargo-fuzz || exit 1
 fi
 
-cd tests/fuzz
+cd tests/fuzz || exit
 export CARGO_TARGET_DIR=$PWD/target
 $cargo +nightly fuzz build --fuzz-dir . || exit 1
 status=0

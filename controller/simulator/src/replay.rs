@@ -42,7 +42,7 @@ impl Change {
     pub fn read(text: &str) -> Result<Self, SnapshotError> {
         let field = |path: &str, problem: String| SnapshotError::Field { path: path.to_owned(), problem };
         let tree: Value = serde_saphyr::from_str(text).map_err(|e| field(".", e.to_string()))?;
-        Snapshot::read(&json!({ "config": tree }))?;
+        Snapshot::read(json!({ "config": tree }))?;
         let change = Self::deserialize(&tree).map_err(|e| field("config", e.to_string()))?;
         if change == Self::default() {
             let example = "saturation: {default: {kvSpareTrigger: 0.2}}";

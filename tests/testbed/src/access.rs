@@ -80,31 +80,12 @@ impl Testbed {
     ///
     /// As [`Testbed::kubectl`].
     pub async fn kubectl_with(&self, args: &[&str], input: &str) -> anyhow::Result<Ran> {
-        let what = format!("kubectl {}", args.join(" "));
-        let mut child = tokio::process::Command::new(self.tools.path("kubectl")?)
+        let mut command = tokio::process::Command::new(self.tools.path("kubectl")?);
+        command
             .arg(format!("--kubeconfig={}", self.kubeconfig.display()))
             .arg(format!("--cache-dir={}", self.data.path.join("kubectl").display()))
-            .args(args)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .with_context(|| format!("cannot start {what}"))?;
-        let stdin = child.stdin.take();
-        let run = async {
-            if let Some(mut stdin) = stdin {
-                // A kubectl that does not read its input may have closed it.
-                let _ = stdin.write_all(input.as_bytes()).await;
-            }
-            child.wait_with_output().await
-        };
-        let out = within(&what, Duration::from_mins(1), run).await?;
-        Ok(Ran {
-            ok: out.status.success(),
-            stdout: String::from_utf8_lossy(&out.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&out.stderr).into_owned(),
-        })
+            .args(args);
+        run(&format!("kubectl {}", args.join(" ")), command, input, Duration::from_mins(1)).await
     }
 
     /// Applies YAML (one document or several) with kubectl.
@@ -191,6 +172,36 @@ impl Testbed {
         within("creating a loopback service", CALL, services.create(&PostParams::default(), &object)).await?;
         Ok(())
     }
+}
+
+/// Runs a command with this text on its standard input to its end, at most for so long.
+pub(crate) async fn run(
+    what: &str,
+    mut command: tokio::process::Command,
+    input: &str,
+    limit: Duration,
+) -> anyhow::Result<Ran> {
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .with_context(|| format!("cannot start {what}"))?;
+    let stdin = child.stdin.take();
+    let run = async {
+        if let Some(mut stdin) = stdin {
+            // One that does not read its input may have closed it.
+            let _ = stdin.write_all(input.as_bytes()).await;
+        }
+        child.wait_with_output().await
+    };
+    let out = within(what, limit, run).await?;
+    Ok(Ran {
+        ok: out.status.success(),
+        stdout: String::from_utf8_lossy(&out.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&out.stderr).into_owned(),
+    })
 }
 
 /// Writes `<stem>.kubeconfig`.

@@ -6,6 +6,7 @@ mod demo;
 mod experiments;
 mod faults;
 mod from_zero;
+mod installs;
 mod outages;
 mod scaling;
 mod side_by_side;
@@ -169,6 +170,18 @@ enum Task {
         #[arg(long, default_value = "target/release/wva")]
         wva: PathBuf,
     },
+    /// Installs, upgrades and removes the chart and the manifests in every way, with a kubelet that runs the pods.
+    Installs {
+        /// The program to install.
+        #[arg(long, default_value = "target/debug/wva")]
+        wva: PathBuf,
+        /// Only the experiments whose names hold this.
+        #[arg(long)]
+        only: Option<String>,
+        /// Each step once, with Helm 4 alone.
+        #[arg(long)]
+        short: bool,
+    },
     /// Variants under load while the cluster is short of something, as a timeline.
     Scaling {
         /// The program to test.
@@ -217,6 +230,9 @@ async fn main() -> ExitCode {
             Box::pin(until_signal(zero::run(&plan))).await.map(|_| ())
         }
         Task::FromZero { wva } => Box::pin(until_signal(from_zero::run(&wva))).await.map(|_| ()),
+        Task::Installs { wva, only, short } => {
+            Box::pin(until_signal(installs::run(&wva, only.as_deref(), short))).await.map(|_| ())
+        }
         Task::Scaling { wva, only } => {
             Box::pin(until_signal(scaling::run(&wva, only.as_deref()))).await.map(|_| ())
         }

@@ -42,7 +42,6 @@ pub(super) fn model(seen: &Seen<'_>, memory: &[Memory], behavior: &Behavior, act
         since_activity: Some(seconds(activity.idle(seen.now))),
         since_pod_start: seen.youngest().map(seconds),
         variants: memory.iter().enumerate().map(|(v, m)| variant(seen, v, *m, behavior)).collect(),
-        ..Model::default()
     }
 }
 

@@ -1,5 +1,7 @@
 //! The report: one page with everything in it.
 
+use std::fmt::Write;
+
 use super::plot::{Line, Plot};
 use super::scale::Scale;
 use super::{Section, rows, seeds};
@@ -123,7 +125,8 @@ fn over_time(section: &Section) -> String {
     let (cost, kept) = (place("cost"), place("attainment"));
     for study in &section.studies {
         let (had, waited) = (line(study, &replicas), line(study, &slowest));
-        page += &format!(
+        let _ = write!(
+            page,
             "<h4>{} <span>{:.1} % in SLO, cost {:.0}</span></h4><div class=\"pair\">{}{}</div>",
             escape(&study.policy),
             study.mean(kept).mean,

@@ -69,7 +69,7 @@ pub(crate) async fn doors(testbed: &Testbed, options: &InstallOptions, ports: Po
         testbed.apply(&document.to_string()).await?;
     }
     let Some(port) = ports.external_metrics else { return Ok(()) };
-    for mut document in documents(&read("config/base/apiservice.yaml")?)? {
+    for mut document in documents(&read("config/external-metrics/apiservice.yaml")?)? {
         document["spec"]["service"]["port"] = port.into();
         testbed.apply(&document.to_string()).await?;
     }

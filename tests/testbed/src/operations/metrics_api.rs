@@ -31,6 +31,7 @@ pub async fn metrics_api(testbed: &Testbed, wva: &Path) -> anyhow::Result<Outcom
     replicas.start_all(&BOTH).await?;
     replicas.wait_ready(&BOTH).await?;
     let fixture = VariantFixture::new(replicas.namespace(), NAME);
+    let published = TARGET.to_string();
     let fixed = format!("  annotations: {{wva.llmd.ai/mode: \"fixed={TARGET}\"}}\nspec:");
     let variant = fixture.variant().replacen("spec:", &fixed, 1);
     testbed.apply(&[fixture.deployment(), variant].join("---\n")).await?;
@@ -38,7 +39,7 @@ pub async fn metrics_api(testbed: &Testbed, wva: &Path) -> anyhow::Result<Outcom
         let what = format!("wva-{index} to serve the target");
         eventually(&what, DECIDED, async || {
             let items = items(&replicas, index).await?;
-            ensure!(items[0]["value"] == TARGET.to_string(), "it serves {items}");
+            ensure!(items[0]["value"] == published.as_str(), "it serves {items}");
             Ok(())
         })
         .await

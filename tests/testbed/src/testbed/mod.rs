@@ -27,6 +27,8 @@ use crate::{access, audit, prometheus};
 
 /// In the data folder: the port to which ports of pods are forwarded.
 const FORWARD: &str = "forward";
+/// In the data folder: the socket at which [`crate::kubelet`] leads the API server to Services and pods.
+pub(crate) const NETWORK: &str = "network.sock";
 
 const CALL: Duration = Duration::from_secs(20);
 const WORKS_WITHIN: Duration = Duration::from_mins(1);
@@ -58,6 +60,8 @@ pub struct Options {
     pub hpa_to_zero: bool,
     /// Controllers and scheduler may ask the API server as often as they like: for thousands of pods.
     pub many_pods: bool,
+    /// The controller's pods are left to a [`crate::Kubelet`], by which the API server reaches Services too.
+    pub kubelet: bool,
 }
 
 impl Default for Options {
@@ -77,6 +81,7 @@ impl Default for Options {
             audit: audit::Audit::Off,
             many_pods: false,
             hpa_to_zero: false,
+            kubelet: false,
         }
     }
 }
@@ -120,9 +125,11 @@ impl Testbed {
         })
         .await?;
         let audit = audit::write_policy(&data, options.audit)?;
+        let network = options.kubelet.then(|| plans::write_egress(&data)).transpose()?;
         let plan = |ports: &[u16]| {
             let mut plan = plans::apiserver(&options, &data, &pki, &token, etcd.port(0), ports);
             plan.args.extend(audit.iter().flat_map(|policy| audit::flags(policy, &data)));
+            plan.args.extend(network.clone());
             plan
         };
         let server =
@@ -141,7 +148,7 @@ impl Testbed {
                 Running::launch(Component::Scheduler, tools.path("kube-scheduler")?, &logs, 0, plan).await
             },
             async {
-                let plan = |ports: &[u16]| plans::kwok(&kubeconfig, &stages, ports);
+                let plan = |ports: &[u16]| plans::kwok(&options, &kubeconfig, &stages, ports);
                 Running::launch(Component::Kwok, tools.path("kwok")?, &logs, 1, plan).await
             },
             async {

@@ -3,9 +3,13 @@
 
 use std::path::Path;
 
-use super::Options;
+use anyhow::Context as _;
+use serde_json::json;
+
 use super::data::Data;
+use super::{NETWORK, Options};
 use crate::components::{Plan, Ready};
+use crate::kubelet::PODS;
 use crate::pki::Pki;
 
 /// The controllers that tests need, by the long names of `--controllers`.
@@ -104,8 +108,24 @@ fn calls(options: &Options) -> Vec<String> {
     if options.many_pods { often.map(str::to_owned).into() } else { Vec::new() }
 }
 
-pub(super) fn kwok(kubeconfig: &Path, stages: &Path, ports: &[u16]) -> Plan {
-    let args = [
+/// Writes which way Services, pods and nodes are reached, and returns the API server's flag for it.
+pub(super) fn write_egress(data: &Data) -> anyhow::Result<String> {
+    let socket = data.path.join(NETWORK);
+    let socket = socket.to_str().context("the data folder's path is not UTF-8")?;
+    let transport = json!({"uds": {"udsName": socket}});
+    let egress = json!({
+        "apiVersion": "apiserver.k8s.io/v1beta1",
+        "kind": "EgressSelectorConfiguration",
+        "egressSelections": [
+            {"name": "cluster", "connection": {"proxyProtocol": "HTTPConnect", "transport": transport}},
+        ],
+    });
+    let file = data.write("egress.json", &egress.to_string())?;
+    Ok(format!("--egress-selector-config-file={}", file.display()))
+}
+
+pub(super) fn kwok(options: &Options, kubeconfig: &Path, stages: &Path, ports: &[u16]) -> Plan {
+    let mut args = vec![
         format!("--kubeconfig={}", kubeconfig.display()),
         format!("--config={}", stages.display()),
         "--manage-all-nodes=true".to_owned(),
@@ -118,10 +138,10 @@ pub(super) fn kwok(kubeconfig: &Path, stages: &Path, ports: &[u16]) -> Plan {
         format!("--node-port={}", ports[0]),
         format!("--server-address=127.0.0.1:{}", ports[0]),
     ];
-    Plan {
-        args: args.into(),
-        ready: Ready::Answers { url: format!("{}/healthz", url(ports[0])), auth: None },
+    if options.kubelet {
+        args.push(format!("--disregard-status-with-label-selector={PODS}"));
     }
+    Plan { args, ready: Ready::Answers { url: format!("{}/healthz", url(ports[0])), auth: None } }
 }
 
 fn url(port: u16) -> String {

@@ -1,0 +1,34 @@
+# syntax=docker/dockerfile:1
+# The image of the controller: one program, the libraries it names, the CAs of the system, and what it is made of.
+#   docker buildx build --platform linux/amd64,linux/arm64 --build-arg SOURCE_DATE_EPOCH=$(git log -1 --format=%ct) .
+# Every step but the base images is a script of deploy/image, which tests/image.sh runs without a container runtime.
+ARG RUST=1.95
+ARG DEBIAN=bookworm
+
+# Cargo.toml, Cargo.lock and empty sources: they change when dependencies change, and with them alone the next stage.
+FROM rust:${RUST}-slim-${DEBIAN} AS manifests
+WORKDIR /manifests
+COPY . .
+RUN deploy/image/stubs.sh /manifests
+
+FROM rust:${RUST}-slim-${DEBIAN} AS build
+# The base image has what else is needed: a C compiler, for aws-lc, and the CAs.
+WORKDIR /src
+COPY --from=manifests /manifests .
+RUN deploy/image/build.sh
+COPY . .
+ARG SOURCE_DATE_EPOCH=0
+# The stubs that were compiled are younger than the sources.
+RUN find . -path ./target -prune -o -name '*.rs' -exec touch {} + \
+ && deploy/image/build.sh \
+ && deploy/image/rootfs.sh target/release/wva /image \
+ && deploy/image/notices.sh /image/usr/share/doc/wva
+
+FROM scratch
+LABEL org.opencontainers.image.title="workload-variant-autoscaler" \
+      org.opencontainers.image.description="Decides how many replicas each variant of a vLLM model server should run" \
+      org.opencontainers.image.licenses="Apache-2.0"
+COPY --from=build /image /
+# By number: a kubelet cannot tell from a name that it is not root's.
+USER 65532:65532
+ENTRYPOINT ["/wva"]

@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# Takes the steps of the Dockerfile without a container runtime, in a clean folder: the context as .dockerignore leaves
+# it, the stubs, the build of the dependencies, the build of the program, the root file system, the notices. Then it looks
+# at the result: the program runs in that root by both of its names, nothing of it names a folder of this machine, and
+# all of it fits into 25 MiB. Prints the table of sizes. `tests/image.sh FOLDER` keeps the folder.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+keep=${1:-}
+folder=${keep:-$(mktemp -d)}
+trap '[ -n "$keep" ] || rm -rf "$folder"' EXIT
+mkdir -p "$folder"
+folder=$(cd "$folder" && pwd)
+limit=$((25 * 1024 * 1024))
+fail() { printf 'image: %s\n' "$*" >&2; exit 1; }
+
+# The context: what .dockerignore lets in, of what git knows.
+context() {
+  local to=$1 wanted=() without=() line
+  while read -r line; do
+    case $line in
+      '#'* | '*' | '') ;;
+      '!'*) wanted+=("${line#!}") ;;
+      *) without+=(":(exclude)$line") ;;
+    esac
+  done < .dockerignore
+  mkdir -p "$to"
+  git ls-files -z --cached --others --exclude-standard -- "${wanted[@]}" "${without[@]}" | xargs -0 cp --parents --target-directory "$to"
+}
+
+step() { printf '== %s\n' "$*"; began=$SECONDS; "$@"; printf '   %d s\n' $((SECONDS - began)); }
+
+step context "$folder/manifests"
+step deploy/image/stubs.sh "$folder/manifests"
+mkdir -p "$folder/src"
+cp -a "$folder/manifests/." "$folder/src"
+cd "$folder/src"
+unset CARGO_TARGET_DIR
+step deploy/image/build.sh
+cd - > /dev/null
+context "$folder/src"
+cd "$folder/src"
+find . -path ./target -prune -o -name '*.rs' -exec touch {} +
+SOURCE_DATE_EPOCH=$(git -C "$OLDPWD" log -1 --format=%ct)
+export SOURCE_DATE_EPOCH
+step deploy/image/build.sh
+rm -rf "$folder/image"
+step deploy/image/rootfs.sh target/release/wva "$folder/image"
+step deploy/image/notices.sh "$folder/image/usr/share/doc/wva"
+
+echo "== the result"
+enter=(unshare --mount chroot --userspec=65532:65532)
+[ "$(id -u)" = 0 ] || enter=(unshare --user --map-root-user chroot)
+for name in /wva /manager; do
+  "${enter[@]}" "$folder/image" $name --version > "$folder/version" || fail "$name does not run in the image's root"
+done
+cat "$folder/version"
+! grep -qaF -e "$folder" -e "${CARGO_HOME:-$HOME/.cargo}/registry" "$folder/image/wva" || fail "the program names a folder of this machine"
+sha256sum "$folder/image/wva" | cut -c1-64
+grep -c '^PackageName:' "$folder/image/usr/share/doc/wva/sbom.spdx" | sed 's/$/ crates in sbom.spdx/'
+grep -c '^====$' "$folder/image/usr/share/doc/wva/NOTICES" | sed 's/$/ texts in NOTICES/'
+cd "$folder/image"
+find . -type f -printf '%s %p\n' | sort -rn | awk '{ printf "%10.2f MiB  %s\n", $1 / 1048576, substr($2, 2) }'
+size=$(find . -type f -printf '%s\n' | awk '{ all += $1 } END { print all }')
+packed=$(tar -c . | gzip -9 | wc -c)
+awk -v size="$size" -v packed="$packed" 'BEGIN { printf "%10.2f MiB  all of it, %.2f MiB packed\n", size / 1048576, packed / 1048576 }'
+[ "$size" -le $limit ] || fail "it has $size bytes, more than 25 MiB"

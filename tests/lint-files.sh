@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Lints what is no Rust: every shell script by shellcheck, the Dockerfile by hadolint, both pinned in tests/linters.txt and
+# installed once into the cache of tools. Needs Python 3.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cache=${WVA_TESTBED_CACHE:-${HOME:?HOME is not set}/.cache/wva-testbed}
+linters=$cache/linters-$(sha256sum tests/linters.txt | cut -c1-16)
+if [ ! -e "$linters/done" ]; then
+  command -v python3 > /dev/null || { echo "lint-files: python3 is not installed; it installs the linters of tests/linters.txt" >&2; exit 1; }
+  rm -rf "$linters"
+  python3 -m venv "$linters"
+  "$linters/bin/pip" install --quiet --disable-pip-version-check --requirement tests/linters.txt
+  touch "$linters/done"
+fi
+
+echo "== shell scripts"
+mapfile -t scripts < <(git ls-files --cached --others --exclude-standard '*.sh' .ci/run | grep -v '^tests/testbed/src/')
+"$linters/bin/shellcheck" --external-sources "${scripts[@]}"
+"$linters/bin/shellcheck" --shell sh tests/testbed/src/kubelet/container.sh
+echo "== Dockerfile"
+"$linters/bin/hadolint" Dockerfile
+echo "lint-files: ${#scripts[@]} scripts and the Dockerfile, all fine"

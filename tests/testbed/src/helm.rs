@@ -1,0 +1,64 @@
+//! Helm against a testbed: the real program, with nothing of the person's own Helm.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::access::{Ran, run};
+use crate::{Testbed, Tools};
+
+/// Longer than any `--timeout` that is given to it.
+const LONGEST: Duration = Duration::from_mins(5);
+
+/// One release of Helm, with all rights in a testbed.
+#[derive(Clone, Debug)]
+pub struct Helm {
+    name: String,
+    program: PathBuf,
+    home: PathBuf,
+    kubeconfig: PathBuf,
+}
+
+impl Helm {
+    /// `helm` is Helm 4, `helm3` is Helm 3; either is built when it is missing.
+    ///
+    /// # Errors
+    /// When it cannot be built.
+    pub async fn new(testbed: &Testbed, name: &'static str) -> anyhow::Result<Self> {
+        let program = tokio::task::spawn_blocking(move || Tools::on_request(name)).await??;
+        let kubeconfig = testbed.admin_kubeconfig().to_owned();
+        Ok(Self { name: name.to_owned(), program, home: testbed.data().join(name), kubeconfig })
+    }
+
+    /// The name it was made with.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The program itself.
+    pub(crate) fn program(&self) -> &Path {
+        &self.program
+    }
+
+    /// The chart of this repository.
+    #[must_use]
+    pub fn chart() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../charts/workload-variant-autoscaler")
+    }
+
+    /// Runs it.
+    ///
+    /// # Errors
+    /// When it cannot be run or does not end within five minutes; not when it fails, which [`Ran`] tells.
+    pub async fn run(&self, args: &[&str]) -> anyhow::Result<Ran> {
+        let mut command = tokio::process::Command::new(&self.program);
+        for home in ["HELM_CONFIG_HOME", "HELM_CACHE_HOME", "HELM_DATA_HOME"] {
+            command.env(home, &self.home);
+        }
+        for theirs in ["HELM_NAMESPACE", "HELM_KUBECONTEXT", "HELM_DRIVER", "HELM_DEBUG"] {
+            command.env_remove(theirs);
+        }
+        command.env("KUBECONFIG", &self.kubeconfig).args(args);
+        run(&format!("{} {}", self.name, args.join(" ")), command, "", LONGEST).await
+    }
+}

@@ -1,0 +1,106 @@
+//! The CRD and its upgrade: the original's CRD is there, with objects stored by it, and Helm leaves it as it is. The
+//! program says so; the documented command replaces it; nothing that was stored is lost.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use serde_json::{Value, json};
+
+use super::site::{CRD, MODELS, NO_PROMETHEUS, Site, VARIANT};
+use super::table::Table;
+use crate::{Helm, access, eventually};
+
+/// Field of our CRD that the original's does not have.
+const NEW_FIELD: &str =
+    "jsonpath={.spec.versions[0].schema.openAPIV3Schema.properties.spec.properties.minReplicas.type}";
+/// Longest wait for a line in the log.
+const TOLD: Duration = Duration::from_secs(30);
+
+pub(super) async fn run(site: &Site, table: &mut Table) -> anyhow::Result<()> {
+    let helm = Helm::new(&site.testbed, "helm").await?;
+    table.step("the original's CRD, with an object stored by it", Box::pin(original(site))).await;
+    table.step("install on top of it", Box::pin(install(site, &helm))).await;
+    table.step("the CRD is replaced by the documented command", Box::pin(replaced(site))).await;
+    table.step("wva crd | kubectl apply changes nothing more", Box::pin(printed(site))).await;
+    table.step("uninstall keeps the CRD and what is stored", Box::pin(kept(site, &helm))).await;
+    Ok(())
+}
+
+async fn original(site: &Site) -> anyhow::Result<String> {
+    let crd =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/stand-ins/variantautoscalings-v0.5.yaml");
+    site.testbed.apply(&std::fs::read_to_string(&crd)?).await?;
+    site.kubectl(&["wait", "--for=condition=Established", &format!("crd/{CRD}"), "--timeout=30s"]).await?;
+    let object = json!({
+        "apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling",
+        "metadata": {"name": "stored", "namespace": MODELS, "labels": {"inference.optimization/acceleratorName": "H100"}},
+        "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "stored"}, "modelID": "m", "variantCost": "40.0"},
+    });
+    eventually("the object to be stored", TOLD, async || site.testbed.apply(&object.to_string()).await)
+        .await?;
+    Ok("stored".to_owned())
+}
+
+async fn install(site: &Site, helm: &Helm) -> anyhow::Result<String> {
+    site.helm(helm, &["--set", NO_PROMETHEUS]).await?.success()?;
+    site.healthy().await?;
+    let field = site.kubectl(&["get", "crd", CRD, "-o", NEW_FIELD]).await?;
+    ensure!(field.is_empty(), "Helm replaced the CRD: it has minReplicas");
+    let pods = site.pods().await?;
+    eventually("the program to say that the CRD is old", TOLD, async || {
+        let told = |pod: &String| site.log(pod).to_lowercase().contains("crd");
+        ensure!(pods.iter().any(told), "no log names the CRD");
+        Ok(())
+    })
+    .await?;
+    Ok("everything works, the CRD is the original's, and the log says so".to_owned())
+}
+
+async fn replaced(site: &Site) -> anyhow::Result<String> {
+    let crds = Helm::chart().join("crds");
+    let crds = crds.to_str().context("the chart's path is not UTF-8")?;
+    site.kubectl(&["apply", "--server-side", "--force-conflicts", "-f", crds]).await?;
+    eventually("the new field", TOLD, async || {
+        ensure!(site.kubectl(&["get", "crd", CRD, "-o", NEW_FIELD]).await? == "integer", "it is not there");
+        Ok(())
+    })
+    .await?;
+    let stored = site.kubectl(&["-n", MODELS, "get", "va", "stored", "-o", "json"]).await?;
+    let stored: Value = serde_json::from_str(&stored)?;
+    ensure!(stored["spec"]["variantCost"] == "40.0", "what was stored is {stored}");
+    site.kubectl(&[
+        "-n",
+        MODELS,
+        "patch",
+        "va",
+        VARIANT,
+        "--type=merge",
+        "-p",
+        r#"{"spec":{"maxReplicas":5}}"#,
+    ])
+    .await?;
+    site.healthy().await?;
+    Ok("the object is as it was, and new fields are taken".to_owned())
+}
+
+async fn printed(site: &Site) -> anyhow::Result<String> {
+    let mut command = tokio::process::Command::new(site.wva());
+    command.arg("crd");
+    let crd = access::run("wva crd", command, "", TOLD).await?.success()?;
+    let args = ["apply", "--server-side", "--force-conflicts", "-f", "-"];
+    let version = "jsonpath={.metadata.generation}";
+    let before = site.kubectl(&["get", "crd", CRD, "-o", version]).await?;
+    site.testbed.kubectl_with(&args, &crd).await?.success()?;
+    let after = site.kubectl(&["get", "crd", CRD, "-o", version]).await?;
+    ensure!(before == after, "the generation went from {before} to {after}");
+    Ok("the same".to_owned())
+}
+
+async fn kept(site: &Site, helm: &Helm) -> anyhow::Result<String> {
+    site.uninstall(helm).await?;
+    site.kubectl(&["get", "crd", CRD]).await?;
+    site.kubectl(&["-n", MODELS, "delete", "va", "stored"]).await?;
+    site.leftovers().await?;
+    Ok("both were there, and nothing else but Lease and CA".to_owned())
+}

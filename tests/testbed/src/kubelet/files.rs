@@ -1,0 +1,218 @@
+//! Volumes of a pod as folders: config maps, secrets, and what is projected, the service account's token among it. They
+//! are written as a kubelet does, behind one symbolic link that is swapped, so that a reader sees all files of one state.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail, ensure};
+use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::{
+    ConfigMap, KeyToPath, Pod, Secret, ServiceAccount, Volume as Declared, VolumeProjection,
+};
+use kube::Api;
+use kube::api::PostParams;
+
+use super::container::field_of;
+use super::{CALL, Node};
+use crate::within;
+
+/// Contents by file name.
+type Contents = BTreeMap<String, Vec<u8>>;
+
+/// One thing that files come from.
+#[derive(Clone, Debug)]
+enum Source {
+    ConfigMap { name: String, items: Option<Vec<KeyToPath>>, optional: bool },
+    Secret { name: String, items: Option<Vec<KeyToPath>>, optional: bool },
+    Token { path: String, audience: Option<String>, seconds: Option<i64> },
+    Field { path: String, field: String },
+}
+
+/// A volume's folder. Config maps and secrets in it are brought up to date by [`Volume::refresh`].
+pub(super) struct Volume {
+    folder: PathBuf,
+    sources: Vec<Source>,
+    contents: Contents,
+    states: u32,
+}
+
+impl Volume {
+    /// Writes the volume of this pod below `folder`.
+    pub(super) async fn write(
+        node: &Node,
+        pod: &Pod,
+        declared: &Declared,
+        folder: &Path,
+    ) -> anyhow::Result<Self> {
+        let sources = sources(declared).with_context(|| format!("volumes[{}]", declared.name))?;
+        std::fs::create_dir_all(folder)?;
+        let mut volume = Self { folder: folder.to_owned(), sources, contents: Contents::new(), states: 0 };
+        let mut contents = Contents::new();
+        for source in &volume.sources {
+            contents.extend(read(node, pod, source).await?);
+        }
+        volume.swap(contents)?;
+        Ok(volume)
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Reads config maps and secrets again.
+    pub(super) async fn refresh(&mut self, node: &Node, pod: &Pod) -> anyhow::Result<()> {
+        let mut contents = self.contents.clone();
+        for source in &self.sources {
+            if !matches!(source, Source::Token { .. }) {
+                contents.extend(read(node, pod, source).await?);
+            }
+        }
+        if contents == self.contents { Ok(()) } else { self.swap(contents) }
+    }
+
+    /// Writes a new state beside the present one and moves the link to it.
+    fn swap(&mut self, contents: Contents) -> anyhow::Result<()> {
+        let before = self.folder.join(format!("..{}", self.states));
+        self.states += 1;
+        let state = format!("..{}", self.states);
+        let folder = self.folder.join(&state);
+        for (name, bytes) in &contents {
+            let file = folder.join(name);
+            let parent = file.parent().context("a file without a folder")?;
+            std::fs::create_dir_all(parent)?;
+            std::fs::write(&file, bytes)?;
+            let first = Path::new(name).components().next().context("an empty file name")?;
+            let link = self.folder.join(first);
+            if link.symlink_metadata().is_err() {
+                symlink(Path::new("..data").join(first), link)?;
+            }
+        }
+        std::fs::create_dir_all(&folder)?;
+        let link = self.folder.join("..data_tmp");
+        symlink(&state, &link)?;
+        std::fs::rename(&link, self.folder.join("..data"))?;
+        if before.exists() {
+            std::fs::remove_dir_all(before)?;
+        }
+        self.contents = contents;
+        Ok(())
+    }
+}
+
+fn sources(declared: &Declared) -> anyhow::Result<Vec<Source>> {
+    if let Some(map) = &declared.config_map {
+        let (name, items) = (map.name.clone(), map.items.clone());
+        return Ok(vec![Source::ConfigMap { name, items, optional: map.optional == Some(true) }]);
+    }
+    if let Some(secret) = &declared.secret {
+        let name = secret.secret_name.clone().context("secretName is missing")?;
+        let (items, optional) = (secret.items.clone(), secret.optional == Some(true));
+        return Ok(vec![Source::Secret { name, items, optional }]);
+    }
+    if let Some(projected) = &declared.projected {
+        let all = projected.sources.iter().flatten().map(projection);
+        return Ok(all.collect::<anyhow::Result<Vec<_>>>()?.concat());
+    }
+    ensure!(declared.empty_dir.is_some(), "only configMap, secret, projected and emptyDir are supported");
+    Ok(Vec::new())
+}
+
+fn projection(of: &VolumeProjection) -> anyhow::Result<Vec<Source>> {
+    if let Some(token) = &of.service_account_token {
+        let (path, audience, seconds) =
+            (token.path.clone(), token.audience.clone(), token.expiration_seconds);
+        return Ok(vec![Source::Token { path, audience, seconds }]);
+    }
+    if let Some(map) = &of.config_map {
+        let (name, items) = (map.name.clone(), map.items.clone());
+        return Ok(vec![Source::ConfigMap { name, items, optional: map.optional == Some(true) }]);
+    }
+    if let Some(secret) = &of.secret {
+        let (name, items) = (secret.name.clone(), secret.items.clone());
+        return Ok(vec![Source::Secret { name, items, optional: secret.optional == Some(true) }]);
+    }
+    let Some(fields) = &of.downward_api else {
+        bail!("projected: only serviceAccountToken, configMap, secret and downwardAPI are supported");
+    };
+    let field = |item: &k8s_openapi::api::core::v1::DownwardAPIVolumeFile| {
+        let field = item.field_ref.as_ref().context("downwardAPI: only fieldRef is supported")?;
+        anyhow::Ok(Source::Field { path: item.path.clone(), field: field.field_path.clone() })
+    };
+    fields.items.iter().flatten().map(field).collect()
+}
+
+async fn read(node: &Node, pod: &Pod, source: &Source) -> anyhow::Result<Contents> {
+    let namespace = pod.metadata.namespace.as_deref().context("a pod without a namespace")?;
+    let (kind, name, found, items, optional) = match source {
+        Source::Token { path, audience, seconds } => {
+            let token = token(node, pod, audience.clone(), *seconds).await?;
+            return Ok(Contents::from([(path.clone(), token.into_bytes())]));
+        }
+        Source::Field { path, field } => {
+            return Ok(Contents::from([(path.clone(), field_of(pod, field)?.into_bytes())]));
+        }
+        Source::ConfigMap { name, items, optional } => {
+            ("ConfigMap", name, config_map(node, namespace, name).await?, items, *optional)
+        }
+        Source::Secret { name, items, optional } => {
+            ("Secret", name, secret(node, namespace, name).await?, items, *optional)
+        }
+    };
+    let Some(mut data) = found else {
+        ensure!(optional, "{kind} {namespace}/{name} does not exist");
+        return Ok(Contents::new());
+    };
+    let Some(items) = items else { return Ok(data) };
+    let picked = items.iter().map(|item| {
+        let bytes = data.remove(&item.key);
+        let bytes = bytes.with_context(|| format!("{kind} {namespace}/{name} has no key {}", item.key))?;
+        anyhow::Ok((item.path.clone(), bytes))
+    });
+    picked.collect()
+}
+
+/// What a config map holds; none where there is none.
+pub(super) async fn config_map(node: &Node, namespace: &str, name: &str) -> anyhow::Result<Option<Contents>> {
+    let maps = Api::<ConfigMap>::namespaced(node.client.clone(), namespace);
+    let Some(map) = within("reading a ConfigMap", CALL, maps.get_opt(name)).await? else { return Ok(None) };
+    let text = map.data.into_iter().flatten().map(|(key, text)| (key, text.into_bytes()));
+    let binary = map.binary_data.into_iter().flatten().map(|(key, bytes)| (key, bytes.0));
+    Ok(Some(text.chain(binary).collect()))
+}
+
+/// What a secret holds; none where there is none.
+pub(super) async fn secret(node: &Node, namespace: &str, name: &str) -> anyhow::Result<Option<Contents>> {
+    let secrets = Api::<Secret>::namespaced(node.client.clone(), namespace);
+    let found = within("reading a Secret", CALL, secrets.get_opt(name)).await?;
+    Ok(found.map(|secret| secret.data.into_iter().flatten().map(|(key, bytes)| (key, bytes.0)).collect()))
+}
+
+/// A token of the pod's service account that ends with the pod.
+async fn token(
+    node: &Node,
+    pod: &Pod,
+    audience: Option<String>,
+    seconds: Option<i64>,
+) -> anyhow::Result<String> {
+    let namespace = pod.metadata.namespace.as_deref().context("a pod without a namespace")?;
+    let account = pod.spec.as_ref().and_then(|spec| spec.service_account_name.as_deref());
+    let account = account.context("a pod without a service account")?;
+    let bound = BoundObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Pod".to_owned()),
+        name: pod.metadata.name.clone(),
+        uid: pod.metadata.uid.clone(),
+    };
+    let spec = TokenRequestSpec {
+        audiences: audience.map(|audience| vec![audience]),
+        bound_object_ref: Some(bound),
+        expiration_seconds: seconds,
+    };
+    let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };
+    let accounts = Api::<ServiceAccount>::namespaced(node.client.clone(), namespace);
+    let params = PostParams::default();
+    let made = within("asking for a token", CALL, accounts.create_token_request(account, &params, &request));
+    let status = made.await?.status.context("a TokenRequest without a status")?;
+    status.token.context("a TokenRequest without a token")
+}

@@ -1,0 +1,223 @@
+//! The life of one pod: made, started, probed, started again when it ends, told to end, gone.
+
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::jiff::Timestamp;
+use tokio::time::{Instant, sleep};
+
+use super::container::Prepared;
+use super::probe::Probe;
+use super::status::{State, Status, delete, is_absent};
+use super::{LOOK, Node};
+use crate::{Process, Signal};
+
+/// Before a container that ended is started again: a tenth of a kubelet's first pause.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Between two readings of mounted config maps and secrets: a kubelet needs up to a minute.
+const REFRESH: Duration = Duration::from_secs(2);
+
+/// A container that runs.
+struct Running {
+    process: Process,
+    since: Timestamp,
+    liveness: Option<Probe>,
+    readiness: Option<Probe>,
+    ready: bool,
+}
+
+/// One pod, and how far it has come.
+struct Life {
+    node: Arc<Node>,
+    uid: String,
+    ip: Ipv4Addr,
+    folder: PathBuf,
+    prepared: Option<Prepared>,
+    running: Option<Running>,
+    told: Option<Status>,
+    restarts: u32,
+    last_code: Option<i32>,
+    /// Not started before then.
+    pause: Instant,
+    refreshed: Instant,
+    ended: Option<i32>,
+}
+
+/// Looks after a pod until it is gone.
+pub(super) async fn run(node: Arc<Node>, uid: String) {
+    let now = Instant::now();
+    let mut life = Life {
+        ip: node.new_ip(),
+        folder: node.data.join(&uid),
+        prepared: None,
+        running: None,
+        told: None,
+        restarts: 0,
+        last_code: None,
+        pause: now,
+        refreshed: now,
+        ended: None,
+        uid,
+        node,
+    };
+    loop {
+        let newest = life.node.pods().get(&life.uid).cloned();
+        // Taken away by force: its container goes with it.
+        let Some(pod) = newest else { break };
+        let name = pod.metadata.name.clone().unwrap_or_default();
+        match life.step(&pod).await {
+            Ok(true) => {
+                life.node.troubles().remove(&name);
+            }
+            Ok(false) => break,
+            Err(error) if is_absent(&error) => {}
+            Err(error) => {
+                life.node.troubles().insert(name, format!("{error:#}"));
+            }
+        }
+        sleep(LOOK).await;
+    }
+    life.node.addresses().remove(&life.ip);
+}
+
+impl Life {
+    /// One look at the pod and its process; false once it is over.
+    async fn step(&mut self, pod: &Pod) -> anyhow::Result<bool> {
+        if pod.metadata.deletion_timestamp.is_some() {
+            self.end(pod).await?;
+            delete(&self.node, pod).await?;
+            return Ok(false);
+        }
+        let spec = pod.spec.as_ref().context("a pod without a spec")?;
+        ensure!(spec.containers.len() == 1, "a pod with one container alone is supported");
+        let container = &spec.containers[0];
+        if self.ended.is_none() {
+            self.reap(spec.restart_policy.as_deref());
+        }
+        let state = if let Some(code) = self.ended {
+            State::Ended { code }
+        } else if self.running.is_none() {
+            match self.start(pod, container).await {
+                Ok(state) => state,
+                Err(error) => self.failed_to_start(&error),
+            }
+        } else {
+            self.probe().await?;
+            self.refresh(pod).await?;
+            self.state()
+        };
+        self.tell(pod, state).await?;
+        Ok(true)
+    }
+
+    /// Takes note of a container that has ended.
+    fn reap(&mut self, restart_policy: Option<&str>) {
+        let Some(status) = self.running.as_ref().and_then(|running| running.process.exited()) else { return };
+        // A signal has no code of its own: what a shell says of it is far from 0, and that is what counts.
+        let code = status.code().unwrap_or(128);
+        self.running = None;
+        self.last_code = Some(code);
+        let again = match restart_policy {
+            Some("Never") => false,
+            Some("OnFailure") => code != 0,
+            _ => true,
+        };
+        if again {
+            self.restarts += 1;
+            self.pause = Instant::now() + PAUSE;
+        } else {
+            self.ended = Some(code);
+        }
+    }
+
+    async fn start(&mut self, pod: &Pod, container: &Container) -> anyhow::Result<State> {
+        if Instant::now() < self.pause {
+            let message = format!("exit code {:?}", self.last_code);
+            return Ok(State::Waiting { reason: "CrashLoopBackOff", message });
+        }
+        if self.prepared.is_none() {
+            std::fs::create_dir_all(&self.folder)?;
+            let prepared = Prepared::new(&self.node, pod, container, &self.folder).await?;
+            self.node.addresses().insert(self.ip, prepared.ports().clone());
+            self.prepared = Some(prepared);
+        }
+        let prepared = self.prepared.as_mut().context("not prepared")?;
+        let process = prepared.start(&self.node, pod, container).await?;
+        let probe = |declared| Probe::new(declared, container, prepared.ports());
+        let (liveness, readiness) =
+            (probe(container.liveness_probe.as_ref())?, probe(container.readiness_probe.as_ref())?);
+        ensure!(container.startup_probe.is_none(), "startupProbe is not supported");
+        let ready = readiness.is_none();
+        self.running = Some(Running { process, since: Timestamp::now(), liveness, readiness, ready });
+        Ok(self.state())
+    }
+
+    fn failed_to_start(&mut self, error: &anyhow::Error) -> State {
+        self.pause = Instant::now() + PAUSE;
+        State::Waiting { reason: "CreateContainerConfigError", message: format!("{error:#}") }
+    }
+
+    fn state(&self) -> State {
+        let waiting = State::Waiting { reason: "ContainerCreating", message: String::new() };
+        self.running.as_ref().map_or(waiting, |running| State::Running { since: running.since })
+    }
+
+    /// Readiness is what the probe says; without liveness the container is started again.
+    async fn probe(&mut self) -> anyhow::Result<()> {
+        let Some(running) = &mut self.running else { return Ok(()) };
+        if let Some(readiness) = &mut running.readiness
+            && let Some(ready) = readiness.look().await
+        {
+            running.ready = ready;
+        }
+        if let Some(liveness) = &mut running.liveness
+            && liveness.look().await == Some(false)
+        {
+            running.process.kill();
+        }
+        Ok(())
+    }
+
+    async fn refresh(&mut self, pod: &Pod) -> anyhow::Result<()> {
+        let now = Instant::now();
+        if now < self.refreshed + REFRESH {
+            return Ok(());
+        }
+        self.refreshed = now;
+        match &mut self.prepared {
+            Some(prepared) => prepared.refresh(&self.node, pod).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn tell(&mut self, pod: &Pod, state: State) -> anyhow::Result<()> {
+        let ready = self.running.as_ref().is_some_and(|running| running.ready);
+        let status = Status { ip: self.ip, state, ready, restarts: self.restarts, last_code: self.last_code };
+        if self.told.as_ref() == Some(&status) {
+            return Ok(());
+        }
+        status.tell(&self.node, pod).await?;
+        self.told = Some(status);
+        Ok(())
+    }
+
+    /// SIGTERM, the grace period, SIGKILL.
+    async fn end(&mut self, pod: &Pod) -> anyhow::Result<()> {
+        let Some(running) = self.running.take() else { return Ok(()) };
+        if running.process.exited().is_some() {
+            return Ok(());
+        }
+        running.process.signal(Signal::Term)?;
+        let grace = pod.metadata.deletion_grace_period_seconds.and_then(|seconds| seconds.try_into().ok());
+        let deadline = Instant::now() + Duration::from_secs(grace.unwrap_or(30));
+        while running.process.exited().is_none() && Instant::now() < deadline {
+            sleep(LOOK).await;
+        }
+        running.process.kill();
+        Ok(())
+    }
+}
