@@ -29,8 +29,8 @@ mod unserved;
 pub(crate) use ownership::is_managed;
 pub use ownership::{Ownership, Reach, is_excluded};
 pub(crate) use takeover::Takeover;
-pub use unserved::Unserved;
 pub(crate) use unserved::unserved;
+pub use unserved::{Unserved, nobody_serves};
 
 /// A VariantAutoscaling as the cache keeps it: what is read of it, and judged once. One that breaks today's rules or
 /// schema is kept with the reason.

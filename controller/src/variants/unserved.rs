@@ -6,6 +6,7 @@ use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use jiff::{SignedDuration, Timestamp};
+use kube::api::DynamicObject;
 use wva_crds::names::INSTANCE_LABEL;
 use wva_scaling::VariantKey;
 
@@ -64,6 +65,12 @@ pub(crate) fn unserved(
         found.extend(judge(v, now).map(|unserved| (v.key.clone(), unserved)));
     });
     found
+}
+
+/// The same of one object as it is stored, for who looks from outside. Which instances run is not asked.
+#[must_use]
+pub fn nobody_serves(object: &DynamicObject, now: Timestamp) -> Option<Unserved> {
+    judge(&Variant::read(object), now)
 }
 
 fn judge(variant: &Variant, now: Timestamp) -> Option<Unserved> {

@@ -1,9 +1,6 @@
 //! `wva explain`: asks the running controller for the trace of its last cycle, and for the snapshot behind it.
 //! Recomputes nothing. Without `--address` it finds the controller's pods itself and forwards a port to them.
 
-mod ask;
-mod controllers;
-
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
@@ -11,14 +8,13 @@ use anyhow::Context;
 use clap::{Arg, ArgMatches, Command, value_parser};
 use hyper::StatusCode;
 
-use ask::{Answer, Door};
-use controllers::Search;
+use super::leader::{self, Answer, Door};
 
 /// Attempts to get snapshot and explanation of one cycle.
 const TRIES: u32 = 5;
 
 pub(crate) fn command(format: Arg) -> Command {
-    Command::new("explain")
+    let command = Command::new("explain")
         .about("Why each variant has its target, stage by stage, as the running controller tells it")
         .after_help(
             "Examples:\n  wva explain -n prod llama-h100\n  wva explain --snapshot cycle.json && wva decide -f cycle.json\n\n\
@@ -33,27 +29,6 @@ pub(crate) fn command(format: Arg) -> Command {
                 .value_name("NAMESPACE")
                 .help("Only variants of this namespace"),
         )
-        .arg(
-            Arg::new("address")
-                .long("address")
-                .value_name("HOST:PORT")
-                .conflicts_with_all(["controller-namespace", "selector"])
-                .help("Debug address of a controller that runs outside the cluster, or of a port-forward of your own"),
-        )
-        .arg(
-            Arg::new("controller-namespace")
-                .long("controller-namespace")
-                .value_name("NAMESPACE")
-                .help("Namespace of the controller; all are searched where it is left out"),
-        )
-        .arg(
-            Arg::new("selector")
-                .short('l')
-                .long("selector")
-                .value_name("SELECTOR")
-                .default_value("app.kubernetes.io/name=workload-variant-autoscaler")
-                .help("Labels of the controller's pods"),
-        )
         .arg(format)
         .arg(
             Arg::new("snapshot")
@@ -61,7 +36,8 @@ pub(crate) fn command(format: Arg) -> Command {
                 .value_name("FILE")
                 .value_parser(value_parser!(std::path::PathBuf))
                 .help("Write the snapshot of the last cycle, which `wva decide` decides again"),
-        )
+        );
+    leader::options(command)
 }
 
 /// What is asked of a controller.
@@ -132,12 +108,8 @@ async fn tell(arguments: &ArgMatches, question: &Question) -> anyhow::Result<Vec
         })?;
         return Ok(vec![answer.told(&door)?]);
     }
-    let search = Search {
-        namespace: word(arguments, "controller-namespace").map(str::to_owned),
-        selector: word(arguments, "selector").unwrap_or_default().to_owned(),
-    };
     let (mut told, mut silent) = (Vec::new(), Vec::new());
-    for door in search.doors().await? {
+    for door in leader::doors(arguments).await? {
         match ask(&door, question).await.and_then(|answer| answer.told(&door)) {
             Ok(answer) => told.push(answer),
             Err(error) => silent.push(format!("  {door}: {error:#}")),
