@@ -28,6 +28,9 @@ pub(crate) fn command() -> Command {
                 .arg(format_arg(&["text", "json", "yaml"])),
         )
         .subcommand(crate::commands::explain_command(format_arg(&["text", "json"])))
+        .subcommand(crate::commands::status_command())
+        .subcommand(crate::commands::doctor_command())
+        .subcommand(crate::commands::migrate_command())
         .subcommand(crate::commands::simulate_command(format_arg(&["text", "json"])))
         .subcommand(crate::commands::certs_command())
         .subcommand(
@@ -35,6 +38,7 @@ pub(crate) fn command() -> Command {
                 .about("The CustomResourceDefinition as YAML")
                 .after_help("Example: wva crd | kubectl apply --server-side -f -"),
         )
+        .subcommand(crate::commands::webhook_config_command())
 }
 
 fn print_config_arg() -> Arg {

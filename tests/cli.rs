@@ -168,3 +168,73 @@ fn a_start_that_waits_for_its_map_says_so() {
     let said = line["msg"].as_str().unwrap();
     assert!(said.contains("cannot read the ConfigMap workload-variant-autoscaler-system/"), "{first}");
 }
+
+#[test]
+fn every_command_shows_an_example_and_ends_with_2_on_wrong_usage() {
+    let commands = [
+        "run",
+        "validate",
+        "decide",
+        "explain",
+        "status",
+        "doctor",
+        "migrate",
+        "simulate",
+        "certs",
+        "crd",
+        "webhook-config",
+    ];
+    for command in commands {
+        let help = wva(&[command, "--help"], &[], "");
+        assert_eq!(help.status.code(), Some(0), "{command}");
+        assert!(text(&help.stdout).contains("Example"), "{command}: {}", text(&help.stdout));
+        assert_eq!(wva(&[command, "--no-such-flag"], &[], "").status.code(), Some(2), "{command}");
+    }
+    assert_eq!(wva(&["doctor", "--compare"], &[], "").status.code(), Some(2), "it needs --prometheus");
+}
+
+#[test]
+fn webhook_configurations_are_printed_whole_or_as_the_chart_has_them() {
+    let base = concat!(env!("CARGO_MANIFEST_DIR"), "/config/base/webhook.yaml");
+    let wanted: Vec<serde_json::Value> =
+        serde_saphyr::from_multiple(&std::fs::read_to_string(base).unwrap()).unwrap();
+    let printed = |args: &[&str]| -> Vec<serde_json::Value> {
+        let out = wva(&[&["webhook-config"], args].concat(), &[], "");
+        assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+        serde_saphyr::from_multiple(&text(&out.stdout)).unwrap()
+    };
+    assert_eq!(printed(&["--without-rules"]), wanted);
+    let whole = printed(&["--external-metrics", "--namespace", "wva", "--webhook-service", "x-service"]);
+    assert_eq!(whole.len(), 3);
+    assert_eq!(whole[0]["metadata"]["name"], "wva-x");
+    assert_eq!(whole[1]["webhooks"][0]["rules"][0]["resources"][0], "variantautoscalings");
+    assert_eq!(
+        whole[2]["spec"]["service"],
+        serde_json::json!({"name": "x-service", "namespace": "wva", "port": 6443})
+    );
+    let out = wva(&["webhook-config", "--ca-file", base], &[], "");
+    assert_eq!(out.status.code(), Some(1));
+    assert!(text(&out.stderr).contains("found no certificate"), "{}", text(&out.stderr));
+}
+
+#[test]
+fn objects_of_the_original_are_migrated_to_what_validate_takes() {
+    let file = |name: &str| format!("{}/tests/fixtures/migrate/{name}.yaml", env!("CARGO_MANIFEST_DIR"));
+    for (name, steps) in [("first-releases", 2), ("v0.8", 1), ("v0.9", 4)] {
+        let out = wva(&["migrate", &file(name)], &[], "");
+        let (printed, said) = (text(&out.stdout), text(&out.stderr));
+        assert_eq!(out.status.code(), Some(0), "{said}");
+        assert!(
+            said.contains(&format!("{steps} to apply")) && said.contains("Nothing was changed"),
+            "{said}"
+        );
+        let judged = wva(&["validate", "--strict", "-"], &[], &printed);
+        assert_eq!(judged.status.code(), Some(0), "{name}: {}\n{printed}", text(&judged.stdout));
+        assert!(text(&judged.stdout).contains(": 0 denied, 0 warnings"), "{}", text(&judged.stdout));
+    }
+    let broken =
+        wva(&["migrate", "-"], &[], "kind: VariantAutoscaling\napiVersion: llmd.ai/v1alpha1\nspec: {}\n");
+    assert_eq!(broken.status.code(), Some(1), "a person has to settle something");
+    assert!(text(&broken.stderr).contains("<stdin>:1: spec.modelID"), "{}", text(&broken.stderr));
+    assert_eq!(wva(&["migrate", "/no/such/file"], &[], "").status.code(), Some(2));
+}

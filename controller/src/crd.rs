@@ -18,7 +18,7 @@ const AGAIN: Duration = Duration::from_millis(500);
 
 /// Why nothing is known of the CRD that is installed.
 #[derive(Debug, thiserror::Error)]
-enum Undescribed {
+pub enum Undescribed {
     /// The API server did not say.
     #[error("the API server does not describe the kind: {0}")]
     Refused(#[source] Box<kube::Error>),
@@ -52,7 +52,11 @@ pub async fn tell_of_old_crd(client: &Client) {
     }
 }
 
-async fn missing_fields(client: &Client) -> Result<Vec<String>, Undescribed> {
+/// The fields that the CRD lacks that is installed: those of this release that an older one drops.
+///
+/// # Errors
+/// [`Undescribed`], after [`ASK`] at the latest.
+pub async fn missing_fields(client: &Client) -> Result<Vec<String>, Undescribed> {
     let end = Instant::now() + ASK;
     loop {
         let answer = timeout_at(end, describe(client)).await.map_err(|_| Undescribed::NoAnswer)?;

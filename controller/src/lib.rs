@@ -34,7 +34,7 @@ mod workloads;
 
 pub use actuate::{Actuator, Carrier, ModelServers, Refusals};
 pub use collect::prometheus::{ClientError, Prometheus, PrometheusConfig};
-pub use crd::tell_of_old_crd;
+pub use crd::{Undescribed, missing_fields, tell_of_old_crd};
 pub use engine::{Actuation, Engine, EngineConfig};
 pub use leadership::{Election, Leadership, NotLeading, elect};
 pub use maps::{Config, ConfigMaps, ConfigReloads, main_map};
@@ -49,7 +49,9 @@ pub use report::status::StatusWriter;
 pub use tasks::Fault;
 pub use tasks::{Ended, Tasks};
 pub use telemetry::Telemetry;
-pub use variants::{Ownership, Reach, Sign, Unserved, Variant, is_excluded as namespace_is_excluded};
+pub use variants::{
+    Ownership, Reach, Sign, Unserved, Variant, is_excluded as namespace_is_excluded, nobody_serves,
+};
 pub use watches::{
     AutoscalerObservers, Cache, Limiter, NamespaceFacts, Observer, Scope, Sight, Synced, Watches,
 };

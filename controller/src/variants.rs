@@ -31,7 +31,7 @@ pub(crate) use ownership::is_managed;
 pub use ownership::{Ownership, Reach, is_excluded};
 pub(crate) use takeover::Takeover;
 pub(crate) use unserved::Suspects;
-pub use unserved::{Sign, Unserved};
+pub use unserved::{Sign, Unserved, nobody_serves};
 
 /// A VariantAutoscaling as the cache keeps it: what is read of it, and judged once. One that breaks today's rules or
 /// schema is kept with the reason.

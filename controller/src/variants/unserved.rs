@@ -7,6 +7,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
+use kube::api::DynamicObject;
 use wva_crds::names::INSTANCE_LABEL;
 use wva_scaling::VariantKey;
 
@@ -102,7 +103,7 @@ impl Suspects {
             {
                 return;
             }
-            let Some(unserved) = judge(watches, v, at.wall) else { return };
+            let Some(unserved) = judge(Some(watches), v, at.wall) else { return };
             let known = before.get(&v.key).filter(|(known, _)| *known == unserved);
             let since = known.map_or(at.now, |(_, since)| *since);
             self.0.insert(v.key.clone(), (unserved, since));
@@ -115,7 +116,14 @@ impl Suspects {
     }
 }
 
-fn judge(watches: &Watches, variant: &Variant, now: Timestamp) -> Option<Unserved> {
+/// The same of one object as it is stored, for who looks from outside and sees no workloads. Which instances run is not
+/// asked.
+#[must_use]
+pub fn nobody_serves(object: &DynamicObject, now: Timestamp) -> Option<Unserved> {
+    judge(None, &Variant::read(object), now)
+}
+
+fn judge(watches: Option<&Watches>, variant: &Variant, now: Timestamp) -> Option<Unserved> {
     let instance = variant.instance.clone().filter(|_| !variant.leaving)?;
     let written = &variant.status.written;
     let sign = match written.last_run {
@@ -135,9 +143,10 @@ fn judge(watches: &Watches, variant: &Variant, now: Timestamp) -> Option<Unserve
 /// Whether a status without a target speaks of what is no longer so: whoever served the variant would have told by now of
 /// a change of the object, and of its workload. What else keeps it from a target, such as another variant that has the
 /// same, is taken for as right as it was.
-fn is_outdated(watches: &Watches, variant: &Variant) -> bool {
+fn is_outdated(watches: Option<&Watches>, variant: &Variant) -> bool {
     let (status, declared) = (&variant.status, variant.declared.as_ref().ok());
-    let is_there = |d: &Declared| workloads::current(watches, &d.workload).is_some();
+    let is_there =
+        |d: &Declared| watches.is_some_and(|watches| workloads::current(watches, &d.workload).is_some());
     let changed = status.observed.is_some() && status.observed != variant.generation;
     changed || (status.said.has(Trouble::TargetMissing) && declared.is_some_and(is_there))
 }

@@ -1,8 +1,6 @@
 //! `wva explain`: asks the running controller for the trace of its last cycle, and for the snapshot behind it.
 //! Recomputes nothing. Without `--address` it finds the controller's pods itself and forwards a port to them.
 
-mod ask;
-mod controllers;
 mod record;
 
 use std::fmt::Write as _;
@@ -12,14 +10,13 @@ use anyhow::Context;
 use clap::{Arg, ArgMatches, Command, value_parser};
 use hyper::StatusCode;
 
-use ask::{Answer, Door};
-use controllers::Search;
+use super::leader::{self, Answer, Door};
 
 /// Attempts to get snapshot and explanation of one cycle.
 const TRIES: u32 = 5;
 
 pub(crate) fn command(format: Arg) -> Command {
-    Command::new("explain")
+    let command = Command::new("explain")
         .about("Why each variant has its target, stage by stage, as the running controller tells it")
         .after_help(
             "Examples:\n  wva explain -n prod llama-h100\n  wva explain --snapshot cycle.json && wva decide -f cycle.json\n  \
@@ -35,27 +32,6 @@ pub(crate) fn command(format: Arg) -> Command {
                 .value_name("NAMESPACE")
                 .help("Only variants of this namespace"),
         )
-        .arg(
-            Arg::new("address")
-                .long("address")
-                .value_name("HOST:PORT")
-                .conflicts_with_all(["controller-namespace", "selector"])
-                .help("Debug address of a controller that runs outside the cluster, or of a port-forward of your own"),
-        )
-        .arg(
-            Arg::new("controller-namespace")
-                .long("controller-namespace")
-                .value_name("NAMESPACE")
-                .help("Namespace of the controller; all are searched where it is left out"),
-        )
-        .arg(
-            Arg::new("selector")
-                .short('l')
-                .long("selector")
-                .value_name("SELECTOR")
-                .default_value("app.kubernetes.io/name=workload-variant-autoscaler")
-                .help("Labels of the controller's pods"),
-        )
         .arg(format)
         .arg(
             Arg::new("snapshot")
@@ -64,7 +40,8 @@ pub(crate) fn command(format: Arg) -> Command {
                 .value_parser(value_parser!(std::path::PathBuf))
                 .help("Write the snapshot of the last cycle, which `wva decide` decides again"),
         )
-        .args(record::arguments())
+        .args(record::arguments());
+    leader::options(command)
 }
 
 /// What is asked of a controller.
@@ -129,13 +106,6 @@ fn path(arguments: &ArgMatches) -> anyhow::Result<String> {
     Ok(path)
 }
 
-fn search(arguments: &ArgMatches) -> Search {
-    Search {
-        namespace: word(arguments, "controller-namespace").map(str::to_owned),
-        selector: word(arguments, "selector").unwrap_or_default().to_owned(),
-    }
-}
-
 /// Asks whom the arguments name, or every controller there is.
 async fn tell(arguments: &ArgMatches, question: &Question) -> anyhow::Result<Vec<Told>> {
     if let Some(address) = word(arguments, "address") {
@@ -145,9 +115,8 @@ async fn tell(arguments: &ArgMatches, question: &Question) -> anyhow::Result<Vec
         })?;
         return Ok(vec![answer.told(&door)?]);
     }
-    let search = search(arguments);
     let (mut told, mut silent) = (Vec::new(), Vec::new());
-    for door in search.doors().await? {
+    for door in leader::doors(arguments).await? {
         match ask(&door, question).await.and_then(|answer| answer.told(&door)) {
             Ok(answer) => told.push(answer),
             Err(error) => silent.push(format!("  {door}: {error:#}")),

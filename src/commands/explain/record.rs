@@ -12,9 +12,7 @@ use hyper::StatusCode;
 use tokio::time::Instant;
 use wva_crds::GoDuration;
 
-use super::ask::{Answer, Door};
-use super::controllers::Search;
-use super::{search, word};
+use super::super::leader::{self, Answer};
 use crate::run::Signals;
 
 /// Between two questions. Cycles are rarer but where one was hastened, and then the earlier may be missed.
@@ -38,64 +36,35 @@ pub(super) fn arguments() -> [Arg; 2] {
 }
 
 /// What is to be recorded, from whom, and how long.
-pub(super) struct Recording {
+pub(super) struct Recording<'a> {
     file: PathBuf,
     time: Duration,
-    source: Source,
+    arguments: &'a ArgMatches,
 }
 
-enum Source {
-    Address(Door),
-    Cluster(Search),
-}
-
-impl Recording {
+impl<'a> Recording<'a> {
     /// `None` where the arguments ask for none.
-    pub(super) fn of(arguments: &ArgMatches) -> Option<Self> {
+    pub(super) fn of(arguments: &'a ArgMatches) -> Option<Self> {
         let file = arguments.get_one::<PathBuf>("record")?.clone();
         let time = arguments.get_one::<GoDuration>("for").map_or(Duration::ZERO, |time| time.get());
-        let source = match word(arguments, "address") {
-            Some(address) => Source::Address(Door::Address(address.to_owned())),
-            None => Source::Cluster(search(arguments)),
-        };
-        Some(Self { file, time, source })
+        Some(Self { file, time, arguments })
     }
 
-    #[expect(clippy::print_stderr, reason = "it runs for hours, and says how it goes")]
+    #[expect(clippy::print_stderr, reason = "the file is the output; what is said is for who watches")]
     pub(super) async fn run(&self) -> anyhow::Result<ExitCode> {
         let mut signals = Signals::listen()?;
         let opened = std::fs::OpenOptions::new().create(true).append(true).open(&self.file);
         let mut file = opened.with_context(|| format!("cannot write {}", self.file.display()))?;
         let end = Instant::now() + self.time;
-        let (mut cycle, mut count, mut quiet) = (None, 0_u64, None);
+        let mut state = State::default();
         loop {
-            let answer = tokio::select! {
-                answer = self.source.ask(cycle.as_deref()) => answer,
-                () = signals.asked() => break,
-            };
-            match answer {
-                Ok(news) => {
-                    if quiet.take().is_some() {
-                        eprintln!("recording again");
-                    }
-                    if let Some((name, snapshot)) = news {
+            tokio::select! {
+                answer = self.ask(state.cycle.as_deref()) => {
+                    if let Some(snapshot) = state.take(answer)? {
                         append(&mut file, &self.file, &snapshot)?;
-                        count += 1;
-                        if count == 1 {
-                            eprintln!("recording to {}: the first cycle is of {name}", self.file.display());
-                        }
-                        cycle = Some(name);
                     }
                 }
-                // Who never answered is not there; who did may come back.
-                Err(error) if count == 0 => return Err(error),
-                Err(error) => {
-                    let said = format!("{error:#}");
-                    if quiet.as_ref() != Some(&said) {
-                        eprintln!("a gap from now on, trying again until it ends: {said}");
-                        quiet = Some(said);
-                    }
-                }
+                () = signals.asked() => break,
             }
             tokio::select! {
                 () = tokio::time::sleep_until(end.min(Instant::now() + PAUSE)) => {}
@@ -105,27 +74,15 @@ impl Recording {
                 break;
             }
         }
-        eprintln!("{count} cycles recorded to {}", self.file.display());
+        eprintln!("{} cycles recorded to {}", state.count, self.file.display());
         Ok(ExitCode::SUCCESS)
     }
-}
 
-/// A whole line or, where the disk is full, an error; what was written before stays.
-fn append(file: &mut std::fs::File, path: &Path, snapshot: &str) -> anyhow::Result<()> {
-    let line = format!("{}\n", snapshot.trim_end());
-    file.write_all(line.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
-}
-
-impl Source {
     /// A cycle later than `seen`, with its name; `None` where none has run since.
     async fn ask(&self, seen: Option<&str>) -> anyhow::Result<Option<(String, String)>> {
         let path = seen.map_or_else(|| "/snapshot".to_owned(), |seen| format!("/snapshot?after={seen}"));
-        let doors = match self {
-            Self::Address(door) => return news(door.get(&path).await?, seen),
-            Self::Cluster(search) => search.doors().await?,
-        };
         let (mut told, mut silent) = (Vec::new(), Vec::new());
-        for door in doors {
+        for door in leader::doors(self.arguments).await? {
             match door.get(&path).await.and_then(|answer| news(answer, seen)) {
                 Ok(answer) => told.push((door.to_string(), answer)),
                 Err(error) => silent.push(format!("{door}: {error:#}")),
@@ -140,6 +97,51 @@ impl Source {
             told.pop().with_context(|| format!("no controller tells it: {}", silent.join("; ")))?;
         Ok(answer)
     }
+}
+
+/// How far a recording is.
+#[derive(Default)]
+struct State {
+    /// The newest cycle that was recorded.
+    cycle: Option<String>,
+    count: u64,
+    /// Why there is a gap at the moment.
+    gap: Option<String>,
+}
+
+impl State {
+    /// What is to be recorded of an answer. Who never answered is not there, which is an error; who did may come back.
+    #[expect(clippy::print_stderr, reason = "it runs for hours, and says how it goes")]
+    fn take(&mut self, answer: anyhow::Result<Option<(String, String)>>) -> anyhow::Result<Option<String>> {
+        let news = match answer {
+            Ok(news) => news,
+            Err(error) if self.count == 0 => return Err(error),
+            Err(error) => {
+                let said = format!("{error:#}");
+                if self.gap.as_ref() != Some(&said) {
+                    eprintln!("a gap from now on; it is tried again until the end: {said}");
+                    self.gap = Some(said);
+                }
+                return Ok(None);
+            }
+        };
+        if self.gap.take().is_some() {
+            eprintln!("recording again");
+        }
+        let Some((name, snapshot)) = news else { return Ok(None) };
+        self.count += 1;
+        if self.count == 1 {
+            eprintln!("recording: the first cycle is of {name}");
+        }
+        self.cycle = Some(name);
+        Ok(Some(snapshot))
+    }
+}
+
+/// A whole line or, where the disk is full, an error; what was written before stays.
+fn append(file: &mut std::fs::File, path: &Path, snapshot: &str) -> anyhow::Result<()> {
+    let line = format!("{}\n", snapshot.trim_end());
+    file.write_all(line.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// The cycle an answer is of, and its snapshot, where it is another than `seen`.

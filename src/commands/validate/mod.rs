@@ -115,6 +115,38 @@ pub(crate) fn validate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
+/// An object of a file as it stands there, without what a schema would fill in.
+pub(super) struct InFile {
+    /// File and line.
+    pub(super) place: String,
+    /// Its own namespace, or the one for objects that name none.
+    pub(super) namespace: String,
+    pub(super) object: serde_json::Value,
+}
+
+/// Reads the objects of files for another command: those of the kinds that are judged here, and where what is no
+/// object stands.
+///
+/// # Errors
+/// As for this command: where a path cannot be read or stands for nothing.
+pub(super) fn objects_in(paths: &[PathBuf], namespace: &str) -> anyhow::Result<(Vec<InFile>, Vec<String>)> {
+    let sources = input::read(paths)?;
+    let collected = objects::collect(&sources, namespace);
+    let place = |source: usize, offset: usize| {
+        let source = &sources[source];
+        format!("{}:{}", source.name, source.position(offset).0)
+    };
+    let problems = collected.problems.iter().map(|(source, problem)| {
+        format!("{}: {}", place(*source, problem.at.start), input::printable(&problem.message))
+    });
+    let objects = collected.objects.iter().map(|object| InFile {
+        place: place(object.source, object.node.span.start),
+        namespace: object.namespace.clone(),
+        object: object.node.to_value(),
+    });
+    Ok((objects.collect(), problems.collect()))
+}
+
 fn coloured() -> bool {
     let set = |key| std::env::var_os(key).is_some_and(|value| !value.is_empty());
     std::io::stdout().is_terminal()

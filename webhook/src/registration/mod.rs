@@ -27,7 +27,7 @@ use wva_certs::Trust;
 
 pub use entries::{ENTRIES, Entry, Phase, Subject};
 pub use probe::{Probe, ProbeError};
-pub use render::{Door, FailurePolicy, render};
+pub use render::{Door, FailurePolicy, render, render_open};
 pub use service::ServiceRef;
 
 /// The field manager of `rules` and `caBundle`.

@@ -1,6 +1,7 @@
 //! The two webhook configurations complete but for `rules` and `caBundle`: what the chart renders, for tests and for
 //! those who keep the objects whole in Git.
 
+use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 use wva_crds::names::INSTANCE_LABEL;
 use wva_rules::InstancePolicy;
@@ -62,6 +63,23 @@ pub fn render(door: &Door<'_>) -> Value {
             object(door, "ValidatingWebhookConfiguration", Phase::Validating),
         ],
     })
+}
+
+/// The same with the door open: with `rules`, and with the CA bundle (PEM) where there is one. For those who keep the
+/// objects whole in Git.
+#[must_use]
+pub fn render_open(door: &Door<'_>, bundle: Option<&[u8]>) -> Value {
+    let mut list = render(door);
+    for configuration in list["items"].as_array_mut().into_iter().flatten() {
+        for webhook in configuration["webhooks"].as_array_mut().into_iter().flatten() {
+            let entry = ENTRIES.iter().find(|entry| webhook["name"] == entry.name);
+            webhook["rules"] = entry.map(Entry::rules).unwrap_or_default();
+            if let Some(bundle) = bundle {
+                webhook["clientConfig"]["caBundle"] = json!(ByteString(bundle.to_vec()));
+            }
+        }
+    }
+    list
 }
 
 fn object(door: &Door<'_>, kind: &str, phase: Phase) -> Value {

@@ -22,7 +22,7 @@ const LIMIT: usize = 256 << 20;
 const CYCLE: &str = "wva-cycle";
 
 /// Where a controller can be asked.
-pub(super) enum Door {
+pub(in crate::commands) enum Door {
     /// An address that can be reached from here.
     Address(String),
     /// A port of a pod, through the API server.
@@ -39,16 +39,16 @@ impl fmt::Display for Door {
 }
 
 /// An answer, whatever its status.
-pub(super) struct Answer {
-    pub(super) status: StatusCode,
+pub(in crate::commands) struct Answer {
+    pub(in crate::commands) status: StatusCode,
     /// The cycle it is of, where it says so.
-    pub(super) cycle: Option<String>,
-    pub(super) text: String,
+    pub(in crate::commands) cycle: Option<String>,
+    pub(in crate::commands) text: String,
 }
 
 impl Door {
     /// Asks for a path.
-    pub(super) async fn get(&self, path: &str) -> anyhow::Result<Answer> {
+    pub(in crate::commands) async fn get(&self, path: &str) -> anyhow::Result<Answer> {
         let asked = async {
             match self {
                 Self::Address(address) => {

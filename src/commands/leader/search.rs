@@ -8,7 +8,7 @@ use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use wva_crds::settings::Setting;
 
-use super::ask::Door;
+use super::door::Door;
 
 /// More replicas of controllers than anybody runs.
 const MOST: u32 = 50;
@@ -17,14 +17,14 @@ const PATIENCE: Duration = Duration::from_secs(15);
 const ADDRESS: &str = "WVA_DEBUG_BIND_ADDRESS";
 
 /// Which pods are controllers.
-pub(super) struct Search {
-    pub(super) namespace: Option<String>,
-    pub(super) selector: String,
+pub(in crate::commands) struct Search {
+    pub(in crate::commands) namespace: Option<String>,
+    pub(in crate::commands) selector: String,
 }
 
 impl Search {
     /// A way to ask each running controller; at least one.
-    pub(super) async fn doors(&self) -> anyhow::Result<Vec<Door>> {
+    pub(in crate::commands) async fn doors(&self) -> anyhow::Result<Vec<Door>> {
         let client = crate::run::client(Some(PATIENCE)).await?;
         let pods: Api<Pod> = match &self.namespace {
             Some(namespace) => Api::namespaced(client.clone(), namespace),

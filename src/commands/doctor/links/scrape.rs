@@ -1,0 +1,71 @@
+//! Do the metrics of the ready pods arrive? The leader says of which; where none does, the monitors that should select
+//! the pods say why.
+
+use wva_scaling::snapshot::Replica;
+
+use super::monitors;
+use super::pods::is_ready;
+use crate::commands::cluster::text;
+use crate::commands::doctor::chain::Found;
+use crate::commands::doctor::seen::Seen;
+use crate::commands::output::count;
+
+/// Names of pods that are shown.
+const SHOWN: usize = 3;
+
+pub(in crate::commands::doctor) fn check(seen: &Seen<'_>) -> Vec<Found> {
+    if seen.ready() == Some(0) {
+        return vec![Found::fine("no replica is ready, so there is nothing to scrape")];
+    }
+    let Some(cycle) = seen.cycle else { return vec![by_condition(seen)] };
+    let reports = |replica: &&Replica| replica.kv.is_some() || replica.queue.is_some();
+    let reporting: Vec<&Replica> = cycle.replicas.iter().filter(reports).collect();
+    let ready: Vec<_> = seen.pods().into_iter().filter(|pod| is_ready(pod)).collect();
+    let is_silent = |name: &&str| !reporting.iter().any(|replica| replica.pod == *name);
+    let silent: Vec<&str> = ready.iter().map(|pod| text(pod, "/metadata/name")).filter(is_silent).collect();
+    if reporting.is_empty() {
+        let condition = seen.condition("MetricsAvailable");
+        let prometheus = condition.filter(|c| text(c, "/reason") == "PrometheusError");
+        return vec![match prometheus {
+            Some(error) => Found::broken(
+                text(error, "/message"),
+                "check PROMETHEUS_BASE_URL of the controller and that Prometheus runs",
+            ),
+            None => monitors::why_not(seen),
+        }];
+    }
+    let oldest = reporting.iter().map(|replica| replica.age).max().unwrap_or_default();
+    if silent.is_empty() {
+        return vec![Found::fine(format!(
+            "{} reporting, the oldest sample is {oldest} old",
+            count(reporting.len(), "pod")
+        ))];
+    }
+    let shown = silent.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
+    vec![Found::doubtful(
+        format!(
+            "{} of {} report; not, or not yet: {shown}",
+            reporting.len(),
+            count(ready.len(), "ready pod")
+        ),
+        format!(
+            "kubectl get pod -n {} {} -o wide, and look for it among the targets of Prometheus",
+            seen.namespace, silent[0]
+        ),
+    )]
+}
+
+/// What the leader wrote, where it cannot be asked.
+fn by_condition(seen: &Seen<'_>) -> Found {
+    let Some(condition) = seen.condition("MetricsAvailable") else {
+        return Found::unknown("no leader can be asked, and the status says nothing of metrics");
+    };
+    let message = text(condition, "/message");
+    if text(condition, "/status") == "True" {
+        return Found::fine(format!("by the status: {message}"));
+    }
+    if text(condition, "/reason") == "MetricsMissing" {
+        return monitors::why_not(seen);
+    }
+    Found::broken(message, "check PROMETHEUS_BASE_URL of the controller, and the targets of Prometheus")
+}

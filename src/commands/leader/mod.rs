@@ -1,0 +1,98 @@
+//! The controllers that run, for the commands that ask what they know: where they can be asked, and what the one that
+//! leads saw in its last cycle.
+
+mod door;
+mod search;
+
+use clap::{Arg, ArgMatches, Command};
+use wva_scaling::Snapshot;
+
+pub(super) use door::{Answer, Door};
+pub(super) use search::Search;
+
+/// Adds the options that say which controller is asked.
+pub(super) fn options(command: Command) -> Command {
+    command
+        .arg(
+            Arg::new("address")
+                .long("address")
+                .value_name("HOST:PORT")
+                .conflicts_with_all(["controller-namespace", "selector"])
+                .help("Debug address of a controller that runs outside the cluster, or of a port-forward of your own"),
+        )
+        .arg(
+            Arg::new("controller-namespace")
+                .long("controller-namespace")
+                .value_name("NAMESPACE")
+                .help("Namespace of the controller; all are searched where it is left out"),
+        )
+        .arg(
+            Arg::new("selector")
+                .short('l')
+                .long("selector")
+                .value_name("SELECTOR")
+                .default_value("app.kubernetes.io/name=workload-variant-autoscaler")
+                .help("Labels of the controller's pods"),
+        )
+}
+
+/// Where the controllers can be asked that the options name; at least one.
+pub(super) async fn doors(arguments: &ArgMatches) -> anyhow::Result<Vec<Door>> {
+    let word = |name: &str| arguments.get_one::<String>(name).cloned();
+    if let Some(address) = word("address") {
+        return Ok(vec![Door::Address(address)]);
+    }
+    let search =
+        Search { namespace: word("controller-namespace"), selector: word("selector").unwrap_or_default() };
+    search.doors().await
+}
+
+/// What a leader saw in its last cycle.
+pub(super) struct Seen {
+    /// Who told it.
+    pub(super) who: String,
+    pub(super) snapshot: Snapshot,
+}
+
+/// What all leaders told, and why the others did not.
+#[derive(Default)]
+pub(super) struct Leaders {
+    pub(super) seen: Vec<Seen>,
+    /// One line each.
+    pub(super) silent: Vec<String>,
+}
+
+impl Leaders {
+    /// Asks every controller that the options name. That nobody answers is no error: what they would have told is then
+    /// not known.
+    pub(super) async fn ask(arguments: &ArgMatches) -> Self {
+        let mut all = Self::default();
+        let doors = match doors(arguments).await {
+            Ok(doors) => doors,
+            Err(error) => {
+                all.silent.push(format!("{error:#}"));
+                return all;
+            }
+        };
+        for door in doors {
+            match snapshot(&door).await {
+                Ok(snapshot) => all.seen.push(Seen { who: door.to_string(), snapshot }),
+                Err(error) => all.silent.push(format!("{door}: {error:#}")),
+            }
+        }
+        all
+    }
+
+    /// Why nothing is known, in one line; `None` where a leader told.
+    pub(super) fn nobody(&self) -> Option<String> {
+        self.seen.is_empty().then(|| self.silent.join("; "))
+    }
+}
+
+async fn snapshot(door: &Door) -> anyhow::Result<Snapshot> {
+    let Answer { status, text, .. } = door.get("/snapshot").await?;
+    anyhow::ensure!(status.is_success(), "{}", if text.is_empty() { status.to_string() } else { text });
+    Snapshot::parse(&text).map_err(|e| {
+        anyhow::anyhow!(e).context("it is of another release than this program: use the `wva` of its image")
+    })
+}

@@ -1,0 +1,170 @@
+//! All originals together: what is to be applied, in order, and what a person has to settle first. Every variant that
+//! comes out passes the admission rules, or is not printed. Pure.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use wva_crds::names::{KIND, MODE_ANNOTATION};
+use wva_rules::{Facts, OtherVariant, Severity, Target, apply_defaults, validate};
+
+use super::annotated;
+use super::objects::set;
+use super::variant::{self, Changed};
+use crate::commands::cluster::{entry, text};
+use crate::commands::validate::InFile;
+use crate::commands::workloads::{Found, Workloads};
+
+/// An object of the original.
+pub(super) struct Original {
+    /// Where it was found.
+    pub(super) place: String,
+    pub(super) namespace: String,
+    pub(super) object: Value,
+}
+
+impl From<InFile> for Original {
+    fn from(InFile { place, namespace, object }: InFile) -> Self {
+        Self { place, namespace, object }
+    }
+}
+
+/// What is asked for beyond what has to be.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Wanted {
+    /// Every variant in mode `recommend`.
+    pub(super) recommend: bool,
+}
+
+/// One object to apply.
+#[derive(Debug)]
+pub(super) struct Step {
+    pub(super) place: String,
+    pub(super) object: Value,
+    pub(super) changes: Vec<String>,
+}
+
+/// What to do.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    /// Variants before autoscalers.
+    pub(super) steps: Vec<Step>,
+    /// What a person has to settle, with the place.
+    pub(super) open: Vec<String>,
+    /// Objects of the original that were read.
+    pub(super) read: usize,
+    /// Those that are as they should be.
+    pub(super) fine: usize,
+}
+
+/// A variant that is to be.
+struct Draft {
+    place: String,
+    namespace: String,
+    changed: Changed,
+}
+
+/// The plan for all of them. `workloads`: those of the cluster, where there is one.
+pub(super) fn plan(originals: &[Original], workloads: Option<&Workloads>, wanted: Wanted) -> Plan {
+    let mut plan = Plan::default();
+    let mut drafts: Vec<Draft> = Vec::new();
+    for original in originals.iter().filter(|o| text(&o.object, "/kind") == KIND) {
+        plan.read += 1;
+        let changed = variant::migrate(&original.object);
+        drafts.push(Draft { place: original.place.clone(), namespace: original.namespace.clone(), changed });
+    }
+    let known: BTreeSet<Key> = drafts.iter().filter_map(Draft::key).collect();
+    let mut autoscalers = Vec::new();
+    for original in originals.iter().filter(|o| annotated::is_managed(&o.object)) {
+        plan.read += 1;
+        // Somebody has made the variant already.
+        if Target::of(&original.object)
+            .is_some_and(|target| known.contains(&key(&original.namespace, &target)))
+        {
+            plan.fine += 1;
+            continue;
+        }
+        let made = annotated::migrate(&original.object, &original.namespace);
+        plan.open.extend(made.open.iter().map(|open| format!("{}: {open}", original.place)));
+        if let Some(object) = made.variant {
+            let changed = Changed { object, changes: made.changes };
+            drafts.push(Draft {
+                place: original.place.clone(),
+                namespace: original.namespace.clone(),
+                changed,
+            });
+        }
+        autoscalers.extend(made.autoscaler.map(|(object, changes)| Step {
+            place: original.place.clone(),
+            object,
+            changes,
+        }));
+    }
+    if wanted.recommend {
+        drafts.iter_mut().for_each(recommend);
+    }
+    settle(&mut plan, &drafts, workloads);
+    plan.steps.extend(autoscalers);
+    plan
+}
+
+/// A workload: namespace, group, kind and name.
+type Key = (String, String, String, String);
+
+fn key(namespace: &str, target: &Target) -> Key {
+    (namespace.to_owned(), target.group().to_owned(), target.kind.clone(), target.name.clone())
+}
+
+impl Draft {
+    fn key(&self) -> Option<Key> {
+        Target::of(&self.changed.object).map(|target| key(&self.namespace, &target))
+    }
+}
+
+fn recommend(draft: &mut Draft) {
+    let object = &mut draft.changed.object;
+    if entry(object, "/metadata/annotations", MODE_ANNOTATION) == Some("recommend") {
+        return;
+    }
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        set(metadata, "annotations", MODE_ANNOTATION, "recommend");
+        draft.changed.changes.push("decided and explained, and not published (--recommend)".to_owned());
+    }
+}
+
+/// Takes the drafts into the plan that the rules let through.
+fn settle(plan: &mut Plan, drafts: &[Draft], workloads: Option<&Workloads>) {
+    for (i, draft) in drafts.iter().enumerate() {
+        let Changed { object, changes } = &draft.changed;
+        let others: Vec<OtherVariant> = drafts
+            .iter()
+            .enumerate()
+            .filter(|(j, other)| *j != i && other.namespace == draft.namespace)
+            .filter_map(|(_, other)| OtherVariant::of(&other.changed.object))
+            .collect();
+        let mut whole = object.clone();
+        apply_defaults(&mut whole);
+        let verdict = validate(&Facts { others: &others, ..Facts::of(&whole) });
+        let denied = verdict.violations.iter().filter(|v| v.severity == Severity::Deny);
+        let denied: Vec<String> =
+            denied.map(|v| format!("{}: {}: {} [{}]", draft.place, v.field, v.message, v.code)).collect();
+        if denied.is_empty() && changes.is_empty() {
+            plan.fine += 1;
+        } else if denied.is_empty() {
+            plan.open.extend(missing_target(draft, workloads));
+            let (place, object, changes) = (draft.place.clone(), object.clone(), changes.clone());
+            plan.steps.push(Step { place, object, changes });
+        }
+        plan.open.extend(denied);
+    }
+}
+
+/// A target that does not exist is only said where the cluster is known; the object may be applied all the same.
+fn missing_target(draft: &Draft, workloads: Option<&Workloads>) -> Option<String> {
+    let target = Target::of(&draft.changed.object)?;
+    let Found::Missing = workloads?.find(&draft.namespace, &target) else { return None };
+    let (kind, name) = (&target.kind, &target.name);
+    Some(format!(
+        "{}: spec.scaleTargetRef: found no {kind} {name}: name the workload that serves the model",
+        draft.place
+    ))
+}

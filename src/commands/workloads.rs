@@ -1,0 +1,79 @@
+//! The workloads that variants name, as they are stored: how many replicas each has, and how many of them are ready.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use wva_rules::Target;
+
+use super::cluster::{Cluster, Unseen, WORKLOADS, id, number, text};
+
+/// Namespace, group, kind and name.
+type Key = (String, String, String, String);
+
+/// All workloads of the kinds that are scaled.
+#[derive(Default)]
+pub(super) struct Workloads {
+    all: BTreeMap<Key, Value>,
+    /// Kinds that could not be seen, and why.
+    pub(super) unseen: Vec<(&'static str, Unseen)>,
+}
+
+/// What became of the search for a workload.
+pub(super) enum Found<'a> {
+    /// As it is stored.
+    Here(&'a Value),
+    Missing,
+    /// Its kind cannot be seen.
+    Hidden(&'a Unseen),
+    /// It is of a kind that nobody looks at here.
+    Unknown,
+}
+
+impl Workloads {
+    /// Reads what can be seen of them. A kind that the cluster does not have has no workloads.
+    pub(super) async fn read(cluster: &Cluster) -> Self {
+        let mut read = Self::default();
+        for kind in WORKLOADS {
+            match cluster.list(kind).await {
+                Ok(found) => found.into_iter().for_each(|object| read.add(object)),
+                Err(error) if error.is_no_kind() => {}
+                Err(error) => read.unseen.push((kind.kind, error)),
+            }
+        }
+        read
+    }
+
+    /// Takes one in that is of a kind that is scaled.
+    pub(super) fn add(&mut self, object: Value) {
+        let group = text(&object, "/apiVersion").split_once('/').map_or("", |(group, _)| group).to_owned();
+        let kind = text(&object, "/kind").to_owned();
+        if WORKLOADS.iter().any(|known| known.group == group && known.kind == kind) {
+            let (namespace, name) = id(&object);
+            self.all.insert((namespace, group, kind, name), object);
+        }
+    }
+
+    /// What a reference in a namespace leads to.
+    pub(super) fn find(&self, namespace: &str, target: &Target) -> Found<'_> {
+        let (group, kind) = (target.group(), target.kind.as_str());
+        if !WORKLOADS.iter().any(|known| known.group == group && known.kind == kind) {
+            return Found::Unknown;
+        }
+        let key = (namespace.to_owned(), group.to_owned(), kind.to_owned(), target.name.clone());
+        if let Some(object) = self.all.get(&key) {
+            return Found::Here(object);
+        }
+        let hidden = self.unseen.iter().find(|(unseen, _)| *unseen == kind);
+        hidden.map_or(Found::Missing, |(_, why)| Found::Hidden(why))
+    }
+}
+
+/// Replicas that a workload asks for: 1 where it does not say.
+pub(super) fn replicas(workload: &Value) -> u64 {
+    number(workload, "/spec/replicas").unwrap_or(1)
+}
+
+/// Those of them that are ready.
+pub(super) fn ready(workload: &Value) -> u64 {
+    number(workload, "/status/readyReplicas").unwrap_or(0).min(replicas(workload))
+}

@@ -1,0 +1,98 @@
+//! Links of a chain that holds are broken one by one, and `wva doctor` names each.
+
+use anyhow::ensure;
+use serde_json::json;
+use wva_testbed::Fleet;
+
+use super::session::Session;
+
+/// Each is mended again, and the chain holds at the end.
+pub(crate) async fn broken_links_are_named(session: &Session<'_>, fleet: &Fleet) -> anyhow::Result<()> {
+    session.step("Links are broken one by one");
+    selector(session).await?;
+    scrape(session, fleet).await?;
+    workload(session).await?;
+    labels(session).await?;
+    session.until("doctor", "a chain that holds again", &all(session), |run| run.code == 0).await?;
+    let run = session.wva(&["doctor", "-n", &session.namespace, "nobody"]).await?;
+    ensure!(run.code == 1 && run.stderr.contains("no such VariantAutoscaling"), "{run:?}");
+    let run = session.wva(&["doctor", "--compare"]).await?;
+    ensure!(run.code == 2 && run.stderr.contains("--prometheus"), "{run:?}");
+    Ok(())
+}
+
+fn all<'a>(session: &'a Session<'_>) -> [&'a str; 3] {
+    ["doctor", "-n", &session.namespace]
+}
+
+/// Waits until the doctor says that the chain is broken there, with all of these words.
+async fn named(session: &Session<'_>, link: &str, parts: &[&str]) -> anyhow::Result<()> {
+    let broken = format!("BROKEN at {link}");
+    session
+        .until("doctor", &broken, &all(session), |run| {
+            run.code == 1
+                && run.stdout.contains(&broken)
+                && parts.iter().all(|part| run.stdout.contains(part))
+        })
+        .await
+        .map(drop)
+}
+
+async fn selector(session: &Session<'_>) -> anyhow::Result<()> {
+    let patch = |name: &str| {
+        let path = "/spec/metrics/0/external/metric/selector/matchLabels/variant_name";
+        json!([{"op": "replace", "path": path, "value": name}]).to_string()
+    };
+    let hpa = ["patch", "hpa", "llama-h100", "-n", &session.namespace, "--type=json", "-p"];
+    session.kubectl(&[&hpa[..], &[&patch("llama-b200")]].concat()).await?;
+    named(
+        session,
+        "metric",
+        &["HPA llama-h100 is told nothing", "variant_name=llama-b200; here: llama-h100"],
+    )
+    .await?;
+    session.kubectl(&[&hpa[..], &[&patch("llama-h100")]].concat()).await
+}
+
+async fn scrape(session: &Session<'_>, fleet: &Fleet) -> anyhow::Result<()> {
+    for pod in fleet.pods() {
+        fleet.set_fault(&pod.pod, Some(wva_testbed::ExportFault::Empty));
+    }
+    println!("# the pages of all pods are empty");
+    let prometheus = session.testbed.prometheus_url()?;
+    let doctor = ["doctor", "-n", &session.namespace, "--prometheus", &prometheus];
+    session
+        .until("doctor", "series that are gone", &doctor, |run| {
+            run.code == 1 && run.stdout.contains("Prometheus has no series vllm:kv_cache_usage_perc")
+        })
+        .await?;
+    for pod in fleet.pods() {
+        fleet.set_fault(&pod.pod, None);
+    }
+    Ok(())
+}
+
+async fn workload(session: &Session<'_>) -> anyhow::Result<()> {
+    let target = |name: &str| json!({"spec": {"scaleTargetRef": {"name": name}}}).to_string();
+    let va = ["patch", "va", "llama-a100", "-n", &session.namespace, "--type=merge", "-p"];
+    session.kubectl(&[&va[..], &[&target("llama-l40s")]].concat()).await?;
+    named(session, "workload", &["there is no Deployment llama-l40s", "kubectl get deployment -n"]).await?;
+    session.kubectl(&[&va[..], &[&target("llama-a100")]].concat()).await
+}
+
+/// A label of an instance that nobody runs.
+async fn labels(session: &Session<'_>) -> anyhow::Result<()> {
+    let label = ["label", "va", "llama-a100", "-n", &session.namespace];
+    session.kubectl(&[&label[..], &["wva.llmd.ai/controller-instance=blue"]].concat()).await?;
+    named(session, "variant", &["no controller of instance blue is installed", "CONTROLLER_INSTANCE=blue"])
+        .await?;
+    // Both in one update, as the rules want it.
+    let back = json!({"metadata": {
+        "labels": {"wva.llmd.ai/controller-instance": null},
+        "annotations": {"wva.llmd.ai/allow-instance-change": "true"},
+    }});
+    let patch = back.to_string();
+    session
+        .kubectl(&["patch", "va", "llama-a100", "-n", &session.namespace, "--type=merge", "-p", &patch])
+        .await
+}
