@@ -91,6 +91,7 @@ async fn maps_hold_at_once_layer_by_layer_and_fall_back_when_they_go() -> anyhow
     let testbed = Testbed::start(Options { name: "config-maps".to_owned(), ..Options::default() }).await?;
     let mut options = options();
     options.env.retain(|(key, _)| key != "GLOBAL_OPT_INTERVAL");
+    options.env.push(("LEADER_ELECT".to_owned(), "true".to_owned()));
     main_map::before_the_start(&testbed).await?;
     let install = Install::start(&testbed, &options).await?;
     let cluster = Cluster { testbed, install };

@@ -91,6 +91,9 @@ pub(crate) async fn the_main_map_changes_settings_while_the_program_runs(
     ensure!(cluster.lines("Updated optimization interval").is_empty(), "the interval changed");
 
     what_may_not_change_stays(cluster, ten).await?;
+    let missing = missing_targets(cluster).await?;
+    ensure!(missing > 0, "no variant's workload is missing");
+    a_change_while_nobody_leads_is_told_by_the_next_leader(cluster, ten).await?;
 
     store(&cluster.testbed, &json!({"GLOBAL_OPT_INTERVAL": "1s", "LOG_LEVEL": "debug"})).await?;
     let cycles = async || {
@@ -107,6 +110,8 @@ pub(crate) async fn the_main_map_changes_settings_while_the_program_runs(
     .await?;
     let debug = |line: &str| line.contains("\"level\":\"debug\"");
     ensure!(cluster.install.process().log().lines().any(debug), "the log level stayed as it was");
+    let now = missing_targets(cluster).await?;
+    ensure!(now == missing, "the new leader tells again what is missing: {now} events, {missing} before it");
 
     cluster.delete(SYSTEM, MAIN_MAP_NAME).await?;
     interval_changed(cluster, "1s", "60s").await
@@ -146,15 +151,64 @@ async fn what_may_not_change_stays(cluster: &Cluster, interval: &str) -> anyhow:
     let lines = cluster.lines(IMMUTABLE);
     ensure!(lines.len() == 1 && lines[0]["keys"] == "WVA_LIMITED_MODE", "{lines:?}");
     ensure!(lines[0]["changes"] == "WVA_LIMITED_MODE: \"false\" -> \"true\"", "{lines:?}");
+    told(cluster, &["WVA_LIMITED_MODE"]).await
+}
+
+/// How many events there are of workloads that are missing.
+async fn missing_targets(cluster: &Cluster) -> anyhow::Result<usize> {
+    let events = ["get", "events", "-A", "--field-selector", "reason=TargetNotFound", "-o", "name"];
+    Ok(cluster.testbed.kubectl(&events).await?.success()?.lines().count())
+}
+
+/// The events of changes that were ignored.
+async fn events(cluster: &Cluster) -> anyhow::Result<Vec<Value>> {
     let selector = "reason=ImmutableConfigChangeRejected";
     let events = ["get", "events.events.k8s.io", "-n", SYSTEM, "--field-selector", selector, "-o", "json"];
-    eventually("one event on the map", DEADLINE, async || {
-        let list: Value = serde_json::from_str(&cluster.testbed.kubectl(&events).await?.success()?)?;
-        let items = list["items"].as_array().context("no list")?;
-        ensure!(items.len() == 1, "{} events", items.len());
-        ensure!(items[0]["type"] == "Warning" && items[0]["regarding"]["name"] == MAIN_MAP_NAME, "{list}");
-        ensure!(items[0]["note"].to_string().contains("WVA_LIMITED_MODE"), "{list}");
+    let list: Value = serde_json::from_str(&cluster.testbed.kubectl(&events).await?.success()?)?;
+    list["items"].as_array().cloned().context("no list")
+}
+
+/// Waits for one event on the map for each of these settings.
+async fn told(cluster: &Cluster, keys: &[&str]) -> anyhow::Result<()> {
+    eventually(&format!("one event each of {keys:?}"), DEADLINE, async || {
+        let events = events(cluster).await?;
+        ensure!(events.len() == keys.len(), "{events:?}");
+        for event in &events {
+            ensure!(event["type"] == "Warning" && event["regarding"]["name"] == MAIN_MAP_NAME, "{event}");
+        }
+        let of = |key: &&str| events.iter().filter(|event| event["note"].to_string().contains(*key)).count();
+        ensure!(keys.iter().all(|key| of(key) == 1), "{events:?}");
         Ok(())
     })
     .await
+}
+
+/// The Lease is taken away for some seconds, in which the map changes.
+async fn a_change_while_nobody_leads_is_told_by_the_next_leader(
+    cluster: &Cluster,
+    interval: &str,
+) -> anyhow::Result<()> {
+    let held = json!({"spec": {"holderIdentity": "somebody", "leaseDurationSeconds": 10}}).to_string();
+    let lease = ["patch", "lease", "72dd1cf1.llm-d.ai", "-n", SYSTEM, "--type=merge", "-p", &held];
+    cluster.testbed.kubectl(&lease).await?.success()?;
+    let leads = async || cluster.install.series("wva_leader", &[]).await;
+    eventually("the program to let go", DEADLINE, async || {
+        let leads = leads().await?;
+        ensure!(leads == Some(0.0), "wva_leader is {leads:?}");
+        Ok(())
+    })
+    .await?;
+    let changed =
+        json!({"GLOBAL_OPT_INTERVAL": interval, "WVA_LIMITED_MODE": "true", "ENABLE_HTTP2": "true"});
+    store(&cluster.testbed, &changed).await?;
+    eventually("the change to be seen", DEADLINE, async || {
+        let lines = cluster.lines(IMMUTABLE);
+        ensure!(lines.len() == 2 && lines[1]["keys"] == "ENABLE_HTTP2", "{lines:?}");
+        Ok(())
+    })
+    .await?;
+    ensure!(leads().await? == Some(0.0) && events(cluster).await?.len() == 1, "it led when the map changed");
+    told(cluster, &["WVA_LIMITED_MODE", "ENABLE_HTTP2"]).await?;
+    ensure!(leads().await? == Some(1.0), "it told of it, and does not lead");
+    Ok(())
 }
