@@ -80,17 +80,8 @@ fn wake(model: &ModelView, barred: &[bool], drafts: &mut [Draft]) {
     if !model.model.scheduler_queue.holds_requests() || !(0..drafts.len()).all(helpless) {
         return;
     }
-    let asleep = |i: &usize| model.variants[*i].current == 0 && model.variants[*i].stuck == 0;
-    let mut order: Vec<usize> = model.by_cost().into_iter().filter(asleep).collect();
-    for i in &order {
-        if let Some(refusal) = model.variants[*i].refusal() {
-            drafts[*i].note(Stage::Enforce, refusal);
-        }
-    }
-    // One that was refused is asked for again only where there is no other.
-    order.sort_by_key(|i| model.variants[*i].refusal().is_some());
     let (size, bytes) = (queue.size.get(), queue.bytes.get());
-    for i in order {
+    for i in asleep(model, drafts) {
         let variant = &model.variants[i];
         if variant.room() == 0 || barred[i] {
             continue;
@@ -102,6 +93,20 @@ fn wake(model: &ModelView, barred: &[bool], drafts: &mut [Draft]) {
             return;
         }
     }
+}
+
+/// The variants that could be woken, the cheapest first. One that the API server refuses to scale says so, and comes
+/// after all others.
+fn asleep(model: &ModelView, drafts: &mut [Draft]) -> Vec<usize> {
+    let mut order = model.by_cost();
+    order.retain(|i| model.variants[*i].current == 0 && model.variants[*i].stuck == 0);
+    for i in &order {
+        if let Some(refusal) = model.variants[*i].refusal() {
+            drafts[*i].note(Stage::Enforce, refusal);
+        }
+    }
+    order.sort_by_key(|i| model.variants[*i].refusal().is_some());
+    order
 }
 
 /// Where zero is not allowed, a model that has replicas keeps one.

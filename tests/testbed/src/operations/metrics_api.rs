@@ -16,7 +16,7 @@ use crate::{Testbed, eventually};
 const BOTH: [usize; 2] = [0, 1];
 const NAME: &str = "served";
 /// What a person has fixed, so that every answer is known beforehand.
-const TARGET: u32 = 3;
+const TARGET: &str = "3";
 /// Longest wait for a leader to decide.
 const DECIDED: Duration = Duration::from_mins(1);
 /// Answers that must have come while nobody led: a lease takes longer than so many questions.
@@ -31,7 +31,6 @@ pub async fn metrics_api(testbed: &Testbed, wva: &Path) -> anyhow::Result<Outcom
     replicas.start_all(&BOTH).await?;
     replicas.wait_ready(&BOTH).await?;
     let fixture = VariantFixture::new(replicas.namespace(), NAME);
-    let published = TARGET.to_string();
     let fixed = format!("  annotations: {{wva.llmd.ai/mode: \"fixed={TARGET}\"}}\nspec:");
     let variant = fixture.variant().replacen("spec:", &fixed, 1);
     testbed.apply(&[fixture.deployment(), variant].join("---\n")).await?;
@@ -39,7 +38,7 @@ pub async fn metrics_api(testbed: &Testbed, wva: &Path) -> anyhow::Result<Outcom
         let what = format!("wva-{index} to serve the target");
         eventually(&what, DECIDED, async || {
             let items = items(&replicas, index).await?;
-            ensure!(items[0]["value"] == published.as_str(), "it serves {items}");
+            ensure!(items[0]["value"] == TARGET, "it serves {items}");
             Ok(())
         })
         .await

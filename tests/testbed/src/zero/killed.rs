@@ -95,17 +95,17 @@ impl Tally {
     fn told(&self, direction: &str, waited: bool) -> anyhow::Result<Option<String>> {
         let longest = self.waits.iter().max().copied().unwrap_or_default();
         let bound = LEASE + SLACK;
-        let mut figures = format!(
-            "{} steps of {} dead leaders, {} not carried out once",
-            self.between, self.kills, self.not_once
-        );
-        if waited {
-            figures += &format!(", a request waited {:.1} s at most", longest.as_secs_f64());
-        }
+        let (promise, wait) = if waited {
+            let wait = format!(", a request waited {:.1} s at most", longest.as_secs_f64());
+            (format!("each step once, within {bound:?}"), wait)
+        } else {
+            ("each step once".to_owned(), String::new())
+        };
+        let Self { between, kills, not_once, .. } = self;
+        let figures =
+            format!("{between} steps of {kills} dead leaders, {not_once} not carried out once{wait}");
         let what = format!("leader killed between the signal {direction} and the step");
-        let promise =
-            format!("each step once{}", if waited { format!(", within {bound:?}") } else { String::new() });
-        row(&what, &promise, &figures, self.not_once == 0 && longest <= bound)
+        row(&what, &promise, &figures, *not_once == 0 && longest <= bound)
     }
 }
 

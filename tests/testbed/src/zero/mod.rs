@@ -100,7 +100,7 @@ async fn turns(plan: &Plan<'_>, testbed: &Testbed, install: &Install) -> anyhow:
     let figures: Figures =
         lanes.iter().map(|lane| lane.figures(&clock.steps(&writes, lane.namespace()))).sum();
     say(&figures.table())?;
-    let log = install.process().log();
+    let log = std::fs::read_to_string(install.process().log_path()).context("the program has no log")?;
     let held = log.matches("A request came just before the step to zero").count();
     let blind = log.matches("The last look before the step to zero does not show every server").count();
     say(&format!("{:<75} {held}", "steps that the last look at the servers held back"))?;
