@@ -49,6 +49,7 @@ pub use report::status::StatusWriter;
 pub use tasks::Fault;
 pub use tasks::{Ended, Tasks};
 pub use telemetry::Telemetry;
+pub use template::demanded as template_accelerator;
 pub use variants::{
     Ownership, Reach, Sign, Unserved, Variant, is_excluded as namespace_is_excluded, nobody_serves,
 };

@@ -74,7 +74,8 @@ fn arguments(container: &Container) -> Option<Box<str>> {
 }
 
 /// What a pod's node selector says, else its required node affinity.
-fn demanded(pod: &PodSpec) -> Option<String> {
+#[must_use]
+pub fn demanded(pod: &PodSpec) -> Option<String> {
     let selector: Vec<Demand> =
         pod.node_selector.iter().flatten().map(|(key, value)| (key.as_str(), vec![value.as_str()])).collect();
     derive_accelerator(&[selector]).or_else(|| {

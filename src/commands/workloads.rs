@@ -73,6 +73,13 @@ pub(super) fn replicas(workload: &Value) -> u64 {
     number(workload, "/spec/replicas").unwrap_or(1)
 }
 
+/// The accelerator that its pods can only run on, where its template says one.
+pub(super) fn accelerator(workload: &Value) -> Option<String> {
+    let template = ["/spec/template/spec", "/spec/leaderWorkerTemplate/workerTemplate/spec"];
+    let pod = template.into_iter().find_map(|pointer| workload.pointer(pointer))?;
+    wva_controller::template_accelerator(&serde_json::from_value(pod.clone()).ok()?)
+}
+
 /// Those of them that are ready.
 pub(super) fn ready(workload: &Value) -> u64 {
     number(workload, "/status/readyReplicas").unwrap_or(0).min(replicas(workload))

@@ -141,9 +141,13 @@ async fn with_webhooks_from_git(session: &Session<'_>) -> anyhow::Result<Install
     let bad = json!({"apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling",
         "metadata": {"name": "bad", "namespace": session.namespace, "annotations": {"wva.llmd.ai/mode": "perhaps"}},
         "spec": {"scaleTargetRef": {"name": "x"}, "modelID": "m"}});
-    let ran =
-        session.testbed.kubectl_with(&["create", "--dry-run=server", "-f", "-"], &bad.to_string()).await?;
-    ensure!(!ran.ok && ran.stderr.contains("wva.llmd.ai/mode"), "{ran:?}");
+    wva_testbed::eventually("a review to be answered", session::DEADLINE, async || {
+        let create = ["create", "--dry-run=server", "-f", "-"];
+        let ran = session.testbed.kubectl_with(&create, &bad.to_string()).await?;
+        ensure!(!ran.ok && ran.stderr.contains("wva.llmd.ai/mode"), "{ran:?}");
+        Ok(())
+    })
+    .await?;
     Ok(install)
 }
 

@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _};
 use wva_testbed::{Testbed, eventually, within};
 
 /// Longest wait for what has to happen: seconds usually, with room for a loaded machine.
-const DEADLINE: Duration = Duration::from_secs(90);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(90);
 
 /// What a command did.
 #[derive(Clone, Debug)]

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use serde_json::{Value, json};
 
 use super::cluster::{AUTOSCALERS, Cluster, SCALED_OBJECTS, VARIANTS, id, text};
 use super::output::{self, count, printable};
@@ -71,15 +72,15 @@ pub(crate) fn command() -> Command {
 pub(super) fn migrate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     let paths: Vec<PathBuf> = arguments.get_many("path").into_iter().flatten().cloned().collect();
     let namespace = arguments.get_one::<String>("namespace").cloned();
-    let wanted = Wanted { recommend: arguments.get_flag("recommend") };
+    let wanted = Wanted { recommend: arguments.get_flag("recommend"), in_cluster: paths.is_empty() };
     if paths.is_empty() {
         let (originals, workloads) = super::block_on(in_cluster(namespace))?;
-        return tell(&plan(&originals, Some(&workloads), wanted));
+        return tell(&plan(&originals, &workloads, wanted));
     }
     match objects_in(&paths, namespace.as_deref().unwrap_or("default")) {
         Ok((found, problems)) => {
             let originals: Vec<Original> = found.into_iter().map(Original::from).collect();
-            let mut plan = plan(&originals, None, wanted);
+            let mut plan = plan(&originals, &in_files(&originals), wanted);
             plan.open.extend(problems);
             tell(&plan)
         }
@@ -88,6 +89,19 @@ pub(super) fn migrate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::from(WRONG_USAGE))
         }
     }
+}
+
+/// The workloads among the objects of files.
+fn in_files(originals: &[Original]) -> Workloads {
+    let mut workloads = Workloads::default();
+    for original in originals {
+        let mut object = original.object.clone();
+        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.insert("namespace".to_owned(), json!(original.namespace));
+        }
+        workloads.add(object);
+    }
+    workloads
 }
 
 /// What a cluster holds of the original.

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
-use wva_crds::names::{KIND, MODE_ANNOTATION};
+use wva_crds::names::{ACCELERATOR_LABEL, KIND, MODE_ANNOTATION};
 use wva_rules::{Facts, OtherVariant, Severity, Target, apply_defaults, validate};
 
 use super::annotated;
@@ -12,7 +12,7 @@ use super::objects::set;
 use super::variant::{self, Changed};
 use crate::commands::cluster::{entry, text};
 use crate::commands::validate::InFile;
-use crate::commands::workloads::{Found, Workloads};
+use crate::commands::workloads::{Found, Workloads, accelerator};
 
 /// An object of the original.
 pub(super) struct Original {
@@ -33,6 +33,8 @@ impl From<InFile> for Original {
 pub(super) struct Wanted {
     /// Every variant in mode `recommend`.
     pub(super) recommend: bool,
+    /// The workloads are all that there are, so that one that is not among them is missing.
+    pub(super) in_cluster: bool,
 }
 
 /// One object to apply.
@@ -63,8 +65,8 @@ struct Draft {
     changed: Changed,
 }
 
-/// The plan for all of them. `workloads`: those of the cluster, where there is one.
-pub(super) fn plan(originals: &[Original], workloads: Option<&Workloads>, wanted: Wanted) -> Plan {
+/// The plan for all of them, with the workloads of the cluster or of the same files.
+pub(super) fn plan(originals: &[Original], workloads: &Workloads, wanted: Wanted) -> Plan {
     let mut plan = Plan::default();
     let mut drafts: Vec<Draft> = Vec::new();
     for original in originals.iter().filter(|o| text(&o.object, "/kind") == KIND) {
@@ -102,7 +104,8 @@ pub(super) fn plan(originals: &[Original], workloads: Option<&Workloads>, wanted
     if wanted.recommend {
         drafts.iter_mut().for_each(recommend);
     }
-    settle(&mut plan, &drafts, workloads);
+    drafts.iter_mut().for_each(|draft| label(draft, workloads));
+    settle(&mut plan, &drafts, workloads, wanted);
     plan.steps.extend(autoscalers);
     plan
 }
@@ -131,8 +134,26 @@ fn recommend(draft: &mut Draft) {
     }
 }
 
+/// What is printed says its accelerator, where the workload does.
+fn label(draft: &mut Draft, workloads: &Workloads) {
+    let Changed { object, changes } = &mut draft.changed;
+    if changes.is_empty() || entry(object, "/metadata/labels", ACCELERATOR_LABEL).is_some() {
+        return;
+    }
+    let Some(target) = Target::of(object) else { return };
+    let Found::Here(workload) = workloads.find(&draft.namespace, &target) else { return };
+    let Some(accelerator) = accelerator(workload) else { return };
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        set(metadata, "labels", ACCELERATOR_LABEL, &accelerator);
+        changes.push(format!(
+            "metadata.labels[{ACCELERATOR_LABEL}] is what the pods of {} {} run on, {accelerator}",
+            target.kind, target.name
+        ));
+    }
+}
+
 /// Takes the drafts into the plan that the rules let through.
-fn settle(plan: &mut Plan, drafts: &[Draft], workloads: Option<&Workloads>) {
+fn settle(plan: &mut Plan, drafts: &[Draft], workloads: &Workloads, wanted: Wanted) {
     for (i, draft) in drafts.iter().enumerate() {
         let Changed { object, changes } = &draft.changed;
         let others: Vec<OtherVariant> = drafts
@@ -150,7 +171,7 @@ fn settle(plan: &mut Plan, drafts: &[Draft], workloads: Option<&Workloads>) {
         if denied.is_empty() && changes.is_empty() {
             plan.fine += 1;
         } else if denied.is_empty() {
-            plan.open.extend(missing_target(draft, workloads));
+            plan.open.extend(missing_target(draft, workloads).filter(|_| wanted.in_cluster));
             let (place, object, changes) = (draft.place.clone(), object.clone(), changes.clone());
             plan.steps.push(Step { place, object, changes });
         }
@@ -159,9 +180,9 @@ fn settle(plan: &mut Plan, drafts: &[Draft], workloads: Option<&Workloads>) {
 }
 
 /// A target that does not exist is only said where the cluster is known; the object may be applied all the same.
-fn missing_target(draft: &Draft, workloads: Option<&Workloads>) -> Option<String> {
+fn missing_target(draft: &Draft, workloads: &Workloads) -> Option<String> {
     let target = Target::of(&draft.changed.object)?;
-    let Found::Missing = workloads?.find(&draft.namespace, &target) else { return None };
+    let Found::Missing = workloads.find(&draft.namespace, &target) else { return None };
     let (kind, name) = (&target.kind, &target.name);
     Some(format!(
         "{}: spec.scaleTargetRef: found no {kind} {name}: name the workload that serves the model",

@@ -2,20 +2,19 @@
 
 use std::path::PathBuf;
 
-use serde_json::{Value, json};
-
 use super::annotated;
 use super::plan::{Original, Plan, Wanted, plan};
 use super::variant;
 use super::*;
 
+const RECOMMEND: Wanted = Wanted { recommend: true, in_cluster: false };
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures");
 
 fn planned(file: &str, wanted: Wanted) -> Plan {
     let (found, problems) = objects_in(&[PathBuf::from(format!("{FIXTURES}/{file}"))], "default").unwrap();
     assert_eq!(problems, Vec::<String>::new());
     let originals: Vec<Original> = found.into_iter().map(Original::from).collect();
-    plan(&originals, None, wanted)
+    plan(&originals, &in_files(&originals), wanted)
 }
 
 /// Kind, name and number of changes of each step.
@@ -74,7 +73,7 @@ fn what_needs_no_change_is_not_printed() {
 
 #[test]
 fn to_recommend_is_set_on_every_variant() {
-    let plan = planned("migrate/v0.8.yaml", Wanted { recommend: true });
+    let plan = planned("migrate/v0.8.yaml", RECOMMEND);
     assert_eq!(steps(&plan), ["VariantAutoscaling llama-h100: 1", "VariantAutoscaling llama-a100: 4"]);
     for step in &plan.steps {
         assert_eq!(step.object["metadata"]["annotations"], json!({"wva.llmd.ai/mode": "recommend"}));
@@ -88,8 +87,8 @@ fn annotated_autoscalers_become_variants_that_they_follow() {
         steps(&plan),
         [
             "VariantAutoscaling qwen-l40s: 3",
-            "VariantAutoscaling phi-decode: 1",
-            "VariantAutoscaling gemma: 2",
+            "VariantAutoscaling phi-decode: 2",
+            "VariantAutoscaling gemma: 3",
             "HorizontalPodAutoscaler phi-hpa: 1",
         ]
     );
@@ -97,6 +96,11 @@ fn annotated_autoscalers_become_variants_that_they_follow() {
     let qwen = &plan.steps[0].object;
     assert_eq!(qwen["metadata"]["labels"], json!({"inference.optimization/acceleratorName": "L40S"}));
     assert_eq!(qwen["spec"]["variantCost"], "40.0");
+    let label = "inference.optimization/acceleratorName";
+    assert_eq!(
+        plan.steps[1].object["metadata"]["labels"][label], "H100",
+        "its Deployment is in the same file"
+    );
     assert_eq!(qwen["spec"]["scaleTargetRef"]["name"], "qwen-decode");
     let selector = &plan.steps[3].object["spec"]["metrics"][0]["external"]["metric"]["selector"];
     assert_eq!(
@@ -109,13 +113,13 @@ fn annotated_autoscalers_become_variants_that_they_follow() {
 #[test]
 fn a_second_run_has_nothing_left_to_do() {
     for file in ["first-releases", "v0.8", "v0.9"] {
-        let first = planned(&format!("migrate/{file}.yaml"), Wanted { recommend: true });
+        let first = planned(&format!("migrate/{file}.yaml"), RECOMMEND);
         let again = first.steps.iter().map(|step| Original {
             place: step.place.clone(),
             namespace: text(&step.object, "/metadata/namespace").to_owned(),
             object: step.object.clone(),
         });
-        let again = plan(&again.collect::<Vec<_>>(), None, Wanted { recommend: true });
+        let again = plan(&again.collect::<Vec<_>>(), &Workloads::default(), RECOMMEND);
         assert_eq!((steps(&again), again.open.len()), (Vec::new(), 0), "{file}");
     }
 }
@@ -170,8 +174,8 @@ fn what_the_rules_refuse_is_a_persons_to_settle() {
     let good = json!({"modelID": "m", "scaleTargetRef": {"name": "d"}});
     let plan = plan(
         &[of("one", good.clone()), of("two", good), of("three", json!({"variantCost": -1}))],
-        None,
-        Wanted { recommend: true },
+        &Workloads::default(),
+        RECOMMEND,
     );
     assert_eq!(steps(&plan), Vec::<String>::new(), "nothing that would be refused is printed");
     let open = plan.open.join("\n");
