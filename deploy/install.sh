@@ -74,7 +74,9 @@ release() {
   [ -z "${PROMETHEUS_URL:-}" ] || args+=(--set-string "wva.prometheus.baseURL=$PROMETHEUS_URL")
   [ -z "${PROMETHEUS_CA_CERT:-}" ] || args+=(--set-file "wva.prometheus.caCert=$PROMETHEUS_CA_CERT")
   # The CRD is applied above, where an old one is upgraded too.
-  "$helm" upgrade --install "$release" "$chart" --namespace "$namespace" --skip-crds --wait --timeout 5m "${args[@]}" "$@"
+  "$helm" upgrade --install "$release" "$chart" --namespace "$namespace" --skip-crds "${args[@]}" "$@"
+  # Not by Helm's --wait: that of Helm 4 waits for the VariantAutoscaling to have metrics as well.
+  "$kubectl" --namespace "$namespace" rollout status deployment --selector "app.kubernetes.io/instance=$release" --timeout 5m
 }
 
 case ${1:-} in

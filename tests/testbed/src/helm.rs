@@ -35,6 +35,12 @@ impl Helm {
         &self.name
     }
 
+    /// The flag that waits for the controller alone. Helm 4 waits for a VariantAutoscaling to be `Ready` too, which one
+    /// without metrics never is.
+    pub(crate) fn wait(&self) -> &'static str {
+        if self.name == "helm" { "--wait=legacy" } else { "--wait" }
+    }
+
     /// The program itself.
     pub(crate) fn program(&self) -> &Path {
         &self.program

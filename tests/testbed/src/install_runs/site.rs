@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
+use wva_crds::names::{GROUP, VERSION};
 
 use crate::fixtures::VariantFixture;
 use crate::install::{RELEASE, SYSTEM, WEBHOOKS};
@@ -107,7 +108,7 @@ impl Site {
     pub(super) async fn helm(&self, helm: &Helm, args: &[&str]) -> anyhow::Result<Ran> {
         let chart = Helm::chart();
         let chart = chart.to_str().context("the chart's path is not UTF-8")?;
-        let install = ["upgrade", "--install", RELEASE, chart, "-n", SYSTEM, "--wait", "--timeout=2m"];
+        let install = ["upgrade", "--install", RELEASE, chart, "-n", SYSTEM, helm.wait(), "--timeout=2m"];
         helm.run(&[&install[..], args].concat()).await
     }
 
@@ -187,6 +188,8 @@ impl Site {
     pub(super) async fn leftovers(&self) -> anyhow::Result<()> {
         let stays = [
             format!("customresourcedefinition.apiextensions.k8s.io//{CRD}"),
+            // The API server's own, for the CRD.
+            format!("apiservice.apiregistration.k8s.io//{VERSION}.{GROUP}"),
             format!("lease.coordination.k8s.io/{SYSTEM}/{LEASE_NAME}"),
             format!("secret/{SYSTEM}/{CA_SECRET}"),
         ];

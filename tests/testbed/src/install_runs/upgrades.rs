@@ -143,7 +143,7 @@ impl Release<'_> {
     }
 
     async fn rollback(&self) -> anyhow::Result<String> {
-        let args = ["rollback", RELEASE, "1", "-n", SYSTEM, "--wait", "--timeout=2m"];
+        let args = ["rollback", RELEASE, "1", "-n", SYSTEM, self.helm.wait(), "--timeout=2m"];
         self.helm.run(&args).await?.success()?;
         self.site.healthy().await?;
         let map = self.map().await?;
