@@ -345,6 +345,7 @@ pub(crate) fn published(decision: wva_scaling::Decision) -> crate::published::Pu
         current: Some(decision.current),
         conditions: conditions(outlook),
         decision: Some(decision),
+        learned: None,
     }
 }
 
@@ -358,6 +359,7 @@ pub(crate) fn without_target() -> crate::published::PublishedVariant {
         accelerator: "H100".into(),
         current: None,
         decision: None,
+        learned: None,
         conditions: conditions(Outlook::NoTarget {
             kind: "Deployment",
             name: "d",

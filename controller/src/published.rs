@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use wva_crds::LearnedCurves;
 use wva_scaling::{Decision, Snapshot, VariantKey};
 
 use crate::actuate::DueStep;
@@ -51,6 +52,8 @@ pub struct PublishedVariant {
     pub decision: Option<Decision>,
     /// What its status says.
     pub conditions: Conditions,
+    /// What its status says of how fast a replica is, where the throughput analyzer learnt it.
+    pub learned: Option<LearnedCurves>,
 }
 
 impl PublishedVariant {

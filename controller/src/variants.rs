@@ -11,10 +11,10 @@ use kube::ResourceExt;
 use kube::api::DynamicObject;
 use serde_json::Value;
 use wva_crds::names::{ACCELERATOR_LABEL, INSTANCE_LABEL, MODE_ANNOTATION};
-use wva_crds::{OptimizedAlloc, VariantAutoscalingSpec, VariantAutoscalingStatus};
+use wva_crds::{LearnedCurves, OptimizedAlloc, VariantAutoscalingSpec, VariantAutoscalingStatus};
 use wva_scaling::VariantKey;
-use wva_scaling::snapshot::Mode;
-use wva_scaling::units::Cost;
+use wva_scaling::snapshot::{Known, Mode, StepTimes};
+use wva_scaling::units::{Amount, Cost};
 
 use crate::report::conditions::gone;
 use crate::report::written::Written;
@@ -67,6 +67,8 @@ pub(crate) struct Status {
     pub(crate) waking: bool,
     /// The workload was there when it was written, or before.
     pub(crate) target_seen: bool,
+    /// How fast a replica is, as an earlier leader learnt it.
+    pub(crate) known: Option<Known>,
     /// For whoever writes the next.
     pub(crate) written: Written,
 }
@@ -195,9 +197,18 @@ impl Status {
             waking: condition("MetricsAvailable").is_some_and(|c| c.reason == "ScaleFromZero"),
             target_seen: alloc.is_some() || status.current_replicas.is_some() || was_gone,
             written: Written::of(status),
+            known: status.learned.as_ref().and_then(known),
             alloc,
         }
     }
+}
+
+/// What an earlier leader learnt, as far as it can be right.
+fn known(learned: &LearnedCurves) -> Option<Known> {
+    let amount = |value: f64| Amount::try_from(value).ok();
+    let times = StepTimes { a: amount(learned.a)?, b: amount(learned.b)?, c: amount(learned.c)? };
+    let samples = u32::try_from(learned.samples.max(0)).unwrap_or(u32::MAX);
+    Some(Known { times, samples: amount(f64::from(samples))? })
 }
 
 /// The status as far as it can be read: what another release wrote into one field must not cost the target.
@@ -219,7 +230,7 @@ fn status(object: &DynamicObject) -> VariantAutoscalingStatus {
         desired_optimized_alloc: alloc(&field("desiredOptimizedAlloc")),
         current_replicas: serde_json::from_value(field("currentReplicas")).ok(),
         actuation: serde_json::from_value(field("actuation")).ok(),
-        learned: None,
+        learned: serde_json::from_value(field("learned")).ok(),
         conditions: serde_json::from_value(field("conditions")).unwrap_or_default(),
     }
 }

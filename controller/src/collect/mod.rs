@@ -4,6 +4,7 @@ pub(crate) mod prometheus;
 pub(crate) mod sample;
 pub(crate) mod scope;
 pub(crate) mod signals;
+pub(crate) mod work;
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -32,11 +33,12 @@ pub(crate) type Answers = Vec<Answer>;
 /// Queries under way at once: enough to keep Prometheus busy, and not so many that it is kept from all else.
 const CONCURRENCY: usize = 4;
 
-/// Asks every query, and how many requests completed within each of these periods, for every scope. Takes at most as long as `within`: what has no answer by then has failed.
+/// Asks every query, those for the throughput analyzer only where `work` is read, and how many requests completed within
+/// each of these periods, for every scope. Takes at most as long as `within`: what has no answer by then has failed.
 pub(crate) async fn fetch(
     prometheus: &Prometheus,
     scopes: Vec<Scope>,
-    retentions: &BTreeSet<Retention>,
+    (retentions, work): (&BTreeSet<Retention>, bool),
     telemetry: &Telemetry,
     within: Duration,
 ) -> Answers {
@@ -44,7 +46,8 @@ pub(crate) async fn fetch(
     let session = tokio::time::timeout_at(deadline, prometheus.session()).await;
     let session = session.unwrap_or_else(|_| Err(prometheus.out_of_time(within)));
     let counts = retentions.iter().copied().map(Query::Completed);
-    let queries: Vec<Query> = Query::ALL.into_iter().chain(counts).collect();
+    let of_work = Query::WORK.into_iter().filter(|_| work);
+    let queries: Vec<Query> = Query::ALL.into_iter().chain(of_work).chain(counts).collect();
     let mut asks = Vec::new();
     for scope in scopes {
         asks.extend(queries.iter().map(|query| (*query, scope.clone())));

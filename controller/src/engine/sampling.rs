@@ -40,9 +40,10 @@ impl Engine {
             None => state.split.next(&self.expected_pods()),
         };
         let within = self.config().fetch_interval.max(SHORTEST_ROUND);
-        let retentions = state.retentions.clone();
+        let (retentions, work) = (state.retentions.clone(), state.work);
         async move {
-            let answers = collect::fetch(&self.prometheus, scopes, &retentions, &self.telemetry, within);
+            let answers =
+                collect::fetch(&self.prometheus, scopes, (&retentions, work), &self.telemetry, within);
             (began, answers.await)
         }
         .boxed()

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use wva_crds::GoDuration;
-use wva_scaling::snapshot::{Config, Inventory, Remembered, SaturationEntry};
+use wva_scaling::snapshot::{Config, Inventory, Learned, Remembered, SaturationEntry};
 use wva_scaling::{Action, Decision, Outcome, Snapshot, VariantKey, VariantState, decide};
 
 use super::autoscaler::external_value;
@@ -62,6 +62,8 @@ pub struct Wva {
     states: Vec<Option<(VariantState, f64)>>,
     woken: Vec<Option<f64>>,
     remembered: Vec<Remembered>,
+    /// What the throughput analyzer learnt, and when.
+    learned: (Vec<Learned>, f64),
     last: Vec<Option<Decision>>,
     hpas: Vec<Hpa>,
     /// When anything last ran or waited.
@@ -88,6 +90,7 @@ impl Wva {
             states: vec![None; variants.len()],
             woken: vec![None; variants.len()],
             remembered: Vec::new(),
+            learned: (Vec::new(), 0.0),
             last: vec![None; variants.len()],
             hpas: variants.iter().map(|v| Hpa::new(settings.behavior.clone(), v.min, v.max)).collect(),
             active: 0.0,
@@ -101,7 +104,9 @@ impl Wva {
         let mut config = self.config.clone();
         config.inventory = self.settings.limited_mode.then(|| self.inventory(seen));
         let model = model(seen, &memory, &self.settings.behavior, seen.now - self.active);
-        Snapshot { now: None, config, remembered: self.remembered.clone(), models: vec![model] }
+        let elapsed = Duration::from_secs_f64((seen.now - self.learned.1).max(0.0));
+        let learned = self.learned.0.iter().map(|l| l.clone().after(elapsed)).collect();
+        Snapshot { now: None, config, remembered: self.remembered.clone(), learned, models: vec![model] }
     }
 
     fn memory(&self, seen: &Seen<'_>, v: usize) -> Memory {
@@ -140,6 +145,7 @@ impl Wva {
         // What an early look observes is not remembered: that is a cycle's.
         if !early {
             self.remembered = decided.next.remembered;
+            self.learned = (decided.next.learned, seen.now);
         }
     }
 
