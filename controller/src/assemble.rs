@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use wva_crds::GoDuration;
+use wva_crds::names::ROLE_LABEL;
 use wva_scaling::resolve::Entries;
 use wva_scaling::snapshot::{AnalyzerName, Config, GpuCount, Model, QueueFigures, SchedulerQueue, Variant};
 use wva_scaling::units::Amount;
@@ -18,7 +19,7 @@ use crate::bounds::{self, Limits};
 use crate::collect::sample::Samples;
 use crate::inventory::{self, NoInventory, inventory};
 use crate::memory::{Memory, Remembered};
-use crate::picker::Pickers;
+use crate::picker::{Labels, Pickers};
 use crate::pods::{self, PodOf, Standing};
 use crate::template::Template;
 use crate::variants::{Declared, Managed};
@@ -60,6 +61,7 @@ pub(crate) fn assemble(
     let limits = bounds::limits(watches);
     let (loads, unmapped) = loads_by_workload(samples, &pods, &config.metrics_age, at);
     let (standings, ready) = (pods::standings(&pods, at.wall), pods::ready(&pods));
+    let starts = pods::cold_starts(&pods);
     let entries = Entries::of(&config);
     let (nothing, none) = (Standing::default(), BTreeSet::new());
     let mut models: BTreeMap<(String, String), Model> = BTreeMap::new();
@@ -82,6 +84,9 @@ pub(crate) fn assemble(
         present.insert(m.key.clone(), replicas);
         let reported = loads.get(key).map(|l| reporting(l, &declared.model_id)).unwrap_or_default();
         let mut variant = declared_part(m, declared, limits.get(key));
+        variant.known = m.status.known;
+        variant.partial_role = has_partial_role(&workload.pod_labels);
+        variant.cold_start = starts.get(key).copied().map(whole_millis);
         describe(&mut variant, workload.template.as_ref());
         takers.extend(Taker::of(&variant, replicas).map(|taker| (key, taker)));
         variant.refused_ago = refused_ago;
@@ -149,6 +154,11 @@ fn declared_part(m: &Managed, declared: &Declared, limits: Option<&Limits>) -> V
         hpa_tolerance: limits.and_then(|l| l.tolerance),
         ..Variant::default()
     }
+}
+
+/// Whether the pods of a workload do only the prefill or only the decode of requests. `both` is neither.
+fn has_partial_role(labels: &Labels) -> bool {
+    labels.get(ROLE_LABEL).is_some_and(|role| role == "prefill" || role == "decode")
 }
 
 /// What the template of the workload says.

@@ -3,6 +3,7 @@
 
 mod config;
 mod early;
+mod learned;
 mod narrate;
 mod sampling;
 mod steps;
@@ -41,6 +42,7 @@ use crate::variants::{self, Managed, Ownership, Suspects, Takeover};
 use crate::watches::{Sight, Synced, Watches};
 use crate::workloads::{self, WorkloadKey};
 use early::model_of;
+use learned::reads_work;
 use narrate::{count, narrate};
 use steps::{Steps, retentions};
 use ticks::{Timers, sooner};
@@ -113,6 +115,10 @@ struct State {
     news: bool,
     /// The windows in which completed requests are counted.
     retentions: BTreeSet<Retention>,
+    /// Some model is decided by what arrives, so counters are asked for.
+    work: bool,
+    /// What the throughput analyzer learnt.
+    learned: learned::Kept,
     /// Steps that are carried out here.
     steps: Steps,
     /// Variants that came from other controllers.
@@ -246,13 +252,17 @@ impl Engine {
         let at = Moment { now: Instant::now(), wall: Timestamp::now() };
         let managed = self.managed();
         // In order of their keys, so that thousands of them are not compared with each other.
-        state.memory.retain(|key| managed.binary_search_by(|m| m.key.cmp(key)).is_ok());
+        let is_managed = |key: &VariantKey| managed.binary_search_by(|m| m.key.cmp(key)).is_ok();
+        state.memory.retain(is_managed);
+        state.learned.retain(is_managed);
         let config = self.rules_config(&mut state.settings, &managed);
         state.retentions = retentions(&config, &managed);
+        state.work = reads_work(&config);
         state.memory.refusals = self.refusals.borrow().clone();
         let seen = (&state.samples, &self.pickers);
         let mut assembled = assemble(&self.watches, &managed, seen, &mut state.memory, config, at);
         assembled.snapshot.remembered.clone_from(&state.observed);
+        assembled.snapshot.learned = state.learned.aged(at.now);
         let mut outcome = decide(&assembled.snapshot);
         // Another cycle on the same sample observes nothing new.
         let taken = state.samples.taken();
@@ -260,6 +270,8 @@ impl Engine {
             state.observed_at = taken;
             state.observed = std::mem::take(&mut outcome.next.remembered);
         }
+        // Its steps are counted by time and not by samples, so no cycle counts one twice.
+        state.learned.take_in(&assembled.snapshot, std::mem::take(&mut outcome.next.learned), at.now);
         let warnings: BTreeSet<String> = outcome.warnings.iter().map(ToString::to_string).collect();
         for warning in warnings.difference(&state.warned) {
             tracing::warn!("{warning}");
@@ -323,6 +335,7 @@ impl Engine {
             let inherited = remembered.inherited();
             let told = Told { query_error, had_target, seen, sight, inherited };
             let mut variant = outlook(m, decision, assembled, &told);
+            variant.learned = state.learned.told(&m.key);
             if variant.decision.as_ref().is_some_and(|d| unwakeable.contains(&model_of(d))) {
                 variant.conditions.nothing_wakes_it();
             }
@@ -393,6 +406,7 @@ fn outlook(
         decision,
         conditions,
         inherited: inherited.clone(),
+        learned: None,
     }
 }
 

@@ -352,6 +352,7 @@ pub(crate) fn published(decision: wva_scaling::Decision) -> crate::published::Pu
         conditions: conditions(outlook),
         decision: Some(decision),
         inherited: Said::default(),
+        learned: None,
     }
 }
 
@@ -365,6 +366,7 @@ pub(crate) fn without_target() -> crate::published::PublishedVariant {
         accelerator: "H100".into(),
         current: None,
         decision: None,
+        learned: None,
         conditions: conditions(Outlook::NoTarget {
             kind: "Deployment",
             name: "d",

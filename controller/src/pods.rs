@@ -2,6 +2,7 @@
 //! the pods of a workload say of its replicas.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use jiff::Timestamp;
 
@@ -168,6 +169,27 @@ pub(crate) fn ready(pods: &BTreeMap<Id, PodOf>) -> BTreeMap<&WorkloadKey, BTreeS
         }
     }
     all
+}
+
+/// A start that took longer than this was none: the pod was ready before, and its server started anew since.
+const LONGEST_START: Duration = Duration::from_hours(1);
+
+/// Of each workload the median time from the creation of a pod until it was ready, of those that are.
+#[must_use]
+pub(crate) fn cold_starts(pods: &BTreeMap<Id, PodOf>) -> BTreeMap<&WorkloadKey, Duration> {
+    let mut all: BTreeMap<&WorkloadKey, Vec<Duration>> = BTreeMap::new();
+    for pod in pods.values().filter(|p| p.serves() && p.progress.is_ready()) {
+        let (Some(created), Some(since)) = (pod.created, pod.since) else { continue };
+        let took = Duration::try_from(since.duration_since(created)).unwrap_or_default();
+        if took <= LONGEST_START {
+            all.entry(&pod.workload).or_default().push(took);
+        }
+    }
+    let median = |mut times: Vec<Duration>| {
+        times.sort_unstable();
+        times.get(times.len() / 2).copied()
+    };
+    all.into_iter().filter_map(|(workload, times)| Some((workload, median(times)?))).collect()
 }
 
 /// One replica: a pod, or a leader with its workers.

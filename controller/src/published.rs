@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use wva_crds::LearnedCurves;
 use wva_scaling::{Decision, Snapshot, VariantKey};
 
 use crate::actuate::DueStep;
@@ -54,6 +55,8 @@ pub struct PublishedVariant {
     pub conditions: Conditions,
     /// What its status said when the engine first saw it in this run: of that, only a change is news.
     pub inherited: Said,
+    /// What its status says of how fast a replica is, where the throughput analyzer learnt it.
+    pub learned: Option<LearnedCurves>,
 }
 
 impl PublishedVariant {

@@ -62,7 +62,7 @@ impl Telemetry {
         registry.register(Box::new(telemetry.query_errors.clone()))?;
         registry.register(Box::new(telemetry.unmapped.clone()))?;
         // A series that exists from the start can be alerted on.
-        for query in Query::ALL.map(Query::name).into_iter().chain([COMPLETED]) {
+        for query in Query::ALL.into_iter().chain(Query::WORK).map(Query::name).chain([COMPLETED]) {
             telemetry.query_errors.with_label_values(&[query]).inc_by(0);
         }
         Ok(telemetry)

@@ -11,10 +11,10 @@ use kube::ResourceExt;
 use kube::api::DynamicObject;
 use serde_json::Value;
 use wva_crds::names::{ACCELERATOR_LABEL, INSTANCE_LABEL, MODE_ANNOTATION};
-use wva_crds::{OptimizedAlloc, VariantAutoscalingSpec, VariantAutoscalingStatus};
+use wva_crds::{LearnedCurves, OptimizedAlloc, VariantAutoscalingSpec, VariantAutoscalingStatus};
 use wva_scaling::VariantKey;
-use wva_scaling::snapshot::Mode;
-use wva_scaling::units::Cost;
+use wva_scaling::snapshot::{Known, Mode, StepTimes};
+use wva_scaling::units::{Amount, Cost};
 
 use crate::report::conditions::gone;
 use crate::report::said::Said;
@@ -74,6 +74,8 @@ pub(crate) struct Status {
     observed: Option<i64>,
     /// What it says, as far as events go.
     pub(crate) said: Said,
+    /// How fast a replica is, as an earlier leader learnt it.
+    pub(crate) known: Option<Known>,
     /// For whoever writes the next.
     pub(crate) written: Written,
 }
@@ -210,9 +212,18 @@ impl Status {
             observed: condition("Ready").and_then(|c| c.observed_generation),
             said: Said::by_status(status),
             written: Written::of(status),
+            known: status.learned.as_ref().and_then(known),
             alloc,
         }
     }
+}
+
+/// What an earlier leader learnt, as far as it can be right.
+fn known(learned: &LearnedCurves) -> Option<Known> {
+    let amount = |value: f64| Amount::try_from(value).ok();
+    let times = StepTimes { a: amount(learned.a)?, b: amount(learned.b)?, c: amount(learned.c)? };
+    let samples = u32::try_from(learned.samples.max(0)).unwrap_or(u32::MAX);
+    Some(Known { times, samples: amount(f64::from(samples))? })
 }
 
 /// The status as far as it can be read: what another release wrote into one field must not cost the target.
@@ -234,7 +245,7 @@ fn status(object: &DynamicObject) -> VariantAutoscalingStatus {
         desired_optimized_alloc: alloc(&field("desiredOptimizedAlloc")),
         current_replicas: serde_json::from_value(field("currentReplicas")).ok(),
         actuation: serde_json::from_value(field("actuation")).ok(),
-        learned: None,
+        learned: serde_json::from_value(field("learned")).ok(),
         conditions: serde_json::from_value(field("conditions")).unwrap_or_default(),
     }
 }

@@ -13,6 +13,8 @@ pub const PLURAL: &str = "variantautoscalings";
 pub const ACCELERATOR_LABEL: &str = "inference.optimization/acceleratorName";
 /// VA label (and Namespace label): the controller instance that manages it.
 pub const INSTANCE_LABEL: &str = "wva.llmd.ai/controller-instance";
+/// Pod label: `prefill` or `decode` where a pod does only that part of a request.
+pub const ROLE_LABEL: &str = "llm-d.ai/role";
 /// Namespace label: read namespace-local config maps there before any VA exists.
 pub const CONFIG_ENABLED_LABEL: &str = "wva.llmd.ai/config-enabled";
 /// Namespace annotation: nothing of this namespace is managed.

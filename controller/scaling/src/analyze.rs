@@ -1,15 +1,20 @@
 //! The seam between the analyzers and everything else. An analyzer turns a model's signals into a verdict; a verdict
 //! proposes targets, and can be asked again with other variants ruled out. None of the analyzers knows another.
 
+mod engine;
 pub(crate) mod kept;
 mod percentage;
+mod steps;
+mod throughput;
 mod tokens;
+mod words;
 
+pub use self::engine::engine_arguments;
+pub(crate) use self::throughput::known;
 pub(crate) use self::tokens::OBSERVATIONS;
-pub use self::tokens::engine_arguments;
 use crate::limit::Ledger;
 use crate::reason::{AnalysisError, FallbackSource, Reason};
-use crate::snapshot::{AnalyzerName, OutputBucket};
+use crate::snapshot::{AnalyzerName, Learned, OutputBucket};
 use crate::view::{Draft, ModelView};
 use crate::{Stage, enforce};
 
@@ -40,6 +45,8 @@ pub(crate) struct Learnt {
     pub(crate) capacities: Vec<Option<f64>>,
     /// Compute bounds that were seen, in order of variant and pod.
     pub(crate) observed: Vec<Observation>,
+    /// Memory of the throughput analyzer.
+    pub(crate) learned: Option<Box<Learned>>,
 }
 
 /// A compute bound that was seen.
@@ -53,21 +60,66 @@ pub(crate) struct Observation {
 
 /// Asks the analyzer that the model's settings name.
 pub(crate) fn analyze(model: &ModelView) -> Box<dyn Verdict> {
+    if model.settings.analyzer != AnalyzerName::Throughput {
+        return ask(model, model.settings.analyzer);
+    }
+    // It goes on watching while another decides.
+    let (answer, learned) = throughput::analyze(model);
+    let (verdict, instead) = match answer {
+        Ok(verdict) if !model.at_zero() => (Box::new(verdict) as Box<dyn Verdict>, None),
+        Err(missing) if !model.at_zero() => (ask(model, AnalyzerName::Percentage), missing),
+        _ => (Box::new(AtRest) as Box<dyn Verdict>, None),
+    };
+    Box::new(Watching { verdict, instead, learned: Box::new(learned) })
+}
+
+fn ask(model: &ModelView, analyzer: AnalyzerName) -> Box<dyn Verdict> {
     if model.at_zero() {
         // Pods that are going away may still report; their load is no reason to come back.
         return Box::new(AtRest);
     }
-    let verdict = match model.settings.analyzer {
-        AnalyzerName::Percentage => {
+    let verdict = match analyzer {
+        AnalyzerName::Tokens => tokens::analyze(model).map(|verdict| Box::new(verdict) as Box<dyn Verdict>),
+        AnalyzerName::Percentage | AnalyzerName::Throughput => {
             percentage::analyze(model).map(|verdict| Box::new(verdict) as Box<dyn Verdict>)
         }
-        AnalyzerName::Tokens => tokens::analyze(model).map(|verdict| Box::new(verdict) as Box<dyn Verdict>),
-        analyzer @ AnalyzerName::Throughput => Err(AnalysisError::NotAvailable { analyzer }),
     };
     match verdict {
         Ok(verdict) => verdict,
         Err(_) if loads(model) => Box::new(AtRest),
         Err(error) => Box::new(Failed(error)),
+    }
+}
+
+/// A verdict, and the memory of the throughput analyzer, whoever gave it.
+struct Watching {
+    verdict: Box<dyn Verdict>,
+    /// What the throughput analyzer lacks, so that another decides.
+    instead: Option<Reason>,
+    learned: Box<Learned>,
+}
+
+impl Verdict for Watching {
+    fn spare(&self) -> f64 {
+        self.verdict.spare()
+    }
+
+    fn propose(&self, model: &ModelView, barred: &[bool], ledger: &Ledger) -> Vec<Draft> {
+        let mut drafts = self.verdict.propose(model, barred, ledger);
+        if let Some(reason) = &self.instead {
+            for draft in &mut drafts {
+                draft.begin(reason.clone());
+            }
+        }
+        drafts
+    }
+
+    fn order(&self, model: &ModelView) -> Vec<usize> {
+        self.verdict.order(model)
+    }
+
+    fn into_learnt(self: Box<Self>) -> Learnt {
+        Learnt { learned: Some(self.learned), ..self.verdict.into_learnt() }
     }
 }
 

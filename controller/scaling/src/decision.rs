@@ -9,7 +9,7 @@ use wva_crds::GoDuration;
 
 use crate::reason::{FallbackSource, Reason};
 use crate::resolve::DroppedLayer;
-use crate::snapshot::{AnalyzerName, Mode, Remembered};
+use crate::snapshot::{AnalyzerName, Learned, Mode, Remembered};
 
 /// A stage of the pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -230,6 +230,8 @@ pub struct NextState {
     pub variants: BTreeMap<VariantKey, VariantState>,
     /// Observed compute bounds, for `Snapshot::remembered`.
     pub remembered: Vec<Remembered>,
+    /// Memory of the throughput analyzer as of this cycle, for `Snapshot::learned` once [`Learned::after`] has aged it.
+    pub learned: Vec<Learned>,
 }
 
 /// Memory of one variant.

@@ -1,27 +1,39 @@
-//! Compute bounds that were observed, from one cycle to the next: the last ones of each model, accelerator and length
-//! of output. The leader holds them, and they end with it.
+//! What is remembered from one cycle to the next: compute bounds that the token analyzer observed, the last ones of each
+//! model, accelerator and length of output, and what the throughput analyzer learnt of each model. The leader holds it.
 
 use std::collections::{BTreeMap, HashMap};
 
 use crate::analyze::{OBSERVATIONS, Observation};
-use crate::snapshot::{OutputBucket, Remembered};
+use crate::snapshot::{Learned, OutputBucket, Remembered, Snapshot};
 use crate::units::Amount;
 
 /// What is remembered of each model, in the order of the snapshot.
-pub(crate) struct Recall<'a>(HashMap<&'a str, Vec<&'a Remembered>>);
+pub(crate) struct Recall<'a> {
+    observed: HashMap<&'a str, Vec<&'a Remembered>>,
+    learned: HashMap<(&'a str, &'a str), &'a Learned>,
+}
 
 impl<'a> Recall<'a> {
-    pub(crate) fn new(remembered: &'a [Remembered]) -> Self {
+    pub(crate) fn new(snapshot: &'a Snapshot) -> Self {
+        let remembered = &snapshot.remembered;
         let mut by_model: HashMap<_, Vec<_>> = HashMap::new();
         // Those of one model stand together, as the cycle before left them.
         for of_one in remembered.chunk_by(|a, b| a.model_id == b.model_id) {
             by_model.entry(of_one[0].model_id.as_str()).or_default().extend(of_one);
         }
-        Self(by_model)
+        let learned =
+            snapshot.learned.iter().map(|l| ((l.namespace.as_str(), l.model_id.as_str()), l)).collect();
+        Self { observed: by_model, learned }
     }
 
+    /// What the token analyzer observed of a model, wherever it runs.
     pub(crate) fn of(&self, model_id: &str) -> &[&'a Remembered] {
-        self.0.get(model_id).map_or(&[], Vec::as_slice)
+        self.observed.get(model_id).map_or(&[], Vec::as_slice)
+    }
+
+    /// What the throughput analyzer learnt of a model.
+    pub(crate) fn learned(&self, namespace: &str, model_id: &str) -> Option<&'a Learned> {
+        self.learned.get(&(namespace, model_id)).copied()
     }
 }
 

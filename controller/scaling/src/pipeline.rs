@@ -34,7 +34,7 @@ pub fn decide(snapshot: &Snapshot) -> Outcome {
     let cycle = Cycle {
         config: &snapshot.config,
         entries: Entries::of(&snapshot.config),
-        recall: Recall::new(&snapshot.remembered),
+        recall: Recall::new(snapshot),
         stock: Stock::new(snapshot),
     };
     let mut models: Vec<_> = snapshot.models.iter().collect();
@@ -73,7 +73,7 @@ impl<'a> Case<'a> {
             warnings
                 .push(Warning::NothingWakesIt { namespace: namespace.clone(), model_id: model_id.clone() });
         }
-        let remembered = cycle.recall.of(model_id);
+        let remembered = (cycle.recall.of(model_id), cycle.recall.learned(namespace, model_id));
         let view = ModelView::new(model, cycle.config, &cycle.stock, remembered, settings, to_zero);
         if is_limited(&view) {
             warnings.extend(unknown_accelerators(&view));
@@ -197,11 +197,16 @@ impl Records {
             self.outcome.decisions.push(decision);
         }
         self.memory.add(&view.model.model_id, learnt.observed);
+        self.outcome.next.learned.extend(learnt.learned.map(|learned| *learned));
     }
 
     fn close(mut self) -> Outcome {
         // All at once: the map sorts them faster than it would take them in one by one.
         self.outcome.next.variants = self.states.into_iter().collect();
+        self.outcome
+            .next
+            .learned
+            .sort_by(|a, b| (&a.namespace, &a.model_id).cmp(&(&b.namespace, &b.model_id)));
         self.outcome.next.remembered = self.memory.into_remembered();
         self.outcome
     }

@@ -1,7 +1,9 @@
 //! Why a step was taken or not: a closed set, each with the figures it rests on. `code` feeds events, conditions and
 //! metric labels; `Display` is the sentence an operator reads.
 
+mod code;
 mod figures;
+mod flow;
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +11,8 @@ use std::sync::Arc;
 use serde::Serialize;
 
 pub(crate) use self::figures::figure;
-pub use self::figures::{AnalysisError, FallbackSource, Load, Tokens, name_of};
+pub use self::figures::{AnalysisError, FallbackSource, Load, Tokens};
+pub use self::flow::{Flow, Missing};
 
 /// Why a step was taken, or not. Small, for a cycle of a large fleet keeps tens of thousands: figures stand apart, and
 /// those of a model are shared by its variants.
@@ -24,6 +27,9 @@ pub enum Reason {
         /// The same in tokens.
         #[serde(flatten)]
         tokens: Option<Box<Tokens>>,
+        /// The same in requests.
+        #[serde(flatten)]
+        flow: Option<Box<Flow>>,
     },
     /// An earlier decision is kept while it is carried out.
     KeptDecision {
@@ -130,6 +136,56 @@ pub enum Reason {
         /// The share the HPA ignores.
         tolerance: f64,
     },
+    /// More requests arrive than the replicas do.
+    ArrivalsAboveCapacity {
+        /// What was counted.
+        #[serde(flatten)]
+        flow: Box<Flow>,
+    },
+    /// More requests will arrive than the replicas do.
+    TrendAhead {
+        /// What was counted.
+        #[serde(flatten)]
+        flow: Box<Flow>,
+    },
+    /// Requests that wait take more replicas for a while.
+    Backlog {
+        /// What was counted.
+        #[serde(flatten)]
+        flow: Box<Flow>,
+    },
+    /// A replica more is kept warm while the trend is steep.
+    WarmSpare {
+        /// What was counted.
+        #[serde(flatten)]
+        flow: Box<Flow>,
+    },
+    /// Fewer would do now, and more were needed a short time ago.
+    HeldPeak {
+        /// Replicas that were needed.
+        held: f64,
+        /// What was counted.
+        #[serde(flatten)]
+        flow: Box<Flow>,
+    },
+    /// The replicas do more than arrives, and did for as long as needs are held.
+    #[serde(rename = "SupplyAboveDemand")]
+    CapacityAboveNeed {
+        /// What was counted.
+        #[serde(flatten)]
+        flow: Box<Flow>,
+    },
+    /// What a replica does is not learnt yet.
+    NotLearnt {
+        /// What was counted.
+        #[serde(flatten)]
+        flow: Box<Flow>,
+    },
+    /// The throughput analyzer lacks a signal, so the percentages decide.
+    SignalsMissing {
+        /// What it lacks.
+        missing: Missing,
+    },
     /// Nothing was asked of the model for its whole retention period.
     NoRequests {
         /// The period.
@@ -186,7 +242,7 @@ pub enum Reason {
 
 impl Reason {
     /// A stage with nothing to say.
-    pub(crate) const NO_CHANGE: Self = Self::NoChange { load: None, tokens: None };
+    pub(crate) const NO_CHANGE: Self = Self::NoChange { load: None, tokens: None, flow: None };
 
     /// True for `NoChange`.
     #[must_use]
@@ -198,40 +254,6 @@ impl Reason {
     pub(crate) const fn ends_a_decision(&self) -> bool {
         matches!(self, Self::OutOfBounds { .. } | Self::Superseded { .. } | Self::NotCarriedOut { .. })
     }
-
-    /// The reason's code: one of a closed set, fit for a metric label.
-    #[must_use]
-    pub const fn code(&self) -> &'static str {
-        match self {
-            Self::NoChange { .. } => "NoChange",
-            Self::KeptDecision { .. } => "KeptDecision",
-            Self::AllSaturated { .. } => "AllSaturated",
-            Self::SpareBelowTarget { .. } => "SpareBelowTarget",
-            Self::ScaleDownSafe { .. } => "ScaleDownSafe",
-            Self::SafetyNet { .. } => "SafetyNet",
-            Self::PendingReplicas { .. } => "PendingReplicas",
-            Self::Stuck { .. } => "Stuck",
-            Self::StepNotSafe { .. } => "StepNotSafe",
-            Self::ScrapeGap { .. } => "ScrapeGap",
-            Self::MetricsStale { .. } => "MetricsStale",
-            Self::OutOfBounds { .. } => "OutOfBounds",
-            Self::Superseded { .. } => "Superseded",
-            Self::NotCarriedOut { .. } => "NotCarriedOut",
-            Self::DemandAboveSupply { .. } => "DemandAboveSupply",
-            Self::SupplyAboveDemand { .. } => "SupplyAboveDemand",
-            Self::WithinTolerance { .. } => "WithinTolerance",
-            Self::NoRequests { .. } => "NoRequests",
-            Self::MinimumKept {} => "MinimumKept",
-            Self::RequestsWaiting { .. } => "RequestsWaiting",
-            Self::WakeHold { .. } => "WakeHold",
-            Self::LimitedBy { .. } => "LimitedBy",
-            Self::AtMaximum { .. } => "AtMaximum",
-            Self::AtMinimum { .. } => "AtMinimum",
-            Self::Paused { .. } => "Paused",
-            Self::RecommendOnly {} => "RecommendOnly",
-            Self::Fixed { .. } => "Fixed",
-        }
-    }
 }
 
 impl fmt::Display for Reason {
@@ -239,6 +261,7 @@ impl fmt::Display for Reason {
         match self {
             Self::NoChange { load: Some(load), .. } => write!(f, "no change: {load}"),
             Self::NoChange { tokens: Some(tokens), .. } => write!(f, "no change: {tokens}"),
+            Self::NoChange { flow: Some(flow), .. } => write!(f, "no change: {flow}"),
             Self::NoChange { .. } => f.write_str("no change"),
             Self::KeptDecision { age_seconds } => {
                 write!(
@@ -297,6 +320,16 @@ impl fmt::Display for Reason {
             ),
             Self::DemandAboveSupply { tokens } => write!(f, "more capacity is needed: {tokens}"),
             Self::SupplyAboveDemand { tokens } => write!(f, "less capacity is enough: {tokens}"),
+            Self::ArrivalsAboveCapacity { flow } => write!(f, "more arrives than the replicas do: {flow}"),
+            Self::TrendAhead { flow } => write!(f, "more will arrive than the replicas do: {flow}"),
+            Self::Backlog { flow } => write!(f, "what waits takes more replicas: {flow}"),
+            Self::WarmSpare { flow } => write!(f, "a replica is kept warm while arrivals rise: {flow}"),
+            Self::HeldPeak { held, flow } => f.write_str(&flow.held(*held)),
+            Self::CapacityAboveNeed { flow } => write!(f, "fewer replicas are enough: {flow}"),
+            Self::NotLearnt { flow } => f.write_str(&flow.unlearnt()),
+            Self::SignalsMissing { missing } => {
+                write!(f, "percentages decide, for a signal is missing: {missing}")
+            }
             Self::WithinTolerance { step, tolerance } => {
                 write!(f, "the HPA would ignore a step of {step}: its tolerance is {}", figure(*tolerance))
             }

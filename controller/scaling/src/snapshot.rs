@@ -5,6 +5,7 @@
 mod config;
 mod mode;
 mod read;
+mod work;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use wva_crds::GoDuration;
@@ -12,6 +13,7 @@ use wva_crds::GoDuration;
 pub use config::{Config, Inventory, MetricsAge};
 pub use mode::{Mode, ModeError};
 pub use read::SnapshotError;
+pub use work::{Curve, Known, Learned, LearnedPod, Need, StepTimes, WorkSample};
 pub use wva_crds::entries::{AnalyzerName, Optimizer, SaturationEntry, ScaleToZeroEntry, WarmSpare};
 
 use crate::units::{Amount, Cost, Fraction, KvUsage, QueueLength};
@@ -29,6 +31,9 @@ pub struct Snapshot {
     /// Compute bounds the token analyzer observed in earlier cycles, each kind once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remembered: Vec<Remembered>,
+    /// What the throughput analyzer remembers, each model once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub learned: Vec<Learned>,
     /// Every model that is managed, each once.
     #[serde(default)]
     pub models: Vec<Model>,
@@ -212,6 +217,15 @@ pub struct Variant {
     /// it is younger than its signal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub running_age: Option<GoDuration>,
+    /// From the creation of its pods until they are ready, their median. `None`: unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cold_start: Option<GoDuration>,
+    /// What an earlier leader learnt of its speed. `None`: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub known: Option<Known>,
+    /// Its pods do only a part of a request (label `llm-d.ai/role`: prefill or decode).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub partial_role: bool,
     /// GPUs one replica asks for.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub gpus_per_replica: GpuCount,
@@ -323,4 +337,7 @@ pub struct Replica {
     /// Age of its sample.
     #[serde(default)]
     pub age: GoDuration,
+    /// What its last scrapes show of its work. Read by the throughput analyzer alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub work: Vec<WorkSample>,
 }

@@ -2,11 +2,12 @@
 //! not finite or out of range is refused where it enters, so that no rule has to ask again.
 
 use std::fmt;
+use std::time::Duration;
 
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub use wva_crds::entries::{Amount, Fraction, Millis, OutOfRange, PositiveFraction};
-use wva_crds::quantity;
+use wva_crds::{GoDuration, quantity};
 
 quantity!(
     /// Share of a replica's KV cache that is in use. Dimensionless, 0..=1, never NaN.
@@ -139,6 +140,43 @@ pub(crate) fn below(a: f64, b: f64) -> bool {
 /// that no infinity, and none of its differences that are no number, gets into a decision.
 pub(crate) fn finite(figure: f64) -> f64 {
     figure.min(f64::MAX)
+}
+
+/// A computed figure as one that a snapshot can carry: with nine digits, so that a file gives the same again; what is
+/// no number, or below 0, is 0.
+pub(crate) fn amount(figure: f64) -> Amount {
+    let figure = figure.clamp(0.0, f64::MAX);
+    let digits = 8.0 - figure.log10().floor();
+    // Beyond, powers of ten are not exact; nothing that is measured is so large, and nothing so small matters.
+    let rounded = if digits > 22.0 {
+        0.0
+    } else if digits >= 0.0 {
+        let scale = 10_f64.powf(digits).round();
+        (figure * scale).round() / scale
+    } else if digits >= -22.0 {
+        let scale = 10_f64.powf(-digits).round();
+        (figure / scale).round() * scale
+    } else {
+        figure
+    };
+    Amount::try_from(rounded).unwrap_or_default()
+}
+
+/// Seconds as a duration, to the millisecond: nanoseconds in a snapshot file help nobody.
+pub(crate) fn span(seconds: f64) -> GoDuration {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "`as` saturates, and NaN is 0"
+    )]
+    let millis = (seconds * 1000.0).round() as u64;
+    // A hundred years are long enough, and sums of such spans stay in range.
+    Duration::from_millis(millis.min(3_155_760_000_000)).into()
+}
+
+/// A duration in seconds.
+pub(crate) fn seconds(span: GoDuration) -> f64 {
+    span.get().as_secs_f64()
 }
 
 /// A count as a figure.

@@ -7,7 +7,7 @@ use crate::decision::{Bounds, Stage, Step};
 use crate::limit::Stock;
 use crate::reason::Reason;
 use crate::resolve::{Saturation, ScaleToZero};
-use crate::snapshot::{Config, Mode, Model, PendingState, Remembered, Replica, Variant};
+use crate::snapshot::{Config, Learned, Mode, Model, PendingState, Remembered, Replica, Variant};
 
 /// An unschedulable or crash-looping replica is not merely slow: a minute tells.
 const FAILING_GRACE: Duration = Duration::from_mins(1);
@@ -18,6 +18,8 @@ pub(crate) struct ModelView<'a> {
     pub(crate) config: &'a Config,
     /// Observations of earlier cycles.
     pub(crate) remembered: &'a [&'a Remembered],
+    /// Memory of the throughput analyzer.
+    pub(crate) learned: Option<&'a Learned>,
     pub(crate) settings: Saturation,
     pub(crate) to_zero: ScaleToZero,
     /// By name.
@@ -62,14 +64,14 @@ impl<'a> ModelView<'a> {
         model: &'a Model,
         config: &'a Config,
         stock: &Stock<'_>,
-        remembered: &'a [&'a Remembered],
+        (remembered, learned): (&'a [&'a Remembered], Option<&'a Learned>),
         settings: Saturation,
         to_zero: ScaleToZero,
     ) -> Self {
         let view = |v: &'a Variant| VariantView::new(v, config, stock.place(v), to_zero.enabled);
         let mut variants: Vec<_> = model.variants.iter().map(view).collect();
         variants.sort_by(|a, b| a.variant.name.cmp(&b.variant.name));
-        Self { model, config, remembered, settings, to_zero, variants }
+        Self { model, config, remembered, learned, settings, to_zero, variants }
     }
 
     /// Every variant has 0 replicas.
@@ -259,6 +261,12 @@ impl Draft {
     /// Leaves the target as it is and says why.
     pub(crate) fn note(&mut self, stage: Stage, reason: Reason) {
         self.push(stage, self.target(), reason);
+    }
+
+    /// Says something before all else.
+    pub(crate) fn begin(&mut self, reason: Reason) {
+        let step = Step { stage: Stage::Analyze, before: self.current, after: self.current, reason };
+        self.steps.insert(0, step);
     }
 
     /// Every stage says something.

@@ -59,6 +59,8 @@ fn setting() -> Setting {
         start: Varying::log_normal(103.0, 0.1),
         slow_start: (0.0, 1.0),
         time_to_failure: f64::INFINITY,
+        slowness: Varying::log_normal(1.0, 0.0),
+        prefix_hits: Vec::new(),
     };
     let (input, output) = (Varying::log_normal(1000.0, 0.5), Varying::log_normal(300.0, 0.8));
     Setting {
@@ -74,6 +76,9 @@ fn setting() -> Setting {
             queue: 10_000,
             patience: 300.0,
             grace: 120.0,
+            retries: 0.0,
+            uncounted: 0.0,
+            scrapes: (0.0, 0.0),
         },
         stock: Vec::new(),
         objectives: Objectives { ttft: 1.0, itl: 0.1, attainment: 0.99 },

@@ -16,6 +16,10 @@ pub enum Stream {
     Replicas = 3,
     /// How a run's means are drawn again for confidence intervals.
     Resampling = 4,
+    /// Which scrapes are lost or late.
+    Scrapes = 5,
+    /// Which clients try again.
+    Clients = 6,
 }
 
 /// The stream of a seed.

@@ -1,9 +1,14 @@
 //! One run: a policy on a fleet under a load, from the first request to the last answer.
 
+use rand_distr::{Distribution, StandardUniform};
+use rand_pcg::Pcg64Mcg;
+
+use crate::fleet::server::Request;
 use crate::fleet::variant::{Front, Stock, Variant};
 use crate::fleet::{Events, Fleet, Lost};
 use crate::measure::{Move, Objectives, Tally};
 use crate::policy::{Policy, SYNC, Seen};
+use crate::random::{Stream, stream};
 use crate::traffic::Traffic;
 
 /// All that a run needs but its policy.
@@ -32,6 +37,7 @@ pub fn run(setting: &Setting, policy: &mut dyn Policy, seed: u64, mut progress: 
     let mut tally = Tally::new(setting.objectives);
     let mut events = Events::default();
     let mut requests = setting.traffic.requests(seed).take_while(|r| r.arrived < setting.duration).peekable();
+    let mut clients = stream(seed, Stream::Clients);
     let mut scrape = SYNC - SCRAPE_LEAD;
     let mut sync = SYNC;
     let mut minute = 60.0;
@@ -60,7 +66,11 @@ pub fn run(setting: &Setting, policy: &mut dyn Policy, seed: u64, mut progress: 
                 minute += 60.0;
             }
         }
+        let again = tries_again(&events, setting.front.retries, &mut clients);
         drain(&mut events, &mut tally);
+        for request in again {
+            fleet.arrive(Request { arrived: now, ..request }, now, &mut events);
+        }
     }
     tally.note_replicas(&fleet, setting.duration);
     tally.close(&fleet, setting.duration);
@@ -70,6 +80,7 @@ pub fn run(setting: &Setting, policy: &mut dyn Policy, seed: u64, mut progress: 
 
 /// One sync of the policy.
 fn control(fleet: &mut Fleet, policy: &mut dyn Policy, now: f64, tally: &mut Tally, events: &mut Events) {
+    fleet.shift_prefixes(now);
     fleet.schedule(now);
     let wanted = policy.decide(&Seen::new(fleet, now));
     for (variant, to) in wanted.into_iter().enumerate() {
@@ -79,6 +90,16 @@ fn control(fleet: &mut Fleet, policy: &mut dyn Policy, now: f64, tally: &mut Tal
             tally.moves.push(Move { at: now, variant, from, to });
         }
     }
+}
+
+/// The requests whose clients gave up and ask again.
+fn tries_again(events: &Events, share: f64, clients: &mut Pcg64Mcg) -> Vec<Request> {
+    if share <= 0.0 {
+        return Vec::new();
+    }
+    let lost = events.lost.iter().filter(|(_, why)| *why == Lost::TimedOut).map(|(r, _)| *r);
+    let gave_up = events.finished.timed_out.iter().copied().chain(lost);
+    gave_up.filter(|_| share > StandardUniform.sample(clients)).collect()
 }
 
 fn drain(events: &mut Events, tally: &mut Tally) {

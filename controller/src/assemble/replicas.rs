@@ -9,7 +9,7 @@ use wva_scaling::units::{Amount, Fraction, KvUsage, QueueLength};
 
 use super::{Moment, whole_millis};
 use crate::collect::sample::{Observed, PodLoad, Samples, lesser};
-use crate::collect::signals::{CacheConfig, Query};
+use crate::collect::signals::{CacheConfig, PodModel, Query};
 use crate::pods::{self, PodOf};
 use crate::workloads::WorkloadKey;
 
@@ -20,14 +20,23 @@ pub(super) type Loads<'a> = BTreeMap<&'a str, OfPod<'a>>;
 #[derive(Default)]
 pub(super) struct OfPod<'a> {
     /// Loads by `model_name`.
-    by_model: BTreeMap<&'a str, PodLoad>,
+    by_model: BTreeMap<&'a str, OfServer<'a>>,
     cache: Option<Observed<CacheConfig>>,
+}
+
+/// What is known of one server in a pod.
+#[derive(Clone, Copy)]
+struct OfServer<'a> {
+    load: PodLoad,
+    /// Whose counters are its, and since when. `None` where several servers share a pod: nobody adds theirs up.
+    work: Option<(&'a PodModel, Option<Instant>)>,
 }
 
 /// A pod of a variant, and what it reports of the variant's model.
 pub(super) struct Reported<'a> {
     pub(super) pod: &'a str,
     load: PodLoad,
+    work: Option<(&'a PodModel, Option<Instant>)>,
     cache: Option<Observed<CacheConfig>>,
 }
 
@@ -56,10 +65,8 @@ pub(super) fn loads_by_workload<'a>(
     let mut unmapped = BTreeSet::new();
     for (key, load) in samples.iter() {
         let found = pods::pod_named(pods, &key.namespace, &key.pod);
-        let load = match found.and_then(|(_, of)| begin(of, at)) {
-            Some(begin) => load.since(begin),
-            None => *load,
-        };
+        let begin = found.and_then(|(_, of)| begin(of, at));
+        let load = begin.map_or(*load, |begin| load.since(begin));
         let Some(age) = load.youngest().map(|at| now.saturating_duration_since(at)) else { continue };
         match found {
             // What a pod that is going away has spare is nobody's, nor what a worker says that serves nobody.
@@ -67,7 +74,12 @@ pub(super) fn loads_by_workload<'a>(
             Some((pod, of)) if age <= ages.unavailable.get() => {
                 let of_pod = loads.entry(&of.workload).or_default().entry(pod).or_default();
                 let of_model = of_pod.by_model.entry(&key.model_name);
-                of_model.and_modify(|other| *other = other.worse(load, oldest)).or_insert(load);
+                let own = OfServer { load, work: Some((key, begin)) };
+                of_model
+                    .and_modify(|other| {
+                        *other = OfServer { load: other.load.worse(load, oldest), work: None };
+                    })
+                    .or_insert(own);
             }
             None if age <= ages.fresh.get() => {
                 unmapped.insert((&key.namespace, &key.pod));
@@ -89,13 +101,14 @@ pub(super) fn loads_by_workload<'a>(
 
 /// Of each pod the series of this model: by its name, or all there are when the server serves only one name.
 pub(super) fn reporting<'a>(loads: &Loads<'a>, model_id: &str) -> Vec<Reported<'a>> {
-    let of_model = |by_model: &BTreeMap<&str, PodLoad>| match by_model.get(model_id) {
-        Some(load) => Some(*load),
+    let of_model = |by_model: &BTreeMap<&str, OfServer<'a>>| match by_model.get(model_id) {
+        Some(server) => Some(*server),
         None if by_model.len() == 1 => by_model.values().next().copied(),
         None => None,
     };
     let of_pod = |(pod, of): (&&'a str, &OfPod<'a>)| {
-        Some(Reported { pod, load: of_model(&of.by_model)?, cache: of.cache })
+        let OfServer { load, work } = of_model(&of.by_model)?;
+        Some(Reported { pod, load, work, cache: of.cache })
     };
     loads.iter().filter_map(of_pod).collect()
 }
@@ -148,7 +161,7 @@ impl Judge<'_> {
     /// or its value is out of range, that 0 is no sign of idleness: the sample is then as old as one that still counts
     /// and forbids scale-down.
     fn replica(&self, reported: &Reported) -> Option<Replica> {
-        let Reported { pod, load, cache } = reported;
+        let Reported { pod, load, work, cache } = reported;
         let kv = self.read::<KvUsage>(load.kv, Query::KvUsage);
         let queue = self.read::<QueueLength>(load.queue(), Query::Queue);
         let mean_input = self.read::<Amount>(load.mean_input, Query::Tokens);
@@ -170,6 +183,7 @@ impl Judge<'_> {
             mean_output: mean_output.value,
             prefix_hit_rate: self.read::<Fraction>(load.prefix_hit_rate, Query::PrefixHitRate).value,
             age: whole_millis(oldest),
+            work: work.map(|(key, begin)| self.samples.works().of(key, begin, self.now)).unwrap_or_default(),
         })
     }
 

@@ -4,6 +4,7 @@ pub(crate) mod prometheus;
 pub(crate) mod sample;
 pub(crate) mod scope;
 pub(crate) mod signals;
+pub(crate) mod work;
 
 use std::time::{Duration, Instant};
 

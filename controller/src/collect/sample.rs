@@ -13,6 +13,7 @@ use wva_scaling::units::Amount;
 
 use super::scope::Scope;
 use super::signals::{CacheConfig, PodModel, Query, QueueRow, Retention, Rows, Signal};
+use super::work::Works;
 use super::{Answer, Answers};
 
 pub(crate) use load::{PodLoad, lesser};
@@ -49,6 +50,8 @@ pub(crate) struct Samples {
     queues: BTreeMap<(Arc<str>, Arc<str>), Observed<Waiting>>,
     /// By namespace and model: how many requests completed within which periods, as the newest attempt was told.
     completed: BTreeMap<(Arc<str>, Arc<str>), BTreeMap<Retention, f64>>,
+    /// Counters, where an entry asks for the throughput analyzer.
+    works: Works,
     /// When the newest round began that was answered a load.
     taken: Option<Instant>,
     /// The first query of the newest round that failed, and why; cleared by one in which all were answered.
@@ -128,7 +131,8 @@ impl Samples {
             let answered = round.answered.entry(query).or_default();
             match rows {
                 Ok(rows) => {
-                    let Rows { pods, caches, queues: waiting, completed, partial, .. } = rows;
+                    let Rows { pods, caches, queues: waiting, completed, work, partial, .. } = rows;
+                    self.works.take_in(round.began, work);
                     if !partial {
                         answered.push(scope);
                         self.take_completed(query, completed);
@@ -274,6 +278,11 @@ impl Samples {
         self.loads.iter()
     }
 
+    /// The scrapes of a pod's counters.
+    pub(crate) fn works(&self) -> &Works {
+        &self.works
+    }
+
     /// KV caches, in order of namespace and pod.
     pub(crate) fn caches(&self) -> impl Iterator<Item = (&str, &str, Observed<CacheConfig>)> {
         self.caches.iter().map(|((namespace, pod), cache)| (&**namespace, &**pod, *cache))
@@ -317,6 +326,7 @@ impl Samples {
             age.is_some_and(|age| age <= limit(&key.namespace, &key.pod))
         });
         self.caches.retain(|(namespace, pod), cache| cache.age(now) <= limit(namespace, pod));
+        self.works.clean(now, |key| limit(&key.namespace, &key.pod));
         self.queues.retain(|_, queue| queue.age(now) <= QUEUE_GONE);
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::prometheus::answer::{Label, Labels, Sink};
 use super::scope::Scope;
+use super::work::{self, Counter};
 
 /// One signal of a pod and model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -57,6 +58,10 @@ pub enum Query {
     SchedulerQueue,
     /// Requests that completed within a retention period.
     Completed(Retention),
+    /// Counters of what pods do, of their newest scrape.
+    Work,
+    /// The same of the scrape before.
+    WorkBefore,
 }
 
 impl Signal {
@@ -77,7 +82,11 @@ impl Signal {
 }
 
 impl Query {
-    /// All queries but those for retention periods, in the order they are made: those that every model needs come first.
+    /// What the throughput analyzer reads beside all others. They are made where an entry asks for it.
+    pub const WORK: [Self; 2] = [Self::Work, Self::WorkBefore];
+
+    /// All other queries but those for retention periods, in the order they are made: those that every model needs come
+    /// first.
     pub const ALL: [Self; 8] = [
         Self::KvUsage,
         Self::Queue,
@@ -106,6 +115,8 @@ impl Query {
             Self::PrefixHitRate => "prefix_hit_rate",
             Self::SchedulerQueue => "scheduler_queue",
             Self::Completed(_) => COMPLETED,
+            Self::Work => "work",
+            Self::WorkBefore => "work_before",
         }
     }
 
@@ -141,6 +152,9 @@ impl Query {
                 format!("sum by ({by}) ({})", select.braced(name))
             }
             Self::Completed(within) => select.completed("vllm:request_success_total", within),
+            Self::Work => work::expression(|metric| select.of(metric)),
+            // A usual scrape interval ago: trends need more points than rounds of queries give.
+            Self::WorkBefore => work::expression(|metric| format!("{} offset 15s", select.of(metric))),
         }
     }
 
@@ -153,7 +167,9 @@ impl Query {
             Self::Running => &[Signal::Running, Signal::Waiting, Signal::ScrapeAge],
             Self::Tokens => &[Signal::MeanInput, Signal::MeanOutput],
             Self::PrefixHitRate => &[Signal::PrefixHitRate],
-            Self::CacheConfig | Self::SchedulerQueue | Self::Completed(_) => &[],
+            Self::CacheConfig | Self::SchedulerQueue | Self::Completed(_) | Self::Work | Self::WorkBefore => {
+                &[]
+            }
         }
     }
 
@@ -253,11 +269,11 @@ impl Select {
 /// What tells the series of a pod apart. Grouping by it leaves out what no rule reads, such as vLLM's `engine`.
 const POD: &str = "namespace, pod, pod_name, model_name";
 
-fn worst(expression: &str) -> String {
+pub(super) fn worst(expression: &str) -> String {
     format!("max by ({POD}) ({expression})")
 }
 
-fn sum(expression: &str) -> String {
+pub(super) fn sum(expression: &str) -> String {
     format!("sum by ({POD}) ({expression})")
 }
 
@@ -320,6 +336,8 @@ pub(crate) struct Rows {
     pub(crate) queues: Vec<QueueRow>,
     /// Completed requests by namespace and model.
     pub(crate) completed: Vec<(Arc<str>, Arc<str>, f64)>,
+    /// Counters of pods.
+    pub(crate) work: Vec<(Counter, PodModel, f64)>,
     /// Some series may be lacking, for whoever answered said so.
     pub(crate) partial: bool,
 }
@@ -334,6 +352,7 @@ impl Rows {
             caches: Vec::new(),
             queues: Vec::new(),
             completed: Vec::new(),
+            work: Vec::new(),
             partial: false,
         }
     }
@@ -345,6 +364,11 @@ impl Rows {
         let new: Arc<str> = name.into();
         self.names.insert(new.clone());
         new
+    }
+
+    fn pod_model(&mut self, namespace: &str, pod: &str, labels: &Labels) -> PodModel {
+        let model_name = self.name(labels.get(Label::ModelName).unwrap_or_default());
+        PodModel { namespace: self.name(namespace), pod: pod.into(), model_name }
     }
 
     fn take(&mut self, labels: &Labels, value: f64) -> Option<()> {
@@ -368,11 +392,15 @@ impl Rows {
                 let (namespace, model) = (self.name(namespace), self.name(model));
                 self.completed.push((namespace, model, value));
             }
+            Query::Work | Query::WorkBefore => {
+                let counter = Counter::named(labels.get(Label::Signal)?)?;
+                let key = self.pod_model(namespace, pod()?, labels);
+                self.work.push((counter, key, value));
+            }
             query => {
                 let signal = query.signal(labels)?;
-                let (namespace, pod) = (self.name(namespace), pod()?.into());
-                let model_name = self.name(labels.get(Label::ModelName).unwrap_or_default());
-                self.pods.push((signal, PodModel { namespace, pod, model_name }, value));
+                let key = self.pod_model(namespace, pod()?, labels);
+                self.pods.push((signal, key, value));
             }
         }
         Some(())

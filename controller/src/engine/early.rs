@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use jiff::Timestamp;
-use wva_scaling::snapshot::Model;
+use wva_scaling::snapshot::{Learned, Model};
 use wva_scaling::{Action, Decision, Outcome, Snapshot, VariantKey, decide};
 
 use super::{Engine, State};
@@ -63,6 +63,8 @@ impl Engine {
         // But for activity: a model in which something was seen to run is not idle.
         std::mem::swap(&mut state.memory.evidence, &mut memory.evidence);
         assembled.snapshot.remembered.clone_from(&before.snapshot.remembered);
+        // What it counts on the way is not remembered either: the next cycle counts the same steps.
+        assembled.snapshot.learned = state.learned.aged(at.now);
         let newest = std::mem::take(&mut assembled.snapshot);
         let seen = decide(&newest).decisions;
         let models = which(&seen, before);
@@ -155,6 +157,9 @@ fn with_models(last: &Snapshot, new: Snapshot, which: &BTreeSet<ModelKey>) -> Sn
         .flat_map(|m| m.variants.iter().map(|v| (m.namespace.as_str(), v.name.as_str())))
         .collect();
     let mut snapshot = last.clone();
+    let is_newer = |l: &Learned| which.contains(&(l.namespace.clone(), l.model_id.clone()));
+    snapshot.learned.retain(|l| !is_newer(l));
+    snapshot.learned.extend(new.learned.into_iter().filter(is_newer));
     snapshot.models.retain_mut(|m| {
         m.variants.retain(|v| !moved.contains(&(m.namespace.as_str(), v.name.as_str())));
         !m.variants.is_empty() && !which.contains(&key(m))

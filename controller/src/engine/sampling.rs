@@ -40,7 +40,8 @@ impl Engine {
             Some(namespace) => vec![Scope::one(namespace)],
             None => state.split.next(&self.expected_pods()),
         };
-        self.ask(scopes, Query::ALL.to_vec(), state, None)
+        let work = Query::WORK.into_iter().filter(|_| state.work);
+        self.ask(scopes, Query::ALL.into_iter().chain(work).collect(), state, None)
     }
 
     /// A round of what steps to zero wait for, and of that alone: it comes again and again until they are taken.

@@ -24,6 +24,14 @@ impl Labels {
         self.0.split(BETWEEN).filter(|label| !label.is_empty())
     }
 
+    /// The value of a label.
+    pub(crate) fn get(&self, key: &str) -> Option<&str> {
+        self.each()
+            .filter_map(|label| label.split_once('='))
+            .find(|(own, _)| *own == key)
+            .map(|(_, value)| value)
+    }
+
     /// Whether all of these are among them. Of none it says no: whoever selects must say whom.
     fn hold(&self, selector: &Self) -> bool {
         !selector.0.is_empty() && selector.each().all(|wanted| self.each().any(|own| own == wanted))

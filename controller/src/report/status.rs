@@ -59,7 +59,7 @@ pub(crate) fn wanted(
         desired_optimized_alloc: alloc,
         current_replicas: variant.current.map(count),
         actuation: variant.decision.as_ref().map(|_| Actuation { applied: variant.signal().is_some() }),
-        learned: None,
+        learned: variant.learned.clone(),
         conditions: variant.conditions.dated(before, variant.generation, now),
     };
     // The time of the last run alone is no change, until it is due. A time from the future, by a clock that was set back
@@ -82,6 +82,7 @@ pub(crate) fn merge_patch(status: &VariantAutoscalingStatus) -> Value {
         "desiredOptimizedAlloc": status.desired_optimized_alloc,
         "currentReplicas": status.current_replicas,
         "actuation": status.actuation,
+        "learned": status.learned,
         "conditions": status.conditions,
     }})
 }

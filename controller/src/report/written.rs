@@ -71,6 +71,8 @@ fn digest(status: &VariantAutoscalingStatus) -> u64 {
     alloc.map(|a| (a.num_replicas, &a.accelerator)).hash(&mut hasher);
     status.current_replicas.hash(&mut hasher);
     status.actuation.as_ref().map(|a| a.applied).hash(&mut hasher);
+    let learned = status.learned.as_ref();
+    learned.map(|l| ([l.a, l.b, l.c].map(f64::to_bits), l.samples)).hash(&mut hasher);
     let conditions = status.conditions.iter();
     let told: Vec<_> =
         conditions.map(|c| (&c.type_, &c.status, &c.reason, &c.message, c.observed_generation)).collect();

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::{AnalyzerName, Optimizer, SaturationEntry, ScaleToZeroEntry};
+use super::{AnalyzerName, Optimizer, SaturationEntry, ScaleToZeroEntry, Throughput};
 
 /// Key of the entry that is for every model.
 pub const DEFAULT_ENTRY: &str = "default";
@@ -31,6 +31,8 @@ pub struct Saturation {
     pub scale_up_threshold: f64,
     /// Token analyzer: it shrinks to where demand is this share of the supply, (0, 1], below `scale_up_threshold`.
     pub scale_down_boundary: f64,
+    /// Throughput analyzer: what it is held to.
+    pub throughput: Throughput,
 }
 
 impl Default for Saturation {
@@ -45,6 +47,7 @@ impl Default for Saturation {
             optimizer: Optimizer::CostAware,
             scale_up_threshold: 0.85,
             scale_down_boundary: 0.70,
+            throughput: Throughput::default(),
         }
     }
 }
@@ -76,6 +79,7 @@ impl Saturation {
             optimizer: entry.optimizer.unwrap_or(self.optimizer),
             scale_up_threshold: entry.scale_up_threshold.map_or(self.scale_up_threshold, f64::from),
             scale_down_boundary: entry.scale_down_boundary.map_or(self.scale_down_boundary, f64::from),
+            throughput: self.throughput.with(entry),
         }
     }
 

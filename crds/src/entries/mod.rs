@@ -11,6 +11,7 @@ mod saturation;
 mod scale_to_zero;
 mod schema;
 mod service_class;
+mod throughput;
 mod units;
 
 pub use index::EntryIndex;
@@ -24,6 +25,7 @@ pub use schema::{Kind, schema, schema_text};
 pub use service_class::{
     Objective, ServiceClassEntry, ServiceClassList, ServiceClassMap, ServiceClassModel, ServiceClassRow,
 };
+pub use throughput::Throughput;
 #[doc(hidden)]
 pub use units::number;
 pub use units::{

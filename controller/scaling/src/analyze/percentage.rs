@@ -260,7 +260,8 @@ impl Verdict for Percentage {
         for draft in &mut drafts {
             // What was looked at is said also where nothing follows from it.
             if draft.steps.iter().all(|s| s.after == draft.current && s.reason.ends_a_decision()) {
-                draft.note(Stage::Analyze, Reason::NoChange { load: Some(self.load.clone()), tokens: None });
+                let load = Some(self.load.clone());
+                draft.note(Stage::Analyze, Reason::NoChange { load, tokens: None, flow: None });
             }
         }
         drafts

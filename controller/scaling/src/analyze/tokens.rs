@@ -1,13 +1,10 @@
 //! The token analyzer: counts the tokens that are in use or wait against those the replicas hold, and takes as many
 //! steps at once as are lacking or spare. It knows hardware of different size.
 
-mod engine;
 mod exact;
 mod fill;
-mod words;
 
-use self::engine::EngineArgs;
-pub use self::engine::engine_arguments;
+use super::engine::EngineArgs;
 use super::{Learnt, Observation, Verdict};
 use crate::limit::Ledger;
 use crate::reason::{AnalysisError, Tokens};

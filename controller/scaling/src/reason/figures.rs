@@ -5,8 +5,6 @@ use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 
-use crate::snapshot::AnalyzerName;
-
 /// The load of a model as the percentage analyzer sees it, with the thresholds it is held against.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -121,15 +119,6 @@ pub enum AnalysisError {
         /// Ready replicas of the model.
         ready: u32,
     },
-    /// The entry asks for an analyzer this build does not have.
-    #[error(
-        "the analyzer {:?} is not available in this release: set analyzerName to \"\" or \"saturation\"",
-        name_of(*analyzer)
-    )]
-    NotAvailable {
-        /// The analyzer that was asked for.
-        analyzer: AnalyzerName,
-    },
     /// A replica whose capacity nothing tells.
     #[error(
         "nothing tells the KV cache size of pod {pod}: it reports no vllm:cache_config_info, and its arguments no \
@@ -139,16 +128,6 @@ pub enum AnalysisError {
         /// The pod.
         pod: String,
     },
-}
-
-/// Name of an analyzer, as `analyzerName` gives it.
-#[must_use]
-pub const fn name_of(analyzer: AnalyzerName) -> &'static str {
-    match analyzer {
-        AnalyzerName::Percentage => "",
-        AnalyzerName::Tokens => "saturation",
-        AnalyzerName::Throughput => "throughput",
-    }
 }
 
 /// A figure as a person reads it: at most 4 decimals, none that is 0.

@@ -94,6 +94,12 @@ impl Snapshot {
                 return Err(twice(format!("remembered[{i}]"), &kind.model_id));
             }
         }
+        let mut learned = BTreeSet::new();
+        for (i, of_model) in self.learned.iter().enumerate() {
+            if !learned.insert((&of_model.namespace, &of_model.model_id)) {
+                return Err(twice(format!("learned[{i}]"), &of_model.model_id));
+            }
+        }
         let mut models = BTreeSet::new();
         let mut names = BTreeSet::new();
         for (m, model) in self.models.iter().enumerate() {

@@ -12,6 +12,7 @@ mod percentages;
 mod signals;
 mod steps;
 mod stuck;
+mod throughput;
 mod tokens;
 mod zero;
 
@@ -33,7 +34,7 @@ struct Table {
 /// asks for those; rows without such a part say nothing about them.
 type Row = (&'static str, &'static str, &'static str);
 
-const TABLES: [&Table; 15] = [
+const TABLES: [&Table; 16] = [
     &examples::TABLE,
     &percentages::LOAD,
     &percentages::CHOICE,
@@ -45,6 +46,7 @@ const TABLES: [&Table; 15] = [
     &capacity::BOUNDS,
     &capacity::KNOWN,
     &tokens::TABLE,
+    &throughput::TABLE,
     &zero::EVIDENCE,
     &zero::WAKING,
     &limit::TABLE,

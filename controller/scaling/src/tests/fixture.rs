@@ -12,6 +12,9 @@
 //! tokens | tokens kvCacheThreshold: 0.5    the token analyzer, with further thresholds
 //! zero | stock H100=2 L4=1                 scale to zero is on | limited mode, with so many GPUs left
 //! remembered H100 <500 4000,6000           observations of the token analyzer
+//! throughput | throughput itlSlo: 40       the throughput analyzer, with further settings
+//! learned 10 samples=9 watched=5m need=3   its memory: so much arrives in a second; each variant is as fast as the next
+//! rising 10 20                             the same, but what arrives rises from the one to the other
 //! ```
 
 use std::collections::BTreeMap;
@@ -60,7 +63,8 @@ fn variant(line: &str, each: &str) -> String {
             "gpus" => format!("gpusPerReplica: {value}"),
             "capacity" => format!("rememberedCapacity: {value}"),
             "cost" | "mode" => format!("{key}: \"{value}\""),
-            "pods" | "hpaDown" => continue,
+            "role" => "partialRole: true".to_owned(),
+            "pods" | "hpaDown" | "wait" => continue,
             key if FIGURES.iter().any(|(short, _)| *short == key) => continue,
             key => format!("{key}: {value}"),
         });
@@ -99,6 +103,9 @@ fn replicas(name: &str, current: &str, words: &BTreeMap<&str, &str>) -> Vec<Stri
                 Some(value) => fields.push(format!("{long}: {value}")),
             }
         }
+        if let Some(waiting) = words.get("wait").filter(|waiting| **waiting != "-") {
+            fields.push(format!("work: [{{age: 5s, running: 50, waiting: {waiting}}}]"));
+        }
         mapping(&fields)
     };
     (0..count).map(replica).collect()
@@ -129,6 +136,7 @@ pub(super) fn snapshot(state: &str) -> Snapshot {
     let mut models = vec![Lines::new("m")];
     let (mut config, mut remembered) = (Vec::new(), Vec::new());
     let (mut each, mut thresholds) = ("", None);
+    let mut learned = Vec::new();
     for line in state.split(['\n', ';']).map(str::trim).filter(|l| !l.is_empty()) {
         let model = models.last_mut().unwrap();
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
@@ -145,19 +153,25 @@ pub(super) fn snapshot(state: &str) -> Snapshot {
             }
             "each" => each = rest,
             "config" => config.push(rest.to_owned()),
-            "tokens" => thresholds = Some(rest),
+            "tokens" => thresholds = Some(("saturation", rest)),
+            "throughput" => thresholds = Some(("throughput", rest)),
+            "learned" => learned = vec![memory(rest, None)],
+            "rising" => learned = vec![memory(rest.split_once(' ').unwrap().0, rest.split_once(' '))],
             "zero" => config.push("scaleToZeroDefault: true".to_owned()),
             "stock" => config.push(stock(rest)),
             "remembered" => remembered.push(observations(rest)),
             _ => model.variants.push(variant(line, each)),
         }
     }
-    if let Some(more) = thresholds {
-        config.push(format!("saturation: {{default: {{analyzerName: saturation, {more}}}}}"));
+    if let Some((analyzer, more)) = thresholds {
+        config.push(format!("saturation: {{default: {{analyzerName: {analyzer}, {more}}}}}"));
     }
     let models: Vec<String> = models.into_iter().map(Lines::mapping).collect();
     let (config, remembered, models) = (mapping(&config), remembered.join(", "), models.join(", "));
-    yaml(&format!("{{config: {config}, remembered: [{remembered}], models: [{models}]}}"))
+    let learned = learned.join(", ");
+    yaml(&format!(
+        "{{config: {config}, remembered: [{remembered}], learned: [{learned}], models: [{models}]}}"
+    ))
 }
 
 /// `H100=2 L4=1`.
@@ -173,4 +187,32 @@ fn observations(text: &str) -> String {
     let mut word = || words.next().unwrap();
     let (accelerator, output, k2) = (word(), word(), word());
     format!("{{modelID: m, accelerator: {accelerator}, output: \"{output}\", k2: [{k2}]}}")
+}
+
+/// `10 samples=9 watched=5m need=3 saturated=4`, on hardware that nobody names or on an H100.
+fn memory(text: &str, rising: Option<(&str, &str)>) -> String {
+    let (rate, rest) = text.split_once(' ').unwrap_or((text, ""));
+    let words: BTreeMap<&str, &str> = rest.split_whitespace().map(|w| w.split_once('=').unwrap()).collect();
+    let word = |key: &str, default: &'static str| (*words.get(key).unwrap_or(&default)).to_owned();
+    let number = |text: &str| -> f64 { text.parse().unwrap() };
+    let (from, to) = rising.map_or((number(rate), number(rate)), |(from, to)| (number(from), number(to)));
+    let step = |i: u32| (15.0 * (from + (to - from) * f64::from(i) / 19.0)).to_string();
+    let arrivals: Vec<String> = (0..20).map(step).collect();
+    let curve = |accelerator: &str, factor: f64| {
+        let [a, b, c] = [0.02, 0.000_2, 0.000_1].map(|time: f64| time * factor);
+        let zeros = "normal: [0, 0, 0, 0, 0, 0], right: [0, 0, 0], weight: 0, ratio: 1";
+        let samples = word("samples", "200");
+        format!(
+            "{{accelerator: {accelerator}, prior: {{a: {a}, b: {b}, c: {c}}}, {zeros}, samples: {samples}}}"
+        )
+    };
+    let curves = [curve("unresolved", 1.0), curve("H100", 0.5)].join(", ");
+    format!(
+        "{{modelID: m, namespace: ns, age: 0s, watched: {}, arrivals: [{}], input: 1000, output: 500, saturated: {}, \
+         needs: [{{age: 1m, replicas: {}}}], curves: [{curves}]}}",
+        word("watched", "10m"),
+        arrivals.join(", "),
+        word("saturated", "0"),
+        word("need", "0"),
+    )
 }

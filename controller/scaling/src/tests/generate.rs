@@ -8,10 +8,12 @@ use proptest::collection::{btree_map, vec};
 use proptest::option::{of, weighted};
 use proptest::prelude::*;
 use wva_crds::GoDuration;
+use wva_crds::entries::PositiveDuration;
 
 use crate::snapshot::{
-    AnalyzerName, Config, GpuCount, HpaTolerance, Inventory, Mode, Model, OutputBucket, Pending,
-    PendingState, QueueFigures, Remembered, Replica, SaturationEntry, SchedulerQueue, Snapshot, Variant,
+    AnalyzerName, Config, Curve, GpuCount, HpaTolerance, Inventory, Learned, LearnedPod, Mode, Model, Need,
+    OutputBucket, Pending, PendingState, QueueFigures, Remembered, Replica, SaturationEntry, SchedulerQueue,
+    Snapshot, StepTimes, Variant, WarmSpare, WorkSample,
 };
 use crate::units::{Amount, Cost, Fraction, KvUsage, QueueLength};
 
@@ -63,17 +65,89 @@ fn replica() -> impl Strategy<Value = Replica> {
     let blocks = weighted(0.97, amount(&[500, 1000, 2000]));
     let shape = (weighted(0.95, amount(&[100, 512])), weighted(0.95, amount(&[20, 128, 600])));
     let hit = of(prop::sample::select(&[0.0, 0.5][..]));
-    (kv, queue, sample_age(), blocks, shape, hit).prop_map(|(kv, queue, age, blocks, shape, hit)| Replica {
-        pod: String::new(),
-        kv: kv.map(|percent| figure::<KvUsage>(f64::from(percent) / 100.0)),
-        queue: queue.map(|n| figure::<QueueLength>(f64::from(n))),
-        num_gpu_blocks: blocks,
-        block_size: blocks.map(|_| figure(16.0)),
-        mean_input: shape.0,
-        mean_output: shape.1,
-        prefix_hit_rate: hit.map(figure::<Fraction>),
-        age,
-    })
+    let pace = weighted(0.95, prop::sample::select(&[0.0, 0.2, 1.0, 3.0][..]));
+    (kv, queue, sample_age(), blocks, shape, hit, pace).prop_map(
+        |(kv, queue, age, blocks, shape, hit, pace)| Replica {
+            work: pace.map(|pace| work(pace, f64::from(queue.unwrap_or(0)))).unwrap_or_default(),
+            pod: String::new(),
+            kv: kv.map(|percent| figure::<KvUsage>(f64::from(percent) / 100.0)),
+            queue: queue.map(|n| figure::<QueueLength>(f64::from(n))),
+            num_gpu_blocks: blocks,
+            block_size: blocks.map(|_| figure(16.0)),
+            mean_input: shape.0,
+            mean_output: shape.1,
+            prefix_hit_rate: hit.map(figure::<Fraction>),
+            age,
+        },
+    )
+}
+
+/// Scrapes every 15 s of a replica that does so many requests a second.
+fn work(pace: f64, waiting: f64) -> Vec<WorkSample> {
+    let sample = |age: u64| {
+        let done = pace * figure::<Amount>(f64::from(u32::try_from(10_000 - age).unwrap())).get();
+        WorkSample {
+            age: GoDuration::from_secs(age),
+            completed: figure(done.floor()),
+            prompt_tokens: figure(done * 500.0),
+            generated_tokens: figure(done * 100.0),
+            prefills: figure(done.floor()),
+            prefill_seconds: figure((done * 0.125).floor()),
+            gaps: figure(done * 99.0),
+            gap_seconds: figure(done * 2.0),
+            running: figure((pace * 4.0).ceil()),
+            waiting: figure(waiting),
+        }
+    };
+    [5, 20, 65].map(sample).into()
+}
+
+/// What the throughput analyzer would remember of a model a minute later.
+fn learned() -> impl Strategy<Value = (f64, f64, u32, u64, f64)> {
+    let arrivals = prop::sample::select(&[0.0, 3.0, 15.0, 60.0][..]);
+    let rising = prop::sample::select(&[0.0, 0.0, 0.3, 3.0][..]);
+    let samples = prop::sample::select(&[0_u32, 3, 4, 200][..]);
+    (
+        arrivals,
+        rising,
+        samples,
+        prop::sample::select(&[60_u64, 600][..]),
+        prop::sample::select(&[0.0, 2.0, 9.0][..]),
+    )
+}
+
+fn learned_of(
+    model: &Model,
+    (arrivals, rising, samples, watched, need): (f64, f64, u32, u64, f64),
+) -> Learned {
+    let replicas = || model.variants.iter().flat_map(|v| &v.replicas);
+    let pod = |replica: &Replica| {
+        let last = *replica.work.last()?;
+        let last = WorkSample { age: GoDuration::from_secs(5), ..last };
+        Some(LearnedPod { pod: replica.pod.clone(), last, steps: 9, ..LearnedPod::default() })
+    };
+    let mut pods: Vec<LearnedPod> = replicas().filter_map(pod).collect();
+    pods.sort_by(|a, b| a.pod.cmp(&b.pod));
+    pods.dedup_by(|a, b| a.pod == b.pod);
+    let [a, b, c] = [0.02, 0.000_2, 0.000_1].map(figure::<Amount>);
+    let curve = |v: &Variant| Curve {
+        accelerator: v.accelerator.clone().unwrap_or_else(|| "unresolved".to_owned()),
+        engine_args: v.engine_args.clone(),
+        prior: StepTimes { a, b, c },
+        samples: figure(f64::from(samples)),
+        ..Curve::default()
+    };
+    Learned {
+        model_id: model.model_id.clone(),
+        namespace: model.namespace.clone(),
+        age: GoDuration::from_secs(60),
+        watched: GoDuration::from_secs(watched),
+        arrivals: (0..12_u32).map(|i| figure(arrivals + f64::from(i) * rising * arrivals / 12.0)).collect(),
+        needs: vec![Need { age: GoDuration::from_secs(100), replicas: figure(need) }],
+        pods,
+        curves: model.variants.first().map(curve).into_iter().collect(),
+        ..Learned::default()
+    }
 }
 
 fn mode() -> impl Strategy<Value = Mode> {
@@ -140,6 +214,9 @@ fn variant() -> impl Strategy<Value = Variant> {
             hpa_tolerance: user.3.map(|t| HpaTolerance { up: figure(t), down: figure(t) }),
             woken_ago,
             remembered_capacity: hardware.2,
+            cold_start: None,
+            known: None,
+            partial_role: false,
             pending,
             running: load.0,
             running_age: None,
@@ -220,6 +297,8 @@ fn config(analyzer: AnalyzerName) -> impl Strategy<Value = Config> {
     let stock = weighted(0.4, (0_u64..6, 0_u64..3, 0_u64..4));
     (any::<bool>(), weighted(0.5, any::<bool>()), stock).prop_map(move |(to_zero, limited, stock)| {
         let entry = SaturationEntry {
+            warm_spare: Some(WarmSpare::On),
+            drain: PositiveDuration::try_from(GoDuration::from_secs(5)).ok(),
             analyzer_name: Some(analyzer),
             enable_limiter: Some(limited == Some(false)),
             ..SaturationEntry::default()
@@ -240,17 +319,25 @@ fn config(analyzer: AnalyzerName) -> impl Strategy<Value = Config> {
 
 /// A snapshot whose models are all under one analyzer.
 pub(super) fn case_of(analyzer: AnalyzerName) -> impl Strategy<Value = Case> {
-    (vec(model(), 1..4), config(analyzer), remembered()).prop_map(|(mut models, config, remembered)| {
-        for (m, model) in models.iter_mut().enumerate() {
-            // One modelID in two namespaces is two models that share what the token analyzer remembers.
-            model.namespace = ["ns", "other"][m % 2].to_owned();
-            model.model_id = format!("m{}", m / 2);
-            for (v, variant) in model.variants.iter_mut().enumerate() {
-                variant.name = format!("v{m}{v}");
+    let learned = vec(weighted(0.8, learned()), 3);
+    (vec(model(), 1..4), config(analyzer), remembered(), learned).prop_map(
+        move |(mut models, config, remembered, learned)| {
+            for (m, model) in models.iter_mut().enumerate() {
+                // One modelID in two namespaces is two models that share what the token analyzer remembers.
+                model.namespace = ["ns", "other"][m % 2].to_owned();
+                model.model_id = format!("m{}", m / 2);
+                for (v, variant) in model.variants.iter_mut().enumerate() {
+                    variant.name = format!("v{m}{v}");
+                    for replica in &mut variant.replicas {
+                        replica.pod = format!("v{m}{v}-{}", replica.pod);
+                    }
+                }
             }
-        }
-        Case(Snapshot { now: None, config, remembered, models })
-    })
+            let watched = models.iter().zip(learned).filter(|_| analyzer == AnalyzerName::Throughput);
+            let learned = watched.filter_map(|(model, learned)| Some(learned_of(model, learned?))).collect();
+            Case(Snapshot { now: None, config, remembered, learned, models })
+        },
+    )
 }
 
 /// A snapshot under any analyzer.
@@ -258,6 +345,6 @@ pub(super) fn any_case() -> impl Strategy<Value = Case> {
     prop_oneof![
         4 => case_of(AnalyzerName::Percentage),
         4 => case_of(AnalyzerName::Tokens),
-        1 => case_of(AnalyzerName::Throughput),
+        2 => case_of(AnalyzerName::Throughput),
     ]
 }

@@ -5,6 +5,7 @@ mod bounds;
 mod caution;
 mod coverage;
 mod extremes;
+mod history;
 mod load;
 mod order;
 mod replay;

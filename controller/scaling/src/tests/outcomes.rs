@@ -1,7 +1,7 @@
 //! What the outcome carries beside targets, reasons and figures, which the rows of `conformance` are about.
 
 use super::fixture::snapshot;
-use crate::{AnalysisError, Decision, FallbackSource, Outcome, Reason, decide, normalize_accelerator};
+use crate::{Decision, FallbackSource, Outcome, decide, normalize_accelerator};
 
 fn outcome(state: &str) -> Outcome {
     decide(&snapshot(state))
@@ -37,10 +37,6 @@ fn the_age_of_a_decision_starts_anew_with_progress() {
 
 #[test]
 fn a_failed_analysis_names_what_is_missing() {
-    let decision = first("config saturation: {default: {analyzerName: throughput}}; a: 2 desired=2 kv=.95");
-    let Reason::SafetyNet { cause, .. } = decision.reason() else { panic!("no safety net") };
-    assert!(matches!(cause, AnalysisError::NotAvailable { .. }));
-    assert!(cause.to_string().contains("\"throughput\""), "{cause}");
     let decision = first("tokens; a: 1 kv=.9");
     assert!(decision.reason().to_string().contains("pod a-0"), "{}", decision.reason());
 }

@@ -26,6 +26,18 @@ pub struct Engine {
 }
 
 impl Engine {
+    /// The same, but that everything takes so many times as long.
+    #[must_use]
+    pub fn slowed(self, factor: f64) -> Self {
+        Self {
+            step: self.step * factor,
+            per_sequence: self.per_sequence * factor,
+            per_prompt_token: self.per_prompt_token * factor,
+            per_cached_token: self.per_cached_token * factor,
+            ..self
+        }
+    }
+
     /// Tokens that the KV cache holds.
     #[must_use]
     pub fn kv_tokens(&self) -> u64 {

@@ -14,9 +14,10 @@ mod tests;
 
 use std::collections::VecDeque;
 
-use rand_distr::Distribution;
+use rand_distr::{Distribution, StandardUniform};
 use rand_pcg::Pcg64Mcg;
 
+use self::engine::Engine;
 use self::replica::{Phase, Replica};
 use self::server::{Finished, Request, Server};
 use self::variant::{Front, Stock, Variant};
@@ -57,6 +58,7 @@ pub struct Fleet {
     turn: usize,
     serial: u64,
     random: Pcg64Mcg,
+    scraping: Pcg64Mcg,
     /// Replica-seconds of each variant that are gone, as of when each replica left.
     used: Vec<f64>,
 }
@@ -76,6 +78,7 @@ impl Fleet {
             turn: 0,
             serial: 0,
             random: stream(seed, Stream::Replicas),
+            scraping: stream(seed, Stream::Scrapes),
             used,
         };
         for variant in 0..fleet.variants.len() {
@@ -177,10 +180,29 @@ impl Fleet {
         }
     }
 
-    /// Notes what a scrape of every ready replica shows.
+    /// Notes what a scrape of every ready replica shows, as far as it is not lost.
     pub fn scrape(&mut self, now: f64) {
+        let (lost, late) = self.front.scrapes;
         for replica in self.replicas.iter_mut().filter(|r| r.is_ready()) {
-            replica.scrape(now);
+            let (luck, delay): (f64, f64) = if lost > 0.0 || late > 0.0 {
+                (StandardUniform.sample(&mut self.scraping), StandardUniform.sample(&mut self.scraping))
+            } else {
+                (1.0, 0.0)
+            };
+            if luck >= lost {
+                replica.scrape(now, now + late * delay);
+            }
+        }
+    }
+
+    /// Lets the prefix caches answer what they do at a time.
+    pub fn shift_prefixes(&mut self, now: f64) {
+        for replica in &mut self.replicas {
+            let levels = &self.variants[replica.variant].prefix_hits;
+            if let Some((_, share)) = levels.iter().take_while(|(from, _)| *from <= now).last() {
+                replica.engine.prefix_hit_rate = *share;
+                replica.server.set_prefix_hit_rate(*share);
+            }
         }
     }
 
@@ -215,12 +237,14 @@ impl Fleet {
         let variant = &self.variants[variant];
         let (share, factor) = variant.slow_start;
         let time = variant.start.draw(&mut self.random);
-        let slow = rand_distr::StandardUniform.sample(&mut self.random);
+        let slow = StandardUniform.sample(&mut self.random);
         if share > slow { time * factor } else { time }
     }
 
     fn create(&mut self, variant: usize, now: f64) {
         self.serial += 1;
+        let engine =
+            self.variants[variant].engine.slowed(self.variants[variant].slowness.draw(&mut self.random));
         self.replicas.push(Replica {
             variant,
             serial: self.serial,
@@ -228,10 +252,15 @@ impl Fleet {
             scheduled: now,
             ready_since: now,
             phase: Phase::Unschedulable,
-            server: Server::new(self.variants[variant].engine, self.front.patience),
+            engine,
+            server: self.server(engine),
             samples: VecDeque::with_capacity(replica::SAMPLES),
         });
         self.next.push(f64::INFINITY);
+    }
+
+    fn server(&self, engine: Engine) -> Server {
+        Server::new(engine, self.front.patience).leaving_out(self.front.uncounted)
     }
 
     fn set(&mut self, i: usize, phase: Phase) {
@@ -256,7 +285,7 @@ impl Fleet {
     fn fail(&mut self, i: usize, now: f64, events: &mut Events) {
         let variant = self.replicas[i].variant;
         self.kill(i, events);
-        self.replicas[i].server = Server::new(self.variants[variant].engine, self.front.patience);
+        self.replicas[i].server = self.server(self.replicas[i].engine);
         self.replicas[i].samples.clear();
         let until = now + self.start_time(variant);
         self.set(i, Phase::Starting { until });

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::engine::Engine;
 use super::server::{Counters, Server};
 
 /// Where a replica stands. Times are in seconds since the beginning.
@@ -31,6 +32,8 @@ pub enum Phase {
 pub struct Sample {
     /// When.
     pub at: f64,
+    /// From when it can be asked for: a late scrape comes after others.
+    pub shown: f64,
     /// Share of the KV cache in use.
     pub kv: f64,
     /// Requests that wait.
@@ -59,6 +62,8 @@ pub struct Replica {
     pub ready_since: f64,
     /// Where it stands.
     pub phase: Phase,
+    /// Its engine: replicas of one variant may differ in speed.
+    pub engine: Engine,
     /// Its server.
     pub server: Server,
     /// The newest scrapes, oldest first.
@@ -101,17 +106,18 @@ impl Replica {
         }
     }
 
-    /// Notes what a scrape shows.
-    pub(super) fn scrape(&mut self, now: f64) {
+    /// Notes what a scrape shows, and from when.
+    pub(super) fn scrape(&mut self, now: f64, shown: f64) {
         if self.samples.len() == SAMPLES {
             self.samples.pop_front();
         }
         self.samples.push_back(Sample {
             at: now,
+            shown,
             kv: self.server.kv_usage(now),
             waiting: self.server.waiting(),
             running: self.server.running(),
-            counters: self.server.counters,
+            counters: self.server.counters(now),
         });
     }
 }

@@ -46,6 +46,8 @@ struct Sequence {
     /// Tokens generated so far.
     made: u32,
     first_token: Option<f64>,
+    /// When it was first admitted.
+    admitted: f64,
     /// Tokens of the cache it holds, as of its prefill.
     held: u64,
 }
@@ -62,6 +64,8 @@ struct Decoding {
 pub struct Server {
     engine: Engine,
     patience: f64,
+    /// Share of the requests that are not counted when they end, and how much of one is left out so far.
+    uncounted: (f64, f64),
     waiting: VecDeque<Sequence>,
     /// Admitted sequences with the prompt tokens that are still to be computed, in order of admission.
     prefilling: VecDeque<(Sequence, u64)>,
@@ -74,12 +78,12 @@ pub struct Server {
     cached: u64,
     admitted: u64,
     batch: Option<Batch>,
-    /// Requests finished, and their tokens, since it started.
-    pub counters: Counters,
+    /// What it has counted up to the end of the last batch.
+    pub(super) counters: Counters,
 }
 
 /// Counters of a server since it started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counters {
     /// Requests served in full.
     pub requests: u64,
@@ -89,6 +93,26 @@ pub struct Counters {
     pub output: u64,
     /// Sequences that lost their place for want of KV cache.
     pub preemptions: u64,
+    /// Prompt tokens of all requests that have their first token.
+    pub prompt_tokens: u64,
+    /// Tokens generated, those of requests under way included.
+    pub generated: u64,
+    /// Seconds from admission to the first token, over the finished requests.
+    pub prefill_seconds: f64,
+    /// Times between two tokens.
+    pub gaps: u64,
+    /// Their sum in seconds.
+    pub gap_seconds: f64,
+}
+
+impl Counters {
+    /// Steps of sequences that generate: each makes a token, and waits for it as long as the step takes.
+    fn generate(&mut self, batch: Batch, sequences: u64) {
+        let tokens = batch.steps * sequences;
+        self.generated += tokens;
+        self.gaps += tokens;
+        self.gap_seconds += (batch.ends() - batch.began) * real(sequences);
+    }
 }
 
 impl Server {
@@ -99,6 +123,7 @@ impl Server {
         Self {
             engine,
             patience,
+            uncounted: (0.0, 0.0),
             waiting: VecDeque::new(),
             prefilling: VecDeque::new(),
             decoding: Vec::new(),
@@ -111,10 +136,32 @@ impl Server {
         }
     }
 
+    /// The same, but that this share of its requests is not counted when they end.
+    #[must_use]
+    pub fn leaving_out(self, share: f64) -> Self {
+        Self { uncounted: (share, 0.0), ..self }
+    }
+
+    /// From now on its prefix cache answers this share of each prompt.
+    pub fn set_prefix_hit_rate(&mut self, share: f64) {
+        self.engine.prefix_hit_rate = share;
+    }
+
     /// When something happens next by itself; infinite while it is idle.
     #[must_use]
     pub fn next_event(&self) -> f64 {
         self.batch.map_or(f64::INFINITY, |batch| batch.ends())
+    }
+
+    /// Its counters at a time, with what the batch under way has done so far.
+    #[must_use]
+    pub fn counters(&self, now: f64) -> Counters {
+        let mut counters = self.counters;
+        if let Some(batch) = self.batch {
+            let done = Batch { steps: batch.whole_steps(now), ..batch };
+            counters.generate(done, self.decoding.len() as u64);
+        }
+        counters
     }
 
     /// Requests in the batch.
@@ -148,7 +195,14 @@ impl Server {
 
     /// Takes a request, which the engine must be able to hold ([`Engine::holds`]).
     pub fn push(&mut self, request: Request, now: f64, finished: &mut Finished) {
-        self.waiting.push_back(Sequence { request, order: 0, made: 0, first_token: None, held: 0 });
+        self.waiting.push_back(Sequence {
+            request,
+            order: 0,
+            made: 0,
+            first_token: None,
+            admitted: now,
+            held: 0,
+        });
         if self.batch.is_none() {
             self.begin(now, finished);
         } else if self.waiting.len() == 1 && self.has_room() {
@@ -159,6 +213,7 @@ impl Server {
     /// What happens at [`Self::next_event`].
     pub fn advance(&mut self, now: f64, finished: &mut Finished) {
         let Some(batch) = self.batch.take() else { return };
+        self.counters.generate(batch, self.decoding.len() as u64);
         self.steps += batch.steps;
         self.cached += batch.steps * self.decoding.len() as u64;
         if self.next_end <= self.steps {
@@ -201,10 +256,16 @@ impl Server {
 
     fn close(&mut self, sequence: Sequence, now: f64, finished: &mut Finished) {
         let request = sequence.request;
-        self.counters.requests += 1;
-        self.counters.input += u64::from(request.input);
-        self.counters.output += u64::from(request.output);
         let first_token = sequence.first_token.unwrap_or(now);
+        self.uncounted.1 += self.uncounted.0;
+        if self.uncounted.1 >= 1.0 {
+            self.uncounted.1 -= 1.0;
+        } else {
+            self.counters.requests += 1;
+            self.counters.input += u64::from(request.input);
+            self.counters.output += u64::from(request.output);
+            self.counters.prefill_seconds += first_token - sequence.admitted;
+        }
         finished.served.push(Served { request, first_token, ended: now });
     }
 
@@ -220,7 +281,11 @@ impl Server {
                 break;
             }
             let Some((mut sequence, _)) = self.prefilling.pop_front() else { break };
-            sequence.first_token.get_or_insert(now);
+            if sequence.first_token.is_none() {
+                sequence.first_token = Some(now);
+                self.counters.prompt_tokens += u64::from(sequence.request.input);
+            }
+            self.counters.generated += 1;
             sequence.made += 1;
             if sequence.made >= sequence.request.output {
                 self.cached -= sequence.held;
@@ -299,6 +364,9 @@ impl Server {
                 self.waiting.pop_front();
                 finished.timed_out.push(request);
                 continue;
+            }
+            if sequence.first_token.is_none() {
+                sequence.admitted = now;
             }
             let made = u64::from(sequence.made);
             sequence.held = u64::from(request.input) + made + self.engine.overhead();

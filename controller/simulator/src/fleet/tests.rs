@@ -8,7 +8,16 @@ fn variant(name: &str, initial: u32) -> Variant {
 }
 
 fn front() -> Front {
-    Front { router: Router::LeastLoaded, flow_control: None, queue: 5, patience: 60.0, grace: 30.0 }
+    Front {
+        router: Router::LeastLoaded,
+        flow_control: None,
+        queue: 5,
+        patience: 60.0,
+        grace: 30.0,
+        retries: 0.0,
+        uncounted: 0.0,
+        scrapes: (0.0, 0.0),
+    }
 }
 
 fn fleet(variants: Vec<Variant>, front: Front, stock: Vec<Stock>) -> Fleet {
@@ -131,4 +140,35 @@ fn a_failure_loses_what_the_replica_had_and_costs_a_start() {
     assert_eq!(fleet.current(0), 1, "the pod stays");
     fleet.advance(fleet.next_event(), &mut events);
     assert_eq!(fleet.ready_replicas(0), 1, "and is ready again");
+}
+
+#[test]
+fn scrapes_are_lost_or_come_late_and_nothing_of_them_is_seen_before() {
+    let mut fleet = fleet(vec![variant("a", 1)], Front { scrapes: (0.5, 40.0), ..front() }, vec![]);
+    for i in 1..=20_u32 {
+        fleet.scrape(15.0 * f64::from(i));
+    }
+    let samples = &fleet.replicas()[0].samples;
+    assert!((5..=15).contains(&samples.len()), "{} of 20 scrapes came", samples.len());
+    assert!(samples.iter().all(|s| (s.at..s.at + 40.0).contains(&s.shown)));
+    assert!(samples.iter().any(|s| s.shown > s.at + 10.0));
+}
+
+#[test]
+fn replicas_differ_in_speed_and_keep_it() {
+    let uneven = Variant { slowness: crate::random::Varying::log_normal(1.0, 0.3), ..variant("a", 6) };
+    let fleet = fleet(vec![uneven], front(), vec![]);
+    let steps: Vec<f64> = fleet.replicas().iter().map(|r| r.engine.step).collect();
+    assert!(steps.iter().all(|s| (0.003..0.03).contains(s)), "{steps:?}");
+    assert!(steps.windows(2).all(|w| (w[0] - w[1]).abs() > 1e-6), "{steps:?}");
+}
+
+#[test]
+fn prefix_caches_shift_when_they_should() {
+    let shifting = Variant { prefix_hits: vec![(0.0, 0.0), (60.0, 0.9)], ..variant("a", 1) };
+    let mut fleet = fleet(vec![shifting], front(), vec![]);
+    for (now, want) in [(0.0, 0.0), (59.0, 0.0), (60.0, 0.9), (100.0, 0.9)] {
+        fleet.shift_prefixes(now);
+        assert!((fleet.replicas()[0].engine.prefix_hit_rate - want).abs() < 1e-12, "at {now}");
+    }
 }

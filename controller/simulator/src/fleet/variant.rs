@@ -32,6 +32,10 @@ pub struct Variant {
     pub slow_start: (f64, f64),
     /// Mean time until a ready replica fails. Infinite: never.
     pub time_to_failure: f64,
+    /// How many times as long as its engine's each replica's steps take.
+    pub slowness: Varying,
+    /// From when its prefix caches answer so much of each prompt, in order of time.
+    pub prefix_hits: Vec<(f64, f64)>,
 }
 
 /// What stands in front of the variants of a fleet. Times are in seconds.
@@ -47,6 +51,12 @@ pub struct Front {
     pub patience: f64,
     /// How long a replica that is taken away may finish what it has.
     pub grace: f64,
+    /// Share of the clients that gave up which ask again at once.
+    pub retries: f64,
+    /// Share of the requests that servers do not count among those that ended: their clients left midway.
+    pub uncounted: f64,
+    /// Share of the scrapes that are lost, and how late others come at most.
+    pub scrapes: (f64, f64),
 }
 
 /// When a replica is full for the flow control: either is reached.
@@ -114,5 +124,7 @@ pub(crate) fn test_variant() -> Variant {
         start: Varying::log_normal(100.0, 0.0),
         slow_start: (0.0, 1.0),
         time_to_failure: f64::INFINITY,
+        slowness: Varying::log_normal(1.0, 0.0),
+        prefix_hits: Vec::new(),
     }
 }

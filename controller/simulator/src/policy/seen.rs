@@ -64,12 +64,22 @@ impl<'a> Seen<'a> {
         created.reduce(f64::max).map(|at| self.now - at)
     }
 
+    /// The median time from the creation of a variant's ready replicas until they were ready, in seconds; of those that
+    /// were there from the beginning nobody knows.
+    #[must_use]
+    pub fn cold_start(&self, variant: usize) -> Option<f64> {
+        let ready = self.replicas(variant).filter(|r| r.is_ready() && r.created > 0.0);
+        let mut times: Vec<f64> = ready.map(|r| r.ready_since - r.created).collect();
+        times.sort_by(f64::total_cmp);
+        times.get(times.len() / 2).copied()
+    }
+
     /// Ready replicas of a variant that have been scraped, in order of creation.
     pub fn pods(&self, variant: usize) -> impl Iterator<Item = Pod<'a>> {
         let now = self.now;
         self.replicas(variant)
             .filter(|r| r.is_ready())
-            .filter_map(move |r| r.samples.back().map(|newest| Pod { replica: r, newest: *newest, now }))
+            .filter_map(move |r| shown(r, now).last().map(|newest| Pod { replica: r, newest, now }))
     }
 
     /// Requests that wait in front of the fleet, and their prompt tokens, as an endpoint picker with flow control shows
@@ -93,6 +103,11 @@ impl<'a> Seen<'a> {
     }
 }
 
+/// The samples of a replica that are there at a time, oldest first.
+fn shown(replica: &Replica, now: f64) -> impl Iterator<Item = Sample> {
+    replica.samples.iter().filter(move |s| s.shown <= now).copied()
+}
+
 impl Pod<'_> {
     /// Its number among all pods.
     #[must_use]
@@ -112,17 +127,23 @@ impl Pod<'_> {
         self.now - self.newest.at
     }
 
+    /// Its samples of the last seconds, oldest first.
+    pub fn samples(&self, seconds: f64) -> impl Iterator<Item = Sample> {
+        let since = self.now - seconds;
+        shown(self.replica, self.now).filter(move |s| s.at >= since)
+    }
+
     /// The greatest KV cache use and queue within the last minute: `max_over_time(..[1m])`.
     #[must_use]
     pub fn peaks(&self) -> (f64, usize) {
-        let minute = self.replica.samples.iter().rev().take_while(|s| self.now - s.at <= 60.0);
+        let minute = shown(self.replica, self.now).filter(|s| self.now - s.at <= 60.0);
         minute.fold((0.0, 0), |(kv, waiting), s| (s.kv.max(kv), s.waiting.max(waiting)))
     }
 
     /// Mean prompt and generated tokens of the requests that ended within the last five minutes, where any did.
     #[must_use]
     pub fn mean_tokens(&self) -> Option<(f64, f64)> {
-        let oldest = self.replica.samples.iter().find(|s| self.now - s.at <= 300.0)?.counters;
+        let oldest = shown(self.replica, self.now).find(|s| self.now - s.at <= 300.0)?.counters;
         let newest = self.newest.counters;
         let requests = newest.requests.checked_sub(oldest.requests).filter(|n| *n > 0)?;
         let mean = |new: u64, old: u64| real(new - old) / real(requests);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use wva_crds::GoDuration;
 use wva_scaling::snapshot::{
     GpuCount, HpaTolerance, Model, Pending, PendingState, QueueFigures, Replica, SchedulerQueue, Variant,
+    WorkSample,
 };
 use wva_scaling::units::{Amount, Cost, KvUsage, QueueLength};
 
@@ -12,6 +13,7 @@ use super::activity::Activity;
 use super::hpa::Behavior;
 use super::{Pod, Seen};
 use crate::fleet::engine::real;
+use crate::fleet::replica::Sample;
 
 /// Names of the one model of a fleet.
 pub(super) const MODEL: &str = "model";
@@ -65,6 +67,7 @@ fn variant(seen: &Seen<'_>, v: usize, memory: Memory, behavior: &Behavior) -> Va
         remembered_capacity: memory.capacity.map(amount),
         pending: Some(seen.pending(v).map(pending).collect()),
         running: Some(amount(real(running as u64))),
+        cold_start: seen.cold_start(v).map(seconds),
         gpus_per_replica: GpuCount(own.gpus),
         engine_args: own.engine_args.clone(),
         replicas: seen.pods(v).map(|p| replica(seen, v, p)).collect(),
@@ -91,6 +94,27 @@ fn replica(seen: &Seen<'_>, v: usize, pod: Pod<'_>) -> Replica {
         mean_output: tokens.map(|(_, output)| amount(output)),
         prefix_hit_rate: None,
         age: seconds(pod.age()),
+        work: pod.samples(WORK).map(|s| work(seen, &s)).collect(),
+    }
+}
+
+/// How far back samples of counters go, in seconds: over two cycles.
+const WORK: f64 = 150.0;
+
+fn work(seen: &Seen<'_>, sample: &Sample) -> WorkSample {
+    let counters = sample.counters;
+    let count = |n: u64| amount(real(n));
+    WorkSample {
+        age: seconds(seen.now - sample.at),
+        completed: count(counters.requests),
+        prompt_tokens: count(counters.prompt_tokens),
+        generated_tokens: count(counters.generated),
+        prefills: count(counters.requests),
+        prefill_seconds: amount(counters.prefill_seconds),
+        gaps: count(counters.gaps),
+        gap_seconds: amount(counters.gap_seconds),
+        running: count(sample.running as u64),
+        waiting: count(sample.waiting as u64),
     }
 }
 

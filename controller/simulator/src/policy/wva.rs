@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use wva_crds::GoDuration;
 use wva_crds::entries::ScaleToZero;
-use wva_scaling::snapshot::{Config, Inventory, Remembered, SaturationEntry, ScaleToZeroEntry};
+use wva_scaling::snapshot::{Config, Inventory, Learned, Remembered, SaturationEntry, ScaleToZeroEntry};
 use wva_scaling::{Action, Decision, Outcome, Snapshot, VariantKey, VariantState, decide};
 
 use super::activity::Activity;
@@ -67,6 +67,8 @@ pub struct Wva {
     states: Vec<Option<(VariantState, f64)>>,
     woken: Vec<Option<f64>>,
     remembered: Vec<Remembered>,
+    /// What the throughput analyzer learnt, and when.
+    learned: (Vec<Learned>, f64),
     last: Vec<Option<Decision>>,
     hpas: Vec<Hpa>,
     activity: Activity,
@@ -94,6 +96,7 @@ impl Wva {
             states: vec![None; variants.len()],
             woken: vec![None; variants.len()],
             remembered: Vec::new(),
+            learned: (Vec::new(), 0.0),
             last: vec![None; variants.len()],
             hpas: variants.iter().map(|v| Hpa::new(settings.behavior.clone(), v.min, v.max)).collect(),
             activity: Activity::new(retention.get().as_secs_f64(), variants.len()),
@@ -107,7 +110,9 @@ impl Wva {
         let mut config = self.config.clone();
         config.inventory = self.settings.limited_mode.then(|| self.inventory(seen));
         let model = model(seen, &memory, &self.settings.behavior, &self.activity);
-        Snapshot { now: None, config, remembered: self.remembered.clone(), models: vec![model] }
+        let elapsed = Duration::from_secs_f64((seen.now - self.learned.1).max(0.0));
+        let learned = self.learned.0.iter().map(|l| l.clone().after(elapsed)).collect();
+        Snapshot { now: None, config, remembered: self.remembered.clone(), learned, models: vec![model] }
     }
 
     fn memory(&self, seen: &Seen<'_>, v: usize) -> Memory {
@@ -147,6 +152,7 @@ impl Wva {
         // What an early look observes is not remembered: that is a cycle's.
         if !early {
             self.remembered = decided.next.remembered;
+            self.learned = (decided.next.learned, seen.now);
         }
     }
 

@@ -101,6 +101,9 @@ impl spec::Front {
             queue: self.queue.unwrap_or(10_000) as usize,
             patience: self.patience.map_or(300.0, positive),
             grace: self.grace.map_or(120.0, seconds),
+            retries: self.retries.get(),
+            uncounted: self.uncounted.get(),
+            scrapes: (self.lost_scrapes.get(), seconds(self.late_scrapes)),
         }
     }
 }
@@ -128,6 +131,8 @@ impl spec::Variant {
             start: Varying::log_normal(time.0, time.1),
             slow_start: slow,
             time_to_failure: self.time_to_failure.map_or(f64::INFINITY, positive),
+            slowness: Varying::log_normal(1.0, self.unevenness.get()),
+            prefix_hits: self.prefix_hits.iter().map(|h| (seconds(h.at), h.share.get())).collect(),
         })
     }
 }

@@ -125,6 +125,14 @@ pub struct Front {
     pub patience: Option<PositiveDuration>,
     /// How long a replica that is taken away may finish what it has. Default 2m.
     pub grace: Option<GoDuration>,
+    /// Share of the clients that gave up which ask again at once. Default 0.
+    pub retries: Fraction,
+    /// Share of the requests that servers do not count when they end. Default 0.
+    pub uncounted: Fraction,
+    /// Share of the scrapes that are lost. Default 0.
+    pub lost_scrapes: Fraction,
+    /// How late a scrape comes at most. Default: at once.
+    pub late_scrapes: GoDuration,
 }
 
 /// When a replica is full.
@@ -165,6 +173,22 @@ pub struct Variant {
     pub start: Option<Start>,
     /// Mean time until a ready replica fails. Default: never.
     pub time_to_failure: Option<PositiveDuration>,
+    /// Coefficient of variation of the speed of its replicas. Default 0: all alike.
+    #[serde(default)]
+    pub unevenness: Amount,
+    /// From when its prefix caches answer so much of each prompt. Default: as its engine says.
+    #[serde(default)]
+    pub prefix_hits: Vec<PrefixHits>,
+}
+
+/// What prefix caches answer from a time on.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PrefixHits {
+    /// From when.
+    pub at: GoDuration,
+    /// Share of each prompt.
+    pub share: Fraction,
 }
 
 /// An engine: a named one, and what is different about this one.

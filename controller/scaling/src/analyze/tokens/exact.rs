@@ -7,8 +7,9 @@ mod search;
 
 use self::search::{Offer, cheapest};
 use super::TokenVerdict;
-use super::fill::{self, by_cost_of_capacity, obstacle};
+use super::fill::{self, by_cost_of_capacity};
 use crate::Stage;
+use crate::analyze::steps::obstacle;
 use crate::limit::{Ledger, is_limited};
 use crate::reason::{Reason, Tokens};
 use crate::snapshot::Optimizer;

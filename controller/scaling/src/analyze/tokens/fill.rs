@@ -5,10 +5,11 @@
 use super::TokenVerdict;
 use super::exact::{self, Search};
 use crate::Stage;
+use crate::analyze::steps::{obstacle, withheld};
 use crate::limit::{Ledger, is_limited};
 use crate::reason::Reason;
 use crate::units::{below, whole};
-use crate::view::{Blind, Draft, ModelView, VariantView};
+use crate::view::{Draft, ModelView, VariantView};
 
 /// Steps of the stages analyze and optimize.
 pub(super) fn propose(
@@ -21,7 +22,7 @@ pub(super) fn propose(
     for (i, variant) in model.variants.iter().enumerate() {
         let mut draft = Draft::new(variant.current);
         let tokens = Some(Box::new(verdict.figures(model, i)));
-        draft.note(Stage::Analyze, Reason::NoChange { load: None, tokens });
+        draft.note(Stage::Analyze, Reason::NoChange { load: None, tokens, flow: None });
         drafts.push(draft);
     }
     if below(0.0, verdict.required(model)) {
@@ -51,17 +52,6 @@ fn say_if_cut_short(search: Search, drafts: &mut [Draft]) {
             tokens.approximate = true;
         }
     }
-}
-
-/// What keeps a variant from growing.
-pub(super) fn obstacle(variant: &VariantView) -> Option<Reason> {
-    if variant.stuck > 0 {
-        return Some(Reason::Stuck { stuck: variant.stuck });
-    }
-    if let Some(refusal) = variant.refusal() {
-        return Some(refusal);
-    }
-    variant.bounds.max.filter(|_| variant.room() < variant.step_up()).map(|max| Reason::AtMaximum { max })
 }
 
 /// Indices of the variants by the cost of a token they hold, equal ones by name; those that hold none come last.
@@ -163,17 +153,4 @@ pub(super) fn take(
     let reason = Reason::SupplyAboveDemand { tokens: Box::new(verdict.figures(model, i)) };
     drafts[i].push(Stage::Optimize, variant.current - taken, reason);
     taken
-}
-
-/// Why a step down is not taken, if so.
-fn withheld(model: &ModelView, variant: &VariantView, step: u32) -> Option<Reason> {
-    match model.blind() {
-        Some(Blind::Gap { ready, reporting }) => Some(Reason::ScrapeGap { ready, reporting }),
-        Some(Blind::Stale { stale }) => Some(Reason::MetricsStale { stale }),
-        None if step < variant.step_down() => {
-            let tolerance = variant.variant.hpa_tolerance.map_or(0.0, |t| t.down.get());
-            Some(Reason::WithinTolerance { step, tolerance })
-        }
-        None => None,
-    }
 }

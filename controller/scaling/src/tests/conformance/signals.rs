@@ -94,11 +94,6 @@ pub(super) const TABLE: Table = Table {
             "a: 2; == m2; b: 2 kv=.78",
             "a 2->2 SafetyNet; b 2->3 SpareBelowTarget",
         ),
-        (
-            "an analyzer that is not there is never replaced in silence",
-            "config saturation: {default: {analyzerName: throughput}}; a: 2 desired=2 kv=.95",
-            "a 2->2 SafetyNet cause=notAvailable analyzer=throughput",
-        ),
     ],
 };
 

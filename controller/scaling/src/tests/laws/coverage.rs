@@ -8,7 +8,7 @@ use proptest::test_runner::TestRunner;
 use crate::tests::generate::any_case;
 use crate::{Warning, decide};
 
-const CODES: [&str; 27] = [
+const CODES: [&str; 34] = [
     "NoChange",
     "KeptDecision",
     "AllSaturated",
@@ -26,6 +26,13 @@ const CODES: [&str; 27] = [
     "DemandAboveSupply",
     "SupplyAboveDemand",
     "WithinTolerance",
+    "ArrivalsAboveCapacity",
+    "Backlog",
+    "TrendAhead",
+    "WarmSpare",
+    "HeldPeak",
+    "NotLearnt",
+    "SignalsMissing",
     "NoRequests",
     "MinimumKept",
     "RequestsWaiting",

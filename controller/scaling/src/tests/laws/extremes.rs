@@ -14,7 +14,7 @@ use crate::tests::generate::{Case, figure};
 use crate::units::Amount;
 use crate::{Outcome, decide};
 
-fn number() -> impl Strategy<Value = f64> {
+pub(super) fn number() -> impl Strategy<Value = f64> {
     prop::sample::select(&[0.0, f64::MIN_POSITIVE, 1.0, 1000.0, 1e308, f64::MAX][..])
 }
 
@@ -47,6 +47,7 @@ fn replica() -> impl Strategy<Value = Replica> {
             mean_output,
             prefix_hit_rate: hit.map(figure),
             age: GoDuration::default(),
+            work: Vec::new(),
         },
     )
 }
@@ -143,13 +144,13 @@ fn extreme_case() -> impl Strategy<Value = Case> {
                 ..Config::default()
             };
             let remembered = remembered.first().map(of_kind).into_iter().collect();
-            Case(Snapshot { now: None, config, remembered, models: vec![model] })
+            Case(Snapshot { now: None, config, remembered, models: vec![model], ..Snapshot::default() })
         },
     )
 }
 
 /// A number that is not finite is `null` in JSON, and a word in a sentence.
-fn finite(outcome: &Outcome) -> bool {
+pub(super) fn finite(outcome: &Outcome) -> bool {
     let figures = outcome.decisions.iter().flat_map(|decision| &decision.steps).all(|step| {
         let step = serde_json::to_value(step).unwrap();
         let whole = |figure: &serde_json::Value| !figure.is_null();

@@ -131,3 +131,35 @@ fn jumping_over_steps_changes_nothing() {
         );
     }
 }
+
+#[test]
+fn counters_show_what_was_done_within_a_batch_as_well() {
+    let engine = Engine { per_prompt_token: 0.00001, ..PLAIN };
+    let mut server = Server::new(engine, f64::INFINITY);
+    let mut finished = Finished::default();
+    server.push(request(0.0, 500, 11), 0.0, &mut finished);
+    server.advance(server.next_event(), &mut finished);
+    // The prompt took 6 ms and made a token; five steps later five more are there.
+    let counters = server.counters(0.006 + 0.005);
+    assert_eq!(
+        (counters.prompt_tokens, counters.generated, counters.gaps, counters.requests),
+        (500, 6, 5, 0)
+    );
+    at(counters.gap_seconds, 0.005, "between tokens");
+    server.advance(server.next_event(), &mut finished);
+    let counters = server.counters(1.0);
+    assert_eq!((counters.generated, counters.gaps, counters.requests), (11, 10, 1));
+    at(counters.gap_seconds, 0.010, "between tokens");
+    at(counters.prefill_seconds, 0.006, "prefill");
+}
+
+#[test]
+fn a_share_of_the_requests_is_not_counted_when_they_end() {
+    let mut server = Server::new(PLAIN, f64::INFINITY).leaving_out(0.25);
+    let mut finished = Finished::default();
+    for i in 0..8_u32 {
+        server.push(request(f64::from(i), 1, 1), f64::from(i), &mut finished);
+        server.advance(server.next_event(), &mut finished);
+    }
+    assert_eq!((finished.served.len(), server.counters(9.0).requests), (8, 6));
+}

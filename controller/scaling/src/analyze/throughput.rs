@@ -1,0 +1,342 @@
+//! The throughput analyzer: counts the work that arrives, learns how fast a replica does it, and asks for as many as
+//! that takes, before queues and full caches show it. What it remembers comes in with the snapshot and goes out with
+//! the outcome.
+
+mod arrivals;
+mod capacity;
+mod learning;
+mod peaks;
+mod targets;
+mod trend;
+
+#[cfg(test)]
+mod tests;
+
+use wva_crds::entries::WarmSpare;
+use wva_crds::names::UNRESOLVED_ACCELERATOR;
+
+use self::arrivals::{STEP, Span};
+use self::capacity::{Room, Shape};
+use self::learning::Times;
+use self::trend::Traffic;
+use super::engine::EngineArgs;
+use crate::reason::{Missing, Reason};
+use crate::snapshot::{Curve, Known, Learned, SchedulerQueue, StepTimes, Variant};
+use crate::units::{amount, count, finite, seconds, whole};
+use crate::view::{ModelView, Sample, VariantView};
+
+/// Cold start where none is known, and what passes beside it until a decision has made a difference, in seconds.
+const COLD_START: f64 = 120.0;
+const REACTION: f64 = 45.0;
+/// Cold start from which on `warmSpare: auto` keeps one, in seconds.
+const LONG_START: f64 = 180.0;
+/// A replica is saturated where so many wait, or so much of its cache is used.
+const SATURATED: (f64, f64) = (3.0, 0.85);
+/// Share of the replicas that have to be, and for how many steps before the model grows whatever is believed.
+const MOST_SATURATED: f64 = 0.6;
+const PATIENCE: u32 = 4;
+/// Before anything is learnt a replica is hot where so many wait, or so much of its cache is used.
+const HOT: (f64, f64) = (2.0, 0.6);
+/// The model then grows to so many times its ready replicas, and at most to so many.
+const UNLEARNT: (f64, f64) = (1.5, 4.0);
+/// Requests that may wait at a replica before they are a backlog.
+const QUEUE: f64 = 2.0;
+
+/// What the model needs, and what each of its variants does.
+pub(super) struct Plan {
+    traffic: Traffic,
+    /// Requests a second that a replica of each variant does, in order of the view.
+    per_replica: Vec<f64>,
+    /// Requests a second that all replicas do, those that load included.
+    able: f64,
+    /// Requests a second that they are to do.
+    wanted: f64,
+    /// What is known of each variant's engine.
+    abilities: Vec<Ability>,
+    /// Requests a second that a backlog takes.
+    backlog: f64,
+    /// Requests a second that a replica kept warm does.
+    spare: f64,
+    /// Requests a second for which replicas are kept, though less arrives. `None`: none is taken.
+    held: Option<f64>,
+    /// Most replicas have been saturated for too long.
+    pressed: bool,
+    learnt: bool,
+}
+
+/// How a variant's engine works.
+#[derive(Clone, Copy, Debug)]
+struct Ability {
+    times: Times,
+    samples: f64,
+    /// Sequences at once.
+    running: f64,
+    /// Seconds of the engine a request takes.
+    work: f64,
+    /// Seconds between two tokens.
+    gap: f64,
+}
+
+/// Looks at a model, and remembers what it saw. Where it cannot decide it says what is missing; `None` where no analyzer
+/// could.
+pub(super) fn analyze(model: &ModelView) -> (Result<Plan, Option<Reason>>, Learned) {
+    let mut memory = model.learned.cloned().unwrap_or_else(|| Learned {
+        model_id: model.model.model_id.clone(),
+        namespace: model.model.namespace.clone(),
+        ..Learned::default()
+    });
+    let (passed, spans) = arrivals::fold(model, &mut memory);
+    let curves = learn(model, &mut memory, &spans, passed);
+    measure(model, &mut memory);
+    let saturated = share(model, |s| waiting(s) >= SATURATED.0 || s.kv >= SATURATED.1) > MOST_SATURATED;
+    memory.saturated = match (saturated, memory.saturated) {
+        (false, _) => 0,
+        // How long it has been so already nobody knows.
+        (true, 0) => 1,
+        (true, before) => before.saturating_add(whole(passed / STEP)),
+    };
+    let plan = check(model, &memory).and_then(|()| plan(model, &mut memory, &curves, saturated).ok_or(None));
+    (plan.map_err(|missing| missing.map(|missing| Reason::SignalsMissing { missing })), memory)
+}
+
+/// Whether it can decide; if not, the signal that is missing, or `None` where nothing reports.
+fn check(model: &ModelView, memory: &Learned) -> Result<(), Option<Missing>> {
+    let mut samples = model.variants.iter().flat_map(|v| &v.counted).peekable();
+    if samples.peek().is_none() {
+        return Err(None);
+    }
+    if model.variants.iter().any(|v| v.variant.partial_role) {
+        return Err(Some(Missing::WholeRequests));
+    }
+    let stale = model.config.metrics_age.stale;
+    if memory.arrivals.is_empty() || !samples.any(|s| s.replica.work.iter().any(|w| w.age <= stale)) {
+        return Err(Some(Missing::Counters));
+    }
+    let lengths = memory.output.is_some_and(|output| output.get() > 0.0);
+    if lengths { Ok(()) } else { Err(Some(Missing::Lengths)) }
+}
+
+/// Takes in what replicas did, and gives each variant the index of its curve.
+fn learn(model: &ModelView, memory: &mut Learned, spans: &[Span], passed: f64) -> Vec<usize> {
+    let mut of_variant = Vec::with_capacity(model.variants.len());
+    for view in &model.variants {
+        let (accelerator, args) = (view.accelerator(), &view.variant.engine_args);
+        let alike = |c: &Curve| c.accelerator == accelerator && c.engine_args == *args;
+        let found = memory.curves.iter().position(alike).unwrap_or_else(|| {
+            memory.curves.push(learning::begin(accelerator, args, view.variant.known));
+            memory.curves.len() - 1
+        });
+        of_variant.push(found);
+    }
+    for (i, curve) in memory.curves.iter_mut().enumerate() {
+        learning::learn(curve, spans.iter().filter(|s| of_variant[s.variant] == i), passed);
+    }
+    of_variant
+}
+
+/// What is learnt of a variant's hardware.
+pub(crate) fn known(learned: &Learned, variant: &Variant) -> Option<Known> {
+    let accelerator = variant.accelerator.as_deref().unwrap_or(UNRESOLVED_ACCELERATOR);
+    let alike = |c: &&Curve| c.accelerator == accelerator && c.engine_args == variant.engine_args;
+    let curve = learned.curves.iter().find(alike).filter(|curve| learning::is_learnt(curve))?;
+    let [a, b, c] = learning::times(curve).each().map(amount);
+    Some(Known { times: StepTimes { a, b, c }, samples: curve.samples })
+}
+
+/// Takes in how long requests are, where replicas tell.
+fn measure(model: &ModelView, memory: &mut Learned) {
+    let samples = || model.variants.iter().flat_map(|v| &v.counted).map(|s| s.replica);
+    let mean = |values: Vec<f64>| finite(values.iter().sum::<f64>()) / count(values.len());
+    let input: Vec<f64> = samples().filter_map(|r| r.mean_input).map(f64::from).collect();
+    let output: Vec<f64> = samples().filter_map(|r| r.mean_output).map(f64::from).collect();
+    if !input.is_empty() && !output.is_empty() {
+        (memory.input, memory.output) = (Some(amount(mean(input))), Some(amount(mean(output))));
+    }
+}
+
+/// Requests that wait at a replica now, or did within the last minute.
+fn waiting(sample: &Sample) -> f64 {
+    let newest = sample.replica.work.iter().min_by_key(|w| w.age);
+    newest.map_or(sample.queue, |w| w.waiting.get())
+}
+
+fn share(model: &ModelView, of: impl Fn(&Sample) -> bool) -> f64 {
+    let all = model.variants.iter().map(|v| v.counted.len()).sum();
+    let those = model.variants.iter().flat_map(|v| &v.counted).filter(|s| of(s)).count();
+    if all == 0 { 0.0 } else { count(those) / count(all) }
+}
+
+fn cold_start(variant: &VariantView) -> f64 {
+    variant.variant.cold_start.map_or(COLD_START, seconds)
+}
+
+fn plan(model: &ModelView, memory: &mut Learned, curves: &[usize], saturated: bool) -> Option<Plan> {
+    let start = model.variants.iter().map(cold_start).fold(0.0, f64::max);
+    let traffic = trend::traffic(memory, start + REACTION)?;
+    let shape = Shape {
+        input: memory.input.map_or(0.0, f64::from),
+        output: memory.output.map(f64::from).filter(|o| *o > 0.0)?,
+    };
+    let abilities = abilities(model, memory, curves, shape);
+    let reference = *model.by_cost().first()?;
+    let there = |i: &usize| model.variants[*i].current > 0;
+    let learnt = |i: &usize| learning::is_learnt(&memory.curves[curves[*i]]);
+    let known: Vec<usize> = model.by_cost().into_iter().filter(learnt).collect();
+    if !known.iter().any(there) {
+        return Some(unlearnt(model, memory, traffic, abilities));
+    }
+    let per_replica = speeds(model, memory, curves, &abilities, &known, saturated, shape);
+    let settings = &model.settings.throughput;
+    let backlog = backlog(model, &abilities, &per_replica, seconds(settings.drain)).min(traffic.forecast);
+    let unit = per_replica[reference];
+    let held = peaks::hold(memory, finite(traffic.forecast / unit), seconds(settings.hold));
+    // What happened before it was watched nobody knows, nor what a replica does whose counters are missing; and where
+    // replicas are full none is taken, whatever is believed of them.
+    let all_held = memory.watched >= settings.hold && all_count(model) && !saturated;
+    let pending = model.variants.iter().any(|v| v.pending > 0);
+    let spare = if traffic.is_steep() && keeps_warm(settings.warm_spare, start) { unit } else { 0.0 };
+    Some(Plan {
+        able: able(model, &per_replica),
+        wanted: finite(traffic.forecast + backlog + spare),
+        spare,
+        held: all_held.then(|| finite(held * unit)),
+        pressed: memory.saturated >= PATIENCE && !pending,
+        learnt: true,
+        traffic,
+        per_replica,
+        abilities,
+        backlog,
+    })
+}
+
+/// Whether a replica more is kept while the trend is steep, where a start takes so many seconds.
+fn keeps_warm(asked: WarmSpare, start: f64) -> bool {
+    match asked {
+        WarmSpare::On => true,
+        WarmSpare::Auto => start > LONG_START,
+        WarmSpare::Off => false,
+    }
+}
+
+/// What is known of each variant's engine. In a mixed fleet the least number of sequences at once holds for all: requests
+/// are spread alike.
+fn abilities(model: &ModelView, memory: &Learned, curves: &[usize], shape: Shape) -> Vec<Ability> {
+    let itl = model.settings.throughput.itl_slo.map(|ms| ms / 1000.0);
+    let each: Vec<(Times, f64)> = model
+        .variants
+        .iter()
+        .zip(curves)
+        .map(|(view, curve)| {
+            let times = learning::times(&memory.curves[*curve]);
+            let engine = EngineArgs::parse(&view.variant.engine_args);
+            let room = Room { kv_tokens: kv_tokens(view, &engine), max_seqs: engine.max_seqs, itl };
+            (times, capacity::running(times, shape, room))
+        })
+        .collect();
+    let serving = each.iter().zip(&model.variants).filter(|(_, v)| v.current > 0);
+    let least = serving.map(|((_, running), _)| *running).fold(f64::INFINITY, f64::min);
+    let ability = |((times, running), curve): ((Times, f64), &usize)| {
+        let running = running.min(least);
+        Ability {
+            times,
+            samples: memory.curves[*curve].samples.get(),
+            running,
+            work: capacity::work(times, shape, running),
+            gap: capacity::gap(times, shape, running),
+        }
+    };
+    each.into_iter().zip(curves).map(ability).collect()
+}
+
+/// Requests a second that all replicas do which are there or load.
+fn able(model: &ModelView, per_replica: &[f64]) -> f64 {
+    let each = model.variants.iter().zip(per_replica);
+    finite(each.map(|(v, speed)| f64::from(v.ready.saturating_add(v.pending)) * speed).sum())
+}
+
+/// Every replica whose sample counts shows its counters.
+fn all_count(model: &ModelView) -> bool {
+    let fresh = model.config.metrics_age.fresh;
+    let counts = |s: &Sample| s.replica.work.iter().any(|w| w.age <= fresh);
+    model.variants.iter().flat_map(|v| &v.counted).all(counts)
+}
+
+/// Tokens of KV cache of a replica: the least of those that report it, else as its arguments set it.
+fn kv_tokens(view: &VariantView, engine: &EngineArgs) -> Option<f64> {
+    let reported = |s: &Sample| Some(s.replica.num_gpu_blocks?.get() * s.replica.block_size?.get());
+    let of_each = view.counted.iter().filter_map(reported).filter(|t| *t > 0.0 && t.is_finite());
+    of_each.min_by(f64::total_cmp).or_else(|| engine.kv_tokens())
+}
+
+/// Requests a second of a replica of each variant. One that is not learnt is as fast as its cost says, by the cheapest
+/// that is.
+fn speeds(
+    model: &ModelView,
+    memory: &Learned,
+    curves: &[usize],
+    abilities: &[Ability],
+    known: &[usize],
+    saturated: bool,
+    shape: Shape,
+) -> Vec<f64> {
+    let own = |i: usize| {
+        let loosened = learning::loosened(&memory.curves[curves[i]]);
+        let believed =
+            finite(model.settings.throughput.planned() * loosened / abilities[i].work.max(f64::MIN_POSITIVE));
+        let seen = saturated.then(|| seen(&model.variants[i], memory, shape)).flatten();
+        seen.map_or(believed, |seen| believed.min(seen.max(believed / 2.0)))
+    };
+    let by_cost = |i: usize| {
+        let cheapest = *known.first()?;
+        let ratio = model.variants[i].cost() / model.variants[cheapest].cost();
+        Some(own(cheapest) * ratio).filter(|t| t.is_finite() && *t > 0.0)
+    };
+    let speed = |i: usize| if known.contains(&i) { own(i) } else { by_cost(i).unwrap_or_else(|| own(i)) };
+    (0..model.variants.len()).map(|i| speed(i).max(f64::MIN_POSITIVE)).collect()
+}
+
+/// Requests a second that a replica of a variant is seen to do, by the tokens it generates.
+fn seen(view: &VariantView, memory: &Learned, shape: Shape) -> Option<f64> {
+    let rate = |s: &Sample| {
+        let i = memory.pods.binary_search_by(|p| p.pod.as_str().cmp(&s.replica.pod)).ok()?;
+        memory.pods.get(i).filter(|p| p.steps > 1).map(|p| p.token_rate.get())
+    };
+    let rates: Vec<f64> = view.counted.iter().filter_map(rate).collect();
+    (!rates.is_empty()).then(|| finite(rates.iter().sum()) / count(rates.len()) / shape.output)
+}
+
+/// Requests a second to work off what waits within `drain` seconds: no replica's queue asks for more than one more.
+fn backlog(model: &ModelView, abilities: &[Ability], per_replica: &[f64], drain: f64) -> f64 {
+    let mut sum = 0.0;
+    for ((view, ability), speed) in model.variants.iter().zip(abilities).zip(per_replica) {
+        let replicas =
+            view.counted.iter().map(|s| ((waiting(s) - QUEUE).max(0.0) * ability.work / drain).min(1.0));
+        sum += replicas.sum::<f64>() * speed;
+    }
+    if let SchedulerQueue::Known(queue) = model.model.scheduler_queue {
+        sum += queue.size.get() / drain;
+    }
+    finite(sum)
+}
+
+/// Nothing is learnt yet: where most replicas are hot the model grows by the ratio of what arrives and what is done, or
+/// by half. Replicas are counted instead of requests.
+fn unlearnt(model: &ModelView, memory: &Learned, traffic: Traffic, abilities: Vec<Ability>) -> Plan {
+    let hot = share(model, |s| waiting(s) >= HOT.0 || s.kv >= HOT.1) > 0.5;
+    let ready = model.variants.iter().map(|v| f64::from(v.ready)).sum::<f64>();
+    let done = arrivals::rate(&memory.completed, 60.0).filter(|done| *done > 0.0);
+    let factor = done.map_or(UNLEARNT.0, |done| traffic.arrivals / done).clamp(1.0, UNLEARNT.1);
+    let per_replica = vec![1.0; model.variants.len()];
+    Plan {
+        able: able(model, &per_replica),
+        wanted: if hot { ready * factor } else { 0.0 },
+        traffic,
+        per_replica,
+        abilities,
+        backlog: 0.0,
+        spare: 0.0,
+        held: None,
+        pressed: hot && memory.saturated >= PATIENCE,
+        learnt: false,
+    }
+}

@@ -1,0 +1,244 @@
+//! Learns how long a step of an engine takes: `a` seconds by itself, `b` for each running sequence and `c` for each
+//! prompt token. Recursive least squares on the normal equations, in parts of the prior, so that the three weigh alike.
+
+use super::arrivals::Span;
+use crate::snapshot::{Curve, Known, StepTimes};
+use crate::units::{Amount, amount, count, finite, seconds, span};
+
+/// What is believed before anything is measured: 25 ms, 0.23 ms, 0.1 ms.
+const PRIOR: [f64; 3] = [0.025, 0.000_23, 0.000_1];
+/// Each time is within these parts of its prior.
+const BOUNDS: (f64, f64) = (0.05, 20.0);
+/// What a sample still counts when the next one comes.
+const FORGETTING: f64 = 0.998;
+/// What the past still counts once what is measured is off by more than this share: it is no longer true, or never was.
+const SURPRISED: (f64, f64) = (0.2, 0.25);
+/// How fast the ratio of what is measured and what was expected follows, in each step.
+const FOLLOWS: f64 = 0.25;
+/// Seconds to which a sample is scaled, whatever the hardware: that of a busy replica, and of one with single requests.
+const SCALE: (f64, f64) = (15.0, 7.5);
+/// A residual beyond this many of those seconds counts no more than this.
+const HUBER: f64 = 5.0;
+/// What took less, in seconds, is not measured well.
+const SHORTEST: f64 = 0.001;
+/// Running sequences from which on a replica counts as busy, and the fewest at either end.
+const BUSY: (f64, f64) = (3.0, 2.0);
+/// Samples from which on a curve is learnt.
+const ENOUGH: f64 = 4.0;
+/// A belief without a sample for so many seconds loosens, by a tenth in each of the following spans, up to twice.
+const LOOSENS: (f64, f64) = (900.0, 600.0);
+
+/// The times of a step, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Times {
+    pub(super) a: f64,
+    pub(super) b: f64,
+    pub(super) c: f64,
+}
+
+impl Times {
+    /// a, b and c.
+    pub(super) fn each(self) -> [f64; 3] {
+        [self.a, self.b, self.c]
+    }
+}
+
+/// One equation: what was measured in seconds, what the three times took part in it, and how much it weighs.
+struct Sample {
+    measured: f64,
+    parts: [f64; 3],
+    scale: f64,
+}
+
+impl Sample {
+    fn expected(&self, by: Times) -> f64 {
+        finite(self.parts.iter().zip(by.each()).map(|(part, time)| part * time).sum())
+    }
+}
+
+/// A curve that nothing was learnt for yet, but by an earlier leader.
+pub(super) fn begin(accelerator: &str, engine_args: &[String], known: Option<Known>) -> Curve {
+    let prior = known.map_or(PRIOR, |k| bounded([k.times.a, k.times.b, k.times.c].map(f64::from)));
+    let [a, b, c] = prior.map(amount);
+    Curve {
+        accelerator: accelerator.to_owned(),
+        engine_args: engine_args.to_vec(),
+        prior: StepTimes { a, b, c },
+        samples: known.map_or_else(Amount::default, |k| k.samples),
+        ratio: amount(1.0),
+        ..Curve::default()
+    }
+}
+
+fn bounded(times: [f64; 3]) -> [f64; 3] {
+    let mut times = times;
+    for (time, prior) in times.iter_mut().zip(PRIOR) {
+        *time = time.clamp(BOUNDS.0 * prior, BOUNDS.1 * prior);
+    }
+    times
+}
+
+fn prior(curve: &Curve) -> [f64; 3] {
+    bounded([curve.prior.a, curve.prior.b, curve.prior.c].map(f64::from))
+}
+
+/// Takes in what its replicas did, after so many seconds.
+pub(super) fn learn<'a>(curve: &mut Curve, spans: impl Iterator<Item = &'a Span>, elapsed: f64) {
+    let believed = times(curve);
+    let samples: Vec<Sample> = spans.flat_map(|span| observe(span, believed)).collect();
+    if samples.is_empty() {
+        curve.quiet = span(seconds(curve.quiet) + elapsed);
+        return;
+    }
+    doubt(curve, &samples, believed);
+    for sample in &samples {
+        add(curve, sample, believed);
+    }
+    curve.quiet = span(0.0);
+}
+
+/// Where what is measured has not been what was expected, the past is forgotten but for a part, and the prior moves by as
+/// much: most often all of an engine is faster or slower than was believed.
+fn doubt(curve: &mut Curve, samples: &[Sample], believed: Times) {
+    let ratio = |s: &Sample| (s.measured / s.expected(believed).max(f64::MIN_POSITIVE)).clamp(0.01, 100.0);
+    let mean = samples.iter().map(ratio).sum::<f64>() / count(samples.len());
+    let before = curve.ratio.get().clamp(0.01, 100.0);
+    let now = before + FOLLOWS * (mean - before);
+    curve.ratio = amount(now);
+    if !(1.0 / (1.0 + SURPRISED.1)..=1.0 + SURPRISED.1).contains(&now) {
+        let old = prior(curve);
+        let new = bounded(old.map(|time| time * now));
+        shift(curve, old, new);
+        curve.ratio = amount(1.0);
+    }
+}
+
+/// Takes another prior, in parts of which the sums are from now on, and keeps a part of them.
+fn shift(curve: &mut Curve, old: [f64; 3], new: [f64; 3]) {
+    let [a, b, c] = [0, 1, 2].map(|i| new[i] / old[i]);
+    for (sum, by) in curve.normal.iter_mut().zip([a * a, a * b, a * c, b * b, b * c, c * c]) {
+        *sum = amount(SURPRISED.0 * by * sum.get());
+    }
+    for (sum, by) in curve.right.iter_mut().zip([a, b, c]) {
+        *sum = amount(SURPRISED.0 * by * sum.get());
+    }
+    curve.weight = amount(SURPRISED.0 * curve.weight.get());
+    let [a, b, c] = new.map(amount);
+    curve.prior = StepTimes { a, b, c };
+}
+
+/// The equations of one span: one of a busy replica, up to two of one that serves single requests.
+fn observe(span: &Span, believed: Times) -> Vec<Sample> {
+    let running = f64::midpoint(span.running.0, span.running.1);
+    let least = span.running.0.min(span.running.1);
+    let changed = (span.running.1 - span.running.0).abs();
+    if running >= BUSY.0 && least >= BUSY.1 && changed <= running / 2.0 + 2.0 {
+        // The share of the time in which at least one runs.
+        let measured = span.seconds * (1.0 - (-running).exp());
+        let parts = [span.generated / running, span.generated, span.prompt];
+        return vec![Sample { measured, parts, scale: SCALE.0 }];
+    }
+    if running >= BUSY.0 {
+        return Vec::new();
+    }
+    let prefill = Sample {
+        measured: span.prefill_seconds,
+        parts: [span.prefills, span.prefills * running, span.prompt],
+        scale: SCALE.1,
+    };
+    let without_prompts = (1.0 - believed.c * span.prompt / span.seconds).clamp(0.0, 1.0);
+    let decode = Sample {
+        measured: span.gap_seconds * without_prompts,
+        parts: [span.gaps, span.gaps * (1.0 + running), 0.0],
+        scale: SCALE.1,
+    };
+    let says = |s: &Sample| s.measured > SHORTEST && s.parts[0] > 0.0;
+    [prefill, decode].into_iter().filter(says).collect()
+}
+
+fn add(curve: &mut Curve, sample: &Sample, believed: Times) {
+    // By the greater of the two, so that no sample weighs more than its scale, however far off it is.
+    let expected = sample.expected(believed);
+    let scale = sample.scale / sample.measured.max(expected);
+    let prior = prior(curve);
+    let mut x = sample.parts;
+    for (part, prior) in x.iter_mut().zip(prior) {
+        *part = finite(*part * prior * scale);
+    }
+    let residual = (sample.measured - expected).abs() * scale;
+    let weight = if residual > HUBER { HUBER / residual } else { 1.0 };
+    let products = [x[0] * x[0], x[0] * x[1], x[0] * x[2], x[1] * x[1], x[1] * x[2], x[2] * x[2]];
+    let grow = |old: Amount, new: f64| amount(finite(old.get() * FORGETTING + weight * new));
+    for (sum, new) in curve.normal.iter_mut().zip(products) {
+        *sum = grow(*sum, new);
+    }
+    for (sum, part) in curve.right.iter_mut().zip(x) {
+        *sum = grow(*sum, part * sample.measured * scale);
+    }
+    curve.weight = grow(curve.weight, 1.0);
+    curve.samples = amount(curve.samples.get() + 1.0);
+}
+
+/// The times that fit best, within their bounds.
+pub(super) fn times(curve: &Curve) -> Times {
+    let prior = prior(curve);
+    let mut parts = [1.0; 3];
+    let mut fixed = [None; 3];
+    for _ in 0..3 {
+        let Some(found) = solve(curve, fixed) else { break };
+        parts = found;
+        let limits = |i: usize| (BOUNDS.0 * PRIOR[i] / prior[i], BOUNDS.1 * PRIOR[i] / prior[i]);
+        let out = |i: &usize| {
+            let (low, high) = limits(*i);
+            fixed[*i].is_none() && !(low..=high).contains(&parts[*i])
+        };
+        let Some(worst) = (0..3).find(out) else { break };
+        let (low, high) = limits(worst);
+        fixed[worst] = Some(parts[worst].clamp(low, high));
+    }
+    let [a, b, c] = bounded([parts[0] * prior[0], parts[1] * prior[1], parts[2] * prior[2]]);
+    Times { a, b, c }
+}
+
+/// Enough was measured to rely on it.
+pub(super) fn is_learnt(curve: &Curve) -> bool {
+    curve.samples.get() >= ENOUGH
+}
+
+/// By how much more a replica is believed to do, because nothing was measured for long.
+pub(super) fn loosened(curve: &Curve) -> f64 {
+    let over = seconds(curve.quiet) - LOOSENS.0;
+    if over < 0.0 { 1.0 } else { 1.1_f64.powf((over / LOOSENS.1).floor().min(10.0) + 1.0).min(2.0) }
+}
+
+/// Solves the normal equations with the ridge for what is not fixed. `None` where no finite solution is found.
+fn solve(curve: &Curve, fixed: [Option<f64>; 3]) -> Option<[f64; 3]> {
+    let n = curve.normal.map(f64::from);
+    let mut rows = [[n[0], n[1], n[2]], [n[1], n[3], n[4]], [n[2], n[4], n[5]]];
+    let mut right = curve.right.map(f64::from);
+    // The prior weighs as much as three samples, one for each time.
+    let ridge = (n[0] + n[3] + n[5]) / curve.weight.get();
+    let ridge = if ridge.is_finite() && ridge > 0.0 { ridge } else { 1.0 };
+    for (i, (row, right)) in rows.iter_mut().zip(&mut right).enumerate() {
+        row[i] += ridge;
+        *right += ridge;
+        if let Some(value) = fixed[i] {
+            *row = [0.0; 3];
+            row[i] = 1.0;
+            *right = value;
+        }
+    }
+    // Cramer's rule. The matrix is positive definite but for the fixed rows.
+    let all = determinant(rows);
+    let found = [0, 1, 2].map(|i| {
+        let mut replaced = rows;
+        replaced.iter_mut().zip(right).for_each(|(row, right)| row[i] = right);
+        determinant(replaced) / all
+    });
+    found.iter().all(|x| x.is_finite()).then_some(found)
+}
+
+fn determinant([a, b, c]: [[f64; 3]; 3]) -> f64 {
+    let minor = |i: usize, j: usize| b[i] * c[j] - b[j] * c[i];
+    a[0] * minor(1, 2) - a[1] * minor(0, 2) + a[2] * minor(0, 1)
+}

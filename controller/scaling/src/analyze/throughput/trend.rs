@@ -1,0 +1,70 @@
+//! Where the arrivals go: least squares over the last five minutes of steps.
+
+use super::arrivals::{STEP, rate};
+use crate::snapshot::Learned;
+use crate::units::{Amount, count};
+
+/// Fewest steps of a trend.
+const FEWEST: usize = 4;
+/// Steps that have to rise, too: two minutes.
+const RECENT: usize = 8;
+/// A trend counts where its t-value is above this.
+const SIGNIFICANT: f64 = 2.0;
+/// How far a forecast goes beyond what arrives.
+const FURTHEST: f64 = 1.5;
+/// A trend is steep where its t-value is above this, and it adds this share within the horizon.
+const STEEP: (f64, f64) = (3.0, 0.3);
+/// Residuals of a perfect line would make t infinite.
+const MOST_T: f64 = 1000.0;
+
+/// What arrives and what is expected to, in requests a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Traffic {
+    /// Now.
+    pub(super) arrivals: f64,
+    /// At the end of the horizon.
+    pub(super) forecast: f64,
+    /// Change in a second.
+    pub(super) slope: f64,
+    /// How sure that is.
+    pub(super) t: f64,
+    /// Seconds until a replica that is asked for now has made a difference.
+    pub(super) horizon: f64,
+}
+
+impl Traffic {
+    /// A replica more should be warm.
+    pub(super) fn is_steep(&self) -> bool {
+        self.t > STEEP.0 && self.slope * self.horizon > STEEP.1 * self.arrivals
+    }
+}
+
+/// `None` where no step has been counted.
+pub(super) fn traffic(memory: &Learned, horizon: f64) -> Option<Traffic> {
+    let (minute, half) = (rate(&memory.arrivals, 60.0)?, rate(&memory.arrivals, 30.0)?);
+    let arrivals = minute.max(half - (half / 30.0).sqrt()).max(0.0);
+    let all = &memory.arrivals;
+    let (slope, t) = slope(all);
+    // After a step the whole window rises for minutes, and the last of it does not.
+    let (recent, _) = self::slope(&all[all.len().saturating_sub(RECENT)..]);
+    let rise = slope.min(recent).max(0.0);
+    let ahead = if t > SIGNIFICANT { (arrivals + rise * horizon).min(FURTHEST * arrivals) } else { arrivals };
+    Some(Traffic { arrivals, forecast: ahead.max(arrivals), slope, t, horizon })
+}
+
+/// Slope in requests a second in a second, and its t-value; both 0 where there are too few steps.
+fn slope(steps: &[Amount]) -> (f64, f64) {
+    if steps.len() < FEWEST {
+        return (0.0, 0.0);
+    }
+    let n = count(steps.len());
+    let at = |i: usize| (count(i) - (n - 1.0) / 2.0) * STEP;
+    let values = || steps.iter().map(|n| n.get() / STEP).enumerate();
+    let mean = values().map(|(_, y)| y / n).sum::<f64>();
+    let spread: f64 = values().map(|(i, _)| at(i) * at(i)).sum();
+    let slope = values().map(|(i, y)| at(i) * (y - mean)).sum::<f64>() / spread;
+    let residuals: f64 = values().map(|(i, y)| (y - mean - slope * at(i)).powi(2)).sum();
+    let error = (residuals / (n - 2.0) / spread).sqrt();
+    let t = if slope == 0.0 { 0.0 } else { (slope / error).clamp(-MOST_T, MOST_T) };
+    if slope.is_finite() && t.is_finite() { (slope, t) } else { (0.0, 0.0) }
+}

@@ -1,0 +1,46 @@
+//! The code of each reason, which is part of the API: events, conditions and metrics carry it.
+
+use super::Reason;
+
+impl Reason {
+    /// The reason's code: one of a closed set, fit for a metric label.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::NoChange { .. } => "NoChange",
+            Self::KeptDecision { .. } => "KeptDecision",
+            Self::AllSaturated { .. } => "AllSaturated",
+            Self::SpareBelowTarget { .. } => "SpareBelowTarget",
+            Self::ScaleDownSafe { .. } => "ScaleDownSafe",
+            Self::SafetyNet { .. } => "SafetyNet",
+            Self::PendingReplicas { .. } => "PendingReplicas",
+            Self::Stuck { .. } => "Stuck",
+            Self::StepNotSafe { .. } => "StepNotSafe",
+            Self::ScrapeGap { .. } => "ScrapeGap",
+            Self::MetricsStale { .. } => "MetricsStale",
+            Self::OutOfBounds { .. } => "OutOfBounds",
+            Self::Superseded { .. } => "Superseded",
+            Self::NotCarriedOut { .. } => "NotCarriedOut",
+            Self::DemandAboveSupply { .. } => "DemandAboveSupply",
+            Self::SupplyAboveDemand { .. } | Self::CapacityAboveNeed { .. } => "SupplyAboveDemand",
+            Self::ArrivalsAboveCapacity { .. } => "ArrivalsAboveCapacity",
+            Self::TrendAhead { .. } => "TrendAhead",
+            Self::Backlog { .. } => "Backlog",
+            Self::WarmSpare { .. } => "WarmSpare",
+            Self::HeldPeak { .. } => "HeldPeak",
+            Self::NotLearnt { .. } => "NotLearnt",
+            Self::SignalsMissing { .. } => "SignalsMissing",
+            Self::WithinTolerance { .. } => "WithinTolerance",
+            Self::NoRequests { .. } => "NoRequests",
+            Self::MinimumKept {} => "MinimumKept",
+            Self::RequestsWaiting { .. } => "RequestsWaiting",
+            Self::WakeHold { .. } => "WakeHold",
+            Self::LimitedBy { .. } => "LimitedBy",
+            Self::AtMaximum { .. } => "AtMaximum",
+            Self::AtMinimum { .. } => "AtMinimum",
+            Self::Paused { .. } => "Paused",
+            Self::RecommendOnly {} => "RecommendOnly",
+            Self::Fixed { .. } => "Fixed",
+        }
+    }
+}
