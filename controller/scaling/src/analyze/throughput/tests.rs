@@ -228,7 +228,7 @@ fn the_greatest_need_is_held_until_it_is_old() {
             old.age = GoDuration::from_secs(old.age.get().as_secs() + 60);
         }
     }
-    assert_eq!(seen, [3.0, 8.0, 8.0, 8.0, 8.0, 6.0, 6.0, 6.0, 2.0]);
+    assert_eq!(format!("{seen:?}"), "[3.0, 8.0, 8.0, 8.0, 8.0, 6.0, 6.0, 6.0, 2.0]");
 }
 
 #[test]
@@ -284,7 +284,7 @@ fn watch(before: Option<Learned>, elapsed: u64, pods: &[Shown]) -> Learned {
 #[track_caller]
 fn counted(memory: &Learned, last: &[f64]) {
     let all: Vec<f64> = memory.arrivals.iter().map(|n| n.get()).collect();
-    assert_eq!(all[all.len() - last.len()..], *last, "of {all:?}");
+    assert_eq!(format!("{:?}", &all[all.len() - last.len()..]), format!("{last:?}"), "of {all:?}");
 }
 
 #[test]
