@@ -250,6 +250,22 @@ impl Reason {
         matches!(self, Self::NoChange { .. })
     }
 
+    /// The figures of the throughput analyzer, where they are its reason.
+    #[must_use]
+    pub fn flow(&self) -> Option<&Flow> {
+        match self {
+            Self::NoChange { flow, .. } => flow.as_deref(),
+            Self::ArrivalsAboveCapacity { flow }
+            | Self::TrendAhead { flow }
+            | Self::Backlog { flow }
+            | Self::WarmSpare { flow }
+            | Self::HeldPeak { flow, .. }
+            | Self::CapacityAboveNeed { flow }
+            | Self::NotLearnt { flow } => Some(flow),
+            _ => None,
+        }
+    }
+
     /// It says how an earlier decision ended, and nothing about what follows.
     pub(crate) const fn ends_a_decision(&self) -> bool {
         matches!(self, Self::OutOfBounds { .. } | Self::Superseded { .. } | Self::NotCarriedOut { .. })

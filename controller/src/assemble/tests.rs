@@ -113,7 +113,7 @@ fn a_snapshot_carries_what_caches_and_samples_say() {
     assert_eq!(
         case.models(),
         json!([{"modelID": "m", "namespace": "ns", "variants": [{
-            "name": "a", "accelerator": "H100", "cost": "80.0", "mode": "paused",
+            "name": "a", "accelerator": "H100", "coldStart": "9m0s", "cost": "80.0", "mode": "paused",
             "current": 3, "ready": 2, "desired": 4, "desiredAge": "0s",
             "min": 2, "max": 6, "minForbidsZero": true, "hpaTolerance": {"up": 0.0, "down": 0.1},
             "pending": [{"age": "1m0s", "state": "unschedulable"}],

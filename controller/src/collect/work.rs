@@ -216,7 +216,7 @@ mod tests {
         assert_eq!(seen(&works, began), []);
         works.take_in(began, without(Counter::Gaps));
         assert_eq!(seen(&works, began).len(), 1);
-        works.clean(began + Duration::from_secs(100), |_| Duration::from_secs(60));
+        works.clean(began + Duration::from_secs(100), |_| Duration::from_mins(1));
         assert!(works.0.is_empty());
     }
 }

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
 use wva_scaling::VariantKey;
+use wva_scaling::reason::Flow;
 
 use crate::published::{Published, PublishedVariant, Reader};
 use crate::variants::Reach;
@@ -56,6 +57,10 @@ impl VariantSeries {
                 take(family(&format!("{prefix}_{name}"), help, MetricType::GAUGE, metrics));
             }
         }
+        for (name, help, value) in FLOWS {
+            let metrics = shown.iter().filter_map(|(key, variant)| self.flow(key, variant, value));
+            take(family(name, help, MetricType::GAUGE, metrics));
+        }
         take(self.scalings(published, &shown));
         take(states(&ours));
     }
@@ -68,15 +73,26 @@ impl VariantSeries {
         value: fn(u32, u32) -> f64,
     ) -> Option<Metric> {
         let (now, target) = (variant.current?, variant.signal()?);
+        Some(self.of_variant(key, variant, value(now, target)))
+    }
+
+    /// One gauge of what the throughput analyzer counted; `None` where another decided.
+    fn flow(&self, key: &VariantKey, variant: &PublishedVariant, value: fn(&Flow) -> f64) -> Option<Metric> {
+        let steps = &variant.decision.as_ref()?.steps;
+        let flow = steps.iter().find_map(|step| step.reason.flow())?;
+        Some(self.of_variant(key, variant, value(flow)))
+    }
+
+    fn of_variant(&self, key: &VariantKey, variant: &PublishedVariant, value: f64) -> Metric {
         let mut metric = self.metric(&[
             ("accelerator_type", &variant.accelerator),
             ("namespace", &key.namespace),
             ("variant_name", &key.name),
         ]);
         let mut gauge = Gauge::default();
-        gauge.set_value(value(now, target));
+        gauge.set_value(value);
         metric.set_gauge(gauge);
-        Some(metric)
+        metric
     }
 
     fn scalings(&self, published: &Published, shown: &Shown<'_>) -> MetricFamily {
@@ -116,6 +132,24 @@ const GAUGES: [(&str, &str, Figure); 3] = [
     ("desired_ratio", "Desired replicas over current ones; desired where current is 0.", |now, target| {
         f64::from(target) / f64::from(now.max(1))
     }),
+];
+
+/// A figure of what the throughput analyzer counted.
+type FlowFigure = fn(&Flow) -> f64;
+
+/// Gauges of the throughput analyzer: name, help and figure. The first two are the model's, with each of its variants.
+const FLOWS: [(&str, &str, FlowFigure); 3] = [
+    ("wva_arrivals_per_second", "Requests a second that arrive for the variant's model.", |flow| {
+        flow.arrivals
+    }),
+    ("wva_forecast_per_second", "Requests a second that are expected after a cold start.", |flow| {
+        flow.forecast
+    }),
+    (
+        "wva_replica_throughput_per_second",
+        "Requests a second that a replica of the variant does; 0 before it is learnt.",
+        |flow| flow.throughput,
+    ),
 ];
 
 fn pair((name, value): (&str, &str)) -> LabelPair {

@@ -135,6 +135,7 @@ fn replica(variant: &str, r: u32, load: f64, blocks: f64, random: &mut Random) -
         mean_output: Some(amount(200.0 + 100.0 * random.share())),
         prefix_hit_rate: Some(Fraction::try_from(0.3).unwrap()),
         age: GoDuration::from_secs(12),
+        ..Replica::default()
     }
 }
 

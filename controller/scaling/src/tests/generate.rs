@@ -85,13 +85,13 @@ fn replica() -> impl Strategy<Value = Replica> {
 /// Scrapes every 15 s of a replica that does so many requests a second.
 fn work(pace: f64, waiting: f64) -> Vec<WorkSample> {
     let sample = |age: u64| {
-        let done = pace * figure::<Amount>(f64::from(u32::try_from(10_000 - age).unwrap())).get();
+        let done = (pace * f64::from(u32::try_from(10_000 - age).unwrap())).floor();
         WorkSample {
             age: GoDuration::from_secs(age),
-            completed: figure(done.floor()),
+            completed: figure(done),
             prompt_tokens: figure(done * 500.0),
             generated_tokens: figure(done * 100.0),
-            prefills: figure(done.floor()),
+            prefills: figure(done),
             prefill_seconds: figure((done * 0.125).floor()),
             gaps: figure(done * 99.0),
             gap_seconds: figure(done * 2.0),
@@ -142,7 +142,9 @@ fn learned_of(
         namespace: model.namespace.clone(),
         age: GoDuration::from_secs(60),
         watched: GoDuration::from_secs(watched),
-        arrivals: (0..12_u32).map(|i| figure(arrivals + f64::from(i) * rising * arrivals / 12.0)).collect(),
+        arrivals: (0..12_u32)
+            .map(|i| crate::units::amount(arrivals + f64::from(i) * rising * arrivals / 12.0))
+            .collect(),
         needs: vec![Need { age: GoDuration::from_secs(100), replicas: figure(need) }],
         pods,
         curves: model.variants.first().map(curve).into_iter().collect(),

@@ -127,3 +127,20 @@ fn what_came_from_another_controller_is_counted_and_not_shown_yet() {
         assert_eq!(lines.last().map(String::as_str), Some(r#"wva_variants{state="Ready"} 1"#));
     }
 }
+
+#[test]
+fn what_the_throughput_analyzer_counts_is_shown_under_every_mode() {
+    for mode in ["auto", "recommend"] {
+        let work = json!([{"age": "1s", "completed": 30, "running": 2}, {"age": "16s", "running": 2}]);
+        let replica =
+            json!({"pod": "a-0", "kv": 0.3, "queue": 0, "meanInput": 100, "meanOutput": 50, "work": work});
+        let config = json!({"saturation": {"default": {"analyzerName": "throughput"}}});
+        let variant = published(decision(json!({"mode": mode, "replicas": [replica]}), config));
+        let lines = exposed(vec![("a", variant)], None, false);
+        let labels = r#"{accelerator_type="H100",namespace="ns",variant_name="a"}"#;
+        for (name, value) in [("arrivals", 2), ("forecast", 2), ("replica_throughput", 0)] {
+            let line = format!("wva_{name}_per_second{labels} {value}");
+            assert!(lines.contains(&line), "{line} is not in {lines:#?}");
+        }
+    }
+}

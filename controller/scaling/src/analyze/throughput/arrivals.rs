@@ -156,25 +156,30 @@ impl Counting<'_> {
             let mut replicas: Vec<&Replica> = view.variant.replicas.iter().collect();
             replicas.sort_by(|a, b| a.pod.cmp(&b.pod));
             for replica in replicas {
-                let Some((sample, age)) = newest(&replica.work, ended) else { continue };
-                let Some(pod) = self.pods.get_mut(&replica.pod) else {
-                    let new = Pod::new(sample, age, if self.fresh { None } else { Some(usual) });
-                    arrived += new.arrived;
-                    self.pods.insert(replica.pod.clone(), new);
-                    continue;
+                let found = newest(&replica.work, ended);
+                let (pod, sample, age) = match (self.pods.get_mut(&replica.pod), found) {
+                    (Some(pod), Some((sample, age))) if age <= pod.age - SAME => (pod, sample, age),
+                    (Some(pod), _) => {
+                        arrived += pod.assume();
+                        continue;
+                    }
+                    (None, Some((sample, age))) => {
+                        let new = Pod::new(sample, age, if self.fresh { None } else { Some(usual) });
+                        arrived += new.arrived;
+                        self.pods.insert(replica.pod.clone(), new);
+                        continue;
+                    }
+                    (None, None) => continue,
                 };
-                if age > pod.age - SAME {
-                    arrived += pod.assume();
-                    continue;
-                }
-                let before = pod.arrived;
-                let (late, done) = (pod.assumed, pod.completed_until(sample));
+                let (before, late) = (pod.arrived, pod.assumed);
+                completed += pod.completed_until(sample);
                 self.spans.extend(pod.advance(variant, sample, age));
-                for step in self.memory.arrivals.iter_mut().rev().take(late as usize) {
-                    *step = amount(step.get() + pod.arrived - before);
-                }
                 arrived += pod.arrived;
-                completed += done;
+                let steps = self.memory.arrivals.iter_mut().rev().take(late as usize);
+                for (step, ago) in steps.zip(0..) {
+                    let was = if late - ago <= ASSUMED { before } else { 0.0 };
+                    *step = amount(step.get() + pod.arrived - was);
+                }
             }
         }
         push(&mut self.memory.arrivals, arrived, STEPS);
@@ -205,11 +210,8 @@ impl Pod {
 
     /// No new scrape: what is assumed to have arrived.
     fn assume(&mut self) -> f64 {
-        if self.assumed >= ASSUMED {
-            return 0.0;
-        }
-        self.assumed += 1;
-        self.arrived
+        self.assumed = self.assumed.saturating_add(1);
+        if self.assumed <= ASSUMED { self.arrived } else { 0.0 }
     }
 
     fn restarted(&self, sample: &WorkSample) -> bool {
@@ -229,8 +231,8 @@ impl Pod {
         let new = (all(sample) - before).max(0.0);
         let old = std::mem::replace(&mut self.last, *sample);
         let length = self.age - age;
-        self.arrived = new / f64::from(self.assumed + 1);
-        self.steps = if restarted { 0 } else { self.steps.saturating_add(self.assumed + 1) };
+        self.arrived = new / f64::from(self.assumed.saturating_add(1));
+        self.steps = if restarted { 0 } else { self.steps.saturating_add(self.assumed).saturating_add(1) };
         (self.age, self.assumed) = (age, 0);
         if restarted {
             self.token_rate = 0.0;

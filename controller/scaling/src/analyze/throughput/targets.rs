@@ -174,7 +174,7 @@ impl Plan {
             c: ability.times.c,
             samples: ability.samples,
             running: ability.running,
-            itl_ms: 1000.0 * ability.gap,
+            itl_ms: finite(1000.0 * ability.gap),
             work: ability.work,
             throughput: if self.learnt { speed } else { 0.0 },
             need: finite(if self.learnt { traffic.forecast } else { self.wanted } / speed),

@@ -7,8 +7,11 @@ use super::capacity::{Room, Shape, gap, running, work};
 use super::learning::{Times, begin, learn, loosened, times};
 use super::trend::traffic;
 use super::{learning, peaks};
-use crate::snapshot::{Curve, Known, Learned, StepTimes};
-use crate::units::amount;
+use crate::snapshot::{
+    AnalyzerName, Config, Curve, Known, Learned, Model, Replica, SaturationEntry, Snapshot, StepTimes,
+    Variant, WorkSample,
+};
+use crate::units::{KvUsage, amount};
 
 #[track_caller]
 fn near(found: f64, wanted: f64, allowed: f64) {
@@ -225,7 +228,7 @@ fn the_greatest_need_is_held_until_it_is_old() {
             old.age = GoDuration::from_secs(old.age.get().as_secs() + 60);
         }
     }
-    assert_eq!(seen, [3.0, 8.0, 8.0, 8.0, 8.0, 6.0, 6.0, 6.0, 2.0]);
+    assert_eq!(format!("{seen:?}"), "[3.0, 8.0, 8.0, 8.0, 8.0, 6.0, 6.0, 6.0, 2.0]");
 }
 
 #[test]
@@ -237,4 +240,89 @@ fn few_needs_are_remembered_and_none_becomes_smaller() {
         assert!(held >= need && memory.needs.len() <= 33);
     }
     assert!((memory.needs[0].replicas.get() - 500.0).abs() < 1e-9);
+}
+
+/// What a pod shows: its name, and of each scrape its age, the requests that ended, and those that run.
+type Shown<'a> = (&'a str, &'a [(u64, f64, f64)]);
+
+/// The memory of the model after a cycle, so many seconds after the one before.
+fn watch(before: Option<Learned>, elapsed: u64, pods: &[Shown]) -> Learned {
+    let replica = |(pod, scrapes): &Shown| {
+        let work = scrapes.iter().map(|(age, completed, running)| WorkSample {
+            age: GoDuration::from_secs(*age),
+            completed: amount(*completed),
+            running: amount(*running),
+            ..WorkSample::default()
+        });
+        Replica {
+            pod: (*pod).to_owned(),
+            kv: Some(KvUsage::default()),
+            work: work.collect(),
+            ..Replica::default()
+        }
+    };
+    let current = u32::try_from(pods.len()).unwrap();
+    let replicas = pods.iter().map(replica).collect();
+    let variant = Variant { name: "a".to_owned(), current, replicas, ..Variant::default() };
+    let model = Model {
+        model_id: "m".to_owned(),
+        namespace: "ns".to_owned(),
+        variants: vec![variant],
+        ..Model::default()
+    };
+    let entry =
+        SaturationEntry { analyzer_name: Some(AnalyzerName::Throughput), ..SaturationEntry::default() };
+    let snapshot = Snapshot {
+        config: Config { saturation: [("default".to_owned(), entry)].into(), ..Config::default() },
+        learned: before.into_iter().map(|l| l.after(std::time::Duration::from_secs(elapsed))).collect(),
+        models: vec![model],
+        ..Snapshot::default()
+    };
+    crate::decide(&snapshot).next.learned.remove(0)
+}
+
+#[track_caller]
+fn counted(memory: &Learned, last: &[f64]) {
+    let all: Vec<f64> = memory.arrivals.iter().map(|n| n.get()).collect();
+    assert_eq!(format!("{:?}", &all[all.len() - last.len()..]), format!("{last:?}"), "of {all:?}");
+}
+
+#[test]
+fn arrivals_are_counted_whatever_becomes_of_scrapes_and_servers() {
+    let first = || watch(None, 0, &[("p", &[(0, 100.0, 4.0), (15, 70.0, 4.0), (30, 40.0, 4.0)])]);
+    counted(&first(), &[30.0, 30.0]);
+    let steady = [(0, 220.0, 4.0), (15, 190.0, 4.0), (30, 160.0, 4.0), (45, 130.0, 4.0)];
+    let after = |scrapes: &[(u64, f64, f64)]| watch(Some(first()), 60, &[("p", scrapes)]);
+    counted(&after(&steady), &[30.0; 6]);
+    // Requests that run have arrived.
+    counted(&after(&[(0, 160.0, 64.0), (15, 160.0, 34.0), (30, 160.0, 4.0), (45, 130.0, 4.0)]), &[30.0; 6]);
+    // A scrape was lost, then the newest one is late.
+    counted(&after(&[steady[0], steady[1], steady[3]]), &[30.0; 6]);
+    counted(&after(&steady[1..]), &[30.0; 6]);
+    // Only the last ones are kept of a long time.
+    let long = watch(Some(first()), 180, &[("p", &[(0, 460.0, 4.0), (15, 430.0, 4.0)])]);
+    counted(&long, &[30.0; 14]);
+    // Its server started anew, and did ten since.
+    counted(&after(&[(0, 10.0, 2.0), steady[1], steady[2], steady[3]]), &[30.0, 30.0, 30.0, 12.0]);
+    // Clients left: nothing came, but nothing less.
+    counted(&after(&[(0, 190.0, 0.0), steady[1], steady[2], steady[3]]), &[30.0, 30.0, 30.0, 0.0]);
+}
+
+#[test]
+fn pods_come_and_go() {
+    let first = watch(None, 0, &[("p", &[(0, 100.0, 4.0), (15, 70.0, 4.0)])]);
+    let steady = [(0, 160.0, 4.0), (15, 130.0, 4.0)];
+    // A new one counts from 0.
+    let born = watch(Some(first.clone()), 30, &[("p", &steady), ("q", &[(0, 5.0, 7.0)])]);
+    counted(&born, &[30.0, 42.0]);
+    // One that was out of sight for long has done more than it can have done since.
+    let returned = watch(Some(first.clone()), 30, &[("p", &steady), ("q", &[(0, 9000.0, 7.0)])]);
+    counted(&returned, &[30.0, 30.0 + 120.0 + 7.0]);
+    // One that is gone takes nothing back of what arrived there.
+    let gone = watch(Some(born), 30, &[("q", &[(0, 65.0, 7.0), (15, 35.0, 7.0)])]);
+    counted(&gone, &[30.0, 42.0, 30.0, 30.0]);
+    // After a long pause all is new.
+    let anew = watch(Some(first), 301, &[("p", &[(0, 9000.0, 4.0), (15, 8970.0, 4.0)])]);
+    assert_eq!(anew.arrivals.len(), 1);
+    counted(&anew, &[30.0]);
 }
