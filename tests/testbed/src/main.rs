@@ -160,7 +160,7 @@ enum Task {
         /// Where the random moments begin.
         #[arg(long, default_value_t = 1)]
         seed: u64,
-        /// Only those of `turns`, `outages` and `killed` whose names hold this.
+        /// Only those of `turns`, `prometheus`, `pickers` and `killed` whose names hold this.
         #[arg(long)]
         only: Option<String>,
     },

@@ -262,5 +262,8 @@ fn shown(manner: Manner, waiting: f64) -> Vec<(u8, String)> {
 fn text(status: StatusCode, text: String) -> Response<Body> {
     let mut answer = Response::new(Body::from(text));
     *answer.status_mut() = status;
+    // Prometheus reads nothing that does not say what it is.
+    let kind = header::HeaderValue::from_static("text/plain; version=0.0.4");
+    answer.headers_mut().insert(header::CONTENT_TYPE, kind);
     answer
 }

@@ -43,7 +43,7 @@ pub(crate) struct Plan<'a> {
     pub(crate) killed: usize,
     /// Where the random moments begin.
     pub(crate) seed: u64,
-    /// Only those of `turns`, `outages` and `killed` whose names hold this.
+    /// Only those of `turns`, `prometheus`, `pickers` and `killed` whose names hold this.
     pub(crate) only: Option<&'a str>,
 }
 
@@ -52,14 +52,17 @@ pub(crate) async fn run(plan: &Plan<'_>) -> anyhow::Result<()> {
     ensure!(plan.wva.exists(), "there is no {}: build it first", plan.wva.display());
     let wants = |name: &str| plan.only.is_none_or(|only| name.contains(only));
     let mut missed = Vec::new();
-    if wants("turns") || wants("outages") {
+    if ["turns", "prometheus", "pickers"].into_iter().any(wants) {
         let testbed = testbed("zero").await?;
         let install = Install::start(&testbed, &InstallOptions::quick(plan.wva)).await?;
         if wants("turns") {
             missed.extend(Box::pin(turns(plan, &testbed, &install)).await?);
         }
-        if wants("outages") {
-            missed.extend(Box::pin(outages::run(&testbed, plan)).await?);
+        if wants("prometheus") {
+            missed.extend(Box::pin(outages::of_prometheus(&testbed, plan)).await?);
+        }
+        if wants("pickers") {
+            missed.extend(Box::pin(outages::of_pickers(&testbed, plan)).await?);
         }
     }
     if wants("killed") {

@@ -18,31 +18,21 @@ const SOON: Duration = Duration::from_mins(2);
 /// Longest time from a picker's return to the step of a model that requests wait for.
 const WOKEN: Duration = Duration::from_secs(5);
 
-/// Both outages; what was missed.
-pub(super) async fn run(testbed: &Testbed, plan: &Plan<'_>) -> anyhow::Result<Vec<String>> {
-    say(&format!("\n== outages of {:?} around an idle period (retention {RETENTION:?})", plan.outage))?;
-    let mut missed = Vec::new();
-    let mut lanes = try_join_all((0..LANES).map(|i| Lane::start(testbed, i, plan.seed))).await?;
-    missed.extend(of_prometheus(testbed, &mut lanes, plan.outage).await?);
-    drop(lanes);
-    missed.extend(of_pickers(testbed, plan).await?);
-    Ok(missed)
-}
-
 /// Every model has a request that ends just when Prometheus goes; then nothing is asked of it.
-async fn of_prometheus(
-    testbed: &Testbed,
-    lanes: &mut [Lane<'_>],
-    lasts: Duration,
-) -> anyhow::Result<Option<String>> {
+pub(super) async fn of_prometheus(testbed: &Testbed, plan: &Plan<'_>) -> anyhow::Result<Option<String>> {
+    say(&format!(
+        "\n== Prometheus down for {:?} around an idle period (retention {RETENTION:?})",
+        plan.outage
+    ))?;
+    let mut lanes = try_join_all((0..LANES).map(|i| Lane::start(testbed, i, plan.seed))).await?;
     try_join_all(lanes.iter_mut().map(Lane::is_up)).await?;
-    for lane in &*lanes {
+    for lane in &lanes {
         lane.send(Duration::from_secs(2));
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
     testbed.prometheus_stop().await?;
     let down = Instant::now();
-    tokio::time::sleep(lasts).await;
+    tokio::time::sleep(plan.outage).await;
     let zeroed = lanes.iter().filter(|lane| lane.went_to_zero_since(down).is_some()).count();
     testbed.prometheus_start().await?;
     let up = Instant::now();
@@ -81,13 +71,21 @@ impl<'a> Served<'a> {
         testbed.scrape(&format!("picker-{number}"), &picker.address(), "/metrics", &labels.into())?;
         testbed.apply(&pool(namespace, "epp")).await?;
         picker.pod(testbed, namespace, "epp", "epp-0").await?;
+        let metric = format!("inference_extension_flow_control_queue_size{{namespace=\"{namespace}\"}}");
+        eventually("Prometheus to see the queue", SOON, async || {
+            let found = testbed.prometheus_query(&metric).await?;
+            ensure!(!found.is_empty(), "there is no {metric}");
+            Ok(())
+        })
+        .await?;
         Ok(Self { lane, picker, model })
     }
 }
 
 /// Half of the models have just had a request when their pickers go, the other half are at zero, and requests come for
 /// them while nobody can see it.
-async fn of_pickers(testbed: &Testbed, plan: &Plan<'_>) -> anyhow::Result<Option<String>> {
+pub(super) async fn of_pickers(testbed: &Testbed, plan: &Plan<'_>) -> anyhow::Result<Option<String>> {
+    say(&format!("\n== pickers down for {:?} around an idle period (retention {RETENTION:?})", plan.outage))?;
     let all = try_join_all((0..PICKERS).map(|i| Served::start(testbed, i, plan.seed))).await?;
     let began = Instant::now();
     // With its picker in sight each goes to zero.
@@ -114,10 +112,11 @@ async fn of_pickers(testbed: &Testbed, plan: &Plan<'_>) -> anyhow::Result<Option
         served.picker.behaves(Manner::Later);
     }
     let woken = try_join_all(asleep.iter().map(|served| woken_after(served, up))).await?;
-    let after = try_join_all(awake.iter().map(|served| served.lane.to_zero_after(up))).await?;
+    let up_still = awake.iter().filter(|served| served.lane.went_to_zero_since(down).is_none());
+    let after = try_join_all(up_still.map(|served| served.lane.to_zero_after(up))).await?;
     let stuck = woken.iter().filter(|after| **after > WOKEN).count();
     let figures = format!(
-        "{zeroed} of {} zeroed meanwhile, all {} s after they were back; {stuck} of {} stuck at 0, woken {} s after",
+        "{zeroed} of {} zeroed meanwhile, the others {} s after they were back; {stuck} of {} stuck at 0, woken {} s after",
         awake.len(),
         spread(&after),
         asleep.len(),
