@@ -121,7 +121,7 @@ impl Cluster {
             if let Some(Value::Array(items)) = page.get_mut("items").map(Value::take) {
                 all.extend(items.into_iter().map(|item| with_kind(item, of)));
             }
-            next = page.pointer("/metadata/continue").and_then(Value::as_str).unwrap_or_default().to_owned();
+            text(&page, "/metadata/continue").clone_into(&mut next);
             if next.is_empty() {
                 return Ok(all);
             }

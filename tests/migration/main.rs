@@ -211,12 +211,12 @@ fn controller() -> String {
     let metadata = |name: &str| json!({"name": name, "namespace": SYSTEM, "labels": labels});
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata("wva-0"),
         "spec": {"nodeName": "h100-0", "containers": [container]}});
-    [deployment(metadata("workload-variant-autoscaler-controller-manager"), &container), pod.to_string()]
+    [deployment(&metadata("workload-variant-autoscaler-controller-manager"), &container), pod.to_string()]
         .join("\n---\n")
 }
 
 /// A Deployment whose pods no node takes: kwok's nodes would make them ready.
-fn deployment(metadata: Value, container: &Value) -> String {
+fn deployment(metadata: &Value, container: &Value) -> String {
     let labels = json!({"stand-in": metadata["name"]});
     let template = json!({"metadata": {"labels": labels},
         "spec": {"nodeSelector": {"no": "node"}, "containers": [container]}});

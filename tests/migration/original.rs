@@ -2,6 +2,7 @@
 //! Prometheus scrapes as it would scrape the original's.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -32,7 +33,7 @@ impl Original {
             "labels": {"app.kubernetes.io/name": "workload-variant-autoscaler", "control-plane": "controller-manager"}});
         let namespaces = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
         testbed.apply(&namespaces.to_string()).await?;
-        testbed.apply(&super::deployment(metadata, &container)).await?;
+        testbed.apply(&super::deployment(&metadata, &container)).await?;
         let page: Page = Arc::default();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
         let address: SocketAddr = listener.local_addr()?;
@@ -96,9 +97,11 @@ fn text(page: &Page, namespace: &str) -> String {
     let mut text = String::new();
     for metric in ["wva_desired_replicas", "inferno_desired_replicas"] {
         for (variant, replicas) in page.iter().flatten() {
-            text.push_str(&format!(
-                "{metric}{{accelerator_type=\"H100\",namespace=\"{namespace}\",variant_name=\"{variant}\"}} {replicas}\n"
-            ));
+            // A String never refuses to grow.
+            let _ = writeln!(
+                text,
+                "{metric}{{accelerator_type=\"H100\",namespace=\"{namespace}\",variant_name=\"{variant}\"}} {replicas}"
+            );
         }
     }
     text

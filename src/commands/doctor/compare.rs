@@ -1,8 +1,10 @@
 //! `wva doctor --compare`: what another controller publishes for each variant, beside what this one decided. Pure.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 
 use wva_crds::names::DESIRED_REPLICAS_METRIC;
+use wva_scaling::{Decision, Stage};
 
 use super::facts::{Facts, Scraped};
 use super::links::signal::{of_variant, publisher};
@@ -44,26 +46,25 @@ pub(super) fn compare(facts: &Facts, seen: &[Seen<'_>]) -> anyhow::Result<(Strin
     let doubled = rows.iter().filter(|row| row.doubled).count();
     let cells: Vec<[String; 7]> = rows.iter().map(|row| row.cells.clone()).collect();
     let mut out = table(HEADING, &cells);
+    // A String never refuses to grow.
     let by = if publishers.is_empty() { "nobody".to_owned() } else { publishers.join("; ") };
-    out.push_str(&format!("\nOTHER is published by {by}\n"));
+    let _ = writeln!(out, "\nOTHER is published by {by}");
     if doubled > 0 {
-        out.push_str(&format!(
+        let _ = writeln!(
+            out,
             "{} not in mode recommend, though another controller publishes: an HPA adds both up\n  -> kubectl annotate va -n \
-             NAMESPACE NAME --overwrite wva.llmd.ai/mode=recommend\n",
+             NAMESPACE NAME --overwrite wva.llmd.ai/mode=recommend",
             count(doubled, "variant")
-        ));
+        );
     }
-    out.push_str(&format!(
-        "{}: {agreeing} the same, {} not\n",
-        count(rows.len(), "variant"),
-        rows.len() - agreeing
-    ));
+    let _ =
+        writeln!(out, "{}: {agreeing} the same, {} not", count(rows.len(), "variant"), rows.len() - agreeing);
     Ok((out, agreeing == rows.len() && doubled == 0))
 }
 
 fn row(seen: &Seen<'_>, scraped: &Scraped) -> Row {
     let other = other(others(seen, of_variant(&scraped.signals, &seen.namespace, &seen.name)));
-    let ours = seen.decision.map(wva_scaling::Decision::target);
+    let ours = seen.decision.map(Decision::target);
     let current = match seen.workload() {
         Some(Workload::Here(workload)) => replicas(workload).to_string(),
         _ => "-".to_owned(),
@@ -71,7 +72,7 @@ fn row(seen: &Seen<'_>, scraped: &Scraped) -> Row {
     let shown = |n: Option<f64>| n.map_or_else(|| "-".to_owned(), |n| n.to_string());
     let value = other.map(|series| series.value);
     let difference = value.zip(ours).map(|(other, ours)| f64::from(ours) - other);
-    let reason = seen.decision.map_or_else(|| "not decided".to_owned(), |d| d.reason().code().to_owned());
+    let reason = seen.decision.map_or("not decided", reason).to_owned();
     Row {
         cells: [
             seen.namespace.clone(),
@@ -87,6 +88,13 @@ fn row(seen: &Seen<'_>, scraped: &Scraped) -> Row {
         publisher: other.map(publisher),
         doubled: other.is_some() && !seen.recommends(),
     }
+}
+
+/// What the load asked for: that nothing is published of it is why it is compared.
+fn reason(decision: &Decision) -> &'static str {
+    let decided = decision.steps.iter().filter(|step| step.stage != Stage::Publish);
+    let codes: Vec<&'static str> = decided.map(|step| step.reason.code()).collect();
+    codes.iter().rev().find(|code| **code != "NoChange").copied().unwrap_or("NoChange")
 }
 
 /// The series that are not this controller's. It publishes none in mode recommend; else those of its leader's pod are its

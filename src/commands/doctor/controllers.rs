@@ -124,6 +124,7 @@ mod tests {
 
     use super::*;
 
+    #[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
     fn controller(image: &str, env: Value, args: Value) -> Option<Controller> {
         Controller::of(&json!({
             "metadata": {"namespace": "wva", "name": "c"},
@@ -131,6 +132,7 @@ mod tests {
         }))
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
     fn takes(controller: &Controller, namespace: &str, label: Value) -> bool {
         controller.takes(&json!({"metadata": {"namespace": namespace, "labels": {INSTANCE_LABEL: label}}}))
     }

@@ -42,6 +42,7 @@ fn signal(publisher: &str, value: f64) -> Series {
     series(&[&labels[..], &[("namespace", "wva"), ("pod", publisher)]].concat(), value)
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
 fn controller(name: &str, image: &str, env: Value) -> Value {
     json!({"metadata": {"namespace": "wva", "name": name},
         "spec": {"template": {"spec": {"containers": [{"image": image, "env": env}]}}}})
@@ -140,7 +141,7 @@ impl World {
             external: BTreeMap::from([(("prod".to_owned(), "h".to_owned()), vec![answered])]),
             api_service: None,
             crd_lacks: Ok(Vec::new()),
-            scraped: self.scraped.then(|| Ok(Scraped { models: self.models, signals: self.signals })),
+            scraped: self.scraped.then_some(Ok(Scraped { models: self.models, signals: self.signals })),
             hidden: Vec::new(),
         }
     }
@@ -185,14 +186,14 @@ fn a_chain_that_holds_is_fine_link_by_link() {
     ];
     check("", &links, |_| {});
     check("", &["1 published, by the status", "the leader counts the series of 1 pod"], |w| {
-        w.scraped = false
+        w.scraped = false;
     });
 }
 
 #[test]
 fn the_variant() {
     check("variant", &["spec.modelID", "kubectl edit va -n prod a"], |w| {
-        w.variant["spec"]["modelID"] = json!("")
+        w.variant["spec"]["modelID"] = json!("");
     });
     check("variant", &["wva.llmd.ai/exclude-"], |w| {
         w.namespaces[0]["metadata"]["annotations"] = json!({"wva.llmd.ai/exclude": "true"});
@@ -212,7 +213,7 @@ fn the_variant() {
 #[test]
 fn two_controllers_may_not_publish_one_variant() {
     check("variant", &["2 controllers publish it", "(the original)", "mode=recommend"], |w| {
-        w.controllers.push(original())
+        w.controllers.push(original());
     });
     check("", &["mode recommend: nothing is published by this controller; others say: 2 by"], |w| {
         w.controllers.push(original());
@@ -220,14 +221,14 @@ fn two_controllers_may_not_publish_one_variant() {
         w.signals = vec![signal("original-0", 2.0)];
     });
     check("signal", &["2 publishers", "namespace=wva,pod=other-0"], |w| {
-        w.signals.push(signal("other-0", 3.0))
+        w.signals.push(signal("other-0", 3.0));
     });
 }
 
 #[test]
 fn the_workload_and_its_pods() {
     check("workload", &["no Deployment a in namespace prod"], |w| {
-        w.deployment["metadata"]["name"] = json!("b")
+        w.deployment["metadata"]["name"] = json!("b");
     });
     let waiting = |reason: &str| json!([{"state": {"waiting": {"reason": reason, "message": "back-off"}}}]);
     check("pods", &["CrashLoopBackOff back-off", "describe pod -n prod a-0"], |w| {
@@ -378,7 +379,8 @@ fn both_controllers_series_are_compared() {
     };
     let (told, same) = compared(|_| {});
     assert!(same && told.contains("OTHER is published by namespace=wva,pod=original-0"), "{told}");
-    assert!(told.contains("prod        a      1         1       1      0            "), "{told}");
+    let row = "prod        a      1         1       1      0            NoChange\n";
+    assert!(told.contains(row), "{told}");
     let (told, same) = compared(|w| w.signals = vec![signal("original-0", 3.0)]);
     assert!(!same && told.contains("-2") && told.contains("0 the same, 1 not"), "{told}");
     let (told, same) = compared(|w| w.signals.clear());

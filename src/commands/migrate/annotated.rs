@@ -152,7 +152,7 @@ fn variant(autoscaler: &Value, name: &str, followed: &Followed) -> Result<(Value
             changes.push(format!("metadata.labels[{label}] is what it selects by {of_series}"));
         }
     }
-    Ok((object(&format!("{GROUP}/{VERSION}"), KIND, metadata, spec), changes))
+    Ok((object(&format!("{GROUP}/{VERSION}"), KIND, &metadata, &spec), changes))
 }
 
 /// An HPA that follows this one variant; `None` where it does already.
@@ -185,7 +185,7 @@ fn following(hpa: &Value, name: &str, namespace: &str) -> Option<(Value, Vec<Str
              are not to decide"
         ));
     }
-    let object = object(text(hpa, "/apiVersion"), text(hpa, "/kind"), metadata(hpa), spec);
+    let object = object(text(hpa, "/apiVersion"), text(hpa, "/kind"), &metadata(hpa), &spec);
     Some((object, changes))
 }
 

@@ -128,7 +128,7 @@ async fn in_cluster(namespace: Option<String>) -> anyhow::Result<(Vec<Original>,
             missing.join(", ")
         ),
         Err(error) => {
-            eprintln!("wva: {error}: before all else,\n  wva crd | kubectl apply --server-side -f -")
+            eprintln!("wva: {error}: before all else,\n  wva crd | kubectl apply --server-side -f -");
         }
     }
     let workloads = Workloads::read(&cluster).await;

@@ -27,6 +27,6 @@ pub(super) fn set(metadata: &mut Map<String, Value>, map: &str, key: &str, value
 }
 
 /// An object that is to be applied.
-pub(super) fn object(api_version: &str, kind: &str, metadata: Map<String, Value>, spec: Value) -> Value {
+pub(super) fn object(api_version: &str, kind: &str, metadata: &Map<String, Value>, spec: &Value) -> Value {
     json!({"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec})
 }

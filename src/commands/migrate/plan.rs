@@ -104,7 +104,9 @@ pub(super) fn plan(originals: &[Original], workloads: &Workloads, wanted: Wanted
     if wanted.recommend {
         drafts.iter_mut().for_each(recommend);
     }
-    drafts.iter_mut().for_each(|draft| label(draft, workloads));
+    for draft in &mut drafts {
+        label(draft, workloads);
+    }
     settle(&mut plan, &drafts, workloads, wanted);
     plan.steps.extend(autoscalers);
     plan

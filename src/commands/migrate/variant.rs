@@ -28,7 +28,7 @@ pub(super) fn migrate(original: &Value) -> Changed {
     cost(&mut spec, &mut changes);
     let mut metadata = metadata(original);
     labels(original, &mut metadata, &mut changes);
-    let object = object(&format!("{GROUP}/{VERSION}"), KIND, metadata, Value::Object(spec));
+    let object = object(&format!("{GROUP}/{VERSION}"), KIND, &metadata, &Value::Object(spec));
     Changed { object, changes }
 }
 

@@ -1,5 +1,7 @@
 //! From what was read to the table. Pure.
 
+use std::fmt::Write as _;
+
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use wva_controller::external_metrics::values::LONGEST_AGE;
@@ -37,11 +39,9 @@ pub(super) fn text(read: &Read<'_>) -> String {
     let mut out = table(HEADING, &rows);
     let unserved: Vec<String> = variants.iter().filter_map(|variant| unserved(read, variant)).collect();
     if !unserved.is_empty() {
-        out.push_str(&format!(
-            "\n{} that nobody serves:\n{}",
-            count(unserved.len(), "variant"),
-            unserved.concat()
-        ));
+        // A String never refuses to grow.
+        let _ =
+            write!(out, "\n{} that nobody serves:\n{}", count(unserved.len(), "variant"), unserved.concat());
     }
     out
 }
@@ -188,7 +188,7 @@ mod tests {
     fn what_is_not_known_is_a_dash() {
         check(variant("gone", |_| {}), &[], "prod | gone | 3 | - | - | - | Ready");
         let other = |v: &mut Value| {
-            v["spec"]["scaleTargetRef"] = json!({"name": "x", "kind": "Own", "apiVersion": "own/v1"})
+            v["spec"]["scaleTargetRef"] = json!({"name": "x", "kind": "Own", "apiVersion": "own/v1"});
         };
         check(variant("b", other), &[], "prod | b | 3 | 7 | - | - | Ready");
         check(variant("a", |v| v["status"] = json!({})), &[], "prod | a | - | 2 | 2 | - | no status yet");
@@ -205,7 +205,7 @@ mod tests {
             "prod | a | 3 | 2 | 2 | - | not ready: DeploymentNotFound",
         );
         let old = |v: &mut Value| {
-            v["status"]["desiredOptimizedAlloc"]["lastRunTime"] = json!("2026-01-01T00:40:00Z")
+            v["status"]["desiredOptimizedAlloc"]["lastRunTime"] = json!("2026-01-01T00:40:00Z");
         };
         check(variant("a", old), &[], "prod | a | 3 | 2 | 2 | - | Ready (20 min ago)");
         let excluded = |v: &mut Value| v["metadata"]["namespace"] = json!("out");

@@ -17,7 +17,7 @@ struct Bounds {
 
 pub(in crate::commands::doctor) fn check(seen: &Seen<'_>) -> Vec<Found> {
     let mut found: Vec<Found> =
-        seen.autoscalers.iter().flat_map(|autoscaler| of_itself(seen, autoscaler)).collect();
+        seen.autoscalers.iter().filter_map(|autoscaler| of_itself(seen, autoscaler)).collect();
     found.extend(not_carried_out(seen));
     let all = bounds(seen);
     found.extend(contradiction(seen, &all));

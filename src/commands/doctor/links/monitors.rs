@@ -1,4 +1,4 @@
-//! Why no metrics of a variant's pods arrive: whether a ServiceMonitor selects a Service of theirs, or a PodMonitor the
+//! Why no metrics of a variant's pods arrive: whether a ServiceMonitor selects a Service of theirs, or a `PodMonitor` the
 //! pods themselves.
 
 use kube::core::SelectorExt as _;
