@@ -114,7 +114,7 @@ holds "$all" '"name":"mutate-unlabelled.va.llmd.ai","namespaceSelector":{"matchE
 holds "$all" '"name":"validate.va.llmd.ai","namespaceSelector":{"matchExpressions":[{"key":"kubernetes.io/metadata.name","operator":"NotIn","values":["kube-system"]}]},"objectSelector":{"matchLabels":{"wva.llmd.ai/controller-instance":"team-a"}}' instance
 lacks "$(cat $out/instance-ignore.json)" 'unlabelled' instance-ignore
 holds "$(cat $out/namespaced.json)" "\"namespaceSelector\":{\"matchExpressions\":[{\"key\":\"kubernetes.io/metadata.name\",\"operator\":\"In\",\"values\":[\"$system\"]},{\"key\":\"kubernetes.io/metadata.name\",\"operator\":\"NotIn\",\"values\":[\"kube-system\"]}]}" namespaced
-holds "$(cat $out/namespaced.json)" '{"name":"WATCH_NAMESPACE","valueFrom":{"fieldRef":{"fieldPath":"metadata.namespace"}}}' namespaced
+holds "$(cat $out/namespaced.json)" '{"name":"WATCH_NAMESPACE","valueFrom":{"fieldRef":{"apiVersion":"v1","fieldPath":"metadata.namespace"}}}' namespaced
 holds "$(cat $out/readme-saturation.json)" '"llm-d":"kvCacheThreshold: 0.7\nkvSpareTrigger: 0.35\nmodel_id: Qwen/Qwen3-0.6B\nnamespace: llm-d-autoscaler\n"' readme-saturation
 holds "$(cat $out/everything.json)" '"qwen":"analyzerName: saturation\nmodel_id: Qwen/Qwen3-0.6B\nscaleDownBoundary: 0.6\nscaleUpThreshold: 0.9\nwarmSpare: \"off\"\n"' everything
 holds "$(cat $out/readme-immutable.json)" '"immutable":true' readme-immutable

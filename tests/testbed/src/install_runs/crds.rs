@@ -24,6 +24,7 @@ pub(super) async fn run(site: &Site, table: &mut Table) -> anyhow::Result<()> {
     table.step("the CRD is replaced by the documented command", Box::pin(replaced(site))).await;
     table.step("wva crd | kubectl apply changes nothing more", Box::pin(printed(site))).await;
     table.step("uninstall keeps the CRD and what is stored", Box::pin(kept(site, &helm))).await;
+    table.step("install with the CRD of the chart", Box::pin(install_again(site, &helm))).await;
     Ok(())
 }
 
@@ -43,7 +44,12 @@ async fn original(site: &Site) -> anyhow::Result<String> {
 }
 
 async fn install(site: &Site, helm: &Helm) -> anyhow::Result<String> {
-    site.helm(helm, &["--set", NO_PROMETHEUS]).await?.success()?;
+    let refused = site.helm(helm, &["--set", NO_PROMETHEUS]).await?;
+    ensure!(
+        !refused.ok && refused.stderr.contains("failed to install CRD"),
+        "Helm 4 took the CRD over: {refused:?}"
+    );
+    site.helm(helm, &["--set", NO_PROMETHEUS, "--skip-crds"]).await?.success()?;
     site.healthy().await?;
     let field = site.kubectl(&["get", "crd", CRD, "-o", NEW_FIELD]).await?;
     ensure!(field.is_empty(), "Helm replaced the CRD: it has minReplicas");
@@ -54,7 +60,8 @@ async fn install(site: &Site, helm: &Helm) -> anyhow::Result<String> {
         Ok(())
     })
     .await?;
-    Ok("everything works, the CRD is the original's, and the log says so".to_owned())
+    Ok("Helm 4 refuses to change it; with --skip-crds everything works, and the log says that it is old"
+        .to_owned())
 }
 
 async fn replaced(site: &Site) -> anyhow::Result<String> {
@@ -97,10 +104,19 @@ async fn printed(site: &Site) -> anyhow::Result<String> {
     Ok("the same".to_owned())
 }
 
+async fn install_again(site: &Site, helm: &Helm) -> anyhow::Result<String> {
+    site.helm(helm, &["--set", NO_PROMETHEUS]).await?.success()?;
+    site.healthy().await?;
+    site.uninstall(helm).await?;
+    site.leftovers().await?;
+    Ok("no conflict".to_owned())
+}
+
 async fn kept(site: &Site, helm: &Helm) -> anyhow::Result<String> {
     site.uninstall(helm).await?;
     site.kubectl(&["get", "crd", CRD]).await?;
     site.kubectl(&["-n", MODELS, "delete", "va", "stored"]).await?;
     site.leftovers().await?;
+    site.forget().await?;
     Ok("both were there, and nothing else but Lease and CA".to_owned())
 }

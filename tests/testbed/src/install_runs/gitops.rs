@@ -133,8 +133,11 @@ async fn no_drift(site: &Site, helm: &Helm) -> anyhow::Result<String> {
 }
 
 async fn deleted(site: &Site, helm: &Helm) -> anyhow::Result<String> {
-    let render = render(helm, &["--include-crds", "--set", SHORT_LIVES]).await?;
-    site.testbed.kubectl_with(&["delete", "--timeout=50s", "-f", "-"], &render).await?.success()?;
+    let render = render(helm, &["--set", SHORT_LIVES]).await?;
+    // The Secret with a token goes with its service account.
+    let args = ["delete", "--ignore-not-found", "--timeout=50s", "-f", "-"];
+    site.testbed.kubectl_with(&args, &render).await?.success()?;
     site.leftovers().await?;
-    Ok("nothing left but Lease and CA".to_owned())
+    site.forget().await?;
+    Ok("nothing left but CRD, Lease and CA".to_owned())
 }

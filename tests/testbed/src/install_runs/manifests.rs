@@ -86,6 +86,7 @@ async fn script_uninstalls(site: &Site, helm: &Helm) -> anyhow::Result<String> {
     install_sh(site, helm, &[], &["--uninstall"]).await?.success()?;
     site.leases_gone().await?;
     site.leftovers().await?;
+    site.forget().await?;
     Ok("nothing left but CRD, Lease and CA".to_owned())
 }
 

@@ -64,6 +64,9 @@ impl Experiment {
     pub const ALL: [Self; 7] =
         [Self::AtOnce, Self::Upgrades, Self::GitOps, Self::Orders, Self::Crds, Self::Manifests, Self::Readme];
 
+    /// Those whose steps no other has in a like form: what a short run does.
+    pub const SHORT: [Self; 5] = [Self::Upgrades, Self::GitOps, Self::Orders, Self::Crds, Self::Manifests];
+
     /// Its name, on the command line too.
     #[must_use]
     pub fn name(self) -> &'static str {

@@ -19,7 +19,7 @@ pub(super) async fn run(site: &Site, extent: Extent, table: &mut Table) -> anyho
     let parts = parts(&render(&helm, &["--include-crds"]).await?)?;
     ensure!(parts.len() == 6, "the render has the parts {:?}", parts.keys());
     let mut seen = None;
-    for number in 0..extent.times(30, 2) {
+    for number in 0..extent.times(30, 1) {
         let order = order(parts.keys().copied().collect(), number as u64);
         let work = async {
             let tries = apply(site, &parts, &order).await?;

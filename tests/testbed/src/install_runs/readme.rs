@@ -1,10 +1,9 @@
 //! The original chart's README, command by command, as far as they concern this program and this machine can run them:
 //! `docs/install.md` has the table with the rest.
 
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 use serde_json::Value;
 
 use super::site::{MAIN_MAP, MODELS, Site};
@@ -76,8 +75,7 @@ metadata:
 
     /// Settings that nobody names are the README's own: OpenShift's Thanos, which is not here.
     async fn openshift(&self) -> anyhow::Result<String> {
-        let ca = fixture("../chart/ca.crt")?;
-        let ca = format!("wva.prometheus.caCert={}", ca.display());
+        let ca = format!("wva.prometheus.caCert={}", self.site.testbed.ca().display());
         let args = [
             "--set-file",
             &ca,
@@ -136,9 +134,4 @@ metadata:
         self.site.leftovers().await?;
         Ok("nothing left but the CRD".to_owned())
     }
-}
-
-fn fixture(path: &str) -> anyhow::Result<PathBuf> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
-    path.canonicalize().with_context(|| format!("there is no {}", path.display()))
 }

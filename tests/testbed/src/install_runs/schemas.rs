@@ -66,8 +66,6 @@ fn schema(published: &Value, version: &str, kind: &str) -> Option<Value> {
 fn strict(schema: &mut Value, wanted: &mut Vec<String>) {
     match schema {
         Value::Object(map) => {
-            // A default beside a reference is for the API server.
-            map.remove("default");
             if let Some(name) = map.get("$ref").and_then(Value::as_str).and_then(|of| of.strip_prefix(REF)) {
                 wanted.push(name.to_owned());
                 let of = format!("#/definitions/{name}");

@@ -169,11 +169,13 @@ impl Site {
         self.testbed.kubectl_with(&["apply", "--dry-run=server", "-f", "-"], &object.to_string()).await
     }
 
-    /// The controller's pods, which change with a rollout alone.
+    /// The controller's pods, which change with a rollout alone; without those that end.
     pub(super) async fn pods(&self) -> anyhow::Result<BTreeSet<String>> {
-        let names =
-            self.kubectl(&["-n", SYSTEM, "get", "pods", "-o", "jsonpath={.items[*].metadata.name}"]).await?;
-        Ok(names.split_whitespace().map(str::to_owned).collect())
+        let pods = self.kubectl(&["-n", SYSTEM, "get", "pods", "-o", "json"]).await?;
+        let pods: Value = serde_json::from_str(&pods)?;
+        let metadata = pods["items"].as_array().into_iter().flatten().map(|pod| &pod["metadata"]);
+        let stay = metadata.filter(|metadata| metadata["deletionTimestamp"].is_null());
+        Ok(stay.filter_map(|metadata| metadata["name"].as_str()).map(str::to_owned).collect())
     }
 
     /// How often containers of the present pods were started again.
