@@ -66,7 +66,7 @@ fn entry() -> impl Strategy<Value = SaturationEntry> {
 
 fn sample((figures, ..): &Shown, age: u64, done: f64) -> WorkSample {
     let [completed, prompt, generated, prefills, prefill_seconds, gaps, gap_seconds, running, waiting] =
-        figures.map(|value| figure::<Amount>(value));
+        figures.map(figure::<Amount>);
     let grown = |value: Amount| figure((value.get() * done).min(f64::MAX));
     WorkSample {
         age: GoDuration::from_secs(age),
@@ -152,7 +152,7 @@ proptest! {
             snapshot.learned = learned.into_iter().map(|l| l.after(elapsed)).collect();
             let outcome = decide(&snapshot);
             prop_assert!(finite(&outcome), "{}\n{:?}", text(&outcome), Case(snapshot));
-            prop_assert!(outcome.decisions[0].target() <= 9.max(outcome.decisions[0].current.min(9)));
+            prop_assert!(outcome.decisions[0].target() <= 9);
             learned = outcome.next.learned;
             prop_assert_eq!(learned.len(), 1);
             prop_assert!(size(&learned) <= 6144 + 2048 * cycle.2.len(), "{}", serde_json::to_string(&learned).unwrap());
