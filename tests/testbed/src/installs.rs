@@ -16,7 +16,7 @@ pub(crate) async fn run(wva: &Path, only: Option<&str>, short: bool) -> anyhow::
         bail!("no experiment has {:?} in its name: there are {names}", only.unwrap_or_default());
     }
     let extent = if short { Extent::Short } else { Extent::Full };
-    let outcome = install_runs::run(wva, &all, extent, told).await?;
+    let outcome = Box::pin(install_runs::run(wva, &all, extent, told)).await?;
     say(&format!("{}\n", outcome.figures))?;
     outcome.kept().map(drop)
 }

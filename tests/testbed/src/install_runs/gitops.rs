@@ -16,6 +16,8 @@ use crate::{Helm, Tools, eventually};
 const SHORT_LIVES: &str = "wva.settings.WVA_CA_LIFETIME=1m,wva.settings.WVA_CERT_LIFETIME=1m";
 /// Longest wait for a rotation: it comes at two thirds of a life, and is looked for each minute.
 const ROTATED: Duration = Duration::from_mins(4);
+/// Longest wait for the schema of a new CRD.
+const PUBLISHED: Duration = Duration::from_secs(30);
 /// Who applies.
 const MANAGERS: [&str; 2] = ["argocd-controller", "kustomize-controller"];
 
@@ -65,7 +67,12 @@ async fn conforms(site: &Site, helm: &Helm) -> anyhow::Result<String> {
     let args = ["--include-crds", "--set", "wva.externalMetrics.enabled=true,wva.networkPolicy.enabled=true"];
     let rendered = render(helm, &args).await?;
     let folder = site.testbed.data().join("schemas");
-    schemas::write(&site.testbed, &documents(&rendered)?, &folder).await?;
+    let documents = documents(&rendered)?;
+    // That of a new CRD comes a moment after it.
+    eventually("the schemas to be published", PUBLISHED, async || {
+        schemas::write(&site.testbed, &documents, &folder).await
+    })
+    .await?;
     let location = format!("{}/{{{{.ResourceKind}}}}{{{{.KindSuffix}}}}.json", folder.display());
     let kubeconform = tokio::task::spawn_blocking(|| Tools::on_request("kubeconform")).await??;
     let mut command = tokio::process::Command::new(kubeconform);
