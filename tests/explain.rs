@@ -82,7 +82,7 @@ async fn a_decision_is_explained_and_decided_again_offline() -> anyhow::Result<(
     let said = text(&out.stderr);
     ensure!(out.status.code() == Some(1) && said.contains("no such VariantAutoscaling"), "{said}");
 
-    cycles_are_recorded_and_replayed(&cluster).await?;
+    cycles_are_recorded_and_replayed(cluster).await?;
     the_snapshot_decides_the_same(cluster).await
 }
 

@@ -9,6 +9,7 @@ use wva_testbed::install_runs::{Experiment, Extent, run};
 async fn every_way_to_install_works() -> anyhow::Result<()> {
     let tell = |line: &str| println!("{line}");
     let wva = Path::new(env!("CARGO_BIN_EXE_wva"));
-    println!("{}", run(wva, &Experiment::SHORT, Extent::Short, tell).await?.kept()?);
+    let outcome = Box::pin(run(wva, &Experiment::SHORT, Extent::Short, tell)).await?;
+    println!("{}", outcome.kept()?);
     Ok(())
 }

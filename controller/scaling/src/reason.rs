@@ -270,6 +270,34 @@ impl Reason {
     pub(crate) const fn ends_a_decision(&self) -> bool {
         matches!(self, Self::OutOfBounds { .. } | Self::Superseded { .. } | Self::NotCarriedOut { .. })
     }
+
+    /// How an earlier decision ended, as a sentence.
+    fn write_end(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OutOfBounds { desired, min, max: Some(max) } => {
+                write!(f, "the earlier target {desired} is outside the bounds {min}..{max} and ends")
+            }
+            Self::OutOfBounds { desired, min, max: None } => {
+                write!(f, "the earlier target {desired} is below the minimum of {min} and ends")
+            }
+            Self::Superseded { desired } => {
+                write!(f, "the earlier target {desired} ends, for the model needs more than that")
+            }
+            Self::NotCarriedOut { desired, age_seconds, refused: true } => write!(
+                f,
+                "the API server refuses {desired} replica(s) for {} s, so another variant is chosen where there is one: \
+                 the controller's log says why",
+                figure(*age_seconds)
+            ),
+            Self::NotCarriedOut { desired, age_seconds, refused: false } => write!(
+                f,
+                "the earlier target {desired} was not carried out: no progress for {} s; check the HPA's metric, \
+                 behavior and bounds",
+                figure(*age_seconds)
+            ),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl fmt::Display for Reason {
@@ -313,27 +341,9 @@ impl fmt::Display for Reason {
             Self::MetricsStale { stale } => {
                 write!(f, "not scaled down, for the metrics of {stale} replica(s) are old")
             }
-            Self::OutOfBounds { desired, min, max: Some(max) } => {
-                write!(f, "the earlier target {desired} is outside the bounds {min}..{max} and ends")
+            Self::OutOfBounds { .. } | Self::Superseded { .. } | Self::NotCarriedOut { .. } => {
+                self.write_end(f)
             }
-            Self::OutOfBounds { desired, min, max: None } => {
-                write!(f, "the earlier target {desired} is below the minimum of {min} and ends")
-            }
-            Self::Superseded { desired } => {
-                write!(f, "the earlier target {desired} ends, for the model needs more than that")
-            }
-            Self::NotCarriedOut { desired, age_seconds, refused: true } => write!(
-                f,
-                "the API server refuses {desired} replica(s) for {} s, so another variant is chosen where there is one: \
-                 the controller's log says why",
-                figure(*age_seconds)
-            ),
-            Self::NotCarriedOut { desired, age_seconds, refused: false } => write!(
-                f,
-                "the earlier target {desired} was not carried out: no progress for {} s; check the HPA's metric, \
-                 behavior and bounds",
-                figure(*age_seconds)
-            ),
             Self::DemandAboveSupply { tokens } => write!(f, "more capacity is needed: {tokens}"),
             Self::SupplyAboveDemand { tokens } => write!(f, "less capacity is enough: {tokens}"),
             Self::ArrivalsAboveCapacity { flow } => write!(f, "more arrives than the replicas do: {flow}"),

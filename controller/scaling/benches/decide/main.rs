@@ -11,6 +11,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion};
+use wva_scaling::units::{KvUsage, QueueLength};
 use wva_scaling::{Outcome, Snapshot, decide};
 
 use self::fleet::{Kind, Size, fleets};
@@ -69,8 +70,8 @@ fn main() {
 fn load(snapshot: &Snapshot) -> f64 {
     let replicas = snapshot.models.iter().flat_map(|m| &m.variants).flat_map(|v| &v.replicas);
     let each = replicas.map(|r| {
-        let fresh = f64::from(u8::from(r.age.get() < Duration::from_secs(60)));
-        fresh * (r.kv.map_or(0.0, |kv| kv.get()) + r.queue.map_or(0.0, |queue| queue.get()))
+        let fresh = f64::from(u8::from(r.age.get() < Duration::from_mins(1)));
+        fresh * (r.kv.map_or(0.0, KvUsage::get) + r.queue.map_or(0.0, QueueLength::get))
     });
     each.sum()
 }

@@ -1,7 +1,5 @@
 //! Each loop on a fleet that is loaded by hand: what it asks for, and when.
 
-#![expect(clippy::unwrap_used, reason = "a test's own input")]
-
 use wva_crds::GoDuration;
 use wva_crds::entries::ScaleToZeroEntry;
 
@@ -36,6 +34,9 @@ impl World {
             queue: 1000,
             patience: 1e6,
             grace: 1e6,
+            retries: 0.0,
+            uncounted: 0.0,
+            scrapes: (0.0, 0.0),
         };
         Self { fleet: Fleet::new(variants.clone(), front, vec![], 1), variants, now: 0.0 }
     }
