@@ -10,7 +10,7 @@ ONLY ?=
 # Where cargo builds, as cargo itself sees it.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help tools build test lint lint-files chart generate demo bench bench-idle bench-admission bench-cycle bench-decide bench-simulate test-bad-input test-faults test-from-zero test-image test-install test-outages test-scaling test-side-by-side test-zero fuzz deny clean
+.PHONY: help tools build test lint lint-files chart generate demo bench bench-idle bench-policies bench-admission bench-cycle bench-decide bench-simulate test-bad-input test-faults test-from-zero test-image test-install test-outages test-scaling test-side-by-side test-zero fuzz deny clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -62,6 +62,10 @@ bench-decide: ## Measure the decisions of a cycle from 100 to 10,000 variants, a
 
 bench-simulate: ## A simulated week of 6 million requests on one core, held to its bounds of time and memory
 	@$(CARGO) bench --quiet --package wva-simulator --bench week
+
+bench-policies: ## Every scenario, all policies, SEEDS seeds each (30): the tables of docs/policy.md and docs/simulate.md; an hour
+	$(CARGO) build --release --bin wva
+	@for s in tests/scenarios/*.yaml tests/scenarios/attacks/*.yaml; do $(TARGET)/release/wva simulate $$s --seeds $(or $(SEEDS),30) || exit 1; echo; done
 
 test-bad-input: tools ## Throw bad input of every kind at the release binary while valid reviews come in; some five minutes
 	$(CARGO) build --release --workspace --bins

@@ -363,7 +363,7 @@ impl Engine {
                 unavailable: c.unavailable.into(),
             },
             scale_to_zero_default: c.scale_to_zero,
-            ..settings.resolve(&self.maps, managed, namespaces, self.telemetry.reloads())
+            ..settings.resolve(&self.maps, managed, namespaces, self.telemetry.reloads(), c.proactive)
         }
     }
 }

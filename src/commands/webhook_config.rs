@@ -188,10 +188,10 @@ fn bundle(path: &Path) -> anyhow::Result<Vec<u8>> {
 mod tests {
     use super::*;
 
-    const BASE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/config/base");
+    const CONFIG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/config");
 
-    fn base(file: &str) -> Vec<Value> {
-        let text = std::fs::read_to_string(format!("{BASE}/{file}")).unwrap();
+    fn documents(file: &str) -> Vec<Value> {
+        let text = std::fs::read_to_string(format!("{CONFIG}/{file}")).unwrap();
         serde_saphyr::from_multiple(&text).unwrap()
     }
 
@@ -212,8 +212,8 @@ mod tests {
             main_config_map: MAIN_MAP_NAME,
             entry_config_maps: &maps,
         };
-        assert_eq!(render(&door)["items"], json!(base("webhook.yaml")));
-        assert_eq!(api_service(namespace, service, None), base("apiservice.yaml")[0]);
+        assert_eq!(render(&door)["items"], json!(documents("base/webhook.yaml")));
+        assert_eq!(api_service(namespace, service, None), documents("external-metrics/apiservice.yaml")[0]);
     }
 
     #[test]

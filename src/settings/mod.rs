@@ -126,10 +126,6 @@ pub(crate) struct SettingsError {
     wrong: Vec<Wrong>,
 }
 
-/// What the table knows and this release does not do yet: (key, what happens instead).
-const NOT_YET: &[(&str, &str)] =
-    &[("EXPERIMENTAL_PROACTIVE_MODEL", "decisions stay those of saturation mode")];
-
 impl SettingsError {
     /// A flag or an environment variable is wrong: no other source can mend that.
     pub(crate) fn is_of_the_command(&self) -> bool {

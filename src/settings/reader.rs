@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use wva_controller::Actuation;
-use wva_crds::settings::{Setting, Value, problems};
+use wva_crds::settings::{Value, problems};
 
-use super::raw::{Held, Raw, Source, Wrong};
-use super::{CertificateFiles, Certificates, Controller, Log, NOT_YET, Settings, Webhook, Zero};
+use super::raw::{Raw, Source, Wrong};
+use super::{CertificateFiles, Certificates, Controller, Log, Settings, Webhook, Zero};
 
 /// Reads typed values and collects what is wrong on the way.
 pub(super) struct Reader<'a> {
@@ -140,6 +140,7 @@ impl Reader<'_> {
             early_scale_up: self.flag("WVA_EARLY_SCALE_UP"),
             limited_mode: self.flag("WVA_LIMITED_MODE"),
             scale_to_zero: self.flag("WVA_SCALE_TO_ZERO"),
+            proactive: self.flag("EXPERIMENTAL_PROACTIVE_MODEL"),
             actuation: match self.text("WVA_ACTUATION").as_str() {
                 "scale" => Actuation::Scale,
                 _ => Actuation::Signal,
@@ -201,11 +202,6 @@ impl Reader<'_> {
 
     fn warnings(&self) -> Vec<String> {
         let old = self.raw.old_names.iter().map(|(old, new)| format!("{old} is an old name: use {new}"));
-        let not_yet = NOT_YET.iter().filter_map(|(key, instead)| {
-            let Held { value, source, .. } = self.raw.get(key)?;
-            let default = Setting::by_key(key)?.default_value().ok()??;
-            (*value != default).then(|| format!("{key} ({source}) has no effect in this release: {instead}"))
-        });
         let unread = ["self", "off"].contains(&self.text("WVA_CERT_MODE").as_str());
         let files = self.optional("WEBHOOK_CERT_PATH").filter(|_| unread).map(|folder| {
             format!(
@@ -213,7 +209,7 @@ impl Reader<'_> {
                 self.text("WVA_CERT_MODE")
             )
         });
-        old.chain(not_yet).chain(files).collect()
+        old.chain(files).collect()
     }
 
     // A key whose value did not parse is in `wrong` already: what stands in for it here is never used.

@@ -121,14 +121,9 @@ fn old_names_work_and_warn() {
 }
 
 #[test]
-fn what_has_no_effect_yet_says_so() {
-    let s = read(&[], &[URL, ("EXPERIMENTAL_PROACTIVE_MODEL", "true")]).unwrap();
-    assert_eq!(
-        s.warnings,
-        [
-            "EXPERIMENTAL_PROACTIVE_MODEL (environment EXPERIMENTAL_PROACTIVE_MODEL) has no effect in this release: decisions stay those of saturation mode"
-        ]
-    );
+fn arrivals_decide_for_service_classes_where_somebody_asks_for_it() {
+    let proactive = |set: &[(&str, &str)]| read(&[], &[&[URL], set].concat()).unwrap().engine().proactive;
+    assert!(!proactive(&[]) && proactive(&[("EXPERIMENTAL_PROACTIVE_MODEL", "true")]));
 }
 
 #[test]
@@ -189,13 +184,6 @@ fn ages_of_signals_must_rise() {
     assert!(e.contains("one setting is wrong"), "what does not parse is said once: {e}");
     let equal = [URL, stale, ("PROMETHEUS_METRICS_CACHE_UNAVAILABLE_THRESHOLD", "10m")];
     assert!(read(&[], &equal).is_ok());
-}
-
-#[test]
-fn what_has_no_effect_yet_is_a_setting() {
-    for (key, _) in NOT_YET {
-        assert!(wva_crds::settings::Setting::by_key(key).is_some(), "{key}");
-    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ use super::Actuation;
 
 /// How often the engine does what, and by which settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a setting that people switch by itself")]
 pub struct EngineConfig {
     /// Time between two cycles.
     pub interval: Duration,
@@ -31,6 +32,8 @@ pub struct EngineConfig {
     pub early_scale_up: bool,
     /// Models may go to 0 where no entry says otherwise.
     pub scale_to_zero: bool,
+    /// Arrivals decide for every model that a service class names.
+    pub proactive: bool,
     /// Who carries out the steps that are neither to nor from zero.
     pub actuation: Actuation,
 }

@@ -26,6 +26,7 @@ fn config() -> EngineConfig {
         pending_grace: minutes(10),
         limited_mode: false,
         early_scale_up: true,
+        proactive: false,
         scale_to_zero: false,
         actuation: Actuation::Signal,
     }

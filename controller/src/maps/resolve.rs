@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use wva_crds::entries::{DEFAULT_ENTRY, Merged, SaturationEntry, ScaleToZeroEntry, merge};
+use wva_crds::entries::{AnalyzerName, DEFAULT_ENTRY, Merged, SaturationEntry, ScaleToZeroEntry, merge};
 use wva_rules::MapRole;
 use wva_scaling::snapshot::Config as RulesConfig;
 
@@ -13,7 +13,7 @@ use super::in_force::{Readers, in_force};
 use super::layers::InForce;
 use super::news::tell;
 use super::reloads::{Config, ConfigReloads};
-use super::service_classes::ServiceClasses;
+use super::service_classes::{Objectives, ServiceClasses};
 use crate::published::PublishedVariant;
 use crate::variants::Managed;
 use crate::watches::{Cache, NamespaceFacts};
@@ -35,13 +35,14 @@ pub(crate) struct Settings {
 impl Settings {
     /// Looks at the maps anew, tells what changed, and gives the entries of a Snapshot, of both kinds: one for each
     /// managed model, which inherits nothing from another entry any more, and `default` for the rest. The rest of the
-    /// configuration is left as it is by default.
+    /// configuration is left as it is by default. `proactive`: arrivals decide for every model that a service class names.
     pub(crate) fn resolve(
         &mut self,
         maps: &ConfigMaps,
         managed: &[Managed],
         namespaces: Option<&Cache<NamespaceFacts>>,
         reloads: &ConfigReloads,
+        proactive: bool,
     ) -> RulesConfig {
         let readers = Arc::new(Readers::new(maps, managed, namespaces));
         // First, so that a map that comes in meanwhile is either read here or starts the next cycle.
@@ -58,10 +59,24 @@ impl Settings {
         for (namespace, model) in models {
             let key = key(namespace, model);
             resolved.scale_to_zero.extend(self.to_zero(namespace, model).map(|entry| (key.clone(), entry)));
-            resolved.saturation.insert(key, self.for_model(namespace, model, &mut dropped));
+            let mut entry = self.for_model(namespace, model, &mut dropped);
+            if let Some(objectives) = self.objectives(model) {
+                entry.itl_slo = entry.itl_slo.or(objectives.itl);
+                entry.ttft_slo = entry.ttft_slo.or(objectives.ttft);
+                if proactive {
+                    entry.analyzer_name = Some(AnalyzerName::Throughput);
+                }
+            }
+            resolved.saturation.insert(key, entry);
         }
         self.left_out = dropped.tell(&self.left_out);
         resolved
+    }
+
+    /// What the service classes hold a model to. `None` where none names it.
+    fn objectives(&self, model: &str) -> Option<Objectives> {
+        let map = self.classes.global.as_ref()?;
+        map.entries.iter().fold(None, |before, keyed| keyed.entry.over(before, model))
     }
 
     /// What holds for a model that nobody names.

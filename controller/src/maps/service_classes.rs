@@ -1,4 +1,5 @@
-//! Service classes: read, checked and told like every other map. No decision looks at them in this release.
+//! Service classes: read, checked and told like every other map. The throughput analyzer is held to their objectives
+//! where the model's entry names none.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +15,38 @@ use super::read::{MapEntry, few};
 pub(super) struct ServiceClasses(BTreeMap<String, Goal>);
 
 /// The objectives of one class for one model, in milliseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 struct Goal {
+    #[serde(skip)]
+    model: String,
     priority: Priority,
     itl: Option<Millis>,
     ttft: Option<Millis>,
+}
+
+/// What a model is held to.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Objectives {
+    /// Between two tokens.
+    pub(super) itl: Option<Millis>,
+    /// To the first token.
+    pub(super) ttft: Option<Millis>,
+}
+
+impl ServiceClasses {
+    /// What these classes hold a model to, and those before them: the strictest of each, for all classes share the model's
+    /// replicas. `None` where none names it.
+    pub(super) fn over(&self, before: Option<Objectives>, model: &str) -> Option<Objectives> {
+        let goals = self.0.values().filter(|goal| goal.model == model);
+        goals.fold(before, |all, goal| {
+            let all = all.unwrap_or_default();
+            Some(Objectives { itl: strictest(all.itl, goal.itl), ttft: strictest(all.ttft, goal.ttft) })
+        })
+    }
+}
+
+fn strictest(a: Option<Millis>, b: Option<Millis>) -> Option<Millis> {
+    a.into_iter().chain(b).min_by(|a, b| a.get().total_cmp(&b.get()))
 }
 
 impl MapEntry for ServiceClasses {
@@ -29,8 +57,13 @@ impl MapEntry for ServiceClasses {
         }
         let mut goals = BTreeMap::new();
         for objective in map.objectives {
-            let goal = Goal { priority: objective.priority, itl: objective.itl, ttft: objective.ttft };
             let name = format!("{}/{}", objective.class, objective.model);
+            let goal = Goal {
+                model: objective.model.clone(),
+                priority: objective.priority,
+                itl: objective.itl,
+                ttft: objective.ttft,
+            };
             if goals.insert(name, goal).is_some() {
                 let (class, model) = (objective.class, objective.model);
                 return Err(format!(

@@ -2,7 +2,7 @@
 
 use prometheus::Registry;
 use serde_json::json;
-use wva_crds::entries::Saturation;
+use wva_crds::entries::{Millis, Saturation};
 use wva_rules::MapNames;
 use wva_scaling::resolve::Entries;
 use wva_scaling::snapshot::{Model, Snapshot};
@@ -20,6 +20,7 @@ struct Bench {
     cluster: Cluster,
     feed: Feed,
     settings: Settings,
+    proactive: bool,
     reloads: ConfigReloads,
 }
 
@@ -32,7 +33,7 @@ impl Bench {
         let mut cluster = Cluster::new();
         cluster.variant("a", "m", json!({})).variant("b", "m", json!({"metadata": {"namespace": "other"}}));
         let reloads = ConfigReloads::register(&Registry::new()).unwrap();
-        Self { cluster, feed, settings: Settings::default(), reloads }
+        Self { cluster, feed, settings: Settings::default(), proactive: false, reloads }
     }
 
     fn resolve(&mut self) -> BTreeMap<String, SaturationEntry> {
@@ -42,7 +43,13 @@ impl Bench {
     fn config(&mut self) -> RulesConfig {
         let watches = self.cluster.watches();
         let managed = managed(&watches, &Ownership::default());
-        self.settings.resolve(&self.feed.maps(), &managed, watches.namespaces.as_ref(), &self.reloads)
+        self.settings.resolve(
+            &self.feed.maps(),
+            &managed,
+            watches.namespaces.as_ref(),
+            &self.reloads,
+            self.proactive,
+        )
     }
 
     /// The thresholds of an entry: KV, queue, spare KV, spare queue.
@@ -240,4 +247,31 @@ fn a_snapshot_with_these_entries_means_the_same_without_the_maps() {
     // A model without an entry of its own, as one that a person adds to the file, has the global default.
     let (added, _) = Entries::of(&snapshot.config).saturation("ns", "added");
     assert_eq!(added, Saturation::of(&saturation[DEFAULT_ENTRY]));
+}
+
+#[test]
+fn a_model_is_held_to_the_strictest_of_its_service_classes_where_its_entry_says_nothing() {
+    let mut bench = Bench::new();
+    let found = |bench: &mut Bench| {
+        let s = bench.resolve()["ns/m"].clone();
+        let ms = |slo: Option<Millis>| slo.map(Millis::get);
+        (ms(s.itl_slo), ms(s.ttft_slo), Saturation::of(&s).analyzer)
+    };
+    bench.proactive = true;
+    assert_eq!(found(&mut bench), (None, None, AnalyzerName::Percentage), "no class names it");
+    let classes = [
+        ("premium.yaml", "name: Premium\npriority: 1\ndata:\n- {model: m, slo-tpot: 50, slo-ttft: 500}"),
+        (
+            "free.yaml",
+            "name: Free\npriority: 9\ndata:\n- {model: m, slo-tpot: 40}\n- {model: z, slo-tpot: 1}",
+        ),
+    ];
+    bench.feed.put("wva/serviceclass", &classes);
+    assert_eq!(found(&mut bench), (Some(40.0), Some(500.0), AnalyzerName::Throughput));
+    bench.proactive = false;
+    assert_eq!(found(&mut bench), (Some(40.0), Some(500.0), AnalyzerName::Percentage));
+    bench.feed.put(GLOBAL, &[("default", "itlSlo: 70")]);
+    assert_eq!(found(&mut bench).0, Some(70.0), "the entry says it");
+    bench.feed.delete("wva/serviceclass");
+    assert_eq!(found(&mut bench).1, None);
 }
