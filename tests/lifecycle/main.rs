@@ -227,6 +227,8 @@ async fn of_two_variants_with_one_target_the_older_counts_while_it_is_there() ->
     let first = VariantFixture::new(&ns, "first");
     cluster.testbed.apply(&[first.deployment(), first.variant()].join("---\n")).await?;
     published(cluster, &ns, "first", 1).await?;
+    // Ages are whole seconds: within one, the first by name would count.
+    tokio::time::sleep(Duration::from_secs(1)).await;
     let second = VariantFixture { name: "a-second".to_owned(), ..first }
         .variant()
         .replace("name: a-second}", "name: first}")
