@@ -78,6 +78,9 @@ for name in namespaced namespaced-limited; do
   limited=; [ $name = namespaced ] || limited='"resources":["nodes "resources":["pods '
   [ "$wide" = '"resources":["mutatingwebhookconfigurations '"$limited"'"resources":["subjectaccessreviews "resources":["tokenreviews ' ] || fault "$name: a ClusterRole for $wide"
 done
+render --show-only templates/tests/doctor.yaml > $out/test.yaml
+writes=$(json $out/test.yaml rules | grep -v '"rule": "\(get\|list\) ' || true)
+[ -z "$writes" ] || fault "helm test may do more than read: $writes"
 for file in "$out"/*.json; do
   ! json "${file%.json}.yaml" rules | grep -q '\*' || fault "$file: a permission with a *"
 done

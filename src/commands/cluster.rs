@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use clap::Arg;
 use hyper::Request;
 use kube::Client;
 use kube::api::ListParams;
@@ -57,6 +58,20 @@ pub(super) const NAMESPACES: Resource =
 
 /// The kinds that are scaled.
 pub(super) const WORKLOADS: [&Resource; 3] = [&DEPLOYMENTS, &STATEFUL_SETS, &LEADER_WORKER_SETS];
+
+/// The argument that names one variant.
+pub(super) fn name_argument() -> Arg {
+    Arg::new("name").value_name("NAME").help("One VariantAutoscaling; all where it is left out")
+}
+
+/// The option that names one namespace.
+pub(super) fn namespace_option() -> Arg {
+    Arg::new("namespace")
+        .short('n')
+        .long("namespace")
+        .value_name("NAMESPACE")
+        .help("Only variants of this namespace")
+}
 
 /// Why objects of a kind were not seen.
 #[derive(Debug, thiserror::Error)]

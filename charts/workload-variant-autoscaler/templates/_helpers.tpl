@@ -131,6 +131,18 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
+{{/* The image, quoted. */}}
+{{- define "wva.image" -}}
+{{- printf "%s:%s" .Values.wva.image.repository (default .Chart.AppVersion .Values.wva.image.tag) | quote }}
+{{- end }}
+
+{{/* Annotations of what `helm test` makes before its pod, and takes away after it. */}}
+{{- define "wva.testRights" -}}
+helm.sh/hook: test
+helm.sh/hook-weight: "-1"
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end }}
+
 {{/* "true" where the release has a controller, else "". */}}
 {{- define "wva.controller" -}}
 {{- if and .Values.controller.enabled .Values.wva.enabled }}true{{ end }}

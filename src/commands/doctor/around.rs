@@ -13,7 +13,7 @@ pub(super) fn look(facts: &Facts) -> Vec<(&'static str, Found)> {
     let mut found = vec![("crd", crd(facts)), ("controller", controller(facts)), ("leader", leader(facts))];
     found.extend(namespaces(facts).into_iter().map(|f| ("namespace", f)));
     found.push(("metrics API", metrics_api(facts)));
-    let hidden = facts.hidden.iter().filter(|(kind, _)| *kind != "controllers");
+    let hidden = facts.hidden.iter().filter(|(kind, _)| !["controllers", "apiservices"].contains(kind));
     found.extend(hidden.map(|(_, why)| ("rights", Found::unknown(why.as_str()))));
     found
 }
@@ -39,6 +39,14 @@ fn controller(facts: &Facts) -> Found {
         return Found::doubtful(
             format!("beside the original: {list}"),
             "keep every variant that both take in mode recommend until the original is stopped (docs/migration.md)",
+        );
+    }
+    if facts.leaders.seen.is_empty()
+        && let Some(one) = all.iter().find(|c| !c.original && c.ready == 0)
+    {
+        return Found::broken(
+            format!("no replica of {} is ready", one.shown()),
+            format!("kubectl get pods -n {}, and look at their logs", one.namespace),
         );
     }
     match all.as_slice() {
@@ -90,6 +98,9 @@ fn namespaces(facts: &Facts) -> Vec<Found> {
 
 fn metrics_api(facts: &Facts) -> Found {
     let Some(service) = &facts.api_service else {
+        if let Some(why) = facts.hidden("apiservices") {
+            return Found::unknown(why);
+        }
         return Found::fine("none is registered: HPAs cannot read external metrics, ScaledObjects need KEDA");
     };
     let whose =

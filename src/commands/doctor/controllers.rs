@@ -1,11 +1,14 @@
-//! The controllers that are installed, ours and the original's, by their Deployments: which variants each of them takes.
+//! The controllers that are installed, ours and the original's, by their Deployments and main config maps: which variants
+//! each of them takes, and who carries its targets out.
 
 use clap::ArgMatches;
 use serde_json::Value;
-use wva_crds::names::INSTANCE_LABEL;
+use wva_crds::names::{INSTANCE_LABEL, MAIN_MAP_NAME};
+use wva_crds::settings::Setting;
+use wva_crds::settings::map::MapText;
 
-use crate::commands::cluster::{Cluster, DEPLOYMENTS, entry, id, items, text};
-use crate::commands::workloads::replicas;
+use crate::commands::cluster::{Cluster, DEPLOYMENTS, Refusal, entry, id, items, text};
+use crate::commands::workloads::{ready, replicas};
 
 /// The repository of the original's image ends in this.
 const ORIGINAL: &str = "/llm-d-workload-variant-autoscaler";
@@ -20,29 +23,34 @@ pub(super) struct Controller {
     pub(super) name: String,
     /// It is the original.
     pub(super) original: bool,
+    /// Replicas of it that are ready.
+    pub(super) ready: u64,
     /// `CONTROLLER_INSTANCE`.
     pub(super) instance: Option<String>,
     /// `WATCH_NAMESPACE`.
     watch: Option<String>,
     /// `WVA_MANAGE_LABELLED_VARIANTS`, or what the original always did.
     labelled: bool,
+    /// `WVA_ACTUATION=scale`: it carries its targets out itself, without an HPA.
+    pub(super) scales: bool,
 }
 
 impl Controller {
-    /// The controller that a Deployment is; `None` where it is none, or has no replicas.
-    pub(super) fn of(deployment: &Value) -> Option<Self> {
-        let container =
-            items(deployment, "/spec/template/spec/containers").find(|container| is_ours(container))?;
+    /// The controller that a Deployment is, with its main config map; `None` where it is none, or has no replicas.
+    pub(super) fn of(deployment: &Value, map: &MapText) -> Option<Self> {
+        let container = container(deployment)?;
         if replicas(deployment) == 0 {
             return None;
         }
         let (namespace, name) = id(deployment);
         let original = is_original(container);
-        let instance = setting(container, "CONTROLLER_INSTANCE");
+        let setting = |key| setting(container, &namespace, map, key);
+        let instance = setting("CONTROLLER_INSTANCE");
         let labelled = (original && instance.is_none())
-            || setting(container, "WVA_MANAGE_LABELLED_VARIANTS").is_some_and(|v| v == "true");
-        let watch = setting(container, "WATCH_NAMESPACE");
-        Some(Self { namespace, name, original, instance, watch, labelled })
+            || setting("WVA_MANAGE_LABELLED_VARIANTS").is_some_and(|v| v == "true");
+        let watch = setting("WATCH_NAMESPACE");
+        let scales = !original && setting("WVA_ACTUATION").is_some_and(|v| v == "scale");
+        Some(Self { ready: ready(deployment), original, instance, watch, labelled, scales, namespace, name })
     }
 
     /// Whether it takes a variant.
@@ -73,19 +81,60 @@ pub(super) async fn controllers(
 ) -> Option<Vec<Controller>> {
     let namespace = arguments.get_one::<String>("controller-namespace").cloned();
     let everywhere = Cluster { client: cluster.client.clone(), namespace };
-    let mut found: Vec<Controller> = Vec::new();
+    let mut deployments = Vec::new();
     for labels in LABELS {
         match everywhere.select(&DEPLOYMENTS, labels).await {
-            Ok(deployments) => found.extend(deployments.iter().filter_map(Controller::of)),
+            Ok(found) => deployments.extend(found.into_iter().filter(|one| container(one).is_some())),
             Err(error) => {
                 hidden.push(("controllers", error.to_string()));
                 return None;
             }
         }
     }
-    found.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
-    found.dedup();
+    deployments.sort_by_key(id);
+    deployments.dedup_by_key(|deployment| id(deployment));
+    let mut found = Vec::new();
+    for deployment in deployments {
+        let map = main_map(cluster, &deployment, hidden).await;
+        found.extend(Controller::of(&deployment, &map));
+    }
     Some(found)
+}
+
+/// What the main config map of a controller says; nothing where there is none, or nobody may look.
+async fn main_map(
+    cluster: &Cluster,
+    deployment: &Value,
+    hidden: &mut Vec<(&'static str, String)>,
+) -> MapText {
+    let (namespace, _) = id(deployment);
+    let name =
+        container(deployment).and_then(|container| in_environment(container, &namespace, "CONFIG_MAP_NAME"));
+    let name = name.unwrap_or_else(|| MAIN_MAP_NAME.to_owned());
+    match cluster.get(&format!("/api/v1/namespaces/{namespace}/configmaps/{name}")).await {
+        Ok(map) => map["data"].as_object().map(MapText::of).unwrap_or_default(),
+        Err(Refusal { code: 404, .. }) => MapText::default(),
+        Err(Refusal { said, .. }) => {
+            hidden.push((
+                "configmaps",
+                format!("settings in ConfigMap {namespace}/{name} are not known: {said}"),
+            ));
+            MapText::default()
+        }
+    }
+}
+
+/// The container that is a controller. Other operators carry the label `control-plane` too.
+fn container(deployment: &Value) -> Option<&Value> {
+    items(deployment, "/spec/template/spec/containers").find(|container| {
+        let own = items(container, "/env").any(|variable| {
+            matches!(
+                text(variable, "/name"),
+                "CONFIG_MAP_NAME" | "PROMETHEUS_BASE_URL" | "CONTROLLER_INSTANCE"
+            )
+        });
+        is_original(container) || own
+    })
 }
 
 /// The image's name without registry, tag and digest.
@@ -100,22 +149,25 @@ fn is_original(container: &Value) -> bool {
     format!("/{}", repository(container)).ends_with(ORIGINAL)
 }
 
-/// Other operators carry the label `control-plane` too.
-fn is_ours(container: &Value) -> bool {
-    let own = items(container, "/env").any(|variable| {
-        matches!(text(variable, "/name"), "CONFIG_MAP_NAME" | "PROMETHEUS_BASE_URL" | "CONTROLLER_INSTANCE")
-    });
-    is_original(container) || own
+/// What the flag, the environment or the main config map sets, in this order, as the program reads them.
+fn setting(container: &Value, namespace: &str, map: &MapText, key: &str) -> Option<String> {
+    let flag = Setting::by_key(key).and_then(|setting| setting.flag).map(|flag| format!("--{flag}="));
+    let arguments = || items(container, "/args").filter_map(Value::as_str);
+    let by_flag =
+        flag.and_then(|flag| arguments().filter_map(|argument| argument.strip_prefix(&flag)).last());
+    if let Some(value) = by_flag {
+        return Some(value.to_owned()).filter(|value| !value.is_empty());
+    }
+    in_environment(container, namespace, key).or_else(|| Some(map.get(key)?.text.clone()))
 }
 
-/// What the environment or a flag of the same name sets.
-fn setting(container: &Value, key: &str) -> Option<String> {
-    let flag = format!("--{}=", key.strip_prefix("WVA_").unwrap_or(key).to_lowercase().replace('_', "-"));
-    let arguments = items(container, "/args").filter_map(Value::as_str);
-    let by_flag = arguments.filter_map(|argument| argument.strip_prefix(&flag)).last();
-    let variable = items(container, "/env").find(|variable| text(variable, "/name") == key);
-    let value = by_flag.unwrap_or_else(|| variable.map(|v| text(v, "/value")).unwrap_or_default());
-    Some(value.to_owned()).filter(|value| !value.is_empty())
+/// A variable of a container; the namespace may stand there as a reference to the pod's own.
+fn in_environment(container: &Value, namespace: &str, key: &str) -> Option<String> {
+    let variable = items(container, "/env").find(|variable| text(variable, "/name") == key)?;
+    if text(variable, "/valueFrom/fieldRef/fieldPath") == "metadata.namespace" {
+        return Some(namespace.to_owned());
+    }
+    Some(text(variable, "/value").to_owned()).filter(|value| !value.is_empty())
 }
 
 #[cfg(test)]
@@ -126,10 +178,16 @@ mod tests {
 
     #[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
     fn controller(image: &str, env: Value, args: Value) -> Option<Controller> {
-        Controller::of(&json!({
+        with_map(image, env, args, json!({}))
+    }
+
+    #[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
+    fn with_map(image: &str, env: Value, args: Value, map: Value) -> Option<Controller> {
+        let deployment = json!({
             "metadata": {"namespace": "wva", "name": "c"},
             "spec": {"template": {"spec": {"containers": [{"image": image, "env": env, "args": args}]}}},
-        }))
+        });
+        Controller::of(&deployment, &MapText::of(map.as_object().unwrap()))
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
@@ -165,10 +223,37 @@ mod tests {
     }
 
     #[test]
+    fn the_namespace_may_be_the_pods_own_or_stand_in_the_map_below_flags_and_environment() {
+        let map_name = json!({"name": "CONFIG_MAP_NAME", "value": "m"});
+        let own = json!({"name": "WATCH_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}});
+        let map = json!({"config.yaml": "WATCH_NAMESPACE: prod"});
+        for (env, args, taken) in [
+            (json!([map_name]), json!([]), "prod"),
+            (json!([map_name, own]), json!([]), "wva"),
+            (json!([map_name, own]), json!(["--watch-namespace=dev"]), "dev"),
+        ] {
+            let controller = with_map("wva", env, args, map.clone()).unwrap();
+            let namespaces = ["prod", "wva", "dev"];
+            let takes = namespaces.into_iter().filter(|namespace| takes(&controller, namespace, json!(null)));
+            assert_eq!(takes.collect::<Vec<_>>(), [taken]);
+        }
+    }
+
+    #[test]
+    fn who_carries_targets_out_is_in_the_map() {
+        let scales = |map| {
+            let env = json!([{"name": "CONFIG_MAP_NAME", "value": "m"}]);
+            with_map("wva", env, json!([]), map).unwrap().scales
+        };
+        assert!(scales(json!({"WVA_ACTUATION": "scale"})));
+        assert!(!scales(json!({"WVA_ACTUATION": "signal"})) && !scales(json!({})));
+    }
+
+    #[test]
     fn another_operator_is_none() {
         assert_eq!(controller("cert-manager/controller", json!([]), json!([])), None);
         let idle = json!({"spec": {"replicas": 0, "template": {"spec": {"containers": [
             {"image": "llm-d-workload-variant-autoscaler"}]}}}});
-        assert_eq!(Controller::of(&idle), None, "it is scaled to zero");
+        assert_eq!(Controller::of(&idle, &MapText::default()), None, "it is scaled to zero");
     }
 }

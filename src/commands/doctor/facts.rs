@@ -64,7 +64,7 @@ pub(super) struct Facts {
     pub(super) decisions: BTreeMap<(String, String), Decision>,
     /// By namespace and name of the HPA.
     pub(super) external: BTreeMap<(String, String), Vec<Answered>>,
-    /// `None`: there is none.
+    /// `None`: there is none, or it cannot be seen.
     pub(super) api_service: Option<Value>,
     /// Fields that the CRD lacks, or why nobody knows.
     pub(super) crd_lacks: Result<Vec<String>, String>,
@@ -102,7 +102,7 @@ impl Facts {
             controllers: controllers(cluster, arguments, &mut hidden).await,
             decisions: decisions(&leaders),
             leaders,
-            api_service: cluster.get(API_SERVICE).await.ok(),
+            api_service: api_service(cluster, &mut hidden).await,
             crd_lacks: wva_controller::missing_fields(&cluster.client).await.map_err(|e| e.to_string()),
             scraped: match prometheus {
                 Some(prometheus) => Some(scraped(&prometheus).await),
@@ -125,6 +125,17 @@ async fn seen(cluster: &Cluster, of: &Resource, hidden: &mut Vec<(&'static str, 
         Err(error) => {
             hidden.push((of.plural, error.to_string()));
             Vec::new()
+        }
+    }
+}
+
+async fn api_service(cluster: &Cluster, hidden: &mut Vec<(&'static str, String)>) -> Option<Value> {
+    match cluster.get(API_SERVICE).await {
+        Ok(service) => Some(service),
+        Err(Refusal { code: 404, .. }) => None,
+        Err(Refusal { said, .. }) => {
+            hidden.push(("apiservices", said));
+            None
         }
     }
 }

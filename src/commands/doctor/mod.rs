@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::Value;
 
-use super::cluster::{Cluster, id};
+use super::cluster::{Cluster, id, name_argument, namespace_option};
 use super::{leader, output, prometheus};
 use chain::{Followed, State, follow};
 use facts::Facts;
@@ -50,14 +50,7 @@ pub(crate) fn command() -> Command {
     let command = Command::new("doctor")
         .about("Follows the chain from each variant to its replicas, and says where it is broken")
         .after_help(HELP)
-        .arg(Arg::new("name").value_name("NAME").help("One VariantAutoscaling; all where it is left out"))
-        .arg(
-            Arg::new("namespace")
-                .short('n')
-                .long("namespace")
-                .value_name("NAMESPACE")
-                .help("Only variants of this namespace"),
-        )
+        .args([name_argument(), namespace_option()])
         .arg(
             Arg::new("verbose")
                 .long("verbose")

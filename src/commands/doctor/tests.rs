@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
+use wva_crds::settings::map::MapText;
 use wva_scaling::{Snapshot, decide};
 
 use super::controllers::Controller;
@@ -25,6 +26,9 @@ struct World {
     scaled_objects: Vec<Value>,
     namespaces: Vec<Value>,
     controllers: Vec<Value>,
+    /// The main config map of each of them.
+    map: Value,
+    hidden: Vec<(&'static str, String)>,
     snapshot: Option<String>,
     told: Result<Vec<Value>, String>,
     models: Vec<Series>,
@@ -44,7 +48,7 @@ fn signal(publisher: &str, value: f64) -> Series {
 
 #[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
 fn controller(name: &str, image: &str, env: Value) -> Value {
-    json!({"metadata": {"namespace": "wva", "name": name},
+    json!({"metadata": {"namespace": "wva", "name": name}, "status": {"readyReplicas": 1},
         "spec": {"template": {"spec": {"containers": [{"image": image, "env": env}]}}}})
 }
 
@@ -100,6 +104,8 @@ impl World {
             scaled_objects: Vec::new(),
             namespaces: vec![json!({"metadata": {"name": "prod"}})],
             controllers: vec![ours("ours")],
+            map: json!({}),
+            hidden: Vec::new(),
             snapshot: Some(
                 "models: [{modelID: m, namespace: prod, variants: [{name: a, current: 1, max: 10, replicas: [{pod: a-0, kv: \
                  0.5, queue: 0, age: 9s}]}]}]"
@@ -123,6 +129,7 @@ impl World {
         };
         let decided = leaders.seen.iter().flat_map(|leader| decide(&leader.snapshot).decisions);
         let decisions = decided.map(|d| ((d.namespace.clone(), d.variant.clone()), d)).collect();
+        let map = MapText::of(self.map.as_object().unwrap());
         let answered = Answered { metric: "wva_desired_replicas".to_owned(), values: self.told };
         Facts {
             now: NOW.parse().unwrap(),
@@ -135,14 +142,14 @@ impl World {
             autoscalers: self.hpas,
             scaled_objects: self.scaled_objects,
             namespaces: self.namespaces,
-            controllers: Some(self.controllers.iter().filter_map(Controller::of).collect()),
+            controllers: Some(self.controllers.iter().filter_map(|one| Controller::of(one, &map)).collect()),
             leaders,
             decisions,
             external: BTreeMap::from([(("prod".to_owned(), "h".to_owned()), vec![answered])]),
             api_service: None,
             crd_lacks: Ok(Vec::new()),
             scraped: self.scraped.then_some(Ok(Scraped { models: self.models, signals: self.signals })),
-            hidden: Vec::new(),
+            hidden: self.hidden,
         }
     }
 }
@@ -307,10 +314,18 @@ fn what_carries_the_metric_and_its_selector() {
         w.hpas.clear();
         w.variant["metadata"]["annotations"] = json!({"wva.llmd.ai/mode": "recommend"});
     });
+    check("", &["WVA_ACTUATION=scale: the controller carries the target out itself"], |w| {
+        w.hpas.clear();
+        w.map = json!({"WVA_ACTUATION": "scale"});
+    });
     check("metric", &["404 not found", "no APIService", "install prometheus-adapter or KEDA"], |w| {
         w.told = Err("404 not found".to_owned());
     });
     check("metric", &["is told nothing"], |w| w.told = Ok(Vec::new()));
+    check("metric", &["who serves it cannot be seen: forbidden"], |w| {
+        w.told = Ok(Vec::new());
+        w.hidden.push(("apiservices", "forbidden".to_owned()));
+    });
     check("metric", &["2 values", "adds up: 1 ", "; 4 "], |w| {
         w.told = Ok(["1", "4"].map(|v| json!({"value": v, "metricLabels": {"pod": v}})).into());
     });
@@ -364,6 +379,13 @@ fn around_the_variants() {
     assert!(orphaned.contains("prod is given to instance blue"), "{orphaned}");
     let silent = look(|w| w.snapshot = None);
     assert!(silent.contains("look   leader") && silent.contains("it does not lead"), "{silent}");
+    let crashing = look(|w| {
+        w.snapshot = None;
+        w.controllers[0]["status"] = json!({});
+    });
+    assert!(crashing.contains("BROKEN controller  no replica of Deployment wva/ours is ready"), "{crashing}");
+    let forbidden = look(|w| w.hidden.push(("apiservices", "forbidden".to_owned())));
+    assert!(forbidden.contains("?      metrics API forbidden"), "{forbidden}");
 }
 
 #[test]

@@ -10,6 +10,7 @@ use anyhow::Context;
 use clap::{Arg, ArgMatches, Command, value_parser};
 use hyper::StatusCode;
 
+use super::cluster::{name_argument, namespace_option};
 use super::leader::{self, Answer, Door};
 
 /// Attempts to get snapshot and explanation of one cycle.
@@ -24,14 +25,7 @@ pub(crate) fn command(format: Arg) -> Command {
              It finds the controller's pods with your kubeconfig and forwards a port to them, for which you need to \
              list pods and to create pods/portforward there. Only the leader answers.",
         )
-        .arg(Arg::new("name").value_name("NAME").help("One VariantAutoscaling; all where it is left out"))
-        .arg(
-            Arg::new("namespace")
-                .short('n')
-                .long("namespace")
-                .value_name("NAMESPACE")
-                .help("Only variants of this namespace"),
-        )
+        .args([name_argument(), namespace_option()])
         .arg(format)
         .arg(
             Arg::new("snapshot")

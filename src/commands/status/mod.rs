@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use k8s_openapi::jiff::Timestamp;
 
-use super::cluster::{Cluster, NAMESPACES, VARIANTS};
+use super::cluster::{Cluster, NAMESPACES, VARIANTS, namespace_option};
 use super::leader::{self, Leaders};
 use super::output;
 use super::workloads::Workloads;
@@ -41,13 +41,7 @@ pub(crate) fn command() -> Command {
     let command = Command::new("status")
         .about("A table of all variants: target, current and ready replicas, saturation, condition")
         .after_help(HELP)
-        .arg(
-            Arg::new("namespace")
-                .short('n')
-                .long("namespace")
-                .value_name("NAMESPACE")
-                .help("Only variants of this namespace"),
-        )
+        .arg(namespace_option())
         .arg(
             Arg::new("watch")
                 .short('w')

@@ -9,6 +9,8 @@ use crate::commands::doctor::chain::Found;
 use crate::commands::doctor::facts::{Answered, metrics};
 use crate::commands::doctor::seen::{Seen, condition};
 
+const DESCRIBE: &str = "kubectl describe apiservice v1beta1.external.metrics.k8s.io";
+
 pub(in crate::commands::doctor) fn check(seen: &Seen<'_>) -> Vec<Found> {
     let hidden =
         ["horizontalpodautoscalers", "scaledobjects"].into_iter().find_map(|kind| seen.facts.hidden(kind));
@@ -19,6 +21,9 @@ pub(in crate::commands::doctor) fn check(seen: &Seen<'_>) -> Vec<Found> {
     if seen.recommends() {
         return vec![Found::fine("mode recommend: nothing has to follow it yet")];
     }
+    if seen.facts.controllers.iter().flatten().any(|c| c.scales && c.takes(seen.object)) {
+        return vec![Found::fine("WVA_ACTUATION=scale: the controller carries the target out itself")];
+    }
     if let Some(why) = hidden {
         return vec![Found::unknown(why)];
     }
@@ -27,7 +32,7 @@ pub(in crate::commands::doctor) fn check(seen: &Seen<'_>) -> Vec<Found> {
         format!(
             "no HPA and no ScaledObject on {target} follows {DESIRED_REPLICAS_METRIC}, so nobody carries the target out"
         ),
-        "add one (config/samples in the repository, or hpa.enabled=true of the chart); not needed with WVA_ACTUATION=scale",
+        "add one (config/samples in the repository, or hpa.enabled=true of the chart), or set WVA_ACTUATION=scale",
     )]
 }
 
@@ -107,6 +112,9 @@ fn hpa(seen: &Seen<'_>, hpa: &Value, answered: &Answered) -> Found {
 /// Who serves external metrics, and what to do where that is nobody.
 fn served_by(seen: &Seen<'_>) -> (String, String) {
     let Some(service) = &seen.facts.api_service else {
+        if let Some(why) = seen.facts.hidden("apiservices") {
+            return (format!("who serves it cannot be seen: {why}"), DESCRIBE.to_owned());
+        }
         let why = "no APIService v1beta1.external.metrics.k8s.io";
         let remedy =
             "install prometheus-adapter or KEDA, or set wva.externalMetrics.enabled=true in the chart";
@@ -119,12 +127,7 @@ fn served_by(seen: &Seen<'_>) -> (String, String) {
         Some(condition) => format!("{whose}, which is not available: {}", text(condition, "/message")),
         None => whose,
     };
-    (
-        whose,
-        format!(
-            "kubectl describe apiservice v1beta1.external.metrics.k8s.io, and look at the pods behind {namespace}/{name}"
-        ),
-    )
+    (whose, format!("{DESCRIBE}, and look at the pods behind {namespace}/{name}"))
 }
 
 /// Whether an autoscaler follows the metric of this program at all.

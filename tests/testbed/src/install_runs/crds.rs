@@ -24,7 +24,7 @@ pub(super) async fn run(site: &Site, table: &mut Table) -> anyhow::Result<()> {
     table.step("the CRD is replaced by the documented command", Box::pin(replaced(site))).await;
     table.step("wva crd | kubectl apply changes nothing more", Box::pin(printed(site))).await;
     table.step("uninstall keeps the CRD and what is stored", Box::pin(kept(site, &helm))).await;
-    table.step("install with the CRD of the chart", Box::pin(install_again(site, &helm))).await;
+    table.step("install with the CRD of the chart; helm test", Box::pin(install_again(site, &helm))).await;
     Ok(())
 }
 
@@ -105,11 +105,16 @@ async fn printed(site: &Site) -> anyhow::Result<String> {
 }
 
 async fn install_again(site: &Site, helm: &Helm) -> anyhow::Result<String> {
-    site.helm(helm, &["--set", NO_PROMETHEUS]).await?.success()?;
-    site.healthy().await?;
+    let alone = "va.enabled=false,hpa.enabled=false";
+    site.helm(helm, &["--set", NO_PROMETHEUS, "--set", alone]).await?.success()?;
+    site.controller_works().await?;
+    let (ran, log) = site.test(helm).await?;
+    ensure!(ran.ok, "helm test failed: {ran:?}\n{log}");
+    ensure!(log.contains("ok     controller ") && !log.contains("rights"), "it does not see all: {log}");
     site.uninstall(helm).await?;
     site.leftovers().await?;
-    Ok("no conflict".to_owned())
+    site.forget().await?;
+    Ok("no conflict, and the test of a controller without variants succeeds".to_owned())
 }
 
 async fn kept(site: &Site, helm: &Helm) -> anyhow::Result<String> {

@@ -23,7 +23,8 @@ const MANAGERS: [&str; 2] = ["argocd-controller", "kustomize-controller"];
 
 pub(super) async fn run(site: &Site, extent: Extent, table: &mut Table) -> anyhow::Result<()> {
     let helm = Helm::new(&site.testbed, "helm").await?;
-    table.step("two renders compared", Box::pin(two_renders(&helm))).await;
+    table.step("helm lint --strict", Box::pin(lint(site, extent))).await;
+    table.step("two renders compared", Box::pin(two_renders(site, extent))).await;
     table.step("kubeconform -strict", Box::pin(conforms(site, &helm))).await;
     table.step("server-side apply of the render", Box::pin(applied(site, &helm))).await;
     if extent == Extent::Full {
@@ -53,11 +54,25 @@ pub(super) fn documents(yaml: &str) -> anyhow::Result<Vec<Value>> {
     Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
 }
 
-async fn two_renders(helm: &Helm) -> anyhow::Result<String> {
+async fn lint(site: &Site, extent: Extent) -> anyhow::Result<String> {
+    let chart = Helm::chart();
+    let chart = chart.to_str().context("the chart's path is not UTF-8")?;
+    for &name in extent.helms() {
+        Helm::new(&site.testbed, name).await?.run(&["lint", chart, "--strict"]).await?.success()?;
+    }
+    Ok(format!("nothing, by {}", extent.helms().join(" and ")))
+}
+
+async fn two_renders(site: &Site, extent: Extent) -> anyhow::Result<String> {
     let args = ["--include-crds", "--set", "wva.externalMetrics.enabled=true"];
-    let (first, second) = (render(helm, &args).await?, render(helm, &args).await?);
-    ensure!(first == second, "they differ");
-    Ok(format!("the same {} bytes", first.len()))
+    let mut seen = Vec::new();
+    for &name in extent.helms() {
+        let helm = Helm::new(&site.testbed, name).await?;
+        let (first, second) = (render(&helm, &args).await?, render(&helm, &args).await?);
+        ensure!(first == second, "those of {name} differ");
+        seen.push(format!("the same {} bytes by {name}", first.len()));
+    }
+    Ok(seen.join(", "))
 }
 
 /// Judges the render with every part that the control plane knows by the schemas it publishes itself.

@@ -40,8 +40,9 @@ async fn install_sh(site: &Site, helm: &Helm, env: &[(&str, &str)], args: &[&str
     access::run("install.sh", command, "", SCRIPT).await
 }
 
+/// The HPA's windows, up and down, and the instance that it selects by.
 async fn window(site: &Site) -> anyhow::Result<String> {
-    let path = "jsonpath={.spec.behavior.scaleUp.stabilizationWindowSeconds}/{.spec.metrics[0].external.metric.selector.matchLabels.controller_instance}";
+    let path = "jsonpath={.spec.behavior.scaleUp.stabilizationWindowSeconds}/{.spec.behavior.scaleDown.stabilizationWindowSeconds}/{.spec.metrics[0].external.metric.selector.matchLabels.controller_instance}";
     site.kubectl(&["-n", MODELS, "get", "hpa", &format!("{RELEASE}-hpa"), "-o", path]).await
 }
 
@@ -49,21 +50,21 @@ async fn script(site: &Site, helm: &Helm) -> anyhow::Result<String> {
     install_sh(site, helm, &[("PROMETHEUS_URL", "http://127.0.0.1:9")], &[]).await?.success()?;
     site.healthy().await?;
     let window = window(site).await?;
-    ensure!(window == "240/", "window and instance are {window}");
+    ensure!(window == "240/240/", "windows and instance are {window}");
     let label = site.kubectl(&["get", "namespace", SYSTEM, "-o", "jsonpath={.metadata.labels}"]).await?;
     ensure!(label.contains("openshift.io/user-monitoring"), "the namespace's labels are {label}");
-    Ok("everything works; the HPA's window is 240 s".to_owned())
+    Ok("everything works; the HPA's windows are 240 s".to_owned())
 }
 
 async fn script_again(site: &Site, helm: &Helm) -> anyhow::Result<String> {
     let env = [
         ("PROMETHEUS_URL", "http://127.0.0.1:9"),
-        ("HPA_STABILIZATION_SECONDS", "30"),
+        ("HPA_STABILIZATION_SECONDS", "120"),
         ("CONTROLLER_INSTANCE", "llm-d-autoscaler-pr-123"),
     ];
     install_sh(site, helm, &env, &["--set", "hpa.maxReplicas=20"]).await?.success()?;
     let window = window(site).await?;
-    ensure!(window == "30/llm-d-autoscaler-pr-123", "window and instance are {window}");
+    ensure!(window == "120/120/llm-d-autoscaler-pr-123", "windows and instance are {window}");
     eventually("the new pods to lead", SOON, async || {
         let pods = site.pods().await?;
         ensure!(
@@ -73,7 +74,7 @@ async fn script_again(site: &Site, helm: &Helm) -> anyhow::Result<String> {
         Ok(())
     })
     .await?;
-    Ok("the HPA's window is 30 s, and it selects by the instance".to_owned())
+    Ok("the HPA's windows are 120 s, and it selects by the instance".to_owned())
 }
 
 async fn script_refuses(site: &Site, helm: &Helm) -> anyhow::Result<String> {

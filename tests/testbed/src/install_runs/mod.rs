@@ -3,6 +3,7 @@
 
 mod at_once;
 mod crds;
+mod forms;
 mod gitops;
 mod manifests;
 mod orders;
@@ -55,14 +56,24 @@ pub enum Experiment {
     Crds,
     /// The Kustomize base and `deploy/install.sh`.
     Manifests,
+    /// A release for one namespace, one with an instance, one without a controller.
+    Forms,
     /// The commands of the original chart's README.
     Readme,
 }
 
 impl Experiment {
     /// All of them.
-    pub const ALL: [Self; 7] =
-        [Self::AtOnce, Self::Upgrades, Self::GitOps, Self::Orders, Self::Crds, Self::Manifests, Self::Readme];
+    pub const ALL: [Self; 8] = [
+        Self::AtOnce,
+        Self::Upgrades,
+        Self::GitOps,
+        Self::Orders,
+        Self::Crds,
+        Self::Manifests,
+        Self::Forms,
+        Self::Readme,
+    ];
 
     /// Those whose steps no other has in a like form: what a short run does.
     pub const SHORT: [Self; 5] = [Self::Upgrades, Self::GitOps, Self::Orders, Self::Crds, Self::Manifests];
@@ -77,6 +88,7 @@ impl Experiment {
             Self::Orders => "orders",
             Self::Crds => "crds",
             Self::Manifests => "manifests",
+            Self::Forms => "forms",
             Self::Readme => "readme",
         }
     }
@@ -93,6 +105,7 @@ impl Experiment {
             Self::Orders => Box::pin(orders::run(site, extent, table)).await,
             Self::Crds => Box::pin(crds::run(site, table)).await,
             Self::Manifests => Box::pin(manifests::run(site, table)).await,
+            Self::Forms => Box::pin(forms::run(site, table)).await,
             Self::Readme => Box::pin(readme::run(site, table)).await,
         }
     }
@@ -103,7 +116,9 @@ impl Experiment {
 /// # Errors
 /// When the control plane cannot be started or an experiment cannot be carried out.
 pub async fn run(wva: &Path, of: &[Experiment], extent: Extent, tell: Line) -> anyhow::Result<Outcome> {
-    let site = Site::start("installs", wva).await?;
+    // One that runs alone may run beside another.
+    let name = if let [one] = of { format!("installs-{}", one.name()) } else { "installs".to_owned() };
+    let site = Site::start(&name, wva).await?;
     let mut table = Table::new(tell);
     for experiment in of {
         if let Err(error) = experiment.run(&site, extent, &mut table).await {

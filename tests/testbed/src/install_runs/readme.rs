@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::ensure;
 use serde_json::Value;
 
-use super::site::{MAIN_MAP, MODELS, Site};
+use super::site::{MAIN_MAP, MODELS, Site, VARIANT};
 use super::table::Table;
 use crate::install::{RELEASE, SYSTEM};
 use crate::{Helm, eventually};
@@ -22,28 +22,70 @@ pub(super) async fn run(site: &Site, table: &mut Table) -> anyhow::Result<()> {
     table
         .step("INSTALL (on OpenShift), with --set-file wva.prometheus.caCert", Box::pin(readme.openshift()))
         .await;
-    let values = Helm::chart().join("values.yaml").to_string_lossy().into_owned();
-    let dev = Helm::chart().join("values-dev.yaml").to_string_lossy().into_owned();
-    let both = |seconds: u32| {
-        ["scaleUp", "scaleDown"].map(|way| format!("hpa.behavior.{way}.stabilizationWindowSeconds={seconds}"))
-    };
-    let (slow, fast) = (both(240), both(30));
-    let custom = ["wva.prometheus.tls.insecureSkipVerify=true", "wva.image.tag=v0.0.1-dev"];
-    let examples: [(&str, Vec<&str>); 6] = [
-        ("Production: Conservative scaling", vec!["--set", &slow[0], "--set", &slow[1]]),
-        ("E2E Testing: Fast scaling", vec!["--set", &fast[0], "--set", &fast[1]]),
-        ("Production Deployment", vec!["--values", &values]),
-        ("Development Deployment", vec!["--values", &dev]),
-        ("Custom Configuration", vec!["--values", &values, "--set", custom[0], "--set", custom[1]]),
-        ("Immutable ConfigMap", vec!["--values", &values, "--set", "wva.configMap.immutable=true"]),
-    ];
-    for (name, args) in &examples {
-        table.step(name, Box::pin(readme.example(args))).await;
+    for example in &Example::all() {
+        table.step(example.name, Box::pin(readme.example(example))).await;
     }
     table.step("an immutable map changed by its three steps", Box::pin(readme.immutable())).await;
     table.step("VALIDATION: the external metric", Box::pin(readme.metric())).await;
     table.step("CLEANUP", Box::pin(readme.cleanup())).await;
     Ok(())
+}
+
+/// One example of the README, and what it must lead to.
+struct Example {
+    name: &'static str,
+    args: Vec<String>,
+    /// As kubectl names it.
+    object: [&'static str; 3],
+    path: &'static str,
+    holds: String,
+}
+
+impl Example {
+    /// Values that set both windows of the HPA.
+    fn windows(name: &'static str, seconds: u32) -> Self {
+        let set =
+            |way| ["--set".to_owned(), format!("hpa.behavior.{way}.stabilizationWindowSeconds={seconds}")];
+        Self {
+            name,
+            args: ["scaleUp", "scaleDown"].map(set).concat(),
+            object: ["-n", MODELS, "hpa/workload-variant-autoscaler-hpa"],
+            path: "{.spec.behavior.scaleUp.stabilizationWindowSeconds}/{.spec.behavior.scaleDown.stabilizationWindowSeconds}",
+            holds: format!("{seconds}/{seconds}"),
+        }
+    }
+
+    /// A values file of the chart and further values, which show in the main config map.
+    fn values(name: &'static str, file: &str, further: &[&str], path: &'static str, holds: &str) -> Self {
+        let file = Helm::chart().join(file).to_string_lossy().into_owned();
+        let further = further.iter().flat_map(|value| ["--set".to_owned(), (*value).to_owned()]);
+        Self {
+            name,
+            args: ["--values".to_owned(), file].into_iter().chain(further).collect(),
+            object: ["-n", SYSTEM, "configmap/workload-variant-autoscaler-variantautoscaling-config"],
+            path,
+            holds: holds.to_owned(),
+        }
+    }
+
+    fn all() -> [Self; 6] {
+        let log = "{.data.PROMETHEUS_TLS_INSECURE_SKIP_VERIFY}/{.data.LOG_LEVEL}";
+        let custom = ["wva.prometheus.tls.insecureSkipVerify=true", "wva.image.tag=v0.0.1-dev"];
+        let immutable = ["wva.configMap.immutable=true"];
+        let image = "{.spec.template.spec.containers[0].image}";
+        let tagged = "localhost/wva:v0.0.1-dev";
+        [
+            Self::windows("Production: Conservative scaling", 240),
+            Self::windows("E2E Testing: Fast scaling", 30),
+            Self::values("Production Deployment", "values.yaml", &[], log, "false/info"),
+            Self::values("Development Deployment", "values-dev.yaml", &[], log, "true/debug"),
+            Self {
+                object: ["-n", SYSTEM, "deployment/workload-variant-autoscaler-controller-manager"],
+                ..Self::values("Custom Configuration", "values.yaml", &custom, image, tagged)
+            },
+            Self::values("Immutable ConfigMap", "values.yaml", &immutable, "{.immutable}", "true"),
+        ]
+    }
 }
 
 struct Readme<'a> {
@@ -94,13 +136,21 @@ metadata:
         let map: Value = serde_json::from_str(&map)?;
         let path = &map["data"]["PROMETHEUS_CA_CERT_PATH"];
         ensure!(path == "/etc/wva/prometheus-ca/ca.crt", "the CA's path is {path}");
-        Ok("everything works without a Prometheus, and the CA is mounted".to_owned())
+        let path = "jsonpath={.metadata.labels.inference\\.optimization/acceleratorName} {.spec.modelID}";
+        let variant = self.site.kubectl(&["-n", MODELS, "get", "va", VARIANT, "-o", path]).await?;
+        ensure!(variant == "L40S unsloth/Meta-Llama-3.1-8B", "the variant has {variant}");
+        Ok(format!("everything works without a Prometheus; the CA is mounted; the variant has {variant}"))
     }
 
-    async fn example(&self, args: &[&str]) -> anyhow::Result<String> {
-        self.site.helm(self.helm, args).await?.success()?;
+    async fn example(&self, example: &Example) -> anyhow::Result<String> {
+        let args: Vec<&str> = example.args.iter().map(String::as_str).collect();
+        self.site.helm(self.helm, &args).await?.success()?;
         self.site.healthy().await?;
-        Ok("everything works".to_owned())
+        let Example { object, path, holds, .. } = example;
+        let path = format!("jsonpath={path}");
+        let found = self.site.kubectl(&[&["get"][..], object, &["-o", &path]].concat()).await?;
+        ensure!(found == *holds, "{} has {found}, not {holds}", object[2]);
+        Ok(format!("everything works; {} has {holds}", object[2]))
     }
 
     async fn immutable(&self) -> anyhow::Result<String> {
@@ -114,7 +164,8 @@ metadata:
     }
 
     async fn metric(&self) -> anyhow::Result<String> {
-        self.site.helm(self.helm, &["--set", "wva.externalMetrics.enabled=true"]).await?.success()?;
+        let args = ["--reuse-values", "--set", "wva.externalMetrics.enabled=true"];
+        self.site.helm(self.helm, &args).await?.success()?;
         self.site.healthy().await?;
         eventually("the external metrics API to answer", SOON, async || {
             let path =

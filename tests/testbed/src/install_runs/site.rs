@@ -28,6 +28,8 @@ pub(super) const MANAGER: &str = "workload-variant-autoscaler-controller-manager
 const CA_SECRET: &str = "workload-variant-autoscaler-webhook-service-ca";
 /// The CRD.
 pub(super) const CRD: &str = "variantautoscalings.llmd.ai";
+/// The pod of `helm test`, which stays until the next test.
+const TEST_POD: &str = "workload-variant-autoscaler-test";
 /// A Prometheus at which nobody listens: the program says so, and goes on.
 pub(super) const NO_PROMETHEUS: &str = "wva.prometheus.baseURL=http://127.0.0.1:9";
 /// Longest wait for an install to work.
@@ -118,6 +120,14 @@ impl Site {
         ran.success().map(drop)
     }
 
+    /// Runs `helm test`; how it ended, and what its pod wrote.
+    pub(super) async fn test(&self, helm: &Helm) -> anyhow::Result<(Ran, String)> {
+        let before = self.log(TEST_POD).len();
+        let ran = helm.run(&["test", RELEASE, "-n", SYSTEM, "--timeout=2m"]).await?;
+        let log = self.log(TEST_POD).split_off(before);
+        Ok((ran, log))
+    }
+
     /// Waits until all that an install brings works: every replica is there, both webhook configurations are open, a good
     /// object is admitted, a bad one is refused by its rule, and the variant and its HPA are stored.
     pub(super) async fn healthy(&self) -> anyhow::Result<()> {
@@ -133,7 +143,7 @@ impl Site {
             let replicas = self.kubectl(&["-n", SYSTEM, "get", "deployment", MANAGER, "-o", path]).await?;
             ensure!(replicas == "2/2/2", "replicas, updated and available ones are {replicas}");
             self.webhooks_are_open().await?;
-            self.judges().await
+            self.judges(MODELS, &json!({})).await
         })
         .await
         .with_context(|| self.evidence())
@@ -149,11 +159,13 @@ impl Site {
         Ok(())
     }
 
-    /// Whether reviews are answered: a fault that the CRD does not know is refused by its rule.
-    async fn judges(&self) -> anyhow::Result<()> {
+    /// Whether reviews of variants with these labels are answered: a fault that the CRD does not know is refused by its
+    /// rule.
+    pub(super) async fn judges(&self, namespace: &str, labels: &Value) -> anyhow::Result<()> {
         let mut object = json!({
             "apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling",
-            "metadata": {"name": "probe", "namespace": MODELS, "annotations": {"wva.llmd.ai/mode": "sometimes"}},
+            "metadata": {"name": "probe", "namespace": namespace, "labels": labels,
+                "annotations": {"wva.llmd.ai/mode": "sometimes"}},
             "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "probe"}, "modelID": "probe"},
         });
         let refused = self.dry_run(&object).await?;
@@ -171,7 +183,8 @@ impl Site {
 
     /// The controller's pods, which change with a rollout alone; without those that end.
     pub(super) async fn pods(&self) -> anyhow::Result<BTreeSet<String>> {
-        let pods = self.kubectl(&["-n", SYSTEM, "get", "pods", "-o", "json"]).await?;
+        let args = ["-n", SYSTEM, "get", "pods", "-l", "control-plane=controller-manager", "-o", "json"];
+        let pods = self.kubectl(&args).await?;
         let pods: Value = serde_json::from_str(&pods)?;
         let metadata = pods["items"].as_array().into_iter().flatten().map(|pod| &pod["metadata"]);
         let stay = metadata.filter(|metadata| metadata["deletionTimestamp"].is_null());
@@ -186,7 +199,7 @@ impl Site {
     }
 
     /// What is in the cluster now that was not there before the first install, but for what stays on purpose: the CRD, the
-    /// Lease, and the Secret with the CA.
+    /// Lease, the Secret with the CA, and the pod of a test.
     pub(super) async fn leftovers(&self) -> anyhow::Result<()> {
         let stays = [
             format!("customresourcedefinition.apiextensions.k8s.io//{CRD}"),
@@ -194,6 +207,7 @@ impl Site {
             format!("apiservice.apiregistration.k8s.io//{VERSION}.{GROUP}"),
             format!("lease.coordination.k8s.io/{SYSTEM}/{LEASE_NAME}"),
             format!("secret/{SYSTEM}/{CA_SECRET}"),
+            format!("pod/{SYSTEM}/{TEST_POD}"),
         ];
         eventually("the rest of the release to be gone", UP, async || {
             let now = self.objects().await?;
@@ -243,7 +257,8 @@ impl Site {
 
     /// Takes away what an uninstall leaves in the namespace, as its documentation says.
     pub(super) async fn forget(&self) -> anyhow::Result<()> {
-        let [lease, secret] = [format!("lease/{LEASE_NAME}"), format!("secret/{CA_SECRET}")];
-        self.kubectl(&["-n", SYSTEM, "delete", &lease, &secret, "--ignore-not-found"]).await.map(drop)
+        let all = [format!("lease/{LEASE_NAME}"), format!("secret/{CA_SECRET}"), format!("pod/{TEST_POD}")];
+        let [lease, secret, pod] = &all;
+        self.kubectl(&["-n", SYSTEM, "delete", lease, secret, pod, "--ignore-not-found"]).await.map(drop)
     }
 }

@@ -43,6 +43,7 @@ impl Release<'_> {
     async fn life(&self, table: &mut Table) {
         let name = |what: &str| format!("{} {}: {what}", self.helm.name(), self.way.join(" "));
         table.step(&name("install with the original's values"), Box::pin(self.install())).await;
+        table.step(&name("helm test without metrics"), Box::pin(self.test())).await;
         table.step(&name("upgrade to other values"), Box::pin(self.upgrade())).await;
         table
             .step(&name("--reuse-values, a setting that takes effect at once"), Box::pin(self.mutable()))
@@ -72,6 +73,16 @@ impl Release<'_> {
         let entry = self.site.kubectl(&["-n", SYSTEM, "get", &map, "-o", "jsonpath={.data.llm-d}"]).await?;
         ensure!(entry.contains("model_id: Qwen/Qwen3-0.6B"), "the override is {entry:?}");
         Ok("the override is in the map".to_owned())
+    }
+
+    /// Nobody serves the metric to the HPA here, and that is what has to be said.
+    async fn test(&self) -> anyhow::Result<String> {
+        let (ran, log) = self.site.test(self.helm).await?;
+        let broken = log.lines().find(|line| line.contains("BROKEN metric"));
+        ensure!(!ran.ok, "it succeeded: {log}");
+        let broken = broken.with_context(|| format!("the link is not named: {ran:?}\n{log}"))?;
+        ensure!(log.contains("ok     variant "), "the variant is not seen: {log}");
+        Ok(format!("it fails, with {:?} in its log", broken.trim()))
     }
 
     async fn upgrade(&self) -> anyhow::Result<String> {
