@@ -107,6 +107,8 @@ pub(crate) fn assemble(
             model_id: declared.model_id.clone(),
             namespace: m.key.namespace.clone(),
             scheduler_queue,
+            // Most models have one: room for four, with which a vector begins, is most of a large snapshot.
+            variants: Vec::with_capacity(1),
             ..Model::default()
         });
         // A picker shows no queue before requests wait for the first time.
