@@ -5,6 +5,7 @@ mod carrier;
 mod refusals;
 mod servers;
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
@@ -40,6 +41,8 @@ pub(crate) struct Step {
     /// It rests on servers being idle: what is known of that is too old from here on, and nothing is written any more.
     /// Before, they are asked once more themselves.
     pub(crate) until: Option<Instant>,
+    /// The ports of the servers in each of its pods, where there are several.
+    pub(crate) ranks: BTreeSet<u16>,
 }
 
 /// What became of a step.
@@ -51,7 +54,7 @@ pub(crate) enum Outcome {
     Already,
     /// Somebody else has changed it since, or too much time has passed: nothing was written.
     Overtaken,
-    /// Requests have come since it was decided: nothing was written.
+    /// Requests have come since it was decided, or may have: nothing was written.
     Busy,
     /// It does not exist any more.
     Gone,
@@ -101,16 +104,20 @@ impl Actuator {
         Self { client: acting, servers, slots }
     }
 
-    /// Carries one step out, if its workload is still as the step has it.
+    /// Carries one step out, if its workload is still as the step has it, and if it `stands` when it comes to the write.
     ///
     /// # Errors
     /// As [`ActuateError`] says; whether a write that had no answer was taken, only the workload can tell.
-    pub(crate) async fn carry_out(&self, step: &Step) -> Result<Outcome, ActuateError> {
+    pub(crate) async fn carry_out(
+        &self,
+        step: &Step,
+        stands: &(impl Fn() -> bool + Sync),
+    ) -> Result<Outcome, ActuateError> {
         let scales = Scales::of(&self.client, &step.workload)?;
         let written = async {
             // The semaphore is never closed.
             let _slot = self.slots.acquire().await;
-            scales.write(step, &self.servers).await
+            scales.write(step, &self.servers, stands).await
         };
         tokio::time::timeout(TIMEOUT, written).await.unwrap_or(Err(ActuateError::NoAnswer))
     }
@@ -145,7 +152,12 @@ impl Scales {
         Ok(Self { client: client.clone(), api, resource: format!("{}/scale", resource.plural) })
     }
 
-    async fn write(&self, step: &Step, servers: &ModelServers) -> Result<Outcome, ActuateError> {
+    async fn write(
+        &self,
+        step: &Step,
+        servers: &ModelServers,
+        stands: &(impl Fn() -> bool + Sync),
+    ) -> Result<Outcome, ActuateError> {
         // Upwards nothing is lost by another look. Downwards what changed may be a reason not to.
         let looks = if step.to > step.from { LOOKS } else { 1 };
         for _ in 0..looks {
@@ -163,6 +175,9 @@ impl Scales {
             if step.until.is_some() && self.is_busy(step, &seen, servers).await {
                 return Ok(Outcome::Busy);
             }
+            if !stands() {
+                return Ok(Outcome::Overtaken);
+            }
             let patch = json!({"metadata": {"resourceVersion": seen.version}, "spec": {"replicas": step.to}});
             if let Some(outcome) = self.patch(step, &patch).await? {
                 return Ok(outcome);
@@ -171,17 +186,28 @@ impl Scales {
         Ok(Outcome::Overtaken)
     }
 
-    /// Whether one of the servers says that something runs or waits. It is the last thing before the write.
+    /// Whether one of the servers says that something runs or waits, or is too slow to say anything. It is the last thing
+    /// before the write.
     async fn is_busy(&self, step: &Step, seen: &Seen, servers: &ModelServers) -> bool {
         let WorkloadKey { namespace, kind, name } = &step.workload;
-        let said = servers.ask(&self.client, namespace, seen.selector.as_deref()).await;
-        if let Some(pod) = said.busy {
+        let said = servers.ask(&self.client, namespace, (seen.selector.as_deref(), &step.ranks)).await;
+        if let Some(server) = said.busy {
             tracing::info!(
                 namespace,
                 kind,
                 name,
-                pod,
+                server,
                 "A request came just before the step to zero: it is not taken"
+            );
+            return true;
+        }
+        if let Some(server) = said.slow {
+            tracing::warn!(
+                namespace,
+                kind,
+                name,
+                server,
+                "A server did not say in time whether it has a request: the step to zero is not taken"
             );
             return true;
         }

@@ -5,6 +5,7 @@ mod config;
 mod early;
 mod learned;
 mod narrate;
+mod publish;
 mod sampling;
 mod steps;
 mod ticks;
@@ -19,12 +20,11 @@ use jiff::Timestamp;
 use tokio::sync::{Notify, watch};
 use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
-use wva_crds::names::UNRESOLVED_ACCELERATOR;
 use wva_scaling::snapshot::{Config, MetricsAge, Remembered};
-use wva_scaling::{Decision, FallbackSource, Outcome, VariantKey, decide};
+use wva_scaling::{VariantKey, decide};
 
 use crate::actuate::Refusals;
-use crate::assemble::{Assembled, Moment, assemble};
+use crate::assemble::{Moment, assemble};
 use crate::collect::Answers;
 use crate::collect::prometheus::Prometheus;
 use crate::collect::sample::Samples;
@@ -34,19 +34,14 @@ use crate::inventory::NoInventory;
 use crate::maps::{ConfigMaps, Settings};
 use crate::memory::Memory;
 use crate::picker::Pickers;
-use crate::published::{Published, PublishedVariant};
-use crate::report::conditions::{Outlook, conditions};
-use crate::report::said::Said;
+use crate::published::Published;
 use crate::telemetry::Telemetry;
 use crate::variants::{self, Managed, Ownership, Suspects, Takeover};
 use crate::watches::{Sight, Synced, Watches};
-use crate::workloads::{self, WorkloadKey};
-use early::model_of;
+use crate::workloads;
 use learned::reads_work;
-use narrate::{count, narrate};
-use steps::{Steps, retentions};
+use steps::{Look, Steps, retentions};
 use ticks::{Timers, sooner};
-use waking::unwakeable;
 
 pub use config::EngineConfig;
 pub use steps::Actuation;
@@ -284,8 +279,12 @@ impl Engine {
         let all_analyzed = outcome.decisions.iter().all(|d| d.safety_net.is_none());
         let unmapped = assembled.unmapped;
         let variants = self.publish(state, &managed, &assembled, outcome, at);
-        let looked = (std::mem::take(&mut state.news), at);
-        let steps = self.due(&mut state.steps, &managed, &variants, &assembled, looked);
+        let silent = self.silent(&state.samples, &managed, &variants, (&assembled, at));
+        let look = Look { news: std::mem::take(&mut state.news), at, silent };
+        let steps = self.due(&mut state.steps, &managed, &variants, &assembled, &look);
+        for model in state.steps.unanswered() {
+            state.memory.evidence.begin_anew(model, at.now);
+        }
         self.tell_left(&mut state.steps, &managed, &assembled.limits);
         state.scalings.retain(|(key, _, _), _| variants.get(key).is_some_and(|v| v.current.is_some()));
         self.published.send_replace(Some(Arc::new(Published {
@@ -299,54 +298,6 @@ impl Engine {
             steps,
         })));
         self.telemetry.cycle(at.now.elapsed(), all_analyzed, unmapped);
-    }
-
-    /// What becomes of the decisions on these variants, and of what is remembered of them.
-    fn publish<'a>(
-        &self,
-        state: &mut State,
-        managed: impl IntoIterator<Item = &'a Managed>,
-        assembled: &Assembled,
-        mut outcome: Outcome,
-        at: Moment,
-    ) -> BTreeMap<VariantKey, Arc<PublishedVariant>> {
-        // In order of their keys, as the managed ones are, so that each is moved to where it stays.
-        outcome.decisions.sort_by(|a, b| (&a.namespace, &a.variant).cmp(&(&b.namespace, &b.variant)));
-        let mut decisions = outcome.decisions.into_iter().peekable();
-        let before = self.published.borrow().clone();
-        let unwakeable = unwakeable(&outcome.warnings);
-        let mut all = BTreeMap::new();
-        for m in managed {
-            let remembered = state.memory.of(m, at.now, at.wall);
-            let mut decision =
-                decisions.next_if(|d| (&d.namespace, &d.variant) == (&m.key.namespace, &m.key.name));
-            if let Some(d) = &mut decision {
-                d.not_carried_out = remembered.not_carried_out(d.not_carried_out, d.target(), d.current);
-            }
-            let had_target = remembered.has_target();
-            if let (Some(next), Some(d)) = (outcome.next.variants.get(&m.key), &decision) {
-                let echo = d.safety_net == Some(FallbackSource::CurrentReplicas);
-                remembered.decided(*next, d.mode, echo, at.now);
-                remembered.woken(d, assembled.snapshot.config.decision_hold.get(), at.now);
-            }
-            let seen = remembered.target_seen;
-            let sight = m.declared().ok().and_then(|d| workloads::sight(&self.watches, &d.workload.kind));
-            let query_error = state.samples.load_error(&m.key.namespace);
-            let inherited = remembered.inherited();
-            let told = Told { query_error, had_target, seen, sight, inherited };
-            let mut variant = outlook(m, decision, assembled, &told);
-            variant.learned = state.learned.told(&m.key);
-            if variant.decision.as_ref().is_some_and(|d| unwakeable.contains(&model_of(d))) {
-                variant.conditions.nothing_wakes_it();
-            }
-            let variant = state.settings.judge(variant);
-            let old = before.as_ref().and_then(|b| b.variants.get(&m.key)).filter(|o| o.uid == variant.uid);
-            count(&mut state.scalings, &m.key, old.map(AsRef::as_ref), &variant);
-            narrate(&m.key, &variant);
-            let same = old.filter(|old| ***old == variant).cloned();
-            all.insert(m.key.clone(), same.unwrap_or_else(|| Arc::new(variant)));
-        }
-        all
     }
 
     /// What the rules read besides signals.
@@ -365,48 +316,6 @@ impl Engine {
             scale_to_zero_default: c.scale_to_zero,
             ..settings.resolve(&self.maps, managed, namespaces, self.telemetry.reloads(), c.proactive)
         }
-    }
-}
-
-/// What a variant's conditions are told beside its decision.
-struct Told<'a> {
-    query_error: Option<&'a str>,
-    had_target: bool,
-    /// Its workload was there before.
-    seen: bool,
-    /// How much of the kind of its workload can be seen; `None` where nobody looks.
-    sight: Option<Sight>,
-    /// What its status said at first sight.
-    inherited: &'a Said,
-}
-
-fn outlook(
-    m: &Managed,
-    decision: Option<Decision>,
-    assembled: &Assembled,
-    told: &Told<'_>,
-) -> PublishedVariant {
-    let Told { query_error, had_target, seen, sight, inherited } = *told;
-    let outlook = match (m.declared(), &decision) {
-        (Err(unusable), _) => Outlook::Unusable(unusable),
-        (Ok(_), Some(decision)) => Outlook::Decided { decision, query_error, had_target },
-        (Ok(declared), None) => {
-            let WorkloadKey { kind, name, .. } = &declared.workload;
-            Outlook::NoTarget { kind, name, seen, sight }
-        }
-    };
-    let conditions = conditions(outlook);
-    let accelerator = decision.as_ref().map(|d| d.accelerator.clone()).or_else(|| m.accelerator.clone());
-    PublishedVariant {
-        uid: m.uid.clone(),
-        generation: m.generation,
-        instance: m.instance.clone(),
-        accelerator: accelerator.unwrap_or_else(|| UNRESOLVED_ACCELERATOR.to_owned()),
-        current: assembled.workloads.get(&m.key).map(|r| r.current),
-        decision,
-        conditions,
-        inherited: inherited.clone(),
-        learned: None,
     }
 }
 

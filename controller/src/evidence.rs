@@ -12,6 +12,7 @@ use wva_scaling::units::Amount;
 use crate::assemble::{Moment, whole_millis};
 use crate::collect::sample::Samples;
 use crate::collect::signals::{Query, Retention};
+use crate::picker::ModelKey;
 
 /// What is remembered of all models, by namespace and `modelID`.
 #[derive(Clone, Debug, Default)]
@@ -74,6 +75,23 @@ impl Evidence {
         // A clock that is ahead made it just now.
         let age = |born| Duration::try_from(at.wall.duration_since(born)).unwrap_or_default();
         model.since_pod_start = remembered.born.map(|born| whole_millis(age(born)));
+    }
+
+    /// Nobody knows any more whether a model is idle: all of its evidence begins anew.
+    pub(crate) fn begin_anew(&mut self, model: &ModelKey, now: Instant) {
+        if let Some(remembered) = self.0.get_mut(model) {
+            remembered.idle = now;
+        }
+    }
+
+    /// Everything so far was so much longer ago.
+    #[cfg(test)]
+    pub(crate) fn age(&mut self, time: Duration) {
+        let earlier = |then: &mut Instant| *then = then.checked_sub(time).unwrap();
+        for Remembered { tracked, idle, .. } in self.0.values_mut() {
+            earlier(tracked);
+            earlier(idle);
+        }
     }
 
     /// Forgets models that are gone.

@@ -118,12 +118,13 @@ impl Cluster {
         self
     }
 
-    /// A Deployment with the ReplicaSet behind it.
+    /// A Deployment with the ReplicaSet behind it, whose pods carry its name as label `app`.
     pub(crate) fn deployment(&mut self, name: &str, replicas: u32, ready: u32) -> &mut Self {
         put(
             &mut self.deployments,
             json!({"metadata": {"name": name, "namespace": "ns", "uid": format!("uid of {name}")},
-                "spec": {"replicas": replicas, "selector": {}, "template": {}}, "status": {"readyReplicas": ready}}),
+                "spec": {"replicas": replicas, "selector": {}, "template": {"metadata": {"labels": {"app": name}}}},
+                "status": {"readyReplicas": ready}}),
         );
         let set = format!("{name}-rs");
         put(

@@ -41,7 +41,12 @@ impl Template {
 
 /// The container whose command or arguments name vLLM, else the first.
 pub(crate) fn server(containers: &[Container]) -> Option<&Container> {
-    containers.iter().find(|c| words(c).any(names_vllm)).or_else(|| containers.first())
+    servers(containers).next().or_else(|| containers.first())
+}
+
+/// All containers whose command or arguments name vLLM.
+pub(crate) fn servers(containers: &[Container]) -> impl Iterator<Item = &Container> {
+    containers.iter().filter(|c| words(c).any(names_vllm))
 }
 
 /// Its command and arguments.

@@ -135,11 +135,10 @@ impl Carrier {
         if crosses_zero && !self.signal_shows(due).await && *to == 0 {
             return Fate::NoSignal;
         }
-        if *to == 0 && !stands(due, published) {
-            return Fate::Look;
-        }
+        // A step to zero may be taken back until the last moment.
+        let stands = || *to != 0 || stands(due, published);
         let (namespace, variant) = (&due.variant.namespace, &due.variant.name);
-        match self.actuator.carry_out(&due.step).await {
+        match self.actuator.carry_out(&due.step, &stands).await {
             Ok(Outcome::Done) => {
                 let (kind, name) = (&workload.kind, &workload.name);
                 tracing::info!(namespace, variant, kind, name, from, to, "Scaled through /scale");

@@ -1,7 +1,8 @@
 //! The last look before a step to zero: the model servers themselves are asked whether anything runs or waits, since a
 //! scrape is seconds old. What they say can only hold the step back, so nothing secret is shown to them and nobody gains
-//! by a lie. Of those that give no answer, what Prometheus knows decides.
+//! by a lie. One that is slow to answer holds it back as well; of those that cannot be asked, what Prometheus knows decides.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -15,8 +16,8 @@ use crate::template;
 
 /// Longest time for all of it: requests that come meanwhile are not seen.
 const TIMEOUT: Duration = Duration::from_millis(1500);
-/// Servers that are asked. A model that is idle has a few.
-const MOST_SERVERS: u32 = 64;
+/// Pods that are asked. A model that is idle has a few.
+const MOST_PODS: u32 = 64;
 /// At the same time.
 const AT_ONCE: usize = 16;
 /// The port of vLLM where its container names none.
@@ -33,6 +34,8 @@ pub(super) struct Said {
     pub(super) idle: usize,
     /// One at which something does.
     pub(super) busy: Option<String>,
+    /// One that was asked and has not said it in time.
+    pub(super) slow: Option<String>,
     /// Why the others are not known.
     pub(super) unknown: Vec<String>,
 }
@@ -46,48 +49,66 @@ impl ModelServers {
         page::Client::new().map(Self)
     }
 
-    /// Asks the pods that a selector finds, which is that of a workload's `/scale`.
-    pub(super) async fn ask(&self, client: &Client, namespace: &str, selector: Option<&str>) -> Said {
+    /// Asks the pods that a selector finds, which is that of a workload's `/scale`, at the ports of their `ranks` if there
+    /// are several.
+    pub(super) async fn ask(
+        &self,
+        client: &Client,
+        namespace: &str,
+        (selector, ranks): (Option<&str>, &BTreeSet<u16>),
+    ) -> Said {
         let mut said = Said::default();
         let Some(selector) = selector.filter(|selector| !selector.is_empty()) else {
             said.unknown.push("/scale has no selector of its pods".to_owned());
             return said;
         };
-        let asked = tokio::time::timeout(TIMEOUT, self.ask_all(client, namespace, selector, &mut said));
+        let asked =
+            tokio::time::timeout(TIMEOUT, self.ask_all(client, namespace, (selector, ranks), &mut said));
         if asked.await.is_err() {
-            said.unknown.push(format!("there was no answer within {TIMEOUT:?}"));
+            said.slow = Some(format!("one of them within {TIMEOUT:?}"));
         }
         said
     }
 
-    async fn ask_all(&self, client: &Client, namespace: &str, selector: &str, said: &mut Said) {
-        let params = ListParams::default().labels(selector).limit(MOST_SERVERS);
+    async fn ask_all(
+        &self,
+        client: &Client,
+        namespace: &str,
+        (selector, ranks): (&str, &BTreeSet<u16>),
+        said: &mut Said,
+    ) {
+        let params = ListParams::default().labels(selector).limit(MOST_PODS);
         let pods = match Api::<Pod>::namespaced(client.clone(), namespace).list(&params).await {
             Ok(pods) => pods,
             Err(error) => return said.unknown.push(format!("its pods cannot be listed: {error}")),
         };
         if pods.metadata.continue_.is_some_and(|more| !more.is_empty()) {
-            said.unknown.push(format!("it has more than {MOST_SERVERS} pods"));
+            said.unknown.push(format!("it has more than {MOST_PODS} pods"));
         }
-        let pages = pods.items.into_iter().filter_map(|pod| Some((page_of(&pod)?, pod.metadata.name?)));
+        let pages: Vec<Page> =
+            pods.items.iter().flat_map(|pod| pages_of(pod, ranks).unwrap_or_default()).collect();
         let mut answers = stream::iter(pages)
-            .map(|(url, pod)| async move { (pod, self.0.read(&url, None, InFlight::default()).await) })
+            .map(|page| async move {
+                let answer = self.0.read(&page.url, None, InFlight::default()).await;
+                (page.server, answer)
+            })
             .buffer_unordered(AT_ONCE);
-        while let Some((pod, answer)) = answers.next().await {
-            said.take_in(&pod, answer);
+        while let Some((server, answer)) = answers.next().await {
+            said.take_in(server, answer);
         }
     }
 }
 
 impl Said {
-    fn take_in(&mut self, pod: &str, answer: Result<InFlight, NoAnswer>) {
+    fn take_in(&mut self, server: String, answer: Result<InFlight, NoAnswer>) {
         match answer {
-            Ok(InFlight { requests: Some(requests) }) if requests > 0.0 => self.busy = Some(pod.to_owned()),
+            Ok(InFlight { requests: Some(requests) }) if requests > 0.0 => self.busy = Some(server),
             Ok(InFlight { requests: Some(_) }) => self.idle += 1,
             Ok(InFlight { requests: None }) => {
-                self.unknown.push(format!("{pod}: its page shows no vllm:num_requests_running"));
+                self.unknown.push(format!("{server}: its page shows no vllm:num_requests_running"));
             }
-            Err(error) => self.unknown.push(format!("{pod}: {error}")),
+            Err(NoAnswer::TooSlow) => self.slow = Some(server),
+            Err(error) => self.unknown.push(format!("{server}: {error}")),
         }
     }
 }
@@ -111,19 +132,46 @@ impl Figures for InFlight {
     }
 }
 
-/// Where a pod's page is: at the port of its server's container that is named for metrics, else its first. `None` for a
-/// pod that runs no server, or is going away already.
-fn page_of(pod: &Pod) -> Option<String> {
-    let status = pod.status.as_ref()?;
+/// The metrics page of one server.
+#[derive(Debug)]
+struct Page {
+    url: String,
+    /// Pod and port.
+    server: String,
+}
+
+/// Where the pages of a pod's servers are. `None` for a pod that runs none, or is going away already.
+fn pages_of(pod: &Pod, ranks: &BTreeSet<u16>) -> Option<Vec<Page>> {
+    let (status, name) = (pod.status.as_ref()?, pod.metadata.name.as_deref()?);
     let runs = status.phase.as_deref() == Some("Running") && pod.metadata.deletion_timestamp.is_none();
     let ip: IpAddr = status.pod_ip.as_deref().filter(|_| runs)?.parse().ok()?;
-    let server = template::server(&pod.spec.as_ref()?.containers)?;
+    let page = |(port, tls): (u16, bool)| {
+        let scheme = if tls { "https" } else { "http" };
+        let url = format!("{scheme}://{}/metrics", SocketAddr::new(ip, port));
+        Page { url, server: format!("{name}:{port}") }
+    };
+    let containers = &pod.spec.as_ref()?.containers;
+    Some(ports_of(containers, ranks).into_iter().map(page).collect())
+}
+
+/// The ports at which the servers of a pod show what they do, and whether they speak HTTPS there: those of its ranks, each
+/// a server of its own, else that of each container with a server.
+fn ports_of(containers: &[Container], ranks: &BTreeSet<u16>) -> BTreeSet<(u16, bool)> {
+    let Some(first) = template::server(containers) else { return BTreeSet::new() };
+    if !ranks.is_empty() {
+        let tls = speaks_tls(first);
+        return ranks.iter().map(|port| (*port, tls)).collect();
+    }
+    let all = template::servers(containers).chain([first]);
+    all.map(|server| (port_of(server), speaks_tls(server))).collect()
+}
+
+/// The port that is named for metrics, else the first.
+fn port_of(server: &Container) -> u16 {
     let ports = || server.ports.iter().flatten();
     let named = PORTS.iter().find_map(|name| ports().find(|port| port.name.as_deref() == Some(name)));
     let port = named.or_else(|| ports().next());
-    let port = port.and_then(|port| u16::try_from(port.container_port).ok()).unwrap_or(DEFAULT_PORT);
-    let scheme = if speaks_tls(server) { "https" } else { "http" };
-    Some(format!("{scheme}://{}/metrics", SocketAddr::new(ip, port)))
+    port.and_then(|port| u16::try_from(port.container_port).ok()).unwrap_or(DEFAULT_PORT)
 }
 
 /// Whether a server speaks HTTPS, as its probes or its arguments say.
@@ -139,9 +187,12 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::page::Page;
 
     fn at(change: impl FnOnce(&mut Value)) -> Option<String> {
+        all_at(&[], change).map(|urls| urls.join(" "))
+    }
+
+    fn all_at(ranks: &[u16], change: impl FnOnce(&mut Value)) -> Option<Vec<String>> {
         let vllm = json!({"name": "vllm", "image": "i", "args": ["vllm serve m"],
             "ports": [{"name": "kv", "containerPort": 5557}, {"name": "metrics", "containerPort": 8200}]});
         let proxy =
@@ -149,7 +200,8 @@ mod tests {
         let mut pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [proxy, vllm]},
             "status": {"phase": "Running", "podIP": "10.1.2.3"}});
         change(&mut pod);
-        page_of(&serde_json::from_value(pod).unwrap())
+        let pages = pages_of(&serde_json::from_value(pod).unwrap(), &ranks.iter().copied().collect())?;
+        Some(pages.into_iter().map(|page| page.url).collect())
     }
 
     #[test]
@@ -172,6 +224,20 @@ mod tests {
     }
 
     #[test]
+    fn each_server_of_a_pod_is_asked() {
+        let two = all_at(&[], |pod| {
+            let second = json!({"name": "draft", "command": ["vllm"], "ports": [{"containerPort": 8300}]});
+            pod["spec"]["containers"].as_array_mut().unwrap().push(second);
+        });
+        assert_eq!(two.unwrap(), ["http://10.1.2.3:8200/metrics", "http://10.1.2.3:8300/metrics"]);
+        let ranks = all_at(&[8000, 8001], |_| {}).unwrap();
+        assert_eq!(ranks, ["http://10.1.2.3:8000/metrics", "http://10.1.2.3:8001/metrics"]);
+        let tls = json!(["vllm serve m --ssl-certfile=/c"]);
+        let ranks = all_at(&[8000, 8001], |pod| pod.pointer_mut("/spec/containers/1").unwrap()["args"] = tls);
+        assert!(ranks.unwrap().iter().all(|url| url.starts_with("https:")));
+    }
+
+    #[test]
     fn a_pod_that_serves_nobody_is_not_asked() {
         assert_eq!(at(|pod| pod["status"]["phase"] = json!("Pending")), None);
         assert_eq!(at(|pod| pod["status"]["podIP"] = json!(null)), None);
@@ -180,7 +246,7 @@ mod tests {
 
     #[track_caller]
     fn in_flight(page: &str) -> Option<f64> {
-        let mut read = Page::new(InFlight::default());
+        let mut read = page::Page::new(InFlight::default());
         read.feed(page.as_bytes()).unwrap();
         read.end().unwrap().requests
     }

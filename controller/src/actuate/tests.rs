@@ -98,7 +98,7 @@ impl FakeApi {
     }
 
     async fn carry_out(&self, step: &Step) -> Result<Outcome, ActuateError> {
-        self.actuator(1).carry_out(step).await
+        self.actuator(1).carry_out(step, &|| true).await
     }
 
     pub(super) fn actuator(&self, at_once: usize) -> Actuator {
@@ -124,6 +124,15 @@ async fn server(page: &'static str) -> Value {
     pod(port)
 }
 
+/// One that takes requests and does not answer.
+async fn hung_server() -> Value {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let app = axum::Router::new().fallback(async || std::future::pending::<()>().await);
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    pod(port)
+}
+
 /// A pod of which a page is expected at this port of loopback.
 fn pod(port: u16) -> Value {
     let container = json!({"name": "vllm", "ports": [{"containerPort": port}]});
@@ -133,7 +142,7 @@ fn pod(port: u16) -> Value {
 
 pub(super) fn step(from: u32, to: u32) -> Step {
     let workload = WorkloadKey { namespace: "ns".into(), kind: "Deployment".into(), name: "d".into() };
-    Step { workload, uid: "u".into(), from, to, until: None }
+    Step { workload, uid: "u".into(), from, to, until: None, ranks: BTreeSet::new() }
 }
 
 #[tokio::test]
@@ -195,13 +204,14 @@ const NOBODY: u16 = 9;
 #[tokio::test]
 async fn a_step_to_zero_is_not_taken_where_a_server_has_a_request() {
     let until = Instant::now().checked_add(Duration::from_hours(1));
-    let rows: [(Vec<Value>, Outcome); 6] = [
+    let rows: [(Vec<Value>, Outcome); 7] = [
         (vec![server(IDLE).await, server(IDLE).await], Outcome::Done),
         (vec![server(IDLE).await, server(RUNS).await], Outcome::Busy),
         (vec![server(WAITS).await], Outcome::Busy),
         // Of those that do not say, what Prometheus knows decides; but one that says so is enough.
         (vec![pod(NOBODY), server("go_goroutines 12\n").await, server("<html>\n").await], Outcome::Done),
         (vec![pod(NOBODY), server(RUNS).await], Outcome::Busy),
+        (vec![server(IDLE).await, hung_server().await], Outcome::Busy),
         (vec![], Outcome::Done),
     ];
     for (pods, want) in rows {
@@ -210,6 +220,32 @@ async fn a_step_to_zero_is_not_taken_where_a_server_has_a_request() {
         fake.change(|s| s.pods = pods);
         assert_eq!(fake.carry_out(&Step { until, ..step(2, 0) }).await.unwrap(), want, "{text}");
         assert_eq!(fake.replicas(), Some(if want == Outcome::Done { 0 } else { 2 }));
+    }
+}
+
+#[tokio::test]
+async fn a_step_that_is_taken_back_while_servers_are_asked_is_not_taken() {
+    let (fake, until) = (FakeApi::with(1), Instant::now().checked_add(Duration::from_hours(1)));
+    let pods = [server(IDLE).await];
+    fake.change(|s| s.pods = pods.into());
+    let asked = || fake.change(|s| s.log.iter().any(|line| line.contains("pods")));
+    let outcome = fake.actuator(1).carry_out(&Step { until, ..step(1, 0) }, &|| !asked()).await;
+    assert_eq!((outcome.unwrap(), fake.replicas()), (Outcome::Overtaken, Some(1)));
+}
+
+#[tokio::test]
+async fn every_rank_of_a_pod_is_asked() {
+    let until = Instant::now().checked_add(Duration::from_hours(1));
+    let port = |pod: &Value| {
+        let port = pod.pointer("/spec/containers/0/ports/0/containerPort").and_then(Value::as_u64);
+        u16::try_from(port.unwrap()).unwrap()
+    };
+    for (second, want) in [(IDLE, Outcome::Done), (RUNS, Outcome::Busy)] {
+        let (one, other) = (server(IDLE).await, server(second).await);
+        let ranks = [port(&one), port(&other)].into();
+        let fake = FakeApi::with(1);
+        fake.change(|s| s.pods = vec![one]);
+        assert_eq!(fake.carry_out(&Step { until, ranks, ..step(1, 0) }).await.unwrap(), want, "{second}");
     }
 }
 
@@ -268,7 +304,7 @@ async fn a_step_that_has_no_turn_or_no_answer_in_time_is_not_carried_out() {
     let actuator = fake.actuator(1);
     let (one, other) = (step(1, 0), step(1, 0));
     let began = tokio::time::Instant::now();
-    let (one, other) = tokio::join!(actuator.carry_out(&one), actuator.carry_out(&other));
+    let (one, other) = tokio::join!(actuator.carry_out(&one, &|| true), actuator.carry_out(&other, &|| true));
     assert!(matches!((one, other), (Err(ActuateError::NoAnswer), Err(ActuateError::NoAnswer))));
     assert_eq!(began.elapsed(), TIMEOUT);
 }
@@ -280,7 +316,7 @@ async fn a_replica_that_does_not_lead_writes_nothing() {
     let leadership = Leadership::alone(&stopping);
     stopping.cancel();
     let actuator = Actuator::new(leadership.acting(&fake.client()), servers(), 1);
-    let outcome = actuator.carry_out(&step(1, 0)).await;
+    let outcome = actuator.carry_out(&step(1, 0), &|| true).await;
     assert!(matches!(outcome, Err(ActuateError::NotLeading(_))), "{outcome:?}");
     assert_eq!(fake.replicas(), Some(1));
 }

@@ -8,14 +8,17 @@ use std::time::{Duration, Instant};
 
 use wva_crds::GoDuration;
 use wva_scaling::resolve::Entries;
-use wva_scaling::snapshot::{Config, Mode, Model, Snapshot};
+use wva_scaling::snapshot::{Config, Mode, Model, SchedulerQueue, Snapshot};
 use wva_scaling::{Decision, VariantKey};
 
 use super::Engine;
+use super::early::model_of;
 use crate::actuate::{DueStep, Step};
 use crate::assemble::{Assembled, Moment};
 use crate::bounds::Limits;
+use crate::collect::sample::Samples;
 use crate::collect::signals::Retention;
+use crate::picker::ModelKey;
 use crate::published::PublishedVariant;
 use crate::variants::Managed;
 use crate::workloads::{self, WorkloadKey};
@@ -32,6 +35,9 @@ pub enum Actuation {
 
 /// A second look counts for this long.
 const SECOND_LOOK: Duration = Duration::from_secs(2);
+/// How long a step to zero waits for an endpoint picker to say that nothing waits there. Then its model begins anew, for
+/// autoscalers follow the signal meanwhile.
+pub(super) const PICKER_PATIENCE: Duration = Duration::from_secs(10);
 /// Windows in which completed requests are counted, at most: each is a query more in every round. A model whose period
 /// is none of them is judged by the next longer one.
 const MOST_RETENTIONS: usize = 16;
@@ -43,11 +49,49 @@ type Variants = BTreeMap<VariantKey, Arc<PublishedVariant>>;
 pub(super) struct Steps {
     /// Since when the signal of a step to zero that is not carried out yet has been 0.
     leaving: BTreeMap<VariantKey, Instant>,
+    /// Models on their way to zero whose endpoint pickers have not answered in time.
+    unanswered: BTreeSet<ModelKey>,
     /// Variants of which it was said that their autoscaler carries everything else out.
     told: BTreeSet<VariantKey>,
 }
 
+/// What a cycle has seen that steps to zero wait for.
+#[derive(Debug)]
+pub(super) struct Look {
+    /// There was a round of queries.
+    pub(super) news: bool,
+    pub(super) at: Moment,
+    /// Models of which nobody knows what waits at their endpoint pickers.
+    pub(super) silent: BTreeSet<ModelKey>,
+}
+
+impl Look {
+    /// Whether a variant whose target has been 0 `since` then may be given no replica now.
+    fn allows(&self, snapshot: &Snapshot, decision: &Decision, since: Instant) -> bool {
+        let may_go =
+            |model: &Model| seen_since(model, self.at.now, since) && is_quiet(model, &decision.variant);
+        self.news && !self.is_silent(decision) && decided_from(snapshot, decision).is_some_and(may_go)
+    }
+
+    /// Whether an endpoint picker had the time to answer, and did not.
+    fn waits_in_vain(&self, decision: &Decision, since: Instant) -> bool {
+        self.is_silent(decision) && self.at.now.saturating_duration_since(since) >= PICKER_PATIENCE
+    }
+
+    fn is_silent(&self, decision: &Decision) -> bool {
+        self.silent.contains(&model_of(decision))
+    }
+}
+
 impl Steps {
+    /// The signals of steps to zero were given so much earlier.
+    #[cfg(test)]
+    pub(super) fn age(&mut self, time: Duration) {
+        for since in self.leaving.values_mut() {
+            *since = since.checked_sub(time).unwrap();
+        }
+    }
+
     /// Steps to zero wait for their second look.
     pub(super) fn wait(&self) -> bool {
         !self.leaving.is_empty()
@@ -58,6 +102,11 @@ impl Steps {
         self.leaving.keys().map(|key| key.namespace.as_str())
     }
 
+    /// Models that begin anew, for their endpoint pickers give no answer.
+    pub(super) fn unanswered(&self) -> impl Iterator<Item = &ModelKey> {
+        self.unanswered.iter()
+    }
+
     /// One of them has waited for less than `patience`.
     pub(super) fn are_urgent(&self, patience: Duration) -> bool {
         self.leaving.values().any(|since| since.elapsed() < patience)
@@ -65,17 +114,17 @@ impl Steps {
 }
 
 impl Engine {
-    /// The steps to carry out now, those to zero only after a round of queries (`looked`).
+    /// The steps to carry out now, those to zero only after a second look.
     pub(super) fn due(
         &self,
         steps: &mut Steps,
         managed: &[Managed],
         variants: &Variants,
         assembled: &Assembled,
-        (looked, at): (bool, Moment),
+        look: &Look,
     ) -> Vec<DueStep> {
         let mut due = Vec::new();
-        let mut leaving = BTreeMap::new();
+        let (mut leaving, mut unanswered) = (BTreeMap::new(), BTreeSet::new());
         for (m, decision) in moving(managed, variants) {
             let Ok(declared) = m.declared() else { continue };
             let limits = assembled.limits.get(&declared.workload);
@@ -85,21 +134,43 @@ impl Engine {
             let mut until = None;
             // A person who fixes a variant at 0 has looked.
             if decision.target() == 0 && decision.mode == Mode::Auto {
-                let since = steps.leaving.get(&m.key).copied().unwrap_or(at.now);
-                let may_go =
-                    |model: &Model| seen_since(model, at.now, since) && is_quiet(model, &decision.variant);
-                let due = looked && decided_from(&assembled.snapshot, decision).is_some_and(may_go);
+                let now = look.at.now;
+                let since = steps.leaving.get(&m.key).copied().unwrap_or(now);
+                if look.waits_in_vain(decision, since) {
+                    unanswered.insert(model_of(decision));
+                }
+                let due = look.allows(&assembled.snapshot, decision, since);
                 // A step that comes to nothing needs a look of its own when it is tried again.
-                leaving.insert(m.key.clone(), if due { at.now } else { since });
+                leaving.insert(m.key.clone(), if due { now } else { since });
                 if !due {
                     continue;
                 }
-                until = at.now.checked_add(SECOND_LOOK);
+                until = now.checked_add(SECOND_LOOK);
             }
             due.extend(self.step(m, &declared.workload, decision, until));
         }
         steps.leaving = leaving;
+        tell_unanswered(unanswered.difference(&steps.unanswered));
+        steps.unanswered = unanswered;
         due
+    }
+
+    /// Models on their way to zero whose endpoint pickers do not say what waits there, and of which Prometheus does not
+    /// know it either.
+    pub(super) fn silent(
+        &self,
+        samples: &Samples,
+        managed: &[Managed],
+        variants: &Variants,
+        (assembled, at): (&Assembled, Moment),
+    ) -> BTreeSet<ModelKey> {
+        let ages = &assembled.snapshot.config.metrics_age;
+        let mut silent = self.pickers.silent(&self.watches, managed, variants, at.now);
+        silent.retain(|(namespace, model_id)| {
+            let seen = samples.scheduler_queue(namespace, model_id, ages, at.now);
+            !matches!(seen.queue, SchedulerQueue::Known(_))
+        });
+        silent
     }
 
     /// Steps up that a sample between two cycles asks for.
@@ -141,8 +212,9 @@ impl Engine {
         until: Option<Instant>,
     ) -> Option<DueStep> {
         let uid = workloads::workload(&self.watches, workload)?.uid;
-        let step =
-            Step { workload: workload.clone(), uid, from: decision.current, to: decision.target(), until };
+        let (workload, from, to) = (workload.clone(), decision.current, decision.target());
+        let ranks = self.pickers.ranks(&self.watches, &workload);
+        let step = Step { workload, uid, from, to, until, ranks };
         Some(DueStep { variant: m.key.clone(), step, why: decision.reason().to_string() })
     }
 
@@ -166,6 +238,16 @@ impl Engine {
             );
         }
         steps.told = left;
+    }
+}
+
+fn tell_unanswered<'a>(models: impl Iterator<Item = &'a ModelKey>) {
+    for (namespace, model_id) in models {
+        tracing::warn!(
+            namespace,
+            model_id,
+            "A model does not go to zero: its endpoint picker gives no answer, and Prometheus does not show its queue; it begins its retention period anew"
+        );
     }
 }
 

@@ -3,6 +3,7 @@
 
 use prometheus::Registry;
 use serde_json::{Value, json};
+use wva_scaling::FallbackSource;
 
 use super::*;
 use crate::collect::prometheus::tests::{Answers, FakePrometheus, vector};
@@ -10,6 +11,7 @@ use crate::collect::sample::tests::failed;
 use crate::collect::scope::Scope;
 use crate::collect::signals::Query;
 use crate::fixture::Cluster;
+use crate::published::PublishedVariant;
 use crate::watches::Sight;
 
 fn config() -> EngineConfig {

@@ -1,5 +1,5 @@
-//! A cycle for models that requests wait for at an endpoint picker while no replica serves them: they are decided on at
-//! once, on the last cycle's snapshot with what is known of them now.
+//! A cycle for models that requests wait for at an endpoint picker while no replica serves them, or is going to: they are
+//! decided on at once, on the last cycle's snapshot with what is known of them now.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ impl Engine {
                     tracing::info!(
                         namespace,
                         model_id,
-                        "Requests wait for this model, which no replica serves"
+                        "Requests wait at the endpoint picker of this model: it is decided on now"
                     );
                 }
             }
@@ -61,10 +61,13 @@ pub(super) fn unwakeable(warnings: &[Warning]) -> BTreeSet<ModelKey> {
     warnings.iter().filter_map(unwoken).collect()
 }
 
-/// The models with a variant that is lifted from 0 and was not by the decision before.
+/// The models with a variant that is lifted from 0, or kept from it, and was not by the decision before.
 fn woken(decisions: &[Decision], before: &Published, waiting: &BTreeSet<ModelKey>) -> BTreeSet<ModelKey> {
     let lifts = |d: &Decision| d.current == 0 && d.target() > 0 && d.lifts();
     let last = |d: &Decision| before.variants.get(&d.key()).and_then(|v| v.decision.as_ref());
-    let new = |d: &&Decision| lifts(d) && !last(d).is_some_and(lifts) && waiting.contains(&model_of(d));
+    let kept = |d: &Decision| d.target() > 0 && last(d).is_some_and(|l| l.current > 0 && l.target() == 0);
+    let new = |d: &&Decision| {
+        (kept(d) || lifts(d) && !last(d).is_some_and(lifts)) && waiting.contains(&model_of(d))
+    };
     decisions.iter().filter(new).map(model_of).collect()
 }

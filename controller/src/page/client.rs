@@ -12,6 +12,8 @@ use super::{Figures, NotMetrics, Page};
 /// Longest time one request may take, its answer included. What is slower than this is of no use: requests wait for
 /// what follows from it.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(1);
+/// Longest time to a connection: who takes longer is out of reach, and who has taken one and says nothing is there.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 /// Longest page that is read. One with a hundred models is a few hundred kilobytes.
 const PAGE_LIMIT: usize = 4 << 20;
 
@@ -21,7 +23,7 @@ pub(crate) enum NoAnswer {
     /// No connection, or it broke off.
     #[error("it cannot be reached: {0}")]
     Unreachable(String),
-    /// It took too long.
+    /// It took the request, and too long.
     #[error("it did not answer within {} s", TIMEOUT.as_secs())]
     TooSlow,
     /// Any status but 200, a redirect among them.
@@ -53,6 +55,7 @@ impl Client {
             .no_proxy()
             .redirect(Policy::none())
             .timeout(TIMEOUT)
+            .connect_timeout(CONNECT_TIMEOUT)
             .pool_max_idle_per_host(1)
             // Nothing is verified, and an image without roots is good enough.
             .tls_certs_only([])
@@ -91,7 +94,7 @@ impl Client {
 
 impl From<reqwest::Error> for NoAnswer {
     fn from(error: reqwest::Error) -> Self {
-        if error.is_timeout() {
+        if error.is_timeout() && !error.is_connect() {
             return Self::TooSlow;
         }
         let error = error.without_url();

@@ -37,8 +37,11 @@ const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
 /// A pod that gives no answer is spoken of no more often than this.
 const SAY_AGAIN: Duration = Duration::from_mins(10);
 
-/// What waits for each model at the pods of one picker, by pod, and when it said so.
-pub(super) type Answers = BTreeMap<Box<str>, (Instant, BTreeMap<String, Waiting>)>;
+/// What waits at a pod for each model that it was asked about, and when it said so.
+pub(super) type Answer = (Instant, BTreeMap<String, Waiting>);
+
+/// The last answers of the pods of one picker; of one that has given none, nothing.
+pub(super) type Answers = BTreeMap<Box<str>, Option<Answer>>;
 
 /// A pod as it is watched.
 #[derive(Clone, Debug, Deserialize, Resource)]
@@ -94,7 +97,7 @@ impl PickerPod {
     }
 }
 
-/// One picker, while a model of it is at zero.
+/// One picker, while a model of it is at zero or on its way there.
 pub(super) struct Endpoint {
     pub(super) key: PickerKey,
     pub(super) client: Client,
@@ -162,10 +165,11 @@ impl Endpoint {
         asking: &FuturesUnordered<BoxFuture<'a, Said>>,
     ) {
         let there = targets(pods);
-        self.answers.send_if_modified(|answers| {
-            let before = answers.len();
+        self.answers.send_modify(|answers| {
             answers.retain(|pod, _| there.contains_key(pod));
-            answers.len() != before
+            for pod in there.keys() {
+                answers.entry(pod.clone()).or_default();
+            }
         });
         for (pod, address) in there {
             if asked.insert(pod.clone()) {
@@ -204,7 +208,7 @@ impl Endpoint {
         match said {
             Ok(waiting) => {
                 let at = Instant::now();
-                self.answers.send_modify(|answers| drop(answers.insert(pod, (at, waiting))));
+                self.answers.send_modify(|answers| drop(answers.insert(pod, Some((at, waiting)))));
                 self.news.notify_one();
             }
             Err(error) => faults.of_pod(&self.key, pod, &error),

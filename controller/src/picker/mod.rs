@@ -1,5 +1,5 @@
-//! Endpoint pickers: which requests wait for models that no replica serves. While there is such a model its picker is
-//! asked twice a second, by the leader alone; what it says goes to the engine, which decides whom to wake. Nobody is
+//! Endpoint pickers: which requests wait for models that no replica serves, or is going to. While there is such a model its
+//! picker is asked twice a second, by the leader alone; what it says goes to the engine, which decides whom to wake. Nobody is
 //! asked while no model is at zero.
 
 mod ask;
@@ -19,15 +19,15 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use wva_scaling::VariantKey;
 
-use crate::published::Reader;
-use crate::variants::{self, Ownership};
+use crate::published::{PublishedVariant, Reader};
+use crate::variants::{self, Managed, Ownership};
 use crate::watches::{Optional, Watches};
 #[cfg(test)]
 use crate::watches::{Sight, cache::Writer};
 use crate::workloads::WorkloadKey;
 use ask::{Asker, Token};
 use endpoint::{Answers, Endpoint};
-use wanted::wanted;
+use wanted::{Part, wanted};
 
 pub(crate) use pools::{Labels, Pool};
 pub(crate) use queues::Queues;
@@ -66,6 +66,33 @@ impl Pickers {
         !pools.is_empty() && !wanted::pickers(watches, pools, workload).is_empty()
     }
 
+    /// Models that no replica is going to serve, and of which their pickers have not said, all of them and lately, what
+    /// waits.
+    pub(crate) fn silent(
+        &self,
+        watches: &Watches,
+        managed: &[Managed],
+        variants: &BTreeMap<VariantKey, Arc<PublishedVariant>>,
+        now: Instant,
+    ) -> BTreeSet<ModelKey> {
+        let pools = &self.pools.cache;
+        let part_of = |variant: &PublishedVariant| Part::of(variant.decision.as_ref());
+        if pools.is_empty() || !variants.values().any(|variant| part_of(variant) == Part::Leaves) {
+            return BTreeSet::new();
+        }
+        let queues = self.queues.borrow();
+        let part = |key: &VariantKey| variants.get(key).map_or(Part::Serves, |variant| part_of(variant));
+        let models = wanted(watches, pools, managed, part).into_iter().flat_map(|(picker, models)| {
+            models.into_iter().map(move |model_id| (picker.namespace.clone(), model_id))
+        });
+        models.filter(|model| !queues.is_whole(model, now)).collect()
+    }
+
+    /// The ports of the data parallel ranks in each pod of a workload, where its pools name several.
+    pub(crate) fn ranks(&self, watches: &Watches, workload: &WorkloadKey) -> BTreeSet<u16> {
+        wanted::ranks(watches, &self.pools.cache, workload)
+    }
+
     /// Where nobody asks; what they say is written by a test.
     #[cfg(test)]
     pub(crate) fn testing() -> (Self, watch::Sender<Arc<Queues>>) {
@@ -96,7 +123,7 @@ pub struct PickerConfig {
     pub ownership: Ownership,
 }
 
-/// Asks endpoint pickers while one of their models is at zero.
+/// Asks endpoint pickers while one of their models is at zero or on its way there.
 pub struct Asking {
     client: Client,
     watches: Watches,
@@ -180,11 +207,11 @@ impl Asking {
         } else {
             let managed = variants::managed(&self.watches, &self.ownership);
             let published = self.published.borrow().clone();
-            let stuck = |key: &VariantKey| {
+            let part = |key: &VariantKey| {
                 let variant = published.as_ref().and_then(|p| p.variants.get(key));
-                variant.and_then(|v| v.decision.as_ref()).is_some_and(|d| d.stuck)
+                Part::of(variant.and_then(|v| v.decision.as_ref()))
             };
-            wanted(&self.watches, pools, &managed, stuck)
+            wanted(&self.watches, pools, &managed, part)
         };
         asked.retain(|key, _| wanted.contains_key(key));
         for (key, models) in wanted {
@@ -206,7 +233,7 @@ impl Asking {
         tracing::debug!(
             namespace = key.namespace,
             service = key.service,
-            "An endpoint picker is asked: a model of it is at zero"
+            "An endpoint picker is asked: a model of it is at zero, or on its way there"
         );
         let (models, models_now) = watch::channel(Arc::new(models));
         let (answers, said) = watch::channel(Answers::default());

@@ -14,6 +14,11 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
+    /// There is something.
+    pub(super) fn is_any(self) -> bool {
+        self.size > 0.0 || self.bytes > 0.0
+    }
+
     /// Replicas of a picker have parts of one queue.
     pub(super) fn plus(self, other: Self) -> Self {
         // A sum that overflows would be no number.
@@ -30,18 +35,26 @@ pub(super) struct QueueFigures<'a> {
     models: &'a BTreeSet<String>,
     /// By model, under the earlier and the later name of the metrics.
     found: BTreeMap<String, [Waiting; 2]>,
+    /// Models with a figure that is none: more may wait for them than was found.
+    unclear: BTreeSet<String>,
 }
 
 impl<'a> QueueFigures<'a> {
     /// For these models.
     pub(super) fn of(models: &'a BTreeSet<String>) -> Self {
-        Self { models, found: BTreeMap::new() }
+        Self { models, found: BTreeMap::new(), unclear: BTreeSet::new() }
     }
 
-    /// What waits for each of the models, which is nothing where the page does not say.
-    pub(super) fn by_model(self) -> BTreeMap<String, Waiting> {
-        // A picker that shows its queue under both names has one queue.
-        self.found.into_iter().map(|(model, [earlier, later])| (model, earlier.greater(later))).collect()
+    /// What waits for each of the models, which is nothing where the page does not show a queue. A model is left out where
+    /// all that is shown are figures that are none.
+    pub(super) fn by_model(mut self) -> BTreeMap<String, Waiting> {
+        let waiting = |model: &String| {
+            // A picker that shows its queue under both names has one queue.
+            let [earlier, later] = self.found.remove(model).unwrap_or_default();
+            let waiting = earlier.greater(later);
+            (waiting.is_any() || !self.unclear.contains(model)).then(|| (model.clone(), waiting))
+        };
+        self.models.iter().filter_map(waiting).collect()
     }
 }
 
@@ -60,11 +73,13 @@ impl Figures for QueueFigures<'_> {
             "model_name" if !value.is_empty() => asked = Some(value),
             _ => {}
         })?;
-        // The target counts before the one that was asked for. What is no finite figure from 0 up says nothing.
-        if let Some(model) = target.or(asked).filter(|model| self.models.contains(model))
-            && value.is_finite()
-            && value >= 0.0
-        {
+        // The target counts before the one that was asked for.
+        let Some(model) = target.or(asked).filter(|model| self.models.contains(model)) else {
+            return Some(());
+        };
+        if !value.is_finite() || value < 0.0 {
+            self.unclear.insert(model);
+        } else {
             let waiting = &mut self.found.entry(model).or_default()[usize::from(later)];
             let more =
                 if bytes { Waiting { size: 0.0, bytes: value } } else { Waiting { size: value, bytes: 0.0 } };
@@ -89,7 +104,8 @@ mod tests {
         for chunk in text.chunks(chunk) {
             page.feed(chunk)?;
         }
-        Ok(page.end()?.by_model().into_iter().map(|(model, w)| (model, w.size, w.bytes)).collect())
+        let waiting = page.end()?.by_model().into_iter().filter(|(_, w)| w.is_any());
+        Ok(waiting.map(|(model, w)| (model, w.size, w.bytes)).collect())
     }
 
     #[track_caller]
@@ -143,6 +159,24 @@ mod tests {
         let greatest = format!("llm_d_epp_flow_control_queue_size{{model_name=\"m\"}} {}\n", f64::MAX);
         check(&greatest.repeat(2), &[("m", f64::MAX, 0.0)]);
         check("# EOF\n\n", &[]);
+    }
+
+    #[test]
+    fn a_page_without_a_queue_says_that_nothing_waits_and_one_with_no_figure_says_nothing() {
+        let said = |text: &str| {
+            let models = ["m".to_owned()].into();
+            let mut page = Page::new(QueueFigures::of(&models));
+            page.feed(text.as_bytes()).unwrap();
+            page.end().unwrap().by_model().remove("m").map(|w| w.size)
+        };
+        let series = |value: &str| format!("llm_d_epp_flow_control_queue_size{{model_name=\"m\"}} {value}\n");
+        assert_eq!(said("go_goroutines 12\n"), Some(0.0));
+        assert_eq!(said(&series("0")), Some(0.0));
+        for value in ["NaN", "+Inf", "-1"] {
+            assert_eq!(said(&series(value)), None, "{value}");
+            assert_eq!(said(&(series("0") + &series(value))), None, "0 and {value}");
+            assert_eq!(said(&(series("2") + &series(value))), Some(2.0), "2 and {value}");
+        }
     }
 
     #[test]

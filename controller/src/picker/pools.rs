@@ -8,6 +8,8 @@ use crate::watches::cache::Kind;
 
 /// Stands between two labels. Neither a key nor a value can hold it.
 const BETWEEN: char = '\0';
+/// Ports of a pool that are looked at; its schema allows as many.
+const MOST_RANKS: usize = 8;
 
 /// Labels of a pod or of a selector, as one text, since there are thousands of workloads and few that anybody asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,6 +47,8 @@ pub(crate) struct Pool {
     selector: Labels,
     /// The Service of its endpoint picker, in the pool's own namespace; `None` where it names something else.
     pub(crate) picker: Option<Box<str>>,
+    /// Where it names several ports: a rank of data parallelism serves at each of them, in every pod.
+    pub(super) ranks: Box<[u16]>,
 }
 
 impl Pool {
@@ -59,7 +63,11 @@ impl Pool {
         // The older group has the labels right there.
         let selector = selector.map(|s| s.get("matchLabels").and_then(Value::as_object).unwrap_or(s));
         let picker = spec.get("endpointPickerRef").or_else(|| spec.get("extensionRef"));
-        Self { selector: selector.map(labels).unwrap_or_default(), picker: picker.and_then(service) }
+        Self {
+            selector: selector.map(labels).unwrap_or_default(),
+            picker: picker.and_then(service),
+            ranks: ranks(spec),
+        }
     }
 
     /// Whether pods with these labels are the pool's.
@@ -70,6 +78,14 @@ impl Pool {
 
 fn labels(object: &Map<String, Value>) -> Labels {
     Labels::of(object.iter().filter_map(|(key, value)| Some((key, value.as_str()?))))
+}
+
+/// The ports that a pool names, where there is more than one. The older group names one.
+fn ranks(spec: &Value) -> Box<[u16]> {
+    let ports = spec.get("targetPorts").and_then(Value::as_array).into_iter().flatten();
+    let number = |port: &Value| u16::try_from(port.get("number")?.as_u64()?).ok();
+    let ports: Vec<u16> = ports.filter_map(number).take(MOST_RANKS).collect();
+    if ports.len() > 1 { ports.into() } else { Box::default() }
 }
 
 /// The name of the Service a reference means: that is what it means unless it says otherwise.
@@ -114,6 +130,15 @@ mod tests {
             assert!(!Pool::of(&spec).selects(&pod(&[("app", "vllm")])), "{spec}");
         }
         assert_eq!(Pool::of(&json!({"selector": "app=vllm", "extensionRef": 7})).picker, None);
+    }
+
+    #[test]
+    fn several_ports_are_those_of_ranks() {
+        let of = |ports: Value| format!("{:?}", Pool::of(&json!({"targetPorts": ports})).ranks);
+        assert_eq!(of(json!([{"number": 8000}, {"number": 8001}])), "[8000, 8001]");
+        assert_eq!(of(json!([{"number": 8000}])), "[]");
+        assert_eq!(of(json!([{"number": 8000}, {"number": 70000}, "8001", {}])), "[]");
+        assert_eq!(of(json!(8000)), "[]");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use wva_scaling::snapshot::{QueueFigures, SchedulerQueue};
 use wva_scaling::units::Amount;
 
-use super::endpoint::Answers;
+use super::endpoint::{Answer, Answers};
 use super::page::Waiting;
 use super::{ModelKey, PERIOD};
 
@@ -16,7 +16,11 @@ const COUNTS: Duration = PERIOD.saturating_mul(6);
 
 /// What waits for each model that is asked about.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Queues(BTreeMap<ModelKey, Seen>);
+pub(crate) struct Queues {
+    seen: BTreeMap<ModelKey, Seen>,
+    /// Models of which some pod of a picker has not said lately what waits for them.
+    partial: BTreeSet<ModelKey>,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Seen {
@@ -34,35 +38,39 @@ impl Queues {
         answers: &Answers,
         now: Instant,
     ) {
-        for (at, waiting) in answers.values().filter(|(at, _)| counts(*at, now)) {
-            for model in models {
-                let more = waiting.get(model).copied().unwrap_or_default();
-                self.0
-                    .entry((namespace.to_owned(), model.clone()))
-                    .and_modify(|seen| {
-                        *seen = Seen { waiting: seen.waiting.plus(more), at: seen.at.min(*at) };
-                    })
-                    .or_insert(Seen { waiting: more, at: *at });
+        for model in models {
+            let key = (namespace.to_owned(), model.clone());
+            let said: Vec<Seen> = answers.values().flatten().filter_map(|a| said(a, model, now)).collect();
+            if answers.is_empty() || said.len() < answers.len() {
+                self.partial.insert(key.clone());
             }
+            let all = said.into_iter().chain(self.seen.remove(&key)).reduce(Seen::and);
+            self.seen.extend(all.map(|seen| (key, seen)));
         }
     }
 
-    /// One model, just looked at.
+    /// One model, just looked at, however long a test takes.
     #[cfg(test)]
     pub(crate) fn testing(namespace: &str, model: &str, size: f64) -> Self {
-        let seen = Seen { waiting: Waiting { size, bytes: 0.0 }, at: Instant::now() };
-        Self([((namespace.to_owned(), model.to_owned()), seen)].into())
+        let at = Instant::now() + Duration::from_hours(1);
+        let seen = Seen { waiting: Waiting { size, bytes: 0.0 }, at };
+        let seen = [((namespace.to_owned(), model.to_owned()), seen)].into();
+        Self { seen, ..Self::default() }
     }
 
     /// The models that requests wait for.
     pub(crate) fn waiting(&self) -> BTreeSet<ModelKey> {
-        let waits = |seen: &Seen| seen.waiting.size > 0.0 || seen.waiting.bytes > 0.0;
-        self.0.iter().filter(|(_, seen)| waits(seen)).map(|(key, _)| key.clone()).collect()
+        self.seen.iter().filter(|(_, seen)| seen.waiting.is_any()).map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Whether a model is asked about, and every pod of its pickers has said lately what waits for it.
+    pub(super) fn is_whole(&self, key: &ModelKey, now: Instant) -> bool {
+        !self.partial.contains(key) && self.seen.get(key).is_some_and(|seen| counts(seen.at, now))
     }
 
     /// What is known of a model's queue, `elsewhere` being what Prometheus has: of two figures the greater counts.
     pub(crate) fn with(&self, key: &ModelKey, elsewhere: SchedulerQueue, now: Instant) -> SchedulerQueue {
-        let Some(seen) = self.0.get(key).filter(|seen| counts(seen.at, now)) else { return elsewhere };
+        let Some(seen) = self.seen.get(key).filter(|seen| counts(seen.at, now)) else { return elsewhere };
         let before = match elsewhere {
             SchedulerQueue::Known(figures) => figures,
             SchedulerQueue::Absent | SchedulerQueue::Unknown => QueueFigures::default(),
@@ -75,6 +83,19 @@ impl Queues {
     }
 }
 
+impl Seen {
+    /// Pods of a picker have parts of one queue.
+    fn and(self, other: Self) -> Self {
+        Self { waiting: self.waiting.plus(other.waiting), at: self.at.min(other.at) }
+    }
+}
+
+/// What a pod said of a model, where that counts. Before it was asked about the model it said nothing.
+fn said((at, waiting): &Answer, model: &str, now: Instant) -> Option<Seen> {
+    let waiting = waiting.get(model).filter(|_| counts(*at, now))?;
+    Some(Seen { waiting: *waiting, at: *at })
+}
+
 fn counts(at: Instant, now: Instant) -> bool {
     now.saturating_duration_since(at) <= COUNTS
 }
@@ -84,8 +105,11 @@ mod tests {
     use super::*;
 
     fn answers(at: Instant, pods: &[(&str, f64)]) -> Answers {
-        let page = |size: f64| [("m".to_owned(), Waiting { size, bytes: 10.0 * size })].into();
-        pods.iter().map(|(pod, size)| ((*pod).into(), (at, page(*size)))).collect()
+        let page = |size: f64| {
+            let waiting = Waiting { size, bytes: 10.0 * size };
+            [("m".to_owned(), waiting), ("other".to_owned(), Waiting::default())].into()
+        };
+        pods.iter().map(|(pod, size)| ((*pod).into(), Some((at, page(*size))))).collect()
     }
 
     fn models() -> BTreeSet<String> {
@@ -130,6 +154,33 @@ mod tests {
         assert_eq!(queues.with(&key("ns", "m"), SchedulerQueue::Absent, now), SchedulerQueue::Absent);
         let mut later = Queues::default();
         later.add("ns", &models(), &answers(then, &[("a", 2.0)]), now);
-        assert_eq!(later, Queues::default());
+        assert_eq!(later.with(&key("ns", "m"), SchedulerQueue::Absent, now), SchedulerQueue::Absent);
+        assert_eq!(later.waiting(), [].into());
+    }
+
+    #[test]
+    fn a_queue_is_whole_where_every_pod_has_said_what_waits() {
+        let then = Instant::now();
+        let now = then + COUNTS;
+        let (m, late) = (key("ns", "m"), now + Duration::from_millis(1));
+        let whole = |pickers: &[Answers], now: Instant| {
+            let mut queues = Queues::default();
+            for answers in pickers {
+                queues.add("ns", &models(), answers, now);
+            }
+            queues.is_whole(&m, now)
+        };
+        let both = answers(then, &[("a", 0.0), ("b", 1.0)]);
+        assert!(whole(&[both.clone()], now));
+        assert!(!whole(&[both.clone()], late), "that was long ago");
+        assert!(!whole(&[], now), "nobody is asked");
+        assert!(!whole(&[Answers::new()], now), "there is no pod");
+        assert!(!whole(&[both.clone(), Answers::new()], now), "another picker has none");
+        let mut hung = both.clone();
+        hung.insert("c".into(), None);
+        assert!(!whole(&[hung], now), "one has given no answer");
+        let mut before = both;
+        before.insert("c".into(), Some((then, BTreeMap::new())));
+        assert!(!whole(&[before], now), "one was asked about other models");
     }
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::report::conditions::not_carried_out;
+use crate::report::said::Said;
 use crate::report::said::Trouble;
 
 /// What a process that starts now publishes first of variant `a`, whose status is this.

@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use super::*;
 use crate::actuate::DueStep;
 use crate::maps::testing::Feed;
+use crate::picker::Queues;
 
 /// What the fake Prometheus says, to be changed by a test.
 struct Quiet {
@@ -18,10 +19,13 @@ struct Quiet {
     age: &'static str,
     /// Requests that completed within the retention period; `None`: the query fails.
     completed: Option<&'static str>,
+    /// Waiting at the endpoint picker, where Prometheus scrapes it.
+    queue: Option<&'static str>,
 }
 
 /// Nothing is asked of the model, and everything was scraped just now.
-const QUIET: Quiet = Quiet { running: "0", waiting: "0", scraped: "0", age: "0", completed: Some("0") };
+const QUIET: Quiet =
+    Quiet { running: "0", waiting: "0", scraped: "0", age: "0", completed: Some("0"), queue: None };
 
 /// What both replicas have in flight.
 fn in_flight(says: &Quiet) -> String {
@@ -45,7 +49,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// Variant `a` with 2 replicas that may go to zero after a millisecond, with what `more` adds.
+    /// Variant `a` with 2 replicas that may go to zero after [`RETENTION`], with what `more` adds.
     async fn new(extra: Value, more: impl FnOnce(&mut Cluster)) -> Self {
         let mut cluster = cluster(extra);
         more(&mut cluster);
@@ -59,7 +63,10 @@ impl Bench {
                 return says.completed.map_or((503, "no".to_owned()), row);
             }
             if query.contains("flow_control") {
-                return (200, vector(&json!([])));
+                let name = "llm_d_epp_flow_control_queue_size";
+                let labels = json!({"__name__": name, "namespace": "ns", "target_model_name": "m"});
+                let row = |value| json!({"metric": labels, "value": [1, value]});
+                return (200, vector(&says.queue.map(row).into_iter().collect()));
             }
             if query.contains("running") {
                 return (200, in_flight(&says));
@@ -68,7 +75,7 @@ impl Bench {
         }));
         let fake = FakePrometheus::start(answers).await;
         let mut feed = Feed::new();
-        let entry = "enable_scale_to_zero: true\nretention_period: 1ms";
+        let entry = "enable_scale_to_zero: true\nretention_period: 1h";
         feed.put("wva/wva-model-scale-to-zero-config", &[("default", entry)]);
         let engine = Engine { maps: feed.maps(), ..engine(&cluster, fake.client()) };
         Self { cluster, engine, state: State::default(), says, fake }
@@ -77,10 +84,28 @@ impl Bench {
     /// The same, two rounds later: the model has been tracked for long enough, and its signal is 0.
     async fn leaving(extra: Value, more: impl FnOnce(&mut Cluster)) -> Self {
         let mut bench = Self::new(extra, more).await;
-        bench.round().await;
-        pass(MOMENT).await;
-        assert_eq!(bench.round().await, (Some(0), vec![]), "the signal comes first");
+        bench.leave().await;
         bench
+    }
+
+    /// The same where an endpoint picker has the model's queue, whose answers go there.
+    async fn leaving_a_picker() -> (Self, watch::Sender<Arc<Queues>>) {
+        let mut bench = Self::new(json!({}), nothing).await;
+        let (pickers, queues) = Pickers::testing();
+        bench.engine.pickers = pickers.with_pool("a");
+        bench.leave().await;
+        (bench, queues)
+    }
+
+    async fn leave(&mut self) {
+        self.round().await;
+        self.pass();
+        assert_eq!(self.round().await, (Some(0), vec![]), "the signal comes first");
+    }
+
+    /// All that was seen so far was seen longer ago than the retention period.
+    fn pass(&mut self) {
+        self.state.memory.evidence.age(RETENTION);
     }
 
     /// One round of queries and a cycle: the target, and the steps to carry out.
@@ -108,16 +133,8 @@ impl Bench {
 
 fn nothing(_: &mut Cluster) {}
 
-/// Longer than the retention period, by the clock of the engine.
-const MOMENT: Duration = Duration::from_millis(5);
-
-/// Waits until so much time has passed.
-async fn pass(time: Duration) {
-    let began = Instant::now();
-    while began.elapsed() < time {
-        tokio::task::yield_now().await;
-    }
-}
+/// No test takes so long.
+const RETENTION: Duration = Duration::from_hours(1);
 
 #[tokio::test]
 async fn a_step_to_zero_follows_a_second_look_at_newer_samples() {
@@ -165,11 +182,53 @@ async fn whatever_the_second_look_shows_or_lacks_takes_the_step_back() {
         assert!(!bench.state.steps.wait(), "the signal begins anew");
     }
     let mut bench = Bench::leaving(json!({}), nothing).await;
-    // Whatever the clocks: it is younger than a millisecond for an hour.
-    let made = (jiff::Timestamp::now() + jiff::SignedDuration::from_hours(1)).to_string();
+    let made = jiff::Timestamp::now().to_string();
     bench.cluster.pod_with("a-2", "ReplicaSet", "a-rs", json!({"creationTimestamp": made}));
     let (target, steps) = bench.round().await;
     assert!(target > Some(0) && steps.is_empty(), "a pod has just been made: {target:?} {steps:?}");
+}
+
+#[tokio::test]
+async fn a_picker_that_prometheus_does_not_know_is_asked_before_a_step_to_zero() {
+    let (mut bench, queues) = Bench::leaving_a_picker().await;
+    assert_eq!(bench.round().await, (Some(0), vec![]), "it has not answered");
+    queues.send_replace(Arc::new(Queues::testing("ns", "m", 0.0)));
+    assert_eq!(bench.round().await, (Some(0), vec![(2, 0)]));
+}
+
+#[tokio::test]
+async fn requests_at_a_picker_take_a_step_to_zero_back_at_once() {
+    let (mut bench, queues) = Bench::leaving_a_picker().await;
+    queues.send_replace(Arc::new(Queues::testing("ns", "m", 1.0)));
+    bench.engine.wake(&mut bench.state);
+    let (target, steps) = (variant(&bench.engine).target(), bench.steps());
+    assert!(target > Some(0) && steps.is_empty(), "{target:?} {steps:?}");
+    // They were served. The period begins anew.
+    queues.send_replace(Arc::new(Queues::testing("ns", "m", 0.0)));
+    assert!(bench.round().await.0 > Some(0));
+}
+
+#[tokio::test]
+async fn a_picker_that_gives_no_answer_keeps_its_model_up() {
+    let (mut bench, queues) = Bench::leaving_a_picker().await;
+    bench.state.steps.age(steps::PICKER_PATIENCE);
+    assert_eq!(bench.round().await, (Some(0), vec![]));
+    let (target, steps) = bench.round().await;
+    assert!(target > Some(0) && steps.is_empty(), "{target:?} {steps:?}");
+    assert!(!bench.state.steps.wait(), "the retention period begins anew");
+    bench.pass();
+    assert_eq!(bench.round().await, (Some(0), vec![]));
+    queues.send_replace(Arc::new(Queues::testing("ns", "m", 0.0)));
+    assert_eq!(bench.round().await, (Some(0), vec![(2, 0)]), "it answers at last");
+}
+
+#[tokio::test]
+async fn what_prometheus_knows_of_a_queue_is_enough() {
+    let mut bench = Bench::new(json!({}), nothing).await;
+    bench.engine.pickers = Pickers::testing().0.with_pool("a");
+    bench.say(Quiet { queue: Some("0"), ..QUIET });
+    bench.leave().await;
+    assert_eq!(bench.round().await, (Some(0), vec![(2, 0)]));
 }
 
 #[tokio::test]
@@ -177,7 +236,7 @@ async fn activity_between_two_cycles_is_remembered() {
     let mut bench = Bench::new(json!({}), nothing).await;
     bench.engine.config = configured(|c| c.early_scale_up = false);
     bench.round().await;
-    pass(MOMENT).await;
+    bench.pass();
     bench.say(Quiet { running: "1", ..QUIET });
     let fetched = bench.engine.fetch(&mut bench.state).await;
     bench.engine.take_in(&mut bench.state, fetched);
@@ -200,7 +259,7 @@ async fn who_owns_zero_is_left_to_it() {
         };
         let mut bench = Bench::new(json!({}), keda).await;
         bench.round().await;
-        pass(MOMENT).await;
+        bench.pass();
         for _ in 0..2 {
             let (decided, steps) = bench.round().await;
             assert!(decided >= target && steps.is_empty(), "{min}: {decided:?} {steps:?}");
@@ -223,7 +282,7 @@ async fn what_a_person_holds_back_is_not_scaled_and_what_is_fixed_is() {
         let mut bench = Bench::new(mode(held), nothing).await;
         for _ in 0..3 {
             assert_eq!(bench.round().await.1, want, "{held}");
-            pass(MOMENT).await;
+            bench.pass();
         }
     }
 }
@@ -234,7 +293,7 @@ async fn whatever_sends_a_variant_to_zero_waits_for_its_requests() {
     bench.say(Quiet { running: "1", ..QUIET });
     for _ in 0..3 {
         assert_eq!(bench.round().await, (Some(0), vec![]), "a maximum of 0 ends no request");
-        pass(MOMENT).await;
+        bench.pass();
     }
     bench.say(QUIET);
     assert_eq!(bench.round().await, (Some(0), vec![(2, 0)]));

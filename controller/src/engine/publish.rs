@@ -1,0 +1,111 @@
+//! What becomes of decisions: what is published of each variant, and what is remembered of it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use wva_crds::names::UNRESOLVED_ACCELERATOR;
+use wva_scaling::{Decision, FallbackSource, Outcome, VariantKey};
+
+use super::early::model_of;
+use super::narrate::{count, narrate};
+use super::waking::unwakeable;
+use super::{Engine, State};
+use crate::assemble::{Assembled, Moment};
+use crate::published::PublishedVariant;
+use crate::report::conditions::{Outlook, conditions};
+use crate::report::said::Said;
+use crate::variants::Managed;
+use crate::watches::Sight;
+use crate::workloads::{self, WorkloadKey};
+
+impl Engine {
+    /// What becomes of the decisions on these variants, and of what is remembered of them.
+    pub(super) fn publish<'a>(
+        &self,
+        state: &mut State,
+        managed: impl IntoIterator<Item = &'a Managed>,
+        assembled: &Assembled,
+        mut outcome: Outcome,
+        at: Moment,
+    ) -> BTreeMap<VariantKey, Arc<PublishedVariant>> {
+        // In order of their keys, as the managed ones are, so that each is moved to where it stays.
+        outcome.decisions.sort_by(|a, b| (&a.namespace, &a.variant).cmp(&(&b.namespace, &b.variant)));
+        let mut decisions = outcome.decisions.into_iter().peekable();
+        let before = self.published.borrow().clone();
+        let unwakeable = unwakeable(&outcome.warnings);
+        let mut all = BTreeMap::new();
+        for m in managed {
+            let remembered = state.memory.of(m, at.now, at.wall);
+            let mut decision =
+                decisions.next_if(|d| (&d.namespace, &d.variant) == (&m.key.namespace, &m.key.name));
+            if let Some(d) = &mut decision {
+                d.not_carried_out = remembered.not_carried_out(d.not_carried_out, d.target(), d.current);
+            }
+            let had_target = remembered.has_target();
+            if let (Some(next), Some(d)) = (outcome.next.variants.get(&m.key), &decision) {
+                let echo = d.safety_net == Some(FallbackSource::CurrentReplicas);
+                remembered.decided(*next, d.mode, echo, at.now);
+                remembered.woken(d, assembled.snapshot.config.decision_hold.get(), at.now);
+            }
+            let seen = remembered.target_seen;
+            let sight = m.declared().ok().and_then(|d| workloads::sight(&self.watches, &d.workload.kind));
+            let query_error = state.samples.load_error(&m.key.namespace);
+            let inherited = remembered.inherited();
+            let told = Told { query_error, had_target, seen, sight, inherited };
+            let mut variant = outlook(m, decision, assembled, &told);
+            variant.learned = state.learned.told(&m.key);
+            if variant.decision.as_ref().is_some_and(|d| unwakeable.contains(&model_of(d))) {
+                variant.conditions.nothing_wakes_it();
+            }
+            let variant = state.settings.judge(variant);
+            let old = before.as_ref().and_then(|b| b.variants.get(&m.key)).filter(|o| o.uid == variant.uid);
+            count(&mut state.scalings, &m.key, old.map(AsRef::as_ref), &variant);
+            narrate(&m.key, &variant);
+            let same = old.filter(|old| ***old == variant).cloned();
+            all.insert(m.key.clone(), same.unwrap_or_else(|| Arc::new(variant)));
+        }
+        all
+    }
+}
+
+/// What a variant's conditions are told beside its decision.
+struct Told<'a> {
+    query_error: Option<&'a str>,
+    had_target: bool,
+    /// Its workload was there before.
+    seen: bool,
+    /// How much of the kind of its workload can be seen; `None` where nobody looks.
+    sight: Option<Sight>,
+    /// What its status said at first sight.
+    inherited: &'a Said,
+}
+
+fn outlook(
+    m: &Managed,
+    decision: Option<Decision>,
+    assembled: &Assembled,
+    told: &Told<'_>,
+) -> PublishedVariant {
+    let Told { query_error, had_target, seen, sight, inherited } = *told;
+    let outlook = match (m.declared(), &decision) {
+        (Err(unusable), _) => Outlook::Unusable(unusable),
+        (Ok(_), Some(decision)) => Outlook::Decided { decision, query_error, had_target },
+        (Ok(declared), None) => {
+            let WorkloadKey { kind, name, .. } = &declared.workload;
+            Outlook::NoTarget { kind, name, seen, sight }
+        }
+    };
+    let conditions = conditions(outlook);
+    let accelerator = decision.as_ref().map(|d| d.accelerator.clone()).or_else(|| m.accelerator.clone());
+    PublishedVariant {
+        uid: m.uid.clone(),
+        generation: m.generation,
+        instance: m.instance.clone(),
+        accelerator: accelerator.unwrap_or_else(|| UNRESOLVED_ACCELERATOR.to_owned()),
+        current: assembled.workloads.get(&m.key).map(|r| r.current),
+        decision,
+        conditions,
+        inherited: inherited.clone(),
+        learned: None,
+    }
+}
