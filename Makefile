@@ -78,7 +78,7 @@ test-faults: tools build ## Do to replicas of the release binary what operators 
 test-image: ## Take the steps of the Dockerfile in a clean folder and look at the result: sizes, paths, notices; some ten minutes
 	@tests/image.sh
 
-test-install: tools build ## Install, upgrade and remove the chart and the manifests in every way, with Helm 4 and 3; some 35 minutes
+test-install: tools build ## Install, upgrade and remove the chart and the manifests in every way, with Helm 4 and 3; some 40 minutes
 	@$(TARGET)/debug/wva-testbed installs --wva $(TARGET)/debug/wva $(if $(ONLY),--only $(ONLY))
 
 test-outages: tools ## Every kind of outage of Prometheus, 3 minutes each, with the release binary; some 25 minutes

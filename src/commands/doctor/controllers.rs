@@ -176,7 +176,6 @@ mod tests {
 
     use super::*;
 
-    #[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
     fn controller(image: &str, env: Value, args: Value) -> Option<Controller> {
         with_map(image, env, args, json!({}))
     }

@@ -41,7 +41,8 @@ struct Release<'a> {
 
 impl Release<'_> {
     async fn life(&self, table: &mut Table) {
-        let name = |what: &str| format!("{} {}: {what}", self.helm.name(), self.way.join(" "));
+        let by = [&[self.helm.name()], self.way].concat().join(" ");
+        let name = |what: &str| format!("{by}: {what}");
         table.step(&name("install with the original's values"), Box::pin(self.install())).await;
         table.step(&name("helm test without metrics"), Box::pin(self.test())).await;
         table.step(&name("upgrade to other values"), Box::pin(self.upgrade())).await;
