@@ -157,8 +157,9 @@ const STYLE: &str = "text{font:13px system-ui,sans-serif;fill:#222}.back{fill:#f
 @media(prefers-color-scheme:dark){text{fill:#e6e6e6}.back{fill:#161b22}.grid{stroke:#30363d}.s{stroke:#161b22}\
 .mark{stroke:#ff7b72}.s0{fill:#f0b429}.s1{fill:#79c8f5}.s2{fill:#4a9ff5}.s3{fill:#e29cc3}.s4{fill:#a8a8a8}}";
 
-/// Space for the legend above the plot.
+/// Space for the legend above the plot, and to either side of it.
 const LEGEND: f64 = 34.0;
+const MARGIN: f64 = 8.0;
 
 /// Attainment against cost: a point for each scenario, a shape and a colour for each policy, at most five.
 #[must_use]
@@ -172,13 +173,13 @@ pub fn plot(scenarios: &[&Scenario], columns: &[Column<'_>], goal: f64) -> Strin
         .collect();
     let plot = Plot {
         width: 900.0,
-        height: 520.0,
+        height: 620.0,
         titles: ("cost by that of the clairvoyant plan", "% of requests in SLO"),
         x: Scale::linear(points.iter().map(|p| p.2.0)),
         y: Scale::linear(points.iter().map(|p| p.2.1).chain([goal, 100.0])),
         mark: Some(goal),
     };
-    let (width, height) = (plot.width, plot.height + LEGEND);
+    let (width, height) = (plot.width + 2.0 * MARGIN, plot.height + LEGEND + MARGIN);
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" \
          role=\"img\"><title>Attainment against cost</title><style>{STYLE}</style>\
@@ -190,7 +191,7 @@ pub fn plot(scenarios: &[&Scenario], columns: &[Column<'_>], goal: f64) -> Strin
         svg += &shape(i, (x, 20.0));
         let _ = write!(svg, "<text x=\"{}\" y=\"24\">{}</text>", x + 12.0, escape(column.title));
     }
-    let _ = write!(svg, "<g transform=\"translate(0 {LEGEND})\">");
+    let _ = write!(svg, "<g transform=\"translate({MARGIN} {LEGEND})\">");
     plot.frame(&mut svg);
     for (i, title, at) in points {
         let _ = write!(svg, "<g><title>{}: {}</title>", escape(columns[i].title), escape(title));
