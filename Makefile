@@ -9,6 +9,13 @@ SECONDS ?= 60
 ONLY ?=
 # Where cargo builds, as cargo itself sees it.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
+# Where `make bench-policies` keeps what came of each scenario, so that only what has changed is run again, and on how many
+# seeds it runs each.
+RESULTS := $(TARGET)/policies
+SEEDS   ?= 30
+vpath %.yaml tests/scenarios tests/scenarios/attacks
+SCENARIOS := $(wildcard tests/scenarios/*.yaml tests/scenarios/attacks/*.yaml)
+POLICY_RESULTS := $(patsubst %.yaml,$(RESULTS)/%.json,$(notdir $(SCENARIOS)))
 
 .PHONY: help tools build test lint lint-files chart generate demo bench bench-idle bench-policies bench-admission bench-cycle bench-decide bench-simulate test-bad-input test-faults test-from-zero test-image test-install test-outages test-scaling test-side-by-side test-zero fuzz deny clean
 
@@ -63,9 +70,15 @@ bench-decide: ## Measure the decisions of a cycle from 100 to 10,000 variants, a
 bench-simulate: ## A simulated week of 6 million requests on one core, held to its bounds of time and memory
 	@$(CARGO) bench --quiet --package wva-simulator --bench week
 
-bench-policies: ## Every scenario, all policies, SEEDS seeds each (30): the tables of docs/policy.md and docs/simulate.md; an hour
+bench-policies: ## Every scenario, all policies, SEEDS seeds each (30), and the tables and the plot of docs/policy.md and docs/simulate.md; an hour, with -j2 half
 	$(CARGO) build --release --bin wva
-	@for s in tests/scenarios/*.yaml tests/scenarios/attacks/*.yaml; do $(TARGET)/release/wva simulate $$s --seeds $(or $(SEEDS),30) || exit 1; echo; done
+	@$(MAKE) --no-print-directory $(POLICY_RESULTS)
+	@$(CARGO) run --quiet --package wva-simulator --example policy_pages -- $(RESULTS) docs
+
+$(POLICY_RESULTS): $(RESULTS)/%.json: %.yaml $(TARGET)/release/wva
+	@mkdir -p $(@D)
+	$(TARGET)/release/wva simulate $< --seeds $(SEEDS) --format json > $@.part
+	@mv $@.part $@
 
 test-bad-input: tools ## Throw bad input of every kind at the release binary while valid reviews come in; some five minutes
 	$(CARGO) build --release --workspace --bins

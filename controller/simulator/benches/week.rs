@@ -6,7 +6,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use wva_simulator::fleet::engine::Engine;
+use wva_simulator::fleet::engine::{Engine, StepTokens};
 use wva_simulator::fleet::variant::{Front, Router, Variant};
 use wva_simulator::measure::Objectives;
 use wva_simulator::policy::wva::{Settings, Wva};
@@ -51,6 +51,7 @@ fn setting() -> Setting {
             block_size: 16,
             kv_blocks: 16_000,
             prefix_hit_rate: 0.0,
+            tokens: StepTokens::ONE,
         },
         engine_args: Vec::new(),
         initial: 2,
@@ -61,6 +62,8 @@ fn setting() -> Setting {
         time_to_failure: f64::INFINITY,
         slowness: Varying::log_normal(1.0, 0.0),
         prefix_hits: Vec::new(),
+        speculation: Vec::new(),
+        role: None,
     };
     let (input, output) = (Varying::log_normal(1000.0, 0.5), Varying::log_normal(300.0, 0.8));
     Setting {

@@ -80,7 +80,7 @@ pub fn run(setting: &Setting, policy: &mut dyn Policy, seed: u64, mut progress: 
 
 /// One sync of the policy.
 fn control(fleet: &mut Fleet, policy: &mut dyn Policy, now: f64, tally: &mut Tally, events: &mut Events) {
-    fleet.shift_prefixes(now);
+    fleet.shift(now);
     fleet.schedule(now);
     let wanted = policy.decide(&Seen::new(fleet, now));
     for (variant, to) in wanted.into_iter().enumerate() {
@@ -122,8 +122,8 @@ fn finish(fleet: &mut Fleet, setting: &Setting, tally: &mut Tally, mut events: E
         fleet.advance(fleet.next_event(), &mut events);
         drain(&mut events, tally);
     }
-    let waiting = fleet.queue().iter().copied();
-    let left: Vec<_> = waiting.chain(fleet.replicas().iter().flat_map(|r| r.server.requests())).collect();
+    let left: Vec<_> =
+        fleet.waiting().chain(fleet.replicas().iter().flat_map(|r| r.server.requests())).collect();
     for request in left {
         tally.lose(request.arrived, Lost::TimedOut);
     }

@@ -23,6 +23,30 @@ pub struct Engine {
     pub kv_blocks: u64,
     /// Share of each prompt that the prefix cache answers, 0..=1: it is not computed, and yet held.
     pub prefix_hit_rate: f64,
+    /// Tokens that a step makes of a sequence.
+    pub tokens: StepTokens,
+}
+
+/// Tokens that a step makes of a sequence: one, or several with speculative decoding, where a step confirms what was
+/// drafted. Some texts are easier to guess than others, so each request has a number of its own between these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StepTokens {
+    /// Fewest, at least 1.
+    pub least: u32,
+    /// Most: so many tokens of each sequence are computed at a step, the draft and the one after it.
+    pub most: u32,
+}
+
+impl StepTokens {
+    /// No speculation.
+    pub const ONE: Self = Self { least: 1, most: 1 };
+
+    /// The steps that a token of a request takes, on the average over requests.
+    #[must_use]
+    pub fn steps_per_token(self) -> f64 {
+        let each = (self.least..=self.most).map(|n| 1.0 / f64::from(n));
+        each.sum::<f64>() / (f64::from(self.most) - f64::from(self.least) + 1.0)
+    }
 }
 
 impl Engine {

@@ -20,7 +20,7 @@ use rand_pcg::Pcg64Mcg;
 use self::engine::Engine;
 use self::replica::{Phase, Replica};
 use self::server::{Finished, Request, Server};
-use self::variant::{Front, Stock, Variant};
+use self::variant::{Front, Role, Stock, Variant};
 use crate::random::{Stream, Varying, stream};
 
 /// Why a request was not served.
@@ -55,6 +55,8 @@ pub struct Fleet {
     /// When something happens to each replica next: kept beside them, for it is looked at with every event.
     next: Vec<f64>,
     queue: VecDeque<Request>,
+    /// Requests whose prompts are computed, and which wait for a replica that generates.
+    handed: VecDeque<Request>,
     turn: usize,
     serial: u64,
     random: Pcg64Mcg,
@@ -75,6 +77,7 @@ impl Fleet {
             replicas: Vec::new(),
             next: Vec::new(),
             queue: VecDeque::new(),
+            handed: VecDeque::new(),
             turn: 0,
             serial: 0,
             random: stream(seed, Stream::Replicas),
@@ -106,6 +109,11 @@ impl Fleet {
     #[must_use]
     pub fn queue(&self) -> &VecDeque<Request> {
         &self.queue
+    }
+
+    /// Requests that no replica has: those that wait in front, and between two roles.
+    pub fn waiting(&self) -> impl Iterator<Item = Request> + '_ {
+        self.queue.iter().chain(&self.handed).copied()
     }
 
     /// Replicas that a variant's workload has, ready or not.
@@ -150,7 +158,7 @@ impl Fleet {
     /// Whether any request is still in it.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.queue.is_empty() && self.replicas.iter().all(|r| r.load() == 0)
+        self.waiting().next().is_none() && self.replicas.iter().all(|r| r.load() == 0)
     }
 
     /// When something happens next by itself.
@@ -175,7 +183,7 @@ impl Fleet {
                 }
             }
         }
-        if !self.queue.is_empty() {
+        if self.waiting().next().is_some() {
             self.dispatch(now, events);
         }
     }
@@ -195,14 +203,12 @@ impl Fleet {
         }
     }
 
-    /// Lets the prefix caches answer what they do at a time.
-    pub fn shift_prefixes(&mut self, now: f64) {
+    /// Lets the engines do what they do at a time.
+    pub fn shift(&mut self, now: f64) {
         for replica in &mut self.replicas {
-            let levels = &self.variants[replica.variant].prefix_hits;
-            if let Some((_, share)) = levels.iter().take_while(|(from, _)| *from <= now).last() {
-                replica.engine.prefix_hit_rate = *share;
-                replica.server.set_prefix_hit_rate(*share);
-            }
+            let Engine { prefix_hit_rate, tokens, .. } = self.variants[replica.variant].engine_at(now);
+            replica.engine = Engine { prefix_hit_rate, tokens, ..replica.engine };
+            replica.server.set_engine(replica.engine);
         }
     }
 
@@ -253,14 +259,15 @@ impl Fleet {
             ready_since: now,
             phase: Phase::Unschedulable,
             engine,
-            server: self.server(engine),
+            server: self.server(variant, engine),
             samples: VecDeque::with_capacity(replica::SAMPLES),
         });
         self.next.push(f64::INFINITY);
     }
 
-    fn server(&self, engine: Engine) -> Server {
-        Server::new(engine, self.front.patience).leaving_out(self.front.uncounted)
+    fn server(&self, variant: usize, engine: Engine) -> Server {
+        let server = Server::new(engine, self.front.patience).leaving_out(self.front.uncounted);
+        server.with_role(self.variants[variant].role)
     }
 
     fn set(&mut self, i: usize, phase: Phase) {
@@ -277,15 +284,20 @@ impl Fleet {
     }
 
     fn serve(&mut self, i: usize, now: f64, events: &mut Events) {
+        let before = events.finished.served.len();
         self.replicas[i].server.advance(now, &mut events.finished);
         self.next[i] = self.replicas[i].next_event();
+        if self.variants[self.replicas[i].variant].role == Some(Role::Prefill) {
+            let computed = events.finished.served.drain(before..).map(|served| served.request);
+            self.handed.extend(computed);
+        }
     }
 
     /// Its container dies and starts anew on the same node.
     fn fail(&mut self, i: usize, now: f64, events: &mut Events) {
         let variant = self.replicas[i].variant;
         self.kill(i, events);
-        self.replicas[i].server = self.server(self.replicas[i].engine);
+        self.replicas[i].server = self.server(variant, self.replicas[i].engine);
         self.replicas[i].samples.clear();
         let until = now + self.start_time(variant);
         self.set(i, Phase::Starting { until });

@@ -1,17 +1,19 @@
 //! Which replica gets the next request, and when it has to wait in front of all of them.
 
+use std::collections::VecDeque;
+
 use super::replica::Replica;
 use super::server::Request;
-use super::variant::Router;
+use super::variant::{Role, Router};
 use super::{Events, Fleet, Lost};
 
 impl Fleet {
     /// Takes a request that arrives now: it goes to a replica, waits in front, or is lost.
     pub fn arrive(&mut self, request: Request, now: f64, events: &mut Events) {
-        let tokens = u64::from(request.input) + u64::from(request.output);
-        if !self.variants.iter().any(|v| v.engine.holds(tokens)) {
+        let first = self.first_role();
+        if !self.can_hold(request) {
             events.lost.push((request, Lost::TooLong));
-        } else if self.queue.is_empty() && self.send(request, now, events) {
+        } else if self.queue.is_empty() && self.send(request, first, now, events) {
         } else if self.queue.len() < self.front.queue {
             self.queue.push_back(request);
         } else {
@@ -19,31 +21,57 @@ impl Fleet {
         }
     }
 
-    /// Sends on what waits in front, as far as there is room.
-    pub(super) fn dispatch(&mut self, now: f64, events: &mut Events) {
-        while let Some(request) = self.queue.front().copied() {
-            if now - request.arrived > self.front.patience {
-                events.lost.push((request, Lost::TimedOut));
-            } else if !self.send(request, now, events) {
-                break;
-            }
-            self.queue.pop_front();
+    /// What is done of a request first: its prompt, where that is another role than the rest.
+    fn first_role(&self) -> Option<Role> {
+        self.variants.iter().find_map(|v| v.role).map(|_| Role::Prefill)
+    }
+
+    /// Whether the engines of some variant, or of one of each role, can hold it.
+    fn can_hold(&self, request: Request) -> bool {
+        let by = |role| self.variants.iter().any(|v| v.role == role && v.engine.holds(tokens(request)));
+        match self.first_role() {
+            None => by(None),
+            first => by(first) && by(Some(Role::Decode)),
         }
     }
 
-    fn send(&mut self, request: Request, now: f64, events: &mut Events) -> bool {
-        let Some(i) = self.choose(request, now) else { return false };
+    /// Sends on what waits in front and between two roles, as far as there is room.
+    pub(super) fn dispatch(&mut self, now: f64, events: &mut Events) {
+        // Whatever is sent, nothing is added to either: only a step of a replica hands requests over.
+        let mut handed = std::mem::take(&mut self.handed);
+        self.send_all(&mut handed, Some(Role::Decode), now, events);
+        self.handed = handed;
+        let mut queue = std::mem::take(&mut self.queue);
+        self.send_all(&mut queue, self.first_role(), now, events);
+        self.queue = queue;
+    }
+
+    fn send_all(&mut self, queue: &mut VecDeque<Request>, role: Option<Role>, now: f64, events: &mut Events) {
+        while let Some(request) = queue.front().copied() {
+            if now - request.arrived > self.front.patience {
+                events.lost.push((request, Lost::TimedOut));
+            } else if !self.send(request, role, now, events) {
+                break;
+            }
+            queue.pop_front();
+        }
+    }
+
+    fn send(&mut self, request: Request, role: Option<Role>, now: f64, events: &mut Events) -> bool {
+        let Some(i) = self.choose(request, role, now) else { return false };
         self.turn = i + 1;
         self.replicas[i].server.push(request, now, &mut events.finished);
         self.next[i] = self.replicas[i].next_event();
         true
     }
 
-    /// A replica for a request. Among equals the one after the last that was chosen, so that no order favours any.
-    fn choose(&self, request: Request, now: f64) -> Option<usize> {
+    /// A replica of a role for a request. Among equals the one after the last that was chosen, so that no order favours any.
+    fn choose(&self, request: Request, role: Option<Role>, now: f64) -> Option<usize> {
         let n = self.replicas.len();
         let turn = if self.turn < n { self.turn } else { 0 };
-        let open = (turn..n).chain(0..turn).filter(|i| self.is_open(&self.replicas[*i], request, now));
+        let does = |i: &usize| self.variants[self.replicas[*i].variant].role == role;
+        let open = (turn..n).chain(0..turn).filter(does);
+        let open = open.filter(|i| self.is_open(&self.replicas[*i], request, now));
         let first_least = |score: &dyn Fn(&Replica) -> f64| {
             open.clone()
                 .map(|i| (i, score(&self.replicas[i])))
@@ -65,15 +93,17 @@ impl Fleet {
     }
 
     fn is_open(&self, replica: &Replica, request: Request, now: f64) -> bool {
-        let fits = || {
-            let tokens = u64::from(request.input) + u64::from(request.output);
-            self.variants[replica.variant].engine.holds(tokens)
-        };
+        let own = &self.variants[replica.variant];
+        // What has its prompt computed is let in: the flow is controlled in front.
+        let limits = self.front.flow_control.filter(|_| own.role != Some(Role::Decode));
         let full = || {
-            self.front
-                .flow_control
+            limits
                 .is_some_and(|s| replica.server.waiting() >= s.queue || replica.server.kv_usage(now) >= s.kv)
         };
-        replica.is_ready() && fits() && !full()
+        replica.is_ready() && own.engine.holds(tokens(request)) && !full()
     }
+}
+
+fn tokens(request: Request) -> u64 {
+    u64::from(request.input) + u64::from(request.output)
 }

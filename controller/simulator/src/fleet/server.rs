@@ -2,41 +2,17 @@
 //! chunks within the token budget, then those that wait, first come first served, as places and KV cache allow. A
 //! sequence for which the cache has no room any more loses its place and is computed anew (preemption).
 
+mod counters;
+mod request;
+
 use std::collections::VecDeque;
 
 use super::batch::Batch;
 use super::engine::{Engine, real};
+use super::variant::Role;
 
-/// One request.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Request {
-    /// When it arrived, in seconds since the beginning.
-    pub arrived: f64,
-    /// Prompt tokens.
-    pub input: u32,
-    /// Tokens to generate, at least 1.
-    pub output: u32,
-}
-
-/// A request that was served in full.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Served {
-    /// The request.
-    pub request: Request,
-    /// When its first token was there.
-    pub first_token: f64,
-    /// When its last token was there.
-    pub ended: f64,
-}
-
-/// What a server has finished with since it was last asked.
-#[derive(Clone, Debug, Default)]
-pub struct Finished {
-    /// Served in full.
-    pub served: Vec<Served>,
-    /// Given up by their clients before the first token.
-    pub timed_out: Vec<Request>,
-}
+pub use counters::Counters;
+pub use request::{Finished, Request, Served};
 
 #[derive(Clone, Copy, Debug)]
 struct Sequence {
@@ -50,6 +26,8 @@ struct Sequence {
     admitted: f64,
     /// Tokens of the cache it holds, as of its prefill.
     held: u64,
+    /// Tokens that a step makes of it.
+    each: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +41,7 @@ struct Decoding {
 #[derive(Clone, Debug)]
 pub struct Server {
     engine: Engine,
+    role: Option<Role>,
     patience: f64,
     /// Share of the requests that are not counted when they end, and how much of one is left out so far.
     uncounted: (f64, f64),
@@ -70,6 +49,8 @@ pub struct Server {
     /// Admitted sequences with the prompt tokens that are still to be computed, in order of admission.
     prefilling: VecDeque<(Sequence, u64)>,
     decoding: Vec<Decoding>,
+    /// Tokens that a step makes of all that generate.
+    rate: u64,
     /// The step in which the first of those that generate ends.
     next_end: u64,
     /// Steps since it started.
@@ -82,39 +63,6 @@ pub struct Server {
     pub(super) counters: Counters,
 }
 
-/// Counters of a server since it started.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Counters {
-    /// Requests served in full.
-    pub requests: u64,
-    /// Their prompt tokens.
-    pub input: u64,
-    /// Their generated tokens.
-    pub output: u64,
-    /// Sequences that lost their place for want of KV cache.
-    pub preemptions: u64,
-    /// Prompt tokens of all requests that have their first token.
-    pub prompt_tokens: u64,
-    /// Tokens generated, those of requests under way included.
-    pub generated: u64,
-    /// Seconds from admission to the first token, over the finished requests.
-    pub prefill_seconds: f64,
-    /// Times between two tokens.
-    pub gaps: u64,
-    /// Their sum in seconds.
-    pub gap_seconds: f64,
-}
-
-impl Counters {
-    /// Steps of sequences that generate: each makes a token, and waits for it as long as the step takes.
-    fn generate(&mut self, batch: Batch, sequences: u64) {
-        let tokens = batch.steps * sequences;
-        self.generated += tokens;
-        self.gaps += tokens;
-        self.gap_seconds += (batch.ends() - batch.began) * real(sequences);
-    }
-}
-
 impl Server {
     /// An empty server. A request that has waited for longer than `patience` seconds when it would be admitted has
     /// been given up by its client.
@@ -122,11 +70,13 @@ impl Server {
     pub fn new(engine: Engine, patience: f64) -> Self {
         Self {
             engine,
+            role: None,
             patience,
             uncounted: (0.0, 0.0),
             waiting: VecDeque::new(),
             prefilling: VecDeque::new(),
             decoding: Vec::new(),
+            rate: 0,
             next_end: u64::MAX,
             steps: 0,
             cached: 0,
@@ -142,9 +92,15 @@ impl Server {
         Self { uncounted: (share, 0.0), ..self }
     }
 
-    /// From now on its prefix cache answers this share of each prompt.
-    pub fn set_prefix_hit_rate(&mut self, share: f64) {
-        self.engine.prefix_hit_rate = share;
+    /// The same, but that it does this part of each request.
+    #[must_use]
+    pub fn with_role(self, role: Option<Role>) -> Self {
+        Self { role, ..self }
+    }
+
+    /// From now on its engine does this of what comes to it.
+    pub fn set_engine(&mut self, engine: Engine) {
+        self.engine = engine;
     }
 
     /// When something happens next by itself; infinite while it is idle.
@@ -159,7 +115,7 @@ impl Server {
         let mut counters = self.counters;
         if let Some(batch) = self.batch {
             let done = Batch { steps: batch.whole_steps(now), ..batch };
-            counters.generate(done, self.decoding.len() as u64);
+            counters.generate(done, self.decoding.len() as u64, self.rate);
         }
         counters
     }
@@ -179,7 +135,7 @@ impl Server {
     /// Share of the KV cache in use at a time, 0..=1.
     #[must_use]
     pub fn kv_usage(&self, now: f64) -> f64 {
-        let grown = self.batch.map_or(0, |b| b.whole_steps(now) * self.decoding.len() as u64);
+        let grown = self.batch.map_or(0, |b| b.whole_steps(now) * self.rate);
         (real(self.cached + grown) / real(self.engine.kv_tokens())).min(1.0)
     }
 
@@ -202,6 +158,7 @@ impl Server {
             first_token: None,
             admitted: now,
             held: 0,
+            each: request.step_tokens(self.engine.tokens),
         });
         if self.batch.is_none() {
             self.begin(now, finished);
@@ -213,9 +170,9 @@ impl Server {
     /// What happens at [`Self::next_event`].
     pub fn advance(&mut self, now: f64, finished: &mut Finished) {
         let Some(batch) = self.batch.take() else { return };
-        self.counters.generate(batch, self.decoding.len() as u64);
+        self.counters.generate(batch, self.decoding.len() as u64, self.rate);
         self.steps += batch.steps;
-        self.cached += batch.steps * self.decoding.len() as u64;
+        self.cached += batch.steps * self.rate;
         if self.next_end <= self.steps {
             self.complete(now, finished);
         }
@@ -227,7 +184,7 @@ impl Server {
     fn has_room(&self) -> bool {
         let room = self.waiting.front().is_some_and(|s| {
             let need = u64::from(s.request.input) + self.engine.overhead();
-            self.cached + need + self.decoding.len() as u64 <= self.engine.kv_tokens()
+            self.cached + need + self.rate <= self.engine.kv_tokens()
         });
         room && self.running() < self.engine.max_seqs
     }
@@ -245,8 +202,12 @@ impl Server {
         while let Some(one) = self.decoding.get(i).copied() {
             if one.ends <= self.steps {
                 self.decoding.swap_remove(i);
-                self.cached -= one.sequence.held + (one.ends - one.began);
-                self.close(one.sequence, now, finished);
+                let (sequence, made) = (one.sequence, (one.ends - one.began) * one.sequence.each);
+                self.rate -= sequence.each;
+                self.cached -= sequence.held + made;
+                // Of what the last step made, what lies beyond the end is thrown away.
+                self.counters.generated -= made - u64::from(sequence.request.output - sequence.made);
+                self.close(sequence, now, finished);
             } else {
                 self.next_end = self.next_end.min(one.ends);
                 i += 1;
@@ -263,10 +224,24 @@ impl Server {
         } else {
             self.counters.requests += 1;
             self.counters.input += u64::from(request.input);
-            self.counters.output += u64::from(request.output);
+            self.counters.output += u64::from(self.output(request));
             self.counters.prefill_seconds += first_token - sequence.admitted;
         }
         finished.served.push(Served { request, first_token, ended: now });
+    }
+
+    /// Tokens that it generates for a request: where it only computes prompts, the first.
+    fn output(&self, request: Request) -> u32 {
+        if self.role == Some(Role::Prefill) { 1 } else { request.output }
+    }
+
+    /// Tokens that are to be computed before it generates: none of the prompt but the last where another computed it.
+    fn to_compute(&self, sequence: &Sequence) -> u64 {
+        if self.role == Some(Role::Decode) && sequence.made == 0 {
+            1
+        } else {
+            self.engine.computed(sequence.request.input) + u64::from(sequence.made)
+        }
     }
 
     /// Spends computed prompt tokens on the prompts, first come first served. A prompt that is complete yields a token.
@@ -287,12 +262,14 @@ impl Server {
             }
             self.counters.generated += 1;
             sequence.made += 1;
-            if sequence.made >= sequence.request.output {
+            if sequence.made >= self.output(sequence.request) {
                 self.cached -= sequence.held;
                 self.close(sequence, now, finished);
             } else {
-                let ends = self.steps + u64::from(sequence.request.output - sequence.made);
+                let left = u64::from(sequence.request.output - sequence.made);
+                let ends = self.steps + left.div_ceil(sequence.each);
                 self.next_end = self.next_end.min(ends);
+                self.rate += sequence.each;
                 self.decoding.push(Decoding { sequence, began: self.steps, ends });
             }
         }
@@ -303,12 +280,12 @@ impl Server {
         if !self.preempt() {
             self.admit(now, finished);
         }
-        let sequences = self.decoding.len() as u64;
         let left: u64 = self.prefilling.iter().map(|(_, left)| left).sum();
-        let prompt_tokens = left.min(self.engine.max_batched_tokens.saturating_sub(sequences).max(1));
+        let prompt_tokens = left.min(self.engine.max_batched_tokens.saturating_sub(self.computing()).max(1));
         let steps = if prompt_tokens > 0 {
             1
-        } else if let Some(room) = (self.engine.kv_tokens() - self.cached).checked_div(sequences) {
+        } else if let Some(room) = self.engine.kv_tokens().saturating_sub(self.cached).checked_div(self.rate)
+        {
             (self.next_end - self.steps).min(room).max(1)
         } else {
             return;
@@ -318,20 +295,27 @@ impl Server {
             steps,
             prompt_tokens,
             first: self.engine.step_time(self.decoding.len(), prompt_tokens, self.cached),
-            growth: self.engine.per_cached_token * real(sequences),
+            growth: self.engine.per_cached_token * real(self.rate),
         });
     }
 
-    /// Makes room for one more token of each sequence that generates. True where one lost its place.
+    /// Tokens that a step computes of those that generate, drafted ones included.
+    fn computing(&self) -> u64 {
+        self.decoding.len() as u64 * u64::from(self.engine.tokens.most)
+    }
+
+    /// Makes room for one more step of each sequence that generates. True where one lost its place. The last one keeps
+    /// it: it fits ([`Engine::holds`]), but for what its last step makes too much.
     fn preempt(&mut self) -> bool {
         let before = self.counters.preemptions;
-        while self.cached + self.decoding.len() as u64 > self.engine.kv_tokens() {
+        while self.cached + self.rate > self.engine.kv_tokens() && self.running() > 1 {
             let last = self.decoding.iter().enumerate().max_by_key(|(_, d)| d.sequence.order).map(|(i, _)| i);
             let newest_prefill = self.prefilling.back().map(|(s, _)| s.order);
             let mut sequence = match last {
                 Some(i) if Some(self.decoding[i].sequence.order) > newest_prefill => {
                     let one = self.decoding.swap_remove(i);
-                    let generated = self.steps - one.began;
+                    let generated = (self.steps - one.began) * one.sequence.each;
+                    self.rate -= one.sequence.each;
                     self.cached -= one.sequence.held + generated;
                     let made = one.sequence.made + u32::try_from(generated).unwrap_or(u32::MAX);
                     Sequence { made, ..one.sequence }
@@ -355,7 +339,7 @@ impl Server {
 
     /// Admits those that wait, in order, as long as there are places, cache and budget for them.
     fn admit(&mut self, now: f64, finished: &mut Finished) {
-        let taken = self.decoding.len() as u64 + self.prefilling.iter().map(|(_, left)| left).sum::<u64>();
+        let taken = self.computing() + self.prefilling.iter().map(|(_, left)| left).sum::<u64>();
         let mut budget = self.engine.max_batched_tokens.saturating_sub(taken);
         while budget > 0 && self.running() < self.engine.max_seqs {
             let Some(mut sequence) = self.waiting.front().copied() else { break };
@@ -370,14 +354,14 @@ impl Server {
             }
             let made = u64::from(sequence.made);
             sequence.held = u64::from(request.input) + made + self.engine.overhead();
-            if self.cached + sequence.held + self.decoding.len() as u64 > self.engine.kv_tokens() {
+            if self.cached + sequence.held + self.rate > self.engine.kv_tokens() {
                 break;
             }
             self.waiting.pop_front();
             self.admitted += 1;
             sequence.order = self.admitted;
             self.cached += sequence.held;
-            let compute = self.engine.computed(request.input) + made;
+            let compute = self.to_compute(&sequence);
             budget -= compute.min(budget);
             self.prefilling.push_back((sequence, compute));
         }

@@ -1,5 +1,6 @@
 //! A fleet under hand-made load.
 
+use super::engine::StepTokens;
 use super::variant::{Router, Saturation};
 use super::*;
 
@@ -163,12 +164,81 @@ fn replicas_differ_in_speed_and_keep_it() {
     assert!(steps.windows(2).all(|w| (w[0] - w[1]).abs() > 1e-6), "{steps:?}");
 }
 
+/// One replica for prompts and so many for the rest, of ten sequences at once.
+fn roles(decode: u32) -> Fleet {
+    let of = |name, role, initial| {
+        let mut own = Variant { role: Some(role), ..variant(name, initial) };
+        own.engine.max_seqs = 10;
+        own
+    };
+    let variants = vec![of("p", Role::Prefill, 1), of("d", Role::Decode, decode)];
+    fleet(variants, front(), vec![])
+}
+
+#[test]
+fn a_request_goes_from_prefill_to_decode_and_is_served_once() {
+    let mut fleet = roles(1);
+    arrive(&mut fleet, 0.0, 1, 100);
+    assert_eq!(loads(&fleet), [1, 0]);
+    let events = run(&mut fleet, 0.01);
+    assert_eq!(
+        (loads(&fleet), events.finished.served.len()),
+        (vec![0, 1], 0),
+        "handed over, and not served yet"
+    );
+    let served = run(&mut fleet, 10.0).finished.served;
+    assert_eq!(served.len(), 1);
+    // A step of 10 ms for its prompt, one for the first token there, and one for each of the others.
+    assert!(
+        (served[0].first_token - 0.02).abs() < 1e-9 && (served[0].ended - 1.01).abs() < 1e-9,
+        "{served:?}"
+    );
+    let counted: u64 = fleet.replicas().iter().map(|r| r.server.counters(10.0).requests).sum();
+    assert_eq!(counted, 2, "both pods count it");
+}
+
+#[test]
+fn what_is_computed_waits_for_a_decode_pod_within_its_clients_patience() {
+    let mut fleet = roles(0);
+    arrive(&mut fleet, 0.0, 2, 100);
+    assert_eq!((run(&mut fleet, 20.0).lost.len(), fleet.waiting().count()), (0, 2));
+    assert!(!fleet.is_empty());
+    fleet.scale(1, 1, 20.0, &mut Events::default());
+    let events = run(&mut fleet, 200.0);
+    let lost = [(request(0.0, 100), Lost::TimedOut); 2];
+    assert_eq!(events.lost, lost, "it starts for 100 s, and they wait for 60");
+    arrive(&mut fleet, 200.0, 2, 100);
+    assert_eq!(run(&mut fleet, 300.0).finished.served.len(), 2);
+    assert!(fleet.is_empty());
+}
+
+#[test]
+fn what_no_pod_of_one_role_can_hold_is_too_long() {
+    let mut own = roles(1).variants().to_vec();
+    own[1].engine.kv_blocks = 5;
+    let mut fleet = fleet(own, front(), vec![]);
+    assert_eq!(arrive(&mut fleet, 0.0, 1, 100).lost, [(request(0.0, 100), Lost::TooLong)]);
+}
+
+#[test]
+fn drafts_are_guessed_better_and_worse_when_they_should() {
+    let tokens = |least, most| StepTokens { least, most };
+    let speculation = vec![(0.0, tokens(3, 3)), (60.0, tokens(1, 1))];
+    let mut fleet = fleet(vec![Variant { speculation, ..variant("a", 1) }], front(), vec![]);
+    for (now, took) in [(0.0, 0.1), (60.0, 0.3)] {
+        fleet.shift(now);
+        arrive(&mut fleet, now, 1, 31);
+        let served = run(&mut fleet, now + 10.0).finished.served[0];
+        assert!((served.ended - served.first_token - took).abs() < 1e-9, "at {now}: {served:?}");
+    }
+}
+
 #[test]
 fn prefix_caches_shift_when_they_should() {
     let shifting = Variant { prefix_hits: vec![(0.0, 0.0), (60.0, 0.9)], ..variant("a", 1) };
     let mut fleet = fleet(vec![shifting], front(), vec![]);
     for (now, want) in [(0.0, 0.0), (59.0, 0.0), (60.0, 0.9), (100.0, 0.9)] {
-        fleet.shift_prefixes(now);
+        fleet.shift(now);
         assert!((fleet.replicas()[0].engine.prefix_hit_rate - want).abs() < 1e-12, "at {now}");
     }
 }

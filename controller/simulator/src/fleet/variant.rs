@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::engine::Engine;
+use super::engine::{Engine, StepTokens};
 use crate::random::Varying;
 
 /// A variant. Times are in seconds.
@@ -36,6 +36,37 @@ pub struct Variant {
     pub slowness: Varying,
     /// From when its prefix caches answer so much of each prompt, in order of time.
     pub prefix_hits: Vec<(f64, f64)>,
+    /// From when a step makes so many tokens of a sequence, in order of time.
+    pub speculation: Vec<(f64, StepTokens)>,
+    /// What its pods do of a request; all of it, where there are no roles.
+    pub role: Option<Role>,
+}
+
+/// The part of a request that a pod does (label `llm-d.ai/role`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Role {
+    /// It computes the prompt, and hands the cache over with the first token.
+    Prefill,
+    /// It takes the cache over, and generates.
+    Decode,
+}
+
+impl Variant {
+    /// Its engine at a time: caches and drafts that fit the requests better or worse.
+    #[must_use]
+    pub fn engine_at(&self, now: f64) -> Engine {
+        Engine {
+            prefix_hit_rate: level(&self.prefix_hits, now).unwrap_or(self.engine.prefix_hit_rate),
+            tokens: level(&self.speculation, now).unwrap_or(self.engine.tokens),
+            ..self.engine
+        }
+    }
+}
+
+/// The last of the levels that have begun.
+fn level<T: Copy>(levels: &[(f64, T)], now: f64) -> Option<T> {
+    levels.iter().take_while(|(from, _)| *from <= now).last().map(|(_, level)| *level)
 }
 
 /// What stands in front of the variants of a fleet. Times are in seconds.
@@ -94,7 +125,7 @@ impl Stock {
     /// GPUs at a time. `None`: no limit.
     #[must_use]
     pub fn at(&self, now: f64) -> Option<u32> {
-        self.levels.iter().take_while(|(from, _)| *from <= now).last().map(|(_, gpus)| *gpus)
+        level(&self.levels, now)
     }
 }
 
@@ -116,6 +147,7 @@ pub(crate) fn test_variant() -> Variant {
             block_size: 16,
             kv_blocks: 1000,
             prefix_hit_rate: 0.0,
+            tokens: StepTokens::ONE,
         },
         engine_args: Vec::new(),
         initial: 1,
@@ -126,5 +158,7 @@ pub(crate) fn test_variant() -> Variant {
         time_to_failure: f64::INFINITY,
         slowness: Varying::log_normal(1.0, 0.0),
         prefix_hits: Vec::new(),
+        speculation: Vec::new(),
+        role: None,
     }
 }

@@ -8,7 +8,7 @@
 //! is taken whose plan keeps the objectives in a run, or as much of them as the least share does. No schedule of this kind is cheaper; one of another kind might be.
 
 use crate::fleet::engine::{Engine, real};
-use crate::fleet::variant::Variant;
+use crate::fleet::variant::{Role, Variant};
 use crate::measure::Tally;
 use crate::run::{Setting, run};
 
@@ -83,7 +83,8 @@ fn schedule(setting: &Setting, demand: &[Demand], share: f64) -> Schedule {
         let mean = |of: fn(&Demand) -> f64| f64::midpoint(of(&demand[slot]), of(&before));
         let both =
             Demand { requests: mean(|d| d.requests), input: mean(|d| d.input), output: mean(|d| d.output) };
-        for (count, own) in counts.iter_mut().zip(replicas(setting, both, share)) {
+        let at = SLOT * real(slot as u64);
+        for (count, own) in counts.iter_mut().zip(replicas(setting, both, share, at)) {
             count.push(own);
         }
     }
@@ -98,8 +99,8 @@ fn schedule(setting: &Setting, demand: &[Demand], share: f64) -> Schedule {
     Schedule { plan }
 }
 
-/// The replicas of each variant for what arrives in a slot.
-fn replicas(setting: &Setting, demand: Demand, share: f64) -> Vec<u32> {
+/// The replicas of each variant for what arrives in a slot that begins at a time.
+fn replicas(setting: &Setting, demand: Demand, share: f64, at: f64) -> Vec<u32> {
     let variants = &setting.variants;
     let mut counts: Vec<u32> = variants.iter().map(|v| v.min).collect();
     if demand.requests <= 0.0 {
@@ -108,13 +109,21 @@ fn replicas(setting: &Setting, demand: Demand, share: f64) -> Vec<u32> {
     let (input, output) = (demand.input / demand.requests, demand.output / demand.requests);
     let able: Vec<f64> = variants
         .iter()
-        .map(|v| share * throughput(&v.engine, input, output, setting.objectives.itl))
+        .map(|v| share * throughput(&v.engine_at(at), v.role, (input, output), setting.objectives.itl))
         .collect();
-    let mut left = demand.requests / SLOT;
-    left -= counts.iter().zip(&able).map(|(n, t)| f64::from(*n) * t).sum::<f64>();
+    for role in [None, Some(Role::Prefill), Some(Role::Decode)] {
+        fill(variants, role, &able, demand.requests / SLOT, &mut counts);
+    }
+    counts
+}
+
+/// Adds replicas of a role until they are able to do all requests of a second.
+fn fill(variants: &[Variant], role: Option<Role>, able: &[f64], requests: f64, counts: &mut [u32]) {
+    let own: Vec<usize> = (0..variants.len()).filter(|v| variants[*v].role == role).collect();
+    let mut left = requests - own.iter().map(|v| f64::from(counts[*v]) * able[*v]).sum::<f64>();
     let price = |v: usize| variants[v].cost / able[v];
     while left > 0.0 {
-        let free = || (0..variants.len()).filter(|v| counts[*v] < variants[*v].max && able[*v] > 0.0);
+        let free = || own.iter().copied().filter(|v| counts[*v] < variants[*v].max && able[*v] > 0.0);
         let enough = free()
             .filter(|v| able[*v] >= left)
             .min_by(|a, b| variants[*a].cost.total_cmp(&variants[*b].cost));
@@ -123,19 +132,25 @@ fn replicas(setting: &Setting, demand: Demand, share: f64) -> Vec<u32> {
         counts[v] += 1;
         left -= able[v];
     }
-    counts
 }
 
-/// Requests a second that an engine serves in a steady state in which it keeps the time between tokens.
-pub(crate) fn throughput(engine: &Engine, input: f64, output: f64, itl: f64) -> f64 {
+/// Requests a second that an engine serves in a steady state in which it keeps the time between tokens, also for the
+/// requests of which a step makes fewest.
+fn throughput(engine: &Engine, role: Option<Role>, (input, output): (f64, f64), itl: f64) -> f64 {
+    let share = if role == Some(Role::Decode) { 0.0 } else { 1.0 - engine.prefix_hit_rate };
+    let computed = (share * input).max(1.0);
+    if role == Some(Role::Prefill) {
+        // Its steps are full of prompts.
+        return 1.0 / (computed * (engine.per_prompt_token + engine.step / real(engine.max_batched_tokens)));
+    }
+    let steps = output * engine.tokens.steps_per_token();
     let context = input + output / 2.0 + real(engine.overhead());
     let most = (KV * real(engine.kv_tokens()) / context).min(real(engine.max_seqs as u64)).max(1.0);
-    let computed = input * (1.0 - engine.prefix_hit_rate);
     // What each sequence adds to a step, its share of the prompts that are computed meanwhile included.
     let each =
-        engine.per_sequence + engine.per_prompt_token * computed / output + engine.per_cached_token * context;
-    let sequences = ((itl - engine.step) / each).clamp(0.0, most);
-    sequences / (output * (engine.step + each * sequences))
+        engine.per_sequence + engine.per_prompt_token * computed / steps + engine.per_cached_token * context;
+    let sequences = ((itl * f64::from(engine.tokens.least) - engine.step) / each).clamp(0.0, most);
+    sequences / (steps * (engine.step + each * sequences))
 }
 
 /// Replicas level by level: each is started ahead and kept where it is needed again soon.
@@ -161,7 +176,36 @@ fn hold(needed: &[u32], variant: &Variant) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fleet::engine::StepTokens;
     use crate::random::Varying;
+
+    #[test]
+    fn several_tokens_a_step_and_prompts_elsewhere_make_a_replica_do_more() {
+        let engine =
+            Engine { per_sequence: 0.001, max_seqs: 1000, ..crate::fleet::variant::test_variant().engine };
+        let able = |tokens, role| throughput(&Engine { tokens, ..engine }, role, (100.0, 100.0), 0.05);
+        // Steps of 50 ms with 40 sequences at once; each request takes 100 of them.
+        assert!((able(StepTokens::ONE, None) - 40.0 / 5.0).abs() < 1e-9);
+        // Half the requests take 50 steps, the others 34: a step may take 100 ms, in which 90 run at once.
+        let two_or_three = StepTokens { least: 2, most: 3 };
+        assert!((able(two_or_three, None) - 90.0 / (100.0 * 5.0 / 12.0 * 0.1)).abs() < 1e-9);
+        // A prompt of 100 tokens is a part of a step of 8192, which takes 10 ms.
+        assert!((able(StepTokens::ONE, Some(Role::Prefill)) - 8192.0 / (100.0 * 0.01)).abs() < 1e-6);
+    }
+
+    #[test]
+    fn each_role_gets_what_its_own_work_takes() {
+        let variant = |role, step: f64| {
+            let mut variant = crate::fleet::variant::test_variant();
+            (variant.role, variant.min, variant.engine.step) = (Some(role), 0, step);
+            variant
+        };
+        let variants = [variant(Role::Prefill, 0.01), variant(Role::Decode, 0.01)];
+        let mut counts = [0, 0];
+        fill(&variants, Some(Role::Prefill), &[4.0, 1.0], 9.0, &mut counts);
+        fill(&variants, Some(Role::Decode), &[4.0, 1.0], 9.0, &mut counts);
+        assert_eq!(counts, [3, 9]);
+    }
 
     #[test]
     fn a_replica_is_started_ahead_and_kept_through_short_gaps() {

@@ -70,6 +70,7 @@ fn variant(seen: &Seen<'_>, v: usize, memory: Memory, behavior: &Behavior) -> Va
         cold_start: seen.cold_start(v).map(seconds),
         gpus_per_replica: GpuCount(own.gpus),
         engine_args: own.engine_args.clone(),
+        partial_role: own.role.is_some(),
         replicas: seen.pods(v).map(|p| replica(seen, v, p)).collect(),
         ..Variant::default()
     }

@@ -1,6 +1,7 @@
 //! What is shown of studies: a table, JSON, and one HTML page that needs no network.
 
 mod html;
+pub mod overview;
 mod plot;
 mod scale;
 

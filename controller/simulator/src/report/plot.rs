@@ -35,7 +35,7 @@ pub(super) struct Line<'a> {
 }
 
 impl Plot {
-    fn place(&self, (x, y): (f64, f64)) -> (f64, f64) {
+    pub(super) fn place(&self, (x, y): (f64, f64)) -> (f64, f64) {
         let across = self.x.share(x) * (self.width - LEFT - RIGHT);
         let up = self.y.share(y) * (self.height - BOTTOM - TOP);
         (LEFT + across, self.height - BOTTOM - up)
@@ -43,7 +43,8 @@ impl Plot {
 
     /// Lines over time.
     pub(super) fn lines(&self, lines: &[Line<'_>]) -> String {
-        let mut svg = self.frame();
+        let mut svg = self.open();
+        self.frame(&mut svg);
         for line in lines {
             let _ = write!(svg, "<polyline class=\"{}\" points=\"{}\"/>", line.class, self.path(line.points));
         }
@@ -70,7 +71,8 @@ impl Plot {
 
     /// Points with their names beside them.
     pub(super) fn points(&self, named: &[(String, (f64, f64))]) -> String {
-        let mut svg = self.frame();
+        let mut svg = self.open();
+        self.frame(&mut svg);
         let mut places: Vec<(&str, (f64, f64))> = named
             .iter()
             .filter(|(_, p)| p.0.is_finite() && p.1.is_finite())
@@ -107,17 +109,21 @@ impl Plot {
         }
     }
 
-    fn frame(&self) -> String {
+    fn open(&self) -> String {
         let (width, height) = (self.width, self.height);
-        let mut svg =
-            format!("<svg viewBox=\"0 0 {width} {height}\" style=\"max-width:{width}px\" role=\"img\">");
+        format!("<svg viewBox=\"0 0 {width} {height}\" style=\"max-width:{width}px\" role=\"img\">")
+    }
+
+    /// Axes, their titles, and the line to compare with.
+    pub(super) fn frame(&self, svg: &mut String) {
+        let (width, height) = (self.width, self.height);
         let (left, right) = (LEFT, width - RIGHT);
         let across = |class: &str, y: f64| {
             format!("<line class=\"{class}\" x1=\"{left}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>")
         };
         for value in self.y.ticks() {
             let (_, y) = self.place((0.0, value));
-            svg += &across("grid", y);
+            *svg += &across("grid", y);
             let _ = write!(
                 svg,
                 "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
@@ -143,8 +149,7 @@ impl Plot {
             self.titles.1
         );
         if let Some(mark) = self.mark {
-            svg += &across("mark", self.place((0.0, mark)).1);
+            *svg += &across("mark", self.place((0.0, mark)).1);
         }
-        svg
     }
 }

@@ -1,7 +1,7 @@
 //! Engines that a scenario can name. Which published figures they come from, and how far they are off, stands in
 //! docs/simulate.md; `tests/calibration.rs` computes it.
 
-use crate::fleet::engine::Engine;
+use crate::fleet::engine::{Engine, StepTokens};
 
 /// `Qwen/Qwen3-32B` on H100s, fitted to the llm-d autoscaling benchmarks.
 pub const QWEN3_32B_H100: Engine = Engine {
@@ -14,6 +14,7 @@ pub const QWEN3_32B_H100: Engine = Engine {
     block_size: 16,
     kv_blocks: 17_000,
     prefix_hit_rate: 0.0,
+    tokens: StepTokens::ONE,
 };
 
 /// The same on A100s, not measured: what is bound by memory takes longer by the ratio of the bandwidths (3.35 to 2.04
@@ -37,6 +38,7 @@ pub const GUIDE_A100: Engine = Engine {
     block_size: 16,
     kv_blocks: 16_000,
     prefix_hit_rate: 0.0,
+    tokens: StepTokens::ONE,
 };
 
 /// All of them by name.

@@ -8,7 +8,7 @@ use wva_crds::entries::{Amount, PositiveDuration};
 use super::engines::{ENGINES, QWEN3_32B_H100};
 use super::spec::{self, Spec};
 use super::{Scenario, ScenarioError};
-use crate::fleet::engine::{Engine, real};
+use crate::fleet::engine::{Engine, StepTokens, real};
 use crate::fleet::server::Request;
 use crate::fleet::variant::{Front, Saturation, Stock, Variant};
 use crate::measure::Objectives;
@@ -28,10 +28,11 @@ impl Spec {
         let traffic = self.traffic.meaning(trace)?;
         let duration = self.duration.map_or_else(|| traffic.duration(), positive);
         let variants = self.variants.iter().enumerate().map(|(i, v)| v.meaning(i));
+        let stock = self.stock.iter().enumerate().map(|(i, s)| s.meaning(i));
         let setting = Setting {
             variants: variants.collect::<Result<_, _>>()?,
             front: self.front.meaning(),
-            stock: self.stock.iter().map(spec::Stock::meaning).collect(),
+            stock: stock.collect::<Result<_, _>>()?,
             objectives: Objectives {
                 ttft: positive(self.objectives.ttft),
                 itl: positive(self.objectives.itl),
@@ -132,9 +133,35 @@ impl spec::Variant {
             slow_start: slow,
             time_to_failure: self.time_to_failure.map_or(f64::INFINITY, positive),
             slowness: Varying::log_normal(1.0, self.unevenness.get()),
-            prefix_hits: self.prefix_hits.iter().map(|h| (seconds(h.at), h.share.get())).collect(),
+            prefix_hits: in_order(
+                &format!("variants[{i}].prefixHits"),
+                self.prefix_hits.iter().map(|h| (seconds(h.at), h.share.get())),
+            )?,
+            speculation: speculation(&self.speculation, i)?,
+            role: self.role,
         })
     }
+}
+
+fn speculation(levels: &[spec::Speculation], i: usize) -> Result<Vec<(f64, StepTokens)>, ScenarioError> {
+    let wrong = levels.iter().enumerate().find(|(_, l)| l.least < 1 || l.most < l.least);
+    if let Some((n, l)) = wrong {
+        let problem = format!("found {} to {}: give least 1 or more, and most not below it", l.least, l.most);
+        return Err(ScenarioError::new(format!("variants[{i}].speculation[{n}]"), problem));
+    }
+    let each = levels.iter().map(|l| (seconds(l.at), StepTokens { least: l.least, most: l.most }));
+    in_order(&format!("variants[{i}].speculation"), each)
+}
+
+/// What holds from a time on, each later than the one before.
+fn in_order<T>(path: &str, levels: impl Iterator<Item = (f64, T)>) -> Result<Vec<(f64, T)>, ScenarioError> {
+    let levels: Vec<_> = levels.collect();
+    let wrong = levels.windows(2).enumerate().find(|(_, pair)| pair[1].0 <= pair[0].0);
+    if let Some((n, pair)) = wrong {
+        let problem = format!("found {} s after {} s: give them in order of time", pair[1].0, pair[0].0);
+        return Err(ScenarioError::new(format!("{path}[{}].at", n + 1), problem));
+    }
+    Ok(levels)
 }
 
 impl spec::Engine {
@@ -157,6 +184,7 @@ impl spec::Engine {
             block_size: self.block_size.map_or(like.block_size, u64::from),
             kv_blocks: self.kv_blocks.map_or(like.kv_blocks, u64::from),
             prefix_hit_rate: self.prefix_hit_rate.map_or(like.prefix_hit_rate, f64::from),
+            tokens: like.tokens,
         };
         let counts = [
             ("maxSeqs", real(engine.max_seqs as u64)),
@@ -178,9 +206,10 @@ fn find(name: &str) -> Option<Engine> {
 }
 
 impl spec::Stock {
-    fn meaning(&self) -> Stock {
-        let levels = self.levels.iter().map(|l| (seconds(l.at), l.gpus)).collect();
-        Stock { accelerator: self.accelerator.clone(), levels }
+    fn meaning(&self, i: usize) -> Result<Stock, ScenarioError> {
+        let levels = self.levels.iter().map(|l| (seconds(l.at), l.gpus));
+        let levels = in_order(&format!("stock[{i}].levels"), levels)?;
+        Ok(Stock { accelerator: self.accelerator.clone(), levels })
     }
 }
 

@@ -12,9 +12,11 @@ use std::collections::BTreeSet;
 
 use serde::Deserialize;
 use serde_json::Value;
+use wva_crds::entries::{Kind, schema};
 
 pub use spec::Spec;
 
+use crate::fleet::variant::Role;
 use crate::policy::Policy;
 use crate::policy::autoscaler::Hpas;
 use crate::policy::fixed::Schedule;
@@ -57,8 +59,9 @@ pub fn tree(text: &str) -> Result<Value, ScenarioError> {
     serde_saphyr::from_str(text).map_err(|e| ScenarioError::new(".", e.to_string()))
 }
 
-/// Sets a field to a number wherever the tree has it, by its last name (`kvSpareTrigger`), or at one place by its path
-/// (`policies.0.wva.saturation.kvSpareTrigger`), where neither it nor the mappings around it need be yet.
+/// Sets a field to a number wherever the tree has it, by its last name (`cost`), or at one place by its path
+/// (`policies.0.wva.saturation.kvSpareTrigger`), where neither it nor the mappings around it need be yet. A field of the
+/// saturation entry that no policy has (`kvSpareTrigger`) is set for all that read entries.
 ///
 /// # Errors
 /// Where there is no such field.
@@ -70,12 +73,12 @@ pub fn set(tree: &mut Value, field: &str, value: f64) -> Result<(), ScenarioErro
         })?;
         *place = value.into();
         Ok(())
-    } else if set_everywhere(tree, field, value) {
+    } else if set_everywhere(tree, field, value) || set_in_entries(tree, field, value) {
         Ok(())
     } else {
         Err(ScenarioError::new(
             field,
-            "no field of this name is in the scenario: add it, or give its whole path",
+            "no field of this name is in the scenario or a saturation entry: add it, or give its whole path",
         ))
     }
 }
@@ -113,6 +116,18 @@ fn set_everywhere(tree: &mut Value, field: &str, value: f64) -> bool {
     }
 }
 
+/// Sets a field of the saturation entry of each policy that has one.
+fn set_in_entries(tree: &mut Value, field: &str, value: f64) -> bool {
+    if schema(Kind::Saturation)["properties"].get(field).is_none() {
+        return false;
+    }
+    let policies = tree.get_mut("policies").and_then(Value::as_array_mut).into_iter().flatten();
+    let settings = policies.flat_map(|p| p.as_object_mut().into_iter().flatten());
+    let read = settings.filter(|(kind, _)| matches!(kind.as_str(), "wva" | "original")).map(|(_, s)| s);
+    let places = read.filter_map(|s| step(s, "saturation").and_then(|entry| step(entry, field)));
+    places.map(|place| *place = value.into()).count() > 0
+}
+
 impl Spec {
     /// Understands the tree of a file.
     ///
@@ -131,6 +146,7 @@ impl Spec {
     fn check(&self) -> Result<(), ScenarioError> {
         unique("variants", self.variants.iter().map(|v| &v.name))?;
         unique("policies", self.policies.iter().map(|p| &p.name))?;
+        self.check_roles()?;
         for (i, policy) in self.policies.iter().enumerate() {
             let kinds = [
                 policy.wva.is_some(),
@@ -155,6 +171,17 @@ impl Spec {
             }
         }
         Ok(())
+    }
+
+    /// Roles need each other, and a request is served by roles or without any.
+    fn check_roles(&self) -> Result<(), ScenarioError> {
+        let has = |role| self.variants.iter().any(|v| v.role == role);
+        let (prefill, decode) = (has(Some(Role::Prefill)), has(Some(Role::Decode)));
+        if prefill == decode && (!prefill || !has(None)) {
+            return Ok(());
+        }
+        let problem = "give all variants a role, prefill and decode at least once each, or none any";
+        Err(ScenarioError::new("variants", problem))
     }
 }
 

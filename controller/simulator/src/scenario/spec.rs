@@ -5,7 +5,7 @@ use wva_crds::GoDuration;
 use wva_crds::entries::{Amount, Fraction, PositiveDuration, PositiveFraction};
 use wva_scaling::units::Cost;
 
-use crate::fleet::variant::Router;
+use crate::fleet::variant::{Role, Router};
 use crate::policy::{autoscaler, original, wva};
 use crate::traffic::trace::Layout;
 
@@ -179,6 +179,11 @@ pub struct Variant {
     /// From when its prefix caches answer so much of each prompt. Default: as its engine says.
     #[serde(default)]
     pub prefix_hits: Vec<PrefixHits>,
+    /// From when a step makes so many tokens of a request. Default: one.
+    #[serde(default)]
+    pub speculation: Vec<Speculation>,
+    /// What its pods do of a request. Default: all of it.
+    pub role: Option<Role>,
 }
 
 /// What prefix caches answer from a time on.
@@ -189,6 +194,18 @@ pub struct PrefixHits {
     pub at: GoDuration,
     /// Share of each prompt.
     pub share: Fraction,
+}
+
+/// What a step with speculative decoding makes from a time on.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Speculation {
+    /// From when.
+    pub at: GoDuration,
+    /// Fewest tokens: each request has its own number between both.
+    pub least: u32,
+    /// Most tokens.
+    pub most: u32,
 }
 
 /// An engine: a named one, and what is different about this one.

@@ -58,6 +58,26 @@ fn faults_name_field_value_and_remedy() {
         ("maxSeqs: 8", "maxSeqs: 0", "variants[1].engine.maxSeqs: found 0: give 1 or more"),
         ("max: 4", "min: 5, max: 4", "variants[0].min: min 5 is above max 4: an HPA refuses that"),
         (
+            "max: 4",
+            "max: 4, prefixHits: [{at: 1m, share: 0}, {at: 30s, share: 0.9}]",
+            "variants[0].prefixHits[1].at: found 30 s after 60 s: give them in order of time",
+        ),
+        (
+            "policies:",
+            "stock: [{accelerator: H100, levels: [{at: 1m, gpus: 1}, {at: 1m, gpus: 2}]}]\npolicies:",
+            "stock[0].levels[1].at: found 60 s after 60 s: give them in order of time",
+        ),
+        (
+            "max: 4",
+            "max: 4, role: prefill",
+            "variants: give all variants a role, prefill and decode at least once each, or none any",
+        ),
+        (
+            "max: 4",
+            "speculation: [{at: 0s, least: 1, most: 1}, {at: 1m, least: 3, most: 2}]",
+            "variants[0].speculation[1]: found 3 to 2: give least 1 or more, and most not below it",
+        ),
+        (
             "input: {mean: 1000, cv: 0.5}",
             "input: {mean: 0}",
             "traffic.input: found a mean of 0: give a mean of 1 token or more, such as {mean: 1000, cv: 0.5}",
@@ -91,6 +111,21 @@ fn a_field_is_set_by_its_name_or_its_path() {
     set(&mut tree, "policies.0.wva.saturation.queueSpareTrigger", 2.0).unwrap();
     assert_eq!(tree.pointer("/policies/0/wva/saturation/queueSpareTrigger"), Some(&2.0.into()));
     let error = set(&mut tree, "kvTrigger", 1.0).unwrap_err().to_string();
-    assert_eq!(error, "kvTrigger: no field of this name is in the scenario: add it, or give its whole path");
+    assert_eq!(
+        error,
+        "kvTrigger: no field of this name is in the scenario or a saturation entry: add it, or give its whole path"
+    );
     assert!(set(&mut tree, "policies.7.wva.kvTrigger", 1.0).is_err());
+}
+
+#[test]
+fn a_setting_that_no_policy_has_is_set_for_all_that_read_entries() {
+    let text = GOOD.replace("{saturation: {kvSpareTrigger: 0.2}}", "{}") + "- {name: before, original: {}}\n";
+    let mut tree = tree(&text).unwrap();
+    set(&mut tree, "kvSpareTrigger", 0.3).unwrap();
+    let at = |path: &str| tree.pointer(path).cloned();
+    assert_eq!(at("/policies/0/wva/saturation"), Some(serde_json::json!({"kvSpareTrigger": 0.3})));
+    assert_eq!(at("/policies/2/original/saturation/kvSpareTrigger"), Some(0.3.into()));
+    assert_eq!(at("/policies/1"), Some(serde_json::json!({"name": "two", "fixed": {"a": 2}})));
+    assert!(Spec::read(&tree).is_ok());
 }

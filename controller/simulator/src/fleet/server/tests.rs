@@ -4,6 +4,7 @@ mod scheduler;
 mod theory;
 
 use super::*;
+use crate::fleet::engine::StepTokens;
 
 /// Steps of 1 ms that nothing makes longer, so that a request with n output tokens takes n ms.
 const PLAIN: Engine = Engine {
@@ -16,6 +17,7 @@ const PLAIN: Engine = Engine {
     block_size: 1,
     kv_blocks: 1 << 40,
     prefix_hit_rate: 0.0,
+    tokens: StepTokens::ONE,
 };
 
 /// Serves requests, which come in order of arrival, and hands each over when it is done.

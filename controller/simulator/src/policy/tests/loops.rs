@@ -2,9 +2,12 @@
 
 use wva_crds::GoDuration;
 use wva_crds::entries::ScaleToZeroEntry;
+use wva_scaling::snapshot::WorkSample;
+use wva_scaling::units::Amount;
 
+use crate::fleet::engine::StepTokens;
 use crate::fleet::server::Request;
-use crate::fleet::variant::{Front, Router, Variant, test_variant};
+use crate::fleet::variant::{Front, Role, Router, Variant, test_variant};
 use crate::fleet::{Events, Fleet};
 use crate::policy::autoscaler::{Hpas, PodMetrics, Threshold};
 use crate::policy::hpa::Behavior;
@@ -201,4 +204,59 @@ fn ours_knows_how_long_the_replicas_have_been_what_they_are() {
     world.fleet.scale(0, 2, world.now, &mut Events::default());
     world.run(&mut policy, 3);
     assert_eq!(current_for(&world, &policy), Some(GoDuration::from_secs(30)), "seen 15 s after the change");
+}
+
+fn throughput() -> wva::Settings {
+    let saturation = serde_json::from_str(r#"{"analyzerName": "throughput", "itlSlo": 100}"#).unwrap();
+    wva::Settings { saturation, behavior: free(), ..wva::Settings::default() }
+}
+
+/// The step of a decision that says why, as an operator reads it.
+fn first_reason(policy: &Wva, world: &World) -> &'static str {
+    let decided = wva_scaling::decide(&policy.snapshot(&Seen::new(&world.fleet, world.now)));
+    decided.decisions[0].steps[0].reason.code()
+}
+
+#[test]
+fn where_pods_have_roles_the_percentages_decide() {
+    let with = |role: Option<Role>, name| Variant { role, ..variant(name, 10.0, 3) };
+    let run = |settings: &wva::Settings| {
+        let variants = vec![with(Some(Role::Prefill), "p"), with(Some(Role::Decode), "d")];
+        let mut world = World::new(variants, false);
+        world.arrive(1, FOR_EVER);
+        let mut policy = Wva::new(settings, &world.variants);
+        let replicas = world.run(&mut policy, 20);
+        (replicas, first_reason(&policy, &world))
+    };
+    let (replicas, reason) = run(&throughput());
+    assert_eq!(reason, "SignalsMissing");
+    let percentages = run(&wva::Settings { behavior: free(), ..wva::Settings::default() });
+    assert_eq!(replicas, percentages.0);
+    assert_ne!(percentages.1, "SignalsMissing");
+    assert_ne!(replicas[19], [3, 3], "and they do decide");
+}
+
+#[test]
+fn with_speculation_tokens_are_counted_and_the_time_of_a_token_is_learnt() {
+    // Eight sequences at once and four tokens of each in a step of 10 ms.
+    let mut own = variant("a", 10.0, 1);
+    own.engine.tokens = StepTokens { least: 4, most: 4 };
+    own.engine.max_seqs = 8;
+    own.max = 1;
+    let mut world = World::new(vec![own], false);
+    let mut policy = Wva::new(&throughput(), &world.variants);
+    for _ in 0..80 {
+        world.arrive(20, 3000);
+        world.run(&mut policy, 1);
+    }
+    assert_ne!(first_reason(&policy, &world), "SignalsMissing");
+    let snapshot = policy.snapshot(&Seen::new(&world.fleet, world.now));
+    let own = &snapshot.models[0].variants[0];
+    let (old, new) = (own.replicas[0].work.first().unwrap(), own.replicas[0].work.last().unwrap());
+    let grown = |of: fn(&WorkSample) -> Amount| of(new).get() - of(old).get();
+    let each = grown(|w| w.generated_tokens) / grown(|w| w.gaps);
+    assert!((each - 4.0).abs() < 0.05, "{each} tokens for each latency that was observed");
+    let times = snapshot.learned[0].known(own).unwrap().times;
+    let token = times.a.get() / 8.0 + times.b.get();
+    assert!((token / (0.01 / 32.0) - 1.0).abs() < 0.2, "{token} s of the engine for a token");
 }

@@ -92,16 +92,22 @@ const BUSY: Engine = Engine {
     block_size: 16,
     kv_blocks: 500,
     prefix_hit_rate: 0.2,
+    tokens: StepTokens::ONE,
 };
 
 /// Many steps at one go are the same as one step after the other: who looks at each step finds tokens at the same times.
 #[test]
 fn jumping_over_steps_changes_nothing() {
+    jumped_and_single(BUSY);
+    jumped_and_single(Engine { tokens: StepTokens { least: 1, most: 4 }, max_batched_tokens: 900, ..BUSY });
+}
+
+fn jumped_and_single(engine: Engine) {
     let requests: Vec<Request> =
         (0..400_u32).map(|i| request(f64::from(i) * 0.37, 100 + 37 * (i % 23), 1 + 29 * (i % 17))).collect();
-    let (jumped, _) = served(BUSY, &requests);
+    let (jumped, _) = served(engine, &requests);
     let mut single = Vec::new();
-    let mut server = Server::new(BUSY, f64::INFINITY);
+    let mut server = Server::new(engine, f64::INFINITY);
     let mut finished = Finished::default();
     let mut pending = requests.iter().copied().peekable();
     loop {
@@ -162,4 +168,82 @@ fn a_share_of_the_requests_is_not_counted_when_they_end() {
         server.advance(server.next_event(), &mut finished);
     }
     assert_eq!((finished.served.len(), server.counters(9.0).requests), (8, 6));
+}
+
+/// As vLLM counts with speculative decoding: tokens by tokens, but one latency for all that a step makes of a request.
+#[test]
+fn a_step_makes_several_tokens_of_a_sequence_and_one_latency() {
+    let engine = Engine { tokens: StepTokens { least: 3, most: 3 }, ..PLAIN };
+    let mut server = Server::new(engine, f64::INFINITY);
+    let mut finished = Finished::default();
+    server.push(request(0.0, 1, 12), 0.0, &mut finished);
+    server.advance(server.next_event(), &mut finished);
+    let counters = server.counters(0.003);
+    assert_eq!((counters.generated, counters.gaps), (7, 2), "the first token, and two steps");
+    server.advance(server.next_event(), &mut finished);
+    // Of the eleven others the last step makes two, and one that nobody asked for.
+    at(finished.served[0].ended, 0.001 + 4.0 * 0.001, "the last token");
+    let counters = server.counters(1.0);
+    assert_eq!((counters.generated, counters.gaps, counters.output), (12, 4, 12));
+    at(counters.gap_seconds, 0.004, "between outputs");
+    assert_eq!((server.cached, server.rate), (0, 0), "all is given back");
+}
+
+#[test]
+fn each_request_has_its_own_number_of_tokens_a_step() {
+    let tokens = StepTokens { least: 2, most: 4 };
+    let requests: Vec<Request> = (0..300_u32).map(|i| request(f64::from(i), 1, 1201)).collect();
+    let (done, _) = served(Engine { tokens, max_seqs: 1000, ..PLAIN }, &requests);
+    let with = |steps: f64| {
+        let took = |s: &&Served| ((s.ended - s.first_token) / 0.001 - steps).abs() < 0.5;
+        done.iter().filter(took).count()
+    };
+    let each = [with(600.0), with(400.0), with(300.0)];
+    assert_eq!(each.iter().sum::<usize>(), 300, "{each:?}");
+    assert!(each.iter().all(|n| (70..130).contains(n)), "{each:?}");
+    // On the average a token takes (1/2 + 1/3 + 1/4) / 3 steps.
+    assert!((tokens.steps_per_token() - 13.0 / 36.0).abs() < 1e-12);
+}
+
+#[test]
+fn the_last_sequence_ends_though_its_last_step_makes_too_much() {
+    let tokens = StepTokens { least: 4, most: 4 };
+    let (done, server) = served(Engine { kv_blocks: 113, tokens, ..PLAIN }, &[request(0.0, 10, 102)]);
+    assert_eq!((done.len(), server.counters.preemptions, server.cached), (1, 0, 0));
+}
+
+#[test]
+fn a_draft_takes_of_the_budget_of_a_step() {
+    let engine = Engine { max_batched_tokens: 40, max_seqs: 2, ..PLAIN };
+    let first_token = |tokens| {
+        let requests = [request(0.0, 1, 1000), request(0.0105, 60, 2)];
+        served(Engine { tokens, ..engine }, &requests).0[1].first_token
+    };
+    at(first_token(StepTokens::ONE), 0.013, "39 and 21 tokens of its prompt");
+    at(first_token(StepTokens { least: 11, most: 11 }), 0.014, "29, 29 and 2");
+}
+
+#[test]
+fn a_prefill_pod_ends_with_the_first_token_and_a_decode_pod_computes_no_prompt() {
+    let engine = Engine { per_prompt_token: 0.0001, ..PLAIN };
+    let run = |role| {
+        let mut server = Server::new(engine, f64::INFINITY).with_role(Some(role));
+        let mut finished = Finished::default();
+        server.push(request(0.0, 500, 11), 0.0, &mut finished);
+        while server.next_event().is_finite() {
+            server.advance(server.next_event(), &mut finished);
+        }
+        assert_eq!((server.cached, server.running()), (0, 0));
+        (finished.served[0], server.counters)
+    };
+    let (served, counters) = run(Role::Prefill);
+    at(served.ended, 0.001 + 500.0 * 0.0001, "its prompt");
+    assert_eq!(
+        (counters.requests, counters.prompt_tokens, counters.generated, counters.output),
+        (1, 500, 1, 1)
+    );
+    let (served, counters) = run(Role::Decode);
+    at(served.first_token, 0.001 + 0.0001, "the last token of the prompt is computed again");
+    at(served.ended, served.first_token + 10.0 * 0.001, "the rest");
+    assert_eq!((counters.requests, counters.prompt_tokens, counters.generated), (1, 500, 11));
 }

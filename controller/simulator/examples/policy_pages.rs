@@ -1,0 +1,125 @@
+//! Writes the tables and the plot of docs/policy.md and docs/simulate.md from the results that `make bench-policies` has
+//! kept, so that nobody copies a figure by hand. A table stands between `<!-- table NAME -->` and `<!-- end -->`.
+
+#![expect(clippy::print_stdout, reason = "what was written is said")]
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use wva_simulator::report::overview::{Column, RATIO, Results, Scenario, attainment, figures, losses, plot};
+
+/// Scenarios that were there before the throughput analyzer, in the order of the page.
+const TRACES: [&str; 8] =
+    ["ladder", "prefill-heavy", "ramp", "bursts", "two-classes", "stock-out", "cold-morning", "diurnal-week"];
+/// Servers and signals that are not what an analyzer assumes.
+const ATTACKS: [&str; 14] = [
+    "adapters",
+    "attention",
+    "clients",
+    "constant",
+    "crashes",
+    "fast",
+    "long-start",
+    "night",
+    "prefix",
+    "roles",
+    "scrapes",
+    "slow",
+    "speculation",
+    "uneven",
+];
+
+const THROUGHPUT: Column<'static> = Column { policy: "ours, throughput", title: "throughput" };
+const COLUMNS: [Column<'static>; 5] = [
+    Column { policy: "ours", title: "percentages" },
+    Column { policy: "ours, tokens", title: "tokens" },
+    THROUGHPUT,
+    Column { policy: "HPA on queue and KV", title: "HPA on queue and KV" },
+    Column { policy: "KEDA on queue", title: "KEDA on queue" },
+];
+/// What throughput is held against. The replicas that are fixed were chosen by one who knew the trace.
+const OTHERS: [Column<'static>; 5] =
+    [COLUMNS[0], COLUMNS[1], COLUMNS[3], COLUMNS[4], Column { policy: "fixed", title: "fixed replicas" }];
+/// Beside the first three of the columns.
+const BEFORE: [Column<'static>; 4] = [
+    Column { policy: "ours, 240 s HPA", title: "percentages, 240 s HPA" },
+    Column { policy: "original, 60 s", title: "original, 60 s" },
+    Column { policy: "fixed", title: "fixed" },
+    Column { policy: "oracle", title: "oracle" },
+];
+const FIGURES: [(&str, &str, usize); 8] = [
+    ("attainment", "in SLO %", 2),
+    ("ttftP99", "TTFT p99 s", 2),
+    ("gpuHours", "GPU h", 1),
+    ("cost", "cost", 1),
+    ("moves", "moves", 0),
+    ("flaps", "flaps", 0),
+    ("recovery", "recovery s", 0),
+    (RATIO, "cost/oracle", 2),
+];
+/// What requests are to be kept for, in percent.
+const GOAL: f64 = 99.0;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args_os().skip(1).map(PathBuf::from);
+    let (Some(folder), Some(docs)) = (arguments.next(), arguments.next()) else {
+        return Err("give the folder of the results and that of the pages".into());
+    };
+    let (traces, attacks) = (read(&folder, &TRACES)?, read(&folder, &ATTACKS)?);
+    let (traces, attacks) = (Vec::from_iter(&traces), Vec::from_iter(&attacks));
+    let all = [traces.clone(), attacks.clone()].concat();
+    let page = BTreeMap::from([
+        ("traces", seeds(&traces) + &attainment(&traces, &COLUMNS)),
+        ("attacks", seeds(&attacks) + &attainment(&attacks, &COLUMNS)),
+        ("losses", losses(&all, THROUGHPUT, &OTHERS)),
+    ]);
+    write(&docs.join("policy.md"), &page)?;
+    let page = BTreeMap::from([
+        ("ladder", seeds(&traces[..1]) + &figures(traces[0], &FIGURES)),
+        ("others", seeds(&traces[1..7]) + &attainment(&traces[1..7], &[&COLUMNS[..3], &BEFORE].concat())),
+        ("week", seeds(&traces[7..]) + &figures(traces[7], &FIGURES)),
+    ]);
+    write(&docs.join("simulate.md"), &page)?;
+    let drawing = docs.join("policy.svg");
+    fs::write(&drawing, plot(&all, &COLUMNS, GOAL))?;
+    println!("{} is written", drawing.display());
+    Ok(())
+}
+
+fn read(folder: &Path, names: &[&str]) -> Result<Vec<Scenario>, Box<dyn Error>> {
+    let mut scenarios = Vec::new();
+    for name in names {
+        let file = folder.join(name).with_extension("json");
+        let failed = |e: &dyn Error| format!("{}: {e}: `make bench-policies` makes it", file.display());
+        let text = fs::read_to_string(&file).map_err(|e| failed(&e))?;
+        let results: Results = serde_json::from_str(&text).map_err(|e| failed(&e))?;
+        scenarios.extend(results.scenarios);
+    }
+    Ok(scenarios)
+}
+
+/// How many seeds stand behind a table.
+fn seeds(scenarios: &[&Scenario]) -> String {
+    let usual = scenarios.iter().map(|s| s.seeds).max().unwrap_or(0);
+    let fewer = scenarios.iter().filter(|s| s.seeds < usual);
+    let fewer: Vec<String> = fewer.map(|s| format!(", {} {}", s.title, s.seeds)).collect();
+    let fewer = fewer.concat();
+    format!("{usual} seeds{fewer}; ± is half the 95 % confidence interval of the mean.\n\n")
+}
+
+/// Puts each table in its place.
+fn write(page: &Path, tables: &BTreeMap<&str, String>) -> Result<(), Box<dyn Error>> {
+    let mut text = fs::read_to_string(page)?;
+    for (name, table) in tables {
+        let begin = format!("<!-- table {name} -->\n");
+        let place = text.find(&begin).map(|at| at + begin.len());
+        let place = place.and_then(|from| text[from..].find("<!-- end -->").map(|to| from..from + to));
+        let place = place.ok_or_else(|| format!("{}: no place for the table {name}", page.display()))?;
+        text.replace_range(place, &format!("\n{table}\n"));
+    }
+    fs::write(page, text)?;
+    println!("{} is written", page.display());
+    Ok(())
+}

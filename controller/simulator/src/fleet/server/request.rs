@@ -1,0 +1,43 @@
+//! Requests, and what became of them at a server.
+
+use crate::fleet::engine::StepTokens;
+
+/// One request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Request {
+    /// When it arrived, in seconds since the beginning.
+    pub arrived: f64,
+    /// Prompt tokens.
+    pub input: u32,
+    /// Tokens to generate, at least 1.
+    pub output: u32,
+}
+
+impl Request {
+    /// The tokens that a step makes of it. It follows from the request, so that every policy sees the same requests.
+    pub(super) fn step_tokens(&self, tokens: StepTokens) -> u64 {
+        // The golden ratio spreads neighbouring times over all bits.
+        let spread = self.arrived.to_bits().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        u64::from(tokens.least) + spread % u64::from(tokens.most - tokens.least + 1)
+    }
+}
+
+/// A request that was served in full.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Served {
+    /// The request.
+    pub request: Request,
+    /// When its first token was there.
+    pub first_token: f64,
+    /// When its last token was there.
+    pub ended: f64,
+}
+
+/// What a server has finished with since it was last asked.
+#[derive(Clone, Debug, Default)]
+pub struct Finished {
+    /// Served in full.
+    pub served: Vec<Served>,
+    /// Given up by their clients before the first token.
+    pub timed_out: Vec<Request>,
+}

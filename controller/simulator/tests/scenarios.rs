@@ -1,0 +1,32 @@
+//! Every scenario that comes with the program, attacks included, is understood and runs: its first twelve minutes under each
+//! of its policies.
+
+#![expect(clippy::unwrap_used, reason = "a test's own input")]
+
+use std::path::{Path, PathBuf};
+
+use wva_simulator::scenario::{Spec, tree};
+use wva_simulator::study::study;
+
+fn files() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/scenarios");
+    let within = |folder: &Path| std::fs::read_dir(folder).unwrap().map(|f| f.unwrap().path());
+    let all = within(&folder).chain(within(&folder.join("attacks")));
+    all.filter(|f| f.extension().is_some_and(|e| e == "yaml")).collect()
+}
+
+#[test]
+fn every_scenario_runs() {
+    let files = files();
+    assert!(files.len() >= 22, "{files:?}");
+    for file in files {
+        let mut tree = tree(&std::fs::read_to_string(&file).unwrap()).unwrap();
+        tree["duration"] = "12m".into();
+        let scenario = Spec::read(&tree).and_then(|s| s.scenario(None));
+        let scenario = scenario.unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+        for study in study(&scenario, 1, |_, _, _| {}) {
+            assert!(study.first.arrived() > 0, "{}: {}", file.display(), study.policy);
+            assert!(study.first.cost > 0.0, "{}: {}", file.display(), study.policy);
+        }
+    }
+}
