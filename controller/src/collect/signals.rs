@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::prometheus::answer::{Label, Labels, Sink};
 use super::scope::Scope;
-use super::work::{self, Counter};
+use super::work::{self, Counter, Rank};
 
 /// One signal of a pod and model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -267,13 +267,13 @@ impl Select {
 }
 
 /// What tells the series of a pod apart. Grouping by it leaves out what no rule reads, such as vLLM's `engine`.
-const POD: &str = "namespace, pod, pod_name, model_name";
+pub(super) const POD: &str = "namespace, pod, pod_name, model_name";
 
-pub(super) fn worst(expression: &str) -> String {
+fn worst(expression: &str) -> String {
     format!("max by ({POD}) ({expression})")
 }
 
-pub(super) fn sum(expression: &str) -> String {
+fn sum(expression: &str) -> String {
     format!("sum by ({POD}) ({expression})")
 }
 
@@ -337,7 +337,7 @@ pub(crate) struct Rows {
     /// Completed requests by namespace and model.
     pub(crate) completed: Vec<(Arc<str>, Arc<str>, f64)>,
     /// Counters of pods.
-    pub(crate) work: Vec<(Counter, PodModel, f64)>,
+    pub(crate) work: Vec<(Counter, Rank, f64)>,
     /// Some series may be lacking, for whoever answered said so.
     pub(crate) partial: bool,
 }
@@ -394,8 +394,9 @@ impl Rows {
             }
             Query::Work | Query::WorkBefore => {
                 let counter = Counter::named(labels.get(Label::Signal)?)?;
-                let key = self.pod_model(namespace, pod()?, labels);
-                self.work.push((counter, key, value));
+                let pod = self.pod_model(namespace, pod()?, labels);
+                let engine = self.name(labels.get(Label::Engine).unwrap_or_default());
+                self.work.push((counter, Rank { pod, engine }, value));
             }
             query => {
                 let signal = query.signal(labels)?;
