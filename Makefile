@@ -17,7 +17,7 @@ vpath %.yaml tests/scenarios tests/scenarios/attacks
 SCENARIOS := $(wildcard tests/scenarios/*.yaml tests/scenarios/attacks/*.yaml)
 POLICY_RESULTS := $(patsubst %.yaml,$(RESULTS)/%.json,$(notdir $(SCENARIOS)))
 
-.PHONY: help tools build test lint lint-files chart generate demo bench bench-idle bench-policies bench-admission bench-cycle bench-decide bench-simulate test-bad-input test-faults test-from-zero test-image test-install test-outages test-scaling test-side-by-side test-zero fuzz deny clean
+.PHONY: help tools build test lint lint-files chart generate demo bench bench-idle bench-policies bench-admission bench-cycle bench-decide bench-simulate test-bad-input test-faults test-from-zero test-image test-install test-outages test-scaling test-side-by-side test-throughput test-zero fuzz deny clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -107,6 +107,9 @@ test-scaling: tools build ## Put variants under load while the cluster is short 
 
 test-side-by-side: tools build ## Two controllers with an instance and one without, while variants move between them; 10 minutes
 	@$(TARGET)/debug/wva-testbed side-by-side --wva $(TARGET)/debug/wva
+
+test-throughput: tools build ## Load in steps for LASTS (60m) over an emulated engine: the trace at each step, what is learnt against the truth
+	@$(TARGET)/debug/wva-testbed throughput --wva $(TARGET)/debug/wva --lasts $(or $(LASTS),60m)
 
 test-zero: tools build ## Take idle models to zero and back 200 times under random requests, through outages, and with leaders that die; some 35 minutes
 	@$(TARGET)/debug/wva-testbed zero --wva $(TARGET)/debug/wva $(if $(ONLY),--only $(ONLY))

@@ -9,6 +9,7 @@ use anyhow::{Context as _, ensure};
 use common::{Cluster, DEADLINE, condition, target};
 use wva_testbed::eventually;
 use wva_testbed::fixtures::{MODEL_LABEL, VariantFixture};
+use wva_testbed::install::get;
 use wva_testbed::{Fleet, FleetConfig};
 
 /// Longest wait until what a replica does is learnt.
@@ -141,8 +142,10 @@ async fn cycles(cluster: &Cluster) -> anyhow::Result<f64> {
 async fn a_recommendation_is_shown_and_not_published() -> anyhow::Result<()> {
     let cluster = common::cluster().await?;
     let ns = cluster.testbed.namespace("recommend").await?;
+    cluster.testbed.apply(&thresholds(&ns, "shadowAnalyzer: throughput")).await?;
     let load = fleet(cluster, &ns)?;
     load.set_fixed_all(0.78, 0.0);
+    load.set_rate(5.0);
     cluster.testbed.apply(&VariantFixture::new(&ns, "shown").all()).await?;
     cluster
         .testbed
@@ -162,7 +165,40 @@ async fn a_recommendation_is_shown_and_not_published() -> anyhow::Result<()> {
         ensure!(cluster.external_metric(&ns, "shown").await?.is_empty(), "the external metric is served");
         Ok(())
     })
+    .await?;
+    eventually("what runs, what is decided and what arrivals would have side by side", DEADLINE, async || {
+        let policy = async |policy: &str| {
+            let labels = [("namespace", ns.as_str()), ("variant_name", "shown"), ("policy", policy)];
+            cluster.install.series("wva_policy_replicas", &labels).await
+        };
+        let (running, decided) = (policy("running").await?, policy("percentage").await?);
+        ensure!((running, decided) == (Some(1.0), Some(2.0)), "running {running:?}, percentages {decided:?}");
+        ensure!(policy("throughput").await?.is_some(), "nothing of the throughput analyzer");
+        let told = explained(cluster, &ns, "shown").await?;
+        let shown = told.split_once("not acting: throughput, 1 -> ").context("it is not explained")?.1;
+        ensure!(shown.contains(" req/s arriving"), "{told}");
+        Ok(())
+    })
     .await
+}
+
+/// What `wva explain` prints of a variant.
+async fn explained(cluster: &Cluster, namespace: &str, name: &str) -> anyhow::Result<String> {
+    let address = cluster.install.address("debug")?;
+    let (status, text) = get(&format!("http://{address}/explain?namespace={namespace}&name={name}")).await?;
+    ensure!(status == 200, "{status}: {text}");
+    Ok(text)
+}
+
+/// The saturation map of a namespace, with one entry for all its models.
+fn thresholds(namespace: &str, entry: &str) -> String {
+    format!(
+        "apiVersion: v1
+kind: ConfigMap
+metadata: {{name: wva-saturation-scaling-config, namespace: {namespace}}}
+data: {{default: '{entry}'}}
+"
+    )
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -192,14 +228,7 @@ async fn a_scrape_gap_takes_no_replica_away() -> anyhow::Result<()> {
 async fn the_token_analyzer_takes_all_the_steps_that_are_lacking_at_once() -> anyhow::Result<()> {
     let cluster = common::cluster().await?;
     let ns = cluster.testbed.namespace("tokens").await?;
-    let map = format!(
-        "apiVersion: v1
-kind: ConfigMap
-metadata: {{name: wva-saturation-scaling-config, namespace: {ns}}}
-data: {{default: 'analyzerName: saturation'}}
-"
-    );
-    cluster.testbed.apply(&map).await?;
+    cluster.testbed.apply(&thresholds(&ns, "analyzerName: saturation")).await?;
     let config = FleetConfig::new(&ns, &format!("{MODEL_LABEL}=served"), "meta-llama/Llama-3.1-8B");
     let load = Fleet::start(&cluster.testbed, FleetConfig { rate: 4.0, ..config })?;
     // 4096 blocks of 16 tokens, requests of 512 + 128: at rest one replica is enough.
@@ -231,14 +260,7 @@ data: {{default: 'analyzerName: saturation'}}
 async fn arrivals_bring_the_replicas_that_they_take_before_a_cache_is_full() -> anyhow::Result<()> {
     let cluster = common::cluster().await?;
     let ns = cluster.testbed.namespace("arrivals").await?;
-    let map = format!(
-        "apiVersion: v1
-kind: ConfigMap
-metadata: {{name: wva-saturation-scaling-config, namespace: {ns}}}
-data: {{default: 'analyzerName: throughput'}}
-"
-    );
-    cluster.testbed.apply(&map).await?;
+    cluster.testbed.apply(&thresholds(&ns, "{analyzerName: throughput, ttftSlo: 900}")).await?;
     let config = FleetConfig::new(&ns, &format!("{MODEL_LABEL}=served"), "meta-llama/Llama-3.1-8B");
     let kv_per_request = (512.0 + 64.0) / 65_536.0;
     let config = FleetConfig { rate: 30.0, max_seqs: 256, kv_per_request, ..config };
@@ -246,9 +268,7 @@ data: {{default: 'analyzerName: throughput'}}
     cluster.testbed.apply(&VariantFixture::new(&ns, "arrivals").all()).await?;
     let said = async || -> anyhow::Result<(Option<u64>, String)> {
         let va = cluster.variant(&ns, "arrivals").await?;
-        let all = va["status"]["conditions"].as_array().context("no conditions")?;
-        let found = all.iter().find(|c| c["type"] == "OptimizationReady").context("not decided yet")?;
-        Ok((target(&va), found["message"].as_str().unwrap_or_default().to_owned()))
+        Ok((target(&va), explained(cluster, &ns, "arrivals").await?))
     };
     // A minute until the server is warm, and four samples of 15 s. How much a replica does at another load than the one
     // that was seen is a belief, so it is not held to a figure here; what arrives is counted.
@@ -257,6 +277,7 @@ data: {{default: 'analyzerName: throughput'}}
         let arriving = said.split_once(" req/s arriving").context("it does not count arrivals")?.0;
         let arriving: f64 = arriving.rsplit(' ').next().context("no figure")?.parse()?;
         ensure!((27.0..33.0).contains(&arriving) && said.contains("(learnt from "), "{said}");
+        ensure!(said.contains("(objective 900 ms)"), "the objective is not shown: {said}");
         target.with_context(|| said.clone())
     })
     .await?;

@@ -57,6 +57,7 @@ const SATURATION_FIELDS: Fields = &[
     ("scaleUpThreshold", SHARE),
     ("scaleDownBoundary", SHARE),
     ("analyzerName", &["saturation", "throughput", "\"\"", "percent", "null", "1"]),
+    ("shadowAnalyzer", &["saturation", "throughput", "\"\"", "percentage", "null"]),
     ("optimizer", &["exact", "costAware", "cheapest", "\"\"", "null", "true"]),
     ("enableLimiter", YES_NO),
     ("drain", SPAN),

@@ -123,6 +123,48 @@ pub struct Decision {
     pub reporting: u32,
     /// Replicas whose sample is too old to count, but not missing.
     pub stale: u32,
+    /// What another analyzer would have decided, where the model's settings name one to be shown. Nothing follows from it.
+    pub shadow: Option<Box<Shadow>>,
+}
+
+/// What would be decided in this cycle if another analyzer were asked, before the mode.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shadow {
+    /// That analyzer.
+    pub analyzer: AnalyzerName,
+    /// From the current replicas to its target; never empty, in order of the stages.
+    pub steps: Vec<Step>,
+}
+
+impl Shadow {
+    /// Its target.
+    #[must_use]
+    pub fn target(&self) -> u32 {
+        self.steps.last().map_or(0, |step| step.after)
+    }
+
+    /// The reason of the last step that has something to say; where none has, what the analyzer saw.
+    #[must_use]
+    pub fn reason(&self) -> &Reason {
+        reason(&self.steps)
+    }
+}
+
+impl Serialize for Shadow {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(4))?;
+        map.serialize_entry("analyzer", self.analyzer.word())?;
+        map.serialize_entry("target", &self.target())?;
+        map.serialize_entry("reason", self.reason().code())?;
+        map.serialize_entry("steps", &self.steps)?;
+        map.end()
+    }
+}
+
+/// The reason of the last step that has something to say; where none has, what the analyzer saw.
+fn reason(steps: &[Step]) -> &Reason {
+    let spoken = steps.iter().rev().map(|step| &step.reason).find(|r| !r.is_no_change());
+    spoken.or_else(|| steps.first().map(|step| &step.reason)).unwrap_or(&Reason::NO_CHANGE)
 }
 
 /// Whether steps say that somebody needs more replicas. A bound alone does not, nor does a target of before: who scaled
@@ -145,6 +187,13 @@ impl Decision {
         self.steps.last().map_or(self.current, |step| step.after)
     }
 
+    /// The target before the mode.
+    #[must_use]
+    pub fn decided(&self) -> u32 {
+        let decides = |step: &&Step| step.stage != Stage::Publish;
+        self.steps.iter().rev().find(decides).map_or(self.current, |step| step.after)
+    }
+
     /// Which way the target lies from current.
     #[must_use]
     pub fn action(&self) -> Action {
@@ -158,8 +207,7 @@ impl Decision {
     /// The reason of the last step that has something to say; where none has, what the analyzer saw.
     #[must_use]
     pub fn reason(&self) -> &Reason {
-        let spoken = self.steps.iter().rev().map(|step| &step.reason).find(|r| !r.is_no_change());
-        spoken.or_else(|| self.steps.first().map(|step| &step.reason)).unwrap_or(&Reason::NO_CHANGE)
+        reason(&self.steps)
     }
 
     /// It is being woken from 0, or held since.
@@ -186,7 +234,7 @@ impl Decision {
 impl Serialize for Decision {
     /// The form `wva decide --format json` prints.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(10))?;
+        let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("namespace", &self.namespace)?;
         map.serialize_entry("modelID", &self.model_id)?;
         map.serialize_entry("variant", &self.variant)?;
@@ -197,6 +245,9 @@ impl Serialize for Decision {
         map.serialize_entry("reason", self.reason().code())?;
         map.serialize_entry("limitedBy", &self.limited_by)?;
         map.serialize_entry("steps", &self.steps)?;
+        if let Some(shadow) = &self.shadow {
+            map.serialize_entry("shadow", shadow)?;
+        }
         map.end()
     }
 }

@@ -3,13 +3,13 @@
 //! order.
 
 use crate::analyze::{Verdict, analyze};
-use crate::decision::{Decision, Outcome, Stage, VariantKey, VariantState, Warning};
+use crate::decision::{Decision, Outcome, Shadow, Stage, VariantKey, VariantState, Warning};
 use crate::enforce::enforce;
 use crate::limit::{Ledger, Stock, book_held, grants_all, growth, is_limited, limit};
 use crate::memory::{Memory, Recall};
 use crate::publish::publish;
 use crate::reason::Reason;
-use crate::resolve::Entries;
+use crate::resolve::{Entries, Saturation, ScaleToZero};
 use crate::snapshot::{Config, Model, SchedulerQueue, Snapshot};
 use crate::view::{Draft, ModelView, VariantView};
 
@@ -26,6 +26,8 @@ struct Case<'a> {
     view: ModelView<'a>,
     verdict: Box<dyn Verdict>,
     drafts: Vec<Draft>,
+    /// The same by another analyzer, which is only shown.
+    shadow: Option<Box<Self>>,
 }
 
 /// Decides one cycle. A pure function: the same snapshot gives the same outcome, whatever the order of its lists.
@@ -51,7 +53,15 @@ pub fn decide(snapshot: &Snapshot) -> Outcome {
             records.add(case);
         }
     }
-    share(&mut waiting, Ledger::of(&snapshot.config, &cycle.stock));
+    if snapshot.config.inventory.is_some() {
+        let ledger = Ledger::of(&snapshot.config, &cycle.stock);
+        // What is only shown takes nothing from what is decided.
+        share(
+            &mut waiting.iter_mut().filter_map(|case| case.shadow.as_deref_mut()).collect::<Vec<_>>(),
+            ledger.clone(),
+        );
+        share(&mut waiting.iter_mut().collect::<Vec<_>>(), ledger);
+    }
     for case in waiting {
         records.add(case);
     }
@@ -73,13 +83,22 @@ impl<'a> Case<'a> {
             warnings
                 .push(Warning::NothingWakesIt { namespace: namespace.clone(), model_id: model_id.clone() });
         }
-        let remembered = (cycle.recall.of(model_id), cycle.recall.learned(namespace, model_id));
-        let view = ModelView::new(model, cycle.config, &cycle.stock, remembered, settings, to_zero);
-        if is_limited(&view) {
-            warnings.extend(unknown_accelerators(&view));
+        let mut case = Self::of(cycle, model, settings, to_zero);
+        if is_limited(&case.view) {
+            warnings.extend(unknown_accelerators(&case.view));
         }
+        let shadow = settings.shadow.filter(|shadow| *shadow != settings.analyzer);
+        case.shadow = shadow
+            .map(|analyzer| Box::new(Self::of(cycle, model, Saturation { analyzer, ..settings }, to_zero)));
+        case
+    }
+
+    fn of(cycle: &'a Cycle<'a>, model: &'a Model, settings: Saturation, to_zero: ScaleToZero) -> Self {
+        let remembered =
+            (cycle.recall.of(&model.model_id), cycle.recall.learned(&model.namespace, &model.model_id));
+        let view = ModelView::new(model, cycle.config, &cycle.stock, remembered, settings, to_zero);
         let verdict = analyze(&view);
-        let mut case = Self { view, verdict, drafts: Vec::new() };
+        let mut case = Self { view, verdict, drafts: Vec::new(), shadow: None };
         case.drafts = propose(&case, &vec![false; case.view.variants.len()], &Ledger::default());
         case
     }
@@ -108,7 +127,7 @@ fn unknown_accelerators(model: &ModelView) -> Vec<Warning> {
 }
 
 /// Shares out the inventory: first what earlier cycles asked for, then to the most urgent model.
-fn share(cases: &mut [Case], mut ledger: Ledger) {
+fn share(cases: &mut [&mut Case], mut ledger: Ledger) {
     let mut order = Vec::with_capacity(cases.len());
     for (i, case) in cases.iter().enumerate() {
         for (variant, draft) in case.view.variants.iter().zip(&case.drafts) {
@@ -119,7 +138,7 @@ fn share(cases: &mut [Case], mut ledger: Ledger) {
     // Stable, and the cases are in order of namespace and model.
     order.sort_by(|(a, _), (b, _)| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
     for (_, i) in order {
-        let case = &mut cases[i];
+        let case = &mut *cases[i];
         if is_limited(&case.view) && !grants_all(&case.view, &ledger, &case.drafts) {
             case.drafts = settle(case, &ledger);
         }
@@ -185,19 +204,36 @@ impl Records {
     }
 
     fn add(&mut self, case: Case) {
-        let Case { view, verdict, drafts } = case;
+        let Case { view, verdict, drafts, shadow } = case;
         let learnt = verdict.into_learnt();
+        let mut shadows = shadow.map(|case| self.cast(*case)).unwrap_or_default().into_iter();
         for (i, (variant, mut draft)) in view.variants.iter().zip(drafts).enumerate() {
             draft.close(Stage::Limit);
             publish(variant, &mut draft);
             draft.close(Stage::Publish);
-            let decision = decision(&view, variant, draft);
+            let mut decision = decision(&view, variant, draft);
+            decision.shadow = shadows.next().map(Box::new);
             let capacity = learnt.capacities.get(i).copied().flatten();
             self.states.push((decision.key(), state(variant, &decision, capacity)));
             self.outcome.decisions.push(decision);
         }
         self.memory.add(&view.model.model_id, learnt.observed);
         self.outcome.next.learned.extend(learnt.learned.map(|learned| *learned));
+    }
+
+    /// What is shown of a case, in order of the variants. What its analyzer learnt is kept, so that it can take over.
+    fn cast(&mut self, case: Case) -> Vec<Shadow> {
+        let Case { view, verdict, drafts, .. } = case;
+        let learnt = verdict.into_learnt();
+        self.memory.add(&view.model.model_id, learnt.observed);
+        self.outcome.next.learned.extend(learnt.learned.map(|learned| *learned));
+        let analyzer = view.settings.analyzer;
+        let shadow = |mut draft: Draft| {
+            draft.close(Stage::Limit);
+            draft.steps.shrink_to_fit();
+            Shadow { analyzer, steps: draft.steps }
+        };
+        drafts.into_iter().map(shadow).collect()
     }
 
     fn close(mut self) -> Outcome {
@@ -234,6 +270,7 @@ fn decision(model: &ModelView, variant: &VariantView, mut draft: Draft) -> Decis
         reporting: variant.reporting(),
         stale: variant.stale,
         steps: draft.steps,
+        shadow: None,
     };
     for step in &decision.steps {
         match &step.reason {

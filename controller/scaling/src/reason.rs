@@ -1,11 +1,11 @@
 //! Why a step was taken or not: a closed set, each with the figures it rests on. `code` feeds events, conditions and
-//! metric labels; `Display` is the sentence an operator reads.
+//! metric labels; `Display` is the sentence an operator reads, and `gist` the same without figures that move.
 
 mod code;
 mod figures;
 mod flow;
+mod sentence;
 
-use std::fmt;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -269,126 +269,5 @@ impl Reason {
     /// It says how an earlier decision ended, and nothing about what follows.
     pub(crate) const fn ends_a_decision(&self) -> bool {
         matches!(self, Self::OutOfBounds { .. } | Self::Superseded { .. } | Self::NotCarriedOut { .. })
-    }
-
-    /// How an earlier decision ended, as a sentence.
-    fn write_end(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::OutOfBounds { desired, min, max: Some(max) } => {
-                write!(f, "the earlier target {desired} is outside the bounds {min}..{max} and ends")
-            }
-            Self::OutOfBounds { desired, min, max: None } => {
-                write!(f, "the earlier target {desired} is below the minimum of {min} and ends")
-            }
-            Self::Superseded { desired } => {
-                write!(f, "the earlier target {desired} ends, for the model needs more than that")
-            }
-            Self::NotCarriedOut { desired, age_seconds, refused: true } => write!(
-                f,
-                "the API server refuses {desired} replica(s) for {} s, so another variant is chosen where there is one: \
-                 the controller's log says why",
-                figure(*age_seconds)
-            ),
-            Self::NotCarriedOut { desired, age_seconds, refused: false } => write!(
-                f,
-                "the earlier target {desired} was not carried out: no progress for {} s; check the HPA's metric, \
-                 behavior and bounds",
-                figure(*age_seconds)
-            ),
-            _ => Ok(()),
-        }
-    }
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoChange { load: Some(load), .. } => write!(f, "no change: {load}"),
-            Self::NoChange { tokens: Some(tokens), .. } => write!(f, "no change: {tokens}"),
-            Self::NoChange { flow: Some(flow), .. } => write!(f, "no change: {flow}"),
-            Self::NoChange { .. } => f.write_str("no change"),
-            Self::KeptDecision { age_seconds } => {
-                write!(
-                    f,
-                    "the earlier decision is still being carried out, last progress {} s ago",
-                    figure(*age_seconds)
-                )
-            }
-            Self::AllSaturated { load } => write!(f, "every replica is saturated: {load}"),
-            Self::SpareBelowTarget { load } => write!(f, "too little spare capacity: {load}"),
-            Self::ScaleDownSafe { load } => write!(f, "the load fits on fewer replicas: {load}"),
-            Self::SafetyNet { fallback_source: FallbackSource::PreviousDesired, cause } => {
-                write!(f, "the last target is held, for the analysis failed: {cause}")
-            }
-            Self::SafetyNet { fallback_source: FallbackSource::CurrentReplicas, cause } => {
-                write!(f, "the current replicas are held, for the analysis failed: {cause}")
-            }
-            Self::PendingReplicas { pending } => {
-                write!(f, "waits for {pending} pending replica(s) before it moves again")
-            }
-            Self::Stuck { stuck } => {
-                write!(
-                    f,
-                    "{stuck} replica(s) do not become ready, so other variants grow instead: look at its pods"
-                )
-            }
-            Self::StepNotSafe { step, load } => {
-                write!(f, "the HPA acts on no step below {step}, and {step} fewer would be too few: {load}")
-            }
-            Self::ScrapeGap { ready, reporting } => {
-                write!(f, "not scaled down, for only {reporting} of {ready} ready replicas report metrics")
-            }
-            Self::MetricsStale { stale } => {
-                write!(f, "not scaled down, for the metrics of {stale} replica(s) are old")
-            }
-            Self::OutOfBounds { .. } | Self::Superseded { .. } | Self::NotCarriedOut { .. } => {
-                self.write_end(f)
-            }
-            Self::DemandAboveSupply { tokens } => write!(f, "more capacity is needed: {tokens}"),
-            Self::SupplyAboveDemand { tokens } => write!(f, "less capacity is enough: {tokens}"),
-            Self::ArrivalsAboveCapacity { flow } => write!(f, "more arrives than the replicas do: {flow}"),
-            Self::TrendAhead { flow } => write!(f, "more will arrive than the replicas do: {flow}"),
-            Self::Backlog { flow } => write!(f, "what waits takes more replicas: {flow}"),
-            Self::WarmSpare { flow } => write!(f, "a replica is kept warm while arrivals rise: {flow}"),
-            Self::HeldPeak { held, flow } => f.write_str(&flow.held(*held)),
-            Self::CapacityAboveNeed { flow } => write!(f, "fewer replicas are enough: {flow}"),
-            Self::NotLearnt { flow } => f.write_str(&flow.unlearnt()),
-            Self::SignalsMissing { missing } => {
-                write!(f, "percentages decide, for a signal is missing: {missing}")
-            }
-            Self::WithinTolerance { step, tolerance } => {
-                write!(f, "the HPA would ignore a step of {step}: its tolerance is {}", figure(*tolerance))
-            }
-            Self::NoRequests { retention_seconds } => {
-                write!(f, "nothing was asked of the model for {} s", figure(*retention_seconds))
-            }
-            Self::MinimumKept {} => {
-                f.write_str("scale to zero is off: the cheapest variant keeps one replica")
-            }
-            Self::RequestsWaiting { size, bytes } => {
-                write!(
-                    f,
-                    "woken: {} request(s) wait in the scheduler's queue, {} bytes",
-                    figure(*size),
-                    figure(*bytes)
-                )
-            }
-            Self::WakeHold { woken_seconds } => {
-                write!(f, "woken {} s ago, held until its replica reports", figure(*woken_seconds))
-            }
-            Self::LimitedBy { accelerator, left, gpus_per_replica } => {
-                write!(
-                    f,
-                    "limited: {left} GPU(s) of {accelerator} are left, a replica takes {gpus_per_replica}"
-                )
-            }
-            Self::AtMaximum { max } => write!(f, "the maximum is {max}"),
-            Self::AtMinimum { min } => write!(f, "the minimum is {min}"),
-            Self::Paused { decided } => write!(f, "paused: the last target stays; decided was {decided}"),
-            Self::RecommendOnly {} => f.write_str("recommend only: nothing is published"),
-            Self::Fixed { asked, decided } => {
-                write!(f, "fixed at {asked}, within the bounds; decided was {decided}")
-            }
-        }
     }
 }

@@ -337,7 +337,10 @@ pub struct Replica {
     /// Age of its sample.
     #[serde(default)]
     pub age: GoDuration,
-    /// What its last scrapes show of its work. Read by the throughput analyzer alone.
+    /// What its last scrapes show of its work, that of all its engines together. Read by the throughput analyzer alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub work: Vec<WorkSample>,
+    /// Engines in the pod that share the work: the ranks of a data-parallel server. `None`: one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ranks: Option<u32>,
 }

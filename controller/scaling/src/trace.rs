@@ -6,7 +6,7 @@ mod signals;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::decision::{Action, Decision, Outcome, Stage, Step};
+use crate::decision::{Action, Decision, Outcome, Shadow, Stage, Step};
 use crate::snapshot::{Snapshot, Variant};
 
 pub use signals::Signals;
@@ -31,12 +31,20 @@ impl fmt::Display for Trace<'_> {
             None => f.write_str("no limit")?,
         }
         writeln!(f, ", mode {}", d.mode)?;
-        d.steps.iter().filter(|step| speaks(step)).try_for_each(|step| {
-            let code = step.reason.code();
-            let stage = step.stage.as_str();
-            writeln!(f, "  {stage:<8} {} -> {}  {code}: {}", step.before, step.after, step.reason)
-        })
+        lines(f, &d.steps, "  ")?;
+        let Some(shadow) = &d.shadow else { return Ok(()) };
+        let Shadow { analyzer, steps } = &**shadow;
+        let (word, code) = (analyzer.word(), shadow.reason().code());
+        writeln!(f, "  not acting: {word}, {} -> {}  {code}", d.current, shadow.target())?;
+        lines(f, steps, "    ")
     }
+}
+
+fn lines(f: &mut fmt::Formatter<'_>, steps: &[Step], indent: &str) -> fmt::Result {
+    steps.iter().filter(|step| speaks(step)).try_for_each(|step| {
+        let (stage, code) = (step.stage.as_str(), step.reason.code());
+        writeln!(f, "{indent}{stage:<8} {} -> {}  {code}: {}", step.before, step.after, step.reason)
+    })
 }
 
 /// What the analyzer saw is always worth a line; another stage without anything to say is not.

@@ -1,5 +1,6 @@
 //! The replicas of a workload as rules see them: whose pod reports, what of it still counts, and where nobody knows.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -24,19 +25,21 @@ pub(super) struct OfPod<'a> {
     cache: Option<Observed<CacheConfig>>,
 }
 
-/// What is known of one server in a pod.
-#[derive(Clone, Copy)]
+/// What is known of the servers of one model in a pod: of one, or of several ranks.
 struct OfServer<'a> {
     load: PodLoad,
-    /// Whose counters are its, and since when. `None` where several servers share a pod: nobody adds theirs up.
-    work: Option<(&'a PodModel, Option<Instant>)>,
+    /// Whose counters are theirs.
+    work: Vec<&'a PodModel>,
+    /// When the pod was made.
+    begin: Option<Instant>,
 }
 
 /// A pod of a variant, and what it reports of the variant's model.
 pub(super) struct Reported<'a> {
     pub(super) pod: &'a str,
     load: PodLoad,
-    work: Option<(&'a PodModel, Option<Instant>)>,
+    work: Vec<&'a PodModel>,
+    begin: Option<Instant>,
     cache: Option<Observed<CacheConfig>>,
 }
 
@@ -73,13 +76,16 @@ pub(super) fn loads_by_workload<'a>(
             Some((_, of)) if !of.serves() => {}
             Some((pod, of)) if age <= ages.unavailable.get() => {
                 let of_pod = loads.entry(&of.workload).or_default().entry(pod).or_default();
-                let of_model = of_pod.by_model.entry(&key.model_name);
-                let own = OfServer { load, work: Some((key, begin)) };
-                of_model
-                    .and_modify(|other| {
-                        *other = OfServer { load: other.load.worse(load, oldest), work: None };
-                    })
-                    .or_insert(own);
+                match of_pod.by_model.entry(&key.model_name) {
+                    Entry::Occupied(mut other) => {
+                        let other = other.get_mut();
+                        other.load = other.load.worse(load, oldest);
+                        other.work.push(key);
+                    }
+                    Entry::Vacant(none) => {
+                        none.insert(OfServer { load, work: vec![key], begin });
+                    }
+                }
             }
             None if age <= ages.fresh.get() => {
                 unmapped.insert((&key.namespace, &key.pod));
@@ -101,14 +107,10 @@ pub(super) fn loads_by_workload<'a>(
 
 /// Of each pod the series of this model: by its name, or all there are when the server serves only one name.
 pub(super) fn reporting<'a>(loads: &Loads<'a>, model_id: &str) -> Vec<Reported<'a>> {
-    let of_model = |by_model: &BTreeMap<&str, OfServer<'a>>| match by_model.get(model_id) {
-        Some(server) => Some(*server),
-        None if by_model.len() == 1 => by_model.values().next().copied(),
-        None => None,
-    };
     let of_pod = |(pod, of): (&&'a str, &OfPod<'a>)| {
-        let OfServer { load, work } = of_model(&of.by_model)?;
-        Some(Reported { pod, load, work, cache: of.cache })
+        let only = of.by_model.values().next().filter(|_| of.by_model.len() == 1);
+        let OfServer { load, work, begin } = of.by_model.get(model_id).or(only)?;
+        Some(Reported { pod, load: *load, work: work.clone(), begin: *begin, cache: of.cache })
     };
     loads.iter().filter_map(of_pod).collect()
 }
@@ -161,7 +163,7 @@ impl Judge<'_> {
     /// or its value is out of range, that 0 is no sign of idleness: the sample is then as old as one that still counts
     /// and forbids scale-down.
     fn replica(&self, reported: &Reported) -> Option<Replica> {
-        let Reported { pod, load, work, cache } = reported;
+        let Reported { pod, load, work, begin, cache } = reported;
         let kv = self.read::<KvUsage>(load.kv, Query::KvUsage);
         let queue = self.read::<QueueLength>(load.queue(), Query::Queue);
         let mean_input = self.read::<Amount>(load.mean_input, Query::Tokens);
@@ -172,6 +174,7 @@ impl Judge<'_> {
         if kv.unknown || queue.unknown || (self.tokens && for_tokens) {
             oldest = oldest.max(self.late());
         }
+        let (work, ranks) = self.samples.works().of(work, *begin, self.now);
         let size = |of: fn(CacheConfig) -> u32| Amount::try_from(f64::from(of(cache.as_ref()?.value))).ok();
         Some(Replica {
             pod: (*pod).to_owned(),
@@ -183,7 +186,8 @@ impl Judge<'_> {
             mean_output: mean_output.value,
             prefix_hit_rate: self.read::<Fraction>(load.prefix_hit_rate, Query::PrefixHitRate).value,
             age: whole_millis(oldest),
-            work: work.map(|(key, begin)| self.samples.works().of(key, begin, self.now)).unwrap_or_default(),
+            work,
+            ranks: u32::try_from(ranks).ok().filter(|ranks| *ranks > 1),
         })
     }
 

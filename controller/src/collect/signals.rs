@@ -269,13 +269,13 @@ impl Select {
 }
 
 /// What tells the series of a pod apart. Grouping by it leaves out what no rule reads, such as vLLM's `engine`.
-const POD: &str = "namespace, pod, pod_name, model_name";
+pub(super) const POD: &str = "namespace, pod, pod_name, model_name";
 
-pub(super) fn worst(expression: &str) -> String {
+fn worst(expression: &str) -> String {
     format!("max by ({POD}) ({expression})")
 }
 
-pub(super) fn sum(expression: &str) -> String {
+fn sum(expression: &str) -> String {
     format!("sum by ({POD}) ({expression})")
 }
 

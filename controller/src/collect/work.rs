@@ -1,14 +1,15 @@
-//! The counters that the throughput analyzer reads: raw, for their resets are handled there. All of a pod come in one
-//! answer, so that they are those of one scrape, and two answers give two scrapes in each round.
+//! The counters that the throughput analyzer reads: raw, for their resets are handled there; those of several engines in a
+//! pod are added up here, and their resets with them. All of a pod come in one answer, so that they are those of one scrape, and two answers give two scrapes in each round.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use wva_crds::GoDuration;
 use wva_scaling::snapshot::WorkSample;
 use wva_scaling::units::Amount;
 
-use super::signals::{PodModel, sum, worst};
+use super::signals::{POD, PodModel};
 
 /// Scrapes that are kept of a pod: those of two rounds and one more.
 const SCRAPES: usize = 6;
@@ -86,59 +87,160 @@ impl Counter {
     }
 }
 
+/// One engine of a server. Data-parallel servers have several in a pod, which count apart and may start anew apart.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Rank {
+    pub(crate) pod: PodModel,
+    /// vLLM's label `engine`; empty where it has none.
+    pub(crate) engine: Arc<str>,
+}
+
 /// Asks for all counters of a scrape in one answer, of the metrics that `select` makes of their names.
 pub(super) fn expression(select: impl Fn(&str) -> String) -> String {
     let of = |counter: Counter| {
         let metrics: Vec<String> = counter.metrics().iter().map(|metric| select(metric)).collect();
         let all = metrics.join(" or ");
         let expression = match counter {
-            Counter::Age => worst(&format!("time() - timestamp({all})")),
-            _ => sum(&all),
+            Counter::Age => format!("max by ({POD}, engine) (time() - timestamp({all}))"),
+            _ => format!("sum by ({POD}, engine) ({all})"),
         };
         format!("label_replace({expression}, \"signal\", \"{}\", \"\", \"\")", counter.name())
     };
     Counter::ALL.map(of).join(" or ")
 }
 
-/// The scrapes of every pod.
+/// The scrapes of every pod, by engine.
 #[derive(Debug, Default)]
-pub(crate) struct Works(BTreeMap<PodModel, VecDeque<(Instant, WorkSample)>>);
+pub(crate) struct Works(BTreeMap<PodModel, BTreeMap<Arc<str>, Scrapes>>);
 
 impl Works {
-    /// Takes in one answer to a query made at `now`. A pod that lacks its count of requests or tokens says nothing.
-    pub(crate) fn take_in(&mut self, now: Instant, rows: Vec<(Counter, PodModel, f64)>) {
-        let mut of_each: BTreeMap<PodModel, [Option<f64>; 10]> = BTreeMap::new();
-        for (counter, key, value) in rows {
-            of_each.entry(key).or_default()[counter as usize] = Some(value);
+    /// Takes in one answer to a query made at `now`. An engine that lacks its count of requests or tokens says nothing.
+    pub(crate) fn take_in(&mut self, now: Instant, rows: Vec<(Counter, Rank, f64)>) {
+        let mut of_each: BTreeMap<Rank, [Option<f64>; 10]> = BTreeMap::new();
+        for (counter, rank, value) in rows {
+            of_each.entry(rank).or_default()[counter as usize] = Some(value);
         }
-        for (key, values) in of_each {
-            let Some((at, sample)) = scrape(now, values) else { continue };
-            let kept = self.0.entry(key).or_default();
-            // Kept in order of time: the answer about the time before may come last.
-            let place = kept.iter().rposition(|(other, _)| *other <= at + SAME).map_or(0, |i| i + 1);
-            let known =
-                place.checked_sub(1).and_then(|i| kept.get(i)).is_some_and(|(other, _)| *other + SAME > at);
-            if !known {
-                kept.insert(place, (at, sample));
-            }
-            while kept.len() > SCRAPES {
-                kept.pop_front();
+        for (Rank { pod, engine }, values) in of_each {
+            if let Some((at, sample)) = scrape(now, values) {
+                self.0.entry(pod).or_default().entry(engine).or_default().add(at, sample);
             }
         }
     }
 
-    /// The scrapes of a pod since `begin`, with their ages.
-    pub(crate) fn of(&self, key: &PodModel, begin: Option<Instant>, now: Instant) -> Vec<WorkSample> {
-        let kept = self.0.get(key).into_iter().flatten();
-        let own = kept.filter(|(at, _)| begin.is_none_or(|begin| *at >= begin));
-        own.map(|(at, sample)| WorkSample { age: age(now, *at), ..*sample }).collect()
+    /// The scrapes since `begin` of a pod that has these servers, with their ages, and how many engines it has. Those of
+    /// several are added up.
+    pub(crate) fn of(
+        &self,
+        servers: &[&PodModel],
+        begin: Option<Instant>,
+        now: Instant,
+    ) -> (Vec<WorkSample>, usize) {
+        let engines = servers.iter().filter_map(|key| self.0.get(key)).flat_map(BTreeMap::values);
+        let is_own = |(at, _): &(Instant, WorkSample)| begin.is_none_or(|begin| *at >= begin);
+        let engines: Vec<&Scrapes> = engines.filter(|scrapes| scrapes.kept.iter().any(is_own)).collect();
+        let all: Vec<(Instant, WorkSample)> = match engines.as_slice() {
+            [one] => one.kept.iter().copied().collect(),
+            several => together(several),
+        };
+        let own = all.into_iter().filter(is_own);
+        (own.map(|(at, sample)| WorkSample { age: age(now, at), ..sample }).collect(), engines.len())
     }
 
-    /// Forgets pods without a scrape for longer than `limit` says.
+    /// Forgets pods without a scrape for longer than `limit` says. Of one that has any all engines stay: a sum that falls
+    /// would look like a server that starts anew.
     pub(crate) fn clean(&mut self, now: Instant, limit: impl Fn(&PodModel) -> Duration) {
-        self.0.retain(|key, kept| {
-            kept.back().is_some_and(|(at, _)| now.saturating_duration_since(*at) <= limit(key))
+        self.0.retain(|key, engines| {
+            let newest = engines.values().filter_map(Scrapes::newest).max();
+            newest.is_some_and(|at| now.saturating_duration_since(at) <= limit(key))
         });
+    }
+}
+
+/// The scrapes of one engine, in order of time.
+#[derive(Debug, Default)]
+struct Scrapes {
+    kept: VecDeque<(Instant, WorkSample)>,
+    /// What it had counted each time before it started anew, but for what the kept ones show.
+    lost: WorkSample,
+}
+
+impl Scrapes {
+    fn add(&mut self, at: Instant, sample: WorkSample) {
+        let kept = &mut self.kept;
+        // The answer about the time before may come last.
+        let place = kept.iter().rposition(|(other, _)| *other <= at + SAME).map_or(0, |i| i + 1);
+        let known =
+            place.checked_sub(1).and_then(|i| kept.get(i)).is_some_and(|(other, _)| *other + SAME > at);
+        if !known {
+            kept.insert(place, (at, sample));
+        }
+        while kept.len() > SCRAPES {
+            let gone = kept.pop_front();
+            if let (Some((_, gone)), Some((_, next))) = (gone, kept.front())
+                && starts_anew(&gone, next)
+            {
+                self.lost = plus(self.lost, counters(gone));
+            }
+        }
+    }
+
+    fn newest(&self) -> Option<Instant> {
+        self.kept.back().map(|(at, _)| *at)
+    }
+
+    /// The scrapes as if it had never started anew.
+    fn whole(&self) -> Vec<(Instant, WorkSample)> {
+        let mut base = self.lost;
+        let mut before: Option<WorkSample> = None;
+        let one = |(at, sample): &(Instant, WorkSample)| {
+            if let Some(before) = before.replace(*sample).filter(|before| starts_anew(before, sample)) {
+                base = plus(base, counters(before));
+            }
+            (*at, plus(base, *sample))
+        };
+        self.kept.iter().map(one).collect()
+    }
+}
+
+/// What several engines did together, each as it was last seen, at the times of the one that was seen last. While one of
+/// them has not been seen nobody knows.
+fn together(engines: &[&Scrapes]) -> Vec<(Instant, WorkSample)> {
+    let each: Vec<_> = engines.iter().map(|scrapes| scrapes.whole()).collect();
+    let Some(last) = each.iter().max_by_key(|scrapes| scrapes.last().map(|(at, _)| *at)) else {
+        return Vec::new();
+    };
+    let at_once = |(at, _): &(Instant, WorkSample)| {
+        let seen = |all: &Vec<(Instant, WorkSample)>| {
+            all.iter().rev().find(|(other, _)| *other <= *at + SAME).map(|(_, sample)| *sample)
+        };
+        let all: Vec<WorkSample> = each.iter().map(seen).collect::<Option<_>>()?;
+        Some((*at, all.into_iter().fold(WorkSample::default(), plus)))
+    };
+    last.iter().filter_map(at_once).collect()
+}
+
+fn starts_anew(before: &WorkSample, after: &WorkSample) -> bool {
+    after.completed < before.completed || after.generated_tokens < before.generated_tokens
+}
+
+/// A scrape without what it shows of that moment alone.
+fn counters(sample: WorkSample) -> WorkSample {
+    WorkSample { running: Amount::default(), waiting: Amount::default(), ..sample }
+}
+
+fn plus(a: WorkSample, b: WorkSample) -> WorkSample {
+    let sum = |of: fn(&WorkSample) -> Amount| Amount::try_from(of(&a).get() + of(&b).get()).unwrap_or(of(&b));
+    WorkSample {
+        age: b.age,
+        completed: sum(|s| s.completed),
+        prompt_tokens: sum(|s| s.prompt_tokens),
+        generated_tokens: sum(|s| s.generated_tokens),
+        prefills: sum(|s| s.prefills),
+        prefill_seconds: sum(|s| s.prefill_seconds),
+        gaps: sum(|s| s.gaps),
+        gap_seconds: sum(|s| s.gap_seconds),
+        running: sum(|s| s.running),
+        waiting: sum(|s| s.waiting),
     }
 }
 
@@ -175,17 +277,22 @@ mod tests {
         PodModel { namespace: "ns".into(), pod: "a-0".into(), model_name: "m".into() }
     }
 
-    fn rows(age: f64, completed: f64) -> Vec<(Counter, PodModel, f64)> {
+    fn rows_of(engine: &str, age: f64, completed: f64) -> Vec<(Counter, Rank, f64)> {
         let value = |counter| match counter {
             Counter::Age => age,
             Counter::Completed => completed,
             _ => 1.0,
         };
-        Counter::ALL.into_iter().map(|counter| (counter, key(), value(counter))).collect()
+        let rank = Rank { pod: key(), engine: engine.into() };
+        Counter::ALL.into_iter().map(|counter| (counter, rank.clone(), value(counter))).collect()
+    }
+
+    fn rows(age: f64, completed: f64) -> Vec<(Counter, Rank, f64)> {
+        rows_of("0", age, completed)
     }
 
     fn seen(works: &Works, now: Instant) -> Vec<(u64, f64)> {
-        let all = works.of(&key(), None, now);
+        let (all, _) = works.of(&[&key()], None, now);
         all.iter().map(|s| (s.age.get().as_secs(), s.completed.get())).collect()
     }
 
@@ -203,7 +310,57 @@ mod tests {
         for i in 0..10_u32 {
             works.take_in(later + Duration::from_secs(15) * (i + 1), rows(3.0, 40.0));
         }
-        assert_eq!(works.0[&key()].len(), SCRAPES);
+        assert_eq!(works.0[&key()]["0"].kept.len(), SCRAPES);
+    }
+
+    #[test]
+    fn engines_are_added_up_and_one_that_starts_anew_takes_nothing_away() {
+        let mut works = Works::default();
+        let began = Instant::now();
+        let at = |step: u32| began + Duration::from_secs(15) * step;
+        // They are scraped apart, and the second is seen a step later.
+        let rounds = [
+            (100.0, None),
+            (110.0, Some(50.0)),
+            (120.0, Some(60.0)),
+            (130.0, Some(2.0)),
+            (140.0, Some(12.0)),
+        ];
+        for (step, (first, second)) in (0..).zip(rounds) {
+            works.take_in(at(step), rows_of("0", 3.0, first));
+            if let Some(second) = second {
+                works.take_in(at(step), rows_of("1", 7.0, second));
+            }
+        }
+        let counts = |works: &Works, now| seen(works, now).into_iter().map(|(_, n)| n).collect::<Vec<_>>();
+        assert_eq!(
+            counts(&works, at(4)),
+            [160.0, 180.0, 192.0, 212.0],
+            "110 + 50, 120 + 60, 130 + 62, 140 + 72"
+        );
+        let (samples, engines) = works.of(&[&key()], None, at(4));
+        assert_eq!((samples[0].running.get(), samples[0].generated_tokens.get(), engines), (2.0, 2.0, 2));
+        // What was counted before the second one started anew stays, however long ago that was.
+        for step in 5..20 {
+            works.take_in(at(step), rows_of("0", 3.0, 140.0));
+            works.take_in(at(step), rows_of("1", 7.0, 12.0));
+        }
+        assert_eq!(counts(&works, at(19)), [212.0; SCRAPES]);
+        // One that is not scraped any more counts as it was last.
+        for step in 20..40 {
+            works.take_in(at(step), rows_of("0", 3.0, 150.0));
+            works.clean(at(step), |_| Duration::from_mins(1));
+        }
+        assert_eq!(counts(&works, at(39)), [222.0; SCRAPES]);
+    }
+
+    #[test]
+    fn an_engine_alone_shows_that_it_started_anew() {
+        let mut works = Works::default();
+        let began = Instant::now();
+        works.take_in(began, rows(18.0, 100.0));
+        works.take_in(began, rows(3.0, 5.0));
+        assert_eq!(seen(&works, began), [(18, 100.0), (3, 5.0)]);
     }
 
     #[test]

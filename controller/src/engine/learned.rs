@@ -77,14 +77,28 @@ fn moved(old: &LearnedCurves, new: &LearnedCurves) -> bool {
     [(old.a, new.a), (old.b, new.b), (old.c, new.c)].into_iter().any(far)
 }
 
-/// Whether any model is decided by what arrives.
+/// Whether any model is decided by what arrives, or its targets by that are shown.
 pub(super) fn reads_work(config: &Config) -> bool {
-    config.saturation.values().any(|entry| entry.analyzer_name == Some(AnalyzerName::Throughput))
+    let asks = |name: Option<AnalyzerName>| name == Some(AnalyzerName::Throughput);
+    config.saturation.values().any(|entry| asks(entry.analyzer_name) || asks(entry.shadow_analyzer))
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn counters_are_asked_for_where_arrivals_decide_or_are_only_shown() {
+        let asked = |entry: serde_json::Value| {
+            let entry = serde_json::from_value(entry).unwrap();
+            reads_work(&Config { saturation: [("default".to_owned(), entry)].into(), ..Config::default() })
+        };
+        assert!(asked(json!({"analyzerName": "throughput"})));
+        assert!(asked(json!({"analyzerName": "", "shadowAnalyzer": "throughput"})));
+        assert!(!asked(json!({"analyzerName": "", "shadowAnalyzer": "saturation"})));
+    }
 
     #[test]
     fn a_status_is_written_anew_only_where_something_moved_and_not_often() {

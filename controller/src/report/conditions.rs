@@ -224,7 +224,8 @@ fn optimization(decision: &Decision, had_target: bool) -> Draft {
         AnalyzerName::Percentage => "SaturationOnlyMode",
         AnalyzerName::Tokens | AnalyzerName::Throughput => "OptimizationSucceeded",
     };
-    let mut message = format!("{} -> {}: {}", decision.current, decision.target(), decision.reason());
+    // Figures are in `wva explain`, in metrics and in the event of a change: here each would make a write of every cycle.
+    let mut message = format!("{} -> {}: {}", decision.current, decision.target(), decision.reason().gist());
     // What a mode or a bound did after it is not why the variant cannot grow.
     if let Some(limit) = limit(decision).filter(|limit| *limit != decision.reason()) {
         message = format!("{message}; {limit}");

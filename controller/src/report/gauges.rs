@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
-use wva_scaling::VariantKey;
 use wva_scaling::reason::Flow;
+use wva_scaling::snapshot::Mode;
+use wva_scaling::{Decision, VariantKey};
 
 use crate::published::{Published, PublishedVariant, Reader};
 use crate::variants::Reach;
@@ -61,6 +62,9 @@ impl VariantSeries {
             let metrics = shown.iter().filter_map(|(key, variant)| self.flow(key, variant, value));
             take(family(name, help, MetricType::GAUGE, metrics));
         }
+        let policies = shown.iter().flat_map(|(key, variant)| self.policies(key, variant));
+        let help = "Replicas as each policy has it, where several are compared: running is what the workload asks for.";
+        take(family("wva_policy_replicas", help, MetricType::GAUGE, policies));
         take(self.scalings(published, &shown));
         take(states(&ours));
     }
@@ -76,19 +80,45 @@ impl VariantSeries {
         Some(self.of_variant(key, variant, value(now, target)))
     }
 
-    /// One gauge of what the throughput analyzer counted; `None` where another decided.
+    /// One gauge of what the throughput analyzer counted; `None` where it was not asked.
     fn flow(&self, key: &VariantKey, variant: &PublishedVariant, value: fn(&Flow) -> f64) -> Option<Metric> {
-        let steps = &variant.decision.as_ref()?.steps;
-        let flow = steps.iter().find_map(|step| step.reason.flow())?;
+        let decision = variant.decision.as_ref()?;
+        let shadow = decision.shadow.iter().flat_map(|shadow| &shadow.steps);
+        let flow = decision.steps.iter().chain(shadow).find_map(|step| step.reason.flow())?;
         Some(self.of_variant(key, variant, value(flow)))
     }
 
+    /// What runs and what analyzers would have, side by side, where an analyzer is only shown: its target is published to
+    /// nobody, and no HPA reads this.
+    fn policies(&self, key: &VariantKey, variant: &PublishedVariant) -> Vec<Metric> {
+        let compared = |d: &&Decision| d.mode == Mode::Recommend || d.shadow.is_some();
+        let Some(decision) = variant.decision.as_ref().filter(compared) else { return Vec::new() };
+        let shadow = decision.shadow.as_ref().map(|shadow| (shadow.analyzer.word(), shadow.target()));
+        let own = [("running", decision.current), (decision.analyzer.word(), decision.decided())];
+        let one = |(policy, replicas): (&str, u32)| {
+            self.labelled(key, variant, &[("policy", policy)], f64::from(replicas))
+        };
+        own.into_iter().chain(shadow).map(one).collect()
+    }
+
     fn of_variant(&self, key: &VariantKey, variant: &PublishedVariant, value: f64) -> Metric {
-        let mut metric = self.metric(&[
+        self.labelled(key, variant, &[], value)
+    }
+
+    /// A gauge of a variant, with these labels beside its own.
+    fn labelled(
+        &self,
+        key: &VariantKey,
+        variant: &PublishedVariant,
+        labels: &[(&str, &str)],
+        value: f64,
+    ) -> Metric {
+        let own: [(&str, &str); 3] = [
             ("accelerator_type", &variant.accelerator),
             ("namespace", &key.namespace),
             ("variant_name", &key.name),
-        ]);
+        ];
+        let mut metric = self.metric(&[&own, labels].concat());
         let mut gauge = Gauge::default();
         gauge.set_value(value);
         metric.set_gauge(gauge);

@@ -25,6 +25,8 @@ pub struct Saturation {
     pub enable_limiter: bool,
     /// Which analyzer decides.
     pub analyzer: AnalyzerName,
+    /// Which one's targets are shown beside them. `None`: none.
+    pub shadow: Option<AnalyzerName>,
     /// Token analyzer: how it chooses between variants by their cost.
     pub optimizer: Optimizer,
     /// Token analyzer: it grows where demand is above this share of the supply, (0, 1].
@@ -44,6 +46,7 @@ impl Default for Saturation {
             queue_spare_trigger: 3.0,
             enable_limiter: false,
             analyzer: AnalyzerName::Percentage,
+            shadow: None,
             optimizer: Optimizer::CostAware,
             scale_up_threshold: 0.85,
             scale_down_boundary: 0.70,
@@ -76,6 +79,7 @@ impl Saturation {
             queue_spare_trigger: entry.queue_spare_trigger.map_or(self.queue_spare_trigger, f64::from),
             enable_limiter: entry.enable_limiter.unwrap_or(self.enable_limiter),
             analyzer: entry.analyzer_name.unwrap_or(self.analyzer),
+            shadow: entry.shadow_analyzer.or(self.shadow),
             optimizer: entry.optimizer.unwrap_or(self.optimizer),
             scale_up_threshold: entry.scale_up_threshold.map_or(self.scale_up_threshold, f64::from),
             scale_down_boundary: entry.scale_down_boundary.map_or(self.scale_down_boundary, f64::from),

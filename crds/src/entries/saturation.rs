@@ -48,6 +48,9 @@ pub struct SaturationEntry {
     #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = ""))]
     pub analyzer_name: Option<AnalyzerName>,
+    /// Which analyzer's targets are shown beside those that are decided, and never published: a name as in analyzerName; the same as there shows none. Default: none.
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    pub shadow_analyzer: Option<AnalyzerName>,
     /// Token analyzer: share of the supply above which it grows, above 0 to 1 and above scaleDownBoundary, default 0.85.
     #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 0.85))]
@@ -97,6 +100,7 @@ impl SaturationEntry {
             queue_spare_trigger: own.queue_spare_trigger.or(base.queue_spare_trigger),
             enable_limiter: own.enable_limiter.or(base.enable_limiter),
             analyzer_name: own.analyzer_name.or(base.analyzer_name),
+            shadow_analyzer: own.shadow_analyzer.or(base.shadow_analyzer),
             scale_up_threshold: own.scale_up_threshold.or(base.scale_up_threshold),
             scale_down_boundary: own.scale_down_boundary.or(base.scale_down_boundary),
             optimizer: own.optimizer.or(base.optimizer),
@@ -123,6 +127,18 @@ pub enum AnalyzerName {
     /// Throughput (`throughput`).
     #[serde(rename = "throughput")]
     Throughput,
+}
+
+impl AnalyzerName {
+    /// A word for metrics and traces: entries leave the name of percentages empty.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Percentage => "percentage",
+            Self::Tokens => "saturation",
+            Self::Throughput => "throughput",
+        }
+    }
 }
 
 /// How the token analyzer chooses between variants by their cost.

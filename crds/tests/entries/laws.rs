@@ -64,6 +64,7 @@ const SATURATION: &[&str] = &[
     "queueSpareTrigger",
     "enableLimiter",
     "analyzerName",
+    "shadowAnalyzer",
     "scaleUpThreshold",
     "scaleDownBoundary",
     "itlSlo",

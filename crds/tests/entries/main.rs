@@ -52,6 +52,8 @@ fn what_people_write_is_read() {
         "model_id: ''\nnamespace: ''\nanalyzerName: ''",
         "analyzerName: saturation\nscaleUpThreshold: 0.85\nscaleDownBoundary: 0.7\noptimizer: exact",
         "optimizer: costAware",
+        "shadowAnalyzer: throughput",
+        "analyzerName: throughput\nshadowAnalyzer: ''",
         "analyzerName: throughput\nitlSlo: 24\nttftSlo: 500.5\nutilization: 1\nhold: 5m\ndrain: 1m30s\nwarmSpare: on",
     ] {
         check(Kind::Saturation, text, true);
@@ -92,6 +94,7 @@ fn what_is_nearly_right_is_refused() {
         "warmSpare: true",
         "warmSpare: Auto",
         "analyzerName: tokens",
+        "shadowAnalyzer: percentage",
         "optimizer: ''",
         "optimizer: Exact",
         "enableLimiter: yes",

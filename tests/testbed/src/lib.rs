@@ -33,7 +33,7 @@ mod wait;
 pub use access::Ran;
 pub use components::Component;
 pub use fleet::queueing;
-pub use fleet::{ExportFault, Fleet, FleetConfig, PodLoad, Request};
+pub use fleet::{Engine, ExportFault, Fleet, FleetConfig, PodLoad, Request};
 pub use front::{Door, Front};
 pub use helm::Helm;
 pub use kubelet::Kubelet;

@@ -10,6 +10,7 @@ mod installs;
 mod outages;
 mod scaling;
 mod side_by_side;
+mod throughput;
 mod zero;
 
 use std::io::Write as _;
@@ -182,6 +183,15 @@ enum Task {
         #[arg(long)]
         short: bool,
     },
+    /// The throughput analyzer under load that comes in steps, held against an emulated engine that is known.
+    Throughput {
+        /// The program to test.
+        #[arg(long, default_value = "target/debug/wva")]
+        wva: PathBuf,
+        /// How long all steps take together.
+        #[arg(long, default_value = "60m", value_parser = duration)]
+        lasts: Duration,
+    },
     /// Variants under load while the cluster is short of something, as a timeline.
     Scaling {
         /// The program to test.
@@ -232,6 +242,9 @@ async fn main() -> ExitCode {
         Task::FromZero { wva } => Box::pin(until_signal(from_zero::run(&wva))).await.map(|_| ()),
         Task::Installs { wva, only, short } => {
             Box::pin(until_signal(installs::run(&wva, only.as_deref(), short))).await.map(|_| ())
+        }
+        Task::Throughput { wva, lasts } => {
+            Box::pin(until_signal(throughput::run(&wva, lasts))).await.map(|_| ())
         }
         Task::Scaling { wva, only } => {
             Box::pin(until_signal(scaling::run(&wva, only.as_deref()))).await.map(|_| ())

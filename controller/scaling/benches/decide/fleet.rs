@@ -11,6 +11,8 @@ use wva_scaling::snapshot::{
 };
 use wva_scaling::units::{Amount, Cost, Fraction, KvUsage, QueueLength};
 
+use crate::work::watch;
+
 /// Accelerator, cost of a replica, GPUs of a replica, blocks of KV cache.
 const HARDWARE: [(&str, f64, u32, f64); 4] = [
     ("H100", 80.0, 1, 24_000.0),
@@ -26,16 +28,19 @@ pub(crate) enum Kind {
     Tokens,
     /// Tokens, held to an inventory that has too little.
     Limited,
+    /// Arrivals, of models that have been watched for minutes.
+    Throughput,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 3] = [Self::Percentages, Self::Tokens, Self::Limited];
+    pub(crate) const ALL: [Self; 4] = [Self::Percentages, Self::Tokens, Self::Limited, Self::Throughput];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Percentages => "percentages",
             Self::Tokens => "tokens",
             Self::Limited => "tokens, limited",
+            Self::Throughput => "throughput",
         }
     }
 
@@ -43,6 +48,7 @@ impl Kind {
         match self {
             Self::Percentages => AnalyzerName::Percentage,
             Self::Tokens | Self::Limited => AnalyzerName::Tokens,
+            Self::Throughput => AnalyzerName::Throughput,
         }
     }
 }
@@ -75,8 +81,10 @@ fn fleet(kind: Kind, size: Size, mut random: Random) -> Snapshot {
         config.limited_mode = true;
         config.inventory = Some(inventory(size));
     }
-    let remembered = if matches!(kind, Kind::Percentages) { Vec::new() } else { observations(&models) };
-    Snapshot { config, remembered, models, ..Snapshot::default() }
+    let counts_tokens = matches!(kind, Kind::Tokens | Kind::Limited);
+    let remembered = if counts_tokens { observations(&models) } else { Vec::new() };
+    let snapshot = Snapshot { config, remembered, models, ..Snapshot::default() };
+    if matches!(kind, Kind::Throughput) { watch(snapshot, &mut random) } else { snapshot }
 }
 
 fn model(m: usize, size: Size, random: &mut Random) -> Model {
@@ -182,16 +190,16 @@ fn observed(model: &Model, variant: &Variant) -> Remembered {
     }
 }
 
-fn amount(value: f64) -> Amount {
+pub(crate) fn amount(value: f64) -> Amount {
     Amount::try_from(value).unwrap()
 }
 
 /// A sequence of shares that a seed fixes (the generator of Numerical Recipes).
-struct Random(u32);
+pub(crate) struct Random(u32);
 
 impl Random {
     /// From 0 to below 1.
-    fn share(&mut self) -> f64 {
+    pub(crate) fn share(&mut self) -> f64 {
         self.0 = self.0.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         f64::from(self.0 >> 8) / f64::from(1_u32 << 24)
     }

@@ -5,6 +5,7 @@
 
 mod fleet;
 mod table;
+mod work;
 
 use std::hint::black_box;
 use std::path::Path;
@@ -16,6 +17,7 @@ use wva_scaling::{Outcome, Snapshot, decide};
 
 use self::fleet::{Kind, Size, fleets};
 use self::table::Row;
+use self::work::State;
 
 /// Models of four variants of ten replicas each; then the small models that most clusters have.
 const SIZES: [Size; 5] = [
@@ -63,6 +65,7 @@ fn main() {
     }
     group.finish();
     table::print(&folder.join("decide"), &rows);
+    table::state(&State::of(&fleets(Kind::Throughput, SIZES[4])[0]));
 }
 
 /// Looks at every sample once. With a copy of the outcome, which is made and dropped, it is what any program pays that

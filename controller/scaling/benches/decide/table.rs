@@ -9,6 +9,10 @@ use serde_json::Value;
 use wva_scaling::{Action, Outcome};
 
 use crate::fleet::{Kind, Size};
+use crate::work::State;
+
+/// Bytes of memory that the throughput analyzer may take for each pod.
+const MOST: usize = 2048;
 
 /// One line of the table.
 pub(crate) struct Row {
@@ -85,4 +89,14 @@ pub(crate) fn print(folder: &Path, rows: &[Row]) {
             row.size.fleets,
         );
     }
+}
+
+/// Prints what the throughput analyzer remembers, and holds it to its bound.
+pub(crate) fn state(state: &State) {
+    let State { pods, in_memory, in_a_file, scrapes } = state;
+    println!(
+        "\nThe throughput analyzer remembers {in_memory} bytes a pod ({in_a_file} in a snapshot file) of {pods} pods; the \
+         scrapes that it reads are {scrapes} more."
+    );
+    assert!(in_memory + scrapes <= MOST && *in_a_file <= MOST, "more than {MOST} bytes a pod");
 }

@@ -55,6 +55,10 @@ pub(super) struct Plan {
     abilities: Vec<Ability>,
     /// Requests a second that a backlog takes.
     backlog: f64,
+    /// Seconds that a request waits at the end of the horizon, with the replicas there are.
+    wait: f64,
+    /// Objective to the first token, in milliseconds.
+    ttft_slo: Option<f64>,
     /// Requests a second that a replica kept warm does.
     spare: f64,
     /// Requests a second for which replicas are kept, though less arrives. `None`: none is taken.
@@ -75,6 +79,8 @@ struct Ability {
     work: f64,
     /// Seconds between two tokens.
     gap: f64,
+    /// Seconds to the first token where nothing waits.
+    first_token: f64,
 }
 
 /// Looks at a model, and remembers what it saw. Where it cannot decide it says what is missing; `None` where no analyzer
@@ -195,8 +201,11 @@ fn plan(model: &ModelView, memory: &mut Learned, curves: &[usize], saturated: bo
     let all_held = memory.watched >= settings.hold && all_count(model) && !saturated;
     let pending = model.variants.iter().any(|v| v.pending > 0);
     let spare = if traffic.is_steep() && keeps_warm(settings.warm_spare, start) { unit } else { 0.0 };
+    let able = able(model, &per_replica);
     Some(Plan {
-        able: able(model, &per_replica),
+        able,
+        wait: wait(model, traffic, able / settings.planned()),
+        ttft_slo: settings.ttft_slo,
         wanted: finite(traffic.forecast + backlog + spare),
         spare,
         held: all_held.then(|| finite(held * unit)),
@@ -243,6 +252,7 @@ fn abilities(model: &ModelView, memory: &Learned, curves: &[usize], shape: Shape
             running,
             work: capacity::work(times, shape, running),
             gap: capacity::gap(times, shape, running),
+            first_token: capacity::first_token(times, shape, running),
         }
     };
     each.into_iter().zip(curves).map(ability).collect()
@@ -281,8 +291,9 @@ fn speeds(
 ) -> Vec<f64> {
     let own = |i: usize| {
         let loosened = learning::loosened(&memory.curves[curves[i]]);
-        let believed =
-            finite(model.settings.throughput.planned() * loosened / abilities[i].work.max(f64::MIN_POSITIVE));
+        let engine =
+            model.settings.throughput.planned() * loosened / abilities[i].work.max(f64::MIN_POSITIVE);
+        let believed = finite(ranks(&model.variants[i]) * engine);
         let seen = saturated.then(|| seen(&model.variants[i], memory, shape)).flatten();
         seen.map_or(believed, |seen| believed.min(seen.max(believed / 2.0)))
     };
@@ -293,6 +304,11 @@ fn speeds(
     };
     let speed = |i: usize| if known.contains(&i) { own(i) } else { by_cost(i).unwrap_or_else(|| own(i)) };
     (0..model.variants.len()).map(|i| speed(i).max(f64::MIN_POSITIVE)).collect()
+}
+
+/// Engines of a replica of a variant. Fewer are seen only while some of them start.
+fn ranks(view: &VariantView) -> f64 {
+    view.counted.iter().map(|s| arrivals::ranks(s.replica)).fold(1.0, f64::max)
 }
 
 /// Requests a second that a replica of a variant is seen to do, by the tokens it generates.
@@ -309,14 +325,26 @@ fn seen(view: &VariantView, memory: &Learned, shape: Shape) -> Option<f64> {
 fn backlog(model: &ModelView, abilities: &[Ability], per_replica: &[f64], drain: f64) -> f64 {
     let mut sum = 0.0;
     for ((view, ability), speed) in model.variants.iter().zip(abilities).zip(per_replica) {
-        let replicas =
-            view.counted.iter().map(|s| ((waiting(s) - QUEUE).max(0.0) * ability.work / drain).min(1.0));
+        let work = ability.work / ranks(view);
+        let replicas = view.counted.iter().map(|s| ((waiting(s) - QUEUE).max(0.0) * work / drain).min(1.0));
         sum += replicas.sum::<f64>() * speed;
     }
     if let SchedulerQueue::Known(queue) = model.model.scheduler_queue {
         sum += queue.size.get() / drain;
     }
     finite(sum)
+}
+
+/// Seconds that a request waits at the end of the horizon where replicas do so much with nothing to spare: what waits now,
+/// and what comes in beyond that until then.
+fn wait(model: &ModelView, traffic: Traffic, full: f64) -> f64 {
+    let at_pods = model.variants.iter().flat_map(|v| &v.counted).map(waiting).sum::<f64>();
+    let at_picker = match model.model.scheduler_queue {
+        SchedulerQueue::Known(queue) => queue.size.get(),
+        SchedulerQueue::Absent | SchedulerQueue::Unknown => 0.0,
+    };
+    let later = at_pods + at_picker + (traffic.forecast - full) * traffic.horizon;
+    finite(later.max(0.0) / full.max(f64::MIN_POSITIVE))
 }
 
 /// Nothing is learnt yet: where most replicas are hot the model grows by the ratio of what arrives and what is done, or
@@ -334,6 +362,8 @@ fn unlearnt(model: &ModelView, memory: &Learned, traffic: Traffic, abilities: Ve
         per_replica,
         abilities,
         backlog: 0.0,
+        wait: 0.0,
+        ttft_slo: None,
         spare: 0.0,
         held: None,
         pressed: hot && memory.saturated >= PATIENCE,

@@ -34,6 +34,11 @@ pub struct Flow {
     pub work: f64,
     /// Requests a second that a replica does; 0 where it is not learnt.
     pub throughput: f64,
+    /// Milliseconds to the first token at the end of the horizon, with the replicas there are; 0 where it is not learnt.
+    pub ttft_ms: f64,
+    /// The objective.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ttft_slo_ms: Option<f64>,
     /// Replicas for what is expected.
     pub need: f64,
     /// Replicas for what waits.
@@ -55,7 +60,15 @@ impl fmt::Display for Flow {
             self.samples,
             short(self.need)
         )?;
-        if self.backlog > 0.0 { write!(f, " + {} for the backlog", short(self.backlog)) } else { Ok(()) }
+        if self.backlog > 0.0 {
+            write!(f, " + {} for the backlog", short(self.backlog))?;
+        }
+        let Some(objective) = self.ttft_slo_ms else { return Ok(()) };
+        write!(
+            f,
+            "; first token in {:.0} ms with the replicas there are (objective {objective:.0} ms)",
+            self.ttft_ms
+        )
     }
 }
 

@@ -78,6 +78,7 @@ fn replica() -> impl Strategy<Value = Replica> {
             mean_output: shape.1,
             prefix_hit_rate: hit.map(figure::<Fraction>),
             age,
+            ranks: None,
         },
     )
 }

@@ -9,6 +9,7 @@ mod history;
 mod load;
 mod order;
 mod replay;
+mod shadow;
 mod steady;
 mod stock;
 

@@ -36,6 +36,46 @@ fn the_age_of_a_decision_starts_anew_with_progress() {
 }
 
 #[test]
+fn what_another_analyzer_would_have_stands_below_in_the_trace_and_in_json() {
+    let outcome = outcome(
+        "config saturation: {default: {shadowAnalyzer: throughput, itlSlo: 40, ttftSlo: 500}}
+        learned 10
+        a: 1 kv=.3 blocks=15625 in=1000 out=500 wait=0 mode=recommend",
+    );
+    let text = crate::trace::render(&outcome);
+    let lines: Vec<&str> = text.lines().skip_while(|line| !line.contains("not acting")).collect();
+    assert_eq!(lines[0], "  not acting: throughput, 1 -> 5  ArrivalsAboveCapacity", "{text}");
+    assert!(lines[1].starts_with("    analyze  1 -> 5  ArrivalsAboveCapacity: more arrives"), "{text}");
+    assert_eq!(lines.len(), 2, "{text}");
+    let json = serde_json::to_value(&outcome).unwrap();
+    let decision = &json["decisions"][0];
+    assert_eq!((decision["target"].as_u64(), decision["shadow"]["target"].as_u64()), (Some(1), Some(5)));
+    assert_eq!(decision["shadow"]["analyzer"], "throughput");
+}
+
+#[test]
+fn the_gist_of_a_reason_has_no_figure_that_moves_by_itself() {
+    let busy = "throughput; each blocks=15625 in=1000 out=500 kv=.3 wait=0;";
+    for (state, code, gist) in [
+        (format!("{busy} learned 10; a: 4"), "NoChange", "no change"),
+        (format!("{busy} learned 6 need=3.5; a: 4"), "HeldPeak", "no change"),
+        ("a: 10 hpa=.1 kv=.58".to_owned(), "StepNotSafe", "no change"),
+        (format!("{busy} learned 10; a: 1"), "ArrivalsAboveCapacity", "more arrives than the replicas do"),
+        ("a: 2 kv=.75,.76".to_owned(), "SpareBelowTarget", "too little spare capacity"),
+        (
+            "a: 3 desired=4 kv=.60".to_owned(),
+            "KeptDecision",
+            "the earlier decision is still being carried out",
+        ),
+        ("a: 1 max=1 kv=.78".to_owned(), "AtMaximum", "the maximum is 1"),
+        ("a: 2 kv=.5 mode=paused desired=2".to_owned(), "Paused", "paused: the last target stays"),
+    ] {
+        let decision = first(&state);
+        assert_eq!((decision.reason().code(), decision.reason().gist().as_str()), (code, gist), "{state}");
+    }
+}
+
+#[test]
 fn a_failed_analysis_names_what_is_missing() {
     let decision = first("tokens; a: 1 kv=.9");
     assert!(decision.reason().to_string().contains("pod a-0"), "{}", decision.reason());

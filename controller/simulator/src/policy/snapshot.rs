@@ -96,6 +96,7 @@ fn replica(seen: &Seen<'_>, v: usize, pod: Pod<'_>) -> Replica {
         prefix_hit_rate: None,
         age: seconds(pod.age()),
         work: pod.samples(WORK).map(|s| work(seen, &s)).collect(),
+        ranks: None,
     }
 }
 

@@ -1,6 +1,7 @@
 //! From samples to the load of a replica and of a model: what is unknown is no sign of idleness.
 
 use super::*;
+use crate::collect::work::Counter;
 
 #[test]
 fn only_series_of_the_model_count_or_the_only_ones_there_are() {
@@ -311,6 +312,32 @@ fn requests_in_flight_are_known_when_every_replica_says() {
     let ranks = ["a-0-rank-0", "a-0-rank-1"];
     assert_eq!(running(&ranks, &[(ranks[0], "1"), (ranks[1], "2")], 0), Some(3.0));
     assert_eq!(running(&ranks, &[(ranks[0], "0")], 0), None);
+}
+
+#[test]
+fn the_work_of_all_ranks_of_a_pod_is_added_up() {
+    let work = |series: &[(&str, &str, f64)]| {
+        let mut case = Case::new();
+        case.cluster.variant("a", "m", json!({})).deployment("a", 1, 1).pod("a-0", "a");
+        let of = |(pod, engine, completed): &(&str, &str, f64)| {
+            Counter::ALL.map(|counter| {
+                let labels = json!({"namespace": "ns", "pod": pod, "model_name": "m", "engine": engine, "signal": counter.name()});
+                let value = if counter == Counter::Completed { *completed } else { 3.0 };
+                (labels, value.to_string())
+            })
+        };
+        let rows: Vec<_> = series.iter().flat_map(of).collect();
+        let rows: Vec<_> = rows.iter().map(|(labels, value)| (labels.clone(), value.as_str())).collect();
+        case.samples.take_in(case.at.now, vec![answer(Query::Work, &rows)]);
+        let pods: BTreeSet<&str> = series.iter().map(|(pod, ..)| *pod).collect();
+        case.load("m", 1.0, &pods.into_iter().map(|pod| (pod, 0.5, 0.0)).collect::<Vec<_>>());
+        let replica = case.assembled().snapshot.models[0].variants[0].replicas.remove(0);
+        let figures = replica.work.first().map(|w| (w.completed.get(), w.running.get()));
+        (figures, replica.ranks)
+    };
+    assert_eq!(work(&[("a-0", "", 10.0)]), (Some((10.0, 3.0)), None));
+    assert_eq!(work(&[("a-0", "0", 10.0), ("a-0", "1", 20.0)]), (Some((30.0, 6.0)), Some(2)));
+    assert_eq!(work(&[("a-0-rank-0", "0", 10.0), ("a-0-rank-1", "0", 20.0)]), (Some((30.0, 6.0)), Some(2)));
 }
 
 #[test]

@@ -29,6 +29,8 @@ pub(crate) enum Label {
     NumGpuBlocks,
     /// `block_size`.
     BlockSize,
+    /// `engine`, of which a server has one for each rank.
+    Engine,
 }
 
 impl Label {
@@ -43,6 +45,7 @@ impl Label {
             "signal" => Self::Signal,
             "num_gpu_blocks" => Self::NumGpuBlocks,
             "block_size" => Self::BlockSize,
+            "engine" => Self::Engine,
             _ => return None,
         })
     }
@@ -50,7 +53,7 @@ impl Label {
 
 /// The labels of one series. The buffers are used again for the next.
 #[derive(Debug, Default)]
-pub(crate) struct Labels([String; 9]);
+pub(crate) struct Labels([String; 10]);
 
 impl Labels {
     /// Its value; `None` where the series has no such label or an empty one, which are the same to Prometheus.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Query, Signal};
 use crate::collect::prometheus::answer::{Label, Labels, Sink};
-use crate::collect::work::Counter;
+use crate::collect::work::{Counter, Rank};
 
 /// A series belongs to a pod and, where vLLM says so, to a model.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -58,7 +58,7 @@ pub(crate) struct Rows {
     /// Completed requests by namespace and model.
     pub(crate) completed: Vec<(Arc<str>, Arc<str>, f64)>,
     /// Counters of pods.
-    pub(crate) work: Vec<(Counter, PodModel, f64)>,
+    pub(crate) work: Vec<(Counter, Rank, f64)>,
     /// Some series may be lacking, for whoever answered said so.
     pub(crate) partial: bool,
 }
@@ -115,8 +115,9 @@ impl Rows {
             }
             Query::Work | Query::WorkBefore => {
                 let counter = Counter::named(labels.get(Label::Signal)?)?;
-                let key = self.pod_model(namespace, pod()?, labels);
-                self.work.push((counter, key, value));
+                let pod = self.pod_model(namespace, pod()?, labels);
+                let engine = self.name(labels.get(Label::Engine).unwrap_or_default());
+                self.work.push((counter, Rank { pod, engine }, value));
             }
             query => {
                 let signal = query.signal(labels)?;

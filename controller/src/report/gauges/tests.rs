@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use prometheus::TextEncoder;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::*;
@@ -84,8 +84,34 @@ fn the_instance_is_a_label_of_all_where_there_is_one() {
 fn where_nothing_is_published_there_is_no_series_and_no_zero() {
     for (variant, state) in [(grows("recommend"), "RecommendOnly"), (without_target(), "DeploymentNotFound")]
     {
-        let lines = exposed(vec![("a", variant)], None, true);
+        let mut lines = exposed(vec![("a", variant)], None, true);
+        lines.retain(|line| !line.starts_with("wva_policy_replicas{"));
         assert_eq!(lines, [COUNTER.to_owned(), format!("wva_variants{{state=\"{state}\"}} 1")]);
+    }
+}
+
+/// What `wva_policy_replicas` says, as policy and replicas.
+fn policies(mode: &str, entry: &Value) -> Vec<String> {
+    let variant = json!({"mode": mode, "max": 8, "replicas": replicas(2, 0.78, "1s")});
+    let config = json!({"saturation": {"default": entry}});
+    let lines = exposed(vec![("a", published(decision(variant, config)))], None, true);
+    let policy = |line: &String| {
+        let rest =
+            line.strip_prefix(r#"wva_policy_replicas{accelerator_type="H100",namespace="ns",policy=""#)?;
+        let (policy, rest) = rest.split_once('"')?;
+        Some(format!("{policy} {}", rest.rsplit_once(' ')?.1))
+    };
+    lines.iter().filter_map(policy).collect()
+}
+
+#[test]
+fn what_runs_and_what_is_only_shown_stand_side_by_side() {
+    let tokens = json!({"shadowAnalyzer": "saturation"});
+    assert_eq!(policies("auto", &json!({})), [""; 0]);
+    assert_eq!(policies("auto", &json!({"shadowAnalyzer": ""})), [""; 0], "the one that decides");
+    assert_eq!(policies("recommend", &json!({})), ["percentage 3", "running 2"]);
+    for mode in ["auto", "recommend", "paused", "fixed=7"] {
+        assert_eq!(policies(mode, &tokens), ["percentage 3", "running 2", "saturation 2"], "{mode}");
     }
 }
 
@@ -130,11 +156,15 @@ fn what_came_from_another_controller_is_counted_and_not_shown_yet() {
 
 #[test]
 fn what_the_throughput_analyzer_counts_is_shown_under_every_mode() {
-    for mode in ["auto", "recommend"] {
+    for (mode, names) in
+        [("auto", ["throughput", ""]), ("recommend", ["throughput", ""]), ("auto", ["", "throughput"])]
+    {
         let work = json!([{"age": "1s", "completed": 30, "running": 2}, {"age": "16s", "running": 2}]);
         let replica =
             json!({"pod": "a-0", "kv": 0.3, "queue": 0, "meanInput": 100, "meanOutput": 50, "work": work});
-        let config = json!({"saturation": {"default": {"analyzerName": "throughput"}}});
+        let [acting, shadow] = names;
+        let entry = json!({"analyzerName": acting, "shadowAnalyzer": shadow});
+        let config = json!({"saturation": {"default": entry}});
         let variant = published(decision(json!({"mode": mode, "replicas": [replica]}), config));
         let lines = exposed(vec![("a", variant)], None, false);
         let labels = r#"{accelerator_type="H100",namespace="ns",variant_name="a"}"#;

@@ -1,11 +1,14 @@
 //! When a status is written, what the patch says, and what an API server that hangs or refuses does to it.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::sync::Mutex;
 
 use axum::body::Body;
 use axum::http::{Request, Response};
 use tokio::sync::watch;
+use wva_scaling::snapshot::Learned;
+use wva_scaling::{Snapshot, decide};
 
 use super::*;
 use crate::fixture::{Cluster, decision, published, replicas, without_target};
@@ -71,6 +74,58 @@ fn a_status_is_confirmed_before_it_is_too_late_where_cycles_are_rare() {
         let interval = Duration::from_mins(interval);
         let status = wanted(&steady("auto"), &before, at(minute), interval);
         assert_eq!(status.is_some(), due, "every {interval:?}, {minute} minutes old");
+    }
+}
+
+/// Two replicas at a steady load, so many seconds after the last look, with noise in every figure.
+fn noisy(analyzer: &str, cycle: u32, learned: Vec<Learned>) -> Snapshot {
+    let noise = |cycle: u32, n: u32| f64::from((cycle * 7 + n * 13) % 11) / 10.0;
+    let scrape = |cycle: u32, n: u32| {
+        let done = 149.0 * f64::from(cycle + 10) + 5.0 * noise(cycle, n);
+        let running = 37.0 + 2.0 * noise(cycle, n);
+        (done, running)
+    };
+    let replica = |n: u32| {
+        let work = [0, 1].map(|ago| {
+            let (done, running) = scrape(cycle + 1 - ago, n);
+            json!({"age": format!("{}s", 1 + 15 * ago), "completed": done, "promptTokens": 100.0 * done,
+                "generatedTokens": 100.0 * done, "running": running})
+        });
+        json!({"pod": format!("a-{n}"), "kv": 0.3 + 0.03 * noise(cycle, n), "queue": 0, "numGpuBlocks": 24000,
+            "blockSize": 16, "meanInput": 100, "meanOutput": 100, "age": "1s", "work": work})
+    };
+    let entry = json!({"analyzerName": analyzer});
+    let variant =
+        json!({"name": "a", "accelerator": "H100", "current": 2, "replicas": [replica(0), replica(1)]});
+    let model = json!({"modelID": "m", "namespace": "ns", "variants": [variant]});
+    let snapshot = json!({"config": {"saturation": {"default": entry}}, "models": [model]});
+    Snapshot { learned, ..Snapshot::parse(&snapshot.to_string()).unwrap() }
+}
+
+#[test]
+fn figures_that_move_at_a_steady_load_are_no_reason_to_write() {
+    for (analyzer, reasons) in
+        [("throughput", &["NoChange"][..]), ("saturation", &["SupplyAboveDemand"]), ("", &["ScaleDownSafe"])]
+    {
+        let (mut before, mut learned, mut writes) = (Written::default(), Vec::new(), Vec::new());
+        let (mut seen, mut texts) = (BTreeSet::new(), BTreeSet::new());
+        for cycle in 0..80 {
+            let mut outcome = decide(&noisy(analyzer, cycle, learned));
+            learned = outcome.next.learned.into_iter().map(|l| l.after(Duration::from_secs(15))).collect();
+            let decision = outcome.decisions.remove(0);
+            // Until it is learnt, and its trend has settled.
+            if cycle >= 30 {
+                seen.insert(decision.reason().code());
+                texts.insert(decision.reason().to_string());
+            }
+            if let Some(status) = wanted(&published(decision), &before, at(0), INTERVAL) {
+                before = Written::of(&status);
+                writes.push(cycle);
+            }
+        }
+        assert_eq!(seen.into_iter().collect::<Vec<_>>(), reasons, "{analyzer:?}");
+        assert!(texts.len() > 5, "the figures do not move: {texts:?}");
+        assert!(writes.iter().all(|cycle| *cycle < 30), "{analyzer:?} was written in {writes:?}");
     }
 }
 

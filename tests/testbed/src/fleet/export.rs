@@ -18,7 +18,6 @@ pub(super) struct Figures<'a> {
 /// What is the same for all pods of a fleet.
 #[derive(Debug, Clone)]
 pub(super) struct Traits {
-    pub(super) prompt_tokens: f64,
     pub(super) generation_tokens: f64,
     pub(super) prefix_hit_rate: f64,
     pub(super) num_gpu_blocks: u64,
@@ -36,7 +35,7 @@ pub(super) fn render(figures: &Figures<'_>) -> String {
         }
         let _ = writeln!(out, "{name}{suffix}{{{labels}}} {}", number(value));
     };
-    let (done, taken) = (replica.completed, replica.admitted);
+    let done = replica.completed;
     series("vllm:kv_cache_usage_perc", "gauge", "", &labels, *kv);
     series("vllm:num_requests_waiting", "gauge", "", &labels, *waiting);
     series("vllm:num_requests_running", "gauge", "", &labels, replica.running);
@@ -48,26 +47,26 @@ pub(super) fn render(figures: &Figures<'_>) -> String {
     series("vllm:cache_config_info", "gauge", "", &cache, 1.0);
     let finished = format!("{labels},finished_reason=\"stop\"");
     series("vllm:request_success_total", "counter", "", &finished, done);
-    let prompts = taken * traits.prompt_tokens;
+    let prompts = replica.prompt_tokens;
     series("vllm:prompt_tokens_total", "counter", "", &labels, prompts);
     series("vllm:generation_tokens_total", "counter", "", &labels, done * traits.generation_tokens);
     series("vllm:prefix_cache_queries_total", "counter", "", &labels, prompts);
     series("vllm:prefix_cache_hits_total", "counter", "", &labels, prompts * traits.prefix_hit_rate);
     for (name, tokens) in [
-        ("vllm:request_generation_tokens", traits.generation_tokens),
-        ("vllm:request_prompt_tokens", traits.prompt_tokens),
+        ("vllm:request_generation_tokens", done * traits.generation_tokens),
+        ("vllm:request_prompt_tokens", replica.completed_prompt_tokens),
     ] {
         series(name, "histogram", "_bucket", &format!("{labels},le=\"+Inf\""), done);
-        series(name, "", "_sum", &labels, done * tokens);
+        series(name, "", "_sum", &labels, tokens);
         series(name, "", "_count", &labels, done);
     }
     out
 }
 
 /// What the endpoint picker shows of its flow-control queue, in the same format.
-pub(super) fn render_gateway(model: &str, queued: f64, traits: &Traits) -> String {
+pub(super) fn render_gateway(model: &str, queued: f64, prompt_tokens: f64) -> String {
     // A token of text is about 4 bytes.
-    let bytes = queued * traits.prompt_tokens * 4.0;
+    let bytes = queued * prompt_tokens * 4.0;
     let labels = format!("target_model_name=\"{}\"", escape(model));
     [("queue_size", queued), ("queue_bytes", bytes)]
         .map(|(name, value)| {
@@ -91,14 +90,16 @@ mod tests {
 
     #[test]
     fn the_exposition_has_the_names_and_labels_of_vllm() {
-        let traits = Traits {
-            prompt_tokens: 100.0,
-            generation_tokens: 50.0,
-            prefix_hit_rate: 0.25,
-            num_gpu_blocks: 1024,
-            block_size: 16,
+        let traits =
+            Traits { generation_tokens: 50.0, prefix_hit_rate: 0.25, num_gpu_blocks: 1024, block_size: 16 };
+        let replica = Replica {
+            running: 2.5,
+            waiting: 9.0,
+            admitted: 12.0,
+            completed: 10.0,
+            prompt_tokens: 1200.0,
+            completed_prompt_tokens: 1000.0,
         };
-        let replica = Replica { running: 2.5, waiting: 9.0, admitted: 12.0, completed: 10.0 };
         let text = render(&Figures { model: "a\"b", kv: f64::NAN, waiting: 3.0, replica, traits: &traits });
         let samples: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
         let m = r#"engine="0",model_name="a\"b""#;

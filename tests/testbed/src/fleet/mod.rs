@@ -42,10 +42,13 @@ pub struct FleetConfig {
     pub rate: f64,
     /// Requests a pod runs at once.
     pub max_seqs: u32,
-    /// Mean time that a request runs.
+    /// Mean time that a request runs, and the share of a pod's KV cache that it holds meanwhile, 0..=1; where there is an
+    /// engine, both follow from that.
     pub service_time: Duration,
-    /// Share of a pod's KV cache that a running request holds, 0..=1.
+    /// See there.
     pub kv_per_request: f64,
+    /// How long a step of the engine takes, of which a request needs one for each token it generates.
+    pub engine: Option<Engine>,
     /// Requests that wait at one pod; more are rejected.
     pub max_queue: u32,
     /// Mean input of a request, in tokens.
@@ -73,6 +76,7 @@ impl FleetConfig {
             max_seqs: 20,
             service_time: Duration::from_secs(2),
             kv_per_request: 0.045,
+            engine: None,
             max_queue: 100,
             prompt_tokens: 512,
             generation_tokens: 128,
@@ -86,13 +90,39 @@ impl FleetConfig {
         if self.max_seqs == 0 || self.service_time.is_zero() || !(0.0..=1.0).contains(&self.kv_per_request) {
             bail!("max_seqs and service_time must be above 0 and kv_per_request within 0..=1: {self:?}");
         }
-        Ok(Service {
+        if self.engine.is_some_and(|engine| engine.a <= 0.0) {
+            bail!("the fixed time of a step must be above 0: {self:?}");
+        }
+        let (input, output) = (f64::from(self.prompt_tokens), f64::from(self.generation_tokens));
+        let service = Service {
             max_seqs: f64::from(self.max_seqs),
             service_time: self.service_time.as_secs_f64(),
+            per_running: 0.0,
             kv_per_request: self.kv_per_request,
+            prompt_tokens: input,
             max_queue: f64::from(self.max_queue),
+        };
+        let Some(Engine { a, b, c }) = self.engine else { return Ok(service) };
+        let cache = f64::from(u32::try_from(self.num_gpu_blocks * self.block_size)?);
+        Ok(Service {
+            service_time: output * a,
+            per_running: output * b + input * c,
+            // Half of the output is there on the average.
+            kv_per_request: ((input + output / 2.0) / cache).min(1.0),
+            ..service
         })
     }
+}
+
+/// How long a step of an emulated engine takes, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Engine {
+    /// Its fixed time, above 0.
+    pub a: f64,
+    /// What each running request adds.
+    pub b: f64,
+    /// What each token of a prompt adds.
+    pub c: f64,
 }
 
 /// What is wrong with a pod's metrics page.
@@ -140,6 +170,7 @@ pub(crate) struct Shared {
 }
 
 struct State {
+    config: FleetConfig,
     queueing: Queueing,
     requests: Requests,
     fixed_all: Option<(f64, f64)>,
@@ -167,7 +198,8 @@ impl State {
 
     /// What a ready pod does.
     fn replica(&self, pod: &str) -> Option<Replica> {
-        Some(self.requests.over(pod, *self.queueing.replicas().get(pod)?))
+        let prompt_tokens = self.queueing.service().prompt_tokens;
+        Some(self.requests.over(pod, *self.queueing.replicas().get(pod)?, prompt_tokens))
     }
 
     /// The same as a scrape has it.
@@ -195,6 +227,7 @@ impl Fleet {
         let mut queueing = Queueing::new(service);
         queueing.set_rate(config.rate);
         let state = State {
+            config: config.clone(),
             queueing,
             requests: Requests::default(),
             fixed_all: None,
@@ -205,7 +238,6 @@ impl Fleet {
         };
         let shared = Arc::new(Shared {
             traits: Traits {
-                prompt_tokens: f64::from(config.prompt_tokens),
                 generation_tokens: f64::from(config.generation_tokens),
                 prefix_hit_rate: config.prefix_hit_rate,
                 num_gpu_blocks: config.num_gpu_blocks,
@@ -238,6 +270,19 @@ impl Fleet {
     /// Sets the arrival rate of the whole model, in requests per second.
     pub fn set_rate(&self, requests_per_second: f64) {
         self.shared.state().queueing.set_rate(requests_per_second);
+    }
+
+    /// Sets the mean input of the requests that come from now on, in tokens.
+    ///
+    /// # Errors
+    ///
+    /// When the figures make no sense any more.
+    pub fn set_prompt_tokens(&self, prompt_tokens: u32) -> anyhow::Result<()> {
+        let mut state = self.shared.state();
+        state.config.prompt_tokens = prompt_tokens;
+        let service = state.config.service()?;
+        state.queueing.set_service(service);
+        Ok(())
     }
 
     /// The port at which pods show their metrics, for [`crate::fixtures::VariantFixture::port`].

@@ -11,8 +11,12 @@ pub struct Service {
     pub max_seqs: f64,
     /// Mean time that a request runs, in seconds, above 0.
     pub service_time: f64,
+    /// What each running request adds to that, in seconds.
+    pub per_running: f64,
     /// Share of a replica's KV cache that a running request holds, 0..=1.
     pub kv_per_request: f64,
+    /// Mean input of a request, in tokens.
+    pub prompt_tokens: f64,
     /// Requests that wait at one replica, and at the gateway while no replica is ready; more are rejected.
     pub max_queue: f64,
 }
@@ -27,7 +31,12 @@ impl Service {
     /// Requests per second that one replica completes when it is full.
     #[must_use]
     pub fn throughput(&self) -> f64 {
-        self.capacity() / self.service_time
+        self.capacity() / self.runs_for(self.capacity())
+    }
+
+    /// Mean time that a request runs where so many run at once, in seconds.
+    fn runs_for(&self, running: f64) -> f64 {
+        self.service_time + self.per_running * running
     }
 }
 
@@ -42,6 +51,10 @@ pub struct Replica {
     pub admitted: f64,
     /// Requests completed since it started, a counter.
     pub completed: f64,
+    /// Input of the requests taken up, in tokens, a counter.
+    pub prompt_tokens: f64,
+    /// Input of the requests completed, in tokens, a counter.
+    pub completed_prompt_tokens: f64,
 }
 
 impl Replica {
@@ -77,6 +90,11 @@ impl Queueing {
     #[must_use]
     pub fn service(&self) -> &Service {
         &self.service
+    }
+
+    /// Has replicas work like this from now on.
+    pub fn set_service(&mut self, service: Service) {
+        self.service = service;
     }
 
     /// Sets the arrival rate in requests per second; negative and NaN count as 0.
@@ -123,10 +141,12 @@ impl Queueing {
         if seconds.is_nan() || seconds <= 0.0 {
             return;
         }
-        // Of requests that end at a constant rate, this share is left after the time: exact for steps of any length.
-        let stay = (-seconds / self.service.service_time).exp();
         for replica in self.replicas.values_mut() {
+            // Of requests that end at a constant rate, this share is left after the time: exact for steps of any length.
+            let stay = (-seconds / self.service.runs_for(replica.running)).exp();
             replica.completed += replica.running * (1.0 - stay);
+            let held = replica.prompt_tokens - replica.completed_prompt_tokens;
+            replica.completed_prompt_tokens += held * (1.0 - stay);
             replica.running *= stay;
         }
         self.gateway += self.rate * seconds;
@@ -143,6 +163,7 @@ impl Queueing {
             replica.waiting -= starting;
             replica.running += starting;
             replica.admitted += starting;
+            replica.prompt_tokens += starting * self.service.prompt_tokens;
             self.rejected += cut(&mut replica.waiting, self.service.max_queue);
         }
     }
@@ -179,8 +200,14 @@ mod tests {
     use super::*;
 
     /// 10 requests at once, 2 s each: 5 requests per second and replica; 5% KV each: half the cache when full.
-    const SERVICE: Service =
-        Service { max_seqs: 10.0, service_time: 2.0, kv_per_request: 0.05, max_queue: 40.0 };
+    const SERVICE: Service = Service {
+        max_seqs: 10.0,
+        service_time: 2.0,
+        per_running: 0.0,
+        kv_per_request: 0.05,
+        prompt_tokens: 100.0,
+        max_queue: 40.0,
+    };
 
     fn names(count: usize) -> BTreeSet<String> {
         (0..count).map(|index| format!("pod-{index}")).collect()
@@ -282,6 +309,24 @@ mod tests {
         let held: f64 = model.replicas().values().map(|replica| replica.load() + replica.completed).sum();
         let all = held + completed_by_gone + model.rejected() + model.gateway();
         assert!((all - 9.0 * seconds).abs() < 1e-6, "{all} of {}", 9.0 * seconds);
+    }
+
+    #[test]
+    fn what_runs_beside_a_request_slows_it_down_and_its_input_is_counted_when_it_begins_and_ends() {
+        // At 3 requests a second n run for n / 3 s each, and that is 1 + 0.2 n: 7.5, and an eighth more by what ends late.
+        let service = Service { service_time: 1.0, per_running: 0.2, ..SERVICE };
+        let mut model = after(service, 1, 3.0, 120);
+        let replica = model.replicas()["pod-0"];
+        near(replica.running, 8.45, "running");
+        near(service.throughput(), 10.0 / 3.0, "throughput of a full replica");
+        near(replica.prompt_tokens, 100.0 * replica.admitted, "input of what began");
+        near(replica.completed_prompt_tokens, 100.0 * replica.completed, "input of what ended");
+        model.set_service(Service { prompt_tokens: 500.0, ..service });
+        for _ in 0..4 * 60 {
+            model.step(0.25);
+        }
+        let later = model.replicas()["pod-0"];
+        near(later.prompt_tokens - replica.prompt_tokens, 500.0 * 3.0 * 60.0, "input of longer requests");
     }
 
     #[test]

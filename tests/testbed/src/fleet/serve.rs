@@ -167,8 +167,9 @@ fn show(shared: &Shared, pod: &str, scrape: bool) -> Response {
 }
 
 async fn gateway(State(shared): State<Arc<Shared>>) -> Response {
-    let queued = shared.state().at_gateway();
-    exposition(render_gateway(&shared.model, queued, &shared.traits))
+    let state = shared.state();
+    let prompt_tokens = state.queueing.service().prompt_tokens;
+    exposition(render_gateway(&shared.model, state.at_gateway(), prompt_tokens))
 }
 
 fn exposition(text: String) -> Response {

@@ -26,7 +26,7 @@ pub struct Seen {
     pub target: Option<u64>,
     /// Reason of the condition `Ready`.
     pub reason: String,
-    /// Message of the condition `OptimizationReady`, in which figures change all the time.
+    /// Message of the condition `OptimizationReady`.
     pub why: String,
 }
 
@@ -46,18 +46,6 @@ impl Seen {
             reason: condition("Ready", "reason"),
             why: condition("OptimizationReady", "message"),
         }
-    }
-
-    /// Whether a person would say that nothing has changed.
-    fn same(&self, other: &Self) -> bool {
-        let of = |s: &Self| (s.current, s.ready, s.target);
-        of(self) == of(other) && self.reason == other.reason && self.cause() == other.cause()
-    }
-
-    /// The words of the decision's reason, without its figures.
-    fn cause(&self) -> &str {
-        let after = self.why.split_once(": ").map_or(self.why.as_str(), |(_, after)| after);
-        after.split([':', ',', '(']).next().unwrap_or(after).trim_start_matches(|c: char| c.is_ascii_digit())
     }
 }
 
@@ -134,7 +122,7 @@ impl<'a> Timeline<'a> {
         for variant in of_kind("VariantAutoscaling") {
             let name = variant["metadata"]["name"].as_str().unwrap_or_default();
             let now = Seen::of(variant, of_kind("Deployment").find(|d| d["metadata"]["name"] == name));
-            if self.last.get(name).is_none_or(|last| !last.same(&now)) {
+            if self.last.get(name).is_none_or(|last| *last != now) {
                 (self.tell)(&format!("{:>6.1} s  {name}: {now}", self.elapsed().as_secs_f64()));
             }
             self.last.insert(name.to_owned(), now);

@@ -23,7 +23,7 @@ const NEWCOMER: (f64, f64) = (4.0, 10.0);
 /// Two ages of one scrape differ by less than this, in seconds.
 const SAME: f64 = 0.5;
 
-/// What one replica did between two of its scrapes.
+/// What one engine of a replica did between two of its scrapes; several share the work alike.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Span {
     /// Index of its variant.
@@ -173,7 +173,7 @@ impl Counting<'_> {
                 };
                 let (before, late) = (pod.arrived, pod.assumed);
                 completed += pod.completed_until(sample);
-                self.spans.extend(pod.advance(variant, sample, age));
+                self.spans.extend(pod.advance(variant, sample, age, ranks(replica)));
                 arrived += pod.arrived;
                 let steps = self.memory.arrivals.iter_mut().rev().take(late as usize);
                 for (step, ago) in steps.zip(0..) {
@@ -190,6 +190,11 @@ impl Counting<'_> {
 fn push(steps: &mut Vec<Amount>, new: f64, most: usize) {
     steps.push(amount(new));
     steps.drain(..steps.len().saturating_sub(most));
+}
+
+/// Engines of a replica.
+pub(super) fn ranks(replica: &Replica) -> f64 {
+    f64::from(replica.ranks.unwrap_or(1).max(1))
 }
 
 /// The newest sample that was there so many seconds ago, with its age.
@@ -224,7 +229,7 @@ impl Pod {
     }
 
     /// Goes on to a new sample: what arrived since the last one is spread over the steps between them.
-    fn advance(&mut self, variant: usize, sample: &WorkSample, age: f64) -> Option<Span> {
+    fn advance(&mut self, variant: usize, sample: &WorkSample, age: f64, ranks: f64) -> Option<Span> {
         let all = |s: &WorkSample| finite(s.completed.get() + s.running.get() + s.waiting.get());
         let restarted = self.restarted(sample);
         let before = if restarted { 0.0 } else { all(&self.last) };
@@ -238,11 +243,11 @@ impl Pod {
             self.token_rate = 0.0;
             return None;
         }
-        let grown = |of: fn(&WorkSample) -> Amount| (of(sample).get() - of(&old).get()).max(0.0);
+        let grown = |of: fn(&WorkSample) -> Amount| (of(sample).get() - of(&old).get()).max(0.0) / ranks;
         let done = Span {
             variant,
             seconds: length,
-            running: (old.running.get(), sample.running.get()),
+            running: (old.running.get() / ranks, sample.running.get() / ranks),
             generated: grown(|s| s.generated_tokens),
             prompt: grown(|s| s.prompt_tokens),
             prefills: grown(|s| s.prefills),
@@ -250,7 +255,7 @@ impl Pod {
             gaps: grown(|s| s.gaps),
             gap_seconds: grown(|s| s.gap_seconds),
         };
-        self.token_rate = done.generated / length;
+        self.token_rate = done.generated * ranks / length;
         (self.steps > WARM && length <= 8.0 * STEP).then_some(done)
     }
 

@@ -38,6 +38,12 @@ pub(super) fn work(times: Times, shape: Shape, running: f64) -> f64 {
     finite(shape.input * times.c + shape.output * (times.b + times.a / running))
 }
 
+/// Seconds to the first token of a request that need not wait for others: half of a step that is under way, and the one
+/// that computes its prompt beside what runs.
+pub(super) fn first_token(times: Times, shape: Shape, running: f64) -> f64 {
+    finite(gap(times, shape, running) / 2.0 + times.a + running * times.b + shape.input * times.c)
+}
+
 /// Seconds between two tokens of a request where so many run at once and prompts come with them.
 pub(super) fn gap(times: Times, shape: Shape, running: f64) -> f64 {
     finite(times.a + running * (times.b + times.c * shape.input / shape.output))

@@ -177,6 +177,8 @@ impl Plan {
             itl_ms: finite(1000.0 * ability.gap),
             work: ability.work,
             throughput: if self.learnt { speed } else { 0.0 },
+            ttft_ms: if self.learnt { finite(1000.0 * (ability.first_token + self.wait)) } else { 0.0 },
+            ttft_slo_ms: self.ttft_slo,
             need: finite(if self.learnt { traffic.forecast } else { self.wanted } / speed),
             backlog: finite(self.backlog / speed),
         }

@@ -3,7 +3,7 @@
 use wva_crds::GoDuration;
 
 use super::arrivals::Span;
-use super::capacity::{Room, Shape, gap, running, work};
+use super::capacity::{Room, Shape, first_token, gap, running, work};
 use super::learning::{Times, begin, learn, loosened, times};
 use super::trend::traffic;
 use super::{learning, peaks};
@@ -178,6 +178,8 @@ fn the_sequences_at_once_are_the_least_of_cache_arguments_and_objective() {
     // 0.1 s of prompt, 500 tokens at 0.0002 s and a hundredth of 0.02 s.
     near(work(times, shape, 100.0), 0.3, 1e-9);
     near(gap(times, shape, 100.0), 0.06, 1e-9);
+    // Half of such a step, and one of 0.02 s for itself, 0.02 s for 100 sequences and 0.1 s for the prompt.
+    near(first_token(times, shape, 100.0), 0.17, 1e-9);
 }
 
 fn arrived(steps: &[f64]) -> Learned {
@@ -261,8 +263,14 @@ fn watch(before: Option<Learned>, elapsed: u64, pods: &[Shown]) -> Learned {
             ..Replica::default()
         }
     };
-    let current = u32::try_from(pods.len()).unwrap();
-    let replicas = pods.iter().map(replica).collect();
+    let learned = before.into_iter().map(|l| l.after(std::time::Duration::from_secs(elapsed))).collect();
+    let snapshot = of_replicas(learned, pods.iter().map(replica).collect());
+    crate::decide(&snapshot).next.learned.remove(0)
+}
+
+/// A model with one variant that has these replicas.
+fn of_replicas(learned: Vec<Learned>, replicas: Vec<Replica>) -> Snapshot {
+    let current = u32::try_from(replicas.len()).unwrap();
     let variant = Variant { name: "a".to_owned(), current, replicas, ..Variant::default() };
     let model = Model {
         model_id: "m".to_owned(),
@@ -272,13 +280,12 @@ fn watch(before: Option<Learned>, elapsed: u64, pods: &[Shown]) -> Learned {
     };
     let entry =
         SaturationEntry { analyzer_name: Some(AnalyzerName::Throughput), ..SaturationEntry::default() };
-    let snapshot = Snapshot {
+    Snapshot {
         config: Config { saturation: [("default".to_owned(), entry)].into(), ..Config::default() },
-        learned: before.into_iter().map(|l| l.after(std::time::Duration::from_secs(elapsed))).collect(),
+        learned,
         models: vec![model],
         ..Snapshot::default()
-    };
-    crate::decide(&snapshot).next.learned.remove(0)
+    }
 }
 
 #[track_caller]
@@ -306,6 +313,47 @@ fn arrivals_are_counted_whatever_becomes_of_scrapes_and_servers() {
     counted(&after(&[(0, 10.0, 2.0), steady[1], steady[2], steady[3]]), &[30.0, 30.0, 30.0, 12.0]);
     // Clients left: nothing came, but nothing less.
     counted(&after(&[(0, 190.0, 0.0), steady[1], steady[2], steady[3]]), &[30.0, 30.0, 30.0, 0.0]);
+}
+
+#[test]
+fn engines_that_share_a_pod_are_learnt_as_one_and_counted_as_many() {
+    // What a pod shows that does the same as another one with so many engines.
+    let learnt = |ranks: u32| {
+        let (mut learned, mut throughput) = (Vec::new(), 0.0);
+        for cycle in 1..=20_u32 {
+            let scrape = |ago: u32| {
+                let done = f64::from(ranks * (cycle + 10 - ago)) * 149.0;
+                WorkSample {
+                    age: GoDuration::from_secs(u64::from(15 * ago)),
+                    completed: amount(done),
+                    prompt_tokens: amount(100.0 * done),
+                    generated_tokens: amount(100.0 * done),
+                    running: amount(37.0 * f64::from(ranks)),
+                    ..WorkSample::default()
+                }
+            };
+            let replica = Replica {
+                pod: "p".to_owned(),
+                kv: Some(KvUsage::default()),
+                mean_input: Some(amount(100.0)),
+                mean_output: Some(amount(100.0)),
+                work: vec![scrape(0), scrape(1)],
+                ranks: Some(ranks),
+                ..Replica::default()
+            };
+            let snapshot = of_replicas(learned, vec![replica]);
+            let outcome = crate::decide(&snapshot);
+            throughput = outcome.decisions[0].steps[0].reason.flow().unwrap().throughput;
+            let passed = std::time::Duration::from_secs(15);
+            learned = outcome.next.learned.into_iter().map(|l| l.after(passed)).collect();
+        }
+        (times(&learned[0].curves[0]), throughput)
+    };
+    let ((one, by_one), (four, by_four)) = (learnt(1), learnt(4));
+    for (one, four) in one.each().into_iter().zip(four.each()) {
+        near(four, one, 1e-6);
+    }
+    near(by_four, 4.0 * by_one, 1e-6);
 }
 
 #[test]

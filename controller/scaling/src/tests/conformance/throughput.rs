@@ -24,6 +24,16 @@ pub(super) const TABLE: Table = Table {
             "a 1->5 ArrivalsAboveCapacity running=50 itlMs=40 work=0.4 throughput=2.375",
         ),
         (
+            "an objective to the first token is shown: half a step of 40 ms, and 20 + 10 + 100 ms for its own",
+            "throughput itlSlo: 40, ttftSlo: 900; learned 10; a: 5",
+            "a 5->5 NoChange ttftMs=150 ttftSloMs=900",
+        ),
+        (
+            "what comes in beyond what replicas do waits until a cold start is over: 7.5 of 10 for 165 s",
+            "throughput itlSlo: 40, ttftSlo: 900; learned 10; a: 1",
+            "a 1->5 ArrivalsAboveCapacity ttftMs=495150",
+        ),
+        (
             "a share of its own to plan with",
             "throughput utilization: 0.5; learned 10; a: 1",
             "a 1->6 ArrivalsAboveCapacity throughput=1.9048",

@@ -48,6 +48,7 @@ fn replica() -> impl Strategy<Value = Replica> {
             prefix_hit_rate: hit.map(figure),
             age: GoDuration::default(),
             work: Vec::new(),
+            ranks: None,
         },
     )
 }

@@ -58,6 +58,7 @@ fn entry() -> impl Strategy<Value = SaturationEntry> {
         SaturationEntry {
             analyzer_name: Some(AnalyzerName::Throughput),
             itl_slo: itl.map(figure),
+            ttft_slo: itl.map(figure),
             warm_spare: Some(if spare { WarmSpare::On } else { WarmSpare::Auto }),
             ..SaturationEntry::default()
         }
@@ -100,6 +101,7 @@ fn replica(i: usize, shown: &Shown, clock: f64) -> Replica {
                 sample(shown, age, (clock - f64::from(u32::try_from(age).unwrap_or(u32::MAX))).max(0.0))
             })
             .collect(),
+        ranks: [None, Some(2), Some(0), Some(u32::MAX)][i % 4],
         ..Replica::default()
     }
 }

@@ -1,0 +1,267 @@
+//! The throughput analyzer over an emulated fleet whose engine is known: load and prompts change in steps, the trace tells
+//! why the target moves, and what was learnt is held against the truth. Prints both as they come, and a table at the end.
+
+mod told;
+mod truth;
+
+use std::io::Write as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use wva_testbed::fixtures::{MODEL_LABEL, VariantFixture};
+use wva_testbed::install::{Install, InstallOptions};
+use wva_testbed::{Fleet, FleetConfig, Options, Testbed};
+
+use self::told::Told;
+use self::truth::{ENGINE, OUTPUT, Truth};
+
+/// Requests a second, and the mean tokens of their prompts, one step after the other. Both change, for at one mix nobody
+/// can tell what a sequence costs from what a prompt does.
+const STEPS: [(f64, u32); 12] = [
+    (6.0, 512),
+    (24.0, 512),
+    (24.0, 1024),
+    (12.0, 2048),
+    (5.0, 2048),
+    (5.0, 512),
+    (36.0, 512),
+    (18.0, 512),
+    (18.0, 1024),
+    (9.0, 1536),
+    (30.0, 768),
+    (8.0, 512),
+];
+/// Cold start of a pod.
+const STARTS: Duration = Duration::from_secs(30);
+/// Time between two cycles, and between two rounds of queries.
+const INTERVAL: &str = "15s";
+const LOOK: Duration = Duration::from_secs(3);
+/// The variant.
+const NAME: &str = "learns";
+
+/// A step is answered within the minute that arrivals are averaged over, a round of queries and a cycle.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(90);
+/// What arrives is counted to this share.
+const ARRIVALS: f64 = 0.1;
+/// What is kept free of a replica without an objective: where a request takes the engine longer than believed by more than
+/// this share, replicas that are planned full are overloaded.
+const WORK: f64 = 0.15;
+/// Where times are off by more than this share, the analyzer itself takes them for wrong.
+const TIMES: f64 = 0.25;
+
+/// A model under load.
+struct Model {
+    // In this order they are dropped, so that each ends before what it stands on.
+    fleet: Fleet,
+    install: Install,
+    _testbed: Testbed,
+    namespace: String,
+    began: Instant,
+}
+
+/// What one step showed.
+struct Row {
+    rate: f64,
+    prompt: u32,
+    truth: Truth,
+    /// Targets at its beginning and end.
+    targets: (u64, u64),
+    /// When the target first rose.
+    rose: Option<Duration>,
+    /// Most requests that waited, at all pods together.
+    queue: f64,
+    /// What was told last.
+    told: Option<Told>,
+}
+
+/// Goes through all steps within `lasts`; fails where a bound was missed.
+pub(crate) async fn run(wva: &Path, lasts: Duration) -> anyhow::Result<()> {
+    ensure!(wva.exists(), "there is no {}: build it first", wva.display());
+    let model = Model::start(wva).await?;
+    let each = lasts / u32::try_from(STEPS.len())?;
+    let mut rows: Vec<Row> = Vec::new();
+    for (rate, prompt) in STEPS {
+        let before = rows.last().map_or(1, |row| row.targets.1);
+        rows.push(model.step((rate, prompt), before, each).await?);
+    }
+    let missed = table(&rows)?;
+    for fault in &missed {
+        say(&format!("MISSED: {fault}"))?;
+    }
+    ensure!(missed.is_empty(), "{} bounds were missed", missed.len());
+    Ok(())
+}
+
+/// The saturation map of the namespace.
+fn thresholds(namespace: &str) -> String {
+    let entry = "{default: \"{analyzerName: throughput, hold: 2m}\"}";
+    format!(
+        "apiVersion: v1
+kind: ConfigMap
+metadata: {{name: wva-saturation-scaling-config, namespace: {namespace}}}
+data: {entry}
+"
+    )
+}
+
+/// The emulated fleet at its first step.
+fn engines(namespace: &str, model: &str) -> FleetConfig {
+    let (rate, prompt_tokens) = STEPS[0];
+    FleetConfig {
+        rate,
+        prompt_tokens,
+        generation_tokens: OUTPUT,
+        max_seqs: 256,
+        max_queue: 10_000,
+        engine: Some(ENGINE),
+        ..FleetConfig::new(namespace, &format!("{MODEL_LABEL}=served"), model)
+    }
+}
+
+impl Model {
+    async fn start(wva: &Path) -> anyhow::Result<Self> {
+        let options = Options {
+            name: "throughput".to_owned(),
+            pod_start: STARTS,
+            scrape_interval: Duration::from_secs(5),
+            hpa_sync: Duration::from_secs(5),
+            ..Options::default()
+        };
+        let testbed = Testbed::start(options).await?;
+        let settings = [
+            ("GLOBAL_OPT_INTERVAL", INTERVAL),
+            ("PROMETHEUS_METRICS_CACHE_FETCH_INTERVAL", INTERVAL),
+            ("PROMETHEUS_METRICS_CACHE_TTL", INTERVAL),
+        ];
+        let env = settings.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+        let install = Install::start(&testbed, &InstallOptions { env, ..InstallOptions::quick(wva) }).await?;
+        let namespace = testbed.namespace("throughput").await?;
+        testbed.apply(&thresholds(&namespace)).await?;
+        let variant = VariantFixture::new(&namespace, NAME);
+        let fleet = Fleet::start(&testbed, engines(&namespace, &variant.model))?;
+        testbed.apply(&variant.all()).await?;
+        fleet.wait_ready(1, Duration::from_mins(2)).await?;
+        Ok(Self { fleet, install, _testbed: testbed, namespace, began: Instant::now() })
+    }
+
+    /// One step of the load, before which this was the target, and what comes of it.
+    async fn step(&self, (rate, prompt): (f64, u32), before: u64, lasts: Duration) -> anyhow::Result<Row> {
+        self.note(&format!("-- {rate} requests/s of {prompt} + {OUTPUT} tokens"))?;
+        self.fleet.set_prompt_tokens(prompt)?;
+        self.fleet.set_rate(rate);
+        let began = Instant::now();
+        let (truth, targets) = (Truth::of(prompt), (before, before));
+        let mut row = Row { rate, prompt, truth, targets, rose: None, queue: 0.0, told: None };
+        while began.elapsed() < lasts {
+            let waiting: f64 = self.fleet.pods().iter().map(|pod| pod.waiting).sum();
+            row.queue = row.queue.max(waiting + self.fleet.at_gateway());
+            if let Some(new) = self.look().await? {
+                if new.target != row.targets.1 {
+                    self.note(&format!("target {} -> {}; {}", row.targets.1, new.target, new.trace))?;
+                }
+                if new.target > before {
+                    row.rose.get_or_insert(began.elapsed());
+                }
+                row.targets.1 = new.target;
+                row.told = Some(new);
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        if let Some(told) = &row.told {
+            self.note(&format!("at its end: {}", told.trace))?;
+        }
+        Ok(row)
+    }
+
+    async fn look(&self) -> anyhow::Result<Option<Told>> {
+        told::look(self.install.address("debug")?, &self.namespace, NAME).await
+    }
+
+    fn note(&self, what: &str) -> anyhow::Result<()> {
+        let seconds = self.began.elapsed().as_secs();
+        say(&format!("{:>3}:{:02}  {what}", seconds / 60, seconds % 60))
+    }
+}
+
+/// Prints what the steps showed, and then the times; gives the bounds that were missed.
+fn table(rows: &[Row]) -> anyhow::Result<Vec<String>> {
+    let mut missed = Vec::new();
+    say(
+        "\nreq/s | prompt | counted | target | needed | rose after | longest queue | work learnt | work true | off by",
+    )?;
+    for row in rows {
+        say(&row.line())?;
+        missed.extend(row.missed());
+    }
+    let last = rows.iter().rev().find_map(|row| row.told.as_ref()).context("nothing was ever decided")?;
+    say(&format!("\ntime | true | learnt from {} samples | off by", last.samples))?;
+    let (learnt, names) = (last.times, ["a", "b", "c"]);
+    let pairs = [(ENGINE.a, learnt.a), (ENGINE.b, learnt.b), (ENGINE.c, learnt.c)];
+    for (name, (truth, learnt)) in names.into_iter().zip(pairs) {
+        let by = percent(learnt, truth);
+        say(&format!("{name} | {:.4} ms | {:.4} ms | {by}", 1e3 * truth, 1e3 * learnt))?;
+        if off(learnt, truth) > TIMES {
+            missed.push(format!("{name} is off by {by}"));
+        }
+    }
+    Ok(missed)
+}
+
+impl Row {
+    /// Seconds that a request keeps an engine busy, as it is believed and as it is.
+    fn work(&self) -> Option<(f64, f64)> {
+        Some((self.truth.work(self.told.as_ref()?.times), self.truth.work(ENGINE)))
+    }
+
+    fn rose(&self) -> String {
+        self.rose.map_or("-".to_owned(), |after| format!("{} s", after.as_secs()))
+    }
+
+    /// As the table shows it.
+    fn line(&self) -> String {
+        let Self { rate, prompt, targets: (from, to), queue, .. } = self;
+        let (needed, rose) = (self.truth.needed(*rate), self.rose());
+        let counted = self.told.as_ref().map_or("-".to_owned(), |told| format!("{:.1}", told.arrivals));
+        let work = self.work().map_or("- | - | -".to_owned(), |(learnt, truth)| {
+            format!("{:.1} ms | {:.1} ms | {}", 1e3 * learnt, 1e3 * truth, percent(learnt, truth))
+        });
+        format!("{rate} | {prompt} | {counted} | {from} -> {to} | {needed} | {rose} | {queue:.0} | {work}")
+    }
+
+    /// The bounds that it missed.
+    fn missed(&self) -> Vec<String> {
+        let mut missed = Vec::new();
+        let at = format!("at {} req/s of {} tokens", self.rate, self.prompt);
+        if self.truth.needed(self.rate) > self.targets.0
+            && self.rose.is_none_or(|after| after > ANSWERED_WITHIN)
+        {
+            missed.push(format!("{at} the target rose after {}, at most {ANSWERED_WITHIN:?}", self.rose()));
+        }
+        let Some(told) = &self.told else {
+            missed.push(format!("{at} nothing was decided"));
+            return missed;
+        };
+        if off(told.arrivals, self.rate) > ARRIVALS {
+            missed.push(format!("{at} {:.1} req/s were counted", told.arrivals));
+        }
+        let believed = self.work().filter(|_| told.is_learnt());
+        if let Some((learnt, truth)) = believed.filter(|(learnt, truth)| off(*learnt, *truth) > WORK) {
+            missed.push(format!("{at} the work of a request is off by {}", percent(learnt, truth)));
+        }
+        missed
+    }
+}
+
+fn off(found: f64, truth: f64) -> f64 {
+    (found / truth - 1.0).abs()
+}
+
+fn percent(found: f64, truth: f64) -> String {
+    format!("{:+.1} %", 100.0 * (found / truth - 1.0))
+}
+
+fn say(line: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{line}").and_then(|()| out.flush()).context("cannot write to standard output")
+}

@@ -1,0 +1,59 @@
+//! What the program tells of its decision on a variant: the sentence that a person reads, and its figures.
+
+use anyhow::{Context as _, ensure};
+use serde_json::Value;
+use wva_testbed::Engine;
+use wva_testbed::install::get;
+
+/// Samples from which on times are learnt.
+const ENOUGH: f64 = 4.0;
+
+/// One decision.
+pub(super) struct Told {
+    pub(super) target: u64,
+    /// The step of the analyzer, as `wva explain` prints it.
+    pub(super) trace: String,
+    /// Requests a second.
+    pub(super) arrivals: f64,
+    /// What is believed of the engine.
+    pub(super) times: Engine,
+    pub(super) samples: f64,
+}
+
+impl Told {
+    pub(super) fn is_learnt(&self) -> bool {
+        self.samples >= ENOUGH
+    }
+}
+
+/// The newest decision; `None` where there is none yet, another analyzer made it, or a cycle ran meanwhile.
+pub(super) async fn look(address: &str, namespace: &str, name: &str) -> anyhow::Result<Option<Told>> {
+    let url = format!("http://{address}/explain?namespace={namespace}&name={name}");
+    let (status, text) = get(&url).await?;
+    if status != 200 {
+        // No cycle yet, or none that knows the variant.
+        return Ok(None);
+    }
+    let (status, json) = get(&format!("{url}&format=json")).await?;
+    ensure!(status == 200, "{url} as JSON: {status}");
+    if get(&url).await?.1 != text {
+        // Sentence and figures would be of two decisions.
+        return Ok(None);
+    }
+    let json: Value = serde_json::from_str(&json)?;
+    let Some(decision) = json["decisions"].get(0) else { return Ok(None) };
+    let steps = decision["steps"].as_array().context("a decision without steps")?;
+    let Some(figures) = steps.iter().map(|step| &step["figures"]).find(|f| f["arrivals"].is_number()) else {
+        return Ok(None);
+    };
+    let figure =
+        |name: &str| figures[name].as_f64().with_context(|| format!("no figure {name} in {figures}"));
+    let trace = text.lines().map(str::trim).find(|line| line.starts_with("analyze "));
+    Ok(Some(Told {
+        target: decision["target"].as_u64().context("a decision without a target")?,
+        trace: trace.unwrap_or_default().to_owned(),
+        arrivals: figure("arrivals")?,
+        times: Engine { a: figure("a")?, b: figure("b")?, c: figure("c")? },
+        samples: figure("samples")?,
+    }))
+}
