@@ -42,7 +42,10 @@ cd "$folder/src"
 find . -path ./target -prune -o -name '*.rs' -exec touch {} +
 SOURCE_DATE_EPOCH=$(git -C "$OLDPWD" log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
-step deploy/image/build.sh
+step deploy/image/build.sh 2>&1 | tee "$folder/second"
+# Crates of the workspace are named with their folder. Others were compiled by the build of the stubs, in a layer that lasts.
+again=$(grep -E '^ +Compiling [^(]+$' "$folder/second" || true)
+[ -z "$again" ] || fail "dependencies are compiled again for every commit: $again"
 rm -rf "$folder/image"
 step deploy/image/rootfs.sh target/release/wva "$folder/image"
 step deploy/image/notices.sh "$folder/image/usr/share/doc/wva"

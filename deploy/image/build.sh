@@ -5,7 +5,8 @@ set -eu
 # Paths of this machine would stand in panic messages.
 cargo_home=${CARGO_HOME:-$HOME/.cargo}
 RUSTFLAGS="--remap-path-prefix=$PWD=/src --remap-path-prefix=$cargo_home=/cargo"
-export RUSTFLAGS CARGO_INCREMENTAL=0 SOURCE_DATE_EPOCH="${SOURCE_DATE_EPOCH:-0}"
+# The same time in both builds and for every commit: the builds of C sources start anew where it has changed.
+export RUSTFLAGS CARGO_INCREMENTAL=0 SOURCE_DATE_EPOCH=0
 # The C sources of aws-lc name their files as well.
 export CFLAGS="-ffile-prefix-map=$cargo_home=/cargo -ffile-prefix-map=$PWD=/src"
 exec cargo build --locked --release --package wva --bin wva
