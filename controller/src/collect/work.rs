@@ -136,14 +136,16 @@ impl Works {
         now: Instant,
     ) -> (Vec<WorkSample>, usize) {
         let engines = servers.iter().filter_map(|key| self.0.get(key)).flat_map(BTreeMap::values);
+        let engines: Vec<&Scrapes> = engines.collect();
         let is_own = |(at, _): &(Instant, WorkSample)| begin.is_none_or(|begin| *at >= begin);
-        let engines: Vec<&Scrapes> = engines.filter(|scrapes| scrapes.kept.iter().any(is_own)).collect();
+        // What an earlier pod of this name showed stays in the sum, lest that fall; but it is no engine of this one.
+        let ranks = engines.iter().filter(|scrapes| scrapes.kept.back().is_some_and(is_own)).count();
         let all: Vec<(Instant, WorkSample)> = match engines.as_slice() {
             [one] => one.kept.iter().copied().collect(),
             several => together(several),
         };
         let own = all.into_iter().filter(is_own);
-        (own.map(|(at, sample)| WorkSample { age: age(now, at), ..sample }).collect(), engines.len())
+        (own.map(|(at, sample)| WorkSample { age: age(now, at), ..sample }).collect(), ranks)
     }
 
     /// Forgets pods without a scrape for longer than `limit` says. Of one that has any all engines stay: a sum that falls
@@ -352,6 +354,8 @@ mod tests {
             works.clean(at(step), |_| Duration::from_mins(1));
         }
         assert_eq!(counts(&works, at(39)), [222.0; SCRAPES]);
+        let (samples, engines) = works.of(&[&key()], Some(at(37)), at(39));
+        assert_eq!((samples.len(), samples[0].completed.get(), engines), (2, 222.0, 1), "a pod made anew");
     }
 
     #[test]
