@@ -102,6 +102,8 @@ fn counts(at: Instant, now: Instant) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::slice;
+
     use super::*;
 
     fn answers(at: Instant, pods: &[(&str, f64)]) -> Answers {
@@ -171,8 +173,8 @@ mod tests {
             queues.is_whole(&m, now)
         };
         let both = answers(then, &[("a", 0.0), ("b", 1.0)]);
-        assert!(whole(&[both.clone()], now));
-        assert!(!whole(&[both.clone()], late), "that was long ago");
+        assert!(whole(slice::from_ref(&both), now));
+        assert!(!whole(slice::from_ref(&both), late), "that was long ago");
         assert!(!whole(&[], now), "nobody is asked");
         assert!(!whole(&[Answers::new()], now), "there is no pod");
         assert!(!whole(&[both.clone(), Answers::new()], now), "another picker has none");

@@ -164,13 +164,21 @@ spec:
 /// An InferencePool of all pods of the fixtures in a namespace, and the Service of its picker, both of this name.
 #[must_use]
 pub fn pool(namespace: &str, picker: &str) -> String {
+    pool_of_ranks(namespace, picker, &[8000])
+}
+
+/// The same with a port for each rank in a pod.
+#[must_use]
+pub fn pool_of_ranks(namespace: &str, picker: &str, ports: &[u16]) -> String {
+    let ports: Vec<String> = ports.iter().map(|port| format!("{{number: {port}}}")).collect();
+    let ports = ports.join(", ");
     format!(
         "apiVersion: inference.networking.k8s.io/v1
 kind: InferencePool
 metadata: {{name: {picker}, namespace: {namespace}}}
 spec:
   selector: {{matchLabels: {{{MODEL_LABEL}: served}}}}
-  targetPorts: [{{number: 8000}}]
+  targetPorts: [{ports}]
   endpointPickerRef: {{name: {picker}, port: {{number: 9002}}}}
 ---
 {}",

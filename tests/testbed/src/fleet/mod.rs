@@ -303,6 +303,11 @@ impl Fleet {
         requests.send(lasts, queueing.replicas(), Instant::now());
     }
 
+    /// Ends the requests that run, however long they were to.
+    pub fn end_requests(&self) {
+        self.shared.state().requests.end_all(Instant::now());
+    }
+
     /// The requests that were sent one by one, in order.
     #[must_use]
     pub fn requests(&self) -> Vec<Request> {

@@ -60,6 +60,16 @@ impl Requests {
         }
     }
 
+    /// Ends all that run.
+    pub(super) fn end_all(&mut self, now: Instant) {
+        for request in self.all.iter_mut().filter(|r| r.ended.is_none()) {
+            if let Some((_, since)) = &request.runs {
+                request.lasts = now.duration_since(*since);
+            }
+        }
+        self.end(now);
+    }
+
     /// Gives those that wait to pods in turn.
     fn place<'a>(&mut self, pods: impl Iterator<Item = &'a String> + Clone, now: Instant) {
         let waiting = self.all.iter_mut().filter(|r| r.ended.is_none() && r.runs.is_none());
@@ -125,5 +135,18 @@ mod tests {
         assert_eq!((request.ended, request.begins), (Some(at(19)), 2));
         requests.set_replicas(&ready(&[]), at(20));
         assert_eq!(figures(&requests, "b"), "0 run, 0 done, 0 wait");
+    }
+
+    #[test]
+    fn requests_that_run_can_be_ended() {
+        let (mut requests, begin) = (Requests::default(), Instant::now());
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        requests.send(Duration::MAX, &BTreeMap::new(), begin);
+        requests.end_all(at(1));
+        assert_eq!(requests.all()[0].ended, None, "it waits");
+        requests.set_replicas(&ready(&["a"]), at(2));
+        requests.end_all(at(5));
+        let request = &requests.all()[0];
+        assert_eq!((request.lasts, request.ended), (Duration::from_secs(3), Some(at(5))));
     }
 }

@@ -11,8 +11,11 @@ use wva_testbed::{Testbed, eventually};
 use super::lane::Lane;
 use super::{LANES, Plan, RETENTION, row, say};
 
-/// Models with a picker of their own: the first half are awake when it goes, the others at zero.
-const PICKERS: usize = 4;
+/// Models with a picker of their own. The first are awake when it goes, half of these with a picker that Prometheus does not
+/// scrape; the others are at zero.
+const PICKERS: usize = 6;
+const AWAKE: usize = 4;
+const UNSCRAPED: usize = AWAKE / 2;
 /// Longest wait for what takes seconds.
 const SOON: Duration = Duration::from_mins(2);
 /// Longest time from a picker's return to the step of a model that requests wait for.
@@ -52,7 +55,7 @@ fn spread(all: &[Duration]) -> String {
     format!("{:.1} to {:.1}", seconds(all.iter().min()), seconds(all.iter().max()))
 }
 
-/// A model with a picker that Prometheus scrapes as well.
+/// A model with a picker.
 pub(super) struct Served<'a> {
     pub(super) lane: Lane<'a>,
     pub(super) picker: FakePicker,
@@ -60,17 +63,25 @@ pub(super) struct Served<'a> {
 }
 
 impl<'a> Served<'a> {
-    pub(super) async fn start(testbed: &'a Testbed, number: usize, seed: u64) -> anyhow::Result<Self> {
+    /// One that Prometheus does not scrape.
+    async fn unscraped(testbed: &'a Testbed, number: usize, seed: u64) -> anyhow::Result<Self> {
         let lane = Lane::start(testbed, LANES + number, seed).await?;
         let picker = FakePicker::start([127, 0, 2, u8::try_from(number)? + 1]).await?;
         let namespace = lane.namespace();
-        // One that shows its queue before anything waits is missed when it goes.
-        let model = lane.model().to_owned();
-        picker.queue(&model, 0.0);
-        let labels = [("namespace", namespace), ("pod", "epp-0")].map(|(k, v)| (k.to_owned(), v.to_owned()));
-        testbed.scrape(&format!("picker-{number}"), &picker.address(), "/metrics", &labels.into())?;
         testbed.apply(&pool(namespace, "epp")).await?;
         picker.pod(testbed, namespace, "epp", "epp-0").await?;
+        let model = lane.model().to_owned();
+        Ok(Self { lane, picker, model })
+    }
+
+    /// One that Prometheus scrapes as well.
+    pub(super) async fn start(testbed: &'a Testbed, number: usize, seed: u64) -> anyhow::Result<Self> {
+        let served = Self::unscraped(testbed, number, seed).await?;
+        let (namespace, picker) = (served.lane.namespace(), &served.picker);
+        // One that shows its queue before anything waits is missed when it goes.
+        picker.queue(&served.model, 0.0);
+        let labels = [("namespace", namespace), ("pod", "epp-0")].map(|(k, v)| (k.to_owned(), v.to_owned()));
+        testbed.scrape(&format!("picker-{number}"), &picker.address(), "/metrics", &labels.into())?;
         let metric = format!("inference_extension_flow_control_queue_size{{namespace=\"{namespace}\"}}");
         eventually("Prometheus to see the queue", SOON, async || {
             let found = testbed.prometheus_query(&metric).await?;
@@ -78,20 +89,25 @@ impl<'a> Served<'a> {
             Ok(())
         })
         .await?;
-        Ok(Self { lane, picker, model })
+        Ok(served)
     }
 }
 
-/// Half of the models have just had a request when their pickers go, the other half are at zero, and requests come for
-/// them while nobody can see it.
+/// Some of the models have just had a request when their pickers go, the others are at zero, and requests come for them
+/// while nobody can see it.
 pub(super) async fn of_pickers(testbed: &Testbed, plan: &Plan<'_>) -> anyhow::Result<Option<String>> {
     say(&format!("\n== pickers down for {:?} around an idle period (retention {RETENTION:?})", plan.outage))?;
-    let all = try_join_all((0..PICKERS).map(|i| Served::start(testbed, i, plan.seed))).await?;
+    // On a busy machine one may be at zero before the last is there.
     let began = Instant::now();
+    let all = try_join_all((0..PICKERS).map(async |i| match i {
+        0..UNSCRAPED => Served::unscraped(testbed, i, plan.seed).await,
+        _ => Served::start(testbed, i, plan.seed).await,
+    }));
+    let all = all.await?;
     // With its picker in sight each goes to zero.
     try_join_all(all.iter().map(|served| served.lane.to_zero_after(began))).await?;
     let mut awake = all;
-    let asleep = awake.split_off(PICKERS / 2);
+    let asleep = awake.split_off(AWAKE);
     try_join_all(awake.iter_mut().map(|served| served.lane.is_up())).await?;
     for served in &awake {
         served.lane.send(Duration::from_secs(2));
@@ -116,7 +132,7 @@ pub(super) async fn of_pickers(testbed: &Testbed, plan: &Plan<'_>) -> anyhow::Re
     let after = try_join_all(up_still.map(|served| served.lane.to_zero_after(up))).await?;
     let stuck = woken.iter().filter(|after| **after > WOKEN).count();
     let figures = format!(
-        "{zeroed} of {} zeroed meanwhile, the others {} s after they were back; {stuck} of {} stuck at 0, woken {} s after",
+        "{zeroed} of {} zeroed meanwhile ({UNSCRAPED} with pickers that Prometheus does not scrape), the others {} s after they were back; {stuck} of {} stuck at 0, woken {} s after",
         awake.len(),
         spread(&after),
         asleep.len(),
