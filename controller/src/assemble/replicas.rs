@@ -1,6 +1,5 @@
 //! The replicas of a workload as rules see them: whose pod reports, what of it still counts, and where nobody knows.
 
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -20,8 +19,8 @@ pub(super) type Loads<'a> = BTreeMap<&'a str, OfPod<'a>>;
 /// What is known of one pod.
 #[derive(Default)]
 pub(super) struct OfPod<'a> {
-    /// Loads by `model_name`.
-    by_model: BTreeMap<&'a str, OfServer<'a>>,
+    /// Loads by `model_name`: one, as a rule, and a map has room for eleven.
+    by_model: Vec<(&'a str, OfServer<'a>)>,
     cache: Option<Observed<CacheConfig>>,
 }
 
@@ -76,15 +75,12 @@ pub(super) fn loads_by_workload<'a>(
             Some((_, of)) if !of.serves() => {}
             Some((pod, of)) if age <= ages.unavailable.get() => {
                 let of_pod = loads.entry(&of.workload).or_default().entry(pod).or_default();
-                match of_pod.by_model.entry(&key.model_name) {
-                    Entry::Occupied(mut other) => {
-                        let other = other.get_mut();
-                        other.load = other.load.worse(load, oldest);
-                        other.work.push(key);
-                    }
-                    Entry::Vacant(none) => {
-                        none.insert(OfServer { load, work: vec![key], begin });
-                    }
+                let model: &str = &key.model_name;
+                if let Some((_, other)) = of_pod.by_model.iter_mut().find(|(name, _)| *name == model) {
+                    other.load = other.load.worse(load, oldest);
+                    other.work.push(key);
+                } else {
+                    of_pod.by_model.push((model, OfServer { load, work: vec![key], begin }));
                 }
             }
             None if age <= ages.fresh.get() => {
@@ -108,8 +104,9 @@ pub(super) fn loads_by_workload<'a>(
 /// Of each pod the series of this model: by its name, or all there are when the server serves only one name.
 pub(super) fn reporting<'a>(loads: &Loads<'a>, model_id: &str) -> Vec<Reported<'a>> {
     let of_pod = |(pod, of): (&&'a str, &OfPod<'a>)| {
-        let only = of.by_model.values().next().filter(|_| of.by_model.len() == 1);
-        let OfServer { load, work, begin } = of.by_model.get(model_id).or(only)?;
+        let named = of.by_model.iter().find(|(name, _)| *name == model_id);
+        let only = of.by_model.first().filter(|_| of.by_model.len() == 1);
+        let (_, OfServer { load, work, begin }) = named.or(only)?;
         Some(Reported { pod, load: *load, work: work.clone(), begin: *begin, cache: of.cache })
     };
     loads.iter().filter_map(of_pod).collect()
@@ -132,7 +129,9 @@ impl Judge<'_> {
     pub(super) fn measure(&self, variant: &mut Variant, reported: &[Reported], ready: &BTreeSet<&str>) {
         variant.running = self.running(reported);
         variant.running_age = variant.running.and_then(|_| self.running_age(reported));
-        variant.replicas = reported.iter().filter_map(|r| self.replica(r)).collect();
+        // Room for no more than there are: there are as many of these as replicas in the cluster.
+        variant.replicas = Vec::with_capacity(reported.len());
+        variant.replicas.extend(reported.iter().filter_map(|r| self.replica(r)));
         show_gap(variant, ready, self.late().into());
     }
 
