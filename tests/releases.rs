@@ -22,7 +22,7 @@ use support::{good, try_create, variant};
 const LABEL: &str = "wva.llmd.ai/controller-instance";
 const ALLOWED: &str = "wva.llmd.ai/allow-instance-change";
 /// Longest wait for what a watch brings.
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_secs(90);
 
 /// The cluster, and its three releases in the order of [`Releases::all`].
 struct Releases {

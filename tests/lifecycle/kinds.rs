@@ -29,7 +29,7 @@ async fn an_inference_pool_of_a_kind_that_came_later_serves_its_model() -> anyho
     .await?;
     cluster.testbed.apply(CRDS).await?;
     let established = "crd/inferencepools.inference.networking.k8s.io";
-    run(cluster, &["wait", "--for=condition=Established", established, "--timeout=30s"]).await?;
+    run(cluster, &["wait", "--for=condition=Established", established, "--timeout=90s"]).await?;
     eventually("the kind to be served", SOON, async || cluster.testbed.apply(&pool(&ns, "picker")).await)
         .await?;
     eventually("the kind to be watched", APPEARS, async || {

@@ -21,8 +21,9 @@ use wva_testbed::install::{Install, get};
 use wva_testbed::{Options, Testbed, eventually};
 
 const LABEL: &str = "wva.llmd.ai/controller-instance";
-/// Longest time from an event to all of its effects. A second of it lets events gather; the rest is for a busy machine.
-const SOON: Duration = Duration::from_secs(30);
+/// Longest time from an event to all of its effects. A second of it lets events gather; the rest is for a busy machine, and
+/// far less than the time between two cycles.
+const SOON: Duration = Duration::from_secs(90);
 /// `WVA_TAKEOVER_DELAY`.
 const DELAY: Duration = Duration::from_secs(3);
 /// The program runs as if in a pod of this Deployment, whose name the pod's does not tell: names of pods are cut.
@@ -68,6 +69,16 @@ async fn published(cluster: &Cluster, namespace: &str, name: &str, replicas: u64
         let lines = series(cluster, namespace, name).await?;
         let desired = lines.iter().find(|line| line.starts_with("wva_desired_replicas{"));
         ensure!(desired.is_some_and(|line| line.ends_with(&format!(" {replicas}"))), "{lines:?}");
+        Ok(())
+    })
+    .await
+}
+
+/// Waits until the external metrics API, which reads the status by a watch of its own, has these values of a variant.
+async fn served(cluster: &Cluster, namespace: &str, name: &str, values: &[&str]) -> anyhow::Result<()> {
+    eventually(&format!("the external metric of {name} to be {values:?}"), SOON, async || {
+        let found = cluster.external_metric(namespace, name).await?;
+        ensure!(found == values, "it is {found:?}");
         Ok(())
     })
     .await
@@ -141,7 +152,7 @@ async fn a_workload_may_come_after_its_variant_go_and_come_back() -> anyhow::Res
         time.seen("series: wva_desired_replicas and inferno_desired_replicas are shown");
         published(cluster, &ns, "late", 1).await?;
         time.seen("status: TargetResolved=True, numReplicas 1");
-        ensure!(cluster.external_metric(&ns, "late").await? == ["1"], "no external metric");
+        served(cluster, &ns, "late", &["1"]).await?;
 
         let time = Timeline::event("the Deployment is deleted");
         run(cluster, &["delete", "deployment", "late", "-n", &ns]).await?;
@@ -160,10 +171,15 @@ async fn a_workload_may_come_after_its_variant_go_and_come_back() -> anyhow::Res
         for field in ["desiredOptimizedAlloc", "currentReplicas", "actuation"] {
             ensure!(va["status"][field].is_null(), "{text}");
         }
-        ensure!(cluster.external_metric(&ns, "late").await?.is_empty(), "an external metric");
+        served(cluster, &ns, "late", &[]).await?;
     }
-    let told = events(cluster, &ns, "TargetNotFound").await?;
-    ensure!(told.len() == 3, "one event for each time it was missing: {told:?}");
+    // The last event comes after its status.
+    let told = eventually("one event for each time it was missing", SOON, async || {
+        let told = events(cluster, &ns, "TargetNotFound").await?;
+        ensure!(told.len() == 3, "{told:?}");
+        Ok(told)
+    })
+    .await?;
     ensure!(
         told.iter().all(|e| e.starts_with("VariantAutoscaling/late Warning: Target deployment 'late'")),
         "{told:?}"
@@ -307,7 +323,7 @@ async fn an_excluded_namespace_has_no_series_and_nothing_is_written_there() -> a
     })
     .await?;
     time.seen("no series of any metric");
-    ensure!(cluster.external_metric(&ns, "left-alone").await?.is_empty(), "an external metric");
+    served(cluster, &ns, "left-alone", &[]).await?;
     let before = status(cluster, &ns, "left-alone").await?;
     run(cluster, &["delete", "deployment", "left-alone", "-n", &ns]).await?;
     cycle(cluster, &elsewhere).await?;
@@ -319,8 +335,7 @@ async fn an_excluded_namespace_has_no_series_and_nothing_is_written_there() -> a
     run(cluster, &["annotate", "namespace", &ns, "wva.llmd.ai/exclude-"]).await?;
     published(cluster, &ns, "left-alone", 1).await?;
     time.seen("series again");
-    ensure!(cluster.external_metric(&ns, "left-alone").await? == ["1"], "no external metric");
-    Ok(())
+    served(cluster, &ns, "left-alone", &["1"]).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
