@@ -151,15 +151,27 @@ pub(crate) fn amount(figure: f64) -> Amount {
     let rounded = if digits > 22.0 {
         0.0
     } else if digits >= 0.0 {
-        let scale = 10_f64.powf(digits).round();
+        let scale = power_of_ten(digits);
         (figure * scale).round() / scale
     } else if digits >= -22.0 {
-        let scale = 10_f64.powf(-digits).round();
+        let scale = power_of_ten(-digits);
         (figure / scale).round() * scale
     } else {
         figure
     };
     Amount::try_from(rounded).unwrap_or_default()
+}
+
+/// The powers of ten that a number of 64 bits holds exactly. What is learnt is rounded tens of thousands of times in a cycle,
+/// so they are not computed each time.
+const POWERS: [f64; 23] = [
+    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18,
+    1e19, 1e20, 1e21, 1e22,
+];
+
+/// Ten to the power of a whole number from 0 to 22.
+fn power_of_ten(exponent: f64) -> f64 {
+    POWERS.get(whole(exponent) as usize).copied().unwrap_or(1e22)
 }
 
 /// Seconds as a duration, to the millisecond: nanoseconds in a snapshot file help nobody.
