@@ -243,8 +243,13 @@ async fn of_two_variants_with_one_target_the_older_counts_while_it_is_there() ->
     let first = VariantFixture::new(&ns, "first");
     cluster.testbed.apply(&[first.deployment(), first.variant()].join("---\n")).await?;
     published(cluster, &ns, "first", 1).await?;
-    // Ages are whole seconds: within one, the first by name would count.
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    let made = cluster.variant(&ns, "first").await?["metadata"]["creationTimestamp"].clone();
+    let made: Timestamp = made.as_str().unwrap_or_default().parse()?;
+    eventually("a later second: within one, the first by name would count", SOON, async || {
+        ensure!(Timestamp::now() >= made + SignedDuration::from_secs(1), "it is of this second");
+        Ok(())
+    })
+    .await?;
     let second = VariantFixture { name: "a-second".to_owned(), ..first }
         .variant()
         .replace("name: a-second}", "name: first}")

@@ -36,9 +36,7 @@ struct OfServer<'a> {
 /// A pod of a variant, and what it reports of the variant's model.
 pub(super) struct Reported<'a> {
     pub(super) pod: &'a str,
-    load: PodLoad,
-    work: Vec<&'a PodModel>,
-    begin: Option<Instant>,
+    server: &'a OfServer<'a>,
     cache: Option<Observed<CacheConfig>>,
 }
 
@@ -102,12 +100,12 @@ pub(super) fn loads_by_workload<'a>(
 }
 
 /// Of each pod the series of this model: by its name, or all there are when the server serves only one name.
-pub(super) fn reporting<'a>(loads: &Loads<'a>, model_id: &str) -> Vec<Reported<'a>> {
-    let of_pod = |(pod, of): (&&'a str, &OfPod<'a>)| {
+pub(super) fn reporting<'a>(loads: &'a Loads<'a>, model_id: &str) -> Vec<Reported<'a>> {
+    let of_pod = |(pod, of): (&&'a str, &'a OfPod<'a>)| {
         let named = of.by_model.iter().find(|(name, _)| *name == model_id);
         let only = of.by_model.first().filter(|_| of.by_model.len() == 1);
-        let (_, OfServer { load, work, begin }) = named.or(only)?;
-        Some(Reported { pod, load: *load, work: work.clone(), begin: *begin, cache: of.cache })
+        let (_, server) = named.or(only)?;
+        Some(Reported { pod, server, cache: of.cache })
     };
     loads.iter().filter_map(of_pod).collect()
 }
@@ -137,14 +135,14 @@ impl Judge<'_> {
 
     /// Requests in flight; unknown unless every replica says.
     fn running(&self, reported: &[Reported]) -> Option<Amount> {
-        let of = |r: &Reported| r.load.running.filter(|o| self.counts(o)).map(|o| o.value);
+        let of = |r: &Reported| r.server.load.running.filter(|o| self.counts(o)).map(|o| o.value);
         let values: Vec<f64> = reported.iter().map(of).collect::<Option<_>>()?;
         if values.is_empty() { None } else { Amount::try_from(values.iter().sum::<f64>()).ok() }
     }
 
     /// The age of the oldest sample of them.
     fn running_age(&self, reported: &[Reported]) -> Option<GoDuration> {
-        reported.iter().filter_map(|r| r.load.running).map(|o| whole_millis(o.age(self.now))).max()
+        reported.iter().filter_map(|r| r.server.load.running).map(|o| whole_millis(o.age(self.now))).max()
     }
 
     /// The age of what counts and forbids scale-down. Where the settings leave no such age it is one that only forbids.
@@ -162,7 +160,7 @@ impl Judge<'_> {
     /// or its value is out of range, that 0 is no sign of idleness: the sample is then as old as one that still counts
     /// and forbids scale-down.
     fn replica(&self, reported: &Reported) -> Option<Replica> {
-        let Reported { pod, load, work, begin, cache } = reported;
+        let Reported { pod, server: OfServer { load, work, begin }, cache } = reported;
         let kv = self.read::<KvUsage>(load.kv, Query::KvUsage);
         let queue = self.read::<QueueLength>(load.queue(), Query::Queue);
         let mean_input = self.read::<Amount>(load.mean_input, Query::Tokens);

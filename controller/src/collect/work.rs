@@ -1,5 +1,6 @@
 //! The counters that the throughput analyzer reads: raw, for their resets are handled there; those of several engines in a
-//! pod are added up here, and their resets with them. All of a pod come in one answer, so that they are those of one scrape, and two answers give two scrapes in each round.
+//! pod are added up here, and their resets with them. All of a pod come in one answer, so that they are those of one
+//! scrape, and two answers give two scrapes in each round.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -179,7 +180,7 @@ impl Scrapes {
         while kept.len() > SCRAPES {
             let gone = kept.pop_front();
             if let (Some((_, gone)), Some((_, next))) = (gone, kept.front())
-                && starts_anew(&gone, next)
+                && next.restarted_since(&gone)
             {
                 self.lost = plus(self.lost, counters(gone));
             }
@@ -195,7 +196,7 @@ impl Scrapes {
         let mut base = self.lost;
         let mut before: Option<WorkSample> = None;
         let one = |(at, sample): &(Instant, WorkSample)| {
-            if let Some(before) = before.replace(*sample).filter(|before| starts_anew(before, sample)) {
+            if let Some(before) = before.replace(*sample).filter(|before| sample.restarted_since(before)) {
                 base = plus(base, counters(before));
             }
             (*at, plus(base, *sample))
@@ -219,10 +220,6 @@ fn together(engines: &[&Scrapes]) -> Vec<(Instant, WorkSample)> {
         Some((*at, all.into_iter().fold(WorkSample::default(), plus)))
     };
     last.iter().filter_map(at_once).collect()
-}
-
-fn starts_anew(before: &WorkSample, after: &WorkSample) -> bool {
-    after.completed < before.completed || after.generated_tokens < before.generated_tokens
 }
 
 /// A scrape without what it shows of that moment alone.

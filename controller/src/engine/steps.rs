@@ -213,7 +213,8 @@ impl Engine {
     ) -> Option<DueStep> {
         let uid = workloads::workload(&self.watches, workload)?.uid;
         let (workload, from, to) = (workload.clone(), decision.current, decision.target());
-        let ranks = self.pickers.ranks(&self.watches, &workload);
+        // Only who rests on idle servers asks them.
+        let ranks = until.map(|_| self.pickers.ranks(&self.watches, &workload)).unwrap_or_default();
         let step = Step { workload, uid, from, to, until, ranks };
         Some(DueStep { variant: m.key.clone(), step, why: decision.reason().to_string() })
     }

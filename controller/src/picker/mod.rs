@@ -76,12 +76,11 @@ impl Pickers {
         now: Instant,
     ) -> BTreeSet<ModelKey> {
         let pools = &self.pools.cache;
-        let part_of = |variant: &PublishedVariant| Part::of(variant.decision.as_ref());
-        if pools.is_empty() || !variants.values().any(|variant| part_of(variant) == Part::Leaves) {
+        let part = |key: &VariantKey| Part::of(variants.get(key).and_then(|v| v.decision.as_ref()));
+        if pools.is_empty() || !variants.keys().any(|key| part(key) == Part::Leaves) {
             return BTreeSet::new();
         }
         let queues = self.queues.borrow();
-        let part = |key: &VariantKey| variants.get(key).map_or(Part::Serves, |variant| part_of(variant));
         let models = wanted(watches, pools, managed, part).into_iter().flat_map(|(picker, models)| {
             models.into_iter().map(move |model_id| (picker.namespace.clone(), model_id))
         });

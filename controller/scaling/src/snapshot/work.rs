@@ -34,6 +34,14 @@ pub struct WorkSample {
     pub waiting: Amount,
 }
 
+impl WorkSample {
+    /// Whether the server has started anew since it showed this: counters of a server never fall.
+    #[must_use]
+    pub fn restarted_since(&self, before: &Self) -> bool {
+        self.completed < before.completed || self.generated_tokens < before.generated_tokens
+    }
+}
+
 /// Memory of the throughput analyzer about one model. Its ages count from the end of its last step, and only `age`
 /// grows by itself: whoever keeps it adds the time that has passed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

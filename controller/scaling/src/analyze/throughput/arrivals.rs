@@ -219,19 +219,15 @@ impl Pod {
         if self.assumed <= ASSUMED { self.arrived } else { 0.0 }
     }
 
-    fn restarted(&self, sample: &WorkSample) -> bool {
-        sample.completed < self.last.completed || sample.generated_tokens < self.last.generated_tokens
-    }
-
     fn completed_until(&self, sample: &WorkSample) -> f64 {
-        let before = if self.restarted(sample) { 0.0 } else { self.last.completed.get() };
+        let before = if sample.restarted_since(&self.last) { 0.0 } else { self.last.completed.get() };
         sample.completed.get() - before
     }
 
     /// Goes on to a new sample: what arrived since the last one is spread over the steps between them.
     fn advance(&mut self, variant: usize, sample: &WorkSample, age: f64, ranks: f64) -> Option<Span> {
         let all = |s: &WorkSample| finite(s.completed.get() + s.running.get() + s.waiting.get());
-        let restarted = self.restarted(sample);
+        let restarted = sample.restarted_since(&self.last);
         let before = if restarted { 0.0 } else { all(&self.last) };
         let new = (all(sample) - before).max(0.0);
         let old = std::mem::replace(&mut self.last, *sample);
