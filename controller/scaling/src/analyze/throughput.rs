@@ -22,7 +22,7 @@ use self::trend::Traffic;
 use super::engine::EngineArgs;
 use crate::reason::{Missing, Reason};
 use crate::snapshot::{Curve, Known, Learned, SchedulerQueue, StepTimes, Variant};
-use crate::units::{amount, count, finite, seconds, whole};
+use crate::units::{Amount, amount, count, finite, seconds, whole};
 use crate::view::{ModelView, Sample, VariantView};
 
 /// Cold start where none is known, and what passes beside it until a decision has made a difference, in seconds.
@@ -178,7 +178,7 @@ fn cold_start(variant: &VariantView) -> f64 {
 
 fn plan(model: &ModelView, memory: &mut Learned, curves: &[usize], saturated: bool) -> Option<Plan> {
     let start = model.variants.iter().map(cold_start).fold(0.0, f64::max);
-    let traffic = trend::traffic(memory, start + REACTION)?;
+    let traffic = trend::traffic(&arrivals::levels(memory), start + REACTION)?;
     let shape = Shape {
         input: memory.input.map_or(0.0, f64::from),
         output: memory.output.map(f64::from).filter(|o| *o > 0.0)?,
@@ -352,8 +352,10 @@ fn wait(model: &ModelView, traffic: Traffic, full: f64) -> f64 {
 fn unlearnt(model: &ModelView, memory: &Learned, traffic: Traffic, abilities: Vec<Ability>) -> Plan {
     let hot = share(model, |s| waiting(s) >= HOT.0 || s.kv >= HOT.1) > 0.5;
     let ready = model.variants.iter().map(|v| f64::from(v.ready)).sum::<f64>();
-    let done = arrivals::rate(&memory.completed, 60.0).filter(|done| *done > 0.0);
-    let factor = done.map_or(UNLEARNT.0, |done| traffic.arrivals / done).clamp(1.0, UNLEARNT.1);
+    // Of the same scrapes, so nothing that is assumed.
+    let last = |steps: &[Amount]| steps.iter().rev().take(4).map(|n| n.get()).sum::<f64>();
+    let done = Some(last(&memory.completed)).filter(|done| *done > 0.0);
+    let factor = done.map_or(UNLEARNT.0, |done| last(&memory.arrivals) / done).clamp(1.0, UNLEARNT.1);
     let per_replica = vec![1.0; model.variants.len()];
     Plan {
         able: able(model, &per_replica),

@@ -58,10 +58,10 @@ pub struct Learned {
     /// How long the model has been watched.
     #[serde(default)]
     pub watched: GoDuration,
-    /// Requests that arrived in each step of 15 s, oldest first.
+    /// Requests that arrived in each step of 15 s, oldest first, as far as scrapes have shown them.
     #[serde(default)]
     pub arrivals: Vec<Amount>,
-    /// Requests that ended in each of the last steps, oldest first.
+    /// Requests that ended in each of the last steps, oldest first, as far as scrapes have shown them.
     #[serde(default)]
     pub completed: Vec<Amount>,
     /// Requests in the scheduler's queue at the end of the last step.
@@ -124,11 +124,8 @@ pub struct LearnedPod {
     pub last: WorkSample,
     /// Steps for which it has been seen since its server started.
     pub steps: u32,
-    /// Requests that arrived there in its last step.
+    /// Requests that arrived there in a step of 15 s, between its last two samples. 0 once it is gone.
     pub arrived: Amount,
-    /// Steps since its last sample, for which the same was assumed.
-    #[serde(default)]
-    pub assumed: u32,
     /// Tokens a second that it last generated.
     pub token_rate: Amount,
 }

@@ -1,11 +1,10 @@
-//! Counts the requests that arrive: in steps of 15 s, from the counters of every pod as its scrapes show them. A server
-//! that starts anew counts from 0, a pod that is gone is left out, and one whose scrape is late is taken to do what it
-//! did before, until its next scrape tells.
-
-use std::collections::BTreeMap;
+//! Counts the requests that arrive: in steps of 15 s, from the counters of every pod as its scrapes show them. What came
+//! between two scrapes is spread over the steps between them, so pods may be scraped at different moments; what came after
+//! a pod's last scrape is assumed until its next one tells. A server that starts anew counts from 0, and a pod that is
+//! gone is left out.
 
 use crate::snapshot::{Learned, LearnedPod, Replica, SchedulerQueue, WorkSample};
-use crate::units::{Amount, amount, count, finite, seconds, span};
+use crate::units::{Amount, amount, count, finite, seconds, span, whole};
 use crate::view::ModelView;
 
 /// Length of a step, in seconds: a usual scrape interval.
@@ -14,10 +13,10 @@ pub(super) const STEP: f64 = 15.0;
 const STEPS: usize = 20;
 /// What was not looked at for so long, in seconds, is begun anew.
 const FORGET: f64 = 300.0;
-/// Steps without a new scrape for which a pod is taken to go on as before.
-const ASSUMED: u32 = 3;
+/// Seconds without a new scrape for which a pod is taken to go on as before.
+const ASSUMED: f64 = 45.0;
 /// Steps after which a server is warm.
-const WARM: u32 = 4;
+const WARM: usize = 4;
 /// A pod that is first seen has done at most so many times what others did, or a few: its counters may be older.
 const NEWCOMER: (f64, f64) = (4.0, 10.0);
 /// Two ages of one scrape differ by less than this, in seconds.
@@ -40,16 +39,6 @@ pub(super) struct Span {
     pub(super) gap_seconds: f64,
 }
 
-/// A pod while steps are counted. Ages are those of now.
-struct Pod {
-    last: WorkSample,
-    age: f64,
-    steps: u32,
-    arrived: f64,
-    assumed: u32,
-    token_rate: f64,
-}
-
 /// Counts the steps that have passed, and tells how long they are together, and what warm replicas did in them.
 pub(super) fn fold(model: &ModelView, memory: &mut Learned) -> (f64, Vec<Span>) {
     let mut elapsed = seconds(memory.age);
@@ -63,39 +52,60 @@ pub(super) fn fold(model: &ModelView, memory: &mut Learned) -> (f64, Vec<Span>) 
         memory.queued = None;
     }
     let steps = (elapsed / STEP + 1e-6).floor();
-    let rest = (elapsed - steps * STEP).max(0.0);
-    let mut counting = Counting { pods: recall(memory, elapsed), fresh, memory, spans: Vec::new() };
-    if fresh {
-        counting.step(model, elapsed);
-        counting.memory.arrivals.clear();
-        counting.memory.completed.clear();
-    }
-    let mut left = steps;
-    while left > 0.0 {
-        left -= 1.0;
-        counting.step(model, rest + left * STEP);
-    }
-    let Counting { pods, spans, .. } = counting;
+    let passed = steps * STEP;
+    let rest = (elapsed - passed).max(0.0);
+    let usual = levels(memory).last().map_or(0.0, |n| n / count(memory.pods.len().max(1)));
+    let mut counting = Counting {
+        steps: whole(steps),
+        rest,
+        usual: (!fresh).then_some(usual),
+        arrived: [0.0; STEPS],
+        completed: [0.0; WARM],
+        spans: Vec::new(),
+    };
+    follow(model, memory, passed, &mut counting);
+    enter(&mut memory.arrivals, &counting.arrived, counting.steps);
+    enter(&mut memory.completed, &counting.completed, counting.steps);
     queue(model, memory, steps);
     memory.age = span(rest);
-    let passed = steps * STEP;
     memory.watched = span(seconds(memory.watched) + passed);
     for need in &mut memory.needs {
         need.age = span(seconds(need.age) + passed);
     }
-    memory.pods =
-        pods.into_iter().filter(|(_, p)| p.age <= FORGET).map(|(n, p)| p.remember(n, rest)).collect();
-    (passed, spans)
+    (passed, counting.spans)
+}
+
+/// Requests that arrived in each step, oldest first: those that are counted, and beside them what pods are assumed to have
+/// got since their last scrapes. Both together are no more than in the step before. Without that bound requests that a
+/// router moves to a replica with a younger scrape would count twice, until the others' next scrapes.
+pub(super) fn levels(memory: &Learned) -> Vec<f64> {
+    let mut assumed = [0.0; STEPS];
+    for pod in memory.pods.iter().filter(|p| p.arrived.get() > 0.0) {
+        let unknown = seconds(pod.last.age);
+        spread(&mut assumed, pod.arrived.get() / STEP, (unknown, (unknown - ASSUMED).max(0.0)));
+    }
+    let steps = memory.arrivals.len().min(STEPS);
+    let mut levels: Vec<f64> = Vec::with_capacity(steps);
+    for (counted, assumed) in memory.arrivals.iter().map(|n| n.get()).zip(assumed[..steps].iter().rev()) {
+        let most = levels.last().map_or(f64::INFINITY, |before| before - counted);
+        levels.push(finite(counted + assumed.min(most.max(0.0))));
+    }
+    levels
 }
 
 /// Requests a second over the last seconds that make whole steps. `None` where none has been counted.
-pub(super) fn rate(steps: &[Amount], last: f64) -> Option<f64> {
-    let wanted = crate::units::whole(last / STEP) as usize;
+pub(super) fn rate(steps: &[f64], last: f64) -> Option<f64> {
+    let wanted = whole(last / STEP) as usize;
     let counted = &steps[steps.len().saturating_sub(wanted)..];
     if counted.is_empty() {
         return None;
     }
-    Some(finite(counted.iter().map(|n| n.get()).sum::<f64>()) / (count(counted.len()) * STEP))
+    Some(finite(counted.iter().sum::<f64>()) / (count(counted.len()) * STEP))
+}
+
+/// Engines of a replica.
+pub(super) fn ranks(replica: &Replica) -> f64 {
+    f64::from(replica.ranks.unwrap_or(1).max(1))
 }
 
 fn oldest(model: &ModelView) -> f64 {
@@ -103,19 +113,32 @@ fn oldest(model: &ModelView) -> f64 {
     work.map(|s| seconds(s.age)).fold(0.0, f64::max)
 }
 
-fn recall(memory: &mut Learned, elapsed: f64) -> BTreeMap<String, Pod> {
-    let pod = |p: LearnedPod| {
-        let known = Pod {
-            last: p.last,
-            age: seconds(p.last.age) + elapsed,
-            steps: p.steps,
-            arrived: p.arrived.get(),
-            assumed: p.assumed,
-            token_rate: p.token_rate.get(),
-        };
-        (p.pod, known)
+/// Goes on with every pod that is there, from what is remembered of it. One that is gone gets nothing any more, and is
+/// forgotten after a while.
+fn follow(model: &ModelView, memory: &mut Learned, passed: f64, counting: &mut Counting) {
+    let mut there: Vec<(usize, &Replica)> = Vec::new();
+    for (variant, view) in model.variants.iter().enumerate() {
+        there.extend(view.variant.replicas.iter().map(|replica| (variant, replica)));
+    }
+    there.sort_by(|(_, a), (_, b)| a.pod.cmp(&b.pod));
+    there.dedup_by(|(_, a), (_, b)| a.pod == b.pod);
+    let mut pods = Vec::with_capacity(there.len());
+    let later = |mut pod: LearnedPod| {
+        pod.last.age = span(seconds(pod.last.age) + passed);
+        pod
     };
-    std::mem::take(&mut memory.pods).into_iter().map(pod).collect()
+    let gone = |pod| LearnedPod { arrived: Amount::default(), ..later(pod) };
+    let mut known = std::mem::take(&mut memory.pods).into_iter().peekable();
+    for (variant, replica) in there {
+        while let Some(pod) = known.next_if(|k| k.pod < replica.pod) {
+            pods.push(gone(pod));
+        }
+        let pod = known.next_if(|k| k.pod == replica.pod).map(later);
+        pods.extend(counting.go_through(variant, replica, pod));
+    }
+    pods.extend(known.map(gone));
+    pods.retain(|p| seconds(p.last.age) <= FORGET);
+    memory.pods = pods;
 }
 
 /// What came to and what left the scheduler's queue, spread over the steps.
@@ -129,8 +152,7 @@ fn queue(model: &ModelView, memory: &mut Learned, steps: f64) {
     }
     if let Some(before) = memory.queued.filter(|_| steps >= 1.0) {
         let each = (queue.size.get() - before.get()) / steps;
-        let new = crate::units::whole(steps) as usize;
-        let from = memory.arrivals.len().saturating_sub(new);
+        let from = memory.arrivals.len().saturating_sub(whole(steps) as usize);
         for arrived in &mut memory.arrivals[from..] {
             *arrived = amount(arrived.get() + each);
         }
@@ -138,107 +160,115 @@ fn queue(model: &ModelView, memory: &mut Learned, steps: f64) {
     memory.queued = Some(queue.size);
 }
 
-/// Steps as they are counted.
-struct Counting<'a> {
-    pods: BTreeMap<String, Pod>,
-    /// Nothing was known before: what pods have done so far came at some time or other.
-    fresh: bool,
-    memory: &'a mut Learned,
+/// Adds so many steps to those that are remembered, and to each what was counted, the newest first.
+fn enter(steps: &mut Vec<Amount>, counted: &[f64], new: u32) {
+    steps.resize(steps.len() + (new as usize).min(counted.len()), Amount::default());
+    steps.drain(..steps.len().saturating_sub(counted.len()));
+    for (step, counted) in steps.iter_mut().rev().zip(counted).filter(|(_, counted)| **counted > 0.0) {
+        *step = amount(finite(step.get() + counted));
+    }
+}
+
+/// Spreads so much a second, from one age to a lesser one, over steps, the newest first.
+fn spread(steps: &mut [f64], each: f64, (from, to): (f64, f64)) {
+    for (ago, step) in steps.iter_mut().enumerate() {
+        let (began, ended) = (count(ago + 1) * STEP, count(ago) * STEP);
+        if ended >= from {
+            break;
+        }
+        *step += each * (from.min(began) - to.max(ended)).max(0.0);
+    }
+}
+
+/// Steps as they are counted. Ages are those at the end of the newest.
+struct Counting {
+    /// How many have passed.
+    steps: u32,
+    /// Since the end of the newest, in seconds.
+    rest: f64,
+    /// What a pod got in a step so far. `None` where nothing was known before: what pods have done until then came at some
+    /// time or other.
+    usual: Option<f64>,
+    /// The newest first.
+    arrived: [f64; STEPS],
+    completed: [f64; WARM],
     spans: Vec<Span>,
 }
 
-impl Counting<'_> {
-    /// One step, which ended so many seconds ago.
-    fn step(&mut self, model: &ModelView, ended: f64) {
-        let (mut arrived, mut completed) = (0.0, 0.0);
-        let usual = self.memory.arrivals.last().map_or(0.0, |n| n.get()) / count(self.pods.len().max(1));
-        for (variant, view) in model.variants.iter().enumerate() {
-            let mut replicas: Vec<&Replica> = view.variant.replicas.iter().collect();
-            replicas.sort_by(|a, b| a.pod.cmp(&b.pod));
-            for replica in replicas {
-                let found = newest(&replica.work, ended);
-                let (pod, sample, age) = match (self.pods.get_mut(&replica.pod), found) {
-                    (Some(pod), Some((sample, age))) if age <= pod.age - SAME => (pod, sample, age),
-                    (Some(pod), _) => {
-                        arrived += pod.assume();
-                        continue;
-                    }
-                    (None, Some((sample, age))) => {
-                        let new = Pod::new(sample, age, if self.fresh { None } else { Some(usual) });
-                        arrived += new.arrived;
-                        self.pods.insert(replica.pod.clone(), new);
-                        continue;
-                    }
-                    (None, None) => continue,
-                };
-                let (before, late) = (pod.arrived, pod.assumed);
-                completed += pod.completed_until(sample);
-                self.spans.extend(pod.advance(variant, sample, age, ranks(replica)));
-                arrived += pod.arrived;
-                let steps = self.memory.arrivals.iter_mut().rev().take(late as usize);
-                for (step, ago) in steps.zip(0..) {
-                    let was = if late - ago <= ASSUMED { before } else { 0.0 };
-                    *step = amount(step.get() + pod.arrived - was);
+impl Counting {
+    /// Goes through the scrapes of a pod, the newest in each step. `None` where none has been seen of it.
+    fn go_through(
+        &mut self,
+        variant: usize,
+        replica: &Replica,
+        known: Option<LearnedPod>,
+    ) -> Option<LearnedPod> {
+        let mut known = known;
+        // Where nothing was known before, the first scrapes are those from before the first step.
+        let moments = self.steps + u32::from(self.usual.is_none());
+        for ago in (0..moments).rev() {
+            let Some((sample, age)) = self.newest(&replica.work, f64::from(ago) * STEP) else { continue };
+            match &mut known {
+                None => known = Some(self.begin(&replica.pod, sample, age)),
+                Some(pod) if age <= seconds(pod.last.age) - SAME => {
+                    let span = self.advance(pod, (sample, age.max(0.0)), variant, ranks(replica));
+                    self.spans.extend(span);
                 }
+                Some(_) => {}
             }
         }
-        push(&mut self.memory.arrivals, arrived, STEPS);
-        push(&mut self.memory.completed, completed, WARM as usize);
+        known
     }
-}
 
-fn push(steps: &mut Vec<Amount>, new: f64, most: usize) {
-    steps.push(amount(new));
-    steps.drain(..steps.len().saturating_sub(most));
-}
+    /// The newest sample that was there so many seconds before the end of the newest step, with its age then.
+    fn newest<'a>(&self, work: &'a [WorkSample], ago: f64) -> Option<(&'a WorkSample, f64)> {
+        let ages = work.iter().map(|s| (s, seconds(s.age) - self.rest));
+        ages.filter(|(_, age)| *age >= ago - SAME).min_by(|a, b| a.1.total_cmp(&b.1))
+    }
 
-/// Engines of a replica.
-pub(super) fn ranks(replica: &Replica) -> f64 {
-    f64::from(replica.ranks.unwrap_or(1).max(1))
-}
-
-/// The newest sample that was there so many seconds ago, with its age.
-fn newest(work: &[WorkSample], ago: f64) -> Option<(&WorkSample, f64)> {
-    let there = work.iter().map(|s| (s, seconds(s.age))).filter(|(_, age)| *age >= ago - SAME);
-    there.min_by(|a, b| a.1.total_cmp(&b.1))
-}
-
-impl Pod {
-    /// A pod that was not known. `usual`: what others did in a step, where this one was born in it.
-    fn new(sample: &WorkSample, age: f64, usual: Option<f64>) -> Self {
+    /// A pod that was not known. What came to it since its server started is spread over one step: it was not seen before.
+    fn begin(&mut self, pod: &str, sample: &WorkSample, age: f64) -> LearnedPod {
         let credible = |usual: f64| (NEWCOMER.0 * usual).max(NEWCOMER.1);
-        let arrived = usual.map_or(0.0, |usual| {
+        let arrived = self.usual.map_or(0.0, |usual| {
             finite(sample.running.get() + sample.waiting.get() + sample.completed.get().min(credible(usual)))
         });
-        Self { last: *sample, age, steps: 0, arrived, assumed: 0, token_rate: 0.0 }
+        let age = age.max(0.0);
+        spread(&mut self.arrived, arrived / STEP, (age + STEP, age));
+        LearnedPod {
+            pod: pod.to_owned(),
+            last: WorkSample { age: span(age), ..*sample },
+            steps: 0,
+            arrived: amount(arrived),
+            token_rate: Amount::default(),
+        }
     }
 
-    /// No new scrape: what is assumed to have arrived.
-    fn assume(&mut self) -> f64 {
-        self.assumed = self.assumed.saturating_add(1);
-        if self.assumed <= ASSUMED { self.arrived } else { 0.0 }
-    }
-
-    fn completed_until(&self, sample: &WorkSample) -> f64 {
-        let before = if sample.restarted_since(&self.last) { 0.0 } else { self.last.completed.get() };
-        sample.completed.get() - before
-    }
-
-    /// Goes on to a new sample: what arrived since the last one is spread over the steps between them.
-    fn advance(&mut self, variant: usize, sample: &WorkSample, age: f64, ranks: f64) -> Option<Span> {
+    /// Goes on to a new sample of a pod. `None` where its server is not warm, or the last sample is too old.
+    fn advance(
+        &mut self,
+        pod: &mut LearnedPod,
+        (sample, age): (&WorkSample, f64),
+        variant: usize,
+        ranks: f64,
+    ) -> Option<Span> {
+        let old = std::mem::replace(&mut pod.last, WorkSample { age: span(age), ..*sample });
+        let from = seconds(old.age);
+        let length = from - age;
+        let restarted = sample.restarted_since(&old);
         let all = |s: &WorkSample| finite(s.completed.get() + s.running.get() + s.waiting.get());
-        let restarted = sample.restarted_since(&self.last);
-        let before = if restarted { 0.0 } else { all(&self.last) };
-        let new = (all(sample) - before).max(0.0);
-        let old = std::mem::replace(&mut self.last, *sample);
-        let length = self.age - age;
-        self.arrived = new / f64::from(self.assumed.saturating_add(1));
-        self.steps = if restarted { 0 } else { self.steps.saturating_add(self.assumed).saturating_add(1) };
-        (self.age, self.assumed) = (age, 0);
+        let grown = |of: &dyn Fn(&WorkSample) -> f64| {
+            let before = if restarted { 0.0 } else { of(&old) };
+            (of(sample) - before).max(0.0) / length
+        };
+        let (arrived, completed) = (grown(&all), grown(&|s| s.completed.get()));
+        spread(&mut self.arrived, arrived, (from, age));
+        spread(&mut self.completed, completed, (from, age));
+        pod.arrived = amount(finite(arrived * STEP));
         if restarted {
-            self.token_rate = 0.0;
+            (pod.steps, pod.token_rate) = (0, Amount::default());
             return None;
         }
+        pod.steps = pod.steps.saturating_add(whole((length / STEP).round()).max(1));
         let grown = |of: fn(&WorkSample) -> Amount| (of(sample).get() - of(&old).get()).max(0.0) / ranks;
         let done = Span {
             variant,
@@ -251,18 +281,7 @@ impl Pod {
             gaps: grown(|s| s.gaps),
             gap_seconds: grown(|s| s.gap_seconds),
         };
-        self.token_rate = done.generated * ranks / length;
-        (self.steps > WARM && length <= 8.0 * STEP).then_some(done)
-    }
-
-    fn remember(self, pod: String, rest: f64) -> LearnedPod {
-        LearnedPod {
-            pod,
-            last: WorkSample { age: span(self.age - rest), ..self.last },
-            steps: self.steps,
-            arrived: amount(self.arrived),
-            assumed: self.assumed,
-            token_rate: amount(self.token_rate),
-        }
+        pod.token_rate = amount(done.generated * ranks / length);
+        (pod.steps as usize > WARM && length <= 8.0 * STEP).then_some(done)
     }
 }

@@ -146,10 +146,13 @@ fn observe(span: &Span, believed: Times) -> Vec<Sample> {
         parts: [span.prefills, span.prefills * running, span.prompt],
         scale: SCALE.1,
     };
+    // With speculative decoding one gap is observed for all tokens that a step makes of a request. The first token of each
+    // comes with its prefill.
+    let tokens = span.gaps.max(span.generated - span.prefills);
     let without_prompts = (1.0 - believed.c * span.prompt / span.seconds).clamp(0.0, 1.0);
     let decode = Sample {
         measured: span.gap_seconds * without_prompts,
-        parts: [span.gaps, span.gaps * (1.0 + running), 0.0],
+        parts: [tokens, tokens * (1.0 + running), 0.0],
         scale: SCALE.1,
     };
     let says = |s: &Sample| s.measured > SHORTEST && s.parts[0] > 0.0;

@@ -6,7 +6,7 @@ use super::arrivals::Span;
 use super::capacity::{Room, Shape, first_token, gap, running, work};
 use super::learning::{Times, begin, learn, loosened, times};
 use super::trend::traffic;
-use super::{learning, peaks};
+use super::{arrivals, learning, peaks};
 use crate::snapshot::{
     AnalyzerName, Config, Curve, Known, Learned, Model, Replica, SaturationEntry, Snapshot, StepTimes,
     Variant, WorkSample,
@@ -182,10 +182,6 @@ fn the_sequences_at_once_are_the_least_of_cache_arguments_and_objective() {
     near(first_token(times, shape, 100.0), 0.17, 1e-9);
 }
 
-fn arrived(steps: &[f64]) -> Learned {
-    Learned { arrivals: steps.iter().map(|n| amount(*n)).collect(), ..Learned::default() }
-}
-
 #[test]
 fn arrivals_are_those_of_a_minute_or_of_a_half_that_stands_out() {
     for (steps, wanted) in [
@@ -195,28 +191,28 @@ fn arrivals_are_those_of_a_minute_or_of_a_half_that_stands_out() {
         (&[60.0, 60.0, 0.0, 0.0][..], 2.0),
         (&[0.0; 4][..], 0.0),
     ] {
-        let found = traffic(&arrived(steps), 150.0).unwrap().arrivals;
+        let found = traffic(steps, 150.0).unwrap().arrivals;
         assert!((found - wanted).abs() < 1e-9, "{steps:?}: {found}, not {wanted}");
     }
-    assert_eq!(traffic(&arrived(&[]), 150.0), None);
+    assert_eq!(traffic(&[], 150.0), None);
 }
 
 #[test]
 fn a_trend_counts_where_it_is_sure_and_not_beyond_half_as_much_again() {
     let rising: Vec<f64> = (0..20).map(|i| 150.0 + 3.0 * f64::from(i)).collect();
-    let found = traffic(&arrived(&rising), 150.0).unwrap();
+    let found = traffic(&rising, 150.0).unwrap();
     near(found.slope, 3.0 / 15.0 / 15.0, 1e-9);
     near(found.forecast, found.arrivals + 150.0 * found.slope, 1e-9);
     let steep: Vec<f64> = (0..20).map(|i| 30.0 * f64::from(i)).collect();
-    let found = traffic(&arrived(&steep), 1500.0).unwrap();
+    let found = traffic(&steep, 1500.0).unwrap();
     near(found.forecast, 1.5 * found.arrivals, 1e-9);
     assert!(found.is_steep());
     for flat in [vec![15.0; 20], vec![10.0, 20.0, 9.0, 21.0, 8.0, 20.0], vec![15.0, 30.0, 60.0]] {
-        let found = traffic(&arrived(&flat), 150.0).unwrap();
+        let found = traffic(&flat, 150.0).unwrap();
         assert_eq!(found.forecast.to_bits(), found.arrivals.to_bits(), "{flat:?}");
     }
     let falling: Vec<f64> = rising.into_iter().rev().collect();
-    let found = traffic(&arrived(&falling), 150.0).unwrap();
+    let found = traffic(&falling, 150.0).unwrap();
     assert!(found.slope < 0.0 && found.forecast >= found.arrivals);
 }
 
@@ -290,7 +286,7 @@ fn of_replicas(learned: Vec<Learned>, replicas: Vec<Replica>) -> Snapshot {
 
 #[track_caller]
 fn counted(memory: &Learned, last: &[f64]) {
-    let all: Vec<f64> = memory.arrivals.iter().map(|n| n.get()).collect();
+    let all = arrivals::levels(memory);
     assert_eq!(format!("{:?}", &all[all.len() - last.len()..]), format!("{last:?}"), "of {all:?}");
 }
 
@@ -373,4 +369,52 @@ fn pods_come_and_go() {
     let anew = watch(Some(first), 301, &[("p", &[(0, 9000.0, 4.0), (15, 8970.0, 4.0)])]);
     assert_eq!(anew.arrivals.len(), 1);
     counted(&anew, &[30.0]);
+}
+
+/// Requests a second, and the share of each of three pods: from 120 s on a router sends all to the third, which is new,
+/// and from 165 s on to all alike.
+const ARRIVING: f64 = 20.0;
+const ROUTED: [(u32, [f64; 3]); 3] = [(0, [0.5, 0.5, 0.0]), (120, [0.0, 0.0, 1.0]), (165, [1.0 / 3.0; 3])];
+
+/// Requests that a pod has got until then.
+fn got(pod: usize, until: u32) -> f64 {
+    let end_of = |i: usize| ROUTED.get(i + 1).map_or(u32::MAX, |(began, _)| *began).min(until);
+    let spans =
+        ROUTED.iter().enumerate().map(|(i, (began, shares))| (end_of(i).saturating_sub(*began), shares[pod]));
+    spans.map(|(lasted, share)| ARRIVING * share * f64::from(lasted)).sum()
+}
+
+#[test]
+fn what_a_router_moves_to_another_pod_does_not_count_twice() {
+    // The moments in which the pods are scraped, whichever of them is first.
+    for offsets in [[1, 6, 14], [14, 9, 0], [7, 7, 3], [0, 14, 7]] {
+        let mut memory = None;
+        for now in (60..=300_u32).step_by(15) {
+            let scraped = |(pod, offset): (usize, &u32)| {
+                let newest = now - (now - offset) % 15;
+                let scrapes = (0..6).map_while(|ago| newest.checked_sub(15 * ago));
+                let seen = scrapes.filter(|at| pod < 2 || *at > 120);
+                seen.map(|at| (u64::from(now - at), got(pod, at), 0.0)).collect::<Vec<_>>()
+            };
+            let scrapes: Vec<Vec<_>> = offsets.iter().enumerate().map(scraped).collect();
+            let names = ["p", "q", "r"];
+            let shown: Vec<Shown> = names
+                .into_iter()
+                .zip(scrapes.iter().map(Vec::as_slice))
+                .filter(|(_, s)| !s.is_empty())
+                .collect();
+            let seen = watch(memory, 15, &shown);
+            let levels = arrivals::levels(&seen);
+            let minute = arrivals::rate(&levels, 60.0).unwrap();
+            assert!(
+                minute < 1.07 * ARRIVING,
+                "at {now} s, scraped at {offsets:?}: {minute} a second of {levels:?}"
+            );
+            assert!(
+                minute > 0.8 * ARRIVING,
+                "at {now} s, scraped at {offsets:?}: {minute} a second of {levels:?}"
+            );
+            memory = Some(seen);
+        }
+    }
 }

@@ -1,8 +1,7 @@
 //! Where the arrivals go: least squares over the last five minutes of steps.
 
 use super::arrivals::{STEP, rate};
-use crate::snapshot::Learned;
-use crate::units::{Amount, count};
+use crate::units::count;
 
 /// Fewest steps of a trend.
 const FEWEST: usize = 4;
@@ -39,11 +38,10 @@ impl Traffic {
     }
 }
 
-/// `None` where no step has been counted.
-pub(super) fn traffic(memory: &Learned, horizon: f64) -> Option<Traffic> {
-    let (minute, half) = (rate(&memory.arrivals, 60.0)?, rate(&memory.arrivals, 30.0)?);
+/// By the requests that arrived in each step. `None` where none has been counted.
+pub(super) fn traffic(all: &[f64], horizon: f64) -> Option<Traffic> {
+    let (minute, half) = (rate(all, 60.0)?, rate(all, 30.0)?);
     let arrivals = minute.max(half - (half / 30.0).sqrt()).max(0.0);
-    let all = &memory.arrivals;
     let (slope, t) = slope(all);
     // After a step the whole window rises for minutes, and the last of it does not.
     let (recent, _) = self::slope(&all[all.len().saturating_sub(RECENT)..]);
@@ -53,13 +51,13 @@ pub(super) fn traffic(memory: &Learned, horizon: f64) -> Option<Traffic> {
 }
 
 /// Slope in requests a second in a second, and its t-value; both 0 where there are too few steps.
-fn slope(steps: &[Amount]) -> (f64, f64) {
+fn slope(steps: &[f64]) -> (f64, f64) {
     if steps.len() < FEWEST {
         return (0.0, 0.0);
     }
     let n = count(steps.len());
     let at = |i: usize| (count(i) - (n - 1.0) / 2.0) * STEP;
-    let values = || steps.iter().map(|n| n.get() / STEP).enumerate();
+    let values = || steps.iter().map(|n| n / STEP).enumerate();
     let mean = values().map(|(_, y)| y / n).sum::<f64>();
     let spread: f64 = values().map(|(i, _)| at(i) * at(i)).sum();
     let slope = values().map(|(i, y)| at(i) * (y - mean)).sum::<f64>() / spread;
