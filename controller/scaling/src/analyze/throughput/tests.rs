@@ -371,49 +371,40 @@ fn pods_come_and_go() {
     counted(&anew, &[30.0]);
 }
 
-/// Requests a second, and the share of each of three pods: from 120 s on a router sends all to the third, which is new,
-/// and from 165 s on to all alike.
+/// Requests a second.
 const ARRIVING: f64 = 20.0;
-const ROUTED: [(u32, [f64; 3]); 3] = [(0, [0.5, 0.5, 0.0]), (120, [0.0, 0.0, 1.0]), (165, [1.0 / 3.0; 3])];
 
-/// Requests that a pod has got until then.
-fn got(pod: usize, until: u32) -> f64 {
-    let end_of = |i: usize| ROUTED.get(i + 1).map_or(u32::MAX, |(began, _)| *began).min(until);
-    let spans =
-        ROUTED.iter().enumerate().map(|(i, (began, shares))| (end_of(i).saturating_sub(*began), shares[pod]));
-    spans.map(|(lasted, share)| ARRIVING * share * f64::from(lasted)).sum()
+/// Requests that each of three pods has got until then: two share them alike, then for 45 s a router sends all to the third,
+/// which is new, and after that to all alike.
+fn got(pod: usize, moved: u32, until: u32) -> f64 {
+    let phases = [(0, [0.5, 0.5, 0.0]), (moved, [0.0, 0.0, 1.0]), (moved + 45, [1.0 / 3.0; 3])];
+    let ends = [moved, moved + 45, u32::MAX];
+    let lasted = |(began, end): (u32, u32)| f64::from(end.min(until).saturating_sub(began));
+    phases.iter().zip(ends).map(|((began, shares), end)| ARRIVING * shares[pod] * lasted((*began, end))).sum()
 }
 
 #[test]
 fn what_a_router_moves_to_another_pod_does_not_count_twice() {
-    // The moments in which the pods are scraped, whichever of them is first.
-    for offsets in [[1, 6, 14], [14, 9, 0], [7, 7, 3], [0, 14, 7]] {
+    // The moments in which the pods are scraped, whichever of them is first, and that in which the router turns.
+    let scraped = [[1, 6, 14], [14, 9, 0], [7, 7, 3], [0, 14, 7]];
+    for (offsets, moved) in
+        scraped.into_iter().flat_map(|offsets| (120..135).map(move |moved| (offsets, moved)))
+    {
         let mut memory = None;
-        for now in (60..=300_u32).step_by(15) {
+        for now in (90..=300_u32).step_by(15) {
             let scraped = |(pod, offset): (usize, &u32)| {
                 let newest = now - (now - offset) % 15;
-                let scrapes = (0..6).map_while(|ago| newest.checked_sub(15 * ago));
-                let seen = scrapes.filter(|at| pod < 2 || *at > 120);
-                seen.map(|at| (u64::from(now - at), got(pod, at), 0.0)).collect::<Vec<_>>()
+                let scrapes = (0..6).map(|ago| newest - 15 * ago).filter(|at| pod < 2 || *at > moved);
+                scrapes.map(|at| (u64::from(now - at), got(pod, moved, at), 0.0)).collect::<Vec<_>>()
             };
             let scrapes: Vec<Vec<_>> = offsets.iter().enumerate().map(scraped).collect();
-            let names = ["p", "q", "r"];
-            let shown: Vec<Shown> = names
-                .into_iter()
-                .zip(scrapes.iter().map(Vec::as_slice))
-                .filter(|(_, s)| !s.is_empty())
-                .collect();
+            let pods = ["p", "q", "r"].into_iter().zip(scrapes.iter().map(Vec::as_slice));
+            let shown: Vec<Shown> = pods.filter(|(_, scrapes)| !scrapes.is_empty()).collect();
             let seen = watch(memory, 15, &shown);
             let levels = arrivals::levels(&seen);
-            let minute = arrivals::rate(&levels, 60.0).unwrap();
-            assert!(
-                minute < 1.07 * ARRIVING,
-                "at {now} s, scraped at {offsets:?}: {minute} a second of {levels:?}"
-            );
-            assert!(
-                minute > 0.8 * ARRIVING,
-                "at {now} s, scraped at {offsets:?}: {minute} a second of {levels:?}"
-            );
+            let share = arrivals::rate(&levels, 60.0).unwrap() / ARRIVING;
+            let told = format!("{share} at {now} s, moved at {moved} s, scraped at {offsets:?}: {levels:?}");
+            assert!((0.85..1.06).contains(&share), "{told}");
             memory = Some(seen);
         }
     }
