@@ -11,8 +11,8 @@ find "$folder" -type f ! -name Cargo.toml ! -name Cargo.lock ! -name '*.rs' ! -p
 find "$folder" -name '*.rs' ! -path '*/src/lib.rs' ! -path '*/src/main.rs' ! -name build.rs ! -path '*/benches/*' -delete
 find "$folder" -name '*.rs' | while read -r source; do
   case $source in
-    */src/lib.rs) : > "$source" ;;
-    *) echo 'fn main() {}' > "$source" ;;
+    */src/lib.rs) echo '//! Empty.' > "$source" ;;
+    *) printf '//! Empty.\nfn main() {}\n' > "$source" ;;
   esac
   # A build must see later that the real source is newer.
   touch -d @0 "$source"
