@@ -156,7 +156,10 @@ fn observe(span: &Span, believed: Times) -> Vec<Sample> {
         scale: SCALE.1,
     };
     let says = |s: &Sample| s.measured > SHORTEST && s.parts[0] > 0.0;
-    [prefill, decode].into_iter().filter(says).collect()
+    // vLLM counts a prompt when it is computed, and the time that took when its request ends: where requests are few, that
+    // is often another span.
+    let prefill = Some(prefill).filter(|_| span.prompt > 0.0);
+    prefill.into_iter().chain([decode]).filter(says).collect()
 }
 
 fn add(curve: &mut Curve, sample: &Sample, believed: Times) {

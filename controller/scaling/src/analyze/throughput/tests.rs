@@ -101,6 +101,24 @@ fn single_requests_teach_too() {
 }
 
 #[test]
+fn with_speculation_single_requests_teach_what_a_token_takes() {
+    // A step makes three tokens of a request, and one latency is seen for all of them. Prompts are counted when they are
+    // computed, and what that took when their requests end: with the second of two spans.
+    let truth = Times { a: 0.022, b: 0.000_5, c: 0.000_08 };
+    let mut curve = curve();
+    for i in 0..60 {
+        let running = [0.5, 1.0, 2.0][i % 3];
+        let whole = calm(truth, running, 1000.0);
+        let span = Span { generated: 3.0 * whole.gaps, ..whole };
+        let begun = Span { prefills: 0.0, prefill_seconds: 0.0, ..span };
+        let ended = Span { prompt: 0.0, ..span };
+        learn(&mut curve, [begun, ended].iter(), 15.0);
+    }
+    near(times(&curve).a, truth.a / 3.0, 0.15);
+    near(times(&curve).b, truth.b / 3.0, 0.3);
+}
+
+#[test]
 fn at_a_constant_mix_the_throughput_is_right_all_the_same() {
     let truth = Times { a: 0.017, b: 0.000_25, c: 0.000_06 };
     let mut curve = curve();
