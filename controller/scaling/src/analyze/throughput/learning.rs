@@ -128,38 +128,42 @@ fn shift(curve: &mut Curve, old: [f64; 3], new: [f64; 3]) {
 }
 
 /// The equations of one span: one of a busy replica, up to two of one that serves single requests.
-fn observe(span: &Span, believed: Times) -> Vec<Sample> {
+fn observe(span: &Span, believed: Times) -> impl Iterator<Item = Sample> {
     let running = f64::midpoint(span.running.0, span.running.1);
     let least = span.running.0.min(span.running.1);
     let changed = (span.running.1 - span.running.0).abs();
-    if running >= BUSY.0 && least >= BUSY.1 && changed <= running / 2.0 + 2.0 {
-        // The share of the time in which at least one runs.
-        let measured = span.seconds * (1.0 - (-running).exp());
-        let parts = [span.generated / running, span.generated, span.prompt];
-        return vec![Sample { measured, parts, scale: SCALE.0 }];
-    }
-    if running >= BUSY.0 {
-        return Vec::new();
-    }
-    let prefill = Sample {
-        measured: span.prefill_seconds,
-        parts: [span.prefills, span.prefills * running, span.prompt],
-        scale: SCALE.1,
+    let equations = if running < BUSY.0 {
+        let says = |s: &Sample| s.measured > SHORTEST && s.parts[0] > 0.0;
+        [prefills(span, running).filter(says), Some(tokens(span, running, believed)).filter(says)]
+    } else if least >= BUSY.1 && changed <= running / 2.0 + 2.0 {
+        [Some(steps(span, running)), None]
+    } else {
+        [None, None]
     };
-    // With speculative decoding one gap is observed for all tokens that a step makes of a request. The first token of each
-    // comes with its prefill.
+    equations.into_iter().flatten()
+}
+
+/// All that a busy replica did, in the share of the time in which at least one request runs.
+fn steps(span: &Span, running: f64) -> Sample {
+    let measured = span.seconds * (1.0 - (-running).exp());
+    let parts = [span.generated / running, span.generated, span.prompt];
+    Sample { measured, parts, scale: SCALE.0 }
+}
+
+/// The prompts of single requests. vLLM counts a prompt when it is computed, and the time that took when its request ends:
+/// where requests are few that is often another span, and then neither tells anything.
+fn prefills(span: &Span, running: f64) -> Option<Sample> {
+    let parts = [span.prefills, span.prefills * running, span.prompt];
+    (span.prompt > 0.0).then_some(Sample { measured: span.prefill_seconds, parts, scale: SCALE.1 })
+}
+
+/// The tokens of single requests, without the time in which others' prompts were computed. With speculative decoding one
+/// gap is observed for all tokens that a step makes of a request; the first of each request comes with its prefill.
+fn tokens(span: &Span, running: f64, believed: Times) -> Sample {
     let tokens = span.gaps.max(span.generated - span.prefills);
     let without_prompts = (1.0 - believed.c * span.prompt / span.seconds).clamp(0.0, 1.0);
-    let decode = Sample {
-        measured: span.gap_seconds * without_prompts,
-        parts: [tokens, tokens * (1.0 + running), 0.0],
-        scale: SCALE.1,
-    };
-    let says = |s: &Sample| s.measured > SHORTEST && s.parts[0] > 0.0;
-    // vLLM counts a prompt when it is computed, and the time that took when its request ends: where requests are few, that
-    // is often another span.
-    let prefill = Some(prefill).filter(|_| span.prompt > 0.0);
-    prefill.into_iter().chain([decode]).filter(says).collect()
+    let parts = [tokens, tokens * (1.0 + running), 0.0];
+    Sample { measured: span.gap_seconds * without_prompts, parts, scale: SCALE.1 }
 }
 
 fn add(curve: &mut Curve, sample: &Sample, believed: Times) {

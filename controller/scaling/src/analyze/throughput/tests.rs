@@ -404,26 +404,26 @@ fn got(pod: usize, moved: u32, until: u32) -> f64 {
 #[test]
 fn what_a_router_moves_to_another_pod_does_not_count_twice() {
     // The moments in which the pods are scraped, whichever of them is first, and that in which the router turns.
-    let scraped = [[1, 6, 14], [14, 9, 0], [7, 7, 3], [0, 14, 7]];
+    let moments = [[1, 6, 14], [14, 9, 0], [7, 7, 3], [0, 14, 7]];
     for (offsets, moved) in
-        scraped.into_iter().flat_map(|offsets| (120..135).map(move |moved| (offsets, moved)))
+        moments.into_iter().flat_map(|offsets| (120..135).map(move |moved| (offsets, moved)))
     {
         let mut memory = None;
         for now in (90..=300_u32).step_by(15) {
-            let scraped = |(pod, offset): (usize, &u32)| {
+            let seen_of = |(pod, offset): (usize, &u32)| {
                 let newest = now - (now - offset) % 15;
                 let scrapes = (0..6).map(|ago| newest - 15 * ago).filter(|at| pod < 2 || *at > moved);
                 scrapes.map(|at| (u64::from(now - at), got(pod, moved, at), 0.0)).collect::<Vec<_>>()
             };
-            let scrapes: Vec<Vec<_>> = offsets.iter().enumerate().map(scraped).collect();
+            let scrapes: Vec<Vec<_>> = offsets.iter().enumerate().map(seen_of).collect();
             let pods = ["p", "q", "r"].into_iter().zip(scrapes.iter().map(Vec::as_slice));
             let shown: Vec<Shown> = pods.filter(|(_, scrapes)| !scrapes.is_empty()).collect();
-            let seen = watch(memory, 15, &shown);
-            let levels = arrivals::levels(&seen);
+            let after = watch(memory, 15, &shown);
+            let levels = arrivals::levels(&after);
             let share = arrivals::rate(&levels, 60.0).unwrap() / ARRIVING;
             let told = format!("{share} at {now} s, moved at {moved} s, scraped at {offsets:?}: {levels:?}");
             assert!((0.85..1.06).contains(&share), "{told}");
-            memory = Some(seen);
+            memory = Some(after);
         }
     }
 }
