@@ -11,7 +11,7 @@ mod steps;
 mod ticks;
 mod waking;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
 use wva_scaling::snapshot::{Config, MetricsAge, Remembered};
-use wva_scaling::{VariantKey, decide};
+use wva_scaling::{Outcome, VariantKey, decide};
 
 use crate::actuate::Refusals;
 use crate::assemble::{Moment, assemble};
@@ -120,6 +120,32 @@ struct State {
     takeover: Takeover,
     /// Variants of other controllers that nobody seems to serve.
     suspects: Suspects,
+}
+
+impl State {
+    /// Forgets what it remembers of variants and models that are not managed.
+    fn forget_others(&mut self, managed: &[Managed]) {
+        // In order of their keys, so that thousands of them are not compared with each other.
+        let is_managed = |key: &VariantKey| managed.binary_search_by(|m| m.key.cmp(key)).is_ok();
+        self.memory.retain(is_managed);
+        self.learned.retain(is_managed);
+        let declared = managed.iter().filter_map(|m| m.declared().ok());
+        let models: HashSet<&str> = declared.map(|d| d.model_id.as_str()).collect();
+        self.observed.retain(|r| models.contains(r.model_id.as_str()));
+    }
+
+    /// Says what was not so in the last cycle.
+    fn warn(&mut self, outcome: &Outcome, unlimited: Option<NoInventory>) {
+        let warnings: BTreeSet<String> = outcome.warnings.iter().map(ToString::to_string).collect();
+        for warning in warnings.difference(&self.warned) {
+            tracing::warn!("{warning}");
+        }
+        self.warned = warnings;
+        if let Some(why) = unlimited.filter(|why| self.unlimited != Some(*why)) {
+            tracing::warn!("Scale-ups are not limited to the GPUs that are left: {why}");
+        }
+        self.unlimited = unlimited;
+    }
 }
 
 /// One round of queries.
@@ -246,10 +272,7 @@ impl Engine {
     fn cycle(&self, state: &mut State) {
         let at = Moment { now: Instant::now(), wall: Timestamp::now() };
         let managed = self.managed();
-        // In order of their keys, so that thousands of them are not compared with each other.
-        let is_managed = |key: &VariantKey| managed.binary_search_by(|m| m.key.cmp(key)).is_ok();
-        state.memory.retain(is_managed);
-        state.learned.retain(is_managed);
+        state.forget_others(&managed);
         let config = self.rules_config(&mut state.settings, &managed);
         state.retentions = retentions(&config, &managed);
         state.work = reads_work(&config);
@@ -267,15 +290,7 @@ impl Engine {
         }
         // Its steps are counted by time and not by samples, so no cycle counts one twice.
         state.learned.take_in(&assembled.snapshot, std::mem::take(&mut outcome.next.learned), at.now);
-        let warnings: BTreeSet<String> = outcome.warnings.iter().map(ToString::to_string).collect();
-        for warning in warnings.difference(&state.warned) {
-            tracing::warn!("{warning}");
-        }
-        state.warned = warnings;
-        if let Some(why) = assembled.unlimited.filter(|why| state.unlimited != Some(*why)) {
-            tracing::warn!("Scale-ups are not limited to the GPUs that are left: {why}");
-        }
-        state.unlimited = assembled.unlimited;
+        state.warn(&outcome, assembled.unlimited);
         let all_analyzed = outcome.decisions.iter().all(|d| d.safety_net.is_none());
         let unmapped = assembled.unmapped;
         let variants = self.publish(state, &managed, &assembled, outcome, at);

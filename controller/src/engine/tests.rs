@@ -308,6 +308,26 @@ async fn what_was_observed_and_measured_is_known_in_the_next_cycle() {
     }
 }
 
+#[tokio::test]
+async fn what_was_observed_of_a_model_that_nobody_declares_any_more_is_forgotten() {
+    use wva_scaling::snapshot::OutputBucket;
+    let cluster = cluster(json!({}));
+    let fake = FakePrometheus::start(Answers::By(busy)).await;
+    let engine = engine(&cluster, fake.client());
+    let mut state = State::default();
+    turn(&engine, &mut state).await;
+    let of = |model: &str| Remembered {
+        model_id: model.to_owned(),
+        accelerator: "H100".to_owned(),
+        output: OutputBucket::Short,
+        k2: vec![wva_scaling::units::Amount::try_from(9000.0).unwrap()],
+    };
+    state.observed = vec![of("gone"), of("m")];
+    turn(&engine, &mut state).await;
+    let models: Vec<&str> = state.observed.iter().map(|r| r.model_id.as_str()).collect();
+    assert_eq!(models, ["m"]);
+}
+
 /// Waits for a publication, longer than any that is right takes.
 async fn until(reader: &mut crate::Reader, wanted: impl FnMut(&Option<Arc<Published>>) -> bool) {
     tokio::time::timeout(Duration::from_secs(8), reader.wait_for(wanted)).await.expect("in time").unwrap();

@@ -39,6 +39,9 @@ const PATIENCE: u32 = 4;
 const HOT: (f64, f64) = (2.0, 0.6);
 /// The model then grows to so many times its ready replicas, and at most to so many.
 const UNLEARNT: (f64, f64) = (1.5, 4.0);
+/// Seconds for which what is learnt of a kind of hardware, or of other arguments of the engine, is kept that no variant has
+/// any more: who rolls back within a day finds it again.
+const KEPT: f64 = 86_400.0;
 /// Requests that may wait at a replica before they are a backlog.
 const QUEUE: f64 = 2.0;
 
@@ -124,12 +127,15 @@ fn check(model: &ModelView, memory: &Learned) -> Result<(), Option<Missing>> {
 
 /// Takes in what replicas did, and gives each variant the index of its curve.
 fn learn(model: &ModelView, memory: &mut Learned, spans: &[Span], passed: f64) -> Vec<usize> {
+    let alike = |c: &Curve, v: &VariantView| {
+        c.accelerator == v.accelerator() && c.engine_args == v.variant.engine_args
+    };
+    memory.curves.retain(|c| seconds(c.quiet) <= KEPT || model.variants.iter().any(|v| alike(c, v)));
     let mut of_variant = Vec::with_capacity(model.variants.len());
     for view in &model.variants {
-        let (accelerator, args) = (view.accelerator(), &view.variant.engine_args);
-        let alike = |c: &Curve| c.accelerator == accelerator && c.engine_args == *args;
-        let found = memory.curves.iter().position(alike).unwrap_or_else(|| {
-            memory.curves.push(learning::begin(accelerator, args, view.variant.known));
+        let found = memory.curves.iter().position(|c| alike(c, view)).unwrap_or_else(|| {
+            let variant = view.variant;
+            memory.curves.push(learning::begin(view.accelerator(), &variant.engine_args, variant.known));
             memory.curves.len() - 1
         });
         of_variant.push(found);

@@ -427,3 +427,18 @@ fn what_a_router_moves_to_another_pod_does_not_count_twice() {
         }
     }
 }
+
+#[test]
+fn what_no_variant_has_any_more_is_forgotten_after_a_day() {
+    let curve_of = |accelerator: &str, hours: u64| Curve {
+        accelerator: accelerator.to_owned(),
+        quiet: GoDuration::from_secs(3600 * hours),
+        ..curve()
+    };
+    let curves = vec![curve_of("unresolved", 100), curve_of("A100", 23), curve_of("L40S", 25)];
+    let before =
+        Learned { model_id: "m".to_owned(), namespace: "ns".to_owned(), curves, ..Learned::default() };
+    let after = watch(Some(before), 15, &[("p", &[(0, 1.0, 1.0)])]);
+    let kept: Vec<&str> = after.curves.iter().map(|c| c.accelerator.as_str()).collect();
+    assert_eq!(kept, ["unresolved", "A100"]);
+}
