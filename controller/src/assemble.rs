@@ -10,20 +10,22 @@ use jiff::Timestamp;
 use wva_crds::GoDuration;
 use wva_crds::names::ROLE_LABEL;
 use wva_scaling::resolve::Entries;
-use wva_scaling::snapshot::{AnalyzerName, Config, GpuCount, Model, QueueFigures, SchedulerQueue, Variant};
+use wva_scaling::snapshot::{
+    AnalyzerName, Config, GpuCount, MetricsAge, Model, QueueFigures, SchedulerQueue, Variant,
+};
 use wva_scaling::units::Amount;
 use wva_scaling::{Snapshot, VariantKey};
 
-use self::replicas::{Judge, loads_by_workload, reporting};
+use self::replicas::{Judge, Loads, loads_by_workload, reporting};
 use crate::bounds::{self, Limits};
 use crate::collect::sample::Samples;
 use crate::inventory::{self, NoInventory, inventory};
 use crate::memory::{Memory, Remembered};
-use crate::picker::{Labels, Pickers};
+use crate::picker::{Labels, ModelKey, Pickers};
 use crate::pods::{self, PodOf, Standing};
 use crate::template::Template;
 use crate::variants::{Declared, Managed};
-use crate::watches::Watches;
+use crate::watches::{Watches, Workload};
 use crate::workloads::{self, Replicas, WorkloadKey};
 
 /// A Snapshot and what was learnt while building it.
@@ -59,13 +61,9 @@ pub(crate) fn assemble(
     let queues = pickers.queues().borrow().clone();
     let pods = pods::pods(watches);
     let limits = bounds::limits(watches);
-    let (loads, unmapped) = loads_by_workload(samples, &pods, &config.metrics_age, at);
-    let (standings, ready) = (pods::standings(&pods, at.wall), pods::ready(&pods));
-    let starts = pods::cold_starts(&pods);
-    let entries = Entries::of(&config);
-    let (nothing, none) = (Standing::default(), BTreeSet::new());
-    let mut models: BTreeMap<(String, String), Model> = BTreeMap::new();
-    let mut workloads_of: BTreeMap<(String, String), Vec<&WorkloadKey>> = BTreeMap::new();
+    let (seen, unmapped) = Seen::new(samples, &pods, &limits, &config, at);
+    let mut models: BTreeMap<ModelKey, Model> = BTreeMap::new();
+    let mut workloads_of: BTreeMap<ModelKey, Vec<&WorkloadKey>> = BTreeMap::new();
     let mut present = BTreeMap::new();
     let mut takers: BTreeMap<&WorkloadKey, Taker> = BTreeMap::new();
     for m in managed {
@@ -80,33 +78,15 @@ pub(crate) fn assemble(
         let workload = workloads::workload(watches, key);
         remembered.observe(key, workload.is_some());
         let Some(workload) = workload else { continue };
-        let replicas = workload.replicas;
-        present.insert(m.key.clone(), replicas);
-        let reported = loads.get(key).map(|l| reporting(l, &declared.model_id)).unwrap_or_default();
-        let mut variant = declared_part(m, declared, limits.get(key));
-        variant.known = m.status.known;
-        variant.partial_role = has_partial_role(&workload.pod_labels);
-        variant.cold_start = starts.get(key).copied().map(whole_millis);
-        describe(&mut variant, workload.template.as_ref());
-        takers.extend(Taker::of(&variant, replicas).map(|taker| (key, taker)));
-        variant.refused_ago = refused_ago;
-        progress(&mut variant, remembered, replicas, standings.get(key).unwrap_or(&nothing), at);
-        let seen = samples.scheduler_queue(&m.key.namespace, &declared.model_id, &config.metrics_age, at.now);
-        let judge = Judge {
-            samples,
-            namespace: &m.key.namespace,
-            ages: config.metrics_age,
-            now: at.now,
-            tokens: reads_tokens(&entries, &m.key.namespace, &declared.model_id),
-            late_queue: seen.late,
-        };
-        judge.measure(&mut variant, &reported, ready.get(key).unwrap_or(&none));
+        present.insert(m.key.clone(), workload.replicas);
         let id = (m.key.namespace.clone(), declared.model_id.clone());
-        let scheduler_queue = queues.with(&id, seen.queue, at.now);
+        let queue = samples.scheduler_queue(&id.0, &id.1, &seen.ages, at.now);
+        let variant = seen.variant((m, declared), &workload, remembered, queue.late);
+        takers.extend(Taker::of(&variant, workload.replicas).map(|taker| (key, taker)));
         let model = models.entry(id.clone()).or_insert_with(|| Model {
             model_id: declared.model_id.clone(),
             namespace: m.key.namespace.clone(),
-            scheduler_queue,
+            scheduler_queue: queues.with(&id, queue.queue, at.now),
             // Most models have one: room for four, with which a vector begins, is most of a large snapshot.
             variants: Vec::with_capacity(1),
             ..Model::default()
@@ -115,16 +95,15 @@ pub(crate) fn assemble(
         if model.scheduler_queue == SchedulerQueue::Absent && pickers.has_one(watches, key) {
             model.scheduler_queue = SchedulerQueue::Known(QueueFigures::default());
         }
-        model.variants.push(variant);
+        model.variants.push(Variant { refused_ago, ..variant });
         workloads_of.entry(id).or_default().push(key);
     }
     memory.evidence.retain(|id| models.contains_key(id));
     let born = pods::born(&pods);
-    for model in models.values_mut() {
-        let to_zero = entries.scale_to_zero(&model.namespace, &model.model_id);
-        let id = (model.namespace.clone(), model.model_id.clone());
-        let born = workloads_of.remove(&id).into_iter().flatten().filter_map(|key| born.get(key)).max();
-        memory.evidence.complete(model, to_zero, born.copied(), samples, (&config.metrics_age, at));
+    for (id, model) in &mut models {
+        let to_zero = seen.entries.scale_to_zero(&model.namespace, &model.model_id);
+        let born = workloads_of.remove(id).into_iter().flatten().filter_map(|key| born.get(key)).max();
+        memory.evidence.complete(model, to_zero, born.copied(), samples, (&seen.ages, at));
     }
     let unlimited = take_stock(&mut config, watches, &pods, &takers);
     let snapshot = Snapshot {
@@ -134,6 +113,75 @@ pub(crate) fn assemble(
         ..Snapshot::default()
     };
     Assembled { snapshot, workloads: present, unmapped, unlimited, limits }
+}
+
+/// What all pods show and all autoscalers allow, joined once for every variant.
+struct Seen<'a> {
+    samples: &'a Samples,
+    loads: BTreeMap<&'a WorkloadKey, Loads<'a>>,
+    limits: &'a BTreeMap<WorkloadKey, Limits>,
+    standings: BTreeMap<&'a WorkloadKey, Standing>,
+    ready: BTreeMap<&'a WorkloadKey, BTreeSet<&'a str>>,
+    cold_starts: BTreeMap<&'a WorkloadKey, Duration>,
+    entries: Entries<'a>,
+    ages: MetricsAge,
+    at: Moment,
+}
+
+impl<'a> Seen<'a> {
+    /// Counts the pods that have series and belong to no known workload as well.
+    fn new(
+        samples: &'a Samples,
+        pods: &'a BTreeMap<(String, String), PodOf>,
+        limits: &'a BTreeMap<WorkloadKey, Limits>,
+        config: &'a Config,
+        at: Moment,
+    ) -> (Self, usize) {
+        let (loads, unmapped) = loads_by_workload(samples, pods, &config.metrics_age, at);
+        let seen = Self {
+            samples,
+            loads,
+            limits,
+            standings: pods::standings(pods, at.wall),
+            ready: pods::ready(pods),
+            cold_starts: pods::cold_starts(pods),
+            entries: Entries::of(config),
+            ages: config.metrics_age,
+            at,
+        };
+        (seen, unmapped)
+    }
+
+    /// A variant as rules see it.
+    fn variant(
+        &self,
+        (m, declared): (&Managed, &Declared),
+        workload: &Workload,
+        remembered: &mut Remembered,
+        late_queue: bool,
+    ) -> Variant {
+        let key = &declared.workload;
+        let mut variant = declared_part(m, declared, self.limits.get(key));
+        variant.known = m.status.known;
+        variant.partial_role = has_partial_role(&workload.pod_labels);
+        variant.cold_start = self.cold_starts.get(key).copied().map(whole_millis);
+        describe(&mut variant, workload.template.as_ref());
+        let nothing = Standing::default();
+        let standing = self.standings.get(key).unwrap_or(&nothing);
+        progress(&mut variant, remembered, workload.replicas, standing, self.at);
+        let judge = Judge {
+            samples: self.samples,
+            namespace: &m.key.namespace,
+            ages: self.ages,
+            now: self.at.now,
+            tokens: reads_tokens(&self.entries, &m.key.namespace, &declared.model_id),
+            late_queue,
+        };
+        let reported = self.loads.get(key).map(|l| reporting(l, &declared.model_id)).unwrap_or_default();
+        let none = BTreeSet::new();
+        judge.measure(&mut variant, &reported, self.ready.get(key).unwrap_or(&none));
+        variant
+    }
 }
 
 /// Whether a model is analyzed by its tokens.
