@@ -1,5 +1,5 @@
 //! How values from users are shown in messages: short, on one line, and with nothing in them that a terminal would
-//! act on. And how near a misspelt key is to a known one.
+//! act on. How near a misspelt key is to a known one, and what an error came of.
 
 use std::fmt::Write as _;
 
@@ -77,17 +77,23 @@ pub fn nearest<'k>(key: &str, known: &[&'k str]) -> Option<&'k str> {
     if known.contains(&key) {
         return None;
     }
-    known.iter().map(|k| (distance(key, k), *k)).filter(|(d, _)| *d <= 2).min().map(|(_, k)| k)
+    known.iter().filter_map(|k| Some((misspelt(key, k)?, *k))).min().map(|(_, k)| k)
 }
 
-/// Optimal string alignment distance; lengths that differ by more than 2 are not measured.
-fn distance(a: &str, b: &str) -> usize {
-    if a.len().abs_diff(b.len()) > 8 {
-        return usize::MAX;
+/// Letters that may be wrong in a word that is still known.
+const WRONG: usize = 2;
+
+/// How many letters of `a` are missing, too many, wrong, or swapped with their neighbour, where it is meant to be `b`
+/// (optimal string alignment distance). `None` where those are more than two.
+#[must_use]
+pub fn misspelt(a: &str, b: &str) -> Option<usize> {
+    // No letter has more than four bytes, so longer ones need not be looked at.
+    if a.len().abs_diff(b.len()) > 4 * WRONG {
+        return None;
     }
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    if a.len().abs_diff(b.len()) > 2 {
-        return usize::MAX;
+    if a.len().abs_diff(b.len()) > WRONG {
+        return None;
     }
     let mut rows = vec![(0..=b.len()).collect::<Vec<usize>>()];
     for i in 1..=a.len() {
@@ -102,7 +108,14 @@ fn distance(a: &str, b: &str) -> usize {
         }
         rows.push(row);
     }
-    rows[a.len()][b.len()]
+    Some(rows[a.len()][b.len()]).filter(|wrong| *wrong <= WRONG)
+}
+
+/// An error and what caused it, in one line: "error sending request" alone helps nobody.
+#[must_use]
+pub fn causes(error: &dyn std::error::Error) -> String {
+    let chain = std::iter::successors(Some(error), |e| e.source());
+    chain.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 #[cfg(test)]

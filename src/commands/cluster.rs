@@ -162,7 +162,7 @@ impl Cluster {
         match tokio::time::timeout(PATIENCE, self.client.request::<Value>(request)).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(kube::Error::Api(status))) => Err(Refusal { code: status.code, said: status.message }),
-            Ok(Err(other)) => Err(Refusal { code: 0, said: causes(&other) }),
+            Ok(Err(other)) => Err(Refusal { code: 0, said: wva_crds::text::causes(&other) }),
             Err(_) => {
                 let said = format!("the API server did not answer within {} s", PATIENCE.as_secs());
                 Err(Refusal { code: 0, said })
@@ -200,12 +200,6 @@ fn with_kind(mut item: Value, of: &Resource) -> Value {
         item.insert("kind".to_owned(), json!(of.kind));
     }
     item
-}
-
-/// An error and what caused it, in one line.
-fn causes(error: &dyn std::error::Error) -> String {
-    let chain = std::iter::successors(Some(error), |e| e.source());
-    chain.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 /// A text in an object, empty where there is none.

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use wva_crds::settings::without_password;
+use wva_crds::text::causes;
 
 use answer::{Body, Sink};
 use connection::Connection;
@@ -286,12 +287,6 @@ fn pause() -> Duration {
 fn first_line(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(&body[..body.len().min(200)]);
     text.lines().next().unwrap_or_default().to_owned()
-}
-
-/// An error and what caused it, in one line: "error sending request" alone helps nobody.
-fn causes(error: &dyn std::error::Error) -> String {
-    let chain = std::iter::successors(Some(error), |e| e.source());
-    chain.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 #[cfg(test)]

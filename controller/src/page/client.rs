@@ -97,8 +97,6 @@ impl From<reqwest::Error> for NoAnswer {
         if error.is_timeout() && !error.is_connect() {
             return Self::TooSlow;
         }
-        let error = error.without_url();
-        let chain = std::iter::successors(Some(&error as &dyn std::error::Error), |e| e.source());
-        Self::Unreachable(chain.map(ToString::to_string).collect::<Vec<_>>().join(": "))
+        Self::Unreachable(wva_crds::text::causes(&error.without_url()))
     }
 }

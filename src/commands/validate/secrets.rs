@@ -2,12 +2,13 @@
 //! commented out included, what such a key stands above, and URLs with a password. They are pointed at instead.
 
 use wva_crds::settings::{Kind, SETTINGS};
+use wva_crds::text::misspelt;
 
 use super::input::Source;
 use super::report::Finding;
 
-/// How many letters may be wrong in a name.
-const WRONG: usize = 2;
+/// No shorter word is nearly the key of a secret.
+const SHORTEST: usize = 8;
 /// How far above a line its key is looked for.
 const LINES: usize = 200;
 
@@ -53,35 +54,14 @@ fn below_secret(source: &Source, line: &str, start: usize) -> bool {
 fn names(text: &str, such: &dyn Fn(&wva_crds::settings::Setting) -> bool) -> bool {
     let word = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let keys: Vec<&str> = SETTINGS.iter().filter(|s| such(s)).map(|s| s.key).collect();
-    text.split(|c: char| !word(c)).filter(|w| w.len() + WRONG >= 10).any(|found| {
+    text.split(|c: char| !word(c)).filter(|w| w.len() >= SHORTEST).any(|found| {
         let found = found.to_ascii_uppercase().replace('-', "_");
         // What differs from a secret by more than from another setting is that other one.
         keys.iter().any(|key| {
-            found.contains(key) || (SETTINGS.iter().all(|s| s.key != found) && distance(&found, key) <= WRONG)
+            found.contains(key)
+                || (SETTINGS.iter().all(|s| s.key != found) && misspelt(&found, key).is_some())
         })
     })
-}
-
-/// How many letters must be put in, taken out or changed, or swapped with the next, up to one more than matters.
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b) = (a.as_bytes(), b.as_bytes());
-    if a.len().abs_diff(b.len()) > WRONG {
-        return WRONG + 1;
-    }
-    let mut rows = vec![(0..=b.len()).collect::<Vec<usize>>()];
-    for i in 1..=a.len() {
-        let mut row = vec![i];
-        for j in 1..=b.len() {
-            let changed = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            let mut least = changed.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                least = least.min(rows[i - 2][j - 2] + 1);
-            }
-            row.push(least);
-        }
-        rows.push(row);
-    }
-    rows[a.len()][b.len()]
 }
 
 #[cfg(test)]

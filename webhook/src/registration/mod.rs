@@ -195,7 +195,7 @@ impl Opener {
             if let Err(error) = &outcome {
                 tracing::warn!(
                     kind = door.kind(),
-                    error = chain(error),
+                    error = wva_crds::text::causes(error),
                     "The admission webhooks are not open: trying again in {wait:?}"
                 );
             }
@@ -327,17 +327,6 @@ impl Object {
             Err(_) => Err(Error::Slow { doing, kind, name }),
         }
     }
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(e) = cause {
-        text.push_str(": ");
-        text.push_str(&e.to_string());
-        cause = e.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -6,9 +6,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use reqwest::{Certificate, Client, ClientBuilder, Identity};
+use wva_crds::text::causes;
 
 use super::connection::{Renamed, renamed};
-use super::{PrometheusConfig, QueryError, causes};
+use super::{PrometheusConfig, QueryError};
 
 /// CA of the cluster, as every pod has it.
 const SERVICE_ACCOUNT_CA: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
