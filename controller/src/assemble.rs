@@ -11,7 +11,7 @@ use wva_crds::GoDuration;
 use wva_crds::names::ROLE_LABEL;
 use wva_scaling::resolve::Entries;
 use wva_scaling::snapshot::{
-    AnalyzerName, Config, GpuCount, MetricsAge, Model, QueueFigures, SchedulerQueue, Variant,
+    AnalyzerName, Config, GpuCount, MetricsAge, Model, QueueFigures, Role, SchedulerQueue, Variant,
 };
 use wva_scaling::units::Amount;
 use wva_scaling::{Snapshot, VariantKey};
@@ -163,7 +163,7 @@ impl<'a> Seen<'a> {
         let key = &declared.workload;
         let mut variant = declared_part(m, declared, self.limits.get(key));
         variant.known = m.status.known;
-        variant.partial_role = has_partial_role(&workload.pod_labels);
+        variant.role = role(&workload.pod_labels);
         variant.cold_start = self.cold_starts.get(key).copied().map(whole_millis);
         describe(&mut variant, workload.template.as_ref());
         let nothing = Standing::default();
@@ -206,9 +206,13 @@ fn declared_part(m: &Managed, declared: &Declared, limits: Option<&Limits>) -> V
     }
 }
 
-/// Whether the pods of a workload do only the prefill or only the decode of requests. `both` is neither.
-fn has_partial_role(labels: &Labels) -> bool {
-    labels.get(ROLE_LABEL).is_some_and(|role| role == "prefill" || role == "decode")
+/// The part of a request that the pods of a workload do. With `both` they do all of it.
+fn role(labels: &Labels) -> Option<Role> {
+    match labels.get(ROLE_LABEL)?.as_ref() {
+        "prefill" => Some(Role::Prefill),
+        "decode" => Some(Role::Decode),
+        _ => None,
+    }
 }
 
 /// What the template of the workload says.

@@ -4,6 +4,7 @@
 mod engine;
 pub(crate) mod kept;
 mod percentage;
+mod roles;
 mod steps;
 mod throughput;
 mod tokens;
@@ -67,10 +68,19 @@ pub(crate) fn analyze(model: &ModelView) -> Box<dyn Verdict> {
     let (answer, learned) = throughput::analyze(model);
     let (verdict, instead) = match answer {
         Ok(verdict) if !model.at_zero() => (Box::new(verdict) as Box<dyn Verdict>, None),
-        Err(missing) if !model.at_zero() => (ask(model, AnalyzerName::Percentage), missing),
+        Err(missing) if !model.at_zero() => (by_percentages(model), missing),
         _ => (Box::new(AtRest) as Box<dyn Verdict>, None),
     };
     Box::new(Watching { verdict, instead, learned: Box::new(learned) })
+}
+
+/// The percentages in place of the throughput analyzer.
+fn by_percentages(model: &ModelView) -> Box<dyn Verdict> {
+    let percentages = |part: &ModelView| ask(part, AnalyzerName::Percentage);
+    if model.variants.iter().any(|v| v.variant.role.is_some()) {
+        return Box::new(roles::apart(model, percentages));
+    }
+    percentages(model)
 }
 
 fn ask(model: &ModelView, analyzer: AnalyzerName) -> Box<dyn Verdict> {

@@ -223,9 +223,9 @@ pub struct Variant {
     /// What an earlier leader learnt of its speed. `None`: nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub known: Option<Known>,
-    /// Its pods do only a part of a request (label `llm-d.ai/role`: prefill or decode).
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub partial_role: bool,
+    /// The part of a request that its pods do (label `llm-d.ai/role`). `None`: whole requests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<Role>,
     /// GPUs one replica asks for.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub gpus_per_replica: GpuCount,
@@ -235,6 +235,16 @@ pub struct Variant {
     /// Replicas that report metrics, each pod once.
     #[serde(default)]
     pub replicas: Vec<Replica>,
+}
+
+/// A part of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Role {
+    /// The prompt is computed, and the cache handed over.
+    Prefill,
+    /// The cache is taken over, and the answer generated.
+    Decode,
 }
 
 /// GPUs, a whole number, 1 unless said.

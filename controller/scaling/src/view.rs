@@ -27,6 +27,7 @@ pub(crate) struct ModelView<'a> {
 }
 
 /// One variant.
+#[derive(Clone)]
 pub(crate) struct VariantView<'a> {
     pub(crate) variant: &'a Variant,
     /// Where its accelerator stands in the ledger of GPUs. `None`: it is not limited.
@@ -45,6 +46,7 @@ pub(crate) struct VariantView<'a> {
 }
 
 /// A replica's signals.
+#[derive(Clone)]
 pub(crate) struct Sample<'a> {
     pub(crate) replica: &'a Replica,
     pub(crate) kv: f64,
@@ -72,6 +74,11 @@ impl<'a> ModelView<'a> {
         let mut variants: Vec<_> = model.variants.iter().map(view).collect();
         variants.sort_by(|a, b| a.variant.name.cmp(&b.variant.name));
         Self { model, config, remembered, learned, settings, to_zero, variants }
+    }
+
+    /// The same model with some of its variants alone, by their indices.
+    pub(crate) fn part(&self, of: &[usize]) -> Self {
+        Self { variants: of.iter().map(|i| self.variants[*i].clone()).collect(), ..*self }
     }
 
     /// Every variant has 0 replicas.

@@ -114,7 +114,7 @@ fn check(model: &ModelView, memory: &Learned) -> Result<(), Option<Missing>> {
     if samples.peek().is_none() {
         return Err(None);
     }
-    if model.variants.iter().any(|v| v.variant.partial_role) {
+    if model.variants.iter().any(|v| v.variant.role.is_some()) {
         return Err(Some(Missing::WholeRequests));
     }
     let stale = model.config.metrics_age.stale;

@@ -112,6 +112,8 @@ pub enum Missing {
     )]
     Lengths,
     /// Each pod does only a part of a request.
-    #[error("its pods do only the prefill or only the decode of a request (label llm-d.ai/role)")]
+    #[error(
+        "its pods do only the prefill or only the decode of a request (label llm-d.ai/role), and each role is judged by itself"
+    )]
     WholeRequests,
 }

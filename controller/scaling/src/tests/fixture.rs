@@ -63,7 +63,7 @@ fn variant(line: &str, each: &str) -> String {
             "gpus" => format!("gpusPerReplica: {value}"),
             "capacity" => format!("rememberedCapacity: {value}"),
             "cost" | "mode" => format!("{key}: \"{value}\""),
-            "role" => "partialRole: true".to_owned(),
+            "role" => format!("role: {value}"),
             "pods" | "hpaDown" | "wait" => continue,
             key if FIGURES.iter().any(|(short, _)| *short == key) => continue,
             key => format!("{key}: {value}"),

@@ -219,7 +219,7 @@ fn variant() -> impl Strategy<Value = Variant> {
             remembered_capacity: hardware.2,
             cold_start: None,
             known: None,
-            partial_role: false,
+            role: None,
             pending,
             running: load.0,
             running_age: None,

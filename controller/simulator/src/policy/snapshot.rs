@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use wva_crds::GoDuration;
 use wva_scaling::snapshot::{
-    GpuCount, HpaTolerance, Model, Pending, PendingState, QueueFigures, Replica, SchedulerQueue, Variant,
-    WorkSample,
+    GpuCount, HpaTolerance, Model, Pending, PendingState, QueueFigures, Replica, Role, SchedulerQueue,
+    Variant, WorkSample,
 };
 use wva_scaling::units::{Amount, Cost, KvUsage, QueueLength};
 
 use super::activity::Activity;
 use super::hpa::Behavior;
 use super::{Pod, Seen};
+use crate::fleet;
 use crate::fleet::engine::real;
 use crate::fleet::replica::Sample;
 
@@ -70,9 +71,16 @@ fn variant(seen: &Seen<'_>, v: usize, memory: Memory, behavior: &Behavior) -> Va
         cold_start: seen.cold_start(v).map(seconds),
         gpus_per_replica: GpuCount(own.gpus),
         engine_args: own.engine_args.clone(),
-        partial_role: own.role.is_some(),
+        role: own.role.map(role),
         replicas: seen.pods(v).map(|p| replica(seen, v, p)).collect(),
         ..Variant::default()
+    }
+}
+
+fn role(of: fleet::variant::Role) -> Role {
+    match of {
+        fleet::variant::Role::Prefill => Role::Prefill,
+        fleet::variant::Role::Decode => Role::Decode,
     }
 }
 

@@ -111,6 +111,21 @@ pub(super) const TABLE: Table = Table {
             "learned 10; a: 2 role=prefill kv=.75",
             "a 2->3 SignalsMissing SpareBelowTarget missing=wholeRequests",
         ),
+        (
+            "each part by itself, though the other is idle",
+            "learned 10; a: 2 role=prefill kv=.75; b: 4 role=decode kv=.05",
+            "a 2->3 SignalsMissing SpareBelowTarget; b 4->3 SignalsMissing ScaleDownSafe",
+        ),
+        (
+            "a part that does not report keeps its target, and the other goes on",
+            "learned 10; a: 2 role=prefill kv=.75; b: 4 role=decode desired=5 age=301s",
+            "a 2->3 SignalsMissing SpareBelowTarget; b 4->5 SignalsMissing SafetyNet",
+        ),
+        (
+            "pods that do whole requests are a part of their own",
+            "learned 10; a: 2 role=prefill kv=.75; b: 2 role=decode kv=.5; c: 2 kv=.5",
+            "a 2->3 SignalsMissing SpareBelowTarget; b 2->2 SignalsMissing; c 2->2 SignalsMissing",
+        ),
         ("no metrics", "learned 10; a: 2 desired=4 age=301s", "a 2->4 SafetyNet cause=noMetrics"),
         ("a model at 0 stays there", "learned 10; a: 0", "a 0->0 NoChange"),
     ],
