@@ -69,7 +69,8 @@ impl Process {
         if let Some(address) = controller.debug_address {
             let listener = endpoints::bind("/explain and /snapshot", address)?;
             let router = endpoints::debug(reader, self.leadership.clone());
-            self.spawn("debug endpoint", endpoints::serve(listener, router, self.end.shutdown.clone()));
+            let shutdown = self.end.shutdown.clone();
+            self.spawn("debug endpoint", endpoints::serve("debug", listener, None, router, shutdown));
         }
         if let Some(address) = controller.external_metrics_address {
             self.external_metrics(address, certs.serving()?, controller.legacy_metrics)?;

@@ -4,7 +4,6 @@
 
 mod cluster;
 mod config_maps;
-mod connections;
 mod decode;
 mod metrics;
 mod patience;
