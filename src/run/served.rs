@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use wva_controller::auth::Gate;
-
 use super::Process;
 use super::certificates::Served;
 use crate::endpoints;
@@ -18,7 +16,7 @@ impl Process {
         let shutdown = self.end.shutdown.clone();
         if self.settings.metrics_secure {
             let tls = wva_certs::server_config(certs.metrics()?.resolver(), false)?;
-            let guarded = endpoints::guarded(router, Arc::new(Gate::new(self.client.clone())));
+            let guarded = endpoints::guarded(router, self.gate.clone());
             self.spawn(
                 "metrics endpoint",
                 endpoints::serve("/metrics", listener, Some(tls), guarded, shutdown),
