@@ -15,7 +15,7 @@ use futures::StreamExt as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use crate::review::{Answer, CONFIG_MAP_PATH, MUTATE_PATH, Phase, State, VALIDATE_PATH, answer};
-use crate::server::Limits;
+use crate::server::{Error, Limits};
 
 #[derive(Clone)]
 struct Context {
@@ -31,17 +31,15 @@ type Job = Box<dyn FnOnce() + Send>;
 
 /// The thread that judges large reviews, one after another: each may take many times its body's size while it is
 /// parsed, and every thread keeps for itself what it has freed. It ends with the last sender.
-fn large_reviews() -> mpsc::Sender<Job> {
+fn large_reviews(thread: std::thread::Builder) -> Result<mpsc::Sender<Job>, Error> {
     let (sender, mut jobs) = mpsc::channel::<Job>(WAITING);
     let work = move || {
         while let Some(job) = jobs.blocking_recv() {
             job();
         }
     };
-    if let Err(error) = std::thread::Builder::new().name("large-reviews".to_owned()).spawn(work) {
-        tracing::error!(%error, "There is no thread for large reviews: they are not answered");
-    }
-    sender
+    thread.name("large-reviews".to_owned()).spawn(work).map_err(|source| Error::Thread { source })?;
+    Ok(sender)
 }
 
 /// Reviews that wait for the thread: large ones, which are fewer, and those of ConfigMaps.
@@ -55,15 +53,20 @@ const HELD: usize = 2;
 const SMALL: usize = 64 << 10;
 
 /// The paths of the server, for tests without a socket.
-pub fn router(state: Arc<State>, limits: Limits) -> Router {
+///
+/// # Errors
+/// Where there is no thread for large reviews, which would never be answered.
+pub fn router(state: Arc<State>, limits: Limits) -> Result<Router, Error> {
+    let held = Arc::new(Semaphore::new(HELD));
+    let context = Context { state, limits, held, large: large_reviews(std::thread::Builder::new())? };
     let unknown =
         || async { (StatusCode::NOT_FOUND, "no such path: see the paths of the webhook configurations\n") };
-    Router::new()
+    Ok(Router::new()
         .route(MUTATE_PATH, post(|context, request| review(context, Phase::Mutate, request)))
         .route(VALIDATE_PATH, post(|context, request| review(context, Phase::Validate, request)))
         .route(CONFIG_MAP_PATH, post(|context, request| review(context, Phase::ConfigMap, request)))
         .fallback(unknown)
-        .with_state(Context { state, limits, held: Arc::new(Semaphore::new(HELD)), large: large_reviews() })
+        .with_state(context))
 }
 
 async fn review(Extract(context): Extract<Context>, phase: Phase, request: Request) -> Response {
@@ -163,4 +166,16 @@ fn unreadable(error: &axum::Error) -> Answer {
 fn too_large(limit: usize) -> Answer {
     let message = format!("the body is larger than {limit} bytes, more than two objects of etcd can be");
     Answer::unjudged(StatusCode::PAYLOAD_TOO_LARGE, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_thread_for_large_reviews_there_is_no_server() {
+        // More than any machine has of addresses.
+        let impossible = std::thread::Builder::new().stack_size(1 << 50);
+        assert!(matches!(large_reviews(impossible), Err(Error::Thread { .. })));
+    }
 }

@@ -34,6 +34,13 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
+    /// The system gives no thread to judge large reviews on.
+    #[error("cannot start the thread for large reviews: is the limit of processes reached?")]
+    Thread {
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
 }
 
 /// What a client may take. The defaults fit an apiserver whose `timeoutSeconds` is 5.
@@ -84,7 +91,7 @@ pub struct End {
 /// Answers reviews until `end`, then finishes those under way. [`serve_with`] with the default [`Limits`].
 ///
 /// # Errors
-/// When the listener cannot be used. A client's fault never ends the server.
+/// When the listener cannot be used, or a thread is not to be had. A client's fault never ends the server.
 pub async fn serve(
     listener: TcpListener,
     tls: Arc<rustls::ServerConfig>,
@@ -97,7 +104,7 @@ pub async fn serve(
 /// Answers reviews within `limits` until `end`, then finishes those under way.
 ///
 /// # Errors
-/// When the listener cannot be used.
+/// When the listener cannot be used, or a thread is not to be had.
 pub async fn serve_with(
     listener: TcpListener,
     tls: Arc<rustls::ServerConfig>,
@@ -110,7 +117,7 @@ pub async fn serve_with(
     socket2::SockRef::from(&listener).listen(BACKLOG).map_err(|source| Error::Listen { source })?;
     let listener = tokio::net::TcpListener::from_std(listener).map_err(|source| Error::Listen { source })?;
     let acceptor = TlsAcceptor::from(tls);
-    let router = router(state, limits);
+    let router = router(state, limits)?;
     let bounds = Bounds { served: "reviews", connections: limits.connections, drain: limits.drain };
     accept(listener, bounds, end.shutdown.clone(), |stream, place| {
         connection(stream, acceptor.clone(), router.clone(), place, end.clone(), limits)
