@@ -3,7 +3,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, HttpBody as _};
@@ -13,6 +13,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use futures::StreamExt as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::time::Instant;
 
 use crate::review::{Answer, CONFIG_MAP_PATH, MUTATE_PATH, Phase, State, VALIDATE_PATH, answer};
 use crate::server::{Error, Limits};
@@ -71,7 +72,8 @@ pub fn router(state: Arc<State>, limits: Limits) -> Result<Router, Error> {
 
 async fn review(Extract(context): Extract<Context>, phase: Phase, request: Request) -> Response {
     let start = Instant::now();
-    let answer = within_deadline(&context, phase, request.into_body()).await;
+    let most = within(context.limits.review, request.uri().query());
+    let answer = within_deadline(&context, phase, start + most, request.into_body()).await;
     let (resource, took) = (phase.resource(), start.elapsed());
     context.state.metrics.observe(resource, answer.operation, answer.allowed, answer.code, took);
     match answer.body {
@@ -83,8 +85,17 @@ async fn review(Extract(context): Extract<Context>, phase: Phase, request: Reque
     }
 }
 
-async fn within_deadline(context: &Context, phase: Phase, body: Body) -> Answer {
-    let deadline = tokio::time::Instant::now() + context.limits.review;
+/// The time for a review: our own, or less where the API server gives it less. It names its `timeoutSeconds` in the
+/// query (`?timeout=5s`), and of that a fifth is left for the way to us and back.
+fn within(own: Duration, query: Option<&str>) -> Duration {
+    let named = query.unwrap_or_default().split('&').find_map(|pair| pair.strip_prefix("timeout="));
+    let seconds = named.and_then(|text| text.strip_suffix('s')).and_then(|text| text.parse::<u32>().ok());
+    let given =
+        seconds.filter(|seconds| *seconds > 0).map(|seconds| Duration::from_secs(seconds.into()) * 4 / 5);
+    given.map_or(own, |given| given.min(own))
+}
+
+async fn within_deadline(context: &Context, phase: Phase, deadline: Instant, body: Body) -> Answer {
     let received = match tokio::time::timeout_at(deadline, receive(context, body)).await {
         Ok(Ok(received)) => received,
         Ok(Err(answer)) => return answer,
@@ -171,6 +182,24 @@ fn too_large(limit: usize) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_review_takes_less_than_the_api_server_gives_it_and_never_nothing() {
+        let own = Duration::from_secs(4);
+        for (query, milliseconds) in [
+            (None, 4000),
+            (Some("timeout=1s"), 800),
+            (Some("a=b&timeout=3s"), 2400),
+            (Some("timeout=5s"), 4000),
+            (Some("timeout=30s"), 4000),
+            (Some("timeout=0s"), 4000),
+            (Some("timeout=-1s"), 4000),
+            (Some("timeout=soon&timeout"), 4000),
+            (Some("timeout=99999999999s"), 4000),
+        ] {
+            assert_eq!(within(own, query), Duration::from_millis(milliseconds), "{query:?}");
+        }
+    }
 
     #[test]
     fn without_a_thread_for_large_reviews_there_is_no_server() {

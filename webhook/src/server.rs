@@ -52,7 +52,8 @@ pub struct Limits {
     pub handshake: Duration,
     /// Time for the header of a request.
     pub header: Duration,
-    /// Time for body and verdict of a review together. Below `timeoutSeconds`, so that the person gets our message.
+    /// Time for body and verdict of a review together; less where the API server gives less, so that the person gets
+    /// our message.
     pub review: Duration,
     /// How long a connection may be idle. Above the apiserver's own 90 seconds, so that it is the apiserver that
     /// closes: a review sent on a connection that is being closed would fail.

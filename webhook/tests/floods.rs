@@ -107,6 +107,16 @@ async fn large_bodies_wait_for_each_other_and_hold_up_no_small_one() {
 }
 
 #[tokio::test]
+async fn a_review_ends_before_the_api_server_gives_up() {
+    let server = Server::start(patient(8));
+    let mut stream = server.connect().await;
+    let path = format!("{VALIDATE_PATH}?timeout=1s");
+    stream.write_all(&[head(&path, 1000, "close"), b"{".to_vec()].concat()).await.unwrap();
+    let (status, told) = tokio::time::timeout(SOON, read_to_end(&mut stream)).await.unwrap();
+    assert_eq!((status, told.as_str()), (408, "the body took too long to arrive\n"));
+}
+
+#[tokio::test]
 async fn what_would_take_too_much_memory_is_refused() {
     let server = Server::start(Limits::default());
     for part in [r#"{"":0},"#, "0,", "[],"] {
