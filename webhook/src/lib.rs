@@ -11,6 +11,7 @@ pub mod registration;
 mod review;
 mod routes;
 mod server;
+mod uploads;
 
 pub use cluster::{
     Check, ClusterFacts, Index, NamespaceLookup, Observer, OptedInLookup, OwnedLookup, Readers, StoreFacts,

@@ -1,29 +1,29 @@
 //! What is served where, and one review from the first byte of its body to its answer: within a deadline, a bound on
-//! its size, and never more than a few large ones at once.
+//! its size, and another on all large ones together.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, HttpBody as _};
+use axum::body::{Body, BodyDataStream, Bytes, HttpBody as _};
 use axum::extract::{Request, State as Extract};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use futures::StreamExt as _;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use crate::review::{Answer, CONFIG_MAP_PATH, MUTATE_PATH, Phase, State, VALIDATE_PATH, answer};
 use crate::server::{Error, Limits};
+use crate::uploads::{Lost, Upload, Uploads};
 
 #[derive(Clone)]
 struct Context {
     state: Arc<State>,
     limits: Limits,
-    /// Large bodies that are held at once: each may be megabytes.
-    held: Arc<Semaphore>,
+    uploads: Arc<Uploads>,
     large: mpsc::Sender<Job>,
 }
 
@@ -46,7 +46,7 @@ fn large_reviews(thread: std::thread::Builder) -> Result<mpsc::Sender<Job>, Erro
 /// Reviews that wait for the thread: large ones, which are fewer, and those of ConfigMaps.
 const WAITING: usize = 64;
 
-/// Large bodies in memory at once: one is judged while the next arrives.
+/// The room for large bodies in memory, in the largest: one is judged while the next arrives.
 const HELD: usize = 2;
 
 /// Bodies up to here, in bytes, are judged where they are read; objects are a few thousand. As many as there are
@@ -58,8 +58,8 @@ const SMALL: usize = 64 << 10;
 /// # Errors
 /// Where there is no thread for large reviews, which would never be answered.
 pub fn router(state: Arc<State>, limits: Limits) -> Result<Router, Error> {
-    let held = Arc::new(Semaphore::new(HELD));
-    let context = Context { state, limits, held, large: large_reviews(std::thread::Builder::new())? };
+    let uploads = Arc::new(Uploads::at_most(limits.body.saturating_mul(HELD)));
+    let context = Context { state, limits, uploads, large: large_reviews(std::thread::Builder::new())? };
     let unknown =
         || async { (StatusCode::NOT_FOUND, "no such path: see the paths of the webhook configurations\n") };
     Ok(Router::new()
@@ -120,10 +120,7 @@ async fn within_deadline(context: &Context, phase: Phase, deadline: Instant, bod
         drop(held);
     });
     if context.large.try_send(job).is_err() {
-        return Answer::unjudged(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "too many large reviews at once: try again",
-        );
+        return too_many();
     }
     match tokio::time::timeout_at(deadline, judged).await {
         Ok(Ok(answer)) => answer,
@@ -135,10 +132,10 @@ async fn within_deadline(context: &Context, phase: Phase, deadline: Instant, bod
 /// A body in memory, with its place among the large ones where it is one.
 struct Received {
     bytes: Vec<u8>,
-    held: Option<OwnedSemaphorePermit>,
+    held: Option<Upload>,
 }
 
-/// Reads a body. One that grows large waits for its place before more of it is read.
+/// Reads a body. One that grows large needs a place before more of it is read, and can lose it to another.
 async fn receive(context: &Context, body: Body) -> Result<Received, Answer> {
     let limit = context.limits.body;
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
@@ -146,22 +143,52 @@ async fn receive(context: &Context, body: Body) -> Result<Received, Answer> {
         return Err(too_large(limit));
     }
     let mut received = Received { bytes: Vec::new(), held: None };
+    let mut room = SMALL;
     let mut chunks = body.into_data_stream();
-    while let Some(chunk) = chunks.next().await {
-        let chunk = chunk.map_err(|error| unreadable(&error))?;
+    while let Some(chunk) = next(&mut chunks, received.held.as_ref()).await? {
         let length = received.bytes.len() + chunk.len();
         if length > limit {
             return Err(too_large(limit));
         }
-        if length > SMALL && received.held.is_none() {
-            // Never closed. Waiting ends with the review's deadline.
-            received.held = Arc::clone(&context.held).acquire_owned().await.ok();
-            // Once, and not by doubling, which would hold it three times over.
-            received.bytes.reserve_exact(announced.max(length) - received.bytes.len());
+        if length > room {
+            room = larger(length, announced, limit);
+            let held = received.held.get_or_insert_with(|| context.uploads.begin());
+            held.grow(room).await.map_err(|Lost| too_many())?;
+            received.bytes.reserve_exact(room - received.bytes.len());
         }
         received.bytes.extend_from_slice(&chunk);
+        if let Some(held) = &received.held {
+            held.received(length);
+        }
+    }
+    if let Some(held) = &received.held {
+        held.complete();
     }
     Ok(received)
+}
+
+/// The next part of a body, unless its place is lost before it comes.
+async fn next(chunks: &mut BodyDataStream, held: Option<&Upload>) -> Result<Option<Bytes>, Answer> {
+    let chunk = match held {
+        None => chunks.next().await,
+        Some(held) => tokio::select! {
+            biased;
+            () = held.lost() => return Err(too_many()),
+            chunk = chunks.next() => chunk,
+        },
+    };
+    chunk.transpose().map_err(|error| unreadable(&error))
+}
+
+/// Room for a body that has come to `length`. In few steps, and never for all that was announced at once: who announces
+/// much and sends little takes little.
+fn larger(length: usize, announced: usize, limit: usize) -> usize {
+    let step = length.saturating_mul(4).min(limit);
+    if announced >= length { step.min(announced) } else { step }
+}
+
+fn too_many() -> Answer {
+    Answer::unjudged(StatusCode::SERVICE_UNAVAILABLE, "too many large reviews at once: try again")
 }
 
 fn failed() -> Answer {
