@@ -128,7 +128,7 @@ impl Files {
         match timeout(LOOK, &mut look).await {
             Ok(Ok(read)) => self.look(read),
             Ok(Err(error)) => {
-                tracing::error!(%error, "A look at the certificate files failed: please report this")
+                tracing::error!(%error, "A look at the certificate files failed: please report this");
             }
             Err(_) => {
                 self.under_way = Some(look);

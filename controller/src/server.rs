@@ -106,7 +106,10 @@ async fn requests(
     let mut builder = Builder::new(TokioExecutor::new()).http1_only();
     builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.head).max_buf_size(limits.head_bytes);
     let served = builder.serve_connection(TokioIo::new(stream), service);
-    let ended = until_shutdown(served, end, |connection| connection.graceful_shutdown()).await;
+    let ended = until_shutdown(served, end, |connection| {
+        connection.graceful_shutdown();
+    })
+    .await;
     if let Err(error) = ended {
         tracing::debug!(error, served = limits.bounds.served, "A connection ended with an error");
     }
