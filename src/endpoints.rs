@@ -8,19 +8,19 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use anyhow::Context;
-use axum::Router;
 use axum::extract::{Query, Request};
 use axum::http::{StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use axum_server::Handle;
-use hyper_util::rt::TokioTimer;
+use axum::{Extension, Router};
 use prometheus::proto::MetricFamily;
 use prometheus::{Encoder, Registry, TextEncoder};
 use tokio_util::sync::CancellationToken;
+use wva_certs::connections::Bounds;
 use wva_controller::Synced;
 use wva_controller::auth::{Action, Gate, Peer, Refusal};
+use wva_controller::server::{self, Connection, Limits};
 
 pub(crate) use debug::debug;
 
@@ -32,52 +32,56 @@ pub(crate) fn bind(what: &str, address: SocketAddr) -> anyhow::Result<TcpListene
     Ok(bound)
 }
 
-/// Serves a router on a listener until shutdown, then finishes what is in flight. A client that never ends its request
-/// is not waited for.
+/// Serves a router on a listener until shutdown, over HTTPS where there is a `tls`, then finishes what is in flight. A
+/// client that never ends its request is not waited for.
 pub(crate) async fn serve(
+    what: &'static str,
     listener: TcpListener,
+    tls: Option<rustls::ServerConfig>,
     router: Router,
     shutdown: CancellationToken,
 ) -> Result<(), String> {
-    let handle = Handle::new();
-    let mut server =
-        axum_server::from_tcp(listener).map_err(|e| e.to_string())?.handle(handle.clone()).http1_only();
-    server.http_builder().http1().timer(TokioTimer::new()).header_read_timeout(HEADER);
-    until_shutdown(server.serve(router.into_make_service()), handle, shutdown).await
+    serve_within(limits(what), listener, tls, router, shutdown).await
 }
 
-/// The same over TLS.
-pub(crate) async fn serve_tls(
+async fn serve_within(
+    limits: Limits,
     listener: TcpListener,
-    tls: rustls::ServerConfig,
+    tls: Option<rustls::ServerConfig>,
     router: Router,
     shutdown: CancellationToken,
 ) -> Result<(), String> {
-    let handle = Handle::new();
-    let config = axum_server::tls_rustls::RustlsConfig::from_config(Arc::new(tls));
-    let mut server = axum_server::from_tcp_rustls(listener, config)
-        .map_err(|e| e.to_string())?
-        .handle(handle.clone())
-        .http1_only();
-    server.http_builder().http1().timer(TokioTimer::new()).header_read_timeout(HEADER);
-    until_shutdown(server.serve(router.into_make_service()), handle, shutdown).await
+    let router = router.layer(axum::middleware::from_fn(keep));
+    server::serve(listener, tls.map(Arc::new), router, limits, shutdown).await.map_err(|e| e.to_string())
 }
 
-async fn until_shutdown(
-    serving: impl Future<Output = std::io::Result<()>>,
-    handle: Handle<SocketAddr>,
-    shutdown: CancellationToken,
-) -> Result<(), String> {
-    tokio::pin!(serving);
-    tokio::select! {
-        ended = &mut serving => return ended.map_err(|e| e.to_string()),
-        () = shutdown.cancelled() => handle.graceful_shutdown(Some(HEADER)),
+fn limits(what: &'static str) -> Limits {
+    Limits {
+        bounds: Bounds { served: what, connections: CONNECTIONS, drain: HEADER },
+        handshake: HEADER,
+        head: HEADER,
+        head_bytes: HEADER_BYTES,
     }
-    serving.await.map_err(|e| e.to_string())
 }
+
+/// Who asked and was answered is not closed any more for those that ask nothing.
+async fn keep(Extension(connection): Extension<Connection>, request: Request, next: Next) -> Response {
+    let response = next.run(request).await;
+    if response.status() == StatusCode::OK {
+        connection.keep();
+    }
+    response
+}
+
+/// A kubelet, a few Prometheuses, a person. All servers together stay below the 1,024 files that a process may have
+/// open where nobody says otherwise.
+const CONNECTIONS: usize = 96;
 
 /// Time for the head of a request, and for requests in flight at the end.
 const HEADER: std::time::Duration = std::time::Duration::from_secs(if cfg!(test) { 1 } else { 10 });
+
+/// Bytes of a head; hyper's own bound is 400 KiB. A service account's token is below 2 KiB.
+const HEADER_BYTES: usize = 16 << 10;
 
 /// Only for those whom the API server knows, and lets `get` the path.
 pub(crate) fn guarded(router: Router, gate: Arc<Gate>) -> Router {
@@ -173,13 +177,22 @@ mod tests {
 
     use super::*;
 
-    fn started(shutdown: &CancellationToken) -> (SocketAddr, tokio::task::JoinHandle<Result<(), String>>) {
+    type Running = tokio::task::JoinHandle<Result<(), String>>;
+
+    /// Longer than anything here takes.
+    const SOON: Duration = Duration::from_secs(20);
+
+    fn started(shutdown: &CancellationToken) -> (SocketAddr, Running) {
+        started_within(limits("tests"), shutdown)
+    }
+
+    fn started_within(limits: Limits, shutdown: &CancellationToken) -> (SocketAddr, Running) {
         let listener = bind("tests", SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let address = listener.local_addr().unwrap();
         let checks: Vec<Check> = vec![("certificate is loaded", Box::new(|| false))];
         let readiness = Readiness { checks, synced: Synced::default(), stopping: shutdown.clone() };
         let router = health(Arc::new(readiness));
-        (address, tokio::spawn(serve(listener, router, shutdown.clone())))
+        (address, tokio::spawn(serve_within(limits, listener, None, router, shutdown.clone())))
     }
 
     #[tokio::test]
@@ -204,6 +217,51 @@ mod tests {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();
         answer
+    }
+
+    /// One request on a connection that stays open.
+    async fn ask(stream: &mut TcpStream) {
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+        let mut answer = [0; 1024];
+        let read = tokio::time::timeout(SOON, stream.read(&mut answer)).await.unwrap().unwrap();
+        assert!(answer[..read].starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer[..read]));
+    }
+
+    #[tokio::test]
+    async fn clients_that_ask_nothing_lock_no_probe_out() {
+        let shutdown = CancellationToken::new();
+        // Nobody is let go for being slow: what is closed was closed for want of room.
+        let patient = Limits { head: Duration::from_mins(10), ..limits("tests") };
+        let (address, _running) = started_within(patient, &shutdown);
+        let mut kept = TcpStream::connect(address).await.unwrap();
+        ask(&mut kept).await;
+        for begun in [&b""[..], b"GET /healthz HTTP/1.1\r\nhost:"] {
+            let mut strangers = Vec::new();
+            for _ in 0..2 * CONNECTIONS {
+                let mut stranger = TcpStream::connect(address).await.unwrap();
+                stranger.write_all(begun).await.unwrap();
+                strangers.push(stranger);
+            }
+            let probe = tokio::time::timeout(SOON, get(address, "/healthz")).await.unwrap();
+            assert!(probe.starts_with("HTTP/1.1 200"), "{probe}");
+            let first = tokio::time::timeout(SOON, strangers[0].read(&mut [0])).await.unwrap();
+            assert!(matches!(first, Ok(0) | Err(_)), "the longest there has not asked anything: {first:?}");
+        }
+        ask(&mut kept).await;
+        shutdown.cancel();
+    }
+
+    #[tokio::test]
+    async fn a_header_that_does_not_end_takes_little() {
+        let shutdown = CancellationToken::new();
+        let (address, _running) = started(&shutdown);
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let long = format!("GET /healthz HTTP/1.1\r\nhost: x\r\nx-long: {}", "x".repeat(2 * HEADER_BYTES));
+        let _ = stream.write_all(long.as_bytes()).await;
+        let mut answer = [0; 1024];
+        let read = tokio::time::timeout(SOON, stream.read(&mut answer)).await.unwrap().unwrap();
+        assert!(answer[..read].starts_with(b"HTTP/1.1 431"), "{}", String::from_utf8_lossy(&answer[..read]));
+        shutdown.cancel();
     }
 
     #[tokio::test]

@@ -15,6 +15,7 @@ use kube::Client;
 use prometheus::Registry;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
+use wva_controller::auth::Gate;
 use wva_controller::{
     AutoscalerObservers, Cache, ConfigMaps, ConfigReloads, InferencePools, Leadership, NamespaceFacts,
     Notices, Scope, Synced, Tasks, Variant, Watches, elect,
@@ -40,6 +41,8 @@ struct Process {
     client: Client,
     /// For what only a leader writes.
     acting: Client,
+    /// Who may ask for what only some may.
+    gate: Arc<Gate>,
     leadership: Leadership,
     /// What every replica sees and one is to tell.
     notices: Notices,
@@ -124,6 +127,7 @@ impl Process {
         };
         registry.register(Box::new(leadership.gauge()?))?;
         let acting = leadership.acting(&without_retries);
+        let gate = Arc::new(Gate::new(client.clone()));
         let changed = Arc::new(Notify::new());
         let mut synced = Synced::default();
         let mut scope = Scope {
@@ -142,6 +146,7 @@ impl Process {
             settings,
             client,
             acting,
+            gate,
             leadership,
             notices: Notices::default(),
             election,

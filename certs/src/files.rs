@@ -9,7 +9,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
-use tokio::time::MissedTickBehavior;
+use tokio::task::JoinHandle;
+use tokio::time::{MissedTickBehavior, timeout};
 
 use crate::Clock;
 use crate::handle::Filled;
@@ -24,6 +25,8 @@ const POLL: Duration = Duration::from_secs(5);
 const LONGEST: usize = 1 << 20;
 /// Every webhook entry carries the bundle once, and an object has at most 1.5 MiB.
 const LONGEST_BUNDLE: usize = 128 << 10;
+/// Longest wait for a look. One that hangs on a network volume goes on meanwhile, and is the only one.
+const LOOK: Duration = Duration::from_secs(2);
 /// Looks at one moment, so that what is read does not come from two sides of a swap.
 const TRIES: usize = 3;
 /// CAs of earlier contents that are still trusted.
@@ -38,6 +41,8 @@ enum Fault {
         #[source]
         source: std::io::Error,
     },
+    #[error("{path} could not be read within {limit:?}: check the volume that is mounted there")]
+    Slow { path: PathBuf, limit: Duration },
     #[error("{path} is longer than {limit} bytes: leave in it only what is needed")]
     TooLong { path: PathBuf, limit: usize },
     #[error("{path} cannot be used: put a certificate there, with its chain below it")]
@@ -92,6 +97,8 @@ pub(crate) struct Files {
     former: Vec<Cert>,
     /// What was said at the last look.
     said: Vec<String>,
+    /// A look that took too long, and still does.
+    under_way: Option<JoinHandle<Result<Contents, Fault>>>,
 }
 
 impl Files {
@@ -99,7 +106,7 @@ impl Files {
         let paths =
             Paths { cert: directory.join(cert), key: directory.join(key), ca: directory.join(CA_NAME) };
         let (in_use, cas, former, said) = (None, Vec::new(), Vec::new(), Vec::new());
-        Self { paths, clock, filled, in_use, cas, former, said }
+        Self { paths, clock, filled, in_use, cas, former, said, under_way: None }
     }
 
     pub(crate) async fn run(mut self) {
@@ -107,10 +114,26 @@ impl Files {
         poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             poll.tick().await;
+            self.round(read_steadily).await;
+        }
+    }
+
+    /// One look, on a thread of its own and for a bounded time: what hangs holds up neither the renewal of what was
+    /// read before nor the word that it has expired.
+    async fn round(&mut self, read: impl FnOnce(&Paths) -> Result<Contents, Fault> + Send + 'static) {
+        let mut look = self.under_way.take().unwrap_or_else(|| {
             let paths = self.paths.clone();
-            // Reading may block for long on a network volume.
-            let Ok(read) = tokio::task::spawn_blocking(move || read_steadily(&paths)).await else { continue };
-            self.look(read);
+            tokio::task::spawn_blocking(move || read(&paths))
+        });
+        match timeout(LOOK, &mut look).await {
+            Ok(Ok(read)) => self.look(read),
+            Ok(Err(error)) => {
+                tracing::error!(%error, "A look at the certificate files failed: please report this");
+            }
+            Err(_) => {
+                self.under_way = Some(look);
+                self.look(Err(Fault::Slow { path: self.paths.cert.clone(), limit: LOOK }));
+            }
         }
     }
 

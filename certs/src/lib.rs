@@ -1,11 +1,12 @@
 //! CA and serving certificates of wva. In mode `self` one Secret holds the CA; every replica signs a serving
 //! certificate of its own, in memory, and swaps it without a restart or a dropped connection. No serving key is
 //! ever stored or shared. In mode `files` somebody else makes the certificates, and their files are read again and
-//! again.
+//! again. [`connections`] is what every server accepts its clients with.
 
 mod authority;
 pub mod ca;
 mod config;
+pub mod connections;
 mod files;
 mod handle;
 pub mod inspect;

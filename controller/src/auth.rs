@@ -17,6 +17,7 @@ use k8s_openapi::api::authorization::v1::{
     NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
 };
 use kube::api::{Api, PostParams};
+use tokio::sync::Semaphore;
 
 use cache::Cache;
 
@@ -29,6 +30,8 @@ const BELIEVED: Duration = Duration::from_mins(1);
 const KEPT: usize = 1024;
 /// One call to the API server. An HPA gives up after half a minute, the aggregator's check after 6 seconds.
 const CALL: Duration = Duration::from_secs(4);
+/// Reviews of one kind at a time. Whoever comes later waits for his turn within the time of the call.
+const REVIEWS: usize = 16;
 /// Longer than any token an API server issues.
 const LONGEST_TOKEN: usize = 16 * 1024;
 /// The group whose members every API server allows everything, without asking its authorizer.
@@ -100,16 +103,28 @@ pub enum Refusal {
 pub struct Gate {
     client: kube::Client,
     request_header: ArcSwapOption<RequestHeader>,
-    tokens: Cache<String, Option<User>>,
+    tokens: Cache<String, User>,
+    /// Apart from those of users: anybody can make up tokens, and they must not push a user's out.
+    made_up: Cache<String, ()>,
     decisions: Cache<(User, Action), Result<(), String>>,
+    /// Turns. Apart for the same reason: whom no token was asked of does not wait for made-up ones.
+    token_reviews: Semaphore,
+    access_reviews: Semaphore,
 }
 
 impl Gate {
     /// Knows no request headers yet: [`Gate::watch_request_header`] brings them.
     #[must_use]
     pub fn new(client: kube::Client) -> Self {
-        let (tokens, decisions) = (Cache::new(KEPT, BELIEVED), Cache::new(KEPT, BELIEVED));
-        Self { client, request_header: ArcSwapOption::empty(), tokens, decisions }
+        Self {
+            client,
+            request_header: ArcSwapOption::empty(),
+            tokens: Cache::new(KEPT, BELIEVED),
+            made_up: Cache::new(KEPT, BELIEVED),
+            decisions: Cache::new(KEPT, BELIEVED),
+            token_reviews: Semaphore::new(REVIEWS),
+            access_reviews: Semaphore::new(REVIEWS),
+        }
     }
 
     /// Sets what the aggregator proves itself with. `None`: only bearer tokens count.
@@ -138,12 +153,18 @@ impl Gate {
             return Ok(user);
         }
         let token = bearer(headers).ok_or(Refusal::Unauthenticated)?;
-        if let Some(known) = self.tokens.get(token) {
-            return known.ok_or(Refusal::Unauthenticated);
+        if let Some(user) = self.tokens.get(token) {
+            return Ok(user);
         }
-        let user = self.review_token(token).await?;
-        self.tokens.insert(token.to_owned(), user.clone());
-        user.ok_or(Refusal::Unauthenticated)
+        if self.made_up.get(token).is_some() {
+            return Err(Refusal::Unauthenticated);
+        }
+        if let Some(user) = self.review_token(token).await? {
+            self.tokens.insert(token.to_owned(), user.clone());
+            return Ok(user);
+        }
+        self.made_up.insert(token.to_owned(), ());
+        Err(Refusal::Unauthenticated)
     }
 
     /// Asks whether `user` may do `action`.
@@ -168,7 +189,8 @@ impl Gate {
     async fn review_token(&self, token: &str) -> Result<Option<User>, Refusal> {
         let spec = TokenReviewSpec { token: token.to_owned(), audiences: None };
         let review = TokenReview { spec, ..TokenReview::default() };
-        let status = self.create("TokenReview", &review).await?.status.unwrap_or_default();
+        let status =
+            self.create("TokenReview", &self.token_reviews, &review).await?.status.unwrap_or_default();
         if status.authenticated != Some(true) {
             return Ok(None);
         }
@@ -203,7 +225,11 @@ impl Gate {
             }
         }
         let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
-        let status = self.create("SubjectAccessReview", &review).await?.status.unwrap_or_default();
+        let status = self
+            .create("SubjectAccessReview", &self.access_reviews, &review)
+            .await?
+            .status
+            .unwrap_or_default();
         if status.allowed && status.denied != Some(true) {
             return Ok(Ok(()));
         }
@@ -214,7 +240,7 @@ impl Gate {
     }
 
     /// Posts a review. Nothing of its content is logged: it holds tokens.
-    async fn create<K>(&self, kind: &'static str, review: &K) -> Result<K, Refusal>
+    async fn create<K>(&self, kind: &'static str, turns: &Semaphore, review: &K) -> Result<K, Refusal>
     where
         K: kube::Resource<DynamicType = (), Scope = k8s_openapi::ClusterResourceScope>
             + Clone
@@ -223,10 +249,23 @@ impl Gate {
             + serde::de::DeserializeOwned,
     {
         let api: Api<K> = Api::all(self.client.clone());
-        match tokio::time::timeout(CALL, api.create(&PostParams::default(), review)).await {
+        let call = async {
+            // Never closed.
+            let _turn = turns.acquire().await;
+            api.create(&PostParams::default(), review).await
+        };
+        match tokio::time::timeout(CALL, call).await {
             Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(kube::Error::Api(status))) if status.code == 403 => {
+                tracing::warn!(
+                    kind,
+                    error = %status,
+                    "The service account of wva may not create a {kind}: bind it to the cluster role system:auth-delegator"
+                );
+                Err(Refusal::Undecided)
+            }
             Ok(Err(error)) => {
-                tracing::warn!(kind, %error, "The API server refused a review: it needs create on {kind}");
+                tracing::warn!(kind, %error, "The API server could not be asked for a review");
                 Err(Refusal::Undecided)
             }
             Err(_) => {

@@ -25,6 +25,7 @@ mod picker;
 mod pods;
 mod published;
 mod report;
+pub mod server;
 mod tasks;
 mod telemetry;
 mod template;

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 use wva_certs::Certs;
-use wva_controller::auth::Gate;
 use wva_controller::external_metrics::{self, ExternalMetrics, OwnService};
 use wva_controller::{
     Actuator, Asking, Carrier, ConfigReloads, Engine, EngineConfig, ModelServers, Ownership, PickerConfig,
@@ -69,7 +68,8 @@ impl Process {
         if let Some(address) = controller.debug_address {
             let listener = endpoints::bind("/explain and /snapshot", address)?;
             let router = endpoints::debug(reader, self.leadership.clone());
-            self.spawn("debug endpoint", endpoints::serve(listener, router, self.end.shutdown.clone()));
+            let shutdown = self.end.shutdown.clone();
+            self.spawn("debug endpoint", endpoints::serve("debug", listener, None, router, shutdown));
         }
         if let Some(address) = controller.external_metrics_address {
             self.external_metrics(address, certs.serving()?, controller.legacy_metrics)?;
@@ -161,7 +161,7 @@ impl Process {
     /// Serves `external.metrics.k8s.io`, and opens its APIService where that names our own Service.
     fn external_metrics(&mut self, address: SocketAddr, certs: &Certs, legacy: bool) -> anyhow::Result<()> {
         let listener = endpoints::bind("the external metrics API", address)?;
-        let gate = Arc::new(Gate::new(self.client.clone()));
+        let gate = self.gate.clone();
         let tls = wva_controller::auth::server_tls(certs.resolver())?;
         let state = Arc::new(ExternalMetrics {
             variants: self.variants.clone(),

@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use wva_controller::auth::Gate;
-
 use super::Process;
 use super::certificates::Served;
 use crate::endpoints;
@@ -18,10 +16,13 @@ impl Process {
         let shutdown = self.end.shutdown.clone();
         if self.settings.metrics_secure {
             let tls = wva_certs::server_config(certs.metrics()?.resolver(), false)?;
-            let guarded = endpoints::guarded(router, Arc::new(Gate::new(self.client.clone())));
-            self.spawn("metrics endpoint", endpoints::serve_tls(listener, tls, guarded, shutdown));
+            let guarded = endpoints::guarded(router, self.gate.clone());
+            self.spawn(
+                "metrics endpoint",
+                endpoints::serve("/metrics", listener, Some(tls), guarded, shutdown),
+            );
         } else {
-            self.spawn("metrics endpoint", endpoints::serve(listener, router, shutdown));
+            self.spawn("metrics endpoint", endpoints::serve("/metrics", listener, None, router, shutdown));
         }
         Ok(())
     }
@@ -36,7 +37,8 @@ impl Process {
         if let Some(address) = self.settings.health_address {
             let listener = endpoints::bind("/healthz and /readyz", address)?;
             let router = endpoints::health(ready.0.clone());
-            self.spawn("health endpoint", endpoints::serve(listener, router, self.end.shutdown.clone()));
+            let shutdown = self.end.shutdown.clone();
+            self.spawn("health endpoint", endpoints::serve("health", listener, None, router, shutdown));
         }
         Ok(ready)
     }

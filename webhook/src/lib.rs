@@ -4,7 +4,6 @@
 
 mod cluster;
 mod config_maps;
-mod connections;
 mod decode;
 mod metrics;
 mod patience;
@@ -12,6 +11,7 @@ pub mod registration;
 mod review;
 mod routes;
 mod server;
+mod uploads;
 
 pub use cluster::{
     Check, ClusterFacts, Index, NamespaceLookup, Observer, OptedInLookup, OwnedLookup, Readers, StoreFacts,

@@ -5,45 +5,12 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
-
-/// Counts the requests of one connection.
-#[derive(Debug, Default)]
-pub(crate) struct Activity {
-    started: AtomicUsize,
-    ended: AtomicUsize,
-}
-
-impl Activity {
-    /// A request's headers have been read. It lasts until the guard is dropped.
-    pub(crate) fn begin(self: &Arc<Self>) -> Busy {
-        self.started.fetch_add(1, Ordering::AcqRel);
-        Busy(Arc::clone(self))
-    }
-
-    fn started(&self) -> usize {
-        self.started.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn busy(&self) -> bool {
-        self.started() != self.ended.load(Ordering::Acquire)
-    }
-}
-
-/// A request under way.
-#[derive(Debug)]
-pub(crate) struct Busy(Arc<Activity>);
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        self.0.ended.fetch_add(1, Ordering::AcqRel);
-    }
-}
+use wva_certs::connections::Activity;
 
 /// A stream whose reads fail once a header has been under way for too long. The first header's time starts with the
 /// connection, a later one's with its first byte.

@@ -1,28 +1,29 @@
 //! What is served where, and one review from the first byte of its body to its answer: within a deadline, a bound on
-//! its size, and never more than a few large ones at once.
+//! its size, and another on all large ones together.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, HttpBody as _};
+use axum::body::{Body, BodyDataStream, Bytes, HttpBody as _};
 use axum::extract::{Request, State as Extract};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use futures::StreamExt as _;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 
 use crate::review::{Answer, CONFIG_MAP_PATH, MUTATE_PATH, Phase, State, VALIDATE_PATH, answer};
-use crate::server::Limits;
+use crate::server::{Error, Limits};
+use crate::uploads::{Lost, Upload, Uploads};
 
 #[derive(Clone)]
 struct Context {
     state: Arc<State>,
     limits: Limits,
-    /// Large bodies that are held at once: each may be megabytes.
-    held: Arc<Semaphore>,
+    uploads: Arc<Uploads>,
     large: mpsc::Sender<Job>,
 }
 
@@ -31,23 +32,21 @@ type Job = Box<dyn FnOnce() + Send>;
 
 /// The thread that judges large reviews, one after another: each may take many times its body's size while it is
 /// parsed, and every thread keeps for itself what it has freed. It ends with the last sender.
-fn large_reviews() -> mpsc::Sender<Job> {
+fn large_reviews(thread: std::thread::Builder) -> Result<mpsc::Sender<Job>, Error> {
     let (sender, mut jobs) = mpsc::channel::<Job>(WAITING);
     let work = move || {
         while let Some(job) = jobs.blocking_recv() {
             job();
         }
     };
-    if let Err(error) = std::thread::Builder::new().name("large-reviews".to_owned()).spawn(work) {
-        tracing::error!(%error, "There is no thread for large reviews: they are not answered");
-    }
-    sender
+    thread.name("large-reviews".to_owned()).spawn(work).map_err(|source| Error::Thread { source })?;
+    Ok(sender)
 }
 
 /// Reviews that wait for the thread: large ones, which are fewer, and those of ConfigMaps.
 const WAITING: usize = 64;
 
-/// Large bodies in memory at once: one is judged while the next arrives.
+/// The room for large bodies in memory, in the largest: one is judged while the next arrives.
 const HELD: usize = 2;
 
 /// Bodies up to here, in bytes, are judged where they are read; objects are a few thousand. As many as there are
@@ -55,20 +54,26 @@ const HELD: usize = 2;
 const SMALL: usize = 64 << 10;
 
 /// The paths of the server, for tests without a socket.
-pub fn router(state: Arc<State>, limits: Limits) -> Router {
+///
+/// # Errors
+/// Where there is no thread for large reviews, which would never be answered.
+pub fn router(state: Arc<State>, limits: Limits) -> Result<Router, Error> {
+    let uploads = Arc::new(Uploads::at_most(limits.body.saturating_mul(HELD)));
+    let context = Context { state, limits, uploads, large: large_reviews(std::thread::Builder::new())? };
     let unknown =
         || async { (StatusCode::NOT_FOUND, "no such path: see the paths of the webhook configurations\n") };
-    Router::new()
+    Ok(Router::new()
         .route(MUTATE_PATH, post(|context, request| review(context, Phase::Mutate, request)))
         .route(VALIDATE_PATH, post(|context, request| review(context, Phase::Validate, request)))
         .route(CONFIG_MAP_PATH, post(|context, request| review(context, Phase::ConfigMap, request)))
         .fallback(unknown)
-        .with_state(Context { state, limits, held: Arc::new(Semaphore::new(HELD)), large: large_reviews() })
+        .with_state(context))
 }
 
 async fn review(Extract(context): Extract<Context>, phase: Phase, request: Request) -> Response {
     let start = Instant::now();
-    let answer = within_deadline(&context, phase, request.into_body()).await;
+    let most = within(context.limits.review, request.uri().query());
+    let answer = within_deadline(&context, phase, start + most, request.into_body()).await;
     let (resource, took) = (phase.resource(), start.elapsed());
     context.state.metrics.observe(resource, answer.operation, answer.allowed, answer.code, took);
     match answer.body {
@@ -80,8 +85,17 @@ async fn review(Extract(context): Extract<Context>, phase: Phase, request: Reque
     }
 }
 
-async fn within_deadline(context: &Context, phase: Phase, body: Body) -> Answer {
-    let deadline = tokio::time::Instant::now() + context.limits.review;
+/// The time for a review: our own, or less where the API server gives it less. It names its `timeoutSeconds` in the
+/// query (`?timeout=5s`), and of that a fifth is left for the way to us and back.
+fn within(own: Duration, query: Option<&str>) -> Duration {
+    let named = query.unwrap_or_default().split('&').find_map(|pair| pair.strip_prefix("timeout="));
+    let seconds = named.and_then(|text| text.strip_suffix('s')).and_then(|text| text.parse::<u32>().ok());
+    let given =
+        seconds.filter(|seconds| *seconds > 0).map(|seconds| Duration::from_secs(seconds.into()) * 4 / 5);
+    given.map_or(own, |given| given.min(own))
+}
+
+async fn within_deadline(context: &Context, phase: Phase, deadline: Instant, body: Body) -> Answer {
     let received = match tokio::time::timeout_at(deadline, receive(context, body)).await {
         Ok(Ok(received)) => received,
         Ok(Err(answer)) => return answer,
@@ -106,10 +120,7 @@ async fn within_deadline(context: &Context, phase: Phase, body: Body) -> Answer 
         drop(held);
     });
     if context.large.try_send(job).is_err() {
-        return Answer::unjudged(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "too many large reviews at once: try again",
-        );
+        return too_many();
     }
     match tokio::time::timeout_at(deadline, judged).await {
         Ok(Ok(answer)) => answer,
@@ -121,10 +132,10 @@ async fn within_deadline(context: &Context, phase: Phase, body: Body) -> Answer 
 /// A body in memory, with its place among the large ones where it is one.
 struct Received {
     bytes: Vec<u8>,
-    held: Option<OwnedSemaphorePermit>,
+    held: Option<Upload>,
 }
 
-/// Reads a body. One that grows large waits for its place before more of it is read.
+/// Reads a body. One that grows large needs a place before more of it is read, and can lose it to another.
 async fn receive(context: &Context, body: Body) -> Result<Received, Answer> {
     let limit = context.limits.body;
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
@@ -132,22 +143,52 @@ async fn receive(context: &Context, body: Body) -> Result<Received, Answer> {
         return Err(too_large(limit));
     }
     let mut received = Received { bytes: Vec::new(), held: None };
+    let mut room = SMALL;
     let mut chunks = body.into_data_stream();
-    while let Some(chunk) = chunks.next().await {
-        let chunk = chunk.map_err(|error| unreadable(&error))?;
+    while let Some(chunk) = next(&mut chunks, received.held.as_ref()).await? {
         let length = received.bytes.len() + chunk.len();
         if length > limit {
             return Err(too_large(limit));
         }
-        if length > SMALL && received.held.is_none() {
-            // Never closed. Waiting ends with the review's deadline.
-            received.held = Arc::clone(&context.held).acquire_owned().await.ok();
-            // Once, and not by doubling, which would hold it three times over.
-            received.bytes.reserve_exact(announced.max(length) - received.bytes.len());
+        if length > room {
+            room = larger(length, announced, limit);
+            let held = received.held.get_or_insert_with(|| context.uploads.begin());
+            held.grow(room).await.map_err(|Lost| too_many())?;
+            received.bytes.reserve_exact(room - received.bytes.len());
         }
         received.bytes.extend_from_slice(&chunk);
+        if let Some(held) = &received.held {
+            held.received(length);
+        }
+    }
+    if let Some(held) = &received.held {
+        held.complete();
     }
     Ok(received)
+}
+
+/// The next part of a body, unless its place is lost before it comes.
+async fn next(chunks: &mut BodyDataStream, held: Option<&Upload>) -> Result<Option<Bytes>, Answer> {
+    let chunk = match held {
+        None => chunks.next().await,
+        Some(held) => tokio::select! {
+            biased;
+            () = held.lost() => return Err(too_many()),
+            chunk = chunks.next() => chunk,
+        },
+    };
+    chunk.transpose().map_err(|error| unreadable(&error))
+}
+
+/// Room for a body that has come to `length`. In few steps, and never for all that was announced at once: who announces
+/// much and sends little takes little.
+fn larger(length: usize, announced: usize, limit: usize) -> usize {
+    let step = length.saturating_mul(4).min(limit);
+    if announced >= length { step.min(announced) } else { step }
+}
+
+fn too_many() -> Answer {
+    Answer::unjudged(StatusCode::SERVICE_UNAVAILABLE, "too many large reviews at once: try again")
 }
 
 fn failed() -> Answer {
@@ -163,4 +204,34 @@ fn unreadable(error: &axum::Error) -> Answer {
 fn too_large(limit: usize) -> Answer {
     let message = format!("the body is larger than {limit} bytes, more than two objects of etcd can be");
     Answer::unjudged(StatusCode::PAYLOAD_TOO_LARGE, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_review_takes_less_than_the_api_server_gives_it_and_never_nothing() {
+        let own = Duration::from_secs(4);
+        for (query, milliseconds) in [
+            (None, 4000),
+            (Some("timeout=1s"), 800),
+            (Some("a=b&timeout=3s"), 2400),
+            (Some("timeout=5s"), 4000),
+            (Some("timeout=30s"), 4000),
+            (Some("timeout=0s"), 4000),
+            (Some("timeout=-1s"), 4000),
+            (Some("timeout=soon&timeout"), 4000),
+            (Some("timeout=99999999999s"), 4000),
+        ] {
+            assert_eq!(within(own, query), Duration::from_millis(milliseconds), "{query:?}");
+        }
+    }
+
+    #[test]
+    fn without_a_thread_for_large_reviews_there_is_no_server() {
+        // More than any machine has of addresses.
+        let impossible = std::thread::Builder::new().stack_size(1 << 50);
+        assert!(matches!(large_reviews(impossible), Err(Error::Thread { .. })));
+    }
 }

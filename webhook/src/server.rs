@@ -13,15 +13,13 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
+use wva_certs::connections::{Bounds, Place, accept, until_shutdown};
 
-use crate::connections::{Connections, Place};
 use crate::patience::Patience;
 use crate::review::State;
 use crate::routes::router;
@@ -32,6 +30,13 @@ pub enum Error {
     /// The listener cannot be used with the runtime.
     #[error("cannot listen for admission reviews on the given socket")]
     Listen {
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The system gives no thread to judge large reviews on.
+    #[error("cannot start the thread for large reviews: is the limit of processes reached?")]
+    Thread {
         /// What the system said.
         #[source]
         source: io::Error,
@@ -47,7 +52,8 @@ pub struct Limits {
     pub handshake: Duration,
     /// Time for the header of a request.
     pub header: Duration,
-    /// Time for body and verdict of a review together. Below `timeoutSeconds`, so that the person gets our message.
+    /// Time for body and verdict of a review together; less where the API server gives less, so that the person gets
+    /// our message.
     pub review: Duration,
     /// How long a connection may be idle. Above the apiserver's own 90 seconds, so that it is the apiserver that
     /// closes: a review sent on a connection that is being closed would fail.
@@ -86,7 +92,7 @@ pub struct End {
 /// Answers reviews until `end`, then finishes those under way. [`serve_with`] with the default [`Limits`].
 ///
 /// # Errors
-/// When the listener cannot be used. A client's fault never ends the server.
+/// When the listener cannot be used, or a thread is not to be had. A client's fault never ends the server.
 pub async fn serve(
     listener: TcpListener,
     tls: Arc<rustls::ServerConfig>,
@@ -99,7 +105,7 @@ pub async fn serve(
 /// Answers reviews within `limits` until `end`, then finishes those under way.
 ///
 /// # Errors
-/// When the listener cannot be used.
+/// When the listener cannot be used, or a thread is not to be had.
 pub async fn serve_with(
     listener: TcpListener,
     tls: Arc<rustls::ServerConfig>,
@@ -107,61 +113,17 @@ pub async fn serve_with(
     end: End,
     limits: Limits,
 ) -> Result<(), Error> {
-    let shutdown = &end.shutdown;
     listener.set_nonblocking(true).map_err(|source| Error::Listen { source })?;
     // The standard library's 128 are full in milliseconds of a flood, and who is turned away asks again after a second.
     socket2::SockRef::from(&listener).listen(BACKLOG).map_err(|source| Error::Listen { source })?;
     let listener = tokio::net::TcpListener::from_std(listener).map_err(|source| Error::Listen { source })?;
     let acceptor = TlsAcceptor::from(tls);
-    let router = router(state, limits);
-    let places = Arc::new(Connections::at_most(limits.connections));
-    let slots = Arc::new(Semaphore::new(limits.connections.max(1)));
-    let mut connections = JoinSet::new();
-    loop {
-        while connections.try_join_next().is_some() {}
-        let accepted = tokio::select! {
-            biased;
-            () = shutdown.cancelled() => break,
-            accepted = listener.accept() => accepted,
-        };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                tracing::warn!(%error, "Cannot accept a connection: check the limit of open files");
-                // Running out of files lasts; without a pause this loop would only heat the machine.
-                tokio::time::sleep(Duration::from_millis(50)).await;
-                continue;
-            }
-        };
-        let place = tokio::select! {
-            biased;
-            () = shutdown.cancelled() => break,
-            place = places.admit() => place,
-        };
-        // A connection that has lost its place ends at once, but not before its task has run: until then it counts.
-        let slot = tokio::select! {
-            biased;
-            () = shutdown.cancelled() => break,
-            slot = Arc::clone(&slots).acquire_owned() => slot,
-        };
-        let (acceptor, router, end) = (acceptor.clone(), router.clone(), end.clone());
-        connections.spawn(async move {
-            // The semaphore is never closed.
-            let _slot = slot;
-            let lost = place.lost();
-            tokio::select! {
-                () = lost => tracing::debug!("A connection was closed to make room for another"),
-                () = connection(stream, acceptor, router, place, end, limits) => {}
-            }
-        });
-    }
-    drop(listener);
-    if timeout(limits.drain, async { while connections.join_next().await.is_some() {} }).await.is_err() {
-        tracing::warn!(
-            left = connections.len(),
-            "Some reviews were cut off: they took longer than the drain"
-        );
-    }
+    let router = router(state, limits)?;
+    let bounds = Bounds { served: "reviews", connections: limits.connections, drain: limits.drain };
+    accept(listener, bounds, end.shutdown.clone(), |stream, place| {
+        connection(stream, acceptor.clone(), router.clone(), place, end.clone(), limits)
+    })
+    .await;
     Ok(())
 }
 
@@ -173,7 +135,6 @@ async fn connection(
     end: End,
     limits: Limits,
 ) {
-    let _ = stream.set_nodelay(true);
     let handshake = timeout(limits.handshake, acceptor.accept(stream));
     let stream = tokio::select! {
         () = end.shutdown.cancelled() => return,
@@ -188,16 +149,16 @@ async fn connection(
 
 async fn requests(stream: TlsStream<TcpStream>, router: Router, place: Place, end: End, limits: Limits) {
     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-    let activity = Arc::clone(&place.activity);
+    let activity = Arc::clone(place.activity());
     let place = Arc::new(place);
     let stopping = end.stopping.clone();
     let service = tower::service_fn(move |request: hyper::Request<Incoming>| {
-        let busy = place.activity.begin();
+        let busy = place.activity().begin();
         let (router, place, stopping) = (router.clone(), Arc::clone(&place), stopping.clone());
         async move {
             let mut response = router.oneshot(request).await;
             if response.as_ref().is_ok_and(|r| r.status() == StatusCode::OK) {
-                place.judged();
+                place.keep();
             }
             // HTTP/2 has no such header: its connections are asked to end below.
             if let Ok(response) = &mut response
@@ -237,26 +198,6 @@ async fn requests(stream: TlsStream<TcpStream>, router: Router, place: Place, en
     if let Err(error) = result {
         tracing::debug!(error, "A connection ended with an error");
     }
-}
-
-/// Drives a connection; on shutdown it takes no further request and ends after the present one.
-async fn until_shutdown<C, E>(
-    connection: C,
-    shutdown: CancellationToken,
-    graceful: impl FnOnce(std::pin::Pin<&mut C>),
-) -> Result<(), String>
-where
-    C: Future<Output = Result<(), E>>,
-    E: std::fmt::Display,
-{
-    let mut connection = std::pin::pin!(connection);
-    tokio::select! {
-        // A request that has arrived is answered, even if it came together with the end.
-        biased;
-        done = connection.as_mut() => return done.map_err(|e| e.to_string()),
-        () = shutdown.cancelled() => graceful(connection.as_mut()),
-    }
-    connection.await.map_err(|e| e.to_string())
 }
 
 /// Connections that wait to be accepted.

@@ -85,18 +85,29 @@ async fn clients_that_ask_nothing_lock_nobody_out() {
     ask(&mut kept).await;
 }
 
-#[tokio::test]
-async fn large_bodies_wait_for_each_other_and_hold_up_no_small_one() {
-    let review = Duration::from_secs(2);
-    let server = Server::start(Limits { review, ..patient(64) });
-    let large = [head(VALIDATE_PATH, 1 << 20, "close"), vec![b' '; 512 << 10]].concat();
+/// Uploads that stop before their end.
+async fn stalled(
+    server: &Server,
+    clients: usize,
+    announced: usize,
+    sent: usize,
+) -> Vec<TlsStream<TcpStream>> {
+    let part = [head(VALIDATE_PATH, announced, "close"), vec![b' '; sent]].concat();
     let mut held = Vec::new();
-    for _ in 0..3 {
+    for _ in 0..clients {
         let mut stream = server.connect().await;
-        // The server stops reading from the one that waits, so this need not end.
-        let _ = tokio::time::timeout(Duration::from_millis(200), stream.write_all(&large)).await;
+        // The server stops reading from one that waits, and may close it, so this need not end well.
+        let _ = tokio::time::timeout(Duration::from_millis(200), stream.write_all(&part)).await;
         held.push(stream);
     }
+    held
+}
+
+#[tokio::test]
+async fn large_bodies_that_stall_end_and_hold_up_no_small_one() {
+    let review = Duration::from_secs(2);
+    let server = Server::start(Limits { review, ..patient(64) });
+    let mut held = stalled(&server, 3, 1 << 20, 512 << 10).await;
     is_answered(&server).await;
     for stream in &mut held {
         let (status, told) = tokio::time::timeout(SOON, read_to_end(stream)).await.unwrap();
@@ -104,6 +115,29 @@ async fn large_bodies_wait_for_each_other_and_hold_up_no_small_one() {
     }
     let spaces = [accepted(), vec![b' '; 1 << 20]].concat();
     assert_eq!(server.post(VALIDATE_PATH, &spaces).await.0, 200, "their places are free again");
+}
+
+#[tokio::test]
+async fn large_bodies_that_stall_lose_their_places_to_one_that_goes_on() {
+    let server = Server::start(Limits { body: 1 << 20, ..patient(64) });
+    let large = [accepted(), vec![b' '; 700 << 10]].concat();
+    for sent in [65 << 10, 300 << 10] {
+        let _held = stalled(&server, 12, 1 << 20, sent).await;
+        for _ in 0..3 {
+            let answer = tokio::time::timeout(SOON, server.post(VALIDATE_PATH, &large)).await;
+            assert!(matches!(&answer, Ok((200, _))), "{sent}: {answer:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_review_ends_before_the_api_server_gives_up() {
+    let server = Server::start(patient(8));
+    let mut stream = server.connect().await;
+    let path = format!("{VALIDATE_PATH}?timeout=1s");
+    stream.write_all(&[head(&path, 1000, "close"), b"{".to_vec()].concat()).await.unwrap();
+    let (status, told) = tokio::time::timeout(SOON, read_to_end(&mut stream)).await.unwrap();
+    assert_eq!((status, told.as_str()), (408, "the body took too long to arrive\n"));
 }
 
 #[tokio::test]

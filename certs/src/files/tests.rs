@@ -197,3 +197,37 @@ async fn the_handle_is_filled_whenever_the_files_come() {
     task.await.unwrap();
     rotation.await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_that_hangs_keeps_no_expiry_quiet_and_is_read_once() {
+    let made = made(DAY);
+    let mount = Mount::new("hangs");
+    mount.swap("v1", &[("tls.crt", &made.cert), ("tls.key", &made.key), ("ca.crt", &made.ca)]);
+    let mut looked = Looked::new(&mount);
+    assert_eq!(looked.look(), [""; 0]);
+    *looked.time.lock().unwrap() = made.end;
+
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let (begin, mut begun) = tokio::sync::mpsc::unbounded_channel();
+    let hanging = move |paths: &Paths| {
+        begin.send(()).unwrap();
+        released.recv().ok();
+        read_steadily(paths)
+    };
+    // Time does not pass by itself while a thread reads.
+    let advance = async {
+        begun.recv().await;
+        tokio::time::advance(LOOK).await;
+    };
+    tokio::join!(looked.files.round(hanging), advance);
+    let said = |looked: &Looked, what: &str| looked.files.said.iter().any(|text| text.contains(what));
+    assert!(
+        said(&looked, "could not be read within 2s") && said(&looked, "expired"),
+        "{:?}",
+        looked.files.said
+    );
+
+    drop(release);
+    looked.files.round(|_| panic!("the look under way is the only one")).await;
+    assert!(!said(&looked, "could not be read") && said(&looked, "expired"), "{:?}", looked.files.said);
+}

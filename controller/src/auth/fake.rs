@@ -24,6 +24,7 @@ struct State {
     access_reviews: Vec<Value>,
     token_reviews: usize,
     patches: Vec<(String, Value)>,
+    tokens_hang: bool,
     down: bool,
     forbidden: bool,
 }
@@ -55,6 +56,11 @@ impl FakeApi {
     /// Reviews get a 500 while set.
     pub(crate) fn down(&self, down: bool) {
         self.state.lock().unwrap().down = down;
+    }
+
+    /// Token reviews are counted and never answered.
+    pub(crate) fn tokens_hang(&self) {
+        self.state.lock().unwrap().tokens_hang = true;
     }
 
     /// Objects get a 403 while set.
@@ -110,7 +116,11 @@ impl FakeApi {
         let (path, query) = (parts.uri.path(), parts.uri.query().unwrap_or_default());
         tokio::task::yield_now().await;
         if path.ends_with("reviews") {
-            return self.review(path, body);
+            let answer = self.review(path, body);
+            if path.ends_with("/tokenreviews") && self.state.lock().unwrap().tokens_hang {
+                std::future::pending::<()>().await;
+            }
+            return answer;
         }
         if self.state.lock().unwrap().forbidden {
             return refused(403, "Forbidden");

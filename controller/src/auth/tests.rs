@@ -136,6 +136,51 @@ async fn tokens_are_reviewed_once_a_minute_and_refusals_too() {
     assert_eq!(fake.token_reviews(), 3);
 }
 
+#[tokio::test(start_paused = true)]
+async fn made_up_tokens_push_no_users_out() {
+    let fake = FakeApi::new(&[]);
+    let gate = Gate::new(fake.client());
+    let ask = async |token: &str| {
+        let headers = headers(&[("authorization", &format!("Bearer {token}"))]);
+        gate.authenticate(&Peer::default(), &headers).await.map(|user| user.name)
+    };
+    assert_eq!(ask("token-of-alice").await, Ok("alice".to_owned()));
+    for i in 0..=KEPT {
+        assert_eq!(ask(&format!("made-up-{i}")).await, Err(Refusal::Unauthenticated));
+    }
+    let reviews = fake.token_reviews();
+    assert_eq!(ask("token-of-alice").await, Ok("alice".to_owned()));
+    assert_eq!(fake.token_reviews(), reviews);
+}
+
+#[tokio::test(start_paused = true)]
+async fn made_up_tokens_are_asked_about_a_few_at_a_time_and_hold_up_nobody_who_is_known() {
+    let fake = FakeApi::new(&["alice"]);
+    let gate = Gate::new(fake.client());
+    fake.tokens_hang();
+    let peer = Peer::default();
+    let made_up: Vec<_> =
+        (0..3 * REVIEWS).map(|i| headers(&[("authorization", &format!("Bearer made-up-{i}"))])).collect();
+    let asking = futures::future::join_all(made_up.iter().map(|headers| gate.authenticate(&peer, headers)));
+    let mut asking = std::pin::pin!(asking);
+    let alice = User { name: "alice".into(), ..User::default() };
+    let allowed = async {
+        let allowed = gate.authorize(&alice, metrics()).await;
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        allowed
+    };
+    tokio::select! {
+        biased;
+        answers = &mut asking => panic!("{answers:?}"),
+        allowed = allowed => assert_eq!(allowed, Ok(())),
+    }
+    assert_eq!(fake.token_reviews(), REVIEWS);
+    let answers = asking.await;
+    assert!(answers.iter().all(|answer| *answer == Err(Refusal::Undecided)), "{answers:?}");
+}
+
 #[tokio::test]
 async fn access_is_reviewed_in_the_api_servers_terms_and_believed_for_a_minute() {
     tokio::time::pause();

@@ -1,43 +1,35 @@
 //! The HTTPS server of the external metrics API: routes, limits and the way from a request to its values.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
-use axum::middleware::AddExtension;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Extension, Json, Router};
-use axum_server::accept::Accept;
-use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
-use axum_server::{Handle, Server};
-use futures::future::BoxFuture;
-use hyper_util::rt::TokioTimer;
 use rustls::ServerConfig;
-use tokio::net::TcpStream;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
-use tower::Layer;
 use wva_certs::Clock;
+use wva_certs::connections::Bounds;
 
 use super::documents::{Failure, api_group, group_list, resource_list};
 use super::{GROUP, VERSION, selector, values};
-use crate::auth::{Action, Gate, Peer, Refusal};
+use crate::auth::{Action, Gate, Refusal};
+use crate::server::{self, Connection, Limits};
 use crate::variants::{self, Variant};
 use crate::watches::{Cache, NamespaceFacts, Synced};
 
-/// The aggregator multiplexes all HPAs over a few connections; more than this are not served.
-const CONNECTIONS: usize = 256;
-/// A handshake, and the head of a request (which is also how long an idle connection is kept).
-const HANDSHAKE: Duration = Duration::from_secs(10);
-const HEAD: Duration = Duration::from_secs(30);
-/// Head of a request. Bodies are never read: every request is a GET.
-const HEAD_BYTES: usize = 64 * 1024;
-/// Requests in flight at the end get this long.
-const DRAIN: Duration = Duration::from_secs(10);
+/// The aggregator multiplexes all HPAs over a few connections. All servers together stay below the 1,024 files that a
+/// process may have open where nobody says otherwise.
+const LIMITS: Limits = Limits {
+    bounds: Bounds { served: "external metrics", connections: 128, drain: Duration::from_secs(10) },
+    handshake: Duration::from_secs(10),
+    head: Duration::from_secs(30),
+    head_bytes: 64 * 1024,
+};
 
 /// A namespace's name is a DNS label.
 const LONGEST_NAMESPACE: usize = 63;
@@ -70,24 +62,7 @@ pub async fn serve(
     state: Arc<ExternalMetrics>,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
-    listener.set_nonblocking(true)?;
-    let acceptor = Acceptor {
-        tls: RustlsAcceptor::new(RustlsConfig::from_config(tls)).handshake_timeout(HANDSHAKE),
-        connections: Arc::new(Semaphore::new(CONNECTIONS)),
-    };
-    let handle: Handle<SocketAddr> = Handle::new();
-    let mut server: Server<SocketAddr, Acceptor> =
-        axum_server::from_tcp(listener)?.acceptor(acceptor).handle(handle.clone()).http1_only();
-    server.http_builder().http1().timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_BYTES);
-    let serving = server.serve(router(state).into_make_service());
-    tokio::pin!(serving);
-    tokio::select! {
-        ended = &mut serving => ended,
-        () = shutdown.cancelled() => {
-            handle.graceful_shutdown(Some(DRAIN));
-            serving.await
-        }
-    }
+    server::serve(listener, Some(tls), router(state), LIMITS, shutdown).await
 }
 
 fn router(state: Arc<ExternalMetrics>) -> Router {
@@ -146,6 +121,7 @@ async fn discovery(
         _ => resource_list(state.legacy),
     };
     state.gate.admit(&connection.peer, &headers, Action::Path { verb: "get", path }).await?;
+    connection.keep();
     Ok(Json(document).into_response())
 }
 
@@ -175,6 +151,7 @@ async fn metric(
         ));
     }
     state.gate.authorize(&user, action).await?;
+    connection.keep();
     let text = label_selector(query.as_deref().unwrap_or_default())?;
     let selector = selector::parse(&text).map_err(|error| {
         Failure::new(StatusCode::BAD_REQUEST, format!("unable to parse labelSelector {text:?}: {error}"))
@@ -207,43 +184,6 @@ fn label_selector(query: &str) -> Result<String, Failure> {
     match (selectors.next(), selectors.next()) {
         (selector, None) => Ok(selector.unwrap_or_default()),
         _ => Err(bad()),
-    }
-}
-
-/// What every request of one connection shares. The permit is given back when the last of them is gone.
-#[derive(Clone)]
-struct Connection {
-    peer: Peer,
-    _permit: Arc<OwnedSemaphorePermit>,
-}
-
-/// TLS, with the client's certificates handed on to the requests, and a bound on connections.
-#[derive(Clone)]
-struct Acceptor {
-    tls: RustlsAcceptor,
-    connections: Arc<Semaphore>,
-}
-
-impl<S: Send + 'static> Accept<TcpStream, S> for Acceptor {
-    type Stream = <RustlsAcceptor as Accept<TcpStream, S>>::Stream;
-    type Service = AddExtension<S, Connection>;
-    type Future = BoxFuture<'static, io::Result<(Self::Stream, Self::Service)>>;
-
-    fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
-        let permit = self.connections.clone().try_acquire_owned();
-        let handshake = self.tls.accept(stream, service);
-        Box::pin(async move {
-            let permit = Arc::new(permit.map_err(|_| {
-                tracing::warn!(
-                    limit = CONNECTIONS,
-                    "Refused a connection to the external metrics API: too many"
-                );
-                io::Error::other("too many connections")
-            })?);
-            let (stream, service) = handshake.await?;
-            let peer = Peer::new(stream.get_ref().1.peer_certificates());
-            Ok((stream, Extension(Connection { peer, _permit: permit }).layer(service)))
-        })
     }
 }
 

@@ -1,9 +1,18 @@
 //! The API over real TLS on loopback, with the fake API server behind it for reviews.
 
+use std::net::SocketAddr;
+
 use kube::core::DynamicObject;
 use kube::runtime::watcher;
 use reqwest::{Certificate, Client, Identity, StatusCode};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 use wva_certs::Serving;
 use wva_certs::ca::Ca;
 use wva_certs::set::CaSet;
@@ -16,6 +25,8 @@ use crate::watches::cache::Writer;
 
 const HOST: &str = "wva.wva-system.svc";
 const V: &str = "/apis/external.metrics.k8s.io/v1beta1";
+/// Longer than anything here takes.
+const SOON: Duration = Duration::from_secs(20);
 const HPA: &str = "system:serviceaccount:kube-system:horizontal-pod-autoscaler";
 
 /// Case, client, headers, code.
@@ -84,6 +95,23 @@ impl Running {
             builder = builder.identity(Identity::from_pem(pem.as_bytes()).unwrap());
         }
         builder.build().unwrap()
+    }
+
+    /// A connection without a certificate of its own.
+    async fn connect(&self) -> TlsStream<TcpStream> {
+        let mut roots = rustls::RootCertStore::empty();
+        for cert in CertificateDer::pem_slice_iter(&self.bundle) {
+            roots.add(cert.unwrap()).unwrap();
+        }
+        let provider = rustls::crypto::aws_lc_rs::default_provider().into();
+        let config = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let tcp = TcpStream::connect(self.address).await.unwrap();
+        let name = ServerName::try_from(HOST).unwrap();
+        TlsConnector::from(Arc::new(config)).connect(name, tcp).await.unwrap()
     }
 
     async fn ask(&self, client: &Client, path: &str, headers: &[(&str, &str)]) -> (StatusCode, Value) {
@@ -226,6 +254,37 @@ async fn discovery_lists_both_names() {
     let groups = json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": [group]});
     assert_eq!(running.as_hpa("/apis").await, (StatusCode::OK, groups));
     assert_eq!(running.fake.access_reviews()[0]["nonResourceAttributes"], json!({"verb": "get", "path": V}));
+}
+
+/// One request of alice's on a connection that stays open: its status line.
+async fn ask_over(stream: &mut TlsStream<TcpStream>, path: &str) -> String {
+    let request =
+        format!("GET {path} HTTP/1.1\r\nhost: {HOST}\r\nauthorization: Bearer token-of-alice\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = vec![0; 16 * 1024];
+    let read = timeout(SOON, stream.read(&mut answer)).await.unwrap().unwrap();
+    String::from_utf8_lossy(&answer[..read]).lines().next().unwrap_or_default().to_owned()
+}
+
+#[tokio::test]
+async fn strangers_that_hold_connections_lock_nobody_out() {
+    let running = synced();
+    let path = format!("{V}/namespaces/prod/wva_desired_replicas");
+    let mut kept = running.connect().await;
+    assert_eq!(ask_over(&mut kept, &path).await, "HTTP/1.1 200 OK");
+    let mut stranger = running.connect().await;
+    assert_eq!(ask_over(&mut stranger, "/healthz").await, "HTTP/1.1 200 OK");
+    let mut idle = Vec::new();
+    for _ in 0..2 * LIMITS.bounds.connections {
+        idle.push(TcpStream::connect(running.address).await.unwrap());
+    }
+    assert_eq!(names(&timeout(SOON, running.as_hpa(&path)).await.unwrap()), ["a", "b"]);
+    let ended = timeout(SOON, stranger.read(&mut [0])).await.unwrap();
+    assert!(
+        matches!(ended, Ok(0) | Err(_)),
+        "whoever asks for no more than health never passed the gate: {ended:?}"
+    );
+    assert_eq!(ask_over(&mut kept, &path).await, "HTTP/1.1 200 OK");
 }
 
 #[tokio::test]

@@ -1,17 +1,19 @@
-//! Which connections are held, and which one goes when there are more than can be. A connection is on probation until
-//! a review came over it that could be judged, and is kept from then on. Each of the two kinds has room of its own and
+//! The connections of every server of the program: which are held, and which one goes when there are more than can be.
+//! A connection is on probation until it has asked something that its server keeps it for (a review that could be
+//! judged, a question of somebody who may ask), and is kept from then on. Each of the two kinds has room of its own and
 //! makes room for itself, so that a flood of connections that ask nothing can neither lock a new client out nor cost
-//! an API server the connections it uses.
+//! an API server the connections it uses. It stands here because both servers' crates stand on this one.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Notify;
-use tokio::time::{Instant, timeout_at};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
-
-use crate::patience::Activity;
 
 /// Nobody loses a place on probation sooner: a handshake and a review take milliseconds, on a busy machine some tens.
 const GRACE: Duration = Duration::from_millis(100);
@@ -20,9 +22,108 @@ const IN_USE: Duration = Duration::from_secs(10);
 /// A flood closes thousands of connections a second; one line in this time says it.
 const QUIET: Duration = Duration::from_mins(1);
 
+/// What the connections of a server may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// What is served, as the log names it.
+    pub served: &'static str,
+    /// Connections at a time. One more costs another its place: one that is on probation, where there is one.
+    pub connections: usize,
+    /// How long what is under way may take after the end was asked for.
+    pub drain: Duration,
+}
+
+/// Accepts connections until `shutdown` and runs `serve` for each, until that ends or the connection's place is given
+/// to another; then waits for those that are left. No more than one waits for its place: the rest wait in the system's
+/// queue.
+pub async fn accept<F>(
+    listener: TcpListener,
+    bounds: Bounds,
+    shutdown: CancellationToken,
+    serve: impl Fn(TcpStream, Place) -> F,
+) where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let Bounds { served, connections: most, drain } = bounds;
+    let places = Arc::new(Connections::at_most(most, served));
+    let slots = Arc::new(Semaphore::new(most.max(1)));
+    let mut connections = JoinSet::new();
+    loop {
+        while connections.try_join_next().is_some() {}
+        let accepted = tokio::select! {
+            biased;
+            () = shutdown.cancelled() => break,
+            accepted = listener.accept() => accepted,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, served, "Cannot accept a connection: check the limit of open files");
+                // Running out of files lasts; without a pause this loop would only heat the machine.
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            }
+        };
+        let place = tokio::select! {
+            biased;
+            () = shutdown.cancelled() => break,
+            place = places.admit() => place,
+        };
+        // A connection that has lost its place ends at once, but not before its task has run: until then it counts.
+        let slot = tokio::select! {
+            biased;
+            () = shutdown.cancelled() => break,
+            slot = Arc::clone(&slots).acquire_owned() => slot,
+        };
+        let _ = stream.set_nodelay(true);
+        let lost = place.lost();
+        let connection = serve(stream, place);
+        connections.spawn(async move {
+            // The semaphore is never closed.
+            let _slot = slot;
+            tokio::select! {
+                () = lost => tracing::debug!(served, "A connection was closed to make room for another"),
+                () = connection => {}
+            }
+        });
+    }
+    drop(listener);
+    if timeout(drain, async { while connections.join_next().await.is_some() {} }).await.is_err() {
+        tracing::warn!(
+            left = connections.len(),
+            served,
+            "Some requests were cut off: they took longer than the drain"
+        );
+    }
+}
+
+/// Drives a connection; on shutdown it takes no further request and ends after the present one.
+///
+/// # Errors
+/// Those of the connection, in words.
+pub async fn until_shutdown<C, E>(
+    connection: C,
+    shutdown: CancellationToken,
+    graceful: impl FnOnce(std::pin::Pin<&mut C>),
+) -> Result<(), String>
+where
+    C: Future<Output = Result<(), E>>,
+    E: std::fmt::Display,
+{
+    let mut connection = std::pin::pin!(connection);
+    tokio::select! {
+        // A request that has arrived is answered, even if it came together with the end.
+        biased;
+        done = connection.as_mut() => return done.map_err(|e| e.to_string()),
+        () = shutdown.cancelled() => graceful(connection.as_mut()),
+    }
+    connection.await.map_err(|e| e.to_string())
+}
+
 /// The connections of a server.
 #[derive(Debug)]
-pub(crate) struct Connections {
+struct Connections {
+    served: &'static str,
     /// How many may be on probation, and how many may be kept.
     bounds: (usize, usize),
     table: Mutex<Table>,
@@ -44,25 +145,26 @@ struct Table {
 struct Held {
     end: CancellationToken,
     activity: Arc<Activity>,
-    /// When it came, or its last review was judged.
+    /// When it came, or last gave a reason to keep it.
     used: Instant,
 }
 
 /// A connection's place among the others, free again when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub struct Place {
     id: u64,
     connections: Arc<Connections>,
     end: CancellationToken,
-    pub(crate) activity: Arc<Activity>,
+    activity: Arc<Activity>,
 }
 
 impl Connections {
     /// Room for `most` connections, at least one; a quarter of it for those that are kept, of which an API server has
     /// some tens.
-    pub(crate) fn at_most(most: usize) -> Self {
+    fn at_most(most: usize, served: &'static str) -> Self {
         let kept = most / 4;
         Self {
+            served,
             bounds: (most.saturating_sub(kept).max(1), kept),
             table: Mutex::default(),
             left: Notify::new(),
@@ -71,7 +173,7 @@ impl Connections {
 
     /// A place for a new connection. Where there is none, the one that is longest on probation loses its own, though
     /// not within its first moments: until then this waits.
-    pub(crate) async fn admit(self: &Arc<Self>) -> Place {
+    async fn admit(self: &Arc<Self>) -> Place {
         loop {
             let grace_ends = match self.table().oldest(self.bounds.0) {
                 None => break,
@@ -88,7 +190,7 @@ impl Connections {
             && let Some((_, oldest)) = table.probation.pop_first()
         {
             oldest.end.cancel();
-            table.tell();
+            table.tell(self.served);
         }
         table.count += 1;
         let id = table.count;
@@ -119,12 +221,13 @@ impl Table {
         least.map(|(id, _)| *id)
     }
 
-    fn tell(&mut self) {
+    fn tell(&mut self, served: &'static str) {
         let now = Instant::now();
         if self.told.is_none_or(|at| now.duration_since(at) >= QUIET) {
             self.told = Some(now);
             tracing::warn!(
-                "Too many connections for reviews at once: those that ask nothing are closed, oldest first"
+                served,
+                "Too many connections at once: those that ask nothing are closed, oldest first"
             );
         }
     }
@@ -132,13 +235,19 @@ impl Table {
 
 impl Place {
     /// Ends when the place was given to another connection.
-    pub(crate) fn lost(&self) -> impl Future<Output = ()> + use<> {
+    fn lost(&self) -> impl Future<Output = ()> + use<> {
         self.end.clone().cancelled_owned()
     }
 
-    /// A review that came over this connection was judged: it is kept from now on. Where all that are kept are in use it
-    /// stays on probation, until its next review.
-    pub(crate) fn judged(&self) {
+    /// The requests of this connection.
+    #[must_use]
+    pub fn activity(&self) -> &Arc<Activity> {
+        &self.activity
+    }
+
+    /// This connection has given a reason to keep it: it is kept from now on. Where all that are kept are in use it
+    /// stays on probation, until its next reason.
+    pub fn keep(&self) {
         let mut table = self.connections.table();
         let used = Instant::now();
         if let Some(held) = table.kept.get_mut(&self.id) {
@@ -149,7 +258,7 @@ impl Place {
             let Some(least) = table.least_used() else { return };
             if let Some(held) = table.kept.remove(&least) {
                 held.end.cancel();
-                table.tell();
+                table.tell(self.connections.served);
             }
         }
         if let Some(held) = table.probation.remove(&self.id) {
@@ -165,6 +274,44 @@ impl Drop for Place {
         table.kept.remove(&self.id);
         drop(table);
         self.connections.left.notify_one();
+    }
+}
+
+/// Counts the requests of one connection.
+#[derive(Debug, Default)]
+pub struct Activity {
+    started: AtomicUsize,
+    ended: AtomicUsize,
+}
+
+impl Activity {
+    /// A request's headers have been read. It lasts until the guard is dropped.
+    #[must_use]
+    pub fn begin(self: &Arc<Self>) -> Busy {
+        self.started.fetch_add(1, Ordering::AcqRel);
+        Busy(Arc::clone(self))
+    }
+
+    /// Requests so far.
+    #[must_use]
+    pub fn started(&self) -> usize {
+        self.started.load(Ordering::Acquire)
+    }
+
+    /// Whether a request is under way.
+    #[must_use]
+    pub fn busy(&self) -> bool {
+        self.started() != self.ended.load(Ordering::Acquire)
+    }
+}
+
+/// A request under way.
+#[derive(Debug)]
+pub struct Busy(Arc<Activity>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.ended.fetch_add(1, Ordering::AcqRel);
     }
 }
 
@@ -187,9 +334,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_longest_on_probation_makes_room_after_its_grace_and_the_kept_stay() {
-        let connections = Arc::new(Connections::at_most(4));
+        let connections = Arc::new(Connections::at_most(4, "tests"));
         let kept = connections.admit().await;
-        kept.judged();
+        kept.keep();
         let flood = admit(&connections, 3).await;
         let begun = Instant::now();
         let more = admit(&connections, 2).await;
@@ -203,7 +350,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_place_that_becomes_free_is_not_waited_for_any_longer() {
-        let connections = Arc::new(Connections::at_most(1));
+        let connections = Arc::new(Connections::at_most(1, "tests"));
         let first = connections.admit().await;
         let (second, ()) = tokio::join!(connections.admit(), async { drop(first) });
         assert!(!second.end.is_cancelled());
@@ -211,28 +358,28 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn of_the_kept_the_least_used_one_makes_room_and_none_that_is_in_use() {
-        let connections = Arc::new(Connections::at_most(12));
+        let connections = Arc::new(Connections::at_most(12, "tests"));
         let places = admit(&connections, 3).await;
-        places.iter().for_each(Place::judged);
+        places.iter().for_each(Place::keep);
         let next = connections.admit().await;
-        next.judged();
+        next.keep();
         assert_eq!(lost(&places), [0; 0], "all three were used just now");
         let busy = places[0].activity.begin();
         tokio::time::advance(IN_USE).await;
-        places[1].judged();
-        next.judged();
+        places[1].keep();
+        next.keep();
         assert_eq!(lost(&places), [2], "the first is busy, the second was used again");
         drop(busy);
         let another = connections.admit().await;
-        another.judged();
+        another.keep();
         assert_eq!(lost(&places), [0, 2]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn there_is_room_for_one() {
-        let connections = Arc::new(Connections::at_most(0));
+        let connections = Arc::new(Connections::at_most(0, "tests"));
         let first = connections.admit().await;
-        first.judged();
+        first.keep();
         assert!(!first.end.is_cancelled());
         let second = connections.admit().await;
         assert!(first.end.is_cancelled() && !second.end.is_cancelled());

@@ -1,0 +1,122 @@
+//! The HTTP server under health, metrics, the debug endpoint and the external metrics API. What a client can hold is
+//! bounded: connections, the time for a handshake and for the head of a request, and the head's size. Bodies are never
+//! read: every request is a GET.
+
+use std::io;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::Request;
+use axum::middleware::{Next, from_fn};
+use axum::response::Response;
+use axum::{Extension, Router};
+use axum_server::accept::Accept;
+use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::service::TowerToHyperService;
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::sync::CancellationToken;
+use tower::Layer;
+use wva_certs::connections::{Bounds, Place, accept, until_shutdown};
+
+use crate::auth::Peer;
+
+/// What a client may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Connections and the end.
+    pub bounds: Bounds,
+    /// Time for a handshake.
+    pub handshake: Duration,
+    /// Time for the head of a request, which is also how long an idle connection is kept.
+    pub head: Duration,
+    /// Bytes of a head.
+    pub head_bytes: usize,
+}
+
+/// What every request of one connection shares: an extension of each.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    pub(crate) peer: Peer,
+    place: Arc<Place>,
+}
+
+impl Connection {
+    /// Who asked may ask: this connection is not closed any more for those that ask nothing.
+    pub fn keep(&self) {
+        self.place.keep();
+    }
+}
+
+/// Serves `app` on `listener` until `shutdown`, then lets requests in flight finish: over HTTPS where there is a `tls`.
+/// Requests carry their [`Connection`].
+///
+/// # Errors
+/// Where the listener cannot be used. A client's fault never ends the server.
+pub async fn serve(
+    listener: TcpListener,
+    tls: Option<Arc<ServerConfig>>,
+    app: Router,
+    limits: Limits,
+    shutdown: CancellationToken,
+) -> io::Result<()> {
+    listener.set_nonblocking(true)?;
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let app = app.layer(from_fn(counted));
+    let tls = tls
+        .map(|tls| RustlsAcceptor::new(RustlsConfig::from_config(tls)).handshake_timeout(limits.handshake));
+    let end = shutdown.clone();
+    accept(listener, limits.bounds, shutdown, move |stream, place| {
+        let (tls, app, end) = (tls.clone(), app.clone(), end.clone());
+        async move {
+            let Some(tls) = tls else {
+                return requests(stream, Peer::new(None), place, app, limits, end).await;
+            };
+            let handshake = tls.accept(stream, ());
+            let shaken = tokio::select! {
+                () = end.cancelled() => return,
+                shaken = handshake => shaken,
+            };
+            match shaken {
+                Ok((stream, ())) => {
+                    let peer = Peer::new(stream.get_ref().1.peer_certificates());
+                    requests(stream, peer, place, app, limits, end).await;
+                }
+                Err(error) => tracing::debug!(%error, served = limits.bounds.served, "TLS handshake failed"),
+            }
+        }
+    })
+    .await;
+    Ok(())
+}
+
+async fn requests(
+    stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
+    peer: Peer,
+    place: Place,
+    app: Router,
+    limits: Limits,
+    end: CancellationToken,
+) {
+    let connection = Connection { peer, place: Arc::new(place) };
+    let service = TowerToHyperService::new(Extension(connection).layer(app));
+    let mut builder = Builder::new(TokioExecutor::new()).http1_only();
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.head).max_buf_size(limits.head_bytes);
+    let served = builder.serve_connection(TokioIo::new(stream), service);
+    let ended = until_shutdown(served, end, |connection| {
+        connection.graceful_shutdown();
+    })
+    .await;
+    if let Err(error) = ended {
+        tracing::debug!(error, served = limits.bounds.served, "A connection ended with an error");
+    }
+}
+
+/// A connection is not idle while a request of it is under way.
+async fn counted(Extension(connection): Extension<Connection>, request: Request, next: Next) -> Response {
+    let _busy = connection.place.activity().begin();
+    next.run(request).await
+}
