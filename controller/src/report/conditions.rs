@@ -4,7 +4,7 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use wva_scaling::snapshot::{AnalyzerName, Mode};
-use wva_scaling::{Decision, FallbackSource, Reason};
+use wva_scaling::{Decision, FallbackSource, Lacking, MainSignal, Reason};
 
 use crate::report::written::Written;
 use crate::variants::Unusable;
@@ -156,7 +156,7 @@ fn no_target(kind: &str, name: &str, seen: bool, sight: Option<Sight>) -> Condit
 }
 
 fn metrics(decision: &Decision, query_error: Option<&str>) -> Draft {
-    let Decision { model_id, namespace, reporting, stale, .. } = decision;
+    let Decision { model_id, namespace, reporting, stale, lacking, .. } = decision;
     if *reporting > 0 {
         return match query_error {
             // What is known counts for a while, but nobody should learn of an outage only when it has ceased to.
@@ -166,7 +166,7 @@ fn metrics(decision: &Decision, query_error: Option<&str>) -> Draft {
                     "{error}. Decided from what was known before of {reporting} replica(s), while that counts"
                 ),
             ),
-            None => yes("MetricsFound", format!("{reporting} replica(s) report the metrics that count")),
+            None => yes("MetricsFound", found(*reporting, *lacking)),
         };
     }
     // Another leader knows by this that the step from 0 was asked for.
@@ -199,6 +199,20 @@ fn metrics(decision: &Decision, query_error: Option<&str>) -> Draft {
             "No vLLM metrics for model {model_id} in namespace {namespace}: check that a ServiceMonitor or PodMonitor selects its pods, and that vllm:kv_cache_usage_perc in Prometheus carries the labels namespace and pod"
         ),
     )
+}
+
+/// How many replicas report, and what of them is not all that counts.
+fn found(reporting: u32, lacking: Lacking) -> String {
+    let mut message = format!("{reporting} replica(s) report the metrics that count");
+    for (signal, replicas) in lacking.each() {
+        let what = match signal {
+            MainSignal::KvUsage => "KV use",
+            MainSignal::Queue => "queue length",
+        };
+        let metric = signal.metric();
+        message.push_str(&format!("; {replicas} of them lack the {what} ({metric}), which counts as 0"));
+    }
+    message
 }
 
 fn optimization(decision: &Decision, had_target: bool) -> Draft {

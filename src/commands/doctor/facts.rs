@@ -23,8 +23,8 @@ use crate::commands::workloads::Workloads;
 
 /// Questions to the external metrics API at the same time.
 const AT_ONCE: usize = 8;
-/// Which models the series of each pod are of.
-const MODELS: &str = r#"count by (namespace, pod, pod_name, model_name) ({__name__=~"vllm:(kv_cache_usage_perc|num_requests_waiting)"})"#;
+/// Which models the series of each pod are of, each of the two main signals by itself.
+const MODELS: &str = r#"count by (__name__, namespace, pod, pod_name, model_name) ({__name__=~"vllm:(kv_cache_usage_perc|num_requests_waiting)"})"#;
 /// What controllers publish.
 pub(super) const SIGNALS: &str = r#"{__name__=~"(wva|inferno)_desired_replicas"}"#;
 /// The APIService that HPAs read external metrics from.
@@ -39,7 +39,7 @@ pub(super) struct Answered {
 
 /// What Prometheus has.
 pub(super) struct Scraped {
-    /// By pod and `model_name`.
+    /// By metric, pod and `model_name`.
     pub(super) models: Vec<Series>,
     /// Of all controllers.
     pub(super) signals: Vec<Series>,

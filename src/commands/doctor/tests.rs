@@ -45,6 +45,7 @@ fn a_chain_that_holds_is_fine_link_by_link() {
         "bounds",
     ];
     check("", &links, |_| {});
+    check("", &["the series of 1 pod have model_name \"m\""], |_| {});
     check("", &["1 published, by the status", "the leader counts the series of 1 pod"], |w| {
         w.scraped = false;
     });
@@ -145,6 +146,18 @@ fn the_scrape_and_the_series() {
             .map(|name| series(&[("namespace", "prod"), ("pod_name", "a-0"), ("model_name", name)], 1.0))
             .into();
     });
+}
+
+#[test]
+fn each_of_the_two_main_signals_is_asked_for_by_itself() {
+    let (kv, queue) = ("vllm:kv_cache_usage_perc", "vllm:num_requests_waiting");
+    for (metric, signal) in [(kv, "kv: 0.5, "), (queue, "queue: 0, ")] {
+        let lacking = format!("1 pod without {metric}, which counts as 0: a-0");
+        check("?scrape", &[&lacking, "a relabelling of the monitor drops it"], |w| {
+            w.snapshot = w.snapshot.take().map(|s| s.replace(signal, ""));
+        });
+        check("?series", &[&lacking], |w| w.models.retain(|s| s.label("__name__") != metric));
+    }
 }
 
 #[test]

@@ -45,6 +45,11 @@ pub(super) fn signal(publisher: &str, value: f64) -> Series {
     series(&[&labels[..], &[("namespace", "wva"), ("pod", publisher)]].concat(), value)
 }
 
+/// A metric of the pod that serves.
+fn of_pod(metric: &str) -> Series {
+    series(&[("__name__", metric), ("namespace", "prod"), ("pod", "a-0"), ("model_name", "m")], 1.0)
+}
+
 #[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
 fn controller(name: &str, image: &str, env: Value) -> Value {
     json!({"metadata": {"namespace": "wva", "name": name}, "status": {"readyReplicas": 1},
@@ -111,7 +116,7 @@ impl World {
                     .to_owned(),
             ),
             told: Ok(vec![json!({"value": "1", "metricLabels": {"variant_name": "a"}})]),
-            models: vec![series(&[("namespace", "prod"), ("pod", "a-0"), ("model_name", "m")], 1.0)],
+            models: ["vllm:kv_cache_usage_perc", "vllm:num_requests_waiting"].map(of_pod).into(),
             signals: vec![signal("wva-0", 1.0)],
             scraped: true,
         }
