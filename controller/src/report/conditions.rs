@@ -131,11 +131,11 @@ fn shown(kind: &str) -> String {
     kind.split('.').next().unwrap_or(kind).to_lowercase()
 }
 
-/// What is said of a workload that may exist all the same.
+/// What is said of a workload that may exist all the same; without `sight` it is of a kind that nobody looks at.
 fn unseen(kind: &str, name: &str, sight: Option<Sight>) -> String {
     if sight.is_none() {
         return format!(
-            "Target {kind} '{name}' cannot be read: Deployments, StatefulSets and LeaderWorkerSets are scaled"
+            "Target {kind} '{name}' is of a kind that this release does not scale: name a Deployment, a StatefulSet or a LeaderWorkerSet in spec.scaleTargetRef"
         );
     }
     let all = format!("{}s", shown(kind));

@@ -176,7 +176,7 @@ fn a_workload_that_cannot_be_seen_is_not_said_to_be_missing() {
         (
             "Rollout.argoproj.io",
             None,
-            "Target Rollout.argoproj.io 'l' cannot be read: Deployments, StatefulSets and",
+            "Target Rollout.argoproj.io 'l' is of a kind that this release does not scale: name a Deployment, a StatefulSet or",
         ),
         (lws, Some(Sight::Forbidden), "'l' cannot be read: grant get, list and watch of leaderworkersets"),
         (lws, Some(Sight::Seen), "Target leaderworkerset 'l' does not exist yet"),
