@@ -67,6 +67,7 @@ impl Process {
     fn facts(&self, watched: Option<&Watched>) -> StoreFacts {
         StoreFacts {
             synced: facts::complete(self.synced.clone()),
+            global_maps: watched.map(|w| facts::global_maps(w.maps.clone())),
             variants: self.variant_index.clone(),
             readers: watched.map(|w| w.readers.clone()),
             targets: watched.map(|w| facts::targets(w.watches.clone())),
