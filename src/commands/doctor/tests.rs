@@ -166,6 +166,16 @@ fn the_decision_and_the_signal() {
         w.snapshot = None;
         condition(w, 2, "False", "MetricsUnavailable", "No vLLM");
     });
+    let zero = |w: &mut World, model: &str| {
+        let of_model = |s: String| s.replace("{modelID: m,", model);
+        w.snapshot =
+            w.snapshot.take().map(|s| format!("config: {{scaleToZeroDefault: true}}\n{}", of_model(s)));
+    };
+    check("?decision", &["no endpoint picker serves it that could wake it", "add an InferencePool"], |w| {
+        zero(w, "{modelID: m,");
+    });
+    check("", &[], |w| zero(w, "{modelID: m, schedulerQueue: {size: 0},"));
+    check("", &[], |w| zero(w, "{modelID: m, schedulerQueue: null,"));
     check("signal", &["the controller's own metrics are not scraped"], |w| w.signals.clear());
     check("?signal", &["status.actuation.applied is not true"], |w| {
         w.scraped = false;

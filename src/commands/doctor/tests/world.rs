@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use wva_crds::settings::map::MapText;
-use wva_scaling::{Snapshot, decide};
+use wva_scaling::Snapshot;
 
 use crate::commands::doctor::controllers::Controller;
-use crate::commands::doctor::facts::{Answered, Facts, Scraped};
+use crate::commands::doctor::facts::{Answered, Facts, Scraped, decided, decisions, unwakeable};
 use crate::commands::leader::{Leaders, Seen as Leader};
 use crate::commands::prometheus::Series;
 use crate::commands::workloads::Workloads;
@@ -131,8 +131,7 @@ impl World {
             seen: self.snapshot.map(parse).into_iter().collect(),
             silent: vec!["pod wva/wva-1: it does not lead".to_owned()],
         };
-        let decided = leaders.seen.iter().flat_map(|leader| decide(&leader.snapshot).decisions);
-        let decisions = decided.map(|d| ((d.namespace.clone(), d.variant.clone()), d)).collect();
+        let decided = decided(&leaders);
         let map = MapText::of(self.map.as_object().unwrap());
         let answered = Answered { metric: "wva_desired_replicas".to_owned(), values: self.told };
         Facts {
@@ -148,7 +147,8 @@ impl World {
             namespaces: self.namespaces,
             controllers: Some(self.controllers.iter().filter_map(|one| Controller::of(one, &map)).collect()),
             leaders,
-            decisions,
+            decisions: decisions(&decided),
+            unwakeable: unwakeable(&decided),
             external: BTreeMap::from([(("prod".to_owned(), "h".to_owned()), vec![answered])]),
             api_service: None,
             crd_lacks: Ok(Vec::new()),
