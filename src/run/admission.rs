@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use wva_certs::Certs;
-use wva_rules::InstancePolicy;
 use wva_webhook::{StoreFacts, registration};
 
 use super::{Process, Watched, settled};
@@ -51,14 +50,9 @@ impl Process {
     }
 
     fn review_settings(&self, webhook: &Webhook) -> wva_webhook::Settings {
-        let policy = match webhook.policy.as_str() {
-            "require" => InstancePolicy::Require,
-            "ignore" => InstancePolicy::Ignore,
-            _ => InstancePolicy::Inject,
-        };
         wva_webhook::Settings {
             instance: self.settings.instance.clone(),
-            policy,
+            policy: webhook.policy,
             maps: self.settings.maps.clone(),
             running: self.settings.running.clone(),
         }
@@ -67,13 +61,13 @@ impl Process {
     fn facts(&self, watched: Option<&Watched>) -> StoreFacts {
         StoreFacts {
             synced: facts::complete(self.synced.clone()),
-            global_maps: watched.map(|w| facts::global_maps(w.maps.clone())),
             variants: self.variant_index.clone(),
             readers: watched.map(|w| w.readers.clone()),
             targets: watched.map(|w| facts::targets(w.watches.clone())),
             owned: facts::owned(&self.settings, self.namespaces.clone()),
             namespaces: facts::managed(&self.settings, self.namespaces.clone()),
             opted_in: facts::opted_in(&self.settings, self.namespaces.clone()),
+            global_maps: watched.map(|w| facts::global_maps(w.maps.clone())),
             controller_namespace: self.settings.namespace.clone(),
         }
     }
