@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use wva_controller::external_metrics::values::{LATEST_CONFIRMATION, LONGEST_AGE};
+use wva_crds::GoDuration;
 use wva_crds::settings::{Value, problems};
 
 use super::raw::{Raw, Source, Wrong};
@@ -201,7 +203,35 @@ impl Reader<'_> {
                 self.text("WVA_CERT_MODE")
             )
         });
-        old.chain(files).collect()
+        old.chain(files).chain(self.without_an_election()).chain(self.long_interval()).collect()
+    }
+
+    /// What nobody waits for who leads from its first moment.
+    fn without_an_election(&self) -> Option<String> {
+        let written = self.raw.get("WVA_TAKEOVER_DELAY").is_some_and(|held| held.source != Source::Default);
+        let delay = self.duration("WVA_TAKEOVER_DELAY");
+        let waits = self.flag("WVA_CONTROLLER") && !self.flag("LEADER_ELECT");
+        (waits && written && !delay.is_zero()).then(|| {
+            format!(
+                "WVA_TAKEOVER_DELAY ({}) delays no series after the start: LEADER_ELECT is false, so this process leads from \
+                 its first moment. It holds for variants taken over from another controller alone",
+                GoDuration::from(delay)
+            )
+        })
+    }
+
+    /// Cycles so far apart that a target is not confirmed in time.
+    fn long_interval(&self) -> Option<String> {
+        let interval = self.duration("GLOBAL_OPT_INTERVAL");
+        let late = self.flag("WVA_CONTROLLER") && interval > LATEST_CONFIRMATION.unsigned_abs();
+        late.then(|| {
+            format!(
+                "GLOBAL_OPT_INTERVAL ({}) is too long for the external metrics API, which withholds a target that was not \
+                 confirmed for {}: write 10m or less",
+                GoDuration::from(interval),
+                GoDuration::from(LONGEST_AGE.unsigned_abs())
+            )
+        })
     }
 
     // A key whose value did not parse is in `wrong` already: what stands in for it here is never used.
