@@ -273,6 +273,13 @@ fn lease_times_must_fall() {
 }
 
 #[test]
+fn a_server_name_that_no_certificate_carries_is_told_with_all_else_that_is_wrong() {
+    let set = [URL, ("PROMETHEUS_SERVER_NAME", "10.0.0.7"), ("LOG_LEVEL", "loud")];
+    let error = read(&[], &set).unwrap_err().to_string();
+    assert!(error.starts_with("2 settings are wrong") && error.contains("write the DNS name"), "{error}");
+}
+
+#[test]
 fn what_this_release_cannot_do_is_refused_at_the_start() {
     for (set, want) in [
         (&[("WVA_CERT_MODE", "files")][..], "no folder is named"),
