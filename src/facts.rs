@@ -4,10 +4,13 @@
 use std::sync::Arc;
 
 use wva_controller::{
-    Cache, NamespaceFacts, Synced, Watches, namespace_is_excluded, workload_accelerator, workload_exists,
+    Cache, ConfigMaps, NamespaceFacts, Synced, Watches, namespace_is_excluded, workload_accelerator,
+    workload_exists,
 };
 use wva_rules::NamespaceState;
-use wva_webhook::{Check, NamespaceLookup, OptedInLookup, OwnedLookup, TargetLookup, TargetState};
+use wva_webhook::{
+    Check, GlobalMapLookup, NamespaceLookup, OptedInLookup, OwnedLookup, TargetLookup, TargetState,
+};
 
 use crate::settings::Settings;
 
@@ -51,6 +54,11 @@ pub(crate) fn managed(settings: &Settings, namespaces: Namespaces) -> NamespaceL
         _ if namespace_is_excluded(namespaces.as_ref(), namespace) => NamespaceState::Excluded,
         _ => NamespaceState::Managed,
     })
+}
+
+/// The config maps for all namespaces, as far as they hold.
+pub(crate) fn global_maps(maps: ConfigMaps) -> GlobalMapLookup {
+    Arc::new(move |role| maps.global(role))
 }
 
 /// Which namespaces are opted in to config maps of their own, by label.

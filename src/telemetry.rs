@@ -18,7 +18,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use wva_certs::Certs;
 
-use crate::settings::Log;
+use crate::settings::{Log, LogFormat};
 
 /// The level of the running log.
 pub(crate) struct LogLevel(Handle<Targets, Registry>);
@@ -56,10 +56,10 @@ fn filter(level: tracing::Level) -> Targets {
 }
 
 fn subscriber(log: &Log) -> (tracing::Dispatch, LogLevel) {
-    let json = match log.format.as_str() {
-        "json" => true,
-        "text" => false,
-        _ => !std::io::stderr().is_terminal(),
+    let json = match log.format {
+        LogFormat::Json => true,
+        LogFormat::Text => false,
+        LogFormat::Auto => !std::io::stderr().is_terminal(),
     };
     let (filter, level) = reload::Layer::new(filter(log.level));
     let registry = tracing_subscriber::registry().with(filter);

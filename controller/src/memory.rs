@@ -14,6 +14,7 @@ use wva_scaling::{Decision, VariantKey, VariantState};
 use crate::actuate::Refusals;
 use crate::assemble::{Moment, whole_millis};
 use crate::evidence::Evidence;
+use crate::external_metrics::values::LONGEST_AGE;
 use crate::pending::Waiting;
 use crate::pods::Standing;
 use crate::report::said::{Said, Trouble};
@@ -21,7 +22,7 @@ use crate::variants::{Managed, Status};
 use crate::workloads::{Replicas, WorkloadKey};
 
 /// A status older than this is no memory: then the present replicas are the base.
-pub(crate) const STATUS_MEMORY: SignedDuration = SignedDuration::from_mins(15);
+pub(crate) const STATUS_MEMORY: SignedDuration = LONGEST_AGE;
 
 /// The memory of all variants. Owned by the engine.
 #[derive(Clone, Debug, Default)]

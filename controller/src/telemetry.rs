@@ -52,7 +52,7 @@ impl Telemetry {
             )?,
             unmapped: IntGauge::new(
                 "wva_unmapped_series",
-                "Series of the newest sample whose pod belongs to no known workload.",
+                "Pods with series in the newest sample that belong to no known workload; each counts once, however many series it has.",
             )?,
             reloads: ConfigReloads::register(registry)?,
         };

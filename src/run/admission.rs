@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use wva_certs::Certs;
-use wva_rules::InstancePolicy;
 use wva_webhook::{StoreFacts, registration};
 
 use super::{Process, Watched, settled};
@@ -51,14 +50,9 @@ impl Process {
     }
 
     fn review_settings(&self, webhook: &Webhook) -> wva_webhook::Settings {
-        let policy = match webhook.policy.as_str() {
-            "require" => InstancePolicy::Require,
-            "ignore" => InstancePolicy::Ignore,
-            _ => InstancePolicy::Inject,
-        };
         wva_webhook::Settings {
             instance: self.settings.instance.clone(),
-            policy,
+            policy: webhook.policy,
             maps: self.settings.maps.clone(),
             running: self.settings.running.clone(),
         }
@@ -73,6 +67,7 @@ impl Process {
             owned: facts::owned(&self.settings, self.namespaces.clone()),
             namespaces: facts::managed(&self.settings, self.namespaces.clone()),
             opted_in: facts::opted_in(&self.settings, self.namespaces.clone()),
+            global_maps: watched.map(|w| facts::global_maps(w.maps.clone())),
             controller_namespace: self.settings.namespace.clone(),
         }
     }

@@ -7,6 +7,7 @@ mod raw;
 mod reader;
 mod shown;
 mod sources;
+mod words;
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -16,6 +17,7 @@ use raw::{Raw, Wrong};
 pub(crate) use files::{MainMap, Patience, fetch};
 pub(crate) use live::{Live, Update, keys};
 pub(crate) use sources::Sources;
+pub(crate) use words::LogFormat;
 
 /// What one process needs to know before it starts.
 #[derive(Clone, Debug)]
@@ -76,7 +78,7 @@ pub(crate) struct CertificateFiles {
 pub(crate) struct Webhook {
     pub(crate) address: SocketAddr,
     pub(crate) configuration: Option<String>,
-    pub(crate) policy: String,
+    pub(crate) policy: wva_rules::InstancePolicy,
 }
 
 /// Settings of the reconciler.
@@ -116,7 +118,7 @@ impl std::fmt::Debug for Zero {
 #[derive(Clone, Debug)]
 pub(crate) struct Log {
     pub(crate) level: tracing::Level,
-    pub(crate) format: String,
+    pub(crate) format: LogFormat,
 }
 
 /// Every setting that is wrong, in one message.

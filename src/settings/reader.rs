@@ -3,10 +3,12 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use wva_controller::Actuation;
+use wva_controller::external_metrics::values::{LATEST_CONFIRMATION, LONGEST_AGE};
+use wva_crds::GoDuration;
 use wva_crds::settings::{Value, problems};
 
 use super::raw::{Raw, Source, Wrong};
+use super::words::{ACTUATION, CERT_MODE, CertMode, INSTANCE_POLICY, LOG_FORMAT, LOG_LEVEL, meaning};
 use super::{CertificateFiles, Certificates, Controller, Log, Settings, Webhook, Zero};
 
 /// Reads typed values and collects what is wrong on the way.
@@ -61,11 +63,11 @@ impl Reader<'_> {
 
     fn certificates(&self) -> Certificates {
         let files = self.files(["WEBHOOK_CERT_PATH", "WEBHOOK_CERT_NAME", "WEBHOOK_CERT_KEY"]);
-        match (self.text("WVA_CERT_MODE").as_str(), files) {
-            ("off", _) => Certificates::Off,
-            ("" | "files", Some(files)) => Certificates::Files(files),
+        match (meaning(CERT_MODE, &self.text("WVA_CERT_MODE")), files) {
+            (CertMode::Off, _) => Certificates::Off,
+            (CertMode::Unsaid | CertMode::Files, Some(files)) => Certificates::Files(files),
             // Files without a folder are refused elsewhere.
-            _ => Certificates::SelfMade {
+            (CertMode::SelfMade, _) | (CertMode::Unsaid | CertMode::Files, None) => Certificates::SelfMade {
                 ca_lifetime: self.duration("WVA_CA_LIFETIME"),
                 lifetime: self.duration("WVA_CERT_LIFETIME"),
             },
@@ -94,7 +96,7 @@ impl Reader<'_> {
         Some(Webhook {
             address: self.address("WEBHOOK_BIND_ADDRESS")?,
             configuration: self.optional("WEBHOOK_CONFIGURATION"),
-            policy: self.text("WVA_INSTANCE_POLICY"),
+            policy: meaning(INSTANCE_POLICY, &self.text("WVA_INSTANCE_POLICY")),
         })
     }
 
@@ -141,10 +143,7 @@ impl Reader<'_> {
             limited_mode: self.flag("WVA_LIMITED_MODE"),
             scale_to_zero: self.flag("WVA_SCALE_TO_ZERO"),
             proactive: self.flag("EXPERIMENTAL_PROACTIVE_MODEL"),
-            actuation: match self.text("WVA_ACTUATION").as_str() {
-                "scale" => Actuation::Scale,
-                _ => Actuation::Signal,
-            },
+            actuation: meaning(ACTUATION, &self.text("WVA_ACTUATION")),
         }
     }
 
@@ -183,33 +182,56 @@ impl Reader<'_> {
     }
 
     pub(super) fn log(&self) -> Log {
-        Log { level: self.level(), format: self.text("LOG_FORMAT") }
+        Log { level: self.level(), format: meaning(LOG_FORMAT, &self.text("LOG_FORMAT")) }
     }
 
     fn level(&self) -> tracing::Level {
-        match self.text("LOG_LEVEL").as_str() {
-            "error" => tracing::Level::ERROR,
-            "warn" => tracing::Level::WARN,
-            "info" => tracing::Level::INFO,
-            "debug" => tracing::Level::DEBUG,
-            _ => match self.value("V") {
-                Some(Value::Int(5..)) => tracing::Level::TRACE,
-                Some(Value::Int(3..=4)) => tracing::Level::DEBUG,
-                _ => tracing::Level::INFO,
-            },
-        }
+        meaning(LOG_LEVEL, &self.text("LOG_LEVEL")).unwrap_or_else(|| match self.value("V") {
+            Some(Value::Int(5..)) => tracing::Level::TRACE,
+            Some(Value::Int(3..=4)) => tracing::Level::DEBUG,
+            _ => tracing::Level::INFO,
+        })
     }
 
     fn warnings(&self) -> Vec<String> {
         let old = self.raw.old_names.iter().map(|(old, new)| format!("{old} is an old name: use {new}"));
-        let unread = ["self", "off"].contains(&self.text("WVA_CERT_MODE").as_str());
+        let mode = meaning(CERT_MODE, &self.text("WVA_CERT_MODE"));
+        let unread = matches!(mode, CertMode::SelfMade | CertMode::Off);
         let files = self.optional("WEBHOOK_CERT_PATH").filter(|_| unread).map(|folder| {
             format!(
                 "WEBHOOK_CERT_PATH ({folder}) is not read: WVA_CERT_MODE is {}",
                 self.text("WVA_CERT_MODE")
             )
         });
-        old.chain(files).collect()
+        old.chain(files).chain(self.without_an_election()).chain(self.long_interval()).collect()
+    }
+
+    /// What nobody waits for who leads from its first moment.
+    fn without_an_election(&self) -> Option<String> {
+        let written = self.raw.get("WVA_TAKEOVER_DELAY").is_some_and(|held| held.source != Source::Default);
+        let delay = self.duration("WVA_TAKEOVER_DELAY");
+        let waits = self.flag("WVA_CONTROLLER") && !self.flag("LEADER_ELECT");
+        (waits && written && !delay.is_zero()).then(|| {
+            format!(
+                "WVA_TAKEOVER_DELAY ({}) delays no series after the start: LEADER_ELECT is false, so this process leads from \
+                 its first moment. It holds for variants taken over from another controller alone",
+                GoDuration::from(delay)
+            )
+        })
+    }
+
+    /// Cycles so far apart that a target is not confirmed in time.
+    fn long_interval(&self) -> Option<String> {
+        let interval = self.duration("GLOBAL_OPT_INTERVAL");
+        let late = self.flag("WVA_CONTROLLER") && interval > LATEST_CONFIRMATION.unsigned_abs();
+        late.then(|| {
+            format!(
+                "GLOBAL_OPT_INTERVAL ({}) is too long for the external metrics API, which withholds a target that was not \
+                 confirmed for {}: write 10m or less",
+                GoDuration::from(interval),
+                GoDuration::from(LONGEST_AGE.unsigned_abs())
+            )
+        })
     }
 
     // A key whose value did not parse is in `wrong` already: what stands in for it here is never used.

@@ -244,9 +244,39 @@ fn certificates_are_made_here_unless_a_folder_is_named() {
 }
 
 #[test]
+fn what_has_no_effect_or_a_bad_one_is_warned_of() {
+    let warned = |set: &[(&str, &str)]| read(&[], &[&[URL], set].concat()).unwrap().warnings;
+    let delay = ("WVA_TAKEOVER_DELAY", "45s");
+    let told = warned(&[delay]);
+    assert!(told.len() == 1 && told[0].starts_with("WVA_TAKEOVER_DELAY (45s) delays no series"), "{told:?}");
+    for set in [
+        &[][..],
+        &[delay, ("LEADER_ELECT", "true")],
+        &[delay, ("WVA_CONTROLLER", "false")],
+        &[("WVA_TAKEOVER_DELAY", "0s")],
+        &[("GLOBAL_OPT_INTERVAL", "14m")],
+        &[("GLOBAL_OPT_INTERVAL", "20m"), ("WVA_CONTROLLER", "false")],
+    ] {
+        assert_eq!(warned(set), [""; 0], "{set:?}");
+    }
+    let told = warned(&[("GLOBAL_OPT_INTERVAL", "14m1s")]);
+    assert!(
+        told.len() == 1 && told[0].contains("(14m1s)") && told[0].contains("for 15m0s: write 10m"),
+        "{told:?}"
+    );
+}
+
+#[test]
 fn lease_times_must_fall() {
     let e = read(&["--leader-election-lease-duration=10s"], &[URL]).unwrap_err().to_string();
     assert!(e.contains("60s > 50s > 10s"), "{e}");
+}
+
+#[test]
+fn a_server_name_that_no_certificate_carries_is_told_with_all_else_that_is_wrong() {
+    let set = [URL, ("PROMETHEUS_SERVER_NAME", "10.0.0.7"), ("LOG_LEVEL", "loud")];
+    let error = read(&[], &set).unwrap_err().to_string();
+    assert!(error.starts_with("2 settings are wrong") && error.contains("write the DNS name"), "{error}");
 }
 
 #[test]

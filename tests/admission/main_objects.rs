@@ -21,6 +21,7 @@ fn texts(setting: &Setting) -> Vec<&'static str> {
         Kind::LabelValue => vec!["blue", "-blue", "a b"],
         Kind::OneOf(words) => vec![words[words.len() - 1], "sometimes"],
         Kind::Name { dots } => vec!["wva", if dots { "a.b" } else { "a-b" }, "a..b", "Not A Name"],
+        Kind::DnsName => vec!["prometheus.monitoring.svc", "10.0.0.7"],
         Kind::Selector => vec!["gpu=a100,!spot", "zone in (a, b)", "((("],
         Kind::Text => vec!["some text"],
     }

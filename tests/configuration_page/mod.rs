@@ -110,6 +110,7 @@ fn value(setting: &Setting) -> String {
         Kind::Text => "text".to_owned(),
         Kind::LabelValue => "label value".to_owned(),
         Kind::Name { .. } => "name".to_owned(),
+        Kind::DnsName => "DNS name".to_owned(),
         Kind::Selector => "label selector".to_owned(),
         Kind::OneOf(words) => {
             let words = words.iter().filter(|word| !word.is_empty()).map(|word| format!("`{word}`"));

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use wva_crds::events::{ImmutableChange, immutable_change};
-use wva_rules::{IMMUTABLE, MapFacts, Operation, Verdict, validate_map};
+use wva_rules::{IMMUTABLE, MapFacts, Operation, Place, Verdict, validate_map};
 
 use crate::review::{Request, State};
 
@@ -89,7 +89,11 @@ pub(crate) fn verdict(state: &State, operation: Operation, request: &Request<'_>
     let Some(name) = text("/metadata/name") else { return Verdict::default() };
     let Some(role) = settings.maps.role(request.namespace, name) else { return Verdict::default() };
     let instead = format!("{}/{name}", settings.maps.namespace);
+    // What a map of a namespace inherits. Of caches that are not complete, another map may be the first.
+    let inherits = role.1 == Place::Local && state.cluster.synced();
+    let global = inherits.then(|| state.cluster.global_map(role.0)).flatten();
     let mut facts = MapFacts::of(request.object, request.namespace, role);
+    facts.global = global.as_ref();
     facts.operation = operation;
     facts.old = request.old;
     facts.read_instead = &instead;

@@ -14,8 +14,8 @@ mod server;
 mod uploads;
 
 pub use cluster::{
-    Check, ClusterFacts, Index, NamespaceLookup, Observer, OptedInLookup, OwnedLookup, Readers, StoreFacts,
-    TargetLookup, TargetState, autoscaler_index, scaled_object_index, variant_index,
+    Check, ClusterFacts, GlobalMapLookup, Index, NamespaceLookup, Observer, OptedInLookup, OwnedLookup,
+    Readers, StoreFacts, TargetLookup, TargetState, autoscaler_index, scaled_object_index, variant_index,
 };
 pub use config_maps::{Refusals, RefusalsToTell, refusals, tell};
 pub use review::{CONFIG_MAP_PATH, MUTATE_PATH, Settings, State, VALIDATE_PATH};

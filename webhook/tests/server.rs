@@ -9,7 +9,7 @@ use prometheus::{Encoder as _, TextEncoder};
 use serde_json::json;
 use support::{Server, head, read_to_end};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use wva_webhook::{Limits, MUTATE_PATH, VALIDATE_PATH};
+use wva_webhook::{CONFIG_MAP_PATH, Limits, MUTATE_PATH, VALIDATE_PATH};
 
 const UID: &str = "705ab4f5-6393-11e8-b7cc-42010a800002";
 
@@ -48,6 +48,32 @@ async fn reviews_are_answered_with_their_uid() {
     let patch: serde_json::Value = serde_json::from_slice(&patch.0).unwrap();
     let label = "/metadata/labels/wva.llmd.ai~1controller-instance";
     assert_eq!(patch, json!([{"op": "add", "path": label, "value": "a"}]));
+}
+
+/// The warnings on a saturation map in a namespace.
+async fn warnings(server: &Server, namespace: &str, entry: &str) -> Vec<String> {
+    let name = "wva-saturation-scaling-config";
+    let metadata = json!({"name": name, "namespace": namespace});
+    let map =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"default": entry}});
+    let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+        "uid": UID, "kind": {"group": "", "version": "v1", "kind": "ConfigMap"}, "name": name,
+        "resource": {"group": "", "version": "v1", "resource": "configmaps"}, "namespace": namespace,
+        "operation": "CREATE", "userInfo": {"username": "u"}, "object": map}});
+    let (status, answer) = server.post(CONFIG_MAP_PATH, review.to_string().as_bytes()).await;
+    assert_eq!(status, 200, "{answer}");
+    let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!(answer["response"]["allowed"], true, "{answer}");
+    serde_json::from_value(answer["response"]["warnings"].clone()).unwrap_or_default()
+}
+
+#[tokio::test]
+async fn a_map_of_a_namespace_is_judged_with_the_global_one_that_it_inherits_from() {
+    let server = Server::start(Limits::default());
+    let told = warnings(&server, "prod", "kvCacheThreshold: 0.2").await;
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].starts_with("[WVA-CM-063]") && told[0].ends_with("kvSpareTrigger is 0.3"), "{told:?}");
+    assert_eq!(warnings(&server, "prod", "kvCacheThreshold: 0.4").await, [""; 0]);
 }
 
 #[tokio::test]

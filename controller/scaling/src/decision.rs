@@ -1,6 +1,8 @@
 //! What comes out of a cycle: for each variant the chain of steps from its current replicas to its target, and what
 //! the next cycle has to know.
 
+mod lacking;
+
 use std::collections::BTreeMap;
 
 use serde::ser::SerializeMap;
@@ -10,6 +12,8 @@ use wva_crds::GoDuration;
 use crate::reason::{FallbackSource, Reason};
 use crate::resolve::DroppedLayer;
 use crate::snapshot::{AnalyzerName, Learned, Mode, Remembered};
+
+pub use lacking::{Lacking, MainSignal};
 
 /// A stage of the pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -123,6 +127,8 @@ pub struct Decision {
     pub reporting: u32,
     /// Replicas whose sample is too old to count, but not missing.
     pub stale: u32,
+    /// Those of `reporting` that lack a signal.
+    pub lacking: Lacking,
     /// What another analyzer would have decided, where the model's settings name one to be shown. Nothing follows from it.
     pub shadow: Option<Box<Shadow>>,
 }
@@ -347,5 +353,21 @@ pub enum Warning {
         namespace: String,
         /// The model.
         model_id: String,
+    },
+    /// Replicas are judged by one of the two main signals alone.
+    #[error(
+        "variant {namespace}/{variant}: {replicas} replica(s) report no {}, which counts as 0: check that neither the \
+         server nor a relabelling of its monitor drops it",
+        signal.metric()
+    )]
+    SignalLacking {
+        /// The variant's namespace.
+        namespace: String,
+        /// The variant.
+        variant: String,
+        /// What they do not report.
+        signal: MainSignal,
+        /// How many they are.
+        replicas: u32,
     },
 }

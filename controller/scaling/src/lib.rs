@@ -25,7 +25,8 @@ mod tests;
 pub use accelerator::{ACCELERATOR_NODE_LABELS, Demand, derive_accelerator};
 pub use analyze::engine_arguments;
 pub use decision::{
-    Action, Bounds, Decision, NextState, Outcome, Shadow, Stage, Step, VariantKey, VariantState, Warning,
+    Action, Bounds, Decision, Lacking, MainSignal, NextState, Outcome, Shadow, Stage, Step, VariantKey,
+    VariantState, Warning,
 };
 pub use limit::{key as accelerator_key, normalize_accelerator};
 pub use pipeline::decide;

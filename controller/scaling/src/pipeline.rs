@@ -84,6 +84,7 @@ impl<'a> Case<'a> {
                 .push(Warning::NothingWakesIt { namespace: namespace.clone(), model_id: model_id.clone() });
         }
         let mut case = Self::of(cycle, model, settings, to_zero);
+        warnings.extend(lacking_signals(&case.view));
         if is_limited(&case.view) {
             warnings.extend(unknown_accelerators(&case.view));
         }
@@ -110,6 +111,17 @@ impl<'a> Case<'a> {
         let cheapest = growing.map(|(v, _)| v.cost()).fold(f64::INFINITY, f64::min);
         ((self.verdict.spare() * 1e9).round(), cheapest)
     }
+}
+
+fn lacking_signals<'a>(model: &'a ModelView) -> impl Iterator<Item = Warning> + 'a {
+    model.variants.iter().flat_map(|v| {
+        v.lacking.each().map(|(signal, replicas)| Warning::SignalLacking {
+            namespace: model.model.namespace.clone(),
+            variant: v.variant.name.clone(),
+            signal,
+            replicas,
+        })
+    })
 }
 
 fn unknown_accelerators(model: &ModelView) -> Vec<Warning> {
@@ -269,6 +281,7 @@ fn decision(model: &ModelView, variant: &VariantView, mut draft: Draft) -> Decis
         scale_to_zero: model.to_zero.enabled,
         reporting: variant.reporting(),
         stale: variant.stale,
+        lacking: variant.lacking,
         steps: draft.steps,
         shadow: None,
     };

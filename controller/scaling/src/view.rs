@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::decision::{Bounds, Stage, Step};
+use crate::decision::{Bounds, Lacking, Stage, Step};
 use crate::limit::Stock;
 use crate::reason::Reason;
 use crate::resolve::{Saturation, ScaleToZero};
@@ -43,6 +43,8 @@ pub(crate) struct VariantView<'a> {
     pub(crate) counted: Vec<Sample<'a>>,
     /// Replicas whose sample is too old to count, but not missing.
     pub(crate) stale: u32,
+    /// Those of `counted` that lack a signal, which is then 0.
+    pub(crate) lacking: Lacking,
 }
 
 /// A replica's signals.
@@ -120,6 +122,7 @@ impl<'a> VariantView<'a> {
         let stuck = number(failed.count()).min(unready);
         let mut counted = Vec::with_capacity(variant.replicas.len());
         let mut stale = 0;
+        let mut lacking = Lacking::default();
         for replica in &variant.replicas {
             if (replica.kv.is_none() && replica.queue.is_none())
                 || replica.age > config.metrics_age.unavailable
@@ -130,6 +133,8 @@ impl<'a> VariantView<'a> {
                 stale += 1;
                 continue;
             }
+            lacking.kv += u32::from(replica.kv.is_none());
+            lacking.queue += u32::from(replica.queue.is_none());
             counted.push(Sample {
                 replica,
                 kv: replica.kv.unwrap_or_default().get(),
@@ -152,6 +157,7 @@ impl<'a> VariantView<'a> {
             bounds: Bounds { min: if lifted { 0 } else { min }, max: variant.max },
             counted,
             stale,
+            lacking,
         }
     }
 

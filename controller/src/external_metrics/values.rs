@@ -14,8 +14,11 @@ use wva_scaling::snapshot::Mode;
 use super::{API_VERSION, LEGACY_METRIC, METRIC};
 use crate::variants::Variant;
 
-/// A target that the engine has not confirmed for longer is no target any more: nobody may be deciding.
+/// A target that the engine has not confirmed for longer is no target any more: nobody may be deciding. For its successor
+/// it is no memory, and for other controllers the variant is nobody's.
 pub const LONGEST_AGE: SignedDuration = SignedDuration::from_mins(15);
+/// So old a target may be when it is confirmed: the write comes after a cycle, and it takes its time.
+pub const LATEST_CONFIRMATION: SignedDuration = SignedDuration::from_mins(LONGEST_AGE.as_mins() - 1);
 
 /// `ExternalMetricValueList` of `external.metrics.k8s.io/v1beta1`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -2,12 +2,13 @@
 //! that this controller manages variants in, or that are opted in by their label.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use wva_rules::{MapNames, MapRole};
 
 use super::ConfigMaps;
 use super::layers::InForce;
-use super::read::Maps;
+use super::read::{Maps, ReadMap};
 use crate::variants::{Managed, is_excluded};
 use crate::watches::{Cache, NamespaceFacts};
 
@@ -42,10 +43,19 @@ impl Readers {
     }
 }
 
+/// The global maps of one kind that exist. The first is in force.
+pub(super) fn global<'m, E>(
+    maps: &'m Maps<E>,
+    names: &'m MapNames,
+    role: MapRole,
+) -> impl Iterator<Item = &'m Arc<ReadMap<E>>> {
+    let of_name = |name: &str| maps.get(&(names.namespace.as_str().into(), name.into()));
+    names.in_order(role).into_iter().filter_map(of_name)
+}
+
 /// The maps of one kind that are in force.
 pub(super) fn in_force<E>(maps: &Maps<E>, names: &MapNames, role: MapRole, readers: &Readers) -> InForce<E> {
-    let global = |name: &str| maps.get(&(names.namespace.as_str().into(), name.into()));
-    let mut present = names.in_order(role).into_iter().filter_map(global);
+    let mut present = global(maps, names, role);
     let first = present.next().cloned();
     let behind = present.map(|map| map.name.to_string()).collect();
     // Elsewhere only maps of the one local name are kept.

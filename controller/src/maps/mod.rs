@@ -19,13 +19,14 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use k8s_openapi::api::core::v1::ConfigMap;
+use serde_json::Value;
 use tokio::sync::Notify;
 
 use wva_crds::entries::{SaturationEntry, ScaleToZeroEntry};
-use wva_rules::MapNames;
+use wva_rules::{MapNames, MapRole};
 
-use in_force::Readers;
-use read::{Key, Maps};
+use in_force::{Readers, global};
+use read::{Key, MapEntry, Maps};
 use service_classes::ServiceClasses;
 
 pub use main_map::main_map;
@@ -94,6 +95,23 @@ impl ConfigMaps {
     /// Tells the engine of one.
     pub(crate) fn tell(&self) {
         self.changed.notify_one();
+    }
+
+    /// The global map with entries of this role that is in force, as far as it holds: what a namespace's own map inherits
+    /// from. `None` where there is none, and for roles without such maps.
+    #[must_use]
+    pub fn global(&self, role: MapRole) -> Option<Value> {
+        match role {
+            MapRole::Saturation => self.first(role, |kept| &kept.saturation),
+            MapRole::ScaleToZero => self.first(role, |kept| &kept.to_zero),
+            MapRole::Main | MapRole::ServiceClasses => None,
+        }
+    }
+
+    fn first<E: MapEntry>(&self, role: MapRole, of_kind: fn(&Kept) -> &Maps<E>) -> Option<Value> {
+        // No longer than that: a large map takes its time to be written.
+        let map = global(of_kind(&self.kept()), &self.names, role).next().cloned()?;
+        Some(map.object())
     }
 
     fn kept(&self) -> RwLockReadGuard<'_, Kept> {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use serde::Serialize;
+use serde_json::{Map, Value, json};
 use wva_crds::entries::{Conflict, DEFAULT_ENTRY, Entry, Fault, Scoped, read_text};
 use wva_rules::Place;
 
@@ -162,6 +163,15 @@ impl<E: MapEntry> ReadMap<E> {
         }
         read.index(place);
         read
+    }
+
+    /// The map with the entries that hold, as JSON, which is YAML.
+    pub(super) fn object(&self) -> Value {
+        let text = |keyed: &Keyed<E>| {
+            Some((keyed.key.to_string(), serde_json::to_string(&keyed.entry).ok()?.into()))
+        };
+        let data: Map<String, Value> = self.entries.iter().filter_map(text).collect();
+        json!({"data": data})
     }
 
     /// The entry, where it can be used on its own.

@@ -4,7 +4,7 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use wva_scaling::snapshot::{AnalyzerName, Mode};
-use wva_scaling::{Decision, FallbackSource, Reason};
+use wva_scaling::{Decision, FallbackSource, Lacking, MainSignal, Reason};
 
 use crate::report::written::Written;
 use crate::variants::Unusable;
@@ -131,11 +131,11 @@ fn shown(kind: &str) -> String {
     kind.split('.').next().unwrap_or(kind).to_lowercase()
 }
 
-/// What is said of a workload that may exist all the same.
+/// What is said of a workload that may exist all the same; without `sight` it is of a kind that nobody looks at.
 fn unseen(kind: &str, name: &str, sight: Option<Sight>) -> String {
     if sight.is_none() {
         return format!(
-            "Target {kind} '{name}' cannot be read: Deployments, StatefulSets and LeaderWorkerSets are scaled"
+            "Target {kind} '{name}' is of a kind that this release does not scale: name a Deployment, a StatefulSet or a LeaderWorkerSet in spec.scaleTargetRef"
         );
     }
     let all = format!("{}s", shown(kind));
@@ -156,7 +156,7 @@ fn no_target(kind: &str, name: &str, seen: bool, sight: Option<Sight>) -> Condit
 }
 
 fn metrics(decision: &Decision, query_error: Option<&str>) -> Draft {
-    let Decision { model_id, namespace, reporting, stale, .. } = decision;
+    let Decision { model_id, namespace, reporting, stale, lacking, .. } = decision;
     if *reporting > 0 {
         return match query_error {
             // What is known counts for a while, but nobody should learn of an outage only when it has ceased to.
@@ -166,7 +166,7 @@ fn metrics(decision: &Decision, query_error: Option<&str>) -> Draft {
                     "{error}. Decided from the last values of {reporting} replica(s), which count until they are too old"
                 ),
             ),
-            None => yes("MetricsFound", format!("{reporting} replica(s) report the metrics that count")),
+            None => yes("MetricsFound", found(*reporting, *lacking)),
         };
     }
     // Another leader knows by this that the step from 0 was asked for.
@@ -199,6 +199,20 @@ fn metrics(decision: &Decision, query_error: Option<&str>) -> Draft {
             "No vLLM metrics for model {model_id} in namespace {namespace}: check that a ServiceMonitor or PodMonitor selects its pods, and that vllm:kv_cache_usage_perc in Prometheus carries the labels namespace and pod"
         ),
     )
+}
+
+/// How many replicas report, and what of them is not all that counts.
+fn found(reporting: u32, lacking: Lacking) -> String {
+    let mut message = format!("{reporting} replica(s) report the metrics that count");
+    for (signal, replicas) in lacking.each() {
+        let what = match signal {
+            MainSignal::KvUsage => "KV use",
+            MainSignal::Queue => "queue length",
+        };
+        let metric = signal.metric();
+        message.push_str(&format!("; {replicas} of them lack the {what} ({metric}), which counts as 0"));
+    }
+    message
 }
 
 fn optimization(decision: &Decision, had_target: bool) -> Draft {

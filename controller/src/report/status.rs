@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use wva_crds::{Actuation, OptimizedAlloc, VariantAutoscaling, VariantAutoscalingStatus};
 use wva_scaling::VariantKey;
 
+use crate::external_metrics::values::LATEST_CONFIRMATION;
 use crate::published::{Published, PublishedVariant, Reader};
 use crate::report::written::Written;
 use crate::variants::{Reach, revision};
@@ -23,9 +24,6 @@ use crate::variants::{Reach, revision};
 /// `lastRunTime` alone is no reason to write more often than this: thousands of idle variants would keep the API server
 /// busy.
 const HEARTBEAT: SignedDuration = SignedDuration::from_mins(11);
-/// The external metrics API and other controllers take a status as dead a minute later. A write comes after a cycle, and
-/// the next one must not come too late.
-const LATEST: SignedDuration = SignedDuration::from_mins(14);
 /// Longest time one write may take.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Writes under way at once.
@@ -81,7 +79,7 @@ pub(crate) fn wanted(
 /// The age at which a status is confirmed, where cycles are so far apart.
 fn heartbeat_after(interval: Duration) -> SignedDuration {
     let interval = SignedDuration::try_from(interval).unwrap_or(SignedDuration::MAX);
-    HEARTBEAT.min(LATEST.saturating_sub(interval))
+    HEARTBEAT.min(LATEST_CONFIRMATION.saturating_sub(interval))
 }
 
 /// The merge patch that makes a status this one, whatever it was.

@@ -39,7 +39,7 @@ pub static SETTINGS: &[Setting] = &[
     Setting::new("PROMETHEUS_CA_CERT_PATH", Kind::Text, "File with the CA of Prometheus.").default(""),
     Setting::new("PROMETHEUS_CLIENT_CERT_PATH", Kind::Text, "File with the client certificate for Prometheus.").default(""),
     Setting::new("PROMETHEUS_CLIENT_KEY_PATH", Kind::Text, "File with the key of the client certificate.").default(""),
-    Setting::new("PROMETHEUS_SERVER_NAME", Kind::Text, "Name the certificate of Prometheus must carry; empty for the host of the URL.").default(""),
+    Setting::new("PROMETHEUS_SERVER_NAME", Kind::DnsName, "Name the certificate of Prometheus must carry; empty for the host of the URL.").default(""),
     Setting::new("PROMETHEUS_BEARER_TOKEN", Kind::Text, "Bearer token for Prometheus.").default("").secret(),
     Setting::new("PROMETHEUS_TOKEN_PATH", Kind::Text, "File with the bearer token for Prometheus; read again when it changes.").default(""),
     Setting::new("PROMETHEUS_METRICS_CACHE_TTL", DURATION, "Age up to which a sample is used again instead of fetched.").default("30s").mutable(),

@@ -18,6 +18,18 @@ pub fn is_name(text: &str, dots: bool) -> bool {
     text.len() <= most && text.split('.').all(part) && (dots || !text.contains('.'))
 }
 
+/// Whether a text is a DNS name as certificates carry them: what an address could be is none.
+#[must_use]
+pub(super) fn is_dns_name(text: &str) -> bool {
+    let part = |part: &str| {
+        let inner = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
+        let edges = !part.starts_with('-') && !part.ends_with('-');
+        (1..=LABEL_CHARS).contains(&part.len()) && part.bytes().all(inner) && edges
+    };
+    let is_number = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
+    text.len() <= NAME_CHARS && text.split('.').all(part) && !text.rsplit('.').next().is_none_or(is_number)
+}
+
 /// Whether a text is a Kubernetes label value; the empty one is.
 #[must_use]
 pub fn is_label_value(text: &str) -> bool {

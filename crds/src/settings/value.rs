@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use super::text::{is_label_value, is_name, is_selector, is_url, without_password};
+use super::text::{is_dns_name, is_label_value, is_name, is_selector, is_url, without_password};
 use crate::GoDuration;
 
 /// What values a setting takes.
@@ -36,6 +36,8 @@ pub enum Kind {
         /// Dots may stand in it. In that of a Namespace or a Service they may not.
         dots: bool,
     },
+    /// A DNS name that a certificate can carry, or nothing.
+    DnsName,
     /// A label selector; nothing selects all.
     Selector,
     /// One of a few words.
@@ -128,6 +130,14 @@ pub enum ValueError {
         /// Dots may stand in it.
         dots: bool,
     },
+    /// No DNS name.
+    #[error(
+        "found {found:?}: write the DNS name that the certificate carries, such as \"prometheus.monitoring.svc\": no address, no port and no scheme"
+    )]
+    DnsName {
+        /// The text.
+        found: String,
+    },
     /// No label selector.
     #[error(
         "found {found:?}: write a label selector such as \"gpu=a100,zone in (a, b),!spot\", or leave it empty for all"
@@ -199,6 +209,13 @@ impl Kind {
                     Err(ValueError::Name { found: found(), dots })
                 }
             }
+            Self::DnsName => {
+                if text.is_empty() || is_dns_name(text) {
+                    Ok(Value::Text(found()))
+                } else {
+                    Err(ValueError::DnsName { found: found() })
+                }
+            }
             Self::Selector => {
                 if is_selector(text) {
                     Ok(Value::Text(found()))
@@ -227,7 +244,7 @@ impl Kind {
             Self::Url => "URL",
             Self::Text => "TEXT",
             Self::LabelValue => "LABEL",
-            Self::Name { .. } => "NAME",
+            Self::Name { .. } | Self::DnsName => "NAME",
             Self::Selector => "SELECTOR",
             Self::OneOf(_) => "WORD",
         }
@@ -277,6 +294,24 @@ mod tests {
         assert!(
             Kind::Name { dots: true }.parse("a.b").is_ok() && Kind::Name { dots: false }.parse("").is_ok()
         );
+        for name in [
+            "10.0.0.7",
+            "::1",
+            "https://p",
+            "p:9090",
+            "p..svc",
+            "-p",
+            "p-.svc",
+            "a b",
+            "p.7",
+            "é",
+            &"p".repeat(64),
+        ] {
+            assert!(refused(Kind::DnsName, name).contains("DNS name"), "{name}");
+        }
+        for name in ["", "p", "prometheus.monitoring.svc", "Prometheus_1.example.com"] {
+            assert!(Kind::DnsName.parse(name).is_ok(), "{name}");
+        }
         assert!(refused(Kind::Selector, "(((").contains("label selector"));
         assert!(refused(Kind::Url, "http://u:hunter2@h:99999").contains("http://u:***@h:99999"));
         assert!(refused(Kind::LabelValue, "a b").contains("label value"));

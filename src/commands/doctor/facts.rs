@@ -1,7 +1,7 @@
 //! Everything that the checks look at, read once. What cannot be read is left empty and said in one line: the rest can
 //! still be followed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use clap::ArgMatches;
 use futures::{StreamExt as _, stream};
@@ -10,7 +10,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::core::Selector;
 use serde_json::Value;
 use wva_crds::names::{DESIRED_REPLICAS_METRIC, LEGACY_DESIRED_REPLICAS_METRIC};
-use wva_scaling::{Decision, decide};
+use wva_scaling::{Decision, Outcome, Warning, decide};
 
 use super::controllers::{Controller, controllers};
 use crate::commands::cluster::{
@@ -23,8 +23,8 @@ use crate::commands::workloads::Workloads;
 
 /// Questions to the external metrics API at the same time.
 const AT_ONCE: usize = 8;
-/// Which models the series of each pod are of.
-const MODELS: &str = r#"count by (namespace, pod, pod_name, model_name) ({__name__=~"vllm:(kv_cache_usage_perc|num_requests_waiting)"})"#;
+/// Which models the series of each pod are of, each of the two main signals by itself.
+const MODELS: &str = r#"count by (__name__, namespace, pod, pod_name, model_name) ({__name__=~"vllm:(kv_cache_usage_perc|num_requests_waiting)"})"#;
 /// What controllers publish.
 pub(super) const SIGNALS: &str = r#"{__name__=~"(wva|inferno)_desired_replicas"}"#;
 /// The APIService that HPAs read external metrics from.
@@ -39,7 +39,7 @@ pub(super) struct Answered {
 
 /// What Prometheus has.
 pub(super) struct Scraped {
-    /// By pod and `model_name`.
+    /// By metric, pod and `model_name`.
     pub(super) models: Vec<Series>,
     /// Of all controllers.
     pub(super) signals: Vec<Series>,
@@ -62,6 +62,8 @@ pub(super) struct Facts {
     pub(super) leaders: Leaders,
     /// What the leaders decided of their last cycle, by namespace and name.
     pub(super) decisions: BTreeMap<(String, String), Decision>,
+    /// The models that may go to zero and that nothing could wake, by namespace and model.
+    pub(super) unwakeable: BTreeSet<(String, String)>,
     /// By namespace and name of the HPA.
     pub(super) external: BTreeMap<(String, String), Vec<Answered>>,
     /// `None`: there is none, or it cannot be seen.
@@ -85,6 +87,7 @@ impl Facts {
         let mut hidden = Vec::new();
         let autoscalers = seen(cluster, &AUTOSCALERS, &mut hidden).await;
         let leaders = Leaders::ask(arguments).await;
+        let decided = decided(&leaders);
         // A monitor may stand in any namespace.
         let everywhere = Cluster { client: cluster.client.clone(), namespace: None };
         Ok(Self {
@@ -100,7 +103,8 @@ impl Facts {
             scaled_objects: seen(cluster, &SCALED_OBJECTS, &mut hidden).await,
             namespaces: seen(cluster, &NAMESPACES, &mut hidden).await,
             controllers: controllers(cluster, arguments, &mut hidden).await,
-            decisions: decisions(&leaders),
+            decisions: decisions(&decided),
+            unwakeable: unwakeable(&decided),
             leaders,
             api_service: api_service(cluster, &mut hidden).await,
             crd_lacks: wva_controller::missing_fields(&cluster.client).await.map_err(|e| e.to_string()),
@@ -141,9 +145,21 @@ async fn api_service(cluster: &Cluster, hidden: &mut Vec<(&'static str, String)>
 }
 
 /// The same that they decided: it follows from what they saw.
-fn decisions(leaders: &Leaders) -> BTreeMap<(String, String), Decision> {
-    let all = leaders.seen.iter().flat_map(|leader| decide(&leader.snapshot).decisions);
-    all.map(|decision| ((decision.namespace.clone(), decision.variant.clone()), decision)).collect()
+pub(super) fn decided(leaders: &Leaders) -> Vec<Outcome> {
+    leaders.seen.iter().map(|leader| decide(&leader.snapshot)).collect()
+}
+
+pub(super) fn decisions(decided: &[Outcome]) -> BTreeMap<(String, String), Decision> {
+    let all = decided.iter().flat_map(|outcome| &outcome.decisions);
+    all.map(|decision| ((decision.namespace.clone(), decision.variant.clone()), decision.clone())).collect()
+}
+
+pub(super) fn unwakeable(decided: &[Outcome]) -> BTreeSet<(String, String)> {
+    let unwoken = |warning: &Warning| match warning {
+        Warning::NothingWakesIt { namespace, model_id } => Some((namespace.clone(), model_id.clone())),
+        _ => None,
+    };
+    decided.iter().flat_map(|outcome| &outcome.warnings).filter_map(unwoken).collect()
 }
 
 async fn scraped(prometheus: &Prometheus) -> Result<Scraped, String> {

@@ -45,6 +45,7 @@ fn a_chain_that_holds_is_fine_link_by_link() {
         "bounds",
     ];
     check("", &links, |_| {});
+    check("", &["the series of 1 pod have model_name \"m\""], |_| {});
     check("", &["1 published, by the status", "the leader counts the series of 1 pod"], |w| {
         w.scraped = false;
     });
@@ -148,11 +149,33 @@ fn the_scrape_and_the_series() {
 }
 
 #[test]
+fn each_of_the_two_main_signals_is_asked_for_by_itself() {
+    let (kv, queue) = ("vllm:kv_cache_usage_perc", "vllm:num_requests_waiting");
+    for (metric, signal) in [(kv, "kv: 0.5, "), (queue, "queue: 0, ")] {
+        let lacking = format!("1 pod without {metric}, which counts as 0: a-0");
+        check("?scrape", &[&lacking, "a relabelling of the monitor drops it"], |w| {
+            w.snapshot = w.snapshot.take().map(|s| s.replace(signal, ""));
+        });
+        check("?series", &[&lacking], |w| w.models.retain(|s| s.label("__name__") != metric));
+    }
+}
+
+#[test]
 fn the_decision_and_the_signal() {
     check("decision", &["by the status: No vLLM"], |w| {
         w.snapshot = None;
         condition(w, 2, "False", "MetricsUnavailable", "No vLLM");
     });
+    let zero = |w: &mut World, model: &str| {
+        let of_model = |s: String| s.replace("{modelID: m,", model);
+        w.snapshot =
+            w.snapshot.take().map(|s| format!("config: {{scaleToZeroDefault: true}}\n{}", of_model(s)));
+    };
+    check("?decision", &["no endpoint picker serves it that could wake it", "add an InferencePool"], |w| {
+        zero(w, "{modelID: m,");
+    });
+    check("", &[], |w| zero(w, "{modelID: m, schedulerQueue: {size: 0},"));
+    check("", &[], |w| zero(w, "{modelID: m, schedulerQueue: null,"));
     check("signal", &["the controller's own metrics are not scraped"], |w| w.signals.clear());
     check("?signal", &["status.actuation.applied is not true"], |w| {
         w.scraped = false;

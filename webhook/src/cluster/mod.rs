@@ -6,7 +6,8 @@ mod index;
 use std::fmt;
 use std::sync::Arc;
 
-use wva_rules::{MetricReader, NamespaceState, OtherVariant, Target};
+use serde_json::Value;
+use wva_rules::{MapRole, MetricReader, NamespaceState, OtherVariant, Target};
 
 use index::Key;
 pub use index::{Index, Observer, autoscaler_index, scaled_object_index, variant_index};
@@ -32,6 +33,10 @@ pub trait ClusterFacts: Send + Sync {
     }
     /// Whether namespace-local config maps of the namespace are read; `None` where nobody can tell.
     fn config_tracked(&self, _namespace: &str) -> Option<bool> {
+        None
+    }
+    /// The global map of this role, from whose entries those of namespaces inherit; `None` where it is not seen.
+    fn global_map(&self, _role: MapRole) -> Option<Value> {
         None
     }
     /// A variant of the model in the namespace, other than `name`, whose cost somebody chose.
@@ -64,6 +69,8 @@ pub type OwnedLookup = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 pub type NamespaceLookup = Arc<dyn Fn(&str) -> NamespaceState + Send + Sync>;
 /// Whether a namespace is opted in to config maps of its own by label; `None` where namespaces are not seen.
 pub type OptedInLookup = Arc<dyn Fn(&str) -> Option<bool> + Send + Sync>;
+/// Answers [`ClusterFacts::global_map`] from what the caller keeps of config maps.
+pub type GlobalMapLookup = Arc<dyn Fn(MapRole) -> Option<Value> + Send + Sync>;
 /// Whether something holds now.
 pub type Check = Arc<dyn Fn() -> bool + Send + Sync>;
 
@@ -95,6 +102,8 @@ pub struct StoreFacts {
     pub namespaces: NamespaceLookup,
     /// Which namespaces are opted in to config maps of their own.
     pub opted_in: OptedInLookup,
+    /// The config maps for all namespaces; `None` where none are watched.
+    pub global_maps: Option<GlobalMapLookup>,
     /// The namespace of the controller itself.
     pub controller_namespace: String,
 }
@@ -136,6 +145,10 @@ impl ClusterFacts for StoreFacts {
             NamespaceState::Managed => (self.opted_in)(namespace),
             NamespaceState::Excluded | NamespaceState::Unwatched => Some(false),
         }
+    }
+
+    fn global_map(&self, role: MapRole) -> Option<Value> {
+        self.global_maps.as_ref().and_then(|maps| maps(role))
     }
 
     fn cost_set_by(&self, namespace: &str, model: &str, name: &str) -> Option<String> {

@@ -8,18 +8,19 @@ use std::sync::Arc;
 
 use prometheus::Registry;
 use rustls::pki_types::{PrivateKeyDer, ServerName};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-use wva_rules::{InstancePolicy, OtherVariant, Target};
+use wva_rules::{InstancePolicy, MapRole, OtherVariant, Target};
 use wva_webhook::{ClusterFacts, End, Error, Limits, Settings, State, TargetState, serve_with};
 
 pub const NAME: &str = "wva-webhook.wva.svc";
 
-/// Namespace `ns` is instance a's own; `taken` is the target of `other`, and `absent` does not exist.
+/// Namespace `ns` is instance a's own; `taken` is the target of `other`, and `absent` does not exist. The global
+/// saturation map says one thing.
 pub struct Cluster;
 
 impl ClusterFacts for Cluster {
@@ -41,6 +42,10 @@ impl ClusterFacts for Cluster {
 
     fn namespace_owned(&self, namespace: &str) -> bool {
         namespace == "ns"
+    }
+
+    fn global_map(&self, role: MapRole) -> Option<Value> {
+        (role == MapRole::Saturation).then(|| json!({"data": {"default": "kvSpareTrigger: 0.3"}}))
     }
 }
 

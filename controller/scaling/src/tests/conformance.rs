@@ -128,6 +128,9 @@ fn warning(warning: &Warning) -> String {
             format!("warning AcceleratorNotInInventory {variant} {accelerator}")
         }
         Warning::NothingWakesIt { model_id, .. } => format!("warning NothingWakesIt {model_id}"),
+        Warning::SignalLacking { variant, signal, replicas, .. } => {
+            format!("warning SignalLacking {variant} {signal:?} {replicas}")
+        }
     }
 }
 

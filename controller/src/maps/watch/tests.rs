@@ -54,6 +54,31 @@ fn a_change_is_one_of_what_the_map_says() {
 }
 
 #[test]
+fn the_global_map_in_force_is_told_with_the_entries_that_hold() {
+    let mut feed = Feed::new();
+    let maps = feed.maps();
+    let told = |maps: &ConfigMaps| {
+        let object = maps.global(MapRole::Saturation)?;
+        Some(object["data"].as_object().unwrap().clone())
+    };
+    assert_eq!(told(&maps), None);
+    feed.put(LOCAL, GOOD);
+    assert_eq!(told(&maps), None, "a namespace's own is not global");
+    feed.put("wva/capacity-scaling-config", &[("default", "kvSpareTrigger: 0.3")]);
+    assert_eq!(told(&maps).unwrap()["default"], r#"{"kvSpareTrigger":0.3}"#);
+    let own = "model_id: m\nnamespace: prod\nkvCacheThreshold: 0.7";
+    feed.put(GLOBAL, &[("default", "kvSpareTrigger: 0.2"), ("own", own), ("wrong", "model_id: m\nkv: 1")]);
+    let data = told(&maps).unwrap();
+    assert_eq!(
+        data.keys().collect::<Vec<_>>(),
+        ["default", "own"],
+        "the first of the names, what holds of it"
+    );
+    assert_eq!(data["own"], r#"{"model_id":"m","namespace":"prod","kvCacheThreshold":0.7}"#);
+    assert_eq!(maps.global(MapRole::ScaleToZero), None);
+}
+
+#[test]
 fn a_map_that_nobody_reads_is_no_reason_for_a_cycle() {
     let names = MapNames { namespace: "wva".into(), ..MapNames::default() };
     let maps = ConfigMaps::new(names.clone(), "true".into());

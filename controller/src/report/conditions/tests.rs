@@ -116,6 +116,28 @@ fn a_decision_gives_the_reasons_of_the_api() {
 }
 
 #[test]
+fn a_replica_with_one_of_the_two_signals_is_told_apart() {
+    let said = |replicas: Value| {
+        let decision = decision(json!({"replicas": replicas}), json!({}));
+        let c = conditions(Outlook::Decided { decision: &decision, query_error: None, had_target: true });
+        assert_eq!((c.metrics_available.holds, c.metrics_available.reason), (true, "MetricsFound"));
+        c.metrics_available.message
+    };
+    assert_eq!(said(replicas(2, 0.5, "1s")), "2 replica(s) report the metrics that count");
+    let (kv, queue) = (json!({"pod": "a-0", "kv": 0.5}), json!({"pod": "a-1", "queue": 0}));
+    assert_eq!(
+        said(json!([queue])),
+        "1 replica(s) report the metrics that count; 1 of them lack the KV use (vllm:kv_cache_usage_perc), which counts as 0"
+    );
+    let both = said(json!([kv, queue]));
+    assert!(
+        both.contains("; 1 of them lack the KV use (")
+            && both.contains("; 1 of them lack the queue length ("),
+        "{both}"
+    );
+}
+
+#[test]
 fn an_object_without_a_decision_is_not_ready_and_says_why() {
     let conflict = Unusable::Conflict { with: "older".into(), target: "Deployment/d".into() };
     let invalid = Unusable::Invalid("spec.variantCost: found \"cheap\"".into());
@@ -154,7 +176,7 @@ fn a_workload_that_cannot_be_seen_is_not_said_to_be_missing() {
         (
             "Rollout.argoproj.io",
             None,
-            "Target Rollout.argoproj.io 'l' cannot be read: Deployments, StatefulSets and",
+            "Target Rollout.argoproj.io 'l' is of a kind that this release does not scale: name a Deployment, a StatefulSet or",
         ),
         (lws, Some(Sight::Forbidden), "'l' cannot be read: grant get, list and watch of leaderworkersets"),
         (lws, Some(Sight::Seen), "Target leaderworkerset 'l' does not exist yet"),

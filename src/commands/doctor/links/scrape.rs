@@ -1,6 +1,9 @@
 //! Do the metrics of the ready pods arrive? The leader says of which; where none does, the monitors that should select
 //! the pods say why.
 
+use std::collections::BTreeSet;
+
+use wva_scaling::MainSignal;
 use wva_scaling::snapshot::Replica;
 
 use super::monitors;
@@ -34,25 +37,51 @@ pub(in crate::commands::doctor) fn check(seen: &Seen<'_>) -> Vec<Found> {
             None => monitors::why_not(seen),
         }];
     }
+    let mut found = vec![by_pods(seen, &reporting, &silent, ready.len())];
+    found.extend(lacking(seen, &reporting));
+    found
+}
+
+/// Which pods report at all.
+fn by_pods(seen: &Seen<'_>, reporting: &[&Replica], silent: &[&str], ready: usize) -> Found {
     let oldest = reporting.iter().map(|replica| replica.age).max().unwrap_or_default();
     if silent.is_empty() {
-        return vec![Found::fine(format!(
-            "{} reporting, the oldest sample is {oldest} old",
-            count(reporting.len(), "pod")
-        ))];
+        let pods = count(reporting.len(), "pod");
+        return Found::fine(format!("{pods} reporting, the oldest sample is {oldest} old"));
     }
     let shown = silent.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
-    vec![Found::doubtful(
-        format!(
-            "{} of {} report; not, or not yet: {shown}",
-            reporting.len(),
-            count(ready.len(), "ready pod")
-        ),
+    Found::doubtful(
+        format!("{} of {} report; not, or not yet: {shown}", reporting.len(), count(ready, "ready pod")),
         format!(
             "kubectl get pod -n {} {} -o wide, and look for it among the targets of Prometheus",
             seen.namespace, silent[0]
         ),
-    )]
+    )
+}
+
+/// What pods do not report that report something.
+fn lacking(seen: &Seen<'_>, reporting: &[&Replica]) -> Vec<Found> {
+    let without = |lacks: fn(&Replica) -> bool| -> BTreeSet<&str> {
+        reporting.iter().filter(|r| lacks(r)).map(|r| r.pod.as_str()).collect()
+    };
+    let kv = without(|r| r.kv.is_none());
+    let queue = without(|r| r.queue.is_none());
+    let both = [(MainSignal::KvUsage, kv), (MainSignal::Queue, queue)];
+    both.into_iter().filter_map(|(signal, pods)| half(seen, signal, &pods)).collect()
+}
+
+/// What is found where pods have one of the two main signals and not this one.
+pub(super) fn half(seen: &Seen<'_>, signal: MainSignal, pods: &BTreeSet<&str>) -> Option<Found> {
+    let (first, metric) = (pods.first()?, signal.metric());
+    let shown = pods.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
+    Some(Found::doubtful(
+        format!("{} without {metric}, which counts as 0: {shown}", count(pods.len(), "pod")),
+        format!(
+            "look for {metric} on the metrics port of pod {first} in namespace {}; where it is there, a relabelling of \
+             the monitor drops it",
+            seen.namespace
+        ),
+    ))
 }
 
 /// What the leader wrote, where it cannot be asked.

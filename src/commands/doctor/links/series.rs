@@ -3,6 +3,9 @@
 
 use std::collections::BTreeSet;
 
+use wva_scaling::MainSignal;
+
+use super::scrape::half;
 use crate::commands::cluster::text;
 use crate::commands::doctor::chain::Found;
 use crate::commands::doctor::seen::Seen;
@@ -16,11 +19,11 @@ pub(in crate::commands::doctor) fn check(seen: &Seen<'_>) -> Vec<Found> {
     if seen.ready() == Some(0) {
         return vec![Found::fine("no replica is ready, so there are no series")];
     }
-    vec![match &seen.facts.scraped {
-        Some(Ok(scraped)) => by_series(seen, &scraped.models),
-        Some(Err(why)) => Found::unknown(why),
-        None => by_leader(seen),
-    }]
+    match &seen.facts.scraped {
+        Some(Ok(scraped)) => in_prometheus(seen, &scraped.models),
+        Some(Err(why)) => vec![Found::unknown(why)],
+        None => vec![by_leader(seen)],
+    }
 }
 
 fn by_leader(seen: &Seen<'_>) -> Found {
@@ -30,25 +33,45 @@ fn by_leader(seen: &Seen<'_>) -> Found {
     }
 }
 
-fn by_series(seen: &Seen<'_>, series: &[Series]) -> Found {
+fn in_prometheus(seen: &Seen<'_>, series: &[Series]) -> Vec<Found> {
     let pods: BTreeSet<&str> = seen.pods().into_iter().map(|pod| text(pod, "/metadata/name")).collect();
+    let (here, elsewhere): (Vec<&Series>, Vec<&Series>) = series
+        .iter()
+        .filter(|s| s.label("namespace") == seen.namespace)
+        .partition(|s| pods.contains(pod_of(s)));
+    let mut found = vec![by_model(seen, &here, pods_of(&elsewhere).len())];
+    found.extend(lacking(seen, &here));
+    found
+}
+
+/// What pods do not have that have one of the two main signals.
+fn lacking(seen: &Seen<'_>, here: &[&Series]) -> Vec<Found> {
+    let pods = pods_of(here);
+    let without = |signal: MainSignal| {
+        let has = here.iter().filter(|s| s.label("__name__") == signal.metric()).map(|s| pod_of(s));
+        half(seen, signal, &(&pods - &has.collect()))
+    };
+    [MainSignal::KvUsage, MainSignal::Queue].into_iter().filter_map(without).collect()
+}
+
+fn by_model(seen: &Seen<'_>, here: &[&Series], elsewhere: usize) -> Found {
     let model = text(seen.object, "/spec/modelID");
-    let of_pod = |s: &&Series| s.label("namespace") == seen.namespace && pods.contains(pod_of(s));
-    let found: Vec<&Series> = series.iter().filter(of_pod).collect();
-    let names: BTreeSet<&str> = found.iter().map(|s| s.label("model_name")).collect();
-    if found.is_empty() {
-        let elsewhere = series.iter().filter(|s| s.label("namespace") == seen.namespace).count();
+    let names: BTreeSet<&str> = here.iter().map(|s| s.label("model_name")).collect();
+    if here.is_empty() {
         return Found::broken(
             format!(
-                "Prometheus has no series vllm:kv_cache_usage_perc with namespace and pod of its pods ({elsewhere} of other \
-                 pods there)"
+                "Prometheus has no series vllm:kv_cache_usage_perc or vllm:num_requests_waiting with namespace and pod of \
+                 its pods ({elsewhere} of other pods there)"
             ),
             "let the monitor keep the labels namespace and pod of its targets",
         );
     }
     let shown = || names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
     if names.contains(model) {
-        return Found::fine(format!("{} with model_name {model:?}", count(found.len(), "series of pod")));
+        return Found::fine(format!(
+            "the series of {} have model_name {model:?}",
+            count(pods_of(here).len(), "pod")
+        ));
     }
     if names.len() == 1 {
         return Found::doubtful(
@@ -66,6 +89,10 @@ fn by_series(seen: &Seen<'_>, series: &[Series]) -> Found {
             seen.argument()
         ),
     )
+}
+
+fn pods_of<'a>(series: &[&'a Series]) -> BTreeSet<&'a str> {
+    series.iter().map(|s| pod_of(s)).collect()
 }
 
 fn pod_of(series: &Series) -> &str {

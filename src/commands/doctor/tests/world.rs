@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use wva_crds::settings::map::MapText;
-use wva_scaling::{Snapshot, decide};
+use wva_scaling::Snapshot;
 
 use crate::commands::doctor::controllers::Controller;
-use crate::commands::doctor::facts::{Answered, Facts, Scraped};
+use crate::commands::doctor::facts::{Answered, Facts, Scraped, decided, decisions, unwakeable};
 use crate::commands::leader::{Leaders, Seen as Leader};
 use crate::commands::prometheus::Series;
 use crate::commands::workloads::Workloads;
@@ -43,6 +43,11 @@ pub(super) fn signal(publisher: &str, value: f64) -> Series {
     let labels =
         [("__name__", "wva_desired_replicas"), ("variant_name", "a"), ("exported_namespace", "prod")];
     series(&[&labels[..], &[("namespace", "wva"), ("pod", publisher)]].concat(), value)
+}
+
+/// A metric of the pod that serves.
+fn of_pod(metric: &str) -> Series {
+    series(&[("__name__", metric), ("namespace", "prod"), ("pod", "a-0"), ("model_name", "m")], 1.0)
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
@@ -111,7 +116,7 @@ impl World {
                     .to_owned(),
             ),
             told: Ok(vec![json!({"value": "1", "metricLabels": {"variant_name": "a"}})]),
-            models: vec![series(&[("namespace", "prod"), ("pod", "a-0"), ("model_name", "m")], 1.0)],
+            models: ["vllm:kv_cache_usage_perc", "vllm:num_requests_waiting"].map(of_pod).into(),
             signals: vec![signal("wva-0", 1.0)],
             scraped: true,
         }
@@ -126,8 +131,7 @@ impl World {
             seen: self.snapshot.map(parse).into_iter().collect(),
             silent: vec!["pod wva/wva-1: it does not lead".to_owned()],
         };
-        let decided = leaders.seen.iter().flat_map(|leader| decide(&leader.snapshot).decisions);
-        let decisions = decided.map(|d| ((d.namespace.clone(), d.variant.clone()), d)).collect();
+        let decided = decided(&leaders);
         let map = MapText::of(self.map.as_object().unwrap());
         let answered = Answered { metric: "wva_desired_replicas".to_owned(), values: self.told };
         Facts {
@@ -143,7 +147,8 @@ impl World {
             namespaces: self.namespaces,
             controllers: Some(self.controllers.iter().filter_map(|one| Controller::of(one, &map)).collect()),
             leaders,
-            decisions,
+            decisions: decisions(&decided),
+            unwakeable: unwakeable(&decided),
             external: BTreeMap::from([(("prod".to_owned(), "h".to_owned()), vec![answered])]),
             api_service: None,
             crd_lacks: Ok(Vec::new()),

@@ -12,7 +12,7 @@ use crate::text::{quote, shorten};
 const NOT_SCALABLE: &[&str] =
     &["Pod", "Job", "CronJob", "DaemonSet", "Service", "ConfigMap", "Secret", "Node", "Namespace"];
 
-/// What this program knows to have a `/scale` that it may use.
+/// What the controller watches and scales; all else is admitted, for a later release may.
 const KNOWN: &[(&str, &str)] = &[
     ("apps/v1", "Deployment"),
     ("apps/v1", "StatefulSet"),
@@ -101,9 +101,10 @@ pub(crate) const UNKNOWN: Rule = Rule {
     scope: Scope::Object,
     field: "spec.scaleTargetRef",
     reads: &[],
-    message: "{found} is no known kind of workload: it needs a /scale",
+    message: "{found} is no kind of workload that this release scales",
     docs: "The target is none of `apps/v1` Deployment and StatefulSet and `leaderworkerset.x-k8s.io/v1` \
-           LeaderWorkerSet. It is admitted, since its `/scale` subresource may exist; without one nothing is scaled.",
+           LeaderWorkerSet. The object is admitted, but this release scales no other kind, whether it has a `/scale` \
+           subresource or not: nothing is decided, and `TargetResolved` says why.",
     check: Check::Variant(|facts, out| {
         let Some(target) = Target::of(facts.object) else { return };
         let known = KNOWN.contains(&(target.api_version.as_str(), target.kind.as_str()));

@@ -169,7 +169,7 @@ fn warnings_stay_within_the_apiservers_limits() {
         let told = verdict.warnings.iter().find(|w| w.contains(code)).unwrap();
         assert!(told.ends_with(end), "the rule's own words are whole: {told}");
     };
-    whole("WVA-VA-051", "it needs a /scale");
+    whole("WVA-VA-051", "that this release scales");
     whole("WVA-VA-052", "of another instance");
     whole("WVA-VA-054", "when it does");
     whole("WVA-VA-055", "H100");

@@ -30,6 +30,28 @@ pub(super) const TABLE: Table = Table {
             "a: 3 kv=.1; == m2; b: 3 kv=.1,.1",
             "a 3->2 ScaleDownSafe; b 3->3 ScrapeGap",
         ),
+        // One of the two main signals alone.
+        (
+            "without the KV use, which is then 0, and this is said",
+            "a: 3 kv=- queue=0",
+            "a 3->2 ScaleDownSafe; warning SignalLacking a KvUsage 3",
+        ),
+        (
+            "without the queue, which is then 0, and this is said",
+            "a: 2 kv=.75,.75 queue=-,0",
+            "a 2->3 SpareBelowTarget; warning SignalLacking a Queue 1",
+        ),
+        (
+            "each variant and each signal by itself",
+            "a: 2 kv=-,.72 queue=0,-; b: 2 kv=.72",
+            "a 2->2 NoChange; b 2->2 NoChange; warning SignalLacking a KvUsage 1; warning SignalLacking a Queue 1",
+        ),
+        (
+            "what does not count lacks nothing",
+            "a: 3 kv=.1,.1,- age=0s,0s,121s",
+            "a 3->3 MetricsStale; warning none",
+        ),
+        ("nor does what reports nothing", "a: 2 kv=.60,- queue=0,-", "a 2->2 NoChange; warning none"),
         // Ages: fresh to 1m, stale to 2m, unknown to 5m, then missing.
         ("fresh to the last second", "a: 3 kv=.1 age=60s", "a 3->2 ScaleDownSafe"),
         ("late, which forbids scale-down", "a: 3 kv=.1 age=60s,60s,61s", "a 3->3 MetricsStale stale=1"),

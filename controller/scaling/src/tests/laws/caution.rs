@@ -3,10 +3,11 @@
 use proptest::prelude::*;
 
 use super::{cases, says, subject};
-use crate::decide;
 use crate::snapshot::{AnalyzerName, Mode, Model, Snapshot, Variant};
 use crate::tests::generate::{any_case, case_of};
+use crate::units::{KvUsage, QueueLength};
 use crate::view::smallest_step;
+use crate::{Lacking, Warning, decide};
 
 /// Written anew from the specification: fewer replicas report than are ready, or a sample is older than a minute.
 fn unseen(model: &Model) -> bool {
@@ -40,6 +41,32 @@ proptest! {
                 prop_assert!(decision.target() >= decision.current, "{:?}", decision);
             }
         }
+    }
+
+    /// And it is said of each variant that counts one.
+    #[test]
+    fn a_signal_that_is_lacking_is_0(case in any_case()) {
+        let found = decide(&case);
+        let mut filled = (*case).clone();
+        for replica in filled.models.iter_mut().flat_map(|m| &mut m.variants).flat_map(|v| &mut v.replicas) {
+            if replica.kv.is_some() || replica.queue.is_some() {
+                replica.kv = replica.kv.or(Some(KvUsage::default()));
+                replica.queue = replica.queue.or(Some(QueueLength::default()));
+            }
+        }
+        let said: u32 = found.warnings.iter().map(|warning| match warning {
+            Warning::SignalLacking { replicas, .. } => *replicas,
+            _ => 0,
+        }).sum();
+        let lacking: u32 = found.decisions.iter().map(|d| d.lacking.kv + d.lacking.queue).sum();
+        prop_assert_eq!(said, lacking);
+        let mut same = decide(&filled);
+        for (decision, of) in same.decisions.iter_mut().zip(&found.decisions) {
+            prop_assert_eq!(decision.lacking, Lacking::default());
+            decision.lacking = of.lacking;
+        }
+        prop_assert_eq!(same.decisions, found.decisions);
+        prop_assert_eq!(same.next, found.next);
     }
 
     #[test]

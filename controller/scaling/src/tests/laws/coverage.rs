@@ -60,6 +60,7 @@ fn every_reason_comes_up() {
                 Warning::SettingsDropped { .. } => "warning SettingsDropped",
                 Warning::AcceleratorNotInInventory { .. } => "warning AcceleratorNotInInventory",
                 Warning::NothingWakesIt { .. } => "warning NothingWakesIt",
+                Warning::SignalLacking { .. } => "warning SignalLacking",
             };
             *found.entry(kind).or_default() += 1;
         }
