@@ -2,6 +2,7 @@
 //! against what was seen a moment before (uid, replicas and resourceVersion), so that nobody's change is ever undone.
 
 mod carrier;
+mod pauses;
 mod refusals;
 mod servers;
 
@@ -43,6 +44,19 @@ pub(crate) struct Step {
     pub(crate) until: Option<Instant>,
     /// The ports of the servers in each of its pods, where there are several.
     pub(crate) ranks: BTreeSet<u16>,
+}
+
+impl Step {
+    /// Whether the workload is to have more replicas.
+    pub(crate) fn grows(&self) -> bool {
+        self.to > self.from
+    }
+
+    /// Whether both mean the same, whenever they were decided.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let of = |step: &Self| (step.from, step.to);
+        of(self) == of(other) && self.uid == other.uid && self.workload == other.workload
+    }
 }
 
 /// What became of a step.
@@ -159,7 +173,7 @@ impl Scales {
         stands: &(impl Fn() -> bool + Sync),
     ) -> Result<Outcome, ActuateError> {
         // Upwards nothing is lost by another look. Downwards what changed may be a reason not to.
-        let looks = if step.to > step.from { LOOKS } else { 1 };
+        let looks = if step.grows() { LOOKS } else { 1 };
         for _ in 0..looks {
             let Some(seen) = self.look(step).await? else { return Ok(Outcome::Gone) };
             if seen.uid.as_deref().is_some_and(|uid| *uid != *step.uid) {

@@ -10,6 +10,7 @@ use futures::stream::FuturesUnordered;
 use tokio::sync::{Notify, watch};
 use wva_scaling::VariantKey;
 
+use super::pauses::Pauses;
 use super::{ActuateError, Actuator, Outcome, Refusals, Step};
 use crate::published::Reader;
 use crate::report::events::{Reporter, Told};
@@ -56,8 +57,16 @@ enum Fate {
     NoSignal,
 }
 
+/// A step that was not carried out.
+struct Failure {
+    /// For people.
+    why: String,
+    /// Time until it is tried again.
+    pause: Duration,
+}
+
 impl Carrier {
-    /// Asks for a cycle through `changed` when a step has ended, however it did, and keeps `refusals`.
+    /// Asks for a cycle through `changed` when a step has ended, or the pause after its failure, and keeps `refusals`.
     #[must_use]
     pub fn new(
         actuator: Actuator,
@@ -70,60 +79,80 @@ impl Carrier {
     }
 
     /// Carries steps out until the engine is gone. Of one variant one at a time: what a newer publication asks for
-    /// meanwhile comes again with the next.
+    /// meanwhile comes again with the next, or at once where the step under way fails.
     pub async fn run(self, mut published: Reader) {
         let mut under_way = FuturesUnordered::new();
         let mut busy = BTreeSet::new();
+        let mut pauses = Pauses::default();
         let mut failing = BTreeSet::new();
         // Those of an earlier term may be mended.
         self.refusals.send_replace(Arc::default());
         loop {
-            tokio::select! {
+            let due: Vec<DueStep> = tokio::select! {
                 changed = published.changed() => {
                     if changed.is_err() {
                         return;
                     }
                     let newest = published.borrow_and_update().clone();
-                    for due in newest.iter().flat_map(|newest| &newest.steps) {
-                        if busy.insert(due.variant.clone()) {
-                            under_way.push(self.carry_out(due.clone(), published.clone()));
+                    let is_there = |variant: &VariantKey| newest.iter().any(|p| p.variants.contains_key(variant));
+                    pauses.retain(is_there);
+                    failing.retain(is_there);
+                    newest.iter().flat_map(|newest| &newest.steps).cloned().collect()
+                }
+                Some(ended) = under_way.next() => {
+                    let (due, failure): (DueStep, Option<Failure>) = ended;
+                    busy.remove(&due.variant);
+                    tell(&due.variant, failure.as_ref(), &mut failing);
+                    match failure {
+                        None => {
+                            self.changed.notify_one();
+                            continue;
+                        }
+                        Some(Failure { pause, .. }) => {
+                            let next = newest_step(&published, &due.variant);
+                            pauses.add(due, pause);
+                            next.into_iter().collect()
                         }
                     }
                 }
-                Some((variant, error)) = under_way.next() => {
-                    busy.remove(&variant);
+                () = pauses.end() => {
                     self.changed.notify_one();
-                    tell(variant, error, &mut failing);
+                    continue;
+                }
+            };
+            for due in due {
+                if !pauses.hold(&due) && busy.insert(due.variant.clone()) {
+                    under_way.push(self.carry_out(due, published.clone()));
                 }
             }
         }
     }
 
-    async fn carry_out(&self, due: DueStep, published: Reader) -> (VariantKey, Option<String>) {
-        let (failure, pause) = match self.fate(&due, &published).await {
-            Fate::Look => return (due.variant, None),
+    async fn carry_out(&self, due: DueStep, published: Reader) -> (DueStep, Option<Failure>) {
+        let (why, pause) = match self.fate(&due, &published).await {
+            Fate::Look => return (due, None),
             Fate::Failed(error) if error.is_refusal() => (error.to_string(), self.refused(&due)),
             Fate::Failed(error) => (error.to_string(), PAUSE),
             Fate::NoSignal => ("its status does not show the target yet".to_owned(), PAUSE),
         };
-        tokio::time::sleep(pause).await;
-        (due.variant, Some(failure))
+        (due, Some(Failure { why, pause }))
     }
 
     /// Notes that a step was refused, and has the engine choose another at once; the time until this one is tried again.
     fn refused(&self, due: &DueStep) -> Duration {
         let mut pause = PAUSE;
-        let up = due.step.to > due.step.from;
-        self.refusals.send_modify(|all| pause = Arc::make_mut(all).add(&due.variant, up, Instant::now()));
+        let (variant, up) = (&due.variant, due.step.grows());
+        self.refusals.send_modify(|all| pause = Arc::make_mut(all).add(variant, up, Instant::now()));
         self.changed.notify_one();
         pause
     }
 
     fn not_refused(&self, due: &DueStep) {
+        let (variant, up) = (&due.variant, due.step.grows());
         self.refusals.send_if_modified(|all| {
-            let was = all.has(&due.variant);
+            let was = all.has(variant, up);
             if was {
-                Arc::make_mut(all).remove(&due.variant);
+                Arc::make_mut(all).remove(variant, up);
             }
             was
         });
@@ -189,23 +218,28 @@ fn stands(due: &DueStep, published: &Reader) -> bool {
     variant.and_then(|variant| variant.target()) == Some(due.step.to)
 }
 
+/// What the newest publication asks for of a variant.
+fn newest_step(published: &Reader, variant: &VariantKey) -> Option<DueStep> {
+    let newest = published.borrow();
+    newest.as_ref()?.steps.iter().find(|due| due.variant == *variant).cloned()
+}
+
 /// Says that a step fails, once until it does not.
-fn tell(variant: VariantKey, error: Option<String>, failing: &mut BTreeSet<VariantKey>) {
-    let VariantKey { namespace, name } = &variant;
-    match error {
-        Some(error) => {
-            if !failing.contains(&variant) {
+fn tell(variant: &VariantKey, failure: Option<&Failure>, failing: &mut BTreeSet<VariantKey>) {
+    let VariantKey { namespace, name } = variant;
+    match failure {
+        Some(Failure { why, .. }) => {
+            if failing.insert(variant.clone()) {
                 tracing::warn!(
                     namespace,
                     variant = name,
-                    error,
+                    error = why,
                     "A step was not carried out; it is tried again"
                 );
-                failing.insert(variant);
             }
         }
         None => {
-            failing.remove(&variant);
+            failing.remove(variant);
         }
     }
 }

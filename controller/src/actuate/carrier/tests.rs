@@ -69,6 +69,13 @@ impl Bench {
     }
 }
 
+/// Lets the carrier do all that it can do without the passing of time.
+async fn settled() {
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_step_follows_its_signal() {
     for (from, to) in [(1, 0), (0, 1)] {
@@ -150,6 +157,52 @@ async fn what_is_refused_is_told_at_once_and_tried_again_ever_later() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_refused_step_holds_back_no_other_of_its_variant() {
+    let bench = Bench::new(3);
+    bench.fake.change(|s| s.refusal = Some(403));
+    bench.publish(3, 2);
+    bench.ended().await;
+    let began = Instant::now();
+    // The same step waits; another one does not, though it waits itself once it is refused as well.
+    for (to, asked) in [(2, 2), (1, 4), (1, 4), (4, 6), (4, 6), (1, 6)] {
+        bench.publish(3, to);
+        settled().await;
+        assert_eq!(bench.fake.change(|s| s.asked), asked, "3 -> {to}");
+    }
+    bench.fake.change(|s| s.refusal = None);
+    bench.publish(3, 8);
+    bench.ended().await;
+    settled().await;
+    assert_eq!((bench.fake.replicas(), began.elapsed()), (Some(8), Duration::ZERO));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_decided_while_a_step_failed_is_carried_out_at_once() {
+    let bench = Bench::new(1);
+    bench.publish(1, 0);
+    settled().await;
+    bench.publish(1, 3);
+    // There is no signal for the step to zero, and nothing more is published.
+    let took = bench.ended().await;
+    assert!(took <= SIGNAL_DOWN + LOOK, "{took:?}");
+    assert_eq!(bench.fake.replicas(), Some(3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn pauses_of_variants_that_are_gone_are_forgotten() {
+    let bench = Bench::new(3);
+    bench.fake.change(|s| s.refusal = Some(403));
+    bench.publish(3, 2);
+    bench.ended().await;
+    bench.sender.send_replace(Some(Arc::default()));
+    settled().await;
+    bench.fake.change(|s| s.refusal = None);
+    bench.publish(3, 2);
+    bench.ended().await;
+    assert_eq!(bench.fake.replicas(), Some(2));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_api_server_that_is_down_refuses_nothing() {
     let bench = Bench::new(1);
     bench.fake.change(|s| s.refusal = Some(503));
@@ -167,11 +220,11 @@ async fn it_ends_with_the_engine() {
 
 #[test]
 fn a_failure_is_told_once_until_it_is_over() {
-    let key = || VariantKey { namespace: "ns".into(), name: "a".into() };
+    let failure = Failure { why: "no".into(), pause: PAUSE };
     let mut failing = BTreeSet::new();
-    tell(key(), Some("no".into()), &mut failing);
-    tell(key(), Some("no".into()), &mut failing);
+    tell(&key(), Some(&failure), &mut failing);
+    tell(&key(), Some(&failure), &mut failing);
     assert_eq!(failing.len(), 1);
-    tell(key(), None, &mut failing);
+    tell(&key(), None, &mut failing);
     assert!(failing.is_empty());
 }
