@@ -182,14 +182,16 @@ impl Scales {
             if seen.replicas == step.to {
                 return Ok(Outcome::Already);
             }
-            let late = || step.until.is_some_and(|until| Instant::now() >= until);
+            let now = || tokio::time::Instant::now().into_std();
+            let late = || step.until.is_some_and(|until| now() >= until);
             if seen.replicas != step.from || late() {
                 return Ok(Outcome::Overtaken);
             }
             if step.until.is_some() && self.is_busy(step, &seen, servers).await {
                 return Ok(Outcome::Busy);
             }
-            if !stands() {
+            // To ask them takes its time.
+            if late() || !stands() {
                 return Ok(Outcome::Overtaken);
             }
             let patch = json!({"metadata": {"resourceVersion": seen.version}, "spec": {"replicas": step.to}});

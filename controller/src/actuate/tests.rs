@@ -10,6 +10,8 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::leadership::Leadership;
 
+const PODS: &str = "/api/v1/namespaces/ns/pods";
+
 /// One workload, and what is done to requests.
 #[derive(Clone, Default)]
 pub(super) struct FakeApi(Arc<Mutex<Stored>>);
@@ -30,6 +32,8 @@ pub(super) struct Stored {
     log: Vec<String>,
     /// Pods of the workload.
     pods: Vec<Value>,
+    /// How long it takes to list them, where the clock stands still.
+    listing: Option<Duration>,
 }
 
 fn status(code: u16, reason: &str) -> (u16, Value) {
@@ -59,6 +63,9 @@ impl FakeApi {
                 let (parts, body) = request.into_parts();
                 let body = axum::body::to_bytes(Body::new(body), 1 << 16).await.unwrap();
                 let (code, answer) = fake.answer(&parts.method, parts.uri.path(), &body);
+                if let Some(time) = fake.change(|s| s.listing).filter(|_| parts.uri.path() == PODS) {
+                    tokio::time::advance(time).await;
+                }
                 let answer = Response::builder().status(code).body(Body::from(answer.to_string()));
                 Ok::<_, Infallible>(answer.unwrap())
             }
@@ -69,7 +76,7 @@ impl FakeApi {
     fn answer(&self, method: &Method, path: &str, body: &[u8]) -> (u16, Value) {
         self.change(|s| {
             s.log.push(format!("{method} {path}"));
-            if path == "/api/v1/namespaces/ns/pods" {
+            if path == PODS {
                 let meta = json!({"resourceVersion": "1"});
                 return (200, json!({"kind": "PodList", "apiVersion": "v1", "metadata": meta, "items": s.pods}));
             }
@@ -233,6 +240,19 @@ async fn a_step_that_is_taken_back_while_servers_are_asked_is_not_taken() {
     assert_eq!((outcome.unwrap(), fake.replicas()), (Outcome::Overtaken, Some(1)));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_step_that_grows_too_old_while_servers_are_asked_is_not_taken() {
+    let second = Duration::from_secs(1);
+    for (until, want) in [(second, Outcome::Overtaken), (2 * second, Outcome::Done)] {
+        let fake = FakeApi::with(1);
+        fake.change(|s| s.listing = Some(second));
+        let until = tokio::time::Instant::now().checked_add(until).map(tokio::time::Instant::into_std);
+        let outcome = fake.carry_out(&Step { until, ..step(1, 0) }).await;
+        assert_eq!(outcome.unwrap(), want, "{until:?}");
+        assert!(fake.change(|s| s.log.iter().any(|line| line.contains(PODS))));
+    }
+}
+
 #[tokio::test]
 async fn every_rank_of_a_pod_is_asked() {
     let until = Instant::now().checked_add(Duration::from_hours(1));
@@ -257,10 +277,7 @@ async fn servers_are_asked_last_and_only_where_a_step_rests_on_them() {
         .unwrap();
     let scale = "/apis/apps/v1/namespaces/ns/deployments/d/scale";
     let log = fake.change(|s| s.log.clone());
-    assert_eq!(
-        log,
-        [format!("GET {scale}"), "GET /api/v1/namespaces/ns/pods".to_owned(), format!("PATCH {scale}")]
-    );
+    assert_eq!(log, [format!("GET {scale}"), format!("GET {PODS}"), format!("PATCH {scale}")]);
     for (from, to) in [(1, 0), (0, 1)] {
         let fake = FakeApi::with(from);
         fake.carry_out(&step(from, to)).await.unwrap();
