@@ -41,6 +41,8 @@ pub struct Variant {
     pub(crate) key: VariantKey,
     /// Tells a re-created object from the one before.
     pub(crate) uid: String,
+    /// Which of two states of it is the later one: see [`revision`].
+    pub(crate) revision: Option<u64>,
     /// For `observedGeneration`.
     pub(crate) generation: Option<i64>,
     /// Value of its instance label.
@@ -164,6 +166,7 @@ impl Variant {
         Self {
             key: VariantKey { namespace: object.namespace().unwrap_or_default(), name: object.name_any() },
             uid: object.uid().unwrap_or_default(),
+            revision: revision(object),
             generation: object.metadata.generation,
             instance: label(INSTANCE_LABEL),
             accelerator: label(ACCELERATOR_LABEL),
@@ -216,6 +219,12 @@ impl Status {
             alloc,
         }
     }
+}
+
+/// What the API server counts changes with, which is greater for the later state of an object. `None` where it is no
+/// number: then nobody can tell.
+pub(crate) fn revision(object: &DynamicObject) -> Option<u64> {
+    object.metadata.resource_version.as_ref()?.parse().ok()
 }
 
 /// What an earlier leader learnt, as far as it can be right.

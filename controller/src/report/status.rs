@@ -18,7 +18,7 @@ use wva_scaling::VariantKey;
 
 use crate::published::{Published, PublishedVariant, Reader};
 use crate::report::written::Written;
-use crate::variants::Reach;
+use crate::variants::{Reach, revision};
 
 /// `lastRunTime` alone is no reason to write more often than this: thousands of idle variants would keep the API server
 /// busy.
@@ -38,7 +38,16 @@ pub struct StatusWriter {
     client: Client,
     reach: Reach,
     /// What this process last wrote, by object.
-    written: BTreeMap<VariantKey, (String, Written)>,
+    written: BTreeMap<VariantKey, Ours>,
+}
+
+/// A status that this process wrote.
+struct Ours {
+    /// Of the object.
+    uid: String,
+    written: Written,
+    /// Of the object with this status; `None` where it is not known.
+    revision: Option<u64>,
 }
 
 /// The status a variant should have, given the one it has; `None` where there is nothing to write.
@@ -118,7 +127,7 @@ impl StatusWriter {
     async fn write_all(&mut self, published: &Arc<Published>) -> bool {
         // Whoever has it meanwhile writes something else.
         let (variants, reach) = (&published.variants, &self.reach);
-        self.written.retain(|key, (uid, _)| variants.contains_key(key) && reach.holds(key, uid));
+        self.written.retain(|key, ours| variants.contains_key(key) && reach.holds(key, &ours.uid));
         // The time of the cycle and not of the write, which a retry may make much later.
         let now = published.at;
         let due = self.due(published);
@@ -132,17 +141,17 @@ impl StatusWriter {
                     // Made when its turn comes: after a start there may be thousands to write.
                     let variant = source.variants.get(&key).filter(|v| reach.holds(&key, &v.uid))?;
                     let status = wanted(variant, &before, now, source.interval)?;
-                    let written = write(&client, &key, &status).await;
-                    Some((key, variant.uid.clone(), Written::of(&status), written))
+                    let answer = write(&client, &key, &status).await;
+                    Some((key, variant.uid.clone(), Written::of(&status), answer))
                 }
             })
             .buffer_unordered(CONCURRENCY);
         while let Some(done) = writes.next().await {
             left -= 1;
-            let Some((key, uid, status, written)) = done else { continue };
-            match written {
-                Ok(()) => {
-                    self.written.insert(key, (uid, status));
+            let Some((key, uid, written, answer)) = done else { continue };
+            match answer {
+                Ok(revision) => {
+                    self.written.insert(key, Ours { uid, written, revision });
                 }
                 Err(error) => {
                     all = false;
@@ -172,13 +181,17 @@ impl StatusWriter {
         published.variants.iter().filter_map(of_variant).collect()
     }
 
-    /// What the object's status is: as this process last wrote it, else as the cache has it.
+    /// What the object's status is: as this process last wrote it, unless the cache has a later state of the object.
+    /// Then somebody else may have written it since: an earlier leader, whose write came late, or a person.
     fn before(&self, key: &VariantKey, variant: &PublishedVariant) -> Written {
-        if let Some((_, written)) = self.written.get(key).filter(|(uid, _)| *uid == variant.uid) {
-            return written.clone();
-        }
         let object = self.reach.variant(key);
-        object.map(|v| v.status.written.clone()).unwrap_or_default()
+        let revision = object.as_ref().and_then(|object| object.revision);
+        let ours = self.written.get(key).filter(|ours| ours.uid == variant.uid);
+        // The cache may still show what was there before the write.
+        match ours.filter(|ours| revision.zip(ours.revision).is_none_or(|(seen, wrote)| seen <= wrote)) {
+            Some(ours) => ours.written.clone(),
+            None => object.map(|object| object.status.written.clone()).unwrap_or_default(),
+        }
     }
 }
 
@@ -193,19 +206,20 @@ enum WriteError {
     NoAnswer,
 }
 
+/// Writes a status; the revision of the object that has it, where the API server says so.
 async fn write(
     client: &Client,
     key: &VariantKey,
     status: &VariantAutoscalingStatus,
-) -> Result<(), WriteError> {
+) -> Result<Option<u64>, WriteError> {
     let resource = ApiResource::erase::<VariantAutoscaling>(&());
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &key.namespace, &resource);
     let patch = Patch::Merge(merge_patch(status));
     let params = PatchParams { field_manager: Some("wva".to_owned()), ..PatchParams::default() };
     match tokio::time::timeout(WRITE_TIMEOUT, api.patch_status(&key.name, &params, &patch)).await {
-        Ok(Ok(_)) => Ok(()),
+        Ok(Ok(object)) => Ok(revision(&object)),
         // Deleted in the meantime: the watch will say so, and there is nothing left to write to.
-        Ok(Err(kube::Error::Api(status))) if status.code == 404 => Ok(()),
+        Ok(Err(kube::Error::Api(status))) if status.code == 404 => Ok(None),
         Ok(Err(error)) => Err(WriteError::Refused(Box::new(error))),
         Err(_) => Err(WriteError::NoAnswer),
     }

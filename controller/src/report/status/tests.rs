@@ -155,17 +155,22 @@ fn a_condition_keeps_its_time_until_its_truth_changes() {
     assert_eq!(third.conditions[0].last_transition_time, Time(at(2)));
 }
 
-/// A client of a fake API server that answers every patch with a status, or with nothing.
+/// A client of a fake API server that answers every patch with a status, or with nothing. Each answer is of a revision
+/// ten later than the one before.
 fn fake(status: Option<u16>) -> (Client, Arc<Mutex<Vec<String>>>) {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let kept = asked.clone();
     let service = tower::service_fn(move |request: Request<kube::client::Body>| {
         let kept = kept.clone();
         async move {
-            kept.lock().unwrap().push(format!("{} {}", request.method(), request.uri().path()));
+            let asked = {
+                let mut kept = kept.lock().unwrap();
+                kept.push(format!("{} {}", request.method(), request.uri().path()));
+                kept.len()
+            };
+            let metadata = json!({"resourceVersion": (10 * asked).to_string()});
             let Some(status) = status else { return std::future::pending().await };
-            let body =
-                json!({"apiVersion": "v1", "kind": "Status", "metadata": {}, "code": status, "reason": "x"});
+            let body = json!({"apiVersion": "v1", "kind": "Status", "metadata": metadata, "code": status, "reason": "x"});
             Ok::<_, Infallible>(
                 Response::builder().status(status).body(Body::from(body.to_string())).unwrap(),
             )
@@ -205,6 +210,41 @@ async fn what_was_written_is_not_written_again() {
         let asked = asked.lock().unwrap();
         assert_eq!(asked.len(), 3, "{code}");
         assert_eq!(asked[0], "PATCH /apis/llmd.ai/v1alpha1/namespaces/ns/variantautoscalings/v000/status");
+    }
+}
+
+#[tokio::test]
+async fn what_somebody_else_wrote_since_is_put_right_by_the_next_cycle() {
+    let (client, asked) = fake(Some(200));
+    let mut cluster = Cluster::new();
+    let mut seen = |revision: &str, status: Value| {
+        let metadata = json!({"uid": "u", "resourceVersion": revision});
+        cluster.variant("v000", "m", json!({"metadata": metadata, "status": status}));
+        cluster.watches()
+    };
+    let watches = seen("9", json!({}));
+    let reach = Reach::new(Ownership::default(), watches.variants, watches.namespaces);
+    let mut writer = StatusWriter::new(client, reach);
+    let mut turn = async || {
+        assert!(writer.write_all(&publication(1)).await);
+        asked.lock().unwrap().len()
+    };
+    let ours = json!(first(&steady("auto")));
+    let mut theirs = ours.clone();
+    theirs["desiredOptimizedAlloc"]["numReplicas"] = json!(9);
+    // What is written has revision 10, and then 20.
+    assert_eq!([turn().await, turn().await], [1, 1], "the cache is behind");
+    for (revision, status, want, why) in [
+        ("10", &ours, 1, "the cache has caught up"),
+        ("11", &ours, 1, "something else was changed"),
+        ("12", &theirs, 2, "the status was"),
+        ("12", &theirs, 2, "the cache is behind again"),
+        ("20", &ours, 2, "and has caught up again"),
+        ("21", &json!({}), 3, "the status was removed"),
+        ("a later one", &theirs, 3, "nobody can tell"),
+    ] {
+        seen(revision, status.clone());
+        assert_eq!(turn().await, want, "{why}");
     }
 }
 
