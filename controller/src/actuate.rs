@@ -77,12 +77,21 @@ pub(crate) enum Outcome {
 /// Why a step was not carried out, though nothing has overtaken it.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ActuateError {
-    /// The API server refused it, or could not be reached.
+    /// The API server does not allow it.
     #[error("the API server did not take it: {0}; check that this program may get and patch {1}")]
-    Refused(#[source] Box<kube::Error>, String),
-    /// It took too long.
-    #[error("the API server did not answer within {} s", TIMEOUT.as_secs())]
-    NoAnswer,
+    Forbidden(#[source] Box<kube::Error>, String),
+    /// The API server refused it.
+    #[error("the API server did not take it: {0}")]
+    Refused(#[source] Box<kube::Error>),
+    /// There was no answer, or none that can be read.
+    #[error("the request to the API server failed: {0}")]
+    Failed(#[source] Box<kube::Error>),
+    /// It took too long, or those before it did.
+    #[error(
+        "it was not done within {} s, the wait for its turn included: the API server is slow, or SCALE_FROM_ZERO_ENGINE_MAX_CONCURRENCY too low",
+        TIMEOUT.as_secs()
+    )]
+    TooSlow,
     /// This replica ceased to lead.
     #[error(transparent)]
     NotLeading(NotLeading),
@@ -96,9 +105,14 @@ pub(crate) enum ActuateError {
 impl ActuateError {
     /// The API server has decided against it: the same step would be refused again.
     fn is_refusal(&self) -> bool {
-        let Self::Refused(error, _) = self else { return false };
-        // Too many requests, and time-outs, are none.
-        matches!(&**error, kube::Error::Api(status) if (400..500).contains(&status.code) && !matches!(status.code, 408 | 429))
+        match self {
+            Self::Forbidden(..) => true,
+            // Too many requests, and time-outs, are none.
+            Self::Refused(error) => {
+                matches!(&**error, kube::Error::Api(status) if (400..500).contains(&status.code) && !matches!(status.code, 408 | 429))
+            }
+            _ => false,
+        }
     }
 }
 
@@ -133,7 +147,7 @@ impl Actuator {
             let _slot = self.slots.acquire().await;
             scales.write(step, &self.servers, stands).await
         };
-        tokio::time::timeout(TIMEOUT, written).await.unwrap_or(Err(ActuateError::NoAnswer))
+        tokio::time::timeout(TIMEOUT, written).await.unwrap_or(Err(ActuateError::TooSlow))
     }
 }
 
@@ -281,7 +295,13 @@ impl Scales {
         {
             return ActuateError::NotLeading(*not_leading);
         }
-        ActuateError::Refused(Box::new(error), self.resource.clone())
+        match &error {
+            kube::Error::Api(status) if status.code == 403 => {
+                ActuateError::Forbidden(Box::new(error), self.resource.clone())
+            }
+            kube::Error::Api(_) => ActuateError::Refused(Box::new(error)),
+            _ => ActuateError::Failed(Box::new(error)),
+        }
     }
 }
 

@@ -314,6 +314,23 @@ async fn a_refusal_names_the_permission_that_is_lacking() {
     assert!(error.contains("get and patch deployments/scale"), "{error}");
 }
 
+#[tokio::test]
+async fn permissions_are_not_blamed_for_what_is_no_matter_of_them() {
+    let invalid = FakeApi::with(1);
+    invalid.change(|s| s.refusal = Some(422));
+    let error = invalid.carry_out(&step(1, 0)).await.unwrap_err();
+    assert!(error.is_refusal() && !error.to_string().contains("get and patch"), "{error}");
+    let broken = tower::service_fn(async |_: Request<kube::client::Body>| {
+        Err::<Response<Body>, _>(std::io::Error::from(std::io::ErrorKind::ConnectionReset))
+    });
+    let actuator = Actuator::new(Client::new(broken, "default"), servers(), 1);
+    let error = actuator.carry_out(&step(1, 0), &|| true).await.unwrap_err();
+    assert!(
+        !error.is_refusal() && error.to_string().starts_with("the request to the API server failed"),
+        "{error}"
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_step_that_has_no_turn_or_no_answer_in_time_is_not_carried_out() {
     let fake = FakeApi::with(1);
@@ -322,7 +339,13 @@ async fn a_step_that_has_no_turn_or_no_answer_in_time_is_not_carried_out() {
     let (one, other) = (step(1, 0), step(1, 0));
     let began = tokio::time::Instant::now();
     let (one, other) = tokio::join!(actuator.carry_out(&one, &|| true), actuator.carry_out(&other, &|| true));
-    assert!(matches!((one, other), (Err(ActuateError::NoAnswer), Err(ActuateError::NoAnswer))));
+    for outcome in [one, other] {
+        let error = outcome.unwrap_err();
+        assert!(
+            matches!(error, ActuateError::TooSlow) && error.to_string().contains("its turn included"),
+            "{error}"
+        );
+    }
     assert_eq!(began.elapsed(), TIMEOUT);
 }
 

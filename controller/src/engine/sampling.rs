@@ -96,7 +96,7 @@ impl Engine {
             Some(error) if !had_error => {
                 tracing::warn!(
                     error,
-                    "Prometheus did not answer every query: what it lacks keeps its last value and ages"
+                    "Prometheus did not answer every query: signals without an answer keep their last value, which grows old"
                 );
             }
             None if had_error => tracing::info!("Prometheus answers every query again"),

@@ -119,7 +119,7 @@ async fn a_failed_prometheus_keeps_values_and_then_the_target() {
     fake.now(Answers::By(down));
     let v = turn(&engine, &mut state).await;
     assert_eq!((v.signal(), reasons(&v)), (Some(3), ["Ready", "PrometheusError", "SaturationOnlyMode"]));
-    assert!(v.conditions.metrics_available.message.contains("known before of 2 replica(s)"));
+    assert!(v.conditions.metrics_available.message.contains("the last values of 2 replica(s)"));
     // And when all are too old.
     state.samples = Samples::default();
     let v = turn(&engine, &mut state).await;

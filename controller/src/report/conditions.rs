@@ -163,7 +163,7 @@ fn metrics(decision: &Decision, query_error: Option<&str>) -> Draft {
             Some(error) => no(
                 "PrometheusError",
                 format!(
-                    "{error}. Decided from what was known before of {reporting} replica(s), while that counts"
+                    "{error}. Decided from the last values of {reporting} replica(s), which count until they are too old"
                 ),
             ),
             None => yes("MetricsFound", format!("{reporting} replica(s) report the metrics that count")),
