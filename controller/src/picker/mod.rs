@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use kube::Client;
 use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use wva_scaling::VariantKey;
@@ -139,7 +140,26 @@ pub struct Asking {
 struct Asked {
     models: watch::Sender<Arc<BTreeSet<String>>>,
     answers: watch::Receiver<Answers>,
+    task: JoinHandle<()>,
     _end: DropGuard,
+}
+
+impl Asked {
+    /// Asks about other models from now on.
+    fn ask_about(&self, models: BTreeSet<String>) {
+        self.models.send_if_modified(|now| {
+            let differs = **now != models;
+            if differs {
+                *now = Arc::new(models);
+            }
+            differs
+        });
+    }
+
+    /// Whether its task still runs. It never ends by itself, so that it must have panicked.
+    fn is_alive(&self) -> bool {
+        !self.task.is_finished()
+    }
 }
 
 impl Asking {
@@ -212,20 +232,7 @@ impl Asking {
             };
             wanted(&self.watches, pools, &managed, part)
         };
-        asked.retain(|key, _| wanted.contains_key(key));
-        for (key, models) in wanted {
-            let Some(known) = asked.get(&key) else {
-                asked.insert(key.clone(), self.begin(key, models, news));
-                continue;
-            };
-            known.models.send_if_modified(|now| {
-                let differs = **now != models;
-                if differs {
-                    *now = Arc::new(models);
-                }
-                differs
-            });
-        }
+        update(asked, wanted, |key, models| self.begin(key, models, news));
     }
 
     fn begin(&self, key: PickerKey, models: BTreeSet<String>, news: &Arc<Notify>) -> Asked {
@@ -246,8 +253,10 @@ impl Asking {
         };
         let end = CancellationToken::new();
         let ended = end.clone();
-        tokio::spawn(async move { ended.run_until_cancelled(endpoint.run()).await });
-        Asked { models, answers: said, _end: end.drop_guard() }
+        let task = tokio::spawn(async move {
+            ended.run_until_cancelled(endpoint.run()).await;
+        });
+        Asked { models, answers: said, task, _end: end.drop_guard() }
     }
 
     /// Hands on what all of them said, and wakes the engine where somebody waits.
@@ -262,6 +271,31 @@ impl Asking {
             *last = Arc::new(queues);
             due
         });
+    }
+}
+
+/// Makes those that are asked the ones that are wanted. One whose task has panicked is begun anew.
+fn update(
+    asked: &mut BTreeMap<PickerKey, Asked>,
+    wanted: wanted::Wanted,
+    begin: impl Fn(PickerKey, BTreeSet<String>) -> Asked,
+) {
+    asked.retain(|key, _| wanted.contains_key(key));
+    for (key, models) in wanted {
+        match asked.get(&key) {
+            Some(known) if known.is_alive() => known.ask_about(models),
+            known => {
+                if known.is_some() {
+                    let PickerKey { namespace, service } = &key;
+                    tracing::error!(
+                        namespace,
+                        service,
+                        "Asking an endpoint picker broke off: it begins anew"
+                    );
+                }
+                asked.insert(key.clone(), begin(key, models));
+            }
+        }
     }
 }
 
@@ -293,6 +327,39 @@ pub struct InferencePools(pub(crate) Optional<Pool>);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A picker that is asked by this task.
+    fn asked_by(task: impl Future<Output = ()> + Send + 'static, models: BTreeSet<String>) -> Asked {
+        let (models, (_, answers)) = (watch::channel(Arc::new(models)).0, watch::channel(Answers::default()));
+        Asked { models, answers, task: tokio::spawn(task), _end: CancellationToken::new().drop_guard() }
+    }
+
+    #[tokio::test]
+    async fn one_whose_task_broke_off_is_asked_anew() {
+        let key = PickerKey { namespace: "ns".into(), service: "epp".into() };
+        let want = |model: &str| [(key.clone(), BTreeSet::from([model.to_owned()]))].into();
+        let (mut asked, begun) = (BTreeMap::new(), std::cell::Cell::new(0));
+        let mut turn = |model: &str| {
+            update(&mut asked, want(model), |_, models| {
+                begun.set(begun.get() + 1);
+                let first = begun.get() == 1;
+                asked_by(
+                    async move {
+                        assert!(!first, "the first one panics");
+                        std::future::pending::<()>().await;
+                    },
+                    models,
+                )
+            });
+            let models: Vec<String> = asked[&key].models.borrow().iter().cloned().collect();
+            (begun.get(), models.concat())
+        };
+        assert_eq!(turn("a"), (1, "a".into()));
+        // Tasks of this runtime take turns: the first one has ended after that.
+        tokio::spawn(async {}).await.unwrap();
+        assert_eq!(turn("a"), (2, "a".into()));
+        assert_eq!(turn("b"), (2, "b".into()), "the second one goes on");
+    }
 
     #[test]
     fn the_engine_is_told_at_once_of_news_and_of_the_rest_from_time_to_time() {
