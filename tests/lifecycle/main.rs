@@ -5,6 +5,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod edited;
 mod kinds;
 mod metrics;
 mod scraping;

@@ -66,7 +66,7 @@ struct Failure {
 }
 
 impl Carrier {
-    /// Asks for a cycle through `changed` when a step has ended, however it did, and keeps `refusals`.
+    /// Asks for a cycle through `changed` when a step has ended, or the pause after its failure, and keeps `refusals`.
     #[must_use]
     pub fn new(
         actuator: Actuator,

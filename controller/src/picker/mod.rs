@@ -346,7 +346,7 @@ mod tests {
                 asked_by(
                     async move {
                         assert!(!first, "the first one panics");
-                        std::future::pending().await
+                        std::future::pending::<()>().await;
                     },
                     models,
                 )

@@ -186,7 +186,7 @@ impl StatusWriter {
         let revision = object.as_ref().and_then(|object| object.revision);
         let ours = self.written.get(key).filter(|ours| ours.uid == variant.uid);
         // The cache may still show what was there before the write.
-        match ours.filter(|ours| !revision.zip(ours.revision).is_some_and(|(seen, wrote)| seen > wrote)) {
+        match ours.filter(|ours| revision.zip(ours.revision).is_none_or(|(seen, wrote)| seen <= wrote)) {
             Some(ours) => ours.written.clone(),
             None => object.map(|object| object.status.written.clone()).unwrap_or_default(),
         }

@@ -225,7 +225,7 @@ async fn what_somebody_else_wrote_since_is_put_right_by_the_next_cycle() {
     let watches = seen("9", json!({}));
     let reach = Reach::new(Ownership::default(), watches.variants, watches.namespaces);
     let mut writer = StatusWriter::new(client, reach);
-    let mut writes = async || {
+    let mut turn = async || {
         assert!(writer.write_all(&publication(1)).await);
         asked.lock().unwrap().len()
     };
@@ -233,7 +233,7 @@ async fn what_somebody_else_wrote_since_is_put_right_by_the_next_cycle() {
     let mut theirs = ours.clone();
     theirs["desiredOptimizedAlloc"]["numReplicas"] = json!(9);
     // What is written has revision 10, and then 20.
-    assert_eq!([writes().await, writes().await], [1, 1], "the cache is behind");
+    assert_eq!([turn().await, turn().await], [1, 1], "the cache is behind");
     for (revision, status, want, why) in [
         ("10", &ours, 1, "the cache has caught up"),
         ("11", &ours, 1, "something else was changed"),
@@ -244,7 +244,7 @@ async fn what_somebody_else_wrote_since_is_put_right_by_the_next_cycle() {
         ("a later one", &theirs, 3, "nobody can tell"),
     ] {
         seen(revision, status.clone());
-        assert_eq!(writes().await, want, "{why}");
+        assert_eq!(turn().await, want, "{why}");
     }
 }
 

@@ -1,0 +1,21 @@
+//! Statuses that somebody else writes: autoscalers read them, so the next cycle puts them right.
+
+use serde_json::json;
+use wva_testbed::fixtures::VariantFixture;
+
+use super::{cluster, cycle, published, run, served};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_target_that_somebody_else_wrote_is_put_right_by_the_next_cycle() -> anyhow::Result<()> {
+    let cluster = cluster().await?;
+    let ns = cluster.testbed.namespace("edited").await?;
+    let fixture = VariantFixture::new(&ns, "edited");
+    cluster.testbed.apply(&[fixture.deployment(), fixture.variant()].join("---\n")).await?;
+    published(cluster, &ns, "edited", 1).await?;
+    let patch = json!({"status": {"desiredOptimizedAlloc": {"numReplicas": 7}}}).to_string();
+    run(cluster, &["patch", "va", "edited", "-n", &ns, "--subresource=status", "--type=merge", "-p", &patch])
+        .await?;
+    cycle(cluster, &ns).await?;
+    served(cluster, &ns, "edited", &["1"]).await?;
+    published(cluster, &ns, "edited", 1).await
+}
