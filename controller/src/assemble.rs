@@ -208,7 +208,7 @@ fn declared_part(m: &Managed, declared: &Declared, limits: Option<&Limits>) -> V
 
 /// The part of a request that the pods of a workload do. With `both` they do all of it.
 fn role(labels: &Labels) -> Option<Role> {
-    match labels.get(ROLE_LABEL)?.as_ref() {
+    match labels.get(ROLE_LABEL)? {
         "prefill" => Some(Role::Prefill),
         "decode" => Some(Role::Decode),
         _ => None,
