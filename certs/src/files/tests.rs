@@ -208,15 +208,15 @@ async fn a_volume_that_hangs_keeps_no_expiry_quiet_and_is_read_once() {
     *looked.time.lock().unwrap() = made.end;
 
     let (release, released) = std::sync::mpsc::channel::<()>();
-    let (begin, mut begun) = tokio::sync::mpsc::unbounded_channel();
+    let (tell, mut reading) = tokio::sync::mpsc::unbounded_channel();
     let hanging = move |paths: &Paths| {
-        begin.send(()).unwrap();
+        tell.send(()).unwrap();
         released.recv().ok();
         read_steadily(paths)
     };
     // Time does not pass by itself while a thread reads.
     let advance = async {
-        begun.recv().await;
+        reading.recv().await;
         tokio::time::advance(LOOK).await;
     };
     tokio::join!(looked.files.round(hanging), advance);
