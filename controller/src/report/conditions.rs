@@ -203,16 +203,15 @@ fn metrics(decision: &Decision, query_error: Option<&str>) -> Draft {
 
 /// How many replicas report, and what of them is not all that counts.
 fn found(reporting: u32, lacking: Lacking) -> String {
-    let mut message = format!("{reporting} replica(s) report the metrics that count");
-    for (signal, replicas) in lacking.each() {
+    let lacks = |(signal, replicas): (MainSignal, u32)| {
         let what = match signal {
             MainSignal::KvUsage => "KV use",
             MainSignal::Queue => "queue length",
         };
-        let metric = signal.metric();
-        message.push_str(&format!("; {replicas} of them lack the {what} ({metric}), which counts as 0"));
-    }
-    message
+        format!("{replicas} of them lack the {what} ({}), which counts as 0", signal.metric())
+    };
+    let reported = format!("{reporting} replica(s) report the metrics that count");
+    std::iter::once(reported).chain(lacking.each().map(lacks)).collect::<Vec<_>>().join("; ")
 }
 
 fn optimization(decision: &Decision, had_target: bool) -> Draft {
