@@ -146,20 +146,34 @@ pub(crate) fn finite(figure: f64) -> f64 {
 /// no number, or below 0, is 0.
 pub(crate) fn amount(figure: f64) -> Amount {
     let figure = figure.clamp(0.0, f64::MAX);
-    let digits = 8.0 - figure.log10().floor();
+    let digits = 8.0 - floor(figure.log10());
     // Beyond, powers of ten are not exact; nothing that is measured is so large, and nothing so small matters.
     let rounded = if digits > 22.0 {
         0.0
     } else if digits >= 0.0 {
         let scale = power_of_ten(digits);
-        (figure * scale).round() / scale
+        nearest(figure * scale) / scale
     } else if digits >= -22.0 {
         let scale = power_of_ten(-digits);
-        (figure / scale).round() * scale
+        nearest(figure / scale) * scale
     } else {
         figure
     };
     Amount::try_from(rounded).unwrap_or_default()
+}
+
+/// The whole number below, of what fits 32 bits. As [`nearest`], without a call of the C library: a cycle asks tens of
+/// thousands of times.
+#[expect(clippy::cast_possible_truncation, reason = "`as` saturates")]
+fn floor(figure: f64) -> f64 {
+    let whole = f64::from(figure as i32);
+    if whole > figure { whole - 1.0 } else { whole }
+}
+
+/// The nearest whole number of one with nine digits before the point.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
+fn nearest(figure: f64) -> f64 {
+    f64::from((figure + 0.5) as u32)
 }
 
 /// The powers of ten that a number of 64 bits holds exactly. What is learnt is rounded tens of thousands of times in a cycle,

@@ -89,11 +89,8 @@ fn heap(learned: &Learned) -> usize {
     let figures = 8 * (learned.arrivals.capacity() + learned.completed.capacity());
     let pods = learned.pods.capacity() * size_of::<LearnedPod>()
         + learned.pods.iter().map(|pod| pod.pod.capacity()).sum::<usize>();
-    let of_curve = |curve: &Curve| {
-        let args = &curve.engine_args;
-        let texts = args.iter().map(|arg| size_of::<String>() + arg.capacity()).sum::<usize>();
-        size_of::<Curve>() + curve.accelerator.capacity() + texts
-    };
+    let of_curve =
+        |curve: &Curve| size_of::<Curve>() + curve.accelerator.capacity() + curve.engine_args.capacity();
     let curves = learned.curves.iter().map(of_curve).sum::<usize>();
     let needs = learned.needs.capacity() * size_of::<Need>();
     learned.model_id.capacity() + learned.namespace.capacity() + figures + needs + pods + curves

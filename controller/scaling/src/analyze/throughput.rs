@@ -21,7 +21,7 @@ use self::learning::Times;
 use self::trend::Traffic;
 use super::engine::EngineArgs;
 use crate::reason::{Missing, Reason};
-use crate::snapshot::{Curve, Known, Learned, SchedulerQueue, StepTimes, Variant};
+use crate::snapshot::{Curve, Known, Learned, Replica, SchedulerQueue, StepTimes, Variant};
 use crate::units::{Amount, amount, count, finite, seconds, whole};
 use crate::view::{ModelView, Sample, VariantView};
 
@@ -127,9 +127,7 @@ fn check(model: &ModelView, memory: &Learned) -> Result<(), Option<Missing>> {
 
 /// Takes in what replicas did, and gives each variant the index of its curve.
 fn learn(model: &ModelView, memory: &mut Learned, spans: &[Span], passed: f64) -> Vec<usize> {
-    let alike = |c: &Curve, v: &VariantView| {
-        c.accelerator == v.accelerator() && c.engine_args == v.variant.engine_args
-    };
+    let alike = |c: &Curve, v: &VariantView| learning::is_of(c, v.accelerator(), &v.variant.engine_args);
     memory.curves.retain(|c| seconds(c.quiet) <= KEPT || model.variants.iter().any(|v| alike(c, v)));
     let mut of_variant = Vec::with_capacity(model.variants.len());
     for view in &model.variants {
@@ -149,7 +147,7 @@ fn learn(model: &ModelView, memory: &mut Learned, spans: &[Span], passed: f64) -
 /// What is learnt of a variant's hardware.
 pub(crate) fn known(learned: &Learned, variant: &Variant) -> Option<Known> {
     let accelerator = variant.accelerator.as_deref().unwrap_or(UNRESOLVED_ACCELERATOR);
-    let alike = |c: &&Curve| c.accelerator == accelerator && c.engine_args == variant.engine_args;
+    let alike = |c: &&Curve| learning::is_of(c, accelerator, &variant.engine_args);
     let curve = learned.curves.iter().find(alike).filter(|curve| learning::is_learnt(curve))?;
     let [a, b, c] = learning::times(curve).each().map(amount);
     Some(Known { times: StepTimes { a, b, c }, samples: curve.samples })
@@ -158,11 +156,13 @@ pub(crate) fn known(learned: &Learned, variant: &Variant) -> Option<Known> {
 /// Takes in how long requests are, where replicas tell.
 fn measure(model: &ModelView, memory: &mut Learned) {
     let samples = || model.variants.iter().flat_map(|v| &v.counted).map(|s| s.replica);
-    let mean = |values: Vec<f64>| finite(values.iter().sum::<f64>()) / count(values.len());
-    let input: Vec<f64> = samples().filter_map(|r| r.mean_input).map(f64::from).collect();
-    let output: Vec<f64> = samples().filter_map(|r| r.mean_output).map(f64::from).collect();
-    if !input.is_empty() && !output.is_empty() {
-        (memory.input, memory.output) = (Some(amount(mean(input))), Some(amount(mean(output))));
+    let mean = |of: fn(&Replica) -> Option<Amount>| {
+        let told = || samples().filter_map(of).map(f64::from);
+        let n = told().count();
+        (n > 0).then(|| amount(finite(told().sum::<f64>()) / count(n)))
+    };
+    if let (Some(input), Some(output)) = (mean(|r| r.mean_input), mean(|r| r.mean_output)) {
+        (memory.input, memory.output) = (Some(input), Some(output));
     }
 }
 

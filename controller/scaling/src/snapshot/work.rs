@@ -136,9 +136,9 @@ pub struct LearnedPod {
 pub struct Curve {
     /// The accelerator.
     pub accelerator: String,
-    /// Arguments of the engine.
+    /// Arguments of the engine, with a space between two of them.
     #[serde(default)]
-    pub engine_args: Vec<String>,
+    pub engine_args: String,
     /// What is believed where nothing is measured. It moves where that is far off.
     pub prior: StepTimes,
     /// Upper triangle of the normal equations, row by row, in parts of the prior.

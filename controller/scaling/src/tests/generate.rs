@@ -133,7 +133,7 @@ fn learned_of(
     let [a, b, c] = [0.02, 0.000_2, 0.000_1].map(figure::<Amount>);
     let curve = |v: &Variant| Curve {
         accelerator: v.accelerator.clone().unwrap_or_else(|| "unresolved".to_owned()),
-        engine_args: v.engine_args.clone(),
+        engine_args: v.engine_args.join(" "),
         prior: StepTimes { a, b, c },
         samples: figure(f64::from(samples)),
         ..Curve::default()

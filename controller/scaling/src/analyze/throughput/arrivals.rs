@@ -116,7 +116,8 @@ fn oldest(model: &ModelView) -> f64 {
 /// Goes on with every pod that is there, from what is remembered of it. One that is gone gets nothing any more, and is
 /// forgotten after a while.
 fn follow(model: &ModelView, memory: &mut Learned, passed: f64, counting: &mut Counting) {
-    let mut there: Vec<(usize, &Replica)> = Vec::new();
+    let replicas = model.variants.iter().map(|v| v.variant.replicas.len()).sum();
+    let mut there: Vec<(usize, &Replica)> = Vec::with_capacity(replicas);
     for (variant, view) in model.variants.iter().enumerate() {
         there.extend(view.variant.replicas.iter().map(|replica| (variant, replica)));
     }
@@ -162,8 +163,10 @@ fn queue(model: &ModelView, memory: &mut Learned, steps: f64) {
 
 /// Adds so many steps to those that are remembered, and to each what was counted, the newest first.
 fn enter(steps: &mut Vec<Amount>, counted: &[f64], new: u32) {
-    steps.resize(steps.len() + (new as usize).min(counted.len()), Amount::default());
-    steps.drain(..steps.len().saturating_sub(counted.len()));
+    let new = (new as usize).min(counted.len());
+    // In this order, lest the room for one more be asked for in every cycle.
+    steps.drain(..(steps.len() + new).saturating_sub(counted.len()));
+    steps.resize(steps.len() + new, Amount::default());
     for (step, counted) in steps.iter_mut().rev().zip(counted).filter(|(_, counted)| **counted > 0.0) {
         *step = amount(finite(step.get() + counted));
     }

@@ -62,12 +62,22 @@ pub(super) fn begin(accelerator: &str, engine_args: &[String], known: Option<Kno
     let [a, b, c] = prior.map(amount);
     Curve {
         accelerator: accelerator.to_owned(),
-        engine_args: engine_args.to_vec(),
+        engine_args: engine_args.join(" "),
         prior: StepTimes { a, b, c },
         samples: known.map_or_else(Amount::default, |k| k.samples),
         ratio: amount(1.0),
         ..Curve::default()
     }
+}
+
+/// Whether a curve is of these.
+pub(super) fn is_of(curve: &Curve, accelerator: &str, engine_args: &[String]) -> bool {
+    let mut rest = Some(curve.engine_args.as_str());
+    for (i, arg) in engine_args.iter().enumerate() {
+        rest = rest.and_then(|rest| if i == 0 { Some(rest) } else { rest.strip_prefix(' ') });
+        rest = rest.and_then(|rest| rest.strip_prefix(arg.as_str()));
+    }
+    curve.accelerator == accelerator && rest == Some("")
 }
 
 fn bounded(times: [f64; 3]) -> [f64; 3] {

@@ -442,3 +442,15 @@ fn what_no_variant_has_any_more_is_forgotten_after_a_day() {
     let kept: Vec<&str> = after.curves.iter().map(|c| c.accelerator.as_str()).collect();
     assert_eq!(kept, ["unresolved", "A100"]);
 }
+
+#[test]
+fn a_curve_is_of_one_accelerator_and_of_all_arguments_in_their_order() {
+    let args = |all: &[&str]| all.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>();
+    let curve = begin("H100", &args(&["--a", "1"]), None);
+    assert!(learning::is_of(&curve, "H100", &args(&["--a", "1"])));
+    for other in [&[][..], &["--a"], &["--a", "12"], &["1", "--a"], &["--a", "1", "--b"]] {
+        assert!(!learning::is_of(&curve, "H100", &args(other)), "{other:?}");
+    }
+    assert!(!learning::is_of(&curve, "A100", &args(&["--a", "1"])));
+    assert!(learning::is_of(&begin("H100", &[], None), "H100", &[]));
+}
