@@ -278,18 +278,25 @@ async fn of_a_workload_that_nobody_has_looked_for_nothing_is_said() {
     assert_eq!((v.signal(), v.conditions.ready.reason), (Some(5), "SafetyNet"), "the target of its status");
 }
 
+/// A bound that the token analyzer observed of a model.
+fn observed(model: &str) -> Remembered {
+    Remembered {
+        model_id: model.to_owned(),
+        accelerator: "H100".to_owned(),
+        output: wva_scaling::snapshot::OutputBucket::Short,
+        k2: vec![wva_scaling::units::Amount::try_from(9000.0).unwrap()],
+    }
+}
+
 #[tokio::test]
 async fn what_was_observed_and_measured_is_known_in_the_next_cycle() {
-    use wva_scaling::snapshot::OutputBucket;
     use wva_scaling::units::Amount;
     let cluster = cluster(json!({}));
     let fake = FakePrometheus::start(Answers::By(busy)).await;
     let engine = engine(&cluster, fake.client());
     let mut state = State::default();
     turn(&engine, &mut state).await;
-    let (model_id, accelerator) = ("m".to_owned(), "H100".to_owned());
-    let k2 = vec![Amount::try_from(9000.0).unwrap()];
-    state.observed = vec![Remembered { model_id, accelerator, output: OutputBucket::Short, k2 }];
+    state.observed = vec![observed("m")];
     let (managed, at) = (engine.managed(), (Instant::now(), Timestamp::now()));
     let remembered = state.memory.of(&managed[0], at.0, at.1);
     let measured = wva_scaling::VariantState {
@@ -310,19 +317,12 @@ async fn what_was_observed_and_measured_is_known_in_the_next_cycle() {
 
 #[tokio::test]
 async fn what_was_observed_of_a_model_that_nobody_declares_any_more_is_forgotten() {
-    use wva_scaling::snapshot::OutputBucket;
     let cluster = cluster(json!({}));
     let fake = FakePrometheus::start(Answers::By(busy)).await;
     let engine = engine(&cluster, fake.client());
     let mut state = State::default();
     turn(&engine, &mut state).await;
-    let of = |model: &str| Remembered {
-        model_id: model.to_owned(),
-        accelerator: "H100".to_owned(),
-        output: OutputBucket::Short,
-        k2: vec![wva_scaling::units::Amount::try_from(9000.0).unwrap()],
-    };
-    state.observed = vec![of("gone"), of("m")];
+    state.observed = vec![observed("gone"), observed("m")];
     turn(&engine, &mut state).await;
     let models: Vec<&str> = state.observed.iter().map(|r| r.model_id.as_str()).collect();
     assert_eq!(models, ["m"]);
