@@ -176,6 +176,17 @@ fn refused(ran: &Ran, code: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The reviews of an update, which are those of one attempt, or of several that are all alike: the API server begins an
+/// update anew, reviews and all, where it worked on an object that somebody wrote meanwhile, like its new owner its status.
+#[track_caller]
+fn assert_rounds(reviews: [i64; 3], one: [i64; 3], what: &str) {
+    let attempts = (1..=3).map(|attempts| one.map(|count| count * attempts));
+    assert!(
+        attempts.into_iter().any(|all| all == reviews),
+        "{what}: {reviews:?}, and one attempt has {one:?}"
+    );
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn releases_judge_their_own_alone() -> anyhow::Result<()> {
     let releases = Releases::start().await?;
@@ -279,7 +290,7 @@ async fn ownership_moves_on_purpose_alone(releases: &Releases) -> anyhow::Result
     {
         let (ran, reviews) = releases.judged(releases.patch(&namespace, "mover", to(label.clone()))).await?;
         refused(&ran, if label == "" { "WVA-VA-012" } else { "WVA-VA-014" })?;
-        assert_eq!(reviews, wanted, "{label}");
+        assert_rounds(reviews, wanted, &label.to_string());
         assert_eq!(releases.label_of(&namespace, "mover").await?, "a");
     }
     // With the annotation, set by the same update, it moves; an annotation that stands there already opens nothing.
@@ -287,7 +298,7 @@ async fn ownership_moves_on_purpose_alone(releases: &Releases) -> anyhow::Result
     assert_eq!(releases.label_of(&namespace, "mover").await?, "b");
     let (ran, reviews) = releases.judged(releases.patch(&namespace, "mover", to(json!("a")))).await?;
     refused(&ran, "WVA-VA-014")?;
-    assert_eq!(reviews, [1, 0, 0], "back to a, which is asked first");
+    assert_rounds(reviews, [1, 0, 0], "back to a, which is asked first");
     releases.patch(&namespace, "mover", json!({"annotations": {ALLOWED: null}})).await?.success()?;
     releases.patch(&namespace, "mover", allowed(Value::Null, json!("true"))).await?.success()?;
     assert_eq!(releases.label_of(&namespace, "mover").await?, Value::Null);
@@ -296,7 +307,7 @@ async fn ownership_moves_on_purpose_alone(releases: &Releases) -> anyhow::Result
     let (ran, reviews) =
         releases.judged(releases.patch(&namespace, "mover", json!({"labels": {"team": "x"}}))).await?;
     ran.success()?;
-    assert_eq!(reviews, [0, 2, 0]);
+    assert_rounds(reviews, [0, 2, 0], "adopted by b");
     Ok(())
 }
 
