@@ -1,5 +1,6 @@
 //! The task that carries out the steps of what was published. The signal comes first: a step to or from zero waits until
-//! the object's status shows it, for an HPA that still reads the old target would undo it.
+//! the object's status shows it, for an HPA that still reads the old target would undo it. It looks into the watch cache,
+//! from which the external metrics API answers, since a write that was acknowledged may not have reached that yet.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

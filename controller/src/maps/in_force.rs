@@ -1,5 +1,5 @@
-//! Which of the maps that are kept are in force: of the global names the first that exists, and the maps of namespaces
-//! that this controller manages variants in, or that are opted in by their label.
+//! Which of the maps that are kept are in force: of the global names the first that exists, of service classes every one,
+//! and the maps of namespaces that this controller manages variants in, or that are opted in by their label.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ impl Readers {
     }
 }
 
-/// The global maps of one kind that exist. The first is in force.
+/// The global maps of one kind that exist. Of thresholds the first is in force, of service classes all are.
 pub(super) fn global<'m, E>(
     maps: &'m Maps<E>,
     names: &'m MapNames,

@@ -2,6 +2,7 @@
 //! one for each entry that cannot be used, and a counter.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
@@ -20,15 +21,7 @@ pub(super) fn tell<E: MapEntry>(
     reloads: &ConfigReloads,
 ) {
     tell_map(config, before.global.as_deref(), after.global.as_deref(), reloads);
-    let mut namespaces: BTreeMap<&str, [Option<&ReadMap<E>>; 2]> = BTreeMap::new();
-    for (at, maps) in [&before.local, &after.local].into_iter().enumerate() {
-        for (namespace, map) in maps {
-            namespaces.entry(namespace).or_default()[at] = Some(map);
-        }
-    }
-    for [before, after] in namespaces.into_values() {
-        tell_map(config, before, after, reloads);
-    }
+    tell_each(config, [before.local.values(), after.local.values()], reloads);
     if let Some(read) = after.global.as_ref().filter(|_| before.behind != after.behind)
         && !after.behind.is_empty()
     {
@@ -37,6 +30,23 @@ pub(super) fn tell<E: MapEntry>(
             ignored = after.behind.join(", "),
             "Several global ConfigMaps of one kind exist: only the first is read; delete the others"
         );
+    }
+}
+
+/// Tells the same of maps that are in force side by side.
+pub(super) fn tell_each<'m, E: MapEntry + 'm>(
+    config: Config,
+    before_and_after: [impl Iterator<Item = &'m Arc<ReadMap<E>>>; 2],
+    reloads: &ConfigReloads,
+) {
+    let mut pairs: BTreeMap<_, [Option<&ReadMap<E>>; 2]> = BTreeMap::new();
+    for (at, maps) in before_and_after.into_iter().enumerate() {
+        for map in maps {
+            pairs.entry((&map.namespace, &map.name)).or_default()[at] = Some(map);
+        }
+    }
+    for [before, after] in pairs.into_values() {
+        tell_map(config, before, after, reloads);
     }
 }
 

@@ -9,9 +9,10 @@ use wva_rules::MapRole;
 use wva_scaling::snapshot::Config as RulesConfig;
 
 use super::ConfigMaps;
-use super::in_force::{Readers, in_force};
+use super::in_force::{Readers, global, in_force};
 use super::layers::InForce;
-use super::news::tell;
+use super::news::{tell, tell_each};
+use super::read::ReadMap;
 use super::reloads::{Config, ConfigReloads};
 use super::service_classes::{Objectives, ServiceClasses};
 use crate::published::PublishedVariant;
@@ -23,7 +24,8 @@ use crate::watches::{Cache, NamespaceFacts};
 pub(crate) struct Settings {
     saturation: InForce<SaturationEntry>,
     to_zero: InForce<ScaleToZeroEntry>,
-    classes: InForce<ServiceClasses>,
+    /// Every one that exists.
+    classes: Vec<Arc<ReadMap<ServiceClasses>>>,
     /// It was told that there is no global saturation map.
     told_none: bool,
     /// Layers that are left out for some model, with why.
@@ -75,8 +77,8 @@ impl Settings {
 
     /// What the service classes hold a model to. `None` where none names it.
     fn objectives(&self, model: &str) -> Option<Objectives> {
-        let map = self.classes.global.as_ref()?;
-        map.entries.iter().fold(None, |before, keyed| keyed.entry.over(before, model))
+        let classes = self.classes.iter().flat_map(|map| &map.entries);
+        classes.fold(None, |before, keyed| keyed.entry.over(before, model))
     }
 
     /// What holds for a model that nobody names.
@@ -138,17 +140,17 @@ impl Settings {
     }
 
     fn take_in(&mut self, maps: &ConfigMaps, readers: &Readers, reloads: &ConfigReloads) {
-        let (saturation, to_zero, classes) = {
+        let (saturation, to_zero, classes): (_, _, Vec<_>) = {
             let kept = maps.kept();
             (
                 in_force(&kept.saturation, &maps.names, MapRole::Saturation, readers),
                 in_force(&kept.to_zero, &maps.names, MapRole::ScaleToZero, readers),
-                in_force(&kept.classes, &maps.names, MapRole::ServiceClasses, readers),
+                global(&kept.classes, &maps.names, MapRole::ServiceClasses).cloned().collect(),
             )
         };
         tell(Config::Saturation, &self.saturation, &saturation, reloads);
         tell(Config::ScaleToZero, &self.to_zero, &to_zero, reloads);
-        tell(Config::ServiceClasses, &self.classes, &classes, reloads);
+        tell_each(Config::ServiceClasses, [self.classes.iter(), classes.iter()], reloads);
         let none = saturation.global.is_none();
         if none && !self.told_none {
             tracing::warn!(

@@ -81,7 +81,7 @@ impl MapNames {
     }
 
     /// The names under which a global map of this role is looked for, each once: the first that exists is read, and
-    /// only that one.
+    /// only that one. Service classes are read from every one.
     #[must_use]
     pub fn in_order(&self, role: MapRole) -> Vec<&str> {
         let names = match role {
