@@ -211,11 +211,7 @@ impl Engine {
                 Ok(()) = queues.changed() => self.wake(&mut state),
                 () = timers.fetch.tick(), if idle => {
                     hastened = false;
-                    let round = if self.is_young(&state, TIMER_ERROR) {
-                        self.looks_again(&state).then(|| self.fetch_activity(&state))
-                    } else {
-                        Some(self.fetch(&mut state))
-                    };
+                    let round = self.round(&mut state);
                     idle = round.is_none();
                     fetching = round.into();
                 }

@@ -66,15 +66,21 @@ impl Process {
         self.tell(&reader, &reach);
         self.tell_of_scraping();
         if let Some(address) = controller.debug_address {
-            let listener = endpoints::bind("/explain and /snapshot", address)?;
-            let router = endpoints::debug(reader, self.leadership.clone());
-            let shutdown = self.end.shutdown.clone();
-            self.spawn("debug endpoint", endpoints::serve("debug", listener, None, router, shutdown));
+            self.explain(address, reader)?;
         }
         if let Some(address) = controller.external_metrics_address {
             self.external_metrics(address, certs.serving()?, controller.legacy_metrics)?;
         }
         Ok(reloads)
+    }
+
+    /// Serves what was decided, for `wva explain`.
+    fn explain(&mut self, address: SocketAddr, reader: Reader) -> anyhow::Result<()> {
+        let listener = endpoints::bind("/explain and /snapshot", address)?;
+        let router = endpoints::debug(reader, self.leadership.clone());
+        let shutdown = self.end.shutdown.clone();
+        self.spawn("debug endpoint", endpoints::serve("debug", listener, None, router, shutdown));
+        Ok(())
     }
 
     /// Asks endpoint pickers about models at zero.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::{Engine, Fetched, State};
+use super::{Engine, Fetched, State, TIMER_ERROR};
 use crate::collect::prometheus::QueryError;
 use crate::collect::scope::{Fate, Scope};
 use crate::collect::signals::Query;
@@ -32,6 +32,16 @@ impl Engine {
     /// Whether the newest sample is not to be fetched again, be it by `allowance` older than it is.
     pub(super) fn is_young(&self, state: &State, allowance: Duration) -> bool {
         state.asked.is_some_and(|began| began.elapsed() + allowance <= self.config().cache_ttl)
+    }
+
+    /// The round of queries whose time has come, if any: of a sample that is young enough only what a step to zero waits
+    /// for is asked again.
+    pub(super) fn round(&self, state: &mut State) -> Option<BoxFuture<'_, Fetched>> {
+        if self.is_young(state, TIMER_ERROR) {
+            self.looks_again(state).then(|| self.fetch_activity(state))
+        } else {
+            Some(self.fetch(state))
+        }
     }
 
     /// A whole round.
