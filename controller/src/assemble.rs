@@ -8,10 +8,9 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use wva_crds::GoDuration;
-use wva_crds::names::ROLE_LABEL;
 use wva_scaling::resolve::Entries;
 use wva_scaling::snapshot::{
-    AnalyzerName, Config, GpuCount, MetricsAge, Model, QueueFigures, Role, SchedulerQueue, Variant,
+    AnalyzerName, Config, GpuCount, MetricsAge, Model, QueueFigures, SchedulerQueue, Variant,
 };
 use wva_scaling::units::Amount;
 use wva_scaling::{Snapshot, VariantKey};
@@ -21,7 +20,7 @@ use crate::bounds::{self, Limits};
 use crate::collect::sample::Samples;
 use crate::inventory::{self, NoInventory, inventory};
 use crate::memory::{Memory, Remembered};
-use crate::picker::{Labels, ModelKey, Pickers};
+use crate::picker::{ModelKey, Pickers};
 use crate::pods::{self, PodOf, Standing};
 use crate::template::Template;
 use crate::variants::{Declared, Managed};
@@ -163,7 +162,7 @@ impl<'a> Seen<'a> {
         let key = &declared.workload;
         let mut variant = declared_part(m, declared, self.limits.get(key));
         variant.known = m.status.known;
-        variant.role = role(&workload.pod_labels);
+        variant.role = workloads::role(&workload.pod_labels);
         variant.cold_start = self.cold_starts.get(key).copied().map(whole_millis);
         describe(&mut variant, workload.template.as_ref());
         let nothing = Standing::default();
@@ -203,15 +202,6 @@ fn declared_part(m: &Managed, declared: &Declared, limits: Option<&Limits>) -> V
         min_forbids_zero: min.is_some_and(|m| m > 0) || limits.is_some_and(|l| l.min_forbids_zero),
         hpa_tolerance: limits.and_then(|l| l.tolerance),
         ..Variant::default()
-    }
-}
-
-/// The part of a request that the pods of a workload do. With `both` they do all of it.
-fn role(labels: &Labels) -> Option<Role> {
-    match labels.get(ROLE_LABEL)? {
-        "prefill" => Some(Role::Prefill),
-        "decode" => Some(Role::Decode),
-        _ => None,
     }
 }
 

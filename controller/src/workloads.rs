@@ -1,6 +1,8 @@
 //! The workloads behind the variants, read from the watch caches.
 
 use wva_crds::ScaleTargetRef;
+use wva_crds::names::ROLE_LABEL;
+use wva_scaling::snapshot::Role;
 
 use crate::picker::Labels;
 use crate::watches::{Sight, Watches, Workload};
@@ -69,6 +71,20 @@ fn find(watches: &Watches, namespace: &str, kind: &str, name: &str) -> Option<Wo
 #[must_use]
 pub(crate) fn current(watches: &Watches, key: &WorkloadKey) -> Option<u32> {
     ask(watches, key, |kept| (!kept.leaving).then_some(kept.replicas.current)).flatten()
+}
+
+/// The part of a request that pods with these labels do. With `both` they do all of it.
+pub(crate) fn role(pod_labels: &Labels) -> Option<Role> {
+    match pod_labels.get(ROLE_LABEL)? {
+        "prefill" => Some(Role::Prefill),
+        "decode" => Some(Role::Decode),
+        _ => None,
+    }
+}
+
+/// The part of a request that the pods of a workload do.
+pub(crate) fn role_of(watches: &Watches, key: &WorkloadKey) -> Option<Role> {
+    ask(watches, key, |kept| role(&kept.pod_labels)).flatten()
 }
 
 /// Labels of the pods of a workload; none for one that is not known.

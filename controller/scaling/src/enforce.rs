@@ -7,8 +7,8 @@ use wva_crds::GoDuration;
 
 use crate::decision::{Stage, lifts};
 use crate::reason::Reason;
-use crate::snapshot::SchedulerQueue;
-use crate::view::{Draft, ModelView, VariantView};
+use crate::snapshot::{QueueFigures, SchedulerQueue};
+use crate::view::{Draft, ModelView};
 
 /// Appends the stage's steps.
 pub(crate) fn enforce(model: &ModelView, barred: &[bool], drafts: &mut [Draft]) {
@@ -70,18 +70,28 @@ fn hold_woken(model: &ModelView, drafts: &mut [Draft]) {
     }
 }
 
-/// Requests wait, and no variant serves or is about to: the cheapest that can is woken.
+/// Requests wait, and no variant of a part serves or is about to: the cheapest that can is woken. Without the other part
+/// neither would answer a request.
 fn wake(model: &ModelView, barred: &[bool], drafts: &mut [Draft]) {
     let SchedulerQueue::Known(queue) = model.model.scheduler_queue else { return };
-    let helpless = |i: usize| {
-        let variant = &model.variants[i];
-        variant.stuck > 0 || (variant.current == 0 && !lifts(&drafts[i].steps))
+    if !model.model.scheduler_queue.holds_requests() {
+        return;
+    }
+    for part in model.parts() {
+        wake_one(model, &part, queue, barred, drafts);
+    }
+}
+
+fn wake_one(model: &ModelView, part: &[usize], queue: QueueFigures, barred: &[bool], drafts: &mut [Draft]) {
+    let helpless = |i: &usize| {
+        let variant = &model.variants[*i];
+        variant.stuck > 0 || (variant.current == 0 && !lifts(&drafts[*i].steps))
     };
-    if !model.model.scheduler_queue.holds_requests() || !(0..drafts.len()).all(helpless) {
+    if !part.iter().all(helpless) {
         return;
     }
     let (size, bytes) = (queue.size.get(), queue.bytes.get());
-    for i in asleep(model, drafts) {
+    for i in asleep(model, part, drafts) {
         let variant = &model.variants[i];
         if variant.room() == 0 || barred[i] {
             continue;
@@ -95,11 +105,11 @@ fn wake(model: &ModelView, barred: &[bool], drafts: &mut [Draft]) {
     }
 }
 
-/// The variants that could be woken, the cheapest first. One that the API server refuses to scale says so, and comes
-/// after all others.
-fn asleep(model: &ModelView, drafts: &mut [Draft]) -> Vec<usize> {
+/// The variants of a part that could be woken, the cheapest first. One that the API server refuses to scale says so, and
+/// comes after all others.
+fn asleep(model: &ModelView, part: &[usize], drafts: &mut [Draft]) -> Vec<usize> {
     let mut order = model.by_cost();
-    order.retain(|i| model.variants[*i].current == 0 && model.variants[*i].stuck == 0);
+    order.retain(|i| part.contains(i) && model.variants[*i].current == 0 && model.variants[*i].stuck == 0);
     for i in &order {
         if let Some(refusal) = model.variants[*i].refusal() {
             drafts[*i].note(Stage::Enforce, refusal);
@@ -109,16 +119,26 @@ fn asleep(model: &ModelView, drafts: &mut [Draft]) -> Vec<usize> {
     order
 }
 
-/// Where zero is not allowed, a model that has replicas keeps one.
+/// Where zero is not allowed, a model that has replicas keeps one of each part.
 fn keep_one(model: &ModelView, drafts: &mut [Draft]) {
-    // A maximum of 0, which is applied later, keeps none; what a person holds is there, or not, whatever was decided.
-    let keeps = |(variant, draft): (&VariantView, &Draft)| {
-        variant.replicas_after(variant.bounds.clamp(draft.target())) > 0
-    };
-    if model.to_zero.enabled || model.at_zero() || model.variants.iter().zip(&*drafts).any(keeps) {
+    if model.to_zero.enabled {
         return;
     }
-    for i in model.by_cost() {
+    for part in model.parts() {
+        keep_one_of(model, &part, drafts);
+    }
+}
+
+fn keep_one_of(model: &ModelView, part: &[usize], drafts: &mut [Draft]) {
+    // A maximum of 0, which is applied later, keeps none; what a person holds is there, or not, whatever was decided.
+    let keeps = |i: &usize| {
+        let variant = &model.variants[*i];
+        variant.replicas_after(variant.bounds.clamp(drafts[*i].target())) > 0
+    };
+    if part.iter().all(|i| model.variants[*i].current == 0) || part.iter().any(keeps) {
+        return;
+    }
+    for i in model.by_cost().into_iter().filter(|i| part.contains(i)) {
         let variant = &model.variants[i];
         if variant.bounds.max == Some(0) {
             continue;

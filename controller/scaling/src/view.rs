@@ -1,6 +1,7 @@
 //! A snapshot as the rules read it: sorted, with defaults filled in, and with each replica's sample judged by its age.
 //! Everything here is derived once a cycle, and nothing here decides.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::decision::{Bounds, Lacking, Stage, Step};
@@ -81,6 +82,17 @@ impl<'a> ModelView<'a> {
     /// The same model with some of its variants alone, by their indices.
     pub(crate) fn part(&self, of: &[usize]) -> Self {
         Self { variants: of.iter().map(|i| self.variants[*i].clone()).collect(), ..*self }
+    }
+
+    /// Groups of variants, by their indices, each of which must have a replica for the model to serve: those of each part
+    /// of a request where all do a part only, else all together.
+    pub(crate) fn parts(&self) -> Vec<Vec<usize>> {
+        let whole = self.variants.iter().any(|v| v.variant.role.is_none());
+        let mut parts: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+        for (i, view) in self.variants.iter().enumerate() {
+            parts.entry(view.variant.role.filter(|_| !whole)).or_default().push(i);
+        }
+        parts.into_values().collect()
     }
 
     /// Every variant has 0 replicas.

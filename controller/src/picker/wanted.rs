@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use wva_scaling::snapshot::Mode;
+use wva_scaling::snapshot::{Mode, Role};
 use wva_scaling::{Decision, VariantKey};
 
 use super::pools::{Labels, Pool};
@@ -37,34 +37,44 @@ impl Part {
     }
 }
 
+/// A variant's part of a request, what it is to its model, and its workload.
+type Standing<'w> = (Option<Role>, Part, &'w WorkloadKey);
+
 /// The pickers of models of which every variant is at 0 replicas, on its way there or stuck, and at least one is not
-/// stuck.
+/// stuck. Where all do a part of each request only, those of one part are enough.
 pub(super) fn wanted(
     watches: &Watches,
     pools: &Cache<Pool>,
     managed: &[Managed],
     part: impl Fn(&VariantKey) -> Part,
 ) -> Wanted {
-    let mut at_zero: BTreeMap<ModelKey, Vec<&WorkloadKey>> = BTreeMap::new();
-    let mut served = BTreeSet::new();
+    let mut models: BTreeMap<ModelKey, Vec<Standing<'_>>> = BTreeMap::new();
     for m in managed {
         let Ok(declared) = m.declared() else { continue };
         let Some(current) = workloads::current(watches, &declared.workload) else { continue };
-        let model = || (m.key.namespace.clone(), declared.model_id.clone());
-        match if current == 0 { Part::Leaves } else { part(&m.key) } {
-            Part::Leaves => at_zero.entry(model()).or_default().push(&declared.workload),
-            Part::Serves => drop(served.insert(model())),
-            Part::Stuck => {}
-        }
+        let role = workloads::role_of(watches, &declared.workload);
+        let part = if current == 0 { Part::Leaves } else { part(&m.key) };
+        let model = (m.key.namespace.clone(), declared.model_id.clone());
+        models.entry(model).or_default().push((role, part, &declared.workload));
     }
     let mut wanted = Wanted::new();
-    for ((namespace, model_id), of_model) in at_zero.into_iter().filter(|(key, _)| !served.contains(key)) {
-        for service in of_model.into_iter().flat_map(|workload| pickers(watches, pools, workload)) {
+    for ((namespace, model_id), variants) in models {
+        for service in unserved(&variants).flat_map(|workload| pickers(watches, pools, workload)) {
             let key = PickerKey { namespace: namespace.clone(), service };
             wanted.entry(key).or_default().insert(model_id.clone());
         }
     }
     wanted
+}
+
+/// The workloads that could be woken for what no variant of the model serves.
+fn unserved<'w>(variants: &[Standing<'w>]) -> impl Iterator<Item = &'w WorkloadKey> {
+    let whole = variants.iter().any(|(role, _, _)| role.is_none());
+    let of = move |role: Option<Role>| role.filter(|_| !whole);
+    let serving = variants.iter().filter(|(_, part, _)| *part == Part::Serves);
+    let served: BTreeSet<Option<Role>> = serving.map(|(role, _, _)| of(*role)).collect();
+    let leaving = variants.iter().filter(|(_, part, _)| *part == Part::Leaves);
+    leaving.filter(move |(role, _, _)| !served.contains(&of(*role))).map(|(_, _, workload)| *workload)
 }
 
 /// The Services of the pickers whose pools hold the pods of a workload. A pool serves pods of its own namespace alone.
@@ -172,6 +182,33 @@ mod tests {
             check(&cluster(&[("a", "m", 1), ("b", "m", replicas)]), &pools, &[leaves, ("b", part)], &want);
         }
         check(&cluster(&[("a", "m", 1), ("b", "m", 1)]), &pools, &[leaves], &json!({}));
+    }
+
+    #[test]
+    fn a_model_whose_pods_do_a_part_each_is_asked_about_where_nobody_does_one() {
+        let pools = pools(&[("p", "a", "epp"), ("q", "b", "epp"), ("r", "c", "epp")]);
+        let with = |roles: [Option<&str>; 3], replicas: [u32; 3]| {
+            let mut cluster = Cluster::new();
+            for ((name, role), replicas) in ["a", "b", "c"].into_iter().zip(roles).zip(replicas) {
+                cluster.variant(name, "m", json!({}));
+                let labels =
+                    role.map_or(json!({"app": name}), |role| json!({"app": name, "llm-d.ai/role": role}));
+                cluster.labelled_deployment(name, replicas, &labels);
+            }
+            cluster
+        };
+        let parts = [Some("decode"), Some("prefill"), Some("prefill")];
+        for (roles, replicas, asked) in [
+            (parts, [1, 0, 0], true),
+            (parts, [0, 1, 0], true),
+            (parts, [1, 1, 0], false),
+            // One that does it all serves.
+            ([None, parts[1], parts[2]], [1, 0, 0], false),
+            ([Some("both"), parts[1], parts[2]], [1, 0, 0], false),
+        ] {
+            let want = if asked { json!({"epp": ["m"]}) } else { json!({}) };
+            check(&with(roles, replicas), &pools, &[], &want);
+        }
     }
 
     #[test]

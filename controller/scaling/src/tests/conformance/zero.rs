@@ -141,6 +141,27 @@ pub(super) const WAKING: Table = Table {
         ("unknown what waits", "model schedulerQueue: null; a: 0", "a 0->0 NoChange"),
         ("the cheapest", "waiting 3; a: 0 cost=80; b: 0 cost=40", "a 0->0 NoChange; b 0->1 RequestsWaiting"),
         ("equal cost: the first by name", "waiting 3; b: 0; a: 0", "a 0->1 RequestsWaiting; b 0->0 NoChange"),
+        // Pods that do a part of a request each.
+        (
+            "one of each part, the cheapest",
+            "waiting 3; a: 0 role=decode cost=80; b: 0 role=decode; c: 0 role=prefill cost=90",
+            "a 0->0 NoChange; b 0->1 RequestsWaiting; c 0->1 RequestsWaiting",
+        ),
+        (
+            "the part that is lacking",
+            "waiting 3; a: 1 role=decode kv=.1; b: 0 role=prefill",
+            "a 1->1 NoChange; b 0->1 RequestsWaiting",
+        ),
+        (
+            "beside pods that do it all the cheapest",
+            "waiting 3; a: 0 cost=5; b: 0 role=decode; c: 0 role=prefill",
+            "a 0->1 RequestsWaiting; b 0->0 NoChange; c 0->0 NoChange",
+        ),
+        (
+            "one of each part is kept",
+            "a: 1 role=decode desired=0 kv=.1; b: 1 role=prefill desired=0 kv=.1",
+            "a 1->1 KeptDecision MinimumKept; b 1->1 KeptDecision MinimumKept",
+        ),
         ("with scale to zero on", "zero; waiting 3; a: 0", "a 0->1 RequestsWaiting"),
         ("to its minimum", "waiting 3; a: 0 min=2", "a 0->2 RequestsWaiting AtMinimum"),
         (
