@@ -71,6 +71,19 @@ fn a_snapshot_that_is_wrong_is_refused_with_its_path() {
 }
 
 #[test]
+fn an_empty_snapshot_is_a_command_that_failed_and_no_fleet() {
+    for nothing in ["", " \n"] {
+        let out = wva(&["decide", "-f", "-"], &[], nothing);
+        assert_eq!((out.status.code(), text(&out.stdout)), (Some(1), String::new()));
+        let said = text(&out.stderr);
+        assert!(said.contains("<stdin> is empty") && said.contains("wva explain --snapshot"), "{said}");
+    }
+    let out = wva(&["decide", "-f", "-"], &[], "models: []");
+    assert_eq!(out.status.code(), Some(0));
+    assert_eq!(text(&out.stdout), "no variant in it, so nothing is decided\n");
+}
+
+#[test]
 fn every_wrong_setting_is_named_with_its_source_and_the_process_ends_with_1() {
     let out = wva(&["run", "--metrics-secure=perhaps"], &[("GLOBAL_OPT_INTERVAL", "sixty")], "");
     assert_eq!(out.status.code(), Some(1));
