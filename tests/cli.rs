@@ -131,6 +131,11 @@ fn the_settings_are_printed_without_a_cluster_too() {
 fn wrong_usage_ends_with_2() {
     assert_eq!(wva(&["decide"], &[], "").status.code(), Some(2));
     assert_eq!(wva(&["no-such-command"], &[], "").status.code(), Some(2));
+    for address in ["http://127.0.0.1:8082", "127.0.0.1", ":8082", "localhost:x"] {
+        let out = wva(&["explain", "--address", address], &[], "");
+        assert_eq!(out.status.code(), Some(2), "{address}");
+        assert!(text(&out.stderr).contains("such as 127.0.0.1:8082"), "{address}: {}", text(&out.stderr));
+    }
 }
 
 #[test]
