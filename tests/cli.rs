@@ -139,6 +139,15 @@ fn wrong_usage_ends_with_2() {
 }
 
 #[test]
+fn a_kubeconfig_that_is_not_there_is_said_once() {
+    let out = wva(&["status"], &[("KUBECONFIG", "/no/such/kubeconfig")], "");
+    assert_eq!(out.status.code(), Some(1));
+    let said = text(&out.stderr);
+    assert!(said.starts_with("wva: no way to the API server"), "{said}");
+    assert_eq!(said.matches("/no/such/kubeconfig").count(), 1, "{said}");
+}
+
+#[test]
 fn the_crd_goes_to_stdout_as_it_is_checked_in() {
     let out = wva(&["crd"], &[], "");
     assert_eq!(out.status.code(), Some(0));

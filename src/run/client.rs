@@ -31,8 +31,10 @@ pub(super) async fn client_without_retries(limit: Duration) -> anyhow::Result<Cl
 }
 
 async fn configured() -> anyhow::Result<kube::Config> {
+    // The text of kube's error repeats those of its sources, which the chain would then say once more.
     kube::Config::infer()
         .await
+        .map_err(|error| anyhow::anyhow!(error.to_string()))
         .context("no way to the API server: run in a pod with a service account, or set KUBECONFIG")
 }
 
