@@ -245,6 +245,25 @@ fn webhook_configurations_are_printed_whole_or_as_the_chart_has_them() {
 }
 
 #[test]
+fn webhook_configurations_of_names_that_nothing_can_have_are_not_printed() {
+    for (option, value) in [
+        ("--namespace", "A B"),
+        ("--namespace", ""),
+        ("--webhook-service", "a.b"),
+        ("--webhook-configuration", "a_b"),
+        ("--controller-instance", "a b"),
+        ("--watch-namespace", "a,b"),
+        ("--config-map-name", "a/b"),
+        ("--saturation-config-map-name", "'"),
+        ("--service-class-config-map-name", "A"),
+    ] {
+        let out = wva(&["webhook-config", option, value], &[], "");
+        assert_eq!((out.status.code(), text(&out.stdout)), (Some(2), String::new()), "{option} {value:?}");
+        assert!(text(&out.stderr).contains(option), "{option}: {}", text(&out.stderr));
+    }
+}
+
+#[test]
 fn objects_of_the_original_are_migrated_to_what_validate_takes() {
     let file = |name: &str| format!("{}/tests/fixtures/migrate/{name}.yaml", env!("CARGO_MANIFEST_DIR"));
     for (name, steps) in [("first-releases", 2), ("v0.8", 1), ("v0.9", 4)] {
