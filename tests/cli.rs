@@ -163,6 +163,25 @@ fn explain_says_where_it_asked_when_nobody_answers() {
 }
 
 #[test]
+fn what_another_server_answers_is_no_explanation_and_no_snapshot() {
+    // As the health address does, which is easily taken for the debug address.
+    let held = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = held.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = held.accept() {
+            let _ = std::io::Read::read(&mut stream, &mut [0; 4096]);
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok");
+        }
+    });
+    let file = std::env::temp_dir().join(format!("wva-cli-snapshot-{}", std::process::id()));
+    let out = wva(&["explain", "--address", &address, "--snapshot", file.to_str().unwrap()], &[], "");
+    assert_eq!((out.status.code(), text(&out.stdout)), (Some(1), String::new()));
+    let said = text(&out.stderr);
+    assert!(said.contains(&address) && said.contains("WVA_DEBUG_BIND_ADDRESS"), "{said}");
+    assert!(!file.exists(), "something was written");
+}
+
+#[test]
 fn a_start_that_waits_for_its_map_says_so() {
     // Bound, and nobody answers.
     let held = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
