@@ -51,6 +51,19 @@ fn decide_gives_target_and_trace() {
     assert!(told.contains("2 -> 3") && told.contains("SpareBelowTarget"), "{told}");
 }
 
+/// What stands between the first of one text and the next of another.
+fn between<'a>(text: &'a str, begin: &str, end: &str) -> &'a str {
+    text.split_once(begin).unwrap().1.split_once(end).unwrap().0
+}
+
+#[test]
+fn the_example_of_the_page_on_scaling_is_what_decide_prints() {
+    let page = include_str!("../docs/scaling.md");
+    let out = wva(&["decide", "-f", "-"], &[], between(page, "<<'END'\n", "END\n"));
+    let shown = between(between(page, "<<'END'", "## "), "```text\n", "```");
+    assert_eq!(text(&out.stdout), shown);
+}
+
 #[test]
 fn decide_is_the_same_whatever_the_order_of_its_input() {
     let json = |input: &str| text(&wva(&["decide", "-f", "-", "--format", "json"], &[], input).stdout);
