@@ -25,6 +25,12 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
+fn kubeconfig_of(server: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{{name: c, cluster: {{server: \"{server}\"}}}}]\nusers: [{{name: c, user: {{}}}}]\ncontexts: [{{name: c, context: {{cluster: c, user: c}}}}]\n"
+    )
+}
+
 const TWO_SATURATED: &str = "models:
 - modelID: m
   namespace: prod
@@ -161,6 +167,21 @@ fn a_kubeconfig_that_is_not_there_is_said_once() {
 }
 
 #[test]
+fn an_api_server_that_does_not_answer_is_named() {
+    let server = "http://127.0.0.1:9";
+    let kubeconfig = std::env::temp_dir().join(format!("wva-cli-nobody-{}", std::process::id()));
+    std::fs::write(&kubeconfig, kubeconfig_of(server)).unwrap();
+    for command in ["status", "explain", "doctor", "migrate"] {
+        let out = wva(&[command], &[("KUBECONFIG", kubeconfig.to_str().unwrap())], "");
+        assert_eq!(out.status.code(), Some(1), "{command}");
+        let said = text(&out.stderr);
+        assert!(said.contains(server) && said.contains("check KUBECONFIG"), "{command}: {said}");
+        assert!(!said.contains("--controller-namespace"), "that helps nobody here: {said}");
+    }
+    std::fs::remove_file(&kubeconfig).unwrap();
+}
+
+#[test]
 fn the_crd_goes_to_stdout_as_it_is_checked_in() {
     let out = wva(&["crd"], &[], "");
     assert_eq!(out.status.code(), Some(0));
@@ -202,13 +223,7 @@ fn a_start_that_waits_for_its_map_says_so() {
     std::fs::create_dir_all(&directory).unwrap();
     let kubeconfig = directory.join("config");
     let server = format!("http://{}", held.local_addr().unwrap());
-    std::fs::write(
-        &kubeconfig,
-        format!(
-            "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{{name: c, cluster: {{server: \"{server}\"}}}}]\nusers: [{{name: c, user: {{}}}}]\ncontexts: [{{name: c, context: {{cluster: c, user: c}}}}]\n"
-        ),
-    )
-    .unwrap();
+    std::fs::write(&kubeconfig, kubeconfig_of(&server)).unwrap();
     let mut child = Command::new(env!("CARGO_BIN_EXE_wva"))
         .args(["--log-format=json"])
         .env("KUBECONFIG", &kubeconfig)

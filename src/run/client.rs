@@ -8,6 +8,7 @@ use axum::http::{Request, Response, StatusCode, Uri};
 use kube::Client;
 use kube::client::Body;
 use tower::BoxError;
+use wva_crds::settings::without_password;
 
 /// A request that had no answer in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -21,6 +22,16 @@ struct Unanswered(Duration);
 /// Without a service account or a kubeconfig, or with one that cannot be used.
 pub(crate) async fn client(limit: Option<Duration>) -> anyhow::Result<Client> {
     made(configured().await?, limit)
+}
+
+/// The same with the URL of the API server, for those who have to say where nobody answers.
+///
+/// # Errors
+/// As [`client`].
+pub(crate) async fn client_with_url(limit: Duration) -> anyhow::Result<(Client, String)> {
+    let config = configured().await?;
+    let url = without_password(config.cluster_url.to_string().trim_end_matches('/'));
+    Ok((made(config, Some(limit))?, url))
 }
 
 /// The same for calls whose sender decides whether they are sent again.
