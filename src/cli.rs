@@ -23,7 +23,7 @@ pub(crate) fn command() -> Command {
         .subcommand(
             Command::new("decide")
                 .about("One pass of the decision pipeline over a snapshot file: targets and the trace that leads to them")
-                .after_help("Example: wva decide -f snapshot.yaml --format json")
+                .after_help("Examples:\n  wva explain --snapshot cycle.json && wva decide -f cycle.json\n  wva decide -f snapshot.yaml --format json")
                 .arg(Arg::new("file").short('f').long("file").value_name("SNAPSHOT").required(true).value_parser(value_parser!(PathBuf)).help("Snapshot file, YAML or JSON; - reads standard input"))
                 .arg(format_arg(&["text", "json", "yaml"])),
         )

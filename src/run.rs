@@ -27,7 +27,7 @@ use crate::endpoints::{Check, Series};
 use crate::settings::{Controller, Live, Settings};
 use crate::telemetry::{self, LogLevel};
 
-pub(crate) use client::client;
+pub(crate) use client::{client, client_with_url};
 pub(crate) use supervision::Signals;
 
 use client::client_without_retries;

@@ -123,6 +123,8 @@ holds "$(cat $out/everything.json)" '"qwen":"analyzerName: saturation\nmodel_id:
 holds "$(cat $out/readme-immutable.json)" '"immutable":true' readme-immutable
 [ "$(grep -c '"immutable":true' $out/readme-immutable.json)" = 1 ] || fault "readme-immutable: more than the main map is immutable"
 holds "$(cat $out/with-operator.json)" '"honorLabels":false' with-operator
+alerts=$(grep '"kind":"PrometheusRule"' $out/with-operator.json)
+[ "$(grep -o 'job=' <<<"$alerts" | wc -l)" = "$(grep -oF "metrics-service\\\",namespace=\\\"$system\\\"" <<<"$alerts" | wc -l)" ] || fault "with-operator: an alert that counts releases of other namespaces"
 lacks "$(cat $out/defaults.json)" 'ServiceMonitor"' defaults
 holds "$(cat $out/defaults.json)" '"PROMETHEUS_TOKEN_PATH":' defaults
 lacks "$(cat $out/http-prometheus.json)" 'PROMETHEUS_TOKEN_PATH' http-prometheus

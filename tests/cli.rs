@@ -25,6 +25,12 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
+fn kubeconfig_of(server: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{{name: c, cluster: {{server: \"{server}\"}}}}]\nusers: [{{name: c, user: {{}}}}]\ncontexts: [{{name: c, context: {{cluster: c, user: c}}}}]\n"
+    )
+}
+
 const TWO_SATURATED: &str = "models:
 - modelID: m
   namespace: prod
@@ -51,6 +57,19 @@ fn decide_gives_target_and_trace() {
     assert!(told.contains("2 -> 3") && told.contains("SpareBelowTarget"), "{told}");
 }
 
+/// What stands between the first of one text and the next of another.
+fn between<'a>(text: &'a str, begin: &str, end: &str) -> &'a str {
+    text.split_once(begin).unwrap().1.split_once(end).unwrap().0
+}
+
+#[test]
+fn the_example_of_the_page_on_scaling_is_what_decide_prints() {
+    let page = include_str!("../docs/scaling.md");
+    let out = wva(&["decide", "-f", "-"], &[], between(page, "<<'END'\n", "END\n"));
+    let shown = between(between(page, "<<'END'", "## "), "```text\n", "```");
+    assert_eq!(text(&out.stdout), shown);
+}
+
 #[test]
 fn decide_is_the_same_whatever_the_order_of_its_input() {
     let json = |input: &str| text(&wva(&["decide", "-f", "-", "--format", "json"], &[], input).stdout);
@@ -68,6 +87,19 @@ fn a_snapshot_that_is_wrong_is_refused_with_its_path() {
     let said = text(&out.stderr);
     assert!(said.contains("models[0].variants[0].replicas[0]") && said.contains("kw"), "{said}");
     assert_eq!(wva(&["decide", "-f", "/no/such/file"], &[], "").status.code(), Some(1));
+}
+
+#[test]
+fn an_empty_snapshot_is_a_command_that_failed_and_no_fleet() {
+    for nothing in ["", " \n"] {
+        let out = wva(&["decide", "-f", "-"], &[], nothing);
+        assert_eq!((out.status.code(), text(&out.stdout)), (Some(1), String::new()));
+        let said = text(&out.stderr);
+        assert!(said.contains("<stdin> is empty") && said.contains("wva explain --snapshot"), "{said}");
+    }
+    let out = wva(&["decide", "-f", "-"], &[], "models: []");
+    assert_eq!(out.status.code(), Some(0));
+    assert_eq!(text(&out.stdout), "no variant in it, so nothing is decided\n");
 }
 
 #[test]
@@ -118,6 +150,35 @@ fn the_settings_are_printed_without_a_cluster_too() {
 fn wrong_usage_ends_with_2() {
     assert_eq!(wva(&["decide"], &[], "").status.code(), Some(2));
     assert_eq!(wva(&["no-such-command"], &[], "").status.code(), Some(2));
+    for address in ["http://127.0.0.1:8082", "127.0.0.1", ":8082", "localhost:x"] {
+        let out = wva(&["explain", "--address", address], &[], "");
+        assert_eq!(out.status.code(), Some(2), "{address}");
+        assert!(text(&out.stderr).contains("such as 127.0.0.1:8082"), "{address}: {}", text(&out.stderr));
+    }
+}
+
+#[test]
+fn a_kubeconfig_that_is_not_there_is_said_once() {
+    let out = wva(&["status"], &[("KUBECONFIG", "/no/such/kubeconfig")], "");
+    assert_eq!(out.status.code(), Some(1));
+    let said = text(&out.stderr);
+    assert!(said.starts_with("wva: no way to the API server"), "{said}");
+    assert_eq!(said.matches("/no/such/kubeconfig").count(), 1, "{said}");
+}
+
+#[test]
+fn an_api_server_that_does_not_answer_is_named() {
+    let server = "http://127.0.0.1:9";
+    let kubeconfig = std::env::temp_dir().join(format!("wva-cli-nobody-{}", std::process::id()));
+    std::fs::write(&kubeconfig, kubeconfig_of(server)).unwrap();
+    for command in ["status", "explain", "doctor", "migrate"] {
+        let out = wva(&[command], &[("KUBECONFIG", kubeconfig.to_str().unwrap())], "");
+        assert_eq!(out.status.code(), Some(1), "{command}");
+        let said = text(&out.stderr);
+        assert!(said.contains(server) && said.contains("check KUBECONFIG"), "{command}: {said}");
+        assert!(!said.contains("--controller-namespace"), "that helps nobody here: {said}");
+    }
+    std::fs::remove_file(&kubeconfig).unwrap();
 }
 
 #[test]
@@ -136,6 +197,25 @@ fn explain_says_where_it_asked_when_nobody_answers() {
 }
 
 #[test]
+fn what_another_server_answers_is_no_explanation_and_no_snapshot() {
+    // As the health address does, which is easily taken for the debug address.
+    let held = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = held.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = held.accept() {
+            let _ = std::io::Read::read(&mut stream, &mut [0; 4096]);
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok");
+        }
+    });
+    let file = std::env::temp_dir().join(format!("wva-cli-snapshot-{}", std::process::id()));
+    let out = wva(&["explain", "--address", &address, "--snapshot", file.to_str().unwrap()], &[], "");
+    assert_eq!((out.status.code(), text(&out.stdout)), (Some(1), String::new()));
+    let said = text(&out.stderr);
+    assert!(said.contains(&address) && said.contains("WVA_DEBUG_BIND_ADDRESS"), "{said}");
+    assert!(!file.exists(), "something was written");
+}
+
+#[test]
 fn a_start_that_waits_for_its_map_says_so() {
     // Bound, and nobody answers.
     let held = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -143,13 +223,7 @@ fn a_start_that_waits_for_its_map_says_so() {
     std::fs::create_dir_all(&directory).unwrap();
     let kubeconfig = directory.join("config");
     let server = format!("http://{}", held.local_addr().unwrap());
-    std::fs::write(
-        &kubeconfig,
-        format!(
-            "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{{name: c, cluster: {{server: \"{server}\"}}}}]\nusers: [{{name: c, user: {{}}}}]\ncontexts: [{{name: c, context: {{cluster: c, user: c}}}}]\n"
-        ),
-    )
-    .unwrap();
+    std::fs::write(&kubeconfig, kubeconfig_of(&server)).unwrap();
     let mut child = Command::new(env!("CARGO_BIN_EXE_wva"))
         .args(["--log-format=json"])
         .env("KUBECONFIG", &kubeconfig)
@@ -215,6 +289,25 @@ fn webhook_configurations_are_printed_whole_or_as_the_chart_has_them() {
     let out = wva(&["webhook-config", "--ca-file", base], &[], "");
     assert_eq!(out.status.code(), Some(1));
     assert!(text(&out.stderr).contains("found no certificate"), "{}", text(&out.stderr));
+}
+
+#[test]
+fn webhook_configurations_of_names_that_nothing_can_have_are_not_printed() {
+    for (option, value) in [
+        ("--namespace", "A B"),
+        ("--namespace", ""),
+        ("--webhook-service", "a.b"),
+        ("--webhook-configuration", "a_b"),
+        ("--controller-instance", "a b"),
+        ("--watch-namespace", "a,b"),
+        ("--config-map-name", "a/b"),
+        ("--saturation-config-map-name", "'"),
+        ("--service-class-config-map-name", "A"),
+    ] {
+        let out = wva(&["webhook-config", option, value], &[], "");
+        assert_eq!((out.status.code(), text(&out.stdout)), (Some(2), String::new()), "{option} {value:?}");
+        assert!(text(&out.stderr).contains(option), "{option}: {}", text(&out.stderr));
+    }
 }
 
 #[test]

@@ -92,3 +92,25 @@ fn webhook_configurations() {
     }
     check("config/base/webhook.yaml", &yaml);
 }
+
+/// Whoever meets a reason at night finds it on the page.
+#[test]
+fn every_reason_is_on_its_page() {
+    let page = include_str!("../docs/reasons.md");
+    let sources = [
+        include_str!("../controller/scaling/src/reason/code.rs"),
+        include_str!("../controller/src/report/conditions.rs"),
+        include_str!("../controller/src/report/events.rs"),
+    ];
+    let is_reason = |word: &&str| {
+        !["True", "False", "Warning", "Normal", "Decide"].contains(word)
+            && word.len() > 4
+            && word.starts_with(|c: char| c.is_ascii_uppercase())
+            && word.chars().all(|c| c.is_ascii_alphabetic())
+    };
+    let literals = sources.iter().flat_map(|source| source.split('"').skip(1).step_by(2));
+    let reasons: BTreeSet<&str> = literals.filter(is_reason).collect();
+    assert!(reasons.contains("SpareBelowTarget") && reasons.contains("TargetConflict"), "{reasons:?}");
+    let missing: Vec<_> = reasons.iter().filter(|reason| !page.contains(&format!("`{reason}`"))).collect();
+    assert!(missing.is_empty(), "docs/reasons.md does not say what these mean: {missing:?}");
+}

@@ -106,6 +106,28 @@ fn two_scenarios_are_compared() {
         "{shown}"
     );
     assert_eq!(simulate(&[]).status.code(), Some(2), "no scenario at all is wrong usage");
+    let settings = simulate(&[a.to_str().unwrap(), "--config=changed.yaml"]);
+    assert_eq!(settings.status.code(), Some(2), "they are for --replay alone");
+}
+
+#[test]
+fn an_empty_scenario_is_called_empty() {
+    let empty = folder("empty").join("empty.yaml");
+    std::fs::write(&empty, "\n").unwrap();
+    let output = simulate(&[empty.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    assert!(said.ends_with("empty.yaml cannot be simulated: it is empty\n"), "{said}");
+}
+
+#[test]
+fn a_report_that_cannot_be_written_costs_no_figures() {
+    let report = folder("unwritable").join("no-such-folder/report.html");
+    let scenario = scenario("cold-morning.yaml");
+    let output = simulate(&[scenario.to_str().unwrap(), "--report", report.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("cannot write"), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("cold morning (1 seed)"), "{}", text(&output.stdout));
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A non-negative duration in Go's notation. Parsing accepts what Go's `time.ParseDuration` accepts, but for
@@ -173,7 +174,22 @@ fn decimal(value: u128, factor: u128) -> String {
 
 impl<'de> Deserialize<'de> for GoDuration {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+        deserializer.deserialize_str(Text)
+    }
+}
+
+/// So that who writes a number is told what a duration looks like.
+struct Text;
+
+impl Visitor<'_> for Text {
+    type Value = GoDuration;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a duration with a unit, such as \"60s\"")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<GoDuration, E> {
+        text.parse().map_err(E::custom)
     }
 }
 
@@ -192,6 +208,13 @@ mod tests {
         let d: GoDuration = text.parse().unwrap();
         assert_eq!(d.get(), Duration::from_millis(millis), "{text}");
         assert_eq!(d.to_string(), printed, "{text}");
+    }
+
+    #[test]
+    fn a_number_is_told_what_a_duration_looks_like() {
+        let said = serde_json::from_str::<GoDuration>("10").unwrap_err().to_string();
+        assert!(said.contains(r#"integer `10`, expected a duration with a unit, such as "60s""#), "{said}");
+        assert_eq!(serde_json::from_str::<GoDuration>(r#""10s""#).unwrap(), "10s".parse().unwrap());
     }
 
     #[test]

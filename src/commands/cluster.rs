@@ -97,15 +97,19 @@ impl Unseen {
 }
 
 /// A cluster, or one namespace of it.
+#[derive(Clone)]
 pub(super) struct Cluster {
     pub(super) client: Client,
+    /// The URL of the API server.
+    pub(super) server: String,
     pub(super) namespace: Option<String>,
 }
 
 impl Cluster {
     /// The cluster of the kubeconfig or the service account.
     pub(super) async fn connect(namespace: Option<String>) -> anyhow::Result<Self> {
-        Ok(Self { client: crate::run::client(Some(PATIENCE)).await?, namespace })
+        let (client, server) = crate::run::client_with_url(PATIENCE).await?;
+        Ok(Self { client, server, namespace })
     }
 
     /// All objects of a kind, each with its kind.
@@ -162,13 +166,19 @@ impl Cluster {
         match tokio::time::timeout(PATIENCE, self.client.request::<Value>(request)).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(kube::Error::Api(status))) => Err(Refusal { code: status.code, said: status.message }),
-            Ok(Err(other)) => Err(Refusal { code: 0, said: wva_crds::text::causes(&other) }),
+            Ok(Err(other)) => Err(Refusal { code: 0, said: unanswered(&self.server, &other) }),
             Err(_) => {
                 let said = format!("the API server did not answer within {} s", PATIENCE.as_secs());
                 Err(Refusal { code: 0, said })
             }
         }
     }
+}
+
+/// Why an API server gave no usable answer: most often it is that of another context.
+pub(super) fn unanswered(server: &str, error: &kube::Error) -> String {
+    let causes = wva_crds::text::causes(error);
+    format!("{server} gives no answer of an API server: check KUBECONFIG and its current context: {causes}")
 }
 
 /// Why the API server gave no answer to a path.

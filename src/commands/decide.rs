@@ -19,11 +19,12 @@ const LIMIT: u64 = 256 << 20;
 pub(crate) fn decide(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     let file = arguments.get_one::<std::path::PathBuf>("file").context("no snapshot file")?;
     let text = read(file)?;
-    let snapshot = Snapshot::parse(&text).with_context(|| format!("{} is no snapshot", file.display()))?;
+    let snapshot = Snapshot::parse(&text).with_context(|| format!("{} is no snapshot", shown(file)))?;
     let outcome = decide_snapshot(&snapshot);
     match arguments.get_one::<String>("format").map(String::as_str) {
         Some("json") => println!("{}", serde_json::to_string(&outcome)?),
         Some("yaml") => println!("{}", serde_saphyr::to_string(&outcome)?),
+        _ if outcome.decisions.is_empty() => println!("no variant in it, so nothing is decided"),
         _ => println!("{}", trace::report(&snapshot, &outcome).trim_end_matches('\n')),
     }
     if arguments.get_one::<String>("format").is_some_and(|f| f != "text") {
@@ -42,7 +43,18 @@ fn read(file: &Path) -> anyhow::Result<String> {
         let opened = std::fs::File::open(file).with_context(|| format!("cannot open {}", file.display()))?;
         opened.take(LIMIT + 1).read_to_string(&mut text)
     };
-    read.with_context(|| format!("cannot read {} as UTF-8 text", file.display()))?;
-    anyhow::ensure!(text.len() as u64 <= LIMIT, "{} is longer than {LIMIT} bytes", file.display());
+    read.with_context(|| format!("cannot read {} as UTF-8 text", shown(file)))?;
+    anyhow::ensure!(text.len() as u64 <= LIMIT, "{} is longer than {LIMIT} bytes", shown(file));
+    // Before a pipe this is a command that failed, and no fleet without variants.
+    anyhow::ensure!(
+        !text.trim().is_empty(),
+        "{} is empty: name a file that `wva explain --snapshot FILE` has written",
+        shown(file)
+    );
     Ok(text)
+}
+
+/// The file as messages name it.
+fn shown(file: &Path) -> std::path::Display<'_> {
+    if file == Path::new("-") { Path::new("<stdin>").display() } else { file.display() }
 }

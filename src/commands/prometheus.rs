@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::{Arg, ArgMatches, Command, value_parser};
 use serde_json::Value;
+use wva_crds::settings::Kind;
 
 /// For one query.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -55,10 +56,7 @@ impl Prometheus {
     /// As the options say; `None` where they name none.
     pub(super) fn of(arguments: &ArgMatches) -> anyhow::Result<Option<Self>> {
         let Some(url) = arguments.get_one::<String>("prometheus") else { return Ok(None) };
-        anyhow::ensure!(
-            url.starts_with("http://") || url.starts_with("https://"),
-            "--prometheus: found {url:?}: it begins with http:// or https://"
-        );
+        Kind::Url.parse(url).context("--prometheus")?;
         let read = |name: &str| {
             let path = arguments.get_one::<PathBuf>(name);
             let read = |path: &PathBuf| {
@@ -122,6 +120,19 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_url_that_is_none_is_refused_without_its_password() {
+        let of = |url: &str| {
+            let command = options(Command::new("doctor"));
+            Prometheus::of(&command.get_matches_from(["doctor", "--prometheus", url]))
+        };
+        for url in ["ftp://user:pass@prometheus", "prometheus:9090", "http://"] {
+            let said = of(url).err().map(|error| format!("{error:#}")).unwrap();
+            assert!(said.starts_with("--prometheus: found") && said.contains("http://"), "{said}");
+            assert!(!said.contains("pass@"), "{said}");
+        }
+    }
 
     #[test]
     fn an_answer_is_read_whole_or_not_at_all() {

@@ -9,6 +9,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 use wva_crds::names::{MAIN_MAP_NAME, SATURATION_MAP_NAMES, SCALE_TO_ZERO_MAP_NAMES, SERVICE_CLASS_MAP_NAME};
+use wva_crds::settings::Setting;
 use wva_rules::InstancePolicy;
 use wva_webhook::registration::{Door, FailurePolicy, render, render_open};
 
@@ -59,35 +60,48 @@ pub(crate) fn command() -> Command {
 fn named(command: Command) -> Command {
     command
         .arg(
-            text("namespace", "NAMESPACE", "Namespace of the controller")
+            setting("POD_NAMESPACE", "namespace", "NAMESPACE", "Namespace of the controller")
                 .short('n')
                 .default_value("workload-variant-autoscaler-system"),
         )
         .arg(
-            text("webhook-service", "SERVICE", "Service of the controller")
+            setting("WEBHOOK_SERVICE", "webhook-service", "SERVICE", "Service of the controller")
                 .default_value("workload-variant-autoscaler-webhook-service"),
         )
-        .arg(text(
+        .arg(setting(
+            "WEBHOOK_CONFIGURATION",
             "webhook-configuration",
             "NAME",
             "Name of both webhook configurations [default: <namespace>-<service without -service>]",
         ))
-        .arg(text("controller-instance", "INSTANCE", "CONTROLLER_INSTANCE of the controller"))
+        .arg(of_controller("CONTROLLER_INSTANCE", "controller-instance", "INSTANCE"))
         .arg(
             text("instance-policy", "POLICY", "What the instance does with unlabelled objects")
                 .value_parser(["inject", "require", "ignore"])
                 .default_value("inject"),
         )
-        .arg(text("watch-namespace", "NAMESPACE", "WATCH_NAMESPACE of the controller"))
-        .arg(
-            text("config-map-name", "NAME", "CONFIG_MAP_NAME of the controller").default_value(MAIN_MAP_NAME),
-        )
-        .arg(text("saturation-config-map-name", "NAME", "SATURATION_CONFIG_MAP_NAME of the controller"))
-        .arg(text("service-class-config-map-name", "NAME", "SERVICE_CLASS_CONFIG_MAP_NAME of the controller"))
+        .arg(of_controller("WATCH_NAMESPACE", "watch-namespace", "NAMESPACE"))
+        .arg(of_controller("CONFIG_MAP_NAME", "config-map-name", "NAME").default_value(MAIN_MAP_NAME))
+        .arg(of_controller("SATURATION_CONFIG_MAP_NAME", "saturation-config-map-name", "NAME"))
+        .arg(of_controller("SERVICE_CLASS_CONFIG_MAP_NAME", "service-class-config-map-name", "NAME"))
 }
 
 fn text(name: &'static str, value: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).value_name(value).help(help)
+}
+
+/// A setting of the controller, as it is called there.
+fn of_controller(key: &'static str, name: &'static str, value: &'static str) -> Arg {
+    setting(key, name, value, "").help(format!("{key} of the controller"))
+}
+
+/// What only a valid value of a setting can be: the API server would refuse anything else in these objects.
+fn setting(key: &'static str, name: &'static str, value: &'static str, help: &'static str) -> Arg {
+    text(name, value, help).value_parser(move |found: &str| match Setting::by_key(key) {
+        _ if found.is_empty() => Err("it is empty: write a name, or leave the option out".to_owned()),
+        Some(setting) => setting.kind.parse(found).map(|_| found.to_owned()).map_err(|e| e.to_string()),
+        None => Ok(found.to_owned()),
+    })
 }
 
 fn policy(name: &'static str, default: &'static str, help: &'static str) -> Arg {

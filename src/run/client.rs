@@ -8,6 +8,7 @@ use axum::http::{Request, Response, StatusCode, Uri};
 use kube::Client;
 use kube::client::Body;
 use tower::BoxError;
+use wva_crds::settings::without_password;
 
 /// A request that had no answer in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -23,6 +24,16 @@ pub(crate) async fn client(limit: Option<Duration>) -> anyhow::Result<Client> {
     made(configured().await?, limit)
 }
 
+/// The same with the URL of the API server, for those who have to say where nobody answers.
+///
+/// # Errors
+/// As [`client`].
+pub(crate) async fn client_with_url(limit: Duration) -> anyhow::Result<(Client, String)> {
+    let config = configured().await?;
+    let url = without_password(config.cluster_url.to_string().trim_end_matches('/'));
+    Ok((made(config, Some(limit))?, url))
+}
+
 /// The same for calls whose sender decides whether they are sent again.
 pub(super) async fn client_without_retries(limit: Duration) -> anyhow::Result<Client> {
     let mut config = configured().await?;
@@ -31,8 +42,10 @@ pub(super) async fn client_without_retries(limit: Duration) -> anyhow::Result<Cl
 }
 
 async fn configured() -> anyhow::Result<kube::Config> {
+    // The text of kube's error repeats those of its sources, which the chain would then say once more.
     kube::Config::infer()
         .await
+        .map_err(|error| anyhow::anyhow!(error.to_string()))
         .context("no way to the API server: run in a pod with a service account, or set KUBECONFIG")
 }
 

@@ -80,7 +80,7 @@ pub(super) async fn controllers(
     hidden: &mut Vec<(&'static str, String)>,
 ) -> Option<Vec<Controller>> {
     let namespace = arguments.get_one::<String>("controller-namespace").cloned();
-    let everywhere = Cluster { client: cluster.client.clone(), namespace };
+    let everywhere = Cluster { namespace, ..cluster.clone() };
     let mut deployments = Vec::new();
     for labels in LABELS {
         match everywhere.select(&DEPLOYMENTS, labels).await {

@@ -89,7 +89,7 @@ impl Facts {
         let leaders = Leaders::ask(arguments).await;
         let decided = decided(&leaders);
         // A monitor may stand in any namespace.
-        let everywhere = Cluster { client: cluster.client.clone(), namespace: None };
+        let everywhere = Cluster { namespace: None, ..cluster.clone() };
         Ok(Self {
             now: Timestamp::now(),
             variants,

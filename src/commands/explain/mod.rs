@@ -135,7 +135,9 @@ impl Outcome {
         match self {
             Self::Told { text, snapshot } => Ok(Told { who: door.to_string(), text, snapshot }),
             Self::Refused(_, said) if !said.is_empty() => Err(anyhow::anyhow!(said)),
-            Self::Refused(status, _) => Err(anyhow::anyhow!("it answered {status}")),
+            Self::Refused(status, _) => Err(anyhow::anyhow!(
+                "it answered {status} without a word, as no controller's debug address (WVA_DEBUG_BIND_ADDRESS) does"
+            )),
         }
     }
 }
@@ -153,6 +155,10 @@ async fn ask(door: &Door, question: &Question) -> anyhow::Result<Outcome> {
                 return Ok(Outcome::Refused(answer.status, answer.text.trim().to_owned()));
             }
         }
+        anyhow::ensure!(
+            explained.cycle.is_some(),
+            "the answer does not say which cycle it is of, so no controller's debug address gave it"
+        );
         if snapshot.as_ref().is_none_or(|s: &Answer| s.cycle == explained.cycle) {
             let snapshot = snapshot.map(|s| s.text);
             return Ok(Outcome::Told { text: explained.text, snapshot });

@@ -98,12 +98,51 @@ where
         let text = String::from_utf8(body.to_vec()).context("the answer is no text")?;
         anyhow::Ok(Answer { status, cycle, text })
     };
-    tokio::pin!(connection);
+    tokio::pin!(asked);
     tokio::select! {
-        answer = asked => answer,
-        ended = &mut connection => {
-            ended?;
-            anyhow::bail!("the connection ended before the answer")
+        answer = &mut asked => answer,
+        ended = connection => {
+            // It may have ended with the answer, as those of a process that is told to end do.
+            let answer = asked.await;
+            if answer.is_err() {
+                ended?;
+            }
+            answer.context("the connection ended before the answer")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// What comes of an answer after which the connection is closed.
+    async fn told(answer: &'static str) -> anyhow::Result<Answer> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let door = Door::Address(listener.local_addr()?.to_string());
+        let serve = async {
+            let (mut stream, _) = listener.accept().await?;
+            let read = stream.read(&mut [0; 1024]).await?;
+            anyhow::ensure!(read > 0, "no request");
+            stream.write_all(answer.as_bytes()).await?;
+            Ok(stream.shutdown().await?)
+        };
+        let (served, answer) = tokio::join!(serve, door.get("/explain"));
+        served?;
+        answer
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_ends_its_connection_is_read() {
+        let close = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 5\r\n\r\nhello";
+        for answer in [close, "HTTP/1.0 200 OK\r\n\r\nhello"] {
+            assert_eq!(told(answer).await.unwrap().text, "hello", "{answer}");
+        }
+        for broken in ["", "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhello"] {
+            assert!(told(broken).await.is_err(), "{broken}");
         }
     }
 }

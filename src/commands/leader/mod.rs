@@ -17,6 +17,7 @@ pub(super) fn options(command: Command) -> Command {
             Arg::new("address")
                 .long("address")
                 .value_name("HOST:PORT")
+                .value_parser(address)
                 .conflicts_with_all(["controller-namespace", "selector"])
                 .help("Debug address of a controller that runs outside the cluster, or of a port-forward of your own"),
         )
@@ -34,6 +35,14 @@ pub(super) fn options(command: Command) -> Command {
                 .default_value("app.kubernetes.io/name=workload-variant-autoscaler")
                 .help("Labels of the controller's pods"),
         )
+}
+
+/// A host and a port, and no URL, of which a name server would be asked.
+fn address(text: &str) -> Result<String, String> {
+    let fits = text.rsplit_once(':').is_some_and(|(host, port)| {
+        !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok_and(|port| port > 0)
+    });
+    if fits { Ok(text.to_owned()) } else { Err("write a host and a port, such as 127.0.0.1:8082".to_owned()) }
 }
 
 /// Where the controllers can be asked that the options name; at least one.

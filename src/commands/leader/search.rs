@@ -9,6 +9,7 @@ use kube::{Api, ResourceExt};
 use wva_crds::settings::Setting;
 
 use super::door::Door;
+use crate::commands::cluster::unanswered;
 
 /// More replicas of controllers than anybody runs.
 const MOST: u32 = 50;
@@ -25,7 +26,7 @@ pub(in crate::commands) struct Search {
 impl Search {
     /// A way to ask each running controller; at least one.
     pub(in crate::commands) async fn doors(&self) -> anyhow::Result<Vec<Door>> {
-        let client = crate::run::client(Some(PATIENCE)).await?;
+        let (client, server) = crate::run::client_with_url(PATIENCE).await?;
         let pods: Api<Pod> = match &self.namespace {
             Some(namespace) => Api::namespaced(client.clone(), namespace),
             None => Api::all(client.clone()),
@@ -34,11 +35,8 @@ impl Search {
         let found = tokio::time::timeout(PATIENCE, pods.list(&params))
             .await
             .with_context(|| format!("the API server did not answer within {} s", PATIENCE.as_secs()))?
-            .with_context(|| {
-                format!(
-                    "cannot list the pods {}: name a namespace in which you may with --controller-namespace",
-                    self.place()
-                )
+            .map_err(|error| {
+                anyhow::anyhow!("cannot list the pods {}: {}", self.place(), why(&server, error))
             })?;
         anyhow::ensure!(
             !found.items.is_empty(),
@@ -54,6 +52,17 @@ impl Search {
         self.namespace
             .as_ref()
             .map_or_else(|| "in any namespace".to_owned(), |namespace| format!("in namespace {namespace}"))
+    }
+}
+
+/// Why the pods cannot be listed, and what helps.
+fn why(server: &str, error: kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if status.code == 403 => {
+            format!("name a namespace in which you may with --controller-namespace: {}", status.message)
+        }
+        kube::Error::Api(status) => status.message,
+        other => unanswered(server, &other),
     }
 }
 

@@ -103,13 +103,14 @@ pub(crate) fn simulate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
         );
     }
     let sections: Vec<Section> = scenarios.into_iter().map(|(title, s)| section(title, s, seeds)).collect();
-    if let Some(file) = arguments.get_one::<PathBuf>("report") {
-        std::fs::write(file, report::html(&sections))
-            .with_context(|| format!("cannot write {}", file.display()))?;
-    }
     match arguments.get_one::<String>("format").map(String::as_str) {
         Some("json") => println!("{}", report::json(&sections)),
         _ => print!("{}", report::table(&sections)),
+    }
+    // Last: hours of simulation are not lost for want of a folder.
+    if let Some(file) = arguments.get_one::<PathBuf>("report") {
+        std::fs::write(file, report::html(&sections))
+            .with_context(|| format!("cannot write {}", file.display()))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -138,6 +139,7 @@ fn text(file: &Path) -> anyhow::Result<String> {
     let opened = std::fs::File::open(file)?;
     opened.take(LIMIT + 1).read_to_string(&mut text).context("it cannot be read as UTF-8 text")?;
     anyhow::ensure!(text.len() as u64 <= LIMIT, "it is longer than {LIMIT} bytes");
+    anyhow::ensure!(!text.trim().is_empty(), "it is empty");
     Ok(text)
 }
 

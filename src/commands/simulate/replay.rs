@@ -25,6 +25,8 @@ pub(super) fn arguments() -> [Arg; 2] {
         .long("config")
         .value_name("FILE")
         .requires("replay")
+        // Beside a scenario, which forbids --replay, it would not be asked for.
+        .conflicts_with("scenario")
         .value_parser(value_parser!(PathBuf))
         .help("Settings for --replay: fields of a snapshot's config, each in place of the recorded one");
     [replay, config]
@@ -33,7 +35,7 @@ pub(super) fn arguments() -> [Arg; 2] {
 #[expect(clippy::print_stdout, reason = "the figures are what this command is asked to print")]
 pub(super) fn replay(recorded: &Path, arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     let config = arguments.get_one::<PathBuf>("config").context("no --config")?;
-    let change = super::text(config).with_context(|| format!("{} cannot be read", config.display()))?;
+    let change = super::text(config).with_context(|| format!("{} cannot be applied", config.display()))?;
     let change = Change::read(&change).with_context(|| format!("{} cannot be applied", config.display()))?;
     let replay = decide_again(recorded, &change)?;
     anyhow::ensure!(replay.cycles > 0, "{}: no cycle is recorded in it", recorded.display());

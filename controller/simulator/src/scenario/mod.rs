@@ -26,9 +26,9 @@ use crate::run::Setting;
 
 /// Why a scenario cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{path}: {problem}")]
+#[error("{}{problem}", if path == "." { String::new() } else { format!("{path}: ") })]
 pub struct ScenarioError {
-    /// The field, as in `variants[0].engine.like`.
+    /// The field, as in `variants[0].engine.like`; `.` for the whole of it.
     pub path: String,
     /// What was found, and what would be right.
     pub problem: String,
@@ -56,7 +56,9 @@ pub struct Scenario {
 /// # Errors
 /// Where the text is no YAML.
 pub fn tree(text: &str) -> Result<Value, ScenarioError> {
-    serde_saphyr::from_str(text).map_err(|e| ScenarioError::new(".", e.to_string()))
+    let options = serde_saphyr::options! { with_snippet: false };
+    serde_saphyr::from_str_with_options(text, options)
+        .map_err(|e| ScenarioError::new(".", format!("it is no YAML: {e}")))
 }
 
 /// Sets a field to a number wherever the tree has it, by its last name (`cost`), or at one place by its path
