@@ -177,6 +177,40 @@ refused "at '/va/variantCost'"                             --set va.variantCost=
 refused "at '/wva/controllerInstance'"                     --set wva.controllerInstance=-x-
 refused "chart requires kubeVersion"                       --kube-version 1.29.0
 
+echo "== install.sh: odd values arrive as they are, and nothing goes to Helm alone"
+stubs=$out/stubs
+mkdir -p "$stubs/a, {folder}"
+cp tests/chart/ca.crt "$stubs/a, {folder}/ca.crt"
+# A cluster in which nothing is, and a Helm that renders what it was to install.
+# shellcheck disable=SC2016 # that is for the stubs
+printf '#!/usr/bin/env bash\necho "$*" >> %q/kubectl\n' "$stubs" > $stubs/kubectl.sh
+# shellcheck disable=SC2016 # that is for the stubs
+printf '#!/usr/bin/env bash\necho "$*" >> %q/helm\n[ "$1" = upgrade ] || exit 0\nshift 2\nexec %q template "$@"\n' "$stubs" "$helm" > $stubs/helm.sh
+chmod +x $stubs/*.sh
+script() { rm -f $stubs/kubectl $stubs/helm; HELM=$stubs/helm.sh KUBECTL=$stubs/kubectl.sh deploy/install.sh "$@" > $out/script 2>&1; }
+MODEL_ID='{a},b\c d' PROMETHEUS_URL='http://p:9090/?a={1},2' PROMETHEUS_CA_CERT="$stubs/a, {folder}/ca.crt" WVA_NS=456 LLMD_NS=789 \
+  script --set hpa.maxReplicas=20 || fault "install.sh fails on odd values: $(cat $out/script)"
+holds "$(cat $out/script)" 'modelID: "{a},b\\c d"' install.sh
+holds "$(cat $out/script)" 'PROMETHEUS_BASE_URL: "http://p:9090/?a={1},2"' install.sh
+holds "$(cat $out/script)" 'BEGIN CERTIFICATE' install.sh
+holds "$(cat $out/script)" 'maxReplicas: 20' install.sh
+stops() {
+  local words=$1
+  shift
+  if script "$@"; then fault "install.sh $* is not refused"; fi
+  grep -qF -- "$words" $out/script || fault "install.sh $*: stopped without the words \"$words\": $(cat $out/script)"
+  [ ! -e $stubs/kubectl ] && [ ! -e $stubs/helm ] || fault "install.sh $*: was stopped after it had begun"
+}
+stops "told to Helm alone"             --kube-context other
+stops "told to Helm alone"             --kubeconfig=other
+stops "applied for real"               --dry-run=server
+stops "WVA_NS names the namespace"     -n other
+HPA_STABILIZATION_SECONDS=0240 stops "HPA_STABILIZATION_SECONDS is '0240'"
+HPA_STABILIZATION_SECONDS=3601 stops "at most 3600"
+WVA_NS='a b' stops "WVA_NS is 'a b'"
+script --uninstall --dry-run
+grep -qF -- 'uninstall workload-variant-autoscaler --namespace workload-variant-autoscaler-system --wait --dry-run' $stubs/helm || fault "install.sh --uninstall leaves out further arguments"
+
 echo "== every documented key does something"
 # key=value other than the default; the last column says under which further arguments, where the key alone is idle.
 while read -r set with; do
