@@ -131,6 +131,24 @@ while read -r kind name; do
   [ ${#name} -le 63 ] || fault "long-name: $kind $name has ${#name} characters, which is over 63"
 done < <(grep -oE '"kind":"Service","metadata":\{"labels":\{[^}]*\},"name":"[^"]*"' $out/long-name.json | sed -E 's/.*"kind":"([A-Za-z]+)".*"name":"([^"]*)"/\1 \2/')
 
+echo "== what is said after an install"
+notes() { "$helm" install $release $chart --namespace $system --dry-run=client "$@" 2> /dev/null | sed -n '/^NOTES:/,$p'; }
+numbered() {
+  local wanted=$1 got
+  shift
+  got=$(notes "$@" | { grep -oE '^[0-9]+\.' || true; } | tr -d '\n')
+  [ "$got" = "$wanted" ] || fault "notes of $*: steps $got, not $wanted"
+}
+numbered 1.2.3.4.
+numbered 1.2.3.  --set wva.webhook.register=false
+numbered 1.2.3.  --set va.enabled=false
+numbered 1.2.    --set controller.enabled=false
+numbered 1.      --set controller.enabled=false,va.enabled=false
+numbered ""      --set controller.enabled=false,va.enabled=false,hpa.enabled=false
+holds "$(notes --set va.enabled=false)" 'the HPA follows the variant workload-variant-autoscaler-va, which is not in this release' notes
+holds "$(notes --set wva.metrics.enabled=false)" 'no HPA can read a target' notes
+lacks "$(notes --set wva.metrics.enabled=false,wva.externalMetrics.enabled=true)" 'no HPA can read a target' notes
+
 echo "== the restart revision: on the map and on the pods, and changed by what needs a restart alone"
 revision() { grep -oE '"wva.llmd.ai/restart-revision":"[0-9a-f]{64}"' | sort -u; }
 was=$(revision < $out/defaults.json)
