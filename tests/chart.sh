@@ -193,6 +193,24 @@ refused "at '/hpa/behavior/scaleUp': additional properties"                  --s
 refused "at '/wva/capacityScaling/overrides/x': additional properties"       --set wva.capacityScaling.overrides.x.kvThreshold=1
 refused "at '/va/variantCost'"                             --set va.variantCost=ten
 refused "at '/wva/controllerInstance'"                     --set wva.controllerInstance=-x-
+refused "at '/wva/settings': additional properties"                          --set wva.settings.decisionHold=1m
+refused "at '/wva/capacityScaling/overrides': additional properties"         --set wva.capacityScaling.overrides.a/b.modelID=m
+refused "at '/wva/reconcileInterval'"                      --set wva.reconcileInterval=0s
+refused "at '/wva/extraEnv/0/value': got number"           --set 'wva.extraEnv[0].name=X,wva.extraEnv[0].value=1'
+refused "at '/wva/extraVolumeMounts/0': missing property"  --set 'wva.extraVolumeMounts[0].name=x'
+refused "at '/wva/webhook/certManager/issuerRef'"          --set wva.webhook.certMode=cert-manager,wva.webhook.certManager.issuerRef.kind=ClusterIssuer
+refused "at '/wva/prometheus/monitoringNamespace'"         --set wva.prometheus.monitoringNamespace=my_monitoring
+refused "at '/llmd/namespace'"                             --set llmd.namespace=my_models
+refused "at '/llmd/modelName'"                             --set llmd.modelName=meta/llama
+refused "at '/llmd/deploymentName'"                        --set llmd.deploymentName=Llama
+refused "at '/va/accelerator'"                             --set 'va.accelerator=NVIDIA A100'
+refused "at '/hpa/targetAverageValue'"                     --set hpa.targetAverageValue=0
+refused "at '/hpa/targetAverageValue'"                     --set-string hpa.targetAverageValue=0
+# A key that a values file leaves blank is null, which takes its default away: none of 2 replicas, or a fewest of 0.
+refused "at '/wva': missing property 'replicas'"           --set wva.replicas=null
+refused "at '/hpa': missing property 'minReplicas'"        --set hpa.minReplicas=null
+refused "at '/wva/webhook': missing property 'enabled'"    --set wva.webhook.enabled=null
+refused "at '': missing property 'vllmService'"            --set vllmService=null
 refused "chart requires kubeVersion"                       --kube-version 1.29.0
 
 echo "== install.sh: odd values arrive as they are, and nothing goes to Helm alone"
