@@ -131,6 +131,11 @@ while read -r kind name; do
   [ ${#name} -le 63 ] || fault "long-name: $kind $name has ${#name} characters, which is over 63"
 done < <(grep -oE '"kind":"Service","metadata":\{"labels":\{[^}]*\},"name":"[^"]*"' $out/long-name.json | sed -E 's/.*"kind":"([A-Za-z]+)".*"name":"([^"]*)"/\1 \2/')
 
+echo "== alerts"
+# Two releases of one name in two namespaces have alerts of their own.
+rules=$(grep -cE '^ *expr: ' $out/with-operator.yaml)
+[ "$(grep -cE "^ *expr: .*\{namespace=\"$system\",job=" $out/with-operator.yaml)" = "$rules" ] && [ "$rules" -gt 0 ] || fault "an alert asks for the series of other namespaces too"
+
 echo "== what is said after an install"
 notes() { "$helm" install $release $chart --namespace $system --dry-run=client "$@" 2> /dev/null | sed -n '/^NOTES:/,$p'; }
 numbered() {
