@@ -131,7 +131,9 @@ while read -r kind name; do
   [ ${#name} -le 63 ] || fault "long-name: $kind $name has ${#name} characters, which is over 63"
 done < <(grep -oE '"kind":"Service","metadata":\{"labels":\{[^}]*\},"name":"[^"]*"' $out/long-name.json | sed -E 's/.*"kind":"([A-Za-z]+)".*"name":"([^"]*)"/\1 \2/')
 
-echo "== alerts"
+echo "== alerts and images"
+render --set wva.image.tag=sha256:0123 > $out/digest.yaml
+holds "$(cat $out/digest.yaml)" 'image: "localhost/wva@sha256:0123"' digest
 # Two releases of one name in two namespaces have alerts of their own.
 rules=$(grep -cE '^ *expr: ' $out/with-operator.yaml)
 [ "$(grep -cE "^ *expr: .*\{namespace=\"$system\",job=" $out/with-operator.yaml)" = "$rules" ] && [ "$rules" -gt 0 ] || fault "an alert asks for the series of other namespaces too"
@@ -216,6 +218,13 @@ refused "at '/wva': missing property 'replicas'"           --set wva.replicas=nu
 refused "at '/hpa': missing property 'minReplicas'"        --set hpa.minReplicas=null
 refused "at '/wva/webhook': missing property 'enabled'"    --set wva.webhook.enabled=null
 refused "at '': missing property 'vllmService'"            --set vllmService=null
+refused "with a tag or a digest in it"                     --set wva.image.repository=registry.example:5000/wva:v1
+refused "the chart sets POD_NAME itself"                   --set 'wva.extraEnv[0].name=POD_NAME,wva.extraEnv[0].value=x'
+refused "the chart sets MALLOC_ARENA_MAX itself"           --set 'wva.extraEnv[0].name=MALLOC_ARENA_MAX,wva.extraEnv[0].value=x'
+refused "wva.extraEnv names X twice"                       --set 'wva.extraEnv[0].name=X,wva.extraEnv[0].value=a,wva.extraEnv[1].name=X,wva.extraEnv[1].value=b'
+refused "nobody could scrape /metrics"                     --set wva.networkPolicy.enabled=true,wva.prometheus.monitoringNamespace=
+refused "cannot start the name of a Service"               --set fullnameOverride=release.v1
+refused "cannot start the name of a Service"               --set fullnameOverride=1st --kube-version 1.35.0
 refused "chart requires kubeVersion"                       --kube-version 1.29.0
 
 echo "== install.sh: odd values arrive as they are, and nothing goes to Helm alone"

@@ -133,7 +133,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 
 {{/* The image, quoted. */}}
 {{- define "wva.image" -}}
-{{- printf "%s:%s" .Values.wva.image.repository (default .Chart.AppVersion .Values.wva.image.tag) | quote }}
+{{- $tag := default .Chart.AppVersion .Values.wva.image.tag }}
+{{- printf "%s%s%s" .Values.wva.image.repository (ternary "@" ":" (hasPrefix "sha256:" $tag)) $tag | quote }}
 {{- end }}
 
 {{/* Annotations of what `helm test` makes before its pod, and takes away after it. */}}
