@@ -131,7 +131,30 @@ while read -r kind name; do
   [ ${#name} -le 63 ] || fault "long-name: $kind $name has ${#name} characters, which is over 63"
 done < <(grep -oE '"kind":"Service","metadata":\{"labels":\{[^}]*\},"name":"[^"]*"' $out/long-name.json | sed -E 's/.*"kind":"([A-Za-z]+)".*"name":"([^"]*)"/\1 \2/')
 
-echo "== alerts and images"
+
+echo "== odd values"
+render --set 'fullnameOverride=1st,wva.prometheus.monitoringNamespace=null,va.accelerator=null,wva.resources.limits=null' > /dev/null || fault "null where nothing is asked for is refused"
+# Large numbers of a values file, as Go would write them.
+printf '%s\n' 'va: {variantCost: 1000000}' 'hpa: {targetAverageValue: 2500000}' 'wva: {settings: {SCALE_FROM_ZERO_ENGINE_MAX_CONCURRENCY: 1000000}}' > $out/large.values.yaml
+render -f $out/large.values.yaml > $out/large.yaml
+all=$(json $out/large.yaml)
+holds "$all" '"variantCost":"1000000"' large
+holds "$all" '"averageValue":"2500000"' large
+holds "$all" '"SCALE_FROM_ZERO_ENGINE_MAX_CONCURRENCY":"1000000"' large
+# Names that YAML takes for numbers or truth.
+"$helm" template 123 $chart --namespace 456 --set fullnameOverride=n,wva.namespaceScoped=true,wva.controllerInstance=a,wva.networkPolicy.enabled=true,wva.webhook.certMode=existingSecret \
+  --set wva.metrics.serviceMonitor.enabled=true,vllmService.serviceMonitor.enabled=true \
+  --set-string llmd.namespace=789,llmd.deploymentName=789,nameOverride=789,wva.prometheus.monitoringNamespace=789,wva.prometheus.serviceAccountName=789,wva.priorityClassName=789,wva.webhook.existingSecret=789,wva.endpointPickers.tokenSecret=789,wva.capacityScaling.overrides.on.modelID=m > $out/numbers.yaml
+numbers=$(json $out/numbers.yaml | grep -oE '"[^"]*":\[?(123|456|789)[],}]' | sort -u || true)
+[ -z "$numbers" ] || fault "names have become numbers: $numbers"
+holds "$(json $out/numbers.yaml)" '"on":"model_id: m\n"' numbers
+[ "$("$helm" template 123 $chart --namespace 456 --set wva.externalMetrics.enabled=true --set-string llmd.namespace=789 | grep -cE ': (123|456|789)$|\[(123|456|789)\]')" = 0 ] || fault "names have become numbers, with external metrics"
+# A label twice, the chart's own and one of the values.
+render --set wva.metrics.serviceMonitor.enabled=true,wva.metrics.prometheusRule.enabled=true,wva.metrics.grafanaDashboard.enabled=true \
+  --set-string 'wva.podLabels.control-plane=x,wva.podAnnotations.kubectl\.kubernetes\.io/default-container=x,wva.metrics.serviceMonitor.labels.control-plane=x,wva.metrics.prometheusRule.labels.app\.kubernetes\.io/name=x,wva.metrics.grafanaDashboard.labels.app\.kubernetes\.io/name=x' > $out/twice.yaml
+! grep -E '^ *(control-plane|kubectl.kubernetes.io/default-container|app.kubernetes.io/name): "?x"?$' $out/twice.yaml > /dev/null || fault "a label of the values stands beside the chart's own"
+holds "$(cat $out/everything.yaml)" 'team: ml' everything
+holds "$(cat $out/everything.yaml)" 'release: prometheus' everything
 render --set wva.image.tag=sha256:0123 > $out/digest.yaml
 holds "$(cat $out/digest.yaml)" 'image: "localhost/wva@sha256:0123"' digest
 # Two releases of one name in two namespaces have alerts of their own.
