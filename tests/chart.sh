@@ -215,6 +215,7 @@ refused "wva.prometheus.baseURL is empty"                  --set wva.prometheus.
 refused "names none"                                       --set wva.webhook.certMode=existingSecret
 refused "which the controller uses itself"                 --set wva.metrics.port=9443
 refused "the chart sets this itself"                  --set wva.settings.POD_NAME=x
+refused "wva.endpointPickers.tokenSecret"                  --set wva.settings.EPP_METRIC_READER_BEARER_TOKEN=x
 refused "has no modelID"                                   --set wva.capacityScaling.overrides.x.kvSpareTrigger=0.2
 refused "Give the override another name"                   --set wva.capacityScaling.overrides.default.modelID=m
 refused "hpa.minReplicas (3) is greater"                   --set hpa.minReplicas=3,hpa.maxReplicas=2

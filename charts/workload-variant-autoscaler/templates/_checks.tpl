@@ -32,6 +32,9 @@ types and unknown keys before.
 {{- $wrong = append $wrong (printf "wva.settings.%s: the chart sets this itself, from other values and in step with its other objects. Remove it." $key) }}
 {{- end }}
 {{- end }}
+{{- if hasKey $wva.settings "EPP_METRIC_READER_BEARER_TOKEN" }}
+{{- $wrong = append $wrong "wva.settings.EPP_METRIC_READER_BEARER_TOKEN: the chart sets this itself, as a variable that hides the ConfigMap, where a token has no place. Name a Secret in wva.endpointPickers.tokenSecret, or set the variable in wva.extraEnv." }}
+{{- end }}
 {{- $seen := dict }}
 {{- range $wva.extraEnv }}
 {{- if has .name (concat $ours (list "MALLOC_ARENA_MAX" "MALLOC_MMAP_THRESHOLD_" "MALLOC_TRIM_THRESHOLD_")) }}
