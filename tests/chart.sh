@@ -161,6 +161,13 @@ holds "$(cat $out/digest.yaml)" 'image: "localhost/wva@sha256:0123"' digest
 rules=$(grep -cE '^ *expr: ' $out/with-operator.yaml)
 [ "$(grep -cE "^ *expr: .*\{namespace=\"$system\",job=" $out/with-operator.yaml)" = "$rules" ] && [ "$rules" -gt 0 ] || fault "an alert asks for the series of other namespaces too"
 
+echo "== docs/migration.md: beside the original nothing of this release stands with the models"
+flags=$(sed -n '/helm install wva/,/```/p' docs/migration.md | grep -oE -- '--set [^ ]+')
+# shellcheck disable=SC2086 # flags are separate words
+render $flags > $out/beside.yaml || fault "the command of docs/migration.md does not render"
+lacks "$(json $out/beside.yaml)" '"namespace":"llm-d-autoscaler"' beside
+lacks "$(json $out/beside.yaml)" '"nodePort"' beside
+
 echo "== what is said after an install"
 notes() { "$helm" install $release $chart --namespace $system --dry-run=client "$@" 2> /dev/null | sed -n '/^NOTES:/,$p'; }
 numbered() {
