@@ -183,6 +183,8 @@ numbered 1.2.    --set controller.enabled=false
 numbered 1.      --set controller.enabled=false,va.enabled=false
 numbered ""      --set controller.enabled=false,va.enabled=false,hpa.enabled=false
 holds "$(notes --set va.enabled=false)" 'the HPA follows the variant workload-variant-autoscaler-va, which is not in this release' notes
+holds "$(notes --set wva.webhook.register=false)" 'nobody writes the controller' notes
+lacks "$(notes --set wva.webhook.register=false,wva.webhook.certMode=cert-manager)" 'nobody writes the controller' notes
 holds "$(notes --set wva.metrics.enabled=false)" 'no HPA can read a target' notes
 lacks "$(notes --set wva.metrics.enabled=false,wva.externalMetrics.enabled=true)" 'no HPA can read a target' notes
 
