@@ -123,8 +123,6 @@ holds "$(cat $out/everything.json)" '"qwen":"analyzerName: saturation\nmodel_id:
 holds "$(cat $out/readme-immutable.json)" '"immutable":true' readme-immutable
 [ "$(grep -c '"immutable":true' $out/readme-immutable.json)" = 1 ] || fault "readme-immutable: more than the main map is immutable"
 holds "$(cat $out/with-operator.json)" '"honorLabels":false' with-operator
-alerts=$(grep '"kind":"PrometheusRule"' $out/with-operator.json)
-[ "$(grep -o 'job=' <<<"$alerts" | wc -l)" = "$(grep -oF "metrics-service\\\",namespace=\\\"$system\\\"" <<<"$alerts" | wc -l)" ] || fault "with-operator: an alert that counts releases of other namespaces"
 lacks "$(cat $out/defaults.json)" 'ServiceMonitor"' defaults
 holds "$(cat $out/defaults.json)" '"PROMETHEUS_TOKEN_PATH":' defaults
 lacks "$(cat $out/http-prometheus.json)" 'PROMETHEUS_TOKEN_PATH' http-prometheus
@@ -132,6 +130,63 @@ lacks "$(cat $out/http-prometheus.json)" 'cluster-monitoring-view' http-promethe
 while read -r kind name; do
   [ ${#name} -le 63 ] || fault "long-name: $kind $name has ${#name} characters, which is over 63"
 done < <(grep -oE '"kind":"Service","metadata":\{"labels":\{[^}]*\},"name":"[^"]*"' $out/long-name.json | sed -E 's/.*"kind":"([A-Za-z]+)".*"name":"([^"]*)"/\1 \2/')
+
+
+echo "== odd values"
+render --set 'fullnameOverride=1st,wva.prometheus.monitoringNamespace=null,va.accelerator=null,wva.resources.limits=null' > /dev/null || fault "null where nothing is asked for is refused"
+# Large numbers of a values file, as Go would write them.
+printf '%s\n' 'va: {variantCost: 1000000}' 'hpa: {targetAverageValue: 2500000}' 'wva: {settings: {SCALE_FROM_ZERO_ENGINE_MAX_CONCURRENCY: 1000000}}' > $out/large.values.yaml
+render -f $out/large.values.yaml > $out/large.yaml
+all=$(json $out/large.yaml)
+holds "$all" '"variantCost":"1000000"' large
+holds "$all" '"averageValue":"2500000"' large
+holds "$all" '"SCALE_FROM_ZERO_ENGINE_MAX_CONCURRENCY":"1000000"' large
+# Names that YAML takes for numbers or truth.
+"$helm" template 123 $chart --namespace 456 --set fullnameOverride=n,wva.namespaceScoped=true,wva.controllerInstance=a,wva.networkPolicy.enabled=true,wva.webhook.certMode=existingSecret \
+  --set wva.metrics.serviceMonitor.enabled=true,vllmService.serviceMonitor.enabled=true \
+  --set-string llmd.namespace=789,llmd.deploymentName=789,nameOverride=789,wva.prometheus.monitoringNamespace=789,wva.prometheus.serviceAccountName=789,wva.priorityClassName=789,wva.webhook.existingSecret=789,wva.endpointPickers.tokenSecret=789,wva.capacityScaling.overrides.on.modelID=m > $out/numbers.yaml
+numbers=$(json $out/numbers.yaml | grep -oE '"[^"]*":\[?(123|456|789)[],}]' | sort -u || true)
+[ -z "$numbers" ] || fault "names have become numbers: $numbers"
+holds "$(json $out/numbers.yaml)" '"on":"model_id: m\n"' numbers
+[ "$("$helm" template 123 $chart --namespace 456 --set wva.externalMetrics.enabled=true --set-string llmd.namespace=789 | grep -cE ': (123|456|789)$|\[(123|456|789)\]')" = 0 ] || fault "names have become numbers, with external metrics"
+# A label twice, the chart's own and one of the values.
+render --set wva.metrics.serviceMonitor.enabled=true,wva.metrics.prometheusRule.enabled=true,wva.metrics.grafanaDashboard.enabled=true \
+  --set-string 'wva.podLabels.control-plane=x,wva.podAnnotations.kubectl\.kubernetes\.io/default-container=x,wva.metrics.serviceMonitor.labels.control-plane=x,wva.metrics.prometheusRule.labels.app\.kubernetes\.io/name=x,wva.metrics.grafanaDashboard.labels.app\.kubernetes\.io/name=x' > $out/twice.yaml
+! grep -E '^ *(control-plane|kubectl.kubernetes.io/default-container|app.kubernetes.io/name): "?x"?$' $out/twice.yaml > /dev/null || fault "a label of the values stands beside the chart's own"
+holds "$(cat $out/everything.yaml)" 'team: ml' everything
+holds "$(cat $out/everything.yaml)" 'release: prometheus' everything
+render --set wva.image.tag=sha256:0123 > $out/digest.yaml
+holds "$(cat $out/digest.yaml)" 'image: "localhost/wva@sha256:0123"' digest
+# Two releases of one name in two namespaces have alerts of their own.
+rules=$(grep -cE '^ *expr: ' $out/with-operator.yaml)
+[ "$(grep -cE "^ *expr: .*\{namespace=\"$system\",job=" $out/with-operator.yaml)" = "$rules" ] && [ "$rules" -gt 0 ] || fault "an alert asks for the series of other namespaces too"
+
+echo "== docs/migration.md: beside the original nothing of this release stands with the models"
+flags=$(sed -n '/helm install wva/,/```/p' docs/migration.md | grep -oE -- '--set [^ ]+')
+# shellcheck disable=SC2086 # flags are separate words
+render $flags > $out/beside.yaml || fault "the command of docs/migration.md does not render"
+lacks "$(json $out/beside.yaml)" '"namespace":"llm-d-autoscaler"' beside
+lacks "$(json $out/beside.yaml)" '"nodePort"' beside
+
+echo "== what is said after an install"
+notes() { "$helm" install $release $chart --namespace $system --dry-run=client "$@" 2> /dev/null | sed -n '/^NOTES:/,$p'; }
+numbered() {
+  local wanted=$1 got
+  shift
+  got=$(notes "$@" | { grep -oE '^[0-9]+\.' || true; } | tr -d '\n')
+  [ "$got" = "$wanted" ] || fault "notes of $*: steps $got, not $wanted"
+}
+numbered 1.2.3.4.
+numbered 1.2.3.  --set wva.webhook.register=false
+numbered 1.2.3.  --set va.enabled=false
+numbered 1.2.    --set controller.enabled=false
+numbered 1.      --set controller.enabled=false,va.enabled=false
+numbered ""      --set controller.enabled=false,va.enabled=false,hpa.enabled=false
+holds "$(notes --set va.enabled=false)" 'the HPA follows the variant workload-variant-autoscaler-va, which is not in this release' notes
+holds "$(notes --set wva.webhook.register=false)" 'nobody writes the controller' notes
+lacks "$(notes --set wva.webhook.register=false,wva.webhook.certMode=cert-manager)" 'nobody writes the controller' notes
+holds "$(notes --set wva.metrics.enabled=false)" 'no HPA can read a target' notes
+lacks "$(notes --set wva.metrics.enabled=false,wva.externalMetrics.enabled=true)" 'no HPA can read a target' notes
 
 echo "== the restart revision: on the map and on the pods, and changed by what needs a restart alone"
 revision() { grep -oE '"wva.llmd.ai/restart-revision":"[0-9a-f]{64}"' | sort -u; }
@@ -169,6 +224,7 @@ refused "wva.prometheus.baseURL is empty"                  --set wva.prometheus.
 refused "names none"                                       --set wva.webhook.certMode=existingSecret
 refused "which the controller uses itself"                 --set wva.metrics.port=9443
 refused "the chart sets this itself"                  --set wva.settings.POD_NAME=x
+refused "wva.endpointPickers.tokenSecret"                  --set wva.settings.EPP_METRIC_READER_BEARER_TOKEN=x
 refused "has no modelID"                                   --set wva.capacityScaling.overrides.x.kvSpareTrigger=0.2
 refused "Give the override another name"                   --set wva.capacityScaling.overrides.default.modelID=m
 refused "hpa.minReplicas (3) is greater"                   --set hpa.minReplicas=3,hpa.maxReplicas=2
@@ -177,7 +233,66 @@ refused "at '/hpa/behavior/scaleUp': additional properties"                  --s
 refused "at '/wva/capacityScaling/overrides/x': additional properties"       --set wva.capacityScaling.overrides.x.kvThreshold=1
 refused "at '/va/variantCost'"                             --set va.variantCost=ten
 refused "at '/wva/controllerInstance'"                     --set wva.controllerInstance=-x-
+refused "at '/wva/settings': additional properties"                          --set wva.settings.decisionHold=1m
+refused "at '/wva/capacityScaling/overrides': additional properties"         --set wva.capacityScaling.overrides.a/b.modelID=m
+refused "at '/wva/reconcileInterval'"                      --set wva.reconcileInterval=0s
+refused "at '/wva/extraEnv/0/value': got number"           --set 'wva.extraEnv[0].name=X,wva.extraEnv[0].value=1'
+refused "at '/wva/extraVolumeMounts/0': missing property"  --set 'wva.extraVolumeMounts[0].name=x'
+refused "at '/wva/webhook/certManager/issuerRef'"          --set wva.webhook.certMode=cert-manager,wva.webhook.certManager.issuerRef.kind=ClusterIssuer
+refused "at '/wva/prometheus/monitoringNamespace'"         --set wva.prometheus.monitoringNamespace=my_monitoring
+refused "at '/llmd/namespace'"                             --set llmd.namespace=my_models
+refused "at '/llmd/modelName'"                             --set llmd.modelName=meta/llama
+refused "at '/llmd/deploymentName'"                        --set llmd.deploymentName=Llama
+refused "at '/va/accelerator'"                             --set 'va.accelerator=NVIDIA A100'
+refused "at '/hpa/targetAverageValue'"                     --set hpa.targetAverageValue=0
+refused "at '/hpa/targetAverageValue'"                     --set-string hpa.targetAverageValue=0
+# A key that a values file leaves blank is null, which takes its default away: none of 2 replicas, or a fewest of 0.
+refused "at '/wva': missing property 'replicas'"           --set wva.replicas=null
+refused "at '/hpa': missing property 'minReplicas'"        --set hpa.minReplicas=null
+refused "at '/wva/webhook': missing property 'enabled'"    --set wva.webhook.enabled=null
+refused "at '': missing property 'vllmService'"            --set vllmService=null
+refused "with a tag or a digest in it"                     --set wva.image.repository=registry.example:5000/wva:v1
+refused "the chart sets POD_NAME itself"                   --set 'wva.extraEnv[0].name=POD_NAME,wva.extraEnv[0].value=x'
+refused "the chart sets MALLOC_ARENA_MAX itself"           --set 'wva.extraEnv[0].name=MALLOC_ARENA_MAX,wva.extraEnv[0].value=x'
+refused "wva.extraEnv names X twice"                       --set 'wva.extraEnv[0].name=X,wva.extraEnv[0].value=a,wva.extraEnv[1].name=X,wva.extraEnv[1].value=b'
+refused "nobody could scrape /metrics"                     --set wva.networkPolicy.enabled=true,wva.prometheus.monitoringNamespace=
+refused "cannot start the name of a Service"               --set fullnameOverride=release.v1
+refused "cannot start the name of a Service"               --set fullnameOverride=1st --kube-version 1.35.0
 refused "chart requires kubeVersion"                       --kube-version 1.29.0
+
+echo "== install.sh: odd values arrive as they are, and nothing goes to Helm alone"
+stubs=$out/stubs
+mkdir -p "$stubs/a, {folder}"
+cp tests/chart/ca.crt "$stubs/a, {folder}/ca.crt"
+# A cluster in which nothing is, and a Helm that renders what it was to install.
+# shellcheck disable=SC2016 # that is for the stubs
+printf '#!/usr/bin/env bash\necho "$*" >> %q/kubectl\n' "$stubs" > $stubs/kubectl.sh
+# shellcheck disable=SC2016 # that is for the stubs
+printf '#!/usr/bin/env bash\necho "$*" >> %q/helm\n[ "$1" = upgrade ] || exit 0\nshift 2\nexec %q template "$@"\n' "$stubs" "$helm" > $stubs/helm.sh
+chmod +x $stubs/*.sh
+script() { rm -f $stubs/kubectl $stubs/helm; HELM=$stubs/helm.sh KUBECTL=$stubs/kubectl.sh deploy/install.sh "$@" > $out/script 2>&1; }
+MODEL_ID='{a},b\c d' PROMETHEUS_URL='http://p:9090/?a={1},2' PROMETHEUS_CA_CERT="$stubs/a, {folder}/ca.crt" WVA_NS=456 LLMD_NS=789 \
+  script --set hpa.maxReplicas=20 || fault "install.sh fails on odd values: $(cat $out/script)"
+holds "$(cat $out/script)" 'modelID: "{a},b\\c d"' install.sh
+holds "$(cat $out/script)" 'PROMETHEUS_BASE_URL: "http://p:9090/?a={1},2"' install.sh
+holds "$(cat $out/script)" 'BEGIN CERTIFICATE' install.sh
+holds "$(cat $out/script)" 'maxReplicas: 20' install.sh
+stops() {
+  local words=$1
+  shift
+  if script "$@"; then fault "install.sh $* is not refused"; fi
+  grep -qF -- "$words" $out/script || fault "install.sh $*: stopped without the words \"$words\": $(cat $out/script)"
+  [ ! -e $stubs/kubectl ] && [ ! -e $stubs/helm ] || fault "install.sh $*: was stopped after it had begun"
+}
+stops "told to Helm alone"             --kube-context other
+stops "told to Helm alone"             --kubeconfig=other
+stops "applied for real"               --dry-run=server
+stops "WVA_NS names the namespace"     -n other
+HPA_STABILIZATION_SECONDS=0240 stops "HPA_STABILIZATION_SECONDS is '0240'"
+HPA_STABILIZATION_SECONDS=3601 stops "at most 3600"
+WVA_NS='a b' stops "WVA_NS is 'a b'"
+script --uninstall --dry-run
+grep -qF -- 'uninstall workload-variant-autoscaler --namespace workload-variant-autoscaler-system --wait --dry-run' $stubs/helm || fault "install.sh --uninstall leaves out further arguments"
 
 echo "== every documented key does something"
 # key=value other than the default; the last column says under which further arguments, where the key alone is idle.

@@ -25,9 +25,11 @@ it made: --webhook-service <fullname>-webhook-service, --config-map-name
 
 Without --ca-file the caBundle is left out: the leader fills it in within
 seconds of its start, and until then objects are refused under --failure-policy
-Fail. --without-rules prints the objects as the chart has them: nothing is
-refused before anybody can answer, and the leader adds rules and caBundle. Tell
-your GitOps tool to leave to the field manager wva-webhook what is its own.
+Fail. A release of the chart with wva.webhook.register=false leaves them alone:
+there give --ca-file. --without-rules prints the objects as the chart has them:
+nothing is refused before anybody can answer, and the leader adds rules and
+caBundle. Tell your GitOps tool to leave to the field manager wva-webhook what
+is its own.
 
 Examples:
   wva webhook-config > webhooks.yaml

@@ -10,6 +10,9 @@ types and unknown keys before.
 {{- if regexMatch "(^|/)(llm-d-workload-variant-autoscaler|inferno-(autoscaler|controller)|llm-d(-incubation)?/workload-variant-autoscaler)$" $image }}
 {{- $wrong = append $wrong (printf "wva.image.repository is %q, the image of the original controller: this chart installs another program, and with that image the wrong binary would run. Remove wva.image from your values (a tag of the original's is of no use either), or name your mirror of this program's image." $image) }}
 {{- end }}
+{{- if or (contains "@" $image) (regexMatch ":[^/]*$" $image) }}
+{{- $wrong = append $wrong (printf "wva.image.repository is %q, with a tag or a digest in it: those go into wva.image.tag, e.g. v1 or sha256:..." $image) }}
+{{- end }}
 {{- if and $wva.namespaceScoped $wva.externalMetrics.enabled }}
 {{- $wrong = append $wrong "wva.namespaceScoped and wva.externalMetrics.enabled cannot both be true: external.metrics.k8s.io is one for the whole cluster, and this controller would know one namespace. Set wva.externalMetrics.enabled=false and feed the HPA by prometheus-adapter or KEDA." }}
 {{- end }}
@@ -22,10 +25,27 @@ types and unknown keys before.
 {{- if and $wva.metrics.enabled (has (int $wva.metrics.port) (list 6443 8081 8082 9443)) }}
 {{- $wrong = append $wrong (printf "wva.metrics.port is %d, which the controller uses itself (6443 external metrics, 8081 health, 8082 debug, 9443 admission): choose another, e.g. 8443." (int $wva.metrics.port)) }}
 {{- end }}
-{{- range $key := list "CONFIG_FILE" "CONFIG_MAP_NAME" "CONTROLLER_INSTANCE" "DEPLOYMENT_NAME" "EXTERNAL_METRICS_BIND_ADDRESS" "HEALTH_PROBE_BIND_ADDRESS" "LEADER_ELECT" "LEADER_ELECTION_ID" "METRICS_ADDR" "METRICS_BIND_ADDRESS" "METRICS_CERT_PATH" "METRICS_SECURE" "POD_NAME" "POD_NAMESPACE" "PROBE_ADDR" "SATURATION_CONFIG_MAP_NAME" "SERVICE_CLASS_CONFIG_MAP_NAME" "WATCH_NAMESPACE" "WEBHOOK_BIND_ADDRESS" "WEBHOOK_CERT_PATH" "WEBHOOK_CONFIGURATION" "WEBHOOK_SERVICE" "WVA_CERT_MODE" "WVA_INSTANCE_POLICY" "WVA_LIMITED_MODE" "WVA_WEBHOOK" }}
+{{- /* Flags and variables of the container that the chart writes; a variable twice is refused by server-side apply. */}}
+{{- $ours := list "CONFIG_FILE" "CONFIG_MAP_NAME" "CONTROLLER_INSTANCE" "DEPLOYMENT_NAME" "EXTERNAL_METRICS_BIND_ADDRESS" "HEALTH_PROBE_BIND_ADDRESS" "LEADER_ELECT" "LEADER_ELECTION_ID" "METRICS_ADDR" "METRICS_BIND_ADDRESS" "METRICS_CERT_PATH" "METRICS_SECURE" "POD_NAME" "POD_NAMESPACE" "PROBE_ADDR" "SATURATION_CONFIG_MAP_NAME" "SERVICE_CLASS_CONFIG_MAP_NAME" "WATCH_NAMESPACE" "WEBHOOK_BIND_ADDRESS" "WEBHOOK_CERT_PATH" "WEBHOOK_CONFIGURATION" "WEBHOOK_SERVICE" "WVA_CERT_MODE" "WVA_INSTANCE_POLICY" "WVA_LIMITED_MODE" "WVA_WEBHOOK" }}
+{{- range $key := $ours }}
 {{- if hasKey $wva.settings $key }}
 {{- $wrong = append $wrong (printf "wva.settings.%s: the chart sets this itself, from other values and in step with its other objects. Remove it." $key) }}
 {{- end }}
+{{- end }}
+{{- if hasKey $wva.settings "EPP_METRIC_READER_BEARER_TOKEN" }}
+{{- $wrong = append $wrong "wva.settings.EPP_METRIC_READER_BEARER_TOKEN: the chart sets this itself, as a variable that hides the ConfigMap, where a token has no place. Name a Secret in wva.endpointPickers.tokenSecret, or set the variable in wva.extraEnv." }}
+{{- end }}
+{{- $seen := dict }}
+{{- range $wva.extraEnv }}
+{{- if has .name (concat $ours (list "MALLOC_ARENA_MAX" "MALLOC_MMAP_THRESHOLD_" "MALLOC_TRIM_THRESHOLD_")) }}
+{{- $wrong = append $wrong (printf "wva.extraEnv: the chart sets %s itself, from other values and in step with its other objects. Remove it." .name) }}
+{{- else if hasKey $seen .name }}
+{{- $wrong = append $wrong (printf "wva.extraEnv names %s twice: the API server takes each variable once." .name) }}
+{{- end }}
+{{- $_ := set $seen .name true }}
+{{- end }}
+{{- if and $wva.networkPolicy.enabled $wva.metrics.enabled (not $wva.prometheus.monitoringNamespace) }}
+{{- $wrong = append $wrong "wva.networkPolicy.enabled is true, and wva.prometheus.monitoringNamespace names none: nobody could scrape /metrics. Name the namespace of the Prometheus that scrapes the controller." }}
 {{- end }}
 {{- range $name, $entry := $wva.capacityScaling.overrides }}
 {{- if eq $name "default" }}
@@ -33,6 +53,14 @@ types and unknown keys before.
 {{- else if not (or $entry.modelID $entry.model_id) }}
 {{- $wrong = append $wrong (printf "wva.capacityScaling.overrides.%s has no modelID: an override says whose it is, e.g. modelID: \"Qwen/Qwen3-0.6B\"." $name) }}
 {{- end }}
+{{- end }}
+{{- end }}
+{{- if or (include "wva.controller" .) .Values.vllmService.enabled }}
+{{- /* What a Service may be called; since Kubernetes 1.36 its name may start with a digit. */}}
+{{- $fullname := include "wva.fullname" . }}
+{{- $start := ternary "[a-z0-9]" "[a-z]" (semverCompare ">=1.36.0-0" .Capabilities.KubeVersion.Version) }}
+{{- if not (regexMatch (printf "^%s([-a-z0-9]*[a-z0-9])?$" $start) $fullname) }}
+{{- $wrong = append $wrong (printf "%q, by which all names start, cannot start the name of a Service: lower-case letters, digits and dashes can, after a letter. Set fullnameOverride to such a name." $fullname) }}
 {{- end }}
 {{- end }}
 {{- if and .Values.hpa.enabled (gt (int .Values.hpa.minReplicas) (int .Values.hpa.maxReplicas)) }}

@@ -117,15 +117,15 @@ Arguments: root, suffix.
 
 {{/* Labels that select the controller's pods; they never change in the life of a release. */}}
 {{- define "wva.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "wva.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "wva.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 control-plane: controller-manager
 {{- end }}
 
 {{/* Labels of every object. */}}
 {{- define "wva.labels" -}}
-app.kubernetes.io/name: {{ include "wva.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "wva.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
@@ -133,7 +133,22 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 
 {{/* The image, quoted. */}}
 {{- define "wva.image" -}}
-{{- printf "%s:%s" .Values.wva.image.repository (default .Chart.AppVersion .Values.wva.image.tag) | quote }}
+{{- $tag := default .Chart.AppVersion .Values.wva.image.tag }}
+{{- printf "%s%s%s" .Values.wva.image.repository (ternary "@" ":" (hasPrefix "sha256:" $tag)) $tag | quote }}
+{{- end }}
+
+{{/* A value as text. A number of a values file, which Go would write as 1e+06, in plain digits. */}}
+{{- define "wva.text" -}}
+{{- if kindIs "string" . }}{{ . }}{{ else }}{{ toJson . }}{{ end }}
+{{- end }}
+
+{{/*
+Labels or annotations: the chart's own, and those of the values that are not among them. A key twice is refused by some
+who read the render, and by others read either way. Arguments: the chart's own as YAML, the values'.
+*/}}
+{{- define "wva.together" -}}
+{{- $own := index . 0 | fromYaml }}
+{{- toYaml (merge $own (default dict (index . 1))) }}
 {{- end }}
 
 {{/* Annotations of what `helm test` makes before its pod, and takes away after it. */}}
@@ -170,7 +185,7 @@ helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- $kind := default "Deployment" .Values.llmd.scaleTargetKind -}}
 apiVersion: {{ ternary "leaderworkerset.x-k8s.io/v1" "apps/v1" (eq $kind "LeaderWorkerSet") }}
 kind: {{ $kind }}
-name: {{ coalesce .Values.llmd.deploymentName .Values.llmd.scaleTargetName (printf "%s-decode" .Values.llmd.modelName) }}
+name: {{ coalesce .Values.llmd.deploymentName .Values.llmd.scaleTargetName (printf "%s-decode" .Values.llmd.modelName) | quote }}
 {{- end }}
 
 {{/* Replicas of the controller; `wva.replicaCount` is what some published values files call it. */}}
@@ -193,9 +208,9 @@ name: {{ coalesce .Values.llmd.deploymentName .Values.llmd.scaleTargetName (prin
   "PROMETHEUS_METRICS_CACHE_UNAVAILABLE_THRESHOLD" $cache.unavailableThreshold }}
 {{- range $key, $value := $wva.settings }}
 {{- if has $key (list "GLOBAL_OPT_INTERVAL" "V" "LOG_LEVEL" "WVA_DECISION_HOLD" "WVA_PENDING_GRACE" "WVA_EARLY_SCALE_UP") }}
-{{- $_ := set $settings $key (toString $value) }}
+{{- $_ := set $settings $key (include "wva.text" $value) }}
 {{- else if hasPrefix "PROMETHEUS_METRICS_CACHE_" $key }}
-{{- $_ := set $settings $key (toString $value) }}
+{{- $_ := set $settings $key (include "wva.text" $value) }}
 {{- end }}
 {{- end }}
 {{- /* LOG_LEVEL wins over V, which somebody has asked for. */}}
@@ -228,7 +243,7 @@ name: {{ coalesce .Values.llmd.deploymentName .Values.llmd.scaleTargetName (prin
 {{- $mutable := include "wva.mutableSettings" . | fromJson }}
 {{- range $key, $value := $wva.settings }}
 {{- if not (hasKey $mutable $key) }}
-{{- $_ := set $settings $key (toString $value) }}
+{{- $_ := set $settings $key (include "wva.text" $value) }}
 {{- end }}
 {{- end }}
 {{- $settings | toJson }}

@@ -130,7 +130,7 @@ fn container(deployment: &Value) -> Option<&Value> {
         let own = items(container, "/env").any(|variable| {
             matches!(
                 text(variable, "/name"),
-                "CONFIG_MAP_NAME" | "PROMETHEUS_BASE_URL" | "CONTROLLER_INSTANCE"
+                "CONFIG_MAP_NAME" | "PROMETHEUS_BASE_URL" | "CONTROLLER_INSTANCE" | "WEBHOOK_CONFIGURATION"
             )
         });
         is_original(container) || own
@@ -246,6 +246,15 @@ mod tests {
         };
         assert!(scales(json!({"WVA_ACTUATION": "scale"})));
         assert!(!scales(json!({"WVA_ACTUATION": "signal"})) && !scales(json!({})));
+    }
+
+    #[test]
+    fn the_deployment_of_the_kustomize_base_is_a_controller() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/config/base/deployment.yaml");
+        let objects: Vec<Value> =
+            serde_saphyr::from_multiple(&std::fs::read_to_string(file).unwrap()).unwrap();
+        let controller = Controller::of(&objects[0], &MapText::default()).unwrap();
+        assert!(!controller.original, "{controller:?}");
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub(super) fn migrate(autoscaler: &Value, namespace: &str) -> Made {
         Err(open) => made.open.push(open),
     }
     if scaled_object {
-        made.open.extend(query_to_mend(autoscaler, name, &followed));
+        made.open.extend(query_to_mend(autoscaler, name, namespace, &followed));
     } else {
         made.autoscaler = following(autoscaler, name, namespace);
     }
@@ -190,8 +190,11 @@ fn following(hpa: &Value, name: &str, namespace: &str) -> Option<(Value, Vec<Str
 }
 
 /// What a person has to write into a ScaledObject, whose query is not taken apart.
-fn query_to_mend(scaled_object: &Value, name: &str, followed: &Followed) -> Option<String> {
-    let query = format!("max({DESIRED_REPLICAS_METRIC}{{variant_name=\"{name}\"}})");
+fn query_to_mend(scaled_object: &Value, name: &str, namespace: &str, followed: &Followed) -> Option<String> {
+    // Another namespace may have a variant of the same name.
+    let query = format!(
+        "max({DESIRED_REPLICAS_METRIC}{{variant_name=\"{name}\",exported_namespace=\"{namespace}\"}})"
+    );
     let trigger = followed.all.first();
     let found = match trigger {
         Some(i) => {

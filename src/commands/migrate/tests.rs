@@ -206,7 +206,8 @@ fn what_an_annotated_autoscaler_does_not_say_is_asked_for() {
     assert_eq!(made.open.len(), 1);
     assert!(
         made.open[0].contains("spec.triggers[0].metadata.query")
-            && made.open[0].contains("variant_name=\"d\"")
+            && made.open[0].contains("variant_name=\"d\",exported_namespace=\"n\"}"),
+        "{made:?}"
     );
 }
 
