@@ -4,6 +4,7 @@ use std::io::Read;
 use std::path::Path;
 use std::process::ExitCode;
 
+use crate::commands::output::print;
 use anyhow::Context;
 use clap::ArgMatches;
 use wva_scaling::{Snapshot, decide as decide_snapshot, trace};
@@ -11,22 +12,19 @@ use wva_scaling::{Snapshot, decide as decide_snapshot, trace};
 /// Snapshots of the largest installs are a few megabytes.
 const LIMIT: u64 = 256 << 20;
 
-#[expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "decisions go to stdout, what else is to be known to stderr"
-)]
+#[expect(clippy::print_stderr, reason = "decisions go to stdout, what else is to be known to stderr")]
 pub(crate) fn decide(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     let file = arguments.get_one::<std::path::PathBuf>("file").context("no snapshot file")?;
     let text = read(file)?;
     let snapshot = Snapshot::parse(&text).with_context(|| format!("{} is no snapshot", shown(file)))?;
     let outcome = decide_snapshot(&snapshot);
-    match arguments.get_one::<String>("format").map(String::as_str) {
-        Some("json") => println!("{}", serde_json::to_string(&outcome)?),
-        Some("yaml") => println!("{}", serde_saphyr::to_string(&outcome)?),
-        _ if outcome.decisions.is_empty() => println!("no variant in it, so nothing is decided"),
-        _ => println!("{}", trace::report(&snapshot, &outcome).trim_end_matches('\n')),
-    }
+    let told = match arguments.get_one::<String>("format").map(String::as_str) {
+        Some("json") => serde_json::to_string(&outcome)?,
+        Some("yaml") => serde_saphyr::to_string(&outcome)?,
+        _ if outcome.decisions.is_empty() => "no variant in it, so nothing is decided".to_owned(),
+        _ => trace::report(&snapshot, &outcome),
+    };
+    print(&format!("{}\n", told.trim_end_matches('\n')))?;
     if arguments.get_one::<String>("format").is_some_and(|f| f != "text") {
         for warning in &outcome.warnings {
             eprintln!("warning: {warning}");

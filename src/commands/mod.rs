@@ -78,9 +78,8 @@ fn serve(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     ended.map(|()| ExitCode::SUCCESS)
 }
 
-#[expect(clippy::print_stdout, reason = "the CRD is what this command is asked to print")]
 fn crd() -> anyhow::Result<ExitCode> {
-    print!("{}", wva_crds::manifest::crd_yaml()?);
+    output::print(&wva_crds::manifest::crd_yaml()?)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,9 +1,12 @@
 //! `wva run --print-config`: every setting with its value and where it comes from, for whoever wonders why the program
 //! does what it does. It needs no cluster, and says so where the main ConfigMap could not be read.
 
+use std::fmt::Write as _;
+
 use anyhow::Context as _;
 use clap::ArgMatches;
 
+use super::output::print;
 use super::start::main_map;
 use crate::settings::{MainMap, Patience, Sources};
 
@@ -11,7 +14,6 @@ use crate::settings::{MainMap, Patience, Sources};
 ///
 /// # Errors
 /// All settings that are wrong.
-#[expect(clippy::print_stdout, reason = "the settings are what is asked for")]
 pub(super) async fn print_config(arguments: &ArgMatches) -> anyhow::Result<()> {
     let sources = Sources::collect(arguments, |key| std::env::var(key).ok());
     let (namespace, name) = sources.main_map();
@@ -23,10 +25,11 @@ pub(super) async fn print_config(arguments: &ArgMatches) -> anyhow::Result<()> {
     let settings = sources
         .read(&map.text)
         .with_context(|| format!("settings (main ConfigMap {namespace}/{name}: {state})"))?;
-    println!("# main ConfigMap {namespace}/{name}: {state}");
-    for warning in settings.warnings.iter().chain(&map.warnings) {
-        println!("# warning: {warning}");
+    let warnings = settings.warnings.iter().chain(&map.warnings);
+    let mut told = format!("# main ConfigMap {namespace}/{name}: {state}\n");
+    for warning in warnings {
+        let _ = writeln!(told, "# warning: {warning}");
     }
-    print!("{}", settings.lines());
+    print(&(told + &settings.lines()))?;
     Ok(())
 }

@@ -71,7 +71,8 @@ pub(crate) fn analyze(model: &ModelView) -> Box<dyn Verdict> {
         Err(missing) if !model.at_zero() => (by_percentages(model), missing),
         _ => (Box::new(AtRest) as Box<dyn Verdict>, None),
     };
-    Box::new(Watching { verdict, instead, learned: Box::new(learned) })
+    let holds = instead.is_some() && throughput::holds(model, &learned);
+    Box::new(Watching { verdict, instead, holds, learned: Box::new(learned) })
 }
 
 /// The percentages in place of the throughput analyzer.
@@ -106,6 +107,8 @@ struct Watching {
     verdict: Box<dyn Verdict>,
     /// What the throughput analyzer lacks, so that another decides.
     instead: Option<Reason>,
+    /// That other is to take no replica.
+    holds: bool,
     learned: Box<Learned>,
 }
 
@@ -118,6 +121,9 @@ impl Verdict for Watching {
         let mut drafts = self.verdict.propose(model, barred, ledger);
         if let Some(reason) = &self.instead {
             for draft in &mut drafts {
+                if self.holds && is_step_down(draft) {
+                    *draft = Draft::new(draft.current);
+                }
                 draft.begin(reason.clone());
             }
         }
@@ -131,6 +137,11 @@ impl Verdict for Watching {
     fn into_learnt(self: Box<Self>) -> Learnt {
         Learnt { learned: Some(self.learned), ..self.verdict.into_learnt() }
     }
+}
+
+/// Fewer are wanted, and not by an earlier decision that is being carried out.
+fn is_step_down(draft: &Draft) -> bool {
+    draft.steps.last().is_some_and(|step| matches!(step.reason, Reason::ScaleDownSafe { .. }))
 }
 
 /// No replica can report yet, and that is as it should be: the model has just been woken.

@@ -12,6 +12,7 @@ use hyper::StatusCode;
 
 use super::cluster::{name_argument, namespace_option};
 use super::leader::{self, Answer, Door};
+use super::output::print;
 
 /// Attempts to get snapshot and explanation of one cycle.
 const TRIES: u32 = 5;
@@ -53,7 +54,6 @@ struct Told {
     snapshot: Option<String>,
 }
 
-#[expect(clippy::print_stdout, reason = "the explanation is what this command is asked to print")]
 pub(crate) fn explain(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     let file = arguments.get_one::<std::path::PathBuf>("snapshot");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -69,10 +69,8 @@ pub(crate) fn explain(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
         told.iter().map(|t| t.who.as_str()).collect::<Vec<_>>().join(", ")
     );
     for t in &told {
-        if told.len() > 1 {
-            println!("# {}", t.who);
-        }
-        println!("{}", t.text);
+        let who = if told.len() > 1 { format!("# {}\n", t.who) } else { String::new() };
+        print(&format!("{who}{}\n", t.text))?;
         if let (Some(file), Some(snapshot)) = (file, &t.snapshot) {
             std::fs::write(file, snapshot).with_context(|| format!("cannot write {}", file.display()))?;
         }

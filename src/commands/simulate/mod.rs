@@ -18,6 +18,7 @@ use wva_simulator::study::study;
 use wva_simulator::traffic::trace;
 
 use self::sweep::Sweep;
+use crate::commands::output::print;
 
 /// A scenario is a page or two.
 const LIMIT: u64 = 1 << 20;
@@ -86,7 +87,6 @@ pub(crate) fn command(format: Arg) -> Command {
         .arg(format)
 }
 
-#[expect(clippy::print_stdout, reason = "the figures are what this command is asked to print")]
 pub(crate) fn simulate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     if let Some(recorded) = arguments.get_one::<PathBuf>("replay") {
         return replay::replay(recorded, arguments);
@@ -103,10 +103,10 @@ pub(crate) fn simulate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
         );
     }
     let sections: Vec<Section> = scenarios.into_iter().map(|(title, s)| section(title, s, seeds)).collect();
-    match arguments.get_one::<String>("format").map(String::as_str) {
-        Some("json") => println!("{}", report::json(&sections)),
-        _ => print!("{}", report::table(&sections)),
-    }
+    print(&match arguments.get_one::<String>("format").map(String::as_str) {
+        Some("json") => format!("{}\n", report::json(&sections)),
+        _ => report::table(&sections),
+    })?;
     // Last: hours of simulation are not lost for want of a folder.
     if let Some(file) = arguments.get_one::<PathBuf>("report") {
         std::fs::write(file, report::html(&sections))

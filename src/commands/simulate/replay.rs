@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use crate::commands::output::print;
 use anyhow::Context;
 use clap::{Arg, ArgMatches, value_parser};
 use wva_scaling::Snapshot;
@@ -32,17 +33,16 @@ pub(super) fn arguments() -> [Arg; 2] {
     [replay, config]
 }
 
-#[expect(clippy::print_stdout, reason = "the figures are what this command is asked to print")]
 pub(super) fn replay(recorded: &Path, arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     let config = arguments.get_one::<PathBuf>("config").context("no --config")?;
     let change = super::text(config).with_context(|| format!("{} cannot be applied", config.display()))?;
     let change = Change::read(&change).with_context(|| format!("{} cannot be applied", config.display()))?;
     let replay = decide_again(recorded, &change)?;
     anyhow::ensure!(replay.cycles > 0, "{}: no cycle is recorded in it", recorded.display());
-    match arguments.get_one::<String>("format").map(String::as_str) {
-        Some("json") => println!("{}", replay.json()),
-        _ => print!("{}", replay.text()),
-    }
+    print(&match arguments.get_one::<String>("format").map(String::as_str) {
+        Some("json") => format!("{}\n", replay.json()),
+        _ => replay.text(),
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 

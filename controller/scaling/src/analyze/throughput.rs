@@ -42,6 +42,8 @@ const UNLEARNT: (f64, f64) = (1.5, 4.0);
 /// Seconds for which what is learnt of a kind of hardware, or of other arguments of the engine, is kept that no variant has
 /// any more: who rolls back within a day finds it again.
 const KEPT: f64 = 86_400.0;
+/// Share of what all replicas do up to which those of a variant do not bound the others.
+const SMALL: f64 = 0.1;
 /// Requests that may wait at a replica before they are a backlog.
 const QUEUE: f64 = 2.0;
 
@@ -125,6 +127,13 @@ fn check(model: &ModelView, memory: &Learned) -> Result<(), Option<Missing>> {
     if lengths { Ok(()) } else { Err(Some(Missing::Lengths)) }
 }
 
+/// Whether those who decide instead are to take nothing: a leader that has just begun knows of no need that is held, and
+/// counters that are lost may come back while what they told is remembered.
+pub(super) fn holds(model: &ModelView, learned: &Learned) -> bool {
+    let counted = model.variants.iter().flat_map(|v| &v.counted).any(|s| !s.replica.work.is_empty());
+    if counted { learned.watched < model.settings.throughput.hold } else { !learned.pods.is_empty() }
+}
+
 /// Takes in what replicas did, and gives each variant the index of its curve.
 fn learn(model: &ModelView, memory: &mut Learned, spans: &[Span], passed: f64) -> Vec<usize> {
     let alike = |c: &Curve, v: &VariantView| learning::is_of(c, v.accelerator(), &v.variant.engine_args);
@@ -199,29 +208,34 @@ fn plan(model: &ModelView, memory: &mut Learned, curves: &[usize], saturated: bo
     }
     let per_replica = speeds(model, memory, curves, &abilities, &known, saturated, shape);
     let settings = &model.settings.throughput;
-    let backlog = backlog(model, &abilities, &per_replica, seconds(settings.drain)).min(traffic.forecast);
+    let waiting = backlog(model, &abilities, &per_replica, seconds(settings.drain));
     let unit = per_replica[reference];
     let held = peaks::hold(memory, finite(traffic.forecast / unit), seconds(settings.hold));
     // What happened before it was watched nobody knows, nor what a replica does whose counters are missing; and where
     // replicas are full none is taken, whatever is believed of them.
     let all_held = memory.watched >= settings.hold && all_count(model) && !saturated;
-    let pending = model.variants.iter().any(|v| v.pending > 0);
     let spare = if traffic.is_steep() && keeps_warm(settings.warm_spare, start) { unit } else { 0.0 };
     let able = able(model, &per_replica);
     Some(Plan {
         able,
         wait: wait(model, traffic, able / settings.planned()),
         ttft_slo: settings.ttft_slo,
-        wanted: finite(traffic.forecast + backlog + spare),
+        wanted: finite(traffic.forecast + waiting.min(traffic.forecast) + spare),
         spare,
-        held: all_held.then(|| finite(held * unit)),
-        pressed: memory.saturated >= PATIENCE && !pending,
+        // What bounds growth is no reason to take a replica while work for it waits.
+        held: all_held.then(|| finite((held * unit).max(traffic.forecast + waiting))),
+        pressed: memory.saturated >= PATIENCE && !loads(model),
         learnt: true,
+        backlog: waiting.min(traffic.forecast),
         traffic,
         per_replica,
         abilities,
-        backlog,
     })
+}
+
+/// Whether replicas are on their way.
+fn loads(model: &ModelView) -> bool {
+    model.variants.iter().any(|v| v.pending > 0)
 }
 
 /// Whether a replica more is kept while the trend is steep, where a start takes so many seconds.
@@ -234,7 +248,7 @@ fn keeps_warm(asked: WarmSpare, start: f64) -> bool {
 }
 
 /// What is known of each variant's engine. In a mixed fleet the least number of sequences at once holds for all: requests
-/// are spread alike.
+/// are spread alike. But for variants that do next to nothing of the whole: a small card is no measure of large ones.
 fn abilities(model: &ModelView, memory: &Learned, curves: &[usize], shape: Shape) -> Vec<Ability> {
     let itl = model.settings.throughput.itl_slo.map(|ms| ms / 1000.0);
     let each: Vec<(Times, f64)> = model
@@ -248,7 +262,12 @@ fn abilities(model: &ModelView, memory: &Learned, curves: &[usize], shape: Shape
             (times, capacity::running(times, shape, room))
         })
         .collect();
-    let serving = each.iter().zip(&model.variants).filter(|(_, v)| v.current > 0);
+    let does = |(engine, view): (&(Times, f64), &VariantView)| {
+        let (times, running) = *engine;
+        f64::from(view.current) / capacity::work(times, shape, running).max(f64::MIN_POSITIVE)
+    };
+    let all: f64 = each.iter().zip(&model.variants).map(does).sum();
+    let serving = each.iter().zip(&model.variants).filter(|of| does(*of) > SMALL * all);
     let least = serving.map(|((_, running), _)| *running).fold(f64::INFINITY, f64::min);
     let ability = |((times, running), curve): ((Times, f64), &usize)| {
         let running = running.min(least);
@@ -374,7 +393,7 @@ fn unlearnt(model: &ModelView, memory: &Learned, traffic: Traffic, abilities: Ve
         ttft_slo: None,
         spare: 0.0,
         held: None,
-        pressed: hot && memory.saturated >= PATIENCE,
+        pressed: hot && memory.saturated >= PATIENCE && !loads(model),
         learnt: false,
     }
 }

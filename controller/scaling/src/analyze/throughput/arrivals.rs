@@ -63,6 +63,7 @@ pub(super) fn fold(model: &ModelView, memory: &mut Learned) -> (f64, Vec<Span>) 
         completed: [0.0; WARM],
         spans: Vec::new(),
     };
+    let seen = !memory.pods.is_empty();
     follow(model, memory, passed, &mut counting);
     enter(&mut memory.arrivals, &counting.arrived, counting.steps);
     enter(&mut memory.completed, &counting.completed, counting.steps);
@@ -71,6 +72,10 @@ pub(super) fn fold(model: &ModelView, memory: &mut Learned) -> (f64, Vec<Span>) 
     memory.watched = span(seconds(memory.watched) + passed);
     for need in &mut memory.needs {
         need.age = span(seconds(need.age) + passed);
+    }
+    if seen && memory.pods.is_empty() && !model.at_zero() {
+        // Replicas that were out of sight for so long did what nobody knows, and are no newcomers when they are seen again.
+        memory.arrivals.clear();
     }
     (passed, counting.spans)
 }
@@ -231,9 +236,12 @@ impl Counting {
 
     /// A pod that was not known. What came to it since its server started is spread over one step: it was not seen before.
     fn begin(&mut self, pod: &str, sample: &WorkSample, age: f64) -> LearnedPod {
-        let credible = |usual: f64| (NEWCOMER.0 * usual).max(NEWCOMER.1);
         let arrived = self.usual.map_or(0.0, |usual| {
-            finite(sample.running.get() + sample.waiting.get() + sample.completed.get().min(credible(usual)))
+            let credible = (NEWCOMER.0 * usual).max(NEWCOMER.1);
+            // Of one that was there before, what runs and waits came at some time or other as well.
+            let is_older = sample.completed.get() > credible;
+            let all = finite(sample.running.get() + sample.waiting.get() + sample.completed.get());
+            if is_older { credible } else { all }
         });
         let age = age.max(0.0);
         spread(&mut self.arrived, arrived / STEP, (age + STEP, age));

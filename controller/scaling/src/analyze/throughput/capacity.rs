@@ -6,6 +6,10 @@ use crate::units::finite;
 /// Share of the KV cache that is planned to be used.
 const KV: f64 = 0.8;
 
+/// The least time between two tokens that is planned for beyond a step that runs nothing, in parts of that: an objective
+/// that asks for less cannot be met by more replicas.
+const BEYOND: f64 = 0.1;
+
 /// Mean tokens of a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Shape {
@@ -29,7 +33,7 @@ pub(super) struct Room {
 pub(super) fn running(times: Times, shape: Shape, room: Room) -> f64 {
     let kv = room.kv_tokens.map_or(f64::INFINITY, |tokens| KV * tokens / (shape.input + shape.output / 2.0));
     let each = times.b + times.c * shape.input / shape.output;
-    let itl = room.itl.map_or(f64::INFINITY, |itl| (itl - times.a) / each);
+    let itl = room.itl.map_or(f64::INFINITY, |itl| ((itl - times.a) / each).max(BEYOND * times.a / each));
     kv.min(room.max_seqs).min(itl).max(1.0)
 }
 

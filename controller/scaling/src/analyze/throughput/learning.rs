@@ -3,7 +3,7 @@
 
 use super::arrivals::Span;
 use crate::snapshot::{Curve, Known, StepTimes};
-use crate::units::{Amount, amount, count, finite, seconds, span};
+use crate::units::{Amount, amount, finite, seconds, span};
 
 /// What is believed before anything is measured: 25 ms, 0.23 ms, 0.1 ms.
 const PRIOR: [f64; 3] = [0.025, 0.000_23, 0.000_1];
@@ -95,7 +95,9 @@ fn prior(curve: &Curve) -> [f64; 3] {
 /// Takes in what its replicas did, after so many seconds.
 pub(super) fn learn<'a>(curve: &mut Curve, spans: impl Iterator<Item = &'a Span>, elapsed: f64) {
     let believed = times(curve);
-    let samples: Vec<Sample> = spans.flat_map(|span| observe(span, believed)).collect();
+    let samples = spans.flat_map(|span| observe(span, believed));
+    // An engine that hangs takes time for nothing, which tells of no step.
+    let samples: Vec<Sample> = samples.filter(|sample| sample.expected(believed) > 0.0).collect();
     if samples.is_empty() {
         curve.quiet = span(seconds(curve.quiet) + elapsed);
         return;
@@ -111,9 +113,12 @@ pub(super) fn learn<'a>(curve: &mut Curve, spans: impl Iterator<Item = &'a Span>
 /// much: most often all of an engine is faster or slower than was believed.
 fn doubt(curve: &mut Curve, samples: &[Sample], believed: Times) {
     let ratio = |s: &Sample| (s.measured / s.expected(believed).max(f64::MIN_POSITIVE)).clamp(0.01, 100.0);
-    let mean = samples.iter().map(ratio).sum::<f64>() / count(samples.len());
+    // The median: of many engines one that is ill must not speak for all.
+    let mut ratios: Vec<f64> = samples.iter().map(ratio).collect();
+    ratios.sort_by(f64::total_cmp);
+    let median = f64::midpoint(ratios[(ratios.len() - 1) / 2], ratios[ratios.len() / 2]);
     let before = curve.ratio.get().clamp(0.01, 100.0);
-    let now = before + FOLLOWS * (mean - before);
+    let now = before + FOLLOWS * (median - before);
     curve.ratio = amount(now);
     if !(1.0 / (1.0 + SURPRISED.1)..=1.0 + SURPRISED.1).contains(&now) {
         let old = prior(curve);

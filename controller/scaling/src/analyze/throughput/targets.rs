@@ -40,10 +40,11 @@ impl Verdict for Plan {
 
     fn order(&self, model: &ModelView) -> Vec<usize> {
         // Rounded, lest the last bit decide between two that are as dear.
-        let price = |i: usize| amount(model.variants[i].cost() / self.per_replica[i]).get();
+        let cost = |i: usize| model.variants[i].cost();
+        let price = |i: usize| amount(cost(i) / self.per_replica[i]).get();
         let mut order: Vec<usize> = (0..model.variants.len()).collect();
-        // The sort is stable and the variants are in order of name.
-        order.sort_by(|a, b| price(*a).total_cmp(&price(*b)));
+        // What is not learnt is as dear as what is: the smaller step comes first. The sort is stable, in order of name.
+        order.sort_by(|a, b| price(*a).total_cmp(&price(*b)).then(cost(*a).total_cmp(&cost(*b))));
         order
     }
 }

@@ -86,6 +86,24 @@ fn what_a_step_takes_is_learnt_whatever_was_believed_before() {
 }
 
 #[test]
+fn an_engine_that_is_ill_does_not_speak_for_the_others() {
+    let truth = Times { a: 0.017, b: 0.000_25, c: 0.000_06 };
+    let well = busy(truth, 40.0, 1.0);
+    // Of ten one that hangs, or does a fifteenth; and the only one, which hangs.
+    for (engines, done) in [(10, 0.0), (10, 1.0 / 15.0), (1, 0.0)] {
+        let ill = Span { generated: done * well.generated, prompt: done * well.prompt, ..well };
+        let mut curve = curve();
+        for cycle in 0..120 {
+            let of = |i| if cycle >= 40 && i == 0 { &ill } else { &well };
+            learn(&mut curve, (0..engines).map(of), 15.0);
+        }
+        let shape = Shape { input: 1000.0, output: 1000.0 };
+        // That engine is a tenth of them all, and its samples weigh little.
+        near(work(times(&curve), shape, 40.0), work(truth, shape, 40.0), 0.1);
+    }
+}
+
+#[test]
 fn single_requests_teach_too() {
     for truth in [FAST, SLOW] {
         let mut curve = curve();
@@ -189,7 +207,8 @@ fn the_sequences_at_once_are_the_least_of_cache_arguments_and_objective() {
         (room, 160.0),
         (Room { max_seqs: 64.0, ..room }, 64.0),
         (Room { itl: Some(0.06), ..room }, 100.0),
-        (Room { itl: Some(0.01), ..room }, 1.0),
+        // One that no number of replicas meets: a step of 0.02 s and a tenth of it.
+        (Room { itl: Some(0.01), ..room }, 5.0),
         (Room { kv_tokens: None, ..room }, 256.0),
         (Room { kv_tokens: Some(1.0), ..room }, 1.0),
     ] {

@@ -60,6 +60,7 @@ pub(super) const TABLE: Table = Table {
             "a 4->5 Backlog backlog=1.2353",
         ),
         ("no more than arrives", "waiting 48000; learned 10; a: 4", "a 4->7 Backlog backlog=3.0882"),
+        ("but nothing is taken while work for it waits", "waiting 48000; learned 0; a: 3", "a 3->3 HeldPeak"),
         (
             "in less time",
             "throughput drain: 1m; waiting 480; learned 10; a: 4",
@@ -97,15 +98,40 @@ pub(super) const TABLE: Table = Table {
             "learned 10; a: 1 cost=10; b: 0 cost=25 accelerator=L4",
             "a 1->4 ArrivalsAboveCapacity; b 0->0 NoChange throughput=8.0952",
         ),
+        (
+            "as dear as each other: the smaller step",
+            "learned 10; a: 0 cost=400 accelerator=L4; b: 0 cost=10 accelerator=L4; c: 1 max=1",
+            "a 0->0 NoChange; b 0->3 ArrivalsAboveCapacity; c 1->1 NoChange",
+        ),
+        (
+            "a small card is no measure of the others",
+            "learned 10; a: 4; b: 1 blocks=500 cost=1",
+            "a 4->3 SupplyAboveDemand running=160; b 1->1 NoChange running=5.12",
+        ),
         ("not learnt, and calm", "learned 10 samples=3; a: 2", "a 2->2 NotLearnt samples=3"),
         ("not learnt, and busy", "learned 10 samples=3; a: 2 kv=.6", "a 2->3 NotLearnt need=3"),
+        (
+            "not learnt, saturated, and more on its way",
+            "learned 10 samples=3 saturated=9; a: 4 ready=1 kv=.9",
+            "a 4->4 NotLearnt",
+        ),
         ("not learnt takes nothing away", "learned 0 samples=3; a: 4", "a 4->4 NotLearnt"),
         (
             "without counters percentages decide",
             "learned 10; a: 2 wait=- kv=.75",
             "a 2->3 SignalsMissing SpareBelowTarget missing=counters",
         ),
-        ("without a step as well", "a: 2 kv=.75", "a 2->3 SignalsMissing SpareBelowTarget missing=counters"),
+        ("without a step as well, of a new leader that takes nothing", "a: 4 kv=.1", "a 4->4 SignalsMissing"),
+        (
+            "without any counters they take what they can",
+            "a: 4 kv=.1 wait=-",
+            "a 4->3 SignalsMissing ScaleDownSafe",
+        ),
+        (
+            "and give what is lacking",
+            "a: 2 kv=.75",
+            "a 2->3 SignalsMissing SpareBelowTarget missing=counters",
+        ),
         (
             "pods that do a part of a request",
             "learned 10; a: 2 role=prefill kv=.75",

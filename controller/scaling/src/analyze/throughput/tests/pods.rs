@@ -123,7 +123,7 @@ fn pods_come_and_go() {
     counted(&born, &[30.0, 42.0]);
     // One that was out of sight for long has done more than it can have done since.
     let returned = watch(Some(first.clone()), 30, &[("p", &steady), ("q", &[(0, 9000.0, 7.0)])]);
-    counted(&returned, &[30.0, 30.0 + 120.0 + 7.0]);
+    counted(&returned, &[30.0, 30.0 + 120.0]);
     // One that is gone takes nothing back of what arrived there.
     let gone = watch(Some(born), 30, &[("q", &[(0, 65.0, 7.0), (15, 35.0, 7.0)])]);
     counted(&gone, &[30.0, 42.0, 30.0, 30.0]);
@@ -131,6 +131,45 @@ fn pods_come_and_go() {
     let anew = watch(Some(first), 301, &[("p", &[(0, 9000.0, 4.0), (15, 8970.0, 4.0)])]);
     assert_eq!(anew.arrivals.len(), 1);
     counted(&anew, &[30.0]);
+}
+
+#[test]
+fn after_a_blackout_nothing_is_known_of_the_time_before() {
+    let before = watch(None, 0, &[("p", &[(0, 100.0, 4.0), (15, 70.0, 4.0)]), ("q", &[(0, 50.0, 4.0)])]);
+    let unseen = |memory: Learned| {
+        let mut snapshot = of_replicas(vec![memory.after(std::time::Duration::from_secs(15))], Vec::new());
+        snapshot.models[0].variants[0].current = 2;
+        crate::decide(&snapshot).next.learned.remove(0)
+    };
+    let blackout = (0..26).fold(before, |memory, _| unseen(memory));
+    let shown = [("p", &[(0, 9000.0, 80.0)][..]), ("q", &[(0, 9000.0, 80.0)][..])];
+    let after = watch(Some(blackout), 15, &shown);
+    assert_eq!((after.arrivals.len(), after.watched), (0, GoDuration::default()));
+}
+
+#[test]
+fn while_lost_counters_are_remembered_percentages_take_nothing() {
+    let idle = |work: &[WorkSample]| {
+        let of = |pod: &str| Replica {
+            pod: pod.to_owned(),
+            kv: Some(KvUsage::default()),
+            work: work.to_vec(),
+            ..Replica::default()
+        };
+        ["p", "q", "r"].map(of).to_vec()
+    };
+    let sample = WorkSample { completed: amount(9.0), ..WorkSample::default() };
+    let mut learned = Vec::new();
+    let mut targets = Vec::new();
+    // Counters once, and then none for six minutes.
+    for cycle in 0..25 {
+        let shown = if cycle == 0 { vec![sample] } else { Vec::new() };
+        let outcome = crate::decide(&of_replicas(learned, idle(&shown)));
+        targets.push(outcome.decisions[0].target());
+        let passed = std::time::Duration::from_secs(15);
+        learned = outcome.next.learned.into_iter().map(|l| l.after(passed)).collect();
+    }
+    assert_eq!((&targets[..20], targets[24]), (&[3; 20][..], 2), "{targets:?}");
 }
 
 /// Requests a second.
