@@ -112,15 +112,13 @@ pub(super) fn analyze(model: &ModelView) -> (Result<Plan, Option<Reason>>, Learn
 
 /// Whether it can decide; if not, the signal that is missing, or `None` where nothing reports.
 fn check(model: &ModelView, memory: &Learned) -> Result<(), Option<Missing>> {
-    let mut samples = model.variants.iter().flat_map(|v| &v.counted).peekable();
-    if samples.peek().is_none() {
+    if model.variants.iter().all(|v| v.counted.is_empty()) {
         return Err(None);
     }
     if model.variants.iter().any(|v| v.variant.role.is_some()) {
         return Err(Some(Missing::WholeRequests));
     }
-    let stale = model.config.metrics_age.stale;
-    if memory.arrivals.is_empty() || !samples.any(|s| s.replica.work.iter().any(|w| w.age <= stale)) {
+    if memory.arrivals.is_empty() || !counts(model) {
         return Err(Some(Missing::Counters));
     }
     let lengths = memory.output.is_some_and(|output| output.get() > 0.0);
@@ -130,8 +128,7 @@ fn check(model: &ModelView, memory: &Learned) -> Result<(), Option<Missing>> {
 /// Whether those who decide instead are to take nothing: a leader that has just begun knows of no need that is held, and
 /// counters that are lost may come back while what they told is remembered.
 pub(super) fn holds(model: &ModelView, learned: &Learned) -> bool {
-    let counted = model.variants.iter().flat_map(|v| &v.counted).any(|s| !s.replica.work.is_empty());
-    if counted { learned.watched < model.settings.throughput.hold } else { !learned.pods.is_empty() }
+    if counts(model) { learned.watched < model.settings.throughput.hold } else { !learned.pods.is_empty() }
 }
 
 /// Takes in what replicas did, and gives each variant the index of its curve.
@@ -287,6 +284,13 @@ fn abilities(model: &ModelView, memory: &Learned, curves: &[usize], shape: Shape
 fn able(model: &ModelView, per_replica: &[f64]) -> f64 {
     let each = model.variants.iter().zip(per_replica);
     finite(each.map(|(v, speed)| f64::from(v.ready.saturating_add(v.pending)) * speed).sum())
+}
+
+/// Some replica shows its counters.
+fn counts(model: &ModelView) -> bool {
+    let stale = model.config.metrics_age.stale;
+    let shows = |s: &Sample| s.replica.work.iter().any(|w| w.age <= stale);
+    model.variants.iter().flat_map(|v| &v.counted).any(shows)
 }
 
 /// Every replica whose sample counts shows its counters.
