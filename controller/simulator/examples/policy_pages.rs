@@ -14,7 +14,7 @@ use wva_simulator::report::overview::{Column, RATIO, Results, Scenario, attainme
 const TRACES: [&str; 8] =
     ["ladder", "prefill-heavy", "ramp", "bursts", "two-classes", "stock-out", "cold-morning", "diurnal-week"];
 /// Servers and signals that are not what an analyzer assumes.
-const ATTACKS: [&str; 14] = [
+const ATTACKS: [&str; 17] = [
     "adapters",
     "attention",
     "clients",
@@ -23,10 +23,13 @@ const ATTACKS: [&str; 14] = [
     "fast",
     "long-start",
     "night",
+    "picker-queue",
     "prefix",
+    "pulses",
     "roles",
     "scrapes",
     "slow",
+    "small-card",
     "speculation",
     "uneven",
 ];
