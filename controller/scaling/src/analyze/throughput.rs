@@ -99,7 +99,8 @@ pub(super) fn analyze(model: &ModelView) -> (Result<Plan, Option<Reason>>, Learn
     let (passed, spans) = arrivals::fold(model, &mut memory);
     let curves = learn(model, &mut memory, &spans, passed);
     measure(model, &mut memory);
-    let saturated = share(model, |s| waiting(s) >= SATURATED.0 || s.kv >= SATURATED.1) > MOST_SATURATED;
+    let saturated =
+        share(model, |s| waiting(s).max(s.queue) >= SATURATED.0 || s.kv >= SATURATED.1) > MOST_SATURATED;
     memory.saturated = match (saturated, memory.saturated) {
         (false, _) => 0,
         // How long it has been so already nobody knows.
@@ -172,7 +173,7 @@ fn measure(model: &ModelView, memory: &mut Learned) {
     }
 }
 
-/// Requests that wait at a replica now, or did within the last minute.
+/// Requests that wait at a replica now; where it shows no counters, the most that did within the last minute.
 fn waiting(sample: &Sample) -> f64 {
     let newest = sample.replica.work.iter().min_by_key(|w| w.age);
     newest.map_or(sample.queue, |w| w.waiting.get())
@@ -379,7 +380,7 @@ fn wait(model: &ModelView, traffic: Traffic, full: f64) -> f64 {
 /// Nothing is learnt yet: where most replicas are hot the model grows by the ratio of what arrives and what is done, or
 /// by half. Replicas are counted instead of requests.
 fn unlearnt(model: &ModelView, memory: &Learned, traffic: Traffic, abilities: Vec<Ability>) -> Plan {
-    let hot = share(model, |s| waiting(s) >= HOT.0 || s.kv >= HOT.1) > 0.5;
+    let hot = share(model, |s| waiting(s).max(s.queue) >= HOT.0 || s.kv >= HOT.1) > 0.5;
     let ready = model.variants.iter().map(|v| f64::from(v.ready)).sum::<f64>();
     // Of the same scrapes, so nothing that is assumed.
     let last = |steps: &[Amount]| steps.iter().rev().take(4).map(|n| n.get()).sum::<f64>();

@@ -72,6 +72,7 @@ pub(super) const TABLE: Table = Table {
             "learned 1 saturated=4; a: 4 wait=3",
             "a 4->5 Backlog need=0.3088",
         ),
+        ("so they are in bursts", "learned 1 saturated=4; a: 4 queue=3", "a 4->5 Backlog"),
         ("they have only just been: none is taken", "learned 1; a: 4 wait=3", "a 4->4 NoChange need=0.3088"),
         ("less arrives, and did for long", "learned 6; a: 4", "a 4->2 SupplyAboveDemand need=1.8529"),
         ("a need that is held", "learned 6 need=2.5; a: 4", "a 4->3 SupplyAboveDemand"),
@@ -109,6 +110,7 @@ pub(super) const TABLE: Table = Table {
             "a 4->3 SupplyAboveDemand running=160; b 1->1 NoChange running=5.12",
         ),
         ("not learnt, and calm", "learned 10 samples=3; a: 2", "a 2->2 NotLearnt samples=3"),
+        ("not learnt, and busy in bursts", "learned 10 samples=3; a: 2 queue=2", "a 2->3 NotLearnt"),
         ("not learnt, and busy", "learned 10 samples=3; a: 2 kv=.6", "a 2->3 NotLearnt need=3"),
         (
             "not learnt, saturated, and more on its way",
