@@ -14,7 +14,7 @@ pub use self::engine::engine_arguments;
 pub(crate) use self::throughput::known;
 pub(crate) use self::tokens::OBSERVATIONS;
 use crate::limit::Ledger;
-use crate::reason::{AnalysisError, FallbackSource, Reason};
+use crate::reason::{AnalysisError, FallbackSource, Missing, Reason};
 use crate::snapshot::{AnalyzerName, Learned, OutputBucket};
 use crate::view::{Draft, ModelView};
 use crate::{Stage, enforce};
@@ -71,7 +71,9 @@ pub(crate) fn analyze(model: &ModelView) -> Box<dyn Verdict> {
         Err(missing) if !model.at_zero() => (by_percentages(model), missing),
         _ => (Box::new(AtRest) as Box<dyn Verdict>, None),
     };
-    let holds = instead.is_some() && throughput::holds(model, &learned);
+    let may_come =
+        matches!(instead, Some(Reason::SignalsMissing { missing: Missing::Counters | Missing::Lengths }));
+    let holds = may_come && throughput::holds(model, &learned);
     Box::new(Watching { verdict, instead, holds, learned: Box::new(learned) })
 }
 

@@ -138,7 +138,7 @@ impl Plan {
         let (would, taken) = (fits(unheld), fits(spare));
         if taken == 0 {
             if would > 0 {
-                let held = self.held.unwrap_or_default() / self.per_replica[i];
+                let held = finite(self.held.unwrap_or_default() / self.per_replica[i]);
                 let flow = Box::new(self.flow(i));
                 drafts[i].note(Stage::Analyze, Reason::HeldPeak { held, flow });
             }
