@@ -17,7 +17,7 @@ vpath %.yaml tests/scenarios tests/scenarios/attacks
 SCENARIOS := $(wildcard tests/scenarios/*.yaml tests/scenarios/attacks/*.yaml)
 POLICY_RESULTS := $(patsubst %.yaml,$(RESULTS)/%.json,$(notdir $(SCENARIOS)))
 
-.PHONY: help tools build test lint lint-files chart generate demo bench bench-idle bench-policies bench-admission bench-cycle bench-decide bench-simulate test-bad-input test-faults test-from-zero test-image test-install test-outages test-scaling test-side-by-side test-throughput test-zero fuzz deny clean
+.PHONY: help tools build test lint lint-files chart generate demo bench bench-idle bench-policies bench-admission bench-cycle bench-decide bench-simulate test-bad-input test-faults test-from-zero test-image test-long test-quick test-install test-outages test-scaling test-side-by-side test-throughput test-zero fuzz deny clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -29,7 +29,14 @@ build: ## Build everything the demo and the tests need
 	$(CARGO) build --workspace --bins
 
 test: tools ## Run all tests: unit, property, each crate on real sockets, end to end on a real control plane
-	@tests/run.sh
+	@tests/run.sh all
+
+test-quick: ## Formatting, clippy, unit and property tests, sockets: needs neither Go nor a control plane
+	@tests/run.sh quick
+
+test-long: tools ## All that a night has time for: laws over 10,000 cases, fuzzing, and every long experiment
+	PROPTEST_CASES=10000 tests/run.sh all
+	$(MAKE) fuzz test-faults test-bad-input test-from-zero test-install test-outages test-scaling test-side-by-side test-throughput test-zero
 
 lint: ## Formatting, clippy, purity of the pure crates, arrows between crates
 	@tests/lint.sh

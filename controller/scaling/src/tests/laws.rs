@@ -1,4 +1,5 @@
-//! Laws that hold for every snapshot, each over 10,000 random ones. What fails is shrunk and printed as a file.
+//! Laws that hold for every snapshot, each over 1,000 random ones, or as many as `PROPTEST_CASES` asks for. A failing
+//! snapshot is shrunk and printed as a file.
 
 mod apart;
 mod bounds;
@@ -19,7 +20,8 @@ use crate::snapshot::{Snapshot, Variant};
 use crate::{Decision, Outcome};
 
 fn cases() -> ProptestConfig {
-    ProptestConfig { failure_persistence: None, cases: 10_000, ..ProptestConfig::default() }
+    let asked = ProptestConfig::default();
+    ProptestConfig { failure_persistence: None, cases: asked.cases.max(1000), ..asked }
 }
 
 /// The variant a decision is about.

@@ -1,12 +1,10 @@
 //! Every signal from a real Prometheus, which scrapes emulated vLLM servers and an emulated endpoint picker: what a
 //! snapshot shows of them is what the emulation was told to be.
 
-mod common;
-
 use std::collections::BTreeMap;
 
+use crate::common::{Cluster, DEADLINE};
 use anyhow::{Context as _, ensure};
-use common::{Cluster, DEADLINE};
 use serde_json::Value;
 use wva_testbed::fixtures::{MODEL_LABEL, VariantFixture};
 use wva_testbed::install::get;
@@ -31,7 +29,7 @@ fn near(replica: &Value, key: &str, wanted: f64) -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_snapshot_shows_every_signal_of_a_real_prometheus() -> anyhow::Result<()> {
-    let cluster = common::cluster().await?;
+    let cluster = crate::common::cluster().await?;
     let ns = cluster.testbed.namespace("signals").await?;
     let variant = VariantFixture::new(&ns, "measured").replicas(2);
     let config = FleetConfig::new(&ns, &format!("{MODEL_LABEL}=served"), &variant.model);

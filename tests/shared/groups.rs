@@ -1,12 +1,10 @@
 //! A LeaderWorkerSet as the target of a variant, in a cluster that gets the kind only later. The CRD is a stand-in, and
 //! the StatefulSets that its controller would make are made here; the pods in them are those of the real controller.
 
-mod common;
-
 use std::path::Path;
 
+use crate::common::{Cluster, DEADLINE, condition, target};
 use anyhow::{Context as _, ensure};
-use common::{Cluster, DEADLINE, condition, target};
 use serde_json::Value;
 use wva_testbed::fixtures::{MODEL_LABEL, VariantFixture};
 use wva_testbed::install::get;
@@ -74,7 +72,7 @@ async fn snapshot(cluster: &Cluster, namespace: &str) -> anyhow::Result<Value> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_worker_set_is_scaled_though_its_kind_came_later() -> anyhow::Result<()> {
-    let cluster = common::cluster().await?;
+    let cluster = crate::common::cluster().await?;
     let ns = cluster.testbed.namespace("groups").await?;
     let fixture = VariantFixture { name: "big".to_owned(), ..VariantFixture::new(&ns, "big") };
     let scaled =

@@ -1,12 +1,10 @@
 //! The reconciler on a real control plane: real Prometheus, real HPA, the program with the rights of its service
 //! account. Pods and vLLM are emulated. Each test has a namespace of its own and asserts what a user would see.
 
-mod common;
-
 use std::time::Duration;
 
+use crate::common::{Cluster, DEADLINE, condition, target};
 use anyhow::{Context as _, ensure};
-use common::{Cluster, DEADLINE, condition, target};
 use wva_testbed::eventually;
 use wva_testbed::fixtures::{MODEL_LABEL, VariantFixture};
 use wva_testbed::install::get;
@@ -36,7 +34,7 @@ async fn told(cluster: &Cluster, namespace: &str, reason: &str, text: &str) -> a
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_cheaper_variant_grows_and_the_hpa_carries_it_out() -> anyhow::Result<()> {
-    let cluster = common::cluster().await?;
+    let cluster = crate::common::cluster().await?;
     let ns = cluster.testbed.namespace("cheaper").await?;
     let cheap = VariantFixture::new(&ns, "cheap").on_a100().cost("40.0");
     let dear = VariantFixture::new(&ns, "dear").cost("80.0");
@@ -97,7 +95,7 @@ async fn the_cheaper_variant_grows_and_the_hpa_carries_it_out() -> anyhow::Resul
 
 #[tokio::test(flavor = "multi_thread")]
 async fn at_ten_replicas_the_step_is_what_the_hpa_acts_on() -> anyhow::Result<()> {
-    let cluster = common::cluster().await?;
+    let cluster = crate::common::cluster().await?;
     let ns = cluster.testbed.namespace("step").await?;
     let mut variant = VariantFixture::new(&ns, "ten").replicas(10);
     variant.max = 12;
@@ -118,7 +116,7 @@ async fn at_ten_replicas_the_step_is_what_the_hpa_acts_on() -> anyhow::Result<()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn load_that_fits_on_fewer_replicas_gives_them_back_one_by_one_down_to_one() -> anyhow::Result<()> {
-    let cluster = common::cluster().await?;
+    let cluster = crate::common::cluster().await?;
     let ns = cluster.testbed.namespace("down").await?;
     let load = fleet(cluster, &ns)?;
     load.set_fixed_all(0.10, 0.0);
@@ -153,7 +151,7 @@ async fn cycles(cluster: &Cluster) -> anyhow::Result<f64> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_recommendation_is_shown_and_not_published() -> anyhow::Result<()> {
-    let cluster = common::cluster().await?;
+    let cluster = crate::common::cluster().await?;
     let ns = cluster.testbed.namespace("recommend").await?;
     cluster.testbed.apply(&thresholds(&ns, "shadowAnalyzer: throughput")).await?;
     let load = fleet(cluster, &ns)?;
@@ -213,7 +211,7 @@ data: {{default: '{entry}'}}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_scrape_gap_takes_no_replica_away() -> anyhow::Result<()> {
-    let cluster = common::cluster().await?;
+    let cluster = crate::common::cluster().await?;
     let ns = cluster.testbed.namespace("gap").await?;
     let load = fleet(cluster, &ns)?;
     load.set_fixed_all(0.60, 0.0);
@@ -236,7 +234,7 @@ async fn a_scrape_gap_takes_no_replica_away() -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_token_analyzer_takes_all_the_steps_that_are_lacking_at_once() -> anyhow::Result<()> {
-    let cluster = common::cluster().await?;
+    let cluster = crate::common::cluster().await?;
     let ns = cluster.testbed.namespace("tokens").await?;
     cluster.testbed.apply(&thresholds(&ns, "analyzerName: saturation")).await?;
     let config = FleetConfig::new(&ns, &format!("{MODEL_LABEL}=served"), "meta-llama/Llama-3.1-8B");
@@ -264,7 +262,7 @@ async fn the_token_analyzer_takes_all_the_steps_that_are_lacking_at_once() -> an
 /// From one load alone nothing tells that a larger batch costs no time, so less is believed: 25 at least, what 60 at once do.
 #[tokio::test(flavor = "multi_thread")]
 async fn arrivals_bring_the_replicas_that_they_take_before_a_cache_is_full() -> anyhow::Result<()> {
-    let cluster = common::cluster().await?;
+    let cluster = crate::common::cluster().await?;
     let ns = cluster.testbed.namespace("arrivals").await?;
     cluster.testbed.apply(&thresholds(&ns, "{analyzerName: throughput, ttftSlo: 900}")).await?;
     let config = FleetConfig::new(&ns, &format!("{MODEL_LABEL}=served"), "meta-llama/Llama-3.1-8B");
