@@ -226,16 +226,24 @@ async fn other_names(site: &Site) -> anyhow::Result<String> {
     })
     .await?;
     let value = r#"{"data":{"PROMETHEUS_BASE_URL":"http://127.0.0.1:10"}}"#;
-    let patch = ["-n", SYSTEM, "patch", "configmap", "my-config", "--type=merge", "-p", value];
-    let refused = site.testbed.kubectl(&patch).await?;
-    ensure!(!refused.ok && refused.stderr.contains("WVA-CM-001"), "it is not judged: {refused:?}");
+    let patch =
+        ["-n", SYSTEM, "patch", "configmap", "my-config", "--dry-run=server", "--type=merge", "-p", value];
+    // A replica that ends answers for some seconds, and judges the map of the old name alone.
+    eventually("the other map to be judged", SOON, async || {
+        let refused = site.testbed.kubectl(&patch).await?;
+        ensure!(!refused.ok && refused.stderr.contains("WVA-CM-001"), "it is not: {refused:?}");
+        Ok(())
+    })
+    .await?;
     site.kubectl(&["-n", SYSTEM, "delete", "lease", "my-election-id"]).await?;
     Ok("a replica leads by the other Lease, and the other map is judged".to_owned())
 }
 
 async fn base_deleted(site: &Site) -> anyhow::Result<String> {
     let folder = overlay(site, &[&COMPONENTS[..], &["samples/renamed"]].concat())?;
-    site.kubectl(&["delete", "--timeout=55s", "-k", &folder.to_string_lossy()]).await?;
+    // The Secret with a token goes with its service account.
+    let delete = ["delete", "--ignore-not-found", "--timeout=55s", "-k", &folder.to_string_lossy()];
+    site.kubectl(&delete).await?;
     for crds in [SERVICE_MONITORS, CRDS] {
         site.testbed.kubectl_with(&["delete", "-f", "-"], crds).await?.success()?;
     }
