@@ -105,11 +105,22 @@ holds "$all" '"name":"ms-inference-scheduling-llm-d-modelservice-decode"' defaul
 holds "$all" '"tolerance":"0"' defaults
 lacks "$(cat $out/kubernetes-1.30.json)" '"tolerance"' kubernetes-1.30
 lacks "$all" 'CONTROLLER_INSTANCE' defaults
-# Endpoint pickers are shown a token that is good for metrics alone, once.
+# Endpoint pickers get short-lived tokens of the metrics reader, or the one token that the values name.
+reader="{\"name\":\"EPP_METRIC_READER_SERVICE_ACCOUNT\",\"value\":\"$release-metrics-reader\"}"
+requests="{\"apiGroups\":[\"\"],\"resourceNames\":[\"$release-metrics-reader\"],\"resources\":[\"serviceaccounts/token\"],\"verbs\":[\"create\"]}"
 picker='"name":"EPP_METRIC_READER_BEARER_TOKEN"'
-holds "$all" "{$picker,\"valueFrom\":{\"secretKeyRef\":{\"key\":\"token\",\"name\":\"$release-metrics-reader\"}}}" defaults
+holds "$all" "$reader" defaults
+holds "$all" "$requests" defaults
+lacks "$all" "$picker" defaults
+lacks "$all" 'service-account-token' defaults
 render --set 'wva.extraEnv[0].name=EPP_METRIC_READER_BEARER_TOKEN,wva.extraEnv[0].value=own' > $out/own-token.yaml
-[ "$(json $out/own-token.yaml | grep -o "$picker" | wc -l)" = 1 ] || fault "own-token: the token for endpoint pickers is set twice"
+render --set wva.endpointPickers.tokenSecret=mine > $out/token-secret.yaml
+for name in own-token token-secret; do
+  given=$(json $out/$name.yaml)
+  [ "$(grep -o "$picker" <<< "$given" | wc -l)" = 1 ] || fault "$name: the token for endpoint pickers is not set once"
+  lacks "$given" EPP_METRIC_READER_SERVICE_ACCOUNT $name
+  lacks "$given" 'serviceaccounts/token' $name
+done
 all=$(cat $out/instance.json)
 holds "$all" '{"name":"LEADER_ELECTION_ID","value":"72dd1cf1.llm-d.ai-workload-variant-autoscaler"}' instance
 holds "$all" '"matchLabels":{"controller_instance":"team-a","exported_namespace":"llm-d-autoscaler","variant_name":"workload-variant-autoscaler-va"}' instance
@@ -252,6 +263,7 @@ refused "at '/hpa': missing property 'minReplicas'"        --set hpa.minReplicas
 refused "at '/wva/webhook': missing property 'enabled'"    --set wva.webhook.enabled=null
 refused "at '': missing property 'vllmService'"            --set vllmService=null
 refused "with a tag or a digest in it"                     --set wva.image.repository=registry.example:5000/wva:v1
+refused "the chart sets EPP_METRIC_READER_SERVICE_ACCOUNT itself" --set 'wva.extraEnv[0].name=EPP_METRIC_READER_SERVICE_ACCOUNT,wva.extraEnv[0].value=x'
 refused "the chart sets POD_NAME itself"                   --set 'wva.extraEnv[0].name=POD_NAME,wva.extraEnv[0].value=x'
 refused "the chart sets MALLOC_ARENA_MAX itself"           --set 'wva.extraEnv[0].name=MALLOC_ARENA_MAX,wva.extraEnv[0].value=x'
 refused "wva.extraEnv names X twice"                       --set 'wva.extraEnv[0].name=X,wva.extraEnv[0].value=a,wva.extraEnv[1].name=X,wva.extraEnv[1].value=b'

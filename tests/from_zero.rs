@@ -9,17 +9,16 @@ use anyhow::{Context as _, ensure};
 use common::{Cluster, DEADLINE, condition, target};
 use wva_testbed::audit::{Audit, Write};
 use wva_testbed::fixtures::{MODEL_LABEL, VariantFixture};
-use wva_testbed::install::{Install, InstallOptions};
+use wva_testbed::install::{Install, InstallOptions, METRICS_READER, SYSTEM};
 use wva_testbed::picker::{CRDS, FakePicker, Manner, older_pool, pool};
 use wva_testbed::{Fleet, FleetConfig, Options, Testbed, eventually};
 
-/// The one that is set for the metrics of pickers.
-const TOKEN: &str = "hunter2";
+/// The token for the metrics of pickers, as `echo hunter2` writes it into a Secret.
+const TOKEN: (&str, &str) = ("EPP_METRIC_READER_BEARER_TOKEN", "hunter2\n");
 
 fn options() -> InstallOptions {
     let mut options = common::options();
     let more = [
-        ("EPP_METRIC_READER_BEARER_TOKEN", TOKEN),
         ("WVA_PENDING_GRACE", "12s"),
         // So that the minimum of an HPA says nothing about 0.
         ("WVA_SCALE_TO_ZERO", "true"),
@@ -34,7 +33,9 @@ async fn cluster() -> anyhow::Result<Cluster> {
     testbed.apply(CRDS).await?;
     let args = ["wait", "--for=condition=Established", "crd", "--all", "--timeout=90s"];
     testbed.kubectl(&args).await?.success()?;
-    let install = Install::start(&testbed, &options()).await?;
+    let mut options = options();
+    options.env.push((TOKEN.0.to_owned(), TOKEN.1.to_owned()));
+    let install = Install::start(&testbed, &options).await?;
     Ok(Cluster { testbed, install })
 }
 
@@ -85,7 +86,8 @@ async fn models_at_zero_are_woken_by_requests_and_by_nothing_else() -> anyhow::R
     let mut options = options();
     options.env.push(("POOL_GROUP".to_owned(), "inference.networking.x-k8s.io".to_owned()));
     cluster.install = Install::start(&cluster.testbed, &options).await?;
-    Box::pin(pools_of_the_older_group_count(&cluster)).await
+    Box::pin(pools_of_the_older_group_count(&cluster)).await?;
+    Box::pin(pickers_never_get_the_controllers_own_token(&cluster)).await
 }
 
 /// Hostile pickers, another namespace's picker, a person's hold, and requests for another model.
@@ -102,8 +104,8 @@ async fn nothing_else_wakes(cluster: &Cluster) -> anyhow::Result<()> {
     let neighbour = neighbour.replicas(0);
     at_zero(cluster, &[&model, &neighbour]).await?;
     asked_again(&own, 1).await?;
-    let token = own.asked().authorization;
-    ensure!(token.as_deref() == Some("Bearer hunter2"), "the token was {token:?}");
+    let tokens = own.asked().authorizations;
+    ensure!(tokens.iter().eq(["Bearer hunter2"]), "the tokens were {tokens:?}");
 
     // The same model waits at another namespace's picker, and another model at its own.
     other.queue(&model.model, 5.0);
@@ -268,4 +270,23 @@ async fn pools_of_the_older_group_count(cluster: &Cluster) -> anyhow::Result<()>
     at_zero(cluster, &[&model]).await?;
     picker.queue(&model.model, 1.0);
     woken(cluster, &ns, "model").await
+}
+
+/// Every install names the metrics reader, as `config/base` does.
+async fn pickers_never_get_the_controllers_own_token(cluster: &Cluster) -> anyhow::Result<()> {
+    let reader = format!("system:serviceaccount:{SYSTEM}:{METRICS_READER}");
+    let ns = cluster.testbed.namespace("tokens").await?;
+    let picker = FakePicker::start([127, 0, 0, 8]).await?;
+    cluster.testbed.apply(&older_pool(&ns, "epp")).await?;
+    picker.pod(&cluster.testbed, &ns, "epp", "epp-0").await?;
+    at_zero(cluster, &[&VariantFixture::new(&ns, "model").replicas(0)]).await?;
+    asked_again(&picker, 2).await?;
+    let tokens = picker.asked().authorizations;
+    ensure!(tokens.len() == 1, "one token was expected, not {tokens:?}");
+    for token in tokens {
+        let token = token.strip_prefix("Bearer ").context("a request without a token")?;
+        let user = cluster.testbed.user_of(token).await?;
+        ensure!(user == reader, "a picker got a token of {user:?}");
+    }
+    Ok(())
 }

@@ -53,6 +53,12 @@ fn secrets_and_maps(namespace: &str) -> Vec<Attempt> {
         read("lists Secrets of all namespaces", "/api/v1/secrets"),
         read("lists Secrets in its own namespace", format!("{own}/secrets")),
         read("reads another Secret in its own namespace", format!("{own}/secrets/other")),
+        create(
+            "requests a token of its own account",
+            format!("{own}/serviceaccounts/{ACCOUNT}/token"),
+            json!({}),
+        ),
+        create("requests a token elsewhere", format!("{other}/serviceaccounts/default/token"), json!({})),
         delete("deletes its CA", format!("{own}/secrets/{CA_SECRET}")),
         create("makes a Secret elsewhere", format!("{other}/secrets"), json!({"metadata": {"name": "new"}})),
         read("reads another config map of its namespace", format!("{own}/configmaps/other")),

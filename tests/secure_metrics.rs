@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use common::options;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use k8s_openapi::ByteString;
+use wva_testbed::handshake::tls;
 use wva_testbed::install::{Install, SERVICE, SYSTEM};
 use wva_testbed::{Options, Testbed};
 
@@ -33,6 +36,7 @@ async fn only_those_the_api_server_allows_read_metrics() -> anyhow::Result<()> {
     let testbed = Testbed::start(Options { name: "secure-metrics".to_owned(), ..Options::default() }).await?;
     let mut options = options();
     options.env.push(("METRICS_SECURE".to_owned(), "true".to_owned()));
+    options.env.push(("ENABLE_HTTP2".to_owned(), "true".to_owned()));
     let install = Install::start(&testbed, &options).await?;
     testbed.apply(READER).await?;
 
@@ -47,7 +51,7 @@ async fn only_those_the_api_server_allows_read_metrics() -> anyhow::Result<()> {
         .timeout(Duration::from_secs(20))
         .tls_certs_only([reqwest::Certificate::from_pem(&pem)?])
         .build()?;
-    let port = install.address("metrics")?.rsplit_once(':').context("no port")?.1;
+    let port = port(&install, "metrics")?;
     let ask = async |token: Option<&str>| {
         let request = client.get(format!("https://localhost:{port}/metrics"));
         let answer = token.iter().fold(request, reqwest::RequestBuilder::bearer_auth).send().await?;
@@ -63,5 +67,34 @@ async fn only_those_the_api_server_allows_read_metrics() -> anyhow::Result<()> {
     ensure!(status == 403 && !text.contains("wva_build_info"), "without the right: {status} {text}");
     let (status, text) = ask(Some(token("scraper").await?.trim())).await?;
     ensure!(status == 200 && text.contains("wva_build_info"), "with the right: {status} {text}");
+    every_https_endpoint_offers_http2(&install, &pem, token("scraper").await?.trim()).await
+}
+
+fn port(install: &Install, what: &str) -> anyhow::Result<u16> {
+    let port = install.address(what)?.rsplit_once(':').context("no port")?.1;
+    Ok(port.parse()?)
+}
+
+async fn every_https_endpoint_offers_http2(install: &Install, ca: &[u8], token: &str) -> anyhow::Result<()> {
+    for (what, path) in [("metrics", "/metrics"), ("external metrics", "/livez"), ("admission", "/")] {
+        for (protocols, chosen) in [(&["h2", "http/1.1"][..], "h2"), (&["http/1.1"], "http/1.1")] {
+            let stream = tls(port(install, what)?, "localhost", ca, protocols).await?;
+            let agreed = stream.get_ref().1.alpn_protocol().map(String::from_utf8_lossy);
+            ensure!(agreed.as_deref() == Some(chosen), "{what} agreed to {agreed:?} of {protocols:?}");
+            if chosen == "h2" {
+                let (mut sender, connection) =
+                    http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
+                let connection = tokio::spawn(connection);
+                let request = hyper::Request::get(format!("https://localhost{path}"))
+                    .header("authorization", format!("Bearer {token}"))
+                    .body(String::new())?;
+                let answer =
+                    tokio::time::timeout(Duration::from_secs(20), sender.send_request(request)).await??;
+                let known = answer.status() == 200 || what == "admission";
+                ensure!(known && answer.version() == hyper::Version::HTTP_2, "{what}: {answer:?}");
+                connection.abort();
+            }
+        }
+    }
     Ok(())
 }

@@ -317,3 +317,43 @@ fn a_misspelt_key_is_pointed_at() {
         (said.lines().find(|l| l.contains("modelId: m")), said.lines().find(|l| l.contains('^')));
     assert_eq!(line.unwrap().find("modelId: m").unwrap(), caret.unwrap().find('^').unwrap(), "{said}");
 }
+
+/// A sample of `config/samples`, as its documents.
+fn sample(name: &str) -> Vec<Value> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/samples").join(name);
+    serde_saphyr::from_multiple(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// Kubernetes 1.30 to 1.32 do not know the field, and kubectl refuses a file with it.
+#[test]
+fn the_hpa_sample_sets_no_field_newer_than_kubernetes_1_30() {
+    let fields = |part: &Value| part.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    for hpa in sample("hpa-integration.yaml") {
+        let behavior = &hpa["spec"]["behavior"];
+        assert_eq!(
+            fields(&hpa["spec"]),
+            ["behavior", "maxReplicas", "metrics", "minReplicas", "scaleTargetRef"]
+        );
+        for direction in ["scaleUp", "scaleDown"] {
+            assert_eq!(
+                fields(&behavior[direction]),
+                ["policies", "stabilizationWindowSeconds"],
+                "{direction}"
+            );
+        }
+    }
+}
+
+/// The chart of prometheus-adapter sets both to 10001, which OpenShift's restricted SCC refuses.
+#[test]
+fn the_openshift_sample_unsets_user_and_group_of_the_adapter() {
+    let values = &sample("prometheus-adapter-values-ocp.yaml")[0];
+    for (part, field) in [("podSecurityContext", "fsGroup"), ("securityContext", "runAsUser")] {
+        let set = values[part].as_object().unwrap().get(field);
+        assert_eq!(set, Some(&Value::Null), "{part}.{field}");
+    }
+    let text = std::fs::read_to_string(
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("config/samples/prometheus-adapter-values-ocp.yaml"),
+    );
+    assert!(text.unwrap().contains("oc create configmap serving-ca"), "how serving-ca is made");
+}

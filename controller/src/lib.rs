@@ -39,7 +39,7 @@ pub use crd::{Undescribed, missing_fields, tell_of_old_crd};
 pub use engine::{Actuation, Engine, EngineConfig};
 pub use leadership::{Election, Leadership, NotLeading, elect};
 pub use maps::{Config, ConfigMaps, ConfigReloads, main_map};
-pub use picker::{Asking, InferencePools, PickerConfig, Pickers};
+pub use picker::{Asking, InferencePools, PickerConfig, PickerToken, Pickers};
 pub use published::{Published, PublishedVariant, Reader};
 pub use report::events::{self, Reporter};
 pub use report::gauges::VariantSeries;

@@ -73,7 +73,7 @@ pub async fn serve(
         let (tls, app, end) = (tls.clone(), app.clone(), end.clone());
         async move {
             let Some(tls) = tls else {
-                return requests(stream, Peer::new(None), place, app, limits, end).await;
+                return requests(stream, (Peer::new(None), place), app, limits, false, end).await;
             };
             let handshake = tls.accept(stream, ());
             let shaken = tokio::select! {
@@ -82,8 +82,10 @@ pub async fn serve(
             };
             match shaken {
                 Ok((stream, ())) => {
-                    let peer = Peer::new(stream.get_ref().1.peer_certificates());
-                    requests(stream, peer, place, app, limits, end).await;
+                    let session = stream.get_ref().1;
+                    let peer = Peer::new(session.peer_certificates());
+                    let http2 = session.alpn_protocol() == Some(b"h2");
+                    requests(stream, (peer, place), app, limits, http2, end).await;
                 }
                 Err(error) => tracing::debug!(%error, served = limits.bounds.served, "TLS handshake failed"),
             }
@@ -95,16 +97,24 @@ pub async fn serve(
 
 async fn requests(
     stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
-    peer: Peer,
-    place: Place,
+    (peer, place): (Peer, Place),
     app: Router,
     limits: Limits,
+    http2: bool,
     end: CancellationToken,
 ) {
     let connection = Connection { peer, place: Arc::new(place) };
     let service = TowerToHyperService::new(Extension(connection).layer(app));
-    let mut builder = Builder::new(TokioExecutor::new()).http1_only();
+    let mut builder = Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.head).max_buf_size(limits.head_bytes);
+    // Its own keep-alive ends dead connections.
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(16)
+        .keep_alive_interval(limits.head)
+        .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX));
+    let builder = if http2 { builder.http2_only() } else { builder.http1_only() };
     let served = builder.serve_connection(TokioIo::new(stream), service);
     let ended = until_shutdown(served, end, |connection| {
         connection.graceful_shutdown();

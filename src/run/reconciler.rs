@@ -39,7 +39,7 @@ impl Process {
         let telemetry = Telemetry::register(&self.registry)?;
         let reloads = telemetry.reloads().clone();
         let asked =
-            PickerConfig { bearer_token: controller.zero.picker_token.clone(), ownership: ownership.clone() };
+            PickerConfig { token: controller.zero.picker_token.clone(), ownership: ownership.clone() };
         let seen = watched.watches.clone();
         let (asking, pickers) = Asking::new(self.client.clone(), seen, watched.pools, reader.clone(), asked)?;
         self.ask_pickers(asking);
@@ -168,7 +168,7 @@ impl Process {
     fn external_metrics(&mut self, address: SocketAddr, certs: &Certs, legacy: bool) -> anyhow::Result<()> {
         let listener = endpoints::bind("the external metrics API", address)?;
         let gate = self.gate.clone();
-        let tls = wva_controller::auth::server_tls(certs.resolver())?;
+        let tls = wva_controller::auth::server_tls(certs.resolver(), self.settings.http2)?;
         let state = Arc::new(ExternalMetrics {
             variants: self.variants.clone(),
             namespaces: self.namespaces.clone(),

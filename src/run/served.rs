@@ -15,7 +15,7 @@ impl Process {
         let router = endpoints::metrics(self.registry.clone(), self.series.clone());
         let shutdown = self.end.shutdown.clone();
         if self.settings.metrics_secure {
-            let tls = wva_certs::server_config(certs.metrics()?.resolver(), false)?;
+            let tls = wva_certs::server_config(certs.metrics()?.resolver(), self.settings.http2)?;
             let guarded = endpoints::guarded(router, self.gate.clone());
             self.spawn(
                 "metrics endpoint",

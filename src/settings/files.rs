@@ -66,7 +66,12 @@ pub(crate) async fn fetch(
             Ok(Ok(found)) => return Ok(found.map(|map| MainMap::of(&map)).unwrap_or_default()),
             // It is not for lack of time that this is forbidden.
             Ok(Err(kube::Error::Api(status))) if status.code == 403 => {
-                anyhow::bail!("{}: the service account needs get on this ConfigMap", status.message)
+                anyhow::bail!(
+                    "{}: the service account needs get, list and watch on this ConfigMap. Another CONFIG_MAP_NAME belongs into \
+                     the resourceNames of the Role and into the matchCondition is-main-map of the webhook \
+                     main.configmap.llmd.ai as well (docs/install.md, Other names)",
+                    status.message
+                )
             }
             Ok(Err(error)) => format!("{:#}", anyhow::Error::new(error)),
             Err(_) => format!("no answer within {} s", TRY.as_secs()),

@@ -101,8 +101,8 @@ pub(crate) struct Zero {
     pub(crate) steps_at_once: usize,
     /// API group of `InferencePool`.
     pub(crate) pool_group: String,
-    /// For the metrics of endpoint pickers; `None`: the token of the pod.
-    pub(crate) picker_token: Option<String>,
+    /// For the metrics of endpoint pickers.
+    pub(crate) picker_token: wva_controller::PickerToken,
 }
 
 impl std::fmt::Debug for Zero {

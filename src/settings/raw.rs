@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use wva_crds::settings::map::{Layout, MapText, NESTED_ENTRY, Written};
-use wva_crds::settings::{Problem, SETTINGS, Setting, Value, ValueError};
+use wva_crds::settings::{Problem, SETTINGS, Setting, Value};
 use wva_rules::{RunningSource, RunningValue};
 
 use super::sources::Sources;
@@ -96,7 +96,7 @@ impl Raw {
                 Err(e) => wrong.push(Wrong {
                     key: setting.key,
                     source_of_value: source,
-                    problem: problem(setting, &e),
+                    problem: setting.problem(&e),
                     of_the_command: source.is_of_the_command(),
                 }),
             }
@@ -198,9 +198,4 @@ impl Raw {
         };
         self.values.iter().map(|(key, held)| (*key, value(held))).collect()
     }
-}
-
-/// A secret that does not parse is not repeated in the message.
-fn problem(setting: &Setting, error: &ValueError) -> String {
-    if setting.secret { "the value is not valid".to_owned() } else { error.to_string() }
 }

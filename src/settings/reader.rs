@@ -154,8 +154,17 @@ impl Reader<'_> {
                 _ => 1,
             },
             pool_group: self.text("POOL_GROUP"),
-            picker_token: self.optional("EPP_METRIC_READER_BEARER_TOKEN"),
+            picker_token: self.picker_token(),
         }
+    }
+
+    fn picker_token(&self) -> wva_controller::PickerToken {
+        use wva_controller::PickerToken;
+        if let Some(token) = self.optional("EPP_METRIC_READER_BEARER_TOKEN") {
+            return PickerToken::Fixed(token);
+        }
+        let account = |name| PickerToken::Account { namespace: self.text("POD_NAMESPACE"), name };
+        self.optional("EPP_METRIC_READER_SERVICE_ACCOUNT").map_or(PickerToken::None, account)
     }
 
     /// What is wrong between settings, where each of them is right by itself.

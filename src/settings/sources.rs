@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use clap::ArgMatches;
 use wva_crds::settings::map::{MapText, NESTED_ENTRY};
-use wva_crds::settings::{SETTINGS, Setting, Value};
+use wva_crds::settings::{Kind, SETTINGS, Setting, Value};
 
 use super::raw::{Raw, Source, Wrong};
 use super::reader::Reader;
@@ -33,8 +33,12 @@ impl Sources {
     /// Takes what flags and environment say, and reads the config file that they name.
     pub(crate) fn collect(flags: &ArgMatches, environment: impl Fn(&str) -> Option<String>) -> Self {
         let names = SETTINGS.iter().flat_map(|s| std::iter::once(s.key).chain(s.old_keys()));
-        // A variable that is set to nothing, as charts render what nobody chose, is not set.
-        let set = names.filter_map(|name| Some((name, environment(name).filter(|text| !text.is_empty())?)));
+        // An empty variable counts as not set, because charts render one for a value without a choice. An empty token
+        // is a Secret gone wrong.
+        let is_token = |name| Setting::by_key(name).is_some_and(|s| s.kind == Kind::Token);
+        let set = names.filter_map(|name| {
+            Some((name, environment(name).filter(|text| !text.is_empty() || is_token(name))?))
+        });
         let sources = Self { flags: flags.clone(), environment: set.collect(), ..Self::default() };
         sources.with_file()
     }

@@ -358,10 +358,35 @@ fn every_value_is_shown_with_its_source_and_no_secret_is() {
     has("GLOBAL_OPT_INTERVAL=60s ", "default");
     has("PROMETHEUS_BASE_URL=https://u:***@p ", "environment PROMETHEUS_BASE_URL");
     has("PROMETHEUS_BEARER_TOKEN=(a secret) ", "environment PROMETHEUS_BEARER_TOKEN");
-    has("EPP_METRIC_READER_BEARER_TOKEN= ", "default");
+    has("EPP_METRIC_READER_BEARER_TOKEN= ", "not set");
     has("POD_NAME= ", "not set");
     let (given, defaults) = settings.given_and_defaults();
     assert!(given.contains("LEADER_ELECT=true (flag --leader-elect); "), "{given}");
     assert!(defaults.contains("GLOBAL_OPT_INTERVAL=60s; "), "{defaults}");
     assert!(![lines, given, defaults, format!("{settings:?}")].concat().contains("hunter2"));
+}
+
+#[test]
+fn an_unusable_picker_token_fails_the_start() {
+    for token in ["", "\n", "hun\nter2", "hun ter2"] {
+        let error = read(&[], &[URL, ("EPP_METRIC_READER_BEARER_TOKEN", token)]).unwrap_err().to_string();
+        let named =
+            error.contains("EPP_METRIC_READER_BEARER_TOKEN (environment EPP_METRIC_READER_BEARER_TOKEN)");
+        assert!(named && error.contains("write the token in one line"), "{token:?}: {error}");
+        assert!(!error.contains("ter2"), "{error}");
+    }
+}
+
+#[test]
+fn pickers_get_a_token_only_where_one_is_set() {
+    use wva_controller::PickerToken;
+    let account = ("EPP_METRIC_READER_SERVICE_ACCOUNT", "reader");
+    let token = |env: &[(&str, &str)]| {
+        let env: Vec<_> = [URL, ("POD_NAMESPACE", "ns")].iter().chain(env).copied().collect();
+        read(&[], &env).unwrap().controller.unwrap().zero.picker_token
+    };
+    assert!(token(&[]) == PickerToken::None);
+    assert!(token(&[account]) == PickerToken::Account { namespace: "ns".into(), name: "reader".into() });
+    let fixed = PickerToken::Fixed("hunter2".to_owned());
+    assert!(token(&[account, ("EPP_METRIC_READER_BEARER_TOKEN", "hunter2\n")]) == fixed);
 }

@@ -24,6 +24,7 @@ fn texts(setting: &Setting) -> Vec<&'static str> {
         Kind::DnsName => vec!["prometheus.monitoring.svc", "10.0.0.7"],
         Kind::Selector => vec!["gpu=a100,!spot", "zone in (a, b)", "((("],
         Kind::Text => vec!["some text"],
+        Kind::Token => vec!["token", "a b"],
     }
 }
 

@@ -107,7 +107,7 @@ fn value(setting: &Setting) -> String {
         Kind::Address => "address, `0` for off".to_owned(),
         Kind::LoopbackAddress => "loopback address, `0` for off".to_owned(),
         Kind::Url => "URL".to_owned(),
-        Kind::Text => "text".to_owned(),
+        Kind::Text | Kind::Token => "text".to_owned(),
         Kind::LabelValue => "label value".to_owned(),
         Kind::Name { .. } => "name".to_owned(),
         Kind::DnsName => "DNS name".to_owned(),

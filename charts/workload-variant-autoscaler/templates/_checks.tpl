@@ -13,6 +13,14 @@ types and unknown keys before.
 {{- if or (contains "@" $image) (regexMatch ":[^/]*$" $image) }}
 {{- $wrong = append $wrong (printf "wva.image.repository is %q, with a tag or a digest in it: those go into wva.image.tag, e.g. v1 or sha256:..." $image) }}
 {{- end }}
+{{- /* An upgrade of llm-d WVA's release. The API server would refuse it in the middle: a selector never changes. */}}
+{{- $name := include "wva.managerName" . }}
+{{- with lookup "apps/v1" "Deployment" .Release.Namespace $name }}
+{{- $selector := include "wva.selectorLabels" $ | fromYaml }}
+{{- if ne (toJson .spec.selector.matchLabels) (toJson $selector) }}
+{{- $wrong = append $wrong (printf "Deployment %s/%s is not of this chart: it selects its pods by %s, this chart by %s, and a selector never changes. This may be the release of llm-d WVA. To keep the release with its VariantAutoscaling and HPA, run `kubectl delete deployment %s -n %s` and `kubectl apply --server-side --force-conflicts -f %s/crds`, then this command again. Or remove the release by `helm uninstall %s -n %s`, then install this chart. docs/migration.md tells more." $.Release.Namespace $name (toJson .spec.selector.matchLabels) (toJson $selector) $name $.Release.Namespace (printf "charts/%s" $.Chart.Name) $.Release.Name $.Release.Namespace) }}
+{{- end }}
+{{- end }}
 {{- if and $wva.namespaceScoped $wva.externalMetrics.enabled }}
 {{- $wrong = append $wrong "wva.namespaceScoped and wva.externalMetrics.enabled cannot both be true: external.metrics.k8s.io is one for the whole cluster, and this controller would know one namespace. Set wva.externalMetrics.enabled=false and feed the HPA by prometheus-adapter or KEDA." }}
 {{- end }}
@@ -26,7 +34,7 @@ types and unknown keys before.
 {{- $wrong = append $wrong (printf "wva.metrics.port is %d, which the controller uses itself (6443 external metrics, 8081 health, 8082 debug, 9443 admission): choose another, e.g. 8443." (int $wva.metrics.port)) }}
 {{- end }}
 {{- /* Flags and variables of the container that the chart writes; a variable twice is refused by server-side apply. */}}
-{{- $ours := list "CONFIG_FILE" "CONFIG_MAP_NAME" "CONTROLLER_INSTANCE" "DEPLOYMENT_NAME" "EXTERNAL_METRICS_BIND_ADDRESS" "HEALTH_PROBE_BIND_ADDRESS" "LEADER_ELECT" "LEADER_ELECTION_ID" "METRICS_ADDR" "METRICS_BIND_ADDRESS" "METRICS_CERT_PATH" "METRICS_SECURE" "POD_NAME" "POD_NAMESPACE" "PROBE_ADDR" "SATURATION_CONFIG_MAP_NAME" "SERVICE_CLASS_CONFIG_MAP_NAME" "WATCH_NAMESPACE" "WEBHOOK_BIND_ADDRESS" "WEBHOOK_CERT_PATH" "WEBHOOK_CONFIGURATION" "WEBHOOK_SERVICE" "WVA_CERT_MODE" "WVA_INSTANCE_POLICY" "WVA_LIMITED_MODE" "WVA_WEBHOOK" }}
+{{- $ours := list "CONFIG_FILE" "CONFIG_MAP_NAME" "CONTROLLER_INSTANCE" "DEPLOYMENT_NAME" "EPP_METRIC_READER_SERVICE_ACCOUNT" "EXTERNAL_METRICS_BIND_ADDRESS" "HEALTH_PROBE_BIND_ADDRESS" "LEADER_ELECT" "LEADER_ELECTION_ID" "METRICS_ADDR" "METRICS_BIND_ADDRESS" "METRICS_CERT_PATH" "METRICS_SECURE" "POD_NAME" "POD_NAMESPACE" "PROBE_ADDR" "SATURATION_CONFIG_MAP_NAME" "SERVICE_CLASS_CONFIG_MAP_NAME" "WATCH_NAMESPACE" "WEBHOOK_BIND_ADDRESS" "WEBHOOK_CERT_PATH" "WEBHOOK_CONFIGURATION" "WEBHOOK_SERVICE" "WVA_CERT_MODE" "WVA_INSTANCE_POLICY" "WVA_LIMITED_MODE" "WVA_WEBHOOK" }}
 {{- range $key := $ours }}
 {{- if hasKey $wva.settings $key }}
 {{- $wrong = append $wrong (printf "wva.settings.%s: the chart sets this itself, from other values and in step with its other objects. Remove it." $key) }}

@@ -81,9 +81,20 @@ Arguments: root, suffix.
 {{ include "wva.fullname" . }}-metrics-reader
 {{- end }}
 
+{{/* "true" where the release has a ServiceMonitor of the controller's own metrics. */}}
+{{- define "wva.monitorsItself" -}}
+{{- $metrics := .Values.wva.metrics }}
+{{- if and (include "wva.controller" .) $metrics.enabled (include "wva.auto" (list . $metrics.serviceMonitor.enabled "monitoring.coreos.com/v1/ServiceMonitor")) }}true{{ end }}
+{{- end }}
+
 {{/* Says so where the values set the token for endpoint pickers by themselves. */}}
 {{- define "wva.pickerTokenGiven" -}}
 {{- range .Values.wva.extraEnv }}{{ if eq .name "EPP_METRIC_READER_BEARER_TOKEN" }}true{{ end }}{{ end }}
+{{- end }}
+
+{{/* "true" where the controller requests short-lived tokens of the metrics reader for endpoint pickers. */}}
+{{- define "wva.requestsPickerToken" -}}
+{{- if not (or (include "wva.pickerTokenGiven" .) .Values.wva.endpointPickers.tokenSecret) }}true{{ end }}
 {{- end }}
 
 {{/* Name of the Lease: the original's, so that it and this controller never act side by side; one for each instance. */}}

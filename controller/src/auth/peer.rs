@@ -29,16 +29,17 @@ impl Peer {
     }
 }
 
-/// TLS for a server behind a [`super::Gate`]: HTTP/1.1, certificates of `resolver`, client certificates asked for and
+/// TLS for a server behind a [`super::Gate`]: HTTP/1.1, and HTTP/2 where `http2` is set; certificates of `resolver`, client certificates asked for and
 /// taken as they are.
 ///
 /// # Errors
 /// Where the cryptography provider lacks a protocol version.
 pub fn server_tls(
     resolver: Arc<dyn ResolvesServerCert>,
+    http2: bool,
 ) -> Result<Arc<ServerConfig>, wva_certs::serving::ServingError> {
     let clients = Arc::new(AnyCertificate(aws_lc_rs::default_provider()));
-    Ok(Arc::new(wva_certs::server_config_asking_clients(resolver, false, clients)?))
+    Ok(Arc::new(wva_certs::server_config_asking_clients(resolver, http2, clients)?))
 }
 
 #[derive(Debug)]

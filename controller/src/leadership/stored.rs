@@ -27,7 +27,7 @@ pub(super) struct StoredLease {
 pub(super) enum CallError {
     #[error(
         "cannot {doing} Lease {namespace}/{name}: {source}; check that the namespace exists, and that the role allows \
-         create, and get, list, watch and update on it by name"
+         create, and get, list, watch and update on it by name (resourceNames of the Role; docs/install.md, Other names)"
     )]
     Api { doing: &'static str, namespace: String, name: String, source: Box<kube::Error> },
     #[error("cannot {doing} Lease {namespace}/{name}: no answer from the API server in {limit:?}")]

@@ -7,6 +7,7 @@ mod endpoint;
 mod page;
 mod pools;
 mod queues;
+mod token;
 mod wanted;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,12 +27,13 @@ use crate::watches::{Optional, Watches};
 #[cfg(test)]
 use crate::watches::{Sight, cache::Writer};
 use crate::workloads::WorkloadKey;
-use ask::{Asker, Token};
+use ask::Asker;
 use endpoint::{Answers, Endpoint};
 use wanted::{Part, wanted};
 
 pub(crate) use pools::{Labels, Pool};
 pub(crate) use queues::Queues;
+pub use token::PickerToken;
 
 /// Time between two requests to a pod. A request that waits is to be answered by a step within a second.
 const PERIOD: Duration = Duration::from_millis(500);
@@ -117,8 +119,8 @@ impl Pickers {
 
 /// What asking them takes.
 pub struct PickerConfig {
-    /// `EPP_METRIC_READER_BEARER_TOKEN`; `None` for the token of this pod.
-    pub bearer_token: Option<String>,
+    /// Where their bearer token comes from.
+    pub token: PickerToken,
     /// Which variants are ours.
     pub ownership: Ownership,
 }
@@ -130,7 +132,7 @@ pub struct Asking {
     pools: Optional<Pool>,
     published: Reader,
     ownership: Ownership,
-    token: Token,
+    token: PickerToken,
     asker: Asker,
     shown_token: watch::Sender<Option<reqwest::header::HeaderValue>>,
     queues: watch::Sender<Arc<Queues>>,
@@ -183,7 +185,7 @@ impl Asking {
             pools: pools.0,
             published,
             ownership: config.ownership,
-            token: Token::new(config.bearer_token.as_deref()),
+            token: config.token,
             asker: Asker::new(token)?,
             shown_token,
             queues,
@@ -193,12 +195,14 @@ impl Asking {
 
     /// Asks until the end of the term. To be run by the leader.
     pub async fn run(&self, ended: CancellationToken) {
+        let mut first_token = self.shown_token.subscribe();
         let asking = async {
-            // The first request shall not go without it.
-            self.shown_token.send_replace(self.token.read().await);
-            tokio::join!(self.token.keep(&self.shown_token), self.follow());
+            // The first request to a picker carries the token already. It fails only without a sender, which is ours.
+            let _ = first_token.changed().await;
+            self.follow().await;
         };
-        ended.run_until_cancelled(asking).await;
+        let both = async { tokio::join!(self.token.keep(&self.client, &self.shown_token), asking) };
+        ended.run_until_cancelled(both).await;
         self.queues.send_replace(Arc::default());
     }
 

@@ -111,6 +111,16 @@ impl Setting {
         }
     }
 
+    /// The problem of a text that does not parse, without any part of a secret.
+    #[must_use]
+    pub fn problem(&self, error: &ValueError) -> String {
+        match error {
+            ValueError::Token => error.to_string(),
+            _ if self.secret => "the value is not valid".to_owned(),
+            _ => error.to_string(),
+        }
+    }
+
     /// The default as a value; `None` where the setting has none.
     ///
     /// # Errors

@@ -29,6 +29,8 @@ pub enum Kind {
     Url,
     /// Any text.
     Text,
+    /// A bearer token, without the white space around it.
+    Token,
     /// A Kubernetes label value, or nothing.
     LabelValue,
     /// The name of an object, or nothing.
@@ -111,6 +113,11 @@ pub enum ValueError {
         /// The text, without the password that may be in it.
         found: String,
     },
+    /// No bearer token. The text is a secret.
+    #[error(
+        "it is empty, or it holds white space or another character that no HTTP header carries: write the token in one line, or remove the setting to send no token"
+    )]
+    Token,
     /// No label value.
     #[error(
         "found {found:?}: write a label value: at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends"
@@ -195,6 +202,12 @@ impl Kind {
                 }
             }
             Self::Text => Ok(Value::Text(found())),
+            Self::Token => match text.trim() {
+                token if !token.is_empty() && token.bytes().all(|b| b.is_ascii_graphic()) => {
+                    Ok(Value::Text(token.to_owned()))
+                }
+                _ => Err(ValueError::Token),
+            },
             Self::LabelValue => {
                 if is_label_value(text) {
                     Ok(Value::Text(found()))
@@ -243,6 +256,7 @@ impl Kind {
             Self::Address | Self::LoopbackAddress => "ADDRESS",
             Self::Url => "URL",
             Self::Text => "TEXT",
+            Self::Token => "TOKEN",
             Self::LabelValue => "LABEL",
             Self::Name { .. } | Self::DnsName => "NAME",
             Self::Selector => "SELECTOR",
@@ -316,5 +330,13 @@ mod tests {
         assert!(refused(Kind::Url, "http://u:hunter2@h:99999").contains("http://u:***@h:99999"));
         assert!(refused(Kind::LabelValue, "a b").contains("label value"));
         assert!(refused(Kind::OneOf(&["json", "text"]), "xml").contains("json, text"));
+    }
+
+    #[test]
+    fn trims_tokens_and_refuses_unusable_ones() {
+        assert_eq!(Kind::Token.parse(" abc.d-e_f=\r\n"), Ok(Value::Text("abc.d-e_f=".to_owned())));
+        for text in ["", " \n", "a\nb", "a b", "a\0", "é"] {
+            assert_eq!(Kind::Token.parse(text), Err(ValueError::Token), "{text:?}");
+        }
     }
 }

@@ -126,6 +126,17 @@ impl Testbed {
         Ok(self.kubectl(&args).await?.success()?.trim().to_owned())
     }
 
+    /// The user whose token this is, as kube-apiserver sees it; empty for a token that it does not know.
+    ///
+    /// # Errors
+    /// When kube-apiserver does not answer.
+    pub async fn user_of(&self, token: &str) -> anyhow::Result<String> {
+        let review = serde_json::json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview",
+            "metadata": {"name": "token"}, "spec": {"token": token}});
+        let create = ["create", "-f", "-", "-o", "jsonpath={.status.user.username}"];
+        self.kubectl_with(&create, &review.to_string()).await?.success()
+    }
+
     /// A kubeconfig file with the rights of this service account.
     ///
     /// # Errors

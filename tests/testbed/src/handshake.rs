@@ -10,6 +10,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use crate::within;
 
@@ -20,21 +21,34 @@ const LIMIT: Duration = Duration::from_secs(5);
 /// # Errors
 /// When the bundle holds no CA, nobody answers, or the certificate is not one of these CAs for this name, now.
 pub(crate) async fn handshake(port: u16, name: &str, bundle: &[u8]) -> anyhow::Result<()> {
+    tls(port, name, bundle, &[]).await.map(drop)
+}
+
+/// The same with these protocols offered (ALPN), and the connection kept.
+///
+/// # Errors
+/// As [`handshake`].
+pub async fn tls(
+    port: u16,
+    name: &str,
+    bundle: &[u8],
+    protocols: &[&str],
+) -> anyhow::Result<TlsStream<TcpStream>> {
     let mut roots = rustls::RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(bundle) {
         roots.add(certificate.context("a caBundle is no PEM")?).context("a caBundle holds no CA")?;
     }
     ensure!(!roots.is_empty(), "a caBundle is empty");
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider)
+    let mut config = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .with_root_certificates(roots)
         .with_no_client_auth();
+    config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
     let name = ServerName::try_from(name.to_owned()).context("no name of a Service")?;
     within("a handshake", LIMIT, async {
         let tcp = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
-        TlsConnector::from(Arc::new(config)).connect(name, tcp).await?;
-        anyhow::Ok(())
+        anyhow::Ok(TlsConnector::from(Arc::new(config)).connect(name, tcp).await?)
     })
     .await
 }

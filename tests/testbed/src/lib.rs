@@ -11,7 +11,7 @@ mod components;
 pub mod fixtures;
 mod fleet;
 mod front;
-mod handshake;
+pub mod handshake;
 mod helm;
 pub mod install;
 pub mod install_runs;

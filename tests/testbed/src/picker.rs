@@ -1,7 +1,7 @@
 //! A fake endpoint picker: an HTTP server with the flow-control metrics of one, on an address of loopback of its own, and
 //! the objects by which the program finds it. It can do what no picker should.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -54,8 +54,8 @@ impl Manner {
 pub struct Asked {
     /// How often.
     pub times: u64,
-    /// The Authorization header that came last.
-    pub authorization: Option<String>,
+    /// Every Authorization header; an empty text for a request without one.
+    pub authorizations: BTreeSet<String>,
 }
 
 #[derive(Default)]
@@ -222,7 +222,7 @@ async fn metrics(State(says): State<Arc<Mutex<Says>>>, headers: HeaderMap) -> Re
         let mut says = lock(&says);
         says.asked.times += 1;
         let token = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        says.asked.authorization = token.map(str::to_owned);
+        says.asked.authorizations.insert(token.unwrap_or_default().to_owned());
         (says.manner, page(says.manner, &says.queues))
     };
     match manner {

@@ -66,7 +66,7 @@ fn start() -> Running {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let shutdown = CancellationToken::new();
-    let task = tokio::spawn(serve(listener, server_tls(serving).unwrap(), state, shutdown.clone()));
+    let task = tokio::spawn(serve(listener, server_tls(serving, false).unwrap(), state, shutdown.clone()));
     Running { address, bundle: set.bundle(kube_now), ca, fake, shutdown, task, writer, synced }
 }
 

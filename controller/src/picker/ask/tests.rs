@@ -4,9 +4,12 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Response, Uri};
 use futures::StreamExt;
+use std::time::Duration;
+
 use reqwest::StatusCode;
 use tokio_util::bytes::Bytes;
 
+use super::super::token::bearer;
 use super::*;
 
 /// Longer than a request may take.
@@ -133,24 +136,4 @@ async fn nobody_there_is_no_answer() {
     let asker = Asker::new(watch::channel(None).1).unwrap();
     let error = asker.ask(address, &BTreeSet::new()).await.unwrap_err();
     assert!(matches!(error, NoAnswer::Unreachable(_)), "{error}");
-}
-
-#[tokio::test]
-async fn the_token_is_the_one_that_is_set_else_that_of_the_pod() {
-    let folder = std::env::temp_dir().join(format!("wva-token-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let file = folder.join("token");
-    std::fs::write(&file, "own\n").unwrap();
-    let read = async |set: Option<&str>| {
-        let token = Token { file: file.clone(), ..Token::new(set) };
-        token.read().await.map(|header| header.to_str().unwrap().to_owned())
-    };
-    assert_eq!(read(Some("set")).await.as_deref(), Some("Bearer set"));
-    assert_eq!(read(None).await.as_deref(), Some("Bearer own"));
-    // What no header can carry is not sent, and neither is an empty one.
-    assert_eq!(read(Some("a\nb")).await.as_deref(), Some("Bearer own"));
-    std::fs::write(&file, "").unwrap();
-    assert_eq!(read(None).await, None);
-    std::fs::remove_dir_all(&folder).unwrap();
-    assert_eq!(read(None).await, None);
 }

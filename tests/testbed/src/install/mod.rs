@@ -21,6 +21,8 @@ pub(crate) const RELEASE: &str = "workload-variant-autoscaler";
 pub const SYSTEM: &str = "workload-variant-autoscaler-system";
 /// Its Service, which both webhook configurations and the APIService name.
 pub const SERVICE: &str = "workload-variant-autoscaler-webhook-service";
+/// The service account whose tokens endpoint pickers get.
+pub const METRICS_READER: &str = "workload-variant-autoscaler-metrics-reader";
 /// Name of both webhook configurations.
 pub const WEBHOOKS: &str = "workload-variant-autoscaler-system-workload-variant-autoscaler-webhook";
 /// The `APIService` of the external metrics API.

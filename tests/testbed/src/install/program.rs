@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use serde_json::Value;
-use wva_crds::settings::SETTINGS;
+use wva_crds::settings::{Kind, SETTINGS};
 
-use super::{InstallOptions, SERVICE, SYSTEM, UP, WEBHOOKS, get};
+use super::{InstallOptions, METRICS_READER, SERVICE, SYSTEM, UP, WEBHOOKS, get};
 use crate::{Process, Testbed, eventually};
 
 /// What the program says it serves, by the name this file uses.
@@ -112,7 +112,8 @@ fn environment(
 ) -> anyhow::Result<Vec<(String, String)>> {
     let kubeconfig = kubeconfig.to_str().context("the kubeconfig's path is not UTF-8")?;
     let prometheus = testbed.prometheus_url().unwrap_or_else(|_| NO_PROMETHEUS.to_owned());
-    let [system, service, webhooks] = [SYSTEM, SERVICE, WEBHOOKS].map(|name| options.named(name));
+    let [system, service, webhooks, reader] =
+        [SYSTEM, SERVICE, WEBHOOKS, METRICS_READER].map(|name| options.named(name));
     let external = if options.serves_metrics_api() { "127.0.0.1:0" } else { "0" };
     let mut env = vec![
         ("KUBECONFIG", kubeconfig),
@@ -121,6 +122,7 @@ fn environment(
         ("POD_NAME", pod),
         ("WEBHOOK_SERVICE", service.as_str()),
         ("WEBHOOK_CONFIGURATION", webhooks.as_str()),
+        ("EPP_METRIC_READER_SERVICE_ACCOUNT", reader.as_str()),
         ("WEBHOOK_BIND_ADDRESS", "127.0.0.1:0"),
         ("EXTERNAL_METRICS_BIND_ADDRESS", external),
         ("METRICS_BIND_ADDRESS", "127.0.0.1:0"),
@@ -135,8 +137,10 @@ fn environment(
     ];
     // A setting in the environment of whoever runs the tests must not be one of the program under test: an empty
     // variable counts as unset.
+    // But an empty token, which fails the start.
+    let others = SETTINGS.iter().filter(|s| s.kind != Kind::Token);
     let unset: Vec<_> =
-        SETTINGS.iter().filter(|s| env.iter().all(|(key, _)| *key != s.key)).map(|s| (s.key, "")).collect();
+        others.filter(|s| env.iter().all(|(key, _)| *key != s.key)).map(|s| (s.key, "")).collect();
     env.extend(unset);
     env.extend(options.env.iter().map(|(key, value)| (key.as_str(), value.as_str())));
     Ok(env.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect())

@@ -7,8 +7,9 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 
-use super::site::{CRD, MODELS, NO_PROMETHEUS, Site, VARIANT};
+use super::site::{CRD, MANAGER, MODELS, NO_PROMETHEUS, Site, VARIANT};
 use super::table::Table;
+use crate::install::{RELEASE, SYSTEM};
 use crate::{Helm, access, eventually};
 
 /// Field of our CRD that the original's does not have.
@@ -25,6 +26,7 @@ pub(super) async fn run(site: &Site, table: &mut Table) -> anyhow::Result<()> {
     table.step("wva crd | kubectl apply changes nothing more", Box::pin(printed(site))).await;
     table.step("uninstall keeps the CRD and what is stored", Box::pin(kept(site, &helm))).await;
     table.step("install with the CRD of the chart; helm test", Box::pin(install_again(site, &helm))).await;
+    table.step("an upgrade of llm-d WVA's release", Box::pin(upgrade(site, &helm))).await;
     Ok(())
 }
 
@@ -124,4 +126,40 @@ async fn kept(site: &Site, helm: &Helm) -> anyhow::Result<String> {
     site.leftovers().await?;
     site.forget().await?;
     Ok("both were there, and nothing else but Lease and CA".to_owned())
+}
+
+/// A stand-in for the chart of llm-d WVA: its Deployment, which selects pods by fewer labels than ours.
+fn other_chart(site: &Site) -> anyhow::Result<String> {
+    let folder = site.testbed.data().join("llm-d-wva");
+    std::fs::create_dir_all(folder.join("templates"))?;
+    let chart = "apiVersion: v2\nname: workload-variant-autoscaler\nversion: 0.5.1\n";
+    std::fs::write(folder.join("Chart.yaml"), chart)?;
+    let labels = json!({"app.kubernetes.io/name": RELEASE, "control-plane": "controller-manager"});
+    let pod = json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "manager", "image": "llm-d"}]}});
+    let deployment = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": MANAGER, "labels": labels},
+        "spec": {"replicas": 0, "selector": {"matchLabels": labels}, "template": pod},
+    });
+    std::fs::write(folder.join("templates/manager.yaml"), deployment.to_string())?;
+    Ok(folder.to_str().context("the path is not UTF-8")?.to_owned())
+}
+
+/// It is refused before anything is changed, and works after the command of the refusal.
+async fn upgrade(site: &Site, helm: &Helm) -> anyhow::Result<String> {
+    helm.run(&["install", RELEASE, &other_chart(site)?, "-n", SYSTEM]).await?.success()?;
+    let ours = ["--set", NO_PROMETHEUS];
+    let refused = site.helm(helm, &ours).await?;
+    let delete = format!("`kubectl delete deployment {MANAGER} -n {SYSTEM}`");
+    let uninstall = format!("`helm uninstall {RELEASE} -n {SYSTEM}`");
+    let named = [&delete, &uninstall].iter().all(|command| refused.stderr.contains(command.as_str()));
+    ensure!(!refused.ok && named, "it was not refused with both commands: {refused:?}");
+    let changed = site.testbed.kubectl(&["-n", SYSTEM, "get", "serviceaccount", MANAGER]).await?;
+    ensure!(!changed.ok, "the refused upgrade made objects");
+    site.kubectl(&delete.trim_matches('`').split(' ').skip(1).collect::<Vec<_>>()).await?;
+    site.helm(helm, &ours).await?.success()?;
+    site.healthy().await?;
+    site.uninstall(helm).await?;
+    site.leftovers().await?;
+    site.forget().await?;
+    Ok("refused, and works after the command of the refusal".to_owned())
 }

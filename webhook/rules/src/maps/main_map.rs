@@ -27,11 +27,7 @@ pub(crate) const VALUE: Rule = Rule {
             let Some(setting) = written.setting else { continue };
             if let Err(error) = setting.kind.parse(&written.text) {
                 out.at(field(written), "", "");
-                out.remedy(if setting.secret {
-                    "the value is not valid".to_owned()
-                } else {
-                    shorten(&escape(&error.to_string(), false), PROBLEM_CHARS)
-                });
+                out.remedy(shorten(&escape(&setting.problem(&error), false), PROBLEM_CHARS));
                 out.basis(written.text.as_str());
             }
         }

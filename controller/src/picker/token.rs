@@ -1,0 +1,122 @@
+//! The bearer token for endpoint pickers. Pickers belong to tenants: they never get the token of the controller itself.
+
+use std::time::Duration;
+
+use k8s_openapi::api::authentication::v1::{SelfSubjectReview, TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::api::PostParams;
+use kube::{Api, Client};
+use reqwest::header::HeaderValue;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// Validity that a token is requested with.
+const LIFETIME: Duration = Duration::from_hours(1);
+/// The API server grants other validities within these bounds.
+const GRANTED: (Duration, Duration) = (Duration::from_mins(1), Duration::from_hours(24));
+/// First and longest wait after a failed request.
+const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
+/// Longest wait for an answer.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Where the bearer token for endpoint pickers comes from.
+#[derive(Clone, PartialEq, Eq)]
+pub enum PickerToken {
+    /// Pickers get no token.
+    None,
+    /// `EPP_METRIC_READER_BEARER_TOKEN`.
+    Fixed(String),
+    /// `EPP_METRIC_READER_SERVICE_ACCOUNT`: the controller requests short-lived tokens of this account.
+    Account {
+        /// Namespace of the account.
+        namespace: String,
+        /// Name of the account.
+        name: String,
+    },
+}
+
+impl PickerToken {
+    /// Keeps `header` up to date, and sets it within [`TIMEOUT`] for the first time. Never ends.
+    pub(super) async fn keep(&self, client: &Client, header: &watch::Sender<Option<HeaderValue>>) {
+        match self {
+            Self::None => drop(header.send_replace(None)),
+            Self::Fixed(token) => drop(header.send_replace(bearer(token))),
+            Self::Account { namespace, name } => renew(client, (namespace, name), header).await,
+        }
+        std::future::pending().await
+    }
+}
+
+async fn renew(client: &Client, account: (&str, &str), header: &watch::Sender<Option<HeaderValue>>) {
+    let mut expires = Instant::now();
+    let mut backoff = BACKOFF.0;
+    loop {
+        let requested = Instant::now();
+        let answer = tokio::time::timeout(TIMEOUT, request(client, account)).await;
+        let wait = match answer.unwrap_or_else(|_| Err(format!("no answer within {} s", TIMEOUT.as_secs()))) {
+            Ok((token, lifetime)) => {
+                header.send_replace(Some(token));
+                expires = requested + lifetime;
+                backoff = BACKOFF.0;
+                lifetime.mul_f64(0.8)
+            }
+            Err(error) => {
+                if backoff == BACKOFF.0 {
+                    let (namespace, service_account) = account;
+                    tracing::warn!(
+                        namespace,
+                        service_account,
+                        error,
+                        "Cannot request a token for endpoint pickers; once the last one has expired they get none. Check EPP_METRIC_READER_SERVICE_ACCOUNT, and that the controller may create serviceaccounts/token of this account"
+                    );
+                }
+                if expires <= requested {
+                    header.send_replace(None);
+                }
+                let wait = backoff;
+                backoff = (backoff * 2).min(BACKOFF.1);
+                wait
+            }
+        };
+        tokio::time::sleep(wait).await;
+    }
+}
+
+/// A token of the account, and its validity.
+async fn request(
+    client: &Client,
+    (namespace, name): (&str, &str),
+) -> Result<(HeaderValue, Duration), String> {
+    if own_user(client).await.is_some_and(|own| own == format!("system:serviceaccount:{namespace}:{name}")) {
+        return Err("this is the controller's own account; name one that may only get /metrics".to_owned());
+    }
+    let seconds = i64::try_from(LIFETIME.as_secs()).ok();
+    let wanted = TokenRequest {
+        spec: Some(TokenRequestSpec { expiration_seconds: seconds, ..TokenRequestSpec::default() }),
+        ..TokenRequest::default()
+    };
+    let accounts = Api::<ServiceAccount>::namespaced(client.clone(), namespace);
+    let answer = accounts.create_token_request(name, &PostParams::default(), &wanted).await;
+    let answer = answer.map_err(|error| error.to_string())?;
+    let granted = answer.spec.and_then(|spec| spec.expiration_seconds).and_then(|s| u64::try_from(s).ok());
+    let lifetime = granted.map_or(LIFETIME, Duration::from_secs).clamp(GRANTED.0, GRANTED.1);
+    let token = answer.status.and_then(|status| bearer(status.token.as_deref()?));
+    Ok((token.ok_or("the answer holds no usable token")?, lifetime))
+}
+
+/// The user that this client is; `None` where the API server does not say.
+async fn own_user(client: &Client) -> Option<String> {
+    let review = Api::<SelfSubjectReview>::all(client.clone());
+    let answer = review.create(&PostParams::default(), &SelfSubjectReview::default()).await.ok()?;
+    answer.status?.user_info?.username
+}
+
+/// The Authorization header; `None` for a token that no header carries.
+pub(super) fn bearer(token: &str) -> Option<HeaderValue> {
+    let mut header = HeaderValue::from_str(&format!("Bearer {token}")).ok().filter(|_| !token.is_empty())?;
+    header.set_sensitive(true);
+    Some(header)
+}
+
+#[cfg(test)]
+mod tests;
