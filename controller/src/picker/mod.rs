@@ -4,6 +4,7 @@
 
 mod ask;
 mod budget;
+mod debounce;
 mod endpoint;
 mod page;
 mod pools;
@@ -30,6 +31,7 @@ use crate::watches::{Sight, cache::Writer};
 use crate::workloads::WorkloadKey;
 use ask::{Asker, Token};
 use budget::Budget;
+use debounce::WakeDebounce;
 use endpoint::{Answers, Endpoint};
 use wanted::{Part, PickerQuery, wanted};
 
@@ -39,8 +41,6 @@ pub(crate) use queues::Queues;
 
 /// Time between two requests to a pod. A request that waits is to be answered by a step within a second.
 const PERIOD: Duration = Duration::from_millis(500);
-/// The engine is told again of requests that go on to wait: why nobody could be woken may have changed.
-const TELL_AGAIN: Duration = Duration::from_secs(2);
 
 /// Namespace and `modelID`.
 pub(crate) type ModelKey = (String, String);
@@ -255,7 +255,7 @@ impl Asking {
         let news = Arc::new(Notify::new());
         let mut asked: BTreeMap<PickerKey, Asked> = BTreeMap::new();
         let mut excess = BTreeSet::new();
-        let mut told = Told::default();
+        let mut debounce = WakeDebounce::default();
         let mut ticks = tokio::time::interval(PERIOD);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -266,7 +266,7 @@ impl Asking {
                 }
                 () = news.notified() => {}
             }
-            self.tell(&asked, &excess, &mut told);
+            self.tell(&asked, &excess, &mut debounce);
         }
     }
 
@@ -318,7 +318,12 @@ impl Asking {
     }
 
     /// Hands on all answers, and wakes the engine where requests wait.
-    fn tell(&self, asked: &BTreeMap<PickerKey, Asked>, excess: &BTreeSet<PickerKey>, told: &mut Told) {
+    fn tell(
+        &self,
+        asked: &BTreeMap<PickerKey, Asked>,
+        excess: &BTreeSet<PickerKey>,
+        debounce: &mut WakeDebounce,
+    ) {
         let now = Instant::now();
         let mut queues = Queues::default();
         for (key, asked) in asked {
@@ -328,7 +333,7 @@ impl Asking {
         for key in excess {
             queues.note_excess(key.clone());
         }
-        let due = told.is_due(queues.waiting(), now);
+        let due = debounce.is_due(queues.waiting(), now);
         self.queues.send_if_modified(|last| {
             *last = Arc::new(queues);
             due
@@ -369,27 +374,6 @@ fn update(
                 asked.insert(key.clone(), begin(key, query));
             }
         }
-    }
-}
-
-/// What the engine was told of last.
-#[derive(Default)]
-struct Told {
-    waiting: BTreeSet<ModelKey>,
-    at: Option<Instant>,
-}
-
-impl Told {
-    /// Whether it is to be told that requests wait for these models: at once of one for which none did, and of the
-    /// others from time to time.
-    fn is_due(&mut self, waiting: BTreeSet<ModelKey>, now: Instant) -> bool {
-        let again = self.at.is_none_or(|at| now.saturating_duration_since(at) >= TELL_AGAIN);
-        let due = !waiting.is_empty() && (again || !waiting.is_subset(&self.waiting));
-        self.waiting = waiting;
-        if due {
-            self.at = Some(now);
-        }
-        due
     }
 }
 

@@ -1,4 +1,4 @@
-//! Who is asked from one look to the next, and when the engine hears of it.
+//! Which pickers are asked from one look to the next.
 
 use super::*;
 
@@ -35,20 +35,4 @@ async fn one_whose_task_broke_off_is_asked_anew() {
     tokio::spawn(async {}).await.unwrap();
     assert_eq!(turn("a"), (2, "a".into()));
     assert_eq!(turn("b"), (2, "b".into()), "the second one goes on");
-}
-
-#[test]
-fn the_engine_is_told_at_once_of_news_and_of_the_rest_from_time_to_time() {
-    let begin = Instant::now();
-    let at = |millis: u64| begin + Duration::from_millis(millis);
-    let key = |model: &str| ("ns".to_owned(), model.to_owned());
-    let mut told = Told::default();
-    assert!(!told.is_due(BTreeSet::new(), at(0)));
-    assert!(told.is_due([key("a")].into(), at(0)));
-    assert!(!told.is_due([key("a")].into(), at(500)));
-    assert!(told.is_due([key("a"), key("b")].into(), at(600)));
-    assert!(!told.is_due([key("b")].into(), at(2500)));
-    assert!(told.is_due([key("b")].into(), at(2600)));
-    assert!(!told.is_due(BTreeSet::new(), at(5000)));
-    assert!(told.is_due([key("b")].into(), at(5100)));
 }
