@@ -82,6 +82,7 @@ async fn models_at_zero_are_woken_by_requests_and_by_nothing_else() -> anyhow::R
     Box::pin(nothing_else_wakes(&cluster)).await?;
     Box::pin(the_cheapest_is_woken_and_held(&cluster)).await?;
     Box::pin(the_next_is_woken_where_one_is_stuck(&cluster)).await?;
+    Box::pin(an_adapter_wakes_the_only_model_of_its_pool(&cluster)).await?;
     cluster.install.stop().await?;
     let mut options = options();
     options.env.push(("POOL_GROUP".to_owned(), "inference.networking.x-k8s.io".to_owned()));
@@ -102,7 +103,10 @@ async fn nothing_else_wakes(cluster: &Cluster) -> anyhow::Result<()> {
     let model = VariantFixture::new(&ns, "model").replicas(0);
     let neighbour = VariantFixture { model: "theirs".to_owned(), ..VariantFixture::new(&theirs, "model") };
     let neighbour = neighbour.replicas(0);
-    at_zero(cluster, &[&model, &neighbour]).await?;
+    // A picker of two models: what waits for a third is nobody's.
+    let second = VariantFixture { model: "second".to_owned(), ..VariantFixture::new(&ns, "second") };
+    let second = second.replicas(0);
+    at_zero(cluster, &[&model, &neighbour, &second]).await?;
     asked_again(&own, 1).await?;
     let tokens = own.asked().authorizations;
     ensure!(tokens.iter().eq(["Bearer hunter2"]), "the tokens were {tokens:?}");
@@ -117,11 +121,15 @@ async fn nothing_else_wakes(cluster: &Cluster) -> anyhow::Result<()> {
         // What was asked before may have been answered honestly.
         asked_again(&own, 1).await?;
         own.queue(&model.model, 5.0);
-        asked_again(&own, 3).await?;
+        asked_again(&own, 2).await?;
         let replicas = cluster.replicas(&ns, "model").await?;
         ensure!(replicas == 0, "it was woken by a picker that {manner:?}");
         own.queue(&model.model, 0.0);
+        // Else it would be asked ever more rarely.
+        own.behaves(Manner::Later);
+        asked_again(&own, 1).await?;
     }
+    a_picker_that_floods_is_asked_rarely(&own, &other).await?;
     let name = ["annotate", "va", "model", "-n", &ns, "wva.llmd.ai/mode=recommend"];
     cluster.testbed.kubectl(&name).await?.success()?;
     own.behaves(Manner::Later);
@@ -138,6 +146,17 @@ async fn nothing_else_wakes(cluster: &Cluster) -> anyhow::Result<()> {
     ensure!(cluster.replicas(&theirs, "model").await? == 0, "a neighbour was woken");
     cluster.testbed.kubectl(&["delete", "va", "model", "-n", &ns]).await?.success()?;
     cluster.testbed.kubectl(&["delete", "va", "model", "-n", &theirs]).await?.success().map(|_| ())
+}
+
+/// The honest picker of another namespace is asked many times between two requests to one that floods.
+async fn a_picker_that_floods_is_asked_rarely(own: &FakePicker, other: &FakePicker) -> anyhow::Result<()> {
+    own.behaves(Manner::Floods);
+    asked_again(own, 4).await?;
+    let before = other.asked().times;
+    asked_again(own, 1).await?;
+    let times = other.asked().times - before;
+    ensure!(times >= 4, "the honest one was asked {times} times meanwhile");
+    Ok(())
 }
 
 /// Two pods of one picker, of which one hangs, and two variants: signal, `/scale`, HPA, hold.
@@ -258,6 +277,19 @@ async fn the_next_is_woken_where_one_is_stuck(cluster: &Cluster) -> anyhow::Resu
         Ok(())
     })
     .await
+}
+
+/// A request for a LoRA adapter, whose name no variant has, waits in the queue of a pool of one model.
+async fn an_adapter_wakes_the_only_model_of_its_pool(cluster: &Cluster) -> anyhow::Result<()> {
+    let ns = cluster.testbed.namespace("adapter").await?;
+    let picker = FakePicker::start([127, 0, 0, 11]).await?;
+    picker.behaves(Manner::Later);
+    cluster.testbed.apply(&pool(&ns, "epp")).await?;
+    picker.pod(&cluster.testbed, &ns, "epp", "epp-0").await?;
+    let model = VariantFixture::new(&ns, "model").replicas(0);
+    at_zero(cluster, &[&model]).await?;
+    picker.queue("adapter", 7.0);
+    woken(cluster, &ns, "model").await
 }
 
 async fn pools_of_the_older_group_count(cluster: &Cluster) -> anyhow::Result<()> {

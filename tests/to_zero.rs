@@ -104,6 +104,8 @@ struct Model<'a> {
     beside: Beside,
     namespace: String,
     fleet: Fleet,
+    /// Without one that has flow control no model goes to zero.
+    picker: Option<FakePicker>,
 }
 
 /// The servers of the model of a namespace, of which there are none yet.
@@ -118,7 +120,9 @@ impl<'a> Model<'a> {
         let namespace = cluster.testbed.namespace(beside.name()).await?;
         let fleet = servers(cluster, &namespace)?;
         fleet.send(REQUEST);
-        Self::serve(cluster, beside, namespace, fleet).await
+        let picker = picker(cluster, &namespace, Manner::Later).await?;
+        let model = Self::serve(cluster, beside, namespace, fleet).await?;
+        Ok(Self { picker: Some(picker), ..model })
     }
 
     async fn serve(
@@ -131,7 +135,7 @@ impl<'a> Model<'a> {
         cluster.testbed.apply(&beside.manifests(&fixture.port(fleet.port()))).await?;
         cluster.testbed.apply(&map(&namespace)).await?;
         fleet.wait_ready(1, DEADLINE).await?;
-        Ok(Self { cluster, beside, namespace, fleet })
+        Ok(Self { cluster, beside, namespace, fleet, picker: None })
     }
 
     /// Lines of the program's log with this message about the model's workload.
@@ -204,6 +208,53 @@ impl<'a> Model<'a> {
     }
 }
 
+/// A pool of a namespace with a fake endpoint picker.
+async fn picker(cluster: &Cluster, namespace: &str, manner: Manner) -> anyhow::Result<FakePicker> {
+    let picker = FakePicker::start([127, 0, 0, 10]).await?;
+    picker.behaves(manner);
+    picker.pod(&cluster.testbed, namespace, "epp", "epp-0").await?;
+    cluster.testbed.apply(&pool(namespace, "epp")).await?;
+    Ok(picker)
+}
+
+/// A model whose picker has no flow control stays up, and everything that speaks of it says why. Once the picker has flow
+/// control the model goes to zero.
+async fn a_model_without_flow_control_stays_up(cluster: &Cluster) -> anyhow::Result<()> {
+    let namespace = cluster.testbed.namespace("zero-no-flow").await?;
+    let fleet = servers(cluster, &namespace)?;
+    let picker = picker(cluster, &namespace, Manner::NoFlowControl).await?;
+    let model = Model::serve(cluster, Beside::Nothing, namespace, fleet).await?;
+    let idle = tokio::time::Instant::now();
+    let missing = "its endpoint picker has no flow control";
+    let ns = model.namespace.as_str();
+    eventually("the condition and an event to name the obstacle", DEADLINE, async || {
+        let va = model.variant().await?;
+        let all = va.pointer("/status/conditions").and_then(Value::as_array).context("no conditions")?;
+        let text = all.iter().find(|c| c["type"] == "OptimizationReady").map(|c| c["message"].to_string());
+        ensure!(text.as_ref().is_some_and(|text| text.contains(missing)), "{text:?}");
+        let events = events(cluster, ns, "NotWakeable").await?;
+        ensure!(events.lines().count() == 1 && events.contains(missing), "{events}");
+        Ok(())
+    })
+    .await?;
+    eventually("three retention periods to pass", DEADLINE, async || {
+        ensure!(idle.elapsed() > 3 * RETENTION, "{:?}", idle.elapsed());
+        Ok(())
+    })
+    .await?;
+    let decisions = events(cluster, ns, "ScalingDecision").await?;
+    ensure!(!decisions.contains("-> 0"), "{decisions}");
+    ensure!(model.replicas().await? == 1, "its replica is gone");
+    picker.behaves(Manner::Later);
+    model.goes_to_zero().await
+}
+
+/// The notes of all events with a reason.
+async fn events(cluster: &Cluster, ns: &str, reason: &str) -> anyhow::Result<String> {
+    let path = format!("jsonpath={{range .items[?(@.reason==\"{reason}\")]}}{{.message}}{{\"\\n\"}}{{end}}");
+    cluster.testbed.kubectl(&["get", "events", "-n", ns, "-o", &path]).await?.success()
+}
+
 /// A request of a fleet ran to its end on the pod that it began on.
 fn was_spared(fleet: &Fleet, nth: usize) -> anyhow::Result<()> {
     let all = fleet.requests();
@@ -242,12 +293,18 @@ async fn a_request_that_no_scrape_has_seen_is_spared(cluster: &Cluster) -> anyho
 /// An endpoint picker that Prometheus does not scrape hangs, and then has a request: nobody else could know of it.
 async fn a_picker_that_nobody_scrapes_is_asked(cluster: &Cluster) -> anyhow::Result<()> {
     let namespace = cluster.testbed.namespace("zero-picker").await?;
-    let picker = FakePicker::start([127, 0, 0, 9]).await?;
-    picker.behaves(Manner::Hangs);
-    picker.pod(&cluster.testbed, &namespace, "epp", "epp-0").await?;
-    cluster.testbed.apply(&pool(&namespace, "epp")).await?;
+    let picker = picker(cluster, &namespace, Manner::Later).await?;
     let fleet = servers(cluster, &namespace)?;
+    // Keeps the model up until its picker was seen.
+    fleet.send(FOR_EVER);
     let model = Model::serve(cluster, Beside::Nothing, namespace, fleet).await?;
+    eventually("flow control to be seen", DEADLINE, async || {
+        ensure!(picker.asked().times > 0, "it was not asked");
+        Ok(())
+    })
+    .await?;
+    picker.behaves(Manner::Hangs);
+    model.fleet.end_requests();
     let pods = model.pods();
     let missed = "A model does not go to zero: its endpoint picker gives no answer, and Prometheus does not show its queue; it begins its retention period anew";
     eventually("the picker to be missed", DEADLINE, async || {
@@ -295,7 +352,8 @@ async fn cluster() -> anyhow::Result<Cluster> {
 async fn idle_models_go_to_zero_and_steps_are_carried_out_where_nobody_else_does() -> anyhow::Result<()> {
     let mut cluster = cluster().await?;
     let picker = Box::pin(a_picker_that_nobody_scrapes_is_asked(&cluster));
-    tokio::try_join!(Box::pin(whatever_else_scales_it(&cluster)), picker)?;
+    let no_flow_control = Box::pin(a_model_without_flow_control_stays_up(&cluster));
+    tokio::try_join!(Box::pin(whatever_else_scales_it(&cluster)), picker, no_flow_control)?;
     let Cluster { testbed, install } = cluster;
     install.stop().await?;
     let mut options = common::options();

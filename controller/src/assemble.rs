@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use wva_crds::GoDuration;
 use wva_scaling::resolve::Entries;
 use wva_scaling::snapshot::{
-    AnalyzerName, Config, GpuCount, MetricsAge, Model, QueueFigures, SchedulerQueue, Variant,
+    AnalyzerName, Config, GpuCount, MetricsAge, Model, QueueFigures, SchedulerQueue, Variant, WakeObstacle,
 };
 use wva_scaling::units::Amount;
 use wva_scaling::{Snapshot, VariantKey};
@@ -20,7 +20,7 @@ use crate::bounds::{self, Limits};
 use crate::collect::sample::Samples;
 use crate::inventory::{self, NoInventory, inventory};
 use crate::memory::{Memory, Remembered};
-use crate::picker::{ModelKey, Pickers};
+use crate::picker::{ModelKey, OVERFLOW, Pickers};
 use crate::pods::{self, PodOf, Standing};
 use crate::template::Template;
 use crate::variants::{Declared, Managed};
@@ -101,7 +101,11 @@ pub(crate) fn assemble(
     let born = pods::born(&pods);
     for (id, model) in &mut models {
         let to_zero = seen.entries.scale_to_zero(&model.namespace, &model.model_id);
-        let born = workloads_of.remove(id).into_iter().flatten().filter_map(|key| born.get(key)).max();
+        let workloads = workloads_of.remove(id).unwrap_or_default();
+        if to_zero.enabled {
+            look_for_wake(model, &workloads, watches, (samples, pickers), (&seen.ages, at.now));
+        }
+        let born = workloads.into_iter().filter_map(|key| born.get(key)).max();
         memory.evidence.complete(model, to_zero, born.copied(), samples, (&seen.ages, at));
     }
     let unlimited = take_stock(&mut config, watches, &pods, &takers);
@@ -112,6 +116,42 @@ pub(crate) fn assemble(
         ..Snapshot::default()
     };
     Assembled { snapshot, workloads: present, unmapped, unlimited, limits }
+}
+
+/// Notes whether requests would wake a model from 0. Queues of an InferencePool that serves this model alone are the
+/// model's, whatever name they carry.
+fn look_for_wake(
+    model: &mut Model,
+    workloads: &[&WorkloadKey],
+    watches: &Watches,
+    (samples, pickers): (&Samples, &Pickers),
+    (ages, now): (&MetricsAge, Instant),
+) {
+    let (namespace, model_id) = (model.namespace.clone(), model.model_id.clone());
+    let queue = |model_id: &str| samples.scheduler_queue(&namespace, model_id, ages, now).queue;
+    let shown = |model_id: &str| matches!(queue(model_id), SchedulerQueue::Known(_));
+    let pools = pickers.pools_of(watches, workloads, &model_id);
+    if pools.is_empty() && queue(&model_id) == SchedulerQueue::Unknown {
+        // There is a queue, or nobody knows: that alone keeps the model up.
+        return;
+    }
+    let mut obstacles = vec![(!shown(&model_id)).then_some(WakeObstacle::NoPool)];
+    for pool in pools {
+        let mut obstacle = pool.obstacle;
+        if let SchedulerQueue::Known(all) = samples.pool_queue(&namespace, &pool.name, ages, now) {
+            let is_sole = pickers.serves_only(watches, &pool, workloads);
+            if is_sole {
+                model.scheduler_queue = model.scheduler_queue.at_least(all);
+            }
+            if is_sole || !shown(OVERFLOW) {
+                obstacle = None;
+            }
+        }
+        obstacles.push(obstacle);
+    }
+    // One way to wake it is enough; of several obstacles the one that is known best counts.
+    model.wake_obstacle =
+        if obstacles.contains(&None) { None } else { obstacles.into_iter().flatten().max() };
 }
 
 /// What all pods show and all autoscalers allow, joined once for every variant.

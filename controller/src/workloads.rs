@@ -93,6 +93,22 @@ pub(crate) fn pod_labels(watches: &Watches, key: &WorkloadKey) -> Labels {
     ask(watches, key, |kept| kept.pod_labels.clone()).unwrap_or_default()
 }
 
+/// All workloads of a namespace, with the labels of their pods.
+pub(crate) fn of_namespace(watches: &Watches, namespace: &str) -> Vec<(WorkloadKey, Labels)> {
+    let mut all = Vec::new();
+    for (kind, cache) in [
+        ("Deployment", &watches.deployments),
+        ("StatefulSet", &watches.stateful_sets),
+        (LEADER_WORKER_SET, &watches.leader_worker_sets.cache),
+    ] {
+        cache.each_of(namespace, |name, kept| {
+            let (namespace, kind) = (namespace.to_owned(), kind.to_owned());
+            all.push((WorkloadKey { namespace, kind, name: name.to_owned() }, kept.pod_labels.clone()));
+        });
+    }
+    all
+}
+
 /// Asks what is kept of a workload, without a copy of it.
 fn ask<T>(watches: &Watches, key: &WorkloadKey, question: impl FnOnce(&Workload) -> T) -> Option<T> {
     let WorkloadKey { namespace, kind, name } = key;

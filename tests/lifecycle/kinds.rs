@@ -9,7 +9,7 @@ use wva_testbed::picker::{CRDS, pool};
 use super::scraping::APPEARS;
 use super::{SOON, cluster, cycle, run, status};
 
-const UNWAKEABLE: &str = "no endpoint picker serves this model";
+const UNWAKEABLE: &str = "no endpoint picker serves it";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_inference_pool_of_a_kind_that_came_later_serves_its_model() -> anyhow::Result<()> {

@@ -11,7 +11,7 @@ use wva_crds::GoDuration;
 
 use crate::reason::{FallbackSource, Reason};
 use crate::resolve::DroppedLayer;
-use crate::snapshot::{AnalyzerName, Learned, Mode, Remembered};
+use crate::snapshot::{AnalyzerName, Learned, Mode, Remembered, WakeObstacle};
 
 pub use lacking::{Lacking, MainSignal};
 
@@ -123,6 +123,8 @@ pub struct Decision {
     pub model_at_zero: bool,
     /// Scale to zero is on for the model.
     pub scale_to_zero: bool,
+    /// Why scale to zero, which is on, does not take the model to 0, or nothing would wake it there.
+    pub wake_obstacle: Option<WakeObstacle>,
     /// Replicas whose sample counts.
     pub reporting: u32,
     /// Replicas whose sample is too old to count, but not missing.
@@ -344,15 +346,14 @@ pub enum Warning {
         accelerator: String,
     },
     /// Nothing could wake the model.
-    #[error(
-        "model {model_id} in namespace {namespace} may go to zero, but no endpoint picker serves it that could wake \
-         it: add an InferencePool with flow control, or turn scale to zero off"
-    )]
+    #[error("model {model_id} in namespace {namespace} may go to zero, but {obstacle}")]
     NothingWakesIt {
         /// The model's namespace.
         namespace: String,
         /// The model.
         model_id: String,
+        /// Why not.
+        obstacle: WakeObstacle,
     },
     /// Replicas are judged by one of the two main signals alone.
     #[error(

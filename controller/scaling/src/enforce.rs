@@ -33,8 +33,8 @@ pub(crate) fn enforce(model: &ModelView, barred: &[bool], drafts: &mut [Draft]) 
     }
 }
 
-/// Scale to zero is on, and everything known says that nothing was asked of the model for the whole retention period.
-/// What is not known counts against it.
+/// Scale to zero is on, requests would wake the model again, and everything known says that nothing was asked of it for
+/// the whole retention period. What is not known counts against it.
 pub(crate) fn is_idle(model: &ModelView) -> bool {
     let retention = model.to_zero.retention;
     let long_ago = |age: Option<GoDuration>| age.is_none_or(|age| age >= retention);
@@ -43,6 +43,7 @@ pub(crate) fn is_idle(model: &ModelView) -> bool {
         && retention.get() > Duration::ZERO
         && facts.requests_in_retention.is_some_and(|n| n.get() <= 0.0)
         && facts.scheduler_queue.is_empty()
+        && facts.obstacle().is_none()
         && long_ago(facts.tracked_for)
         && long_ago(facts.since_activity)
         && long_ago(facts.since_pod_start)

@@ -10,7 +10,7 @@ use crate::memory::{Memory, Recall};
 use crate::publish::publish;
 use crate::reason::Reason;
 use crate::resolve::{Entries, Saturation, ScaleToZero};
-use crate::snapshot::{Config, Model, SchedulerQueue, Snapshot};
+use crate::snapshot::{Config, Model, Snapshot};
 use crate::view::{Draft, ModelView, VariantView};
 
 /// What is read once a cycle and asked for each model.
@@ -79,9 +79,9 @@ impl<'a> Case<'a> {
             model_id: model_id.clone(),
             layer,
         }));
-        if to_zero.enabled && model.scheduler_queue == SchedulerQueue::Absent {
-            warnings
-                .push(Warning::NothingWakesIt { namespace: namespace.clone(), model_id: model_id.clone() });
+        if let Some(obstacle) = model.obstacle().filter(|obstacle| to_zero.enabled && obstacle.is_fault()) {
+            let (namespace, model_id) = (namespace.clone(), model_id.clone());
+            warnings.push(Warning::NothingWakesIt { namespace, model_id, obstacle });
         }
         let mut case = Self::of(cycle, model, settings, to_zero);
         warnings.extend(lacking_signals(&case.view));
@@ -279,6 +279,7 @@ fn decision(model: &ModelView, variant: &VariantView, mut draft: Draft) -> Decis
         limited_by: None,
         model_at_zero: model.at_zero(),
         scale_to_zero: model.to_zero.enabled,
+        wake_obstacle: model.model.obstacle().filter(|obstacle| model.to_zero.enabled && obstacle.is_fault()),
         reporting: variant.reporting(),
         stale: variant.stale,
         lacking: variant.lacking,

@@ -5,6 +5,7 @@
 mod config;
 mod mode;
 mod read;
+mod wake;
 mod work;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -13,6 +14,7 @@ use wva_crds::GoDuration;
 pub use config::{Config, Inventory, MetricsAge};
 pub use mode::{Mode, ModeError};
 pub use read::SnapshotError;
+pub use wake::WakeObstacle;
 pub use work::{Curve, Known, Learned, LearnedPod, Need, StepTimes, WorkSample};
 pub use wva_crds::entries::{AnalyzerName, Optimizer, SaturationEntry, ScaleToZeroEntry, WarmSpare};
 
@@ -84,6 +86,9 @@ pub struct Model {
     /// The endpoint picker's queue for this model.
     #[serde(default, skip_serializing_if = "SchedulerQueue::is_absent")]
     pub scheduler_queue: SchedulerQueue,
+    /// Why requests that wait would not wake it from 0. `None`: they would, where there is a `schedulerQueue`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wake_obstacle: Option<WakeObstacle>,
     /// How long the model has been watched. `None`: longer than the retention period.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tracked_for: Option<GoDuration>,
@@ -132,6 +137,18 @@ impl SchedulerQueue {
     #[must_use]
     pub fn holds_requests(self) -> bool {
         matches!(self, Self::Known(q) if q.size.get() > 0.0 || q.bytes.get() > 0.0)
+    }
+
+    /// The same, where at least so much waits.
+    #[must_use]
+    pub fn at_least(self, least: QueueFigures) -> Self {
+        match self {
+            Self::Known(q) => Self::Known(QueueFigures {
+                size: if q.size < least.size { least.size } else { q.size },
+                bytes: if q.bytes < least.bytes { least.bytes } else { q.bytes },
+            }),
+            Self::Absent | Self::Unknown => Self::Known(least),
+        }
     }
 
     /// It is known that nothing waits, or there is no queue.

@@ -32,6 +32,9 @@ impl fmt::Display for Trace<'_> {
         }
         writeln!(f, ", mode {}", d.mode)?;
         lines(f, &d.steps, "  ")?;
+        if let Some(obstacle) = d.wake_obstacle {
+            writeln!(f, "  scale to zero is on, but {obstacle}")?;
+        }
         let Some(shadow) = &d.shadow else { return Ok(()) };
         let Shadow { analyzer, steps } = &**shadow;
         let (word, code) = (analyzer.word(), shadow.reason().code());

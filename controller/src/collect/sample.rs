@@ -40,6 +40,9 @@ const WINDOW: Duration = Duration::from_mins(1);
 /// A queue that no endpoint picker has shown for so long belongs to one that is gone.
 const QUEUE_GONE: Duration = Duration::from_hours(1);
 
+/// Queues by namespace and model, or namespace and InferencePool.
+type QueueMap = BTreeMap<(Arc<str>, Arc<str>), Observed<Waiting>>;
+
 /// What is known of all pods.
 #[derive(Debug, Default)]
 pub(crate) struct Samples {
@@ -47,7 +50,9 @@ pub(crate) struct Samples {
     /// By namespace and pod.
     caches: BTreeMap<(Arc<str>, Arc<str>), Observed<CacheConfig>>,
     /// By namespace and model.
-    queues: BTreeMap<(Arc<str>, Arc<str>), Observed<Waiting>>,
+    queues: QueueMap,
+    /// All queues of a picker together, by namespace and InferencePool.
+    pool_queues: QueueMap,
     /// By namespace and model: how many requests completed within which periods, as the newest attempt was told.
     completed: BTreeMap<(Arc<str>, Arc<str>), BTreeMap<Retention, f64>>,
     /// Counters, where an entry asks for the throughput analyzer.
@@ -156,7 +161,7 @@ impl Samples {
             }
         }
         self.take_loads(round.began, values, &ages);
-        self.take_queues(round.began, queues);
+        self.take_queues(round.began, &queues);
         round
     }
 
@@ -204,17 +209,28 @@ impl Samples {
         }
     }
 
-    fn take_queues(&mut self, now: Instant, rows: Vec<QueueRow>) {
+    fn take_queues(&mut self, now: Instant, rows: &[QueueRow]) {
+        Self::add_queues(&mut self.queues, now, rows, |row| Some(&row.model));
+        Self::add_queues(&mut self.pool_queues, now, rows, |row| row.pool.as_ref());
+    }
+
+    fn add_queues(
+        queues: &mut QueueMap,
+        now: Instant,
+        rows: &[QueueRow],
+        of: impl Fn(&QueueRow) -> Option<&Arc<str>>,
+    ) {
         // Endpoint pickers that stand in for each other have parts of one queue.
-        let mut by_name: BTreeMap<(Arc<str>, Arc<str>, bool), Waiting> = BTreeMap::new();
+        let mut by_name: BTreeMap<(&Arc<str>, &Arc<str>, bool), Waiting> = BTreeMap::new();
         for row in rows {
-            let waiting = by_name.entry((row.namespace, row.model, row.later)).or_default();
+            let Some(whose) = of(row) else { continue };
+            let waiting = by_name.entry((&row.namespace, whose, row.later)).or_default();
             *(if row.bytes { &mut waiting.bytes } else { &mut waiting.size }) += row.value;
         }
-        for ((namespace, model, _), value) in by_name {
+        for ((namespace, whose, _), value) in by_name {
             let new = Observed { value, at: now };
-            self.queues
-                .entry((namespace, model))
+            queues
+                .entry((namespace.clone(), whose.clone()))
                 // One that shows a metric under both of its names has one queue.
                 .and_modify(|old| *old = if old.at == now { old.greater(new) } else { new })
                 .or_insert(new);
@@ -303,6 +319,23 @@ impl Samples {
             let queue = if answered { SchedulerQueue::Absent } else { SchedulerQueue::Unknown };
             return SeenQueue { queue, late: false };
         };
+        Self::judge(seen, ages, now)
+    }
+
+    /// All that waits at the pickers of an InferencePool. `Absent`: Prometheus does not show them by pool.
+    #[must_use]
+    pub(crate) fn pool_queue(
+        &self,
+        namespace: &str,
+        pool: &str,
+        ages: &MetricsAge,
+        now: Instant,
+    ) -> SchedulerQueue {
+        let seen = self.pool_queues.get(&(namespace.into(), pool.into()));
+        seen.map_or(SchedulerQueue::Absent, |seen| Self::judge(seen, ages, now).queue)
+    }
+
+    fn judge(seen: &Observed<Waiting>, ages: &MetricsAge, now: Instant) -> SeenQueue {
         let age = seen.age(now);
         match (Amount::try_from(seen.value.size), Amount::try_from(seen.value.bytes)) {
             (Ok(size), Ok(bytes)) if age <= ages.stale.get() => SeenQueue {
@@ -327,7 +360,9 @@ impl Samples {
         });
         self.caches.retain(|(namespace, pod), cache| cache.age(now) <= limit(namespace, pod));
         self.works.clean(now, |key| limit(&key.namespace, &key.pod));
-        self.queues.retain(|_, queue| queue.age(now) <= QUEUE_GONE);
+        for queues in [&mut self.queues, &mut self.pool_queues] {
+            queues.retain(|_, queue| queue.age(now) <= QUEUE_GONE);
+        }
     }
 }
 

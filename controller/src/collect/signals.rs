@@ -150,7 +150,7 @@ impl Query {
             }
             Self::SchedulerQueue => {
                 let name = "__name__=~\"(inference_extension|llm_d_epp)_flow_control_queue_(size|bytes)\"";
-                let by = "__name__, namespace, target_model_name, model_name";
+                let by = "__name__, namespace, inference_pool, target_model_name, model_name";
                 format!("sum by ({by}) ({})", select.braced(name))
             }
             Self::Completed(within) => select.completed("vllm:request_success_total", within),

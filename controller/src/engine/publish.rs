@@ -6,9 +6,7 @@ use std::sync::Arc;
 use wva_crds::names::UNRESOLVED_ACCELERATOR;
 use wva_scaling::{Decision, FallbackSource, Outcome, VariantKey};
 
-use super::early::model_of;
 use super::narrate::{count, narrate};
-use super::waking::unwakeable;
 use super::{Engine, State};
 use crate::assemble::{Assembled, Moment};
 use crate::published::PublishedVariant;
@@ -32,7 +30,6 @@ impl Engine {
         outcome.decisions.sort_by(|a, b| (&a.namespace, &a.variant).cmp(&(&b.namespace, &b.variant)));
         let mut decisions = outcome.decisions.into_iter().peekable();
         let before = self.published.borrow().clone();
-        let unwakeable = unwakeable(&outcome.warnings);
         let mut all = BTreeMap::new();
         for m in managed {
             let remembered = state.memory.of(m, at.now, at.wall);
@@ -54,8 +51,8 @@ impl Engine {
             let told = Told { query_error, had_target, seen, sight, inherited };
             let mut variant = outlook(m, decision, assembled, &told);
             variant.learned = state.learned.told(&m.key);
-            if variant.decision.as_ref().is_some_and(|d| unwakeable.contains(&model_of(d))) {
-                variant.conditions.nothing_wakes_it();
+            if let Some(obstacle) = variant.decision.as_ref().and_then(|d| d.wake_obstacle) {
+                variant.conditions.note_wake_obstacle(obstacle);
             }
             let variant = state.settings.judge(variant);
             let old = before.as_ref().and_then(|b| b.variants.get(&m.key)).filter(|o| o.uid == variant.uid);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use jiff::Timestamp;
-use wva_scaling::{Decision, Snapshot, Warning};
+use wva_scaling::{Decision, Snapshot};
 
 use super::early::{Between, model_of};
 use super::{Engine, State};
@@ -50,15 +50,6 @@ impl Engine {
         let snapshot = Arc::new(Snapshot { config, ..Snapshot::default() });
         Arc::new(Published { at: at.wall, snapshot, ..Published::default() })
     }
-}
-
-/// The models that nothing could wake.
-pub(super) fn unwakeable(warnings: &[Warning]) -> BTreeSet<ModelKey> {
-    let unwoken = |warning: &Warning| match warning {
-        Warning::NothingWakesIt { namespace, model_id } => Some((namespace.clone(), model_id.clone())),
-        _ => None,
-    };
-    warnings.iter().filter_map(unwoken).collect()
 }
 
 /// The models with a variant that is lifted from 0, or kept from it, and was not by the decision before.

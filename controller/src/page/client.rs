@@ -14,7 +14,7 @@ use super::{Figures, NotMetrics, Page};
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(1);
 /// Longest time to a connection: who takes longer is out of reach, and who has taken one and says nothing is there.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
-/// Longest page that is read. One with a hundred models is a few hundred kilobytes.
+/// Longest page that is read. A picker's page has some 75 kilobytes for each model and tenant.
 const PAGE_LIMIT: usize = 4 << 20;
 
 /// Why a pod gave no answer.
@@ -56,7 +56,8 @@ impl Client {
             .redirect(Policy::none())
             .timeout(TIMEOUT)
             .connect_timeout(CONNECT_TIMEOUT)
-            .pool_max_idle_per_host(1)
+            // No socket stays open between two requests.
+            .pool_max_idle_per_host(0)
             // Nothing is verified, and an image without roots is good enough.
             .tls_certs_only([])
             .tls_danger_accept_invalid_certs(true)
@@ -74,6 +75,20 @@ impl Client {
         token: Option<HeaderValue>,
         figures: F,
     ) -> Result<F, NoAnswer> {
+        self.read_counted(url, token, figures, &mut 0).await
+    }
+
+    /// The same; adds the bytes that it reads to `bytes`, whatever comes of it.
+    ///
+    /// # Errors
+    /// As [`Client::read`].
+    pub(crate) async fn read_counted<F: Figures>(
+        &self,
+        url: &str,
+        token: Option<HeaderValue>,
+        figures: F,
+        bytes: &mut usize,
+    ) -> Result<F, NoAnswer> {
         let mut request = self.0.get(url);
         if let Some(token) = token {
             request = request.header(AUTHORIZATION, token);
@@ -85,6 +100,7 @@ impl Client {
         let mut page = Page::new(figures);
         let mut left = PAGE_LIMIT;
         while let Some(chunk) = answer.chunk().await? {
+            *bytes += chunk.len();
             left = left.checked_sub(chunk.len()).ok_or(NoAnswer::TooLong)?;
             page.feed(&chunk)?;
         }

@@ -1,12 +1,12 @@
 //! One request for the metrics of one pod of an endpoint picker.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use reqwest::header::HeaderValue;
 use tokio::sync::watch;
 
-use super::page::{QueueFigures, Waiting};
+use super::page::{PickerPage, QueueFigures};
+use super::wanted::PickerQuery;
 use crate::page::{self, NoAnswer};
 
 /// Asks pods for their metrics. Clones share connections and token.
@@ -25,18 +25,20 @@ impl Asker {
         Ok(Self { pages: page::Client::new()?, token })
     }
 
-    /// What waits for each of these models at one pod, as its page says.
+    /// What the page of one pod says. Adds the bytes of the page to `bytes`.
     ///
     /// # Errors
     /// [`NoAnswer`], after a second at the latest.
     pub(super) async fn ask(
         &self,
         pod: SocketAddr,
-        models: &BTreeSet<String>,
-    ) -> Result<BTreeMap<String, Waiting>, NoAnswer> {
+        query: &PickerQuery,
+        bytes: &mut usize,
+    ) -> Result<PickerPage, NoAnswer> {
         let token = self.token.borrow().clone();
         let url = format!("http://{pod}/metrics");
-        Ok(self.pages.read(&url, token, QueueFigures::of(models)).await?.by_model())
+        let figures = QueueFigures::of(query);
+        Ok(self.pages.read_counted(&url, token, figures, bytes).await?.into_page())
     }
 }
 

@@ -19,7 +19,9 @@ use tokio::sync::{Notify, watch};
 use tokio::time::MissedTickBehavior;
 
 use super::ask::Asker;
-use super::page::Waiting;
+use super::budget::{Budget, Schedule, Use};
+use super::page::PickerPage;
+use super::wanted::PickerQuery;
 use super::{PERIOD, PickerKey};
 use crate::page::{NoAnswer, PORTS};
 use crate::watches::cache::{Cache, Kind, Writer};
@@ -37,11 +39,17 @@ const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
 /// A pod that gives no answer is spoken of no more often than this.
 const SAY_AGAIN: Duration = Duration::from_mins(10);
 
-/// What waits at a pod for each model that it was asked about, and when it said so.
-pub(super) type Answer = (Instant, BTreeMap<String, Waiting>);
+/// What is known of one pod of a picker.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PodAnswer {
+    /// The last page that it answered with, and when.
+    pub(super) page: Option<(Instant, PickerPage)>,
+    /// It gave no answer since.
+    pub(super) failed: bool,
+}
 
-/// The last answers of the pods of one picker; of one that has given none, nothing.
-pub(super) type Answers = BTreeMap<Box<str>, Option<Answer>>;
+/// The last answers of the pods of one picker.
+pub(super) type Answers = BTreeMap<Box<str>, PodAnswer>;
 
 /// A pod as it is watched.
 #[derive(Clone, Debug, Deserialize, Resource)]
@@ -97,13 +105,15 @@ impl PickerPod {
     }
 }
 
-/// One picker, while a model of it is at zero or on its way there.
+/// One picker, while a model of it is at zero, on its way there, or may go there.
 pub(super) struct Endpoint {
     pub(super) key: PickerKey,
     pub(super) client: Client,
     pub(super) asker: Asker,
-    /// The models it is asked about.
-    pub(super) models: watch::Receiver<Arc<BTreeSet<String>>>,
+    /// What all pickers may cost.
+    pub(super) budget: Arc<Budget>,
+    /// What it is asked.
+    pub(super) query: watch::Receiver<Arc<PickerQuery>>,
     /// What its pods said; this is the only writer.
     pub(super) answers: watch::Sender<Answers>,
     /// Woken at each answer.
@@ -111,13 +121,13 @@ pub(super) struct Endpoint {
 }
 
 /// The answer of a pod.
-type Said = (Box<str>, Result<BTreeMap<String, Waiting>, NoAnswer>);
+type Said = (Box<str>, Result<PickerPage, NoAnswer>);
 
 /// The events of the pods behind a Service.
 type Pods = BoxStream<'static, Result<Event<PickerPod>, watcher::Error>>;
 
 impl Endpoint {
-    /// Asks its pods every [`PERIOD`]. Never ends.
+    /// Asks its pods every [`PERIOD`] while a model is at zero, else more rarely. Never ends.
     pub(super) async fn run(self) {
         let mut selector: Option<String> = None;
         let mut look = self.look(Duration::ZERO);
@@ -125,6 +135,8 @@ impl Endpoint {
         let mut writer = Writer::new(PickerPod::kind());
         let mut asking: FuturesUnordered<BoxFuture<'_, Said>> = FuturesUnordered::new();
         let mut asked = BTreeSet::new();
+        let mut schedule = Schedule::default();
+        let mut at_zero = false;
         let mut faults = Faults::default();
         let mut ticks = tokio::time::interval(PERIOD);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -150,18 +162,25 @@ impl Endpoint {
                 },
                 Some((pod, said)) = asking.next() => {
                     asked.remove(&pod);
+                    schedule.note(pod.clone(), of_use(&said), at_zero, Instant::now());
                     self.take_in(pod, said, &mut faults);
                 }
-                _ = ticks.tick() => self.ask_all(&writer.reader(), &mut asked, &asking),
+                _ = ticks.tick() => {
+                    let was_at_zero = std::mem::replace(&mut at_zero, !self.query.borrow().models.is_empty());
+                    if at_zero && !was_at_zero {
+                        schedule.clear();
+                    }
+                    self.ask_all(&writer.reader(), (&mut asked, &mut schedule), &asking);
+                }
             }
         }
     }
 
-    /// Begins to ask every pod that is not being asked already, and forgets what pods said that are gone.
+    /// Begins to ask every pod that is due and not being asked already, and forgets what pods said that are gone.
     fn ask_all<'a>(
         &'a self,
         pods: &Cache<Option<SocketAddr>>,
-        asked: &mut BTreeSet<Box<str>>,
+        (asked, schedule): (&mut BTreeSet<Box<str>>, &mut Schedule),
         asking: &FuturesUnordered<BoxFuture<'a, Said>>,
     ) {
         let there = targets(pods);
@@ -171,8 +190,10 @@ impl Endpoint {
                 answers.entry(pod.clone()).or_default();
             }
         });
+        schedule.retain(|pod| there.contains_key(pod));
+        let now = Instant::now();
         for (pod, address) in there {
-            if asked.insert(pod.clone()) {
+            if schedule.is_due(&pod, now) && asked.insert(pod.clone()) {
                 asking.push(self.ask(pod, address).boxed());
             }
         }
@@ -199,20 +220,34 @@ impl Endpoint {
     }
 
     async fn ask(&self, pod: Box<str>, address: SocketAddr) -> Said {
-        let models = self.models.borrow().clone();
-        let said = self.asker.ask(address, &models).await;
+        let _admission = self.budget.admit(&self.key.namespace).await;
+        let query = self.query.borrow().clone();
+        let mut bytes = 0;
+        let said = self.asker.ask(address, &query, &mut bytes).await;
+        self.budget.charge(&self.key.namespace, bytes);
         (pod, said)
     }
 
-    fn take_in(&self, pod: Box<str>, said: Result<BTreeMap<String, Waiting>, NoAnswer>, faults: &mut Faults) {
+    fn take_in(&self, pod: Box<str>, said: Result<PickerPage, NoAnswer>, faults: &mut Faults) {
         match said {
-            Ok(waiting) => {
-                let at = Instant::now();
-                self.answers.send_modify(|answers| drop(answers.insert(pod, Some((at, waiting)))));
+            Ok(page) => {
+                let answer = PodAnswer { page: Some((Instant::now(), page)), failed: false };
+                self.answers.send_modify(|answers| drop(answers.insert(pod, answer)));
                 self.news.notify_one();
             }
-            Err(error) => faults.of_pod(&self.key, pod, &error),
+            Err(error) => {
+                self.answers.send_modify(|answers| answers.entry(pod.clone()).or_default().failed = true);
+                faults.of_pod(&self.key, pod, &error);
+            }
         }
+    }
+}
+
+fn of_use(said: &Result<PickerPage, NoAnswer>) -> Use {
+    match said {
+        Ok(page) if page.has_flow_control => Use::Useful,
+        Err(NoAnswer::TooLong | NoAnswer::NotMetrics(_)) => Use::Misused,
+        Ok(_) | Err(_) => Use::Useless,
     }
 }
 

@@ -1,8 +1,10 @@
-//! Endpoint pickers: which requests wait for models that no replica serves, or is going to. While there is such a model its
-//! picker is asked twice a second, by the leader alone; what it says goes to the engine, which decides whom to wake. Nobody is
-//! asked while no model is at zero.
+//! Endpoint pickers: which requests wait for models that no replica serves, or is going to. While there is such a model the
+//! leader asks its picker twice a second; the engine decides from the answers which variant to wake. The pickers of models
+//! that may go to zero are asked now and then whether their flow control runs.
 
 mod ask;
+mod budget;
+mod debounce;
 mod endpoint;
 mod page;
 mod pools;
@@ -19,7 +21,8 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use wva_scaling::VariantKey;
+use wva_scaling::snapshot::WakeObstacle;
+use wva_scaling::{Decision, VariantKey};
 
 use crate::published::{PublishedVariant, Reader};
 use crate::variants::{self, Managed, Ownership};
@@ -28,17 +31,18 @@ use crate::watches::{Optional, Watches};
 use crate::watches::{Sight, cache::Writer};
 use crate::workloads::WorkloadKey;
 use ask::Asker;
+use budget::Budget;
+use debounce::WakeDebounce;
 use endpoint::{Answers, Endpoint};
-use wanted::{Part, wanted};
+use wanted::{Part, PickerQuery, wanted};
 
+pub(crate) use page::OVERFLOW;
 pub(crate) use pools::{Labels, Pool};
 pub(crate) use queues::Queues;
 pub use token::PickerToken;
 
 /// Time between two requests to a pod. A request that waits is to be answered by a step within a second.
 const PERIOD: Duration = Duration::from_millis(500);
-/// The engine is told again of requests that go on to wait: why nobody could be woken may have changed.
-const TELL_AGAIN: Duration = Duration::from_secs(2);
 
 /// Namespace and `modelID`.
 pub(crate) type ModelKey = (String, String);
@@ -69,6 +73,38 @@ impl Pickers {
         !pools.is_empty() && !wanted::pickers(watches, pools, workload).is_empty()
     }
 
+    /// The pools that hold the pods of these workloads of a model.
+    pub(crate) fn pools_of(
+        &self,
+        watches: &Watches,
+        workloads: &[&WorkloadKey],
+        model: &str,
+    ) -> Vec<ModelPool> {
+        let pools = &self.pools.cache;
+        if pools.is_empty() {
+            return Vec::new();
+        }
+        let queues = self.queues.borrow();
+        let names: BTreeMap<_, _> =
+            workloads.iter().flat_map(|workload| wanted::pool_names(watches, pools, workload)).collect();
+        let of = |(name, picker): (Box<str>, PickerKey)| ModelPool {
+            name,
+            obstacle: queues.obstacle(&picker, model),
+            picker,
+        };
+        names.into_iter().map(of).collect()
+    }
+
+    /// Whether a pool serves these workloads alone.
+    pub(crate) fn serves_only(
+        &self,
+        watches: &Watches,
+        pool: &ModelPool,
+        workloads: &[&WorkloadKey],
+    ) -> bool {
+        wanted::serves_only(watches, &self.pools.cache, &pool.picker, workloads)
+    }
+
     /// Models that no replica is going to serve, and of which their pickers have not said, all of them and lately, what
     /// waits.
     pub(crate) fn silent(
@@ -84,8 +120,9 @@ impl Pickers {
             return BTreeSet::new();
         }
         let queues = self.queues.borrow();
-        let models = wanted(watches, pools, managed, part).into_iter().flat_map(|(picker, models)| {
-            models.into_iter().map(move |model_id| (picker.namespace.clone(), model_id))
+        let wanted = wanted(watches, pools, managed, part, |_| false);
+        let models = wanted.into_iter().flat_map(|(picker, query)| {
+            query.models.into_iter().map(move |model_id| (picker.namespace.clone(), model_id))
         });
         models.filter(|model| !queues.is_whole(model, now)).collect()
     }
@@ -117,6 +154,14 @@ impl Pickers {
     }
 }
 
+/// A pool that holds pods of a model.
+pub(crate) struct ModelPool {
+    pub(crate) name: Box<str>,
+    picker: PickerKey,
+    /// Why requests at its picker would not wake the model.
+    pub(crate) obstacle: Option<WakeObstacle>,
+}
+
 /// What asking them takes.
 pub struct PickerConfig {
     /// Where their bearer token comes from.
@@ -125,7 +170,7 @@ pub struct PickerConfig {
     pub ownership: Ownership,
 }
 
-/// Asks endpoint pickers while one of their models is at zero or on its way there.
+/// Asks endpoint pickers while one of their models is at zero, on its way there, or may go there.
 pub struct Asking {
     client: Client,
     watches: Watches,
@@ -134,25 +179,27 @@ pub struct Asking {
     ownership: Ownership,
     token: PickerToken,
     asker: Asker,
+    budget: Arc<Budget>,
     shown_token: watch::Sender<Option<reqwest::header::HeaderValue>>,
     queues: watch::Sender<Arc<Queues>>,
 }
 
 /// A picker that is asked; dropping it ends that.
 struct Asked {
-    models: watch::Sender<Arc<BTreeSet<String>>>,
+    query: watch::Sender<Arc<PickerQuery>>,
     answers: watch::Receiver<Answers>,
+    since: Instant,
     task: JoinHandle<()>,
     _end: DropGuard,
 }
 
 impl Asked {
-    /// Asks about other models from now on.
-    fn ask_about(&self, models: BTreeSet<String>) {
-        self.models.send_if_modified(|now| {
-            let differs = **now != models;
+    /// Asks this from now on.
+    fn change_query(&self, query: PickerQuery) {
+        self.query.send_if_modified(|now| {
+            let differs = **now != query;
             if differs {
-                *now = Arc::new(models);
+                *now = Arc::new(query);
             }
             differs
         });
@@ -187,6 +234,7 @@ impl Asking {
             ownership: config.ownership,
             token: config.token,
             asker: Asker::new(token)?,
+            budget: Arc::new(Budget::new()),
             shown_token,
             queues,
         };
@@ -206,52 +254,62 @@ impl Asking {
         self.queues.send_replace(Arc::default());
     }
 
-    /// Looks every [`PERIOD`] whom to ask, and hands on what is said.
+    /// Looks every [`PERIOD`] which pickers to ask, and hands on their answers.
     async fn follow(&self) {
         let news = Arc::new(Notify::new());
         let mut asked: BTreeMap<PickerKey, Asked> = BTreeMap::new();
-        let mut told = Told::default();
+        let mut excess = BTreeSet::new();
+        let mut debounce = WakeDebounce::default();
         let mut ticks = tokio::time::interval(PERIOD);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                _ = ticks.tick() => self.choose(&mut asked, &news),
+                _ = ticks.tick() => {
+                    let before = std::mem::replace(&mut excess, self.choose(&mut asked, &news));
+                    warn_of_excess(&before, &excess);
+                }
                 () = news.notified() => {}
             }
-            self.tell(&asked, &mut told);
+            self.tell(&asked, &excess, &mut debounce);
         }
     }
 
-    /// Begins to ask those that are wanted, and ceases to ask the others.
-    fn choose(&self, asked: &mut BTreeMap<PickerKey, Asked>, news: &Arc<Notify>) {
+    /// Begins to ask those that are wanted, and ceases to ask the others. Returns those that are too many.
+    fn choose(&self, asked: &mut BTreeMap<PickerKey, Asked>, news: &Arc<Notify>) -> BTreeSet<PickerKey> {
         let pools = &self.pools.cache;
-        let wanted = if pools.is_empty() {
-            wanted::Wanted::default()
-        } else {
+        let mut wanted = wanted::Wanted::default();
+        let mut excess = BTreeSet::new();
+        if !pools.is_empty() {
             let managed = variants::managed(&self.watches, &self.ownership);
             let published = self.published.borrow().clone();
-            let part = |key: &VariantKey| {
-                let variant = published.as_ref().and_then(|p| p.variants.get(key));
-                Part::of(variant.and_then(|v| v.decision.as_ref()))
+            let last = |key: &VariantKey| -> Option<&Decision> {
+                published.as_ref()?.variants.get(key)?.decision.as_ref()
             };
-            wanted(&self.watches, pools, &managed, part)
-        };
-        update(asked, wanted, |key, models| self.begin(key, models, news));
+            let may_go = |key: &VariantKey| last(key).is_some_and(|decision| decision.scale_to_zero);
+            wanted = self::wanted(&self.watches, pools, &managed, |key| Part::of(last(key)), may_go);
+            excess = wanted::take_excess(&mut wanted);
+            wanted::note_sole_models(&mut wanted, &self.watches, pools, &managed);
+        }
+        let namespaces: BTreeSet<String> = wanted.keys().map(|key| key.namespace.clone()).collect();
+        self.budget.retain(|namespace| namespaces.contains(namespace));
+        update(asked, wanted, |key, query| self.begin(key, query, news));
+        excess
     }
 
-    fn begin(&self, key: PickerKey, models: BTreeSet<String>, news: &Arc<Notify>) -> Asked {
+    fn begin(&self, key: PickerKey, query: PickerQuery, news: &Arc<Notify>) -> Asked {
         tracing::debug!(
             namespace = key.namespace,
             service = key.service,
-            "An endpoint picker is asked: a model of it is at zero, or on its way there"
+            "An endpoint picker is asked: a model of it is at zero, or may go there"
         );
-        let (models, models_now) = watch::channel(Arc::new(models));
+        let (query, query_now) = watch::channel(Arc::new(query));
         let (answers, said) = watch::channel(Answers::default());
         let endpoint = Endpoint {
             key,
             client: self.client.clone(),
             asker: self.asker.clone(),
-            models: models_now,
+            budget: self.budget.clone(),
+            query: query_now,
             answers,
             news: news.clone(),
         };
@@ -260,17 +318,26 @@ impl Asking {
         let task = tokio::spawn(async move {
             ended.run_until_cancelled(endpoint.run()).await;
         });
-        Asked { models, answers: said, task, _end: end.drop_guard() }
+        Asked { query, answers: said, since: Instant::now(), task, _end: end.drop_guard() }
     }
 
-    /// Hands on what all of them said, and wakes the engine where somebody waits.
-    fn tell(&self, asked: &BTreeMap<PickerKey, Asked>, told: &mut Told) {
+    /// Hands on all answers, and wakes the engine where requests wait.
+    fn tell(
+        &self,
+        asked: &BTreeMap<PickerKey, Asked>,
+        excess: &BTreeSet<PickerKey>,
+        debounce: &mut WakeDebounce,
+    ) {
         let now = Instant::now();
         let mut queues = Queues::default();
         for (key, asked) in asked {
-            queues.add(&key.namespace, &asked.models.borrow(), &asked.answers.borrow(), now);
+            queues.add(&key.namespace, &asked.query.borrow().models, &asked.answers.borrow(), now);
+            queues.note(key.clone(), &asked.answers.borrow(), asked.since, now);
         }
-        let due = told.is_due(queues.waiting(), now);
+        for key in excess {
+            queues.note_excess(key.clone());
+        }
+        let due = debounce.is_due(queues.waiting(), now);
         self.queues.send_if_modified(|last| {
             *last = Arc::new(queues);
             due
@@ -278,16 +345,27 @@ impl Asking {
     }
 }
 
+fn warn_of_excess(before: &BTreeSet<PickerKey>, now: &BTreeSet<PickerKey>) {
+    if let Some(first) = now.iter().next().filter(|_| before.is_empty()) {
+        tracing::warn!(
+            namespace = first.namespace,
+            service = first.service,
+            count = now.len(),
+            "Too many endpoint pickers: some are not asked, and their models do not go to zero"
+        );
+    }
+}
+
 /// Makes those that are asked the ones that are wanted. One whose task has panicked is begun anew.
 fn update(
     asked: &mut BTreeMap<PickerKey, Asked>,
     wanted: wanted::Wanted,
-    begin: impl Fn(PickerKey, BTreeSet<String>) -> Asked,
+    begin: impl Fn(PickerKey, PickerQuery) -> Asked,
 ) {
     asked.retain(|key, _| wanted.contains_key(key));
-    for (key, models) in wanted {
+    for (key, query) in wanted {
         match asked.get(&key) {
-            Some(known) if known.is_alive() => known.ask_about(models),
+            Some(known) if known.is_alive() => known.change_query(query),
             known => {
                 if known.is_some() {
                     let PickerKey { namespace, service } = &key;
@@ -297,30 +375,9 @@ fn update(
                         "Asking an endpoint picker broke off: it begins anew"
                     );
                 }
-                asked.insert(key.clone(), begin(key, models));
+                asked.insert(key.clone(), begin(key, query));
             }
         }
-    }
-}
-
-/// What the engine was told of last.
-#[derive(Default)]
-struct Told {
-    waiting: BTreeSet<ModelKey>,
-    at: Option<Instant>,
-}
-
-impl Told {
-    /// Whether it is to be told that requests wait for these models: at once of one for which none did, and of the
-    /// others from time to time.
-    fn is_due(&mut self, waiting: BTreeSet<ModelKey>, now: Instant) -> bool {
-        let again = self.at.is_none_or(|at| now.saturating_duration_since(at) >= TELL_AGAIN);
-        let due = !waiting.is_empty() && (again || !waiting.is_subset(&self.waiting));
-        self.waiting = waiting;
-        if due {
-            self.at = Some(now);
-        }
-        due
     }
 }
 
@@ -329,55 +386,4 @@ impl Told {
 pub struct InferencePools(pub(crate) Optional<Pool>);
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A picker that is asked by this task.
-    fn asked_by(task: impl Future<Output = ()> + Send + 'static, models: BTreeSet<String>) -> Asked {
-        let (models, (_, answers)) = (watch::channel(Arc::new(models)).0, watch::channel(Answers::default()));
-        Asked { models, answers, task: tokio::spawn(task), _end: CancellationToken::new().drop_guard() }
-    }
-
-    #[tokio::test]
-    async fn one_whose_task_broke_off_is_asked_anew() {
-        let key = PickerKey { namespace: "ns".into(), service: "epp".into() };
-        let want = |model: &str| [(key.clone(), BTreeSet::from([model.to_owned()]))].into();
-        let (mut asked, begun) = (BTreeMap::new(), std::cell::Cell::new(0));
-        let mut turn = |model: &str| {
-            update(&mut asked, want(model), |_, models| {
-                begun.set(begun.get() + 1);
-                let first = begun.get() == 1;
-                asked_by(
-                    async move {
-                        assert!(!first, "the first one panics");
-                        std::future::pending::<()>().await;
-                    },
-                    models,
-                )
-            });
-            let models: Vec<String> = asked[&key].models.borrow().iter().cloned().collect();
-            (begun.get(), models.concat())
-        };
-        assert_eq!(turn("a"), (1, "a".into()));
-        // Tasks of this runtime take turns: the first one has ended after that.
-        tokio::spawn(async {}).await.unwrap();
-        assert_eq!(turn("a"), (2, "a".into()));
-        assert_eq!(turn("b"), (2, "b".into()), "the second one goes on");
-    }
-
-    #[test]
-    fn the_engine_is_told_at_once_of_news_and_of_the_rest_from_time_to_time() {
-        let begin = Instant::now();
-        let at = |millis: u64| begin + Duration::from_millis(millis);
-        let key = |model: &str| ("ns".to_owned(), model.to_owned());
-        let mut told = Told::default();
-        assert!(!told.is_due(BTreeSet::new(), at(0)));
-        assert!(told.is_due([key("a")].into(), at(0)));
-        assert!(!told.is_due([key("a")].into(), at(500)));
-        assert!(told.is_due([key("a"), key("b")].into(), at(600)));
-        assert!(!told.is_due([key("b")].into(), at(2500)));
-        assert!(told.is_due([key("b")].into(), at(2600)));
-        assert!(!told.is_due(BTreeSet::new(), at(5000)));
-        assert!(told.is_due([key("b")].into(), at(5100)));
-    }
-}
+mod tests;

@@ -1,8 +1,27 @@
-//! What the metrics page of an endpoint picker says of its flow-control queue, for the models that somebody asks about.
+//! What the metrics page of an endpoint picker says of its flow control, for the models that are asked about.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::wanted::PickerQuery;
 use crate::page::{self, Figures};
+
+/// Families that a picker shows only while its flow control runs. `flow_control_stale_endpoints` is not one of them: a
+/// picker without flow control shows it as well.
+const EVIDENCE: [&str; 3] =
+    ["pool_saturation", "dispatch_cycle_duration_seconds_count", "request_queue_duration_seconds_count"];
+/// The name of all models beyond the first 1,000.
+pub(crate) const OVERFLOW: &str = "other";
+
+/// What the page of a picker's pod says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct PickerPage {
+    /// What waits for each model at zero.
+    pub(super) waiting: BTreeMap<String, Waiting>,
+    /// It shows that flow control runs.
+    pub(super) has_flow_control: bool,
+    /// Models whose requests it may report under another name.
+    pub(super) unnamed: BTreeSet<String>,
+}
 
 /// What waits for one model.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -32,40 +51,74 @@ impl Waiting {
 
 /// What is read of the page.
 pub(super) struct QueueFigures<'a> {
-    models: &'a BTreeSet<String>,
+    query: &'a PickerQuery,
     /// By model, under the earlier and the later name of the metrics.
     found: BTreeMap<String, [Waiting; 2]>,
     /// Models with a figure that is none: more may wait for them than was found.
     unclear: BTreeSet<String>,
+    has_flow_control: bool,
+    /// Models that it names.
+    named: BTreeSet<String>,
+    /// It has more model names than it shows.
+    overflows: bool,
 }
 
 impl<'a> QueueFigures<'a> {
-    /// For these models.
-    pub(super) fn of(models: &'a BTreeSet<String>) -> Self {
-        Self { models, found: BTreeMap::new(), unclear: BTreeSet::new() }
+    /// For this query.
+    pub(super) fn of(query: &'a PickerQuery) -> Self {
+        Self {
+            query,
+            found: BTreeMap::new(),
+            unclear: BTreeSet::new(),
+            has_flow_control: false,
+            named: BTreeSet::new(),
+            overflows: false,
+        }
     }
 
-    /// What waits for each of the models, which is nothing where the page does not show a queue. A model is left out where
-    /// all that is shown are figures that are none.
-    pub(super) fn by_model(mut self) -> BTreeMap<String, Waiting> {
+    /// What the page says. Of a model at zero nothing waits where the page does not show a queue. A model is left out
+    /// where all that is shown are figures that are none.
+    pub(super) fn into_page(mut self) -> PickerPage {
+        let Self { query, has_flow_control, .. } = self;
         let waiting = |model: &String| {
             // A picker that shows its queue under both names has one queue.
             let [earlier, later] = self.found.remove(model).unwrap_or_default();
             let waiting = earlier.greater(later);
             (waiting.is_any() || !self.unclear.contains(model)).then(|| (model.clone(), waiting))
         };
-        self.models.iter().filter_map(waiting).collect()
+        let waiting = query.models.iter().filter_map(waiting).collect();
+        let hides = self.overflows && query.sole_model.is_none();
+        let unnamed = query.all().filter(|model| hides && !self.named.contains(*model)).cloned().collect();
+        PickerPage { waiting, has_flow_control, unnamed }
+    }
+
+    /// The model that a queue is of, where it is asked about.
+    fn model(&mut self, target: Option<String>, asked: Option<String>) -> Option<String> {
+        for name in [&target, &asked].into_iter().flatten() {
+            self.overflows |= name == OVERFLOW;
+            if self.query.models.contains(name) || self.query.candidates.contains(name) {
+                self.named.insert(name.clone());
+            }
+        }
+        // Whatever a picker of one model queues is for that model: its adapters and aliases as well.
+        let model = self.query.sole_model.clone();
+        // The target counts before the one that was asked for.
+        model.or(target).or(asked).filter(|model| self.query.models.contains(model))
     }
 }
 
 impl Figures for QueueFigures<'_> {
     fn take(&mut self, name: &str, rest: &str) -> Option<()> {
-        let (later, bytes) = match name {
-            "inference_extension_flow_control_queue_size" => (false, false),
-            "inference_extension_flow_control_queue_bytes" => (false, true),
-            "llm_d_epp_flow_control_queue_size" => (true, false),
-            "llm_d_epp_flow_control_queue_bytes" => (true, true),
-            _ => return page::other(rest),
+        let generations = ["inference_extension_flow_control_", "llm_d_epp_flow_control_"];
+        let family =
+            generations.iter().enumerate().find_map(|(i, prefix)| Some((i, name.strip_prefix(prefix)?)));
+        let (generation, bytes) = match family {
+            Some((generation, "queue_size")) => (generation, false),
+            Some((generation, "queue_bytes")) => (generation, true),
+            other => {
+                self.has_flow_control |= other.is_some_and(|(_, family)| EVIDENCE.contains(&family));
+                return page::other(rest);
+            }
         };
         let (mut target, mut asked) = (None, None);
         let value = page::value(rest, |label, value| match label {
@@ -73,17 +126,18 @@ impl Figures for QueueFigures<'_> {
             "model_name" if !value.is_empty() => asked = Some(value),
             _ => {}
         })?;
-        // The target counts before the one that was asked for.
-        let Some(model) = target.or(asked).filter(|model| self.models.contains(model)) else {
+        let is_figure = value.is_finite() && value >= 0.0;
+        self.has_flow_control |= is_figure;
+        let Some(model) = self.model(target, asked) else {
             return Some(());
         };
-        if !value.is_finite() || value < 0.0 {
-            self.unclear.insert(model);
-        } else {
-            let waiting = &mut self.found.entry(model).or_default()[usize::from(later)];
+        if is_figure {
+            let waiting = &mut self.found.entry(model).or_default()[generation];
             let more =
                 if bytes { Waiting { size: 0.0, bytes: value } } else { Waiting { size: value, bytes: 0.0 } };
             *waiting = waiting.plus(more);
+        } else {
+            self.unclear.insert(model);
         }
         Some(())
     }
@@ -99,13 +153,19 @@ mod tests {
     }
 
     fn page(text: &[u8], chunk: usize) -> Result<Vec<(String, f64, f64)>, NotMetrics> {
-        let models = models();
-        let mut page = Page::new(QueueFigures::of(&models));
+        let query = PickerQuery { models: models(), ..PickerQuery::default() };
+        let mut page = Page::new(QueueFigures::of(&query));
         for chunk in text.chunks(chunk) {
             page.feed(chunk)?;
         }
-        let waiting = page.end()?.by_model().into_iter().filter(|(_, w)| w.is_any());
+        let waiting = page.end()?.into_page().waiting.into_iter().filter(|(_, w)| w.is_any());
         Ok(waiting.map(|(model, w)| (model, w.size, w.bytes)).collect())
+    }
+
+    fn read(text: &str, query: &PickerQuery) -> PickerPage {
+        let mut page = Page::new(QueueFigures::of(query));
+        page.feed(text.as_bytes()).unwrap();
+        page.end().unwrap().into_page()
     }
 
     #[track_caller]
@@ -164,10 +224,8 @@ mod tests {
     #[test]
     fn a_page_without_a_queue_says_that_nothing_waits_and_one_with_no_figure_says_nothing() {
         let said = |text: &str| {
-            let models = ["m".to_owned()].into();
-            let mut page = Page::new(QueueFigures::of(&models));
-            page.feed(text.as_bytes()).unwrap();
-            page.end().unwrap().by_model().remove("m").map(|w| w.size)
+            let query = PickerQuery { models: ["m".to_owned()].into(), ..PickerQuery::default() };
+            read(text, &query).waiting.remove("m").map(|w| w.size)
         };
         let series = |value: &str| format!("llm_d_epp_flow_control_queue_size{{model_name=\"m\"}} {value}\n");
         assert_eq!(said("go_goroutines 12\n"), Some(0.0));
@@ -177,6 +235,60 @@ mod tests {
             assert_eq!(said(&(series("0") + &series(value))), None, "0 and {value}");
             assert_eq!(said(&(series("2") + &series(value))), Some(2.0), "2 and {value}");
         }
+    }
+
+    #[test]
+    fn flow_control_is_seen_by_what_only_it_shows() {
+        let shows = |text: &str| read(&format!("go_goroutines 12\n{text}\n"), &PickerQuery::default());
+        for family in [
+            "llm_d_epp_flow_control_pool_saturation{inference_pool=\"p\",stage=\"effective\"} 1",
+            "inference_extension_flow_control_pool_saturation{inference_pool=\"p\"} 0",
+            "llm_d_epp_flow_control_dispatch_cycle_duration_seconds_count 7",
+            "inference_extension_flow_control_request_queue_duration_seconds_count{model_name=\"x\"} 1",
+            "llm_d_epp_flow_control_queue_size{model_name=\"x\"} 0",
+            "inference_extension_flow_control_queue_bytes 0",
+        ] {
+            assert!(shows(family).has_flow_control, "{family}");
+        }
+        for family in [
+            "",
+            "# TYPE llm_d_epp_flow_control_queue_size gauge",
+            // The saturation detector of a picker without flow control.
+            "llm_d_epp_flow_control_stale_endpoints{detector=\"utilization-detector\"} 0",
+            "llm_d_epp_flow_control_queue_size{model_name=\"x\"} NaN",
+            "other_flow_control_pool_saturation 1",
+        ] {
+            assert!(!shows(family).has_flow_control, "{family}");
+        }
+    }
+
+    #[test]
+    fn every_queue_of_a_picker_of_one_model_is_that_models() {
+        let series = |model: &str, size: u32| {
+            format!("llm_d_epp_flow_control_queue_size{{target_model_name=\"{model}\"}} {size}\n")
+        };
+        let page = series("m", 1) + &series("adapter", 2) + &series("other", 4);
+        let models: BTreeSet<String> = ["m".to_owned()].into();
+        for (sole_model, size) in [(Some("m".to_owned()), 7.0), (None, 1.0)] {
+            let query = PickerQuery { models: models.clone(), sole_model, ..PickerQuery::default() };
+            assert_eq!(read(&page, &query).waiting["m"].size, size);
+        }
+    }
+
+    #[test]
+    fn a_model_beyond_the_names_of_a_picker_is_unnamed() {
+        let unnamed = |names: &[&str], sole: Option<&str>| {
+            let candidates = ["m".to_owned()].into();
+            let query =
+                PickerQuery { candidates, sole_model: sole.map(str::to_owned), ..PickerQuery::default() };
+            let series =
+                |name: &&str| format!("llm_d_epp_flow_control_queue_size{{model_name=\"{name}\"}} 0\n");
+            !read(&names.iter().map(series).collect::<String>(), &query).unnamed.is_empty()
+        };
+        assert!(unnamed(&["n", "other"], None));
+        assert!(!unnamed(&["m", "other"], None), "it is one of the first 1,000");
+        assert!(!unnamed(&["n"], None), "there are not so many");
+        assert!(!unnamed(&["n", "other"], Some("m")), "all of them are its own");
     }
 
     #[test]

@@ -43,6 +43,8 @@ impl Labels {
 /// An InferencePool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pool {
+    /// Its name, which its picker's series carry as `inference_pool`.
+    pub(super) name: Box<str>,
     /// All of these a pod of the pool has.
     selector: Labels,
     /// The Service of its endpoint picker, in the pool's own namespace; `None` where it names something else.
@@ -54,7 +56,10 @@ pub(crate) struct Pool {
 impl Pool {
     /// How the cache is filled. No pool is reason for a cycle of the engine: what waits at its picker is.
     pub(crate) fn kind() -> Kind<DynamicObject, Self> {
-        let read = |object: &DynamicObject| Self::of(object.data.get("spec").unwrap_or(&Value::Null));
+        let read = |object: &DynamicObject| {
+            let name = object.metadata.name.as_deref().unwrap_or_default().into();
+            Self { name, ..Self::of(object.data.get("spec").unwrap_or(&Value::Null)) }
+        };
         Kind { read, same: None }
     }
 
@@ -64,6 +69,7 @@ impl Pool {
         let selector = selector.map(|s| s.get("matchLabels").and_then(Value::as_object).unwrap_or(s));
         let picker = spec.get("endpointPickerRef").or_else(|| spec.get("extensionRef"));
         Self {
+            name: Box::default(),
             selector: selector.map(labels).unwrap_or_default(),
             picker: picker.and_then(service),
             ranks: ranks(spec),

@@ -4,15 +4,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use wva_scaling::snapshot::{QueueFigures, SchedulerQueue};
+use wva_scaling::snapshot::{QueueFigures, SchedulerQueue, WakeObstacle};
 use wva_scaling::units::Amount;
 
-use super::endpoint::{Answer, Answers};
+use super::endpoint::{Answers, PodAnswer};
 use super::page::Waiting;
-use super::{ModelKey, PERIOD};
+use super::{ModelKey, PERIOD, PickerKey};
 
 /// How long an answer counts: a pod that is asked twice a second has missed several by then.
 const COUNTS: Duration = PERIOD.saturating_mul(6);
+/// How long a picker may take to show its pods and to answer for the first time.
+const FIRST_ANSWER: Duration = Duration::from_secs(10);
 
 /// What waits for each model that is asked about.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -20,6 +22,17 @@ pub(crate) struct Queues {
     seen: BTreeMap<ModelKey, Seen>,
     /// Models of which some pod of a picker has not said lately what waits for them.
     partial: BTreeSet<ModelKey>,
+    /// Whether pickers would queue requests for models at zero.
+    pickers: BTreeMap<PickerKey, FlowControl>,
+}
+
+/// What is known of a picker's flow control.
+#[derive(Clone, Debug, PartialEq)]
+struct FlowControl {
+    /// Why it wakes no model.
+    obstacle: Option<WakeObstacle>,
+    /// Models whose requests it may report under another name.
+    unnamed: BTreeSet<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -40,7 +53,7 @@ impl Queues {
     ) {
         for model in models {
             let key = (namespace.to_owned(), model.clone());
-            let said: Vec<Seen> = answers.values().flatten().filter_map(|a| said(a, model, now)).collect();
+            let said: Vec<Seen> = answers.values().filter_map(|a| said(a, model, now)).collect();
             if answers.is_empty() || said.len() < answers.len() {
                 self.partial.insert(key.clone());
             }
@@ -49,13 +62,52 @@ impl Queues {
         }
     }
 
-    /// One model, just looked at, however long a test takes.
+    /// Notes what the pods of a picker, which is asked `since` then, show of its flow control. What was seen of a pod
+    /// counts for as long as the pod is there.
+    pub(super) fn note(&mut self, picker: PickerKey, answers: &Answers, since: Instant, now: Instant) {
+        let pages = || answers.values().filter_map(|answer| answer.page.as_ref()).map(|(_, page)| page);
+        let failed = answers.values().any(|answer| answer.failed)
+            || now.saturating_duration_since(since) >= FIRST_ANSWER;
+        let obstacle = if pages().any(|page| page.has_flow_control) {
+            None
+        } else if pages().next().is_some() {
+            Some(WakeObstacle::NoFlowControl)
+        } else if failed {
+            Some(WakeObstacle::Unreadable)
+        } else {
+            Some(WakeObstacle::NotRead)
+        };
+        let unnamed = pages().flat_map(|page| &page.unnamed).cloned().collect();
+        self.pickers.insert(picker, FlowControl { obstacle, unnamed });
+    }
+
+    /// Notes a picker that is not asked, for there are too many.
+    pub(super) fn note_excess(&mut self, picker: PickerKey) {
+        let obstacle = Some(WakeObstacle::Unreadable);
+        self.pickers.insert(picker, FlowControl { obstacle, unnamed: BTreeSet::new() });
+    }
+
+    /// Why requests at a picker would not wake a model.
+    pub(super) fn obstacle(&self, picker: &PickerKey, model: &str) -> Option<WakeObstacle> {
+        let Some(known) = self.pickers.get(picker) else { return Some(WakeObstacle::NotRead) };
+        known.obstacle.or_else(|| known.unnamed.contains(model).then_some(WakeObstacle::NameNotReported))
+    }
+
+    /// The picker `epp` of a namespace has this to say of its flow control.
+    #[cfg(test)]
+    pub(crate) fn with_flow_control(mut self, namespace: &str, obstacle: Option<WakeObstacle>) -> Self {
+        let picker = PickerKey { namespace: namespace.into(), service: "epp".into() };
+        self.pickers.insert(picker, FlowControl { obstacle, unnamed: BTreeSet::new() });
+        self
+    }
+
+    /// One model, just looked at, however long a test takes. Flow control of its picker was seen.
     #[cfg(test)]
     pub(crate) fn testing(namespace: &str, model: &str, size: f64) -> Self {
         let at = Instant::now() + Duration::from_hours(1);
         let seen = Seen { waiting: Waiting { size, bytes: 0.0 }, at };
         let seen = [((namespace.to_owned(), model.to_owned()), seen)].into();
-        Self { seen, ..Self::default() }
+        Self { seen, ..Self::default() }.with_flow_control(namespace, None)
     }
 
     /// The models that requests wait for.
@@ -91,8 +143,9 @@ impl Seen {
 }
 
 /// What a pod said of a model, where that counts. Before it was asked about the model it said nothing.
-fn said((at, waiting): &Answer, model: &str, now: Instant) -> Option<Seen> {
-    let waiting = waiting.get(model).filter(|_| counts(*at, now))?;
+fn said(answer: &PodAnswer, model: &str, now: Instant) -> Option<Seen> {
+    let (at, page) = answer.page.as_ref()?;
+    let waiting = page.waiting.get(model).filter(|_| counts(*at, now))?;
     Some(Seen { waiting: *waiting, at: *at })
 }
 
@@ -105,13 +158,47 @@ mod tests {
     use std::slice;
 
     use super::*;
+    use crate::picker::page::PickerPage;
 
     fn answers(at: Instant, pods: &[(&str, f64)]) -> Answers {
         let page = |size: f64| {
             let waiting = Waiting { size, bytes: 10.0 * size };
             [("m".to_owned(), waiting), ("other".to_owned(), Waiting::default())].into()
         };
-        pods.iter().map(|(pod, size)| ((*pod).into(), Some((at, page(*size))))).collect()
+        let answer =
+            |size| PickerPage { waiting: page(size), has_flow_control: true, ..PickerPage::default() };
+        pods.iter().map(|(pod, size)| ((*pod).into(), answered(at, answer(*size)))).collect()
+    }
+
+    fn answered(at: Instant, page: PickerPage) -> PodAnswer {
+        PodAnswer { page: Some((at, page)), failed: false }
+    }
+
+    #[test]
+    fn a_picker_wakes_a_model_once_its_flow_control_was_seen() {
+        let then = Instant::now();
+        let key = PickerKey { namespace: "ns".into(), service: "epp".into() };
+        let obstacle = |answers: &[PodAnswer], after: u64| {
+            let pods = answers.iter().enumerate().map(|(i, a)| (i.to_string().into(), a.clone())).collect();
+            let mut queues = Queues::default();
+            queues.note(key.clone(), &pods, then, then + Duration::from_secs(after));
+            queues.obstacle(&key, "m")
+        };
+        let shows =
+            |has_flow_control| answered(then, PickerPage { has_flow_control, ..PickerPage::default() });
+        let unnamed =
+            PickerPage { has_flow_control: true, unnamed: ["m".to_owned()].into(), ..PickerPage::default() };
+        let failed = PodAnswer { failed: true, ..PodAnswer::default() };
+        assert_eq!(obstacle(&[], 9), Some(WakeObstacle::NotRead));
+        assert_eq!(obstacle(&[PodAnswer::default()], 9), Some(WakeObstacle::NotRead));
+        assert_eq!(obstacle(&[], 10), Some(WakeObstacle::Unreadable));
+        assert_eq!(obstacle(slice::from_ref(&failed), 0), Some(WakeObstacle::Unreadable));
+        assert_eq!(obstacle(&[shows(false)], 0), Some(WakeObstacle::NoFlowControl));
+        assert_eq!(obstacle(&[shows(true), shows(false), failed], 100), None);
+        assert_eq!(obstacle(&[PodAnswer { failed: true, ..shows(true) }], 3600), None, "it was seen");
+        assert_eq!(obstacle(&[shows(true), answered(then, unnamed)], 0), Some(WakeObstacle::NameNotReported));
+        let unknown = Queues::default().obstacle(&key, "m");
+        assert_eq!(unknown, Some(WakeObstacle::NotRead), "it is not asked");
     }
 
     fn models() -> BTreeSet<String> {
@@ -179,10 +266,10 @@ mod tests {
         assert!(!whole(&[Answers::new()], now), "there is no pod");
         assert!(!whole(&[both.clone(), Answers::new()], now), "another picker has none");
         let mut hung = both.clone();
-        hung.insert("c".into(), None);
+        hung.insert("c".into(), PodAnswer { failed: true, ..PodAnswer::default() });
         assert!(!whole(&[hung], now), "one has given no answer");
         let mut before = both;
-        before.insert("c".into(), Some((then, BTreeMap::new())));
+        before.insert("c".into(), answered(then, PickerPage::default()));
         assert!(!whole(&[before], now), "one was asked about other models");
     }
 }

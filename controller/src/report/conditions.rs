@@ -3,7 +3,7 @@
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use wva_scaling::snapshot::{AnalyzerName, Mode};
+use wva_scaling::snapshot::{AnalyzerName, Mode, WakeObstacle};
 use wva_scaling::{Decision, FallbackSource, Lacking, MainSignal, Reason};
 
 use crate::report::written::Written;
@@ -258,6 +258,15 @@ pub(crate) const fn stuck() -> &'static str {
     "Replicas of this variant do not become ready, so other variants of the model grow instead: look at its pods with kubectl describe"
 }
 
+/// What a message says first of a model that requests would not wake.
+pub(crate) const NOT_WAKEABLE: &str = "Scale to zero is on, but ";
+
+/// What is said of a model that requests would not wake.
+#[must_use]
+pub(crate) fn not_wakeable(obstacle: WakeObstacle) -> String {
+    format!("{NOT_WAKEABLE}{obstacle}")
+}
+
 /// Of a target that nobody carried out, behind the target.
 pub(crate) const NOT_CARRIED_OUT: &str = "was not carried out: check that an HPA or ScaledObject reads wva_desired_replicas for this variant, and its bounds and behavior";
 
@@ -310,12 +319,10 @@ impl Conditions {
         }
     }
 
-    /// Notes that the model may go to 0, from where nothing could wake it.
-    pub(crate) fn nothing_wakes_it(&mut self) {
-        self.optimization_ready.message.push_str(
-            ". Scale to zero is on, and no endpoint picker serves this model that could wake it: add an InferencePool \
-             with flow control, or turn scale to zero off",
-        );
+    /// Notes why scale to zero does not take the model to 0, or nothing would wake it there.
+    pub(crate) fn note_wake_obstacle(&mut self, obstacle: WakeObstacle) {
+        let message = &mut self.optimization_ready.message;
+        *message = format!("{message}. {}", not_wakeable(obstacle));
     }
 
     /// As the status carries them; the time of one whose truth did not change stays.

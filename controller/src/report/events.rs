@@ -15,7 +15,7 @@ use wva_crds::events::News;
 use wva_scaling::VariantKey;
 
 use crate::published::{Published, PublishedVariant, Reader};
-use crate::report::conditions::{limit, not_carried_out, stuck};
+use crate::report::conditions::{limit, not_carried_out, not_wakeable, stuck};
 use crate::report::said::{Said, Trouble};
 use crate::variants::{Reach, Unserved};
 
@@ -68,6 +68,9 @@ fn transitions(before: &Said, after: &PublishedVariant) -> Vec<Told> {
     if let Some(decision) = &after.decision {
         if let Some(desired) = decision.not_carried_out.filter(|_| begins(Trouble::NotCarriedOut)) {
             told.push(warn("NotCarriedOut", &not_carried_out(desired)));
+        }
+        if let Some(obstacle) = decision.wake_obstacle.filter(|_| begins(Trouble::NotWakeable)) {
+            told.push(warn("NotWakeable", &not_wakeable(obstacle)));
         }
         if now.limited_by.is_some() && now.limited_by != before.limited_by {
             told.push(warn("LimitedBy", &limit(decision).map(ToString::to_string).unwrap_or_default()));

@@ -7,7 +7,7 @@ use wva_crds::VariantAutoscalingStatus;
 use wva_scaling::Decision;
 
 use crate::published::PublishedVariant;
-use crate::report::conditions::{NOT_CARRIED_OUT, limited_accelerator, stuck};
+use crate::report::conditions::{NOT_CARRIED_OUT, NOT_WAKEABLE, limited_accelerator, stuck};
 
 /// What a Warning event tells of a variant, for as long as it is so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,6 +20,8 @@ pub(crate) enum Trouble {
     Stuck,
     /// Nobody carried out a target.
     NotCarriedOut,
+    /// Scale to zero is on, and nothing would wake it.
+    NotWakeable,
 }
 
 /// What has been said of one variant.
@@ -45,6 +47,7 @@ impl Said {
                 (Trouble::SafetyNet, has(|d| d.safety_net.is_some())),
                 (Trouble::Stuck, has(|d| d.stuck)),
                 (Trouble::NotCarriedOut, has(|d| d.not_carried_out.is_some())),
+                (Trouble::NotWakeable, has(|d| d.wake_obstacle.is_some())),
             ]),
             limited_by: decision.and_then(|d| d.limited_by.clone()),
         }
@@ -67,6 +70,7 @@ impl Said {
                 (Trouble::SafetyNet, held),
                 (Trouble::Stuck, message.contains(stuck())),
                 (Trouble::NotCarriedOut, message.contains(NOT_CARRIED_OUT)),
+                (Trouble::NotWakeable, decided.contains(NOT_WAKEABLE)),
             ]),
             limited_by: limited_accelerator(decided).map(str::to_owned),
         }
@@ -78,7 +82,7 @@ impl Said {
     }
 }
 
-fn troubles(all: [(Trouble, bool); 4]) -> BTreeSet<Trouble> {
+fn troubles(all: [(Trouble, bool); 5]) -> BTreeSet<Trouble> {
     all.into_iter().filter(|(_, holds)| *holds).map(|(trouble, _)| trouble).collect()
 }
 

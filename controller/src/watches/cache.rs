@@ -36,6 +36,13 @@ impl<V> Cache<V> {
         }
     }
 
+    /// The same of one namespace.
+    pub(crate) fn each_of(&self, namespace: &str, mut show: impl FnMut(&str, &V)) {
+        for (name, value) in self.entries().get(namespace).into_iter().flatten() {
+            show(name, value);
+        }
+    }
+
     /// Whether there is nothing.
     pub(crate) fn is_empty(&self) -> bool {
         self.entries().is_empty()

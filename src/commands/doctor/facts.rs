@@ -1,7 +1,7 @@
 //! Everything that the checks look at, read once. What cannot be read is left empty and said in one line: the rest can
 //! still be followed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use clap::ArgMatches;
 use futures::{StreamExt as _, stream};
@@ -10,7 +10,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::core::Selector;
 use serde_json::Value;
 use wva_crds::names::{DESIRED_REPLICAS_METRIC, LEGACY_DESIRED_REPLICAS_METRIC};
-use wva_scaling::{Decision, Outcome, Warning, decide};
+use wva_scaling::{Decision, Outcome, decide};
 
 use super::controllers::{Controller, controllers};
 use crate::commands::cluster::{
@@ -62,8 +62,6 @@ pub(super) struct Facts {
     pub(super) leaders: Leaders,
     /// What the leaders decided of their last cycle, by namespace and name.
     pub(super) decisions: BTreeMap<(String, String), Decision>,
-    /// The models that may go to zero and that nothing could wake, by namespace and model.
-    pub(super) unwakeable: BTreeSet<(String, String)>,
     /// By namespace and name of the HPA.
     pub(super) external: BTreeMap<(String, String), Vec<Answered>>,
     /// `None`: there is none, or it cannot be seen.
@@ -104,7 +102,6 @@ impl Facts {
             namespaces: seen(cluster, &NAMESPACES, &mut hidden).await,
             controllers: controllers(cluster, arguments, &mut hidden).await,
             decisions: decisions(&decided),
-            unwakeable: unwakeable(&decided),
             leaders,
             api_service: api_service(cluster, &mut hidden).await,
             crd_lacks: wva_controller::missing_fields(&cluster.client).await.map_err(|e| e.to_string()),
@@ -152,14 +149,6 @@ pub(super) fn decided(leaders: &Leaders) -> Vec<Outcome> {
 pub(super) fn decisions(decided: &[Outcome]) -> BTreeMap<(String, String), Decision> {
     let all = decided.iter().flat_map(|outcome| &outcome.decisions);
     all.map(|decision| ((decision.namespace.clone(), decision.variant.clone()), decision.clone())).collect()
-}
-
-pub(super) fn unwakeable(decided: &[Outcome]) -> BTreeSet<(String, String)> {
-    let unwoken = |warning: &Warning| match warning {
-        Warning::NothingWakesIt { namespace, model_id } => Some((namespace.clone(), model_id.clone())),
-        _ => None,
-    };
-    decided.iter().flat_map(|outcome| &outcome.warnings).filter_map(unwoken).collect()
 }
 
 async fn scraped(prometheus: &Prometheus) -> Result<Scraped, String> {

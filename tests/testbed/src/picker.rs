@@ -27,8 +27,10 @@ pub enum Manner {
     /// As a picker of the first releases does: `inference_extension_*`, by `model_name`.
     #[default]
     Earlier,
-    /// As one of today does: `llm_d_epp_*`, by `target_model_name`.
+    /// As one of today does: `llm_d_epp_*`, by `target_model_name` and `inference_pool`.
     Later,
+    /// As one without the feature gate `flowControl` does, which is the default.
+    NoFlowControl,
     /// It takes the request and never answers.
     Hangs,
     /// Its queues are NaN, infinite or negative.
@@ -63,6 +65,8 @@ struct Says {
     manner: Manner,
     /// Requests that wait, by model.
     queues: BTreeMap<String, f64>,
+    /// The InferencePool that it picks for.
+    pool: String,
     asked: Asked,
 }
 
@@ -138,6 +142,7 @@ impl FakePicker {
         picker: &str,
         name: &str,
     ) -> anyhow::Result<()> {
+        picker.clone_into(&mut lock(&self.says).pool);
         let (ip, port) = (self.address.ip(), self.address.port());
         let pod = format!(
             "apiVersion: v1
@@ -223,7 +228,7 @@ async fn metrics(State(says): State<Arc<Mutex<Says>>>, headers: HeaderMap) -> Re
         says.asked.times += 1;
         let token = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         says.asked.authorizations.insert(token.unwrap_or_default().to_owned());
-        (says.manner, page(says.manner, &says.queues))
+        (says.manner, page(says.manner, &says))
     };
     match manner {
         Manner::Hangs => std::future::pending().await,
@@ -235,24 +240,43 @@ async fn metrics(State(says): State<Arc<Mutex<Says>>>, headers: HeaderMap) -> Re
             answer
         }
         Manner::Refuses => text(StatusCode::FORBIDDEN, honest),
-        Manner::Earlier | Manner::Later | Manner::NotANumber => text(StatusCode::OK, honest),
+        Manner::Earlier | Manner::Later | Manner::NotANumber | Manner::NoFlowControl => {
+            text(StatusCode::OK, honest)
+        }
     }
 }
 
 async fn elsewhere(State(says): State<Arc<Mutex<Says>>>) -> Response<Body> {
-    let honest = page(Manner::Earlier, &lock(&says).queues);
+    let honest = page(Manner::Earlier, &lock(&says));
     text(StatusCode::OK, honest)
 }
 
-fn page(manner: Manner, queues: &BTreeMap<String, f64>) -> String {
-    let (name, label) = match manner {
-        Manner::Later => ("llm_d_epp", "target_model_name"),
-        _ => ("inference_extension", "model_name"),
+/// Families and labels of gateway-api-inference-extension and of llm-d-router. A family without series is not shown.
+fn page(manner: Manner, says: &Says) -> String {
+    let mut page = "go_goroutines 12\n".to_owned();
+    let (name, label, pool) = match manner {
+        // Its saturation detector shows this with and without flow control.
+        Manner::NoFlowControl => {
+            return page + "llm_d_epp_flow_control_stale_endpoints{detector=\"utilization-detector\"} 0\n";
+        }
+        Manner::Later => {
+            let _ = writeln!(
+                page,
+                "llm_d_epp_flow_control_pool_saturation{{inference_pool=\"{}\",stage=\"effective\"}} 1",
+                says.pool
+            );
+            ("llm_d_epp", "target_model_name", format!(",inference_pool=\"{}\"", says.pool))
+        }
+        manner => {
+            if manner != Manner::NotANumber {
+                page += "inference_extension_flow_control_dispatch_cycle_duration_seconds_count 7\n";
+            }
+            ("inference_extension", "model_name", String::new())
+        }
     };
-    let mut page = format!("# TYPE {name}_flow_control_queue_size gauge\ngo_goroutines 12\n");
-    for (model, waiting) in queues {
+    for (model, waiting) in &says.queues {
         for (priority, waiting) in shown(manner, *waiting) {
-            let labels = format!("fairness_id=\"default\",priority=\"{priority}\",{label}=\"{model}\"");
+            let labels = format!("fairness_id=\"default\",priority=\"{priority}\"{pool},{label}=\"{model}\"");
             let _ = writeln!(page, "{name}_flow_control_queue_size{{{labels}}} {waiting}");
         }
     }

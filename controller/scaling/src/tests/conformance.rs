@@ -127,7 +127,9 @@ fn warning(warning: &Warning) -> String {
         Warning::AcceleratorNotInInventory { variant, accelerator, .. } => {
             format!("warning AcceleratorNotInInventory {variant} {accelerator}")
         }
-        Warning::NothingWakesIt { model_id, .. } => format!("warning NothingWakesIt {model_id}"),
+        Warning::NothingWakesIt { model_id, obstacle, .. } => {
+            format!("warning NothingWakesIt {model_id} {obstacle:?}")
+        }
         Warning::SignalLacking { variant, signal, replicas, .. } => {
             format!("warning SignalLacking {variant} {signal:?} {replicas}")
         }

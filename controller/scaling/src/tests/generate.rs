@@ -13,7 +13,7 @@ use wva_crds::entries::PositiveDuration;
 use crate::snapshot::{
     AnalyzerName, Config, Curve, GpuCount, HpaTolerance, Inventory, Learned, LearnedPod, Mode, Model, Need,
     OutputBucket, Pending, PendingState, QueueFigures, Remembered, Replica, SaturationEntry, SchedulerQueue,
-    Snapshot, StepTimes, Variant, WarmSpare, WorkSample,
+    Snapshot, StepTimes, Variant, WakeObstacle, WarmSpare, WorkSample,
 };
 use crate::units::{Amount, Cost, Fraction, KvUsage, QueueLength};
 
@@ -249,11 +249,16 @@ fn queue() -> impl Strategy<Value = SchedulerQueue> {
     ]
 }
 
+fn obstacle() -> impl Strategy<Value = Option<WakeObstacle>> {
+    let all = Vec::from([WakeObstacle::NoFlowControl, WakeObstacle::NotRead, WakeObstacle::NameNotReported]);
+    weighted(0.2, prop::sample::select(all))
+}
+
 fn model() -> impl Strategy<Value = Model> {
     let mood = prop_oneof![6 => Just(Mood::Busy), 1 => Just(Mood::Idle), 1 => Just(Mood::Asleep)];
     let ages = (of(age()), of(age()), of(age()));
-    (vec(variant(), 1..4), mood, of(amount(&[0, 5])), queue(), ages).prop_map(
-        |(mut variants, mood, requests, queue, ages)| {
+    (vec(variant(), 1..4), mood, of(amount(&[0, 5])), (queue(), obstacle()), ages).prop_map(
+        |(mut variants, mood, requests, (queue, obstacle), ages)| {
             for variant in &mut variants {
                 match mood {
                     Mood::Busy => {}
@@ -266,7 +271,8 @@ fn model() -> impl Strategy<Value = Model> {
                 model_id: String::new(),
                 namespace: String::new(),
                 requests_in_retention: if idle { Some(figure(0.0)) } else { requests },
-                scheduler_queue: if idle { SchedulerQueue::Absent } else { queue },
+                scheduler_queue: if idle { SchedulerQueue::Known(QueueFigures::default()) } else { queue },
+                wake_obstacle: obstacle,
                 tracked_for: ages.0.filter(|_| !idle),
                 since_activity: ages.1.filter(|_| !idle),
                 since_pod_start: ages.2.filter(|_| !idle),

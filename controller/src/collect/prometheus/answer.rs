@@ -23,6 +23,8 @@ pub(crate) enum Label {
     ModelName,
     /// `target_model_name`.
     TargetModelName,
+    /// `inference_pool`.
+    InferencePool,
     /// `signal`, which a query gives that asks for two signals at once.
     Signal,
     /// `num_gpu_blocks`.
@@ -42,6 +44,7 @@ impl Label {
             "pod_name" => Self::PodName,
             "model_name" => Self::ModelName,
             "target_model_name" => Self::TargetModelName,
+            "inference_pool" => Self::InferencePool,
             "signal" => Self::Signal,
             "num_gpu_blocks" => Self::NumGpuBlocks,
             "block_size" => Self::BlockSize,
@@ -53,7 +56,7 @@ impl Label {
 
 /// The labels of one series. The buffers are used again for the next.
 #[derive(Debug, Default)]
-pub(crate) struct Labels([String; 10]);
+pub(crate) struct Labels([String; 11]);
 
 impl Labels {
     /// Its value; `None` where the series has no such label or an empty one, which are the same to Prometheus.

@@ -34,6 +34,8 @@ pub(crate) struct QueueRow {
     pub namespace: Arc<str>,
     /// `target_model_name`, else `model_name`.
     pub model: Arc<str>,
+    /// The InferencePool; pickers of the first releases do not name it.
+    pub pool: Option<Arc<str>>,
     /// It has the later name of the metric.
     pub later: bool,
     /// Bytes rather than requests.
@@ -105,8 +107,9 @@ impl Rows {
                 let model = labels.get(Label::TargetModelName).or_else(|| labels.get(Label::ModelName))?;
                 let metric = labels.get(Label::Name)?;
                 let (namespace, model) = (self.name(namespace), self.name(model));
+                let pool = labels.get(Label::InferencePool).map(|pool| self.name(pool));
                 let (later, bytes) = (metric.starts_with("llm_d_epp"), metric.ends_with("_bytes"));
-                self.queues.push(QueueRow { namespace, model, later, bytes, value });
+                self.queues.push(QueueRow { namespace, model, pool, later, bytes, value });
             }
             Query::Completed(_) => {
                 let model = labels.get(Label::ModelName)?;

@@ -67,7 +67,9 @@ fn one_query_serves_all_models_and_all_are_few() {
     assert_eq!(all(Query::PrefixHitRate), format!("{} / {}", hits("hits"), hits("queries")));
     let metrics = "__name__=~\"(inference_extension|llm_d_epp)_flow_control_queue_(size|bytes)\"";
     let queue = |matchers: &str| {
-        format!("sum by (__name__, namespace, target_model_name, model_name) ({{{matchers}}})")
+        format!(
+            "sum by (__name__, namespace, inference_pool, target_model_name, model_name) ({{{matchers}}})"
+        )
     };
     assert_eq!(all(Query::SchedulerQueue), queue(metrics));
     let counter = "vllm:request_success_total";

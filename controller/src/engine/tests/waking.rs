@@ -145,7 +145,13 @@ async fn a_model_whose_pods_a_pool_holds_can_be_woken() {
         cluster.variant(name, model, json!({})).labelled_deployment(name, 1, &json!({"app": name}));
     }
     let fake = FakePrometheus::start(Answers::By(calm)).await;
-    let unwoken = async |pickers: Pickers| {
+    let unwoken = async |pickers: (Pickers, watch::Sender<Arc<Queues>>), pool: Option<&str>| {
+        let (pickers, queues) = pickers;
+        queues.send_replace(Arc::new(Queues::default().with_flow_control("ns", None)));
+        let pickers = match pool {
+            Some(app) => pickers.with_pool(app),
+            None => pickers,
+        };
         let config = configured(|c| c.scale_to_zero = true);
         let engine = Engine { pickers, config, ..engine(&cluster, fake.client()) };
         let mut state = State::default();
@@ -157,9 +163,9 @@ async fn a_model_whose_pods_a_pool_holds_can_be_woken() {
         };
         ["m", "other"].into_iter().filter(told).collect::<Vec<_>>()
     };
-    assert_eq!(unwoken(Pickers::testing().0).await, ["m", "other"]);
-    assert_eq!(unwoken(Pickers::testing().0.with_pool("b")).await, ["other"]);
-    assert_eq!(unwoken(Pickers::testing().0.with_pool("nobody")).await, ["m", "other"]);
+    assert_eq!(unwoken(Pickers::testing(), None).await, ["m", "other"]);
+    assert_eq!(unwoken(Pickers::testing(), Some("b")).await, ["other"]);
+    assert_eq!(unwoken(Pickers::testing(), Some("nobody")).await, ["m", "other"]);
 }
 
 /// Variant `off` at 0, whose HPA says at least 1, beside `on`, which serves the same model with 2 replicas.

@@ -7,6 +7,7 @@ use super::*;
 use crate::actuate::DueStep;
 use crate::maps::testing::Feed;
 use crate::picker::Queues;
+use wva_scaling::snapshot::WakeObstacle;
 
 /// What the fake Prometheus says, to be changed by a test.
 struct Quiet {
@@ -21,11 +22,20 @@ struct Quiet {
     completed: Option<&'static str>,
     /// Waiting at the endpoint picker, where Prometheus scrapes it.
     queue: Option<&'static str>,
+    /// The pool at whose picker requests for an adapter wait.
+    adapter: Option<&'static str>,
 }
 
 /// Nothing is asked of the model, and everything was scraped just now.
-const QUIET: Quiet =
-    Quiet { running: "0", waiting: "0", scraped: "0", age: "0", completed: Some("0"), queue: None };
+const QUIET: Quiet = Quiet {
+    running: "0",
+    waiting: "0",
+    scraped: "0",
+    age: "0",
+    completed: Some("0"),
+    queue: None,
+    adapter: None,
+};
 
 /// What both replicas have in flight.
 fn in_flight(says: &Quiet) -> String {
@@ -65,8 +75,12 @@ impl Bench {
             if query.contains("flow_control") {
                 let name = "llm_d_epp_flow_control_queue_size";
                 let labels = json!({"__name__": name, "namespace": "ns", "target_model_name": "m"});
-                let row = |value| json!({"metric": labels, "value": [1, value]});
-                return (200, vector(&says.queue.map(row).into_iter().collect()));
+                let own = says.queue.map(|value| json!({"metric": labels, "value": [1, value]}));
+                let adapter = says.adapter.map(|pool| {
+                    let labels = json!({"__name__": name, "namespace": "ns", "target_model_name": "lora", "inference_pool": pool});
+                    json!({"metric": labels, "value": [1, "7"]})
+                });
+                return (200, vector(&own.into_iter().chain(adapter).collect()));
             }
             if query.contains("running") {
                 return (200, in_flight(&says));
@@ -77,7 +91,10 @@ impl Bench {
         let mut feed = Feed::new();
         let entry = "enable_scale_to_zero: true\nretention_period: 1h";
         feed.put("wva/wva-model-scale-to-zero-config", &[("default", entry)]);
-        let engine = Engine { maps: feed.maps(), ..engine(&cluster, fake.client()) };
+        let (pickers, queues) = Pickers::testing();
+        queues.send_replace(Arc::new(Queues::testing("ns", "m", 0.0)));
+        let pickers = pickers.with_pool("a");
+        let engine = Engine { maps: feed.maps(), pickers, ..engine(&cluster, fake.client()) };
         Self { cluster, engine, state: State::default(), says, fake }
     }
 
@@ -93,6 +110,7 @@ impl Bench {
         let mut bench = Self::new(json!({}), nothing).await;
         let (pickers, queues) = Pickers::testing();
         bench.engine.pickers = pickers.with_pool("a");
+        queues.send_replace(Arc::new(Queues::default().with_flow_control("ns", None)));
         bench.leave().await;
         (bench, queues)
     }
@@ -220,6 +238,46 @@ async fn a_picker_that_gives_no_answer_keeps_its_model_up() {
     assert_eq!(bench.round().await, (Some(0), vec![]));
     queues.send_replace(Arc::new(Queues::testing("ns", "m", 0.0)));
     assert_eq!(bench.round().await, (Some(0), vec![(2, 0)]), "it answers at last");
+}
+
+#[tokio::test]
+async fn a_model_that_nothing_would_wake_gets_no_signal() {
+    for (obstacle, seen) in [
+        (None, Some(0)),
+        (Some(WakeObstacle::NoFlowControl), None),
+        (Some(WakeObstacle::Unreadable), None),
+        (Some(WakeObstacle::NotRead), None),
+    ] {
+        let mut bench = Bench::new(json!({}), nothing).await;
+        let (pickers, queues) = Pickers::testing();
+        queues.send_replace(Arc::new(Queues::testing("ns", "m", 0.0).with_flow_control("ns", obstacle)));
+        bench.engine.pickers = pickers.with_pool("a");
+        bench.round().await;
+        bench.pass();
+        let (target, steps) = bench.round().await;
+        assert_eq!(target.filter(|target| *target == 0), seen, "{obstacle:?}");
+        assert!(steps.is_empty());
+        let message = &variant(&bench.engine).conditions.optimization_ready.message;
+        let fault = obstacle.filter(|obstacle| obstacle.is_fault());
+        assert_eq!(message.contains("Scale to zero is on, but"), fault.is_some(), "{message}");
+    }
+    // Without any pool.
+    let mut bench = Bench::new(json!({}), nothing).await;
+    bench.engine.pickers = Pickers::testing().0;
+    bench.round().await;
+    bench.pass();
+    assert!(bench.round().await.0 > Some(0));
+}
+
+#[tokio::test]
+async fn adapters_of_a_pool_of_one_model_keep_it_up() {
+    for (pool, waits) in [("p", true), ("elsewhere", false)] {
+        let mut bench = Bench::new(json!({}), nothing).await;
+        bench.round().await;
+        bench.pass();
+        bench.say(Quiet { adapter: Some(pool), ..QUIET });
+        assert_eq!(bench.round().await.0 > Some(0), waits, "{pool}");
+    }
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Response, Uri};
 use futures::StreamExt;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use reqwest::StatusCode;
@@ -11,6 +12,7 @@ use tokio_util::bytes::Bytes;
 
 use super::super::token::bearer;
 use super::*;
+use crate::picker::page::Waiting;
 
 /// Longer than a request may take.
 const LONG: Duration = Duration::from_secs(10);
@@ -84,7 +86,8 @@ async fn ask_with(does: Does, token: Option<&str>) -> Result<BTreeMap<String, Wa
     let (_, token) = watch::channel(token.and_then(bearer));
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let asker = Asker::new(token).unwrap();
-    asker.ask(pod(does).await, &["m".to_owned()].into()).await
+    let query = PickerQuery { models: ["m".to_owned()].into(), ..PickerQuery::default() };
+    Ok(asker.ask(pod(does).await, &query, &mut 0).await?.waiting)
 }
 
 async fn ask(does: Does) -> Result<BTreeMap<String, Waiting>, NoAnswer> {
@@ -134,6 +137,6 @@ async fn nobody_there_is_no_answer() {
     drop(listener);
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let asker = Asker::new(watch::channel(None).1).unwrap();
-    let error = asker.ask(address, &BTreeSet::new()).await.unwrap_err();
+    let error = asker.ask(address, &PickerQuery::default(), &mut 0).await.unwrap_err();
     assert!(matches!(error, NoAnswer::Unreachable(_)), "{error}");
 }

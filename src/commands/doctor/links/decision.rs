@@ -8,23 +8,16 @@ use crate::commands::doctor::seen::Seen;
 
 pub(in crate::commands::doctor) fn check(seen: &Seen<'_>) -> Vec<Found> {
     match seen.decision {
-        Some(decision) => {
-            std::iter::once(of_leader(seen, decision)).chain(unwakeable(seen, decision)).collect()
-        }
+        Some(decision) => std::iter::once(of_leader(seen, decision)).chain(unwakeable(decision)).collect(),
         None => vec![of_status(seen)],
     }
 }
 
-/// The model may go to 0, from where nothing could wake it.
-fn unwakeable(seen: &Seen<'_>, decision: &Decision) -> Option<Found> {
-    let Decision { namespace, model_id, .. } = decision;
-    let nothing_wakes_it = seen.facts.unwakeable.contains(&(namespace.clone(), model_id.clone()));
-    nothing_wakes_it.then(|| {
-        Found::doubtful(
-            "scale to zero is on for its model, and no endpoint picker serves it that could wake it",
-            "add an InferencePool with flow control whose selector meets its pods, or turn scale to zero off for the model",
-        )
-    })
+/// The model may go to 0, from where nothing would wake it.
+fn unwakeable(decision: &Decision) -> Option<Found> {
+    let text = decision.wake_obstacle?.to_string();
+    let (what, remedy) = text.split_once(": ").unwrap_or((&text, ""));
+    Some(Found::doubtful(format!("scale to zero is on for its model, but {what}"), remedy))
 }
 
 fn of_leader(seen: &Seen<'_>, decision: &Decision) -> Found {

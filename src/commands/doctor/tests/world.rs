@@ -7,7 +7,7 @@ use wva_crds::settings::map::MapText;
 use wva_scaling::Snapshot;
 
 use crate::commands::doctor::controllers::Controller;
-use crate::commands::doctor::facts::{Answered, Facts, Scraped, decided, decisions, unwakeable};
+use crate::commands::doctor::facts::{Answered, Facts, Scraped, decided, decisions};
 use crate::commands::leader::{Leaders, Seen as Leader};
 use crate::commands::prometheus::Series;
 use crate::commands::workloads::Workloads;
@@ -148,7 +148,6 @@ impl World {
             controllers: Some(self.controllers.iter().filter_map(|one| Controller::of(one, &map)).collect()),
             leaders,
             decisions: decisions(&decided),
-            unwakeable: unwakeable(&decided),
             external: BTreeMap::from([(("prod".to_owned(), "h".to_owned()), vec![answered])]),
             api_service: None,
             crd_lacks: Ok(Vec::new()),

@@ -115,7 +115,7 @@ impl Bench<'_> {
         let leader = self.leader().await?;
         let (since, began) = (Timestamp::now(), Instant::now());
         for served in &self.served {
-            served.picker.queue(&served.model, f64::from(to));
+            served.lane.picker.queue(&served.model, f64::from(to));
         }
         let names: Vec<String> = self.served.iter().map(|s| s.lane.namespace().to_owned()).collect();
         let first =
@@ -141,7 +141,7 @@ impl Bench<'_> {
                 let up = all.iter().find(|(at, replicas)| *at >= began && *replicas > 0);
                 tally.waits.extend(up.map(|(at, _)| at.duration_since(began)));
             }
-            served.picker.queue(&served.model, 0.0);
+            served.lane.picker.queue(&served.model, 0.0);
         }
         self.replicas.wait_ready(&BOTH).await
     }

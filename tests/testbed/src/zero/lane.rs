@@ -12,6 +12,7 @@ use kube::api::{Patch, PatchParams, WatchEvent, WatchParams};
 use serde_json::json;
 use tokio::task::JoinHandle;
 use wva_testbed::fixtures::{MODEL_LABEL, VariantFixture};
+use wva_testbed::picker::{FakePicker, pool};
 use wva_testbed::{Fleet, FleetConfig, Request, Testbed, eventually};
 
 use super::RETENTION;
@@ -64,6 +65,8 @@ pub(super) struct Lane<'a> {
     namespace: String,
     model: String,
     fleet: Fleet,
+    /// A fake, without which the model would not go to zero.
+    pub(super) picker: FakePicker,
     deployments: Api<Deployment>,
     history: History,
     watch: JoinHandle<anyhow::Result<()>>,
@@ -84,13 +87,14 @@ impl<'a> Lane<'a> {
         let config = FleetConfig::new(&namespace, &format!("{MODEL_LABEL}=served"), &fixture.model);
         let fleet = Fleet::start(testbed, config)?;
         testbed.apply(&map(&namespace)).await?;
+        let picker = serve_picker(testbed, &namespace).await?;
         let model = fixture.model.clone();
         testbed.apply(&fixture.port(fleet.port()).all()).await?;
         let deployments: Api<Deployment> = Api::namespaced(testbed.admin()?, &namespace);
         let history = History::default();
         let watch = tokio::spawn(follow(deployments.clone(), history.clone()));
         let random = seed.wrapping_add(u64::try_from(number)?.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        let lane = Self { testbed, namespace, model, fleet, deployments, history, watch, random };
+        let lane = Self { testbed, namespace, model, fleet, picker, deployments, history, watch, random };
         lane.fleet.wait_ready(1, SOON).await?;
         Ok(lane)
     }
@@ -207,6 +211,14 @@ impl<'a> Lane<'a> {
         let share = u16::try_from((z ^ (z >> 31)) >> 48).unwrap_or_default();
         bound.mul_f64(f64::from(share) / 65536.0)
     }
+}
+
+/// An InferencePool with a fake endpoint picker, which has flow control. Prometheus does not scrape it.
+pub(super) async fn serve_picker(testbed: &Testbed, namespace: &str) -> anyhow::Result<FakePicker> {
+    let picker = FakePicker::start([127, 0, 2, 1]).await?;
+    testbed.apply(&pool(namespace, "epp")).await?;
+    picker.pod(testbed, namespace, "epp", "epp-0").await?;
+    Ok(picker)
 }
 
 /// Follows the replicas of the one workload of a namespace.

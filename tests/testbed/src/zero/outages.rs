@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use futures::future::try_join_all;
-use wva_testbed::picker::{FakePicker, Manner, pool};
+use wva_testbed::picker::Manner;
 use wva_testbed::{Testbed, eventually};
 
 use super::lane::Lane;
@@ -58,7 +58,6 @@ fn spread(all: &[Duration]) -> String {
 /// A model with a picker.
 pub(super) struct Served<'a> {
     pub(super) lane: Lane<'a>,
-    pub(super) picker: FakePicker,
     pub(super) model: String,
 }
 
@@ -66,18 +65,14 @@ impl<'a> Served<'a> {
     /// One that Prometheus does not scrape.
     async fn unscraped(testbed: &'a Testbed, number: usize, seed: u64) -> anyhow::Result<Self> {
         let lane = Lane::start(testbed, LANES + number, seed).await?;
-        let picker = FakePicker::start([127, 0, 2, u8::try_from(number)? + 1]).await?;
-        let namespace = lane.namespace();
-        testbed.apply(&pool(namespace, "epp")).await?;
-        picker.pod(testbed, namespace, "epp", "epp-0").await?;
         let model = lane.model().to_owned();
-        Ok(Self { lane, picker, model })
+        Ok(Self { lane, model })
     }
 
     /// One that Prometheus scrapes as well.
     pub(super) async fn start(testbed: &'a Testbed, number: usize, seed: u64) -> anyhow::Result<Self> {
         let served = Self::unscraped(testbed, number, seed).await?;
-        let (namespace, picker) = (served.lane.namespace(), &served.picker);
+        let (namespace, picker) = (served.lane.namespace(), &served.lane.picker);
         // One that shows its queue before anything waits is missed when it goes.
         picker.queue(&served.model, 0.0);
         let labels = [("namespace", namespace), ("pod", "epp-0")].map(|(k, v)| (k.to_owned(), v.to_owned()));
@@ -115,17 +110,17 @@ pub(super) async fn of_pickers(testbed: &Testbed, plan: &Plan<'_>) -> anyhow::Re
     tokio::time::sleep(Duration::from_secs(1)).await;
     let down = Instant::now();
     for served in awake.iter().chain(&asleep) {
-        served.picker.behaves(Manner::Hangs);
+        served.lane.picker.behaves(Manner::Hangs);
     }
     tokio::time::sleep(plan.outage / 2).await;
     for served in &asleep {
-        served.picker.queue(&served.model, 3.0);
+        served.lane.picker.queue(&served.model, 3.0);
     }
     tokio::time::sleep(plan.outage / 2).await;
     let zeroed = awake.iter().filter(|served| served.lane.went_to_zero_since(down).is_some()).count();
     let up = Instant::now();
     for served in awake.iter().chain(&asleep) {
-        served.picker.behaves(Manner::Later);
+        served.lane.picker.behaves(Manner::Later);
     }
     let woken = try_join_all(asleep.iter().map(|served| woken_after(served, up))).await?;
     let up_still = awake.iter().filter(|served| served.lane.went_to_zero_since(down).is_none());
@@ -150,6 +145,6 @@ async fn woken_after(served: &Served<'_>, since: Instant) -> anyhow::Result<Dura
         Ok(first)
     })
     .await?;
-    served.picker.queue(&served.model, 0.0);
+    served.lane.picker.queue(&served.model, 0.0);
     Ok(at.context("the condition waited for")?.duration_since(since))
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use wva_testbed::fixtures::{MODEL_LABEL, VariantFixture};
 use wva_testbed::{Fleet, FleetConfig, Testbed, eventually};
 
-use super::lane::map;
+use super::lane::{map, serve_picker};
 use super::say;
 
 /// Longest wait for what takes seconds.
@@ -33,6 +33,7 @@ pub(super) async fn one_turn(testbed: &Testbed) -> anyhow::Result<()> {
     let config = FleetConfig::new(&namespace, &format!("{MODEL_LABEL}=served"), &fixture.model);
     let fleet = Fleet::start(testbed, config)?;
     testbed.apply(&map(&namespace)).await?;
+    let _picker = serve_picker(testbed, &namespace).await?;
     testbed.apply(&fixture.port(fleet.port()).all()).await?;
     fleet.wait_ready(1, SOON).await?;
     let (began, events) = (Instant::now(), BTreeSet::new());

@@ -19,7 +19,47 @@ pub(super) const EVIDENCE: Table = Table {
         (
             "no scheduler at all",
             "model requestsInRetention: 0; a: 1 running=0 kv=0",
-            "a 1->0 NoRequests; warning NothingWakesIt m",
+            "a 1->1 NoChange; warning NothingWakesIt m NoPool",
+        ),
+        (
+            "a picker without flow control",
+            "idle; model wakeObstacle: noFlowControl; a: 1 running=0 kv=0",
+            "a 1->1 NoChange; warning NothingWakesIt m NoFlowControl",
+        ),
+        (
+            "a picker that cannot be read",
+            "idle; model wakeObstacle: unreadable; a: 1 running=0 kv=0",
+            "a 1->1 NoChange; warning NothingWakesIt m Unreadable",
+        ),
+        (
+            "a picker that does not report its name",
+            "idle; model wakeObstacle: nameNotReported; a: 1 running=0 kv=0",
+            "a 1->1 NoChange; warning NothingWakesIt m NameNotReported",
+        ),
+        (
+            "a picker that was not read yet",
+            "idle; model wakeObstacle: notRead; a: 1 running=0 kv=0",
+            "a 1->1 NoChange; warning none",
+        ),
+        (
+            "a maximum of 0 needs no picker",
+            "idle; model wakeObstacle: noFlowControl; a: 1 max=0 running=0 kv=0",
+            "a 1->0 AtMaximum",
+        ),
+        (
+            "nor does a person who fixes it",
+            "idle; model wakeObstacle: noFlowControl; a: 1 mode=fixed=0 running=0 kv=0",
+            "a 1->0 Fixed",
+        ),
+        (
+            "a zero under way ends with its evidence",
+            "idle; model wakeObstacle: noFlowControl; a: 1 desired=0 running=0 kv=0",
+            "a 1->1 Superseded",
+        ),
+        (
+            "at zero already it stays there",
+            "idle; model wakeObstacle: noFlowControl; a: 0; b: 0 min=1",
+            "a 0->0 NoChange; b 0->0 NoChange; warning NothingWakesIt m NoFlowControl",
         ),
         (
             "a request completed",
@@ -163,6 +203,11 @@ pub(super) const WAKING: Table = Table {
             "a 1->1 KeptDecision MinimumKept; b 1->1 KeptDecision MinimumKept",
         ),
         ("with scale to zero on", "zero; waiting 3; a: 0", "a 0->1 RequestsWaiting"),
+        (
+            "without evidence of flow control",
+            "zero; waiting 3; model wakeObstacle: unreadable; a: 0",
+            "a 0->1 RequestsWaiting",
+        ),
         ("to its minimum", "waiting 3; a: 0 min=2", "a 0->2 RequestsWaiting AtMinimum"),
         (
             "not one whose maximum is 0",
@@ -227,7 +272,7 @@ pub(super) const WAKING: Table = Table {
         ),
         ("without any metrics after the hold", "a: 1 ready=0 wokenAgo=10m desired=1", "a 1->1 SafetyNet"),
         // Nobody could wake it.
-        ("zero without a scheduler", "zero; a: 1 kv=.1", "a 1->1 NoChange; warning NothingWakesIt m"),
+        ("zero without a scheduler", "zero; a: 1 kv=.1", "a 1->1 NoChange; warning NothingWakesIt m NoPool"),
         (
             "zero with one that cannot be asked",
             "zero; model schedulerQueue: null; a: 1 kv=.1",

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::{cases, says, subject};
-use crate::snapshot::{AnalyzerName, Mode, Model, Snapshot, Variant};
+use crate::snapshot::{AnalyzerName, Mode, Model, QueueFigures, SchedulerQueue, Snapshot, Variant};
 use crate::tests::generate::{any_case, case_of};
 use crate::units::{KvUsage, QueueLength};
 use crate::view::smallest_step;
@@ -39,6 +39,28 @@ proptest! {
             let older = says(&decision, &["KeptDecision", "SafetyNet", "AtMaximum", "Paused", "Fixed"]);
             if unseen(model_of(&case, &decision)) && !older {
                 prop_assert!(decision.target() >= decision.current, "{:?}", decision);
+            }
+        }
+    }
+
+    #[test]
+    fn no_model_goes_to_zero_that_nothing_would_wake(case in any_case()) {
+        let found = decide(&case);
+        let mut awake = (*case).clone();
+        for model in &mut awake.models {
+            if model.scheduler_queue == SchedulerQueue::Absent {
+                model.scheduler_queue = SchedulerQueue::Known(QueueFigures::default());
+            }
+            model.wake_obstacle = None;
+        }
+        let awake = decide(&awake).decisions;
+        for (decision, awake) in found.decisions.iter().zip(awake) {
+            let model = model_of(&case, decision);
+            let blocked = model.wake_obstacle.is_some() || model.scheduler_queue == SchedulerQueue::Absent;
+            prop_assert!(!(blocked && says(decision, &["NoRequests"])), "{:?}", decision);
+            // And none leaves 0 for that.
+            if decision.model_at_zero && case.config.inventory.is_none() {
+                prop_assert_eq!(decision.target(), awake.target());
             }
         }
     }
