@@ -57,6 +57,11 @@ impl Engine {
             if variant.decision.as_ref().is_some_and(|d| unwakeable.contains(&model_of(d))) {
                 variant.conditions.nothing_wakes_it();
             }
+            if let Some(why) =
+                state.samples.partial_answer(&m.key.namespace).filter(|_| variant.decision.is_some())
+            {
+                variant.conditions.answered_in_part(why);
+            }
             let variant = state.settings.judge(variant);
             let old = before.as_ref().and_then(|b| b.variants.get(&m.key)).filter(|o| o.uid == variant.uid);
             count(&mut state.scalings, &m.key, old.map(AsRef::as_ref), &variant);

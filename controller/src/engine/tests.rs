@@ -30,6 +30,7 @@ fn config() -> EngineConfig {
         early_scale_up: true,
         proactive: false,
         scale_to_zero: false,
+        max_retention: Duration::from_hours(168),
         actuation: Actuation::Signal,
     }
 }
@@ -99,8 +100,18 @@ fn variant(engine: &Engine) -> Arc<PublishedVariant> {
 async fn turn(engine: &Engine, state: &mut State) -> Arc<PublishedVariant> {
     let fetched = engine.fetch(state).await;
     engine.take_in(state, fetched);
+    count(engine, state).await;
     engine.cycle(state);
     variant(engine)
+}
+
+/// The counts that are due.
+async fn count(engine: &Engine, state: &mut State) {
+    let mut counts = engine.count(state);
+    while let Some(counted) = counts.next().await {
+        engine.take_count(state, counted);
+    }
+    engine.end_count(state);
 }
 
 fn reasons(v: &PublishedVariant) -> [&'static str; 3] {
@@ -176,7 +187,7 @@ async fn a_query_that_fails_costs_no_other_signal() {
         let mut state = State::default();
         let mut fetched = engine.fetch(&mut state).await;
         for answer in &mut fetched.answers {
-            if answer.query.expression(&Scope::All).contains(failing) {
+            if answer.query.expression(&Scope::All, "").contains(failing) {
                 *answer = failed(answer.query);
             }
         }
@@ -334,6 +345,7 @@ async fn until(reader: &mut crate::Reader, wanted: impl FnMut(&Option<Arc<Publis
 }
 
 mod early;
+mod isolation;
 mod restart;
 mod running;
 mod sampling;
