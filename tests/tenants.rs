@@ -241,6 +241,10 @@ async fn figures_are_a_namespaces_own_and_each_counts_once() -> anyhow::Result<(
     let install = Install::start(&testbed, &options).await?;
     let cluster = Cluster { testbed, install };
     let scraped = Box::pin(a_second_scrape_changes_no_figure(&cluster));
-    tokio::try_join!(Box::pin(no_tenant_keeps_another_from_zero(&cluster)), scraped)?;
-    partial_answers_are_shown(&cluster, &door).await
+    let (zero, scraped) = tokio::join!(Box::pin(no_tenant_keeps_another_from_zero(&cluster)), scraped);
+    let partial = partial_answers_are_shown(&cluster, &door).await;
+    let failed = [zero, scraped, partial].into_iter().filter_map(Result::err);
+    let failed: Vec<String> = failed.map(|error| format!("{error:#}")).collect();
+    ensure!(failed.is_empty(), "{}", failed.join("\n"));
+    Ok(())
 }

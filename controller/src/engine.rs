@@ -133,9 +133,11 @@ impl State {
         let is_managed = |key: &VariantKey| managed.binary_search_by(|m| m.key.cmp(key)).is_ok();
         self.memory.retain(is_managed);
         self.learned.retain(is_managed);
-        let declared = managed.iter().filter_map(|m| m.declared().ok());
-        let models: HashSet<&str> = declared.map(|d| d.model_id.as_str()).collect();
-        self.observed.retain(|r| models.contains(r.model_id.as_str()));
+        let declared = managed
+            .iter()
+            .filter_map(|m| m.declared().ok().map(|d| (m.key.namespace.as_str(), d.model_id.as_str())));
+        let models: HashSet<(&str, &str)> = declared.collect();
+        self.observed.retain(|r| models.contains(&(r.namespace.as_str(), r.model_id.as_str())));
     }
 
     /// Says what was not so in the last cycle.

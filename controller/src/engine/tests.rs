@@ -292,6 +292,7 @@ async fn of_a_workload_that_nobody_has_looked_for_nothing_is_said() {
 /// A bound that the token analyzer observed of a model.
 fn observed(model: &str) -> Remembered {
     Remembered {
+        namespace: "ns".to_owned(),
         model_id: model.to_owned(),
         accelerator: "H100".to_owned(),
         output: wva_scaling::snapshot::OutputBucket::Short,

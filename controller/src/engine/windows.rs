@@ -218,6 +218,18 @@ mod tests {
     }
 
     #[test]
+    fn a_stored_period_over_the_maximum_counts_as_it() {
+        let entry =
+            |text: &str| ScaleToZeroEntry { retention_period: text.parse().ok(), ..Default::default() };
+        let mut entries: BTreeMap<_, _> =
+            [("ns/a", "2600000h"), ("ns/b", "10m")].map(|(name, text)| (name.to_owned(), entry(text))).into();
+        let mut counts = Counts::default();
+        counts.cap(&mut entries, Duration::from_hours(168));
+        assert_eq!(counts.capped, ["ns/a".to_owned()].into());
+        assert_eq!((&entries["ns/a"], &entries["ns/b"]), (&entry("168h"), &entry("10m")));
+    }
+
+    #[test]
     fn namespaces_with_the_fewest_windows_are_asked_first() {
         let mut counts = Counts::default();
         let many = (1..=4).map(|n| (retention(n), ["many".to_owned()].into()));

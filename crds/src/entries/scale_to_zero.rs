@@ -76,3 +76,15 @@ impl ScaleToZero {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::{SETTINGS, Value};
+
+    #[test]
+    fn the_maximum_is_the_default_of_its_setting() {
+        let row = SETTINGS.iter().find(|setting| setting.key == "WVA_MAX_RETENTION_PERIOD").unwrap();
+        assert_eq!(row.kind.parse(row.default.unwrap()), Ok(Value::Duration(MAX_RETENTION)));
+    }
+}

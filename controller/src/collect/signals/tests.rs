@@ -111,6 +111,12 @@ fn every_sum_is_over_the_maximum_of_duplicate_scrapes() {
         }
         assert!(!expression.contains("sum(") && !expression.contains("avg"), "{expression}");
     }
+    // One outcome is no duplicate of another.
+    for query in every_query() {
+        let expression = query.expression(&Scope::All, "");
+        let counts = expression.contains("request_success_total");
+        assert_eq!(counts, expression.contains("engine, finished_reason) ("), "{expression}");
+    }
 }
 
 #[test]
