@@ -111,7 +111,7 @@ fn every_sum_is_over_the_maximum_of_duplicate_scrapes() {
         }
         assert!(!expression.contains("sum(") && !expression.contains("avg"), "{expression}");
     }
-    // One outcome is no duplicate of another.
+    // Series of two outcomes are not duplicates.
     for query in every_query() {
         let expression = query.expression(&Scope::All, "");
         let counts = expression.contains("request_success_total");

@@ -68,7 +68,7 @@ fn idle_since(ago: u32) -> Answers {
     }))
 }
 
-/// Target, reason and steps of each cycle of namespace `ns`, whose model has this retention period, beside others.
+/// Target, reason and steps of each cycle of namespace `ns`, whose model has this retention period, next to others.
 async fn decided(retention: u32, ago: u32, others: &[Other]) -> Vec<String> {
     let mut cluster = cluster(json!({}));
     let mut feed = Feed::new();
@@ -121,15 +121,15 @@ proptest! {
         // From a tenth of the retention period to three times as long ago.
         let ago = retention.saturating_mul(share) / 10;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let (alone, beside) = runtime.block_on(async {
+        let (alone, together) = runtime.block_on(async {
             (decided(retention, ago, &[]).await, decided(retention, ago, &others).await)
         });
-        prop_assert_eq!(alone, beside);
+        prop_assert_eq!(alone, together);
     }
 }
 
 #[tokio::test]
-async fn an_idle_model_goes_to_zero_beside_many_periods() {
+async fn an_idle_model_goes_to_zero_next_to_many_periods() {
     let many =
         |i: u32| Other { has_workload: true, shares_model: false, is_enabled: true, retention: 600_000 + i };
     let others: Vec<Other> = (0..40).map(many).collect();
