@@ -10,12 +10,14 @@ mod sampling;
 mod steps;
 mod ticks;
 mod waking;
+mod windows;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::{BoxFuture, OptionFuture};
+use futures::stream::{self, BoxStream, StreamExt};
 use jiff::Timestamp;
 use tokio::sync::{Notify, watch};
 use tokio::time::sleep_until;
@@ -29,7 +31,6 @@ use crate::collect::Answers;
 use crate::collect::prometheus::Prometheus;
 use crate::collect::sample::Samples;
 use crate::collect::scope::{Scope, Split};
-use crate::collect::signals::Retention;
 use crate::inventory::NoInventory;
 use crate::maps::{ConfigMaps, Settings};
 use crate::memory::Memory;
@@ -40,8 +41,9 @@ use crate::variants::{self, Managed, Ownership, Suspects, Takeover};
 use crate::watches::{Sight, Synced, Watches};
 use crate::workloads;
 use learned::reads_work;
-use steps::{Look, Steps, retentions};
+use steps::{Look, Steps};
 use ticks::{Timers, sooner};
+use windows::{COUNT_PATIENCE, Counted, Counts};
 
 pub use config::EngineConfig;
 pub use steps::Actuation;
@@ -108,8 +110,10 @@ struct State {
     cleaned: Option<Instant>,
     /// No cycle has looked at the newest sample yet.
     news: bool,
-    /// The windows in which completed requests are counted.
-    retentions: BTreeSet<Retention>,
+    /// Counts of completed requests.
+    counts: Counts,
+    /// Why answers may lack series, as far as it was logged.
+    partial_answers: BTreeSet<String>,
     /// Some model is decided by what arrives, so counters are asked for.
     work: bool,
     /// What the throughput analyzer learnt.
@@ -129,9 +133,11 @@ impl State {
         let is_managed = |key: &VariantKey| managed.binary_search_by(|m| m.key.cmp(key)).is_ok();
         self.memory.retain(is_managed);
         self.learned.retain(is_managed);
-        let declared = managed.iter().filter_map(|m| m.declared().ok());
-        let models: HashSet<&str> = declared.map(|d| d.model_id.as_str()).collect();
-        self.observed.retain(|r| models.contains(r.model_id.as_str()));
+        let declared = managed
+            .iter()
+            .filter_map(|m| m.declared().ok().map(|d| (m.key.namespace.as_str(), d.model_id.as_str())));
+        let models: HashSet<(&str, &str)> = declared.collect();
+        self.observed.retain(|r| models.contains(&(r.namespace.as_str(), r.model_id.as_str())));
     }
 
     /// Says what was not so in the last cycle.
@@ -192,7 +198,15 @@ impl Engine {
         let mut asked: Option<tokio::time::Instant> = None;
         let mut queues = self.pickers.queues();
         let mut hastened = false;
+        let mut counts: BoxStream<'_, Counted> = stream::empty().boxed();
+        let mut counting = false;
+        // A cycle that waits for counts.
+        let mut uncounted = false;
         loop {
+            if !counting && state.counts.is_due() {
+                counts = self.count(&mut state);
+                counting = true;
+            }
             if idle && self.looks_again(&state) && !std::mem::replace(&mut hastened, true) {
                 timers.fetch.after(LOOK_AGAIN.max(state.took * PAUSE));
             }
@@ -202,10 +216,29 @@ impl Engine {
                 Some(fetched) = &mut fetching, if !idle => {
                     idle = true;
                     self.take_in(&mut state, fetched);
-                    if std::mem::take(&mut due) || state.steps.wait() {
+                    let wanted = std::mem::take(&mut due) || state.steps.wait();
+                    if wanted && !counting {
                         self.cycle(&mut state);
                     } else {
                         self.early(&mut state);
+                        state.news = wanted;
+                        uncounted |= wanted;
+                    }
+                    if uncounted {
+                        sooner(&mut asked, COUNT_PATIENCE);
+                    }
+                }
+                counted = counts.next(), if counting => {
+                    counting = counted.is_some();
+                    match counted {
+                        Some(counted) => self.take_count(&mut state, counted),
+                        None => {
+                            self.end_count(&mut state);
+                            if std::mem::take(&mut uncounted) {
+                                asked = None;
+                                self.cycle(&mut state);
+                            }
+                        }
                     }
                 }
                 Ok(()) = queues.changed() => self.wake(&mut state),
@@ -234,6 +267,7 @@ impl Engine {
                 () = changed.notified(), if asked.is_none() => sooner(&mut asked, DEBOUNCE),
                 () = sleep_until(asked.unwrap_or_else(tokio::time::Instant::now)), if asked.is_some() => {
                     asked = None;
+                    uncounted = false;
                     if state.asked.is_some() {
                         self.cycle(&mut state);
                     } else {
@@ -269,8 +303,9 @@ impl Engine {
         let at = Moment { now: Instant::now(), wall: Timestamp::now() };
         let managed = self.managed();
         state.forget_others(&managed);
-        let config = self.rules_config(&mut state.settings, &managed);
-        state.retentions = retentions(&config, &managed);
+        let mut config = self.rules_config(&mut state.settings, &managed);
+        state.counts.cap(&mut config.scale_to_zero, self.config().max_retention);
+        self.change_windows(state, &config, &managed);
         state.work = reads_work(&config);
         state.memory.refusals = self.refusals.borrow().clone();
         let seen = (&state.samples, &self.pickers);
@@ -291,7 +326,8 @@ impl Engine {
         let unmapped = assembled.unmapped;
         let variants = self.publish(state, &managed, &assembled, outcome, at);
         let silent = self.silent(&state.samples, &managed, &variants, (&assembled, at));
-        let look = Look { news: std::mem::take(&mut state.news), at, silent };
+        let news = std::mem::take(&mut state.news);
+        let look = Look { news, at, silent, evidence: &state.memory.evidence };
         let steps = self.due(&mut state.steps, &managed, &variants, &assembled, &look);
         for model in state.steps.unanswered() {
             state.memory.evidence.begin_anew(model, at.now);

@@ -29,6 +29,8 @@ struct Remembered {
     seen: Instant,
     /// When the youngest of its pods was made, be it gone by now.
     born: Option<Timestamp>,
+    /// When its completed requests were counted, where their number is known.
+    counted: Option<Instant>,
 }
 
 /// What the newest sample says of a model.
@@ -54,7 +56,7 @@ impl Evidence {
         (ages, at): (&MetricsAge, Moment),
     ) {
         let id = (model.namespace.clone(), model.model_id.clone());
-        let new = Remembered { tracked: at.now, idle: at.now, seen: at.now, born: None };
+        let new = Remembered { tracked: at.now, idle: at.now, seen: at.now, born: None, counted: None };
         let remembered = self.0.entry(id).or_insert(new);
         let sighting = sighting(model, samples, ages);
         remembered.born = remembered.born.max(born);
@@ -63,13 +65,16 @@ impl Evidence {
             let taken = samples.taken_in(&model.namespace).unwrap_or(at.now);
             remembered.see(sighting == Sighting::Busy, taken, ages.stale.get());
         }
+        remembered.counted = None;
         if !to_zero.enabled {
             return;
         }
         let since = |then: Instant| Some(whole_millis(at.now.saturating_duration_since(then)));
         let retention = Retention::new(to_zero.retention.get());
-        let completed = samples.completed(&model.namespace, &model.model_id, retention);
-        model.requests_in_retention = completed.and_then(|n| Amount::try_from(n).ok());
+        let counted = samples.completed(&model.namespace, &model.model_id, retention);
+        let counted = counted.filter(|seen| seen.age(at.now) <= ages.stale.get());
+        remembered.counted = counted.map(|seen| seen.at);
+        model.requests_in_retention = counted.and_then(|seen| Amount::try_from(seen.value).ok());
         model.tracked_for = since(remembered.tracked);
         model.since_activity = since(if sighting == Sighting::Unknown { at.now } else { remembered.idle });
         // A clock that is ahead made it just now.
@@ -82,6 +87,11 @@ impl Evidence {
         if let Some(remembered) = self.0.get_mut(model) {
             remembered.idle = now;
         }
+    }
+
+    /// When the completed requests of a model were counted, where their number is known.
+    pub(crate) fn counted(&self, model: &ModelKey) -> Option<Instant> {
+        self.0.get(model)?.counted
     }
 
     /// Everything so far was so much longer ago.

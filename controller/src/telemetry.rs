@@ -15,6 +15,7 @@ pub struct Telemetry {
     cycles: IntCounterVec,
     query_seconds: HistogramVec,
     query_errors: IntCounterVec,
+    partial_answers: IntCounterVec,
     unmapped: IntGauge,
     reloads: ConfigReloads,
 }
@@ -50,6 +51,13 @@ impl Telemetry {
                 Opts::new("wva_prometheus_query_errors_total", "Queries to Prometheus that gave no answer."),
                 &["query"],
             )?,
+            partial_answers: IntCounterVec::new(
+                Opts::new(
+                    "wva_prometheus_partial_answers_total",
+                    "Answers of Prometheus that may lack series, by their own warnings.",
+                ),
+                &["query"],
+            )?,
             unmapped: IntGauge::new(
                 "wva_unmapped_series",
                 "Pods with series in the newest sample that belong to no known workload; each counts once, however many series it has.",
@@ -60,10 +68,12 @@ impl Telemetry {
         registry.register(Box::new(telemetry.cycles.clone()))?;
         registry.register(Box::new(telemetry.query_seconds.clone()))?;
         registry.register(Box::new(telemetry.query_errors.clone()))?;
+        registry.register(Box::new(telemetry.partial_answers.clone()))?;
         registry.register(Box::new(telemetry.unmapped.clone()))?;
         // A series that exists from the start can be alerted on.
         for query in Query::ALL.into_iter().chain(Query::WORK).map(Query::name).chain([COMPLETED]) {
             telemetry.query_errors.with_label_values(&[query]).inc_by(0);
+            telemetry.partial_answers.with_label_values(&[query]).inc_by(0);
         }
         Ok(telemetry)
     }
@@ -74,6 +84,11 @@ impl Telemetry {
         if !answered {
             self.query_errors.with_label_values(&[query.name()]).inc();
         }
+    }
+
+    /// One answer of Prometheus that may lack series.
+    pub fn partial_answer(&self, query: Query) {
+        self.partial_answers.with_label_values(&[query.name()]).inc();
     }
 
     /// The counter of ConfigMaps that were taken in.

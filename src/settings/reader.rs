@@ -113,6 +113,7 @@ impl Reader<'_> {
                 server_name: self.optional("PROMETHEUS_SERVER_NAME"),
                 bearer_token: self.optional("PROMETHEUS_BEARER_TOKEN"),
                 token_path: self.optional("PROMETHEUS_TOKEN_PATH"),
+                extra_matchers: self.text("PROMETHEUS_EXTRA_MATCHERS"),
             },
             limiter: wva_controller::Limiter {
                 limited_mode: self.flag("WVA_LIMITED_MODE"),
@@ -142,6 +143,7 @@ impl Reader<'_> {
             early_scale_up: self.flag("WVA_EARLY_SCALE_UP"),
             limited_mode: self.flag("WVA_LIMITED_MODE"),
             scale_to_zero: self.flag("WVA_SCALE_TO_ZERO"),
+            max_retention: self.duration("WVA_MAX_RETENTION_PERIOD"),
             proactive: self.flag("EXPERIMENTAL_PROACTIVE_MODEL"),
             actuation: meaning(ACTUATION, &self.text("WVA_ACTUATION")),
         }

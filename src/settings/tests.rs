@@ -289,6 +289,7 @@ fn what_this_release_cannot_do_is_refused_at_the_start() {
         (&[("WVA_WEBHOOK", "false"), ("WVA_CONTROLLER", "false")], "nothing is left to run"),
         (&[("WATCH_NAMESPACE", "Not A Name")], "name of one object"),
         (&[("WVA_NODE_SELECTOR", "(((")], "label selector"),
+        (&[("PROMETHEUS_EXTRA_MATCHERS", "cluster=a")], "label matchers of PromQL"),
         (&[("PROMETHEUS_BASE_URL", "http://u:hunter2@h:99999")], "http://u:***@h:99999"),
     ] {
         let mut all = set.to_vec();

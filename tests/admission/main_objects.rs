@@ -22,6 +22,7 @@ fn texts(setting: &Setting) -> Vec<&'static str> {
         Kind::OneOf(words) => vec![words[words.len() - 1], "sometimes"],
         Kind::Name { dots } => vec!["wva", if dots { "a.b" } else { "a-b" }, "a..b", "Not A Name"],
         Kind::DnsName => vec!["prometheus.monitoring.svc", "10.0.0.7"],
+        Kind::Matchers => vec!["cluster=\"a\"", "region=~\"eu.*\",zone!=\"b\"", "cluster=a"],
         Kind::Selector => vec!["gpu=a100,!spot", "zone in (a, b)", "((("],
         Kind::Text => vec!["some text"],
         Kind::Token => vec!["token", "a b"],

@@ -112,6 +112,7 @@ fn value(setting: &Setting) -> String {
         Kind::Name { .. } => "name".to_owned(),
         Kind::DnsName => "DNS name".to_owned(),
         Kind::Selector => "label selector".to_owned(),
+        Kind::Matchers => "PromQL label matchers".to_owned(),
         Kind::OneOf(words) => {
             let words = words.iter().filter(|word| !word.is_empty()).map(|word| format!("`{word}`"));
             words.collect::<Vec<_>>().join(", ")

@@ -22,6 +22,7 @@ const METRICS: [(&str, &str, &[&str]); 26] = [
     ("wva_engine_cycles_total", "counter", &["result"]),
     ("wva_prometheus_query_duration_seconds", "histogram", &["query"]),
     ("wva_prometheus_query_errors_total", "counter", &["query"]),
+    ("wva_prometheus_partial_answers_total", "counter", &["query"]),
     ("wva_admission_review_duration_seconds", "histogram", &["operation", "resource"]),
     ("wva_admission_reviews_total", "counter", &["allowed", "code", "operation", "resource"]),
     ("wva_certificate_expiry_timestamp_seconds", "gauge", &["name"]),

@@ -4,12 +4,12 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::analyze::{OBSERVATIONS, Observation};
-use crate::snapshot::{Learned, OutputBucket, Remembered, Snapshot};
+use crate::snapshot::{Learned, Model, OutputBucket, Remembered, Snapshot};
 use crate::units::Amount;
 
 /// What is remembered of each model, in the order of the snapshot.
 pub(crate) struct Recall<'a> {
-    observed: HashMap<&'a str, Vec<&'a Remembered>>,
+    observed: HashMap<(&'a str, &'a str), Vec<&'a Remembered>>,
     learned: HashMap<(&'a str, &'a str), &'a Learned>,
 }
 
@@ -18,17 +18,19 @@ impl<'a> Recall<'a> {
         let remembered = &snapshot.remembered;
         let mut by_model: HashMap<_, Vec<_>> = HashMap::new();
         // Those of one model stand together, as the cycle before left them.
-        for of_one in remembered.chunk_by(|a, b| a.model_id == b.model_id) {
-            by_model.entry(of_one[0].model_id.as_str()).or_default().extend(of_one);
+        let model = |r: &'a Remembered| (r.namespace.as_str(), r.model_id.as_str());
+        for of_one in remembered.chunk_by(|a, b| model(a) == model(b)) {
+            by_model.entry(model(&of_one[0])).or_default().extend(of_one);
         }
         let learned =
             snapshot.learned.iter().map(|l| ((l.namespace.as_str(), l.model_id.as_str()), l)).collect();
         Self { observed: by_model, learned }
     }
 
-    /// What the token analyzer observed of a model, wherever it runs.
-    pub(crate) fn of(&self, model_id: &str) -> &[&'a Remembered] {
-        self.observed.get(model_id).map_or(&[], Vec::as_slice)
+    /// What the token analyzer observed of a model in its namespace.
+    pub(crate) fn of(&self, namespace: &str, model_id: &str) -> &[&'a Remembered] {
+        let own = self.observed.get(&(namespace, model_id)).or_else(|| self.observed.get(&("", model_id)));
+        own.map_or(&[], Vec::as_slice)
     }
 
     /// What the throughput analyzer learnt of a model.
@@ -38,19 +40,28 @@ impl<'a> Recall<'a> {
 }
 
 /// What is remembered, ordered.
-pub(crate) struct Memory(BTreeMap<(String, String, OutputBucket), Vec<Amount>>);
+pub(crate) struct Memory(BTreeMap<Kind, Vec<Amount>>);
+
+/// Namespace, model, accelerator and length of output.
+type Kind = (String, String, String, OutputBucket);
 
 impl Memory {
     pub(crate) fn new(remembered: &[Remembered]) -> Self {
-        let of_kind = |r: &Remembered| ((r.model_id.clone(), r.accelerator.clone(), r.output), r.k2.clone());
-        Self(remembered.iter().map(of_kind).collect())
+        let kind =
+            |r: &Remembered| (r.namespace.clone(), r.model_id.clone(), r.accelerator.clone(), r.output);
+        Self(remembered.iter().map(|r| (kind(r), r.k2.clone())).collect())
     }
 
     /// Adds what a model showed in this cycle.
-    pub(crate) fn add(&mut self, model_id: &str, observed: Vec<Observation>) {
+    pub(crate) fn add(&mut self, model: &Model, observed: Vec<Observation>) {
         for Observation { accelerator, output, k2 } in observed {
             let Ok(k2) = Amount::try_from(k2) else { continue };
-            self.0.entry((model_id.to_owned(), accelerator, output)).or_default().push(k2);
+            let of_any = (String::new(), model.model_id.clone(), accelerator, output);
+            let kind = match self.0.contains_key(&of_any) {
+                true => of_any,
+                false => (model.namespace.clone(), of_any.1, of_any.2, output),
+            };
+            self.0.entry(kind).or_default().push(k2);
         }
     }
 
@@ -58,10 +69,37 @@ impl Memory {
     pub(crate) fn into_remembered(self) -> Vec<Remembered> {
         self.0
             .into_iter()
-            .map(|((model_id, accelerator, output), mut k2)| {
+            .map(|((namespace, model_id, accelerator, output), mut k2)| {
                 k2.drain(..k2.len().saturating_sub(OBSERVATIONS));
-                Remembered { model_id, accelerator, output, k2 }
+                Remembered { namespace, model_id, accelerator, output, k2 }
             })
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn observed(namespace: &str) -> Remembered {
+        let k2 = vec![Amount::try_from(9000.0).unwrap()];
+        let (namespace, model_id, accelerator) = (namespace.to_owned(), "m".to_owned(), "H100".to_owned());
+        Remembered { namespace, model_id, accelerator, output: OutputBucket::Short, k2 }
+    }
+
+    #[test]
+    fn observations_stay_in_their_namespace() {
+        for (of, seen) in [("a", [1, 0]), ("", [1, 1])] {
+            let snapshot = Snapshot { remembered: vec![observed(of)], ..Snapshot::default() };
+            let recall = Recall::new(&snapshot);
+            assert_eq!(["a", "b"].map(|namespace| recall.of(namespace, "m").len()), seen, "{of:?}");
+            let mut memory = Memory::new(&snapshot.remembered);
+            let model = Model { namespace: "b".to_owned(), model_id: "m".to_owned(), ..Model::default() };
+            let new = Observation { accelerator: "H100".to_owned(), output: OutputBucket::Short, k2: 8000.0 };
+            memory.add(&model, vec![new]);
+            let kept = memory.into_remembered();
+            let namespaces: Vec<&str> = kept.iter().map(|r| r.namespace.as_str()).collect();
+            assert_eq!(namespaces, if of.is_empty() { vec![""] } else { vec!["a", "b"] });
+        }
     }
 }

@@ -95,8 +95,8 @@ impl<'a> Case<'a> {
     }
 
     fn of(cycle: &'a Cycle<'a>, model: &'a Model, settings: Saturation, to_zero: ScaleToZero) -> Self {
-        let remembered =
-            (cycle.recall.of(&model.model_id), cycle.recall.learned(&model.namespace, &model.model_id));
+        let (namespace, model_id) = (model.namespace.as_str(), model.model_id.as_str());
+        let remembered = (cycle.recall.of(namespace, model_id), cycle.recall.learned(namespace, model_id));
         let view = ModelView::new(model, cycle.config, &cycle.stock, remembered, settings, to_zero);
         let verdict = analyze(&view);
         let mut case = Self { view, verdict, drafts: Vec::new(), shadow: None };
@@ -229,7 +229,7 @@ impl Records {
             self.states.push((decision.key(), state(variant, &decision, capacity)));
             self.outcome.decisions.push(decision);
         }
-        self.memory.add(&view.model.model_id, learnt.observed);
+        self.memory.add(view.model, learnt.observed);
         self.outcome.next.learned.extend(learnt.learned.map(|learned| *learned));
     }
 
@@ -237,7 +237,7 @@ impl Records {
     fn cast(&mut self, case: Case) -> Vec<Shadow> {
         let Case { view, verdict, drafts, .. } = case;
         let learnt = verdict.into_learnt();
-        self.memory.add(&view.model.model_id, learnt.observed);
+        self.memory.add(view.model, learnt.observed);
         self.outcome.next.learned.extend(learnt.learned.map(|learned| *learned));
         let analyzer = view.settings.analyzer;
         let shadow = |mut draft: Draft| {

@@ -45,6 +45,9 @@ pub struct Snapshot {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Remembered {
+    /// Namespace of the model. Empty, as in files of earlier releases: any.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
     /// The model they were observed with.
     #[serde(rename = "modelID")]
     pub model_id: String,

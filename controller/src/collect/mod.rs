@@ -6,11 +6,13 @@ pub(crate) mod scope;
 pub(crate) mod signals;
 pub(crate) mod work;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::stream::BoxStream;
 use futures::{StreamExt, stream};
 
-use self::prometheus::{Prometheus, QueryError};
+use self::prometheus::{Prometheus, QueryError, Session};
 use self::scope::Scope;
 use self::signals::{Query, Rows};
 use crate::telemetry::Telemetry;
@@ -40,33 +42,47 @@ pub(crate) async fn fetch(
     telemetry: &Telemetry,
     within: Duration,
 ) -> Answers {
-    let deadline = tokio::time::Instant::now() + within;
-    let session = tokio::time::timeout_at(deadline, prometheus.session()).await;
-    let session = session.unwrap_or_else(|_| Err(prometheus.out_of_time(within)));
     let mut asks = Vec::new();
     for scope in scopes {
         asks.extend(queries.iter().map(|query| (*query, scope.clone())));
     }
-    stream::iter(asks)
-        .map(|(query, scope)| {
-            let session = &session;
-            async move {
-                let began = Instant::now();
-                let asked = async {
-                    let session = session.as_ref().map_err(Clone::clone)?;
-                    prometheus.ask(session, &query.expression(&scope), || Rows::of(query)).await
-                };
-                let answer = tokio::time::timeout_at(deadline, asked).await;
-                let answer = answer.unwrap_or_else(|_| Err(prometheus.out_of_time(within)));
-                telemetry.query(query, began.elapsed(), answer.is_ok());
-                let rows = answer.map(|(mut rows, partial)| {
-                    rows.partial = partial;
-                    rows
-                });
-                Answer { query, scope, rows }
+    stream_answers(prometheus, asks, telemetry, within).collect().await
+}
+
+/// The same, with each answer as soon as it is there.
+pub(crate) fn stream_answers<'a>(
+    prometheus: &'a Prometheus,
+    mut asks: Vec<(Query, Scope)>,
+    telemetry: &'a Telemetry,
+    within: Duration,
+) -> BoxStream<'a, Answer> {
+    let deadline = tokio::time::Instant::now() + within;
+    let session = async move {
+        let session = tokio::time::timeout_at(deadline, prometheus.session()).await;
+        Arc::new(session.unwrap_or_else(|_| Err(prometheus.out_of_time(within))))
+    };
+    let answer = move |session: Arc<Result<Session, QueryError>>, (query, scope): (Query, Scope)| async move {
+        let began = Instant::now();
+        let asked = async {
+            let session = session.as_ref().as_ref().map_err(Clone::clone)?;
+            let expression = query.expression(&scope, prometheus.extra_matchers());
+            prometheus.ask(session, &expression, || Rows::of(query)).await
+        };
+        let answer = tokio::time::timeout_at(deadline, asked).await;
+        let answer = answer.unwrap_or_else(|_| Err(prometheus.out_of_time(within)));
+        telemetry.query(query, began.elapsed(), answer.is_ok());
+        let rows = answer.map(|(mut rows, partial)| {
+            if partial.is_some() {
+                telemetry.partial_answer(query);
             }
-        })
-        .buffer_unordered(CONCURRENCY)
-        .collect()
-        .await
+            rows.partial = partial;
+            rows
+        });
+        Answer { query, scope, rows }
+    };
+    let all = move |session: Arc<Result<Session, QueryError>>| {
+        let asks = stream::iter(std::mem::take(&mut asks));
+        asks.map(move |ask| answer(session.clone(), ask)).buffer_unordered(CONCURRENCY)
+    };
+    stream::once(session).flat_map(all).boxed()
 }

@@ -35,6 +35,8 @@ pub struct PrometheusConfig {
     pub bearer_token: Option<String>,
     /// File with the bearer token.
     pub token_path: Option<String>,
+    /// Label matchers for every selector, such as `cluster="a"`; empty for none.
+    pub extra_matchers: String,
 }
 
 impl std::fmt::Debug for PrometheusConfig {
@@ -48,6 +50,7 @@ impl std::fmt::Debug for PrometheusConfig {
             .field("server_name", &self.server_name)
             .field("bearer_token", &self.bearer_token.as_ref().map(|_| "..."))
             .field("token_path", &self.token_path)
+            .field("extra_matchers", &self.extra_matchers)
             .finish()
     }
 }
@@ -122,6 +125,8 @@ pub struct Prometheus {
     connection: Connection,
     /// The base URL without the password that may be in it.
     shown: String,
+    /// Label matchers for every selector.
+    extra_matchers: String,
     timeout: Duration,
     /// Longest answer that is read, in bytes.
     limit: usize,
@@ -142,8 +147,14 @@ impl Prometheus {
     /// warned of, as documented.
     pub fn new(config: PrometheusConfig) -> Result<Self, ClientError> {
         let shown = without_password(&config.base_url);
+        let extra_matchers = config.extra_matchers.clone();
         let connection = Connection::new(config)?;
-        Ok(Self { connection, shown, timeout: QUERY_TIMEOUT, limit: ANSWER_LIMIT })
+        Ok(Self { connection, shown, extra_matchers, timeout: QUERY_TIMEOUT, limit: ANSWER_LIMIT })
+    }
+
+    /// Label matchers for every selector; empty for none.
+    pub(crate) fn extra_matchers(&self) -> &str {
+        &self.extra_matchers
     }
 
     /// The same with another time-out; for tests, which do not wait for [`QUERY_TIMEOUT`].
@@ -166,7 +177,7 @@ impl Prometheus {
         self.connection.session().await
     }
 
-    /// Makes an instant query and hands the series to a sink, which it gives back with whether some may be lacking. An
+    /// Makes an instant query and hands the series to a sink, which it gives back with why some may be lacking. An
     /// empty vector is an answer, not an error. `sink` is called once a try.
     ///
     /// # Errors
@@ -176,7 +187,7 @@ impl Prometheus {
         session: &Session,
         expression: &str,
         sink: impl Fn() -> S,
-    ) -> Result<(S, bool), QueryError> {
+    ) -> Result<(S, Option<String>), QueryError> {
         let both = async {
             match self.attempt(session, expression, sink()).await {
                 Err(Failed::Connection(_)) => {
@@ -204,7 +215,7 @@ impl Prometheus {
         session: &Session,
         expression: &str,
         sink: S,
-    ) -> Result<(S, bool), Failed> {
+    ) -> Result<(S, Option<String>), Failed> {
         let unreachable = |e: reqwest::Error| QueryError::Unreachable {
             url: self.shown.clone(),
             cause: causes(&e.without_url()),
@@ -218,7 +229,11 @@ impl Prometheus {
     }
 
     /// Reads an answer on a thread of its own while it arrives.
-    async fn read<S: Sink>(&self, response: reqwest::Response, sink: S) -> Result<(S, bool), QueryError> {
+    async fn read<S: Sink>(
+        &self,
+        response: reqwest::Response,
+        sink: S,
+    ) -> Result<(S, Option<String>), QueryError> {
         let url = || self.shown.clone();
         let unreadable = |problem: String| QueryError::Unreadable { url: url(), problem };
         let (sender, chunks) = mpsc::channel(CHUNKS);
@@ -238,7 +253,7 @@ impl Prometheus {
             let error = first_line(outline.error.as_bytes());
             return Err(unreadable(format!("status {:?} without data {error}", outline.status)));
         }
-        Ok((sink, outline.partial))
+        Ok((sink, outline.partial.map(|text| first_line(text.as_bytes()))))
     }
 
     /// What an answer other than 200 says.

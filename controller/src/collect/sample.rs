@@ -4,7 +4,7 @@
 
 mod load;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -53,8 +53,10 @@ pub(crate) struct Samples {
     queues: QueueMap,
     /// All queues of a picker together, by namespace and InferencePool.
     pool_queues: QueueMap,
-    /// By namespace and model: how many requests completed within which periods, as the newest attempt was told.
-    completed: BTreeMap<(Arc<str>, Arc<str>), BTreeMap<Retention, f64>>,
+    /// By namespace and model: how many requests completed within which windows, and when each was asked for.
+    completed: BTreeMap<(Arc<str>, Arc<str>), BTreeMap<Retention, Observed>>,
+    /// Windows whose newest answer may lack series, with its namespaces and the reason.
+    partial_windows: BTreeMap<Retention, (Scope, String)>,
     /// Counters, where an entry asks for the throughput analyzer.
     works: Works,
     /// When the newest round began that was answered a load.
@@ -77,11 +79,13 @@ struct Round {
     loaded: bool,
     /// Where each query was given a whole answer, be it an empty one.
     answered: BTreeMap<Query, Vec<Scope>>,
+    /// Where each query was given one that may lack series, and why.
+    partial: Vec<(Query, Scope, String)>,
 }
 
 impl Round {
     fn new(began: Instant, scope: Scope) -> Self {
-        Self { began, scope, loaded: false, answered: BTreeMap::new() }
+        Self { began, scope, loaded: false, answered: BTreeMap::new(), partial: Vec::new() }
     }
 }
 
@@ -111,7 +115,6 @@ impl Samples {
     /// Takes in the answers of one round of queries, made at `now`. Failed queries change no value.
     pub(crate) fn take_in(&mut self, now: Instant, answers: Answers) {
         self.last_error = None;
-        self.completed.clear();
         self.part = None;
         let round = self.take_answers(Round::new(now, Scope::All), answers);
         if round.loaded {
@@ -123,7 +126,6 @@ impl Samples {
     /// The same of one in which these namespaces alone were asked for, and not every query was made: what is known of
     /// others stays as it is.
     pub(crate) fn take_in_part(&mut self, now: Instant, scope: Scope, answers: Answers) {
-        self.completed.retain(|(namespace, _), _| !scope.holds(namespace));
         let round = self.take_answers(Round::new(now, scope), answers);
         self.part = Some(round);
     }
@@ -136,11 +138,11 @@ impl Samples {
             let answered = round.answered.entry(query).or_default();
             match rows {
                 Ok(rows) => {
-                    let Rows { pods, caches, queues: waiting, completed, work, partial, .. } = rows;
+                    let Rows { pods, caches, queues: waiting, work, partial, .. } = rows;
                     self.works.take_in(round.began, work);
-                    if !partial {
-                        answered.push(scope);
-                        self.take_completed(query, completed);
+                    match partial {
+                        Some(why) => round.partial.push((query, scope, why)),
+                        None => answered.push(scope),
                     }
                     round.loaded |= matches!(query, Query::KvUsage | Query::Queue);
                     self.take_caches(round.began, caches);
@@ -201,12 +203,35 @@ impl Samples {
         }
     }
 
-    /// Of an answer that may lack series nothing is taken: what is lacking may have been busy.
-    fn take_completed(&mut self, query: Query, rows: Vec<(Arc<str>, Arc<str>, f64)>) {
+    /// Takes in the answer to the query of one window, which was asked at `now`. Of one that may lack series nothing is
+    /// taken: the lacking ones may have been busy.
+    pub(crate) fn take_completed(&mut self, now: Instant, Answer { query, scope, rows }: Answer) {
         let Query::Completed(within) = query else { return };
-        for (namespace, model, value) in rows {
-            self.completed.entry((namespace, model)).or_default().insert(within, value);
+        for (_, windows) in self.completed.iter_mut().filter(|((namespace, _), _)| scope.holds(namespace)) {
+            windows.remove(&within);
         }
+        self.partial_windows.remove(&within);
+        match rows {
+            Ok(Rows { partial: Some(why), .. }) => {
+                self.partial_windows.insert(within, (scope, why));
+            }
+            Ok(rows) => {
+                for (namespace, model, value) in rows.completed {
+                    let windows = self.completed.entry((namespace, model)).or_default();
+                    windows.insert(within, Observed { value, at: now });
+                }
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Forgets windows that are not asked for any more.
+    pub(crate) fn forget_windows(&mut self, is_asked: impl Fn(Retention) -> bool) {
+        self.completed.retain(|_, windows| {
+            windows.retain(|window, _| is_asked(*window));
+            !windows.is_empty()
+        });
+        self.partial_windows.retain(|window, _| is_asked(*window));
     }
 
     fn take_queues(&mut self, now: Instant, rows: &[QueueRow]) {
@@ -281,12 +306,33 @@ impl Samples {
         seen.is_none_or(|seen| newest.is_none_or(|newest| seen.at >= newest))
     }
 
-    /// Requests of a model that completed within a period, or within the shortest longer one that was asked for. `None`
-    /// where the newest attempt was not told, which is not 0.
+    /// Requests of a model that completed within a period, or within the shortest longer window of its namespace. `None`
+    /// where the newest attempt failed, which is not 0.
     #[must_use]
-    pub(crate) fn completed(&self, namespace: &str, model: &str, within: Retention) -> Option<f64> {
+    pub(crate) fn completed(&self, namespace: &str, model: &str, within: Retention) -> Option<Observed> {
         let of_model = self.completed.get(&(namespace.into(), model.into()))?;
         of_model.range(within..).next().map(|(_, value)| *value)
+    }
+
+    /// Why the newest answers for a namespace may lack series, where they say so.
+    #[must_use]
+    pub(crate) fn partial_answer(&self, namespace: &str) -> Option<&str> {
+        let mut rounds = [&self.part, &self.whole].into_iter().flatten();
+        let newest = rounds.find(|round| round.scope.holds(namespace));
+        let of_loads = newest.into_iter().flat_map(|round| &round.partial);
+        let of_loads =
+            of_loads.filter(|(_, scope, _)| scope.holds(namespace)).min_by_key(|(query, _, _)| *query);
+        let mut of_windows = self.partial_windows.values();
+        of_loads
+            .map(|(_, _, why)| why.as_str())
+            .or_else(|| of_windows.find(|(scope, _)| scope.holds(namespace)).map(|(_, why)| why.as_str()))
+    }
+
+    /// Why any of the newest answers may lack series.
+    pub(crate) fn partial_answers(&self) -> BTreeSet<&str> {
+        let rounds = [&self.part, &self.whole].into_iter().flatten();
+        let of_loads = rounds.flat_map(|round| &round.partial).map(|(_, _, why)| why.as_str());
+        of_loads.chain(self.partial_windows.values().map(|(_, why)| why.as_str())).collect()
     }
 
     /// All that is known, in order of namespace, pod and model.

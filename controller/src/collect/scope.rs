@@ -35,6 +35,11 @@ impl Scope {
         Self::These(names.into_iter().map(Box::from).collect())
     }
 
+    /// These namespaces alone, however many there are: in as many queries as it takes to name them.
+    pub(crate) fn parts(namespaces: &[&str]) -> Vec<Self> {
+        split(&namespaces.iter().map(|name| ((*name).to_owned(), 0)).collect(), MOST_PODS)
+    }
+
     /// Whether a namespace is asked for.
     #[must_use]
     pub(crate) fn holds(&self, namespace: &str) -> bool {
@@ -291,5 +296,9 @@ mod tests {
         assert_eq!(Scope::of(["b", "a\"", "a", "b"].into_iter()).matcher(), "namespace=~\"a|b\"");
         let many: Vec<String> = (0..1000).map(|i| format!("team-{i:04}")).collect();
         assert_eq!(Scope::of(many.iter().map(String::as_str)), Scope::All);
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        let parts = Scope::parts(&many);
+        assert_eq!((parts.len(), parts.iter().flat_map(self::names).collect::<Vec<_>>()), (2, many));
+        assert_eq!(Scope::parts(&["a", "a\""]), [Scope::one("a")]);
     }
 }

@@ -122,10 +122,10 @@ impl Query {
         }
     }
 
-    /// The PromQL expression for these namespaces.
+    /// The PromQL expression for these namespaces, with `extra` label matchers in every selector.
     #[must_use]
-    pub(crate) fn expression(self, scope: &Scope) -> String {
-        let select = Select { matcher: scope.matcher() };
+    pub(crate) fn expression(self, scope: &Scope, extra: &str) -> String {
+        let select = Select::new(scope, extra);
         let (kv, queue) = ("vllm:kv_cache_usage_perc", "vllm:num_requests_waiting");
         match self {
             Self::KvUsage => worst(&format!("max_over_time({}[1m])", select.of(kv))),
@@ -151,7 +151,8 @@ impl Query {
             Self::SchedulerQueue => {
                 let name = "__name__=~\"(inference_extension|llm_d_epp)_flow_control_queue_(size|bytes)\"";
                 let by = "__name__, namespace, inference_pool, target_model_name, model_name";
-                format!("sum by ({by}) ({})", select.braced(name))
+                let of_picker = format!("{by}, pod, pod_name, fairness_id, priority");
+                format!("sum by ({by}) (max by ({of_picker}) ({}))", select.braced(name))
             }
             Self::Completed(within) => select.completed("vllm:request_success_total", within),
             Self::Work => work::expression(|metric| select.of(metric)),
@@ -209,6 +210,17 @@ impl Retention {
         let millis = period.as_nanos().div_ceil(1_000_000);
         Self { millis: u64::try_from(millis).unwrap_or(u64::MAX).max(1) }
     }
+
+    /// The next power of two, in milliseconds: less than twice as long.
+    pub(crate) fn rounded_up(self) -> Self {
+        Self { millis: self.millis.checked_next_power_of_two().unwrap_or(self.millis) }
+    }
+
+    /// Its length.
+    #[cfg(test)]
+    pub(crate) fn get(self) -> Duration {
+        Duration::from_millis(self.millis)
+    }
 }
 
 impl fmt::Display for Retention {
@@ -224,11 +236,16 @@ impl fmt::Display for Retention {
 
 /// Metrics of some namespaces.
 struct Select {
-    /// Matcher of the label `namespace`; empty for all.
+    /// Label matchers; empty for all series.
     matcher: String,
 }
 
 impl Select {
+    fn new(scope: &Scope, extra: &str) -> Self {
+        let both = [scope.matcher(), extra.to_owned()];
+        Self { matcher: both.into_iter().filter(|m| !m.is_empty()).collect::<Vec<_>>().join(", ") }
+    }
+
     fn of(&self, metric: &str) -> String {
         if self.matcher.is_empty() { metric.to_owned() } else { format!("{metric}{{{}}}", self.matcher) }
     }
@@ -243,8 +260,9 @@ impl Select {
         format!("rate({}[5m])", self.of(metric))
     }
 
+    /// Of the scrapes of one engine the newest counts: another Prometheus replica may have stopped.
     fn age(&self, metric: &str) -> String {
-        worst(&format!("time() - timestamp({})", self.of(metric)))
+        worst(&format!("min by ({ENGINE}) (time() - timestamp({}))", self.of(metric)))
     }
 
     /// The mean of what a request observes, over all engines of a pod, each as much as it has requests.
@@ -258,7 +276,8 @@ impl Select {
     fn completed(&self, metric: &str, within: Retention) -> String {
         let counter = self.of(metric);
         let born = format!("last_over_time({counter}[{within}]) unless {counter} offset {within}");
-        format!("sum by (namespace, model_name) (({born}) or increase({counter}[{within}]))")
+        let grown = format!("({born}) or increase({counter}[{within}])");
+        format!("sum by (namespace, model_name) (max by ({ENGINE}, {OUTCOME}) ({grown}))")
     }
 
     /// Of a counter with the suffix `_total` or without. Selected by one expression, a pod that has both in the window,
@@ -268,15 +287,21 @@ impl Select {
     }
 }
 
-/// What tells the series of a pod apart. Grouping by it leaves out what no rule reads, such as vLLM's `engine`.
+/// Labels of a pod's figures. Grouping by them adds up its engines.
 pub(super) const POD: &str = "namespace, pod, pod_name, model_name";
+/// Labels of one engine's figures. Series that share them are one figure scraped twice: by two jobs, or by both Prometheus
+/// servers of an HA pair.
+pub(super) const ENGINE: &str = "namespace, pod, pod_name, model_name, engine";
+/// Label of a counter of requests that has one series for each outcome.
+pub(super) const OUTCOME: &str = "finished_reason";
 
 fn worst(expression: &str) -> String {
     format!("max by ({POD}) ({expression})")
 }
 
+/// The sum over the engines of a pod, each counted once however often it is scraped.
 fn sum(expression: &str) -> String {
-    format!("sum by ({POD}) ({expression})")
+    format!("sum by ({POD}) (max by ({ENGINE}) ({expression}))")
 }
 
 /// Several signals in one answer. Series have no name of a metric any more once a function was applied, so a label tells

@@ -10,7 +10,7 @@ use wva_crds::GoDuration;
 use wva_scaling::snapshot::WorkSample;
 use wva_scaling::units::Amount;
 
-use super::signals::{POD, PodModel};
+use super::signals::{ENGINE, OUTCOME, PodModel};
 
 /// Scrapes that are kept of a pod: those of two rounds and one more.
 const SCRAPES: usize = 6;
@@ -102,8 +102,8 @@ pub(super) fn expression(select: impl Fn(&str) -> String) -> String {
         let metrics: Vec<String> = counter.metrics().iter().map(|metric| select(metric)).collect();
         let all = metrics.join(" or ");
         let expression = match counter {
-            Counter::Age => format!("max by ({POD}, engine) (time() - timestamp({all}))"),
-            _ => format!("sum by ({POD}, engine) ({all})"),
+            Counter::Age => format!("min by ({ENGINE}) (time() - timestamp({all}))"),
+            _ => format!("sum by ({ENGINE}) (max by ({ENGINE}, {OUTCOME}) ({all}))"),
         };
         format!("label_replace({expression}, \"signal\", \"{}\", \"\", \"\")", counter.name())
     };

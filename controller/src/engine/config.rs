@@ -32,6 +32,8 @@ pub struct EngineConfig {
     pub early_scale_up: bool,
     /// Models may go to 0 where no entry says otherwise.
     pub scale_to_zero: bool,
+    /// Longest retention period.
+    pub max_retention: Duration,
     /// Arrivals decide for every model that a service class names.
     pub proactive: bool,
     /// Who carries out the steps that are neither to nor from zero.

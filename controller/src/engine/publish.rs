@@ -54,6 +54,11 @@ impl Engine {
             if let Some(obstacle) = variant.decision.as_ref().and_then(|d| d.wake_obstacle) {
                 variant.conditions.note_wake_obstacle(obstacle);
             }
+            if let Some(why) =
+                state.samples.partial_answer(&m.key.namespace).filter(|_| variant.decision.is_some())
+            {
+                variant.conditions.answered_in_part(why);
+            }
             let variant = state.settings.judge(variant);
             let old = before.as_ref().and_then(|b| b.variants.get(&m.key)).filter(|o| o.uid == variant.uid);
             count(&mut state.scalings, &m.key, old.map(AsRef::as_ref), &variant);

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
+use super::windows::DueCounts;
 use super::{Engine, Fetched, State, TIMER_ERROR};
 use crate::collect::prometheus::QueryError;
 use crate::collect::scope::{Fate, Scope};
@@ -14,7 +15,10 @@ use crate::collect::{self, Answer};
 use crate::{pods, workloads};
 
 /// A round of queries may always take this long, however often they are made.
-const SHORTEST_ROUND: Duration = Duration::from_secs(15);
+pub(super) const SHORTEST_ROUND: Duration = Duration::from_secs(15);
+
+/// Reasons for partial answers that are logged until they are over. Their texts may hold times.
+const MOST_PARTIAL: usize = 16;
 
 /// What became of one part of a round.
 fn fate(scope: &Scope, answers: &[Answer]) -> Fate {
@@ -25,6 +29,26 @@ fn fate(scope: &Scope, answers: &[Answer]) -> Fate {
         Fate::Answered
     } else {
         Fate::Failed
+    }
+}
+
+impl State {
+    /// Logs each reason why answers may lack series once, and when that is over.
+    fn log_partial_answers(&mut self) {
+        let found = self.samples.partial_answers();
+        if found.is_empty() && !self.partial_answers.is_empty() {
+            tracing::info!("Prometheus answers in full again");
+            self.partial_answers.clear();
+        }
+        for why in found {
+            if self.partial_answers.len() < MOST_PARTIAL && !self.partial_answers.contains(why) {
+                tracing::warn!(
+                    warning = why,
+                    "Prometheus answers in part: models concerned do not go to zero; check its stores"
+                );
+                self.partial_answers.insert(why.to_owned());
+            }
+        }
     }
 }
 
@@ -50,26 +74,21 @@ impl Engine {
             Some(namespace) => vec![Scope::one(namespace)],
             None => state.split.next(&self.expected_pods()),
         };
+        state.counts.request(DueCounts::All);
         let work = Query::WORK.into_iter().filter(|_| state.work);
-        self.ask(scopes, Query::ALL.into_iter().chain(work).collect(), state, None)
+        self.ask(scopes, Query::ALL.into_iter().chain(work).collect(), None)
     }
 
     /// A round of what steps to zero wait for, and of that alone: it comes again and again until they are taken.
-    pub(super) fn fetch_activity(&self, state: &State) -> BoxFuture<'_, Fetched> {
+    pub(super) fn fetch_activity(&self, state: &mut State) -> BoxFuture<'_, Fetched> {
+        state.counts.request(DueCounts::Leaving);
         let scope = Scope::of(state.steps.namespaces());
-        self.ask(vec![scope.clone()], Query::ACTIVITY.to_vec(), state, Some(scope))
+        self.ask(vec![scope.clone()], Query::ACTIVITY.to_vec(), Some(scope))
     }
 
-    fn ask(
-        &self,
-        scopes: Vec<Scope>,
-        mut queries: Vec<Query>,
-        state: &State,
-        part: Option<Scope>,
-    ) -> BoxFuture<'_, Fetched> {
+    fn ask(&self, scopes: Vec<Scope>, queries: Vec<Query>, part: Option<Scope>) -> BoxFuture<'_, Fetched> {
         let began = Instant::now();
         let within = self.config().fetch_interval.max(SHORTEST_ROUND);
-        queries.extend(state.retentions.iter().copied().map(Query::Completed));
         async move {
             let answers = collect::fetch(&self.prometheus, scopes, &queries, &self.telemetry, within);
             Fetched { began, part, answers: answers.await }
@@ -112,6 +131,7 @@ impl Engine {
             None if had_error => tracing::info!("Prometheus answers every query again"),
             _ => {}
         }
+        state.log_partial_answers();
         self.clean(state, Instant::now());
     }
 

@@ -7,8 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use wva_crds::GoDuration;
-use wva_scaling::resolve::Entries;
-use wva_scaling::snapshot::{Config, Mode, Model, SchedulerQueue, Snapshot};
+use wva_scaling::snapshot::{Mode, Model, SchedulerQueue, Snapshot};
 use wva_scaling::{Decision, VariantKey};
 
 use super::Engine;
@@ -17,7 +16,7 @@ use crate::actuate::{DueStep, Step};
 use crate::assemble::{Assembled, Moment};
 use crate::bounds::Limits;
 use crate::collect::sample::Samples;
-use crate::collect::signals::Retention;
+use crate::evidence::Evidence;
 use crate::picker::ModelKey;
 use crate::published::PublishedVariant;
 use crate::variants::Managed;
@@ -38,9 +37,6 @@ const SECOND_LOOK: Duration = Duration::from_secs(2);
 /// How long a step to zero waits for an endpoint picker to say that nothing waits there. Then its model begins anew, for
 /// autoscalers follow the signal meanwhile.
 pub(super) const PICKER_PATIENCE: Duration = Duration::from_secs(10);
-/// Windows in which completed requests are counted, at most: each is a query more in every round. A model whose period
-/// is none of them is judged by the next longer one.
-const MOST_RETENTIONS: usize = 16;
 
 type Variants = BTreeMap<VariantKey, Arc<PublishedVariant>>;
 
@@ -57,20 +53,24 @@ pub(super) struct Steps {
 
 /// What a cycle has seen that steps to zero wait for.
 #[derive(Debug)]
-pub(super) struct Look {
+pub(super) struct Look<'a> {
     /// There was a round of queries.
     pub(super) news: bool,
     pub(super) at: Moment,
     /// Models of which nobody knows what waits at their endpoint pickers.
     pub(super) silent: BTreeSet<ModelKey>,
+    /// When completed requests were counted.
+    pub(super) evidence: &'a Evidence,
 }
 
-impl Look {
+impl Look<'_> {
     /// Whether a variant whose target has been 0 `since` then may be given no replica now.
     fn allows(&self, snapshot: &Snapshot, decision: &Decision, since: Instant) -> bool {
         let may_go =
             |model: &Model| seen_since(model, self.at.now, since) && is_quiet(model, &decision.variant);
-        self.news && !self.is_silent(decision) && decided_from(snapshot, decision).is_some_and(may_go)
+        let counted = self.evidence.counted(&model_of(decision)).is_none_or(|at| at > since);
+        let news = self.news && counted;
+        news && !self.is_silent(decision) && decided_from(snapshot, decision).is_some_and(may_go)
     }
 
     /// Whether an endpoint picker had the time to answer, and did not.
@@ -121,7 +121,7 @@ impl Engine {
         managed: &[Managed],
         variants: &Variants,
         assembled: &Assembled,
-        look: &Look,
+        look: &Look<'_>,
     ) -> Vec<DueStep> {
         let mut due = Vec::new();
         let (mut leaving, mut unanswered) = (BTreeMap::new(), BTreeSet::new());
@@ -291,20 +291,4 @@ fn is_quiet(model: &Model, name: &str) -> bool {
         v.running.is_some_and(|running| running.get() <= 0.0)
             && v.replicas.iter().all(|r| r.queue.is_none_or(|queue| queue.get() <= 0.0))
     })
-}
-
-/// The windows in which completed requests are counted: the retention periods of models that may go to zero.
-pub(super) fn retentions(config: &Config, managed: &[Managed]) -> BTreeSet<Retention> {
-    let entries = Entries::of(config);
-    let of = |m: &Managed| {
-        let to_zero = entries.scale_to_zero(&m.key.namespace, &m.declared().ok()?.model_id);
-        to_zero.enabled.then(|| Retention::new(to_zero.retention.get()))
-    };
-    thinned(managed.iter().filter_map(of).collect())
-}
-
-/// A few of these, the longest among them.
-pub(super) fn thinned(all: BTreeSet<Retention>) -> BTreeSet<Retention> {
-    let nth = all.len().div_ceil(MOST_RETENTIONS).max(1);
-    all.into_iter().rev().step_by(nth).collect()
 }

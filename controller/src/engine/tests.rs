@@ -30,6 +30,7 @@ fn config() -> EngineConfig {
         early_scale_up: true,
         proactive: false,
         scale_to_zero: false,
+        max_retention: Duration::from_hours(168),
         actuation: Actuation::Signal,
     }
 }
@@ -99,8 +100,18 @@ fn variant(engine: &Engine) -> Arc<PublishedVariant> {
 async fn turn(engine: &Engine, state: &mut State) -> Arc<PublishedVariant> {
     let fetched = engine.fetch(state).await;
     engine.take_in(state, fetched);
+    count(engine, state).await;
     engine.cycle(state);
     variant(engine)
+}
+
+/// The counts that are due.
+async fn count(engine: &Engine, state: &mut State) {
+    let mut counts = engine.count(state);
+    while let Some(counted) = counts.next().await {
+        engine.take_count(state, counted);
+    }
+    engine.end_count(state);
 }
 
 fn reasons(v: &PublishedVariant) -> [&'static str; 3] {
@@ -176,7 +187,7 @@ async fn a_query_that_fails_costs_no_other_signal() {
         let mut state = State::default();
         let mut fetched = engine.fetch(&mut state).await;
         for answer in &mut fetched.answers {
-            if answer.query.expression(&Scope::All).contains(failing) {
+            if answer.query.expression(&Scope::All, "").contains(failing) {
                 *answer = failed(answer.query);
             }
         }
@@ -281,6 +292,7 @@ async fn of_a_workload_that_nobody_has_looked_for_nothing_is_said() {
 /// A bound that the token analyzer observed of a model.
 fn observed(model: &str) -> Remembered {
     Remembered {
+        namespace: "ns".to_owned(),
         model_id: model.to_owned(),
         accelerator: "H100".to_owned(),
         output: wva_scaling::snapshot::OutputBucket::Short,
@@ -334,6 +346,7 @@ async fn until(reader: &mut crate::Reader, wanted: impl FnMut(&Option<Arc<Publis
 }
 
 mod early;
+mod isolation;
 mod restart;
 mod running;
 mod sampling;

@@ -68,7 +68,12 @@ impl Bench {
     fn see_born(&mut self, seconds: u64, mut model: Model, answers: Vec<Answer>, born: Option<i64>) -> Model {
         let at = self.moment(seconds);
         let mut samples = Samples::default();
+        let (counts, answers): (Vec<_>, Vec<_>) =
+            answers.into_iter().partition(|answer| matches!(answer.query, Query::Completed(_)));
         samples.take_in(at.now, answers);
+        for count in counts {
+            samples.take_completed(at.now, count);
+        }
         let born = born.map(|s| Timestamp::UNIX_EPOCH + SignedDuration::from_secs(1000 + s));
         let ages = MetricsAge::default();
         self.evidence.complete(&mut model, ON, born, &samples, (&ages, at));
@@ -159,7 +164,7 @@ fn requests_count_as_the_newest_round_says_for_the_period_or_the_next_longer_one
 fn an_answer_that_may_lack_series_is_no_confirmed_zero() {
     let mut zero = completed(600, "0");
     if let Ok(rows) = &mut zero.rows {
-        rows.partial = true;
+        rows.partial = Some("store b is down".to_owned());
     }
     assert_eq!(Bench::new().see(0, idle(), vec![zero]).requests_in_retention, None);
 }

@@ -325,6 +325,14 @@ impl Conditions {
         *message = format!("{message}. {}", not_wakeable(obstacle));
     }
 
+    /// Notes that answers of Prometheus may lack series.
+    pub(crate) fn answered_in_part(&mut self, why: &str) {
+        let note = format!(
+            ". Prometheus answers in part ({why}): the model does not go to zero; check the stores of Prometheus"
+        );
+        self.metrics_available.message.push_str(&note);
+    }
+
     /// As the status carries them; the time of one whose truth did not change stays.
     #[must_use]
     pub(crate) fn dated(&self, before: &Written, generation: Option<i64>, now: Timestamp) -> Vec<Condition> {

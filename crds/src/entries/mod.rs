@@ -20,7 +20,7 @@ pub use merge::{
 };
 pub use read::{Entry, Fault, Reading, Wrong, read_text, read_value, yaml_value};
 pub use saturation::{AnalyzerName, Optimizer, SaturationEntry, WarmSpare};
-pub use scale_to_zero::{ScaleToZero, ScaleToZeroEntry};
+pub use scale_to_zero::{MAX_RETENTION, ScaleToZero, ScaleToZeroEntry};
 pub use schema::{Kind, schema, schema_text};
 pub use service_class::{
     Objective, ServiceClassEntry, ServiceClassList, ServiceClassMap, ServiceClassModel, ServiceClassRow,

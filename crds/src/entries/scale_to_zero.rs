@@ -8,6 +8,9 @@ use super::read::{given, text};
 use super::units::PositiveDuration;
 use crate::GoDuration;
 
+/// Longest retention period where the setting `WVA_MAX_RETENTION_PERIOD` says nothing: 7 days.
+pub const MAX_RETENTION: GoDuration = GoDuration::from_secs(7 * 24 * 3600);
+
 /// One entry of the scale-to-zero map. A field left out is inherited.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -27,7 +30,8 @@ pub struct ScaleToZeroEntry {
     #[serde(alias = "enableScaleToZero")]
     #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub enable_scale_to_zero: Option<bool>,
-    /// How long no request may have completed before it does: a Go duration above 0, default 10m; above 24h warns.
+    /// How long no request may have completed before it does: a Go duration above 0, default 10m; above 24h warns. The
+    /// setting `WVA_MAX_RETENTION_PERIOD` bounds it.
     #[serde(alias = "retentionPeriod")]
     #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "10m"))]
@@ -70,5 +74,17 @@ impl ScaleToZero {
             enabled: entry.enable_scale_to_zero.unwrap_or(self.enabled),
             retention: entry.retention_period.map_or(self.retention, PositiveDuration::get),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::{SETTINGS, Value};
+
+    #[test]
+    fn the_maximum_is_the_default_of_its_setting() {
+        let row = SETTINGS.iter().find(|setting| setting.key == "WVA_MAX_RETENTION_PERIOD").unwrap();
+        assert_eq!(row.kind.parse(row.default.unwrap()), Ok(Value::Duration(MAX_RETENTION)));
     }
 }

@@ -2,6 +2,7 @@
 //! `--help` are made. A new setting is one new row in `table.rs`; nothing else names it but the code that reads it.
 
 pub mod map;
+mod matchers;
 mod order;
 mod table;
 mod text;

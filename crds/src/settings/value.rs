@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 
+use super::matchers::is_matchers;
 use super::text::{is_dns_name, is_label_value, is_name, is_selector, is_url, without_password};
 use crate::GoDuration;
 
@@ -42,6 +43,8 @@ pub enum Kind {
     DnsName,
     /// A label selector; nothing selects all.
     Selector,
+    /// Label matchers of PromQL, or nothing.
+    Matchers,
     /// One of a few words.
     OneOf(&'static [&'static str]),
 }
@@ -153,6 +156,14 @@ pub enum ValueError {
         /// The text.
         found: String,
     },
+    /// No label matchers.
+    #[error(
+        "found {found:?}: write label matchers of PromQL without braces, such as cluster=\"a\",region=~\"eu.*\"; __name__ cannot be among them"
+    )]
+    Matchers {
+        /// The text.
+        found: String,
+    },
     /// None of the words.
     #[error("found {found:?}: write one of {}", one_of.join(", "))]
     OneOf {
@@ -236,6 +247,13 @@ impl Kind {
                     Err(ValueError::Selector { found: found() })
                 }
             }
+            Self::Matchers => {
+                if is_matchers(text) {
+                    Ok(Value::Text(text.trim().to_owned()))
+                } else {
+                    Err(ValueError::Matchers { found: found() })
+                }
+            }
             Self::OneOf(words) => {
                 if words.contains(&text) {
                     Ok(Value::Text(found()))
@@ -260,6 +278,7 @@ impl Kind {
             Self::LabelValue => "LABEL",
             Self::Name { .. } | Self::DnsName => "NAME",
             Self::Selector => "SELECTOR",
+            Self::Matchers => "MATCHERS",
             Self::OneOf(_) => "WORD",
         }
     }
@@ -327,6 +346,7 @@ mod tests {
             assert!(Kind::DnsName.parse(name).is_ok(), "{name}");
         }
         assert!(refused(Kind::Selector, "(((").contains("label selector"));
+        assert!(refused(Kind::Matchers, "cluster=a").contains("cluster=\"a\""));
         assert!(refused(Kind::Url, "http://u:hunter2@h:99999").contains("http://u:***@h:99999"));
         assert!(refused(Kind::LabelValue, "a b").contains("label value"));
         assert!(refused(Kind::OneOf(&["json", "text"]), "xml").contains("json, text"));

@@ -25,6 +25,8 @@ use crate::commands::workloads::Workloads;
 const AT_ONCE: usize = 8;
 /// Which models the series of each pod are of, each of the two main signals by itself.
 const MODELS: &str = r#"count by (__name__, namespace, pod, pod_name, model_name) ({__name__=~"vllm:(kv_cache_usage_perc|num_requests_waiting)"})"#;
+/// Queues of engines that are scraped more than once, with all labels.
+const DUPLICATES: &str = "vllm:num_requests_waiting and on (namespace, pod, pod_name, model_name, engine) (count by (namespace, pod, pod_name, model_name, engine) (vllm:num_requests_waiting) > 1)";
 /// What controllers publish.
 pub(super) const SIGNALS: &str = r#"{__name__=~"(wva|inferno)_desired_replicas"}"#;
 /// The APIService that HPAs read external metrics from.
@@ -41,6 +43,8 @@ pub(super) struct Answered {
 pub(super) struct Scraped {
     /// By metric, pod and `model_name`.
     pub(super) models: Vec<Series>,
+    /// Of engines that are scraped more than once.
+    pub(super) duplicates: Vec<Series>,
     /// Of all controllers.
     pub(super) signals: Vec<Series>,
 }
@@ -154,7 +158,11 @@ pub(super) fn decisions(decided: &[Outcome]) -> BTreeMap<(String, String), Decis
 async fn scraped(prometheus: &Prometheus) -> Result<Scraped, String> {
     let series =
         async |expression: &'static str| prometheus.series(expression).await.map_err(|e| format!("{e:#}"));
-    Ok(Scraped { models: series(MODELS).await?, signals: series(SIGNALS).await? })
+    Ok(Scraped {
+        models: series(MODELS).await?,
+        duplicates: series(DUPLICATES).await?,
+        signals: series(SIGNALS).await?,
+    })
 }
 
 /// What each HPA that follows the metric is told.

@@ -149,6 +149,16 @@ fn the_scrape_and_the_series() {
 }
 
 #[test]
+fn pods_that_are_scraped_twice_are_named() {
+    let said = "the series of 1 pod more than once (a-0); they differ in job (llm-d, vllm). The highest value counts";
+    check("?series", &[said, "PROMETHEUS_EXTRA_MATCHERS"], |w| {
+        let of =
+            |pod, job| series(&[("namespace", "prod"), ("pod", pod), ("job", job), ("engine", "0")], 2.0);
+        w.duplicates = vec![of("a-0", "vllm"), of("a-0", "llm-d"), of("other", "vllm"), of("other", "x")];
+    });
+}
+
+#[test]
 fn each_of_the_two_main_signals_is_asked_for_by_itself() {
     let (kv, queue) = ("vllm:kv_cache_usage_perc", "vllm:num_requests_waiting");
     for (metric, signal) in [(kv, "kv: 0.5, "), (queue, "queue: 0, ")] {

@@ -20,6 +20,9 @@ pub enum Front {
     Empty,
     /// Requests are taken and never answered.
     Hung,
+    /// Everything goes through, and every answer carries this warning as well: the fake of a query layer that lost a
+    /// store.
+    Warns(&'static str),
 }
 
 /// A door; dropping it closes it.
@@ -84,14 +87,20 @@ async fn pass(mut stream: TcpStream, to: &str, mode: Front) -> std::io::Result<(
         Front::Hung => return std::future::pending().await,
         Front::Unavailable => http("503 Service Unavailable", "down for maintenance"),
         Front::Empty => http("200 OK", r#"{"status":"success","data":{"resultType":"vector","result":[]}}"#),
+        Front::Warns(warning) => {
+            let request = request(&mut stream).await?;
+            http("200 OK", &warned(to, &request, warning).await?)
+        }
     };
-    request(&mut stream).await?;
+    if !matches!(mode, Front::Warns(_)) {
+        request(&mut stream).await?;
+    }
     stream.write_all(answer.as_bytes()).await?;
     stream.shutdown().await
 }
 
 /// Reads a request to its end: the client would take an answer that comes before it for a broken connection.
-async fn request(stream: &mut TcpStream) -> std::io::Result<()> {
+async fn request(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
     let mut read = Vec::new();
     let mut wanted = usize::MAX;
     while read.len() < wanted {
@@ -108,7 +117,21 @@ async fn request(stream: &mut TcpStream) -> std::io::Result<()> {
             wanted = end + 4 + length.unwrap_or(0);
         }
     }
-    Ok(())
+    Ok(read)
+}
+
+/// What the server at `to` answers to a request, with a warning.
+async fn warned(to: &str, request: &[u8], warning: &str) -> std::io::Result<String> {
+    // The answer to an older client comes in one piece and ends with the connection.
+    let request = String::from_utf8_lossy(request).replacen("HTTP/1.1", "HTTP/1.0", 1);
+    let mut server = TcpStream::connect(to).await?;
+    server.write_all(request.as_bytes()).await?;
+    let mut answer = Vec::new();
+    server.read_to_end(&mut answer).await?;
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
+    let begin = r#"{"status":"success","#;
+    Ok(body.replacen(begin, &format!("{begin}\"warnings\":[{warning:?}],"), 1))
 }
 
 fn http(status: &str, body: &str) -> String {

@@ -113,6 +113,7 @@ pub static RULES: &[Rule] = &[
     merged::TWICE,
     merged::CONFLICT,
     merged::OTHER_NAMESPACE,
+    entries::TOO_LONG,
     main_map::UNKNOWN,
     main_map::HIDDEN,
     immutable::AT_RESTART,

@@ -6,7 +6,11 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use wva_rules::{MapFacts, MapRole, Operation, Place, Severity, Verdict, validate_map};
+use wva_crds::settings::Kind;
+use wva_rules::{
+    MapFacts, MapRole, Operation, Place, Running, RunningSource, RunningValue, Severity, Verdict,
+    validate_map,
+};
 
 const SATURATION: (MapRole, Place) = (MapRole::Saturation, Place::Global);
 const LOCAL: (MapRole, Place) = (MapRole::Saturation, Place::Local);
@@ -112,11 +116,33 @@ fn one_entry_on_its_own() {
         &[("default", "retention_period: 25h")],
         &[("WVA-CM-061", "data.default.retention_period")],
     );
+    let message = created(
+        ZERO,
+        &[("default", "retention_period: 168h"), ("m", "model_id: m\nretention_period: 168h1ms")],
+        &[("WVA-CM-061", "data.default.retention_period"), ("WVA-CM-028", "data.m.retention_period")],
+    );
+    assert!(message.contains("write 168h0m0s or less"), "{message}");
     created(
         CLASSES,
         &[("a", "name: A\npriority: 1\ndata:\n- {model: m, slo-tpot: 0}")],
         &[("WVA-CM-023", "data.a.data[0].slo-tpot")],
     );
+}
+
+#[test]
+fn the_setting_bounds_retention_periods() {
+    let value = Kind::Duration { min_ms: 1 }.parse("1h").unwrap();
+    let bound = RunningValue { value, text: "1h".to_owned(), source: RunningSource::Map };
+    let running = Running { values: [("WVA_MAX_RETENTION_PERIOD", bound)].into(), ..Running::default() };
+    let long = map(&[("default", "retention_period: 90m")]);
+    let mut facts = MapFacts::of(&long, "ns", (MapRole::ScaleToZero, Place::Local));
+    facts.running = Some(&running);
+    check(&facts, &[("WVA-CM-028", "data.default.retention_period")]);
+    // An update that leaves it alone is admitted.
+    let other = map(&[("default", "retention_period: 90m"), ("m", "model_id: m\nretention_period: 30m")]);
+    let mut facts = MapFacts::of(&other, "ns", (MapRole::ScaleToZero, Place::Local));
+    (facts.running, facts.operation, facts.old) = (Some(&running), Operation::Update, Some(&long));
+    assert!(validate_map(&facts).denials().next().is_none());
 }
 
 #[test]

@@ -90,7 +90,7 @@ impl Snapshot {
         }
         let mut kinds = BTreeSet::new();
         for (i, kind) in self.remembered.iter().enumerate() {
-            if !kinds.insert((&kind.model_id, &kind.accelerator, kind.output)) {
+            if !kinds.insert((&kind.namespace, &kind.model_id, &kind.accelerator, kind.output)) {
                 return Err(twice(format!("remembered[{i}]"), &kind.model_id));
             }
         }

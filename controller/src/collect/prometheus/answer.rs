@@ -85,8 +85,8 @@ pub(crate) struct Outline {
     pub(crate) error: String,
     /// There was a result.
     pub(crate) has_data: bool,
-    /// Series may be lacking: whoever answers for several servers says that it may have lost some of them.
-    pub(crate) partial: bool,
+    /// Why series may be lacking: a server that answers for several lost some of them.
+    pub(crate) partial: Option<String>,
 }
 
 /// Reads one whole answer and hands its series to `sink`.
@@ -168,9 +168,12 @@ impl<'de, S: Sink> Visitor<'de> for Top<'_, S> {
             match field {
                 Field::Status => outline.status = map.next_value()?,
                 Field::Error => outline.error = map.next_value()?,
-                Field::Warnings => outline.partial |= !map.next_value::<Vec<IgnoredAny>>()?.is_empty(),
+                Field::Warnings => outline.partial = lacking(map.next_value()?).or(outline.partial),
                 // VictoriaMetrics' word for it.
-                Field::IsPartial => outline.partial |= map.next_value::<bool>()?,
+                Field::IsPartial if map.next_value::<bool>()? => {
+                    outline.partial.get_or_insert_with(|| "isPartial is true".to_owned());
+                }
+                Field::IsPartial => {}
                 Field::Data => {
                     map.next_value_seed(Data { sink: &mut *self.sink, labels: &mut *self.labels })?;
                     outline.has_data = true;
@@ -180,6 +183,18 @@ impl<'de, S: Sink> Visitor<'de> for Top<'_, S> {
         }
         Ok(outline)
     }
+}
+
+/// What PromQL notes about the expression itself begins with one of these. Such an answer lacks no series.
+const ANNOTATIONS: [&str; 2] = ["PromQL warning:", "PromQL info:"];
+
+/// The first warning that says that series are lacking.
+fn lacking(warnings: Option<Vec<serde_json::Value>>) -> Option<String> {
+    let mut texts = warnings.into_iter().flatten().map(|warning| match warning {
+        serde_json::Value::String(text) => text,
+        other => other.to_string(),
+    });
+    texts.find(|text| !ANNOTATIONS.iter().any(|begin| text.starts_with(begin)))
 }
 
 /// Its `data`.

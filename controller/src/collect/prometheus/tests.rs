@@ -27,6 +27,8 @@ pub(crate) enum Answers {
     Floods,
     /// Answers by the signal that the expression names.
     By(fn(&str) -> (u16, String)),
+    /// The same, but never answers a query that holds this word.
+    HangsOn(&'static str, fn(&str) -> (u16, String)),
     /// The same with what a test holds.
     Made(Made),
 }
@@ -119,7 +121,13 @@ impl FakePrometheus {
         let token = headers.get("authorization").map(|v| v.to_str().unwrap().to_owned());
         self.asked.lock().unwrap().push((token, body.clone()));
         let answers = self.answers.lock().unwrap().clone();
+        let answers = match answers {
+            Answers::HangsOn(word, _) if body.contains(word) => Answers::Hangs,
+            Answers::HangsOn(_, answer) => Answers::By(answer),
+            other => other,
+        };
         match answers {
+            Answers::HangsOn(..) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
             Answers::Says(status, text) => (StatusCode::from_u16(status).unwrap(), text).into_response(),
             Answers::By(answer) => {
                 let (status, text) = answer(&body);
@@ -146,7 +154,7 @@ impl FakePrometheus {
     }
 }
 
-fn url_decoded(body: &str) -> Vec<(String, String)> {
+pub(crate) fn url_decoded(body: &str) -> Vec<(String, String)> {
     let url = reqwest::Url::parse(&format!("http://h/?{body}")).unwrap();
     url.query_pairs().map(|(key, value)| (key.into_owned(), value.into_owned())).collect()
 }
@@ -228,11 +236,18 @@ async fn an_answer_is_read_whatever_else_is_in_it_and_in_whatever_order() {
 
 #[tokio::test]
 async fn an_answer_that_says_so_may_lack_some_series() {
+    let note = "PromQL warning: encountered a mix of histograms and floats";
+    let info = "PromQL info: metric might not be a counter, name does not end in _total";
+    let lost = "store b: deadline exceeded";
     for (key, value, partial) in [
-        ("warnings", json!([]), false),
-        ("warnings", json!(["store b: deadline exceeded"]), true),
-        ("isPartial", json!(false), false),
-        ("isPartial", json!(true), true),
+        ("warnings", json!([]), None),
+        ("warnings", json!(null), None),
+        ("warnings", json!([lost]), Some(lost)),
+        ("warnings", json!([note, info]), None),
+        ("warnings", json!([note, lost]), Some(lost)),
+        ("infos", json!([info]), None),
+        ("isPartial", json!(false), None),
+        ("isPartial", json!(true), Some("isPartial is true")),
     ] {
         let mut answer: Value = serde_json::from_str(&vector(&json!([]))).unwrap();
         answer[key] = value;
@@ -240,7 +255,7 @@ async fn an_answer_that_says_so_may_lack_some_series() {
         let client = fake.client();
         let session = client.session().await.unwrap();
         let answered = client.ask(&session, "x", Values::default).await.unwrap();
-        assert_eq!(answered, (Values(vec![]), partial));
+        assert_eq!(answered, (Values(vec![]), partial.map(str::to_owned)), "{answer}");
     }
 }
 

@@ -132,10 +132,13 @@ fn what_a_partial_answer_lacks_is_unknown() {
     let mut s = Samples::default();
     let mut partial = kv("0.5");
     if let Ok(rows) = &mut partial.rows {
-        rows.partial = true;
+        rows.partial = Some("store b is down".to_owned());
     }
     s.take_in(Instant::now(), vec![partial]);
     assert!(only(&s).kv.is_some() && !s.answered(Query::KvUsage, "ns"));
+    assert_eq!(s.partial_answer("ns"), Some("store b is down"));
+    s.take_in(Instant::now(), vec![kv("0.5")]);
+    assert_eq!((s.partial_answer("ns"), s.partial_answers().len()), (None, 0));
 }
 
 #[test]
@@ -213,12 +216,7 @@ fn what_is_gone_is_forgotten_before_what_is_only_silent() {
 fn a_round_for_some_namespaces_leaves_the_others_as_they_were() {
     let (t0, mut s) = (Instant::now(), Samples::default());
     let later = |seconds| t0 + Duration::from_secs(seconds);
-    let week = Retention::new(Duration::from_secs(9));
-    let counts = |value: &str| {
-        let of = |namespace: &str| json!({"namespace": namespace, "model_name": "m"});
-        answer(Query::Completed(week), &[(of("ns"), value), (of("other"), value)])
-    };
-    s.take_in(t0, vec![kv("0.7"), age("0"), answer(Query::Tokens, &[]), counts("0")]);
+    s.take_in(t0, vec![kv("0.7"), age("0"), answer(Query::Tokens, &[])]);
     let only_ns = || Scope::one("ns");
     let part = |mut answer: Answer| {
         answer.scope = only_ns();
@@ -229,7 +227,6 @@ fn a_round_for_some_namespaces_leaves_the_others_as_they_were() {
     assert!(!s.answered(Query::KvUsage, "ns") && s.answered(Query::KvUsage, "other"));
     assert!(s.answered(Query::Queue, "ns") && !s.answered(Query::Queue, "other"));
     assert!(s.answered(Query::Tokens, "ns"), "it was not asked again");
-    assert_eq!((s.completed("ns", "m", week), s.completed("other", "m", week)), (None, Some(0.0)));
     s.take_in(later(9), vec![kv("0.7")]);
     assert_eq!((s.taken_in("ns"), s.answered(Query::Queue, "ns")), (Some(later(9)), false));
 }
@@ -274,4 +271,33 @@ fn a_queue_that_was_shown_once_and_is_not_any_more_is_missed() {
     }
     s.take_in_part(t0 + Duration::from_secs(2), Scope::one("ns"), vec![queue()]);
     assert!(s.shows_queue("ns", "m"));
+}
+
+#[test]
+fn a_window_that_fails_costs_its_own_namespaces_their_count() {
+    let (t0, mut s) = (Instant::now(), Samples::default());
+    let window = |n| Retention::new(seconds(n));
+    let of = |namespace: &str| (json!({"namespace": namespace, "model_name": "m"}), "0");
+    let counted = |n, namespaces: &[&str]| {
+        answer(Query::Completed(window(n)), &namespaces.iter().map(|n| of(n)).collect::<Vec<_>>())
+    };
+    s.take_completed(t0, counted(9, &["ns", "other"]));
+    s.take_completed(t0, counted(20, &["other"]));
+    let at = |s: &Samples, namespace, n| s.completed(namespace, "m", window(n)).map(|seen| seen.at);
+    assert_eq!((at(&s, "ns", 9), at(&s, "ns", 10), at(&s, "other", 10)), (Some(t0), None, Some(t0)));
+    let later = t0 + seconds(5);
+    s.take_in(later, vec![kv("0.7")]);
+    assert_eq!(at(&s, "ns", 9), Some(t0), "loads leave counts as they were");
+    let only_ns = |answer: Answer| Answer { scope: Scope::one("ns"), ..answer };
+    s.take_completed(later, only_ns(failed(Query::Completed(window(9)))));
+    assert_eq!((at(&s, "ns", 9), at(&s, "other", 9)), (None, Some(t0)));
+    let mut partial = only_ns(counted(9, &["ns"]));
+    if let Ok(rows) = &mut partial.rows {
+        rows.partial = Some("store b is down".to_owned());
+    }
+    s.take_completed(later, partial);
+    assert_eq!((at(&s, "ns", 9), s.partial_answer("ns")), (None, Some("store b is down")));
+    assert_eq!(s.partial_answer("other"), None);
+    s.forget_windows(|asked| asked == window(20));
+    assert_eq!((at(&s, "other", 9), s.partial_answers().len()), (Some(t0), 0), "the longer one is left");
 }

@@ -61,8 +61,8 @@ pub(crate) struct Rows {
     pub(crate) completed: Vec<(Arc<str>, Arc<str>, f64)>,
     /// Counters of pods.
     pub(crate) work: Vec<(Counter, Rank, f64)>,
-    /// Some series may be lacking, for whoever answered said so.
-    pub(crate) partial: bool,
+    /// Why some series may be lacking, where the answer says so.
+    pub(crate) partial: Option<String>,
 }
 
 impl Rows {
@@ -76,7 +76,7 @@ impl Rows {
             queues: Vec::new(),
             completed: Vec::new(),
             work: Vec::new(),
-            partial: false,
+            partial: None,
         }
     }
 

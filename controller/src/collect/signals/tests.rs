@@ -23,20 +23,25 @@ fn of_pods(rows: &Rows) -> Vec<(Signal, &str, &str, f64)> {
 #[test]
 fn one_query_serves_all_models_and_all_are_few() {
     let by = "namespace, pod, pod_name, model_name";
+    let engine = "namespace, pod, pod_name, model_name, engine";
     let mean = |metric: &str, matcher: &str| {
-        let rate = |part| format!("sum by ({by}) (rate(vllm:request_{metric}_tokens_{part}{matcher}[5m]))");
+        let rate = |part| {
+            format!(
+                "sum by ({by}) (max by ({engine}) (rate(vllm:request_{metric}_tokens_{part}{matcher}[5m])))"
+            )
+        };
         format!("{} / {}", rate("sum"), rate("count"))
     };
     let named = |name: &str, expression: &str| {
         format!("label_replace({expression}, \"signal\", \"{name}\", \"\", \"\")")
     };
-    let age = |metric: &str| format!("max by ({by}) (time() - timestamp(vllm:{metric}))");
+    let age = |metric: &str| format!("max by ({by}) (min by ({engine}) (time() - timestamp(vllm:{metric})))");
     let hits = |metric: &str| {
         format!(
-            "sum by ({by}) (rate(vllm:prefix_cache_{metric}_total[5m]) or rate(vllm:prefix_cache_{metric}[5m]))"
+            "sum by ({by}) (max by ({engine}) (rate(vllm:prefix_cache_{metric}_total[5m]) or rate(vllm:prefix_cache_{metric}[5m])))"
         )
     };
-    let all = |query: Query| query.expression(&Scope::All);
+    let all = |query: Query| query.expression(&Scope::All, "");
     assert_eq!(all(Query::KvUsage), format!("max by ({by}) (max_over_time(vllm:kv_cache_usage_perc[1m]))"));
     assert_eq!(all(Query::Queue), format!("max by ({by}) (max_over_time(vllm:num_requests_waiting[1m]))"));
     assert_eq!(
@@ -50,8 +55,8 @@ fn one_query_serves_all_models_and_all_are_few() {
     assert_eq!(
         all(Query::Running),
         [
-            named("running", &format!("sum by ({by}) (vllm:num_requests_running)")),
-            named("waiting", &format!("sum by ({by}) (vllm:num_requests_waiting)")),
+            named("running", &format!("sum by ({by}) (max by ({engine}) (vllm:num_requests_running))")),
+            named("waiting", &format!("sum by ({by}) (max by ({engine}) (vllm:num_requests_waiting))")),
             named("age", &age("num_requests_running")),
         ]
         .join(" or ")
@@ -67,9 +72,9 @@ fn one_query_serves_all_models_and_all_are_few() {
     assert_eq!(all(Query::PrefixHitRate), format!("{} / {}", hits("hits"), hits("queries")));
     let metrics = "__name__=~\"(inference_extension|llm_d_epp)_flow_control_queue_(size|bytes)\"";
     let queue = |matchers: &str| {
-        format!(
-            "sum by (__name__, namespace, inference_pool, target_model_name, model_name) ({{{matchers}}})"
-        )
+        let by = "__name__, namespace, inference_pool, target_model_name, model_name";
+        let of_picker = "pod, pod_name, fairness_id, priority";
+        format!("sum by ({by}) (max by ({by}, {of_picker}) ({{{matchers}}}))")
     };
     assert_eq!(all(Query::SchedulerQueue), queue(metrics));
     let counter = "vllm:request_success_total";
@@ -77,17 +82,55 @@ fn one_query_serves_all_models_and_all_are_few() {
     assert_eq!(
         within(Duration::from_mins(10)),
         format!(
-            "sum by (namespace, model_name) ((last_over_time({counter}[600s]) unless {counter} offset 600s) or increase({counter}[600s]))"
+            "sum by (namespace, model_name) (max by ({engine}, finished_reason) ((last_over_time({counter}[600s]) unless {counter} offset 600s) or increase({counter}[600s])))"
         )
     );
     assert!(within(Duration::from_micros(1500)).contains("[2ms]"), "rounded up");
     let prod = Scope::one("prod");
-    let count = Query::Completed(Retention::new(Duration::from_secs(8))).expression(&prod);
+    let count = Query::Completed(Retention::new(Duration::from_secs(8))).expression(&prod, "");
     assert!(count.contains("vllm:request_success_total{namespace=\"prod\"} offset 8s"), "{count}");
-    assert_eq!(Query::SchedulerQueue.expression(&prod), queue(&format!("{metrics}, namespace=\"prod\"")));
-    let tokens = Query::Tokens.expression(&prod);
+    assert_eq!(Query::SchedulerQueue.expression(&prod, ""), queue(&format!("{metrics}, namespace=\"prod\"")));
+    let tokens = Query::Tokens.expression(&prod, "");
     assert!(tokens.contains(&mean("generation", "{namespace=\"prod\"}")), "{tokens}");
     assert!(Query::ALL.len() <= 10, "a round has at most ten queries");
+}
+
+/// Every query there is, with the counters and one window.
+fn every_query() -> Vec<Query> {
+    let window = Query::Completed(Retention::new(Duration::from_mins(10)));
+    Query::ALL.into_iter().chain(Query::WORK).chain([window]).collect()
+}
+
+#[test]
+fn every_sum_is_over_the_maximum_of_duplicate_scrapes() {
+    for query in every_query() {
+        let expression = query.expression(&Scope::All, "");
+        for summed in expression.split("sum by (").skip(1) {
+            let (_, of) = summed.split_once(") (").unwrap();
+            assert!(of.starts_with("max by ("), "{}: {expression}", query.name());
+        }
+        assert!(!expression.contains("sum(") && !expression.contains("avg"), "{expression}");
+    }
+    // Series of two outcomes are not duplicates.
+    for query in every_query() {
+        let expression = query.expression(&Scope::All, "");
+        let counts = expression.contains("request_success_total");
+        assert_eq!(counts, expression.contains("engine, finished_reason) ("), "{expression}");
+    }
+}
+
+#[test]
+fn extra_matchers_stand_in_every_selector() {
+    for query in every_query() {
+        for scope in [Scope::All, Scope::one("prod")] {
+            let expression = query.expression(&scope, "cluster=\"a\"");
+            let without = query.expression(&scope, "");
+            let selectors = without.matches("vllm:").count().max(without.matches("flow_control").count());
+            assert_eq!(expression.matches("cluster=\"a\"").count(), selectors, "{expression}");
+        }
+    }
+    let prod = Query::Queue.expression(&Scope::one("prod"), "cluster=\"a\"");
+    assert!(prod.contains("{namespace=\"prod\", cluster=\"a\"}"), "{prod}");
 }
 
 #[test]

@@ -123,8 +123,19 @@ async fn an_answer_that_may_lack_some_series_counts_as_far_as_it_goes() {
     let fake = FakePrometheus::start(partial).await;
     let engine = engine(&cluster, fake.client());
     let mut state = State::default();
-    assert_eq!(turn(&engine, &mut state).await.signal(), Some(3));
+    let v = turn(&engine, &mut state).await;
+    assert_eq!(v.signal(), Some(3));
     assert!(state.samples.last_error().is_none() && !state.samples.answered(Query::KvUsage, "ns"));
+    let shown = |v: &PublishedVariant| v.conditions.metrics_available.clone();
+    assert!(
+        shown(&v).holds && shown(&v).message.contains("in part (store b did not answer)"),
+        "{:?}",
+        shown(&v)
+    );
+    assert_eq!(state.partial_answers.len(), 1);
+    fake.now(Answers::By(busy));
+    assert!(!shown(&turn(&engine, &mut state).await).message.contains("in part"));
+    assert!(state.partial_answers.is_empty());
 }
 
 /// A replica that is full, of 16,000 tokens, with requests that wait.

@@ -14,7 +14,7 @@ use crate::commands::doctor::seen::Seen;
 use crate::commands::output::count;
 
 /// Names of pods that are shown.
-const SHOWN: usize = 3;
+pub(super) const SHOWN: usize = 3;
 
 pub(in crate::commands::doctor) fn check(seen: &Seen<'_>) -> Vec<Found> {
     if seen.ready() == Some(0) {

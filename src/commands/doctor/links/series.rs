@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use wva_scaling::MainSignal;
 
-use super::scrape::half;
+use super::scrape::{SHOWN, half};
 use crate::commands::cluster::text;
 use crate::commands::doctor::chain::Found;
 use crate::commands::doctor::seen::Seen;
@@ -20,7 +20,11 @@ pub(in crate::commands::doctor) fn check(seen: &Seen<'_>) -> Vec<Found> {
         return vec![Found::fine("no replica is ready, so there are no series")];
     }
     match &seen.facts.scraped {
-        Some(Ok(scraped)) => in_prometheus(seen, &scraped.models),
+        Some(Ok(scraped)) => {
+            let mut found = in_prometheus(seen, &scraped.models);
+            found.extend(duplicates(seen, &scraped.duplicates));
+            found
+        }
         Some(Err(why)) => vec![Found::unknown(why)],
         None => vec![by_leader(seen)],
     }
@@ -42,6 +46,37 @@ fn in_prometheus(seen: &Seen<'_>, series: &[Series]) -> Vec<Found> {
     let mut found = vec![by_model(seen, &here, pods_of(&elsewhere).len())];
     found.extend(lacking(seen, &here));
     found
+}
+
+/// Pods that are scraped more than once, and the labels that tell their series apart.
+fn duplicates(seen: &Seen<'_>, series: &[Series]) -> Option<Found> {
+    let pods: BTreeSet<&str> = seen.pods().into_iter().map(|pod| text(pod, "/metadata/name")).collect();
+    let is_own = |s: &&Series| s.label("namespace") == seen.namespace && pods.contains(pod_of(s));
+    let own: Vec<&Series> = series.iter().filter(is_own).collect();
+    let duplicated = pods_of(&own);
+    let first = *duplicated.first()?;
+    let of_first: Vec<&Series> = own.iter().filter(|s| pod_of(s) == first).copied().collect();
+    let labels: BTreeSet<&str> = of_first
+        .iter()
+        .flat_map(|s| s.labels.keys())
+        .map(String::as_str)
+        .filter(|key| *key != "engine")
+        .collect();
+    let values = |label: &str| -> BTreeSet<&str> { of_first.iter().map(|s| s.label(label)).collect() };
+    let differs = labels.into_iter().map(|label| (label, values(label))).filter(|(_, all)| all.len() > 1);
+    let shown =
+        differs.map(|(label, all)| format!("{label} ({})", all.into_iter().collect::<Vec<_>>().join(", ")));
+    let shown: Vec<String> = shown.collect();
+    let names = duplicated.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
+    Some(Found::doubtful(
+        format!(
+            "Prometheus has the series of {} more than once ({names}); they differ in {}. The highest value counts",
+            count(duplicated.len(), "pod"),
+            shown.join(", ")
+        ),
+        "delete all but one of the monitors that select these pods; where one Prometheus holds several clusters, set \
+         PROMETHEUS_EXTRA_MATCHERS to the labels of this one",
+    ))
 }
 
 /// What pods do not have that have one of the two main signals.

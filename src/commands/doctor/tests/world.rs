@@ -31,6 +31,7 @@ pub(super) struct World {
     pub(super) snapshot: Option<String>,
     pub(super) told: Result<Vec<Value>, String>,
     pub(super) models: Vec<Series>,
+    pub(super) duplicates: Vec<Series>,
     pub(super) signals: Vec<Series>,
     pub(super) scraped: bool,
 }
@@ -117,6 +118,7 @@ impl World {
             ),
             told: Ok(vec![json!({"value": "1", "metricLabels": {"variant_name": "a"}})]),
             models: ["vllm:kv_cache_usage_perc", "vllm:num_requests_waiting"].map(of_pod).into(),
+            duplicates: Vec::new(),
             signals: vec![signal("wva-0", 1.0)],
             scraped: true,
         }
@@ -151,7 +153,11 @@ impl World {
             external: BTreeMap::from([(("prod".to_owned(), "h".to_owned()), vec![answered])]),
             api_service: None,
             crd_lacks: Ok(Vec::new()),
-            scraped: self.scraped.then_some(Ok(Scraped { models: self.models, signals: self.signals })),
+            scraped: self.scraped.then_some(Ok(Scraped {
+                models: self.models,
+                duplicates: self.duplicates,
+                signals: self.signals,
+            })),
             hidden: self.hidden,
         }
     }

@@ -2,10 +2,11 @@
 //! found, told by one rule a kind of fault.
 
 use wva_crds::GoDuration;
-use wva_crds::entries::{DEFAULT_ENTRY, ScaleToZeroEntry, Wrong};
+use wva_crds::entries::{DEFAULT_ENTRY, MAX_RETENTION, ScaleToZeroEntry, Wrong};
+use wva_crds::settings::Value;
 
 use crate::findings::Findings;
-use crate::maps::facts::MapFacts;
+use crate::maps::facts::{MapFacts, RunningValue};
 use crate::maps::main_map::entry_field;
 use crate::maps::names::MapRole;
 use crate::table::{Check, Kind, Rule, Scope};
@@ -61,6 +62,24 @@ pub(crate) const VALUE: Rule = Rule {
     }),
 };
 
+pub(crate) const TOO_LONG: Rule = Rule {
+    code: "WVA-CM-028",
+    kind: Kind::Deny,
+    scope: Scope::Object,
+    field: "data",
+    reads: &[],
+    message: "found {found}, over the maximum {other} (WVA_MAX_RETENTION_PERIOD): write {other} or less",
+    docs: "`retention_period` is at most `WVA_MAX_RETENTION_PERIOD`, 7 days unless set otherwise. Every period is a \
+           query to Prometheus over so long a time. The controller counts a longer one that is stored already as the \
+           maximum.",
+    check: Check::ConfigMap(|facts, out| {
+        let maximum = max_retention(facts);
+        for (field, retention) in retentions(facts).filter(|(_, retention)| *retention > maximum) {
+            out.at(field, retention.to_string(), maximum.to_string());
+        }
+    }),
+};
+
 pub(crate) const LONG: Rule = Rule {
     code: "WVA-CM-061",
     kind: Kind::Warn,
@@ -70,16 +89,10 @@ pub(crate) const LONG: Rule = Rule {
     message: "{found} is over 24h: the model hardly ever goes to zero",
     docs: "`retention_period` is longer than a day. The model keeps its last replica that long after its last request.",
     check: Check::ConfigMap(|facts, out| {
-        if facts.role != MapRole::ScaleToZero || !facts.has_entries() {
-            return;
-        }
-        for entry in facts.entries().valid() {
-            let Some(read) = entry.typed::<ScaleToZeroEntry>() else { continue };
-            if let Some(retention) =
-                read.retention_period.map(GoDuration::from).filter(|r| *r > LONG_RETENTION)
-            {
-                out.at(format!("{}.retention_period", entry_field(&entry.key)), retention.to_string(), "");
-            }
+        let maximum = max_retention(facts);
+        let is_long = |retention: &GoDuration| *retention > LONG_RETENTION && *retention <= maximum;
+        for (field, retention) in retentions(facts).filter(|(_, retention)| is_long(retention)) {
+            out.at(field, retention.to_string(), "");
         }
     }),
 };
@@ -103,6 +116,24 @@ pub(crate) const DEFAULT_MODEL: Rule = Rule {
         }
     }),
 };
+
+/// The longest retention period, as this process was started.
+fn max_retention(facts: &MapFacts<'_>) -> GoDuration {
+    match facts.running.and_then(|running| running.values.get("WVA_MAX_RETENTION_PERIOD")) {
+        Some(RunningValue { value: Value::Duration(maximum), .. }) => *maximum,
+        _ => MAX_RETENTION,
+    }
+}
+
+/// The retention periods of a scale-to-zero map, each with its field.
+fn retentions<'f>(facts: &'f MapFacts<'_>) -> impl Iterator<Item = (String, GoDuration)> + 'f {
+    let is_read = facts.role == MapRole::ScaleToZero && facts.has_entries();
+    let entries = is_read.then(|| facts.entries().valid()).into_iter().flatten();
+    entries.filter_map(|entry| {
+        let retention = entry.typed::<ScaleToZeroEntry>()?.retention_period?;
+        Some((format!("{}.retention_period", entry_field(&entry.key)), retention.into()))
+    })
+}
 
 fn faults(facts: &MapFacts<'_>, wrong: Wrong, out: &mut Findings) {
     if !facts.has_entries() {

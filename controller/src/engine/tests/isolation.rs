@@ -1,0 +1,207 @@
+//! Namespaces do not decide for each other: whatever variants and retention periods another namespace has, the targets
+//! and the steps of this one stay the same.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::collect::prometheus::tests::url_decoded;
+use crate::maps::testing::Feed;
+
+/// A variant of the other namespace.
+#[derive(Clone, Debug)]
+struct Other {
+    has_workload: bool,
+    /// It names the model that both namespaces have.
+    shares_model: bool,
+    is_enabled: bool,
+    /// Retention period in seconds.
+    retention: u32,
+}
+
+fn other() -> impl Strategy<Value = Other> {
+    (any::<bool>(), any::<bool>(), any::<bool>(), 1..700_000_u32).prop_map(
+        |(has_workload, shares_model, is_enabled, retention)| Other {
+            has_workload,
+            shares_model,
+            is_enabled,
+            retention,
+        },
+    )
+}
+
+/// The window of a query for completed requests, in seconds, and the namespaces that it asks for.
+fn window(expression: &str) -> (f64, Vec<String>) {
+    let between = |begin: &str, end: &str| {
+        let (_, rest) = expression.split_once(begin).unwrap();
+        rest.split_once(end).unwrap().0.to_owned()
+    };
+    let length = between("[", "]");
+    let seconds = match length.strip_suffix("ms") {
+        Some(millis) => millis.parse::<f64>().unwrap() / 1000.0,
+        None => length.trim_end_matches('s').parse().unwrap(),
+    };
+    let names = between("namespace=", "}").trim_matches(['~', '"']).to_owned();
+    (seconds, names.split('|').map(str::to_owned).collect())
+}
+
+/// Nothing runs. A request of every model completed `ago` seconds before now.
+fn idle_since(ago: u32) -> Answers {
+    Answers::Made(Arc::new(move |body: &str| {
+        let (_, expression) = url_decoded(body).into_iter().find(|(key, _)| key == "query").unwrap();
+        if expression.contains("request_success") {
+            let (seconds, names) = window(&expression);
+            let value = if seconds > f64::from(ago) { "1" } else { "0" };
+            let one = |namespace: &String| json!({"metric": {"namespace": namespace, "model_name": "m"}, "value": [1, value]});
+            return (200, vector(&names.iter().map(one).collect()));
+        }
+        if expression.contains("flow_control") {
+            return (200, vector(&json!([])));
+        }
+        let mut all = Vec::new();
+        for (namespace, pod) in [("ns", "a-0"), ("ns", "a-1"), ("other", "v0-0")] {
+            for signal in ["running", "waiting", "age", "kv", "queue"] {
+                let labels = json!({"namespace": namespace, "pod": pod, "model_name": "m", "signal": signal});
+                all.push(json!({"metric": labels, "value": [1, "0"]}));
+            }
+        }
+        (200, vector(&json!(all)))
+    }))
+}
+
+/// Target, reason and steps of each cycle of namespace `ns`, whose model has this retention period, next to others.
+async fn decided(retention: u32, ago: u32, others: &[Other]) -> Vec<String> {
+    let mut cluster = cluster(json!({}));
+    let mut feed = Feed::new();
+    let entry = |is_enabled: bool, retention: u32| {
+        format!("enable_scale_to_zero: {is_enabled}\nretention_period: {retention}s")
+    };
+    let map = "wva-model-scale-to-zero-config";
+    feed.put(&format!("ns/{map}"), &[("default", &entry(true, retention))]);
+    let mut entries = Vec::new();
+    for (i, other) in others.iter().enumerate() {
+        let (name, model) =
+            (format!("v{i}"), if other.shares_model { "m".to_owned() } else { format!("m{i}") });
+        cluster.variant(&name, &model, json!({"metadata": {"namespace": "other"}}));
+        if other.has_workload {
+            cluster.workload_in("other", &name, 1);
+        }
+        entries.push((name, format!("model_id: {model}\n{}", entry(other.is_enabled, other.retention))));
+    }
+    let entries: Vec<_> = entries.iter().map(|(key, entry)| (key.as_str(), entry.as_str())).collect();
+    feed.put(&format!("other/{map}"), &entries);
+    let fake = FakePrometheus::start(idle_since(ago)).await;
+    let engine =
+        Engine { maps: feed.maps(), ..engine(&cluster, fake.client().timeout(Duration::from_secs(8))) };
+    let (mut state, mut cycles) = (State::default(), Vec::new());
+    for _ in 0..3 {
+        turn(&engine, &mut state).await;
+        state.memory.evidence.age(Duration::from_secs(u64::from(retention) + 1));
+        let published = engine.published.borrow().clone().unwrap();
+        let decision = |v: &Arc<PublishedVariant>| {
+            v.decision.as_ref().map(|d| (d.variant.clone(), d.target(), d.reason().code()))
+        };
+        let ours = published.variants.iter().filter(|(key, _)| key.namespace == "ns");
+        let steps = published.steps.iter().filter(|due| due.variant.namespace == "ns");
+        let targets: Vec<_> = ours.map(|(_, v)| decision(v)).collect();
+        let steps: Vec<_> = steps.map(|due| (due.step.from, due.step.to)).collect();
+        cycles.push(format!("{targets:?} {steps:?}"));
+    }
+    cycles
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn other_namespaces_change_no_decision(
+        retention in 1..600_000_u32,
+        share in 1..30_u32,
+        others in prop::collection::vec(other(), 0..24),
+    ) {
+        // From a tenth of the retention period to three times as long ago.
+        let ago = retention.saturating_mul(share) / 10;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (alone, together) = runtime.block_on(async {
+            (decided(retention, ago, &[]).await, decided(retention, ago, &others).await)
+        });
+        prop_assert_eq!(alone, together);
+    }
+}
+
+#[tokio::test]
+async fn an_idle_model_goes_to_zero_next_to_many_periods() {
+    let many =
+        |i: u32| Other { has_workload: true, shares_model: false, is_enabled: true, retention: 600_000 + i };
+    let others: Vec<Other> = (0..40).map(many).collect();
+    let cycles = decided(20, 25, &others).await;
+    assert!(cycles[1].contains("0, \"NoRequests\"") && cycles[2].contains("(2, 0)"), "{cycles:?}");
+}
+
+#[tokio::test]
+async fn a_window_is_asked_for_the_namespaces_that_use_it_alone() {
+    let mut cluster = cluster(json!({}));
+    let mut feed = Feed::new();
+    let entry = "enable_scale_to_zero: true\nretention_period:";
+    let map = "wva-model-scale-to-zero-config";
+    feed.put(&format!("wva/{map}"), &[("default", &format!("{entry} 10m"))]);
+    for (namespace, period) in [("b", "20m"), ("c", "10m"), ("ghosts", "30m")] {
+        cluster.variant("v", "m", json!({"metadata": {"namespace": namespace}}));
+        if namespace != "ghosts" {
+            cluster.workload_in(namespace, "v", 1);
+        }
+        feed.put(&format!("{namespace}/{map}"), &[("default", &format!("{entry} {period}"))]);
+    }
+    let fake = FakePrometheus::start(Answers::By(busy)).await;
+    let engine = Engine { maps: feed.maps(), ..engine(&cluster, fake.client()) };
+    let mut state = State::default();
+    turn(&engine, &mut state).await;
+    let before = fake.queries();
+    count(&engine, &mut state).await;
+    let asked: Vec<_> = fake.expressions().split_off(before).iter().map(|e| window(e)).collect();
+    let names = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
+    assert_eq!(asked, [(600.0, names(&["c", "ns"])), (1200.0, names(&["b"]))]);
+}
+
+#[tokio::test]
+async fn loads_are_acted_on_while_counts_hang() {
+    let cluster = cluster(json!({}));
+    let fake = FakePrometheus::start(Answers::HangsOn("request_success", steady)).await;
+    let mut feed = Feed::new();
+    let entry = "enable_scale_to_zero: true";
+    feed.put("wva/wva-model-scale-to-zero-config", &[("default", entry)]);
+    let mut engine =
+        Engine { maps: feed.maps(), ..engine(&cluster, fake.client().timeout(Duration::from_mins(10))) };
+    let millis = Duration::from_millis;
+    engine.config =
+        configured(|c| (c.fetch_interval, c.cache_ttl, c.interval) = (millis(50), millis(20), millis(100)));
+    let mut reader = engine.published.subscribe();
+    let shutdown = CancellationToken::new();
+    let end = shutdown.clone();
+    let running = tokio::spawn(async move { engine.run(&Notify::new(), end).await });
+    until(&mut reader, |p| p.as_ref().is_some_and(|p| p.variants.len() == 1)).await;
+    let waits = async {
+        while fake.hanging() == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(8), waits).await.expect("counts are asked for");
+    fake.now(Answers::HangsOn("request_success", busy));
+    until(&mut reader, |p| p.as_ref().is_some_and(|p| p.variants.values().all(|v| v.signal() == Some(3))))
+        .await;
+    shutdown.cancel();
+    tokio::time::timeout(Duration::from_secs(8), running).await.expect("in time").unwrap().unwrap();
+}
+
+/// KV .4 and no queue: as many replicas as there are.
+fn steady(query: &str) -> (u16, String) {
+    (
+        200,
+        both(if query.contains("timestamp") {
+            "1"
+        } else if query.contains("kv_cache") {
+            "0.4"
+        } else {
+            "0"
+        }),
+    )
+}
