@@ -184,20 +184,20 @@ async fn slow_large_map_holds_up_no_small_one() {
     let server = Server::start(patient(8));
     let cluster = server.cluster.clone();
     let large = 128 << 10;
-    let (slow, late) = (map_review("slow", large), map_review("late", large));
+    let [slow, late, last] = ["slow", "late", "last"].map(|namespace| map_review(namespace, large));
+    let small = map_review("small", 0);
     let held = cluster.slow.lock().await;
     let asked = async {
         until_judged(&server, "slow").await;
-        let small = server.post(CONFIG_MAP_PATH, &map_review("small", 0));
-        let (status, told) = tokio::time::timeout(SOON, small).await.unwrap();
+        let (status, told) = tokio::time::timeout(SOON, server.post(CONFIG_MAP_PATH, &small)).await.unwrap();
         assert_eq!(status, 200, "{told}");
         // This one waits for its turn until its deadline is over.
         let path = format!("{CONFIG_MAP_PATH}?timeout=1s");
         let (status, told) = tokio::time::timeout(SOON, server.post(&path, &late)).await.unwrap();
         assert_eq!((status, told.trim()), (504, "the review took longer than it may"));
         drop(held);
-        let last = server.post(CONFIG_MAP_PATH, &map_review("last", large));
-        assert_eq!(tokio::time::timeout(SOON, last).await.unwrap().0, 200);
+        let answered = tokio::time::timeout(SOON, server.post(CONFIG_MAP_PATH, &last)).await;
+        assert_eq!(answered.unwrap().0, 200);
     };
     let (slow, ()) = tokio::join!(server.post(CONFIG_MAP_PATH, &slow), asked);
     assert_eq!(slow.0, 200, "{}", slow.1);
