@@ -67,7 +67,7 @@ async fn only_those_the_api_server_allows_read_metrics() -> anyhow::Result<()> {
     let (status, text) = ask(Some(scraper.trim())).await?;
     ensure!(status == 200 && text.contains("wva_build_info"), "with the right: {status} {text}");
 
-    // Who was allowed is served without the API server, also when that would have to be asked again.
+    // A caller that was allowed is served while the API server is away, also once its answer would be asked for again.
     testbed.stop(Component::Apiserver).await?;
     eventually("a review that has no answer", OUTAGE, async || {
         let (status, text) = ask(Some(scraper.trim())).await?;

@@ -16,7 +16,7 @@ impl ClientCertVerifier for AnyCertificate {
         false
     }
 
-    /// None: a client then sends what it has, whoever issued it.
+    /// None: a client then sends what it has, of any issuer.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }

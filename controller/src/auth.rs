@@ -128,7 +128,7 @@ impl Refusal {
 /// Seconds after which a caller that got 429 or 503 may try again: the value of `Retry-After`.
 pub const RETRY_AFTER: &str = "1";
 
-/// Why there is no answer to a review.
+/// Why a review was not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unanswered {
     /// The API server cannot be reached, or fails.

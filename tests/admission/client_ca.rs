@@ -105,9 +105,9 @@ async fn user_names_and_events_come_from_verified_callers() -> anyhow::Result<()
     ensure!(status == 200 && told.contains("WVA-CM-006"), "{status} {told}");
     for part in ["data.WVA_NODE_SELECTOR", "data.REST_CLIENT_TIMEOUT", "another value in the running process"]
     {
-        ensure!(told.contains(part), "{part:?} is not said: {told}");
+        ensure!(told.contains(part), "{part:?} is not in the answer: {told}");
     }
-    ensure!(RUNNING.iter().all(|value| !told.contains(value)), "a running value is told: {told}");
+    ensure!(RUNNING.iter().all(|value| !told.contains(value)), "a running value is in the answer: {told}");
     let notes = release.notes_of(1).await?;
     ensure!(!notes[0].contains("forged") && notes[0].contains("WVA_NODE_SELECTOR"), "{notes:?}");
     let log = install.process().log();

@@ -21,7 +21,7 @@ const POLL: Duration = Duration::from_secs(5);
 /// A bundle is a few kilobytes.
 const LONGEST: u64 = 128 << 10;
 
-/// What a caller without a certificate of the CA is told.
+/// The answer to a caller without a certificate of the CA.
 pub(crate) const UNVERIFIED: &str = "reviews are taken from the API server alone: configure its client certificate for webhooks, \
      signed by the CA of WVA_WEBHOOK_CLIENT_CA";
 

@@ -212,7 +212,7 @@ impl<'a> Request<'a> {
         self.call.verified.then(|| short(self.user))
     }
 
-    /// What any other call says about its user: anybody can say that.
+    /// The user that any other call names, which proves nothing.
     pub(crate) fn unverified_user(&self) -> Option<String> {
         (!self.call.verified).then(|| short(self.user))
     }

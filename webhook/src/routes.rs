@@ -33,7 +33,7 @@ struct Context {
 /// The judging of one review.
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Set when it is dropped: nobody awaits the answer any more.
+/// Sets its flag when it is dropped: the answer is not awaited any more.
 #[derive(Default)]
 struct Cancel(Arc<AtomicBool>);
 
