@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use axum::extract::{Query, Request};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -19,7 +19,7 @@ use prometheus::{Encoder, Registry, TextEncoder};
 use tokio_util::sync::CancellationToken;
 use wva_certs::connections::Bounds;
 use wva_controller::Synced;
-use wva_controller::auth::{Action, Gate, Peer, Refusal};
+use wva_controller::auth::{Action, Gate, Peer, RETRY_AFTER, Refusal};
 use wva_controller::server::{self, Connection, Limits};
 
 pub(crate) use debug::debug;
@@ -83,25 +83,27 @@ const HEADER: std::time::Duration = std::time::Duration::from_secs(if cfg!(test)
 /// Bytes of a head; hyper's own bound is 400 KiB. A service account's token is below 2 KiB.
 const HEADER_BYTES: usize = 16 << 10;
 
-/// Only for those whom the API server knows, and lets `get` the path.
+/// Only for callers that the API server knows and allows to `get` the path. A path that is not served is 404 for every
+/// caller, before the API server is asked.
 pub(crate) fn guarded(router: Router, gate: Arc<Gate>) -> Router {
-    router.layer(axum::middleware::from_fn(move |request: Request, next: Next| {
+    router.route_layer(axum::middleware::from_fn(move |request: Request, next: Next| {
         let gate = gate.clone();
         async move {
             let action = Action::Path { verb: "get", path: request.uri().path().to_owned() };
             match gate.admit(&Peer::new(None), request.headers(), action).await {
                 Ok(_) => next.run(request).await,
-                Err(refusal) => {
-                    let status = match refusal {
-                        Refusal::Unauthenticated => StatusCode::UNAUTHORIZED,
-                        Refusal::Forbidden { .. } => StatusCode::FORBIDDEN,
-                        Refusal::Undecided => StatusCode::SERVICE_UNAVAILABLE,
-                    };
-                    (status, refusal.to_string()).into_response()
-                }
+                Err(refusal) => refused(&refusal),
             }
         }
     }))
+}
+
+fn refused(refusal: &Refusal) -> Response {
+    let mut response = (refusal.status(), refusal.to_string()).into_response();
+    if matches!(refusal, Refusal::Undecided | Refusal::TooMany) {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER));
+    }
+    response
 }
 
 /// One check of readiness: its name, and whether it holds now.
@@ -170,6 +172,7 @@ fn scrape(registry: &Registry, series: Option<&Series>) -> Response {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
     use std::time::Duration;
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -262,6 +265,45 @@ mod tests {
         let read = tokio::time::timeout(SOON, stream.read(&mut answer)).await.unwrap().unwrap();
         assert!(answer[..read].starts_with(b"HTTP/1.1 431"), "{}", String::from_utf8_lossy(&answer[..read]));
         shutdown.cancel();
+    }
+
+    /// The path of every request to the API server is noted, and each token and each access is granted.
+    fn generous_api(asked: &Arc<Mutex<Vec<String>>>) -> kube::Client {
+        let asked = asked.clone();
+        let service = tower::service_fn(move |request: axum::http::Request<kube::client::Body>| {
+            let path = request.uri().path().to_owned();
+            asked.lock().unwrap().push(path);
+            async move {
+                let body = request.into_body().collect_bytes().await.unwrap();
+                let mut review: serde_json::Value = serde_json::from_slice(&body).unwrap();
+                review["status"] = serde_json::json!({
+                    "authenticated": true, "user": {"username": "alice"}, "allowed": true,
+                });
+                Ok::<_, std::convert::Infallible>(Response::new(axum::body::Body::from(review.to_string())))
+            }
+        });
+        kube::Client::new(service, "default")
+    }
+
+    #[tokio::test]
+    async fn unknown_path_of_secure_metrics_asks_no_api_server() {
+        use tower::ServiceExt as _;
+
+        let asked = Arc::default();
+        let gate = Arc::new(Gate::new(generous_api(&asked)));
+        let router = guarded(metrics(Registry::new(), None), gate);
+        for (path, status, reviews) in [
+            ("/a1", StatusCode::NOT_FOUND, 0),
+            ("/metrics/", StatusCode::NOT_FOUND, 0),
+            ("/", StatusCode::NOT_FOUND, 0),
+            ("/metrics", StatusCode::OK, 2),
+            ("/metrics?x=y", StatusCode::OK, 2),
+        ] {
+            let request = Request::get(path).header(header::AUTHORIZATION, "Bearer t");
+            let answer = router.clone().oneshot(request.body(axum::body::Body::empty()).unwrap()).await;
+            assert_eq!(answer.unwrap().status(), status, "{path}");
+            assert_eq!(asked.lock().unwrap().len(), reviews, "{path}: {asked:?}");
+        }
     }
 
     #[tokio::test]

@@ -131,6 +131,9 @@ holds "$(cat $out/namespaced.json)" "\"namespaceSelector\":{\"matchExpressions\"
 holds "$(cat $out/namespaced.json)" '{"name":"WATCH_NAMESPACE","valueFrom":{"fieldRef":{"apiVersion":"v1","fieldPath":"metadata.namespace"}}}' namespaced
 holds "$(cat $out/readme-saturation.json)" '"llm-d":"kvCacheThreshold: 0.7\nkvSpareTrigger: 0.35\nmodel_id: Qwen/Qwen3-0.6B\nnamespace: llm-d-autoscaler\n"' readme-saturation
 holds "$(cat $out/everything.json)" '"qwen":"analyzerName: saturation\nmodel_id: Qwen/Qwen3-0.6B\nscaleDownBoundary: 0.6\nscaleUpThreshold: 0.9\nwarmSpare: \"off\"\n"' everything
+holds "$(cat $out/everything.json)" '{"name":"WVA_WEBHOOK_CLIENT_CA","value":"/etc/wva/webhook-client-ca/ca.crt"}' everything
+holds "$(cat $out/everything.json)" '{"configMap":{"name":"webhook-client-ca"},"name":"webhook-client-ca"}' everything
+lacks "$(cat $out/defaults.json)" 'WVA_WEBHOOK_CLIENT_CA' defaults
 holds "$(cat $out/readme-immutable.json)" '"immutable":true' readme-immutable
 [ "$(grep -c '"immutable":true' $out/readme-immutable.json)" = 1 ] || fault "readme-immutable: more than the main map is immutable"
 holds "$(cat $out/with-operator.json)" '"honorLabels":false' with-operator

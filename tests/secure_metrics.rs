@@ -12,8 +12,10 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use k8s_openapi::ByteString;
 use wva_testbed::handshake::tls;
 use wva_testbed::install::{Install, SERVICE, SYSTEM};
-use wva_testbed::{Options, Testbed};
+use wva_testbed::{Component, Options, Testbed, eventually};
 
+/// Longer than an answer of the API server is believed.
+const OUTAGE: Duration = Duration::from_secs(100);
 const READER: &str = "
 {apiVersion: v1, kind: ServiceAccount, metadata: {name: scraper, namespace: default}}
 ---
@@ -65,9 +67,41 @@ async fn only_those_the_api_server_allows_read_metrics() -> anyhow::Result<()> {
     ensure!(status == 401, "with a token nobody issued: {status}");
     let (status, text) = ask(Some(token("stranger").await?.trim())).await?;
     ensure!(status == 403 && !text.contains("wva_build_info"), "without the right: {status} {text}");
-    let (status, text) = ask(Some(token("scraper").await?.trim())).await?;
+    let (scraper, never_seen) = (token("scraper").await?, token("scraper").await?);
+    let (status, text) = ask(Some(scraper.trim())).await?;
     ensure!(status == 200 && text.contains("wva_build_info"), "with the right: {status} {text}");
-    every_https_endpoint_offers_http2(&install, &pem, token("scraper").await?.trim()).await
+    every_https_endpoint_offers_http2(&install, &pem, token("scraper").await?.trim()).await?;
+
+    // A caller that was allowed is served while the API server is away, also once its answer would be asked for again.
+    testbed.stop(Component::Apiserver).await?;
+    eventually("a review that has no answer", OUTAGE, async || {
+        let (status, text) = ask(Some(scraper.trim())).await?;
+        // Not a failure to be tried again.
+        if status != 200 {
+            return Ok(Err(format!("{status} {text}")));
+        }
+        ensure!(
+            install.process().log().contains("The API server could not be asked for a review"),
+            "not yet"
+        );
+        Ok(Ok(()))
+    })
+    .await?
+    .map_err(|answer| anyhow::anyhow!("while the API server is away: {answer}"))?;
+    let (status, text) = ask(Some(scraper.trim())).await?;
+    ensure!(status == 200 && text.contains("wva_build_info"), "after the first such review: {status} {text}");
+    let (status, text) = ask(Some(never_seen.trim())).await?;
+    ensure!(
+        status == 503 && !text.contains("wva_build_info"),
+        "a token that was never seen: {status} {text}"
+    );
+    testbed.start_again(Component::Apiserver).await?;
+    eventually("the token to be reviewed", OUTAGE, async || {
+        let (status, _) = ask(Some(never_seen.trim())).await?;
+        ensure!(status == 200, "{status}");
+        Ok(())
+    })
+    .await
 }
 
 fn port(install: &Install, what: &str) -> anyhow::Result<u16> {

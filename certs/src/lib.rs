@@ -5,6 +5,7 @@
 
 mod authority;
 pub mod ca;
+mod clients;
 mod config;
 pub mod connections;
 mod files;

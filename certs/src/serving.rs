@@ -10,13 +10,13 @@ use jiff::{SignedDuration, Timestamp};
 use rustls::ServerConfig;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ClientHello, ResolvesServerCert, WantsServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::version::{TLS12, TLS13};
 
 use crate::BACKDATED;
 use crate::ca::{Ca, SignError};
+use crate::clients::AnyCertificate;
 
 /// A serving certificate could not be put in use, or a TLS server not be configured.
 #[derive(Debug, thiserror::Error)]
@@ -152,15 +152,15 @@ pub fn server_config(
     Ok(finish(builder()?.with_no_client_auth(), resolver, http2))
 }
 
-/// The same, and `clients` decides about the certificates that clients send.
+/// The same, and clients are asked for a certificate, which is taken as it is: the caller judges it at each request.
 ///
 /// # Errors
 /// [`ServingError::Rustls`], where the provider lacks a protocol version.
 pub fn server_config_asking_clients(
     resolver: Arc<dyn ResolvesServerCert>,
     http2: bool,
-    clients: Arc<dyn ClientCertVerifier>,
 ) -> Result<ServerConfig, ServingError> {
+    let clients = Arc::new(AnyCertificate(aws_lc_rs::default_provider()));
     Ok(finish(builder()?.with_client_cert_verifier(clients), resolver, http2))
 }
 

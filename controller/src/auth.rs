@@ -2,23 +2,27 @@
 //! bearer token, authorization by the API server's own rules. Used by the external metrics API and by secure metrics.
 //! Nothing a client merely says about itself counts: `X-Remote-*` without the verified certificate is ignored.
 
+mod bucket;
 mod cache;
 mod peer;
 mod request_header;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec};
 use k8s_openapi::api::authorization::v1::{
     NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
 };
 use kube::api::{Api, PostParams};
 use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout_at};
 
+use bucket::Bucket;
 use cache::Cache;
 
 pub use peer::{Peer, server_tls};
@@ -26,10 +30,17 @@ pub use request_header::{RequestHeader, RequestHeaderError};
 
 /// How long a decision of the API server is believed.
 const BELIEVED: Duration = Duration::from_mins(1);
+/// How long a caller that the API server allowed is still served while the API server cannot be reached.
+const OUTAGE: Duration = Duration::from_mins(10);
 /// Decisions kept; the oldest goes first.
 const KEPT: usize = 1024;
 /// One call to the API server. An HPA gives up after half a minute, the aggregator's check after 6 seconds.
 const CALL: Duration = Duration::from_secs(4);
+/// The same about a caller that an earlier answer holds for: Prometheus gives up a scrape after 10 seconds.
+const KNOWN_CALL: Duration = Duration::from_secs(2);
+/// Reviews of tokens that were never seen valid: so many at once, then two a second.
+const UNKNOWN_TOKENS: u32 = 32;
+const UNKNOWN_TOKEN_INTERVAL: Duration = Duration::from_millis(500);
 /// Reviews of one kind at a time. Whoever comes later waits for his turn within the time of the call.
 const REVIEWS: usize = 16;
 /// Longer than any token an API server issues.
@@ -96,6 +107,34 @@ pub enum Refusal {
     /// The API server could not be asked: HTTP 503.
     #[error("the API server could not be asked whether this request is allowed: try again")]
     Undecided,
+    /// Too many tokens that were never seen valid: HTTP 429.
+    #[error("too many unknown bearer tokens: try again in {RETRY_AFTER} s")]
+    TooMany,
+}
+
+impl Refusal {
+    /// The status of the answer.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::Unauthenticated => StatusCode::UNAUTHORIZED,
+            Self::Forbidden { .. } => StatusCode::FORBIDDEN,
+            Self::Undecided => StatusCode::SERVICE_UNAVAILABLE,
+            Self::TooMany => StatusCode::TOO_MANY_REQUESTS,
+        }
+    }
+}
+
+/// Seconds after which a caller that got 429 or 503 may try again: the value of `Retry-After`.
+pub const RETRY_AFTER: &str = "1";
+
+/// Why a review was not answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unanswered {
+    /// The API server cannot be reached, or fails.
+    Unreachable,
+    /// It refused the review, or there was no turn to ask it.
+    NotReviewed,
 }
 
 /// Authenticates and authorizes. One per process; made with the pod's own client, whose service account needs
@@ -110,6 +149,10 @@ pub struct Gate {
     /// Turns. Apart for the same reason: whom no token was asked of does not wait for made-up ones.
     token_reviews: Semaphore,
     access_reviews: Semaphore,
+    /// Reviews left for tokens that were never seen valid.
+    unknown_tokens: Bucket,
+    /// The last review had no answer.
+    unreachable: AtomicBool,
 }
 
 impl Gate {
@@ -124,6 +167,8 @@ impl Gate {
             decisions: Cache::new(KEPT, BELIEVED),
             token_reviews: Semaphore::new(REVIEWS),
             access_reviews: Semaphore::new(REVIEWS),
+            unknown_tokens: Bucket::new(UNKNOWN_TOKENS, UNKNOWN_TOKEN_INTERVAL),
+            unreachable: AtomicBool::new(false),
         }
     }
 
@@ -142,10 +187,10 @@ impl Gate {
         Ok(user)
     }
 
-    /// Tells who asks.
+    /// Tells who asks. While the API server cannot be reached, a token that it accepted in the last 10 minutes counts.
     ///
     /// # Errors
-    /// [`Refusal::Unauthenticated`] or [`Refusal::Undecided`].
+    /// [`Refusal::Unauthenticated`], [`Refusal::Undecided`] or [`Refusal::TooMany`].
     pub async fn authenticate(&self, peer: &Peer, headers: &HeaderMap) -> Result<User, Refusal> {
         if let Some(config) = self.request_header.load_full()
             && let Some(user) = config.user(peer, headers)
@@ -159,15 +204,27 @@ impl Gate {
         if self.made_up.get(token).is_some() {
             return Err(Refusal::Unauthenticated);
         }
-        if let Some(user) = self.review_token(token).await? {
-            self.tokens.insert(token.to_owned(), user.clone());
-            return Ok(user);
+        let earlier = self.tokens.get_within(token, OUTAGE);
+        if earlier.is_none() && !self.unknown_tokens.take() {
+            return Err(Refusal::TooMany);
         }
-        self.made_up.insert(token.to_owned(), ());
-        Err(Refusal::Unauthenticated)
+        match self.review_token(token, earlier.is_some()).await {
+            Ok(Some(user)) => {
+                self.tokens.insert(token.to_owned(), user.clone());
+                Ok(user)
+            }
+            Ok(None) => {
+                self.tokens.remove(token);
+                self.made_up.insert(token.to_owned(), ());
+                Err(Refusal::Unauthenticated)
+            }
+            Err(Unanswered::Unreachable) => earlier.ok_or(Refusal::Undecided),
+            Err(Unanswered::NotReviewed) => Err(Refusal::Undecided),
+        }
     }
 
-    /// Asks whether `user` may do `action`.
+    /// Asks whether `user` may do `action`. While the API server cannot be reached, a permission that it gave in the last
+    /// 10 minutes counts; a denial ends it.
     ///
     /// # Errors
     /// [`Refusal::Forbidden`] or [`Refusal::Undecided`].
@@ -179,18 +236,24 @@ impl Gate {
         let decision = if let Some(decision) = self.decisions.get(&key) {
             decision
         } else {
-            let decision = self.review_access(user, &key.1).await?;
-            self.decisions.insert(key.clone(), decision.clone());
-            decision
+            let earlier = self.decisions.get_within(&key, OUTAGE).filter(Result::is_ok);
+            match self.review_access(user, &key.1, earlier.is_some()).await {
+                Ok(decision) => {
+                    self.decisions.insert(key.clone(), decision.clone());
+                    decision
+                }
+                Err(Unanswered::Unreachable) => earlier.ok_or(Refusal::Undecided)?,
+                Err(Unanswered::NotReviewed) => return Err(Refusal::Undecided),
+            }
         };
         decision.map_err(|reason| Refusal::Forbidden { user: key.0.name, action: key.1.to_string(), reason })
     }
 
-    async fn review_token(&self, token: &str) -> Result<Option<User>, Refusal> {
+    async fn review_token(&self, token: &str, known: bool) -> Result<Option<User>, Unanswered> {
         let spec = TokenReviewSpec { token: token.to_owned(), audiences: None };
         let review = TokenReview { spec, ..TokenReview::default() };
         let status =
-            self.create("TokenReview", &self.token_reviews, &review).await?.status.unwrap_or_default();
+            self.create("TokenReview", &self.token_reviews, &review, known).await?.status.unwrap_or_default();
         if status.authenticated != Some(true) {
             return Ok(None);
         }
@@ -200,7 +263,12 @@ impl Gate {
         Ok(Some(User { name, uid: user.uid, groups, extra }))
     }
 
-    async fn review_access(&self, user: &User, action: &Action) -> Result<Result<(), String>, Refusal> {
+    async fn review_access(
+        &self,
+        user: &User,
+        action: &Action,
+        known: bool,
+    ) -> Result<Result<(), String>, Unanswered> {
         let mut spec = SubjectAccessReviewSpec {
             user: Some(user.name.clone()),
             uid: user.uid.clone(),
@@ -226,7 +294,7 @@ impl Gate {
         }
         let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
         let status = self
-            .create("SubjectAccessReview", &self.access_reviews, &review)
+            .create("SubjectAccessReview", &self.access_reviews, &review, known)
             .await?
             .status
             .unwrap_or_default();
@@ -240,7 +308,13 @@ impl Gate {
     }
 
     /// Posts a review. Nothing of its content is logged: it holds tokens.
-    async fn create<K>(&self, kind: &'static str, turns: &Semaphore, review: &K) -> Result<K, Refusal>
+    async fn create<K>(
+        &self,
+        kind: &'static str,
+        turns: &Semaphore,
+        review: &K,
+        known: bool,
+    ) -> Result<K, Unanswered>
     where
         K: kube::Resource<DynamicType = (), Scope = k8s_openapi::ClusterResourceScope>
             + Clone
@@ -249,30 +323,54 @@ impl Gate {
             + serde::de::DeserializeOwned,
     {
         let api: Api<K> = Api::all(self.client.clone());
-        let call = async {
-            // Never closed.
-            let _turn = turns.acquire().await;
-            api.create(&PostParams::default(), review).await
+        let limit = if known { KNOWN_CALL } else { CALL };
+        let deadline = Instant::now() + limit;
+        // Never closed.
+        let Ok(_turn) = timeout_at(deadline, turns.acquire()).await else {
+            tracing::debug!(kind, "No turn for a review in time");
+            return Err(Unanswered::NotReviewed);
         };
-        match tokio::time::timeout(CALL, call).await {
-            Ok(Ok(answer)) => Ok(answer),
+        let params = PostParams::default();
+        let error = match timeout_at(deadline, api.create(&params, review)).await {
+            Ok(Ok(answer)) => {
+                if self.unreachable.swap(false, Ordering::Relaxed) {
+                    tracing::info!(kind, "The API server answers reviews again");
+                }
+                return Ok(answer);
+            }
             Ok(Err(kube::Error::Api(status))) if status.code == 403 => {
                 tracing::warn!(
                     kind,
                     error = %status,
                     "The service account of wva may not create a {kind}: bind it to the cluster role system:auth-delegator"
                 );
-                Err(Refusal::Undecided)
+                return Err(Unanswered::NotReviewed);
             }
-            Ok(Err(error)) => {
-                tracing::warn!(kind, %error, "The API server could not be asked for a review");
-                Err(Refusal::Undecided)
+            Ok(Err(error)) if !is_unreachable(&error) => {
+                tracing::warn!(kind, %error, "The API server refused a review");
+                return Err(Unanswered::NotReviewed);
             }
-            Err(_) => {
-                tracing::warn!(kind, timeout = ?CALL, "The API server did not answer a review in time");
-                Err(Refusal::Undecided)
-            }
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("no answer within {limit:?}"),
+        };
+        // Once per outage: Prometheus asks every few seconds.
+        if !self.unreachable.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                kind,
+                error,
+                "The API server could not be asked for a review; callers allowed in the last 10 minutes are still served"
+            );
         }
+        Err(Unanswered::Unreachable)
+    }
+}
+
+/// The API server was not reached, or failed. Any other answer is a decision of it.
+fn is_unreachable(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Api(status) => status.code >= 500,
+        kube::Error::Service(_) | kube::Error::HyperError(_) => true,
+        _ => false,
     }
 }
 

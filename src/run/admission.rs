@@ -3,8 +3,9 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use wva_certs::Certs;
-use wva_webhook::{StoreFacts, registration};
+use wva_webhook::{ClientCa, StoreFacts, registration};
 
 use super::{Process, Watched, settled};
 use crate::settings::Webhook;
@@ -21,8 +22,9 @@ impl Process {
         let listener = endpoints::bind("admission reviews", webhook.address)?;
         let address = listener.local_addr()?;
         let (refusals, to_tell) = wva_webhook::refusals();
+        let client_ca = self.client_ca(webhook)?;
         let state = Arc::new(wva_webhook::State::new(
-            self.review_settings(webhook),
+            self.review_settings(webhook, client_ca.clone()),
             Arc::new(self.facts(watched)),
             Some(refusals),
             &self.registry,
@@ -33,7 +35,11 @@ impl Process {
             "events of refused changes",
             settled(wva_webhook::tell(client, reporter, to_tell, shutdown)),
         );
-        let tls = Arc::new(wva_certs::server_config(certs.resolver(), self.settings.http2)?);
+        let (resolver, http2) = (certs.resolver(), self.settings.http2);
+        let tls = Arc::new(match client_ca {
+            Some(_) => wva_certs::server_config_asking_clients(resolver, http2)?,
+            None => wva_certs::server_config(resolver, http2)?,
+        });
         let end =
             wva_webhook::End { stopping: self.end.stopping.clone(), shutdown: self.end.shutdown.clone() };
         self.spawn("admission server", async move {
@@ -49,12 +55,26 @@ impl Process {
         Ok(())
     }
 
-    fn review_settings(&self, webhook: &Webhook) -> wva_webhook::Settings {
+    /// The CA by which callers are verified, read again when its file changes.
+    fn client_ca(&mut self, webhook: &Webhook) -> anyhow::Result<Option<Arc<ClientCa>>> {
+        let Some(path) = &webhook.client_ca else {
+            tracing::info!(
+                "WVA_WEBHOOK_CLIENT_CA is not set: reviews are answered without verifying the caller"
+            );
+            return Ok(None);
+        };
+        let ca = Arc::new(ClientCa::read(path).context("WVA_WEBHOOK_CLIENT_CA cannot be used")?);
+        self.spawn("client CA of the webhook", settled(ca.clone().follow(self.end.shutdown.clone())));
+        Ok(Some(ca))
+    }
+
+    fn review_settings(&self, webhook: &Webhook, client_ca: Option<Arc<ClientCa>>) -> wva_webhook::Settings {
         wva_webhook::Settings {
             instance: self.settings.instance.clone(),
             policy: webhook.policy,
             maps: self.settings.maps.clone(),
             running: self.settings.running.clone(),
+            client_ca,
         }
     }
 

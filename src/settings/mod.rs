@@ -78,6 +78,8 @@ pub(crate) struct CertificateFiles {
 pub(crate) struct Webhook {
     pub(crate) address: SocketAddr,
     pub(crate) configuration: Option<String>,
+    /// File with the CA of the API server's client certificate.
+    pub(crate) client_ca: Option<String>,
     pub(crate) policy: wva_rules::InstancePolicy,
 }
 

@@ -96,6 +96,7 @@ impl Reader<'_> {
         Some(Webhook {
             address: self.address("WEBHOOK_BIND_ADDRESS")?,
             configuration: self.optional("WEBHOOK_CONFIGURATION"),
+            client_ca: self.optional("WVA_WEBHOOK_CLIENT_CA"),
             policy: meaning(INSTANCE_POLICY, &self.text("WVA_INSTANCE_POLICY")),
         })
     }

@@ -2,6 +2,7 @@
 //! clients send. One control plane and one install serve all tests; those that break the doors have them alone.
 
 mod callers;
+mod client_ca;
 mod differential;
 mod differential_maps;
 mod doors;
@@ -57,7 +58,12 @@ async fn shared() -> anyhow::Result<&'static Shared> {
 }
 
 async fn start() -> anyhow::Result<Shared> {
-    let options = Options { name: "admission".to_owned(), nodes: Vec::new(), ..Options::default() };
+    let options = Options {
+        name: "admission".to_owned(),
+        nodes: Vec::new(),
+        webhook_client: true,
+        ..Options::default()
+    };
     let testbed = Testbed::start(options).await?;
     Install::crd(&testbed).await?;
     let doors = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/base/webhook.yaml");

@@ -80,7 +80,7 @@ async fn a_change_that_needs_a_restart_comes_with_one() -> anyhow::Result<()> {
     let late = map(&json!({"WVA_SCALE_TO_ZERO": "true"}), None);
     refused(
         &send(testbed, &["create", "--dry-run=server"], &late).await?,
-        &["WVA-CM-001", "before nothing"],
+        &["WVA-CM-001", "before another value in the running process"],
     )?;
     ensure!(events(testbed).await?.is_empty(), "a dry run leaves no event");
 

@@ -98,6 +98,7 @@ pub(crate) fn verdict(state: &State, operation: Operation, request: &Request<'_>
     facts.old = request.old;
     facts.read_instead = &instead;
     facts.running = Some(&settings.running);
+    facts.cancelled = Some(request.call.cancelled);
     facts.tracked = state.cluster.synced().then(|| state.cluster.config_tracked(request.namespace)).flatten();
     let verdict = validate_map(&facts);
     if !request.dry_run {
@@ -115,7 +116,8 @@ fn leave_traces(state: &State, request: &Request<'_>, verdict: &Verdict) {
     tracing::warn!(
         namespace = request.namespace,
         name = verdict.name,
-        user = crate::review::short(request.user),
+        user = request.user(),
+        unverified_user = request.unverified_user(),
         keys = keys.join(", "),
         "Attempted to change immutable parameters"
     );
@@ -126,8 +128,9 @@ fn leave_traces(state: &State, request: &Request<'_>, verdict: &Verdict) {
         uid: uid(request.old),
         // The values and the command stand in the answer to whoever asked.
         note: format!(
-            "Refused a change of {}: read at the start alone. The answer to the request says how to change it",
-            keys.join(", ")
+            "Refused a change of {}{}: read at the start alone. The answer to the request says how to change it",
+            keys.join(", "),
+            request.user().map(|user| format!(" by {user}")).unwrap_or_default()
         ),
     };
     // A full queue drops the event and not the review.

@@ -2,6 +2,7 @@
 //! What is right and wrong stands in `wva-rules`; here it is asked over the network, within bounds that no client can
 //! stretch, and from watch caches alone.
 
+mod client_ca;
 mod cluster;
 mod config_maps;
 mod decode;
@@ -13,6 +14,7 @@ mod routes;
 mod server;
 mod uploads;
 
+pub use client_ca::{ClientCa, ClientCaError};
 pub use cluster::{
     Check, ClusterFacts, GlobalMapLookup, Index, NamespaceLookup, Observer, OptedInLookup, OwnedLookup,
     Readers, StoreFacts, TargetLookup, TargetState, autoscaler_index, scaled_object_index, variant_index,

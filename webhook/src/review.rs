@@ -2,6 +2,7 @@
 //! line of a refusal; every way in which a body can be wrong ends in a message that says how.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use axum::http::StatusCode;
 use k8s_openapi::ByteString;
@@ -12,6 +13,7 @@ use wva_rules::{
     Facts, InstancePolicy, MapNames, Operation, Reach, Running, Target, Verdict, mutate, validate,
 };
 
+use crate::client_ca::ClientCa;
 use crate::cluster::{ClusterFacts, TargetState};
 use crate::config_maps::{self, Refusals};
 use crate::decode::{self, decode};
@@ -35,13 +37,15 @@ pub struct Settings {
     pub maps: MapNames,
     /// What the process was started with.
     pub running: Running,
+    /// The CA of the API server's client certificate; `None`: callers are not verified.
+    pub client_ca: Option<Arc<ClientCa>>,
 }
 
 impl Settings {
     /// Settings of an instance, or of none, with the ConfigMaps' default names and nothing known of the process.
     #[must_use]
     pub fn of(instance: Option<String>, policy: InstancePolicy) -> Self {
-        Self { instance, policy, maps: MapNames::default(), running: Running::default() }
+        Self { instance, policy, maps: MapNames::default(), running: Running::default(), client_ca: None }
     }
 }
 
@@ -126,8 +130,17 @@ impl Answer {
     }
 }
 
+/// What the server knows about a call beyond its body.
+#[derive(Clone, Copy)]
+pub(crate) struct Call<'a> {
+    /// The caller showed that it is the API server: the user that it names is the one who asked it.
+    pub(crate) verified: bool,
+    /// Set once the answer is not awaited any more.
+    pub(crate) cancelled: &'a AtomicBool,
+}
+
 /// Judges the review in `body`.
-pub(crate) fn answer(state: &State, phase: Phase, body: &[u8]) -> Answer {
+pub(crate) fn answer(state: &State, phase: Phase, body: &[u8], call: Call<'_>) -> Answer {
     let review = match decode(body, DECODED) {
         Ok(review) => review,
         Err(error @ decode::Error::Syntax(_)) => {
@@ -137,7 +150,7 @@ pub(crate) fn answer(state: &State, phase: Phase, body: &[u8]) -> Answer {
             return Answer::unjudged(StatusCode::PAYLOAD_TOO_LARGE, error.to_string());
         }
     };
-    match Request::parse(&review, phase.judges()) {
+    match Request::parse(&review, phase.judges(), call) {
         Ok(request) => judged(state, phase, &request),
         Err(message) => Answer::unjudged(StatusCode::BAD_REQUEST, message),
     }
@@ -145,9 +158,10 @@ pub(crate) fn answer(state: &State, phase: Phase, body: &[u8]) -> Answer {
 
 /// The parts of a review's request that matter here.
 pub(crate) struct Request<'a> {
+    pub(crate) call: Call<'a>,
     uid: &'a str,
     pub(crate) namespace: &'a str,
-    pub(crate) user: &'a str,
+    user: &'a str,
     operation: Option<Operation>,
     operation_label: &'static str,
     subresource: bool,
@@ -157,7 +171,7 @@ pub(crate) struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    fn parse(review: &'a Value, (group, kind): (&str, &str)) -> Result<Self, String> {
+    fn parse(review: &'a Value, (group, kind): (&str, &str), call: Call<'a>) -> Result<Self, String> {
         let text = |pointer: &str| review.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         if (text("/apiVersion"), text("/kind")) != ("admission.k8s.io/v1", "AdmissionReview") {
             return Err("the body is no AdmissionReview of admission.k8s.io/v1".to_owned());
@@ -180,6 +194,7 @@ impl<'a> Request<'a> {
         };
         let object = |pointer: &str| review.pointer(pointer).filter(|v| !v.is_null());
         Ok(Self {
+            call,
             uid,
             namespace: text("/request/namespace"),
             user: text("/request/userInfo/username"),
@@ -190,6 +205,16 @@ impl<'a> Request<'a> {
             object: object("/request/object").unwrap_or(&Value::Null),
             old: object("/request/oldObject"),
         })
+    }
+
+    /// The user of a verified call.
+    pub(crate) fn user(&self) -> Option<String> {
+        self.call.verified.then(|| short(self.user))
+    }
+
+    /// The user that any other call names, which proves nothing.
+    pub(crate) fn unverified_user(&self) -> Option<String> {
+        (!self.call.verified).then(|| short(self.user))
     }
 }
 
@@ -207,7 +232,8 @@ fn judged(state: &State, phase: Phase, request: &Request<'_>) -> Answer {
         let codes: Vec<&str> = verdict.denials().map(|v| v.code).collect();
         tracing::info!(
             codes = codes.join(","),
-            user = short(request.user),
+            user = request.user(),
+            unverified_user = request.unverified_user(),
             namespace = short(request.namespace),
             name = short(&verdict.name),
             operation = request.operation_label,

@@ -3,6 +3,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -15,7 +16,8 @@ use futures::StreamExt as _;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use crate::review::{Answer, CONFIG_MAP_PATH, MUTATE_PATH, Phase, State, VALIDATE_PATH, answer};
+use crate::client_ca::UNVERIFIED;
+use crate::review::{Answer, CONFIG_MAP_PATH, Call, MUTATE_PATH, Phase, State, VALIDATE_PATH, answer};
 use crate::server::{Error, Limits};
 use crate::uploads::{Lost, Upload, Uploads};
 
@@ -25,25 +27,37 @@ struct Context {
     limits: Limits,
     uploads: Arc<Uploads>,
     large: mpsc::Sender<Job>,
+    maps: mpsc::Sender<Job>,
 }
 
-/// The judging of one large review.
+/// The judging of one review.
 type Job = Box<dyn FnOnce() + Send>;
 
-/// The thread that judges large reviews, one after another: each may take many times its body's size while it is
-/// parsed, and every thread keeps for itself what it has freed. It ends with the last sender.
-fn large_reviews(thread: std::thread::Builder) -> Result<mpsc::Sender<Job>, Error> {
+/// Sets its flag when it is dropped: the answer is not awaited any more.
+#[derive(Default)]
+struct Cancel(Arc<AtomicBool>);
+
+impl Drop for Cancel {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A thread that judges reviews, one after another: each may take many times its body's size while it is parsed, and
+/// every thread keeps for itself what it has freed. Small ConfigMaps have a thread of their own: no large body holds them
+/// up. It ends with the last sender.
+fn worker(thread: std::thread::Builder, name: &str) -> Result<mpsc::Sender<Job>, Error> {
     let (sender, mut jobs) = mpsc::channel::<Job>(WAITING);
     let work = move || {
         while let Some(job) = jobs.blocking_recv() {
             job();
         }
     };
-    thread.name("large-reviews".to_owned()).spawn(work).map_err(|source| Error::Thread { source })?;
+    thread.name(name.to_owned()).spawn(work).map_err(|source| Error::Thread { source })?;
     Ok(sender)
 }
 
-/// Reviews that wait for the thread: large ones, which are fewer, and those of ConfigMaps.
+/// Reviews that wait for a thread.
 const WAITING: usize = 64;
 
 /// The room for large bodies in memory, in the largest: one is judged while the next arrives.
@@ -59,7 +73,9 @@ const SMALL: usize = 64 << 10;
 /// Where there is no thread for large reviews, which would never be answered.
 pub fn router(state: Arc<State>, limits: Limits) -> Result<Router, Error> {
     let uploads = Arc::new(Uploads::at_most(limits.body.saturating_mul(HELD)));
-    let context = Context { state, limits, uploads, large: large_reviews(std::thread::Builder::new())? };
+    let [large, maps] =
+        ["large-reviews", "map-reviews"].map(|name| worker(std::thread::Builder::new(), name));
+    let context = Context { state, limits, uploads, large: large?, maps: maps? };
     let unknown =
         || async { (StatusCode::NOT_FOUND, "no such path: see the paths of the webhook configurations\n") };
     Ok(Router::new()
@@ -73,7 +89,12 @@ pub fn router(state: Arc<State>, limits: Limits) -> Result<Router, Error> {
 async fn review(Extract(context): Extract<Context>, phase: Phase, request: Request) -> Response {
     let start = Instant::now();
     let most = within(context.limits.review, request.uri().query());
-    let answer = within_deadline(&context, phase, start + most, request.into_body()).await;
+    let ca = context.state.settings.client_ca.as_deref();
+    let answer = if ca.is_none_or(|ca| ca.verifies(request.extensions().get())) {
+        within_deadline(&context, phase, start + most, request.into_body()).await
+    } else {
+        Answer::unjudged(StatusCode::FORBIDDEN, UNVERIFIED)
+    };
     let (resource, took) = (phase.resource(), start.elapsed());
     context.state.metrics.observe(resource, answer.operation, answer.allowed, answer.code, took);
     match answer.body {
@@ -103,9 +124,14 @@ async fn within_deadline(context: &Context, phase: Phase, deadline: Instant, bod
     };
     let Received { bytes, held } = received;
     let state = Arc::clone(&context.state);
-    let judge = move || match std::panic::catch_unwind(AssertUnwindSafe(|| answer(&state, phase, &bytes))) {
-        Ok(answer) => answer,
-        Err(_) => failed(),
+    let cancel = Cancel::default();
+    let cancelled = Arc::clone(&cancel.0);
+    // With a CA no call comes as far that is not verified.
+    let verified = state.settings.client_ca.is_some();
+    let judge = move || {
+        let call = Call { verified, cancelled: &cancelled };
+        std::panic::catch_unwind(AssertUnwindSafe(|| answer(&state, phase, &bytes, call)))
+            .unwrap_or_else(|_| failed())
     };
     // The entries of a small ConfigMap can still be a lot of work; variants of that size are work of microseconds, and
     // another thread would cost more than they take.
@@ -115,14 +141,20 @@ async fn within_deadline(context: &Context, phase: Phase, deadline: Instant, bod
     // Parsing megabytes must not hold up the other connections of this thread. The body is held until the work is
     // done, which may be later than the answer.
     let (sender, judged) = oneshot::channel();
+    let worker = if held.is_some() { &context.large } else { &context.maps };
     let job = Box::new(move || {
-        drop(sender.send(judge()));
+        // One whose deadline is over before its turn is not judged at all.
+        if !sender.is_closed() {
+            drop(sender.send(judge()));
+        }
         drop(held);
     });
-    if context.large.try_send(job).is_err() {
+    if worker.try_send(job).is_err() {
         return too_many();
     }
-    match tokio::time::timeout_at(deadline, judged).await {
+    let answered = tokio::time::timeout_at(deadline, judged).await;
+    drop(cancel);
+    match answered {
         Ok(Ok(answer)) => answer,
         Ok(Err(_)) => failed(),
         Err(_) => Answer::unjudged(StatusCode::GATEWAY_TIMEOUT, "the review took longer than it may"),
@@ -232,6 +264,6 @@ mod tests {
     fn without_a_thread_for_large_reviews_there_is_no_server() {
         // More than any machine has of addresses.
         let impossible = std::thread::Builder::new().stack_size(1 << 50);
-        assert!(matches!(large_reviews(impossible), Err(Error::Thread { .. })));
+        assert!(matches!(worker(impossible, "t"), Err(Error::Thread { .. })));
     }
 }

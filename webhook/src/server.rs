@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 use wva_certs::connections::{Bounds, Place, accept, until_shutdown};
 
+use crate::client_ca::Peer;
 use crate::patience::Patience;
 use crate::review::State;
 use crate::routes::router;
@@ -148,11 +149,13 @@ async fn connection(
 }
 
 async fn requests(stream: TlsStream<TcpStream>, router: Router, place: Place, end: End, limits: Limits) {
+    let peer = Peer::new(stream.get_ref().1.peer_certificates());
     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     let activity = Arc::clone(place.activity());
     let place = Arc::new(place);
     let stopping = end.stopping.clone();
-    let service = tower::service_fn(move |request: hyper::Request<Incoming>| {
+    let service = tower::service_fn(move |mut request: hyper::Request<Incoming>| {
+        request.extensions_mut().insert(peer.clone());
         let busy = place.activity().begin();
         let (router, place, stopping) = (router.clone(), Arc::clone(&place), stopping.clone());
         async move {

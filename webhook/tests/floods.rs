@@ -6,6 +6,7 @@ mod support;
 
 use std::time::Duration;
 
+use serde_json::json;
 use support::{Server, head, read_to_end};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -155,4 +156,50 @@ async fn what_would_take_too_much_memory_is_refused() {
     let _ = endless.write_all(&vec![b'x'; 1 << 20]).await;
     let (status, _) = tokio::time::timeout(SOON, read_to_end(&mut endless)).await.unwrap();
     assert!(matches!(status, 0 | 431), "a header that does not end: {status}");
+}
+
+/// A review of a saturation map of this namespace, as large as wanted.
+fn map_review(namespace: &str, bytes: usize) -> Vec<u8> {
+    let name = "wva-saturation-scaling-config";
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {}});
+    let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+        "uid": "u", "kind": {"group": "", "version": "v1", "kind": "ConfigMap"}, "name": name,
+        "namespace": namespace, "operation": "CREATE", "object": object}});
+    let mut body = review.to_string().into_bytes();
+    body.resize(body.len().max(bytes), b' ');
+    body
+}
+
+async fn until_judged(server: &Server, namespace: &str) {
+    let seen = async {
+        while !server.cluster.judged().iter().any(|judged| judged == namespace) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(SOON, seen).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_large_map_holds_up_no_small_one() {
+    let server = Server::start(patient(8));
+    let cluster = server.cluster.clone();
+    let large = 128 << 10;
+    let [slow, late, last] = ["slow", "late", "last"].map(|namespace| map_review(namespace, large));
+    let small = map_review("small", 0);
+    let held = cluster.slow.lock().await;
+    let asked = async {
+        until_judged(&server, "slow").await;
+        let (status, told) = tokio::time::timeout(SOON, server.post(CONFIG_MAP_PATH, &small)).await.unwrap();
+        assert_eq!(status, 200, "{told}");
+        // This one waits for its turn until its deadline is over.
+        let path = format!("{CONFIG_MAP_PATH}?timeout=1s");
+        let (status, told) = tokio::time::timeout(SOON, server.post(&path, &late)).await.unwrap();
+        assert_eq!((status, told.trim()), (504, "the review took longer than it may"));
+        drop(held);
+        let answered = tokio::time::timeout(SOON, server.post(CONFIG_MAP_PATH, &last)).await;
+        assert_eq!(answered.unwrap().0, 200);
+    };
+    let (slow, ()) = tokio::join!(server.post(CONFIG_MAP_PATH, &slow), asked);
+    assert_eq!(slow.0, 200, "{}", slow.1);
+    assert_eq!(cluster.judged(), ["slow", "small", "last"], "the late one is not judged");
 }

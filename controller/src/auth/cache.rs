@@ -29,9 +29,27 @@ impl<K: Clone + Eq + Hash, V: Clone> Cache<K, V> {
     where
         K: Borrow<Q>,
     {
+        self.get_within(key, self.life)
+    }
+
+    /// A value of at most this age, which may be beyond its life.
+    pub(super) fn get_within<Q: Eq + Hash + ?Sized>(&self, key: &Q, age: Duration) -> Option<V>
+    where
+        K: Borrow<Q>,
+    {
         let entries = self.lock();
         let (since, value) = entries.values.get(key)?;
-        (since.elapsed() < self.life).then(|| value.clone())
+        (since.elapsed() < age).then(|| value.clone())
+    }
+
+    pub(super) fn remove<Q: Eq + Hash + ?Sized>(&self, key: &Q)
+    where
+        K: Borrow<Q>,
+    {
+        let mut entries = self.lock();
+        if entries.values.remove(key).is_some() {
+            entries.order.retain(|known| known.borrow() != key);
+        }
     }
 
     pub(super) fn insert(&self, key: K, value: V) {
@@ -70,5 +88,8 @@ mod tests {
         assert_eq!(cache.get("a"), Some(3));
         tokio::time::advance(Duration::from_secs(1)).await;
         assert_eq!(cache.get("a"), None);
+        assert_eq!(cache.get_within("a", Duration::from_mins(2)), Some(3));
+        cache.remove("a");
+        assert_eq!(cache.get_within("a", Duration::from_mins(2)), None);
     }
 }

@@ -23,9 +23,12 @@ struct State {
     /// `spec` of every access review.
     access_reviews: Vec<Value>,
     token_reviews: usize,
+    /// Users whose token is not accepted any more.
+    revoked: BTreeSet<String>,
     patches: Vec<(String, Value)>,
     tokens_hang: bool,
     down: bool,
+    reviews_forbidden: bool,
     forbidden: bool,
 }
 
@@ -58,6 +61,11 @@ impl FakeApi {
         self.state.lock().unwrap().down = down;
     }
 
+    /// Reviews get a 403 from now on.
+    pub(crate) fn forbid_reviews(&self) {
+        self.state.lock().unwrap().reviews_forbidden = true;
+    }
+
     /// Token reviews are counted and never answered.
     pub(crate) fn tokens_hang(&self) {
         self.state.lock().unwrap().tokens_hang = true;
@@ -70,6 +78,10 @@ impl FakeApi {
 
     pub(crate) fn disallow(&self, user: &str) {
         self.state.lock().unwrap().allowed.remove(user);
+    }
+
+    pub(crate) fn revoke(&self, user: &str) {
+        self.state.lock().unwrap().revoked.insert(user.to_owned());
     }
 
     pub(crate) fn put(&self, path: &str, mut object: Value) {
@@ -154,9 +166,13 @@ impl FakeApi {
         if state.down {
             return refused(500, "InternalError");
         }
+        if state.reviews_forbidden {
+            return refused(403, "Forbidden");
+        }
         if path.ends_with("/tokenreviews") {
             state.token_reviews += 1;
             let user = review["spec"]["token"].as_str().unwrap().strip_prefix("token-of-");
+            let user = user.filter(|user| !state.revoked.contains(*user));
             review["status"] = match user {
                 Some(user) => {
                     json!({"authenticated": true, "user": {"username": user, "groups": ["system:authenticated"]}})

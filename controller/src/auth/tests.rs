@@ -146,11 +146,42 @@ async fn made_up_tokens_push_no_users_out() {
     };
     assert_eq!(ask("token-of-alice").await, Ok("alice".to_owned()));
     for i in 0..=KEPT {
-        assert_eq!(ask(&format!("made-up-{i}")).await, Err(Refusal::Unauthenticated));
+        gate.made_up.insert(format!("made-up-{i}"), ());
     }
+    assert_eq!(ask("token-of-alice").await, Ok("alice".to_owned()));
+    assert_eq!(fake.token_reviews(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn reviews_of_made_up_tokens_are_rate_limited() {
+    let fake = FakeApi::new(&[]);
+    let gate = Gate::new(fake.client());
+    let ask = async |token: &str| {
+        let headers = headers(&[("authorization", &format!("Bearer {token}"))]);
+        gate.authenticate(&Peer::default(), &headers).await.map(|user| user.name)
+    };
+    assert_eq!(ask("token-of-alice").await, Ok("alice".to_owned()));
+    let flood = async |wave: u32| {
+        let mut answers = Vec::new();
+        for i in 0..10 * UNKNOWN_TOKENS {
+            answers.push(ask(&format!("made-up-{wave}-{i}")).await);
+        }
+        let of = |refusal: &Refusal| answers.iter().filter(|a| a.as_ref().err() == Some(refusal)).count();
+        assert_eq!(of(&Refusal::Unauthenticated) + of(&Refusal::TooMany), answers.len());
+    };
+    flood(0).await;
+    let burst = usize::try_from(UNKNOWN_TOKENS).unwrap();
+    assert_eq!(fake.token_reviews(), burst, "alice and the rest of the burst");
+    tokio::time::advance(Duration::from_secs(5)).await;
+    flood(1).await;
+    assert_eq!(fake.token_reviews(), burst + 10, "two a second");
+    assert_eq!(ask("token-of-bob").await, Err(Refusal::TooMany));
+    // A token that was seen valid before is reviewed again, whatever strangers do.
+    tokio::time::advance(BELIEVED).await;
+    flood(2).await;
     let reviews = fake.token_reviews();
     assert_eq!(ask("token-of-alice").await, Ok("alice".to_owned()));
-    assert_eq!(fake.token_reviews(), reviews);
+    assert_eq!(fake.token_reviews(), reviews + 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -160,7 +191,7 @@ async fn made_up_tokens_are_asked_about_a_few_at_a_time_and_hold_up_nobody_who_i
     fake.tokens_hang();
     let peer = Peer::default();
     let made_up: Vec<_> =
-        (0..3 * REVIEWS).map(|i| headers(&[("authorization", &format!("Bearer made-up-{i}"))])).collect();
+        (0..2 * REVIEWS).map(|i| headers(&[("authorization", &format!("Bearer made-up-{i}"))])).collect();
     let asking = futures::future::join_all(made_up.iter().map(|headers| gate.authenticate(&peer, headers)));
     let mut asking = std::pin::pin!(asking);
     let alice = User { name: "alice".into(), ..User::default() };
@@ -235,6 +266,73 @@ async fn an_api_server_that_is_down_decides_nothing_and_is_not_remembered() {
     assert_eq!(gate.admit(&Peer::default(), &bearer, metrics()).await, Err(Refusal::Undecided));
     fake.down(false);
     assert_eq!(gate.admit(&Peer::default(), &bearer, metrics()).await.unwrap().name, "alice");
+}
+
+#[tokio::test(start_paused = true)]
+async fn allowed_caller_is_served_while_the_api_server_is_down() {
+    let fake = FakeApi::new(&["alice", "bob"]);
+    let gate = Gate::new(fake.client());
+    let admit = async |token: &str| {
+        let bearer = headers(&[("authorization", &format!("Bearer {token}"))]);
+        gate.admit(&Peer::default(), &bearer, metrics()).await.map(|user| user.name)
+    };
+    assert_eq!(admit("token-of-alice").await, Ok("alice".to_owned()));
+    fake.down(true);
+    tokio::time::advance(OUTAGE - Duration::from_secs(1)).await;
+    assert_eq!(admit("token-of-alice").await, Ok("alice".to_owned()));
+    assert_eq!(admit("token-of-bob").await, Err(Refusal::Undecided), "it was never allowed");
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert_eq!(admit("token-of-alice").await, Err(Refusal::Undecided), "10 minutes are over");
+}
+
+#[tokio::test(start_paused = true)]
+async fn hanging_api_server_keeps_an_allowed_caller_waiting_briefly() {
+    let fake = FakeApi::new(&["alice"]);
+    let gate = Gate::new(fake.client());
+    let bearer = headers(&[("authorization", "Bearer token-of-alice")]);
+    gate.admit(&Peer::default(), &bearer, metrics()).await.unwrap();
+    fake.tokens_hang();
+    tokio::time::advance(BELIEVED).await;
+    let start = Instant::now();
+    assert_eq!(gate.authenticate(&Peer::default(), &bearer).await.unwrap().name, "alice");
+    assert_eq!(start.elapsed(), KNOWN_CALL);
+}
+
+#[tokio::test(start_paused = true)]
+async fn denied_caller_is_not_served_while_the_api_server_is_down() {
+    let fake = FakeApi::new(&["alice", "bob"]);
+    let gate = Gate::new(fake.client());
+    let (alice, bob) = (bearer_of("alice"), bearer_of("bob"));
+    for bearer in [&alice, &bob] {
+        gate.admit(&Peer::default(), bearer, metrics()).await.unwrap();
+    }
+    // The token of one is revoked, the right of the other is taken away, and both have asked since.
+    fake.revoke("alice");
+    fake.disallow("bob");
+    tokio::time::advance(BELIEVED).await;
+    assert_eq!(gate.admit(&Peer::default(), &alice, metrics()).await, Err(Refusal::Unauthenticated));
+    let refused = gate.admit(&Peer::default(), &bob, metrics()).await;
+    assert!(matches!(refused, Err(Refusal::Forbidden { .. })), "{refused:?}");
+    fake.down(true);
+    tokio::time::advance(BELIEVED).await;
+    for bearer in [&alice, &bob] {
+        assert_eq!(gate.admit(&Peer::default(), bearer, metrics()).await, Err(Refusal::Undecided));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn api_server_that_forbids_reviews_is_not_an_outage() {
+    let fake = FakeApi::new(&["alice"]);
+    let gate = Gate::new(fake.client());
+    gate.admit(&Peer::default(), &bearer_of("alice"), metrics()).await.unwrap();
+    fake.forbid_reviews();
+    tokio::time::advance(BELIEVED).await;
+    let answer = gate.admit(&Peer::default(), &bearer_of("alice"), metrics()).await;
+    assert_eq!(answer, Err(Refusal::Undecided));
+}
+
+fn bearer_of(user: &str) -> HeaderMap {
+    headers(&[("authorization", &format!("Bearer token-of-{user}"))])
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 use super::{API_VERSION, GROUP, LEGACY_METRIC, METRIC, VERSION};
+use crate::auth::RETRY_AFTER;
 
 fn group() -> Value {
     let version = json!({"groupVersion": API_VERSION, "version": VERSION});
@@ -54,6 +55,7 @@ impl Failure {
             StatusCode::FORBIDDEN => "Forbidden",
             StatusCode::NOT_FOUND => "NotFound",
             StatusCode::METHOD_NOT_ALLOWED => "MethodNotAllowed",
+            StatusCode::TOO_MANY_REQUESTS => "TooManyRequests",
             StatusCode::SERVICE_UNAVAILABLE => "ServiceUnavailable",
             _ => "InternalError",
         }
@@ -71,8 +73,8 @@ impl IntoResponse for Failure {
             StatusCode::UNAUTHORIZED => {
                 response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }
-            StatusCode::SERVICE_UNAVAILABLE => {
-                response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+                response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER));
             }
             _ => {}
         }

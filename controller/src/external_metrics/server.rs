@@ -86,12 +86,7 @@ fn router(state: Arc<ExternalMetrics>) -> Router {
 
 impl From<Refusal> for Failure {
     fn from(refusal: Refusal) -> Self {
-        let code = match refusal {
-            Refusal::Unauthenticated => StatusCode::UNAUTHORIZED,
-            Refusal::Forbidden { .. } => StatusCode::FORBIDDEN,
-            Refusal::Undecided => StatusCode::SERVICE_UNAVAILABLE,
-        };
-        Self::new(code, refusal.to_string())
+        Self::new(refusal.status(), refusal.to_string())
     }
 }
 

@@ -12,6 +12,8 @@ use crate::text::{inside, nearest, quote, shorten, show};
 
 /// Faults of one entry that are noted.
 const MOST_FAULTS: usize = 1_000;
+/// Unknown fields of one entry for which a known one is looked for: each is compared with all that are known.
+const MOST_SUGGESTIONS: usize = 64;
 
 /// The schemas, compiled once. A test shows that each compiles.
 static VALIDATORS: LazyLock<Vec<(Kind, Value, Option<Validator>)>> = LazyLock::new(|| {
@@ -41,7 +43,10 @@ pub(super) fn check(kind: Kind, value: &Value) -> Vec<Fault> {
         match error.kind() {
             ValidationErrorKind::AdditionalProperties { unexpected } => {
                 let known = properties(about);
-                faults.extend(unexpected.iter().map(|key| unknown(&path, key, &known)));
+                for key in unexpected.iter().take(MOST_FAULTS - faults.len()) {
+                    let suggests = faults.len() < MOST_SUGGESTIONS;
+                    faults.push(unknown(&path, key, suggests.then_some(&known)));
+                }
             }
             ValidationErrorKind::Required { property } => {
                 let name = property.as_str().unwrap_or_default();
@@ -68,10 +73,12 @@ pub(super) fn check(kind: Kind, value: &Value) -> Vec<Fault> {
     faults
 }
 
-/// A field that does not exist, and the one that is probably meant.
-fn unknown(path: &str, key: &str, known: &[&str]) -> Fault {
-    let right = nearest_field(key, known)
-        .map_or_else(|| format!("known are {}", known.join(", ")), |meant| format!("{}?", quote(meant)));
+/// A field that does not exist, and the one that is probably meant, where the known ones are given.
+fn unknown(path: &str, key: &str, known: Option<&Vec<&str>>) -> Fault {
+    let known_are = |known: &Vec<&str>| format!("known are {}", known.join(", "));
+    let right = known.map_or_else(String::new, |known| {
+        nearest_field(key, known).map_or_else(|| known_are(known), |meant| format!("{}?", quote(meant)))
+    });
     Fault {
         wrong: Wrong::Unknown,
         path: format!("{path}{}", step(key)),

@@ -78,6 +78,7 @@ pub static SETTINGS: &[Setting] = &[
     Setting::new("WEBHOOK_BIND_ADDRESS", Kind::Address, "Where admission reviews are served.").default(":9443").flag("webhook-bind-address"),
     Setting::new("WEBHOOK_SERVICE", LABEL, "Service the API server reaches this program by; set by the chart.").default("").flag("webhook-service"),
     Setting::new("WEBHOOK_CONFIGURATION", NAME, "Name of both webhook configurations; empty to leave them alone; set by the chart.").default("").flag("webhook-configuration"),
+    Setting::new("WVA_WEBHOOK_CLIENT_CA", Kind::Text, "File with the CA of the client certificate that the API server shows to webhooks: reviews of other callers are refused. Empty: callers are not verified.").default("").flag("webhook-client-ca-path"),
     Setting::new("WVA_CERT_MODE", Kind::OneOf(&["", "self", "files", "off"]), "self: made here; files: read from the certificate paths; off: none. Empty: files where WEBHOOK_CERT_PATH is set, else self.").default("").flag("cert-mode"),
     Setting::new("WVA_CA_LIFETIME", LIFETIME, "Life of the CA made here.").default("8760h").flag("ca-lifetime"),
     Setting::new("WVA_CERT_LIFETIME", LIFETIME, "Life of a serving certificate made here.").default("2160h").flag("cert-lifetime"),

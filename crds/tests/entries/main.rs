@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use jsonschema::Validator;
 use serde_json::{Map, Value, json};
 use wva_crds::entries::{
-    Entry, Fault, Kind, SaturationEntry, ScaleToZeroEntry, ServiceClassEntry, ServiceClassList,
+    Entry, Fault, Kind, Reading, SaturationEntry, ScaleToZeroEntry, ServiceClassEntry, ServiceClassList,
     ServiceClassMap, Wrong, read_text, read_value, schema, yaml_value,
 };
 
@@ -288,4 +288,13 @@ fn defaults_of_the_schema_are_those_of_the_merge() {
     let entry: ScaleToZeroEntry = read_value(&defaults(Kind::ScaleToZero)).unwrap();
     let unless_said = wva_crds::entries::ScaleToZero::unless_said(false);
     assert_eq!(unless_said.with(&entry), unless_said);
+}
+
+#[test]
+fn many_unknown_fields_are_noted_within_bounds() {
+    let fields: String = (0..9_500).map(|i| format!("unknownField{i}: 1\n")).collect();
+    let faults = Reading::of(Kind::Saturation, &fields).faults;
+    assert_eq!(faults.len(), 1_000);
+    // To look for the field that is meant takes longer than all the rest.
+    assert_eq!(faults.iter().filter(|fault| !fault.right.is_empty()).count(), 64);
 }

@@ -55,6 +55,20 @@ impl Pki {
     }
 }
 
+/// File of the CA by which webhooks verify kube-apiserver.
+pub(crate) const WEBHOOK_CLIENT_CA: &str = "webhook-client-ca.crt";
+
+/// Makes a CA and the client certificate that kube-apiserver shows to webhooks; the files of certificate and key.
+pub(crate) fn write_webhook_client(folder: &Path) -> anyhow::Result<(PathBuf, PathBuf)> {
+    let ca = authority("testbed-webhook-client-ca")?;
+    let (cert, key) = leaf("kube-apiserver", &[], ExtendedKeyUsagePurpose::ClientAuth, &ca)?;
+    let files = (folder.join("webhook-client.crt"), folder.join("webhook-client.key"));
+    save(&folder.join(WEBHOOK_CLIENT_CA), &ca.pem())?;
+    save(&files.0, &cert)?;
+    save(&files.1, &key)?;
+    Ok(files)
+}
+
 fn authority(name: &str) -> anyhow::Result<CertifiedIssuer<'static, KeyPair>> {
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, name);

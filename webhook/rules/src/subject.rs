@@ -44,7 +44,11 @@ pub(crate) fn judge<S: Subject>(facts: &S) -> Verdict {
         if hits.is_empty() {
             continue;
         }
-        let known = before.as_ref().map(|b| Known::of(b.ask(rule).hits, facts.untouched(rule, b)));
+        // An unchanged object is not refused, so what was wrong with it before need not be looked for.
+        let known = before
+            .as_ref()
+            .filter(|_| !unchanged)
+            .map(|b| Known::of(b.ask(rule).hits, facts.untouched(rule, b)));
         let (mut denied, mut warned) = (0, 0);
         for hit in hits {
             let already = unchanged || known.as_ref().is_some_and(|known| known.has(&hit));

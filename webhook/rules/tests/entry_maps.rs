@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::collections::BTreeSet;
+use std::sync::atomic::AtomicBool;
 
 use serde_json::{Value, json};
 use wva_crds::settings::Kind;
@@ -353,4 +354,58 @@ fn many_small_bombs_are_one_small_work() {
     let rows = "- {name: P, model: m, priority: 1, slo-itl: 24}\n";
     let list: String = (0..3_000).map(|i| rows.replace("model: m", &format!("model: m{i}"))).collect();
     created(CLASSES, &[("serviceClasses", &list)], &[]);
+}
+
+/// 22 entries of 9,500 fields that do not exist.
+fn unknown_fields() -> Vec<(String, String)> {
+    let fields: String = (0..9_500).map(|i| format!("unknownField{i}: 1\n")).collect();
+    (0..22).map(|i| (format!("m{i:02}"), format!("model_id: m{i}\n{fields}"))).collect()
+}
+
+fn borrowed(entries: &[(String, String)]) -> Vec<(&str, &str)> {
+    entries.iter().map(|(key, text)| (key.as_str(), text.as_str())).collect()
+}
+
+#[test]
+fn faulty_map_is_read_until_it_has_64_faults() {
+    let entries = unknown_fields();
+    let object = map(&borrowed(&entries));
+    let verdict = validate_map(&MapFacts::of(&object, "ns", SATURATION));
+    let entries_named: BTreeSet<_> = verdict.violations.iter().map(|v| &v.field[..8]).collect();
+    assert_eq!(entries_named, BTreeSet::from(["data.m00", "data.m01"]), "no further entry is read");
+    let last = verdict.violations.iter().find(|v| v.field == "data.m01").unwrap();
+    assert_eq!((last.code, last.severity), ("WVA-CM-020", Severity::Deny));
+    let told = "found 64 faults or more before it: the entry cannot be read, and the rest would hold without it; \
+                correct those faults first, then this entry is read, and 20 more entries";
+    assert_eq!(last.message, told);
+}
+
+#[test]
+fn many_stored_faults_do_not_freeze_a_map() {
+    let mut entries: Vec<(String, String)> =
+        (0..100).map(|i| (format!("m{i:02}"), format!("model_id: m{i}\nunknown: 1\n"))).collect();
+    let old = map(&borrowed(&entries));
+    entries[3].1 = "model_id: m3\n".to_owned();
+    entries.push(("new".to_owned(), "model_id: new\n".to_owned()));
+    let object = map(&borrowed(&entries));
+    let mut facts = MapFacts::of(&object, "ns", SATURATION);
+    (facts.operation, facts.old) = (Operation::Update, Some(&old));
+    let verdict = validate_map(&facts);
+    assert!(!verdict.denied() && !verdict.warnings.is_empty(), "{verdict:#?}");
+    // A fault that is new is refused, behind as many as there are.
+    entries.push(("worse".to_owned(), "model_id: worse\nunknown: 1\n".to_owned()));
+    let object = map(&borrowed(&entries));
+    let mut facts = MapFacts::of(&object, "ns", SATURATION);
+    (facts.operation, facts.old) = (Operation::Update, Some(&old));
+    let denied: Vec<_> = validate_map(&facts).denials().map(|v| v.field.clone()).collect();
+    assert_eq!(denied, ["data.worse.unknown"]);
+}
+
+#[test]
+fn cancelled_review_reads_no_entry() {
+    let object = map(&[("a", "kvCacheThreshold: x")]);
+    let cancelled = AtomicBool::new(true);
+    let mut facts = MapFacts::of(&object, "ns", SATURATION);
+    facts.cancelled = Some(&cancelled);
+    assert!(validate_map(&facts).violations.is_empty());
 }

@@ -220,6 +220,54 @@ fn a_map_that_is_created_anew_is_compared_with_what_runs() {
     create(&map(hidden), &[], &["WVA-CM-052"]);
 }
 
+/// Nothing of the running process, which a caller may only guess, is in what a verdict says.
+#[test]
+fn answer_does_not_hold_running_values() {
+    let hides = |by: &str| RunningSource::Hides(by.to_owned());
+    let of_map = [
+        ("PROMETHEUS_BASE_URL", "http://user:pw@prom.internal:9090", RunningSource::Map),
+        ("PROMETHEUS_TOKEN_PATH", "/etc/secret/tok", RunningSource::Map),
+        ("REST_CLIENT_TIMEOUT", "77s", RunningSource::File),
+        ("LEADER_ELECTION_LEASE_DURATION", "101s", hides("environment LEADER_ELECTION_LEASE_DURATION")),
+        ("LEADER_ELECTION_RETRY_PERIOD", "99s", RunningSource::File),
+    ];
+    let mut other = of_map.clone();
+    (other[0].1, other[1].1, other[2].1) = ("http://other", "/other", "78s");
+    (other[3].1, other[4].1) = ("102s", "98s");
+    let told = |values: &[(&'static str, &str, RunningSource)], object: &Value, old: Option<&Value>| {
+        let process = running(values);
+        let mut facts = MapFacts::of(object, "wva", MAIN);
+        facts.running = Some(&process);
+        facts.old = old;
+        facts.operation = if old.is_some() { Operation::Update } else { Operation::Create };
+        let verdict = validate_map(&facts);
+        assert!(!verdict.violations.is_empty(), "it says nothing about {object}");
+        format!("{verdict:?}")
+    };
+    let unordered = map(json!({"LEADER_ELECTION_RENEW_DEADLINE": "200s"}));
+    let empty = map(json!({}));
+    for (object, old) in [
+        (&empty, None),
+        (&with_revision(json!({}), "2"), None),
+        (&map(json!({"PROMETHEUS_BASE_URL": "http://mine"})), None),
+        (&unordered, None),
+        (&unordered, Some(&empty)),
+    ] {
+        let text = told(&of_map, object, old);
+        for (_, value, _) in &of_map {
+            assert!(!text.contains(value), "{value} is told: {text}");
+        }
+        assert!(!text.contains("prom.internal"), "{text}");
+        // Not even as a digest: another process says the same.
+        assert_eq!(text, told(&other, object, old));
+    }
+    let created = told(&of_map, &map(json!({"PROMETHEUS_BASE_URL": "http://mine"})), None);
+    let found = "found \\\"http://mine\\\", before another value in the running process";
+    assert!(created.contains("data.PROMETHEUS_TOKEN_PATH") && created.contains(found), "{created}");
+    let ordered = told(&of_map, &unordered, None);
+    assert!(ordered.contains("found (environment), 200s, (config file)"), "{ordered}");
+}
+
 #[test]
 fn a_fault_that_was_there_before_is_a_warning() {
     let old = map(json!({"V": "x", "LOG_LEVEL": "info"}));

@@ -4,7 +4,7 @@
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use prometheus::Registry;
 use rustls::pki_types::{PrivateKeyDer, ServerName};
@@ -21,7 +21,20 @@ pub const NAME: &str = "wva-webhook.wva.svc";
 
 /// Namespace `ns` is instance a's own; `taken` is the target of `other`, and `absent` does not exist. The global
 /// saturation map says one thing.
-pub struct Cluster;
+#[derive(Clone, Default)]
+pub struct Cluster {
+    /// Namespaces whose ConfigMaps were judged.
+    judged: Arc<Mutex<Vec<String>>>,
+    /// Held by a test to keep the reviews of ConfigMaps of namespace `slow` under way.
+    pub slow: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl Cluster {
+    /// Namespaces whose ConfigMaps were judged, in order.
+    pub fn judged(&self) -> Vec<String> {
+        self.judged.lock().unwrap().clone()
+    }
+}
 
 impl ClusterFacts for Cluster {
     fn synced(&self) -> bool {
@@ -40,6 +53,14 @@ impl ClusterFacts for Cluster {
         Some(if target.name == "absent" { TargetState::Absent } else { present })
     }
 
+    fn config_tracked(&self, namespace: &str) -> Option<bool> {
+        self.judged.lock().unwrap().push(namespace.to_owned());
+        if namespace == "slow" {
+            drop(self.slow.blocking_lock());
+        }
+        None
+    }
+
     fn namespace_owned(&self, namespace: &str) -> bool {
         namespace == "ns"
     }
@@ -54,6 +75,7 @@ pub struct Server {
     pub registry: Registry,
     pub end: End,
     pub ended: JoinHandle<Result<(), Error>>,
+    pub cluster: Cluster,
     tls: TlsConnector,
 }
 
@@ -79,10 +101,11 @@ impl Server {
         let addr = listener.local_addr().unwrap();
         let registry = Registry::new();
         let settings = Settings::of(Some("a".into()), InstancePolicy::Inject);
-        let state = Arc::new(State::new(settings, Arc::new(Cluster), None, &registry).unwrap());
+        let cluster = Cluster::default();
+        let state = Arc::new(State::new(settings, Arc::new(cluster.clone()), None, &registry).unwrap());
         let end = End::default();
         let ended = tokio::spawn(serve_with(listener, Arc::new(tls), state, end.clone(), limits));
-        Self { addr, registry, end, ended, tls: TlsConnector::from(Arc::new(client)) }
+        Self { addr, registry, end, ended, cluster, tls: TlsConnector::from(Arc::new(client)) }
     }
 
     pub async fn connect(&self) -> TlsStream<TcpStream> {

@@ -19,7 +19,7 @@ pub(crate) use self::data::Data;
 use self::data::log_folder;
 use crate::components::{Component, Running};
 use crate::nodes::{NodeGroup, stages};
-use crate::pki::Pki;
+use crate::pki::{self, Pki};
 use crate::process::{Process, Signal};
 use crate::tools::Tools;
 use crate::wait::{eventually, within};
@@ -60,6 +60,8 @@ pub struct Options {
     pub hpa_to_zero: bool,
     /// Controllers and scheduler may ask the API server as often as they like: for thousands of pods.
     pub many_pods: bool,
+    /// kube-apiserver shows webhooks a client certificate, of the CA in the file [`Testbed::webhook_client_ca`].
+    pub webhook_client: bool,
     /// The controller's pods are left to a [`crate::Kubelet`], by which the API server reaches Services too.
     pub kubelet: bool,
 }
@@ -81,6 +83,7 @@ impl Default for Options {
             audit: audit::Audit::Off,
             many_pods: false,
             hpa_to_zero: false,
+            webhook_client: false,
             kubelet: false,
         }
     }
@@ -125,11 +128,14 @@ impl Testbed {
         })
         .await?;
         let audit = audit::write_policy(&data, options.audit)?;
+        let webhook_client =
+            options.webhook_client.then(|| plans::write_webhook_client(&data)).transpose()?;
         let network = options.kubelet.then(|| plans::write_egress(&data)).transpose()?;
         let plan = |ports: &[u16]| {
             let mut plan = plans::apiserver(&options, &data, &pki, &token, etcd.port(0), ports);
             plan.args.extend(audit.iter().flat_map(|policy| audit::flags(policy, &data)));
             plan.args.extend(network.clone());
+            plan.args.extend(webhook_client.clone());
             plan
         };
         let server =
@@ -186,6 +192,12 @@ impl Testbed {
     #[must_use]
     pub fn data(&self) -> &Path {
         &self.data.path
+    }
+
+    /// The CA of the client certificate that kube-apiserver shows to webhooks, with [`Options::webhook_client`].
+    #[must_use]
+    pub fn webhook_client_ca(&self) -> PathBuf {
+        self.data.path.join(pki::WEBHOOK_CLIENT_CA)
     }
 
     /// The programs, `kubectl` among them.

@@ -10,7 +10,7 @@ use super::data::Data;
 use super::{NETWORK, Options};
 use crate::components::{Plan, Ready};
 use crate::kubelet::PODS;
-use crate::pki::Pki;
+use crate::pki::{Pki, write_webhook_client as write_client_certificate};
 
 /// The controllers that tests need, by the long names of `--controllers`.
 const CONTROLLERS: &str = "deployment-controller,replicaset-controller,statefulset-controller,\
@@ -122,6 +122,24 @@ pub(super) fn write_egress(data: &Data) -> anyhow::Result<String> {
     });
     let file = data.write("egress.json", &egress.to_string())?;
     Ok(format!("--egress-selector-config-file={}", file.display()))
+}
+
+/// Writes the client certificate that webhooks are shown, and returns the API server's flag for it.
+pub(super) fn write_webhook_client(data: &Data) -> anyhow::Result<String> {
+    let (cert, key) = write_client_certificate(&data.path)?;
+    // Of every webhook: the port of the Service under test is not known yet, and would be part of the name.
+    let user = json!({"name": "*", "user": {"client-certificate": cert, "client-key": key}});
+    let kubeconfig = json!({"apiVersion": "v1", "kind": "Config", "users": [user]});
+    let kubeconfig = data.write("webhook-client.kubeconfig", &kubeconfig.to_string())?;
+    let version = "apiserver.config.k8s.io/v1";
+    let plugin = |name: &str| {
+        let kind = "WebhookAdmissionConfiguration";
+        json!({"name": name, "configuration": {"apiVersion": version, "kind": kind, "kubeConfigFile": kubeconfig}})
+    };
+    let plugins = [plugin("ValidatingAdmissionWebhook"), plugin("MutatingAdmissionWebhook")];
+    let admission = json!({"apiVersion": version, "kind": "AdmissionConfiguration", "plugins": plugins});
+    let file = data.write("admission.json", &admission.to_string())?;
+    Ok(format!("--admission-control-config-file={}", file.display()))
 }
 
 pub(super) fn kwok(options: &Options, kubeconfig: &Path, stages: &Path, ports: &[u16]) -> Plan {

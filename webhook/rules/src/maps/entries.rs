@@ -9,6 +9,7 @@ use crate::findings::Findings;
 use crate::maps::facts::{MapFacts, RunningValue};
 use crate::maps::main_map::entry_field;
 use crate::maps::names::MapRole;
+use crate::maps::reading::MOST_FAULTS;
 use crate::table::{Check, Kind, Rule, Scope};
 
 /// Longer than this, and a model hardly ever goes to zero.
@@ -21,8 +22,19 @@ pub(crate) const FORM: Rule = Rule {
     field: "data",
     reads: &[],
     message: "found {found}: the entry cannot be read, and the rest would hold without it",
-    docs: "Each entry of a saturation, scale-to-zero or service-class map is YAML: fields and values, one a line.",
-    check: Check::ConfigMap(|facts, out| faults(facts, Wrong::Form, out)),
+    docs: "Each entry of a saturation, scale-to-zero or service-class map is YAML: fields and values, one a line. After 64 \
+           faults in the entries that a request changes, its other changed entries are not read.",
+    check: Check::ConfigMap(|facts, out| {
+        faults(facts, Wrong::Form, out);
+        if let Some((first, more)) =
+            facts.has_entries().then(|| facts.entries().unread.split_first()).flatten()
+        {
+            out.at(entry_field(first), format!("{MOST_FAULTS} faults or more before it"), "");
+            let more =
+                if more.is_empty() { String::new() } else { format!(", and {} more entries", more.len()) };
+            out.remedy(format!("; correct those faults first, then this entry is read{more}"));
+        }
+    }),
 };
 
 pub(crate) const DUPLICATE: Rule = Rule {
@@ -110,7 +122,7 @@ pub(crate) const DEFAULT_MODEL: Rule = Rule {
         if !matches!(facts.role, MapRole::Saturation | MapRole::ScaleToZero) || !facts.has_entries() {
             return;
         }
-        let default = facts.entries().0.iter().find(|e| e.key == DEFAULT_ENTRY);
+        let default = facts.entries().all.iter().find(|e| e.key == DEFAULT_ENTRY);
         if default.and_then(|e| e.value()?.get("model_id")).is_some() {
             out.text("", "");
         }
@@ -139,7 +151,7 @@ fn faults(facts: &MapFacts<'_>, wrong: Wrong, out: &mut Findings) {
     if !facts.has_entries() {
         return;
     }
-    let all = facts.entries().0.iter().flat_map(|e| e.reading.faults.iter().map(move |fault| (e, fault)));
+    let all = facts.entries().all.iter().flat_map(|e| e.reading.faults.iter().map(move |fault| (e, fault)));
     for (entry, fault) in all.filter(|(_, fault)| fault.wrong == wrong) {
         out.at(format!("{}{}", entry_field(&entry.key), fault.path), fault.found.as_str(), "");
         if !fault.right.is_empty() {

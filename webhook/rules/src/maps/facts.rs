@@ -3,8 +3,9 @@
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use wva_crds::names::RESTART_REVISION_ANNOTATION;
 use wva_crds::settings::Value as SettingValue;
 use wva_crds::settings::map::MapText;
@@ -12,7 +13,7 @@ use wva_crds::settings::map::MapText;
 use crate::facts::{Operation, at};
 use crate::findings::Findings;
 use crate::maps::names::{MapRole, Place};
-use crate::maps::reading::Entries;
+use crate::maps::reading::{Bounds, Entries};
 use crate::subject::Subject;
 use crate::table::{Check, Rule};
 use crate::text::escape;
@@ -83,6 +84,10 @@ pub struct MapFacts<'a> {
     pub tracked: Option<bool>,
     /// The global map of the same role, whose entries a local one inherits; `None` where it is not seen.
     pub global: Option<&'a Value>,
+    /// Set by the caller when it does not want the verdict any more: no further entry is read then.
+    pub cancelled: Option<&'a AtomicBool>,
+    /// The object is the one that is stored now.
+    is_stored: bool,
     entries: OnceCell<Entries>,
     text: OnceCell<MapText>,
     old_text: OnceCell<Option<MapText>>,
@@ -104,6 +109,8 @@ impl<'a> MapFacts<'a> {
             running: None,
             tracked: None,
             global: None,
+            cancelled: None,
+            is_stored: false,
             entries: OnceCell::new(),
             text: OnceCell::new(),
             old_text: OnceCell::new(),
@@ -117,7 +124,16 @@ impl<'a> MapFacts<'a> {
 
     /// The entries of a map that has them, read once.
     pub(crate) fn entries(&self) -> &Entries {
-        self.entries.get_or_init(|| Entries::of(self.role, self.data()))
+        self.entries.get_or_init(|| {
+            let bounds = Bounds { stored: self.stored(), cancelled: self.cancelled };
+            Entries::of(self.role, self.data(), bounds)
+        })
+    }
+
+    /// The data that is stored now.
+    fn stored(&self) -> Option<&'a Map<String, Value>> {
+        let object = if self.is_stored { Some(self.object) } else { self.old };
+        at(object?, &["data"])?.as_object()
     }
 
     /// The keys of the main map, read once.
@@ -171,7 +187,8 @@ impl Subject for MapFacts<'_> {
     fn before(&self) -> Option<Self> {
         let object = self.old.filter(|_| self.operation == Operation::Update)?;
         let fresh = Self::of(object, self.namespace, (self.role, self.place));
-        Some(Self { global: self.global, running: self.running, ..fresh })
+        let Self { global, running, cancelled, .. } = *self;
+        Some(Self { global, running, cancelled, is_stored: true, ..fresh })
     }
 
     fn ask(&self, rule: &Rule) -> Findings {

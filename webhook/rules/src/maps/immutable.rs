@@ -15,6 +15,9 @@ use crate::text::{quote, shell};
 /// Code of the rule whose refusal is also told by an event.
 pub const IMMUTABLE: &str = "WVA-CM-001";
 
+/// Stands for a value that the process alone knows: a caller that could only guess it is not shown it.
+const RUNNING_VALUE: &str = "another value in the running process";
+
 /// The longest value that a command repeats.
 const MOST_COMMAND_CHARS: usize = 1000;
 
@@ -28,8 +31,9 @@ pub(crate) const CHANGED: Rule = Rule {
               unseen for the next restart",
     docs: "A setting that holds until a restart is not changed in the main map, unless the same request changes the \
            annotation `wva.llmd.ai/restart-revision`, which states that a rollout comes with it. Values are compared \
-           parsed (`60s` is `1m`), and a key that is absent has its default. Deleting the map and creating it anew \
-           is no way round: a new map is compared with what the process was started with.",
+           parsed (`60s` is `1m`), and a key that is absent has its default. Deleting the map and creating it \
+           again changes nothing: a new map is compared with what the process was started with. The answer names the keys \
+           that differ and not the values of the process, which its log line `Settings in force` has.",
     check: Check::ConfigMap(|facts, out| {
         if !facts.is_main() || restart_is_stated(facts) {
             return;
@@ -67,6 +71,8 @@ struct Change<'f> {
     setting: &'static Setting,
     new: Option<&'f Written>,
     old: Option<&'f str>,
+    /// `old` is of the process, and not of the request.
+    old_is_running: bool,
     /// A flag or a variable of the process wins over it.
     hidden: bool,
 }
@@ -81,7 +87,12 @@ impl Change<'_> {
     }
 
     fn shown_old(&self) -> String {
-        shown(self.setting, self.old)
+        if self.old_is_running { RUNNING_VALUE.to_owned() } else { shown(self.setting, self.old) }
+    }
+
+    /// The value before, where the caller knows it.
+    fn known_old(&self) -> Option<&str> {
+        self.old.filter(|_| !self.old_is_running)
     }
 }
 
@@ -137,7 +148,7 @@ fn changes<'f>(facts: &'f MapFacts<'_>) -> Vec<Change<'f>> {
         }
         let value = |text: Option<&str>| text.or(absent).map(|t| comparable(setting, t));
         if value(written.map(|w| w.text.as_str())) != value(old) {
-            found.push(Change { setting, new: written, old, hidden });
+            found.push(Change { setting, new: written, old, old_is_running: !update, hidden });
         }
     }
     found
@@ -230,7 +241,7 @@ fn revision(facts: &MapFacts<'_>, changes: &[Change<'_>]) -> String {
     let running = facts.running.and_then(|r| r.restart_revision.as_deref());
     let mut texts = vec![before.and_then(Value::as_str), running];
     for change in changes {
-        texts.extend([Some(change.setting.key), change.new.map(|w| w.text.as_str()), change.old]);
+        texts.extend([Some(change.setting.key), change.new.map(|w| w.text.as_str()), change.known_old()]);
     }
     let bytes = texts.into_iter().flat_map(|text| text.unwrap_or_default().bytes().chain([0]));
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {

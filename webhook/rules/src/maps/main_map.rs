@@ -144,22 +144,22 @@ pub(crate) const ORDER: Rule = Rule {
         }
         let text = facts.text();
         let old = facts.old_text();
-        // What holds: a flag or a variable, the map, the config file, or the default.
+        // What holds: a flag or a variable, the map, the config file, or the default. A value that the process alone knows
+        // is shown as where it comes from.
         let in_force = |key: &'static str| {
             let setting = Setting::by_key(key)?;
             let running = facts.running.and_then(|r| r.values.get(key));
-            let text = match (running.map(|v| &v.source), text.get(key)) {
-                (Some(RunningSource::Hides(_)), _) | (Some(RunningSource::File), None) => {
-                    running?.text.as_str()
-                }
-                (_, Some(written)) => written.text.as_str(),
-                (_, None) => setting.default?,
+            let (text, source) = match (running.map(|v| &v.source), text.get(key)) {
+                (Some(RunningSource::Hides(by)), _) => (running?.text.as_str(), by.split(' ').next()),
+                (Some(RunningSource::File), None) => (running?.text.as_str(), Some("config file")),
+                (_, Some(written)) => (written.text.as_str(), None),
+                (_, None) => (setting.default?, None),
             };
-            Some((setting, text))
+            Some((setting, text, source))
         };
-        let valid = |key: &'static str| in_force(key).is_none_or(|(s, text)| s.kind.parse(text).is_ok());
+        let valid = |key: &'static str| in_force(key).is_none_or(|(s, text, _)| s.kind.parse(text).is_ok());
         // What does not parse is told by another rule.
-        let problems = order_problems(|key| in_force(key).and_then(|(s, text)| s.kind.parse(text).ok()));
+        let problems = order_problems(|key| in_force(key).and_then(|(s, text, _)| s.kind.parse(text).ok()));
         for problem in problems.into_iter().filter(|problem| problem.keys.iter().all(|key| valid(key))) {
             // What is wrong without this map is not its fault; what it says no longer, is.
             let mut written = problem.keys.iter().filter_map(|key| text.get(key));
@@ -167,7 +167,10 @@ pub(crate) const ORDER: Rule = Rule {
             let place = written.next().map(field).or_else(|| removed.map(|key| entry_field(key)));
             if let Some(place) = place {
                 let values = problem.keys.iter().filter_map(|key| in_force(key));
-                let values: Vec<String> = values.map(|(s, text)| escape(&s.shown(text), false)).collect();
+                let shown = |(s, text, source): (&Setting, &str, Option<&str>)| {
+                    source.map_or_else(|| escape(&s.shown(text), false), |source| format!("({source})"))
+                };
+                let values: Vec<String> = values.map(shown).collect();
                 let found = if values.is_empty() { "nothing".to_owned() } else { values.join(", ") };
                 out.at(place, found, "");
                 out.remedy(format!("; {} ({})", problem.right, problem.keys.join(", ")));

@@ -9,7 +9,7 @@ use crate::facts::at;
 use crate::maps::facts::MapFacts;
 use crate::maps::main_map::entry_field;
 use crate::maps::names::{MapRole, Place};
-use crate::maps::reading::{Entries, Entry};
+use crate::maps::reading::{Bounds, Entries, Entry};
 use crate::table::{Check, Kind, Rule, Scope};
 use crate::text::{quote, shorten};
 use crate::va::model::is_model;
@@ -119,7 +119,8 @@ pub(crate) const LEFT_OUT: Rule = Rule {
     check: Check::ConfigMap(|facts, out| {
         let Some(global) = facts.global.filter(|_| facts.place == Place::Local) else { return };
         let Some(layers) = Layers::of(facts) else { return };
-        let read = Entries::of(facts.role, at(global, &["data"]).and_then(Value::as_object));
+        let stored = at(global, &["data"]).and_then(Value::as_object);
+        let read = Entries::of(facts.role, stored, Bounds { stored, cancelled: facts.cancelled });
         let global = Layers::read(&read);
         for own in &layers.all {
             let chain = layers.chain(own);
@@ -245,7 +246,7 @@ fn news(below: &[&Layer<'_>], chain: &[&Layer<'_>]) -> Vec<Conflict> {
 /// The entries for one model each, where the map has such.
 fn overrides<'f>(facts: &'f MapFacts<'_>) -> impl Iterator<Item = &'f Entry> {
     let scoped = matches!(facts.role, MapRole::Saturation | MapRole::ScaleToZero) && facts.has_entries();
-    let entries = scoped.then(|| facts.entries().0.iter());
+    let entries = scoped.then(|| facts.entries().all.iter());
     entries.into_iter().flatten().filter(|e| e.key != DEFAULT_ENTRY && e.is_map())
 }
 

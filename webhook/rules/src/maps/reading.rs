@@ -1,5 +1,7 @@
 //! Entries of a map, read by the one reading that admission and run time share.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use serde_json::{Map, Value};
 use wva_crds::entries::{Entry as Typed, Kind, Reading, Wrong};
 use wva_crds::names::SERVICE_CLASSES_KEY;
@@ -14,9 +16,26 @@ pub(crate) struct Entry {
     pub(crate) reading: Reading,
 }
 
-/// All entries of a map, in order of their keys.
+/// Faults of a map after which no further entry is read.
+pub(crate) const MOST_FAULTS: usize = 64;
+
+/// The entries of a map, in order of their keys.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Entries(pub(crate) Vec<Entry>);
+pub(crate) struct Entries {
+    pub(crate) all: Vec<Entry>,
+    /// Keys of those that were not read, since the ones before have faults enough.
+    pub(crate) unread: Vec<String>,
+}
+
+/// What bounds the reading of a map's entries.
+#[derive(Clone, Copy)]
+pub(crate) struct Bounds<'f> {
+    /// The map that is stored now. Entries that are the same there never stop the reading: an update is not blamed for
+    /// what it did not touch.
+    pub(crate) stored: Option<&'f Map<String, Value>>,
+    /// Set when the verdict is not wanted any more.
+    pub(crate) cancelled: Option<&'f AtomicBool>,
+}
 
 impl Entry {
     /// Its value, where it is YAML.
@@ -54,15 +73,27 @@ impl Entry {
 impl Entries {
     /// The entries that nothing is wrong with on their own.
     pub(crate) fn valid(&self) -> impl Iterator<Item = &Entry> {
-        self.0.iter().filter(|e| e.reading.faults.is_empty())
+        self.all.iter().filter(|e| e.reading.faults.is_empty())
     }
 
-    pub(crate) fn of(role: MapRole, data: Option<&Map<String, Value>>) -> Self {
-        let entry = |(key, value): (&String, &Value)| {
-            let reading = Reading::of(kind(role, key)?, text(value)?);
-            Some(Entry { key: key.clone(), reading })
-        };
-        Self(data.into_iter().flatten().filter_map(entry).collect())
+    pub(crate) fn of(role: MapRole, data: Option<&Map<String, Value>>, bounds: Bounds<'_>) -> Self {
+        let mut entries = Self::default();
+        let mut faults = 0;
+        for (key, value) in data.into_iter().flatten() {
+            if bounds.cancelled.is_some_and(|cancelled| cancelled.load(Ordering::Relaxed)) {
+                break;
+            }
+            let (Some(kind), Some(text)) = (kind(role, key), text(value)) else { continue };
+            let is_stored = bounds.stored.is_some_and(|stored| stored.get(key) == Some(value));
+            if faults >= MOST_FAULTS && !is_stored {
+                entries.unread.push(key.clone());
+                continue;
+            }
+            let reading = Reading::of(kind, text);
+            faults += if is_stored { 0 } else { reading.faults.len() };
+            entries.all.push(Entry { key: key.clone(), reading });
+        }
+        entries
     }
 }
 

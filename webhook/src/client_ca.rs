@@ -1,0 +1,191 @@
+//! The CA of the API server's client certificate: with it, reviews are taken from callers alone that show a certificate of
+//! this CA. The file is read again when it changes.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use rustls::RootCertStore;
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+
+/// Between two looks at the file.
+const POLL: Duration = Duration::from_secs(5);
+/// A bundle is a few kilobytes.
+const LONGEST: u64 = 128 << 10;
+
+/// The answer to a caller without a certificate of the CA.
+pub(crate) const UNVERIFIED: &str = "reviews are taken from the API server alone: configure its client certificate for webhooks, \
+     signed by the CA of WVA_WEBHOOK_CLIENT_CA";
+
+/// Why the file gives no CA.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientCaError {
+    /// It cannot be read.
+    #[error("cannot read {path}: check that the volume is mounted there")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// It holds no CA.
+    #[error("{path} holds no usable CA certificate: put the CA there as PEM")]
+    NoCa {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+/// The CA, as its file has it.
+#[derive(Debug)]
+pub struct ClientCa {
+    path: PathBuf,
+    trusted: ArcSwap<Trusted>,
+}
+
+#[derive(Debug)]
+struct Trusted {
+    pem: Vec<u8>,
+    verifier: Arc<dyn ClientCertVerifier>,
+}
+
+/// The certificates that the client of one connection sent; nothing of them is verified but that it holds the key.
+#[derive(Clone, Debug)]
+pub(crate) struct Peer(Arc<[CertificateDer<'static>]>);
+
+impl Peer {
+    pub(crate) fn new(chain: Option<&[CertificateDer<'static>]>) -> Self {
+        Self(chain.unwrap_or_default().into())
+    }
+}
+
+impl ClientCa {
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// [`ClientCaError`].
+    pub fn read(path: impl Into<PathBuf>) -> Result<Self, ClientCaError> {
+        let path = path.into();
+        let trusted = ArcSwap::from_pointee(parse(&path, bytes(&path)?)?);
+        Ok(Self { path, trusted })
+    }
+
+    /// Reads the file again whenever it changes, until `shutdown`. What cannot be used is logged once; the last good CA
+    /// stays in use.
+    pub async fn follow(self: Arc<Self>, shutdown: CancellationToken) {
+        let mut poll = tokio::time::interval(POLL);
+        poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut said = None;
+        while shutdown.run_until_cancelled(poll.tick()).await.is_some() {
+            let ca = Arc::clone(&self);
+            let Ok(read) = tokio::task::spawn_blocking(move || ca.reload()).await else { continue };
+            let problem = read.err().map(|error| error.to_string());
+            if let Some(error) = problem.as_ref().filter(|_| said != problem) {
+                tracing::warn!(
+                    error,
+                    "The client CA of the API server cannot be read again; the last good one stays in use"
+                );
+            }
+            said = problem;
+        }
+    }
+
+    fn reload(&self) -> Result<(), ClientCaError> {
+        let pem = bytes(&self.path)?;
+        if pem != self.trusted.load().pem {
+            self.trusted.store(Arc::new(parse(&self.path, pem)?));
+            tracing::info!(file = %self.path.display(), "Verifying callers by a new client CA");
+        }
+        Ok(())
+    }
+
+    /// Whether the client showed a certificate of this CA that is valid now.
+    pub(crate) fn verifies(&self, peer: Option<&Peer>) -> bool {
+        let Some((leaf, intermediates)) = peer.and_then(|peer| peer.0.split_first()) else { return false };
+        self.trusted.load().verifier.verify_client_cert(leaf, intermediates, UnixTime::now()).is_ok()
+    }
+}
+
+fn bytes(path: &Path) -> Result<Vec<u8>, ClientCaError> {
+    let unreadable = |source| ClientCaError::Unreadable { path: path.to_owned(), source };
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).map_err(unreadable)?;
+    file.take(LONGEST).read_to_end(&mut bytes).map_err(unreadable)?;
+    Ok(bytes)
+}
+
+fn parse(path: &Path, pem: Vec<u8>) -> Result<Trusted, ClientCaError> {
+    let no_ca = || ClientCaError::NoCa { path: path.to_owned() };
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(CertificateDer::pem_slice_iter(&pem).filter_map(Result::ok));
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    // It refuses an empty store.
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+        .build()
+        .map_err(|_| no_ca())?;
+    Ok(Trusted { pem, verifier })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn authority(name: &str) -> rcgen::CertifiedIssuer<'static, rcgen::KeyPair> {
+        let mut params = rcgen::CertificateParams::default();
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        params.distinguished_name.push(rcgen::DnType::CommonName, name);
+        rcgen::CertifiedIssuer::self_signed(params, rcgen::KeyPair::generate().unwrap()).unwrap()
+    }
+
+    fn peer(
+        ca: &rcgen::CertifiedIssuer<'static, rcgen::KeyPair>,
+        purpose: rcgen::ExtendedKeyUsagePurpose,
+    ) -> Peer {
+        let mut params = rcgen::CertificateParams::default();
+        params.extended_key_usages = vec![purpose];
+        let cert = params.signed_by(&rcgen::KeyPair::generate().unwrap(), ca).unwrap();
+        Peer::new(Some(&[cert.der().clone()]))
+    }
+
+    #[test]
+    fn verifies_client_certificates_of_the_ca_in_the_file() {
+        use rcgen::ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
+
+        let path = std::env::temp_dir().join(format!("wva-client-ca-{}.crt", std::process::id()));
+        assert!(matches!(ClientCa::read(&path), Err(ClientCaError::Unreadable { .. })));
+        std::fs::write(&path, "no certificate").unwrap();
+        assert!(matches!(ClientCa::read(&path), Err(ClientCaError::NoCa { .. })));
+
+        let (first, second) = (authority("first"), authority("second"));
+        std::fs::write(&path, first.pem()).unwrap();
+        let ca = ClientCa::read(&path).unwrap();
+        let verified = |ca: &ClientCa| {
+            let peers = [peer(&first, ClientAuth), peer(&second, ClientAuth), peer(&first, ServerAuth)];
+            [ca.verifies(Some(&peers[0])), ca.verifies(Some(&peers[1])), ca.verifies(Some(&peers[2]))]
+        };
+        assert_eq!(verified(&ca), [true, false, false]);
+        assert!(!ca.verifies(None) && !ca.verifies(Some(&Peer::new(None))));
+
+        // Rotated in two steps, and then broken.
+        std::fs::write(&path, first.pem() + &second.pem()).unwrap();
+        ca.reload().unwrap();
+        assert_eq!(verified(&ca), [true, true, false]);
+        std::fs::write(&path, second.pem()).unwrap();
+        ca.reload().unwrap();
+        assert_eq!(verified(&ca), [false, true, false]);
+        std::fs::write(&path, "no certificate").unwrap();
+        assert!(ca.reload().is_err());
+        assert_eq!(verified(&ca), [false, true, false]);
+        std::fs::remove_file(&path).unwrap();
+        assert!(ca.reload().is_err());
+    }
+}
