@@ -69,6 +69,13 @@ sed -e "s/'wva-variantautoscaling-config'/'$release-variantautoscaling-config'/"
   -e "s/'serviceclass'/'serviceclass', '$release-service-classes-config'/" config/base/webhook.yaml > $out/base-webhook.yaml
 diff -u --label config/base --label chart <(json $out/base-webhook.yaml) <(grep WebhookConfiguration $out/defaults.json | sed -E 's/"labels":\{[^}]*\},//') > $out/webhook.diff || fault "they differ: $(cat $out/webhook.diff)"
 
+echo "== admission policies against the program's own table (config/base/admission-policy.yaml)"
+sed "s/wva-variantautoscaling-config/$release-variantautoscaling-config/" config/base/admission-policy.yaml > $out/base-policy.yaml
+diff -u --label config/base --label chart <(json $out/base-policy.yaml) <(grep '"kind":"ValidatingAdmissionPolicy' $out/defaults.json | sed -E 's/"labels":\{"app[^}]*\},//') > $out/policy.diff || fault "they differ: $(cat $out/policy.diff)"
+for file in "$out"/*.yaml; do
+  ! grep -qF '$(inst' "$file" || fault "$file: a placeholder of the admission policy is left"
+done
+
 echo "== permissions against what the program needs (config/base/rbac.yaml)"
 sed "s/wva-variantautoscaling-config/$release-variantautoscaling-config/" config/base/rbac.yaml > $out/base-rbac.yaml
 missing=$(LC_ALL=C comm -23 <(json $out/base-rbac.yaml rules | LC_ALL=C sort -u) <(json $out/external-metrics.yaml rules | LC_ALL=C sort -u))
@@ -127,6 +134,9 @@ holds "$all" '"matchLabels":{"controller_instance":"team-a","exported_namespace"
 holds "$all" '"name":"mutate-unlabelled.va.llmd.ai","namespaceSelector":{"matchExpressions":[{"key":"kubernetes.io/metadata.name","operator":"NotIn","values":["kube-system"]}],"matchLabels":{"wva.llmd.ai/controller-instance":"team-a"}},"objectSelector":{"matchExpressions":[{"key":"wva.llmd.ai/controller-instance","operator":"DoesNotExist"}]}' instance
 holds "$all" '"name":"validate.va.llmd.ai","namespaceSelector":{"matchExpressions":[{"key":"kubernetes.io/metadata.name","operator":"NotIn","values":["kube-system"]}]},"objectSelector":{"matchLabels":{"wva.llmd.ai/controller-instance":"team-a"}}' instance
 lacks "$(cat $out/instance-ignore.json)" 'unlabelled' instance-ignore
+holds "$(cat $out/instance-require.json)" "'team-a' != '' \u0026\u0026 'require' == 'require'" instance-require
+holds "$(cat $out/namespaced.json)" "'one' == 'one'" namespaced
+lacks "$(cat $out/no-admission-policy.json)" 'ValidatingAdmissionPolicy' no-admission-policy
 holds "$(cat $out/namespaced.json)" "\"namespaceSelector\":{\"matchExpressions\":[{\"key\":\"kubernetes.io/metadata.name\",\"operator\":\"In\",\"values\":[\"$system\"]},{\"key\":\"kubernetes.io/metadata.name\",\"operator\":\"NotIn\",\"values\":[\"kube-system\"]}]}" namespaced
 holds "$(cat $out/namespaced.json)" '{"name":"WATCH_NAMESPACE","valueFrom":{"fieldRef":{"apiVersion":"v1","fieldPath":"metadata.namespace"}}}' namespaced
 holds "$(cat $out/readme-saturation.json)" '"llm-d":"kvCacheThreshold: 0.7\nkvSpareTrigger: 0.35\nmodel_id: Qwen/Qwen3-0.6B\nnamespace: llm-d-autoscaler\n"' readme-saturation

@@ -13,8 +13,10 @@ use std::path::Path;
 
 use wva_crds::entries::{Kind, schema_text};
 use wva_crds::names;
-use wva_rules::InstancePolicy;
-use wva_webhook::registration::{Door, FailurePolicy, render};
+use wva_rules::{InstancePolicy, PolicyInstance};
+use wva_webhook::registration::{
+    Door, FailurePolicy, main_map_policy_spec, render, render_policies, variant_policy_spec,
+};
 
 #[track_caller]
 fn check(path: &str, wanted: &str) {
@@ -81,16 +83,45 @@ fn webhook_configurations() {
         main_config_map: names::MAIN_MAP_NAME,
         entry_config_maps: &entry_maps,
     };
-    let list = render(&door);
-    let mut yaml = String::from(
+    let webhooks = documents(
         "# The webhook configurations without rules and caBundle: a webhook without rules is never called. The program adds\n# both once a review would be answered. Written by `make generate`.\n",
+        &render(&door),
     );
+    check("config/base/webhook.yaml", &webhooks);
+    let policies = documents(
+        "# What the API server refuses by itself while no webhook answers: the rules of webhook/rules that need no context.\n# Written by `make generate`.\n",
+        &render_policies(&door),
+    );
+    check("config/base/admission-policy.yaml", &policies);
+}
+
+/// The same policies for the chart, which fills in the placeholders.
+#[test]
+fn admission_policies_of_the_chart() {
+    let of = PolicyInstance {
+        instance: "$(instance)",
+        instance_policy: "$(instancePolicy)",
+        namespaces: "$(namespaces)",
+    };
+    let specs = serde_json::json!({
+        "variants": variant_policy_spec(of), "mainMap": main_map_policy_spec("$(mainMap)"),
+    });
+    let yaml = serde_saphyr::to_string(&specs).unwrap();
+    let head =
+        "# What templates/admission-policy.yaml fills in. Written by `make generate` from webhook/rules.\n";
+    let path = "charts/workload-variant-autoscaler/files/admission-policy.yaml";
+    check(path, &format!("{head}{}\n", yaml.trim_end()));
+}
+
+/// A list as YAML documents below a comment.
+fn documents(head: &str, list: &serde_json::Value) -> String {
+    let mut yaml = head.to_owned();
     for item in list["items"].as_array().unwrap() {
         yaml.push_str("---\n");
         yaml.push_str(serde_saphyr::to_string(item).unwrap().trim_end());
         yaml.push('\n');
     }
-    check("config/base/webhook.yaml", &yaml);
+    yaml
 }
 
 /// Whoever meets a reason at night finds it on the page.

@@ -43,10 +43,9 @@ pub(crate) use pod::{Phase, PodFacts, Progress, WatchedPod};
 pub use synced::Synced;
 pub(crate) use workload::Workload;
 
-/// Objects in one page of a list. A page is held whole, with all that nobody reads, and every watch reads one at the
-/// same time; what such a peak has taken, the allocator does not give back. A page takes milliseconds, so that thousands
-/// of objects are still listed within a second or two.
-const PAGE: u32 = 20;
+/// Objects in one page of a list, as kubectl has it: 50,000 pods are 100 requests. The API server reads each limited
+/// page from etcd.
+const PAGE: u32 = 500;
 /// Longest wait for what is known of optional kinds, before the first decision.
 const LOOK: std::time::Duration = std::time::Duration::from_secs(20);
 

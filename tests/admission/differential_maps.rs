@@ -25,7 +25,8 @@ use crate::{DOORS, MAIN_MAP, shared};
 /// Codes of what an API server refuses by itself, and before it asks any webhook.
 const ITS_OWN: [&str; 2] = ["WVA-CM-005", "WVA-CM-007"];
 
-fn faults(case: &MapCase, old: Option<&Value>) -> Faults {
+/// What the rules refuse in a map.
+pub(crate) fn faults(case: &MapCase, old: Option<&Value>) -> Faults {
     let Some(role) = MapNames::default().role(case.namespace(), case.name()) else { return Faults::new() };
     let mut facts = MapFacts::of(&case.0, case.namespace(), role);
     facts.old = old;

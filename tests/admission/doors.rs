@@ -10,7 +10,7 @@ use crate::support::{good, variant};
 use crate::{DOORS, EARLY, KINDS, SOON, configuration, create, entries, judged_again, shared};
 
 const NAMES: [&[&str]; 2] =
-    [&["mutate.va.llmd.ai"], &["validate.va.llmd.ai", "main.configmap.llmd.ai", "entries.configmap.llmd.ai"]];
+    [&["mutate.va.llmd.ai", "main.configmap.llmd.ai"], &["validate.va.llmd.ai", "entries.configmap.llmd.ai"]];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_judged_before_the_program_runs() -> anyhow::Result<()> {

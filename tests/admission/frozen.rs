@@ -9,10 +9,10 @@ use crate::support::{good, variant};
 use crate::{DOORS, SOON, create, judged_again, patch, shared};
 
 /// Goes on with the program when the test ends, however it ends: the others need it.
-struct Frozen<'a>(&'a Process);
+pub(crate) struct Frozen<'a>(&'a Process);
 
 impl<'a> Frozen<'a> {
-    fn freeze(process: &'a Process) -> anyhow::Result<Self> {
+    pub(crate) fn freeze(process: &'a Process) -> anyhow::Result<Self> {
         process.signal(Signal::Stop)?;
         Ok(Self(process))
     }

@@ -13,7 +13,9 @@ mod main_map;
 mod main_objects;
 mod map_objects;
 mod objects;
+mod policy;
 mod refusals;
+mod stopped;
 #[path = "../support/mod.rs"]
 mod support;
 mod updates;
@@ -86,6 +88,7 @@ async fn start() -> anyhow::Result<Shared> {
         create(&testbed, guard::NAMESPACE, &object).await?.success()?;
     }
     let install = Install::start(&testbed, &InstallOptions::quick(env!("CARGO_BIN_EXE_wva"))).await?;
+    testbed.apply(&policy::manifests()?).await?;
     Ok(Shared { testbed, install, rules_before, early })
 }
 

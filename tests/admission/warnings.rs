@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::ensure;
 use serde_json::{Value, json};
 use wva_testbed::fixtures::VariantFixture;
+use wva_testbed::install::SYSTEM;
 use wva_testbed::{Ran, Testbed, eventually};
 
 use crate::support::variant;
@@ -144,5 +145,31 @@ async fn a_metric_that_nobody_reads_is_told_until_a_scaled_object_does() -> anyh
     let log = std::fs::read_to_string(shared.install.process().log_path())?;
     let told: Vec<&str> = log.lines().filter(|line| line.contains("scaledobjects.keda.sh")).collect();
     ensure!(told.len() == 2, "one line that the kind is absent, and one that it is there: {told:#?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_the_global_map_that_is_read_instead() -> anyhow::Result<()> {
+    let testbed = &shared().await?.testbed;
+    let _open = DOORS.read().await;
+    let map = |name: &str| {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": SYSTEM}, "data": {}})
+            .to_string()
+    };
+    let first = "wva-model-scale-to-zero-config";
+    testbed.kubectl_with(&["create", "-f", "-"], &map(first)).await?.success()?;
+    let told = format!("[WVA-CM-053] metadata.name: not read here: {SYSTEM}/{first} is");
+    let shadowed = eventually("the map to be seen", SOON, async || {
+        let args = ["create", "--dry-run=server", "-f", "-"];
+        let ran = testbed.kubectl_with(&args, &map("model-scale-to-zero-config")).await?;
+        ensure!(ran.ok && ran.stderr.contains(&told), "{ran:?}");
+        Ok(())
+    })
+    .await;
+    // The one that is read is not warned of.
+    let read = testbed.kubectl_with(&["replace", "--dry-run=server", "-f", "-"], &map(first)).await?;
+    testbed.kubectl(&["delete", "configmap", first, "-n", SYSTEM]).await?.success()?;
+    shadowed?;
+    ensure!(read.ok && !read.stderr.contains("WVA-CM-053"), "{read:?}");
     Ok(())
 }

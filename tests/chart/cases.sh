@@ -10,6 +10,8 @@ case_ namespaced          --set wva.namespaceScoped=true,llmd.namespace=$system
 case_ namespaced-limited  --set wva.namespaceScoped=true,wva.limitedMode=true,wva.controllerInstance=team-a
 case_ instance            --set wva.controllerInstance=team-a
 case_ instance-ignore     --set wva.controllerInstance=team-a,wva.webhook.instancePolicy=ignore
+case_ no-admission-policy --set wva.admissionPolicy.enabled=false
+case_ instance-require   --set wva.controllerInstance=team-a,wva.webhook.instancePolicy=require
 case_ external-metrics    --set wva.externalMetrics.enabled=true
 case_ no-controller       --set controller.enabled=false
 case_ no-webhook          --set wva.webhook.enabled=false

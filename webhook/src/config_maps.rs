@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use wva_crds::events::{ImmutableChange, immutable_change};
-use wva_rules::{IMMUTABLE, MapFacts, Operation, Place, Verdict, validate_map};
+use wva_rules::{IMMUTABLE, MapFacts, MapRole, Operation, Place, Verdict, validate_map};
 
 use crate::review::{Request, State};
 
@@ -88,7 +88,11 @@ pub(crate) fn verdict(state: &State, operation: Operation, request: &Request<'_>
     let text = |pointer| request.object.pointer(pointer).and_then(Value::as_str).filter(|t| !t.is_empty());
     let Some(name) = text("/metadata/name") else { return Verdict::default() };
     let Some(role) = settings.maps.role(request.namespace, name) else { return Verdict::default() };
-    let instead = format!("{}/{name}", settings.maps.namespace);
+    let instead = match role.1 {
+        Place::Unread => format!("{}/{name}", settings.maps.namespace),
+        Place::Global => read_instead(state, role.0, name).unwrap_or_default(),
+        Place::Local => String::new(),
+    };
     // What a map of a namespace inherits. Of caches that are not complete, another map may be the first.
     let inherits = role.1 == Place::Local && state.cluster.synced();
     let global = inherits.then(|| state.cluster.global_map(role.0)).flatten();
@@ -105,6 +109,16 @@ pub(crate) fn verdict(state: &State, operation: Operation, request: &Request<'_>
         leave_traces(state, request, &verdict);
     }
     verdict
+}
+
+/// The global map that comes before this one by its name, where there is one: of each kind the first alone is read.
+fn read_instead(state: &State, role: MapRole, name: &str) -> Option<String> {
+    let first = state.cluster.synced().then(|| state.cluster.global_map(role)).flatten()?;
+    let first = first.pointer("/metadata/name")?.as_str()?;
+    let maps = &state.settings.maps;
+    let order = maps.in_order(role);
+    let position = |name: &str| order.iter().position(|known| *known == name);
+    (position(first)? < position(name)?).then(|| format!("{}/{first}", maps.namespace))
 }
 
 fn leave_traces(state: &State, request: &Request<'_>, verdict: &Verdict) {

@@ -171,7 +171,7 @@ impl<E: MapEntry> ReadMap<E> {
             Some((keyed.key.to_string(), serde_json::to_string(&keyed.entry).ok()?.into()))
         };
         let data: Map<String, Value> = self.entries.iter().filter_map(text).collect();
-        json!({"data": data})
+        json!({"metadata": {"name": self.name}, "data": data})
     }
 
     /// The entry, where it can be used on its own.

@@ -14,7 +14,7 @@ use super::layers::InForce;
 use super::news::{tell, tell_each};
 use super::read::ReadMap;
 use super::reloads::{Config, ConfigReloads};
-use super::service_classes::{Objectives, ServiceClasses};
+use super::service_classes::{Goal, ServiceClasses};
 use crate::published::PublishedVariant;
 use crate::variants::Managed;
 use crate::watches::{Cache, NamespaceFacts};
@@ -76,9 +76,9 @@ impl Settings {
     }
 
     /// What the service classes hold a model to. `None` where none names it.
-    fn objectives(&self, model: &str) -> Option<Objectives> {
+    fn objectives(&self, model: &str) -> Option<&Goal> {
         let classes = self.classes.iter().flat_map(|map| &map.entries);
-        classes.fold(None, |before, keyed| keyed.entry.over(before, model))
+        ServiceClasses::objectives(classes.map(|keyed| &keyed.entry), model)
     }
 
     /// What holds for a model that nobody names.

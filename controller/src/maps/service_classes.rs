@@ -16,17 +16,10 @@ pub(super) struct ServiceClasses(BTreeMap<String, Goal>);
 
 /// The objectives of one class for one model, in milliseconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-struct Goal {
+pub(super) struct Goal {
     #[serde(skip)]
     model: String,
     priority: Priority,
-    itl: Option<Millis>,
-    ttft: Option<Millis>,
-}
-
-/// What a model is held to.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Objectives {
     /// Between two tokens.
     pub(super) itl: Option<Millis>,
     /// To the first token.
@@ -34,19 +27,12 @@ pub(super) struct Objectives {
 }
 
 impl ServiceClasses {
-    /// What these classes hold a model to, and those before them: the strictest of each, for all classes share the model's
-    /// replicas. `None` where none names it.
-    pub(super) fn over(&self, before: Option<Objectives>, model: &str) -> Option<Objectives> {
-        let goals = self.0.values().filter(|goal| goal.model == model);
-        goals.fold(before, |all, goal| {
-            let all = all.unwrap_or_default();
-            Some(Objectives { itl: strictest(all.itl, goal.itl), ttft: strictest(all.ttft, goal.ttft) })
-        })
+    /// What a model is held to: the objectives of its most important class, which has the lowest number. Of equals the
+    /// first counts. `None` where no class names the model.
+    pub(super) fn objectives<'c>(classes: impl Iterator<Item = &'c Self>, model: &str) -> Option<&'c Goal> {
+        let goals = classes.flat_map(|classes| classes.0.values());
+        goals.filter(|goal| goal.model == model).min_by_key(|goal| goal.priority)
     }
-}
-
-fn strictest(a: Option<Millis>, b: Option<Millis>) -> Option<Millis> {
-    a.into_iter().chain(b).min_by(|a, b| a.get().total_cmp(&b.get()))
 }
 
 impl MapEntry for ServiceClasses {
@@ -90,6 +76,24 @@ impl MapEntry for ServiceClasses {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_lowest_priority_number_gives_the_objectives() {
+        let read = |key: &str, text: &str| ServiceClasses::read(key, text).unwrap();
+        let list = read(
+            "serviceClasses",
+            "- {name: Batch, model: m, priority: 10, slo-itl: 5, slo-ttw: 90}\n- {name: Free, model: n, priority: 2}",
+        );
+        let premium =
+            read("premium", "name: Premium\npriority: 1\ndata:\n- {model: m, slo-tpot: 24, slo-ttft: 500}");
+        let equal = read("second", "name: Second\npriority: 1\ndata:\n- {model: m, slo-tpot: 1}");
+        for classes in [[&list, &premium, &equal], [&premium, &equal, &list]] {
+            let goal = ServiceClasses::objectives(classes.into_iter(), "m").unwrap();
+            let millis = [goal.itl, goal.ttft].map(|m| m.map(Millis::get));
+            assert_eq!(millis, [Some(24.0), Some(500.0)], "stricter classes of less importance do not count");
+        }
+        assert!(ServiceClasses::objectives([&list].into_iter(), "other").is_none());
+    }
 
     #[test]
     fn both_layouts_are_read_and_a_model_named_twice_is_told() {

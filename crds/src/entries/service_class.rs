@@ -145,12 +145,6 @@ impl ServiceClassMap {
         }
         (map, faults)
     }
-
-    /// The objectives for a model: those of its most important class. Of equals the first counts.
-    #[must_use]
-    pub fn objective(&self, model_id: &str) -> Option<&Objective> {
-        self.objectives.iter().filter(|o| o.model == model_id).min_by_key(|o| o.priority)
-    }
 }
 
 fn objectives(key: &str, text: &str) -> Result<Vec<Objective>, Vec<Fault>> {

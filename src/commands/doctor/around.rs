@@ -4,14 +4,18 @@
 use wva_crds::names::INSTANCE_LABEL;
 
 use super::chain::Found;
+use super::controllers::Controller;
 use super::facts::Facts;
 use super::seen::condition;
 use crate::commands::cluster::{entry, text};
 
+/// The namespaceSelector of every webhook and admission policy excludes it.
+const UNREVIEWED: &str = "kube-system";
+
 /// All checks, each with a name like a link's.
 pub(super) fn look(facts: &Facts) -> Vec<(&'static str, Found)> {
     let mut found = vec![("crd", crd(facts)), ("controller", controller(facts)), ("leader", leader(facts))];
-    found.extend(namespaces(facts).into_iter().map(|f| ("namespace", f)));
+    found.extend(unreviewed(facts).chain(namespaces(facts)).map(|f| ("namespace", f)));
     found.push(("metrics API", metrics_api(facts)));
     let hidden = facts.hidden.iter().filter(|(kind, _)| !["controllers", "apiservices"].contains(kind));
     found.extend(hidden.map(|(_, why)| ("rights", Found::unknown(why.as_str()))));
@@ -33,7 +37,7 @@ fn controller(facts: &Facts) -> Found {
     let Some(all) = &facts.controllers else {
         return Found::unknown(facts.hidden("controllers").unwrap_or("the Deployments cannot be seen"));
     };
-    let shown: Vec<String> = all.iter().map(super::controllers::Controller::shown).collect();
+    let shown: Vec<String> = all.iter().map(Controller::shown).collect();
     let list = shown.join(", ");
     if all.iter().any(|c| c.original) && all.iter().any(|c| !c.original) {
         return Found::doubtful(
@@ -74,6 +78,20 @@ fn leader(facts: &Facts) -> Found {
             "kubectl get lease -A, and look at the logs of its holder",
         ),
     }
+}
+
+/// Controllers in the namespace that webhooks and admission policies leave out.
+fn unreviewed(facts: &Facts) -> impl Iterator<Item = Found> {
+    let inside = |c: &&Controller| !c.original && c.namespace == UNREVIEWED;
+    facts.controllers.iter().flatten().filter(inside).map(|c| {
+        Found::doubtful(
+            format!(
+                "{} is in {UNREVIEWED}, where admission reviews neither config maps nor variants",
+                c.shown()
+            ),
+            "install the release in a namespace of its own (docs/install.md)",
+        )
+    })
 }
 
 /// Namespaces that are given to an instance that nobody runs.

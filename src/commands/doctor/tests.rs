@@ -263,6 +263,8 @@ fn around_the_variants() {
     let orphaned =
         look(|w| w.namespaces[0]["metadata"]["labels"] = json!({"wva.llmd.ai/controller-instance": "blue"}));
     assert!(orphaned.contains("prod is given to instance blue"), "{orphaned}");
+    let system = look(|w| w.controllers[0]["metadata"]["namespace"] = json!("kube-system"));
+    assert!(system.contains("look   namespace   Deployment kube-system/ours is in kube-system"), "{system}");
     let silent = look(|w| w.snapshot = None);
     assert!(silent.contains("look   leader") && silent.contains("it does not lead"), "{silent}");
     let crashing = look(|w| {

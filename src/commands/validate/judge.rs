@@ -194,7 +194,8 @@ impl<'a> Input<'a> {
     }
 
     fn map(&self, object: &Object, (role, place): (MapRole, Place)) -> Vec<Violation> {
-        let instead = self.names.read_instead(&object.name);
+        let unread = place == Place::Unread;
+        let instead = if unread { self.names.read_instead(&object.name) } else { String::new() };
         let mut facts = MapFacts::of(&object.value, &object.namespace, (role, place));
         facts.old = self.before.get(&key(object)).copied();
         facts.operation = if facts.old.is_some() { Operation::Update } else { Operation::Create };

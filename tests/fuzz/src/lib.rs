@@ -170,8 +170,7 @@ pub fn entries(bytes: &[u8]) {
     assert!(yaml || read == [false; 4], "{text:?} is no YAML and was read");
     let data =
         BTreeMap::from([("serviceClasses".to_owned(), text.to_owned()), ("a".to_owned(), text.to_owned())]);
-    let (classes, _) = ServiceClassMap::read(&data);
-    let _ = classes.objective("m");
+    let _ = ServiceClassMap::read(&data);
 }
 
 /// Lines `KEY=value`, as a map, as the entry `config.yaml`, and each value as every kind of setting.

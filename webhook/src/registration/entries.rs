@@ -54,6 +54,14 @@ pub static ENTRIES: &[Entry] = &[
         subject: Subject::UnlabelledVariants,
         path: MUTATE_PATH,
     },
+    // The mutating phase comes before the API server's own policy, whose refusal knows neither the command that makes
+    // the change nor the event.
+    Entry {
+        name: "main.configmap.llmd.ai",
+        phase: Phase::Mutating,
+        subject: Subject::MainConfigMap,
+        path: CONFIG_MAP_PATH,
+    },
     Entry {
         name: "validate.va.llmd.ai",
         phase: Phase::Validating,
@@ -65,12 +73,6 @@ pub static ENTRIES: &[Entry] = &[
         phase: Phase::Validating,
         subject: Subject::UnlabelledVariants,
         path: VALIDATE_PATH,
-    },
-    Entry {
-        name: "main.configmap.llmd.ai",
-        phase: Phase::Validating,
-        subject: Subject::MainConfigMap,
-        path: CONFIG_MAP_PATH,
     },
     Entry {
         name: "entries.configmap.llmd.ai",

@@ -3,6 +3,7 @@
 //! rules is never called, so nothing is refused before anybody can answer.
 
 mod entries;
+mod policies;
 mod probe;
 mod render;
 mod service;
@@ -26,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 use wva_certs::Trust;
 
 pub use entries::{ENTRIES, Entry, Phase, Subject};
+pub use policies::{main_map_policy_spec, render_policies, variant_policy_spec};
 pub use probe::{Probe, ProbeError};
 pub use render::{Door, FailurePolicy, render, render_open};
 pub use service::ServiceRef;

@@ -44,7 +44,7 @@ pub struct Door<'a> {
 
 /// The finalizers of an object under deletion may shrink, and nothing else may happen, without a review: so that the
 /// object can go while every replica is dead. A deletion timestamp alone opens no door.
-const NOT_FINALIZER_REMOVAL: &str = "!(request.operation == 'UPDATE' \
+pub(super) const NOT_FINALIZER_REMOVAL: &str = "!(request.operation == 'UPDATE' \
      && has(oldObject.metadata.deletionTimestamp) \
      && has(oldObject.metadata.finalizers) \
      && (!has(object.metadata.finalizers) \
@@ -91,7 +91,7 @@ fn object(door: &Door<'_>, kind: &str, phase: Phase) -> Value {
     })
 }
 
-fn wanted(door: &Door<'_>, subject: Subject) -> bool {
+pub(super) fn wanted(door: &Door<'_>, subject: Subject) -> bool {
     subject != Subject::UnlabelledVariants
         || (door.instance.is_some() && door.policy != InstancePolicy::Ignore)
 }
@@ -120,7 +120,7 @@ fn webhook(door: &Door<'_>, entry: &Entry) -> Value {
     webhook
 }
 
-fn namespaces(door: &Door<'_>, subject: Subject) -> Value {
+pub(super) fn namespaces(door: &Door<'_>, subject: Subject) -> Value {
     const NAME: &str = "kubernetes.io/metadata.name";
     let not_system = json!({"key": NAME, "operator": "NotIn", "values": ["kube-system"]});
     let maps = matches!(subject, Subject::MainConfigMap | Subject::EntryConfigMaps);
@@ -139,7 +139,7 @@ fn namespaces(door: &Door<'_>, subject: Subject) -> Value {
     }
 }
 
-fn objects(door: &Door<'_>, subject: Subject) -> Value {
+pub(super) fn objects(door: &Door<'_>, subject: Subject) -> Value {
     match (subject, door.instance) {
         (Subject::MainConfigMap | Subject::EntryConfigMaps, _) => json!({}),
         (Subject::Variants, Some(instance)) => json!({"matchLabels": {INSTANCE_LABEL: instance}}),

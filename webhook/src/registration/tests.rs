@@ -125,7 +125,7 @@ async fn opens_what_exists_and_repairs_drift() {
     apiserver.until(VALIDATING, |o| open(o, "validate.va.llmd.ai", &pem)).await;
     let object = apiserver.object(VALIDATING);
     assert_eq!(entry(&object, "foreign.example.com"), &foreign);
-    assert_eq!(entry(&object, "main.configmap.llmd.ai")["rules"][0]["resources"], json!(["configmaps"]));
+    assert_eq!(entry(&object, "entries.configmap.llmd.ai")["rules"][0]["resources"], json!(["configmaps"]));
     for patch in apiserver.patches.lock().unwrap().iter() {
         for applied in patch["webhooks"].as_array().unwrap() {
             let keys: Vec<_> = applied.as_object().unwrap().keys().map(String::as_str).collect();
@@ -304,7 +304,8 @@ fn shape(door: &Door<'_>) -> Vec<(String, Value, Value)> {
             assert!(w.get("rules").is_none() && w["clientConfig"].get("caBundle").is_none(), "{name}");
             assert!(w["matchConditions"].as_array().unwrap().len() == 1, "{name}");
             assert_eq!((&w["timeoutSeconds"], &w["matchPolicy"]), (&json!(5), &json!("Equivalent")));
-            assert_eq!(w.get("reinvocationPolicy").is_some(), name.starts_with("mutate"), "{name}");
+            let mutating = name.starts_with("mutate") || name.starts_with("main");
+            assert_eq!(w.get("reinvocationPolicy").is_some(), mutating, "{name}");
             let policy = if name.contains("configmap") { "Ignore" } else { "Fail" };
             assert_eq!(w["failurePolicy"], policy, "{name}");
             let effects = if name == "main.configmap.llmd.ai" { "NoneOnDryRun" } else { "None" };
@@ -318,7 +319,7 @@ fn shape(door: &Door<'_>) -> Vec<(String, Value, Value)> {
 fn the_rendered_entries_are_those_of_the_table() {
     let names = |door: &Door<'_>| shape(door).into_iter().map(|(name, ..)| name).collect::<Vec<_>>();
     let few =
-        ["mutate.va.llmd.ai", "validate.va.llmd.ai", "main.configmap.llmd.ai", "entries.configmap.llmd.ai"];
+        ["mutate.va.llmd.ai", "main.configmap.llmd.ai", "validate.va.llmd.ai", "entries.configmap.llmd.ai"];
     let all: Vec<_> = ENTRIES.iter().map(|e| e.name).collect();
     let instance = Door { instance: Some("a"), ..door() };
     assert_eq!(names(&door()), few);

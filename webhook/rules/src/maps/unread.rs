@@ -12,10 +12,12 @@ pub(crate) const ELSEWHERE: Rule = Rule {
     message: "not read here: {other} is",
     docs: "The main map, a service-class map, or a map under an older name stands in a namespace other than the \
            controller's: nothing reads it there. Namespace-local maps are exactly `wva-saturation-scaling-config` and \
-           `wva-model-scale-to-zero-config`.",
+           `wva-model-scale-to-zero-config`. In the controller's namespace, another global map of the same kind comes \
+           first by its name: an install by Helm has a saturation map of its own, and reads that one alone.",
     check: Check::ConfigMap(|facts, out| {
-        if facts.place == Place::Unread && !facts.read_instead.is_empty() {
-            out.text("", facts.read_instead);
+        if !facts.read_instead.is_empty() {
+            let field = if facts.place == Place::Global { "metadata.name" } else { "metadata.namespace" };
+            out.at(field, "", facts.read_instead);
         }
     }),
 };

@@ -191,7 +191,8 @@ impl Example {
         };
         let used = cluster.iter().any(|o| o["kind"] == KIND && text(o, "/metadata/namespace") == namespace)
             || of_namespace(&cluster, namespace, "labels", CONFIG_ENABLED_LABEL) == Some("true");
-        let instead = format!("{}/{name}", names.namespace);
+        let unread = role.1 == Place::Unread;
+        let instead = if unread { format!("{}/{name}", names.namespace) } else { String::new() };
         let mut facts = MapFacts::of(object, namespace, role);
         facts.operation = operation(old);
         facts.old = old;

@@ -1,0 +1,381 @@
+//! The rules that CEL can say without any context, as parts of `ValidatingAdmissionPolicy` objects: the API server
+//! evaluates them by itself, so they hold while no replica answers. Codes, fields, texts and what an update
+//! leaves alone come from the table of rules; only the conditions are written a second time, in CEL. A policy refuses
+//! nothing that the rules admit: where CEL cannot know, it admits.
+
+use serde_json::{Value, json};
+use wva_crds::names::{
+    ACCELERATOR_LABEL, ALLOW_INSTANCE_CHANGE_ANNOTATION, INSTANCE_LABEL, MODE_ANNOTATION,
+    RESTART_REVISION_ANNOTATION,
+};
+use wva_crds::settings::map::NESTED_ENTRY;
+use wva_crds::settings::{Kind, SETTINGS, Setting};
+
+use crate::maps::immutable;
+use crate::table::Rule;
+use crate::text::FOUND_CHARS;
+use crate::va::{instance, labels};
+
+/// Codes that the policy for variants refuses.
+pub const VARIANT_POLICY_CODES: [&str; 5] = [
+    instance::VALUE.code,
+    instance::REQUIRED.code,
+    instance::CHANGED.code,
+    labels::ACCELERATOR_SHORT.code,
+    labels::MODE.code,
+];
+
+/// What the policy for variants depends on, as texts that stand in its expressions. A template has placeholders there.
+#[derive(Clone, Copy, Debug)]
+pub struct PolicyInstance<'a> {
+    /// `CONTROLLER_INSTANCE`; empty for none.
+    pub instance: &'a str,
+    /// `WVA_INSTANCE_POLICY`.
+    pub instance_policy: &'a str,
+    /// `one` where the controller watches one namespace, which is its own; else `all`.
+    pub namespaces: &'a str,
+}
+
+/// One rule as CEL.
+struct CelRule {
+    rule: &'static Rule,
+    /// The variables that hold what the rule reads.
+    name: &'static str,
+    /// True where the object breaks the rule.
+    broken: String,
+    /// The texts for `{found}` and `{other}`.
+    found: String,
+    other: String,
+}
+
+/// Conditions, variables and validations for a `VariantAutoscaling`. The webhook's own match condition comes on top.
+#[must_use]
+pub fn variant_policy(of: PolicyInstance<'_>) -> Value {
+    // Lists of one text, or of none where the key is absent.
+    let mut variables = Vec::new();
+    for (name, field, key) in [
+        ("instance", "labels", INSTANCE_LABEL),
+        ("accelerator", "labels", ACCELERATOR_LABEL),
+        ("mode", "annotations", MODE_ANNOTATION),
+        ("move", "annotations", ALLOW_INSTANCE_CHANGE_ANNOTATION),
+    ] {
+        for (side, object) in [("now", "object"), ("before", "oldObject")] {
+            let (map, key) = (format!("{object}.metadata.{field}"), literal(key));
+            let there = format!("{object} != null && has({map}) && {key} in {map}");
+            variables.push(json!({
+                "name": format!("{name}_{side}"), "expression": format!("{there} ? [{map}[{key}]] : []"),
+            }));
+        }
+    }
+    let validations: Vec<Value> = variant_rules(of).iter().map(CelRule::validation).collect();
+    json!({
+        "matchConditions": [{"name": "is-of-this-controller", "expression": judged(of.instance)}],
+        "variables": variables,
+        "validations": validations,
+    })
+}
+
+/// The objects that the controller judges: without a label, or of its instance before the update or after it.
+fn judged(instance: &str) -> String {
+    let (instance, key) = (literal(instance), literal(INSTANCE_LABEL));
+    let label = |object: &str| format!("{object}.metadata.labels[{key}]");
+    let there = |object: &str| format!("has({object}.metadata.labels) && {key} in {object}.metadata.labels");
+    format!(
+        "!({}) || {} in ['', {instance}] || ({instance} != '' && oldObject != null && {} && {} == {instance})",
+        there("object"),
+        label("object"),
+        there("oldObject"),
+        label("oldObject"),
+    )
+}
+
+fn variant_rules(of: PolicyInstance<'_>) -> Vec<CelRule> {
+    let (instance, key) = (literal(of.instance), literal(INSTANCE_LABEL));
+    let own_namespace = format!(
+        "{} == 'one' || (has(namespaceObject.metadata.labels) && {key} in namespaceObject.metadata.labels && \
+         namespaceObject.metadata.labels[{key}] == {instance})",
+        literal(of.namespaces)
+    );
+    let requires = format!("{instance} != '' && {} == 'require'", literal(of.instance_policy));
+    let rule = |rule, name, broken: String, found, other| CelRule { rule, name, broken, found, other };
+    vec![
+        rule(
+            &instance::VALUE,
+            "instance",
+            "variables.instance_now == ['']".to_owned(),
+            quoted("variables.instance_now"),
+            literal(""),
+        ),
+        rule(
+            &instance::REQUIRED,
+            "instance",
+            format!("{requires} && variables.instance_now == [] && ({own_namespace})"),
+            literal("nothing"),
+            quoted(&format!("[{instance}]")),
+        ),
+        rule(
+            &instance::CHANGED,
+            "instance",
+            "variables.instance_before != [] && variables.instance_before != [''] && variables.instance_now != variables.instance_before && \
+             (variables.move_now != ['true'] || variables.move_before == ['true'])"
+                .to_owned(),
+            format!("(variables.instance_now == [] ? 'nothing' : {})", quoted("variables.instance_now")),
+            quoted("variables.instance_before"),
+        ),
+        rule(
+            &labels::ACCELERATOR_SHORT,
+            "accelerator",
+            "variables.accelerator_now.exists(a, size(a) < 2)".to_owned(),
+            quoted("variables.accelerator_now"),
+            literal(""),
+        ),
+        rule(
+            &labels::MODE,
+            "mode",
+            "variables.mode_now.exists(m, !(m in ['auto', 'recommend', 'paused'] || \
+             (m.matches('^fixed=0*[0-9]{1,10}$') && int(m.substring(6)) <= 2147483647)))"
+                .to_owned(),
+            quoted("variables.mode_now"),
+            literal(""),
+        ),
+    ]
+}
+
+impl CelRule {
+    fn validation(&self) -> Value {
+        let Self { rule, name, broken, found, other } = self;
+        let untouched = format!("oldObject != null && variables.{name}_now == variables.{name}_before");
+        json!({
+            "expression": format!("!({broken}) || ({untouched})"),
+            "messageExpression": message(rule, found, other),
+            "message": format!("{}: [{}] {}", rule.field, rule.code, rule.docs),
+        })
+    }
+}
+
+/// Conditions, variables and validations for an update of the main map.
+#[must_use]
+pub fn main_map_policy() -> Value {
+    let revision = literal(RESTART_REVISION_ANNOTATION);
+    let annotated = |object: &str| {
+        format!("has({object}.metadata.annotations) && {revision} in {object}.metadata.annotations")
+    };
+    let unstated = format!(
+        "!({}) || ({} && object.metadata.annotations[{revision}] == oldObject.metadata.annotations[{revision}])",
+        annotated("object"),
+        annotated("oldObject"),
+    );
+    let data = |object: &str| format!("has({object}.data) ? {object}.data : {{}}");
+    json!({
+        "matchConditions": [{"name": "restart-is-not-stated", "expression": unstated}],
+        "variables": [
+            {"name": "now", "expression": data("object")},
+            {"name": "before", "expression": data("oldObject")},
+            {"name": "settings", "expression": settings()},
+            {"name": "written", "expression": written()},
+            {"name": "values", "expression": values()},
+            {"name": "changed", "expression": format!("variables.values.filter(v, {})", differs())},
+        ],
+        "validations": [{
+            "expression": "size(variables.changed) == 0",
+            "messageExpression": format!("variables.changed.map(v, {}).join('; ') + {}", change(), remedy()),
+            "message": format!(
+                "{}: [{}] settings that are read at the start alone were changed: set annotation {} in the same \
+                 change, and restart the controller",
+                immutable::CHANGED.field, immutable::CHANGED.code, RESTART_REVISION_ANNOTATION
+            ),
+        }],
+    })
+}
+
+/// The settings that need a restart, as a list of maps.
+fn settings() -> String {
+    let row = |setting: &Setting| {
+        let old = setting.old_keys().next().unwrap_or_default();
+        format!(
+            "{{'key': {}, 'old': {}, 'kind': '{}', 'default': {}}}",
+            literal(setting.key),
+            literal(old),
+            kind(setting),
+            literal(setting.default.unwrap_or_default())
+        )
+    };
+    let rows: Vec<String> = SETTINGS.iter().filter(|s| s.in_map && !s.mutable).map(row).collect();
+    format!("[{}]", rows.join(", "))
+}
+
+/// How values are compared and shown.
+fn kind(setting: &Setting) -> &'static str {
+    match setting.kind {
+        _ if setting.secret => "secret",
+        Kind::Bool => "bool",
+        Kind::Int { .. } => "int",
+        Kind::Duration { .. } => "duration",
+        Kind::Address | Kind::LoopbackAddress => "address",
+        Kind::Url => "url",
+        _ => "text",
+    }
+}
+
+/// Each setting with the text of its flat key before and now, empty where it has none. A setting that the entry
+/// `config.yaml` may hold is left out: CEL reads no YAML.
+fn written() -> String {
+    let text = |map: &str| {
+        format!(
+            "(s.key in variables.{map} && variables.{map}[s.key] != '' ? variables.{map}[s.key] : \
+             s.old in variables.{map} ? variables.{map}[s.old] : '')"
+        )
+    };
+    let nested = literal(NESTED_ENTRY);
+    let known = |map: &str| {
+        let entry = format!("variables.{map}[{nested}]");
+        format!(
+            "({} != '' || !({nested} in variables.{map} && ({entry}.contains(s.key) || (s.old != '' && \
+             {entry}.contains(s.old)))))",
+            text(map)
+        )
+    };
+    format!(
+        "variables.settings.filter(s, {} && {}).map(s, {{'key': s.key in variables.now || !(s.old in variables.now) ? \
+         s.key : s.old, 'kind': s.kind, 'default': s.default, 'now': string{}, 'before': string{}}})",
+        known("now"),
+        known("before"),
+        text("now"),
+        text("before")
+    )
+}
+
+/// The same with what holds: a key without a text has its default. Booleans and addresses are in one spelling.
+fn values() -> String {
+    let held = |side: &str| format!("(w.{side} == '' ? w.default : w.{side})");
+    let one_spelling = |side: &str| {
+        let held = held(side);
+        format!(
+            "(w.kind == 'bool' ? ({held} in ['1', 't', 'T', 'true', 'TRUE', 'True'] ? 'true' : {held} in ['0', 'f', \
+             'F', 'false', 'FALSE', 'False'] ? 'false' : {held}) : w.kind != 'address' ? {held} : \
+             {held}.startsWith(':') ? '[::]' + {held} : {held}.replace('localhost:', '127.0.0.1:', 1))"
+        )
+    };
+    format!(
+        "variables.written.map(w, {{'key': w.key, 'kind': w.kind, 'default': w.default, 'now': w.now, 'before': \
+         w.before, 'a': {}, 'b': {}}})",
+        one_spelling("before"),
+        one_spelling("now")
+    )
+}
+
+/// Whether the values before and now differ, compared parsed as the rule does: `60s` is `1m`. What CEL could fail to
+/// parse is compared as text; two spellings of one IPv6 address count as equal.
+fn differs() -> String {
+    const INT: &str = "^[+-]?0*[0-9]{1,18}$";
+    // So few digits that eight parts stay below the longest duration.
+    const DURATION: &str = "^[+-]?(0|((0*[0-9]{1,5}([.][0-9]*)?|[.][0-9]+)h|(0*[0-9]{1,7}([.][0-9]*)?|[.][0-9]+)m|\
+        (0*[0-9]{1,9}([.][0-9]*)?|[.][0-9]+)s|(0*[0-9]{1,12}([.][0-9]*)?|[.][0-9]+)ms|\
+        (0*[0-9]{1,15}([.][0-9]*)?|[.][0-9]+)(us|\u{b5}s|\u{3bc}s)|(0*[0-9]{1,18}([.][0-9]*)?|[.][0-9]+)ns){1,8})$";
+    const IPV6: &str = "^\\[.*\\]:[0-9]+$";
+    let both = |form: &str| format!("v.a.matches({0}) && v.b.matches({0})", literal(form));
+    let port = |side: &str| format!("v.{side}.substring(v.{side}.lastIndexOf(':'))");
+    format!(
+        "v.kind == 'int' && {} ? int(v.a) != int(v.b) : v.kind == 'duration' && {} ? duration(v.a) != duration(v.b) : \
+         v.kind == 'address' && {} ? {} != {} : v.a != v.b",
+        both(INT),
+        both(DURATION),
+        both(IPV6),
+        port("a"),
+        port("b")
+    )
+}
+
+/// One change as the webhook tells it.
+fn change() -> String {
+    let shown = |side: &str| {
+        let text = format!("v.{side}");
+        format!(
+            "({text} == '' ? 'nothing' + (v.default == '' ? '' : ' (default ' + {} + ')') : v.kind == 'secret' ? \
+             '(a secret)' : v.kind == 'url' && {text}.contains('@') ? '(a URL with a password)' : {})",
+            quoted("[v.default]"),
+            quoted(&format!("[{text}]"))
+        )
+    };
+    let rule = &immutable::CHANGED;
+    format!(
+        "'{}.' + v.key + ': [{}] ' + {}",
+        rule.field,
+        rule.code,
+        filled(rule.message, &shown("now"), &shown("before"))
+    )
+}
+
+/// What to do, as the webhook tells it where it knows no process. The version of the stored map is a new revision.
+fn remedy() -> String {
+    format!(
+        "{} + oldObject.metadata.resourceVersion + {} + request.namespace",
+        literal(&format!("; set annotation {RESTART_REVISION_ANNOTATION}: \"")),
+        literal(
+            "\" in the same change, and restart with it: kubectl rollout restart deployment -l \
+             control-plane=controller-manager -n "
+        )
+    )
+}
+
+/// The message of a rule, behind field and code.
+fn message(rule: &Rule, found: &str, other: &str) -> String {
+    let prefix = literal(&format!("{}: [{}] ", rule.field, rule.code));
+    format!("{prefix} + {}", filled(rule.message, found, other))
+}
+
+/// A rule's text with `{found}` and `{other}` as CEL.
+fn filled(text: &str, found: &str, other: &str) -> String {
+    let mut parts = Vec::new();
+    let mut rest = text;
+    while let Some((at, hole)) = ["{found}", "{other}"].iter().filter_map(|h| Some((rest.find(h)?, *h))).min()
+    {
+        parts.push(literal(&rest[..at]));
+        parts.push(if hole == "{found}" { found.to_owned() } else { other.to_owned() });
+        rest = &rest[at + hole.len()..];
+    }
+    parts.push(literal(rest));
+    parts.join(" + ")
+}
+
+/// The text in a list in double quotes, escaped, and cut off as messages do.
+fn quoted(list: &str) -> String {
+    let kept = FOUND_CHARS - 3;
+    format!(
+        "{list}.map(t, strings.quote(size(t) > {FOUND_CHARS} ? t.substring(0, {kept}) + '...' : t)).join('')"
+    )
+}
+
+/// A text as a CEL literal.
+fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::{RULES, Scope};
+
+    #[test]
+    fn policies_cover_rules_without_context() {
+        let rules =
+            variant_rules(PolicyInstance { instance: "a", instance_policy: "require", namespaces: "all" });
+        let codes: Vec<&str> = rules.iter().map(|r| r.rule.code).collect();
+        assert_eq!(codes, VARIANT_POLICY_CODES);
+        for rule in rules.iter().map(|r| r.rule).chain([&immutable::CHANGED]) {
+            let row = RULES.iter().find(|row| row.code == rule.code).map(|row| (row.kind, row.scope));
+            assert_eq!(row, Some((crate::Kind::Deny, Scope::Object)), "{}", rule.code);
+        }
+    }
+
+    #[test]
+    fn settings_have_at_most_one_old_key() {
+        assert!(SETTINGS.iter().all(|s| s.old_keys().count() <= 1), "the policy reads one");
+    }
+
+    #[test]
+    fn literals_are_escaped() {
+        assert_eq!(literal("a'b\\c"), r"'a\'b\\c'");
+        assert_eq!(filled("x {found}, {other}.", "f", "o"), "'x ' + f + ', ' + o + '.'");
+    }
+}
