@@ -265,7 +265,8 @@ impl Gate {
                 Err(Refusal::Undecided)
             }
             Ok(Err(error)) => {
-                tracing::warn!(kind, %error, "The API server could not be asked for a review");
+                let error = wva_crds::api_call::root_cause(&error);
+                tracing::warn!(kind, error, "The API server could not be asked for a review");
                 Err(Refusal::Undecided)
             }
             Err(_) => {

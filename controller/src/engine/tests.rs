@@ -52,6 +52,7 @@ fn engine(cluster: &Cluster, prometheus: Prometheus) -> Engine {
         namespace: None,
         config: watch::channel(config()).1,
         telemetry: Telemetry::register(&Registry::new()).unwrap(),
+        progress: CycleProgress::default(),
         published: watch::channel(None).0,
     }
 }
@@ -334,6 +335,7 @@ async fn until(reader: &mut crate::Reader, wanted: impl FnMut(&Option<Arc<Publis
 }
 
 mod early;
+mod logged;
 mod restart;
 mod running;
 mod sampling;

@@ -310,6 +310,21 @@ impl Conditions {
         }
     }
 
+    /// Notes that the newest of `ready` replicas has only just become ready: that none reports is no fault yet.
+    pub(crate) fn await_first_metrics(&mut self, ready: u32) {
+        if self.metrics_available.reason != "MetricsMissing" {
+            return;
+        }
+        let waiting = format!("Waiting for the first metrics of {ready} ready pod(s)");
+        let before = self.optimization_ready.message.clone();
+        if let Some((held, _)) = before.split_once("): ").filter(|(held, _)| held.starts_with("Holding ")) {
+            self.optimization_ready.message = format!("{held}). {waiting}");
+            // It repeats the other, where that is the reason.
+            self.ready.message = self.ready.message.replace(&before, &self.optimization_ready.message);
+        }
+        self.metrics_available.message = waiting;
+    }
+
     /// Notes that the model may go to 0, from where nothing could wake it.
     pub(crate) fn nothing_wakes_it(&mut self) {
         self.optimization_ready.message.push_str(
