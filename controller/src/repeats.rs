@@ -89,7 +89,7 @@ impl<K: Ord + Clone> RepeatCounters<K> {
         stages
     }
 
-    /// Forgets what nobody asks about any more.
+    /// Forgets all others.
     pub(crate) fn retain(&mut self, keep: impl Fn(&K) -> bool) {
         self.0.retain(|key, _| keep(key));
     }
