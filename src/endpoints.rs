@@ -18,9 +18,9 @@ use prometheus::proto::MetricFamily;
 use prometheus::{Encoder, Registry, TextEncoder};
 use tokio_util::sync::CancellationToken;
 use wva_certs::connections::Bounds;
-use wva_controller::Synced;
 use wva_controller::auth::{Action, Gate, Peer, RETRY_AFTER, Refusal};
 use wva_controller::server::{self, Connection, Limits};
+use wva_controller::{CycleProgress, Synced};
 
 pub(crate) use debug::debug;
 
@@ -114,6 +114,8 @@ pub(crate) struct Readiness {
     pub(crate) checks: Vec<Check>,
     pub(crate) synced: Synced,
     pub(crate) stopping: CancellationToken,
+    /// What health depends on.
+    pub(crate) progress: CycleProgress,
 }
 
 impl Readiness {
@@ -128,8 +130,22 @@ impl Readiness {
     }
 }
 
+const STALLED: &str = "this replica leads, and its decision cycles have stopped";
+
 /// `/healthz` and `/readyz`.
 pub(crate) fn health(readiness: Arc<Readiness>) -> Router {
+    let progress = readiness.progress.clone();
+    let healthy = move || {
+        let alive = progress.is_alive();
+        if !alive {
+            tracing::error!("/healthz fails, so that the kubelet restarts this pod: {STALLED}");
+        }
+        std::future::ready(if alive {
+            (StatusCode::OK, "ok")
+        } else {
+            (StatusCode::SERVICE_UNAVAILABLE, STALLED)
+        })
+    };
     let ready = move |Query(query): Query<Vec<(String, String)>>| {
         let mut lines = String::new();
         let mut all = true;
@@ -141,7 +157,7 @@ pub(crate) fn health(readiness: Arc<Readiness>) -> Router {
         let verbose = !all || query.iter().any(|(k, _)| k == "verbose");
         std::future::ready((code, if verbose { lines } else { "ok".to_owned() }))
     };
-    Router::new().route("/healthz", get(|| async { "ok" })).route("/readyz", get(ready))
+    Router::new().route("/healthz", get(healthy)).route("/readyz", get(ready))
 }
 
 /// Hands over families of series, one after the other.
@@ -193,7 +209,12 @@ mod tests {
         let listener = bind("tests", SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let address = listener.local_addr().unwrap();
         let checks: Vec<Check> = vec![("certificate is loaded", Box::new(|| false))];
-        let readiness = Readiness { checks, synced: Synced::default(), stopping: shutdown.clone() };
+        let readiness = Readiness {
+            checks,
+            synced: Synced::default(),
+            stopping: shutdown.clone(),
+            progress: CycleProgress::default(),
+        };
         let router = health(Arc::new(readiness));
         (address, tokio::spawn(serve_within(limits, listener, None, router, shutdown.clone())))
     }

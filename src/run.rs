@@ -8,6 +8,7 @@ mod reconciler;
 mod served;
 mod supervision;
 
+use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -17,8 +18,8 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use wva_controller::auth::Gate;
 use wva_controller::{
-    AutoscalerObservers, Cache, ConfigMaps, ConfigReloads, InferencePools, Leadership, NamespaceFacts,
-    Notices, Scope, Synced, Tasks, Variant, Watches, elect,
+    AutoscalerObservers, Cache, ConfigMaps, ConfigReloads, CycleProgress, InferencePools, Leadership,
+    NamespaceFacts, Notices, Scope, Synced, Tasks, Variant, Watches, elect,
 };
 use wva_rules::OtherVariant;
 use wva_webhook::{Index, Readers};
@@ -56,6 +57,8 @@ struct Process {
     changed: Arc<Notify>,
     checks: Vec<Check>,
     synced: Synced,
+    /// When the engine last decided.
+    progress: CycleProgress,
     variants: Cache<Arc<Variant>>,
     /// The same, by what reviews ask for.
     variant_index: Index<OtherVariant>,
@@ -112,7 +115,7 @@ impl Process {
     async fn new(settings: Settings) -> anyhow::Result<Self> {
         let end = End::default();
         let client = client(Some(settings.rest_timeout)).await?;
-        let registry = Registry::new();
+        let registry = registry(settings.instance.as_deref())?;
         registry.register(Box::new(telemetry::build_info()?))?;
         registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
         let mut tasks = supervision::tasks();
@@ -157,6 +160,7 @@ impl Process {
             changed,
             checks: Vec::new(),
             synced,
+            progress: supervision::progress(),
             variants,
             variant_index,
             namespaces,
@@ -234,6 +238,13 @@ impl Process {
         let (leadership, stopping) = (self.leadership.clone(), self.end.stopping.clone());
         self.tasks.spawn(task, async move { leadership.while_leading(&stopping, work).await });
     }
+}
+
+/// Where series are registered; of a controller with an instance, all carry its name.
+fn registry(instance: Option<&str>) -> Result<Registry, prometheus::Error> {
+    let labels =
+        instance.map(|instance| HashMap::from([("controller_instance".to_owned(), instance.to_owned())]));
+    Registry::new_custom(None, labels)
 }
 
 /// For tasks that end without a result.

@@ -53,6 +53,9 @@ fn filter(level: tracing::Level) -> Targets {
         .with_target("rustls", LevelFilter::WARN)
         .with_target("tower", LevelFilter::WARN)
         .with_target("kube_client", LevelFilter::WARN)
+        // These two print every failed request without what it was about. The part of this program that asked logs it in full.
+        .with_target("kube_client::client::builder", LevelFilter::OFF)
+        .with_target("kube_runtime::watcher", LevelFilter::ERROR)
 }
 
 fn subscriber(log: &Log) -> (tracing::Dispatch, LogLevel) {

@@ -9,7 +9,7 @@ use serde_json::json;
 use wva_crds::names::LOCAL_SATURATION_MAP_NAME;
 use wva_rules::InstancePolicy;
 use wva_testbed::fixtures::VariantFixture;
-use wva_testbed::install::{Install, SERVICE, SYSTEM, WEBHOOKS};
+use wva_testbed::install::{Install, SERVICE, SYSTEM, WEBHOOKS, get};
 use wva_testbed::{Options, Testbed, eventually};
 use wva_webhook::registration::{Door, FailurePolicy, render};
 
@@ -83,6 +83,7 @@ async fn the_label_is_injected_kept_and_decides_who_manages() -> anyhow::Result<
         Ok(())
     })
     .await?;
+    every_series_carries_the_instance(&cluster).await?;
     let unmanaged = cluster.variant(&foreign, "b").await?;
     ensure!(unmanaged["status"].is_null(), "the unlabelled one is managed: {}", unmanaged["status"]);
     let series = cluster.install.series("wva_desired_replicas", &[("namespace", foreign.as_str())]).await?;
@@ -101,6 +102,16 @@ async fn the_label_is_injected_kept_and_decides_who_manages() -> anyhow::Result<
     .await?;
     the_opt_in_label_counts_with_the_value_of_this_controller(&cluster).await?;
     doors_stay_shut_while_the_service_leads_nowhere(&cluster).await
+}
+
+async fn every_series_carries_the_instance(cluster: &Cluster) -> anyhow::Result<()> {
+    let (status, page) = get(&format!("http://{}/metrics", cluster.install.address("metrics")?)).await?;
+    ensure!(status == 200, "/metrics answered {status}");
+    for line in page.lines().filter(|line| !line.starts_with('#')) {
+        let times = line.matches("controller_instance=\"blue\"").count();
+        ensure!(times == 1, "it carries the instance {times} times: {line}");
+    }
+    Ok(())
 }
 
 async fn the_opt_in_label_counts_with_the_value_of_this_controller(cluster: &Cluster) -> anyhow::Result<()> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::ensure;
 use common::{Cluster, DEADLINE, condition, options, target};
 use wva_testbed::fixtures::{MODEL_LABEL, VariantFixture};
-use wva_testbed::install::Install;
+use wva_testbed::install::{Install, get};
 use wva_testbed::{Component, Fleet, FleetConfig, Options, Signal, Testbed, eventually};
 
 /// Ages of signals short enough to be outlived by a test.
@@ -88,10 +88,14 @@ async fn no_outage_changes_a_target() -> anyhow::Result<()> {
         va["status"]["conditions"]
     );
     ensure!(condition(&va, "Ready")? == ("True", "SafetyNet"), "{}", va["status"]["conditions"]);
-    ensure!(
-        cluster.install.process().log().contains("Safety net activated: emitted fallback metrics"),
-        "no log line"
-    );
+    let log = cluster.install.process().log();
+    for line in [
+        "Safety net activated: emitted fallback metrics",
+        "Emitted optimization signals for external autoscaler consumption",
+        "Reconciliation completed",
+    ] {
+        ensure!(log.contains(line), "no line {line:?} in the log");
+    }
 
     eventually("the event of the safety net", DEADLINE, async || {
         ensure!(events(&cluster.testbed, &ns, "SafetyNetActivated").await? > 0, "none yet");
@@ -134,5 +138,33 @@ async fn no_outage_changes_a_target() -> anyhow::Result<()> {
     process.signal(Signal::Term)?;
     let status = process.wait_exit(Duration::from_secs(30)).await?;
     ensure!(status.success(), "it ended with {status}: {}", process.log_tail(5));
-    cluster.testbed.resume(Component::Prometheus)
+    cluster.testbed.resume(Component::Prometheus)?;
+    stopped_cycles_end_series_and_fail_health(&cluster.testbed, &ns).await
+}
+
+/// The engine hangs, and its replica goes on leading.
+async fn stopped_cycles_end_series_and_fail_health(testbed: &Testbed, ns: &str) -> anyhow::Result<()> {
+    let freeze = testbed.logs().join("freeze");
+    let mut options = options();
+    options.env.push(("GLOBAL_OPT_INTERVAL".to_owned(), "1s".to_owned()));
+    options.env.push(("WVA_FAULT".to_owned(), format!("freeze:engine:{}", freeze.display())));
+    let install = Install::start(testbed, &options).await?;
+    let series = async || install.series("wva_desired_replicas", &[("namespace", ns)]).await;
+    let health = format!("http://{}/healthz", install.address("health")?);
+    eventually("the series to be there", DEADLINE, async || {
+        ensure!(series().await?.is_some(), "not yet");
+        Ok(())
+    })
+    .await?;
+    ensure!(get(&health).await?.0 == 200, "/healthz fails while cycles run");
+    std::fs::write(&freeze, "")?;
+    eventually("the series to end and /healthz to fail", DEADLINE, async || {
+        ensure!(series().await?.is_none(), "the series stands");
+        let (status, body) = get(&health).await?;
+        ensure!(status == 503 && body.contains("decision cycles have stopped"), "/healthz: {status} {body}");
+        Ok(())
+    })
+    .await?;
+    ensure!(install.series("wva_leader", &[]).await? == Some(1.0), "it does not lead");
+    Ok(())
 }

@@ -169,7 +169,8 @@ impl Task {
             Ok(watcher::Event::InitDone) => self.repair_soon(),
             Ok(watcher::Event::Init) => {}
             Err(error) => {
-                tracing::warn!(secret = %name, %error, "The watch of the CA's Secret broke: trying again");
+                let error = wva_crds::api_call::root_cause(&error);
+                tracing::warn!(secret = %name, error, "The watch of the CA's Secret broke: trying again");
             }
         }
     }

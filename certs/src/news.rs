@@ -43,7 +43,10 @@ pub(crate) async fn tell(client: &kube::Client, secret: &Secret, change: &Change
     let api: Api<Event> = Api::namespaced(client.clone(), metadata.namespace.as_deref().unwrap_or_default());
     match tokio::time::timeout(WRITE, api.create(&PostParams::default(), &event)).await {
         Ok(Ok(_)) => {}
-        Ok(Err(error)) => tracing::debug!(%error, "The event CertificateRotated could not be written"),
+        Ok(Err(error)) => tracing::debug!(
+            error = wva_crds::api_call::root_cause(&error),
+            "The event CertificateRotated could not be written"
+        ),
         Err(_) => tracing::debug!("The API server takes no event CertificateRotated in time"),
     }
 }

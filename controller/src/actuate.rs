@@ -13,6 +13,7 @@ use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
+use wva_crds::api_call::ApiCall;
 
 pub use carrier::Carrier;
 pub(crate) use carrier::DueStep;
@@ -79,13 +80,13 @@ pub(crate) enum Outcome {
 pub(crate) enum ActuateError {
     /// The API server does not allow it.
     #[error("the API server did not take it: {0}; check that this program may get and patch {1}")]
-    Forbidden(#[source] Box<kube::Error>, String),
-    /// The API server refused it.
+    Forbidden(String, String),
+    /// The API server refused it, with this code.
     #[error("the API server did not take it: {0}")]
-    Refused(#[source] Box<kube::Error>),
+    Refused(String, u16),
     /// There was no answer, or none that can be read.
     #[error("the request to the API server failed: {0}")]
-    Failed(#[source] Box<kube::Error>),
+    Failed(String),
     /// It took too long, or those before it did.
     #[error(
         "it was not done within {} s, the wait for its turn included: the API server is slow, or SCALE_FROM_ZERO_ENGINE_MAX_CONCURRENCY too low",
@@ -108,9 +109,7 @@ impl ActuateError {
         match self {
             Self::Forbidden(..) => true,
             // Too many requests, and time-outs, are none.
-            Self::Refused(error) => {
-                matches!(&**error, kube::Error::Api(status) if (400..500).contains(&status.code) && !matches!(status.code, 408 | 429))
-            }
+            Self::Refused(_, code) => (400..500).contains(code) && !matches!(code, 408 | 429),
             _ => false,
         }
     }
@@ -274,7 +273,7 @@ impl Scales {
                 replicas: scale.spec.and_then(|s| s.replicas).map_or(0, |n| u32::try_from(n).unwrap_or(0)),
             })),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-            Err(error) => Err(self.refused(error)),
+            Err(error) => Err(self.refused("get", step, &error)),
         }
     }
 
@@ -285,22 +284,24 @@ impl Scales {
             Ok(_) => Ok(Some(Outcome::Done)),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(Some(Outcome::Gone)),
             Err(kube::Error::Api(status)) if status.code == 409 => Ok(None),
-            Err(error) => Err(self.refused(error)),
+            Err(error) => Err(self.refused("patch", step, &error)),
         }
     }
 
-    fn refused(&self, error: kube::Error) -> ActuateError {
-        if let kube::Error::Service(cause) = &error
+    fn refused(&self, verb: &str, step: &Step, error: &kube::Error) -> ActuateError {
+        if let kube::Error::Service(cause) = error
             && let Some(not_leading) = cause.downcast_ref::<NotLeading>()
         {
             return ActuateError::NotLeading(*not_leading);
         }
-        match &error {
+        let WorkloadKey { namespace, name, .. } = &step.workload;
+        let failure = ApiCall { verb, resource: &self.resource, namespace, name }.failed(error);
+        match error {
             kube::Error::Api(status) if status.code == 403 => {
-                ActuateError::Forbidden(Box::new(error), self.resource.clone())
+                ActuateError::Forbidden(failure, self.resource.clone())
             }
-            kube::Error::Api(_) => ActuateError::Refused(Box::new(error)),
-            _ => ActuateError::Failed(Box::new(error)),
+            kube::Error::Api(status) => ActuateError::Refused(failure, status.code),
+            _ => ActuateError::Failed(failure),
         }
     }
 }

@@ -347,10 +347,11 @@ impl Gate {
                 return Err(Unanswered::NotReviewed);
             }
             Ok(Err(error)) if !is_unreachable(&error) => {
-                tracing::warn!(kind, %error, "The API server refused a review");
+                let error = wva_crds::api_call::root_cause(&error);
+                tracing::warn!(kind, error, "The API server refused a review");
                 return Err(Unanswered::NotReviewed);
             }
-            Ok(Err(error)) => error.to_string(),
+            Ok(Err(error)) => wva_crds::api_call::root_cause(&error),
             Err(_) => format!("no answer within {limit:?}"),
         };
         // Once per outage: Prometheus asks every few seconds.

@@ -9,6 +9,7 @@ use kube::{Client, CustomResourceExt};
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout_at};
 use wva_crds::VariantAutoscaling;
+use wva_crds::api_call::root_cause;
 use wva_crds::names::{GROUP, KIND, VERSION};
 
 /// Longest wait for the description: the start goes on without.
@@ -20,7 +21,7 @@ const AGAIN: Duration = Duration::from_millis(500);
 #[derive(Debug, thiserror::Error)]
 pub enum Undescribed {
     /// The API server did not say.
-    #[error("the API server does not describe the kind: {0}")]
+    #[error("the API server does not describe {KIND} of {GROUP}/{VERSION}: {}", root_cause(.0))]
     Refused(#[source] Box<kube::Error>),
     /// It has no such kind.
     #[error("the cluster has no {KIND} of {GROUP}/{VERSION}")]

@@ -5,6 +5,7 @@ mod config;
 mod early;
 mod learned;
 mod narrate;
+mod progress;
 mod publish;
 mod sampling;
 mod steps;
@@ -36,16 +37,19 @@ use crate::maps::{ConfigMaps, Settings};
 use crate::memory::Memory;
 use crate::picker::Pickers;
 use crate::published::Published;
+use crate::repeats::RepeatCounters;
 use crate::telemetry::Telemetry;
 use crate::variants::{self, Managed, Ownership, Suspects, Takeover};
 use crate::watches::{Sight, Synced, Watches};
 use crate::workloads;
 use learned::reads_work;
+use narrate::{log_cycle, log_warnings};
 use steps::{Look, Steps};
 use ticks::{Timers, sooner};
 use windows::{COUNT_PATIENCE, Counted, Counts};
 
 pub use config::EngineConfig;
+pub use progress::CycleProgress;
 pub use steps::Actuation;
 
 /// Events in quick succession make one cycle.
@@ -81,6 +85,8 @@ pub struct Engine {
     pub config: watch::Receiver<EngineConfig>,
     /// Its own metrics.
     pub telemetry: Telemetry,
+    /// When the last cycle ended.
+    pub progress: CycleProgress,
     /// Where the result of each cycle goes; this is its only writer.
     pub published: watch::Sender<Option<Arc<Published>>>,
 }
@@ -96,8 +102,10 @@ struct State {
     observed_at: Option<Instant>,
     settings: Settings,
     scalings: BTreeMap<(VariantKey, &'static str, &'static str), u64>,
-    /// Warnings of the last cycle, which are not said again.
-    warned: BTreeSet<String>,
+    /// Warnings that go on.
+    warned: RepeatCounters<String>,
+    /// Variants of which the analysis fails.
+    safety_nets: RepeatCounters<VariantKey>,
     /// Why nothing was limited in the last cycle, where something should have been.
     unlimited: Option<NoInventory>,
     /// When the last whole round of queries that has ended began, whatever came of it.
@@ -133,6 +141,7 @@ impl State {
         let is_managed = |key: &VariantKey| managed.binary_search_by(|m| m.key.cmp(key)).is_ok();
         self.memory.retain(is_managed);
         self.learned.retain(is_managed);
+        self.safety_nets.retain(is_managed);
         let declared = managed
             .iter()
             .filter_map(|m| m.declared().ok().map(|d| (m.key.namespace.as_str(), d.model_id.as_str())));
@@ -141,12 +150,8 @@ impl State {
     }
 
     /// Says what was not so in the last cycle.
-    fn warn(&mut self, outcome: &Outcome, unlimited: Option<NoInventory>) {
-        let warnings: BTreeSet<String> = outcome.warnings.iter().map(ToString::to_string).collect();
-        for warning in warnings.difference(&self.warned) {
-            tracing::warn!("{warning}");
-        }
-        self.warned = warnings;
+    fn warn(&mut self, outcome: &Outcome, unlimited: Option<NoInventory>, now: Instant) {
+        log_warnings(&mut self.warned, &outcome.warnings, now);
         if let Some(why) = unlimited.filter(|why| self.unlimited != Some(*why)) {
             tracing::warn!("Scale-ups are not limited to the GPUs that are left: {why}");
         }
@@ -187,6 +192,7 @@ impl Engine {
     /// Queries run beside the loop, one round at a time: a Prometheus that hangs must not hold up what a change of
     /// objects asks for, nor the end of the process.
     async fn cycles(&self, changed: &Notify, shutdown: &CancellationToken) {
+        let _run = self.progress.begin(self.config().period());
         let mut state = State::default();
         let mut settings = self.config.clone();
         let mut timers = Timers::new(*settings.borrow_and_update());
@@ -321,10 +327,11 @@ impl Engine {
         }
         // Its steps are counted by time and not by samples, so no cycle counts one twice.
         state.learned.take_in(&assembled.snapshot, std::mem::take(&mut outcome.next.learned), at.now);
-        state.warn(&outcome, assembled.unlimited);
+        state.warn(&outcome, assembled.unlimited, at.now);
         let all_analyzed = outcome.decisions.iter().all(|d| d.safety_net.is_none());
         let unmapped = assembled.unmapped;
         let variants = self.publish(state, &managed, &assembled, outcome, at);
+        log_cycle(&variants, all_analyzed);
         let silent = self.silent(&state.samples, &managed, &variants, (&assembled, at));
         let news = std::mem::take(&mut state.news);
         let look = Look { news, at, silent, evidence: &state.memory.evidence };
@@ -345,6 +352,7 @@ impl Engine {
             steps,
         })));
         self.telemetry.cycle(at.now.elapsed(), all_analyzed, unmapped);
+        self.progress.advance(self.config().period());
     }
 
     /// What the rules read besides signals.

@@ -351,6 +351,7 @@ pub(crate) fn published(decision: wva_scaling::Decision) -> crate::published::Pu
         accelerator: decision.accelerator.clone(),
         current: Some(decision.current),
         conditions: conditions(outlook),
+        last_target: Some(decision.target()),
         decision: Some(decision),
         inherited: Said::default(),
         learned: None,
@@ -367,6 +368,7 @@ pub(crate) fn without_target() -> crate::published::PublishedVariant {
         accelerator: "H100".into(),
         current: None,
         decision: None,
+        last_target: None,
         learned: None,
         conditions: conditions(Outlook::NoTarget {
             kind: "Deployment",

@@ -3,6 +3,7 @@
 //! and `Published` knows this crate.
 
 mod actuate;
+mod age;
 mod assemble;
 pub mod auth;
 mod bounds;
@@ -24,6 +25,7 @@ mod pending;
 mod picker;
 mod pods;
 mod published;
+mod repeats;
 mod report;
 pub mod server;
 mod tasks;
@@ -34,9 +36,10 @@ mod watches;
 mod workloads;
 
 pub use actuate::{Actuator, Carrier, ModelServers, Refusals};
+pub use age::age;
 pub use collect::prometheus::{ClientError, Prometheus, PrometheusConfig};
 pub use crd::{Undescribed, missing_fields, tell_of_old_crd};
-pub use engine::{Actuation, Engine, EngineConfig};
+pub use engine::{Actuation, CycleProgress, Engine, EngineConfig};
 pub use leadership::{Election, Leadership, NotLeading, elect};
 pub use maps::{Config, ConfigMaps, ConfigReloads, main_map};
 pub use picker::{Asking, InferencePools, PickerConfig, PickerToken, Pickers};

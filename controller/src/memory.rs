@@ -12,6 +12,7 @@ use wva_scaling::snapshot::{Mode, Pending};
 use wva_scaling::{Decision, VariantKey, VariantState};
 
 use crate::actuate::Refusals;
+use crate::age::age;
 use crate::assemble::{Moment, whole_millis};
 use crate::evidence::Evidence;
 use crate::external_metrics::values::LONGEST_AGE;
@@ -84,7 +85,7 @@ impl Remembered {
         let Status { alloc, echo, target_seen, current, said, .. } = &managed.status;
         let recent = alloc
             .as_ref()
-            .filter(|a| a.last_run_time.as_ref().is_some_and(|t| wall.duration_since(t.0) < STATUS_MEMORY));
+            .filter(|a| a.last_run_time.as_ref().is_some_and(|t| age(t.0, wall) < STATUS_MEMORY));
         let said_target = recent.and_then(|a| u32::try_from(a.num_replicas).ok());
         // What was only an echo of the replicas, for want of any analysis, is no target after a restart either.
         let set_by_hand = managed.declared().is_ok_and(|d| matches!(d.mode, Mode::Paused | Mode::Fixed(_)));

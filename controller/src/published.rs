@@ -53,6 +53,8 @@ pub struct PublishedVariant {
     pub decision: Option<Decision>,
     /// What its status says.
     pub conditions: Conditions,
+    /// The newest target there was: this one or, while there is none, an earlier one.
+    pub last_target: Option<u32>,
     /// What its status said when the engine first saw it in this run: of that, only a change is news.
     pub inherited: Said,
     /// What its status says of how fast a replica is, where the throughput analyzer learnt it.

@@ -70,7 +70,16 @@ fn broken(error: JoinError) -> String {
 #[derive(Clone, Debug)]
 pub struct Fault {
     task: String,
-    panics: bool,
+    how: How,
+}
+
+#[cfg(debug_assertions)]
+#[derive(Clone, Debug)]
+enum How {
+    End,
+    Panic,
+    /// Runs no further once this file exists, and does not end.
+    Freeze(std::path::PathBuf),
 }
 
 #[cfg(debug_assertions)]
@@ -78,16 +87,23 @@ impl Fault {
     /// When it strikes.
     const AFTER: std::time::Duration = std::time::Duration::from_secs(1);
 
-    /// Reads `end:<task>` or `panic:<task>`.
+    /// Between two looks for the file that freezes a task.
+    const LOOK: std::time::Duration = std::time::Duration::from_millis(100);
+
+    /// Reads `end:<task>`, `panic:<task>` or `freeze:<task>:<file>`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        let (how, task) = text.split_once(':')?;
-        let panics = match how {
-            "end" => false,
-            "panic" => true,
+        let (how, rest) = text.split_once(':')?;
+        let (task, how) = match how {
+            "end" => (rest, How::End),
+            "panic" => (rest, How::Panic),
+            "freeze" => {
+                let (task, file) = rest.split_once(':')?;
+                (task, How::Freeze(file.into()))
+            }
             _ => return None,
         };
-        Some(Self { task: task.to_owned(), panics })
+        Some(Self { task: task.to_owned(), how })
     }
 
     /// Tasks that are started from here on, with this fault in the one it names.
@@ -96,15 +112,35 @@ impl Fault {
         Tasks { fault, ..Tasks::default() }
     }
 
+    /// Once the file exists it is polled no more, and keeps what it holds.
+    async fn until_frozen(
+        file: &std::path::Path,
+        run: impl Future<Output = Result<(), String>>,
+    ) -> Result<(), String> {
+        let mut run = std::pin::pin!(run);
+        loop {
+            tokio::select! {
+                result = &mut run => return result,
+                () = tokio::time::sleep(Self::LOOK) => {}
+            }
+            if file.exists() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
     async fn within(
         fault: Option<Self>,
         run: impl Future<Output = Result<(), String>>,
     ) -> Result<(), String> {
         let Some(fault) = fault else { return run.await };
+        if let How::Freeze(file) = &fault.how {
+            return Self::until_frozen(file, run).await;
+        }
         tokio::select! {
             result = run => result,
             () = tokio::time::sleep(Self::AFTER) => {
-                assert!(!fault.panics, "as WVA_FAULT asks for");
+                assert!(!matches!(fault.how, How::Panic), "as WVA_FAULT asks for");
                 Ok(())
             }
         }
@@ -139,6 +175,7 @@ mod tests {
         assert_eq!(tasks.names().collect::<Vec<_>>(), ["a"]);
         tasks.abort().await;
         assert_eq!(tasks.names().count(), 0);
+        assert!(Fault::parse("freeze:b").is_none());
         assert!(Fault::parse("drop:b").is_none() && Fault::parse("b").is_none());
     }
 }

@@ -11,6 +11,7 @@ use kube::ResourceExt;
 use kube::api::DynamicObject;
 use serde_json::Value;
 use wva_crds::names::{ACCELERATOR_LABEL, INSTANCE_LABEL, MODE_ANNOTATION};
+use wva_crds::plain::plain_words;
 use wva_crds::{LearnedCurves, OptimizedAlloc, VariantAutoscalingSpec, VariantAutoscalingStatus};
 use wva_scaling::VariantKey;
 use wva_scaling::snapshot::{Known, Mode, StepTimes};
@@ -265,8 +266,8 @@ fn declared(object: &DynamicObject) -> Result<Declared, Unusable> {
         return Err(invalid(problems));
     }
     let spec = object.data.get("spec").cloned().unwrap_or_default();
-    let spec: VariantAutoscalingSpec =
-        serde_json::from_value(spec).map_err(|e| invalid(format!("spec: {e}")))?;
+    let spec: VariantAutoscalingSpec = serde_json::from_value(spec)
+        .map_err(|e| invalid(format!("spec: {}", plain_words(&e.to_string()))))?;
     let cost = spec.variant_cost.parse().map_err(|e| invalid(format!("spec.variantCost: {e}")))?;
     let mode = object.annotations().get(MODE_ANNOTATION).map(|m| m.parse()).transpose();
     let mode = mode

@@ -3,6 +3,7 @@
 
 pub(crate) mod cache;
 mod gpus;
+mod interruptions;
 pub(crate) mod kept;
 mod monitor;
 mod node;
@@ -32,6 +33,7 @@ use cache::{Kind, Writer};
 pub use cache::Cache;
 pub(crate) use gpus::GpuWatches;
 pub use gpus::Limiter;
+pub(crate) use interruptions::Interruptions;
 pub use kept::NamespaceFacts;
 pub(crate) use kept::{Autoscaler, OwnedSet};
 pub(crate) use node::NodeFacts;
@@ -219,24 +221,20 @@ impl Scope<'_> {
         let (changed, shutdown) = (self.changed.clone(), self.shutdown.clone());
         let (complete, synced) = watch::channel(false);
         self.synced.add(task, synced);
+        let mut interruptions = Interruptions::of(task, self.namespace.as_deref());
         let watch = async move {
             let mut stream = Box::pin(stream.default_backoff());
             while let Some(event) = stream.next().await {
-                match event {
-                    Ok(event) => {
-                        let concerns = writer.take_in(&event);
-                        observe(&event);
-                        if matches!(event, Event::InitDone) {
-                            complete.send_replace(true);
-                        }
-                        if concerns {
-                            changed.notify_one();
-                        }
-                    }
-                    // The stream goes on by itself, with backoff.
-                    Err(error) => {
-                        tracing::warn!(%error, task, "A watch was interrupted and is being resumed");
-                    }
+                interruptions.log(&event);
+                // After an error the stream goes on by itself, with backoff.
+                let Ok(event) = event else { continue };
+                let concerns = writer.take_in(&event);
+                observe(&event);
+                if matches!(event, Event::InitDone) {
+                    complete.send_replace(true);
+                }
+                if concerns {
+                    changed.notify_one();
                 }
             }
         };

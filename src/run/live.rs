@@ -116,6 +116,7 @@ impl Told {
             at: Timestamp::now(),
         });
         // The same change, as long as the replicas see the same version of the map.
-        self.notices.add(event, (&update.uid, &update.version, &changes));
+        let [uid, version] = [&update.uid, &update.version].map(|text| text.as_deref().unwrap_or_default());
+        self.notices.add(event, &[uid, version, &changes]);
     }
 }

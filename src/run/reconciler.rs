@@ -29,7 +29,12 @@ impl Process {
         let (published, reader) = watch::channel(None);
         let ownership = self.ownership(controller);
         let reach = Reach::new(ownership.clone(), self.variants.clone(), self.namespaces.clone());
-        let series = VariantSeries::new(reader.clone(), reach.clone(), controller.legacy_metrics);
+        let series = VariantSeries::new(
+            reader.clone(),
+            reach.clone(),
+            controller.legacy_metrics,
+            self.progress.clone(),
+        );
         let leadership = self.leadership.clone();
         self.series = Some(Arc::new(move |take| {
             if leadership.shows_series() {
@@ -55,6 +60,7 @@ impl Process {
             namespace: self.settings.watch_namespace.clone(),
             config,
             telemetry,
+            progress: self.progress.clone(),
             published,
         });
         let changed = self.changed.clone();

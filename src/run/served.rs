@@ -33,6 +33,7 @@ impl Process {
             checks: std::mem::take(&mut self.checks),
             synced: self.synced.clone(),
             stopping: self.end.stopping.clone(),
+            progress: self.progress.clone(),
         }));
         if let Some(address) = self.settings.health_address {
             let listener = endpoints::bind("/healthz and /readyz", address)?;

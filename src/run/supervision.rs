@@ -6,7 +6,7 @@ use anyhow::Context;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
-use wva_controller::{Ended, Tasks};
+use wva_controller::{CycleProgress, Ended, Tasks};
 
 /// How long reviews are still taken after SIGTERM: by then every proxy of the cluster has heard that this replica is no
 /// endpoint any more.
@@ -135,6 +135,15 @@ pub(super) fn tasks() -> Tasks {
         return wva_controller::Fault::tasks(Some(fault));
     }
     Tasks::default()
+}
+
+/// When the engine last decided. A debug build that is to freeze a task counts in seconds, for tests.
+pub(super) fn progress() -> CycleProgress {
+    #[cfg(debug_assertions)]
+    if std::env::var("WVA_FAULT").is_ok_and(|text| text.starts_with("freeze:")) {
+        return CycleProgress::new(Duration::from_secs(1));
+    }
+    CycleProgress::default()
 }
 
 /// Tells tests which tasks there are.

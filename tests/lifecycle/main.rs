@@ -185,6 +185,17 @@ async fn a_workload_may_come_after_its_variant_go_and_come_back() -> anyhow::Res
         told.iter().all(|e| e.starts_with("VariantAutoscaling/late Warning: Target deployment 'late'")),
         "{told:?}"
     );
+    ensure!(events(cluster, &ns, "ScalingDecision").await?.is_empty(), "its target was always 1");
+    cluster.testbed.apply(&VariantFixture { replicas: 3, ..fixture }.deployment()).await?;
+    let change = "target 1 -> 3 (";
+    eventually("the event of a target that is another one than before", SOON, async || {
+        let told = events(cluster, &ns, "ScalingDecision").await?;
+        ensure!(told.len() == 1 && told[0].contains(change), "{told:?}");
+        Ok(())
+    })
+    .await?;
+    let log = cluster.install.process().log();
+    ensure!(log.lines().any(|line| line.contains(change) && line.contains("late")), "no line in the log");
     Ok(())
 }
 

@@ -12,6 +12,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use wva_crds::api_call::ApiCall;
 use wva_crds::events::{ImmutableChange, immutable_change};
 use wva_rules::{IMMUTABLE, MapFacts, MapRole, Operation, Place, Verdict, validate_map};
 
@@ -76,7 +77,14 @@ pub async fn tell(
         });
         match tokio::time::timeout(WRITE, api.create(&PostParams::default(), &event)).await {
             Ok(Ok(_)) => {}
-            Ok(Err(error)) => tracing::warn!(%error, "The event of a refused change could not be written"),
+            Ok(Err(error)) => {
+                let namespace = &refusal.namespace;
+                let call = ApiCall { verb: "create", resource: "events", namespace, name: "" };
+                tracing::warn!(
+                    error = call.failed(&error),
+                    "The event of a refused change could not be written"
+                );
+            }
             Err(_) => tracing::warn!("The API server takes no event of a refused change in time"),
         }
     }

@@ -17,6 +17,7 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use tokio_util::sync::CancellationToken;
+use wva_crds::api_call::ApiCall;
 
 use super::{ANONYMOUS, AUTHENTICATED, Gate, Peer, User};
 
@@ -189,8 +190,16 @@ impl Gate {
                     say(Some("it does not exist".to_owned()));
                     self.set_request_header(None);
                 }
-                Err(error) if self.request_header.load().is_none() => say(Some(error.to_string())),
-                Err(error) => tracing::debug!(%error, "The watch of {NAMESPACE}/{NAME} broke: trying again"),
+                Err(error) => {
+                    let call =
+                        ApiCall { verb: "watch", resource: "configmaps", namespace: NAMESPACE, name: NAME };
+                    let error = call.failed(&error);
+                    if self.request_header.load().is_none() {
+                        say(Some(error));
+                    } else {
+                        tracing::debug!(error, "A watch broke off: trying again");
+                    }
+                }
             }
         }
     }

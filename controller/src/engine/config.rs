@@ -39,3 +39,10 @@ pub struct EngineConfig {
     /// Who carries out the steps that are neither to nor from zero.
     pub actuation: Actuation,
 }
+
+impl EngineConfig {
+    /// Longest time between two cycles: one that is due waits for the round of queries under way.
+    pub(super) fn period(&self) -> Duration {
+        self.interval.max(self.fetch_interval)
+    }
+}

@@ -51,6 +51,9 @@ impl Engine {
             let told = Told { query_error, had_target, seen, sight, inherited };
             let mut variant = outlook(m, decision, assembled, &told);
             variant.learned = state.learned.told(&m.key);
+            if let Some(ready) = assembled.newly_ready.get(&m.key) {
+                variant.conditions.await_first_metrics(*ready);
+            }
             if let Some(obstacle) = variant.decision.as_ref().and_then(|d| d.wake_obstacle) {
                 variant.conditions.note_wake_obstacle(obstacle);
             }
@@ -59,10 +62,14 @@ impl Engine {
             {
                 variant.conditions.answered_in_part(why);
             }
-            let variant = state.settings.judge(variant);
+            let mut variant = state.settings.judge(variant);
             let old = before.as_ref().and_then(|b| b.variants.get(&m.key)).filter(|o| o.uid == variant.uid);
+            let last_target = old.map_or(variant.inherited.target, |old| old.last_target);
+            variant.last_target = variant.target().or(last_target);
             count(&mut state.scalings, &m.key, old.map(AsRef::as_ref), &variant);
-            narrate(&m.key, &variant);
+            let is_held = variant.decision.as_ref().is_some_and(|d| d.safety_net.is_some());
+            let safety_net = state.safety_nets.note(&m.key, is_held, at.now);
+            narrate(&m.key, &variant, last_target, safety_net);
             let same = old.filter(|old| ***old == variant).cloned();
             all.insert(m.key.clone(), same.unwrap_or_else(|| Arc::new(variant)));
         }
@@ -107,6 +114,7 @@ fn outlook(
         current: assembled.workloads.get(&m.key).map(|r| r.current),
         decision,
         conditions,
+        last_target: None,
         inherited: inherited.clone(),
         learned: None,
     }

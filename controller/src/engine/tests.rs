@@ -53,6 +53,7 @@ fn engine(cluster: &Cluster, prometheus: Prometheus) -> Engine {
         namespace: None,
         config: watch::channel(config()).1,
         telemetry: Telemetry::register(&Registry::new()).unwrap(),
+        progress: CycleProgress::default(),
         published: watch::channel(None).0,
     }
 }
@@ -347,6 +348,7 @@ async fn until(reader: &mut crate::Reader, wanted: impl FnMut(&Option<Arc<Publis
 
 mod early;
 mod isolation;
+mod logged;
 mod restart;
 mod running;
 mod sampling;

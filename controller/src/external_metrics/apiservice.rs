@@ -14,6 +14,9 @@ use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use wva_certs::Trust;
+use wva_crds::api_call::ApiCall;
+
+use crate::watches::Interruptions;
 
 /// The `APIService`'s name.
 const NAME: &str = "v1beta1.external.metrics.k8s.io";
@@ -97,6 +100,7 @@ pub async fn keep_open(
         said: None,
         write_at: Instant::now(),
         pause: FIRST_PAUSE,
+        interruptions: Interruptions::of("watch of the APIService", None),
     };
     tokio::select! {
         // First: who does not lead any more must not write, however late it learns of that.
@@ -118,6 +122,12 @@ struct Task {
     /// No write before this.
     write_at: Instant,
     pause: Duration,
+    interruptions: Interruptions,
+}
+
+/// A request about the APIService.
+fn call(verb: &str) -> ApiCall<'_> {
+    ApiCall { verb, resource: "apiservices", namespace: "", name: NAME }
 }
 
 impl Task {
@@ -146,13 +156,14 @@ impl Task {
     }
 
     fn seen(&mut self, event: Result<watcher::Event<APIService>, watcher::Error>) {
+        self.interruptions.log(&event);
         match event {
             Ok(watcher::Event::Apply(found) | watcher::Event::InitApply(found)) => self.found = Some(found),
             Ok(watcher::Event::Delete(_)) => self.found = None,
             // A list begins: what was deleted meanwhile is not in it.
             Ok(watcher::Event::Init) => (self.found, self.synced) = (None, false),
             Ok(watcher::Event::InitDone) => self.synced = true,
-            Err(error) => tracing::warn!(%error, "The watch of APIService {NAME} broke: trying again"),
+            Err(_) => {}
         }
     }
 
@@ -161,7 +172,7 @@ impl Task {
         match tokio::time::timeout(CALL, self.api.get_opt(NAME)).await {
             Ok(Ok(found)) => (self.found, self.synced) = (found, true),
             Ok(Err(error)) => {
-                tracing::debug!(%error, "Could not read APIService {NAME}");
+                tracing::debug!(error = call("get").failed(&error), "Could not read APIService");
                 self.synced = false;
             }
             Err(_) => self.synced = false,
@@ -218,7 +229,10 @@ impl Task {
                 self.found = Some(found);
                 return;
             }
-            Ok(Err(error)) => tracing::warn!(%error, pause = ?self.pause, "Could not open APIService {NAME}"),
+            Ok(Err(error)) => {
+                let error = call("patch").failed(&error);
+                tracing::warn!(error, pause = ?self.pause, "Could not open APIService {NAME}");
+            }
             Err(_) => {
                 tracing::warn!(pause = ?self.pause, "Could not open APIService {NAME}: no answer in time");
             }

@@ -12,6 +12,7 @@ use wva_crds::names::UNRESOLVED_ACCELERATOR;
 use wva_scaling::snapshot::Mode;
 
 use super::{API_VERSION, LEGACY_METRIC, METRIC};
+use crate::age::age;
 use crate::variants::Variant;
 
 /// A target that the engine has not confirmed for longer is no target any more: nobody may be deciding. For its successor
@@ -81,7 +82,7 @@ fn value(va: &Variant, metric: &str, now: Timestamp) -> Option<ExternalMetricVal
     }
     let alloc = va.status.alloc.as_ref()?;
     let confirmed = alloc.last_run_time.as_ref()?.0;
-    if now.duration_since(confirmed) > LONGEST_AGE {
+    if age(confirmed, now) > LONGEST_AGE {
         return None;
     }
     let accelerator = Some(alloc.accelerator.as_str()).filter(|name| !name.is_empty());

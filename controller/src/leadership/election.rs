@@ -16,6 +16,7 @@ use super::lease::{self, Observed};
 use super::stored::{CallError, News, Refused, StoredLease};
 use super::term::{Term, Validity, WorkLeft};
 use super::{Leadership, State};
+use crate::repeats::RepeatCounter;
 
 /// How long the work of a term may take to end before the Lease is given back all the same.
 const HANDOVER: Duration = Duration::from_secs(3);
@@ -68,6 +69,7 @@ pub fn elect(
         validity,
         observed: Observed::default(),
         acquired: None,
+        failures: RepeatCounter::default(),
     };
     (leadership, Box::pin(task.run(stopping)))
 }
@@ -82,6 +84,8 @@ struct Task {
     /// When this process last took the Lease, or tried to: with its name the mark of a Lease that is its own, whether
     /// or not it heard of it. The name alone proves nothing: another process may have the same.
     acquired: Option<MicroTime>,
+    /// Failed attempts to compete.
+    failures: RepeatCounter,
 }
 
 /// A Lease as it was written, and when the write was begun.
@@ -115,6 +119,7 @@ impl Task {
     /// Waits until this replica holds the Lease; `None` where it is to stop.
     async fn compete(&mut self, news: &mut News, stopping: &CancellationToken) -> Option<Won> {
         let began = Instant::now();
+        self.failures = RepeatCounter::default();
         loop {
             let mut wait = self.election.retry_period;
             match stopping.run_until_cancelled(self.stored.read()).await? {
@@ -130,6 +135,7 @@ impl Task {
                             Err(Failed::Lost | Failed::Changed(_)) => wait = AT_ONCE,
                         }
                     } else {
+                        self.failures = RepeatCounter::default();
                         wait = wait.min(free_at.saturating_duration_since(Instant::now()));
                     }
                 }
@@ -340,7 +346,11 @@ impl Task {
         }
     }
 
-    fn complain(&self, error: &CallError) {
-        tracing::warn!(lease = self.election.name, %error, "Cannot compete for the Lease: trying again");
+    /// Logs that it cannot compete, where it was not so a moment ago.
+    fn complain(&mut self, error: &CallError) {
+        if let Some(stage) = self.failures.note(true, Instant::now().into_std()) {
+            let (lease, count) = (&self.election.name, stage.count());
+            tracing::warn!(lease, %error, count, "Cannot compete for the Lease: trying again");
+        }
     }
 }

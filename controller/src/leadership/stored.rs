@@ -10,6 +10,7 @@ use kube::api::{Api, PostParams};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use tokio::time::timeout;
+use wva_crds::api_call::root_cause;
 
 use super::lease;
 
@@ -26,8 +27,9 @@ pub(super) struct StoredLease {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CallError {
     #[error(
-        "cannot {doing} Lease {namespace}/{name}: {source}; check that the namespace exists, and that the role allows \
-         create, and get, list, watch and update on it by name (resourceNames of the Role; docs/install.md, Other names)"
+        "cannot {doing} Lease {namespace}/{name}: {}; check that the namespace exists, and that the role allows \
+         create, and get, list, watch and update on it by name (resourceNames of the Role; docs/install.md, Other names)",
+        root_cause(.source)
     )]
     Api { doing: &'static str, namespace: String, name: String, source: Box<kube::Error> },
     #[error("cannot {doing} Lease {namespace}/{name}: no answer from the API server in {limit:?}")]
@@ -81,7 +83,10 @@ impl StoredLease {
             Ok(Event::Delete(_)) => Some(None),
             Ok(Event::Init | Event::InitDone) => None,
             Err(error) => {
-                tracing::debug!(%error, "The watch of the Lease broke off: it is looked at now and then");
+                tracing::debug!(
+                    error = root_cause(&error),
+                    "The watch of the Lease broke off: it is looked at now and then"
+                );
                 None
             }
         };

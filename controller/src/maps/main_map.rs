@@ -7,7 +7,7 @@ use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
 
-use crate::watches::config;
+use crate::watches::{Interruptions, config};
 
 /// The map of this name as it is after each event; an empty one without a name where there is none. The stream goes on
 /// by itself when the watch is interrupted, and may bring what it brought before.
@@ -16,7 +16,12 @@ pub fn main_map(client: Client, namespace: &str, name: &str) -> impl Stream<Item
     let by_name = config().fields(&format!("metadata.name={name}"));
     let events = watcher::watcher(api, by_name).default_backoff();
     // A list that ends without the map says that it is gone.
-    events.scan(false, |listed, event| future::ready(Some(news(listed, event)))).filter_map(future::ready)
+    let state = (false, Interruptions::of("watch of the main ConfigMap", Some(namespace)));
+    let news = |(listed, interruptions): &mut (bool, Interruptions), event| {
+        interruptions.log(&event);
+        future::ready(Some(news(listed, event)))
+    };
+    events.scan(state, news).filter_map(future::ready)
 }
 
 /// What an event says of the map: `None` for nothing.
@@ -33,9 +38,6 @@ fn news(listed: &mut bool, event: watcher::Result<Event<ConfigMap>>) -> Option<C
         Ok(Event::InitDone) => (!*listed).then(ConfigMap::default),
         Ok(Event::Apply(map)) => Some(map),
         Ok(Event::Delete(_)) => Some(ConfigMap::default()),
-        Err(error) => {
-            tracing::warn!(%error, "The watch of the main ConfigMap was interrupted and is being resumed");
-            None
-        }
+        Err(_) => None,
     }
 }

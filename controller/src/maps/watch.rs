@@ -16,7 +16,7 @@ use wva_rules::{MapNames, MapRole, Place};
 
 use super::read::{Key, MapEntry, Maps, ReadMap};
 use super::{ConfigMaps, Kept};
-use crate::watches::{Scope, config};
+use crate::watches::{Interruptions, Scope, config};
 
 const TASK: &str = "watch of ConfigMaps";
 
@@ -37,21 +37,17 @@ impl Scope<'_> {
         let shutdown = self.shutdown.clone();
         let (complete, synced) = watch::channel(false);
         self.synced.add(TASK, synced);
+        let mut interruptions = Interruptions::of(TASK, self.namespace.as_deref());
         let watch = async move {
             while let Some((at, event)) = streams.next().await {
-                match event {
-                    Ok(event) => {
-                        if writer.take_in(at, &event) && writer.concerns(&event) {
-                            writer.maps.tell();
-                        }
-                        if matches!(event, Event::InitDone) && writer.is_complete() {
-                            complete.send_replace(true);
-                        }
-                    }
-                    // The stream goes on by itself, with backoff.
-                    Err(error) => {
-                        tracing::warn!(%error, task = TASK, "A watch was interrupted and is being resumed");
-                    }
+                interruptions.log(&event);
+                // After an error the stream goes on by itself, with backoff.
+                let Ok(event) = event else { continue };
+                if writer.take_in(at, &event) && writer.concerns(&event) {
+                    writer.maps.tell();
+                }
+                if matches!(event, Event::InitDone) && writer.is_complete() {
+                    complete.send_replace(true);
                 }
             }
         };

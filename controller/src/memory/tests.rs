@@ -83,7 +83,9 @@ fn another_workload_does_not_inherit_the_target() {
 #[test]
 fn after_a_restart_the_target_is_that_of_the_status_while_that_is_young() {
     let wall = Timestamp::UNIX_EPOCH + SignedDuration::from_hours(1);
-    for (minutes_ago, want) in [(0, Some(7)), (14, Some(7)), (15, None), (60, None), (-1, Some(7))] {
+    for (minutes_ago, want) in
+        [(0, Some(7)), (14, Some(7)), (15, None), (60, None), (-1, Some(7)), (-60, None)]
+    {
         let last_run = wall - SignedDuration::from_mins(minutes_ago);
         let alloc =
             serde_json::json!({"numReplicas": 7, "accelerator": "H100", "lastRunTime": last_run.to_string()});

@@ -333,6 +333,21 @@ impl Conditions {
         self.metrics_available.message.push_str(&note);
     }
 
+    /// Notes that the newest of `ready` replicas has only just become ready: that none reports is no fault yet.
+    pub(crate) fn await_first_metrics(&mut self, ready: u32) {
+        if self.metrics_available.reason != "MetricsMissing" {
+            return;
+        }
+        let waiting = format!("Waiting for the first metrics of {ready} ready pod(s)");
+        let before = self.optimization_ready.message.clone();
+        if let Some((held, _)) = before.split_once("): ").filter(|(held, _)| held.starts_with("Holding ")) {
+            self.optimization_ready.message = format!("{held}). {waiting}");
+            // It repeats the other, where that is the reason.
+            self.ready.message = self.ready.message.replace(&before, &self.optimization_ready.message);
+        }
+        self.metrics_available.message = waiting;
+    }
+
     /// As the status carries them; the time of one whose truth did not change stays.
     #[must_use]
     pub(crate) fn dated(&self, before: &Written, generation: Option<i64>, now: Timestamp) -> Vec<Condition> {

@@ -2,15 +2,18 @@
 //! out by a pure comparison of two publications, or of the first one with the status that was found. Each is an object of its own: kube's recorder folds events of one
 //! reason into a series and keeps the text of the first alone, so the second `ScalingDecision` would say nothing.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::PostParams;
 use kube::{Api, Client};
+use wva_crds::api_call::ApiCall;
 use wva_crds::events::News;
 use wva_scaling::VariantKey;
 
@@ -21,10 +24,13 @@ use crate::variants::{Reach, Unserved};
 
 /// Events written for one publication; what changes more than that at once is told by the statuses.
 const MOST: usize = 100;
-/// Longest time all events of one publication may take to be written.
+/// Longest time one write may take.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Writes under way at once.
 const CONCURRENCY: usize = 8;
+
+/// The reason of a changed target. The engine logs it: every change has its line, whatever becomes of the event.
+const SCALING_DECISION: &str = "ScalingDecision";
 
 /// One event to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +45,17 @@ pub struct Told {
     pub digest: Option<u64>,
 }
 
+/// The change of a target from the last one there was.
+pub(crate) fn target_change(before: Option<u32>, after: &PublishedVariant) -> Option<Told> {
+    let (from, to, decision) = (before?, after.target()?, after.decision.as_ref()?);
+    (from != to).then(|| Told {
+        warning: false,
+        reason: SCALING_DECISION,
+        note: format!("target {from} -> {to} ({}): {}", decision.reason().code(), decision.reason()),
+        digest: None,
+    })
+}
+
 /// What is worth telling about one variant, of which this much has been said before.
 #[must_use]
 fn transitions(before: &Said, after: &PublishedVariant) -> Vec<Told> {
@@ -46,16 +63,7 @@ fn transitions(before: &Said, after: &PublishedVariant) -> Vec<Told> {
     let now = Said::by(after);
     let begins = |trouble| now.has(trouble) && !before.has(trouble);
     let warn = |reason, note: &str| Told { warning: true, reason, note: note.to_owned(), digest: None };
-    if let (Some(from), Some(to), Some(decision)) = (before.target, now.target, &after.decision)
-        && from != to
-    {
-        told.push(Told {
-            warning: false,
-            reason: "ScalingDecision",
-            note: format!("target {from} -> {to} ({}): {}", decision.reason().code(), decision.reason()),
-            digest: None,
-        });
-    }
+    told.extend(target_change(before.target, after));
     if begins(Trouble::TargetMissing) {
         told.push(warn("TargetNotFound", &after.conditions.ready.message));
     }
@@ -79,34 +87,49 @@ fn transitions(before: &Said, after: &PublishedVariant) -> Vec<Told> {
     told
 }
 
-/// Writes events at each publication, until the engine is gone. An event that cannot be written is dropped with a
-/// line in the log: events are news, and the state itself is in the status.
+/// Writes events at each publication, until the engine is gone. It reads the next publication while it writes, so that
+/// no change goes unseen. Events that cannot be written are dropped with a line in the log: the state itself is in the
+/// status.
 pub async fn run(client: Client, pod_name: Option<String>, reach: Reach, mut published: Reader) {
     let mut before: Option<Arc<Published>> = None;
-    while published.changed().await.is_ok() {
-        let Some(after) = published.borrow_and_update().clone() else { continue };
-        let mut news = news(before.as_deref(), &after, &reach);
-        news.extend(forsaken(before.as_deref(), &after));
-        for (key, _, told) in &news {
-            log(key, told);
+    let (mut waiting, mut writing) = (VecDeque::new(), FuturesUnordered::new());
+    let mut has_engine = true;
+    while has_engine || !writing.is_empty() {
+        tokio::select! {
+            changed = published.changed(), if has_engine => {
+                has_engine = changed.is_ok();
+                let Some(after) = published.borrow_and_update().clone().filter(|_| has_engine) else { continue };
+                let news = unwritten(before.as_deref(), &after, &reach, MOST.saturating_sub(waiting.len()));
+                waiting.extend(news.iter().map(|(key, uid, told)| event(key, uid, told, pod_name.as_deref(), after.at)));
+                before = Some(after);
+            }
+            Some(written) = writing.next(), if !writing.is_empty() => if let Err(error) = written {
+                // The others would wait as long.
+                let dropped = 1 + waiting.len() + writing.len();
+                (waiting, writing) = (VecDeque::new(), FuturesUnordered::new());
+                tracing::warn!(error, dropped, "Events cannot be written and are dropped");
+            }
         }
-        if news.len() > MOST {
-            tracing::warn!(
-                written = MOST,
-                dropped = news.len() - MOST,
-                "More events than are written at once"
-            );
+        while writing.len() < CONCURRENCY
+            && let Some(event) = waiting.pop_front()
+        {
+            writing.push(write(client.clone(), event));
         }
-        let writes = news.into_iter().take(MOST).map(|(key, uid, told)| {
-            let event = event(&key, &uid, &told, pod_name.as_deref(), after.at);
-            write(Api::namespaced(client.clone(), &key.namespace), event)
-        });
-        let all = futures::stream::iter(writes).for_each_concurrent(CONCURRENCY, |write| write);
-        if tokio::time::timeout(WRITE_TIMEOUT, all).await.is_err() {
-            tracing::warn!("The API server takes no events in time: the rest of this cycle's are dropped");
-        }
-        before = Some(after);
     }
+}
+
+/// The news of one publication, each with its line in the log; of their events at most so many are to be written.
+fn unwritten(before: Option<&Published>, after: &Published, reach: &Reach, most: usize) -> Vec<Item> {
+    let mut news = news(before, after, reach);
+    news.extend(forsaken(before, after));
+    for (key, _, told) in news.iter().filter(|(_, _, told)| told.reason != SCALING_DECISION) {
+        told.log(key);
+    }
+    if news.len() > most {
+        tracing::warn!(written = most, dropped = news.len() - most, "More events than are written at once");
+        news.truncate(most);
+    }
+    news
 }
 
 /// Who tells of what no publication shows.
@@ -120,11 +143,10 @@ pub struct Reporter {
 impl Reporter {
     /// Writes one event now. One that cannot be written is dropped with a line in the log.
     pub(crate) async fn tell(&self, key: &VariantKey, uid: &str, told: &Told) {
-        log(key, told);
+        told.log(key);
         let event = event(key, uid, told, self.pod_name.as_deref(), Timestamp::now());
-        let write = write(Api::namespaced(self.client.clone(), &key.namespace), event);
-        if tokio::time::timeout(WRITE_TIMEOUT, write).await.is_err() {
-            tracing::warn!(reason = told.reason, "The API server takes no event in time: it is dropped");
+        if let Err(error) = write(self.client.clone(), event).await {
+            tracing::warn!(error, reason = told.reason, "An event cannot be written and is dropped");
         }
     }
 }
@@ -153,11 +175,26 @@ fn forsaken(before: Option<&Published>, after: &Published) -> Vec<Item> {
     after.unserved.iter().filter(|(key, unserved)| known(key) != Some(*unserved)).map(told).collect()
 }
 
-fn log(key: &VariantKey, told: &Told) {
-    if told.warning {
-        tracing::warn!(namespace = key.namespace, variant = key.name, reason = told.reason, "{}", told.note);
-    } else {
-        tracing::info!(namespace = key.namespace, variant = key.name, reason = told.reason, "{}", told.note);
+impl Told {
+    /// Its line in the log.
+    pub(crate) fn log(&self, key: &VariantKey) {
+        if self.warning {
+            tracing::warn!(
+                namespace = key.namespace,
+                variant = key.name,
+                reason = self.reason,
+                "{}",
+                self.note
+            );
+        } else {
+            tracing::info!(
+                namespace = key.namespace,
+                variant = key.name,
+                reason = self.reason,
+                "{}",
+                self.note
+            );
+        }
     }
 }
 
@@ -184,12 +221,28 @@ fn event(key: &VariantKey, uid: &str, told: &Told, reporter: Option<&str>, at: T
     event
 }
 
-async fn write(api: Api<Event>, event: Event) {
-    match api.create(&PostParams::default(), &event).await {
-        Ok(_) => {}
+/// Writes one event.
+///
+/// # Errors
+/// Why the API server gave no answer. One that it refuses is logged here.
+async fn write(client: Client, event: Event) -> Result<(), String> {
+    let namespace = event.metadata.namespace.as_deref().unwrap_or_default();
+    let api: Api<Event> = Api::namespaced(client, namespace);
+    let call = ApiCall { verb: "create", resource: "events", namespace, name: "" };
+    match tokio::time::timeout(WRITE_TIMEOUT, api.create(&PostParams::default(), &event)).await {
+        Ok(Ok(_)) => Ok(()),
         // Another controller was first.
-        Err(kube::Error::Api(status)) if status.code == 409 && event.metadata.name.is_some() => {}
-        Err(error) => tracing::warn!(%error, reason = event.reason, "An event could not be written"),
+        Ok(Err(kube::Error::Api(status))) if status.code == 409 && event.metadata.name.is_some() => Ok(()),
+        Ok(Err(error @ kube::Error::Api(_))) => {
+            tracing::warn!(
+                error = call.failed(&error),
+                reason = event.reason,
+                "An event could not be written"
+            );
+            Ok(())
+        }
+        Ok(Err(error)) => Err(call.failed(&error)),
+        Err(elapsed) => Err(call.failed(&elapsed)),
     }
 }
 

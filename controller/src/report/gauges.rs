@@ -11,6 +11,7 @@ use wva_scaling::reason::Flow;
 use wva_scaling::snapshot::Mode;
 use wva_scaling::{Decision, VariantKey};
 
+use crate::engine::CycleProgress;
 use crate::published::{Published, PublishedVariant, Reader};
 use crate::variants::Reach;
 
@@ -22,6 +23,8 @@ pub struct VariantSeries {
     reach: Reach,
     /// Also under the names of the first releases.
     legacy: bool,
+    /// A publication that no cycle has renewed in time is not shown.
+    progress: CycleProgress,
 }
 
 /// What is shown of the variants at one scrape.
@@ -30,14 +33,15 @@ type Shown<'a> = BTreeMap<&'a VariantKey, &'a PublishedVariant>;
 impl VariantSeries {
     /// A collector over what is published and within reach.
     #[must_use]
-    pub fn new(published: Reader, reach: Reach, legacy: bool) -> Self {
-        Self { published, reach, legacy }
+    pub fn new(published: Reader, reach: Reach, legacy: bool, progress: CycleProgress) -> Self {
+        Self { published, reach, legacy, progress }
     }
 
-    /// Hands over one family after the other; none before the first cycle, nor after the last.
+    /// Hands over one family after the other; none before the first cycle, nor after the last, nor once cycles have
+    /// stopped.
     pub fn each(&self, take: &mut dyn FnMut(MetricFamily)) {
         let published = self.published.borrow().clone();
-        let Some(published) = published else { return };
+        let Some(published) = published.filter(|_| self.progress.is_recent()) else { return };
         self.families(&published, &mut |family| {
             // A family without a series would be printed as a bare heading.
             if !family.get_metric().is_empty() {
@@ -66,7 +70,7 @@ impl VariantSeries {
         let help = "Replicas as each policy has it, where several are compared: running is what the workload asks for.";
         take(family("wva_policy_replicas", help, MetricType::GAUGE, policies));
         take(self.scalings(published, &shown));
-        take(states(&ours));
+        take(self.states(&ours));
     }
 
     /// One gauge of a variant; `None` where autoscalers are told nothing.
@@ -143,6 +147,22 @@ impl VariantSeries {
         family("wva_replica_scaling_total", "Changes of a variant's target.", MetricType::COUNTER, metrics)
     }
 
+    fn states(&self, ours: &Shown<'_>) -> MetricFamily {
+        let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
+        for variant in ours.values() {
+            *counts.entry(state(variant)).or_default() += 1;
+        }
+        let metrics = counts.into_iter().map(|(state, count)| {
+            let mut metric = self.metric(&[("state", state)]);
+            let mut gauge = Gauge::default();
+            gauge.set_value(f64::from(count));
+            metric.set_gauge(gauge);
+            metric
+        });
+        let help = "Managed variants by the reason of their Ready condition.";
+        family("wva_variants", help, MetricType::GAUGE, metrics)
+    }
+
     /// A metric with these labels and that of the instance, in order of name, as the exposition has them.
     fn metric(&self, labels: &[(&str, &str)]) -> Metric {
         let instance = self.reach.instance().map(|instance| ("controller_instance", instance));
@@ -196,22 +216,6 @@ fn family(name: &str, help: &str, kind: MetricType, metrics: impl Iterator<Item 
     family.set_field_type(kind);
     family.set_metric(metrics.collect());
     family
-}
-
-fn states(ours: &Shown<'_>) -> MetricFamily {
-    let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
-    for variant in ours.values() {
-        *counts.entry(state(variant)).or_default() += 1;
-    }
-    let metrics = counts.into_iter().map(|(state, count)| {
-        let mut metric = Metric::from_label(vec![pair(("state", state))]);
-        let mut gauge = Gauge::default();
-        gauge.set_value(f64::from(count));
-        metric.set_gauge(gauge);
-        metric
-    });
-    let help = "Managed variants by the reason of their Ready condition.";
-    family("wva_variants", help, MetricType::GAUGE, metrics)
 }
 
 fn state(variant: &PublishedVariant) -> &'static str {

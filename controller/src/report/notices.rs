@@ -3,7 +3,6 @@
 //! of what it tells, and the API server takes one name once: what the leader before has told is not told again.
 
 use std::collections::VecDeque;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,7 +11,11 @@ use k8s_openapi::api::events::v1::Event;
 use kube::api::PostParams;
 use kube::{Api, Client};
 use tokio::sync::Notify;
+use wva_crds::api_call::ApiCall;
+use wva_crds::digest::digest;
 use wva_crds::events::name_by;
+
+use crate::age::age;
 
 /// Events that wait for a leader; there are few such facts, and each is in the log of every replica.
 const MOST: usize = 16;
@@ -32,10 +35,10 @@ pub struct Notices {
 
 impl Notices {
     /// Adds an event; `fact` is the same on every replica that sees the same, and another one for all else.
-    pub fn add(&self, mut event: Event, fact: impl Hash) {
-        let mut hasher = DefaultHasher::new();
-        (&event.reason, fact).hash(&mut hasher);
-        name_by(&mut event, hasher.finish());
+    pub fn add(&self, mut event: Event, fact: &[&str]) {
+        let reason = event.reason.as_deref().unwrap_or_default();
+        let digest = digest(&[&[reason], fact].concat());
+        name_by(&mut event, digest);
         let mut waiting = self.waiting();
         if waiting.len() == MOST {
             waiting.pop_front();
@@ -73,13 +76,13 @@ impl Notices {
 }
 
 fn is_young(event: &Event) -> bool {
-    event.event_time.as_ref().is_some_and(|at| Timestamp::now().duration_since(at.0) < KEPT)
+    event.event_time.as_ref().is_some_and(|at| age(at.0, Timestamp::now()) < KEPT)
 }
 
 /// Whether nothing is left to do for an event: it was taken, or never will be.
 async fn written(client: &Client, event: &Event) -> bool {
-    let api: Api<Event> =
-        Api::namespaced(client.clone(), event.metadata.namespace.as_deref().unwrap_or_default());
+    let namespace = event.metadata.namespace.as_deref().unwrap_or_default();
+    let api: Api<Event> = Api::namespaced(client.clone(), namespace);
     let reason = event.reason.as_deref();
     match tokio::time::timeout(WRITE, api.create(&PostParams::default(), event)).await {
         Ok(Ok(_)) => true,
@@ -90,7 +93,12 @@ async fn written(client: &Client, event: &Event) -> bool {
             true
         }
         Ok(Err(error)) => {
-            tracing::warn!(%error, reason, "An event could not be written: it is tried again");
+            let call = ApiCall { verb: "create", resource: "events", namespace, name: "" };
+            tracing::warn!(
+                error = call.failed(&error),
+                reason,
+                "An event could not be written: it is tried again"
+            );
             false
         }
         Err(_) => {

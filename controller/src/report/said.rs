@@ -41,7 +41,7 @@ impl Said {
         let decision = variant.decision.as_ref();
         let has = |trouble: fn(&Decision) -> bool| decision.is_some_and(trouble);
         Self {
-            target: variant.target(),
+            target: variant.target().or(variant.last_target),
             troubles: troubles([
                 (Trouble::TargetMissing, is_missing(variant.conditions.ready.reason)),
                 (Trouble::SafetyNet, has(|d| d.safety_net.is_some())),

@@ -64,7 +64,7 @@ impl Scraped {
             reporter: self.pod.as_deref(),
             at: Timestamp::now(),
         });
-        notices.add(gone, uid);
+        notices.add(gone, &[uid]);
     }
 
     /// The Deployment. Its uid, which `kubectl describe` selects by, is left out where it cannot be read.

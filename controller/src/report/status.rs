@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::{StreamExt, stream};
 use jiff::{SignedDuration, Timestamp};
@@ -13,11 +13,14 @@ use kube::api::{ApiResource, DynamicObject};
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
+use wva_crds::api_call::ApiCall;
 use wva_crds::{Actuation, OptimizedAlloc, VariantAutoscaling, VariantAutoscalingStatus};
 use wva_scaling::VariantKey;
 
+use crate::age::age;
 use crate::external_metrics::values::LATEST_CONFIRMATION;
 use crate::published::{Published, PublishedVariant, Reader};
+use crate::repeats::RepeatCounters;
 use crate::report::written::Written;
 use crate::variants::{Reach, revision};
 
@@ -37,6 +40,8 @@ pub struct StatusWriter {
     reach: Reach,
     /// What this process last wrote, by object.
     written: BTreeMap<VariantKey, Ours>,
+    /// Which statuses cannot be written.
+    failing: RepeatCounters<VariantKey>,
 }
 
 /// A status that this process wrote.
@@ -71,7 +76,7 @@ pub(crate) fn wanted(
     };
     // The time of the last run alone is no change, until it is due. A time from the future, by a clock that was set back
     // since, must not stop the heartbeat until then.
-    let due = before.last_run.is_none_or(|t| now.duration_since(t).abs() >= heartbeat_after(interval));
+    let due = before.last_run.is_none_or(|t| age(t, now) >= heartbeat_after(interval));
     let heartbeat = due && status.desired_optimized_alloc.is_some();
     (heartbeat || !before.says(&status)).then_some(status)
 }
@@ -98,7 +103,7 @@ impl StatusWriter {
     /// A writer to what is within reach, which knows the statuses that are there.
     #[must_use]
     pub fn new(client: Client, reach: Reach) -> Self {
-        Self { client, reach, written: BTreeMap::new() }
+        Self { client, reach, written: BTreeMap::new(), failing: RepeatCounters::default() }
     }
 
     /// Writes at each publication, until the engine is gone.
@@ -126,11 +131,12 @@ impl StatusWriter {
         // Whoever has it meanwhile writes something else.
         let (variants, reach) = (&published.variants, &self.reach);
         self.written.retain(|key, ours| variants.contains_key(key) && reach.holds(key, &ours.uid));
+        self.failing.retain(|key| variants.contains_key(key));
         // The time of the cycle and not of the write, which a retry may make much later.
         let now = published.at;
         let due = self.due(published);
         let mut left = due.len();
-        let mut all = true;
+        let mut log = FailureLog::default();
         let (client, source, reach) = (self.client.clone(), published.clone(), self.reach.clone());
         let mut writes = stream::iter(due)
             .map(move |(key, before)| {
@@ -145,27 +151,23 @@ impl StatusWriter {
             })
             .buffer_unordered(CONCURRENCY);
         while let Some(done) = writes.next().await {
-            left -= 1;
-            let Some((key, uid, written, answer)) = done else { continue };
+            let Some((key, uid, written, answer)) = done else {
+                left -= 1;
+                continue;
+            };
+            log.note(&mut self.failing, &key, answer.as_ref().err());
             match answer {
                 Ok(revision) => {
+                    left -= 1;
                     self.written.insert(key, Ours { uid, written, revision });
                 }
-                Err(error) => {
-                    all = false;
-                    tracing::warn!(namespace = key.namespace, variant = key.name, %error, "Status could not be written; it is tried again");
-                    if matches!(error, WriteError::NoAnswer) {
-                        // The others would wait as long, one after the other, while newer decisions wait for them.
-                        tracing::warn!(
-                            left,
-                            "The API server does not answer: the other statuses are tried again, too"
-                        );
-                        break;
-                    }
-                }
+                // The others would wait as long, one after the other, while newer decisions wait for them.
+                Err(WriteError::NoAnswer(_)) => break,
+                Err(WriteError::Refused(_)) => {}
             }
         }
-        all
+        log.write(left);
+        !log.has_failed
     }
 
     /// The objects whose status differs from what was published, and what is remembered of it.
@@ -193,15 +195,51 @@ impl StatusWriter {
     }
 }
 
-/// Why a status was not written.
+/// Why a status was not written: what was tried, and the cause.
 #[derive(Debug, thiserror::Error)]
 enum WriteError {
     /// The API server refused it, or could not be reached.
-    #[error("the API server did not take it: {0}")]
-    Refused(#[source] Box<kube::Error>),
+    #[error("{0}")]
+    Refused(String),
     /// It took too long.
-    #[error("the API server did not answer within {} s", WRITE_TIMEOUT.as_secs())]
-    NoAnswer,
+    #[error("{0}")]
+    NoAnswer(String),
+}
+
+/// What one round of writes logs: at most one line about new failures, and one about those that are over.
+#[derive(Default)]
+struct FailureLog {
+    has_failed: bool,
+    /// The first failure that is to be logged, and how often it came up.
+    first: Option<(String, u64)>,
+    ended: u64,
+}
+
+impl FailureLog {
+    fn note(
+        &mut self,
+        failing: &mut RepeatCounters<VariantKey>,
+        key: &VariantKey,
+        error: Option<&WriteError>,
+    ) {
+        self.has_failed |= error.is_some();
+        let stage = failing.note(key, error.is_some(), Instant::now());
+        let Some(stage) = stage else { return };
+        match error {
+            Some(error) if self.first.is_none() => self.first = Some((error.to_string(), stage.count())),
+            Some(_) => {}
+            None => self.ended += 1,
+        }
+    }
+
+    fn write(&self, left: usize) {
+        if let Some((error, count)) = &self.first {
+            tracing::warn!(error, count, left, "Statuses could not be written; they are tried again");
+        }
+        if self.ended > 0 {
+            tracing::info!(statuses = self.ended, "Statuses that could not be written are written again");
+        }
+    }
 }
 
 /// Writes a status; the revision of the object that has it, where the API server says so.
@@ -214,12 +252,14 @@ async fn write(
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &key.namespace, &resource);
     let patch = Patch::Merge(merge_patch(status));
     let params = PatchParams { field_manager: Some("wva".to_owned()), ..PatchParams::default() };
+    let (namespace, name) = (key.namespace.as_str(), key.name.as_str());
+    let call = ApiCall { verb: "patch", resource: "variantautoscalings/status", namespace, name };
     match tokio::time::timeout(WRITE_TIMEOUT, api.patch_status(&key.name, &params, &patch)).await {
         Ok(Ok(object)) => Ok(revision(&object)),
         // Deleted in the meantime: the watch will say so, and there is nothing left to write to.
         Ok(Err(kube::Error::Api(status))) if status.code == 404 => Ok(None),
-        Ok(Err(error)) => Err(WriteError::Refused(Box::new(error))),
-        Err(_) => Err(WriteError::NoAnswer),
+        Ok(Err(error)) => Err(WriteError::Refused(call.failed(&error))),
+        Err(elapsed) => Err(WriteError::NoAnswer(call.failed(&elapsed))),
     }
 }
 

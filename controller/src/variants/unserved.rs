@@ -3,15 +3,16 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 use kube::api::DynamicObject;
+use wva_crds::digest::digest;
 use wva_crds::names::INSTANCE_LABEL;
 use wva_scaling::VariantKey;
 
 use super::{Declared, Ownership, Variant, is_excluded};
+use crate::age::age;
 use crate::assemble::Moment;
 use crate::memory::STATUS_MEMORY;
 use crate::report::said::Trouble;
@@ -25,7 +26,7 @@ const FIRST_STATUS: SignedDuration = SignedDuration::from_mins(1);
 const SETTLING: Duration = Duration::from_secs(10);
 
 /// A labelled variant that nobody serves.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unserved {
     /// Which object this is about.
     pub uid: String,
@@ -36,7 +37,7 @@ pub struct Unserved {
 }
 
 /// How it shows that nobody serves a variant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sign {
     /// It never got a status.
     NoStatus,
@@ -62,9 +63,12 @@ impl Unserved {
     /// The same wherever the same is found: by it the events of several controllers are one.
     #[must_use]
     pub fn digest(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        self.hash(&mut hasher);
-        hasher.finish()
+        let (sign, at) = match self.sign {
+            Sign::NoStatus => ("NoStatus", String::new()),
+            Sign::NotConfirmed(at) => ("NotConfirmed", at.to_string()),
+            Sign::Outdated(at) => ("Outdated", at.to_string()),
+        };
+        digest(&[&self.uid, &self.instance, sign, &at])
     }
 }
 
@@ -127,7 +131,7 @@ fn judge(watches: Option<&Watches>, variant: &Variant, now: Timestamp) -> Option
     let instance = variant.instance.clone().filter(|_| !variant.leaving)?;
     let written = &variant.status.written;
     let sign = match written.last_run {
-        Some(at) => (now.duration_since(at) > STATUS_MEMORY).then_some(Sign::NotConfirmed(at)),
+        Some(at) => (age(at, now) > STATUS_MEMORY).then_some(Sign::NotConfirmed(at)),
         // Where there is no target, nothing confirms it: a status like that is right until something shows otherwise.
         None if written.says_something() => {
             written.last_change().filter(|_| is_outdated(watches, variant)).map(Sign::Outdated)
@@ -264,5 +268,10 @@ mod tests {
         assert_eq!(of(Sign::NotConfirmed(at(0))).digest(), of(Sign::NotConfirmed(at(0))).digest());
         assert_ne!(of(Sign::NotConfirmed(at(0))).digest(), of(Sign::NotConfirmed(at(1))).digest());
         assert_ne!(of(Sign::NoStatus).digest(), of(Sign::NotConfirmed(at(1))).digest());
+        assert_eq!(
+            of(Sign::NotConfirmed(at(0))).digest(),
+            0xa04d_4b0c_e0bc_a988,
+            "another release tells it by the same name"
+        );
     }
 }

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use crate::picker::{InferencePools, Pool};
 
 use super::cache::{Cache, Kind, Writer};
-use super::{Autoscaler, Observer, Scope, Workload, config, unobserved};
+use super::{Autoscaler, Interruptions, Observer, Scope, Workload, config, unobserved};
 
 /// Time for the question whether the kind is there: kube repeats a request by itself for longer than that.
 const ASK: Duration = Duration::from_secs(10);
@@ -310,26 +310,17 @@ where
 {
     let stream = watcher::watcher(watch.api.clone(), watch.config.clone());
     let mut stream = Box::pin(stream.default_backoff());
-    let (mut interrupted, mut listed) = (false, false);
+    let (mut interruptions, mut listed) = (Interruptions::of(shown.task, None), false);
     while let Some(event) = stream.next().await {
-        match event {
-            Ok(event) => {
-                // Each attempt begins with it, a failed one too.
-                interrupted &= matches!(event, Event::Init);
-                observe(&event);
-                if matches!(event, Event::InitDone) {
-                    listed = true;
-                    shown.sees(Sight::Seen);
-                }
-            }
-            Err(error) => {
-                if let Some(sight) = cause(&error) {
-                    return Ended { told: Some(sight), listed };
-                }
-                if !std::mem::replace(&mut interrupted, true) {
-                    tracing::warn!(%error, task = shown.task, "A watch was interrupted and is being resumed");
-                }
-            }
+        if let Some(sight) = event.as_ref().err().and_then(cause) {
+            return Ended { told: Some(sight), listed };
+        }
+        interruptions.log(&event);
+        let Ok(event) = event else { continue };
+        observe(&event);
+        if matches!(event, Event::InitDone) {
+            listed = true;
+            shown.sees(Sight::Seen);
         }
     }
     Ended { told: None, listed }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::check::check;
 use super::schema::Kind;
 use super::{SaturationEntry, ScaleToZeroEntry};
+use crate::plain::{plain_words, yaml_problem};
 use crate::text::{escape, quote, shorten, show};
 
 /// A type that one entry of a config map is read as.
@@ -112,7 +113,7 @@ impl Reading {
         let value = self.value.clone().unwrap_or_default();
         // What the schema takes, the type reads; a test holds that.
         E::deserialize(&value).map_err(|error| {
-            let (path, found, right) = (String::new(), show(&value), error.to_string());
+            let (path, found, right) = (String::new(), show(&value), plain_words(&error.to_string()));
             vec![Fault { wrong: Wrong::Value, path, found, right, basis: value.clone() }]
         })
     }
@@ -184,7 +185,7 @@ fn no_value(text: &str, error: serde_saphyr::Error) -> Fault {
             (Wrong::Form, "no YAML".to_owned(), problem.to_owned())
         }
         other => {
-            let problem = shorten(&escape(&other.to_string(), false), PROBLEM_CHARS);
+            let problem = shorten(&escape(&yaml_problem(&other), false), PROBLEM_CHARS);
             (Wrong::Form, "no YAML".to_owned(), problem)
         }
     };

@@ -7,6 +7,7 @@ use std::fmt;
 use serde_json::Value as Json;
 
 use super::{SETTINGS, Setting};
+use crate::plain::yaml_problem;
 
 /// The entry of the map that holds keys of its own.
 pub const NESTED_ENTRY: &str = "config.yaml";
@@ -133,7 +134,8 @@ fn yaml<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, NestedError> {
             max_total_scalar_bytes: MOST_BYTES, max_recorded_anchor_events: 20_000, max_recorded_anchor_bytes: MOST_BYTES,
         },
     };
-    serde_saphyr::from_str_with_options(text, options).map_err(|error| NestedError::NoYaml(error.to_string()))
+    serde_saphyr::from_str_with_options(text, options)
+        .map_err(|error| NestedError::NoYaml(yaml_problem(&error)))
 }
 
 fn write(key: &str, text: &str, layout: Layout) -> Option<Written> {

@@ -101,6 +101,7 @@ impl<'a> Seen<'a> {
     /// Since a controller last confirmed that target.
     pub(super) fn confirmed(&self) -> Option<SignedDuration> {
         since(text(self.object, "/status/desiredOptimizedAlloc/lastRunTime"), self.facts.now)
+            .map(SignedDuration::abs)
     }
 
     /// For commands: `-n prod llama`.

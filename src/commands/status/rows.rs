@@ -111,7 +111,7 @@ fn condition(read: &Read<'_>, variant: &Value) -> String {
 /// Since a controller last confirmed the target.
 fn age(variant: &Value, now: Timestamp) -> Option<SignedDuration> {
     let at: Timestamp = text_of(variant, "/status/desiredOptimizedAlloc/lastRunTime").parse().ok()?;
-    Some(now.duration_since(at))
+    Some(wva_controller::age(at, now))
 }
 
 fn excluded(namespaces: &[Value], name: &str) -> bool {

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use tower::ServiceExt as _;
 use wva_crds::GoDuration;
 use wva_crds::entries::{
-    Kind, PositiveDuration, SaturationEntry, ScaleToZeroEntry, ServiceClassEntry, ServiceClassList,
+    Entry, Kind, PositiveDuration, SaturationEntry, ScaleToZeroEntry, ServiceClassEntry, ServiceClassList,
     ServiceClassMap, read_text, yaml_value,
 };
 use wva_crds::settings::SETTINGS;
@@ -138,7 +138,7 @@ pub fn config_map(bytes: &[u8]) {
         facts.old = old;
         facts.running = Some(&running);
         let verdict = validate_map(&facts);
-        bounded(&verdict);
+        bounded(text, &verdict);
         verdict
     };
     judge(&old, None);
@@ -146,14 +146,32 @@ pub fn config_map(bytes: &[u8]) {
     assert!(!judge(&old, Some(&old)).denied(), "an update that changes nothing is refused: {old}");
 }
 
-fn bounded(verdict: &Verdict) {
+fn bounded(text: &str, verdict: &Verdict) {
     assert!(
         verdict.warnings.iter().map(String::len).sum::<usize>() <= MAX_WARNING_BYTES,
         "{:?}",
         verdict.warnings
     );
     assert_eq!(verdict.denied(), verdict.to_status().is_some());
+    is_plain(text, &verdict.message());
     assert!(verdict.message().len() < 1 << 20, "a message of {} bytes", verdict.message().len());
+}
+
+/// What a message to people must not hold, unless they wrote it themselves: words of Rust, and of its libraries.
+const RUST_WORDS: [&str; 9] =
+    ["Option<", "struct ", "deserialize", "&str", "Cow<", "Policy in Options", "std::", "serde", "breached"];
+
+fn is_plain(text: &str, message: &str) {
+    let strange = RUST_WORDS.iter().find(|word| message.contains(*word) && !text.contains(*word));
+    assert!(strange.is_none(), "{text:?}: {message}");
+}
+
+fn is_read<E: Entry>(text: &str) -> bool {
+    let read = read_text::<E>(text);
+    for fault in read.as_ref().err().into_iter().flatten() {
+        is_plain(text, &fault.to_string());
+    }
+    read.is_ok()
 }
 
 /// One entry, read as each of the kinds. What is read as a type is YAML.
@@ -161,10 +179,10 @@ pub fn entries(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let yaml = yaml_value(text).is_ok();
     let read = [
-        read_text::<SaturationEntry>(text).is_ok(),
-        read_text::<ScaleToZeroEntry>(text).is_ok(),
-        read_text::<ServiceClassEntry>(text).is_ok(),
-        read_text::<ServiceClassList>(text).is_ok(),
+        is_read::<SaturationEntry>(text),
+        is_read::<ScaleToZeroEntry>(text),
+        is_read::<ServiceClassEntry>(text),
+        is_read::<ServiceClassList>(text),
     ];
     assert_eq!(read.len(), Kind::ALL.len());
     assert!(yaml || read == [false; 4], "{text:?} is no YAML and was read");
@@ -185,7 +203,9 @@ pub fn settings(bytes: &[u8]) {
             assert_eq!(first, setting.kind.parse(value));
         }
     }
-    let _ = nested(text);
+    if let Err(error) = nested(text) {
+        is_plain(text, &error.to_string());
+    }
     let _ = contradictions(&MapText::of(&data));
     data.insert("config.yaml".to_owned(), text.into());
     let map = MapText::of(&data);
@@ -196,7 +216,10 @@ pub fn settings(bytes: &[u8]) {
 /// A snapshot: one that is read can be decided, twice with the same outcome.
 pub fn snapshot(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
-    let Ok(snapshot) = Snapshot::parse(text) else { return };
+    let snapshot = match Snapshot::parse(text) {
+        Ok(snapshot) => snapshot,
+        Err(error) => return is_plain(text, &error.to_string()),
+    };
     let outcome = decide(&snapshot);
     assert_eq!(format!("{outcome:?}"), format!("{:?}", decide(&snapshot)));
 }

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Deserializer};
+use wva_crds::plain::{plain_words, yaml_problem};
 
 use super::Snapshot;
 
@@ -58,7 +59,9 @@ impl Snapshot {
         match (found, parsed) {
             // The reader's own error has the path; the parser's would only follow from it.
             (Some(Err(error)), _) => Err(error),
-            (_, Err(error)) => Err(SnapshotError::Field { path: ".".to_owned(), problem: error.to_string() }),
+            (_, Err(error)) => {
+                Err(SnapshotError::Field { path: ".".to_owned(), problem: yaml_problem(&error) })
+            }
             (Some(Ok(snapshot)), Ok(())) => Ok(snapshot),
             (None, Ok(())) => Ok(Self::default()),
         }
@@ -74,7 +77,8 @@ impl Snapshot {
         match Self::deserialize(tracked) {
             Ok(snapshot) => snapshot.check().map(|()| snapshot),
             Err(error) => {
-                Err(SnapshotError::Field { path: track.path().to_string(), problem: error.to_string() })
+                let problem = plain_words(&error.to_string());
+                Err(SnapshotError::Field { path: track.path().to_string(), problem })
             }
         }
     }

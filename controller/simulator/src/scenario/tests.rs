@@ -36,7 +36,7 @@ fn what_is_left_out_has_its_default() {
 fn a_text_that_is_no_scenario_is_told_in_one_line() {
     let said = |text: &str| spec(text).unwrap_err().to_string();
     assert_eq!(said("a: [1"), "it is no YAML: unclosed bracket '[' at line 1, column 4");
-    assert_eq!(said("3"), "invalid type: integer `3`, expected struct Spec");
+    assert_eq!(said("3"), "invalid type: integer `3`, expected a map");
 }
 
 #[test]

@@ -87,6 +87,7 @@ fn what_cannot_be_vouched_for_is_left_out() {
         ("just young enough", ran("2026-11-20T11:45:00Z"), &["a=3"]),
         ("too old", ran("2026-11-20T11:44:59Z"), &[]),
         ("a writer whose clock is ahead", ran("2026-11-20T12:00:10Z"), &["a=3"]),
+        ("a writer an hour ahead that died", ran("2026-11-20T13:00:00Z"), &[]),
         ("recommend", mode("recommend"), &[]),
         ("paused", mode("paused"), &["a=3"]),
         ("fixed", mode("fixed=3"), &["a=3"]),

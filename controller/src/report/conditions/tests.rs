@@ -222,3 +222,25 @@ fn conditions_have_one_order_and_a_message_has_a_limit() {
     assert_eq!(types, ["Ready", "TargetResolved", "MetricsAvailable", "OptimizationReady"]);
     assert!(dated.iter().all(|c| c.message.len() <= 32_768 && c.observed_generation == Some(3)));
 }
+
+#[test]
+fn a_pod_that_is_ready_for_a_moment_is_waited_for() {
+    for (variant, had_target) in [(json!({"desired": 2}), true), (json!({}), false)] {
+        let decision = decision(variant, json!({}));
+        let mut c = conditions(Outlook::Decided { decision: &decision, query_error: None, had_target });
+        c.await_first_metrics(2);
+        assert_eq!(c.metrics_available.message, "Waiting for the first metrics of 2 ready pod(s)");
+        for draft in [&c.ready, &c.metrics_available, &c.optimization_ready] {
+            let message = &draft.message;
+            assert!(
+                message.ends_with(&c.metrics_available.message) && !message.contains("check"),
+                "{message}"
+            );
+        }
+    }
+    let reporting = decision(json!({"replicas": replicas(2, 0.5, "1s")}), json!({}));
+    let mut c = conditions(Outlook::Decided { decision: &reporting, query_error: None, had_target: true });
+    let before = c.clone();
+    c.await_first_metrics(2);
+    assert_eq!(c, before, "nothing is waited for");
+}

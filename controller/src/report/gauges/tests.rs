@@ -1,6 +1,7 @@
 //! The exposition as Prometheus reads it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use prometheus::TextEncoder;
 use serde_json::{Value, json};
@@ -27,7 +28,7 @@ fn reach(label: Option<&str>, instance: Option<&str>) -> Reach {
 fn shown(published: Published, reach: Reach, legacy: bool) -> Vec<String> {
     let (_sender, reader) = watch::channel(Some(Arc::new(published)));
     let mut text = String::new();
-    VariantSeries::new(reader, reach, legacy).each(&mut |family| {
+    VariantSeries::new(reader, reach, legacy, CycleProgress::default()).each(&mut |family| {
         text += &TextEncoder::new().encode_to_string(&[family]).unwrap();
     });
     let mut lines: Vec<_> = text.lines().filter(|l| !l.starts_with('#')).map(str::to_owned).collect();
@@ -77,7 +78,7 @@ fn the_instance_is_a_label_of_all_where_there_is_one() {
         lines[3],
         r#"wva_replica_scaling_total{controller_instance="x",direction="up",namespace="ns",reason="SpareBelowTarget",variant_name="a"} 2"#
     );
-    assert_eq!(lines[4], r#"wva_variants{state="Ready"} 1"#, "not about one variant");
+    assert_eq!(lines[4], r#"wva_variants{controller_instance="x",state="Ready"} 1"#);
 }
 
 #[test]
@@ -130,7 +131,8 @@ fn from_zero_the_ratio_is_the_target() {
 #[test]
 fn before_the_first_cycle_and_after_the_last_there_is_nothing() {
     let (_sender, reader) = watch::channel(None);
-    VariantSeries::new(reader, reach(None, None), true).each(&mut |family| panic!("{family:?}"));
+    VariantSeries::new(reader, reach(None, None), true, CycleProgress::default())
+        .each(&mut |family| panic!("{family:?}"));
 }
 
 #[test]
@@ -173,4 +175,22 @@ fn what_the_throughput_analyzer_counts_is_shown_under_every_mode() {
             assert!(lines.contains(&line), "{line} is not in {lines:#?}");
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn series_end_when_cycles_stop() {
+    let progress = CycleProgress::default();
+    let _run = progress.begin(Duration::from_mins(1));
+    let published = Some(Arc::new(publication(vec![("a", grows("auto"))])));
+    let (_sender, reader) = watch::channel(published);
+    let series = VariantSeries::new(reader, reach(None, None), false, progress.clone());
+    let shown = || {
+        let mut families = 0;
+        series.each(&mut |_| families += 1);
+        families > 0
+    };
+    tokio::time::advance(Duration::from_mins(5)).await;
+    assert!(shown(), "cycles that come late");
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert!(!shown());
 }

@@ -68,14 +68,14 @@ const MINUTE: Duration = Duration::from_mins(1);
 #[tokio::test(start_paused = true)]
 async fn what_came_while_nobody_led_is_written_once_somebody_does() {
     let notices = Notices::default();
-    notices.add(news("first", Timestamp::now()), 1);
-    notices.add(news("second", Timestamp::now()), 2);
+    notices.add(news("first", Timestamp::now()), &["1"]);
+    notices.add(news("second", Timestamp::now()), &["2"]);
     assert_eq!(notes(&led(&notices, &[201], MINUTE).await), ["first", "second"]);
     assert!(led(&notices, &[201], MINUTE).await.is_empty(), "each of them once");
     let (client, sent) = fake(&[201]);
     let later = async {
         tokio::time::sleep(MINUTE).await;
-        notices.add(news("third", Timestamp::now()), 3);
+        notices.add(news("third", Timestamp::now()), &["3"]);
     };
     let both = async { tokio::join!(notices.write(&client), later) };
     assert!(tokio::time::timeout(2 * MINUTE, both).await.is_err());
@@ -84,15 +84,15 @@ async fn what_came_while_nobody_led_is_written_once_somebody_does() {
 
 #[tokio::test(start_paused = true)]
 async fn replicas_that_see_the_same_name_it_alike() {
-    let name = async |note: &str, fact: (&str, u32)| {
+    let name = async |note: &str, fact: [&str; 2]| {
         let notices = Notices::default();
-        notices.add(news(note, Timestamp::now()), fact);
+        notices.add(news(note, Timestamp::now()), &fact);
         led(&notices, &[409], MINUTE).await.swap_remove(0).0
     };
-    let first = name("of one replica", ("uid", 1)).await;
-    assert!(first.starts_with("main."), "{first}");
-    assert_eq!(first, name("of another", ("uid", 1)).await);
-    assert_ne!(first, name("of one replica", ("uid", 2)).await);
+    let first = name("of one replica", ["uid", "1"]).await;
+    assert_eq!(first, "main.4496f5a3493138ff", "a replica of another release names it alike");
+    assert_eq!(first, name("of another", ["uid", "1"]).await);
+    assert_ne!(first, name("of one replica", ["uid", "2"]).await);
 }
 
 #[tokio::test(start_paused = true)]
@@ -103,8 +103,8 @@ async fn what_the_api_server_does_not_answer_is_tried_again_and_what_it_refuses_
         (&[409, 201], &["first", "second"]),
     ] {
         let notices = Notices::default();
-        notices.add(news("first", Timestamp::now()), 1);
-        notices.add(news("second", Timestamp::now()), 2);
+        notices.add(news("first", Timestamp::now()), &["1"]);
+        notices.add(news("second", Timestamp::now()), &["2"]);
         assert_eq!(notes(&led(&notices, codes, 2 * MINUTE).await), want, "{codes:?}");
     }
 }
@@ -112,11 +112,12 @@ async fn what_the_api_server_does_not_answer_is_tried_again_and_what_it_refuses_
 #[tokio::test(start_paused = true)]
 async fn what_waited_too_long_and_what_is_too_much_is_dropped() {
     let notices = Notices::default();
-    notices.add(news("old", Timestamp::now() - KEPT), 0);
-    notices.add(news("young", Timestamp::now() - KEPT + SignedDuration::from_mins(1)), 1);
+    notices.add(news("old", Timestamp::now() - KEPT), &["0"]);
+    notices.add(news("young", Timestamp::now() - KEPT + SignedDuration::from_mins(1)), &["1"]);
     assert_eq!(notes(&led(&notices, &[201], MINUTE).await), ["young"]);
     for fact in 0..=MOST {
-        notices.add(news(&fact.to_string(), Timestamp::now()), fact);
+        let fact = fact.to_string();
+        notices.add(news(&fact, Timestamp::now()), &[&fact]);
     }
     let sent = led(&notices, &[201], MINUTE).await;
     assert_eq!((sent.len(), notes(&sent)[0]), (MOST, "1"), "the oldest went");

@@ -1,0 +1,64 @@
+//! Failures of requests to the API server, as messages tell them: what was tried, on what, and why it failed. The texts
+//! of the libraries name neither, or print whole structures.
+
+use std::error::Error;
+
+/// A request to the API server.
+#[derive(Clone, Copy, Debug)]
+pub struct ApiCall<'a> {
+    /// What was tried: `get`, `list`, `watch`, `create`, `patch`.
+    pub verb: &'a str,
+    /// The resource as permissions name it: `events`, `deployments/scale`.
+    pub resource: &'a str,
+    /// Namespace of the object; empty for all of them, and where there is none.
+    pub namespace: &'a str,
+    /// Name of the object; empty where it is about several.
+    pub name: &'a str,
+}
+
+impl ApiCall<'_> {
+    /// `patch deployments/scale prod/llama: Connection refused (os error 111)`.
+    #[must_use]
+    pub fn failed(&self, error: &dyn Error) -> String {
+        let Self { verb, resource, namespace, name } = self;
+        let object = match (namespace.is_empty(), name.is_empty()) {
+            (true, true) => String::new(),
+            (true, false) => format!(" {name}"),
+            (false, true) => format!(" in namespace {namespace}"),
+            (false, false) => format!(" {namespace}/{name}"),
+        };
+        format!("{verb} {resource}{object}: {}", root_cause(error))
+    }
+}
+
+/// The innermost error: the status of the API server, or what the system said of the connection.
+#[must_use]
+pub fn root_cause(error: &dyn Error) -> String {
+    let mut innermost = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("client error (Connect)")]
+    struct Outer(#[source] std::io::Error);
+
+    #[test]
+    fn a_failure_names_verb_resource_object_and_cause() {
+        let error = || Outer(std::io::Error::other("Connection refused"));
+        for (namespace, name, want) in [
+            ("prod", "a", "patch pods prod/a: Connection refused"),
+            ("prod", "", "patch pods in namespace prod: Connection refused"),
+            ("", "a", "patch pods a: Connection refused"),
+            ("", "", "patch pods: Connection refused"),
+        ] {
+            assert_eq!(ApiCall { verb: "patch", resource: "pods", namespace, name }.failed(&error()), want);
+        }
+    }
+}
