@@ -67,9 +67,9 @@ pub(crate) async fn fetch(
             // It is not for lack of time that this is forbidden.
             Ok(Err(kube::Error::Api(status))) if status.code == 403 => {
                 anyhow::bail!(
-                    "{}: the service account needs get, list and watch on this ConfigMap. Another CONFIG_MAP_NAME belongs into \
-                     the resourceNames of the Role and into the matchCondition is-main-map of the webhook \
-                     main.configmap.llmd.ai as well (docs/install.md, Other names)",
+                    "{}: the service account needs get, list and watch on this ConfigMap. Name it in \
+                     resourceNames of the Role and in the matchCondition is-main-map of the webhook \
+                     main.configmap.llmd.ai, or leave CONFIG_MAP_NAME as it was installed (docs/install.md, Other names)",
                     status.message
                 )
             }

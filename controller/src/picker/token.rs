@@ -43,7 +43,7 @@ impl PickerToken {
             Self::Fixed(token) => drop(header.send_replace(bearer(token))),
             Self::Account { namespace, name } => renew(client, (namespace, name), header).await,
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 
+use super::manifests::{no_pools, picker_tokens, pools};
 use super::site::{CRD, MANAGER, MODELS, NO_PROMETHEUS, Site, VARIANT};
 use super::table::Table;
 use crate::install::{RELEASE, SYSTEM};
@@ -27,6 +28,10 @@ pub(super) async fn run(site: &Site, table: &mut Table) -> anyhow::Result<()> {
     table.step("uninstall keeps the CRD and what is stored", Box::pin(kept(site, &helm))).await;
     table.step("install with the CRD of the chart; helm test", Box::pin(install_again(site, &helm))).await;
     table.step("an upgrade of llm-d WVA's release", Box::pin(upgrade(site, &helm))).await;
+    table
+        .step("endpoint pickers get tokens of the chart's metrics reader alone", Box::pin(pickers(site)))
+        .await;
+    table.step("uninstall", Box::pin(removed(site, &helm))).await;
     Ok(())
 }
 
@@ -147,7 +152,8 @@ fn other_chart(site: &Site) -> anyhow::Result<String> {
 /// It is refused before anything is changed, and works after the command of the refusal.
 async fn upgrade(site: &Site, helm: &Helm) -> anyhow::Result<String> {
     helm.run(&["install", RELEASE, &other_chart(site)?, "-n", SYSTEM]).await?.success()?;
-    let ours = ["--set", NO_PROMETHEUS];
+    pools(site).await?;
+    let ours = ["--set", NO_PROMETHEUS, "--set", "wva.reconcileInterval=2s,wva.scaleToZero=true"];
     let refused = site.helm(helm, &ours).await?;
     let delete = format!("`kubectl delete deployment {MANAGER} -n {SYSTEM}`");
     let uninstall = format!("`helm uninstall {RELEASE} -n {SYSTEM}`");
@@ -158,8 +164,18 @@ async fn upgrade(site: &Site, helm: &Helm) -> anyhow::Result<String> {
     site.kubectl(&delete.trim_matches('`').split(' ').skip(1).collect::<Vec<_>>()).await?;
     site.helm(helm, &ours).await?.success()?;
     site.healthy().await?;
+    Ok("refused, and works after the command of the refusal".to_owned())
+}
+
+async fn pickers(site: &Site) -> anyhow::Result<String> {
+    let seen = picker_tokens(site).await?;
+    no_pools(site).await?;
+    Ok(seen)
+}
+
+async fn removed(site: &Site, helm: &Helm) -> anyhow::Result<String> {
     site.uninstall(helm).await?;
     site.leftovers().await?;
     site.forget().await?;
-    Ok("refused, and works after the command of the refusal".to_owned())
+    Ok("nothing left but CRD, Lease and CA".to_owned())
 }

@@ -132,9 +132,7 @@ patches:
 
 async fn base(site: &Site) -> anyhow::Result<String> {
     site.testbed.apply(SERVICE_MONITORS).await?;
-    site.testbed.apply(CRDS).await?;
-    let established = ["wait", "--for=condition=Established", "crd", "--all", "--timeout=90s"];
-    site.kubectl(&established).await?;
+    pools(site).await?;
     apply(site, &COMPONENTS).await?;
     site.controller_works().await?;
     scraped(site).await?;
@@ -146,6 +144,18 @@ async fn base(site: &Site) -> anyhow::Result<String> {
     })
     .await?;
     Ok("everything works, and the external metrics API answers".to_owned())
+}
+
+/// The CRDs of InferencePools.
+pub(super) async fn pools(site: &Site) -> anyhow::Result<()> {
+    site.testbed.apply(CRDS).await?;
+    let established = ["wait", "--for=condition=Established", "crd", "--all", "--timeout=90s"];
+    site.kubectl(&established).await.map(drop)
+}
+
+/// Takes these CRDs away.
+pub(super) async fn no_pools(site: &Site) -> anyhow::Result<()> {
+    site.testbed.kubectl_with(&["delete", "-f", "-"], CRDS).await?.success().map(drop)
 }
 
 async fn apply(site: &Site, components: &[&str]) -> anyhow::Result<()> {
@@ -175,7 +185,7 @@ async fn scraped(site: &Site) -> anyhow::Result<()> {
 }
 
 /// Every container has the token of the controller's own account at the usual place, as in a cluster.
-async fn picker_tokens(site: &Site) -> anyhow::Result<String> {
+pub(super) async fn picker_tokens(site: &Site) -> anyhow::Result<String> {
     let picker = FakePicker::start([127, 0, 0, 9]).await?;
     let ns = site.testbed.namespace("pickers").await?;
     site.testbed.apply(&pool(&ns, "epp")).await?;
@@ -244,9 +254,8 @@ async fn base_deleted(site: &Site) -> anyhow::Result<String> {
     // The Secret with a token goes with its service account.
     let delete = ["delete", "--ignore-not-found", "--timeout=55s", "-k", &folder.to_string_lossy()];
     site.kubectl(&delete).await?;
-    for crds in [SERVICE_MONITORS, CRDS] {
-        site.testbed.kubectl_with(&["delete", "-f", "-"], crds).await?.success()?;
-    }
+    site.testbed.kubectl_with(&["delete", "-f", "-"], SERVICE_MONITORS).await?.success()?;
+    no_pools(site).await?;
     let crd = site.testbed.kubectl(&["get", "crd", CRD]).await?;
     ensure!(!crd.ok, "the CRD is still there");
     site.namespaces().await?;
