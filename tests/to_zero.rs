@@ -105,7 +105,7 @@ struct Model<'a> {
     namespace: String,
     fleet: Fleet,
     /// Without one that has flow control no model goes to zero.
-    picker: Option<FakePicker>,
+    _picker: Option<FakePicker>,
 }
 
 /// The servers of the model of a namespace, of which there are none yet.
@@ -122,7 +122,7 @@ impl<'a> Model<'a> {
         fleet.send(REQUEST);
         let picker = picker(cluster, &namespace, Manner::Later).await?;
         let model = Self::serve(cluster, beside, namespace, fleet).await?;
-        Ok(Self { picker: Some(picker), ..model })
+        Ok(Self { _picker: Some(picker), ..model })
     }
 
     async fn serve(
@@ -135,7 +135,7 @@ impl<'a> Model<'a> {
         cluster.testbed.apply(&beside.manifests(&fixture.port(fleet.port()))).await?;
         cluster.testbed.apply(&map(&namespace)).await?;
         fleet.wait_ready(1, DEADLINE).await?;
-        Ok(Self { cluster, beside, namespace, fleet, picker: None })
+        Ok(Self { cluster, beside, namespace, fleet, _picker: None })
     }
 
     /// Lines of the program's log with this message about the model's workload.

@@ -41,6 +41,7 @@ pub(super) fn model(seen: &Seen<'_>, memory: &[Memory], behavior: &Behavior, act
         namespace: NAMESPACE.to_owned(),
         requests_in_retention: Some(amount(real(activity.completed()))),
         scheduler_queue: queue,
+        wake_obstacle: None,
         tracked_for: Some(seconds(seen.now)),
         since_activity: Some(seconds(activity.idle(seen.now))),
         since_pod_start: seen.youngest().map(seconds),
