@@ -60,11 +60,10 @@ impl Memory {
     pub(crate) fn add(&mut self, model: &Model, observed: Vec<Observation>) {
         for Observation { accelerator, output, k2 } in observed {
             let Ok(k2) = Amount::try_from(k2) else { continue };
-            let of_any = (String::new(), model.model_id.clone(), accelerator, output);
-            let kind = match self.0.contains_key(&of_any) {
-                true => of_any,
-                false => (model.namespace.clone(), of_any.1, of_any.2, output),
-            };
+            let mut kind = (String::new(), model.model_id.clone(), accelerator, output);
+            if !self.0.contains_key(&kind) {
+                kind.0.clone_from(&model.namespace);
+            }
             self.0.entry(kind).or_default().push(k2);
         }
     }
