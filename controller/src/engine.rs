@@ -236,14 +236,13 @@ impl Engine {
                 }
                 counted = counts.next(), if counting => {
                     counting = counted.is_some();
-                    match counted {
-                        Some(counted) => self.take_count(&mut state, counted),
-                        None => {
-                            self.end_count(&mut state);
-                            if std::mem::take(&mut uncounted) {
-                                asked = None;
-                                self.cycle(&mut state);
-                            }
+                    if let Some(counted) = counted {
+                        state.take_count(counted);
+                    } else {
+                        state.end_count();
+                        if std::mem::take(&mut uncounted) {
+                            asked = None;
+                            self.cycle(&mut state);
                         }
                     }
                 }

@@ -18,7 +18,6 @@ impl<'a> Recall<'a> {
         let remembered = &snapshot.remembered;
         let mut by_model: HashMap<_, Vec<_>> = HashMap::new();
         // Those of one model stand together, as the cycle before left them.
-        let model = |r: &'a Remembered| (r.namespace.as_str(), r.model_id.as_str());
         for of_one in remembered.chunk_by(|a, b| model(a) == model(b)) {
             by_model.entry(model(&of_one[0])).or_default().extend(of_one);
         }
@@ -28,7 +27,7 @@ impl<'a> Recall<'a> {
     }
 
     /// What the token analyzer observed of a model in its namespace.
-    pub(crate) fn of(&self, namespace: &str, model_id: &str) -> &[&'a Remembered] {
+    pub(crate) fn of(&self, namespace: &'a str, model_id: &'a str) -> &[&'a Remembered] {
         let own = self.observed.get(&(namespace, model_id)).or_else(|| self.observed.get(&("", model_id)));
         own.map_or(&[], Vec::as_slice)
     }
@@ -37,6 +36,11 @@ impl<'a> Recall<'a> {
     pub(crate) fn learned(&self, namespace: &str, model_id: &str) -> Option<&'a Learned> {
         self.learned.get(&(namespace, model_id)).copied()
     }
+}
+
+/// Namespace and model of an observation.
+fn model(of: &Remembered) -> (&str, &str) {
+    (&of.namespace, &of.model_id)
 }
 
 /// What is remembered, ordered.
@@ -56,11 +60,10 @@ impl Memory {
     pub(crate) fn add(&mut self, model: &Model, observed: Vec<Observation>) {
         for Observation { accelerator, output, k2 } in observed {
             let Ok(k2) = Amount::try_from(k2) else { continue };
-            let of_any = (String::new(), model.model_id.clone(), accelerator, output);
-            let kind = match self.0.contains_key(&of_any) {
-                true => of_any,
-                false => (model.namespace.clone(), of_any.1, of_any.2, output),
-            };
+            let mut kind = (String::new(), model.model_id.clone(), accelerator, output);
+            if !self.0.contains_key(&kind) {
+                kind.0.clone_from(&model.namespace);
+            }
             self.0.entry(kind).or_default().push(k2);
         }
     }

@@ -110,9 +110,9 @@ async fn turn(engine: &Engine, state: &mut State) -> Arc<PublishedVariant> {
 async fn count(engine: &Engine, state: &mut State) {
     let mut counts = engine.count(state);
     while let Some(counted) = counts.next().await {
-        engine.take_count(state, counted);
+        state.take_count(counted);
     }
-    engine.end_count(state);
+    state.end_count();
 }
 
 fn reasons(v: &PublishedVariant) -> [&'static str; 3] {

@@ -168,19 +168,22 @@ impl Engine {
             .map(move |answer| (began, answer))
             .boxed()
     }
+}
 
-    pub(super) fn take_count(&self, state: &mut State, (began, answer): Counted) {
-        state.news = true;
+impl State {
+    /// Takes in one answer of a part of counts.
+    pub(super) fn take_count(&mut self, (began, answer): Counted) {
+        self.news = true;
         if let Err(error) = &answer.rows {
-            state.counts.error.get_or_insert_with(|| error.to_string());
+            self.counts.error.get_or_insert_with(|| error.to_string());
         }
-        state.samples.take_completed(began, answer);
+        self.samples.take_completed(began, answer);
     }
 
     /// All counts that were asked for are there, or failed.
-    pub(super) fn end_count(&self, state: &mut State) {
-        let error = state.counts.error.take();
-        let was_failing = std::mem::replace(&mut state.counts.is_failing, error.is_some());
+    pub(super) fn end_count(&mut self) {
+        let error = self.counts.error.take();
+        let was_failing = std::mem::replace(&mut self.counts.is_failing, error.is_some());
         match error {
             Some(error) if !was_failing => tracing::warn!(
                 error,

@@ -30,8 +30,7 @@ pub struct ScaleToZeroEntry {
     #[serde(alias = "enableScaleToZero")]
     #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub enable_scale_to_zero: Option<bool>,
-    /// How long no request may have completed before it does: a Go duration above 0, default 10m; above 24h warns. The
-    /// setting `WVA_MAX_RETENTION_PERIOD` bounds it.
+    /// How long no request may have completed before it does: a Go duration above 0, default 10m; above 24h warns.
     #[serde(alias = "retentionPeriod")]
     #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "10m"))]

@@ -183,6 +183,7 @@ fn observations(models: &[Model]) -> Vec<Remembered> {
 fn observed(model: &Model, variant: &Variant) -> Remembered {
     let capacity = variant.remembered_capacity.unwrap().get();
     Remembered {
+        namespace: model.namespace.clone(),
         model_id: model.model_id.clone(),
         accelerator: variant.accelerator.clone().unwrap(),
         output: OutputBucket::Medium,

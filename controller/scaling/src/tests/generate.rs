@@ -296,7 +296,8 @@ fn remembered() -> impl Strategy<Value = Vec<Remembered>> {
     let kind = (0_u32..2, prop::sample::select(&["H100", "L4", "unresolved"][..]), output);
     btree_map(kind, vec(amount(&[2000, 6000, 20_000]), 0..11), 0..3).prop_map(|kinds| {
         let of_kind = |((model, accelerator, output), k2): ((u32, &str, OutputBucket), Vec<Amount>)| {
-            Remembered { model_id: format!("m{model}"), accelerator: accelerator.to_owned(), output, k2 }
+            let (model_id, accelerator) = (format!("m{model}"), accelerator.to_owned());
+            Remembered { namespace: String::new(), model_id, accelerator, output, k2 }
         };
         kinds.into_iter().map(of_kind).collect()
     })

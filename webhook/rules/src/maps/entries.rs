@@ -88,6 +88,7 @@ pub(crate) const TOO_LONG: Rule = Rule {
         let maximum = max_retention(facts);
         for (field, retention) in retentions(facts).filter(|(_, retention)| *retention > maximum) {
             out.at(field, retention.to_string(), maximum.to_string());
+            out.basis(retention.to_string());
         }
     }),
 };

@@ -133,6 +133,7 @@ fn extreme_case() -> impl Strategy<Value = Case> {
                 ..Model::default()
             };
             let of_kind = |k2: &Vec<Amount>| Remembered {
+                namespace: "ns".to_owned(),
                 model_id: "m".to_owned(),
                 accelerator: "H100".to_owned(),
                 output: crate::snapshot::OutputBucket::Long,
