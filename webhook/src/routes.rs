@@ -126,7 +126,7 @@ async fn within_deadline(context: &Context, phase: Phase, deadline: Instant, bod
     let state = Arc::clone(&context.state);
     let cancel = Cancel::default();
     let cancelled = Arc::clone(&cancel.0);
-    // With a CA no call comes as far that is not verified.
+    // With a CA, every call that comes this far is verified.
     let verified = state.settings.client_ca.is_some();
     let judge = move || {
         let call = Call { verified, cancelled: &cancelled };

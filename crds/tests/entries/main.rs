@@ -291,7 +291,7 @@ fn defaults_of_the_schema_are_those_of_the_merge() {
 
 #[test]
 fn many_unknown_fields_are_noted_within_bounds() {
-    let fields: String = (0..9_500).map(|i| format!("unknownField{i}: 1\n")).collect();
+    let fields = (0..9_500).map(|i| format!("unknownField{i}: 1\n")).collect::<Vec<_>>().concat();
     let faults = Reading::of(Kind::Saturation, &fields).faults;
     assert_eq!(faults.len(), 1_000);
     // To look for the field that is meant takes longer than all the rest.
