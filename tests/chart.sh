@@ -149,7 +149,7 @@ holds "$(cat $out/readme-immutable.json)" '"immutable":true' readme-immutable
 holds "$(cat $out/with-operator.json)" '"honorLabels":false' with-operator
 lacks "$(cat $out/defaults.json)" 'ServiceMonitor"' defaults
 holds "$(cat $out/defaults.json)" '"PROMETHEUS_TOKEN_PATH":' defaults
-lacks "$(cat $out/http-prometheus.json)" 'PROMETHEUS_TOKEN_PATH' http-prometheus
+lacks "$(cat $out/http-prometheus.json)" '"PROMETHEUS_TOKEN_PATH":' http-prometheus
 lacks "$(cat $out/http-prometheus.json)" 'cluster-monitoring-view' http-prometheus
 while read -r kind name; do
   [ ${#name} -le 63 ] || fault "long-name: $kind $name has ${#name} characters, which is over 63"

@@ -30,7 +30,7 @@ fn faults(object: &Value) -> Faults {
 /// The one known disagreement. A JSON `3.0` is a whole number to the schema, is sent to webhooks and stored as `3`, and
 /// comes as `3` from kubectl and server-side apply; but where it is posted as it is and both bounds are there, the API
 /// server's CEL will not compare it. No CEL rule can say otherwise, and a rule of ours would refuse what is stored.
-fn is_cel_on_floats(object: &Value, refusal: &kube::core::Status) -> bool {
+pub(crate) fn is_cel_on_floats(object: &Value, refusal: &kube::core::Status) -> bool {
     let bounds = ["/spec/minReplicas", "/spec/maxReplicas"].map(|path| object.pointer(path));
     bounds.iter().all(Option::is_some)
         && bounds.iter().flatten().any(|bound| bound.is_f64())

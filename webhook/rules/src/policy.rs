@@ -60,10 +60,10 @@ pub fn variant_policy(of: PolicyInstance<'_>) -> Value {
         ("move", "annotations", ALLOW_INSTANCE_CHANGE_ANNOTATION),
     ] {
         for (side, object) in [("now", "object"), ("before", "oldObject")] {
-            let (map, key) = (format!("{object}.metadata.{field}"), literal(key));
-            let there = format!("{object} != null && has({map}) && {key} in {map}");
+            let (there, text) = entry(object, field, key);
+            let there = format!("{object} != null && {there}");
             variables.push(json!({
-                "name": format!("{name}_{side}"), "expression": format!("{there} ? [{map}[{key}]] : []"),
+                "name": format!("{name}_{side}"), "expression": format!("{there} ? [{text}] : []"),
             }));
         }
     }
@@ -77,16 +77,20 @@ pub fn variant_policy(of: PolicyInstance<'_>) -> Value {
 
 /// The objects that the controller judges: without a label, or of its instance before the update or after it.
 fn judged(instance: &str) -> String {
-    let (instance, key) = (literal(instance), literal(INSTANCE_LABEL));
-    let label = |object: &str| format!("{object}.metadata.labels[{key}]");
-    let there = |object: &str| format!("has({object}.metadata.labels) && {key} in {object}.metadata.labels");
+    let instance = literal(instance);
+    let (is_now, now) = entry("object", "labels", INSTANCE_LABEL);
+    let (was, before) = entry("oldObject", "labels", INSTANCE_LABEL);
     format!(
-        "!({}) || {} in ['', {instance}] || ({instance} != '' && oldObject != null && {} && {} == {instance})",
-        there("object"),
-        label("object"),
-        there("oldObject"),
-        label("oldObject"),
+        "!({is_now}) || {now} in ['', {instance}] || ({instance} != '' && oldObject != null && {was} && {before} == \
+         {instance})"
     )
+}
+
+/// Whether an object has a label or an annotation, and its value. Server-side apply leaves nulls where they are.
+fn entry(object: &str, field: &str, key: &str) -> (String, String) {
+    let (map, key) = (format!("{object}.metadata.{field}"), literal(key));
+    let value = format!("{map}[{key}]");
+    (format!("has({map}) && {map} != null && {key} in {map} && {value} != null"), value)
 }
 
 fn variant_rules(of: PolicyInstance<'_>) -> Vec<CelRule> {
