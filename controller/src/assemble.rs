@@ -141,7 +141,7 @@ fn look_for_wake(
     let shown = |model_id: &str| matches!(queue(model_id), SchedulerQueue::Known(_));
     let pools = pickers.pools_of(watches, workloads, &model_id);
     if pools.is_empty() && queue(&model_id) == SchedulerQueue::Unknown {
-        // There is a queue, or nobody knows: that alone keeps the model up.
+        // There is a queue, or it is unknown: that alone keeps the model up.
         return;
     }
     let mut obstacles = vec![(!shown(&model_id)).then_some(WakeObstacle::NoPool)];

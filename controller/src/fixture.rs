@@ -343,7 +343,8 @@ pub(crate) fn replicas(n: u32, kv: f64, age: &str) -> Value {
 /// A variant as a cycle publishes it.
 pub(crate) fn published(decision: wva_scaling::Decision) -> crate::published::PublishedVariant {
     use crate::report::conditions::{Outlook, conditions};
-    let outlook = Outlook::Decided { decision: &decision, query_error: None, had_target: true };
+    let outlook =
+        Outlook::Decided { decision: &decision, query_error: None, had_target: true, newly_ready: None };
     crate::published::PublishedVariant {
         uid: "u".into(),
         generation: Some(1),

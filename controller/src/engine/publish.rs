@@ -51,9 +51,6 @@ impl Engine {
             let told = Told { query_error, had_target, seen, sight, inherited };
             let mut variant = outlook(m, decision, assembled, &told);
             variant.learned = state.learned.told(&m.key);
-            if let Some(ready) = assembled.newly_ready.get(&m.key) {
-                variant.conditions.await_first_metrics(*ready);
-            }
             if let Some(obstacle) = variant.decision.as_ref().and_then(|d| d.wake_obstacle) {
                 variant.conditions.note_wake_obstacle(obstacle);
             }
@@ -98,7 +95,10 @@ fn outlook(
     let Told { query_error, had_target, seen, sight, inherited } = *told;
     let outlook = match (m.declared(), &decision) {
         (Err(unusable), _) => Outlook::Unusable(unusable),
-        (Ok(_), Some(decision)) => Outlook::Decided { decision, query_error, had_target },
+        (Ok(_), Some(decision)) => {
+            let newly_ready = assembled.newly_ready.get(&m.key).copied();
+            Outlook::Decided { decision, query_error, had_target, newly_ready }
+        }
         (Ok(declared), None) => {
             let WorkloadKey { kind, name, .. } = &declared.workload;
             Outlook::NoTarget { kind, name, seen, sight }

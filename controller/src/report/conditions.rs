@@ -61,6 +61,8 @@ pub(crate) enum Outlook<'a> {
         query_error: Option<&'a str>,
         /// An analysis gave this variant a target before, or its status did.
         had_target: bool,
+        /// Ready replicas, where the newest has only just become ready: that none reports is no fault yet.
+        newly_ready: Option<u32>,
     },
 }
 
@@ -78,9 +80,10 @@ pub(crate) fn conditions(outlook: Outlook<'_>) -> Conditions {
     match outlook {
         Outlook::Unusable(unusable) => set_aside(unusable),
         Outlook::NoTarget { kind, name, seen, sight } => no_target(kind, name, seen, sight),
-        Outlook::Decided { decision, query_error, had_target } => {
-            let metrics_available = metrics(decision, query_error);
-            let optimization_ready = optimization(decision, had_target);
+        Outlook::Decided { decision, query_error, had_target, newly_ready } => {
+            let metrics_available = metrics(decision, query_error, newly_ready);
+            let first_metrics = newly_ready.filter(|_| metrics_available.reason == "MetricsMissing");
+            let optimization_ready = optimization(decision, had_target, first_metrics);
             Conditions {
                 ready: ready(decision, &optimization_ready),
                 target_resolved: yes("TargetFound", "The target workload exists"),
@@ -155,7 +158,12 @@ fn no_target(kind: &str, name: &str, seen: bool, sight: Option<Sight>) -> Condit
     }
 }
 
-fn metrics(decision: &Decision, query_error: Option<&str>) -> Draft {
+/// What is awaited of replicas that have only just become ready.
+fn first_metrics(ready: u32) -> String {
+    format!("Waiting for the first metrics of {ready} ready pod(s)")
+}
+
+fn metrics(decision: &Decision, query_error: Option<&str>, newly_ready: Option<u32>) -> Draft {
     let Decision { model_id, namespace, reporting, stale, lacking, .. } = decision;
     if *reporting > 0 {
         return match query_error {
@@ -193,6 +201,9 @@ fn metrics(decision: &Decision, query_error: Option<&str>) -> Draft {
             ),
         );
     }
+    if let Some(ready) = newly_ready {
+        return no("MetricsMissing", first_metrics(ready));
+    }
     no(
         "MetricsMissing",
         format!(
@@ -214,7 +225,8 @@ fn found(reporting: u32, lacking: Lacking) -> String {
     std::iter::once(reported).chain(lacking.each().map(lacks)).collect::<Vec<_>>().join("; ")
 }
 
-fn optimization(decision: &Decision, had_target: bool) -> Draft {
+/// `awaited`: the ready replicas whose first metrics are awaited.
+fn optimization(decision: &Decision, had_target: bool, awaited: Option<u32>) -> Draft {
     if decision.is_woken() && decision.reporting == 0 {
         let message = "Requests waited for the model at 0 replicas: one is held until it reports";
         return yes("ScaleFromZeroMode", message);
@@ -225,9 +237,10 @@ fn optimization(decision: &Decision, had_target: bool) -> Draft {
             FallbackSource::CurrentReplicas => "the present number of replicas",
         };
         // What comes after (a bound, a mode) is not why the analysis failed.
-        let cause = decision.steps.iter().map(|s| &s.reason).find(|r| matches!(r, Reason::SafetyNet { .. }));
-        let message =
-            format!("Holding {held} ({}): {}", decision.target(), cause.unwrap_or_else(|| decision.reason()));
+        let step = decision.steps.iter().map(|s| &s.reason).find(|r| matches!(r, Reason::SafetyNet { .. }));
+        let cause =
+            awaited.map_or_else(|| step.unwrap_or_else(|| decision.reason()).to_string(), first_metrics);
+        let message = format!("Holding {held} ({}): {cause}", decision.target());
         return if had_target { yes("SafetyNet", message) } else { no("MetricsUnavailable", message) };
     }
     if decision.model_at_zero {
@@ -331,21 +344,6 @@ impl Conditions {
             ". Prometheus answers in part ({why}): the model does not go to zero; check the stores of Prometheus"
         );
         self.metrics_available.message.push_str(&note);
-    }
-
-    /// Notes that the newest of `ready` replicas has only just become ready: that none reports is no fault yet.
-    pub(crate) fn await_first_metrics(&mut self, ready: u32) {
-        if self.metrics_available.reason != "MetricsMissing" {
-            return;
-        }
-        let waiting = format!("Waiting for the first metrics of {ready} ready pod(s)");
-        let before = self.optimization_ready.message.clone();
-        if let Some((held, _)) = before.split_once("): ").filter(|(held, _)| held.starts_with("Holding ")) {
-            self.optimization_ready.message = format!("{held}). {waiting}");
-            // It repeats the other, where that is the reason.
-            self.ready.message = self.ready.message.replace(&before, &self.optimization_ready.message);
-        }
-        self.metrics_available.message = waiting;
     }
 
     /// As the status carries them; the time of one whose truth did not change stays.

@@ -36,7 +36,7 @@ pub enum WakeObstacle {
 }
 
 impl WakeObstacle {
-    /// Somebody has to act; until the picker is first read nobody has.
+    /// Whether a person has to act: not before the picker was read once.
     #[must_use]
     pub const fn is_fault(self) -> bool {
         !matches!(self, Self::NotRead)

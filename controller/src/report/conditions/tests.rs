@@ -109,7 +109,8 @@ fn a_decision_gives_the_reasons_of_the_api() {
     for (variant, config, had_target, failed, want) in cases {
         let decision = decision(variant.clone(), config);
         let query_error = failed.then_some("Prometheus did not answer");
-        let c = conditions(Outlook::Decided { decision: &decision, query_error, had_target });
+        let c =
+            conditions(Outlook::Decided { decision: &decision, query_error, had_target, newly_ready: None });
         assert_eq!(reasons(&c), want.map(str::to_owned), "{variant}");
         assert_eq!((c.target_resolved.holds, c.target_resolved.reason), (true, "TargetFound"));
     }
@@ -119,7 +120,12 @@ fn a_decision_gives_the_reasons_of_the_api() {
 fn a_replica_with_one_of_the_two_signals_is_told_apart() {
     let said = |replicas: Value| {
         let decision = decision(json!({"replicas": replicas}), json!({}));
-        let c = conditions(Outlook::Decided { decision: &decision, query_error: None, had_target: true });
+        let c = conditions(Outlook::Decided {
+            decision: &decision,
+            query_error: None,
+            had_target: true,
+            newly_ready: None,
+        });
         assert_eq!((c.metrics_available.holds, c.metrics_available.reason), (true, "MetricsFound"));
         c.metrics_available.message
     };
@@ -195,7 +201,12 @@ fn a_limited_decision_says_what_is_scarce_whatever_came_after() {
         let variant = json!({"replicas": replicas(2, 0.78, "1s"), "mode": mode, "gpusPerReplica": 8});
         let decision = decision(variant, limits);
         assert_eq!((decision.reason().code(), decision.limited_by.as_deref()), (reason, Some("H100")));
-        let c = conditions(Outlook::Decided { decision: &decision, query_error: None, had_target: true });
+        let c = conditions(Outlook::Decided {
+            decision: &decision,
+            query_error: None,
+            had_target: true,
+            newly_ready: None,
+        });
         assert_eq!(c.optimization_ready.reason, "SaturationOnlyMode");
         let message = &c.optimization_ready.message;
         let limit = "limited: 3 GPU(s) of H100 are left, a replica takes 8";
@@ -208,7 +219,12 @@ fn the_safety_net_says_why_the_analysis_failed_whatever_came_after() {
     // Clamped to the maximum, which is the last reason of the decision and no cause.
     let decision = decision(json!({"desired": 9, "max": 4}), json!({}));
     assert_eq!((decision.target(), decision.reason().code()), (4, "AtMaximum"));
-    let c = conditions(Outlook::Decided { decision: &decision, query_error: None, had_target: true });
+    let c = conditions(Outlook::Decided {
+        decision: &decision,
+        query_error: None,
+        had_target: true,
+        newly_ready: None,
+    });
     assert!(c.optimization_ready.message.contains("ServiceMonitor"), "{}", c.optimization_ready.message);
     assert!(c.optimization_ready.message.contains("(4)"), "{}", c.optimization_ready.message);
 }
@@ -227,8 +243,9 @@ fn conditions_have_one_order_and_a_message_has_a_limit() {
 fn a_pod_that_is_ready_for_a_moment_is_waited_for() {
     for (variant, had_target) in [(json!({"desired": 2}), true), (json!({}), false)] {
         let decision = decision(variant, json!({}));
-        let mut c = conditions(Outlook::Decided { decision: &decision, query_error: None, had_target });
-        c.await_first_metrics(2);
+        let newly_ready = Some(2);
+        let c =
+            conditions(Outlook::Decided { decision: &decision, query_error: None, had_target, newly_ready });
         assert_eq!(c.metrics_available.message, "Waiting for the first metrics of 2 ready pod(s)");
         for draft in [&c.ready, &c.metrics_available, &c.optimization_ready] {
             let message = &draft.message;
@@ -239,8 +256,13 @@ fn a_pod_that_is_ready_for_a_moment_is_waited_for() {
         }
     }
     let reporting = decision(json!({"replicas": replicas(2, 0.5, "1s")}), json!({}));
-    let mut c = conditions(Outlook::Decided { decision: &reporting, query_error: None, had_target: true });
-    let before = c.clone();
-    c.await_first_metrics(2);
-    assert_eq!(c, before, "nothing is waited for");
+    let of = |newly_ready| {
+        conditions(Outlook::Decided {
+            decision: &reporting,
+            query_error: None,
+            had_target: true,
+            newly_ready,
+        })
+    };
+    assert_eq!(of(Some(2)), of(None), "it reports");
 }
