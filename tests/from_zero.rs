@@ -101,10 +101,11 @@ async fn nothing_else_wakes(cluster: &Cluster) -> anyhow::Result<()> {
     let model = VariantFixture::new(&ns, "model").replicas(0);
     let neighbour = VariantFixture { model: "theirs".to_owned(), ..VariantFixture::new(&theirs, "model") };
     let neighbour = neighbour.replicas(0);
-    // A picker of two models: what waits for a third is nobody's.
+    // Pickers of two models each: requests for another model wake none of them.
     let second = VariantFixture { model: "second".to_owned(), ..VariantFixture::new(&ns, "second") };
     let second = second.replicas(0);
-    at_zero(cluster, &[&model, &neighbour, &second]).await?;
+    let third = VariantFixture { namespace: theirs.clone(), ..second.clone() };
+    at_zero(cluster, &[&model, &neighbour, &second, &third]).await?;
     asked_again(&own, 1).await?;
     let token = own.asked().authorization;
     ensure!(token.as_deref() == Some("Bearer hunter2"), "the token was {token:?}");

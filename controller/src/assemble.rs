@@ -132,7 +132,7 @@ fn look_for_wake(
     let shown = |model_id: &str| matches!(queue(model_id), SchedulerQueue::Known(_));
     let pools = pickers.pools_of(watches, workloads, &model_id);
     if pools.is_empty() && queue(&model_id) == SchedulerQueue::Unknown {
-        // There is a queue, or nobody knows: that alone keeps the model up.
+        // A queue of which nothing is known keeps the model up by itself.
         return;
     }
     let mut obstacles = vec![(!shown(&model_id)).then_some(WakeObstacle::NoPool)];
