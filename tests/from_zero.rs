@@ -278,7 +278,7 @@ async fn the_next_is_woken_where_one_is_stuck(cluster: &Cluster) -> anyhow::Resu
     .await
 }
 
-/// A request for a LoRA adapter, whose name no variant has, waits in the queue of a pool of one model.
+/// A request for an adapter, whose name no variant has, waits in the queue of a pool of one model.
 async fn an_adapter_wakes_the_only_model_of_its_pool(cluster: &Cluster) -> anyhow::Result<()> {
     let ns = cluster.testbed.namespace("adapter").await?;
     let picker = FakePicker::start([127, 0, 0, 11]).await?;
