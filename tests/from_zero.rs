@@ -103,10 +103,11 @@ async fn nothing_else_wakes(cluster: &Cluster) -> anyhow::Result<()> {
     let model = VariantFixture::new(&ns, "model").replicas(0);
     let neighbour = VariantFixture { model: "theirs".to_owned(), ..VariantFixture::new(&theirs, "model") };
     let neighbour = neighbour.replicas(0);
-    // A picker of two models: what waits for a third is nobody's.
+    // Pickers of two models each: requests for another model wake none of them.
     let second = VariantFixture { model: "second".to_owned(), ..VariantFixture::new(&ns, "second") };
     let second = second.replicas(0);
-    at_zero(cluster, &[&model, &neighbour, &second]).await?;
+    let third = VariantFixture { namespace: theirs.clone(), ..second.clone() };
+    at_zero(cluster, &[&model, &neighbour, &second, &third]).await?;
     asked_again(&own, 1).await?;
     let tokens = own.asked().authorizations;
     ensure!(tokens.iter().eq(["Bearer hunter2"]), "the tokens were {tokens:?}");
@@ -279,7 +280,7 @@ async fn the_next_is_woken_where_one_is_stuck(cluster: &Cluster) -> anyhow::Resu
     .await
 }
 
-/// A request for a LoRA adapter, whose name no variant has, waits in the queue of a pool of one model.
+/// A request for an adapter, whose name no variant has, waits in the queue of a pool of one model.
 async fn an_adapter_wakes_the_only_model_of_its_pool(cluster: &Cluster) -> anyhow::Result<()> {
     let ns = cluster.testbed.namespace("adapter").await?;
     let picker = FakePicker::start([127, 0, 0, 11]).await?;

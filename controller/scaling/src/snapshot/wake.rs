@@ -36,7 +36,7 @@ pub enum WakeObstacle {
 }
 
 impl WakeObstacle {
-    /// Whether a person has to act: not before the picker was read once.
+    /// True where a person has to act. Until the picker is first read it is false.
     #[must_use]
     pub const fn is_fault(self) -> bool {
         !matches!(self, Self::NotRead)
