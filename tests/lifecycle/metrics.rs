@@ -10,7 +10,7 @@ use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::install::get;
 
 /// Name, type and labels, of a controller without an instance. Names of the process metrics are the library's.
-const METRICS: [(&str, &str, &[&str]); 26] = [
+const METRICS: [(&str, &str, &[&str]); 27] = [
     ("wva_desired_replicas", "gauge", &["accelerator_type", "namespace", "variant_name"]),
     ("wva_current_replicas", "gauge", &["accelerator_type", "namespace", "variant_name"]),
     ("wva_desired_ratio", "gauge", &["accelerator_type", "namespace", "variant_name"]),

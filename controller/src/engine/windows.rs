@@ -225,7 +225,7 @@ mod tests {
         let entry =
             |text: &str| ScaleToZeroEntry { retention_period: text.parse().ok(), ..Default::default() };
         let mut entries: BTreeMap<_, _> =
-            [("ns/a", "2600000h"), ("ns/b", "10m")].map(|(name, text)| (name.to_owned(), entry(text))).into();
+            [("ns/a", "2500000h"), ("ns/b", "10m")].map(|(name, text)| (name.to_owned(), entry(text))).into();
         let mut counts = Counts::default();
         counts.cap(&mut entries, Duration::from_hours(168));
         assert_eq!(counts.capped, ["ns/a".to_owned()].into());
