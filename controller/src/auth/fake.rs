@@ -27,8 +27,8 @@ struct State {
     revoked: BTreeSet<String>,
     patches: Vec<(String, Value)>,
     tokens_hang: bool,
-    down: bool,
-    reviews_forbidden: bool,
+    /// Status that every review gets instead of an answer.
+    reviews_fail: Option<u16>,
     forbidden: bool,
 }
 
@@ -58,12 +58,12 @@ impl FakeApi {
 
     /// Reviews get a 500 while set.
     pub(crate) fn down(&self, down: bool) {
-        self.state.lock().unwrap().down = down;
+        self.state.lock().unwrap().reviews_fail = down.then_some(500);
     }
 
     /// Reviews get a 403 from now on.
     pub(crate) fn forbid_reviews(&self) {
-        self.state.lock().unwrap().reviews_forbidden = true;
+        self.state.lock().unwrap().reviews_fail = Some(403);
     }
 
     /// Token reviews are counted and never answered.
@@ -163,11 +163,8 @@ impl FakeApi {
 
     fn review(&self, path: &str, mut review: Value) -> Response<Body> {
         let mut state = self.state.lock().unwrap();
-        if state.down {
-            return refused(500, "InternalError");
-        }
-        if state.reviews_forbidden {
-            return refused(403, "Forbidden");
+        if let Some(status) = state.reviews_fail {
+            return refused(status, "InternalError");
         }
         if path.ends_with("/tokenreviews") {
             state.token_reviews += 1;
