@@ -119,14 +119,13 @@ pub(crate) fn verdict(state: &State, operation: Operation, request: &Request<'_>
     verdict
 }
 
-/// The global map that comes before this one by its name, where there is one: of each kind the first alone is read.
+/// The name of the global map that comes before this one, where there is one: of each kind the first alone is read.
 fn read_instead(state: &State, role: MapRole, name: &str) -> Option<String> {
     let first = state.cluster.synced().then(|| state.cluster.global_map(role)).flatten()?;
     let first = first.pointer("/metadata/name")?.as_str()?;
-    let maps = &state.settings.maps;
-    let order = maps.in_order(role);
+    let order = state.settings.maps.in_order(role);
     let position = |name: &str| order.iter().position(|known| *known == name);
-    (position(first)? < position(name)?).then(|| format!("{}/{first}", maps.namespace))
+    (position(first)? < position(name)?).then(|| first.to_owned())
 }
 
 fn leave_traces(state: &State, request: &Request<'_>, verdict: &Verdict) {

@@ -75,7 +75,7 @@ pub struct MapFacts<'a> {
     pub role: MapRole,
     /// Whom it is for.
     pub place: Place,
-    /// The namespace and name of the map that is read in place of this one; empty where this one is read.
+    /// The map that is read in place of this one, with its namespace where that differs; empty where this one is read.
     pub read_instead: &'a str,
     /// What the process was started with; `None` where there is none, as for files.
     pub running: Option<&'a Running>,
