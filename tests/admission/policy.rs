@@ -23,7 +23,7 @@ use crate::main_objects::main_updates;
 use crate::map_objects::{MAIN, MapCase};
 use crate::objects::cases;
 use crate::support::{Answer, answer, good, requests, try_create, variant};
-use crate::{MAIN_MAP, SOON, shared};
+use crate::{SOON, shared};
 
 /// The namespace that no webhook sees.
 const UNSEEN: &str = "kube-system";
