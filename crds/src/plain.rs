@@ -10,14 +10,17 @@ pub fn yaml_problem(error: &Error) -> String {
     plain_words(&error.render_with_formatter(&YamlWords))
 }
 
+/// What is said where a text is null.
+const NULL_TEXT: &str = "null stands where a text belongs: write it in quotes";
+/// The parser's own words for it, which also come inside the errors of typed readers.
+const NULL_INTO_STRING: &str = "cannot deserialize null into string; use Option<String>";
+
 struct YamlWords;
 
 impl MessageFormatter for YamlWords {
     fn format_message<'a>(&self, error: &'a Error) -> Cow<'a, str> {
         match error {
-            Error::NullIntoString { .. } => {
-                Cow::Borrowed("null stands where a text belongs: write it in quotes")
-            }
+            Error::NullIntoString { .. } => Cow::Borrowed(NULL_TEXT),
             Error::Budget { .. } => Cow::Borrowed("it is too large, or nested too deep"),
             other => UserMessageFormatter.format_message(other),
         }
@@ -52,6 +55,7 @@ const WORDS: [(&str, &str); 13] = [
 /// be a text of the user.
 #[must_use]
 pub fn plain_words(message: &str) -> String {
+    let message = &message.replace(NULL_INTO_STRING, NULL_TEXT);
     let Some((found, expected)) = message.rsplit_once("expected ") else { return message.to_owned() };
     let found = found.replacen("invalid type: unit value", "invalid type: null", 1);
     let found = found.replacen("invalid type: sequence", "invalid type: list", 1);
@@ -94,6 +98,7 @@ mod tests {
             ("invalid type: map, expected a sequence", "invalid type: map, expected a sequence"),
             ("unknown field `a`, expected one of `b`", "unknown field `a`, expected one of `b`"),
             ("unclosed bracket", "unclosed bracket"),
+            (NULL_INTO_STRING, NULL_TEXT),
         ] {
             assert_eq!(plain_words(message), want);
         }
