@@ -6,7 +6,7 @@ mod replicas;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use wva_crds::GoDuration;
 use wva_scaling::resolve::Entries;
 use wva_scaling::snapshot::{
@@ -16,6 +16,7 @@ use wva_scaling::units::Amount;
 use wva_scaling::{Snapshot, VariantKey};
 
 use self::replicas::{Judge, Loads, loads_by_workload, reporting};
+use crate::age::age;
 use crate::bounds::{self, Limits};
 use crate::collect::sample::Samples;
 use crate::inventory::{self, NoInventory, inventory};
@@ -27,12 +28,17 @@ use crate::variants::{Declared, Managed};
 use crate::watches::{Watches, Workload};
 use crate::workloads::{self, Replicas, WorkloadKey};
 
+/// Time for the first metrics of a ready pod: a scrape or two, a round of queries, and a restart of Prometheus' discovery.
+const FIRST_METRICS: SignedDuration = SignedDuration::from_mins(3);
+
 /// A Snapshot and what was learnt while building it.
 #[derive(Debug)]
 pub(crate) struct Assembled {
     pub(crate) snapshot: Snapshot,
     /// Replicas of every variant whose workload exists.
     pub(crate) workloads: BTreeMap<VariantKey, Replicas>,
+    /// Ready replicas of variants of which the newest became ready a moment ago: it may not have reported yet.
+    pub(crate) newly_ready: BTreeMap<VariantKey, u32>,
     /// Pods that have series and belong to no known workload.
     pub(crate) unmapped: usize,
     /// Why nothing is limited, where something should be.
@@ -63,7 +69,7 @@ pub(crate) fn assemble(
     let (seen, unmapped) = Seen::new(samples, &pods, &limits, &config, at);
     let mut models: BTreeMap<ModelKey, Model> = BTreeMap::new();
     let mut workloads_of: BTreeMap<ModelKey, Vec<&WorkloadKey>> = BTreeMap::new();
-    let mut present = BTreeMap::new();
+    let (mut present, mut newly_ready) = (BTreeMap::new(), BTreeMap::new());
     let mut takers: BTreeMap<&WorkloadKey, Taker> = BTreeMap::new();
     for m in managed {
         let refused_ago = memory.refusals.since(&m.key, at.now).map(whole_millis);
@@ -78,6 +84,9 @@ pub(crate) fn assemble(
         remembered.observe(key, workload.is_some());
         let Some(workload) = workload else { continue };
         present.insert(m.key.clone(), workload.replicas);
+        if seen.is_newly_ready(key) {
+            newly_ready.insert(m.key.clone(), workload.replicas.ready);
+        }
         let id = (m.key.namespace.clone(), declared.model_id.clone());
         let queue = samples.scheduler_queue(&id.0, &id.1, &seen.ages, at.now);
         let variant = seen.variant((m, declared), &workload, remembered, queue.late);
@@ -115,7 +124,7 @@ pub(crate) fn assemble(
         models: models.into_values().collect(),
         ..Snapshot::default()
     };
-    Assembled { snapshot, workloads: present, unmapped, unlimited, limits }
+    Assembled { snapshot, workloads: present, newly_ready, unmapped, unlimited, limits }
 }
 
 /// Notes whether requests would wake a model from 0. Queues of an InferencePool that serves this model alone are the
@@ -189,6 +198,12 @@ impl<'a> Seen<'a> {
             at,
         };
         (seen, unmapped)
+    }
+
+    /// Whether a replica of a workload became ready within [`FIRST_METRICS`].
+    fn is_newly_ready(&self, key: &WorkloadKey) -> bool {
+        let since = self.standings.get(key).and_then(|standing| standing.last_ready);
+        since.is_some_and(|since| age(since, self.at.wall) <= FIRST_METRICS)
     }
 
     /// A variant as rules see it.
