@@ -105,7 +105,7 @@ async fn no_tenant_keeps_another_from_zero(cluster: &Cluster) -> anyhow::Result<
     })
     .await?;
     let victim = Model::start(cluster, "victim", 21, 20).await?;
-    victim.goes_to_zero(cluster, Duration::from_secs(60)).await
+    victim.goes_to_zero(cluster, Duration::from_mins(1)).await
 }
 
 /// The only model of a namespace in the newest snapshot.

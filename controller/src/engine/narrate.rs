@@ -33,9 +33,10 @@ pub(super) fn log_warnings(warned: &mut RepeatCounters<String>, warnings: &[Warn
         let Some((first, others)) = texts.split_first() else { continue };
         let others =
             if others.is_empty() { String::new() } else { format!("; and {} more like it", others.len()) };
-        match kind {
-            Some(_) => tracing::warn!(count, "{first}{others}"),
-            None => tracing::info!(count, "No longer so: {first}{others}"),
+        if kind.is_some() {
+            tracing::warn!(count, "{first}{others}");
+        } else {
+            tracing::info!(count, "No longer so: {first}{others}");
         }
     }
 }

@@ -61,9 +61,9 @@ impl CycleProgress {
         self.is_within(2 * MISSED, 3 * self.series_stand)
     }
 
-    fn is_within(&self, missed: u32, least: Duration) -> bool {
+    fn is_within(&self, missed: u32, minimum: Duration) -> bool {
         let last = *self.lock();
-        last.is_none_or(|last| last.at.elapsed() <= last.period.saturating_mul(missed).max(least))
+        last.is_none_or(|last| last.at.elapsed() <= last.period.saturating_mul(missed).max(minimum))
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Last>> {

@@ -92,26 +92,26 @@ fn transitions(before: &Said, after: &PublishedVariant) -> Vec<Told> {
 /// status.
 pub async fn run(client: Client, pod_name: Option<String>, reach: Reach, mut published: Reader) {
     let mut before: Option<Arc<Published>> = None;
-    let (mut waiting, mut writing) = (VecDeque::new(), FuturesUnordered::new());
+    let (mut queued, mut writing) = (VecDeque::new(), FuturesUnordered::new());
     let mut has_engine = true;
     while has_engine || !writing.is_empty() {
         tokio::select! {
             changed = published.changed(), if has_engine => {
                 has_engine = changed.is_ok();
                 let Some(after) = published.borrow_and_update().clone().filter(|_| has_engine) else { continue };
-                let news = unwritten(before.as_deref(), &after, &reach, MOST.saturating_sub(waiting.len()));
-                waiting.extend(news.iter().map(|(key, uid, told)| event(key, uid, told, pod_name.as_deref(), after.at)));
+                let news = unwritten(before.as_deref(), &after, &reach, MOST.saturating_sub(queued.len()));
+                queued.extend(news.iter().map(|(key, uid, told)| event(key, uid, told, pod_name.as_deref(), after.at)));
                 before = Some(after);
             }
             Some(written) = writing.next(), if !writing.is_empty() => if let Err(error) = written {
                 // The others would wait as long.
-                let dropped = 1 + waiting.len() + writing.len();
-                (waiting, writing) = (VecDeque::new(), FuturesUnordered::new());
+                let dropped = 1 + queued.len() + writing.len();
+                (queued, writing) = (VecDeque::new(), FuturesUnordered::new());
                 tracing::warn!(error, dropped, "Events cannot be written and are dropped");
             }
         }
         while writing.len() < CONCURRENCY
-            && let Some(event) = waiting.pop_front()
+            && let Some(event) = queued.pop_front()
         {
             writing.push(write(client.clone(), event));
         }

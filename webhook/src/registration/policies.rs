@@ -21,8 +21,8 @@ pub fn render_policies(door: &Door<'_>) -> Value {
     };
     let [variants, main_map] = ["variants", "main-map"].map(|part| format!("{}-{part}", door.name));
     let mut items = vec![
-        object("ValidatingAdmissionPolicy", &variants, variant_policy_spec(of)),
-        object("ValidatingAdmissionPolicy", &main_map, main_map_policy_spec(door.main_config_map)),
+        object("ValidatingAdmissionPolicy", &variants, &variant_policy_spec(of)),
+        object("ValidatingAdmissionPolicy", &main_map, &main_map_policy_spec(door.main_config_map)),
     ];
     let validating = ENTRIES.iter().filter(|e| e.phase == Phase::Validating && wanted(door, e.subject));
     for entry in validating.filter(|e| e.is_about_variants()) {
@@ -34,9 +34,9 @@ pub fn render_policies(door: &Door<'_>) -> Value {
         let matches = json!({
             "namespaceSelector": namespaces(door, entry.subject), "objectSelector": objects(door, entry.subject),
         });
-        items.push(binding(&name, &variants, matches));
+        items.push(binding(&name, &variants, &matches));
     }
-    items.push(binding(&main_map, &main_map, json!({"namespaceSelector": only(door.namespace)})));
+    items.push(binding(&main_map, &main_map, &json!({"namespaceSelector": only(door.namespace)})));
     json!({"apiVersion": "v1", "kind": "List", "items": items})
 }
 
@@ -48,7 +48,7 @@ pub fn variant_policy_spec(of: PolicyInstance<'_>) -> Value {
         conditions.push(json!({"name": "not-finalizer-removal", "expression": NOT_FINALIZER_REMOVAL}));
     }
     let rules = ENTRIES.iter().find(|e| e.subject == Subject::Variants).map(Entry::rules).unwrap_or_default();
-    complete(spec, rules)
+    complete(spec, &rules)
 }
 
 /// The policy for the main map, complete but for its name. A new map is left to the webhook, which compares it with
@@ -57,12 +57,14 @@ pub fn variant_policy_spec(of: PolicyInstance<'_>) -> Value {
 pub fn main_map_policy_spec(main_config_map: &str) -> Value {
     let entry = ENTRIES.iter().find(|e| e.subject == Subject::MainConfigMap);
     let mut rules = entry.map(Entry::rules).unwrap_or_default();
-    rules[0]["operations"] = json!(["UPDATE"]);
-    rules[0]["resourceNames"] = json!([main_config_map]);
-    complete(main_map_policy(), rules)
+    if let Some(rule) = rules.get_mut(0) {
+        rule["operations"] = json!(["UPDATE"]);
+        rule["resourceNames"] = json!([main_config_map]);
+    }
+    complete(main_map_policy(), &rules)
 }
 
-fn complete(mut spec: Value, rules: Value) -> Value {
+fn complete(mut spec: Value, rules: &Value) -> Value {
     spec["failurePolicy"] = json!("Fail");
     spec["matchConstraints"] = json!({"matchPolicy": "Equivalent", "resourceRules": rules});
     spec
@@ -77,14 +79,14 @@ fn only(namespace: &str) -> Value {
     ]})
 }
 
-fn binding(name: &str, policy: &str, matches: Value) -> Value {
+fn binding(name: &str, policy: &str, matches: &Value) -> Value {
     object(
         "ValidatingAdmissionPolicyBinding",
         name,
-        json!({"policyName": policy, "validationActions": ["Deny"], "matchResources": matches}),
+        &json!({"policyName": policy, "validationActions": ["Deny"], "matchResources": matches}),
     )
 }
 
-fn object(kind: &str, name: &str, spec: Value) -> Value {
+fn object(kind: &str, name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "spec": spec})
 }
