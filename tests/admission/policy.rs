@@ -37,7 +37,7 @@ pub(crate) fn manifests() -> anyhow::Result<String> {
     Ok(std::fs::read_to_string(path)?)
 }
 
-fn door<'a>(instance: Option<&'a str>) -> Door<'a> {
+fn door(instance: Option<&str>) -> Door<'_> {
     Door {
         name: instance.unwrap_or("none"),
         service: "",

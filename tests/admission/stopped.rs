@@ -86,9 +86,9 @@ fn immutable_changes() -> (Value, Vec<(Value, &'static str)>) {
     let stored = map(SYSTEM, MAIN, &data);
     let mut changes = Vec::new();
     for (key, _, other) in keys {
-        let mut changed = stored.clone();
-        changed["data"][key] = json!(other);
-        changes.push((changed, key));
+        let mut update = stored.clone();
+        update["data"][key] = json!(other);
+        changes.push((update, key));
         let mut removed = stored.clone();
         removed["data"].as_object_mut().into_iter().for_each(|data| drop(data.remove(key)));
         changes.push((removed, key));
@@ -178,6 +178,6 @@ async fn judge(
     let (mut first, _) = bad.into_iter().next().context("no variant")?;
     first["metadata"]["namespace"] = json!(namespace);
     refused(&send(testbed, "create", &first).await?, &["failed calling webhook \"mutate.va.llmd.ai\""])?;
-    let (changed, _) = changes.first().context("no change")?;
-    refused(&send(testbed, "replace", changed).await?, &["failed calling webhook \"main.configmap.llmd.ai\""])
+    let (update, _) = changes.first().context("no change")?;
+    refused(&send(testbed, "replace", update).await?, &["failed calling webhook \"main.configmap.llmd.ai\""])
 }

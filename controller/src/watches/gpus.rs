@@ -118,7 +118,7 @@ mod tests {
     async fn the_api_server_selects_the_nodes() {
         let (asked, sight) = looks(None, false).await;
         assert_eq!(sight, Some((Sight::Seen, Sight::Seen)), "its pods are watched already");
-        let lists = |uri: &&String| uri.contains("limit=20");
+        let lists = |uri: &&String| uri.contains("limit=500");
         let list = asked.iter().find(lists).unwrap();
         assert!(
             list.starts_with("/api/v1/nodes?") && list.contains("labelSelector=pool%3Dgpu%2C%21spot"),

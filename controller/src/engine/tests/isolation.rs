@@ -55,7 +55,11 @@ fn idle_since(ago: u32) -> Answers {
             return (200, vector(&names.iter().map(one).collect()));
         }
         if expression.contains("flow_control") {
-            return (200, vector(&json!([])));
+            let one = |namespace: &str| {
+                let name = "llm_d_epp_flow_control_queue_size";
+                json!({"metric": {"__name__": name, "namespace": namespace, "target_model_name": "m"}, "value": [1, "0"]})
+            };
+            return (200, vector(&json!(["ns", "other"].map(one))));
         }
         let mut all = Vec::new();
         for (namespace, pod) in [("ns", "a-0"), ("ns", "a-1"), ("other", "v0-0")] {

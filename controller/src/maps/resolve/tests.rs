@@ -250,7 +250,7 @@ fn a_snapshot_with_these_entries_means_the_same_without_the_maps() {
 }
 
 #[test]
-fn a_model_is_held_to_the_strictest_of_its_service_classes_where_its_entry_says_nothing() {
+fn the_most_important_service_class_gives_the_objectives() {
     let names =
         MapNames { namespace: SYSTEM.into(), service_classes: "chart-classes".into(), ..MapNames::default() };
     let mut bench = Bench::fed(Feed::named(names));
@@ -269,14 +269,17 @@ fn a_model_is_held_to_the_strictest_of_its_service_classes_where_its_entry_says_
         ),
     ];
     bench.feed.put("wva/serviceclass", &classes);
-    assert_eq!(found(&mut bench), (Some(40.0), Some(500.0), AnalyzerName::Throughput));
+    assert_eq!(found(&mut bench), (Some(50.0), Some(500.0), AnalyzerName::Throughput));
     bench.proactive = false;
-    assert_eq!(found(&mut bench), (Some(40.0), Some(500.0), AnalyzerName::Percentage));
-    let chart = "- {name: Chart, model: m, priority: 1, slo-itl: 30, slo-ttw: 900}";
+    assert_eq!(found(&mut bench), (Some(50.0), Some(500.0), AnalyzerName::Percentage));
+    bench
+        .feed
+        .put("wva/serviceclass", &[(classes[0].0, &classes[0].1.replace("priority: 1", "priority: 2"))]);
+    let chart = "- {name: Chart, model: m, priority: 1, slo-itl: 60, slo-ttw: 900}";
     bench.feed.put("wva/chart-classes", &[("serviceClasses", chart)]);
-    assert_eq!(found(&mut bench), (Some(30.0), Some(500.0), AnalyzerName::Percentage), "of both maps");
+    assert_eq!(found(&mut bench), (Some(60.0), Some(900.0), AnalyzerName::Percentage), "of both maps");
     bench.feed.delete("wva/chart-classes");
-    assert_eq!(found(&mut bench).0, Some(40.0));
+    assert_eq!(found(&mut bench).0, Some(50.0));
     bench.feed.put(GLOBAL, &[("default", "itlSlo: 70")]);
     assert_eq!(found(&mut bench).0, Some(70.0), "the entry says it");
     bench.feed.delete("wva/serviceclass");
