@@ -170,7 +170,7 @@ async fn judge(
     stated["metadata"]["annotations"]["wva.llmd.ai/restart-revision"] = json!("another");
     send(testbed, "replace", &stated).await?.success()?;
     let mut other = changes.first().context("no change")?.0.clone();
-    other["metadata"]["name"] = json!("of-somebody-else");
+    other["metadata"]["name"] = json!("another-map");
     send(testbed, "create", &other).await?.success()?;
 
     // Under `Fail` the answer is that of the webhook, which is asked first.

@@ -254,8 +254,10 @@ async fn a_wrong_entry_takes_nothing_that_was_right(
     served: &str,
     other: &str,
 ) -> anyhow::Result<()> {
-    // Nobody judges what is stored from here on.
-    cluster.testbed.kubectl(&["delete", "validatingwebhookconfiguration", WEBHOOKS]).await?.success()?;
+    // Nothing judges what is stored from here on.
+    let webhooks = "validatingwebhookconfiguration,mutatingwebhookconfiguration";
+    cluster.testbed.kubectl(&["delete", webhooks, WEBHOOKS]).await?.success()?;
+    cluster.testbed.kubectl(&["delete", "validatingadmissionpolicybinding", "--all"]).await?.success()?;
     let model = VariantFixture::new(served, "any").model;
     let entries = |default: &str, queue: u32| json!({"default": default, "own": format!("model_id: {model}\nqueueLengthThreshold: {queue}")});
     let stored = async |default: &str, queue: u32| {

@@ -32,11 +32,15 @@ pub fn render_policies(door: &Door<'_>) -> Value {
             format!("{variants}-unlabelled")
         };
         let matches = json!({
-            "namespaceSelector": namespaces(door, entry.subject), "objectSelector": objects(door, entry.subject),
+            "matchPolicy": "Equivalent",
+            "namespaceSelector": namespaces(door, entry.subject),
+            "objectSelector": objects(door, entry.subject),
         });
         items.push(binding(&name, &variants, &matches));
     }
-    items.push(binding(&main_map, &main_map, &json!({"namespaceSelector": only(door.namespace)})));
+    let matches =
+        json!({"matchPolicy": "Equivalent", "namespaceSelector": only(door.namespace), "objectSelector": {}});
+    items.push(binding(&main_map, &main_map, &matches));
     json!({"apiVersion": "v1", "kind": "List", "items": items})
 }
 
@@ -64,9 +68,13 @@ pub fn main_map_policy_spec(main_config_map: &str) -> Value {
     complete(main_map_policy(), &rules)
 }
 
+/// Names every default: the API server compares `matchConstraints` and `matchResources` as a whole, and a default that it
+/// adds would be a conflict for the second server-side apply.
 fn complete(mut spec: Value, rules: &Value) -> Value {
     spec["failurePolicy"] = json!("Fail");
-    spec["matchConstraints"] = json!({"matchPolicy": "Equivalent", "resourceRules": rules});
+    spec["matchConstraints"] = json!({
+        "matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": {}, "resourceRules": rules,
+    });
     spec
 }
 

@@ -60,9 +60,9 @@ fn account(name: &str) -> PickerToken {
 }
 
 /// The header after so much time, which is virtual.
-struct Kept(watch::Receiver<Option<HeaderValue>>, tokio::task::JoinHandle<()>);
+struct RenewedToken(watch::Receiver<Option<HeaderValue>>, tokio::task::JoinHandle<()>);
 
-impl Kept {
+impl RenewedToken {
     async fn by(token: PickerToken, fake: &FakeApi) -> Self {
         let (sender, mut header) = watch::channel(None);
         let client = fake.client();
@@ -76,7 +76,7 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for RenewedToken {
     fn drop(&mut self) {
         self.1.abort();
     }
@@ -85,8 +85,8 @@ impl Drop for Kept {
 #[tokio::test(start_paused = true)]
 async fn asks_nothing_without_an_account() {
     let fake = FakeApi::new(Some("requested"));
-    assert_eq!(Kept::by(PickerToken::None, &fake).await.header(), None);
-    let fixed = Kept::by(PickerToken::Fixed("set".to_owned()), &fake).await;
+    assert_eq!(RenewedToken::by(PickerToken::None, &fake).await.header(), None);
+    let fixed = RenewedToken::by(PickerToken::Fixed("set".to_owned()), &fake).await;
     assert_eq!(fixed.header().as_deref(), Some("Bearer set"));
     assert_eq!(fake.count(), 0);
 }
@@ -94,7 +94,7 @@ async fn asks_nothing_without_an_account() {
 #[tokio::test(start_paused = true)]
 async fn renews_the_token_before_it_expires() {
     let fake = FakeApi::new(Some("first"));
-    let kept = Kept::by(account("reader"), &fake).await;
+    let kept = RenewedToken::by(account("reader"), &fake).await;
     assert_eq!(kept.header().as_deref(), Some("Bearer first"));
     assert_eq!(*fake.requests.lock().unwrap(), ["/api/v1/namespaces/ns/serviceaccounts/reader/token"]);
     *fake.token.lock().unwrap() = Some("second");
@@ -108,7 +108,7 @@ async fn renews_the_token_before_it_expires() {
 #[tokio::test(start_paused = true)]
 async fn sends_no_expired_token_and_retries_with_backoff() {
     let fake = FakeApi::new(Some("first"));
-    let kept = Kept::by(account("reader"), &fake).await;
+    let kept = RenewedToken::by(account("reader"), &fake).await;
     *fake.token.lock().unwrap() = None;
     tokio::time::sleep(Duration::from_secs(590)).await;
     assert_eq!(kept.header().as_deref(), Some("Bearer first"), "valid for 10 minutes");
@@ -123,7 +123,7 @@ async fn sends_no_expired_token_and_retries_with_backoff() {
 #[tokio::test(start_paused = true)]
 async fn never_sends_a_token_of_the_controllers_own_account() {
     let fake = FakeApi::new(Some("own"));
-    let kept = Kept::by(account("controller"), &fake).await;
+    let kept = RenewedToken::by(account("controller"), &fake).await;
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!((kept.header(), fake.count()), (None, 0));
 }
