@@ -73,7 +73,7 @@ echo "== admission policies against the program's own table (config/base/admissi
 sed "s/wva-variantautoscaling-config/$release-variantautoscaling-config/" config/base/admission-policy.yaml > $out/base-policy.yaml
 diff -u --label config/base --label chart <(json $out/base-policy.yaml) <(grep '"kind":"ValidatingAdmissionPolicy' $out/defaults.json | sed -E 's/"labels":\{"app[^}]*\},//') > $out/policy.diff || fault "they differ: $(cat $out/policy.diff)"
 for file in "$out"/*.yaml; do
-  ! grep -qF '$(inst' "$file" || fault "$file: a placeholder of the admission policy is left"
+  ! grep -qF "\$(inst" "$file" || fault "$file: a placeholder of the admission policy is left"
 done
 
 echo "== permissions against what the program needs (config/base/rbac.yaml)"
@@ -125,7 +125,7 @@ render --set wva.endpointPickers.tokenSecret=mine > $out/token-secret.yaml
 for name in own-token token-secret; do
   given=$(json $out/$name.yaml)
   [ "$(grep -o "$picker" <<< "$given" | wc -l)" = 1 ] || fault "$name: the token for endpoint pickers is not set once"
-  lacks "$given" EPP_METRIC_READER_SERVICE_ACCOUNT $name
+  lacks "$given" '"name":"EPP_METRIC_READER_SERVICE_ACCOUNT"' $name
   lacks "$given" 'serviceaccounts/token' $name
 done
 all=$(cat $out/instance.json)
@@ -143,7 +143,7 @@ holds "$(cat $out/readme-saturation.json)" '"llm-d":"kvCacheThreshold: 0.7\nkvSp
 holds "$(cat $out/everything.json)" '"qwen":"analyzerName: saturation\nmodel_id: Qwen/Qwen3-0.6B\nscaleDownBoundary: 0.6\nscaleUpThreshold: 0.9\nwarmSpare: \"off\"\n"' everything
 holds "$(cat $out/everything.json)" '{"name":"WVA_WEBHOOK_CLIENT_CA","value":"/etc/wva/webhook-client-ca/ca.crt"}' everything
 holds "$(cat $out/everything.json)" '{"configMap":{"name":"webhook-client-ca"},"name":"webhook-client-ca"}' everything
-lacks "$(cat $out/defaults.json)" 'WVA_WEBHOOK_CLIENT_CA' defaults
+lacks "$(cat $out/defaults.json)" '"name":"WVA_WEBHOOK_CLIENT_CA"' defaults
 holds "$(cat $out/readme-immutable.json)" '"immutable":true' readme-immutable
 [ "$(grep -c '"immutable":true' $out/readme-immutable.json)" = 1 ] || fault "readme-immutable: more than the main map is immutable"
 holds "$(cat $out/with-operator.json)" '"honorLabels":false' with-operator

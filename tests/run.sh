@@ -18,15 +18,8 @@ tier=${1:-all}
 logs=${CARGO_TARGET_DIR:-target}/test-logs
 rm -rf "$logs"
 mkdir -p "$logs"
-export logs
 status=0
 times=()
-
-# The sum of all results in logs: "12 passed, 0 failed, 1 skipped". Fails where a test failed or none ran.
-totals() {
-  cat "$@" | awk '/^test result:/ { passed += $4; failed += $6; skipped += $8 }
-    END { printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped; exit passed == 0 || failed > 0 }'
-}
 
 # part NAME COMMAND...: runs a part with its output on the terminal and in a log.
 part() {
@@ -37,11 +30,12 @@ part() {
   times+=("$(printf '%5d s  %s' $((SECONDS - began)) "$name")")
 }
 
-# build ARGS...: compiles tests; one line every 30 s in place of one for each crate.
+# build TARGETS...: compiles tests; one line every 30 s in place of one for each crate.
+# shellcheck disable=SC2329 # part() calls it
 build() {
   local log=$logs/build.txt began=$SECONDS pid
-  echo "cargo test --no-run $*" >> "$log"
-  cargo test --locked --no-run "$@" >> "$log" 2>&1 &
+  echo "cargo test --workspace --no-run $*" >> "$log"
+  cargo test --locked --workspace --no-run "$@" >> "$log" 2>&1 &
   pid=$!
   while ! timeout 30 tail --pid="$pid" -f /dev/null; do
     printf '%5d s  %d crates compiled, now %s\n' $((SECONDS - began)) \
@@ -50,54 +44,41 @@ build() {
   wait "$pid" || { tail -n 40 "$log"; echo "the build failed; all of its log: $log"; return 1; }
 }
 
-# Test binaries of the program, by name: those that use the testbed need a control plane, the others do not.
-of_program() {
-  local wanted=$1 file uses
-  for file in tests/*.rs tests/*/main.rs; do
+# Names of the test binaries: `plane` for those that start a control plane, `plain` for the others.
+binaries() {
+  local file uses
+  for file in tests/*.rs tests/*/main.rs tests/testbed/tests/*.rs {certs,controller,crds,webhook}{,/*}/tests/{*.rs,*/main.rs}; do
+    [ -e "$file" ] || continue
     uses=plain
     grep -rqs 'wva_testbed' "$file" "${file%main.rs}" && uses=plane
-    [ "$uses" = "$wanted" ] && basename "${file%/main.rs}" .rs
+    [ "$uses" = "$1" ] && basename "${file%/main.rs}" .rs
   done
 }
 
-# lane PACKAGE TEST: one end-to-end binary, its log in a file, one line at its end.
-lane() {
-  local name=$2 began=$SECONDS result=ok
-  RUST_TEST_THREADS=4 cargo test --quiet --package "$1" --test "$2" --no-fail-fast > "$logs/$name.log" 2>&1 || result=FAILED
-  printf '%5d s  %-6s %s: %s\n' $((SECONDS - began)) "$result" "$name" "$(totals "$logs/$name.log")"
-  [ "$result" = ok ] || sed 's/^/    /' "$logs/$name.log"
-  [ "$result" = ok ]
-}
-export -f lane totals
-
 # The longest first, so that none of them runs alone at the end.
+# shellcheck disable=SC2329 # part() calls it
 end_to_end() {
-  local longest='operations shared install outage' order=cat
-  [ -z "${SEED:-}" ] || order="shuf --random-source=<(yes $SEED)"
+  local longest=(operations shared install outage)
   {
-    printf 'wva %s\n' $longest
-    printf 'wva-testbed %s\n' control_plane restart processes
-    of_program plane | grep -vxE "${longest// /|}" | sed 's/^/wva /'
-  } | eval "$order" | xargs -P "${LANES:-3}" -L 1 bash -c 'lane "$0" "$1"'
+    printf '%s\n' "${longest[@]}"
+    binaries plane | grep -vxF -f <(printf '%s\n' "${longest[@]}")
+  } | if [ -n "${SEED:-}" ]; then shuf --random-source=<(yes "$SEED"); else cat; fi |
+    xargs -P "${LANES:-3}" -L 1 tests/lane.sh "$logs"
 }
 
-mapfile -t plain < <(of_program plain | sed 's/^/--test=/')
+# Always the whole workspace, with targets chosen: a choice of packages would compile libraries again, with other features.
+mapfile -t plain < <(binaries plain | sed 's/^/--test=/')
 if [ "$tier" = quick ]; then
   part "formatting, clippy, boundaries" tests/lint.sh
-  part "build" build --package wva --bins "${plain[@]}"
-  part "build of the other crates" build --workspace --exclude wva --exclude wva-testbed --lib --bins --tests
+  part "build" build --lib --bins "${plain[@]}"
 else
-  part "build" build --workspace
+  part "build" build
 fi
-part "units, tables and laws of the crates, their sockets" \
-  cargo test --quiet --workspace --exclude wva --exclude wva-testbed --lib --bins --tests --no-fail-fast
-part "units and commands of the program" cargo test --quiet --package wva --bins "${plain[@]}" --no-fail-fast
-if [ "$tier" = all ]; then
-  part "units of the testbed" cargo test --quiet --package wva-testbed --lib --bins --no-fail-fast
-  part "end to end on real control planes" end_to_end
-fi
+part "units, tables and laws" cargo test --quiet --workspace --lib --bins --no-fail-fast
+part "crates on real sockets, commands" cargo test --quiet --workspace "${plain[@]}" --no-fail-fast
+[ "$tier" = quick ] || part "end to end on real control planes" end_to_end
 
 printf '\n'
 printf '%s\n' "${times[@]}"
-totals "$logs"/*.log || status=1
+tests/totals.sh "$logs"/*.log || status=1
 exit $status

@@ -3,20 +3,23 @@
 //! value and ages. Owned and written by the engine alone.
 
 mod load;
+mod queues;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use wva_scaling::snapshot::{MetricsAge, QueueFigures, SchedulerQueue};
-use wva_scaling::units::Amount;
+use wva_scaling::snapshot::{MetricsAge, SchedulerQueue};
 
 use super::scope::Scope;
 use super::signals::{CacheConfig, PodModel, Query, QueueRow, Retention, Rows, Signal};
 use super::work::Works;
 use super::{Answer, Answers};
 
+use queues::QueueMap;
+
 pub(crate) use load::{PodLoad, lesser};
+pub(crate) use queues::SeenQueue;
 
 /// A value with the time it was observed at.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,9 +42,6 @@ impl<T> Observed<T> {
 const WINDOW: Duration = Duration::from_mins(1);
 /// A queue that no endpoint picker has shown for so long belongs to one that is gone.
 const QUEUE_GONE: Duration = Duration::from_hours(1);
-
-/// Queues by namespace and model, or namespace and InferencePool.
-type QueueMap = BTreeMap<(Arc<str>, Arc<str>), Observed<Waiting>>;
 
 /// What is known of all pods.
 #[derive(Debug, Default)]
@@ -86,28 +86,6 @@ struct Round {
 impl Round {
     fn new(began: Instant, scope: Scope) -> Self {
         Self { began, scope, loaded: false, answered: BTreeMap::new(), partial: Vec::new() }
-    }
-}
-
-/// A queue as rules see it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct SeenQueue {
-    pub queue: SchedulerQueue,
-    /// It counts, but forbids scale-down where it is read.
-    pub late: bool,
-}
-
-/// What waits at an endpoint picker.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Waiting {
-    size: f64,
-    bytes: f64,
-}
-
-impl Observed<Waiting> {
-    fn greater(self, other: Self) -> Self {
-        let (a, b) = (self.value, other.value);
-        Self { value: Waiting { size: a.size.max(b.size), bytes: a.bytes.max(b.bytes) }, ..self }
     }
 }
 
@@ -235,31 +213,8 @@ impl Samples {
     }
 
     fn take_queues(&mut self, now: Instant, rows: &[QueueRow]) {
-        Self::add_queues(&mut self.queues, now, rows, |row| Some(&row.model));
-        Self::add_queues(&mut self.pool_queues, now, rows, |row| row.pool.as_ref());
-    }
-
-    fn add_queues(
-        queues: &mut QueueMap,
-        now: Instant,
-        rows: &[QueueRow],
-        of: impl Fn(&QueueRow) -> Option<&Arc<str>>,
-    ) {
-        // Endpoint pickers that stand in for each other have parts of one queue.
-        let mut by_name: BTreeMap<(&Arc<str>, &Arc<str>, bool), Waiting> = BTreeMap::new();
-        for row in rows {
-            let Some(whose) = of(row) else { continue };
-            let waiting = by_name.entry((&row.namespace, whose, row.later)).or_default();
-            *(if row.bytes { &mut waiting.bytes } else { &mut waiting.size }) += row.value;
-        }
-        for ((namespace, whose, _), value) in by_name {
-            let new = Observed { value, at: now };
-            queues
-                .entry((namespace.clone(), whose.clone()))
-                // One that shows a metric under both of its names has one queue.
-                .and_modify(|old| *old = if old.at == now { old.greater(new) } else { new })
-                .or_insert(new);
-        }
+        queues::add(&mut self.queues, now, rows, |row| Some(&row.model));
+        queues::add(&mut self.pool_queues, now, rows, |row| row.pool.as_ref());
     }
 
     /// When the newest round began that was answered a load. What is known of loads is not newer, but where
@@ -365,7 +320,7 @@ impl Samples {
             let queue = if answered { SchedulerQueue::Absent } else { SchedulerQueue::Unknown };
             return SeenQueue { queue, late: false };
         };
-        Self::judge(seen, ages, now)
+        queues::judge(seen, ages, now)
     }
 
     /// All that waits at the pickers of an InferencePool. `Absent`: Prometheus does not show them by pool.
@@ -378,18 +333,7 @@ impl Samples {
         now: Instant,
     ) -> SchedulerQueue {
         let seen = self.pool_queues.get(&(namespace.into(), pool.into()));
-        seen.map_or(SchedulerQueue::Absent, |seen| Self::judge(seen, ages, now).queue)
-    }
-
-    fn judge(seen: &Observed<Waiting>, ages: &MetricsAge, now: Instant) -> SeenQueue {
-        let age = seen.age(now);
-        match (Amount::try_from(seen.value.size), Amount::try_from(seen.value.bytes)) {
-            (Ok(size), Ok(bytes)) if age <= ages.stale.get() => SeenQueue {
-                queue: SchedulerQueue::Known(QueueFigures { size, bytes }),
-                late: age > ages.fresh.get(),
-            },
-            _ => SeenQueue { queue: SchedulerQueue::Unknown, late: false },
-        }
+        seen.map_or(SchedulerQueue::Absent, |seen| queues::judge(seen, ages, now).queue)
     }
 
     /// Forgets what is too old to count: that of pods that no longer exist after `gone`, of others after `missing`.

@@ -1,6 +1,8 @@
 //! Values that come, stay and age, signal by signal and namespace by namespace.
 
 use serde_json::{Value, json};
+use wva_scaling::snapshot::QueueFigures;
+use wva_scaling::units::Amount;
 
 use super::*;
 use crate::collect::prometheus::QueryError;
