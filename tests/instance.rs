@@ -150,8 +150,8 @@ async fn doors_stay_shut_while_the_service_leads_nowhere(cluster: &Cluster) -> a
     tb.kubectl(&["patch", "service", SERVICE, "-n", SYSTEM, "--type=merge", "-p", ordinary])
         .await?
         .success()?;
-    // All three: variants, those without a label, the maps with entries.
-    let shut = (0..3).map(|i| format!(r#"{{"op": "remove", "path": "/webhooks/{i}/rules"}}"#));
+    // All four: variants, those without a label, the main map, the maps with entries.
+    let shut = (0..4).map(|i| format!(r#"{{"op": "remove", "path": "/webhooks/{i}/rules"}}"#));
     let shut = format!("[{}]", shut.collect::<Vec<_>>().join(", "));
     tb.kubectl(&["patch", "validatingwebhookconfiguration", WEBHOOKS, "--type=json", "-p", &shut])
         .await?

@@ -152,15 +152,23 @@ fn look_for_wake(
             if is_sole {
                 model.scheduler_queue = model.scheduler_queue.at_least(all);
             }
-            if is_sole || !shown(OVERFLOW) {
+            // What the picker itself shows is newer.
+            if obstacle != Some(WakeObstacle::NoFlowControl) && (is_sole || !shown(OVERFLOW)) {
                 obstacle = None;
             }
         }
         obstacles.push(obstacle);
     }
-    // One way to wake it is enough; of several obstacles the one that is known best counts.
-    model.wake_obstacle =
-        if obstacles.contains(&None) { None } else { obstacles.into_iter().flatten().max() };
+    // One way to wake it is enough, unless requests may come by a picker that holds none back. Of several obstacles the one
+    // that is known best counts.
+    let no_flow_control = Some(WakeObstacle::NoFlowControl);
+    model.wake_obstacle = if obstacles.contains(&no_flow_control) {
+        no_flow_control
+    } else if obstacles.contains(&None) {
+        None
+    } else {
+        obstacles.into_iter().flatten().max()
+    };
 }
 
 /// What all pods show and all autoscalers allow, joined once for every variant.

@@ -10,13 +10,14 @@ use crate::support::{good, variant};
 use crate::{DOORS, EARLY, KINDS, SOON, configuration, create, entries, judged_again, shared};
 
 const NAMES: [&[&str]; 2] =
-    [&["mutate.va.llmd.ai", "main.configmap.llmd.ai"], &["validate.va.llmd.ai", "entries.configmap.llmd.ai"]];
+    [&["mutate.va.llmd.ai", MAIN], &["validate.va.llmd.ai", MAIN, "entries.configmap.llmd.ai"]];
+const MAIN: &str = "main.configmap.llmd.ai";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_judged_before_the_program_runs() -> anyhow::Result<()> {
     let shared = shared().await?;
     let _open = DOORS.read().await;
-    assert_eq!(shared.rules_before, [Value::Null, Value::Null, Value::Null, Value::Null]);
+    assert_eq!(shared.rules_before, [Value::Null, Value::Null, Value::Null, Value::Null, Value::Null]);
     for ran in &shared.early {
         ensure!(ran.ok, "a door was open too early: {}", ran.stderr);
     }

@@ -25,7 +25,7 @@ fn texts(setting: &Setting) -> Vec<&'static str> {
         Kind::Matchers => vec!["cluster=\"a\"", "region=~\"eu.*\",zone!=\"b\"", "cluster=a"],
         Kind::Selector => vec!["gpu=a100,!spot", "zone in (a, b)", "((("],
         Kind::Text => vec!["some text"],
-        Kind::Token => vec!["token", "a b"],
+        Kind::Token => vec!["token", " token\n", "a b"],
     }
 }
 

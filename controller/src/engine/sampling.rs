@@ -110,7 +110,8 @@ impl Engine {
 
     pub(super) fn take_in(&self, state: &mut State, fetched: Fetched) {
         let Fetched { began, part, answers } = fetched;
-        state.took = began.elapsed();
+        // Counts are paced by it, too: they are asked for with each round.
+        state.took = began.elapsed().max(state.counts.took);
         state.news = true;
         let had_error = state.samples.last_error().is_some();
         // Ages are told as of the query, not of an answer that may have taken its time.

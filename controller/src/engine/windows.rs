@@ -48,6 +48,10 @@ pub(super) struct Counts {
     error: Option<String>,
     /// The last part had a failure.
     is_failing: bool,
+    /// The first query of the part under way that failed: the next part begins with it, so that none always comes too late.
+    failed: Option<(Query, Scope)>,
+    /// How long the last part took.
+    pub(super) took: Duration,
     /// Models whose retention period is over the maximum, by the names of their entries.
     capped: BTreeSet<String>,
 }
@@ -115,7 +119,10 @@ impl Counts {
             asks.extend(scopes.map(|scope| (fewest, (Query::Completed(*window), scope))));
         }
         asks.sort_by_key(|(fewest, _)| *fewest);
-        asks.into_iter().map(|(_, ask)| ask).collect()
+        let mut asks: Vec<_> = asks.into_iter().map(|(_, ask)| ask).collect();
+        let first = self.failed.take().and_then(|failed| asks.iter().position(|ask| *ask == failed));
+        asks.rotate_left(first.unwrap_or_default());
+        asks
     }
 }
 
@@ -176,7 +183,9 @@ impl State {
         self.news = true;
         if let Err(error) = &answer.rows {
             self.counts.error.get_or_insert_with(|| error.to_string());
+            self.counts.failed.get_or_insert_with(|| (answer.query, answer.scope.clone()));
         }
+        self.counts.took = began.elapsed();
         self.samples.take_completed(began, answer);
     }
 

@@ -72,7 +72,7 @@ impl Budget {
     pub(super) fn retain(&self, is_asked: impl Fn(&str) -> bool) {
         let now = Instant::now();
         let mut all = self.lock();
-        let rate = rate(all.len());
+        let rate = rate(&all);
         all.retain(|namespace, account| {
             account.refill(rate, now);
             is_asked(namespace) || account.bytes < 0.0
@@ -89,7 +89,7 @@ impl Budget {
     fn with<T>(&self, namespace: &str, look: impl FnOnce(&mut Account, f64) -> T) -> T {
         let now = Instant::now();
         let mut all = self.lock();
-        let rate = rate(all.len() + usize::from(!all.contains_key(namespace)));
+        let rate = rate(&all);
         let account = all.entry(namespace.to_owned()).or_insert_with(|| Account {
             slots: Arc::new(Semaphore::new(MOST_IN_NAMESPACE)),
             bytes: 0.0,
@@ -112,10 +112,11 @@ impl Account {
     }
 }
 
-/// Bytes in a second for each of so many namespaces: all of them together stay within the bound.
-fn rate(namespaces: usize) -> f64 {
-    let all = u32::try_from(namespaces.max(1)).map_or(f64::MAX, f64::from);
-    NAMESPACE_BYTES.min(ALL_BYTES / all)
+/// Bytes in a second for a namespace. Those that have to wait share the bound; the others take nothing from them.
+fn rate(all: &BTreeMap<String, Account>) -> f64 {
+    let waiting = all.values().filter(|account| account.bytes < 0.0).count();
+    let waiting = u32::try_from(waiting.max(1)).map_or(f64::MAX, f64::from);
+    NAMESPACE_BYTES.min(ALL_BYTES / waiting)
 }
 
 /// What came of a request.
@@ -209,8 +210,14 @@ mod tests {
     #[test]
     fn all_namespaces_together_read_no_more_than_the_bound() {
         for namespaces in [1_u32, 8, 9, 500] {
-            let all = rate(namespaces as usize) * f64::from(namespaces);
-            assert!(all <= ALL_BYTES && rate(namespaces as usize) <= NAMESPACE_BYTES, "{namespaces}: {all}");
+            let account = |bytes| Account { slots: Arc::new(Semaphore::new(1)), bytes, at: Instant::now() };
+            let mut all: BTreeMap<String, Account> =
+                (0..namespaces).map(|n| (format!("waits{n}"), account(-1.0))).collect();
+            let waiting = rate(&all);
+            let sum = waiting * f64::from(namespaces);
+            assert!(sum <= ALL_BYTES && waiting <= NAMESPACE_BYTES, "{namespaces}: {sum}");
+            all.insert("rests".to_owned(), account(0.0));
+            assert!((rate(&all) - waiting).abs() < 1e-9, "one that owes nothing takes nothing");
         }
     }
 

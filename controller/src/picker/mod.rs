@@ -188,6 +188,7 @@ pub struct Asking {
 struct Asked {
     query: watch::Sender<Arc<PickerQuery>>,
     answers: watch::Receiver<Answers>,
+    /// When its pods last showed a page, or asking began.
     since: Instant,
     task: JoinHandle<()>,
     _end: DropGuard,
@@ -270,7 +271,7 @@ impl Asking {
                 }
                 () = news.notified() => {}
             }
-            self.tell(&asked, &excess, &mut debounce);
+            self.tell(&mut asked, &excess, &mut debounce);
         }
     }
 
@@ -324,7 +325,7 @@ impl Asking {
     /// Hands on all answers, and wakes the engine where requests wait.
     fn tell(
         &self,
-        asked: &BTreeMap<PickerKey, Asked>,
+        asked: &mut BTreeMap<PickerKey, Asked>,
         excess: &BTreeSet<PickerKey>,
         debounce: &mut WakeDebounce,
     ) {
@@ -332,7 +333,11 @@ impl Asking {
         let mut queues = Queues::default();
         for (key, asked) in asked {
             queues.add(&key.namespace, &asked.query.borrow().models, &asked.answers.borrow(), now);
-            queues.note(key.clone(), &asked.answers.borrow(), asked.since, now);
+            let answers = asked.answers.borrow().clone();
+            if answers.values().any(|answer| answer.page.is_some()) {
+                asked.since = now;
+            }
+            queues.note(key.clone(), &answers, asked.since, now);
         }
         for key in excess {
             queues.note_excess(key.clone());

@@ -87,8 +87,14 @@ async fn request(
     client: &Client,
     (namespace, name): (&str, &str),
 ) -> Result<(HeaderValue, Duration), String> {
-    if own_user(client).await.is_some_and(|own| own == format!("system:serviceaccount:{namespace}:{name}")) {
-        return Err("this is the controller's own account; name one that may only get /metrics".to_owned());
+    match own_user(client).await {
+        None => return Err("the API server does not say which account the controller has".to_owned()),
+        Some(own) if own == format!("system:serviceaccount:{namespace}:{name}") => {
+            return Err(
+                "this is the controller's own account; name one that may only get /metrics".to_owned()
+            );
+        }
+        Some(_) => {}
     }
     let seconds = i64::try_from(LIFETIME.as_secs()).ok();
     let wanted = TokenRequest {

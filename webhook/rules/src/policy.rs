@@ -192,6 +192,10 @@ pub fn main_map_policy() -> Value {
     })
 }
 
+/// Characters of the entry `config.yaml` that CEL searches for keys: its cost is bounded, and a search costs by length. Keys
+/// that only a longer one may mention are left to the webhook.
+const SEARCHED: usize = 8192;
+
 /// The settings that need a restart, as a list of maps.
 fn settings() -> String {
     let row = |setting: &Setting| {
@@ -217,6 +221,7 @@ fn kind(setting: &Setting) -> &'static str {
         Kind::Duration { .. } => "duration",
         Kind::Address | Kind::LoopbackAddress => "address",
         Kind::Url => "url",
+        Kind::Matchers => "trimmed",
         _ => "text",
     }
 }
@@ -234,7 +239,7 @@ fn written() -> String {
     let known = |map: &str| {
         let entry = format!("variables.{map}[{nested}]");
         format!(
-            "({} != '' || !({nested} in variables.{map} && ({entry}.contains(s.key) || (s.old != '' && \
+            "({} != '' || !({nested} in variables.{map} && (size({entry}) > {SEARCHED} || {entry}.contains(s.key) || (s.old != '' && \
              {entry}.contains(s.old)))))",
             text(map)
         )
@@ -256,7 +261,7 @@ fn values() -> String {
         let held = held(side);
         format!(
             "(w.kind == 'bool' ? ({held} in ['1', 't', 'T', 'true', 'TRUE', 'True'] ? 'true' : {held} in ['0', 'f', \
-             'F', 'false', 'FALSE', 'False'] ? 'false' : {held}) : w.kind != 'address' ? {held} : \
+             'F', 'false', 'FALSE', 'False'] ? 'false' : {held}) : w.kind in ['secret', 'trimmed'] ? {held}.trim() : w.kind != 'address' ? {held} : \
              {held}.startsWith(':') ? '[::]' + {held} : {held}.replace('localhost:', '127.0.0.1:', 1))"
         )
     };

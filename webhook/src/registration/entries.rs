@@ -30,7 +30,7 @@ pub enum Subject {
 /// One webhook entry.
 #[derive(Debug)]
 pub struct Entry {
-    /// Its name, unique in both configurations.
+    /// Its name, unique in its configuration.
     pub name: &'static str,
     /// Where it stands.
     pub phase: Phase,
@@ -73,6 +73,14 @@ pub static ENTRIES: &[Entry] = &[
         phase: Phase::Validating,
         subject: Subject::UnlabelledVariants,
         path: VALIDATE_PATH,
+    },
+    // Again, since a later mutating webhook may have changed the map. Releases before had this entry here alone: the API
+    // server would refuse a server-side apply without it, as the program owns fields of it.
+    Entry {
+        name: "main.configmap.llmd.ai",
+        phase: Phase::Validating,
+        subject: Subject::MainConfigMap,
+        path: CONFIG_MAP_PATH,
     },
     Entry {
         name: "entries.configmap.llmd.ai",
