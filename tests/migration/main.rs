@@ -133,7 +133,7 @@ async fn side_by_side(session: &Session<'_>, original: &Original) -> anyhow::Res
 async fn with_webhooks_from_git(session: &Session<'_>) -> anyhow::Result<Install> {
     let printed = session.quietly(&["webhook-config"], "").await?;
     println!("$ wva webhook-config > webhooks.yaml    # {} lines", printed.stdout.lines().count());
-    ensure!(printed.code == 0 && printed.stdout.matches("  rules:").count() == 4, "{printed:?}");
+    ensure!(printed.code == 0 && printed.stdout.matches("  rules:").count() == 5, "{printed:?}");
     let options =
         InstallOptions { webhooks: Some(printed.stdout), ..InstallOptions::quick(env!("CARGO_BIN_EXE_wva")) };
     let install = Install::start(session.testbed, &options).await?;
