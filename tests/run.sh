@@ -51,7 +51,7 @@ binaries() {
     [ -e "$file" ] || continue
     uses=plain
     grep -rqs 'wva_testbed' "$file" "${file%main.rs}" && uses=plane
-    [ "$uses" = "$1" ] && basename "${file%/main.rs}" .rs
+    if [ "$uses" = "$1" ]; then basename "${file%/main.rs}" .rs; fi
   done
 }
 
