@@ -1,6 +1,8 @@
 # syntax=docker/dockerfile:1
 # The image of the controller: one program, the libraries it names, the CAs of the system, and what it is made of.
-#   docker buildx build --platform linux/amd64,linux/arm64 --build-arg SOURCE_DATE_EPOCH=$(git log -1 --format=%ct) .
+#   docker buildx build --platform linux/amd64,linux/arm64 --build-arg SOURCE_DATE_EPOCH=$(git log -1 --format=%ct) \
+#     --build-arg REVISION=$(git rev-parse HEAD) .
+# Each platform builds natively. Releases use one machine for each, and join the two images.
 # Every step but the base images is a script of deploy/image, which tests/image.sh runs without a container runtime.
 ARG RUST=1.95
 ARG DEBIAN=bookworm
@@ -18,15 +20,23 @@ COPY --from=manifests /manifests .
 RUN deploy/image/build.sh
 COPY . .
 ARG SOURCE_DATE_EPOCH=0
+# The context has no git history. Without a revision the program reports `unknown`.
+ARG REVISION=
 # The stubs that were compiled are younger than the sources.
 RUN find . -path ./target -prune -o -name '*.rs' -exec touch {} + \
- && deploy/image/build.sh \
+ && WVA_REVISION="${REVISION}" deploy/image/build.sh \
  && deploy/image/rootfs.sh target/release/wva /image \
  && deploy/image/notices.sh /image/usr/share/doc/wva
 
 FROM scratch
+ARG VERSION=0.1.0
+ARG REVISION=
+ARG SOURCE=
 LABEL org.opencontainers.image.title="workload-variant-autoscaler" \
       org.opencontainers.image.description="Decides how many replicas each variant of a vLLM model server should run" \
+      org.opencontainers.image.source="${SOURCE}" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}" \
       org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=build /image /
 # By number: a kubelet cannot tell from a name that it is not root's.

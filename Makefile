@@ -4,8 +4,7 @@ CARGO ?= cargo
 KEEP  ?=
 # How long each fuzz target runs.
 SECONDS ?= 60
-# Which of the experiments `make test-faults`, `make test-scaling` or `make test-zero` runs, by a part of the name; all by
-# default.
+# Which of the experiments a `make test-*` runs: the first words of its name, such as `leadership`. All by default.
 ONLY ?=
 # Where cargo builds, as cargo itself sees it.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -41,34 +40,34 @@ test-long: tools ## All that a night has time for: laws over 10,000 cases, fuzzi
 lint: ## Formatting, clippy, purity of the pure crates, arrows between crates
 	@tests/lint.sh
 
-lint-files: ## shellcheck for every script, hadolint for the Dockerfile (installs them once; needs Python 3)
+lint-files: ## shellcheck for every script, hadolint for the Dockerfile, actionlint for the workflows (needs Python 3 and Go, once)
 	@tests/lint-files.sh
 
 chart: build ## Judge the Helm chart by its render: names, permissions, webhooks, refusals, every documented key
 	@tests/chart.sh
 
 generate: ## Write what is made from code: the CRD, the schemas of config map entries, the webhook configurations, the rule reference, the page of settings
-	WVA_GENERATE=1 $(CARGO) test --quiet --package wva --test generated
+	WVA_GENERATE=1 $(CARGO) test --quiet --package wva --test program generated::
 
 demo: tools build ## Show the main job on a real control plane (KEEP=1 leaves it running)
-	@$(TARGET)/debug/wva-testbed demo --wva $(TARGET)/debug/wva $(if $(KEEP),--keep)
+	@$(TARGET)/debug/wva-experiments demo --wva $(TARGET)/debug/wva $(if $(KEEP),--keep)
 
 bench: tools ## Measure the release binary on a real control plane: idle memory with 10 variants
 	$(CARGO) build --release --bin wva
-	@$(CARGO) run --quiet --package wva-testbed -- bench --wva $(TARGET)/release/wva
+	@$(CARGO) run --quiet --package wva-experiments -- bench --wva $(TARGET)/release/wva
 
 bench-idle: tools ## Measure the idle release binary with 1,000 variants for 10 minutes: start, requests to the API server, memory
 	$(CARGO) build --release --bin wva
-	@$(CARGO) run --quiet --package wva-testbed -- bench-idle --wva $(TARGET)/release/wva
+	@$(CARGO) run --quiet --package wva-experiments -- bench-idle --wva $(TARGET)/release/wva
 
 bench-admission: tools ## Measure reviews of the release binary under load with 1,000 variants, and creates with and without webhooks
 	$(CARGO) build --release --bin wva
 	$(CARGO) bench --quiet --package wva-rules --bench pass
-	@$(CARGO) run --quiet --package wva-testbed -- bench-admission --wva $(TARGET)/release/wva --criterion $(TARGET)/criterion --folder $(TARGET)/bench
+	@$(CARGO) run --quiet --package wva-experiments -- bench-admission --wva $(TARGET)/release/wva --criterion $(TARGET)/criterion --folder $(TARGET)/bench
 
 bench-cycle: tools ## Measure rounds of queries and cycles of the release binary with 1,000 models and 4,000 pods on a real Prometheus
 	$(CARGO) build --release --bin wva
-	@$(CARGO) run --quiet --package wva-testbed -- bench-cycle --wva $(TARGET)/release/wva --folder $(TARGET)/bench
+	@$(CARGO) run --quiet --package wva-experiments -- bench-cycle --wva $(TARGET)/release/wva --folder $(TARGET)/bench
 
 bench-decide: ## Measure the decisions of a cycle from 100 to 10,000 variants, and what the choice by cost costs more than the least (3 minutes)
 	$(CARGO) bench --quiet --package wva-scaling --bench decide
@@ -89,37 +88,37 @@ $(POLICY_RESULTS): $(RESULTS)/%.json: %.yaml $(TARGET)/release/wva
 
 test-bad-input: tools ## Throw bad input of every kind at the release binary while valid reviews come in; some five minutes
 	$(CARGO) build --release --workspace --bins
-	@ulimit -n $$(ulimit -Hn) && $(TARGET)/release/wva-testbed faults --wva $(TARGET)/release/wva
+	@ulimit -n $$(ulimit -Hn) && $(TARGET)/release/wva-experiments faults --wva $(TARGET)/release/wva
 
-test-faults: tools build ## Do to replicas of the release binary what operators fear, in full: certificates, leadership, ends; some ten minutes
+test-faults: tools build ## Do to replicas of the release binary what operators fear, in full: certificates, leadership, ends; half an hour
 	$(CARGO) build --release --bin wva
-	@$(TARGET)/debug/wva-testbed operations --wva $(TARGET)/release/wva --wva-debug $(TARGET)/debug/wva $(if $(ONLY),--only $(ONLY))
+	@FULL=1 WVA_PROGRAM=$(abspath $(TARGET))/release/wva $(CARGO) test --workspace --test e2e operations::$(ONLY) -- --nocapture
 
 test-image: ## Take the steps of the Dockerfile in a clean folder and look at the result: sizes, paths, notices; some ten minutes
 	@tests/image.sh
 
 test-install: tools build ## Install, upgrade and remove the chart and the manifests in every way, with Helm 4 and 3; some 40 minutes
-	@$(TARGET)/debug/wva-testbed installs --wva $(TARGET)/debug/wva $(if $(ONLY),--only $(ONLY))
+	@FULL=1 $(CARGO) test --workspace --test e2e install::$(ONLY) -- --include-ignored --nocapture
 
 test-outages: tools ## Every kind of outage of Prometheus, 3 minutes each, with the release binary; some 25 minutes
 	$(CARGO) build --release --bin wva
-	@$(CARGO) run --quiet --package wva-testbed -- outages --wva $(TARGET)/release/wva $(if $(ONLY),--only $(ONLY))
+	@$(CARGO) run --quiet --package wva-experiments -- outages --wva $(TARGET)/release/wva $(if $(ONLY),--only $(ONLY))
 
 test-from-zero: tools ## Wake 500 models from zero with the release binary, and watch a hundred at zero; some four minutes
 	$(CARGO) build --release --bin wva
-	@$(CARGO) run --quiet --package wva-testbed -- from-zero --wva $(TARGET)/release/wva
+	@$(CARGO) run --quiet --package wva-experiments -- from-zero --wva $(TARGET)/release/wva
 
 test-scaling: tools build ## Put variants under load while the cluster is short of GPUs, as timelines; some five minutes
-	@$(TARGET)/debug/wva-testbed scaling --wva $(TARGET)/debug/wva $(if $(ONLY),--only $(ONLY))
+	@FULL=1 $(CARGO) test --workspace --test e2e scaling::$(ONLY) -- --nocapture
 
 test-side-by-side: tools build ## Two controllers with an instance and one without, while variants move between them; 10 minutes
-	@$(TARGET)/debug/wva-testbed side-by-side --wva $(TARGET)/debug/wva
+	@$(TARGET)/debug/wva-experiments side-by-side --wva $(TARGET)/debug/wva
 
 test-throughput: tools build ## Load in steps for LASTS (60m) over an emulated engine: the trace at each step, what is learnt against the truth
-	@$(TARGET)/debug/wva-testbed throughput --wva $(TARGET)/debug/wva --lasts $(or $(LASTS),60m)
+	@$(TARGET)/debug/wva-experiments throughput --wva $(TARGET)/debug/wva --lasts $(or $(LASTS),60m)
 
 test-zero: tools build ## Take idle models to zero and back 200 times under random requests, through outages, and with leaders that die; some 35 minutes
-	@$(TARGET)/debug/wva-testbed zero --wva $(TARGET)/debug/wva $(if $(ONLY),--only $(ONLY))
+	@$(TARGET)/debug/wva-experiments zero --wva $(TARGET)/debug/wva $(if $(ONLY),--only $(ONLY))
 
 fuzz: ## Run every fuzz target for SECONDS each (60); needs nightly Rust, without it the same targets under proptest
 	@SECONDS_EACH=$(SECONDS) tests/fuzz/run.sh

@@ -15,7 +15,7 @@ pub(crate) fn command() -> Command {
     );
     with_settings(Command::new("wva"))
         .about("Workload-Variant-Autoscaler: how many replicas each variant of a model server should run, and why")
-        .version(env!("CARGO_PKG_VERSION"))
+        .version(crate::telemetry::LONG_VERSION)
         .args_conflicts_with_subcommands(true)
         .after_help("`wva` alone is `wva run`; its settings are listed by `wva run --help`.")
         .subcommand(run)

@@ -134,16 +134,21 @@ impl Visit for Fields<'_> {
     }
 }
 
-/// What runs here, as a metric.
+/// Version, revision and compiler, as `wva --version` prints them.
+pub(crate) const LONG_VERSION: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    " (revision ",
+    env!("WVA_REVISION"),
+    ", rustc ",
+    env!("WVA_RUSTC"),
+    ")"
+);
+
+/// Version, revision and compiler, as a metric.
 pub(crate) fn build_info() -> Result<prometheus::IntGaugeVec, prometheus::Error> {
     let opts = prometheus::Opts::new("wva_build_info", "What runs here.");
     let info = prometheus::IntGaugeVec::new(opts, &["version", "revision", "rustc"])?;
-    info.with_label_values(&[
-        env!("CARGO_PKG_VERSION"),
-        option_env!("WVA_REVISION").unwrap_or("unknown"),
-        option_env!("WVA_RUSTC").unwrap_or("unknown"),
-    ])
-    .set(1);
+    info.with_label_values(&[env!("CARGO_PKG_VERSION"), env!("WVA_REVISION"), env!("WVA_RUSTC")]).set(1);
     Ok(info)
 }
 

@@ -41,7 +41,8 @@ context "$folder/src"
 cd "$folder/src"
 find . -path ./target -prune -o -name '*.rs' -exec touch {} +
 SOURCE_DATE_EPOCH=$(git -C "$OLDPWD" log -1 --format=%ct)
-export SOURCE_DATE_EPOCH
+revision=$(git -C "$OLDPWD" rev-parse HEAD)
+export SOURCE_DATE_EPOCH WVA_REVISION=$revision
 step deploy/image/build.sh 2>&1 | tee "$folder/second"
 # Crates of the workspace are named with their folder. Others were compiled by the build of the stubs, in a layer that lasts.
 again=$(grep -E '^ +Compiling [^(]+$' "$folder/second" || true)
@@ -57,6 +58,7 @@ for name in /wva /manager; do
   "${enter[@]}" "$folder/image" $name --version > "$folder/version" || fail "$name does not run in the image's root"
 done
 cat "$folder/version"
+grep -qF "revision $revision" "$folder/version" || fail "the program does not report revision $revision"
 ! grep -qaF -e "$folder" -e "${CARGO_HOME:-$HOME/.cargo}/registry" "$folder/image/wva" || fail "the program names a folder of this machine"
 sha256sum "$folder/image/wva" | cut -c1-64
 grep -c '^PackageName:' "$folder/image/usr/share/doc/wva/sbom.spdx" | sed 's/$/ crates in sbom.spdx/'

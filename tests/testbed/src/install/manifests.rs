@@ -11,19 +11,26 @@ use crate::Testbed;
 
 /// Where the Service leads.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ports {
-    pub(crate) admission: u16,
+pub struct Ports {
+    /// The port of the webhooks.
+    pub admission: u16,
     /// For the release that serves the external metrics API.
-    pub(crate) external_metrics: Option<u16>,
+    pub external_metrics: Option<u16>,
 }
 
 /// The CRD alone.
-pub(crate) async fn crd(testbed: &Testbed) -> anyhow::Result<()> {
+///
+/// # Errors
+/// If the file cannot be read or the API server refuses it.
+pub async fn crd(testbed: &Testbed) -> anyhow::Result<()> {
     apply_crd(testbed, &read("crds/llmd.ai_variantautoscalings.yaml")?).await
 }
 
 /// This CRD instead.
-pub(crate) async fn apply_crd(testbed: &Testbed, crd: &str) -> anyhow::Result<()> {
+///
+/// # Errors
+/// If the API server refuses it.
+pub async fn apply_crd(testbed: &Testbed, crd: &str) -> anyhow::Result<()> {
     match testbed.apply(crd).await {
         // Two releases that are installed in the same moment: kubectl found none and creates it second.
         Err(error) if error.to_string().contains("AlreadyExists") => testbed.apply(crd).await?,
@@ -36,7 +43,10 @@ pub(crate) async fn apply_crd(testbed: &Testbed, crd: &str) -> anyhow::Result<()
 }
 
 /// Namespace, service account and its rights; returns the name of the service account.
-pub(crate) async fn account(testbed: &Testbed, options: &InstallOptions) -> anyhow::Result<String> {
+///
+/// # Errors
+/// If a manifest cannot be read or applied.
+pub async fn account(testbed: &Testbed, options: &InstallOptions) -> anyhow::Result<String> {
     let system = options.named(SYSTEM);
     testbed.apply(&format!("apiVersion: v1\nkind: Namespace\nmetadata:\n  name: {system}\n")).await?;
     testbed.apply(&options.named(&read("config/base/rbac.yaml")?)).await?;
@@ -44,7 +54,10 @@ pub(crate) async fn account(testbed: &Testbed, options: &InstallOptions) -> anyh
 }
 
 /// Service, webhook configurations and APIService, which lead to these ports.
-pub(crate) async fn doors(testbed: &Testbed, options: &InstallOptions, ports: Ports) -> anyhow::Result<()> {
+///
+/// # Errors
+/// If a manifest cannot be applied.
+pub async fn doors(testbed: &Testbed, options: &InstallOptions, ports: Ports) -> anyhow::Result<()> {
     let [system, service] = [SYSTEM, SERVICE].map(|name| options.named(name));
     let admission = ports.admission;
     let service = format!(
@@ -77,7 +90,10 @@ pub(crate) async fn doors(testbed: &Testbed, options: &InstallOptions, ports: Po
 }
 
 /// Whether both webhook configurations are open.
-pub(crate) async fn webhooks_are_open(testbed: &Testbed, options: &InstallOptions) -> anyhow::Result<()> {
+///
+/// # Errors
+/// If a webhook is missing, or kubectl fails.
+pub async fn webhooks_are_open(testbed: &Testbed, options: &InstallOptions) -> anyhow::Result<()> {
     let webhooks = options.named(WEBHOOKS);
     for kind in ["mutatingwebhookconfiguration", "validatingwebhookconfiguration"] {
         let path = "jsonpath={.webhooks[*].rules[*].resources[*]}";
@@ -88,7 +104,10 @@ pub(crate) async fn webhooks_are_open(testbed: &Testbed, options: &InstallOption
 }
 
 /// Whether kube-apiserver says that the APIService is available: `True`, `False`, or nothing yet.
-pub(crate) async fn metrics_api_available(testbed: &Testbed) -> anyhow::Result<String> {
+///
+/// # Errors
+/// If kubectl fails.
+pub async fn metrics_api_available(testbed: &Testbed) -> anyhow::Result<String> {
     let available = "jsonpath={.status.conditions[?(@.type==\"Available\")].status}";
     testbed.kubectl(&["get", "apiservice", API_SERVICE, "-o", available]).await?.success()
 }

@@ -2,8 +2,8 @@
 //! repository's own manifests, and the program itself as a child process with the rights of its service account. The
 //! one difference to a cluster: its Service leads to localhost, where the program listens on a free port.
 
-pub(crate) mod manifests;
-pub(crate) mod program;
+pub mod manifests;
+pub mod program;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::components::http_client;
 use crate::{Process, Signal, Testbed, eventually, within};
 
 /// Name of the release whose manifests `config/base` holds. Every name in them begins with it.
-pub(crate) const RELEASE: &str = "workload-variant-autoscaler";
+pub const RELEASE: &str = "workload-variant-autoscaler";
 /// Namespace the program runs in.
 pub const SYSTEM: &str = "workload-variant-autoscaler-system";
 /// Its Service, which both webhook configurations and the APIService name.
@@ -26,7 +26,7 @@ pub const METRICS_READER: &str = "workload-variant-autoscaler-metrics-reader";
 /// Name of both webhook configurations.
 pub const WEBHOOKS: &str = "workload-variant-autoscaler-system-workload-variant-autoscaler-webhook";
 /// The `APIService` of the external metrics API.
-pub(crate) const API_SERVICE: &str = "v1beta1.external.metrics.k8s.io";
+pub const API_SERVICE: &str = "v1beta1.external.metrics.k8s.io";
 
 /// Longest wait for the program to come up and open its webhooks.
 pub(crate) const UP: Duration = Duration::from_mins(1);

@@ -25,14 +25,17 @@ const NO_PROMETHEUS: &str = "http://127.0.0.1:9";
 
 /// A started program.
 #[derive(Debug)]
-pub(crate) struct Program {
+pub struct Program {
     process: Process,
     addresses: BTreeMap<&'static str, String>,
 }
 
 impl Program {
     /// Starts it as pod `pod`, with the log `log.log`, and waits until it says where it listens.
-    pub(crate) async fn start(
+    ///
+    /// # Errors
+    /// If the program does not start, or announces no addresses.
+    pub async fn start(
         testbed: &Testbed,
         options: &InstallOptions,
         pod: &str,
@@ -56,16 +59,24 @@ impl Program {
         Ok(Self { process, addresses })
     }
 
-    pub(crate) fn process(&self) -> &Process {
+    /// Its process.
+    pub fn process(&self) -> &Process {
         &self.process
     }
 
     /// Where it serves something, by the names of [`SERVED`].
-    pub(crate) fn address(&self, what: &str) -> anyhow::Result<&str> {
+    ///
+    /// # Errors
+    /// If the program does not serve that.
+    pub fn address(&self, what: &str) -> anyhow::Result<&str> {
         self.addresses.get(what).map(String::as_str).with_context(|| format!("wva does not serve {what}"))
     }
 
-    pub(crate) fn port(&self, what: &str) -> anyhow::Result<u16> {
+    /// The port of a server, as the log names it.
+    ///
+    /// # Errors
+    /// When the log does not name it.
+    pub fn port(&self, what: &str) -> anyhow::Result<u16> {
         let address = self.address(what)?;
         address
             .rsplit_once(':')
@@ -74,14 +85,20 @@ impl Program {
     }
 
     /// Whether `/readyz` says so.
-    pub(crate) async fn is_ready(&self) -> anyhow::Result<()> {
+    ///
+    /// # Errors
+    /// If it does not answer, or is not ready.
+    pub async fn is_ready(&self) -> anyhow::Result<()> {
         let answer = get(&format!("http://{}/readyz", self.address("health")?)).await?;
         ensure!(answer.0 == 200, "it says {answer:?}");
         Ok(())
     }
 
     /// The value of the first series whose line starts with this name and holds all of these labels.
-    pub(crate) async fn series(&self, name: &str, labels: &[(&str, &str)]) -> anyhow::Result<Option<f64>> {
+    ///
+    /// # Errors
+    /// If `/metrics` does not answer.
+    pub async fn series(&self, name: &str, labels: &[(&str, &str)]) -> anyhow::Result<Option<f64>> {
         let (status, text) = get(&format!("http://{}/metrics", self.address("metrics")?)).await?;
         ensure!(status == 200, "/metrics answered {status}: {text}");
         let is_it = |line: &&str| {
@@ -95,12 +112,13 @@ impl Program {
             .transpose()
     }
 
-    pub(crate) fn evidence(&self) -> String {
+    /// The end of its log.
+    pub fn evidence(&self) -> String {
         format!("the end of the log of {}:\n{}", self.process.name(), self.process.log_tail(20))
     }
 
     /// How long a program may take to end when it was asked to: the kubelet's default grace period.
-    pub(crate) const GRACE: Duration = Duration::from_secs(30);
+    pub const GRACE: Duration = Duration::from_secs(30);
 }
 
 /// The settings of every install, then those of this one.

@@ -332,7 +332,8 @@ impl<'a> Replicas<'a> {
     }
 
     /// Whether this release serves the external metrics API.
-    pub(crate) fn serves_metrics_api(&self) -> bool {
+    #[must_use]
+    pub fn serves_metrics_api(&self) -> bool {
         self.options.serves_metrics_api()
     }
 

@@ -1,0 +1,149 @@
+//! Who may ask the webhook: without a client CA a stranger's review is answered, and gets neither a value of the running
+//! process nor a user name into an event; with one, reviews of the API server alone are answered, and events name the
+//! user that it has authenticated.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use k8s_openapi::ByteString;
+use serde_json::{Value, json};
+use wva_testbed::install::{Install, InstallOptions, SERVICE, SYSTEM};
+use wva_testbed::{Testbed, eventually};
+
+use super::{DOORS, SOON, create, shared};
+use crate::support::{good, variant};
+
+const MAP: &str = "wva-variantautoscaling-config";
+const FORGED: &str = "system:admin-forged";
+/// Only the process under test knows them: of its main map, and of its environment.
+const RUNNING: [&str; 3] = ["pool=gold", "77s", "53s"];
+
+/// One release, and a stranger on the pod network.
+struct Release<'t> {
+    testbed: &'t Testbed,
+    options: InstallOptions,
+    namespace: String,
+}
+
+impl Release<'_> {
+    fn map(&self, data: &Value) -> Value {
+        let metadata = json!({"name": MAP, "namespace": self.namespace});
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
+    }
+
+    /// What a stranger gets who sends the creation of another main map to the program itself.
+    async fn forge(&self, install: &Install) -> anyhow::Result<(u16, String)> {
+        let port = install.address("admission")?.rsplit_once(':').context("no port")?.1.parse()?;
+        let service = self.options.named(SERVICE);
+        let ca = ["get", "secret", &format!("{service}-ca"), "-n", &self.namespace, "-o"];
+        let ca =
+            self.testbed.kubectl(&[&ca[..], &["jsonpath={.data.ca\\.crt}"]].concat()).await?.success()?;
+        let ByteString(pem) = serde_json::from_value(Value::String(ca))?;
+        let host = format!("{service}.{}.svc", self.namespace);
+        let client = reqwest::Client::builder()
+            .no_proxy()
+            .timeout(Duration::from_secs(20))
+            .tls_certs_only([reqwest::Certificate::from_pem(&pem)?])
+            .resolve(&host, std::net::SocketAddr::from(([127, 0, 0, 1], port)))
+            .build()?;
+        let object = self.map(&json!({"LEADER_ELECTION_LEASE_DURATION": "20s"}));
+        let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+            "uid": "forged", "kind": {"group": "", "version": "v1", "kind": "ConfigMap"}, "name": MAP,
+            "namespace": self.namespace, "operation": "CREATE", "userInfo": {"username": FORGED}, "object": object}});
+        let url = format!("https://{host}:{port}/validate-v1-configmap");
+        let answer = client.post(url).body(review.to_string()).send().await?;
+        Ok((answer.status().as_u16(), answer.text().await?))
+    }
+
+    /// The notes of the events about refused changes.
+    async fn notes(&self) -> anyhow::Result<Vec<String>> {
+        let selector = "reason=ImmutableConfigChangeRejected";
+        let args = [
+            "get",
+            "events.events.k8s.io",
+            "-n",
+            &self.namespace,
+            "--field-selector",
+            selector,
+            "-o",
+            "json",
+        ];
+        let listed: Value = serde_json::from_str(&self.testbed.kubectl(&args).await?.success()?)?;
+        let items = listed["items"].as_array().context("no list")?;
+        Ok(items.iter().filter_map(|item| Some(item["note"].as_str()?.to_owned())).collect())
+    }
+
+    /// Waits until there are so many.
+    async fn notes_of(&self, events: usize) -> anyhow::Result<Vec<String>> {
+        eventually("the event of a refused change", SOON, async || {
+            let notes = self.notes().await?;
+            ensure!(notes.len() == events, "{notes:?}");
+            Ok(notes)
+        })
+        .await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn user_names_and_events_come_from_verified_callers() -> anyhow::Result<()> {
+    let testbed = &shared().await?.testbed;
+    let _open = DOORS.read().await;
+    let mut options = InstallOptions::quick(env!("CARGO_BIN_EXE_wva"));
+    options.release = Some("callers".to_owned());
+    let namespace = options.named(SYSTEM);
+    options.judges = Some(namespace.clone());
+    let ours = [("WATCH_NAMESPACE", namespace.as_str()), ("LEADER_ELECTION_RENEW_DEADLINE", "53s")];
+    options.env.extend(ours.map(|(key, value)| (key.to_owned(), value.to_owned())));
+    let mut release = Release { testbed, options, namespace };
+    testbed.kubectl(&["create", "namespace", &release.namespace]).await?.success()?;
+    let started_with = release.map(&json!({"WVA_NODE_SELECTOR": "pool=gold", "REST_CLIENT_TIMEOUT": "77s"}));
+    create(testbed, &release.namespace, &started_with).await?.success()?;
+
+    // Without a CA.
+    let install = Install::start(testbed, &release.options).await?;
+    let (status, told) = release.forge(&install).await?;
+    ensure!(status == 200 && told.contains("WVA-CM-006"), "{status} {told}");
+    for part in ["data.WVA_NODE_SELECTOR", "data.REST_CLIENT_TIMEOUT", "another value in the running process"]
+    {
+        ensure!(told.contains(part), "{part:?} is not in the answer: {told}");
+    }
+    ensure!(RUNNING.iter().all(|value| !told.contains(value)), "a running value is in the answer: {told}");
+    let notes = release.notes_of(1).await?;
+    ensure!(!notes[0].contains("forged") && notes[0].contains("WVA_NODE_SELECTOR"), "{notes:?}");
+    let log = install.process().log();
+    ensure!(log.contains(&format!("\"unverified_user\":\"{FORGED}\"")), "{log}");
+    ensure!(!log.contains(&format!("\"user\":\"{FORGED}\"")), "{log}");
+    install.stop().await?;
+
+    // With one.
+    let ca = testbed.webhook_client_ca().to_str().context("the path is not UTF-8")?.to_owned();
+    release.options.env.push(("WVA_WEBHOOK_CLIENT_CA".to_owned(), ca));
+    let install = Install::start(testbed, &release.options).await?;
+    let (status, told) = release.forge(&install).await?;
+    ensure!(status == 403 && told.contains("WVA_WEBHOOK_CLIENT_CA"), "{status} {told}");
+    let changed = json!({"data": {"WVA_NODE_SELECTOR": "pool=silver"}}).to_string();
+    let patch = ["patch", "configmap", MAP, "-n", &release.namespace, "--type=merge", "-p", &changed];
+    let ran = eventually("the API server to reach the program again", SOON, async || {
+        let ran = testbed.kubectl(&[&patch[..], &["--dry-run=server"]].concat()).await?;
+        ensure!(!ran.ok && ran.stderr.contains("[WVA-CM-001]"), "{ran:?}");
+        testbed.kubectl(&patch).await
+    })
+    .await?;
+    ensure!(ran.stderr.contains("found \"pool=silver\", before \"pool=gold\""), "{ran:?}");
+    let notes = release.notes_of(2).await?;
+    ensure!(
+        notes.iter().any(|note| note.contains("a change of data.WVA_NODE_SELECTOR by admin:")),
+        "{notes:?}"
+    );
+    ensure!(notes.iter().all(|note| !note.contains("forged")), "{notes:?}");
+    let refused = |code| [("resource", "configmaps"), ("allowed", "false"), ("code", code)];
+    let count = install.series("wva_admission_reviews_total", &refused("403")).await?;
+    ensure!(count == Some(1.0), "refused callers: {count:?}");
+
+    // Reviews of variants pass, too.
+    create(testbed, &release.namespace, &variant("passes", &good("passes"))).await?.success()?;
+    let passed = [("resource", "variantautoscalings"), ("allowed", "true"), ("code", "200")];
+    let count = install.series("wva_admission_reviews_total", &passed).await?;
+    ensure!(count.is_some_and(|count| count >= 1.0), "reviews that passed: {count:?}");
+    install.stop().await
+}

@@ -1,0 +1,149 @@
+//! One verdict on ConfigMaps: the rules, the webhook behind a real API server and `wva validate` must refuse the same
+//! maps with the same codes and fields.
+//!
+//! A running program knows more than a file tells: what it was started with. So that this blurs nothing, each new main
+//! map says by its annotation that a restart comes with it, which turns what is only about the restart into warnings;
+//! and updates are compared with the stored map, which `wva validate` has by `--against`. Settings that the
+//! environment of the program gives are warned of, and warnings are not compared.
+
+use std::collections::BTreeSet;
+
+use anyhow::ensure;
+use kube::api::PostParams;
+use kube::core::Request;
+use serde_json::Value;
+use wva_rules::{IMMUTABLE, MapFacts, MapNames, Operation, validate_map};
+use wva_testbed::install::SYSTEM;
+
+use super::callers::{Faults, Files, deployment, figures, of_status, of_verdict, text, told, validate};
+use super::differential::{against, judge_all};
+use super::main_objects::main_updates;
+use super::map_objects::{MapCase, map_cases};
+use super::{DOORS, MAIN_MAP, shared};
+use crate::support::answer;
+
+/// Codes of what an API server refuses by itself, and before it asks any webhook.
+const ITS_OWN: [&str; 2] = ["WVA-CM-005", "WVA-CM-007"];
+
+/// What the rules refuse in a map.
+pub(crate) fn faults(case: &MapCase, old: Option<&Value>) -> Faults {
+    let Some(role) = MapNames::default().role(case.namespace(), case.name()) else { return Faults::new() };
+    let mut facts = MapFacts::of(&case.0, case.namespace(), role);
+    facts.old = old;
+    facts.operation = if old.is_some() { Operation::Update } else { Operation::Create };
+    of_verdict(&validate_map(&facts))
+}
+
+/// The disagreements about one map between the rules and the webhook.
+async fn judge(client: &kube::Client, case: &MapCase, update: Option<&Value>) -> anyhow::Result<Vec<String>> {
+    let wanted = faults(case, update);
+    let requests = Request::new(format!("/api/v1/namespaces/{}/configmaps", case.namespace()));
+    let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+    let body = case.0.to_string().into_bytes();
+    let request = match update {
+        Some(_) => requests.replace(case.name(), &dry_run, body)?,
+        None => requests.create(&dry_run, body)?,
+    };
+    Ok(match answer(client.request(request)).await? {
+        Ok(_) if wanted.is_empty() => Vec::new(),
+        Err(status) if !wanted.is_empty() && of_status(&status) == wanted => Vec::new(),
+        Err(status)
+            if !status.message.contains("admission webhook")
+                && wanted.iter().any(|(code, _)| ITS_OWN.contains(&code.as_str())) =>
+        {
+            Vec::new()
+        }
+        other => vec![against(&case.0, &wanted, "webhook", &told(&other))],
+    })
+}
+
+/// The disagreements between the rules and one run of `wva validate` over all maps, each in a file of its own.
+async fn judge_files(cases: &[MapCase], stored: Option<&Value>) -> anyhow::Result<Vec<String>> {
+    let files = Files::new(if stored.is_some() { "maps-updated" } else { "maps" })?;
+    files.write("install.json", &text(&deployment()))?;
+    for (number, case) in cases.iter().enumerate() {
+        files.write(&format!("{number}.json"), &text(&case.0))?;
+    }
+    let mut args = vec!["."];
+    if let Some(stored) = stored {
+        files.write("stored", &text(stored))?;
+        args.extend(["--against", "stored"]);
+    }
+    let found = validate(&files, &args).await?;
+    ensure!(
+        found.objects == cases.len() as u64 + 1,
+        "{} of {} objects were read",
+        found.objects,
+        cases.len()
+    );
+    let mut wrong = Vec::new();
+    for (number, case) in cases.iter().enumerate() {
+        let said = found.by_file.get(&format!("{number}.json")).cloned().unwrap_or_default();
+        let wanted = faults(case, stored);
+        if said != wanted {
+            wrong.push(against(&case.0, &wanted, "wva validate", &format!("{said:?}")));
+        }
+    }
+    Ok(wrong)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_callers_come_to_one_verdict_on_a_map() -> anyhow::Result<()> {
+    let testbed = &shared().await?.testbed;
+    let _open = DOORS.read().await;
+    let _alone = MAIN_MAP.lock().await;
+    let namespace = testbed.namespace("differential-maps").await?;
+    let client = testbed.admin()?;
+    let cases = map_cases(&namespace);
+    let verdicts: Vec<Faults> = cases.iter().map(|case| faults(case, None)).collect();
+    let (count, refused) = (cases.len(), verdicts.iter().filter(|faults| !faults.is_empty()).count());
+    ensure!(refused > 200 && count - refused > 200, "{refused} of {count} are refused");
+    let codes: BTreeSet<&str> = verdicts.iter().flatten().map(|(code, _)| code.as_str()).collect();
+    ensure!(codes.len() >= 13, "too few rules are asked: {codes:?}");
+    let mut wrong = judge_files(&cases, None).await?;
+    wrong.extend(
+        judge_all(cases.into_iter().map(|case| {
+            let client = client.clone();
+            async move { judge(&client, &case, None).await }
+        }))
+        .await?,
+    );
+    ensure!(wrong.is_empty(), "{} disagreements over {count} maps:\n{}", wrong.len(), wrong.join("\n"));
+    figures("ConfigMaps, created", "rules, webhook and wva validate", verdicts.iter());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_callers_come_to_one_verdict_on_an_update_of_the_main_map() -> anyhow::Result<()> {
+    let testbed = &shared().await?.testbed;
+    let _open = DOORS.read().await;
+    let _alone = MAIN_MAP.lock().await;
+    let (new, cases) = main_updates();
+    let stored =
+        testbed.kubectl_with(&["create", "-f", "-", "-o", "json"], &new.to_string()).await?.success()?;
+    let stored: Value = serde_json::from_str(&stored)?;
+    let judged = judge_updates(&testbed.admin()?, &stored, cases).await;
+    // The other tests find no main map.
+    let name = stored["metadata"]["name"].as_str().unwrap_or_default();
+    testbed.kubectl(&["delete", "configmap", name, "-n", SYSTEM]).await?.success()?;
+    judged
+}
+
+async fn judge_updates(client: &kube::Client, stored: &Value, cases: Vec<MapCase>) -> anyhow::Result<()> {
+    let verdicts: Vec<Faults> = cases.iter().map(|case| faults(case, Some(stored))).collect();
+    let immutable = verdicts.iter().filter(|v| v.iter().any(|(code, _)| code == IMMUTABLE)).count();
+    ensure!(immutable > 70, "the rule about changes that need a restart refuses {immutable}");
+    let admitted = verdicts.iter().filter(|v| v.is_empty()).count();
+    ensure!(admitted > 100, "{admitted} of {} are admitted", cases.len());
+    let mut wrong = judge_files(&cases, Some(stored)).await?;
+    wrong.extend(
+        judge_all(cases.into_iter().map(|case| {
+            let (client, stored) = (client.clone(), stored.clone());
+            async move { judge(&client, &case, Some(&stored)).await }
+        }))
+        .await?,
+    );
+    ensure!(wrong.is_empty(), "{} disagreements:\n{}", wrong.len(), wrong.join("\n"));
+    figures("Main maps, updated", "rules, webhook and wva validate", verdicts.iter());
+    Ok(())
+}

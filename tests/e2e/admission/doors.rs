@@ -1,0 +1,160 @@
+//! The doors, which are the webhook configurations: closed until the program can answer, then open, and put right
+//! again whatever somebody does to them.
+
+use anyhow::{Context as _, ensure};
+use serde_json::{Value, json};
+use wva_testbed::install::WEBHOOKS;
+use wva_testbed::{Testbed, eventually};
+
+use super::{DOORS, EARLY, KINDS, SOON, configuration, create, entries, judged_again, shared};
+use crate::support::{good, variant};
+
+const NAMES: [&[&str]; 2] =
+    [&["mutate.va.llmd.ai", MAIN], &["validate.va.llmd.ai", MAIN, "entries.configmap.llmd.ai"]];
+const MAIN: &str = "main.configmap.llmd.ai";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_judged_before_the_program_runs() -> anyhow::Result<()> {
+    let shared = shared().await?;
+    let _open = DOORS.read().await;
+    assert_eq!(shared.rules_before, [Value::Null, Value::Null, Value::Null, Value::Null, Value::Null]);
+    for ran in &shared.early {
+        ensure!(ran.ok, "a door was open too early: {}", ran.stderr);
+    }
+    // The same faults are refused now that it runs.
+    let refused = create(&shared.testbed, EARLY, &variant("third", &good("llama"))).await?;
+    ensure!(!refused.ok && refused.stderr.contains("[WVA-VA-015]"), "{refused:?}");
+    ensure!(refused.stderr.contains("\"first\""), "the oldest is not named: {}", refused.stderr);
+    judged_again(&shared.testbed).await
+}
+
+/// An entry as it must be: judged by somebody with a certificate.
+fn is_right(entry: &Value) -> anyhow::Result<()> {
+    let about_variants = entry["name"].as_str().is_some_and(|name| name.ends_with(".va.llmd.ai"));
+    let (group, version, resource) = if about_variants {
+        ("llmd.ai", "v1alpha1", "variantautoscalings")
+    } else {
+        ("", "v1", "configmaps")
+    };
+    let wanted = json!([{
+        "apiGroups": [group], "apiVersions": [version], "resources": [resource],
+        "operations": ["CREATE", "UPDATE"], "scope": "Namespaced",
+    }]);
+    ensure!(entry["rules"] == wanted, "rules of {entry}");
+    ensure!(entry["clientConfig"]["caBundle"].as_str().is_some_and(|b| b.len() > 100), "bundle of {entry}");
+    Ok(())
+}
+
+/// Waits until both configurations hold the entries of the manifests, all as they must be, and no other.
+async fn repaired(testbed: &Testbed, what: &str) -> anyhow::Result<()> {
+    eventually(&format!("the repair after: {what}"), SOON, async || {
+        for (kind, names) in KINDS.into_iter().zip(NAMES) {
+            let found = entries(testbed, kind).await?;
+            let found_names: Vec<_> = found.iter().filter_map(|e| e["name"].as_str()).collect();
+            ensure!(found_names == names, "{kind} has {found_names:?}");
+            found.iter().try_for_each(is_right)?;
+        }
+        Ok(())
+    })
+    .await?;
+    judged_again(testbed).await
+}
+
+/// Runs a test that breaks the doors. Where it fails they are put back by hand, or every test after it would fail too.
+async fn with_doors_put_back(
+    testbed: &Testbed,
+    test: impl Future<Output = anyhow::Result<()>>,
+) -> anyhow::Result<()> {
+    let mut open = Vec::new();
+    for kind in KINDS {
+        let mut object = configuration(testbed, kind).await?;
+        object["metadata"] = json!({"name": WEBHOOKS});
+        open.push(object);
+    }
+    let outcome = test.await;
+    if outcome.is_err() {
+        let back = ["apply", "--server-side", "--force-conflicts", "-f", "-"];
+        for object in open {
+            testbed.kubectl_with(&back, &object.to_string()).await?.success()?;
+        }
+    }
+    outcome
+}
+
+async fn json_patch(testbed: &Testbed, kind: &str, operations: &Value) -> anyhow::Result<()> {
+    let operations = operations.to_string();
+    let args = ["patch", kind, WEBHOOKS, "--type=json", "-p", &operations];
+    testbed.kubectl(&args).await?.success().map(|_| ())
+}
+
+/// The configuration as the chart renders it: without what the program adds.
+fn rendered(mut object: Value) -> Value {
+    object["metadata"] = json!({"name": WEBHOOKS});
+    for entry in object["webhooks"].as_array_mut().into_iter().flatten() {
+        if let Some(entry) = entry.as_object_mut() {
+            entry.remove("rules");
+        }
+        if let Some(client) = entry["clientConfig"].as_object_mut() {
+            client.remove("caBundle");
+        }
+    }
+    object
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn drift_is_repaired() -> anyhow::Result<()> {
+    let testbed = &shared().await?.testbed;
+    let _alone = DOORS.write().await;
+    with_doors_put_back(testbed, Box::pin(repairs(testbed))).await
+}
+
+async fn repairs(testbed: &Testbed) -> anyhow::Result<()> {
+    repaired(testbed, "the start").await?;
+    for kind in KINDS {
+        let remove = |path: &str| json!([{"op": "remove", "path": format!("/webhooks/0/{path}")}]);
+        for (what, operations) in [
+            ("rules removed", remove("rules")),
+            ("bundle removed", remove("clientConfig/caBundle")),
+            (
+                "one operation left",
+                json!([{"op": "replace", "path": "/webhooks/0/rules/0/operations", "value": ["CREATE"]}]),
+            ),
+        ] {
+            json_patch(testbed, kind, &operations).await?;
+            repaired(testbed, &format!("{kind}: {what}")).await?;
+        }
+        let object = rendered(configuration(testbed, kind).await?);
+        testbed.kubectl(&["delete", kind, WEBHOOKS]).await?.success()?;
+        testbed.kubectl_with(&["create", "-f", "-"], &object.to_string()).await?.success()?;
+        repaired(testbed, &format!("{kind} deleted and created again")).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_entry_that_was_taken_away_is_not_added() -> anyhow::Result<()> {
+    let testbed = &shared().await?.testbed;
+    let _alone = DOORS.write().await;
+    with_doors_put_back(testbed, Box::pin(takes_an_entry_away(testbed))).await
+}
+
+async fn takes_an_entry_away(testbed: &Testbed) -> anyhow::Result<()> {
+    let [mutating, validating] = KINDS;
+    let whole = rendered(configuration(testbed, validating).await?);
+    json_patch(testbed, validating, &json!([{"op": "remove", "path": "/webhooks/0"}])).await?;
+    // A repair beside it shows that the program has looked at both since.
+    json_patch(testbed, mutating, &json!([{"op": "remove", "path": "/webhooks/0/rules"}])).await?;
+    eventually("the repair of the other", SOON, async || {
+        let entry = entries(testbed, mutating).await?.into_iter().next().context("no entry")?;
+        is_right(&entry)
+    })
+    .await?;
+    let left = entries(testbed, validating).await?;
+    let left: Vec<_> = left.iter().filter_map(|e| e["name"].as_str()).collect();
+    assert_eq!(left, &NAMES[1][1..]);
+    // The mutating one alone refuses as much.
+    judged_again(testbed).await?;
+    testbed.kubectl(&["delete", validating, WEBHOOKS]).await?.success()?;
+    testbed.kubectl_with(&["create", "-f", "-"], &whole.to_string()).await?.success()?;
+    repaired(testbed, "the entry put back").await
+}

@@ -1,0 +1,115 @@
+//! The worst hour: the program is frozen, so that every review runs into its time-out. What must never wait for it
+//! does not, and what must be judged is refused rather than let through.
+
+use anyhow::ensure;
+use serde_json::{Value, json};
+use wva_testbed::{Process, Signal, eventually};
+
+use super::{DOORS, SOON, create, judged_again, patch, shared};
+use crate::support::{good, variant};
+
+/// Goes on with the program when the test ends, however it ends: the others need it.
+pub(crate) struct Frozen<'a>(&'a Process);
+
+impl<'a> Frozen<'a> {
+    pub(crate) fn freeze(process: &'a Process) -> anyhow::Result<Self> {
+        process.signal(Signal::Stop)?;
+        Ok(Self(process))
+    }
+}
+
+impl Drop for Frozen<'_> {
+    fn drop(&mut self) {
+        // It cannot have ended: it was frozen. If it did, the next test says so.
+        let _ = self.0.signal(Signal::Cont);
+    }
+}
+
+/// A variant with these finalizers.
+fn held(name: &str, finalizers: &[&str]) -> Value {
+    let mut object = variant(name, &good(name));
+    object["metadata"]["finalizers"] = json!(finalizers);
+    object
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_must_never_wait_for_the_program_does_not() -> anyhow::Result<()> {
+    const ONE: &str = "example.com/one";
+    const TWO: &str = "example.com/two";
+    let shared = shared().await?;
+    let testbed = &shared.testbed;
+    let _alone = DOORS.write().await;
+    judged_again(testbed).await?;
+    let namespace = testbed.namespace("frozen").await?;
+    for object in
+        [held("both", &[ONE, TWO]), held("sly", &[ONE, TWO]), held("alive", &[ONE]), held("plain", &[])]
+    {
+        create(testbed, &namespace, &object).await?.success()?;
+    }
+    for name in ["both", "sly"] {
+        testbed.kubectl(&["delete", "va", name, "-n", &namespace, "--wait=false"]).await?.success()?;
+    }
+
+    let frozen = Frozen::freeze(shared.install.process())?;
+    // A call of a frozen webhook fails after its time-out, so each success says that none was called.
+    let finalizers = |left: Value| json!({"metadata": {"finalizers": left}});
+    patch(testbed, &namespace, "both", &finalizers(json!([TWO]))).await?.success()?;
+    patch(testbed, &namespace, "both", &finalizers(Value::Null)).await?.success()?;
+    let status = json!({"status": {"currentReplicas": 5}}).to_string();
+    let write =
+        ["patch", "va", "plain", "-n", &namespace, "--subresource=status", "--type=merge", "-p", &status];
+    testbed.kubectl(&write).await?.success()?;
+    testbed.kubectl(&["delete", "va", "plain", "-n", &namespace]).await?.success()?;
+    let mut theirs = variant("theirs", &good("theirs"));
+    theirs["metadata"]["labels"] = json!({"wva.llmd.ai/controller-instance": "other"});
+    create(testbed, &namespace, &theirs).await?.success()?;
+    let left = testbed.kubectl(&["get", "va", "-n", &namespace, "-o", "name"]).await?.success()?;
+    let left: Vec<_> = left.lines().filter_map(|l| l.rsplit('/').next()).collect();
+    assert_eq!(left, ["alive", "sly", "theirs"]);
+
+    // No door beside these: a finalizer taken from an object that lives, added to one under deletion or exchanged, a
+    // change of its spec under the cover of one, and whatever is new.
+    let mut cover = finalizers(json!([ONE]));
+    cover["spec"] = json!({"variantCost": "40"});
+    let (fresh, living, more, exchanged, covered) = tokio::try_join!(
+        create_in(testbed, &namespace),
+        patch_in(testbed, &namespace, "alive", finalizers(Value::Null)),
+        patch_in(testbed, &namespace, "alive", json!({"spec": {"variantCost": "40"}})),
+        patch_in(testbed, &namespace, "sly", finalizers(json!([ONE, "example.com/three"]))),
+        patch_in(testbed, &namespace, "sly", cover),
+    )?;
+    for (what, ran) in [
+        ("new", fresh),
+        ("living", living),
+        ("changed", more),
+        ("exchanged", exchanged),
+        ("covered", covered),
+    ] {
+        ensure!(!ran.0 && ran.1.contains("failed calling webhook"), "{what}: {ran:?}");
+    }
+
+    drop(frozen);
+    judged_again(testbed).await?;
+    patch(testbed, &namespace, "sly", &finalizers(Value::Null)).await?.success()?;
+    eventually("the object to be gone", SOON, async || {
+        let ran = testbed.kubectl(&["get", "va", "sly", "-n", &namespace]).await?;
+        ensure!(!ran.ok, "it is still there");
+        Ok(())
+    })
+    .await
+}
+
+async fn create_in(testbed: &wva_testbed::Testbed, namespace: &str) -> anyhow::Result<(bool, String)> {
+    let ran = create(testbed, namespace, &variant("new", &good("new"))).await?;
+    Ok((ran.ok, ran.stderr))
+}
+
+async fn patch_in(
+    testbed: &wva_testbed::Testbed,
+    namespace: &str,
+    name: &str,
+    change: Value,
+) -> anyhow::Result<(bool, String)> {
+    let ran = patch(testbed, namespace, name, &change).await?;
+    Ok((ran.ok, ran.stderr))
+}

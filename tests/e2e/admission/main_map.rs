@@ -1,0 +1,172 @@
+//! The main ConfigMap on a real API server: a change that needs a restart is refused with the command that makes it,
+//! that command works, and a pipeline that states its rollout is admitted.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use serde_json::{Value, json};
+use wva_testbed::install::SYSTEM;
+use wva_testbed::{Ran, Testbed, eventually, within};
+
+use super::{DOORS, MAIN_MAP, SOON, shared};
+
+const MAP: &str = "wva-variantautoscaling-config";
+const REVISION: &str = "wva.llmd.ai/restart-revision";
+const REFUSED: &str = "ImmutableConfigChangeRejected";
+/// Longest time the remedy of a refusal may take.
+const REMEDY: Duration = Duration::from_secs(30);
+
+fn map(data: &Value, revision: Option<&str>) -> String {
+    let annotations = revision.map(|revision| json!({REVISION: revision}));
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": MAP, "namespace": SYSTEM, "annotations": annotations}, "data": data,
+    })
+    .to_string()
+}
+
+async fn send(testbed: &Testbed, args: &[&str], object: &str) -> anyhow::Result<Ran> {
+    testbed.kubectl_with(&[args, &["-f", "-"]].concat(), object).await
+}
+
+#[track_caller]
+fn refused(ran: &Ran, parts: &[&str]) -> anyhow::Result<()> {
+    ensure!(!ran.ok, "it was admitted: {}", ran.stdout);
+    for part in parts {
+        ensure!(ran.stderr.contains(part), "{part:?} is not said:\n{}", ran.stderr);
+    }
+    Ok(())
+}
+
+/// How often the refusal was told by an event.
+async fn events(testbed: &Testbed) -> anyhow::Result<Vec<Value>> {
+    let args = ["get", "events.events.k8s.io", "-n", SYSTEM, "--field-selector"];
+    let selector = format!("reason={REFUSED}");
+    let listed = testbed.kubectl(&[&args[..], &[&selector, "-o", "json"]].concat()).await?.success()?;
+    let listed: Value = serde_json::from_str(&listed)?;
+    listed["items"].as_array().cloned().context("no list")
+}
+
+/// A stand-in for the Deployment that a chart makes: here the program runs as a process of its own.
+const DEPLOYMENT: &str = r#"{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "wva",
+    "namespace": "workload-variant-autoscaler-system", "labels": {"control-plane": "controller-manager"}},
+    "spec": {"replicas": 0, "selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}},
+    "spec": {"containers": [{"name": "manager", "image": "none"}]}}}}"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_needs_a_restart_comes_with_one() -> anyhow::Result<()> {
+    let testbed = &shared().await?.testbed;
+    let _open = DOORS.read().await;
+    let _alone = MAIN_MAP.lock().await;
+    // What does not parse, in both layouts, and what contradicts itself.
+    let bad = json!({
+        "GLOBAL_OPT_INTERVAL": "60", "PROMETHEUS_BASE_URL": "ftp://x", "V": "1",
+        "config.yaml": "V: 2\nWVA_SCALE_TO_ZERO: sometimes\n",
+    });
+    let said = [
+        "data.GLOBAL_OPT_INTERVAL: ",
+        "lacks a unit",
+        "data.PROMETHEUS_BASE_URL: ",
+        "http:// or https://",
+        "data[config.yaml].WVA_SCALE_TO_ZERO: ",
+        "write true or false",
+        "WVA-CM-003",
+        "data[config.yaml].V: ",
+    ];
+    refused(&send(testbed, &["create"], &map(&bad, None)).await?, &said)?;
+
+    // A new map is compared with what the process was started with.
+    let late = map(&json!({"WVA_SCALE_TO_ZERO": "true"}), None);
+    refused(
+        &send(testbed, &["create", "--dry-run=server"], &late).await?,
+        &["WVA-CM-001", "before another value in the running process"],
+    )?;
+    ensure!(events(testbed).await?.is_empty(), "a dry run leaves no event");
+
+    // What changes at run time may; keys that a variable hides are told of.
+    let first = json!({"GLOBAL_OPT_INTERVAL": "60s", "REST_CLIENT_TIMEOUT": "60s"});
+    let created = send(testbed, &["create"], &map(&first, None)).await?;
+    ensure!(created.ok && created.stderr.contains("environment GLOBAL_OPT_INTERVAL wins"), "{created:?}");
+    let mutable = json!({"GLOBAL_OPT_INTERVAL": "30s", "REST_CLIENT_TIMEOUT": "1m"});
+    ensure!(
+        send(testbed, &["apply"], &map(&mutable, None)).await?.ok,
+        "60s is 1m, and the interval may change"
+    );
+
+    // The rest is refused, told by an event, and the message brings the remedy.
+    let changed = json!({"GLOBAL_OPT_INTERVAL": "30s", "REST_CLIENT_TIMEOUT": "20s"});
+    let ran = send(testbed, &["apply"], &map(&changed, None)).await?;
+    refused(&ran, &["data.REST_CLIENT_TIMEOUT: [WVA-CM-001] found \"20s\", before \"1m\""])?;
+    eventually("the event of the refusal", SOON, async || {
+        let told = events(testbed).await?;
+        let [event] = told.as_slice() else { anyhow::bail!("{} events", told.len()) };
+        ensure!(event["regarding"]["name"] == MAP && event["type"] == "Warning", "{event}");
+        ensure!(event["note"].as_str().is_some_and(|note| note.contains("REST_CLIENT_TIMEOUT")), "{event}");
+        Ok(())
+    })
+    .await?;
+    // A pipeline that tries again is no news.
+    refused(&send(testbed, &["apply"], &map(&changed, None)).await?, &["WVA-CM-001"])?;
+    assert_eq!(events(testbed).await?.len(), 1);
+
+    testbed.apply(DEPLOYMENT).await?;
+    let command =
+        ran.stderr.lines().find_map(|l| Some(&l[l.find("kubectl patch")?..])).context("no command")?;
+    let done = shell(testbed, command).await?;
+    ensure!(done.contains("configmap/wva-variantautoscaling-config patched"), "{done}");
+    ensure!(done.contains("deployment.apps/wva restarted"), "{done}");
+    let stored = testbed.kubectl(&["get", "configmap", MAP, "-n", SYSTEM, "-o", "json"]).await?.success()?;
+    let stored: Value = serde_json::from_str(&stored)?;
+    assert_eq!(stored["data"]["REST_CLIENT_TIMEOUT"], "20s");
+
+    // A pipeline states its rollout by the annotation, and is told what waits for it.
+    let piped = send(testbed, &["apply"], &map(&json!({"REST_CLIENT_TIMEOUT": "40s"}), Some("v2"))).await?;
+    ensure!(piped.ok && piped.stderr.contains("[WVA-CM-054] data.REST_CLIENT_TIMEOUT"), "{piped:?}");
+    refused(&send(testbed, &["apply"], &map(&json!({}), Some("v2"))).await?, &["WVA-CM-001"])?;
+
+    // Deleting is admitted, and no way round.
+    testbed.kubectl(&["delete", "configmap", MAP, "-n", SYSTEM]).await?.success()?;
+    let again = map(&json!({"REST_CLIENT_TIMEOUT": "40s"}), None);
+    refused(&send(testbed, &["create"], &again).await?, &["WVA-CM-001"])?;
+    ensure!(
+        send(testbed, &["create"], &map(&json!({"REST_CLIENT_TIMEOUT": "40s"}), Some("v3"))).await?.ok,
+        "v3"
+    );
+    testbed.kubectl(&["delete", "configmap", MAP, "-n", SYSTEM]).await?.success()?;
+    Ok(())
+}
+
+/// Runs a command line as a person would, who has kubectl in the path.
+async fn shell(testbed: &Testbed, command: &str) -> anyhow::Result<String> {
+    let kubectl = testbed.tools().path("kubectl")?;
+    let folder = kubectl.parent().and_then(Path::to_str).context("kubectl has no folder")?;
+    let path = format!("{folder}:{}", std::env::var("PATH").unwrap_or_default());
+    let run = async {
+        let mut shell = tokio::process::Command::new("sh");
+        shell.args(["-c", command]).env("PATH", path).env("KUBECONFIG", testbed.admin_kubeconfig());
+        anyhow::Ok(shell.kill_on_drop(true).output().await?)
+    };
+    let output = within("the remedy", REMEDY, run).await?;
+    let told = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    ensure!(output.status.success(), "{command}\n{}", told(&output.stderr));
+    Ok(told(&output.stdout))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_main_map_of_another_namespace_is_told_that_nobody_reads_it() -> anyhow::Result<()> {
+    let testbed = &shared().await?.testbed;
+    let _open = DOORS.read().await;
+    let namespace = testbed.namespace("elsewhere").await?;
+    let object =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": MAP}, "data": {"V": "loud"}});
+    let ran = send(testbed, &["create", "-n", &namespace], &object.to_string()).await?;
+    ensure!(ran.ok && ran.stderr.contains("[WVA-CM-053]"), "{ran:?}");
+    ensure!(ran.stderr.contains(&format!("{SYSTEM}/{MAP}")), "{}", ran.stderr);
+    // A map of any other name never meets the webhook.
+    let other =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}, "data": {"V": "loud"}});
+    let ran = send(testbed, &["create", "-n", &namespace], &other.to_string()).await?;
+    ensure!(ran.ok && ran.stderr.is_empty(), "{ran:?}");
+    Ok(())
+}

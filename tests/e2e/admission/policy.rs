@@ -1,0 +1,391 @@
+//! The API server's own policies as one more judge. Copies of them are bound to `kube-system`, which no webhook sees:
+//! there they may refuse only what the webhook would, and must refuse every code that they claim.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use anyhow::{Context as _, ensure};
+use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::Request;
+use serde_json::{Value, json};
+use wva_crds::settings::Setting;
+use wva_crds::settings::map::NESTED_ENTRY;
+use wva_rules::{
+    Facts, IMMUTABLE, InstancePolicy, Operation, Reach, VARIANT_POLICY_CODES, apply_defaults, validate,
+};
+use wva_testbed::{Testbed, eventually};
+use wva_webhook::registration::{Door, FailurePolicy, render_policies};
+
+use super::callers::{Faults, of_verdict, told};
+use super::differential::{against, is_cel_on_floats, judge_all};
+use super::differential_maps::faults;
+use super::main_objects::main_updates;
+use super::map_objects::{MAIN, MapCase};
+use super::objects::cases;
+use super::{SOON, shared};
+use crate::support::{Answer, answer, good, requests, try_create, variant};
+
+/// The namespace that no webhook sees.
+const UNSEEN: &str = "kube-system";
+const INSTANCE: &str = "wva.llmd.ai/controller-instance";
+const ACCELERATOR: &str = "inference.optimization/acceleratorName";
+const MODE: &str = "wva.llmd.ai/mode";
+
+/// The policies of the repository.
+pub(crate) fn manifests() -> anyhow::Result<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/base/admission-policy.yaml");
+    Ok(std::fs::read_to_string(path)?)
+}
+
+fn door(instance: Option<&str>) -> Door<'_> {
+    Door {
+        name: instance.unwrap_or("none"),
+        service: "",
+        namespace: "",
+        instance,
+        policy: InstancePolicy::Require,
+        watch_namespace: None,
+        variants: FailurePolicy::Fail,
+        config_maps: FailurePolicy::Fail,
+        main_config_map: MAIN,
+        entry_config_maps: &[],
+    }
+}
+
+/// Copies of the policies, bound to [`UNSEEN`] alone. Dropping them there is [`unbind`]'s.
+async fn bind(testbed: &Testbed, door: &Door<'_>, part: &str) -> anyhow::Result<Vec<Value>> {
+    let mut copies = render_policies(door)["items"].as_array().cloned().context("no policies")?;
+    // The other test binds the other part to the same namespace.
+    copies.retain(|object| object["metadata"]["name"].as_str().is_some_and(|name| name.contains(part)));
+    for object in &mut copies {
+        if object["kind"] == "ValidatingAdmissionPolicyBinding" {
+            object["spec"]["matchResources"]["namespaceSelector"] =
+                json!({"matchLabels": {"kubernetes.io/metadata.name": UNSEEN}});
+        }
+        testbed.apply(&object.to_string()).await?;
+    }
+    Ok(copies)
+}
+
+async fn unbind(testbed: &Testbed, copies: &[Value]) -> anyhow::Result<()> {
+    for object in copies {
+        let [kind, name] =
+            [&object["kind"], &object["metadata"]["name"]].map(|v| v.as_str().unwrap_or_default());
+        testbed.kubectl(&["delete", kind, name]).await?.success()?;
+    }
+    Ok(())
+}
+
+/// Waits until the policies refuse a variant that only they can, or refuse it no longer.
+async fn until_judged(client: &kube::Client, probe: &Value, judged: bool) -> anyhow::Result<()> {
+    eventually("the policies to take effect", SOON, async || {
+        let refused = try_create(client, UNSEEN, probe).await?.is_err();
+        ensure!(refused == judged, "refused: {refused}");
+        Ok(())
+    })
+    .await
+}
+
+/// The disagreement of an answer with what the webhook would refuse.
+fn compare(object: &Value, wanted: &Faults, found: &Answer) -> Vec<String> {
+    let refused = found.as_ref().err().filter(|s| s.message.contains("ValidatingAdmissionPolicy"));
+    let known = found.as_ref().err().is_some_and(|status| is_cel_on_floats(object, status));
+    let agrees = match refused {
+        // It stops at the first.
+        Some(status) => {
+            wanted.iter().any(|(code, field)| status.message.contains(&format!("{field}: [{code}]")))
+        }
+        // What the CRD refuses comes to no policy.
+        None => {
+            known
+                || wanted.is_empty()
+                || wanted.iter().any(|(code, _)| !VARIANT_POLICY_CODES.contains(&code.as_str()))
+        }
+    };
+    if agrees { Vec::new() } else { vec![against(object, wanted, "policy", &told(found))] }
+}
+
+/// What the webhook of an instance, or of none, refuses in a namespace that is its own.
+fn webhook_faults(instance: Option<&str>, stored: Option<&Value>, new: &Value) -> Faults {
+    let label = |object: &Value| object["metadata"]["labels"][INSTANCE].as_str().map(str::to_owned);
+    let sides: Vec<_> = stored.into_iter().chain([new]).map(label).collect();
+    let selected =
+        |label: &Option<String>| label.is_none() || (instance.is_some() && label.as_deref() == instance);
+    if !sides.iter().any(selected) {
+        return Faults::new();
+    }
+    let mut object = new.clone();
+    apply_defaults(&mut object);
+    let facts = Facts {
+        operation: if stored.is_some() { Operation::Update } else { Operation::Create },
+        old: stored,
+        instance,
+        policy: InstancePolicy::Require,
+        reach: Reach::Own,
+        namespace_owned: instance.is_some(),
+        ..Facts::of(&object)
+    };
+    of_verdict(&validate(&facts))
+}
+
+/// Labels and annotations of new objects and of updates, with every kind of change of the instance label.
+fn metadata() -> Vec<Value> {
+    let mut all = Vec::new();
+    for instance in [None, Some(""), Some("a"), Some("other")] {
+        for accelerator in [None, Some("H100"), Some("H"), Some("")] {
+            for mode in [None, Some("auto"), Some("fixed=7"), Some("sometimes"), Some("fixed=99999999999")] {
+                for allow in [None, Some("true"), Some("false")] {
+                    all.push(json!({
+                        "labels": entries(&[(INSTANCE, instance), (ACCELERATOR, accelerator)]),
+                        "annotations": entries(&[(MODE, mode), ("wva.llmd.ai/allow-instance-change", allow)]),
+                    }));
+                }
+            }
+        }
+    }
+    all
+}
+
+fn entries(of: &[(&str, Option<&str>)]) -> Value {
+    of.iter()
+        .filter_map(|(key, value)| Some(((*key).to_owned(), json!(*value.as_ref()?))))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
+}
+
+async fn update(client: &kube::Client, stored: &Value, new: &Value) -> anyhow::Result<Answer> {
+    let name = stored["metadata"]["name"].as_str().unwrap_or_default();
+    let part = |path: &str| json!({"op": "add", "path": path, "value": new.pointer(path).cloned().unwrap_or(json!({}))});
+    let changes = json!([part("/metadata/labels"), part("/metadata/annotations"), part("/spec")]);
+    let patch: Patch<Value> = Patch::Json(serde_json::from_value(changes)?);
+    let dry_run = PatchParams { dry_run: true, ..PatchParams::default() };
+    answer(client.request(requests(UNSEEN).patch(name, &dry_run, &patch)?)).await
+}
+
+/// All objects that the policies of one install judge, new and as updates of the stored ones.
+async fn judge_variants(
+    testbed: &Testbed,
+    instance: Option<&'static str>,
+    stored: &[Value],
+) -> anyhow::Result<()> {
+    let client = testbed.admin()?;
+    let new: Vec<Value> = cases()
+        .into_iter()
+        .map(|case| case.object)
+        .chain(metadata().into_iter().enumerate().map(|(number, metadata)| {
+            let mut object = variant(&format!("metadata-{number}"), &good("x"));
+            object["metadata"]["labels"] = metadata["labels"].clone();
+            object["metadata"]["annotations"] = metadata["annotations"].clone();
+            object
+        }))
+        .collect();
+    let mut judged = Vec::new();
+    for object in &new {
+        judged.push((None, object.clone()));
+        judged.extend(
+            stored.iter().filter(|_| object["spec"].is_object()).map(|s| (Some(s.clone()), object.clone())),
+        );
+    }
+    let verdicts: Vec<Faults> =
+        judged.iter().map(|(stored, new)| webhook_faults(instance, stored.as_ref(), new)).collect();
+    let count = judged.len();
+    let own = |faults: &&Faults| {
+        !faults.is_empty() && faults.iter().all(|(c, _)| VARIANT_POLICY_CODES.contains(&c.as_str()))
+    };
+    let (refused, claimed) =
+        (verdicts.iter().filter(|v| !v.is_empty()).count(), verdicts.iter().filter(own).count());
+    ensure!(claimed > 100 && refused < count, "{claimed} of {count} are left to the policies");
+    let answers = judged.into_iter().zip(verdicts).map(|((stored, new), wanted)| {
+        let client = client.clone();
+        async move {
+            let found = match &stored {
+                Some(stored) => update(&client, stored, &new).await?,
+                None => try_create(&client, UNSEEN, &new).await?,
+            };
+            Ok(compare(&new, &wanted, &found))
+        }
+    });
+    let wrong = judge_all(answers).await?;
+    ensure!(wrong.is_empty(), "{} disagreements:\n{}", wrong.len(), wrong.join("\n"));
+    report(&format!("VariantAutoscalings, instance {instance:?}"), count, refused, claimed);
+    Ok(())
+}
+
+/// The figures, for people.
+#[expect(clippy::print_stdout, reason = "the figures are what a person reads who runs the test")]
+fn report(what: &str, count: usize, refused: usize, claimed: usize) {
+    println!(
+        "{what}: {count}, {refused} refused by the webhook, {claimed} of them left to the policy, 0 disagreements"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn policy_agrees_with_webhook_on_variants() -> anyhow::Result<()> {
+    let testbed = &shared().await?.testbed;
+    let client = testbed.admin()?;
+    testbed.kubectl(&["label", "namespace", UNSEEN, &format!("{INSTANCE}=a")]).await?.success()?;
+    let mut stored = Vec::new();
+    for (name, metadata) in [
+        ("policy-good", json!({})),
+        ("policy-odd", json!({"labels": {ACCELERATOR: "H"}, "annotations": {MODE: "sometimes"}})),
+        ("policy-mine", json!({"labels": {INSTANCE: "a", ACCELERATOR: "H"}})),
+        ("policy-theirs", json!({"labels": {INSTANCE: "other"}, "annotations": {MODE: "sometimes"}})),
+        (
+            "policy-empty",
+            json!({"labels": {INSTANCE: ""}, "annotations": {"wva.llmd.ai/allow-instance-change": "true"}}),
+        ),
+    ] {
+        let mut object = variant(name, &good(name));
+        for part in ["labels", "annotations"] {
+            object["metadata"][part] = metadata[part].clone();
+        }
+        let request = requests(UNSEEN).create(&PostParams::default(), object.to_string().into_bytes())?;
+        let created = answer(client.request(request)).await?;
+        stored.push(created.map_err(|status| anyhow::anyhow!("{name}: {}", status.message))?);
+    }
+    let mut bad = variant("probe", &good("probe"));
+    bad["metadata"]["annotations"] = json!({MODE: "never"});
+    for instance in [None, Some("a")] {
+        bad["metadata"]["labels"] = json!(instance.map(|i| json!({INSTANCE: i})));
+        let copies = bind(testbed, &door(instance), "variants").await?;
+        until_judged(&client, &bad, true).await?;
+        let judged = judge_variants(testbed, instance, &stored).await;
+        unbind(testbed, &copies).await?;
+        judged?;
+        until_judged(&client, &bad, false).await?;
+    }
+    for object in &stored {
+        let object: DynamicObject = serde_json::from_value(object.clone())?;
+        testbed
+            .kubectl(&["delete", "va", "-n", UNSEEN, &object.metadata.name.unwrap_or_default()])
+            .await?
+            .success()?;
+    }
+    testbed.kubectl(&["label", "namespace", UNSEEN, &format!("{INSTANCE}-")]).await?.success()?;
+    Ok(())
+}
+
+/// Further ways to write the values of the stored map, the same ones and others.
+const SPELLINGS: [(&str, &[&str]); 4] = [
+    (
+        "REST_CLIENT_TIMEOUT",
+        &[
+            "1m30s",
+            "1.5m",
+            "90000ms",
+            ".025h",
+            "+90s",
+            "0h90s",
+            "90000000us",
+            "-90s",
+            "1e2s",
+            " 90s",
+            "89.999s",
+            "99999h99999h",
+            "9999999999h",
+        ],
+    ),
+    (
+        "METRICS_BIND_ADDRESS",
+        &["[::]:9000", "[0:0::]:9000", "0.0.0.0:9000", "localhost:9000", "[::1]:9001", "[]", "]:9000", "0"],
+    ),
+    (
+        "SCALE_FROM_ZERO_ENGINE_MAX_CONCURRENCY",
+        &["+7", "007", "7.0", " 7", "8", "00000000000000000000000000000007", "9223372036854775807"],
+    ),
+    ("LEADER_ELECT", &["1", "t", "TRUE", "0", "F", "yes", "tRUE"]),
+];
+
+/// What the policy claims of a verdict: changes of flat keys that no entry `config.yaml` speaks of.
+fn claims(wanted: &Faults, maps: [&Value; 2]) -> BTreeSet<String> {
+    let speaks = |key: &str| {
+        maps.iter().any(|map| map["data"][NESTED_ENTRY].as_str().is_some_and(|entry| entry.contains(key)))
+    };
+    let keys = wanted
+        .iter()
+        .filter(|(code, _)| code == IMMUTABLE)
+        .filter_map(|(_, field)| field.strip_prefix("data."));
+    let is_known = |key: &str| {
+        let old = |s: &&Setting| s.old_keys().any(|old| old == key);
+        let setting = Setting::by_key(key).or_else(|| wva_crds::settings::SETTINGS.iter().find(old));
+        setting.is_some_and(|s| !speaks(s.key) && !s.old_keys().any(speaks))
+    };
+    keys.filter(|key| is_known(key)).map(str::to_owned).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn policy_agrees_with_webhook_on_the_main_map() -> anyhow::Result<()> {
+    let testbed = &shared().await?.testbed;
+    let client = testbed.admin()?;
+    let (stored, mut updates) = main_updates();
+    for (key, texts) in SPELLINGS {
+        for text in texts {
+            let mut object = stored.clone();
+            object["data"][key] = json!(text);
+            updates.push(MapCase(object));
+        }
+    }
+    let moved = |object: &Value| {
+        let mut object = object.clone();
+        object["metadata"]["namespace"] = json!(UNSEEN);
+        object
+    };
+    let copies = bind(testbed, &Door { namespace: UNSEEN, ..door(Some("maps")) }, "main-map").await?;
+    testbed.kubectl_with(&["create", "-f", "-"], &moved(&stored).to_string()).await?.success()?;
+    let requests = || Request::new(format!("/api/v1/namespaces/{UNSEEN}/configmaps"));
+    let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+    let mut changed = moved(&stored);
+    changed["data"]["REST_CLIENT_TIMEOUT"] = json!("1s");
+    eventually("the policy to take effect", SOON, async || {
+        let request = requests().replace(MAIN, &dry_run, changed.to_string().into_bytes())?;
+        ensure!(answer(client.request(request)).await?.is_err(), "admitted");
+        Ok(())
+    })
+    .await?;
+    let (mut refused, mut claimed, count) = (0, 0, updates.len());
+    let mut judged = Vec::new();
+    for case in updates {
+        let wanted = faults(&case, Some(&stored));
+        let claims = claims(&wanted, [&stored, &case.0]);
+        refused += usize::from(!wanted.is_empty());
+        claimed += usize::from(!claims.is_empty());
+        let request = requests().replace(MAIN, &dry_run, moved(&case.0).to_string().into_bytes())?;
+        let client = client.clone();
+        judged.push(async move {
+            let found = answer(client.request(request)).await?;
+            let agrees = agrees(&wanted, &claims, &found);
+            Ok(if agrees { Vec::new() } else { vec![against(&case.0, &wanted, "policy", &told(&found))] })
+        });
+    }
+    let wrong = judge_all(judged).await;
+    testbed.kubectl(&["delete", "configmap", "-n", UNSEEN, MAIN]).await?.success()?;
+    unbind(testbed, &copies).await?;
+    let wrong = wrong?;
+    ensure!(wrong.is_empty(), "{} disagreements:\n{}", wrong.len(), wrong.join("\n"));
+    ensure!(claimed > 80, "{claimed} of {count} are left to the policy");
+    report("Main maps, updated", count, refused, claimed);
+    Ok(())
+}
+
+/// Whether the policy says of each key what the webhook says, and misses none that it claims.
+fn agrees(wanted: &Faults, claims: &BTreeSet<String>, found: &Answer) -> bool {
+    let Some(status) = found.as_ref().err().filter(|s| s.message.contains("ValidatingAdmissionPolicy"))
+    else {
+        return claims.is_empty();
+    };
+    // So many changes that they fit in no message.
+    if status.message.contains(&format!("data: [{IMMUTABLE}]")) {
+        return claims.len() > 9;
+    }
+    let parts = status.message.split(&format!(": [{IMMUTABLE}] ")).collect::<Vec<_>>();
+    let told: BTreeSet<&str> = parts[..parts.len() - 1]
+        .iter()
+        .filter_map(|part| part.rsplit_once("data.").map(|(_, key)| key))
+        .collect();
+    // A value that does not parse has a code of its own there.
+    let known = |key: &&str| {
+        let field = format!("data.{key}");
+        wanted.iter().any(|(code, of)| *of == field && (code == IMMUTABLE || code == "WVA-CM-002"))
+    };
+    !told.is_empty() && told.iter().all(known) && claims.iter().all(|key| told.contains(key.as_str()))
+}

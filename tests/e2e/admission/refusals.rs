@@ -1,0 +1,138 @@
+//! What a person sees: every fault at once, with code, field and remedy, whichever way the object was sent.
+
+use anyhow::{Context as _, ensure};
+use serde_json::{Value, json};
+
+use super::{DOORS, create, patch, shared};
+use crate::support::{good, try_create, variant};
+
+/// A variant with a fault in each part, and what must be said to it: code, field, and a piece of the remedy.
+fn bad() -> (Value, [(&'static str, &'static str, &'static str); 7]) {
+    let mut object = variant(
+        "bad",
+        &json!({
+            "scaleTargetRef": {"kind": "DaemonSet", "name": "Llama_8B"}, "modelID": " ", "variantCost": "$40",
+            "minReplicas": 3, "maxReplicas": 2,
+        }),
+    );
+    object["metadata"]["labels"] = json!({"inference.optimization/acceleratorName": "H"});
+    object["metadata"]["annotations"] = json!({"wva.llmd.ai/mode": "sometimes"});
+    let said = [
+        ("WVA-VA-002", "spec.scaleTargetRef.name", "as `kubectl get deployments` prints it"),
+        ("WVA-VA-004", "spec.scaleTargetRef.kind", "name a Deployment, a StatefulSet or a LeaderWorkerSet"),
+        ("WVA-VA-003", "spec.variantCost", "as a decimal number in quotes"),
+        ("WVA-VA-006", "spec.modelID", "give it as its server does"),
+        ("WVA-VA-011", "spec.minReplicas", "lower minReplicas or raise maxReplicas"),
+        ("WVA-VA-016", "metadata.labels[inference.optimization/acceleratorName]", "e.g. H100"),
+        ("WVA-VA-017", "metadata.annotations[wva.llmd.ai/mode]", "use auto, recommend, paused"),
+    ];
+    (object, said)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kubectl_says_every_fault_with_code_field_and_remedy() -> anyhow::Result<()> {
+    let testbed = &shared().await?.testbed;
+    let _open = DOORS.read().await;
+    let namespace = testbed.namespace("refused").await?;
+    let (object, said) = bad();
+    for way in [
+        vec!["create", "-f", "-"],
+        vec!["apply", "-f", "-"],
+        vec!["apply", "--server-side", "-f", "-"],
+        vec!["apply", "--dry-run=server", "-f", "-"],
+        vec!["apply", "--server-side", "--dry-run=server", "-f", "-"],
+    ] {
+        let args = [way.as_slice(), &["-n", &namespace]].concat();
+        let ran = testbed.kubectl_with(&args, &object.to_string()).await?;
+        ensure!(!ran.ok, "{way:?} was admitted: {}", ran.stdout);
+        // The form in which the rule reference quotes it.
+        let head = "The VariantAutoscaling \"bad\" is invalid: \n";
+        ensure!(ran.stderr.contains(head), "{way:?} does not begin with {head:?}:\n{}", ran.stderr);
+        for (code, field, remedy) in said {
+            for part in [&format!("\n* {field}: [{code}] found "), remedy] {
+                ensure!(ran.stderr.contains(part), "{way:?} does not say {part:?}:\n{}", ran.stderr);
+            }
+        }
+    }
+    let stored = testbed.kubectl(&["get", "va", "-n", &namespace, "-o", "name"]).await?.success()?;
+    assert_eq!(stored, "");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_guide_quotes_what_kubectl_prints() -> anyhow::Result<()> {
+    let testbed = &shared().await?.testbed;
+    let _open = DOORS.read().await;
+    let namespace = testbed.namespace("quoted").await?;
+    let mut spec = good("llama-8b-h100");
+    spec["modelID"] = json!(" ");
+    spec["variantCost"] = json!("$40/h");
+    let ran = create(testbed, &namespace, &variant("llama-8b-h100", &spec)).await?;
+    let quoted = include_str!("../../../docs/admission.md");
+    let said: Vec<_> = ran.stderr.lines().filter(|line| !line.starts_with("Warning: ")).collect();
+    assert_eq!(said.len(), 3, "{}", ran.stderr);
+    for line in said {
+        ensure!(quoted.contains(line.trim_end()), "docs/admission.md does not quote: {line}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_status_is_invalid_with_one_cause_per_fault() -> anyhow::Result<()> {
+    let testbed = &shared().await?.testbed;
+    let _open = DOORS.read().await;
+    let (object, said) = bad();
+    let status = try_create(&testbed.admin()?, "default", &object).await?.err().context("it was admitted")?;
+    assert_eq!((status.code, status.reason.as_str()), (422, "Invalid"), "{status:?}");
+    let details = status.details.context("no details")?;
+    assert_eq!((details.kind.as_str(), details.name.as_str()), ("VariantAutoscaling", "bad"));
+    let causes: Vec<_> = details.causes.iter().map(|c| (c.field.as_str(), c.message.as_str())).collect();
+    assert_eq!(causes.len(), said.len(), "{causes:#?}");
+    for ((found, text), (code, field, remedy)) in causes.iter().zip(said) {
+        assert_eq!(*found, field);
+        assert!(text.starts_with(&format!("[{code}]")) && text.contains(remedy), "{text}");
+        // Argo CD and Flux show the message alone.
+        assert!(status.message.contains(&format!("[{code}] {field}")), "{}", status.message);
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_good_one_is_admitted_before_its_target_exists() -> anyhow::Result<()> {
+    let testbed = &shared().await?.testbed;
+    let _open = DOORS.read().await;
+    let namespace = testbed.namespace("admitted").await?;
+    let ran = create(testbed, &namespace, &variant("llama", &good("llama"))).await?;
+    ensure!(ran.ok, "refused: {}", ran.stderr);
+    ensure!(ran.stderr.contains("Warning: [WVA-VA-054]"), "no word of the absent target: {}", ran.stderr);
+    let get = ["get", "va", "llama", "-n", &namespace, "-o", "jsonpath={.spec.variantCost}"];
+    assert_eq!(testbed.kubectl(&get).await?.success()?, "10.0");
+    Ok(())
+}
+
+/// This install has no instance, so an object with the label is somebody else's.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_instance_label_is_never_taken_off_by_accident() -> anyhow::Result<()> {
+    let testbed = &shared().await?.testbed;
+    let _open = DOORS.read().await;
+    let namespace = testbed.namespace("instances").await?;
+    let mut theirs = variant("theirs", &good("theirs"));
+    theirs["metadata"]["labels"] = json!({"wva.llmd.ai/controller-instance": "other"});
+    theirs["metadata"]["annotations"] = json!({"wva.llmd.ai/mode": "sometimes"});
+    create(testbed, &namespace, &theirs).await?.success().context("another instance's object was judged")?;
+
+    let take_over = json!({"metadata": {"labels": {"wva.llmd.ai/controller-instance": null}}});
+    let refused = patch(testbed, &namespace, "theirs", &take_over).await?;
+    ensure!(!refused.ok && refused.stderr.contains("[WVA-VA-014]"), "the label came off: {refused:?}");
+
+    let mut allowed = take_over;
+    allowed["metadata"]["annotations"] = json!({"wva.llmd.ai/allow-instance-change": "true"});
+    let admitted = patch(testbed, &namespace, "theirs", &allowed).await?;
+    ensure!(admitted.ok, "refused: {}", admitted.stderr);
+    // The fault it came with is its former owner's, and known: a warning.
+    ensure!(admitted.stderr.contains("Warning: [WVA-VA-017]"), "no warning: {}", admitted.stderr);
+
+    let hand_over = json!({"metadata": {"labels": {"wva.llmd.ai/controller-instance": "other"}}});
+    patch(testbed, &namespace, "theirs", &hand_over).await?.success().context("an adoption was refused")?;
+    Ok(())
+}

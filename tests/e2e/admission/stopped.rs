@@ -1,0 +1,183 @@
+//! No replica answers: what needs no context is refused all the same, by the API server's own policies and the CRD.
+
+use anyhow::{Context as _, ensure};
+use serde_json::{Value, json};
+use wva_testbed::install::{SYSTEM, WEBHOOKS};
+use wva_testbed::{Ran, Testbed};
+
+use super::frozen::Frozen;
+use super::map_objects::{MAIN, map};
+use super::{DOORS, KINDS, MAIN_MAP, create, entries, judged_again, patch, shared};
+use crate::support::{good, variant};
+
+const ACCELERATOR: &str = "inference.optimization/acceleratorName";
+const MODE: &str = "wva.llmd.ai/mode";
+
+/// What becomes of requests while no webhook answers, and how long that takes to find out.
+async fn set_doors(testbed: &Testbed, policies: [&str; 2], seconds: u32) -> anyhow::Result<()> {
+    for kind in KINDS {
+        let mut operations = Vec::new();
+        for (number, entry) in entries(testbed, kind).await?.iter().enumerate() {
+            let maps = entry["name"].as_str().is_some_and(|name| name.contains("configmap"));
+            let replace = |field: &str, value: Value| json!({"op": "replace", "path": format!("/webhooks/{number}/{field}"), "value": value});
+            operations.push(replace("failurePolicy", json!(policies[usize::from(maps)])));
+            operations.push(replace("timeoutSeconds", json!(seconds)));
+        }
+        let operations = json!(operations).to_string();
+        testbed.kubectl(&["patch", kind, WEBHOOKS, "--type=json", "-p", &operations]).await?.success()?;
+    }
+    Ok(())
+}
+
+/// Twenty bad objects with the code of each.
+fn bad_variants() -> Vec<(Value, &'static str)> {
+    let modes = [
+        "sometimes",
+        "Auto",
+        "AUTO",
+        "",
+        " auto",
+        "paused ",
+        "off",
+        "fixed",
+        "fixed=",
+        "fixed=-1",
+        "fixed=+1",
+        "fixed=1.0",
+        "fixed=2147483648",
+        "fixed=99999999999999999999",
+        "recommend,paused",
+    ];
+    let with = |name: String, part: &str, key: &str, value: &str| {
+        let mut object = variant(&name, &good(&name));
+        object["metadata"][part] = json!({key: value});
+        object
+    };
+    let modes = modes
+        .iter()
+        .enumerate()
+        .map(|(n, mode)| (with(format!("mode-{n}"), "annotations", MODE, mode), "WVA-VA-017"));
+    let accelerators = ["", "H", "1", "a", "Z"]
+        .iter()
+        .enumerate()
+        .map(|(n, name)| (with(format!("accelerator-{n}"), "labels", ACCELERATOR, name), "WVA-VA-016"));
+    modes.chain(accelerators).collect()
+}
+
+/// The main map, and twenty changes of it: each key given another value, and left out.
+fn immutable_changes() -> (Value, Vec<(Value, &'static str)>) {
+    let keys = [
+        ("PROMETHEUS_BASE_URL", "https://one:9090", "https://two:9090"),
+        ("METRICS_BIND_ADDRESS", ":9001", ":9002"),
+        ("HEALTH_PROBE_BIND_ADDRESS", ":9003", "127.0.0.1:9003"),
+        ("LEADER_ELECTION_ID", "one", "two"),
+        ("REST_CLIENT_TIMEOUT", "90s", "2m"),
+        ("WVA_SCALE_TO_ZERO", "true", "false"),
+        ("WVA_LIMITED_MODE", "true", "F"),
+        ("SCALE_FROM_ZERO_ENGINE_MAX_CONCURRENCY", "7", "8"),
+        ("WVA_NODE_SELECTOR", "gpu=a", "gpu=b"),
+        ("PROMETHEUS_BEARER_TOKEN", "hunter2", "hunter3"),
+    ];
+    let data: Value = keys
+        .iter()
+        .map(|(key, text, _)| ((*key).to_owned(), json!(text)))
+        .collect::<serde_json::Map<_, _>>()
+        .into();
+    let stored = map(SYSTEM, MAIN, &data);
+    let mut changes = Vec::new();
+    for (key, _, other) in keys {
+        let mut update = stored.clone();
+        update["data"][key] = json!(other);
+        changes.push((update, key));
+        let mut removed = stored.clone();
+        removed["data"].as_object_mut().into_iter().for_each(|data| drop(data.remove(key)));
+        changes.push((removed, key));
+    }
+    (stored, changes)
+}
+
+async fn send(testbed: &Testbed, verb: &str, object: &Value) -> anyhow::Result<Ran> {
+    testbed.kubectl_with(&[verb, "--dry-run=server", "-f", "-"], &object.to_string()).await
+}
+
+fn refused(ran: &Ran, words: &[&str]) -> anyhow::Result<()> {
+    ensure!(!ran.ok, "admitted: {}", ran.stdout);
+    ensure!(words.iter().all(|word| ran.stderr.contains(word)), "{words:?} are not in {}", ran.stderr);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refuses_faults_while_no_replica_answers() -> anyhow::Result<()> {
+    let shared = shared().await?;
+    let testbed = &shared.testbed;
+    let _alone = DOORS.write().await;
+    let _map = MAIN_MAP.lock().await;
+    judged_again(testbed).await?;
+    let namespace = testbed.namespace("stopped").await?;
+    create(testbed, &namespace, &variant("stored", &good("stored"))).await?.success()?;
+    let mut theirs = variant("theirs", &good("theirs"));
+    theirs["metadata"]["labels"] = json!({"wva.llmd.ai/controller-instance": "other"});
+    create(testbed, &namespace, &theirs).await?.success()?;
+    let (map, changes) = immutable_changes();
+    testbed.kubectl_with(&["create", "-f", "-"], &map.to_string()).await?.success()?;
+
+    set_doors(testbed, ["Ignore", "Ignore"], 1).await?;
+    let frozen = Frozen::freeze(shared.install.process())?;
+    let outcome = Box::pin(judge(testbed, &namespace, &map, &changes)).await;
+    drop(frozen);
+    set_doors(testbed, ["Fail", "Ignore"], 5).await?;
+    testbed.kubectl(&["delete", "configmap", MAIN, "-n", SYSTEM]).await?.success()?;
+    judged_again(testbed).await?;
+    outcome
+}
+
+async fn judge(
+    testbed: &Testbed,
+    namespace: &str,
+    map: &Value,
+    changes: &[(Value, &str)],
+) -> anyhow::Result<()> {
+    let bad = bad_variants();
+    assert_eq!((bad.len(), changes.len()), (20, 20));
+    for (object, code) in &bad {
+        let mut object = object.clone();
+        object["metadata"]["namespace"] = json!(namespace);
+        refused(
+            &send(testbed, "create", &object).await?,
+            &[&format!("[{code}]"), "ValidatingAdmissionPolicy"],
+        )?;
+    }
+    // The CRD comes first with what it knows.
+    let mut cost = variant("cost", &good("cost"));
+    cost["spec"]["variantCost"] = json!("$40");
+    refused(&create(testbed, namespace, &cost).await?, &["spec.variantCost"])?;
+    let unlabelled = json!({"metadata": {"labels": {"wva.llmd.ai/controller-instance": null}}});
+    refused(&patch(testbed, namespace, "theirs", &unlabelled).await?, &["[WVA-VA-014]"])?;
+    for (changed, key) in changes {
+        let ran = send(testbed, "replace", changed).await?;
+        refused(&ran, &[&format!("data.{key}: [WVA-CM-001]"), "restart-revision"])?;
+        ensure!(!ran.stderr.contains("hunter"), "a secret is shown: {}", ran.stderr);
+    }
+
+    // What is right passes, and what is not theirs.
+    patch(testbed, namespace, "stored", &json!({"spec": {"variantCost": "40"}})).await?.success()?;
+    create(testbed, namespace, &variant("fresh", &good("fresh"))).await?.success()?;
+    let mut mutable = map.clone();
+    mutable["data"]["GLOBAL_OPT_INTERVAL"] = json!("30s");
+    mutable["data"]["REST_CLIENT_TIMEOUT"] = json!("1m30s");
+    send(testbed, "replace", &mutable).await?.success()?;
+    let (mut stated, _) = changes.first().context("no change")?.clone();
+    stated["metadata"]["annotations"]["wva.llmd.ai/restart-revision"] = json!("another");
+    send(testbed, "replace", &stated).await?.success()?;
+    let mut other = changes.first().context("no change")?.0.clone();
+    other["metadata"]["name"] = json!("another-map");
+    send(testbed, "create", &other).await?.success()?;
+
+    // Under `Fail` the answer is that of the webhook, which is asked first.
+    set_doors(testbed, ["Fail", "Fail"], 1).await?;
+    let (mut first, _) = bad.into_iter().next().context("no variant")?;
+    first["metadata"]["namespace"] = json!(namespace);
+    refused(&send(testbed, "create", &first).await?, &["failed calling webhook \"mutate.va.llmd.ai\""])?;
+    let (update, _) = changes.first().context("no change")?;
+    refused(&send(testbed, "replace", update).await?, &["failed calling webhook \"main.configmap.llmd.ai\""])
+}

@@ -1,0 +1,175 @@
+//! What kubectl prints about a variant that is admitted and would never do what its author means: each warning for the
+//! one thing that is wrong, and none where everything is right.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::ensure;
+use serde_json::{Value, json};
+use wva_testbed::fixtures::VariantFixture;
+use wva_testbed::install::SYSTEM;
+use wva_testbed::{Ran, Testbed, eventually};
+
+use super::{DOORS, SOON, create, shared};
+use crate::support::variant;
+
+/// A kind that was absent is looked for every half minute.
+const APPEARS: Duration = Duration::from_secs(45);
+
+/// The kind of KEDA's, with nothing of its schema.
+const SCALED_OBJECTS: &str = "apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: scaledobjects.keda.sh}
+spec:
+  group: keda.sh
+  names: {kind: ScaledObject, listKind: ScaledObjectList, plural: scaledobjects, singular: scaledobject}
+  scope: Namespaced
+  versions:
+  - name: v1alpha1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+";
+
+/// A variant of its own model, at a cost of its own, without an accelerator label.
+fn of(target: &str) -> Value {
+    let spec = json!({"scaleTargetRef": {"name": target}, "modelID": target, "variantCost": "40"});
+    variant(target, &spec)
+}
+
+/// The warnings in what kubectl printed.
+fn warnings(ran: &Ran) -> Vec<&str> {
+    ran.stderr.lines().filter_map(|line| line.strip_prefix("Warning: ")).collect()
+}
+
+/// The code each warning begins with.
+fn codes<'a>(warnings: &[&'a str]) -> BTreeSet<&'a str> {
+    warnings.iter().map(|w| w.trim_start_matches('[').split(']').next().unwrap_or_default()).collect()
+}
+
+/// Waits until the caches of the program show what was made, so that the object gets these warnings and no others;
+/// then creates it for good. Gives what kubectl printed.
+async fn warned(
+    testbed: &Testbed,
+    namespace: &str,
+    object: &Value,
+    want: &[&str],
+    within: Duration,
+) -> anyhow::Result<Ran> {
+    let want: BTreeSet<&str> = want.iter().copied().collect();
+    let dry_run = ["create", "--dry-run=server", "-n", namespace, "-f", "-"];
+    eventually(&format!("exactly the warnings {want:?}"), within, async || {
+        let ran = testbed.kubectl_with(&dry_run, &object.to_string()).await?;
+        ensure!(ran.ok && codes(&warnings(&ran)) == want, "kubectl printed: {}", ran.stderr);
+        Ok(())
+    })
+    .await?;
+    let ran = create(testbed, namespace, object).await?;
+    ensure!(ran.ok && codes(&warnings(&ran)) == want, "kubectl printed: {}", ran.stderr);
+    Ok(ran)
+}
+
+/// Deployments on H100s, each with an HPA that follows a variant of its name.
+async fn workloads(testbed: &Testbed, namespace: &str, names: &[&str]) -> anyhow::Result<()> {
+    for name in names {
+        let fixture = VariantFixture::new(namespace, name).replicas(0);
+        testbed.apply(&[fixture.deployment(), fixture.autoscaler()].join("---\n")).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_variant_with_everything_right_gets_no_warning_and_others_those_they_earn() -> anyhow::Result<()> {
+    let testbed = &shared().await?.testbed;
+    let _open = DOORS.read().await;
+    let namespace = testbed.namespace("warnings").await?;
+    workloads(testbed, &namespace, &["right", "cheap"]).await?;
+    warned(testbed, &namespace, &of("right"), &[], SOON).await?;
+
+    let mut cheap = of("cheap");
+    cheap["spec"]["modelID"] = json!("right");
+    cheap["spec"]["variantCost"] = Value::Null;
+    let ran = warned(testbed, &namespace, &cheap, &["WVA-VA-062"], SOON).await?;
+    ensure!(ran.stderr.contains("\"right\" sets its own"), "{}", ran.stderr);
+
+    let unplaced = VariantFixture::new(&namespace, "unplaced");
+    let anywhere = unplaced.deployment().replace("nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3", "");
+    testbed.apply(&[anywhere, unplaced.autoscaler()].join("---\n")).await?;
+    warned(testbed, &namespace, &of("unplaced"), &["WVA-VA-055"], SOON).await?;
+
+    let lost = VariantFixture::new(&namespace, "lost");
+    let autoscaler = lost.autoscaler().replace("variant_name: lost", "variant_name: found");
+    testbed.apply(&[lost.deployment(), autoscaler].join("---\n")).await?;
+    let ran = warned(testbed, &namespace, &of("lost"), &["WVA-VA-064"], SOON).await?;
+    ensure!(ran.stderr.contains("HPA lost wants variant_name=found; here: lost"), "{}", ran.stderr);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_excluded_namespace_is_told_until_it_is_excluded_no_more() -> anyhow::Result<()> {
+    let testbed = &shared().await?.testbed;
+    let _open = DOORS.read().await;
+    let namespace = testbed.namespace("excluded").await?;
+    workloads(testbed, &namespace, &["one", "two"]).await?;
+    let annotate = ["annotate", "namespace", &namespace, "wva.llmd.ai/exclude=true"];
+    testbed.kubectl(&annotate).await?.success()?;
+    let ran = warned(testbed, &namespace, &of("one"), &["WVA-VA-060"], SOON).await?;
+    ensure!(ran.stderr.contains(&format!("\"{namespace}\" is excluded")), "{}", ran.stderr);
+    testbed.kubectl(&["annotate", "namespace", &namespace, "wva.llmd.ai/exclude-"]).await?.success()?;
+    warned(testbed, &namespace, &of("two"), &[], SOON).await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_metric_that_nobody_reads_is_told_until_a_scaled_object_does() -> anyhow::Result<()> {
+    let shared = shared().await?;
+    let testbed = &shared.testbed;
+    let _open = DOORS.read().await;
+    let namespace = testbed.namespace("unread").await?;
+    let (unread, read) = (VariantFixture::new(&namespace, "unread"), VariantFixture::new(&namespace, "read"));
+    testbed.apply(&[unread.deployment(), read.deployment()].join("---\n")).await?;
+    // The kind is absent, so nothing of it reads the metric.
+    warned(testbed, &namespace, &of("unread"), &["WVA-VA-063"], SOON).await?;
+    testbed.apply(SCALED_OBJECTS).await?;
+    testbed
+        .kubectl(&["wait", "--for=condition=Established", "crd/scaledobjects.keda.sh", "--timeout=30s"])
+        .await?
+        .success()?;
+    let scaled = json!({"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject",
+        "metadata": {"name": "read", "namespace": namespace},
+        "spec": {"scaleTargetRef": {"name": "read"}, "triggers": [{"type": "prometheus", "metadata":
+            {"query": "max(wva_desired_replicas{variant_name=\"read\"})", "threshold": "1"}}]}});
+    testbed.apply(&scaled.to_string()).await?;
+    warned(testbed, &namespace, &of("read"), &[], APPEARS).await?;
+    // All of it: `log()` is the end alone, and the differential tests are refused more than fits.
+    let log = std::fs::read_to_string(shared.install.process().log_path())?;
+    let told: Vec<&str> = log.lines().filter(|line| line.contains("scaledobjects.keda.sh")).collect();
+    ensure!(told.len() == 2, "one line that the kind is absent, and one that it is there: {told:#?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_the_global_map_that_is_read_instead() -> anyhow::Result<()> {
+    let testbed = &shared().await?.testbed;
+    let _open = DOORS.read().await;
+    let map = |name: &str| {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": SYSTEM}, "data": {}})
+            .to_string()
+    };
+    let first = "wva-model-scale-to-zero-config";
+    testbed.kubectl_with(&["create", "-f", "-"], &map(first)).await?.success()?;
+    let told = format!("[WVA-CM-053] metadata.name: not read here: {first} is");
+    let shadowed = eventually("the map to be seen", SOON, async || {
+        let args = ["create", "--dry-run=server", "-f", "-"];
+        let ran = testbed.kubectl_with(&args, &map("model-scale-to-zero-config")).await?;
+        ensure!(ran.ok && ran.stderr.contains(&told), "{ran:?}");
+        Ok(())
+    })
+    .await;
+    // The one that is read is not warned of.
+    let read = testbed.kubectl_with(&["replace", "--dry-run=server", "-f", "-"], &map(first)).await?;
+    testbed.kubectl(&["delete", "configmap", first, "-n", SYSTEM]).await?.success()?;
+    shadowed?;
+    ensure!(read.ok && !read.stderr.contains("WVA-CM-053"), "{read:?}");
+    Ok(())
+}

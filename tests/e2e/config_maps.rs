@@ -1,0 +1,349 @@
+//! The ConfigMaps on a real control plane: a change holds at once, the nearer map wins, what goes leaves
+//! what is below it, and a wrong entry takes nothing that was right. The program decides every ten minutes here, so
+//! that whatever is seen sooner was asked for by a change.
+
+mod main_map;
+
+use std::path::Path;
+
+use crate::support::{Cluster, DEADLINE, condition, options, target};
+use anyhow::{Context as _, ensure};
+use serde_json::{Value, json};
+use wva_crds::names::{LOCAL_SATURATION_MAP_NAME, SATURATION_MAP_NAMES};
+use wva_testbed::fixtures::{MODEL_LABEL, VariantFixture};
+use wva_testbed::install::{Install, SYSTEM, WEBHOOKS, get};
+use wva_testbed::{Fleet, FleetConfig, Options, Process, Testbed, Tools, eventually};
+
+const UPDATED: &str = "Updated saturation config";
+const UNUSABLE: &str = "An entry of a ConfigMap cannot be used: its last good value holds";
+
+fn map(namespace: &str, name: &str, entries: &Value) -> String {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": namespace, "name": name}, "data": entries})
+        .to_string()
+}
+
+impl Cluster {
+    async fn local(&self, namespace: &str, entries: Value) -> anyhow::Result<()> {
+        self.testbed.apply(&map(namespace, LOCAL_SATURATION_MAP_NAME, &entries)).await
+    }
+
+    async fn delete(&self, namespace: &str, name: &str) -> anyhow::Result<()> {
+        self.testbed.kubectl(&["delete", "configmap", name, "-n", namespace]).await?.success()?;
+        Ok(())
+    }
+
+    /// The configuration of the last cycle.
+    async fn config(&self) -> anyhow::Result<Value> {
+        let (status, text) = get(&format!("http://{}/snapshot", self.install.address("debug")?)).await?;
+        ensure!(status == 200, "/snapshot answered {status}: {text}");
+        let mut snapshot: Value = serde_json::from_str(&text)?;
+        Ok(snapshot["config"].take())
+    }
+
+    /// A setting of the fixtures' model in a namespace, as the last cycle had it.
+    async fn setting(&self, namespace: &str, field: &str) -> anyhow::Result<Value> {
+        let config = self.config().await?;
+        let model = format!("{namespace}/{}", VariantFixture::new(namespace, "any").model);
+        let entry = config["saturation"].get(&model);
+        Ok(entry.with_context(|| format!("no entry {model}"))?[field].clone())
+    }
+
+    async fn holds(&self, namespace: &str, field: &str, want: f64) -> anyhow::Result<()> {
+        eventually(&format!("{field} in {namespace} to be {want}"), DEADLINE, async || {
+            let found = self.setting(namespace, field).await?;
+            ensure!(found.as_f64() == Some(want), "it is {found}");
+            Ok(())
+        })
+        .await
+    }
+
+    /// The lines of the program's log with this message, oldest first.
+    fn lines(&self, message: &str) -> Vec<Value> {
+        let log = self.install.process().log();
+        let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        lines.filter(|line| line["msg"] == message).collect()
+    }
+
+    /// What the last line about a change of thresholds says.
+    fn last_change(&self) -> anyhow::Result<[Value; 2]> {
+        let line = self.lines(UPDATED).pop().with_context(|| format!("no line {UPDATED:?}"))?;
+        Ok(["map", "changes"].map(|key| line[key].clone()))
+    }
+
+    /// How often maps of a kind were taken over without a fault, and with one.
+    async fn reloads_of(&self, config: &str) -> anyhow::Result<[Option<f64>; 2]> {
+        let of = async |result| {
+            let labels = [("config", config), ("result", result)];
+            self.install.series("wva_config_reloads_total", &labels).await
+        };
+        Ok([of("ok").await?, of("invalid").await?])
+    }
+
+    async fn reloads(&self) -> anyhow::Result<[Option<f64>; 2]> {
+        self.reloads_of("saturation").await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn maps_hold_at_once_layer_by_layer_and_fall_back_when_they_go() -> anyhow::Result<()> {
+    let testbed = Testbed::start(Options { name: "config-maps".to_owned(), ..Options::default() }).await?;
+    let mut options = options();
+    options.env.retain(|(key, _)| key != "GLOBAL_OPT_INTERVAL");
+    options.env.push(("LEADER_ELECT".to_owned(), "true".to_owned()));
+    main_map::before_the_start(&testbed).await?;
+    let install = Install::start(&testbed, &options).await?;
+    let cluster = Cluster { testbed, install };
+    let served = cluster.testbed.namespace("served").await?;
+    let other = cluster.testbed.namespace("other").await?;
+    cluster.testbed.apply(&VariantFixture::new(&other, "any").variant()).await?;
+
+    a_global_map_changes_a_decision_at_once(&cluster, &served).await?;
+    a_map_of_the_namespace_is_nearer(&cluster, &served, &other).await?;
+    a_map_that_goes_leaves_what_is_below_it(&cluster, &served, &other).await?;
+    a_namespace_without_variants_is_read_by_its_label(&cluster).await?;
+    main_map::the_settings_in_force_can_be_printed(&cluster)?;
+    a_wrong_entry_takes_nothing_that_was_right(&cluster, &served, &other).await?;
+    main_map::the_main_map_changes_settings_while_the_program_runs(&cluster).await?;
+    cluster.install.stop().await
+}
+
+async fn a_global_map_changes_a_decision_at_once(cluster: &Cluster, served: &str) -> anyhow::Result<()> {
+    let variant = VariantFixture::new(served, "served");
+    let config = FleetConfig::new(served, &format!("{MODEL_LABEL}=served"), &variant.model);
+    let load = Fleet::start(&cluster.testbed, FleetConfig { rate: 0.0, ..config })?;
+    load.set_fixed_all(0.60, 0.0);
+    cluster.testbed.apply(&variant.all()).await?;
+    load.wait_ready(1, DEADLINE).await?;
+    let mut cost = 10;
+    eventually("the load to be measured", DEADLINE, async || {
+        // A cycle on the newest sample: nothing else asks for one.
+        cost += 1;
+        let patch = json!({"spec": {"variantCost": format!("{cost}.0")}}).to_string();
+        cluster
+            .testbed
+            .kubectl(&["patch", "va", "served", "-n", served, "--type=merge", "-p", &patch])
+            .await?
+            .success()?;
+        let va = cluster.variant(served, "served").await?;
+        ensure!(condition(&va, "MetricsAvailable")? == ("True", "MetricsFound"), "{}", va["status"]);
+        ensure!(target(&va) == Some(1), "{}", va["status"]);
+        Ok(())
+    })
+    .await?;
+    let none = cluster.lines(
+        "No global saturation ConfigMap: the built-in thresholds hold where no other entry says anything",
+    );
+    ensure!(none.len() == 1, "it is to be said once that there is no map: {none:?}");
+    ensure!(cluster.reloads().await? == [Some(0.0), Some(0.0)], "nothing came yet");
+
+    let global = async |kv: f64| {
+        let entries = json!({"default": format!("kvCacheThreshold: {kv}")});
+        cluster.testbed.apply(&map(SYSTEM, SATURATION_MAP_NAMES[0], &entries)).await
+    };
+    global(0.65).await?;
+    eventually("the map to change the decision", DEADLINE, async || {
+        let va = cluster.variant(served, "served").await?;
+        ensure!(target(&va) == Some(2), "{}", va["status"]);
+        Ok(())
+    })
+    .await?;
+    let title = format!("{SYSTEM}/{}", SATURATION_MAP_NAMES[0]);
+    ensure!(cluster.last_change()? == [json!(title), json!("default.kvCacheThreshold: unset -> 0.65")]);
+    global(0.66).await?;
+    cluster.holds(served, "kvCacheThreshold", 0.66).await?;
+    ensure!(cluster.last_change()? == [json!(title), json!("default.kvCacheThreshold: 0.65 -> 0.66")]);
+    ensure!(cluster.reloads().await? == [Some(2.0), Some(0.0)], "{:?}", cluster.reloads().await?);
+    Ok(())
+}
+
+async fn a_map_of_the_namespace_is_nearer(
+    cluster: &Cluster,
+    served: &str,
+    other: &str,
+) -> anyhow::Result<()> {
+    let model = VariantFixture::new(served, "any").model;
+    cluster.local(served, json!({"default": "kvCacheThreshold: 0.9"})).await?;
+    cluster.holds(served, "kvCacheThreshold", 0.9).await?;
+    let own = format!("model_id: {model}\nkvCacheThreshold: 0.91\nanalyzerName: saturation");
+    cluster
+        .local(served, json!({"default": "kvCacheThreshold: 0.9\nqueueSpareTrigger: 4", "own": own}))
+        .await?;
+    cluster.holds(served, "kvCacheThreshold", 0.91).await?;
+    ensure!(cluster.setting(served, "queueSpareTrigger").await? == 4.0, "a field left out is inherited");
+    ensure!(cluster.setting(served, "analyzerName").await? == "saturation", "the analyzer is another");
+    ensure!(cluster.setting(other, "kvCacheThreshold").await? == 0.66, "the map is not for others");
+    Ok(())
+}
+
+async fn a_map_that_goes_leaves_what_is_below_it(
+    cluster: &Cluster,
+    served: &str,
+    other: &str,
+) -> anyhow::Result<()> {
+    let [first, _, last] = SATURATION_MAP_NAMES;
+    cluster.testbed.apply(&map(SYSTEM, last, &json!({"default": "kvCacheThreshold: 0.7"}))).await?;
+    let several = "Several global ConfigMaps of one kind exist: only the first is read; delete the others";
+    eventually("the map behind to be named", DEADLINE, async || {
+        let lines = cluster.lines(several);
+        ensure!(lines.len() == 1 && lines[0]["ignored"] == last, "{lines:?}");
+        Ok(())
+    })
+    .await?;
+    ensure!(cluster.setting(other, "kvCacheThreshold").await? == 0.66, "only the first is read");
+    cluster.delete(SYSTEM, first).await?;
+    cluster.holds(other, "kvCacheThreshold", 0.7).await?;
+    ensure!(
+        cluster.setting(served, "kvCacheThreshold").await? == 0.91,
+        "another map's settings went with it"
+    );
+    cluster.delete(served, LOCAL_SATURATION_MAP_NAME).await?;
+    cluster.holds(served, "kvCacheThreshold", 0.7).await?;
+    ensure!(cluster.setting(served, "analyzerName").await? == "", "the analyzer is the default again");
+    cluster.delete(SYSTEM, last).await?;
+    cluster.holds(served, "kvCacheThreshold", 0.8).await
+}
+
+async fn a_namespace_without_variants_is_read_by_its_label(cluster: &Cluster) -> anyhow::Result<()> {
+    let names = ["nobody", "excluded", "opted-in"];
+    let mut namespaces = Vec::new();
+    for name in names {
+        namespaces.push(cluster.testbed.namespace(name).await?);
+    }
+    let [nobody, excluded, opted_in] = &namespaces[..] else { anyhow::bail!("three namespaces") };
+    cluster
+        .testbed
+        .kubectl(&["annotate", "namespace", excluded, "wva.llmd.ai/exclude=true"])
+        .await?
+        .success()?;
+    for namespace in [excluded, opted_in] {
+        let label = ["label", "namespace", namespace, "wva.llmd.ai/config-enabled=true"];
+        cluster.testbed.kubectl(&label).await?.success()?;
+    }
+    cluster.testbed.apply(&VariantFixture::new(excluded, "any").variant()).await?;
+    for namespace in [nobody, excluded, opted_in] {
+        cluster.local(namespace, json!({"default": "kvCacheThreshold: 0.6"})).await?;
+    }
+    let told = |namespace: &str| {
+        let title = format!("{namespace}/{LOCAL_SATURATION_MAP_NAME}");
+        cluster.lines(UPDATED).iter().any(|line| line["map"] == *title)
+    };
+    eventually("the map of the opted-in namespace to be read", DEADLINE, async || {
+        ensure!(told(opted_in), "it is not");
+        Ok(())
+    })
+    .await?;
+    ensure!(!told(nobody) && !told(excluded), "a map was read that is nobody's matter");
+    ensure!(
+        cluster.setting(excluded, "kvCacheThreshold").await.is_err(),
+        "an excluded namespace has settings"
+    );
+    // The label alone makes the difference.
+    let label = ["label", "namespace", nobody, "wva.llmd.ai/config-enabled=true"];
+    cluster.testbed.kubectl(&label).await?.success()?;
+    eventually("the other one to be read, too", DEADLINE, async || {
+        ensure!(told(nobody), "it is not");
+        Ok(())
+    })
+    .await
+}
+
+async fn a_wrong_entry_takes_nothing_that_was_right(
+    cluster: &Cluster,
+    served: &str,
+    other: &str,
+) -> anyhow::Result<()> {
+    // Nothing judges what is stored from here on.
+    let webhooks = "validatingwebhookconfiguration,mutatingwebhookconfiguration";
+    cluster.testbed.kubectl(&["delete", webhooks, WEBHOOKS]).await?.success()?;
+    cluster.testbed.kubectl(&["delete", "validatingadmissionpolicybinding", "--all"]).await?.success()?;
+    let model = VariantFixture::new(served, "any").model;
+    let entries = |default: &str, queue: u32| json!({"default": default, "own": format!("model_id: {model}\nqueueLengthThreshold: {queue}")});
+    let stored = async |default: &str, queue: u32| {
+        eventually("the API server to ask nobody", DEADLINE, async || {
+            cluster.local(other, entries(default, queue)).await
+        })
+        .await?;
+        cluster.holds(other, "queueLengthThreshold", queue.into()).await
+    };
+    stored("kvCacheThreshold: 0.6", 6).await?;
+    stored("kvCacheThreshold: high", 7).await?;
+    ensure!(cluster.setting(other, "kvCacheThreshold").await? == 0.6, "the last good value went");
+    let line = cluster.lines(UNUSABLE).pop().context("nothing was said")?;
+    ensure!(line["entry"] == "default" && line["problem"].to_string().contains("kvCacheThreshold"), "{line}");
+    let [_, invalid] = cluster.reloads().await?;
+    ensure!(invalid == Some(1.0), "{invalid:?} changes were invalid");
+    stored("kvCacheThreshold: 0.61", 8).await?;
+    ensure!(cluster.setting(other, "kvCacheThreshold").await? == 0.61, "it was mended");
+
+    // Where nothing was ever right the defaults decide, and the variant says so.
+    cluster.local(served, json!({"default": "kvCacheThreshold: high"})).await?;
+    eventually("the variant to say that nothing can be used", DEADLINE, async || {
+        let va = cluster.variant(served, "served").await?;
+        ensure!(
+            condition(&va, "OptimizationReady")? == ("False", "InvalidConfiguration"),
+            "{}",
+            va["status"]
+        );
+        ensure!(va["status"].to_string().contains("kvCacheThreshold"), "{}", va["status"]);
+        Ok(())
+    })
+    .await?;
+    cluster.holds(served, "kvCacheThreshold", 0.8).await
+}
+
+/// What the chart grants to an install that sees its own namespace alone.
+fn rights_in_one_namespace(system: &str) -> anyhow::Result<String> {
+    let chart = Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/workload-variant-autoscaler");
+    let tools = Tools::named(&["helm"])?;
+    let rendered = std::process::Command::new(tools.path("helm")?)
+        .args(["template", "workload-variant-autoscaler"])
+        .arg(&chart)
+        .args(["--namespace", system, "--set", "wva.namespaceScoped=true"])
+        .args(["--show-only", "templates/rbac-manager.yaml"])
+        .output()?;
+    ensure!(rendered.status.success(), "{}", String::from_utf8_lossy(&rendered.stderr));
+    Ok(String::from_utf8(rendered.stdout)?)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_one_namespace_the_roles_of_the_chart_are_enough() -> anyhow::Result<()> {
+    let name = "config-maps-of-one-namespace";
+    let options =
+        Options { name: name.to_owned(), nodes: Vec::new(), with_prometheus: false, ..Options::default() };
+    let testbed = Testbed::start(options).await?;
+    Install::crd(&testbed).await?;
+    let system = testbed.namespace("scoped").await?;
+    testbed.apply(&rights_in_one_namespace(&system)?).await?;
+    let account = "workload-variant-autoscaler-controller-manager";
+    let kubeconfig = testbed.service_account_kubeconfig(&system, account).await?;
+    let saturation = "workload-variant-autoscaler-wva-saturation-scaling-config";
+    let env = [
+        ("KUBECONFIG", kubeconfig.to_str().context("a path")?),
+        ("POD_NAMESPACE", &system),
+        ("WATCH_NAMESPACE", &system),
+        ("CONFIG_MAP_NAME", "workload-variant-autoscaler-variantautoscaling-config"),
+        ("SATURATION_CONFIG_MAP_NAME", saturation),
+        ("WEBHOOK_SERVICE", "workload-variant-autoscaler-webhook-service"),
+        ("PROMETHEUS_BASE_URL", "http://127.0.0.1:9"),
+        ("HEALTH_PROBE_BIND_ADDRESS", "0"),
+        ("WVA_DEBUG_BIND_ADDRESS", "0"),
+        ("LOG_FORMAT", "json"),
+    ];
+    let program = Path::new(env!("CARGO_BIN_EXE_wva"));
+    let log = testbed.logs().join("wva.log");
+    let process = Process::spawn("wva", program, &["run", "--webhook=false"], &env, &log)?;
+    // From the last name in order to the first, so that each of them comes into force.
+    for map_name in SATURATION_MAP_NAMES.into_iter().rev().chain([saturation]) {
+        testbed.apply(&map(&system, map_name, &json!({"default": "kvCacheThreshold: 0.7"}))).await?;
+        let told = format!("\"map\":\"{system}/{map_name}\"");
+        eventually(&format!("{map_name} to be read"), DEADLINE, async || {
+            let log = process.log();
+            ensure!(log.lines().any(|line| line.contains(UPDATED) && line.contains(&told)), "{log}");
+            Ok(())
+        })
+        .await?;
+    }
+    let log = process.log();
+    ensure!(!log.contains("forbidden") && !log.contains("interrupted"), "{log}");
+    Ok(())
+}

@@ -1,0 +1,219 @@
+//! The main ConfigMap while the program runs: what may change holds at once, what is wrong or may not change takes
+//! nothing away and is told, and every value can be printed with its source.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use serde_json::{Value, json};
+use wva_crds::names::MAIN_MAP_NAME;
+use wva_testbed::install::SYSTEM;
+use wva_testbed::{Testbed, eventually};
+
+use super::map;
+use crate::support::{Cluster, DEADLINE};
+
+const CHANGED: &str = "Updated configuration";
+const IMMUTABLE: &str = "Attempted to change immutable parameters";
+const WRONG: &str = "A setting of the main ConfigMap is wrong: the value it had holds on";
+
+/// The map that the program is started with: it decides every ten minutes.
+pub(crate) async fn before_the_start(testbed: &Testbed) -> anyhow::Result<()> {
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}});
+    testbed.apply(&namespace.to_string()).await?;
+    store(testbed, &json!({"GLOBAL_OPT_INTERVAL": "10m"})).await
+}
+
+async fn store(testbed: &Testbed, data: &Value) -> anyhow::Result<()> {
+    testbed.apply(&map(SYSTEM, MAIN_MAP_NAME, data)).await
+}
+
+/// What `wva run --print-config` prints for this control plane, and whether it ended with success.
+fn printed(cluster: &Cluster, env: &[(&str, &str)]) -> anyhow::Result<(bool, String, String)> {
+    let out = std::process::Command::new(env!("CARGO_BIN_EXE_wva"))
+        .args(["run", "--print-config", "--leader-elect"])
+        .env("KUBECONFIG", cluster.testbed.admin_kubeconfig())
+        .env("POD_NAMESPACE", SYSTEM)
+        .env_remove("GLOBAL_OPT_INTERVAL")
+        .envs(env.iter().copied())
+        .output()?;
+    Ok((out.status.success(), String::from_utf8(out.stdout)?, String::from_utf8(out.stderr)?))
+}
+
+pub(crate) fn the_settings_in_force_can_be_printed(cluster: &Cluster) -> anyhow::Result<()> {
+    let url = ("PROMETHEUS_BASE_URL", "https://user:hunter2@prometheus:9090");
+    let token = ("PROMETHEUS_BEARER_TOKEN", "hunter2");
+    let (ok, printed, said) = printed(cluster, &[url, token])?;
+    ensure!(ok, "{said}");
+    ensure!(printed.starts_with(&format!("# main ConfigMap {SYSTEM}/{MAIN_MAP_NAME}: read\n")), "{printed}");
+    for (value, source) in [
+        ("GLOBAL_OPT_INTERVAL=10m", "ConfigMap key GLOBAL_OPT_INTERVAL"),
+        ("LEADER_ELECT=true", "flag --leader-elect"),
+        ("PROMETHEUS_BASE_URL=https://user:***@prometheus:9090", "environment PROMETHEUS_BASE_URL"),
+        ("PROMETHEUS_BEARER_TOKEN=(a secret)", "environment PROMETHEUS_BEARER_TOKEN"),
+        ("WVA_DECISION_HOLD=10m", "default"),
+    ] {
+        let is_it = |line: &str| line.starts_with(value) && line.ends_with(&format!("# {source}"));
+        ensure!(printed.lines().any(is_it), "{value} # {source} is not in:\n{printed}");
+    }
+    ensure!(!printed.contains("hunter2"), "{printed}");
+    // The running program has said the same when it started.
+    let line = cluster.lines("Settings in force").pop().context("nothing was said at the start")?;
+    ensure!(
+        line["given"].to_string().contains("GLOBAL_OPT_INTERVAL=10m (ConfigMap key GLOBAL_OPT_INTERVAL)"),
+        "{line}"
+    );
+    Ok(())
+}
+
+/// Nobody judges what is stored here.
+pub(crate) async fn the_main_map_changes_settings_while_the_program_runs(
+    cluster: &Cluster,
+) -> anyhow::Result<()> {
+    let ten = "10m";
+    let took =
+        holds(cluster, &json!({"GLOBAL_OPT_INTERVAL": ten, "WVA_DECISION_HOLD": "7m"}), "7m0s").await?;
+    // A quarter of a second on a machine that has time; a busy one gets more.
+    ensure!(
+        took < Duration::from_secs(10),
+        "a change of the main map held only {took:?} after it was stored"
+    );
+    let line = cluster.lines(CHANGED).pop().context("nothing was said")?;
+    ensure!(line["key"] == "WVA_DECISION_HOLD" && line["old"] == "10m" && line["new"] == "7m", "{line}");
+
+    // What is wrong keeps the value it had, the rest holds.
+    let [ok, none] = cluster.reloads_of("main").await?;
+    ensure!((ok, none) == (Some(1.0), Some(0.0)), "{ok:?} {none:?}");
+    let wrong = json!({"GLOBAL_OPT_INTERVAL": "soon", "WVA_DECISION_HOLD": "8m"});
+    holds(cluster, &wrong, "8m0s").await?;
+    let line = cluster.lines(WRONG).pop().context("nothing was said")?;
+    ensure!(line["key"] == "GLOBAL_OPT_INTERVAL" && line["problem"].to_string().contains("soon"), "{line}");
+    ensure!(cluster.reloads_of("main").await? == [Some(1.0), Some(1.0)], "one was wrong");
+    ensure!(cluster.lines("Updated optimization interval").is_empty(), "the interval changed");
+
+    what_may_not_change_stays(cluster, ten).await?;
+    let missing = missing_targets(cluster).await?;
+    ensure!(missing > 0, "no variant's workload is missing");
+    a_change_while_nobody_leads_is_told_by_the_next_leader(cluster, ten).await?;
+
+    store(&cluster.testbed, &json!({"GLOBAL_OPT_INTERVAL": "1s", "LOG_LEVEL": "debug"})).await?;
+    let cycles = async || {
+        let cycles = cluster.install.series("wva_engine_cycles_total", &[("result", "ok")]).await?;
+        Ok::<f64, anyhow::Error>(cycles.unwrap_or_default())
+    };
+    interval_changed(cluster, ten, "1s").await?;
+    let before = cycles().await?;
+    eventually("cycles to follow each other", DEADLINE, async || {
+        let now = cycles().await?;
+        ensure!(now > before + 3.0, "{} cycles more", now - before);
+        Ok(())
+    })
+    .await?;
+    let debug = |line: &str| line.contains("\"level\":\"debug\"");
+    ensure!(cluster.install.process().log().lines().any(debug), "the log level stayed as it was");
+    let now = missing_targets(cluster).await?;
+    ensure!(now == missing, "the new leader tells again what is missing: {now} events, {missing} before it");
+
+    cluster.delete(SYSTEM, MAIN_MAP_NAME).await?;
+    interval_changed(cluster, "1s", "60s").await
+}
+
+/// Stores the map and waits until the last cycle had this hold; how long that took.
+async fn holds(cluster: &Cluster, data: &Value, hold: &str) -> anyhow::Result<Duration> {
+    store(&cluster.testbed, data).await?;
+    let stored = Instant::now();
+    eventually(&format!("the decision hold to be {hold}"), DEADLINE, async || {
+        let config = cluster.config().await?;
+        ensure!(config["decisionHold"] == hold, "it is {}", config["decisionHold"]);
+        Ok(())
+    })
+    .await?;
+    Ok(stored.elapsed())
+}
+
+async fn interval_changed(cluster: &Cluster, old: &str, new: &str) -> anyhow::Result<()> {
+    eventually("the interval to change", DEADLINE, async || {
+        let line = cluster.lines("Updated optimization interval").pop().context("nothing was said")?;
+        ensure!(line["old"] == old && line["new"] == new, "{line}");
+        Ok(())
+    })
+    .await
+}
+
+async fn what_may_not_change_stays(cluster: &Cluster, interval: &str) -> anyhow::Result<()> {
+    let changed =
+        json!({"GLOBAL_OPT_INTERVAL": interval, "WVA_LIMITED_MODE": "true", "WVA_DECISION_HOLD": "9m"});
+    holds(cluster, &changed, "9m0s").await?;
+    ensure!(cluster.config().await?["limitedMode"] == json!(false), "the running value went");
+    // A change of something else is no other attempt.
+    let again =
+        json!({"GLOBAL_OPT_INTERVAL": interval, "WVA_LIMITED_MODE": "true", "WVA_DECISION_HOLD": "6m"});
+    holds(cluster, &again, "6m0s").await?;
+    let lines = cluster.lines(IMMUTABLE);
+    ensure!(lines.len() == 1 && lines[0]["keys"] == "WVA_LIMITED_MODE", "{lines:?}");
+    ensure!(lines[0]["changes"] == "WVA_LIMITED_MODE: \"false\" -> \"true\"", "{lines:?}");
+    told(cluster, &["WVA_LIMITED_MODE"]).await
+}
+
+/// How many events there are of workloads that are missing.
+async fn missing_targets(cluster: &Cluster) -> anyhow::Result<usize> {
+    let events = ["get", "events", "-A", "--field-selector", "reason=TargetNotFound", "-o", "name"];
+    Ok(cluster.testbed.kubectl(&events).await?.success()?.lines().count())
+}
+
+/// The events of changes that were ignored.
+async fn events(cluster: &Cluster) -> anyhow::Result<Vec<Value>> {
+    let selector = "reason=ImmutableConfigChangeRejected";
+    let events = ["get", "events.events.k8s.io", "-n", SYSTEM, "--field-selector", selector, "-o", "json"];
+    let list: Value = serde_json::from_str(&cluster.testbed.kubectl(&events).await?.success()?)?;
+    list["items"].as_array().cloned().context("no list")
+}
+
+/// Waits for one event on the map for each of these settings.
+async fn told(cluster: &Cluster, keys: &[&str]) -> anyhow::Result<()> {
+    eventually(&format!("one event each of {keys:?}"), DEADLINE, async || {
+        let events = events(cluster).await?;
+        ensure!(events.len() == keys.len(), "{events:?}");
+        for event in &events {
+            ensure!(event["type"] == "Warning" && event["regarding"]["name"] == MAIN_MAP_NAME, "{event}");
+        }
+        let of = |key: &&str| events.iter().filter(|event| event["note"].to_string().contains(*key)).count();
+        ensure!(keys.iter().all(|key| of(key) == 1), "{events:?}");
+        Ok(())
+    })
+    .await
+}
+
+/// The Lease is taken away while the map changes.
+async fn a_change_while_nobody_leads_is_told_by_the_next_leader(
+    cluster: &Cluster,
+    interval: &str,
+) -> anyhow::Result<()> {
+    let lease = async |holder: &str, seconds: u32| {
+        let held = json!({"spec": {"holderIdentity": holder, "leaseDurationSeconds": seconds}}).to_string();
+        let patch = ["patch", "lease", "72dd1cf1.llm-d.ai", "-n", SYSTEM, "--type=merge", "-p", &held];
+        cluster.testbed.kubectl(&patch).await?.success()
+    };
+    lease("somebody", 600).await?;
+    let leads = async || cluster.install.series("wva_leader", &[]).await;
+    eventually("the program to let go", DEADLINE, async || {
+        let leads = leads().await?;
+        ensure!(leads == Some(0.0), "wva_leader is {leads:?}");
+        Ok(())
+    })
+    .await?;
+    let changed =
+        json!({"GLOBAL_OPT_INTERVAL": interval, "WVA_LIMITED_MODE": "true", "ENABLE_HTTP2": "true"});
+    store(&cluster.testbed, &changed).await?;
+    eventually("the change to be seen", DEADLINE, async || {
+        let lines = cluster.lines(IMMUTABLE);
+        ensure!(lines.len() == 2 && lines[1]["keys"] == "ENABLE_HTTP2", "{lines:?}");
+        Ok(())
+    })
+    .await?;
+    ensure!(leads().await? == Some(0.0) && events(cluster).await?.len() == 1, "it led when the map changed");
+    lease("", 1).await?;
+    told(cluster, &["WVA_LIMITED_MODE", "ENABLE_HTTP2"]).await?;
+    let leads = leads().await?;
+    ensure!(leads == Some(1.0), "it told of it, and wva_leader is {leads:?}");
+    Ok(())
+}

@@ -1,0 +1,308 @@
+//! The testbed against itself: pods start and scale as in a cluster, Prometheus sees the emulated fleet, load falls
+//! as replicas come, faults do what they say, and nothing is left of a testbed whose program was killed.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail, ensure};
+use tokio::sync::{OnceCell, RwLock};
+use wva_testbed::{
+    CRASH_LOOP_LABEL, Component, ExportFault, Fleet, FleetConfig, Options, Process, Sample, Signal, Testbed,
+    eventually,
+};
+
+const SOON: Duration = Duration::from_secs(30);
+/// Names the log folder of [`stands_until_killed`].
+const NAME: &str = "WVA_TEST_NAME";
+const POD_START: Duration = Duration::from_secs(2);
+
+static TESTBED: OnceCell<Testbed> = OnceCell::const_new();
+/// Written by the test that breaks Prometheus, read by those that need it.
+static PROMETHEUS: RwLock<()> = RwLock::const_new(());
+
+async fn testbed() -> anyhow::Result<&'static Testbed> {
+    let options = || Options { name: "control-plane".to_owned(), pod_start: POD_START, ..Options::default() };
+    TESTBED.get_or_try_init(|| Testbed::start(options())).await
+}
+
+fn deployment(namespace: &str, name: &str, replicas: u32, gpus: u32, labels: &str) -> String {
+    format!(
+        "apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: {name}, namespace: {namespace}}}
+spec:
+  replicas: {replicas}
+  selector: {{matchLabels: {{app: {name}}}}}
+  template:
+    metadata: {{labels: {{app: {name}, wva-test/model: m{labels}}}}}
+    spec:
+      containers:
+      - {{name: vllm, image: vllm, resources: {{limits: {{nvidia.com/gpu: '{gpus}'}}}}}}
+"
+    )
+}
+
+async fn scale(testbed: &Testbed, namespace: &str, name: &str, replicas: u32) -> anyhow::Result<()> {
+    let replicas = format!("--replicas={replicas}");
+    testbed.kubectl(&["scale", "deployment", name, "-n", namespace, &replicas]).await?.success().map(|_| ())
+}
+
+/// Waits until the pods' JSON path comes out as `want`.
+async fn pods_show(testbed: &Testbed, namespace: &str, path: &str, want: &str) -> anyhow::Result<()> {
+    eventually(&format!("{path} of the pods to be {want:?}"), SOON, async || {
+        let path = format!("-o=jsonpath={path}");
+        let got = testbed.kubectl(&["get", "pods", "-n", namespace, &path]).await?.success()?;
+        ensure!(got == want, "it is {got:?}");
+        Ok(())
+    })
+    .await
+}
+
+/// Waits until the answer to a query satisfies `fits`.
+async fn query(testbed: &Testbed, expression: &str, fits: impl Fn(&[Sample]) -> bool) -> anyhow::Result<()> {
+    eventually(&format!("a fitting answer to {expression}"), SOON, async || {
+        let samples = testbed.prometheus_query(expression).await?;
+        ensure!(fits(&samples), "it is {samples:?}");
+        Ok(())
+    })
+    .await
+}
+
+fn pods_of(samples: &[Sample]) -> Vec<&str> {
+    let mut pods: Vec<&str> =
+        samples.iter().filter_map(|sample| sample.labels.get("pod")).map(String::as_str).collect();
+    pods.sort_unstable();
+    pods
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn load_falls_as_replicas_come() -> anyhow::Result<()> {
+    let testbed = testbed().await?;
+    let _whole = PROMETHEUS.read().await;
+    let namespace = testbed.namespace("load").await?;
+    let fleet = Fleet::start(
+        testbed,
+        FleetConfig { rate: 19.0, ..FleetConfig::new(&namespace, "wva-test/model=m", "meta/model") },
+    )?;
+
+    // Without a pod the requests wait at the gateway.
+    let gateway = reqwest::Client::builder().no_proxy().build()?.get(fleet.gateway_url());
+    eventually("requests at the gateway", SOON, async || {
+        let page = gateway.try_clone().context("no body")?.send().await?.error_for_status()?.text().await?;
+        let name = r#"inference_extension_flow_control_queue_size{target_model_name="meta/model"} "#;
+        let queued: f64 =
+            page.lines().find_map(|line| line.strip_prefix(name)).context("no queue")?.parse()?;
+        ensure!(queued > 10.0, "{queued} wait");
+        Ok(())
+    })
+    .await?;
+    let began = Instant::now();
+    testbed.apply(&deployment(&namespace, "a", 2, 1, "")).await?;
+    let two = fleet.wait_ready(2, SOON).await?;
+    assert!(began.elapsed() >= POD_START, "a pod is not ready before its cold start is over");
+    let kv = format!(r#"vllm:kv_cache_usage_perc{{namespace="{namespace}",model_name="meta/model"}}"#);
+    query(testbed, &kv, |samples| {
+        pods_of(samples) == two && samples.iter().all(|sample| (0.8..=1.0).contains(&sample.value))
+    })
+    .await?;
+
+    scale(testbed, &namespace, "a", 3).await?;
+    let three = fleet.wait_ready(3, SOON).await?;
+    assert!(two.iter().all(|pod| three.contains(pod)));
+    query(testbed, &kv, |samples| {
+        pods_of(samples) == three && samples.iter().all(|sample| sample.value < 0.7)
+    })
+    .await?;
+    let served = format!(r#"sum(rate(vllm:request_success_total{{namespace="{namespace}"}}[10s]))"#);
+    query(testbed, &served, |samples| samples.iter().any(|sample| (14.0..25.0).contains(&sample.value)))
+        .await?;
+
+    fleet.set_rate(60.0);
+    let waiting = format!(r#"min(vllm:num_requests_waiting{{namespace="{namespace}"}})"#);
+    query(testbed, &waiting, |samples| samples.iter().any(|sample| sample.value > 5.0)).await?;
+
+    scale(testbed, &namespace, "a", 1).await?;
+    let one = fleet.wait_ready(1, SOON).await?;
+    query(testbed, &kv, |samples| pods_of(samples) == one).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn figures_and_faults_are_exact() -> anyhow::Result<()> {
+    let testbed = testbed().await?;
+    let _whole = PROMETHEUS.read().await;
+    let namespace = testbed.namespace("exact").await?;
+    let fleet = Fleet::start(testbed, FleetConfig::new(&namespace, "wva-test/model=m", "m"))?;
+    // Two Deployments of one model are one fleet.
+    testbed.apply(&deployment(&namespace, "a", 1, 1, "")).await?;
+    testbed.apply(&deployment(&namespace, "b", 1, 2, "")).await?;
+    let pods = fleet.wait_ready(2, SOON).await?;
+    assert!(pods[0].starts_with("a-") && pods[1].starts_with("b-"), "{pods:?}");
+    fleet.set_fixed_all(0.5, 3.0);
+    fleet.set_fixed(&pods[1], 0.875, 7.0);
+
+    let near = |got: f64, want: f64| (got - want).abs() < 1e-9;
+    for (pod, kv, waiting) in [(&pods[0], 0.5, 3.0), (&pods[1], 0.875, 7.0)] {
+        for (name, want) in [("vllm:kv_cache_usage_perc", kv), ("vllm:num_requests_waiting", waiting)] {
+            let series = format!(r#"{name}{{namespace="{namespace}",pod="{pod}"}}"#);
+            query(testbed, &series, |samples| samples.len() == 1 && near(samples[0].value, want)).await?;
+        }
+    }
+    let of = |name: &str| format!(r#"{name}{{namespace="{namespace}",pod="{}"}}"#, pods[0]);
+    fleet.set_fault(&pods[0], Some(ExportFault::NotANumber));
+    query(testbed, &of("vllm:kv_cache_usage_perc"), |samples| samples.iter().any(|s| s.value.is_nan()))
+        .await?;
+    fleet.set_fault(&pods[0], Some(ExportFault::Empty));
+    query(testbed, &of("vllm:kv_cache_usage_perc"), <[Sample]>::is_empty).await?;
+    query(testbed, &of("up"), |samples| samples.len() == 1 && near(samples[0].value, 1.0)).await?;
+    fleet.set_fault(&pods[0], Some(ExportFault::Down));
+    query(testbed, &of("up"), |samples| samples.len() == 1 && near(samples[0].value, 0.0)).await?;
+    fleet.set_fault(&pods[0], None);
+    query(testbed, &of("vllm:kv_cache_usage_perc"), |samples| {
+        samples.len() == 1 && near(samples[0].value, 0.5)
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn prometheus_stops_freezes_and_comes_back() -> anyhow::Result<()> {
+    let testbed = testbed().await?;
+    let _alone = PROMETHEUS.write().await;
+    let url = testbed.prometheus_url()?;
+    let before = testbed.prometheus_query("vector(1)").await?;
+    testbed.prometheus_stop().await?;
+    let refused = testbed.prometheus_query("vector(1)").await.err().context("it is stopped")?;
+    assert!(format!("{refused:#}").to_lowercase().contains("refused"), "{refused:#}");
+    testbed.prometheus_start().await?;
+    assert_eq!(testbed.prometheus_url()?, url);
+    assert_eq!(testbed.prometheus_query("vector(1)").await?, before);
+
+    testbed.pause(Component::Prometheus)?;
+    let frozen = tokio::time::timeout(Duration::from_secs(1), testbed.prometheus_query("vector(1)")).await;
+    testbed.resume(Component::Prometheus)?;
+    assert!(frozen.is_err(), "a frozen Prometheus does not answer: {frozen:?}");
+    assert_eq!(testbed.prometheus_query("vector(1)").await?, before);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_crash_starve_and_recover() -> anyhow::Result<()> {
+    let testbed = testbed().await?;
+    let namespace = testbed.namespace("ill").await?;
+    // No node has 9 GPUs.
+    testbed.apply(&deployment(&namespace, "big", 1, 9, "")).await?;
+    let reason = r#"{.items[*].status.conditions[?(@.type=="PodScheduled")].reason}"#;
+    pods_show(testbed, &namespace, reason, "Unschedulable").await?;
+    testbed.kubectl(&["delete", "deployment", "big", "-n", &namespace]).await?.success()?;
+    pods_show(testbed, &namespace, "{.items}", "[]").await?;
+
+    let label = format!(", {CRASH_LOOP_LABEL}: 'true'");
+    testbed.apply(&deployment(&namespace, "ill", 1, 1, &label)).await?;
+    let waiting = "{.items[*].status.containerStatuses[*].state.waiting.reason}";
+    pods_show(testbed, &namespace, waiting, "CrashLoopBackOff").await?;
+    let heal = format!("{CRASH_LOOP_LABEL}-");
+    testbed.kubectl(&["label", "pods", "--all", "-n", &namespace, &heal]).await?.success()?;
+    let ready = r#"{.items[*].status.conditions[?(@.type=="Ready")].status}"#;
+    pods_show(testbed, &namespace, ready, "True").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pods_own_cold_start_goes_first() -> anyhow::Result<()> {
+    let testbed = testbed().await?;
+    let namespace = testbed.namespace("slow").await?;
+    let label = format!(", {}: '6'", wva_testbed::START_SECONDS_KEY);
+    testbed.apply(&deployment(&namespace, "slow", 1, 1, &label)).await?;
+    let pod = eventually("a ready pod", SOON, async || {
+        let list = testbed.kubectl(&["get", "pods", "-n", &namespace, "-o", "json"]).await?.success()?;
+        let list: serde_json::Value = serde_json::from_str(&list)?;
+        let conditions = list["items"][0]["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let since = |kind: &str| {
+            let found = conditions.iter().find(|c| c["type"] == kind && c["status"] == "True")?;
+            found["lastTransitionTime"].as_str()?.parse::<k8s_openapi::jiff::Timestamp>().ok()
+        };
+        since("PodScheduled").zip(since("Ready")).context("it is not ready yet")
+    });
+    let (scheduled, ready) = pod.await?;
+    let took = ready.duration_since(scheduled).as_secs();
+    assert!(took >= 6, "6 s after being scheduled at the earliest: {took} s");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_account_has_its_own_rights_only() -> anyhow::Result<()> {
+    let testbed = testbed().await?;
+    let namespace = testbed.namespace("rights").await?;
+    let binding = ["create", "rolebinding", "v", "-n", &namespace, "--clusterrole=view"];
+    let account = format!("--serviceaccount={namespace}:default");
+    testbed.kubectl(&[&binding[..], &[&account]].concat()).await?.success()?;
+    let kubeconfig = testbed.service_account_kubeconfig(&namespace, "default").await?;
+    let flag = format!("--kubeconfig={}", kubeconfig.display());
+    let can = async |rest: &[&str]| testbed.kubectl(&[&[flag.as_str()][..], rest].concat()).await;
+    let reads = can(&["get", "pods", "-n", &namespace]).await?;
+    assert!(reads.ok, "{reads:?}");
+    let writes = can(&["create", "configmap", "c", "-n", &namespace]).await?;
+    assert!(!writes.ok && writes.stderr.contains("forbidden"), "{writes:?}");
+    Ok(())
+}
+
+/// Whether a process runs; its corpse, which waits for init, does not count.
+fn runs(pid: u32) -> anyhow::Result<bool> {
+    let out = Command::new("ps").args(["-o", "stat=", "-p", &pid.to_string()]).output()?;
+    let stat = String::from_utf8_lossy(&out.stdout).trim().to_owned();
+    Ok(!stat.is_empty() && !stat.starts_with('Z'))
+}
+
+/// The process that [`nothing_is_left_of_a_killed_testbed`] starts and kills.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "part of another test: it starts a control plane and waits for a signal"]
+async fn stands_until_killed() -> anyhow::Result<()> {
+    let name = std::env::var(NAME).context("the other test gives the name")?;
+    let testbed = Testbed::start(Options { name, ..Options::default() }).await?;
+    for (component, pid) in testbed.pids() {
+        println!("{component}: pid {pid}");
+    }
+    println!("export KUBECONFIG={}\nThe control plane is up.", testbed.admin_kubeconfig().display());
+    // A handler, since a shell that starts the tests in the background has SIGINT ignored.
+    tokio::signal::ctrl_c().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_left_of_a_killed_testbed() -> anyhow::Result<()> {
+    let logs = testbed().await?.logs();
+    for (signal, name) in [(Signal::Kill, "sigkill"), (Signal::Int, "sigint")] {
+        let log = logs.join(format!("{name}.log"));
+        let again = ["--exact", "control_plane::stands_until_killed", "--ignored", "--nocapture"];
+        let up = Process::spawn(name, &std::env::current_exe()?, &again, &[(NAME, name)], &log)?;
+        eventually("the second control plane", Duration::from_mins(2), async || {
+            if let Some(status) = up.exited() {
+                bail!("it has ended: {status}\n{}", up.log_tail(20));
+            }
+            up.log().contains("The control plane is up").then_some(()).context("it is not up yet")
+        })
+        .await?;
+        let said = up.log();
+        let pids: Vec<u32> =
+            said.lines().filter_map(|line| line.split_once(": pid ")?.1.parse().ok()).collect();
+        assert_eq!(pids.len(), 6, "{said}");
+        for &pid in &pids {
+            assert!(runs(pid)?, "{pid}: {said}");
+        }
+        let kubeconfig =
+            said.lines().find_map(|line| line.strip_prefix("export KUBECONFIG=")).context("none")?;
+        let data = Path::new(kubeconfig).parent().context("a folder")?;
+        assert!(data.exists());
+        up.signal(signal)?;
+        eventually(&format!("nothing to be left after {name}"), SOON, async || {
+            for &pid in &pids {
+                ensure!(!runs(pid)?, "{pid} runs: {said}");
+            }
+            ensure!(!data.exists(), "{} is still there", data.display());
+            Ok(())
+        })
+        .await?;
+        let status = up.wait_exit(SOON).await?;
+        assert_eq!(status.success(), signal == Signal::Int, "{status}");
+    }
+    Ok(())
+}

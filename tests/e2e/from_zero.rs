@@ -1,0 +1,323 @@
+//! Models at zero that requests wait for at an endpoint picker: who is woken, how fast, and what a picker that lies,
+//! hangs or is another's can do. Real kube-apiserver and HPA; the pickers are fakes.
+
+use std::time::Duration;
+
+use crate::support::{Cluster, DEADLINE, condition, target};
+use anyhow::{Context as _, ensure};
+use wva_testbed::audit::{Audit, Write};
+use wva_testbed::fixtures::{MODEL_LABEL, VariantFixture};
+use wva_testbed::install::{Install, InstallOptions, METRICS_READER, SYSTEM};
+use wva_testbed::picker::{CRDS, FakePicker, Manner, older_pool, pool};
+use wva_testbed::{Fleet, FleetConfig, Options, Testbed, eventually};
+
+/// The token for the metrics of pickers, as `echo hunter2` writes it into a Secret.
+const TOKEN: (&str, &str) = ("EPP_METRIC_READER_BEARER_TOKEN", "hunter2\n");
+
+fn options() -> InstallOptions {
+    let mut options = crate::support::options();
+    let more = [
+        ("WVA_PENDING_GRACE", "12s"),
+        // So that the minimum of an HPA says nothing about 0.
+        ("WVA_SCALE_TO_ZERO", "true"),
+    ];
+    options.env.extend(more.map(|(key, value)| (key.to_owned(), value.to_owned())));
+    options
+}
+
+async fn cluster() -> anyhow::Result<Cluster> {
+    let name = "from-zero".to_owned();
+    let testbed = Testbed::start(Options { name, audit: Audit::Writes, ..Options::default() }).await?;
+    testbed.apply(CRDS).await?;
+    let args = ["wait", "--for=condition=Established", "crd", "--all", "--timeout=90s"];
+    testbed.kubectl(&args).await?.success()?;
+    let mut options = options();
+    options.env.push((TOKEN.0.to_owned(), TOKEN.1.to_owned()));
+    let install = Install::start(&testbed, &options).await?;
+    Ok(Cluster { testbed, install })
+}
+
+/// Variants at 0 of one model, and waits until they are at rest there.
+async fn at_zero(cluster: &Cluster, variants: &[&VariantFixture]) -> anyhow::Result<()> {
+    for variant in variants {
+        cluster.testbed.apply(&variant.all()).await?;
+    }
+    eventually("the variants to be at rest at 0", DEADLINE, async || {
+        for VariantFixture { name, namespace, .. } in variants {
+            let va = cluster.variant(namespace, name).await?;
+            let rests = condition(&va, "MetricsAvailable")? == ("True", "ScaleFromZero")
+                && condition(&va, "OptimizationReady")? == ("True", "ScaleFromZeroMode");
+            ensure!(rests && target(&va) == Some(0), "{name}: {}", va["status"]);
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// Waits until a picker has been asked so many times more.
+async fn asked_again(picker: &FakePicker, times: u64) -> anyhow::Result<()> {
+    let before = picker.asked().times;
+    eventually("a picker to be asked again", DEADLINE, async || {
+        let asked = picker.asked().times - before;
+        ensure!(asked >= times, "it was asked {asked} times");
+        Ok(())
+    })
+    .await
+}
+
+async fn woken(cluster: &Cluster, ns: &str, name: &str) -> anyhow::Result<()> {
+    eventually(&format!("{name} to be woken"), DEADLINE, async || {
+        let replicas = cluster.replicas(ns, name).await?;
+        ensure!(replicas == 1, "it has {replicas} replicas");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn models_at_zero_are_woken_by_requests_and_by_nothing_else() -> anyhow::Result<()> {
+    let mut cluster = Box::pin(cluster()).await?;
+    Box::pin(nothing_else_wakes(&cluster)).await?;
+    Box::pin(the_cheapest_is_woken_and_held(&cluster)).await?;
+    Box::pin(the_next_is_woken_where_one_is_stuck(&cluster)).await?;
+    Box::pin(an_adapter_wakes_the_only_model_of_its_pool(&cluster)).await?;
+    cluster.install.stop().await?;
+    let mut options = options();
+    options.env.push(("POOL_GROUP".to_owned(), "inference.networking.x-k8s.io".to_owned()));
+    cluster.install = Install::start(&cluster.testbed, &options).await?;
+    Box::pin(pools_of_the_older_group_count(&cluster)).await?;
+    Box::pin(pickers_never_get_the_controllers_own_token(&cluster)).await
+}
+
+/// Hostile pickers, another namespace's picker, a person's hold, and requests for another model.
+async fn nothing_else_wakes(cluster: &Cluster) -> anyhow::Result<()> {
+    let ns = cluster.testbed.namespace("hostile").await?;
+    let theirs = cluster.testbed.namespace("theirs").await?;
+    let (own, other) = (FakePicker::start([127, 0, 0, 2]).await?, FakePicker::start([127, 0, 0, 3]).await?);
+    for (namespace, picker) in [(&ns, &own), (&theirs, &other)] {
+        cluster.testbed.apply(&pool(namespace, "epp")).await?;
+        picker.pod(&cluster.testbed, namespace, "epp", "epp-0").await?;
+    }
+    let model = VariantFixture::new(&ns, "model").replicas(0);
+    let neighbour = VariantFixture { model: "theirs".to_owned(), ..VariantFixture::new(&theirs, "model") };
+    let neighbour = neighbour.replicas(0);
+    // Pickers of two models each: requests for another model wake none of them.
+    let second = VariantFixture { model: "second".to_owned(), ..VariantFixture::new(&ns, "second") };
+    let second = second.replicas(0);
+    let third = VariantFixture { namespace: theirs.clone(), ..second.clone() };
+    at_zero(cluster, &[&model, &neighbour, &second, &third]).await?;
+    asked_again(&own, 1).await?;
+    let tokens = own.asked().authorizations;
+    ensure!(tokens.iter().eq(["Bearer hunter2"]), "the tokens were {tokens:?}");
+
+    // The same model waits at another namespace's picker, and another model at its own.
+    other.queue(&model.model, 5.0);
+    own.queue("somebody/else", 5.0);
+    asked_again(&own, 4).await?;
+    asked_again(&other, 4).await?;
+    for manner in Manner::HOSTILE {
+        own.behaves(manner);
+        // What was asked before may have been answered honestly.
+        asked_again(&own, 1).await?;
+        own.queue(&model.model, 5.0);
+        asked_again(&own, 2).await?;
+        let replicas = cluster.replicas(&ns, "model").await?;
+        ensure!(replicas == 0, "it was woken by a picker that {manner:?}");
+        own.queue(&model.model, 0.0);
+        // Else it would be asked ever more rarely.
+        own.behaves(Manner::Later);
+        asked_again(&own, 1).await?;
+    }
+    a_picker_that_floods_is_asked_rarely(&own, &other).await?;
+    let name = ["annotate", "va", "model", "-n", &ns, "wva.llmd.ai/mode=recommend"];
+    cluster.testbed.kubectl(&name).await?.success()?;
+    own.behaves(Manner::Later);
+    own.queue(&model.model, 5.0);
+    eventually("the wake to be recommended", DEADLINE, async || {
+        let va = cluster.variant(&ns, "model").await?;
+        ensure!(target(&va) == Some(1), "{}", va["status"]);
+        ensure!(va["status"]["actuation"]["applied"] == false, "{}", va["status"]);
+        Ok(())
+    })
+    .await?;
+    asked_again(&own, 2).await?;
+    ensure!(cluster.replicas(&ns, "model").await? == 0, "a recommendation was carried out");
+    ensure!(cluster.replicas(&theirs, "model").await? == 0, "a neighbour was woken");
+    cluster.testbed.kubectl(&["delete", "va", "model", "-n", &ns]).await?.success()?;
+    cluster.testbed.kubectl(&["delete", "va", "model", "-n", &theirs]).await?.success().map(|_| ())
+}
+
+/// The honest picker of another namespace is asked many times between two requests to one that floods.
+async fn a_picker_that_floods_is_asked_rarely(own: &FakePicker, other: &FakePicker) -> anyhow::Result<()> {
+    own.behaves(Manner::Floods);
+    asked_again(own, 4).await?;
+    let before = other.asked().times;
+    asked_again(own, 1).await?;
+    let times = other.asked().times - before;
+    ensure!(times >= 4, "the honest one was asked {times} times meanwhile");
+    Ok(())
+}
+
+/// Two pods of one picker, of which one hangs, and two variants: signal, `/scale`, HPA, hold.
+async fn the_cheapest_is_woken_and_held(cluster: &Cluster) -> anyhow::Result<()> {
+    let ns = cluster.testbed.namespace("woken").await?;
+    let (hung, picker) = (FakePicker::start([127, 0, 0, 4]).await?, FakePicker::start([127, 0, 0, 5]).await?);
+    hung.behaves(Manner::Hangs);
+    cluster.testbed.apply(&pool(&ns, "epp")).await?;
+    hung.pod(&cluster.testbed, &ns, "epp", "epp-0").await?;
+    picker.pod(&cluster.testbed, &ns, "epp", "epp-1").await?;
+    let cheap = VariantFixture::new(&ns, "cheap").on_a100().cost("40.0").replicas(0);
+    let dear = VariantFixture::new(&ns, "dear").cost("80.0").replicas(0);
+    at_zero(cluster, &[&cheap, &dear]).await?;
+    asked_again(&picker, 2).await?;
+
+    picker.queue(&cheap.model, 2.0);
+    woken(cluster, &ns, "cheap").await?;
+    ensure!(cluster.replicas(&ns, "dear").await? == 0, "the dearer variant was woken as well");
+    signal_came_first(cluster, &ns).await?;
+    eventually("an event that says so", DEADLINE, async || {
+        let path = "jsonpath={range .items[?(@.reason==\"ScaledFromZero\")]}{.type} {.involvedObject.name}: {.message}{\"\\n\"}{end}";
+        let events = cluster.testbed.kubectl(&["get", "events", "-n", &ns, "-o", path]).await?.success()?;
+        ensure!(events.lines().count() == 1, "{events}");
+        ensure!(events.starts_with("Normal cheap: scaled from 0 to 1: woken: 2 request(s) wait"), "{events}");
+        Ok(())
+    })
+    .await?;
+    eventually("the HPA to take over", DEADLINE, async || {
+        let path =
+            "jsonpath={.status.conditions[?(@.type==\"ScalingActive\")].status} {.status.desiredReplicas}";
+        let hpa =
+            cluster.testbed.kubectl(&["get", "hpa", "cheap", "-n", &ns, "-o", path]).await?.success()?;
+        ensure!(hpa == "True 1", "{hpa}");
+        Ok(())
+    })
+    .await?;
+    // Nothing waits any more, the replica is ready, and nobody has measured it yet.
+    picker.queue(&cheap.model, 0.0);
+    eventually("the replica to be held", DEADLINE, async || {
+        let path = "jsonpath={.status.readyReplicas}";
+        let ready = cluster
+            .testbed
+            .kubectl(&["get", "deployment", "cheap", "-n", &ns, "-o", path])
+            .await?
+            .success()?;
+        ensure!(ready == "1", "ready: {ready:?}");
+        let va = cluster.variant(&ns, "cheap").await?;
+        ensure!(condition(&va, "MetricsAvailable")? == ("True", "ScaleFromZero"), "{}", va["status"]);
+        ensure!(target(&va) == Some(1) && va["status"]["currentReplicas"] == 1, "{}", va["status"]);
+        Ok(())
+    })
+    .await?;
+    nobody_is_asked(&picker).await?;
+    let config = FleetConfig::new(&ns, &format!("{MODEL_LABEL}=served"), &cheap.model);
+    let fleet = Fleet::start(&cluster.testbed, FleetConfig { rate: 1.0, ..config })?;
+    fleet.wait_ready(1, DEADLINE).await?;
+    eventually("the replica to be measured", DEADLINE, async || {
+        let va = cluster.variant(&ns, "cheap").await?;
+        ensure!(condition(&va, "MetricsAvailable")? == ("True", "MetricsFound"), "{}", va["status"]);
+        ensure!(target(&va) == Some(1), "{}", va["status"]);
+        Ok(())
+    })
+    .await
+}
+
+/// A status with the target of 1 was stored before `/scale` was written, and that once.
+async fn signal_came_first(cluster: &Cluster, ns: &str) -> anyhow::Result<()> {
+    let (step, writes) = eventually("the audit log to have the step", DEADLINE, async || {
+        let mut writes = cluster.testbed.audit()?;
+        writes.retain(|w| w.namespace == ns && w.stored());
+        let step = writes.iter().position(|w| w.resource == "deployments/scale" && w.name == "cheap");
+        Ok((step.context("no step yet")?, writes))
+    })
+    .await?;
+    // In the order in which they were answered.
+    let statuses = writes[..step].iter().filter(|w| w.resource == "variantautoscalings/status");
+    let mut targets: Vec<_> = statuses.filter(|w| w.name == "cheap").filter_map(Write::target).collect();
+    // It may be written again for another reason.
+    targets.dedup();
+    ensure!(targets == [0, 1], "the targets before the step were {targets:?}");
+    let steps = writes.iter().filter(|w| w.resource.ends_with("/scale")).count();
+    ensure!(steps == 1, "{steps} steps were written");
+    Ok(())
+}
+
+/// Waits until a picker is asked no more.
+async fn nobody_is_asked(picker: &FakePicker) -> anyhow::Result<()> {
+    let (mut last, mut since) = (picker.asked().times, tokio::time::Instant::now());
+    eventually("nobody to ask the picker for two seconds", DEADLINE, async || {
+        let now = picker.asked().times;
+        if now != last {
+            (last, since) = (now, tokio::time::Instant::now());
+        }
+        ensure!(since.elapsed() >= Duration::from_secs(2), "it was asked {:?} ago", since.elapsed());
+        Ok(())
+    })
+    .await
+}
+
+/// The cheaper variant's pod finds no node.
+async fn the_next_is_woken_where_one_is_stuck(cluster: &Cluster) -> anyhow::Result<()> {
+    let ns = cluster.testbed.namespace("stuck").await?;
+    let picker = FakePicker::start([127, 0, 0, 6]).await?;
+    cluster.testbed.apply(&pool(&ns, "epp")).await?;
+    picker.pod(&cluster.testbed, &ns, "epp", "epp-0").await?;
+    let nowhere = "NVIDIA-B200".to_owned();
+    let cheap = VariantFixture { gpu_product: nowhere, ..VariantFixture::new(&ns, "cheap") };
+    let cheap = cheap.cost("40.0").replicas(0);
+    let dear = VariantFixture::new(&ns, "dear").cost("80.0").replicas(0);
+    at_zero(cluster, &[&cheap, &dear]).await?;
+    picker.queue(&cheap.model, 1.0);
+    woken(cluster, &ns, "cheap").await?;
+    ensure!(cluster.replicas(&ns, "dear").await? == 0, "the dearer one was woken at once");
+    woken(cluster, &ns, "dear").await?;
+    eventually("the cheaper one to be said to be stuck", DEADLINE, async || {
+        let va = cluster.variant(&ns, "cheap").await?;
+        ensure!(condition(&va, "Ready")? == ("False", "Stuck"), "{}", va["status"]);
+        Ok(())
+    })
+    .await
+}
+
+/// A request for an adapter, whose name no variant has, waits in the queue of a pool of one model.
+async fn an_adapter_wakes_the_only_model_of_its_pool(cluster: &Cluster) -> anyhow::Result<()> {
+    let ns = cluster.testbed.namespace("adapter").await?;
+    let picker = FakePicker::start([127, 0, 0, 11]).await?;
+    picker.behaves(Manner::Later);
+    cluster.testbed.apply(&pool(&ns, "epp")).await?;
+    picker.pod(&cluster.testbed, &ns, "epp", "epp-0").await?;
+    let model = VariantFixture::new(&ns, "model").replicas(0);
+    at_zero(cluster, &[&model]).await?;
+    picker.queue("adapter", 7.0);
+    woken(cluster, &ns, "model").await
+}
+
+async fn pools_of_the_older_group_count(cluster: &Cluster) -> anyhow::Result<()> {
+    let ns = cluster.testbed.namespace("older").await?;
+    let picker = FakePicker::start([127, 0, 0, 7]).await?;
+    picker.behaves(Manner::Later);
+    cluster.testbed.apply(&older_pool(&ns, "epp")).await?;
+    picker.pod(&cluster.testbed, &ns, "epp", "epp-0").await?;
+    let model = VariantFixture::new(&ns, "model").replicas(0);
+    at_zero(cluster, &[&model]).await?;
+    picker.queue(&model.model, 1.0);
+    woken(cluster, &ns, "model").await
+}
+
+/// Every install names the metrics reader, as `config/base` does.
+async fn pickers_never_get_the_controllers_own_token(cluster: &Cluster) -> anyhow::Result<()> {
+    let reader = format!("system:serviceaccount:{SYSTEM}:{METRICS_READER}");
+    let ns = cluster.testbed.namespace("tokens").await?;
+    let picker = FakePicker::start([127, 0, 0, 8]).await?;
+    cluster.testbed.apply(&older_pool(&ns, "epp")).await?;
+    picker.pod(&cluster.testbed, &ns, "epp", "epp-0").await?;
+    at_zero(cluster, &[&VariantFixture::new(&ns, "model").replicas(0)]).await?;
+    asked_again(&picker, 2).await?;
+    let tokens = picker.asked().authorizations;
+    ensure!(tokens.len() == 1, "one token was expected, not {tokens:?}");
+    for token in tokens {
+        let token = token.strip_prefix("Bearer ").context("a request without a token")?;
+        let user = cluster.testbed.user_of(token).await?;
+        ensure!(user == reader, "a picker got a token of {user:?}");
+    }
+    Ok(())
+}

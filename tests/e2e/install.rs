@@ -1,0 +1,121 @@
+//! Installs by real Helm, kubectl and `deploy/install.sh`, with a kubelet that runs what the objects say: each step once,
+//! all of it with `FULL=1` (`make test-install`).
+//! A control plane of its own: a kubelet runs the pods, and releases are installed and removed cluster-wide.
+#![expect(clippy::print_stdout, reason = "the rows are what a person reads who runs the tests")]
+
+mod at_once;
+mod crds;
+mod forms;
+mod gitops;
+mod manifests;
+mod orders;
+mod readme;
+mod schemas;
+mod site;
+mod table;
+mod upgrades;
+
+use site::Site;
+use std::sync::LazyLock;
+use table::Table;
+
+use tokio::runtime::Runtime;
+use tokio::sync::{Mutex, OnceCell};
+
+use crate::support::{is_full, program};
+
+/// Outlives each test: the site's kubelet and network are tasks.
+#[expect(clippy::expect_used, reason = "no test of the site can run without it")]
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("threads for the site"));
+static SITE: OnceCell<Site> = OnceCell::const_new();
+/// Held by each test: all install the same release.
+static RELEASE: Mutex<()> = Mutex::const_new(());
+
+/// How much of each experiment is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// All of it, with Helm 4 and Helm 3: minutes.
+    Full,
+    /// Each step once, with Helm 4.
+    Short,
+}
+
+impl Extent {
+    /// This many times, or in a short run that many.
+    fn times(self, full: usize, short: usize) -> usize {
+        if self == Self::Full { full } else { short }
+    }
+
+    fn helms(self) -> &'static [&'static str] {
+        if self == Self::Full { &["helm", "helm3"] } else { &["helm"] }
+    }
+}
+
+async fn site() -> anyhow::Result<&'static Site> {
+    SITE.get_or_try_init(async || Site::start("install", &program()).await).await
+}
+
+/// Runs the steps of an experiment on the site, and cleans it for the next.
+fn run(
+    steps: impl AsyncFnOnce(&'static Site, Extent, &mut Table) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    RUNTIME.block_on(run_alone(steps))
+}
+
+async fn run_alone(
+    steps: impl AsyncFnOnce(&'static Site, Extent, &mut Table) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let site = site().await?;
+    let _alone = RELEASE.lock().await;
+    let extent = if is_full() { Extent::Full } else { Extent::Short };
+    let mut table = Table::new();
+    if let Err(error) = Box::pin(steps(site, extent, &mut table)).await {
+        table.fault(&format!("the steps could not go on: {error:#}\n{}", site.evidence()));
+    }
+    site.clean().await?;
+    println!("{}", table.outcome().kept()?);
+    Ok(())
+}
+
+#[test]
+fn upgrades_and_rollbacks_work() -> anyhow::Result<()> {
+    run(async |site, extent, table| upgrades::run(site, extent, table).await)
+}
+
+#[test]
+fn gitops_tools_can_apply_the_render() -> anyhow::Result<()> {
+    run(async |site, extent, table| gitops::run(site, extent, table).await)
+}
+
+#[test]
+fn orders_of_apply_end_in_one_state() -> anyhow::Result<()> {
+    run(async |site, extent, table| orders::run(site, extent, table).await)
+}
+
+#[test]
+fn crds_of_old_releases_are_upgraded() -> anyhow::Result<()> {
+    run(async |site, _, table| crds::run(site, table).await)
+}
+
+#[test]
+fn manifests_and_install_script_work() -> anyhow::Result<()> {
+    run(async |site, _, table| manifests::run(site, table).await)
+}
+
+#[test]
+#[ignore = "long: make test-install"]
+fn at_once_with_a_variant_the_release_installs() -> anyhow::Result<()> {
+    run(async |site, extent, table| at_once::run(site, extent, table).await)
+}
+
+#[test]
+#[ignore = "long: make test-install"]
+fn forms_of_the_release_work() -> anyhow::Result<()> {
+    run(async |site, _, table| forms::run(site, table).await)
+}
+
+#[test]
+#[ignore = "long: make test-install"]
+fn readme_commands_work() -> anyhow::Result<()> {
+    run(async |site, _, table| readme::run(site, table).await)
+}

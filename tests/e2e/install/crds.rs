@@ -1,0 +1,181 @@
+//! The CRD and its upgrade: the original's CRD is there, with objects stored by it, and Helm leaves it as it is. The
+//! program says so; the documented command replaces it; nothing that was stored is lost.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use serde_json::{Value, json};
+
+use super::manifests::{no_pools, picker_tokens, pools};
+use super::site::{CRD, MANAGER, MODELS, NO_PROMETHEUS, Site, VARIANT};
+use super::table::Table;
+use wva_testbed::install::{RELEASE, SYSTEM};
+use wva_testbed::{Helm, eventually};
+
+/// Field of our CRD that the original's does not have.
+const NEW_FIELD: &str =
+    "jsonpath={.spec.versions[0].schema.openAPIV3Schema.properties.spec.properties.minReplicas.type}";
+/// Longest wait for a line in the log.
+const TOLD: Duration = Duration::from_secs(30);
+
+pub(super) async fn run(site: &Site, table: &mut Table) -> anyhow::Result<()> {
+    let helm = Helm::new(&site.testbed, "helm").await?;
+    table.step("the original's CRD, with an object stored by it", Box::pin(original(site))).await;
+    table.step("install on top of it", Box::pin(install(site, &helm))).await;
+    table.step("the CRD is replaced by the documented command", Box::pin(replaced(site))).await;
+    table.step("wva crd | kubectl apply changes nothing more", Box::pin(printed(site))).await;
+    table.step("uninstall keeps the CRD and what is stored", Box::pin(kept(site, &helm))).await;
+    table.step("install with the CRD of the chart; helm test", Box::pin(install_again(site, &helm))).await;
+    table.step("an upgrade of llm-d WVA's release", Box::pin(upgrade(site, &helm))).await;
+    table
+        .step("endpoint pickers get tokens of the chart's metrics reader alone", Box::pin(pickers(site)))
+        .await;
+    table.step("uninstall", Box::pin(removed(site, &helm))).await;
+    Ok(())
+}
+
+async fn original(site: &Site) -> anyhow::Result<String> {
+    let crd =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/stand-ins/variantautoscalings-v0.5.yaml");
+    site.testbed.apply(&std::fs::read_to_string(&crd)?).await?;
+    site.kubectl(&["wait", "--for=condition=Established", &format!("crd/{CRD}"), "--timeout=30s"]).await?;
+    let object = json!({
+        "apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling",
+        "metadata": {"name": "stored", "namespace": MODELS, "labels": {"inference.optimization/acceleratorName": "H100"}},
+        "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "stored"}, "modelID": "m", "variantCost": "40.0"},
+    });
+    eventually("the object to be stored", TOLD, async || site.testbed.apply(&object.to_string()).await)
+        .await?;
+    Ok("stored".to_owned())
+}
+
+async fn install(site: &Site, helm: &Helm) -> anyhow::Result<String> {
+    let refused = site.helm(helm, &["--set", NO_PROMETHEUS]).await?;
+    ensure!(
+        !refused.ok && refused.stderr.contains("failed to install CRD"),
+        "Helm 4 took the CRD over: {refused:?}"
+    );
+    site.helm(helm, &["--set", NO_PROMETHEUS, "--skip-crds"]).await?.success()?;
+    site.healthy().await?;
+    let field = site.kubectl(&["get", "crd", CRD, "-o", NEW_FIELD]).await?;
+    ensure!(field.is_empty(), "Helm replaced the CRD: it has minReplicas");
+    let pods = site.pods().await?;
+    eventually("the program to say that the CRD is old", TOLD, async || {
+        let told = |pod: &String| site.log(pod).to_lowercase().contains("crd");
+        ensure!(pods.iter().any(told), "no log names the CRD");
+        Ok(())
+    })
+    .await?;
+    Ok("Helm 4 refuses to change it; with --skip-crds everything works, and the log says that it is old"
+        .to_owned())
+}
+
+async fn replaced(site: &Site) -> anyhow::Result<String> {
+    let crds = Helm::chart().join("crds");
+    let crds = crds.to_str().context("the chart's path is not UTF-8")?;
+    site.kubectl(&["apply", "--server-side", "--force-conflicts", "-f", crds]).await?;
+    eventually("the new field", TOLD, async || {
+        ensure!(site.kubectl(&["get", "crd", CRD, "-o", NEW_FIELD]).await? == "integer", "it is not there");
+        Ok(())
+    })
+    .await?;
+    let stored = site.kubectl(&["-n", MODELS, "get", "va", "stored", "-o", "json"]).await?;
+    let stored: Value = serde_json::from_str(&stored)?;
+    ensure!(stored["spec"]["variantCost"] == "40.0", "what was stored is {stored}");
+    site.kubectl(&[
+        "-n",
+        MODELS,
+        "patch",
+        "va",
+        VARIANT,
+        "--type=merge",
+        "-p",
+        r#"{"spec":{"maxReplicas":5}}"#,
+    ])
+    .await?;
+    site.healthy().await?;
+    Ok("the object is as it was, and new fields are taken".to_owned())
+}
+
+async fn printed(site: &Site) -> anyhow::Result<String> {
+    let mut command = tokio::process::Command::new(site.wva());
+    command.arg("crd");
+    let crd = wva_testbed::run("wva crd", command, "", TOLD).await?.success()?;
+    let args = ["apply", "--server-side", "--force-conflicts", "-f", "-"];
+    let version = "jsonpath={.metadata.generation}";
+    let before = site.kubectl(&["get", "crd", CRD, "-o", version]).await?;
+    site.testbed.kubectl_with(&args, &crd).await?.success()?;
+    let after = site.kubectl(&["get", "crd", CRD, "-o", version]).await?;
+    ensure!(before == after, "the generation went from {before} to {after}");
+    Ok("the same".to_owned())
+}
+
+async fn install_again(site: &Site, helm: &Helm) -> anyhow::Result<String> {
+    let alone = "va.enabled=false,hpa.enabled=false";
+    site.helm(helm, &["--set", NO_PROMETHEUS, "--set", alone]).await?.success()?;
+    site.controller_works().await?;
+    let (ran, log) = site.test(helm).await?;
+    ensure!(ran.ok, "helm test failed: {ran:?}\n{log}");
+    ensure!(log.contains("ok     controller ") && !log.contains("rights"), "it does not see all: {log}");
+    site.uninstall(helm).await?;
+    site.leftovers().await?;
+    site.forget().await?;
+    Ok("no conflict, and the test of a controller without variants succeeds".to_owned())
+}
+
+async fn kept(site: &Site, helm: &Helm) -> anyhow::Result<String> {
+    site.uninstall(helm).await?;
+    site.kubectl(&["get", "crd", CRD]).await?;
+    site.kubectl(&["-n", MODELS, "delete", "va", "stored"]).await?;
+    site.leftovers().await?;
+    site.forget().await?;
+    Ok("both were there, and nothing else but Lease and CA".to_owned())
+}
+
+/// A stand-in for the chart of llm-d WVA: its Deployment, which selects pods by fewer labels than ours.
+fn other_chart(site: &Site) -> anyhow::Result<String> {
+    let folder = site.testbed.data().join("llm-d-wva");
+    std::fs::create_dir_all(folder.join("templates"))?;
+    let chart = "apiVersion: v2\nname: workload-variant-autoscaler\nversion: 0.5.1\n";
+    std::fs::write(folder.join("Chart.yaml"), chart)?;
+    let labels = json!({"app.kubernetes.io/name": RELEASE, "control-plane": "controller-manager"});
+    let pod = json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "manager", "image": "llm-d"}]}});
+    let deployment = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": MANAGER, "labels": labels},
+        "spec": {"replicas": 0, "selector": {"matchLabels": labels}, "template": pod},
+    });
+    std::fs::write(folder.join("templates/manager.yaml"), deployment.to_string())?;
+    Ok(folder.to_str().context("the path is not UTF-8")?.to_owned())
+}
+
+/// It is refused before anything is changed, and works after the command of the refusal.
+async fn upgrade(site: &Site, helm: &Helm) -> anyhow::Result<String> {
+    helm.run(&["install", RELEASE, &other_chart(site)?, "-n", SYSTEM]).await?.success()?;
+    pools(site).await?;
+    let ours = ["--set", NO_PROMETHEUS, "--set", "wva.reconcileInterval=2s,wva.scaleToZero=true"];
+    let refused = site.helm(helm, &ours).await?;
+    let delete = format!("`kubectl delete deployment {MANAGER} -n {SYSTEM}`");
+    let uninstall = format!("`helm uninstall {RELEASE} -n {SYSTEM}`");
+    let named = [&delete, &uninstall].iter().all(|command| refused.stderr.contains(command.as_str()));
+    ensure!(!refused.ok && named, "it was not refused with both commands: {refused:?}");
+    let changed = site.testbed.kubectl(&["-n", SYSTEM, "get", "serviceaccount", MANAGER]).await?;
+    ensure!(!changed.ok, "the refused upgrade made objects");
+    site.kubectl(&delete.trim_matches('`').split(' ').skip(1).collect::<Vec<_>>()).await?;
+    site.helm(helm, &ours).await?.success()?;
+    site.healthy().await?;
+    Ok("refused, and works after the command of the refusal".to_owned())
+}
+
+async fn pickers(site: &Site) -> anyhow::Result<String> {
+    let seen = picker_tokens(site).await?;
+    no_pools(site).await?;
+    Ok(seen)
+}
+
+async fn removed(site: &Site, helm: &Helm) -> anyhow::Result<String> {
+    site.uninstall(helm).await?;
+    site.leftovers().await?;
+    site.forget().await?;
+    Ok("nothing left but CRD, Lease and CA".to_owned())
+}

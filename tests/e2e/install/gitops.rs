@@ -1,0 +1,164 @@
+//! The render as GitOps tools handle it: the same every time, valid by its schemas, applied again and again by two
+//! managers while the program rotates its certificates, and never in conflict or out of step.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, bail, ensure};
+use serde_json::Value;
+
+use super::site::NO_PROMETHEUS;
+use super::{Extent, Site, Table, schemas};
+use wva_testbed::install::{RELEASE, SYSTEM, WEBHOOKS};
+use wva_testbed::{Helm, Tools, eventually};
+
+/// The shortest life a CA may have, so that rotations come while the render is applied.
+const SHORT_LIVES: &str = "wva.settings.WVA_CA_LIFETIME=1m,wva.settings.WVA_CERT_LIFETIME=1m";
+/// Longest wait for a rotation: it comes at two thirds of a life, and is looked for each minute.
+const ROTATED: Duration = Duration::from_mins(4);
+/// Longest wait for the schema of a new CRD.
+const PUBLISHED: Duration = Duration::from_secs(30);
+/// Who applies.
+const MANAGERS: [&str; 2] = ["argocd-controller", "kustomize-controller"];
+
+pub(super) async fn run(site: &Site, extent: Extent, table: &mut Table) -> anyhow::Result<()> {
+    let helm = Helm::new(&site.testbed, "helm").await?;
+    table.step("helm lint --strict", Box::pin(lint(site, extent))).await;
+    table.step("two renders compared", Box::pin(two_renders(site, extent))).await;
+    table.step("kubeconform -strict", Box::pin(conforms(site, &helm))).await;
+    table.step("server-side apply of the render", Box::pin(applied(site, &helm))).await;
+    if extent == Extent::Full {
+        table.step("a rotated CA in the webhook configurations", Box::pin(rotated(site))).await;
+    }
+    let times = extent.times(100, 6);
+    table
+        .step(&format!("{times} applies by two managers"), Box::pin(applied_often(site, &helm, times)))
+        .await;
+    table.step("kubectl diff", Box::pin(no_drift(site, &helm))).await;
+    table.step("deleted again", Box::pin(deleted(site, &helm))).await;
+    Ok(())
+}
+
+/// The chart as `helm template` renders it.
+pub(super) async fn render(helm: &Helm, args: &[&str]) -> anyhow::Result<String> {
+    let chart = Helm::chart();
+    let chart = chart.to_str().context("the chart's path is not UTF-8")?;
+    let template = ["template", RELEASE, chart, "-n", SYSTEM, "--no-hooks", "--set", NO_PROMETHEUS];
+    helm.run(&[&template[..], args].concat()).await?.success()
+}
+
+/// The documents of a render.
+pub(super) fn documents(yaml: &str) -> anyhow::Result<Vec<Value>> {
+    let documents: Vec<Value> =
+        serde_saphyr::from_multiple(yaml).map_err(|e| anyhow::anyhow!("the render is no YAML: {e}"))?;
+    Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
+}
+
+async fn lint(site: &Site, extent: Extent) -> anyhow::Result<String> {
+    let chart = Helm::chart();
+    let chart = chart.to_str().context("the chart's path is not UTF-8")?;
+    for &name in extent.helms() {
+        Helm::new(&site.testbed, name).await?.run(&["lint", chart, "--strict"]).await?.success()?;
+    }
+    Ok(format!("nothing, by {}", extent.helms().join(" and ")))
+}
+
+async fn two_renders(site: &Site, extent: Extent) -> anyhow::Result<String> {
+    let args = ["--include-crds", "--set", "wva.externalMetrics.enabled=true"];
+    let mut seen = Vec::new();
+    for &name in extent.helms() {
+        let helm = Helm::new(&site.testbed, name).await?;
+        let (first, second) = (render(&helm, &args).await?, render(&helm, &args).await?);
+        ensure!(first == second, "those of {name} differ");
+        seen.push(format!("the same {} bytes by {name}", first.len()));
+    }
+    Ok(seen.join(", "))
+}
+
+/// Judges the render with every part that the control plane knows by the schemas it publishes itself.
+async fn conforms(site: &Site, helm: &Helm) -> anyhow::Result<String> {
+    let crds = Helm::chart().join("crds");
+    site.testbed.kubectl(&["apply", "--server-side", "-f", &crds.to_string_lossy()]).await?.success()?;
+    let args = ["--include-crds", "--set", "wva.externalMetrics.enabled=true,wva.networkPolicy.enabled=true"];
+    let rendered = render(helm, &args).await?;
+    let folder = site.testbed.data().join("schemas");
+    let documents = documents(&rendered)?;
+    // That of a new CRD comes a moment after it.
+    eventually("the schemas to be published", PUBLISHED, async || {
+        schemas::write(&site.testbed, &documents, &folder).await
+    })
+    .await?;
+    let location = format!("{}/{{{{.ResourceKind}}}}{{{{.KindSuffix}}}}.json", folder.display());
+    let kubeconform = tokio::task::spawn_blocking(|| Tools::on_request("kubeconform")).await??;
+    let mut command = tokio::process::Command::new(kubeconform);
+    command.args(["-strict", "-summary", "-schema-location", &location, "-"]);
+    let ran = wva_testbed::run("kubeconform", command, &rendered, Duration::from_mins(1)).await?;
+    Ok(ran.success()?.trim().replace('\n', " "))
+}
+
+async fn applied(site: &Site, helm: &Helm) -> anyhow::Result<String> {
+    apply(site, &render(helm, &["--include-crds", "--set", SHORT_LIVES]).await?, MANAGERS[0]).await?;
+    site.healthy().await?;
+    Ok("everything works".to_owned())
+}
+
+async fn apply(site: &Site, render: &str, manager: &str) -> anyhow::Result<()> {
+    let manager = format!("--field-manager={manager}");
+    let args = ["apply", "--server-side", &manager, "-f", "-"];
+    let mut ran = site.testbed.kubectl_with(&args, render).await?;
+    if !ran.ok && ran.stderr.contains("no matches for kind") {
+        // The CRD is in the same render, and kubectl has asked for all kinds before.
+        ran = site.testbed.kubectl_with(&args, render).await?;
+    }
+    ran.success().map(drop)
+}
+
+async fn rotated(site: &Site) -> anyhow::Result<String> {
+    let bundle = async || {
+        let path = "jsonpath={.webhooks[0].clientConfig.caBundle}";
+        site.kubectl(&["get", "validatingwebhookconfiguration", WEBHOOKS, "-o", path]).await
+    };
+    let before = bundle().await?;
+    eventually("another caBundle", ROTATED, async || {
+        ensure!(bundle().await? != before, "it is the same");
+        Ok(())
+    })
+    .await?;
+    Ok("it is another".to_owned())
+}
+
+async fn applied_often(site: &Site, helm: &Helm, times: usize) -> anyhow::Result<String> {
+    let render = render(helm, &["--include-crds", "--set", SHORT_LIVES]).await?;
+    let pods = site.pods().await?;
+    let mut conflicts = Vec::new();
+    for turn in 0..times {
+        if let Err(error) = apply(site, &render, MANAGERS[turn % MANAGERS.len()]).await {
+            conflicts.push(format!("{error:#}"));
+        }
+    }
+    if let Some(first) = conflicts.first() {
+        bail!("{} conflicts, such as: {first}", conflicts.len());
+    }
+    site.healthy().await?;
+    ensure!(site.pods().await? == pods, "pods were replaced");
+    Ok("0 conflicts".to_owned())
+}
+
+async fn no_drift(site: &Site, helm: &Helm) -> anyhow::Result<String> {
+    let render = render(helm, &["--include-crds", "--set", SHORT_LIVES]).await?;
+    let manager = format!("--field-manager={}", MANAGERS[0]);
+    for args in [&["diff", "-f", "-"][..], &["diff", "--server-side", &manager, "-f", "-"]] {
+        let ran = site.testbed.kubectl_with(args, &render).await?;
+        ensure!(ran.ok, "{args:?} found:\n{}{}", ran.stdout, ran.stderr);
+    }
+    Ok("exit 0, client-side and server-side".to_owned())
+}
+
+async fn deleted(site: &Site, helm: &Helm) -> anyhow::Result<String> {
+    let render = render(helm, &["--set", SHORT_LIVES]).await?;
+    // The Secret with a token goes with its service account.
+    let args = ["delete", "--ignore-not-found", "--timeout=50s", "-f", "-"];
+    site.testbed.kubectl_with(&args, &render).await?.success()?;
+    site.leftovers().await?;
+    site.forget().await?;
+    Ok("nothing left but CRD, Lease and CA".to_owned())
+}

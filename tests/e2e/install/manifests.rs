@@ -1,0 +1,264 @@
+//! The ways to install without typing Helm commands: the Kustomize base with its component, and `deploy/install.sh`.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use serde_json::Value;
+
+use super::site::{CRD, MANAGER, MODELS, Site};
+use super::table::Table;
+use wva_testbed::fixtures::VariantFixture;
+use wva_testbed::install::{METRICS_READER, RELEASE, SYSTEM};
+use wva_testbed::picker::{CRDS, FakePicker, pool};
+use wva_testbed::{Helm, Ran, eventually};
+
+/// Longest wait for the external metrics API and for namespaces that go.
+const SOON: Duration = Duration::from_mins(1);
+/// Longest run of the script: it waits for the release.
+const SCRIPT: Duration = Duration::from_mins(4);
+
+/// The CRD of ServiceMonitors.
+const SERVICE_MONITORS: &str = include_str!("../../fixtures/stand-ins/servicemonitors.yaml");
+/// Components of the overlay.
+const COMPONENTS: [&str; 2] = ["external-metrics", "prometheus"];
+
+pub(super) async fn run(site: &Site, table: &mut Table) -> anyhow::Result<()> {
+    let helm = Helm::new(&site.testbed, "helm").await?;
+    table.step("install.sh", Box::pin(script(site, &helm))).await;
+    table.step("install.sh again, with an instance", Box::pin(script_again(site, &helm))).await;
+    table.step("install.sh with a value that is none", Box::pin(script_refuses(site, &helm))).await;
+    table.step("install.sh --uninstall", Box::pin(script_uninstalls(site, &helm))).await;
+    table.step("kubectl apply -k of an overlay, with external metrics", Box::pin(base(site))).await;
+    table
+        .step("endpoint pickers get tokens of the metrics reader alone", Box::pin(picker_tokens(site)))
+        .await;
+    table.step("other names without their permissions", Box::pin(other_names_forbidden(site))).await;
+    table.step("other names by the component of config/samples/renamed", Box::pin(other_names(site))).await;
+    table.step("kubectl delete -k", Box::pin(base_deleted(site))).await;
+    Ok(())
+}
+
+/// A folder of the repository.
+fn repository(path: &str) -> anyhow::Result<PathBuf> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    path.canonicalize().with_context(|| format!("there is no {}", path.display()))
+}
+
+async fn install_sh(site: &Site, helm: &Helm, env: &[(&str, &str)], args: &[&str]) -> anyhow::Result<Ran> {
+    let mut command = tokio::process::Command::new(repository("deploy/install.sh")?);
+    command.env("HELM", helm.program()).env("KUBECTL", site.testbed.tools().path("kubectl")?);
+    command.env("KUBECONFIG", site.testbed.admin_kubeconfig()).envs(env.iter().copied()).args(args);
+    wva_testbed::run("install.sh", command, "", SCRIPT).await
+}
+
+/// The HPA's windows, up and down, and the instance that it selects by.
+async fn window(site: &Site) -> anyhow::Result<String> {
+    let path = "jsonpath={.spec.behavior.scaleUp.stabilizationWindowSeconds}/{.spec.behavior.scaleDown.stabilizationWindowSeconds}/{.spec.metrics[0].external.metric.selector.matchLabels.controller_instance}";
+    site.kubectl(&["-n", MODELS, "get", "hpa", &format!("{RELEASE}-hpa"), "-o", path]).await
+}
+
+async fn script(site: &Site, helm: &Helm) -> anyhow::Result<String> {
+    install_sh(site, helm, &[("PROMETHEUS_URL", "http://127.0.0.1:9")], &[]).await?.success()?;
+    site.healthy().await?;
+    let window = window(site).await?;
+    ensure!(window == "240/240/", "windows and instance are {window}");
+    let label = site.kubectl(&["get", "namespace", SYSTEM, "-o", "jsonpath={.metadata.labels}"]).await?;
+    ensure!(label.contains("openshift.io/user-monitoring"), "the namespace's labels are {label}");
+    Ok("everything works; the HPA's windows are 240 s".to_owned())
+}
+
+async fn script_again(site: &Site, helm: &Helm) -> anyhow::Result<String> {
+    let env = [
+        ("PROMETHEUS_URL", "http://127.0.0.1:9"),
+        ("HPA_STABILIZATION_SECONDS", "120"),
+        ("CONTROLLER_INSTANCE", "llm-d-autoscaler-pr-123"),
+    ];
+    install_sh(site, helm, &env, &["--set", "hpa.maxReplicas=20"]).await?.success()?;
+    let window = window(site).await?;
+    ensure!(window == "120/120/llm-d-autoscaler-pr-123", "windows and instance are {window}");
+    eventually("the new pods to lead", SOON, async || {
+        let pods = site.pods().await?;
+        ensure!(
+            pods.iter().any(|pod| site.log(pod).contains("llm-d-autoscaler-pr-123")),
+            "no log names the instance"
+        );
+        Ok(())
+    })
+    .await?;
+    Ok("the HPA's windows are 120 s, and it selects by the instance".to_owned())
+}
+
+async fn script_refuses(site: &Site, helm: &Helm) -> anyhow::Result<String> {
+    let ran = install_sh(site, helm, &[("HPA_STABILIZATION_SECONDS", "soon")], &[]).await?;
+    ensure!(!ran.ok && ran.stderr.contains("HPA_STABILIZATION_SECONDS is 'soon'"), "{ran:?}");
+    Ok(ran.stderr.trim().to_owned())
+}
+
+async fn script_uninstalls(site: &Site, helm: &Helm) -> anyhow::Result<String> {
+    install_sh(site, helm, &[], &["--uninstall"]).await?.success()?;
+    site.leases_gone().await?;
+    site.leftovers().await?;
+    site.forget().await?;
+    Ok("nothing left but CRD, Lease and CA".to_owned())
+}
+
+/// An overlay as `docs/install.md` shows it, with components of `config`.
+fn overlay(site: &Site, components: &[&str]) -> anyhow::Result<PathBuf> {
+    let folder = site.testbed.data().join("overlay");
+    std::fs::create_dir_all(&folder)?;
+    // Kustomize wants paths that are relative to the file.
+    let up = "../".repeat(folder.canonicalize()?.components().count() - 1);
+    let relative = |path: PathBuf| format!("{up}{}", path.to_string_lossy().trim_start_matches('/'));
+    let base = relative(repository("config/base")?);
+    let components = components.iter().map(|name| Ok(relative(repository(&format!("config/{name}"))?)));
+    let components = components.collect::<anyhow::Result<Vec<_>>>()?.join(", ");
+    let text = format!(
+        "apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources: [{base}]
+components: [{components}]
+patches:
+- patch: |
+    apiVersion: v1
+    kind: ConfigMap
+    metadata: {{name: wva-variantautoscaling-config, namespace: {SYSTEM}}}
+    data: {{PROMETHEUS_BASE_URL: 'http://127.0.0.1:9', GLOBAL_OPT_INTERVAL: 2s, WVA_SCALE_TO_ZERO: 'true'}}
+"
+    );
+    std::fs::write(folder.join("kustomization.yaml"), text)?;
+    Ok(folder)
+}
+
+async fn base(site: &Site) -> anyhow::Result<String> {
+    site.testbed.apply(SERVICE_MONITORS).await?;
+    pools(site).await?;
+    apply(site, &COMPONENTS).await?;
+    site.controller_works().await?;
+    scraped(site).await?;
+    eventually("the external metrics API to answer", SOON, async || {
+        let path = format!("/apis/external.metrics.k8s.io/v1beta1/namespaces/{MODELS}/wva_desired_replicas");
+        let answer: Value = serde_json::from_str(&site.kubectl(&["get", "--raw", &path]).await?)?;
+        ensure!(answer["kind"] == "ExternalMetricValueList", "it says {answer}");
+        Ok(())
+    })
+    .await?;
+    Ok("everything works, and the external metrics API answers".to_owned())
+}
+
+/// The CRDs of InferencePools.
+pub(super) async fn pools(site: &Site) -> anyhow::Result<()> {
+    site.testbed.apply(CRDS).await?;
+    let established = ["wait", "--for=condition=Established", "crd", "--all", "--timeout=90s"];
+    site.kubectl(&established).await.map(drop)
+}
+
+/// Takes these CRDs away.
+pub(super) async fn no_pools(site: &Site) -> anyhow::Result<()> {
+    site.testbed.kubectl_with(&["delete", "-f", "-"], CRDS).await?.success().map(drop)
+}
+
+async fn apply(site: &Site, components: &[&str]) -> anyhow::Result<()> {
+    let folder = overlay(site, components)?;
+    site.kubectl(&["apply", "--server-side", "-k", &folder.to_string_lossy()]).await.map(drop)
+}
+
+/// The ServiceMonitor selects the Service of the metrics, and names a port, a token and a CA that are there.
+async fn scraped(site: &Site) -> anyhow::Result<()> {
+    let get = async |kind: &str, name: &str| -> anyhow::Result<Value> {
+        let object = site.kubectl(&["-n", SYSTEM, "get", kind, name, "-o", "json"]).await?;
+        Ok(serde_json::from_str(&object)?)
+    };
+    let monitor = get("servicemonitor", &format!("{MANAGER}-metrics-monitor")).await?;
+    let service = get("service", &format!("{MANAGER}-metrics-service")).await?;
+    let labels = monitor["spec"]["selector"]["matchLabels"].as_object().context("it selects nothing")?;
+    let selected = labels.iter().all(|(key, value)| &service["metadata"]["labels"][key] == value);
+    ensure!(selected, "the ServiceMonitor selects {labels:?}, and the Service is {service}");
+    let endpoint = &monitor["spec"]["endpoints"][0];
+    ensure!(endpoint["port"] == service["spec"]["ports"][0]["name"], "the port is {}", endpoint["port"]);
+    for key in [&endpoint["authorization"]["credentials"], &endpoint["tlsConfig"]["ca"]["secret"]] {
+        let secret = get("secret", key["name"].as_str().context("a Secret without a name")?).await?;
+        let field = key["key"].as_str().context("a Secret without a key")?;
+        ensure!(!secret["data"][field].is_null(), "the Secret of {key} does not have it");
+    }
+    Ok(())
+}
+
+/// Every container has the token of the controller's own account at the usual place, as in a cluster.
+pub(super) async fn picker_tokens(site: &Site) -> anyhow::Result<String> {
+    let picker = FakePicker::start([127, 0, 0, 9]).await?;
+    let ns = site.testbed.namespace("pickers").await?;
+    site.testbed.apply(&pool(&ns, "epp")).await?;
+    picker.pod(&site.testbed, &ns, "epp", "epp-0").await?;
+    site.testbed.apply(&VariantFixture::new(&ns, "model").replicas(0).all()).await?;
+    eventually("the picker to be asked", SOON, async || {
+        ensure!(picker.asked().times > 3, "it was asked {} times", picker.asked().times);
+        Ok(())
+    })
+    .await?;
+    let reader = format!("system:serviceaccount:{SYSTEM}:{METRICS_READER}");
+    for token in picker.asked().authorizations {
+        let user = site.testbed.user_of(token.trim_start_matches("Bearer ")).await?;
+        ensure!(user == reader, "the picker got a token of {user:?}");
+    }
+    site.kubectl(&["delete", "namespace", &ns, "--timeout=55s"]).await?;
+    Ok("no other token, and no request without one".to_owned())
+}
+
+/// What the log says where only the Deployment is changed.
+async fn other_names_forbidden(site: &Site) -> anyhow::Result<String> {
+    let rows = [
+        ("LEADER_ELECTION_ID=my-election-id", "Cannot compete for the Lease"),
+        ("CONFIG_MAP_NAME=my-config", "needs get, list and watch on this ConfigMap"),
+    ];
+    for (variable, line) in rows {
+        site.kubectl(&["-n", SYSTEM, "set", "env", &format!("deployment/{MANAGER}"), variable]).await?;
+        eventually("a log to name the remedy", SOON, async || {
+            let logs: Vec<String> = site.pods().await?.iter().map(|pod| site.log(pod)).collect();
+            let mut lines = logs.iter().flat_map(|log| log.lines());
+            let named = lines.any(|l| l.contains(line) && l.contains("docs/install.md, Other names"));
+            ensure!(named, "no log has {line:?} with the page");
+            Ok(())
+        })
+        .await?;
+    }
+    Ok("both logs name the page".to_owned())
+}
+
+async fn other_names(site: &Site) -> anyhow::Result<String> {
+    apply(site, &[&COMPONENTS[..], &["samples/renamed"]].concat()).await?;
+    site.controller_works().await?;
+    eventually("the other Lease to be held", SOON, async || {
+        let path = "jsonpath={.spec.holderIdentity}";
+        let holder = site.kubectl(&["-n", SYSTEM, "get", "lease", "my-election-id", "-o", path]).await?;
+        ensure!(site.pods().await?.contains(&holder), "it is held by {holder:?}");
+        Ok(())
+    })
+    .await?;
+    let value = r#"{"data":{"PROMETHEUS_BASE_URL":"http://127.0.0.1:10"}}"#;
+    let patch =
+        ["-n", SYSTEM, "patch", "configmap", "my-config", "--dry-run=server", "--type=merge", "-p", value];
+    // A replica that ends answers for some seconds, and judges the map of the old name alone.
+    eventually("the other map to be judged", SOON, async || {
+        let refused = site.testbed.kubectl(&patch).await?;
+        ensure!(!refused.ok && refused.stderr.contains("WVA-CM-001"), "it is not: {refused:?}");
+        Ok(())
+    })
+    .await?;
+    site.kubectl(&["-n", SYSTEM, "delete", "lease", "my-election-id"]).await?;
+    Ok("a replica leads by the other Lease, and the other map is judged".to_owned())
+}
+
+async fn base_deleted(site: &Site) -> anyhow::Result<String> {
+    let folder = overlay(site, &[&COMPONENTS[..], &["samples/renamed"]].concat())?;
+    // The Secret with a token goes with its service account.
+    let delete = ["delete", "--ignore-not-found", "--timeout=55s", "-k", &folder.to_string_lossy()];
+    site.kubectl(&delete).await?;
+    site.testbed.kubectl_with(&["delete", "-f", "-"], SERVICE_MONITORS).await?.success()?;
+    no_pools(site).await?;
+    let crd = site.testbed.kubectl(&["get", "crd", CRD]).await?;
+    ensure!(!crd.ok, "the CRD is still there");
+    site.namespaces().await?;
+    site.leftovers().await?;
+    Ok("nothing left".to_owned())
+}

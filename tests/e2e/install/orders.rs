@@ -1,0 +1,152 @@
+//! The parts of the render in random orders: whoever applies them, and tries again what fails, ends in the same place.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use serde_json::Value;
+
+use super::gitops::{documents, render};
+use super::site::CRD;
+use super::{Extent, Site, Table};
+use wva_testbed::{Helm, eventually};
+
+/// Longest wait for everything that was tried again to be applied.
+const APPLIED: Duration = Duration::from_mins(1);
+
+pub(super) async fn run(site: &Site, extent: Extent, table: &mut Table) -> anyhow::Result<()> {
+    let helm = Helm::new(&site.testbed, "helm").await?;
+    let parts = parts(&render(&helm, &["--include-crds"]).await?)?;
+    ensure!(parts.len() == 6, "the render has the parts {:?}", parts.keys());
+    let mut seen = None;
+    for number in 0..extent.times(30, 1) {
+        let order = order(parts.keys().copied().collect(), number as u64);
+        let work = async {
+            let tries = apply(site, &parts, &order).await?;
+            site.healthy().await?;
+            let state = state(site, &parts).await?;
+            let first = seen.get_or_insert_with(|| state.clone());
+            ensure!(*first == state, "the state is another:\n{first}\n{state}");
+            delete(site, &parts).await?;
+            Ok(format!("the same state, after {tries} rounds"))
+        };
+        table.step(&order.join(", "), Box::pin(work)).await;
+    }
+    Ok(())
+}
+
+/// The documents of the render by the part they belong to.
+fn parts(render: &str) -> anyhow::Result<BTreeMap<&'static str, Vec<Value>>> {
+    let mut parts = BTreeMap::<_, Vec<Value>>::new();
+    for document in documents(render)? {
+        let part = match document["kind"].as_str().unwrap_or_default() {
+            "CustomResourceDefinition" => "CRD",
+            "VariantAutoscaling" => "variant",
+            "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration" => "webhooks",
+            "Deployment" | "PodDisruptionBudget" => "Deployment",
+            "HorizontalPodAutoscaler" => "HPA",
+            _ => "configuration",
+        };
+        parts.entry(part).or_default().push(document);
+    }
+    Ok(parts)
+}
+
+/// An order that depends on its number alone.
+fn order(mut names: Vec<&'static str>, number: u64) -> Vec<&'static str> {
+    let mut state = number;
+    for last in (1..names.len()).rev() {
+        // SplitMix64, so that neighbouring numbers have nothing in common.
+        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        let room = last as u64 + 1;
+        names.swap(last, usize::try_from((mixed ^ (mixed >> 31)) % room).unwrap_or(0));
+    }
+    names
+}
+
+/// Applies part after part, those that were refused again in the next round; how many rounds it took.
+async fn apply(site: &Site, parts: &BTreeMap<&str, Vec<Value>>, order: &[&str]) -> anyhow::Result<usize> {
+    let (mut left, mut rounds) = (order.to_vec(), 0);
+    eventually("every part to be applied", APPLIED, async || {
+        rounds += 1;
+        let mut refused = Vec::new();
+        let mut why = String::new();
+        for part in std::mem::take(&mut left) {
+            let ran = site
+                .testbed
+                .kubectl_with(&["apply", "--server-side", "-f", "-"], &list(&parts[part]))
+                .await?;
+            if !ran.ok {
+                refused.push(part);
+                why = ran.stderr;
+            }
+        }
+        left = refused;
+        ensure!(left.is_empty(), "{left:?} were refused: {why}");
+        Ok(())
+    })
+    .await?;
+    Ok(rounds)
+}
+
+fn list(documents: &[Value]) -> String {
+    documents.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n---\n")
+}
+
+async fn delete(site: &Site, parts: &BTreeMap<&str, Vec<Value>>) -> anyhow::Result<()> {
+    for (part, documents) in parts.iter().filter(|(part, _)| **part != "CRD") {
+        let args = ["delete", "--ignore-not-found", "--timeout=50s", "-f", "-"];
+        let ran = site.testbed.kubectl_with(&args, &list(documents)).await?;
+        ran.success().with_context(|| format!("{part} was not deleted"))?;
+    }
+    site.kubectl(&["delete", "crd", CRD]).await?;
+    site.leftovers().await?;
+    site.forget().await
+}
+
+/// What is stored of the render, without what the API server and its controllers add, or the program by design.
+async fn state(site: &Site, parts: &BTreeMap<&str, Vec<Value>>) -> anyhow::Result<String> {
+    let all: Vec<Value> = parts.values().flatten().cloned().collect();
+    let stored =
+        site.testbed.kubectl_with(&["get", "-o", "json", "-f", "-"], &list(&all)).await?.success()?;
+    let stored: Value = serde_json::from_str(&stored)?;
+    let mut objects: Vec<String> = Vec::new();
+    for mut object in stored["items"].as_array().cloned().unwrap_or_default() {
+        bare(&mut object);
+        objects.push(object.to_string());
+    }
+    objects.sort_unstable();
+    Ok(objects.join("\n"))
+}
+
+/// Takes away what differs between two installs of the same.
+fn bare(object: &mut Value) {
+    const OF_ONE_INSTALL: [&str; 12] = [
+        "uid",
+        "resourceVersion",
+        "creationTimestamp",
+        "managedFields",
+        "generation",
+        "status",
+        "caBundle",
+        "clusterIP",
+        "clusterIPs",
+        "kubectl.kubernetes.io/last-applied-configuration",
+        "deployment.kubernetes.io/revision",
+        "kubernetes.io/service-account.uid",
+    ];
+    match object {
+        Value::Object(map) => {
+            map.retain(|key, _| !OF_ONE_INSTALL.contains(&key.as_str()));
+            // The token that the control plane makes for a Secret.
+            if map.get("type").and_then(Value::as_str) == Some("kubernetes.io/service-account-token") {
+                map.remove("data");
+            }
+            map.values_mut().for_each(bare);
+        }
+        Value::Array(list) => list.iter_mut().for_each(bare),
+        _ => {}
+    }
+}

@@ -1,0 +1,188 @@
+//! The original chart's README, command by command, as far as they concern this program and this machine can run them:
+//! `docs/install.md` has the table with the rest.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use serde_json::Value;
+
+use super::site::{MAIN_MAP, MODELS, Site, VARIANT};
+use super::table::Table;
+use wva_testbed::install::{RELEASE, SYSTEM};
+use wva_testbed::{Helm, eventually};
+
+/// Longest wait for the external metrics API.
+const SOON: Duration = Duration::from_mins(1);
+
+pub(super) async fn run(site: &Site, table: &mut Table) -> anyhow::Result<()> {
+    let helm = Helm::new(&site.testbed, "helm").await?;
+    let readme = Readme { site, helm: &helm };
+    table.step("helm ls -A", Box::pin(readme.list())).await;
+    table.step("kubectl apply of the Namespace", Box::pin(readme.namespace())).await;
+    table
+        .step("INSTALL (on OpenShift), with --set-file wva.prometheus.caCert", Box::pin(readme.openshift()))
+        .await;
+    for example in &Example::all() {
+        table.step(example.name, Box::pin(readme.example(example))).await;
+    }
+    table.step("an immutable map changed by its three steps", Box::pin(readme.immutable())).await;
+    table.step("VALIDATION: the external metric", Box::pin(readme.metric())).await;
+    table.step("CLEANUP", Box::pin(readme.cleanup())).await;
+    Ok(())
+}
+
+/// One example of the README, and what it must lead to.
+struct Example {
+    name: &'static str,
+    args: Vec<String>,
+    /// As kubectl names it.
+    object: [&'static str; 3],
+    path: &'static str,
+    holds: String,
+}
+
+impl Example {
+    /// Values that set both windows of the HPA.
+    fn windows(name: &'static str, seconds: u32) -> Self {
+        let set =
+            |way| ["--set".to_owned(), format!("hpa.behavior.{way}.stabilizationWindowSeconds={seconds}")];
+        Self {
+            name,
+            args: ["scaleUp", "scaleDown"].map(set).concat(),
+            object: ["-n", MODELS, "hpa/workload-variant-autoscaler-hpa"],
+            path: "{.spec.behavior.scaleUp.stabilizationWindowSeconds}/{.spec.behavior.scaleDown.stabilizationWindowSeconds}",
+            holds: format!("{seconds}/{seconds}"),
+        }
+    }
+
+    /// A values file of the chart and further values, which show in the main config map.
+    fn values(name: &'static str, file: &str, further: &[&str], path: &'static str, holds: &str) -> Self {
+        let file = Helm::chart().join(file).to_string_lossy().into_owned();
+        let further = further.iter().flat_map(|value| ["--set".to_owned(), (*value).to_owned()]);
+        Self {
+            name,
+            args: ["--values".to_owned(), file].into_iter().chain(further).collect(),
+            object: ["-n", SYSTEM, "configmap/workload-variant-autoscaler-variantautoscaling-config"],
+            path,
+            holds: holds.to_owned(),
+        }
+    }
+
+    fn all() -> [Self; 6] {
+        let log = "{.data.PROMETHEUS_TLS_INSECURE_SKIP_VERIFY}/{.data.LOG_LEVEL}";
+        let custom = ["wva.prometheus.tls.insecureSkipVerify=true", "wva.image.tag=v0.0.1-dev"];
+        let immutable = ["wva.configMap.immutable=true"];
+        let image = "{.spec.template.spec.containers[0].image}";
+        let tagged = "localhost/wva:v0.0.1-dev";
+        [
+            Self::windows("Production: Conservative scaling", 240),
+            Self::windows("E2E Testing: Fast scaling", 30),
+            Self::values("Production Deployment", "values.yaml", &[], log, "false/info"),
+            Self::values("Development Deployment", "values-dev.yaml", &[], log, "true/debug"),
+            Self {
+                object: ["-n", SYSTEM, "deployment/workload-variant-autoscaler-controller-manager"],
+                ..Self::values("Custom Configuration", "values.yaml", &custom, image, tagged)
+            },
+            Self::values("Immutable ConfigMap", "values.yaml", &immutable, "{.immutable}", "true"),
+        ]
+    }
+}
+
+struct Readme<'a> {
+    site: &'a Site,
+    helm: &'a Helm,
+}
+
+impl Readme<'_> {
+    async fn list(&self) -> anyhow::Result<String> {
+        self.helm.run(&["ls", "-A"]).await?.success()?;
+        Ok("lists releases".to_owned())
+    }
+
+    async fn namespace(&self) -> anyhow::Result<String> {
+        let namespace = format!(
+            "apiVersion: v1
+kind: Namespace
+metadata:
+  name: {SYSTEM}
+  labels:
+    app.kubernetes.io/name: workload-variant-autoscaler
+    control-plane: controller-manager
+    openshift.io/user-monitoring: \"true\"
+"
+        );
+        self.site.testbed.apply(&namespace).await?;
+        Ok("applied".to_owned())
+    }
+
+    /// Settings that nobody names are the README's own: OpenShift's Thanos, which is not here.
+    async fn openshift(&self) -> anyhow::Result<String> {
+        let ca = format!("wva.prometheus.caCert={}", self.site.testbed.ca().display());
+        let args = [
+            "--set-file",
+            &ca,
+            "--set",
+            "va.accelerator=L40S",
+            "--set",
+            "llmd.modelID=unsloth/Meta-Llama-3.1-8B",
+            "--set",
+            "vllmService.enabled=true",
+            "--set",
+            "vllmService.nodePort=30000",
+        ];
+        self.site.helm(self.helm, &args).await?.success()?;
+        self.site.healthy().await?;
+        let map = self.site.kubectl(&["-n", SYSTEM, "get", "configmap", MAIN_MAP, "-o", "json"]).await?;
+        let map: Value = serde_json::from_str(&map)?;
+        let path = &map["data"]["PROMETHEUS_CA_CERT_PATH"];
+        ensure!(path == "/etc/wva/prometheus-ca/ca.crt", "the CA's path is {path}");
+        let path = "jsonpath={.metadata.labels.inference\\.optimization/acceleratorName} {.spec.modelID}";
+        let variant = self.site.kubectl(&["-n", MODELS, "get", "va", VARIANT, "-o", path]).await?;
+        ensure!(variant == "L40S unsloth/Meta-Llama-3.1-8B", "the variant has {variant}");
+        Ok(format!("everything works without a Prometheus; the CA is mounted; the variant has {variant}"))
+    }
+
+    async fn example(&self, example: &Example) -> anyhow::Result<String> {
+        let args: Vec<&str> = example.args.iter().map(String::as_str).collect();
+        self.site.helm(self.helm, &args).await?.success()?;
+        self.site.healthy().await?;
+        let Example { object, path, holds, .. } = example;
+        let path = format!("jsonpath={path}");
+        let found = self.site.kubectl(&[&["get"][..], object, &["-o", &path]].concat()).await?;
+        ensure!(found == *holds, "{} has {found}, not {holds}", object[2]);
+        Ok(format!("everything works; {} has {holds}", object[2]))
+    }
+
+    async fn immutable(&self) -> anyhow::Result<String> {
+        let change = ["--reuse-values", "--set", "wva.reconcileInterval=45s"];
+        let ran = self.site.helm(self.helm, &change).await?;
+        ensure!(!ran.ok && ran.stderr.contains("immutable"), "it was not refused: {ran:?}");
+        self.site.kubectl(&["-n", SYSTEM, "delete", "configmap", MAIN_MAP]).await?;
+        self.site.helm(self.helm, &change).await?.success()?;
+        self.site.healthy().await?;
+        Ok("refused, taken after the map was deleted; no restart is needed for this one".to_owned())
+    }
+
+    async fn metric(&self) -> anyhow::Result<String> {
+        let args = ["--reuse-values", "--set", "wva.externalMetrics.enabled=true"];
+        self.site.helm(self.helm, &args).await?.success()?;
+        self.site.healthy().await?;
+        eventually("the external metrics API to answer", SOON, async || {
+            let path =
+                format!("/apis/external.metrics.k8s.io/v1beta1/namespaces/{MODELS}/wva_desired_replicas");
+            let answer: Value = serde_json::from_str(&self.site.kubectl(&["get", "--raw", &path]).await?)?;
+            ensure!(answer["kind"] == "ExternalMetricValueList", "it says {answer}");
+            Ok(())
+        })
+        .await?;
+        Ok("answered by the controller itself, without an adapter".to_owned())
+    }
+
+    async fn cleanup(&self) -> anyhow::Result<String> {
+        self.helm.run(&["delete", RELEASE, "-n", SYSTEM, "--wait"]).await?.success()?;
+        self.site.kubectl(&["delete", "ns", SYSTEM, "--timeout=55s"]).await?;
+        self.site.namespaces().await?;
+        self.site.leftovers().await?;
+        Ok("nothing left but the CRD".to_owned())
+    }
+}

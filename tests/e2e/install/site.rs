@@ -1,0 +1,264 @@
+//! A control plane to install on, as a person would find it: a model server's namespace and workload are there, and
+//! nothing of this program. What an install must lead to, and what it may leave behind, is said here once.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use serde_json::{Value, json};
+use wva_crds::names::{GROUP, VERSION};
+
+use wva_testbed::fixtures::VariantFixture;
+use wva_testbed::install::{RELEASE, SYSTEM, WEBHOOKS};
+use wva_testbed::replicas::LEASE_NAME;
+use wva_testbed::{Helm, Kubelet, NodeGroup, Options, Ran, Testbed, eventually};
+
+/// Namespace of the model server, by the chart's defaults.
+pub(super) const MODELS: &str = "llm-d-autoscaler";
+/// Its workload.
+const WORKLOAD: &str = "ms-inference-scheduling-llm-d-modelservice-decode";
+/// The variant that the chart renders.
+pub(super) const VARIANT: &str = "workload-variant-autoscaler-va";
+/// The main config map.
+pub(super) const MAIN_MAP: &str = "workload-variant-autoscaler-variantautoscaling-config";
+/// The controller's Deployment.
+pub(super) const MANAGER: &str = "workload-variant-autoscaler-controller-manager";
+/// The Secret with the CA that the program makes.
+const CA_SECRET: &str = "workload-variant-autoscaler-webhook-service-ca";
+/// The CRD.
+pub(super) const CRD: &str = "variantautoscalings.llmd.ai";
+/// The pod of `helm test`, which stays until the next test.
+const TEST_POD: &str = "workload-variant-autoscaler-test";
+/// A Prometheus at which nobody listens: the program says so, and goes on.
+pub(super) const NO_PROMETHEUS: &str = "wva.prometheus.baseURL=http://127.0.0.1:9";
+/// Longest wait for an install to work.
+const UP: Duration = Duration::from_secs(90);
+
+/// The control plane with its kubelet.
+pub(crate) struct Site {
+    /// The control plane.
+    pub(crate) testbed: Testbed,
+    kubelet: Kubelet,
+    wva: PathBuf,
+    before: BTreeSet<String>,
+}
+
+impl Site {
+    /// Starts it, with this program in the image.
+    ///
+    /// # Errors
+    /// When it does not start, or this user may not make mount namespaces.
+    pub(crate) async fn start(name: &str, wva: &Path) -> anyhow::Result<Self> {
+        let testbed = Testbed::start(Options {
+            name: name.to_owned(),
+            nodes: vec![NodeGroup::of("h100", 2, "NVIDIA-H100-80GB-HBM3")],
+            with_prometheus: false,
+            kubelet: true,
+            ..Options::default()
+        })
+        .await?;
+        let kubelet = Kubelet::start(&testbed, wva).await?;
+        let mut site = Self { testbed, kubelet, wva: wva.to_owned(), before: BTreeSet::new() };
+        site.namespaces().await?;
+        site.testbed.apply(&VariantFixture::new(MODELS, WORKLOAD).deployment()).await?;
+        site.before = site.objects().await?;
+        Ok(site)
+    }
+
+    /// Makes the namespaces where they are missing, with all that belongs to a new one. The controller's takes pods of the
+    /// restricted Pod Security Standard alone.
+    pub(super) async fn namespaces(&self) -> anyhow::Result<()> {
+        for (namespace, level) in [(MODELS, "privileged"), (SYSTEM, "restricted")] {
+            let labels = json!({"pod-security.kubernetes.io/enforce": level});
+            let metadata = json!({"name": namespace, "labels": labels});
+            let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata});
+            self.testbed.apply(&object.to_string()).await?;
+        }
+        eventually("what belongs to the namespaces", UP, async || {
+            for namespace in [MODELS, SYSTEM] {
+                let own = ["configmap/kube-root-ca.crt", "serviceaccount/default"];
+                self.kubectl(&[&["-n", namespace, "get"][..], &own].concat()).await?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// The program that is installed.
+    pub(super) fn wva(&self) -> &Path {
+        &self.wva
+    }
+
+    /// What the pods' logs and the kubelet say.
+    #[must_use]
+    pub(crate) fn evidence(&self) -> String {
+        self.kubelet.evidence()
+    }
+
+    /// All that a pod wrote.
+    pub(super) fn log(&self, pod: &str) -> String {
+        self.kubelet.log(pod)
+    }
+
+    /// Runs kubectl, which has to succeed.
+    pub(super) async fn kubectl(&self, args: &[&str]) -> anyhow::Result<String> {
+        self.testbed.kubectl(args).await?.success()
+    }
+
+    /// The arguments that install the chart: `upgrade --install`, release, chart and namespace, and no Prometheus.
+    pub(super) async fn helm(&self, helm: &Helm, args: &[&str]) -> anyhow::Result<Ran> {
+        let chart = Helm::chart();
+        let chart = chart.to_str().context("the chart's path is not UTF-8")?;
+        let install = ["upgrade", "--install", RELEASE, chart, "-n", SYSTEM, helm.wait(), "--timeout=2m"];
+        helm.run(&[&install[..], args].concat()).await
+    }
+
+    /// Takes the release away.
+    pub(super) async fn uninstall(&self, helm: &Helm) -> anyhow::Result<()> {
+        let ran = helm.run(&["uninstall", RELEASE, "-n", SYSTEM, "--wait", "--timeout=2m"]).await?;
+        ran.success().map(drop)
+    }
+
+    /// Runs `helm test`; how it ended, and what its pod wrote.
+    pub(super) async fn test(&self, helm: &Helm) -> anyhow::Result<(Ran, String)> {
+        let before = self.log(TEST_POD).len();
+        let ran = helm.run(&["test", RELEASE, "-n", SYSTEM, "--timeout=2m"]).await?;
+        let log = self.log(TEST_POD).split_off(before);
+        Ok((ran, log))
+    }
+
+    /// Waits until all that an install brings works: every replica is there, both webhook configurations are open, a good
+    /// object is admitted, a bad one is refused by its rule, and the variant and its HPA are stored.
+    pub(super) async fn healthy(&self) -> anyhow::Result<()> {
+        self.controller_works().await?;
+        self.kubectl(&["-n", MODELS, "get", "va", VARIANT]).await?;
+        self.kubectl(&["-n", MODELS, "get", "hpa", &format!("{RELEASE}-hpa")]).await.map(drop)
+    }
+
+    /// The same without the variant and its HPA.
+    pub(super) async fn controller_works(&self) -> anyhow::Result<()> {
+        eventually("the install to work", UP, async || {
+            let path = "jsonpath={.status.replicas}/{.status.updatedReplicas}/{.status.availableReplicas}";
+            let replicas = self.kubectl(&["-n", SYSTEM, "get", "deployment", MANAGER, "-o", path]).await?;
+            ensure!(replicas == "2/2/2", "replicas, updated and available ones are {replicas}");
+            self.webhooks_are_open().await?;
+            self.judges(MODELS, &json!({})).await
+        })
+        .await
+        .with_context(|| self.evidence())
+    }
+
+    /// Whether both webhook configurations have rules.
+    async fn webhooks_are_open(&self) -> anyhow::Result<()> {
+        for kind in ["mutatingwebhookconfiguration", "validatingwebhookconfiguration"] {
+            let path = "jsonpath={.webhooks[*].rules[*].resources[*]}";
+            let open = self.kubectl(&["get", kind, WEBHOOKS, "-o", path]).await?;
+            ensure!(open.contains("variantautoscalings"), "{kind} has no rules: {open:?}");
+        }
+        Ok(())
+    }
+
+    /// Whether reviews of variants with these labels are answered: a fault that the CRD does not know is refused by its
+    /// rule.
+    pub(super) async fn judges(&self, namespace: &str, labels: &Value) -> anyhow::Result<()> {
+        let mut object = json!({
+            "apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling",
+            "metadata": {"name": "probe", "namespace": namespace, "labels": labels,
+                "annotations": {"wva.llmd.ai/mode": "sometimes"}},
+            "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "probe"}, "modelID": "probe"},
+        });
+        let refused = self.dry_run(&object).await?;
+        ensure!(
+            !refused.ok && refused.stderr.contains("[WVA-VA-"),
+            "a bad variant is not refused: {refused:?}"
+        );
+        object["metadata"]["annotations"] = Value::Null;
+        self.dry_run(&object).await?.success().map(drop)
+    }
+
+    async fn dry_run(&self, object: &Value) -> anyhow::Result<Ran> {
+        self.testbed.kubectl_with(&["apply", "--dry-run=server", "-f", "-"], &object.to_string()).await
+    }
+
+    /// The controller's pods, which change with a rollout alone; without those that end.
+    pub(super) async fn pods(&self) -> anyhow::Result<BTreeSet<String>> {
+        let args = ["-n", SYSTEM, "get", "pods", "-l", "control-plane=controller-manager", "-o", "json"];
+        let pods = self.kubectl(&args).await?;
+        let pods: Value = serde_json::from_str(&pods)?;
+        let metadata = pods["items"].as_array().into_iter().flatten().map(|pod| &pod["metadata"]);
+        let stay = metadata.filter(|metadata| metadata["deletionTimestamp"].is_null());
+        Ok(stay.filter_map(|metadata| metadata["name"].as_str()).map(str::to_owned).collect())
+    }
+
+    /// How often containers of the present pods were started again.
+    pub(super) async fn restarts(&self) -> anyhow::Result<u32> {
+        let path = "jsonpath={.items[*].status.containerStatuses[*].restartCount}";
+        let counts = self.kubectl(&["-n", SYSTEM, "get", "pods", "-o", path]).await?;
+        counts.split_whitespace().map(|count| Ok(count.parse::<u32>()?)).sum()
+    }
+
+    /// What is in the cluster now that was not there before the first install, but for what stays on purpose: the CRD, the
+    /// Lease, the Secret with the CA, and the pod of a test.
+    pub(super) async fn leftovers(&self) -> anyhow::Result<()> {
+        let stays = [
+            format!("customresourcedefinition.apiextensions.k8s.io//{CRD}"),
+            // The API server's own, for the CRD.
+            format!("apiservice.apiregistration.k8s.io//{VERSION}.{GROUP}"),
+            format!("lease.coordination.k8s.io/{SYSTEM}/{LEASE_NAME}"),
+            format!("secret/{SYSTEM}/{CA_SECRET}"),
+            format!("pod/{SYSTEM}/{TEST_POD}"),
+        ];
+        eventually("the rest of the release to be gone", UP, async || {
+            let now = self.objects().await?;
+            let left: Vec<_> =
+                now.difference(&self.before).filter(|object| !stays.contains(object)).collect();
+            ensure!(left.is_empty(), "still there: {left:?}");
+            Ok(())
+        })
+        .await
+    }
+
+    /// Every object of the cluster that does not come and go by itself.
+    async fn objects(&self) -> anyhow::Result<BTreeSet<String>> {
+        let kinds = self.kubectl(&["api-resources", "--verbs=list", "-o", "name"]).await?;
+        let passing = ["events", "events.events.k8s.io", "componentstatuses", "endpoints"];
+        let kinds: Vec<&str> = kinds.lines().filter(|kind| !passing.contains(kind)).collect();
+        let columns = "jsonpath={range .items[*]}{.kind}|{.apiVersion}|{.metadata.namespace}|{.metadata.name}{\"\\n\"}{end}";
+        let list = self.kubectl(&["get", &kinds.join(","), "-A", "-o", columns]).await?;
+        let name = |line: &str| -> Option<String> {
+            let fields: Vec<&str> = line.split('|').collect();
+            let [kind, version, namespace, name] = fields[..] else { return None };
+            let group = version.split_once('/').map(|(group, _)| format!(".{group}")).unwrap_or_default();
+            // A model server's own objects, and the node's heartbeat.
+            let own =
+                name.starts_with(WORKLOAD) || namespace == "kube-node-lease" || group == ".metrics.k8s.io";
+            (!own).then(|| format!("{}{group}/{namespace}/{name}", kind.to_lowercase()))
+        };
+        Ok(list.lines().filter_map(name).collect())
+    }
+
+    /// Takes away whatever an experiment has left: nothing of the next one rests on it.
+    pub(super) async fn clean(&self) -> anyhow::Result<()> {
+        let helm = Helm::new(&self.testbed, "helm").await?;
+        let release = helm.run(&["status", RELEASE, "-n", SYSTEM]).await?;
+        if release.ok {
+            self.uninstall(&helm).await?;
+        }
+        self.forget().await?;
+        self.kubectl(&["delete", "crd", CRD, "--ignore-not-found"]).await.map(drop)
+    }
+
+    /// Takes away the Leases of instances, which carry the release's name.
+    pub(super) async fn leases_gone(&self) -> anyhow::Result<()> {
+        let lease = format!("lease/{LEASE_NAME}-{RELEASE}");
+        self.kubectl(&["-n", SYSTEM, "delete", &lease, "--ignore-not-found"]).await.map(drop)
+    }
+
+    /// Takes away what an uninstall leaves in the namespace, as its documentation says.
+    pub(super) async fn forget(&self) -> anyhow::Result<()> {
+        let all = [format!("lease/{LEASE_NAME}"), format!("secret/{CA_SECRET}"), format!("pod/{TEST_POD}")];
+        let [lease, secret, pod] = &all;
+        self.kubectl(&["-n", SYSTEM, "delete", lease, secret, pod, "--ignore-not-found"]).await.map(drop)
+    }
+}

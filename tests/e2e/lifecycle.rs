@@ -1,0 +1,385 @@
+//! The lives of variants and of their workloads on a real control plane. The program decides every ten minutes here: what
+//! happens within seconds happens by an event.
+
+#![expect(clippy::print_stdout, reason = "the timeline is what a person reads who runs the tests")]
+
+mod edited;
+mod kinds;
+mod metrics;
+mod scraping;
+
+use std::time::{Duration, Instant};
+
+use crate::support::{Cluster, condition, target};
+use anyhow::ensure;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use tokio::sync::OnceCell;
+use wva_testbed::fixtures::VariantFixture;
+use wva_testbed::install::{Install, get};
+use wva_testbed::{Options, Testbed, eventually};
+
+const LABEL: &str = "wva.llmd.ai/controller-instance";
+/// Longest time from an event to all of its effects. A second of it lets events gather; the rest is for a busy machine, and
+/// far less than the time between two cycles.
+const SOON: Duration = Duration::from_secs(90);
+/// `WVA_TAKEOVER_DELAY`.
+const DELAY: Duration = Duration::from_secs(3);
+/// The program runs as if in a pod of this Deployment, whose name the pod's does not tell: names of pods are cut.
+const DEPLOYMENT: &str = "workload-variant-autoscaler-controller-manager";
+const POD: &str = "workload-variant-autoscaler-controller-manax2x4z";
+
+static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
+
+async fn cluster() -> anyhow::Result<&'static Cluster> {
+    let start = async || {
+        let testbed = Testbed::start(Options { name: "lifecycle".to_owned(), ..Options::default() }).await?;
+        let mut options = crate::support::options();
+        let delay = format!("{}s", DELAY.as_secs());
+        for (key, value) in [
+            ("GLOBAL_OPT_INTERVAL", "10m"),
+            ("WVA_TAKEOVER_DELAY", delay.as_str()),
+            ("POD_NAME", POD),
+            ("DEPLOYMENT_NAME", DEPLOYMENT),
+        ] {
+            options.env.push((key.to_owned(), value.to_owned()));
+        }
+        let install = Install::start(&testbed, &options).await?;
+        anyhow::Ok(Cluster { testbed, install })
+    };
+    CLUSTER.get_or_try_init(start).await
+}
+
+/// The lines of `/metrics` about one variant.
+async fn series(cluster: &Cluster, namespace: &str, name: &str) -> anyhow::Result<Vec<String>> {
+    let (status, text) = get(&format!("http://{}/metrics", cluster.install.address("metrics")?)).await?;
+    ensure!(status == 200, "/metrics answered {status}");
+    let labels = [format!("namespace=\"{namespace}\""), format!("variant_name=\"{name}\"")];
+    let of_it = |line: &&str| labels.iter().all(|label| line.contains(label));
+    Ok(text.lines().filter(of_it).map(str::to_owned).collect())
+}
+
+/// Waits until a variant has this target in its status and in its series.
+async fn published(cluster: &Cluster, namespace: &str, name: &str, replicas: u64) -> anyhow::Result<()> {
+    eventually(&format!("{name} to be published with {replicas}"), SOON, async || {
+        let va = cluster.variant(namespace, name).await?;
+        ensure!(condition(&va, "TargetResolved")? == ("True", "TargetFound"), "{}", va["status"]);
+        ensure!(target(&va) == Some(replicas), "{}", va["status"]);
+        let lines = series(cluster, namespace, name).await?;
+        let desired = lines.iter().find(|line| line.starts_with("wva_desired_replicas{"));
+        ensure!(desired.is_some_and(|line| line.ends_with(&format!(" {replicas}"))), "{lines:?}");
+        Ok(())
+    })
+    .await
+}
+
+/// Waits until the external metrics API, which reads the status by a watch of its own, has these values of a variant.
+async fn served(cluster: &Cluster, namespace: &str, name: &str, values: &[&str]) -> anyhow::Result<()> {
+    eventually(&format!("the external metric of {name} to be {values:?}"), SOON, async || {
+        let found = cluster.external_metric(namespace, name).await?;
+        ensure!(found == values, "it is {found:?}");
+        Ok(())
+    })
+    .await
+}
+
+/// The events of one reason in a namespace: what they are about, type, and text.
+async fn events(cluster: &Cluster, namespace: &str, reason: &str) -> anyhow::Result<Vec<String>> {
+    let path = format!(
+        "jsonpath={{range .items[?(@.reason==\"{reason}\")]}}{{.involvedObject.kind}}/{{.involvedObject.name}} {{.type}}: {{.message}}{{\"\\n\"}}{{end}}"
+    );
+    let text = cluster.testbed.kubectl(&["get", "events", "-n", namespace, "-o", &path]).await?.success()?;
+    Ok(text.lines().map(str::to_owned).collect())
+}
+
+/// A cycle has run that began after this was called: a variant that was made since has its status.
+async fn cycle(cluster: &Cluster, namespace: &str) -> anyhow::Result<()> {
+    static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    let name = format!("witness-{}", COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
+    cluster.testbed.apply(&VariantFixture::new(namespace, &name).variant()).await?;
+    eventually("a cycle", SOON, async || {
+        condition(&cluster.variant(namespace, &name).await?, "Ready").map(|_| ())
+    })
+    .await
+}
+
+async fn run(cluster: &Cluster, args: &[&str]) -> anyhow::Result<String> {
+    cluster.testbed.kubectl(args).await?.success()
+}
+
+/// Says how long after an event its effect was seen.
+struct Timeline(Instant);
+
+impl Timeline {
+    fn event(what: &str) -> Self {
+        println!("         {what}");
+        Self(Instant::now())
+    }
+
+    fn seen(&self, what: &str) {
+        println!("{:6} ms  {what}", self.0.elapsed().as_millis());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_workload_may_come_after_its_variant_go_and_come_back() -> anyhow::Result<()> {
+    let cluster = cluster().await?;
+    let ns = cluster.testbed.namespace("workload").await?;
+    let fixture = VariantFixture::new(&ns, "late");
+    let time = Timeline::event("the variant is created before its Deployment");
+    cluster.testbed.apply(&fixture.variant()).await?;
+    eventually("the variant to say that its workload is missing", SOON, async || {
+        let va = cluster.variant(&ns, "late").await?;
+        ensure!(condition(&va, "Ready")? == ("False", "DeploymentNotFound"), "{}", va["status"]);
+        ensure!(va["status"].to_string().contains("does not exist yet"), "{}", va["status"]);
+        Ok(())
+    })
+    .await?;
+    time.seen("status: Ready=False/DeploymentNotFound, 'does not exist yet'");
+    ensure!(series(cluster, &ns, "late").await?.is_empty(), "a series without a workload");
+
+    for round in ["created", "re-created"] {
+        let time = Timeline::event(&format!("the Deployment is {round}"));
+        cluster.testbed.apply(&fixture.deployment()).await?;
+        eventually("its series", SOON, async || {
+            let lines = series(cluster, &ns, "late").await?;
+            ensure!(lines.iter().any(|line| line.starts_with("wva_desired_replicas{")), "{lines:?}");
+            ensure!(lines.iter().any(|line| line.starts_with("inferno_desired_replicas{")), "{lines:?}");
+            Ok(())
+        })
+        .await?;
+        time.seen("series: wva_desired_replicas and inferno_desired_replicas are shown");
+        published(cluster, &ns, "late", 1).await?;
+        time.seen("status: TargetResolved=True, numReplicas 1");
+        served(cluster, &ns, "late", &["1"]).await?;
+
+        let time = Timeline::event("the Deployment is deleted");
+        run(cluster, &["delete", "deployment", "late", "-n", &ns]).await?;
+        let va = eventually("its status to be cleared", SOON, async || {
+            let va = cluster.variant(&ns, "late").await?;
+            ensure!(condition(&va, "Ready")? == ("False", "DeploymentNotFound"), "{}", va["status"]);
+            Ok(va)
+        })
+        .await?;
+        // In the same pass: not a line of it is left when the status says so.
+        let left = series(cluster, &ns, "late").await?;
+        ensure!(left.is_empty(), "{left:?}");
+        time.seen("status: Ready=False/DeploymentNotFound, 'no longer exists'; no series of any metric");
+        let text = va["status"].to_string();
+        ensure!(text.contains("Target deployment 'late' no longer exists"), "{text}");
+        for field in ["desiredOptimizedAlloc", "currentReplicas", "actuation"] {
+            ensure!(va["status"][field].is_null(), "{text}");
+        }
+        served(cluster, &ns, "late", &[]).await?;
+    }
+    // The last event comes after its status.
+    let told = eventually("one event for each time it was missing", SOON, async || {
+        let told = events(cluster, &ns, "TargetNotFound").await?;
+        ensure!(told.len() == 3, "{told:?}");
+        Ok(told)
+    })
+    .await?;
+    ensure!(
+        told.iter().all(|e| e.starts_with("VariantAutoscaling/late Warning: Target deployment 'late'")),
+        "{told:?}"
+    );
+    ensure!(events(cluster, &ns, "ScalingDecision").await?.is_empty(), "its target was always 1");
+    cluster.testbed.apply(&VariantFixture { replicas: 3, ..fixture }.deployment()).await?;
+    let change = "target 1 -> 3 (";
+    eventually("the event of a target that is another one than before", SOON, async || {
+        let told = events(cluster, &ns, "ScalingDecision").await?;
+        ensure!(told.len() == 1 && told[0].contains(change), "{told:?}");
+        Ok(())
+    })
+    .await?;
+    let log = cluster.install.process().log();
+    ensure!(log.lines().any(|line| line.contains(change) && line.contains("late")), "no line in the log");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_variant_that_is_deleted_leaves_nothing_behind() -> anyhow::Result<()> {
+    let cluster = cluster().await?;
+    let ns = cluster.testbed.namespace("deleted").await?;
+    let fixture = VariantFixture::new(&ns, "short");
+    cluster.testbed.apply(&[fixture.deployment(), fixture.variant()].join("---\n")).await?;
+    published(cluster, &ns, "short", 1).await?;
+    let time = Timeline::event("the variant is deleted");
+    run(cluster, &["delete", "va", "short", "-n", &ns]).await?;
+    eventually("its series to go", SOON, async || {
+        let left = series(cluster, &ns, "short").await?;
+        ensure!(left.is_empty(), "{left:?}");
+        Ok(())
+    })
+    .await?;
+    time.seen("no series of any metric");
+    ensure!(cluster.replicas(&ns, "short").await? == 1, "its workload was touched");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_target_is_followed_and_the_old_one_let_go() -> anyhow::Result<()> {
+    let cluster = cluster().await?;
+    let ns = cluster.testbed.namespace("target").await?;
+    let fixture = VariantFixture::new(&ns, "moving");
+    let other = VariantFixture::new(&ns, "other").replicas(3);
+    let both = [fixture.deployment(), other.deployment(), fixture.variant()].join("---\n");
+    cluster.testbed.apply(&both).await?;
+    published(cluster, &ns, "moving", 1).await?;
+    for (to, replicas) in [("other", 3), ("moving", 1)] {
+        let time = Timeline::event(&format!("spec.scaleTargetRef.name becomes {to}"));
+        let patch = json!({"spec": {"scaleTargetRef": {"name": to}}}).to_string();
+        run(cluster, &["patch", "va", "moving", "-n", &ns, "--type=merge", "-p", &patch]).await?;
+        published(cluster, &ns, "moving", replicas).await?;
+        time.seen(&format!("status and series: {replicas}"));
+    }
+    let patch = json!({"spec": {"scaleTargetRef": {"name": "absent"}}}).to_string();
+    run(cluster, &["patch", "va", "moving", "-n", &ns, "--type=merge", "-p", &patch]).await?;
+    eventually("the target that is not there to be said", SOON, async || {
+        let va = cluster.variant(&ns, "moving").await?;
+        ensure!(condition(&va, "Ready")? == ("False", "DeploymentNotFound"), "{}", va["status"]);
+        ensure!(target(&va).is_none(), "{}", va["status"]);
+        Ok(())
+    })
+    .await?;
+    ensure!(series(cluster, &ns, "moving").await?.is_empty(), "series of the old target");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_variants_with_one_target_the_older_counts_while_it_is_there() -> anyhow::Result<()> {
+    let cluster = cluster().await?;
+    let ns = cluster.testbed.namespace("conflict").await?;
+    let first = VariantFixture::new(&ns, "first");
+    cluster.testbed.apply(&[first.deployment(), first.variant()].join("---\n")).await?;
+    published(cluster, &ns, "first", 1).await?;
+    let made = cluster.variant(&ns, "first").await?["metadata"]["creationTimestamp"].clone();
+    let made: Timestamp = made.as_str().unwrap_or_default().parse()?;
+    eventually("a later second: within one, the first by name would count", SOON, async || {
+        ensure!(Timestamp::now() >= made + SignedDuration::from_secs(1), "it is of this second");
+        Ok(())
+    })
+    .await?;
+    let second = VariantFixture { name: "a-second".to_owned(), ..first }
+        .variant()
+        .replace("name: a-second}", "name: first}")
+        .replace("  labels:", "  annotations: {wva.llmd.ai/allow-shared-target: \"true\"}\n  labels:");
+    cluster.testbed.apply(&second).await?;
+    eventually("the younger one to be set aside", SOON, async || {
+        let va = cluster.variant(&ns, "a-second").await?;
+        ensure!(condition(&va, "Ready")? == ("False", "TargetConflict"), "{}", va["status"]);
+        ensure!(va["status"].to_string().contains("'first'"), "{}", va["status"]);
+        Ok(())
+    })
+    .await?;
+    ensure!(series(cluster, &ns, "a-second").await?.is_empty(), "both are published");
+    published(cluster, &ns, "first", 1).await?;
+    run(cluster, &["delete", "va", "first", "-n", &ns]).await?;
+    published(cluster, &ns, "a-second", 1).await
+}
+
+/// The whole status, which nobody may touch.
+async fn status(cluster: &Cluster, namespace: &str, name: &str) -> anyhow::Result<Value> {
+    Ok(cluster.variant(namespace, name).await?["status"].clone())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_variant_that_another_controller_gets_is_let_go_at_once_and_taken_back_after_a_delay()
+-> anyhow::Result<()> {
+    let cluster = cluster().await?;
+    let ns = cluster.testbed.namespace("label").await?;
+    let fixture = VariantFixture::new(&ns, "shared");
+    cluster.testbed.apply(&[fixture.deployment(), fixture.variant()].join("---\n")).await?;
+    published(cluster, &ns, "shared", 1).await?;
+    let time = Timeline::event("the instance label of another controller is set");
+    run(cluster, &["label", "va", "shared", "-n", &ns, &format!("{LABEL}=other")]).await?;
+    eventually("its series to go", SOON, async || {
+        let left = series(cluster, &ns, "shared").await?;
+        ensure!(left.is_empty(), "{left:?}");
+        Ok(())
+    })
+    .await?;
+    time.seen("no series of any metric");
+    // What would be written if it were managed is not.
+    let before = status(cluster, &ns, "shared").await?;
+    run(cluster, &["delete", "deployment", "shared", "-n", &ns]).await?;
+    cycle(cluster, &ns).await?;
+    ensure!(status(cluster, &ns, "shared").await? == before, "the status of another's was written");
+    cluster.testbed.apply(&fixture.deployment()).await?;
+
+    let time = Timeline::event("the label is taken away");
+    let patch = json!({"metadata": {"labels": {LABEL: null}, "annotations": {"wva.llmd.ai/allow-instance-change": "true"}}});
+    let began = Instant::now();
+    run(cluster, &["patch", "va", "shared", "-n", &ns, "--type=merge", "-p", &patch.to_string()]).await?;
+    published(cluster, &ns, "shared", 1).await?;
+    time.seen(&format!("series again (takeover delay {} s)", DELAY.as_secs()));
+    ensure!(
+        began.elapsed() >= DELAY,
+        "its series came after {:?}: the other's are not gone yet",
+        began.elapsed()
+    );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_excluded_namespace_has_no_series_and_nothing_is_written_there() -> anyhow::Result<()> {
+    let cluster = cluster().await?;
+    let (ns, elsewhere) =
+        (cluster.testbed.namespace("excluded").await?, cluster.testbed.namespace("elsewhere").await?);
+    let fixture = VariantFixture::new(&ns, "left-alone");
+    cluster.testbed.apply(&[fixture.deployment(), fixture.variant()].join("---\n")).await?;
+    published(cluster, &ns, "left-alone", 1).await?;
+    let time = Timeline::event("the namespace gets the exclusion annotation");
+    run(cluster, &["annotate", "namespace", &ns, "wva.llmd.ai/exclude=true"]).await?;
+    eventually("its series to go", SOON, async || {
+        let left = series(cluster, &ns, "left-alone").await?;
+        ensure!(left.is_empty(), "{left:?}");
+        Ok(())
+    })
+    .await?;
+    time.seen("no series of any metric");
+    served(cluster, &ns, "left-alone", &[]).await?;
+    let before = status(cluster, &ns, "left-alone").await?;
+    run(cluster, &["delete", "deployment", "left-alone", "-n", &ns]).await?;
+    cycle(cluster, &elsewhere).await?;
+    ensure!(status(cluster, &ns, "left-alone").await? == before, "its status was written");
+    ensure!(events(cluster, &ns, "TargetNotFound").await?.is_empty(), "an event was written");
+    cluster.testbed.apply(&fixture.deployment()).await?;
+
+    let time = Timeline::event("the annotation is taken away");
+    run(cluster, &["annotate", "namespace", &ns, "wva.llmd.ai/exclude-"]).await?;
+    published(cluster, &ns, "left-alone", 1).await?;
+    time.seen("series again");
+    served(cluster, &ns, "left-alone", &["1"]).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_labelled_variant_that_nobody_serves_is_told_of_once() -> anyhow::Result<()> {
+    let cluster = cluster().await?;
+    let ns = cluster.testbed.namespace("nobodys").await?;
+    let ran = Timestamp::now() - SignedDuration::from_mins(20);
+    for (name, last_run) in [("forgotten", ran), ("served", Timestamp::now())] {
+        let variant = VariantFixture::new(&ns, name).variant();
+        let labelled = variant.replace("  labels: {", &format!("  labels: {{{LABEL}: nobody, "));
+        cluster.testbed.apply(&labelled).await?;
+        let alloc = json!({"numReplicas": 2, "accelerator": "H100", "lastRunTime": last_run.to_string()});
+        let patch = json!({"status": {"desiredOptimizedAlloc": alloc}}).to_string();
+        let args = ["patch", "va", name, "-n", &ns, "--subresource=status", "--type=merge", "-p", &patch];
+        run(cluster, &args).await?;
+    }
+    // It is believed after ten seconds, by the cycle that comes next.
+    let told = eventually("the event NotManaged", SOON, async || {
+        cycle(cluster, &ns).await?;
+        let told = events(cluster, &ns, "NotManaged").await?;
+        ensure!(!told.is_empty(), "none yet");
+        Ok(told)
+    })
+    .await?;
+    cycle(cluster, &ns).await?;
+    ensure!(events(cluster, &ns, "NotManaged").await? == told, "it is told again");
+    ensure!(told.len() == 1 && told[0].starts_with("VariantAutoscaling/forgotten Warning: "), "{told:?}");
+    ensure!(told[0].contains("CONTROLLER_INSTANCE=nobody"), "{told:?}");
+    let status = status(cluster, &ns, "forgotten").await?;
+    ensure!(status["conditions"].is_null(), "its status was written: {status}");
+    Ok(())
+}

@@ -1,0 +1,128 @@
+//! `/metrics` of a running process held against the list of the API, both ways: every name is there with exactly its
+//! labels, and no other is.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Cluster, SOON, cluster, published, run};
+use anyhow::{Context as _, ensure};
+use wva_testbed::eventually;
+use wva_testbed::fixtures::VariantFixture;
+use wva_testbed::install::get;
+
+/// Name, type and labels, of a controller without an instance. Names of the process metrics are the library's.
+const METRICS: [(&str, &str, &[&str]); 27] = [
+    ("wva_desired_replicas", "gauge", &["accelerator_type", "namespace", "variant_name"]),
+    ("wva_current_replicas", "gauge", &["accelerator_type", "namespace", "variant_name"]),
+    ("wva_desired_ratio", "gauge", &["accelerator_type", "namespace", "variant_name"]),
+    ("inferno_desired_replicas", "gauge", &["accelerator_type", "namespace", "variant_name"]),
+    ("inferno_current_replicas", "gauge", &["accelerator_type", "namespace", "variant_name"]),
+    ("inferno_desired_ratio", "gauge", &["accelerator_type", "namespace", "variant_name"]),
+    ("wva_replica_scaling_total", "counter", &["direction", "namespace", "reason", "variant_name"]),
+    ("wva_engine_cycle_duration_seconds", "histogram", &[]),
+    ("wva_engine_cycles_total", "counter", &["result"]),
+    ("wva_prometheus_query_duration_seconds", "histogram", &["query"]),
+    ("wva_prometheus_query_errors_total", "counter", &["query"]),
+    ("wva_prometheus_partial_answers_total", "counter", &["query"]),
+    ("wva_admission_review_duration_seconds", "histogram", &["operation", "resource"]),
+    ("wva_admission_reviews_total", "counter", &["allowed", "code", "operation", "resource"]),
+    ("wva_certificate_expiry_timestamp_seconds", "gauge", &["name"]),
+    ("wva_leader", "gauge", &[]),
+    ("wva_config_reloads_total", "counter", &["config", "result"]),
+    ("wva_unmapped_series", "gauge", &[]),
+    ("wva_variants", "gauge", &["state"]),
+    ("wva_build_info", "gauge", &["revision", "rustc", "version"]),
+    ("process_cpu_seconds_total", "counter", &[]),
+    ("process_max_fds", "gauge", &[]),
+    ("process_open_fds", "gauge", &[]),
+    ("process_resident_memory_bytes", "gauge", &[]),
+    ("process_start_time_seconds", "gauge", &[]),
+    ("process_threads", "gauge", &[]),
+    ("process_virtual_memory_bytes", "gauge", &[]),
+];
+/// What a label that is no name of an object may say.
+const CLOSED: [(&str, &[&str]); 5] = [
+    ("direction", &["up", "down"]),
+    ("result", &["ok", "degraded", "invalid"]),
+    ("allowed", &["true", "false"]),
+    ("operation", &["CREATE", "UPDATE", "DELETE", "other"]),
+    ("resource", &["variantautoscalings", "configmaps", "other"]),
+];
+
+/// Type and names of labels of each metric, and the values of each label, of a page.
+#[derive(Default)]
+struct Page {
+    types: BTreeMap<String, String>,
+    labels: BTreeMap<String, BTreeSet<String>>,
+    values: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Page {
+    async fn of(cluster: &Cluster) -> anyhow::Result<Self> {
+        let (status, text) = get(&format!("http://{}/metrics", cluster.install.address("metrics")?)).await?;
+        ensure!(status == 200, "/metrics answered {status}");
+        let mut page = Self::default();
+        for line in text.lines() {
+            if let Some(heading) = line.strip_prefix("# TYPE ") {
+                let (name, kind) = heading.split_once(' ').context("a type without a name")?;
+                page.types.insert(name.to_owned(), kind.to_owned());
+            } else if !line.starts_with('#') {
+                page.series(line)?;
+            }
+        }
+        Ok(page)
+    }
+
+    fn series(&mut self, line: &str) -> anyhow::Result<()> {
+        let (series, _) = line.rsplit_once(' ').with_context(|| format!("no value: {line}"))?;
+        let (name, labels) = series.split_once('{').unwrap_or((series, ""));
+        let part = |end| {
+            name.strip_suffix(end).filter(|name| self.types.get(*name).is_some_and(|t| t == "histogram"))
+        };
+        let name = ["_bucket", "_sum", "_count"].into_iter().find_map(part).unwrap_or(name);
+        ensure!(self.types.contains_key(name), "a series without a type: {line}");
+        let all = self.labels.entry(name.to_owned()).or_default();
+        // No value of these holds a comma or a quote.
+        for pair in labels.trim_end_matches('}').split(',').filter(|pair| !pair.is_empty()) {
+            let (label, value) = pair.split_once('=').with_context(|| format!("no label: {line}"))?;
+            if label != "le" {
+                all.insert(label.to_owned());
+                self.values.entry(label.to_owned()).or_default().insert(value.trim_matches('"').to_owned());
+            }
+        }
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_metrics_are_those_of_the_api_and_no_others() -> anyhow::Result<()> {
+    let cluster = cluster().await?;
+    let ns = cluster.testbed.namespace("metrics").await?;
+    let fixture = VariantFixture::new(&ns, "counted");
+    cluster.testbed.apply(&[fixture.deployment(), fixture.variant()].join("---\n")).await?;
+    published(cluster, &ns, "counted", 1).await?;
+    // A change of the target, so that it is counted.
+    run(cluster, &["annotate", "va", "counted", "-n", &ns, "wva.llmd.ai/mode=fixed=2"]).await?;
+    published(cluster, &ns, "counted", 2).await?;
+    let page = eventually("every metric to have a series", SOON, async || {
+        let page = Page::of(cluster).await?;
+        let missing: Vec<_> = METRICS.iter().filter(|(name, ..)| !page.labels.contains_key(*name)).collect();
+        ensure!(missing.is_empty(), "{missing:?}");
+        Ok(page)
+    })
+    .await?;
+    let told = include_str!("../../../docs/reasons.md");
+    for (name, labels) in &page.labels {
+        ensure!(name.starts_with("process_") || told.contains(&format!("`{name}`")), "{name} is in no doc");
+        let known = METRICS.iter().find(|(known, ..)| known == name);
+        let (_, kind, wanted) = known.with_context(|| format!("{name} is not in the API"))?;
+        ensure!(page.types[name] == *kind, "{name} is a {}", page.types[name]);
+        let wanted: BTreeSet<String> = wanted.iter().map(|&label| label.to_owned()).collect();
+        ensure!(*labels == wanted, "{name} has the labels {labels:?}");
+    }
+    for (label, allowed) in CLOSED {
+        for value in &page.values[label] {
+            ensure!(allowed.contains(&value.as_str()), "{label}={value:?}");
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,26 @@
+//! End-to-end tests on real control planes. Each module is a group: its tests share a control plane, and `tests/run.sh`
+//! runs each group as a process.
+
+mod admission;
+mod certificate_files;
+mod config_maps;
+mod control_plane;
+mod crd;
+mod from_zero;
+mod install;
+mod instance;
+mod lifecycle;
+mod migration;
+mod old_objects;
+mod operations;
+mod outage;
+mod permissions;
+mod processes;
+mod releases;
+mod restart;
+mod scaling;
+mod secure_metrics;
+mod shared;
+mod support;
+mod tenants;
+mod to_zero;

@@ -1,0 +1,152 @@
+//! Certificates, leadership and supervision on a real control plane, a few turns of each experiment; all turns with
+//! `FULL=1` (`make test-faults`). `docs/operations-tests.md` has the figures.
+//! A control plane of its own: the audit log is read, and releases die.
+#![expect(clippy::print_stdout, reason = "the figures are what a person reads who runs the tests")]
+
+mod churn;
+mod cold;
+mod damage;
+mod dead;
+mod leadership;
+mod lifetimes;
+mod metrics_api;
+mod repair;
+mod rolling;
+mod tasks;
+mod trust;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Mutex, OnceCell};
+use wva_testbed::audit::Audit;
+use wva_testbed::install::Install;
+use wva_testbed::reviews::Tally;
+use wva_testbed::{Options, Testbed};
+
+use crate::support::{Outcome, is_full, program};
+
+static TESTBED: OnceCell<Testbed> = OnceCell::const_new();
+/// Held by each experiment on the release of `config/base`, of which there is one.
+static RELEASE: Mutex<()> = Mutex::const_new(());
+
+async fn testbed() -> anyhow::Result<&'static Testbed> {
+    let options = || Options {
+        name: "operations".to_owned(),
+        nodes: Vec::new(),
+        with_prometheus: false,
+        audit: Audit::Writes,
+        ..Options::default()
+    };
+    TESTBED
+        .get_or_try_init(async || {
+            let testbed = Testbed::start(options()).await?;
+            // Once, before two tests do so at the same time.
+            Install::crd(&testbed).await?;
+            anyhow::Ok(testbed)
+        })
+        .await
+}
+
+/// A few turns, or with `FULL=1` many.
+fn turns(few: u32, many: u32) -> u32 {
+    if is_full() { many } else { few }
+}
+
+/// Runs an experiment on the release that all but one share.
+async fn alone(
+    experiment: impl AsyncFnOnce(&'static Testbed) -> anyhow::Result<Outcome>,
+) -> anyhow::Result<()> {
+    let testbed = testbed().await?;
+    let _alone = RELEASE.lock().await;
+    let began = Instant::now();
+    let figures = Box::pin(experiment(testbed)).await?.kept()?;
+    println!("{figures} ({} s)", began.elapsed().as_secs());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cold_install_makes_one_ca() -> anyhow::Result<()> {
+    alone(async |testbed| cold::cold_install(testbed, &program(), turns(3, 100)).await).await
+}
+
+/// It takes as long as a certificate lives, so it runs beside the others, as a release of its own. Its name makes it the
+/// first to be started.
+#[tokio::test(flavor = "multi_thread")]
+async fn ca_lifetimes_end_and_no_review_fails() -> anyhow::Result<()> {
+    let lasts = Duration::from_secs(turns(75, 600).into());
+    let outcome =
+        Box::pin(lifetimes::lifetimes(testbed().await?, &program(), Some("lives-short"), lasts)).await?;
+    println!("{}", outcome.kept()?);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn repair_ends_every_damage_to_cas() -> anyhow::Result<()> {
+    alone(async |testbed| repair::repair(testbed, &program(), turns(1, 10)).await).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rolling_restart_fails_no_review() -> anyhow::Result<()> {
+    alone(async |testbed| rolling::rolling_restart(testbed, &program(), turns(2, 50)).await).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn leadership_moves_and_the_old_leader_stops_writing() -> anyhow::Result<()> {
+    alone(async |testbed| leadership::leadership(testbed, &program(), turns(1, 5), is_full()).await).await
+}
+
+/// Only a debug build can end a task on request.
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_tasks_end_the_process() -> anyhow::Result<()> {
+    let wva = Path::new(env!("CARGO_BIN_EXE_wva"));
+    alone(async |testbed| tasks::killed_tasks(testbed, wva).await).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn metrics_api_answers_without_a_leader() -> anyhow::Result<()> {
+    alone(async |testbed| metrics_api::metrics_api(testbed, &program()).await).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_dead_and_the_rest_of_the_cluster_goes_on() -> anyhow::Result<()> {
+    alone(async |testbed| {
+        let mut outcome = dead::all_dead(testbed, &program(), Some("dies-out")).await?;
+        if is_full() {
+            let with = dead::all_dead(testbed, &program(), None).await?;
+            outcome.figures += "; with the external metrics API: ";
+            outcome.figures += &with.figures;
+            outcome.faults.extend(with.faults);
+        }
+        Ok(outcome)
+    })
+    .await
+}
+
+/// What did not hold of reviews that all had to get the right verdict; in full runs in their turn.
+fn faults(tally: &Tally) -> Vec<String> {
+    let mut faults = tally.faults();
+    if is_full() && tally.was_held_back() {
+        faults.push(format!("{} reviews could not be sent in their turn", tally.held_back));
+    }
+    faults
+}
+
+/// The middle and the longest of some times, in seconds.
+fn spread(times: &[Duration]) -> String {
+    let mut sorted = times.to_vec();
+    sorted.sort_unstable();
+    match (sorted.get(sorted.len() / 2), sorted.last()) {
+        (Some(middle), Some(longest)) => {
+            format!("{:.1} s (at most {:.1} s)", middle.as_secs_f64(), longest.as_secs_f64())
+        }
+        _ => "never".to_owned(),
+    }
+}
+
+#[test]
+fn spread_is_middle_and_longest() {
+    let times = [3, 1, 2].map(Duration::from_secs);
+    assert_eq!(spread(&times), "2.0 s (at most 3.0 s)");
+    assert_eq!(spread(&[]), "never");
+}

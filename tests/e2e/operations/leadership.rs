@@ -1,0 +1,271 @@
+//! A leader that cannot lead: frozen past its lease and woken again, cut off from kube-apiserver, or without its Lease.
+//! The audit log tells who wrote what and when: nothing may come from the old leader once its lease is over.
+
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kube::Api;
+use tokio::time::Instant;
+
+use super::churn::Churn;
+use super::spread;
+use crate::support::{Outcome, bound};
+use wva_testbed::audit::Write;
+use wva_testbed::install::InstallOptions;
+use wva_testbed::replicas::{LEASE, LEASE_NAME, Replicas};
+use wva_testbed::{Signal, Testbed, eventually, within};
+
+const BOTH: [usize; 2] = [0, 1];
+const CALL: Duration = Duration::from_secs(10);
+/// The contract: how long after the lease somebody else leads.
+const SLACK: Duration = Duration::from_secs(5);
+/// How long is waited for what is late, to say how late.
+const LATE: Duration = Duration::from_mins(1);
+/// A new leader is watched until it has written this often, for what the old one does beside it.
+const WRITES: usize = 4;
+
+/// What happens to a leader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    Frozen,
+    CutOff,
+    LeaseDeleted,
+    /// Cut off, and what it had sent by then arrives when the link is healed.
+    CutOffLate,
+}
+
+impl Fault {
+    /// Whether nothing may come late. What a leader has sent while its lease was good cannot be called back, where a
+    /// network keeps it for that long: this is measured, and `docs/operations-tests.md` says what follows from it.
+    fn judged(self) -> bool {
+        self != Self::CutOffLate
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Frozen => "frozen",
+            Self::CutOff => "cut off",
+            Self::LeaseDeleted => "Lease deleted",
+            Self::CutOffLate => "cut off, what was sent arrives at last",
+        })
+    }
+}
+
+/// Does each fault `turns` times to the leader of two replicas; with `late` the one that is measured and not judged too.
+///
+/// # Errors
+/// When nobody leads to begin with, or nobody takes over within a minute.
+pub(crate) async fn leadership(
+    testbed: &Testbed,
+    wva: &Path,
+    turns: u32,
+    late: bool,
+) -> anyhow::Result<Outcome> {
+    let mut replicas = Replicas::install(testbed, InstallOptions::quick(wva), "leadership").await?;
+    replicas.start_all(&BOTH).await?;
+    replicas.wait_ready(&BOTH).await?;
+    replicas.wait_open().await?;
+    let _churn = Churn::start(testbed, replicas.namespace()).await?;
+    let (mut figures, mut faults) = (Vec::new(), Vec::new());
+    let all = [Fault::Frozen, Fault::CutOff, Fault::LeaseDeleted, Fault::CutOffLate];
+    for fault in all.into_iter().filter(|fault| late || fault.judged()) {
+        let (mut times, mut after) = (Vec::new(), 0);
+        for _ in 0..turns {
+            let seen =
+                one(&replicas, fault).await.with_context(|| format!("{fault}: {}", replicas.evidence()))?;
+            if seen.took > bound(LEASE + SLACK) {
+                faults.push(format!("{fault}: taken over after {:?}", seen.took));
+            }
+            after += seen.late.len();
+            times.push(seen.took);
+            if !fault.judged() {
+                continue;
+            }
+            faults.extend(seen.late.iter().map(|write| format!("{fault}: the old leader wrote {write:?}")));
+            faults
+                .extend(seen.beside.iter().map(|write| format!("{fault}: beside the new leader: {write:?}")));
+        }
+        figures.push(format!("{fault}: led again after {}, {after} late writes", spread(&times)));
+    }
+    Ok(Outcome { figures: format!("{turns} each: {}", figures.join("; ")), faults })
+}
+
+/// What one fault led to.
+struct Seen {
+    /// From the fault until somebody led.
+    took: Duration,
+    /// Writes of the old leader after its lease was over.
+    late: Vec<Write>,
+    /// Writes of the old leader after the first one of the new.
+    beside: Vec<Write>,
+}
+
+async fn one(replicas: &Replicas<'_>, fault: Fault) -> anyhow::Result<Seen> {
+    let old = eventually("one leader", LATE, async || the_leader(replicas).await).await?;
+    let writes = acts_of(replicas, old, Timestamp::now());
+    eventually("the leader to write", LATE, async || writes(1)).await?;
+    let (began, since) = (Instant::now(), Timestamp::now());
+    harm(replicas, old, fault).await?;
+    let new = eventually("somebody to lead", LATE, async || holder(replicas, fault, old).await).await?;
+    let took = began.elapsed();
+    let acts = acts_of(replicas, new, since);
+    if new != old {
+        eventually("the new leader to write", LATE, async || acts(1)).await?;
+    }
+    mend(replicas, old, fault)?;
+    let woken = acts_of(replicas, new, Timestamp::now());
+    eventually("the new leader to go on writing", LATE, async || woken(WRITES)).await?;
+    eventually("one leader beside a follower", LATE, async || {
+        let leader = the_leader(replicas).await?;
+        ensure!(leader == new, "wva-{leader} leads, and wva-{new} took over");
+        Ok(())
+    })
+    .await?;
+    replicas.wait_ready(&BOTH).await?;
+    if new == old {
+        return Ok(Seen { took, late: Vec::new(), beside: Vec::new() });
+    }
+    let all = replicas.testbed().audit()?;
+    let (old, new) = (replicas.credential(old)?, replicas.credential(new)?);
+    Ok(Seen { took, late: after_expiry(&all, old, new, since)?, beside: beside(&all, old, new, since) })
+}
+
+async fn harm(replicas: &Replicas<'_>, leader: usize, fault: Fault) -> anyhow::Result<()> {
+    match fault {
+        Fault::Frozen => replicas.signal(leader, Signal::Stop),
+        Fault::CutOff | Fault::CutOffLate => {
+            replicas.cut(leader);
+            Ok(())
+        }
+        Fault::LeaseDeleted => replicas.delete_lease().await,
+    }
+}
+
+/// Ends what [`harm`] has begun.
+fn mend(replicas: &Replicas<'_>, old: usize, fault: Fault) -> anyhow::Result<()> {
+    match fault {
+        Fault::Frozen => replicas.signal(old, Signal::Cont)?,
+        Fault::CutOff => replicas.heal(old),
+        Fault::CutOffLate => replicas.heal_and_deliver(old),
+        Fault::LeaseDeleted => {}
+    }
+    Ok(())
+}
+
+/// The replica that says that it leads, where it is one and the Lease says the same.
+async fn the_leader(replicas: &Replicas<'_>) -> anyhow::Result<usize> {
+    let mut leaders = Vec::new();
+    for index in BOTH {
+        let leads = replicas.leads(index).await?.context("there is no series wva_leader")?;
+        leaders.extend(leads.then_some(index));
+    }
+    ensure!(leaders.len() == 1, "{leaders:?} say that they lead");
+    let lease = lease_holder(replicas).await?;
+    ensure!(lease == format!("wva-{}", leaders[0]), "wva-{} leads, and the Lease says {lease:?}", leaders[0]);
+    Ok(leaders[0])
+}
+
+/// Who leads after the fault: another one than before, but for a deleted Lease, which the old one may make again.
+async fn holder(replicas: &Replicas<'_>, fault: Fault, old: usize) -> anyhow::Result<usize> {
+    let name = lease_holder(replicas).await?;
+    let index = BOTH.into_iter().find(|index| name == format!("wva-{index}"));
+    let index = index.with_context(|| format!("{name:?} holds the Lease"))?;
+    ensure!(index != old || fault == Fault::LeaseDeleted, "the old leader still holds the Lease");
+    ensure!(replicas.leads(index).await? == Some(true), "wva-{index} holds the Lease and does not lead yet");
+    Ok(index)
+}
+
+async fn lease_holder(replicas: &Replicas<'_>) -> anyhow::Result<String> {
+    let leases = Api::<Lease>::namespaced(replicas.testbed().admin()?, &replicas.system());
+    let lease = within("reading the Lease", CALL, leases.get(LEASE_NAME)).await?;
+    lease.spec.and_then(|spec| spec.holder_identity).context("nobody holds the Lease")
+}
+
+/// Whether a replica has written so often since then; its Lease does not count.
+fn acts_of<'a>(
+    replicas: &'a Replicas<'_>,
+    index: usize,
+    since: Timestamp,
+) -> impl Fn(usize) -> anyhow::Result<()> + 'a {
+    move |wanted| {
+        let credential = replicas.credential(index)?;
+        let writes = replicas.testbed().audit()?;
+        let count = writes.iter().filter(|write| acts(write, credential) && write.at >= since).count();
+        ensure!(count >= wanted, "wva-{index} wrote {count} times");
+        Ok(())
+    }
+}
+
+/// Whether it changed something that only a leader changes. An event is news of what was so when it was sent: one that
+/// was on its way may arrive at any time.
+fn acts(write: &Write, credential: &str) -> bool {
+    write.credential == credential
+        && write.stored()
+        && !["leases", "events"].contains(&write.resource.as_str())
+}
+
+/// Writes that kube-apiserver got from `old` after its lease was over: counted from its last renewal before `new` took
+/// the Lease.
+fn after_expiry(all: &[Write], old: &str, new: &str, fault: Timestamp) -> anyhow::Result<Vec<Write>> {
+    let leases = all.iter().filter(|write| write.resource == "leases" && write.stored());
+    let of = |who: &str, write: &&Write| write.credential == who;
+    let taken =
+        leases.clone().filter(|write| of(new, write)).map(|write| write.at).filter(|at| *at > fault).min();
+    let taken = taken.context("the new leader never wrote the Lease")?;
+    let last = leases.filter(|write| of(old, write)).map(|write| write.at).filter(|at| *at < taken).max();
+    let over = last.context("the old leader never renewed its Lease")? + SignedDuration::try_from(LEASE)?;
+    Ok(all.iter().filter(|write| acts(write, old) && write.at > over).cloned().collect())
+}
+
+/// Writes of `old` after the first one of `new` since the fault.
+fn beside(all: &[Write], old: &str, new: &str, since: Timestamp) -> Vec<Write> {
+    let first = all.iter().filter(|write| acts(write, new) && write.at > since).map(|write| write.at).min();
+    all.iter()
+        .filter(|write| acts(write, old) && first.is_some_and(|first| write.at > first))
+        .cloned()
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(second: i64, credential: &str, resource: &str) -> anyhow::Result<Write> {
+        Ok(Write {
+            body: serde_json::Value::Null,
+            at: Timestamp::from_second(second)?,
+            credential: credential.to_owned(),
+            user: String::new(),
+            verb: "patch".to_owned(),
+            resource: resource.to_owned(),
+            namespace: String::new(),
+            name: "x".to_owned(),
+            code: 200,
+        })
+    }
+
+    #[test]
+    fn only_acts_after_the_lease_are_late() -> anyhow::Result<()> {
+        let status = "variantautoscalings/status";
+        let all = [
+            write(100, "old", "leases")?,
+            write(104, "old", status)?,
+            write(108, "new", "leases")?,
+            write(109, "new", status)?,
+            write(110, "old", "leases")?,
+            write(111, "old", status)?,
+            write(112, "new", status)?,
+        ];
+        let fault = Timestamp::from_second(101)?;
+        assert_eq!(after_expiry(&all, "old", "new", fault)?, all[5..6]);
+        assert_eq!(beside(&all, "old", "new", fault), all[5..6]);
+        assert!(after_expiry(&all, "old", "other", fault).is_err());
+        Ok(())
+    }
+}

@@ -1,0 +1,163 @@
+//! Damage to the CA and how fast it is repaired: the Secret and each `caBundle`, in every way there is, while reviews
+//! come in. Reviews may fail only where kube-apiserver itself was told to trust nobody, or somebody else, and until
+//! that is repaired.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::ensure;
+use tokio::time::Instant;
+
+use super::damage::{How, Whose};
+use super::spread;
+use super::trust::all_agree;
+use crate::support::{Outcome, bound};
+use wva_testbed::install::InstallOptions;
+use wva_testbed::replicas::Replicas;
+use wva_testbed::reviews::{Reviews, Tally};
+use wva_testbed::{Testbed, eventually};
+
+const BOTH: [usize; 2] = [0, 1];
+/// Reviews a second.
+const RATE: u32 = 20;
+/// The contract.
+const REPAIRED: Duration = Duration::from_secs(15);
+/// How long is waited for a repair that is late, to say how late.
+const LATE: Duration = Duration::from_mins(1);
+/// Valid reviews that are admitted after a repair before it counts as heard of: kube-apiserver learns of a repaired
+/// configuration by its watch.
+const HEARD_BY: u64 = 3;
+/// Reviews that are admitted before the Secret is damaged, 12 s of them: a replica that has just started takes a good
+/// Secret as it is.
+const SERVED: u64 = 120;
+
+/// A damage and the time in which reviews may fail for it, if any.
+struct Damage {
+    what: String,
+    begin: Instant,
+    end: Instant,
+    excuse: bool,
+}
+
+/// Does each damage `turns` times to two replicas.
+///
+/// # Errors
+/// When a damage could not be done, or was not repaired within a minute.
+pub(crate) async fn repair(testbed: &Testbed, wva: &Path, turns: u32) -> anyhow::Result<Outcome> {
+    let mut replicas = Replicas::install(testbed, InstallOptions::quick(wva), "repair").await?;
+    replicas.start_all(&BOTH).await?;
+    replicas.wait_ready(&BOTH).await?;
+    replicas.wait_open().await?;
+    let reviews = Reviews::start(testbed, replicas.namespace(), RATE).await?;
+    let (mut damages, mut faults, mut figures) = (Vec::new(), Vec::new(), Vec::new());
+    for bundle in [true, false] {
+        if !bundle {
+            eventually("the replicas to have served for a while", LATE, async || admitted(&reviews, SERVED))
+                .await?;
+        }
+        for how in How::ALL {
+            let mut times = Vec::new();
+            for turn in 0..turns {
+                let whose = target(bundle, turn);
+                let (damage, took) = damaged(&replicas, &reviews, whose, how).await?;
+                if took > bound(REPAIRED) {
+                    faults.push(format!("{}: repaired after {took:?}", damage.what));
+                }
+                times.push(took);
+                damages.push(damage);
+            }
+            let what = if bundle { "caBundle" } else { "Secret" };
+            figures.push(format!("{what} {how} {}", spread(&times)));
+        }
+    }
+    let tally = reviews.end().await?;
+    let excused = judge(&tally, &damages, &mut faults);
+    figures.push(format!(
+        "of {} reviews {excused} failed where they may and {} where not",
+        tally.sent(),
+        tally.failed - excused
+    ));
+    Ok(Outcome { figures: format!("{turns} each: {}", figures.join("; ")), faults })
+}
+
+fn target(bundle: bool, turn: u32) -> Whose {
+    match (bundle, turn % 3) {
+        (false, _) => Whose::Secret,
+        (true, 0) => Whose::Validating,
+        (true, 1) => Whose::Mutating,
+        (true, _) => Whose::ApiService,
+    }
+}
+
+/// Whether so many valid reviews were admitted.
+fn admitted(reviews: &Reviews, wanted: u64) -> anyhow::Result<()> {
+    let admitted = reviews.so_far().admitted;
+    ensure!(admitted >= wanted, "{admitted} reviews were admitted, and {wanted} are wanted");
+    Ok(())
+}
+
+/// Does one damage, waits until everybody trusts one CA again, and how long that took; then until reviews are admitted.
+async fn damaged(
+    replicas: &Replicas<'_>,
+    reviews: &Reviews,
+    whose: Whose,
+    how: How,
+) -> anyhow::Result<(Damage, Duration)> {
+    let what = format!("{whose:?} {how}");
+    all_agree(replicas, &BOTH).await?;
+    let begin = Instant::now();
+    whose.damage(how, replicas).await?;
+    eventually(&format!("the repair: {what}"), LATE, async || all_agree(replicas, &BOTH).await).await?;
+    let took = begin.elapsed();
+    let heard = reviews.so_far().admitted + HEARD_BY;
+    eventually("reviews to be admitted again", bound(REPAIRED), async || admitted(reviews, heard)).await?;
+    Ok((Damage { what, begin, end: Instant::now(), excuse: whose.is_the_api_servers() }, took))
+}
+
+/// How many reviews failed with an excuse; those without one, and wrong verdicts, are faults.
+fn judge(tally: &Tally, damages: &[Damage], faults: &mut Vec<String>) -> u64 {
+    let mut excused = 0;
+    let mut without = Vec::new();
+    for failure in &tally.failures {
+        let during = |damage: &&Damage| damage.begin <= failure.at && failure.sent <= damage.end;
+        match damages.iter().find(during) {
+            Some(damage) if damage.excuse => excused += 1,
+            Some(damage) => without.push(format!("({}) {}", damage.what, failure.text)),
+            None => without.push(failure.text.clone()),
+        }
+    }
+    if !without.is_empty() {
+        let first = without.iter().take(3).cloned().collect::<Vec<_>>().join(" / ");
+        faults.push(format!("{} reviews failed without an excuse: {first}", without.len()));
+    }
+    if tally.let_through > 0 {
+        faults.push(format!("{} invalid objects were admitted", tally.let_through));
+    }
+    excused
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wva_testbed::reviews::Failure;
+
+    #[test]
+    fn a_failure_is_excused_by_a_damage_of_its_time_alone() {
+        let at = |seconds: u64, base: Instant| base + Duration::from_secs(seconds);
+        let base = Instant::now();
+        let damage = |what: &str, begin, end, excuse| Damage {
+            what: what.to_owned(),
+            begin: at(begin, base),
+            end: at(end, base),
+            excuse,
+        };
+        let damages = [damage("bundle", 10, 12, true), damage("Secret", 20, 22, false)];
+        let failure =
+            |seconds| Failure { sent: at(seconds, base), at: at(seconds, base), text: "x509".to_owned() };
+        let failures = [5, 11, 21].map(failure).to_vec();
+        let tally = Tally { failed: 3, failures, ..Tally::default() };
+        let mut faults = Vec::new();
+        assert_eq!(judge(&tally, &damages, &mut faults), 1);
+        assert_eq!(faults, ["2 reviews failed without an excuse: x509 / (Secret) x509"]);
+    }
+}

@@ -1,0 +1,109 @@
+//! Every task that must run, ended and panicked from inside, each in a process of its own: the process must go with it, and say
+//! so by its exit status, rather than stay ready but dead. Only a debug build can be told to do that to itself.
+
+use std::path::Path;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use futures::future::try_join_all;
+use k8s_openapi::jiff::Timestamp;
+use serde_json::Value;
+
+use super::spread;
+use crate::support::{Outcome, bound};
+use wva_testbed::install::InstallOptions;
+use wva_testbed::install::program::Program;
+use wva_testbed::replicas::Replicas;
+use wva_testbed::{Testbed, eventually};
+
+/// The setting by which a debug build harms itself.
+const SETTING: &str = "WVA_FAULT";
+/// When it does, after it has started.
+const DELAY: Duration = Duration::from_secs(1);
+/// The contract, from the fault on.
+const ENDS: Duration = Duration::from_secs(5);
+/// Processes that are harmed side by side.
+const AT_ONCE: usize = 4;
+const LISTED: Duration = Duration::from_secs(30);
+
+/// Ends and panics every task there is, each in a process of its own.
+///
+/// # Errors
+/// When the program does not say which tasks it has.
+pub(crate) async fn killed_tasks(testbed: &Testbed, wva: &Path) -> anyhow::Result<Outcome> {
+    let mut replicas = Replicas::install(testbed, InstallOptions::quick(wva), "tasks").await?;
+    let tasks = tasks(&mut replicas).await?;
+    let harm: Vec<String> =
+        tasks.iter().flat_map(|task| [format!("end:{task}"), format!("panic:{task}")]).collect();
+    let (mut times, mut faults) = (Vec::new(), Vec::new());
+    for some in harm.chunks(AT_ONCE) {
+        for (took, fault) in killed(&mut replicas, some).await? {
+            times.push(took);
+            faults.extend(fault);
+        }
+    }
+    let figures =
+        format!("{} tasks, ended and panicked: the process ended after {}", tasks.len(), spread(&times));
+    Ok(Outcome { figures, faults })
+}
+
+/// The names of all tasks, as the program lists them.
+async fn tasks(replicas: &mut Replicas<'_>) -> anyhow::Result<Vec<String>> {
+    replicas.set(0, SETTING, "list").await?;
+    replicas.start(0).await?;
+    let tasks = eventually("wva to list its tasks", LISTED, async || {
+        let log = replicas.process(0)?.log();
+        let mut lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let line = lines.find(|line| line["msg"] == "Tasks that can be ended");
+        let line = line.context("no such line yet: it is written by debug builds alone")?;
+        let tasks = line["tasks"].as_str().context("a line without tasks")?;
+        Ok(tasks.split(',').map(|task| task.trim().to_owned()).collect::<Vec<_>>())
+    })
+    .await?;
+    replicas.kill(0)?;
+    ensure!(tasks.len() > 5 && tasks.iter().all(|task| !task.is_empty()), "too few tasks: {tasks:?}");
+    Ok(tasks)
+}
+
+/// Starts one process for each; how long after its fault it ended, and what was wrong with that.
+async fn killed(
+    replicas: &mut Replicas<'_>,
+    harm: &[String],
+) -> anyhow::Result<Vec<(Duration, Option<String>)>> {
+    for (index, fault) in harm.iter().enumerate() {
+        replicas.set(index, SETTING, fault).await?;
+    }
+    let indexes: Vec<usize> = (0..harm.len()).collect();
+    replicas.start_all(&indexes).await?;
+    let shared = &*replicas;
+    let ends = harm.iter().enumerate().map(|(index, fault)| async move {
+        let process = shared.process(index)?;
+        let ended = process.wait_exit(Program::GRACE).await;
+        let took = Timestamp::now().duration_since(harmed(&process.log())?);
+        let took = Duration::try_from(took).unwrap_or_default();
+        anyhow::Ok((took, judge(fault, ended.ok(), took)))
+    });
+    let judged = try_join_all(ends).await?;
+    replicas.kill_all();
+    Ok(judged)
+}
+
+/// When the fault came, as the process announces it: how long it took to start does not count.
+fn harmed(log: &str) -> anyhow::Result<Timestamp> {
+    let mut lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let line = lines.find(|line| line["msg"] == "A task of this process will be made to end");
+    let announced: Timestamp =
+        line.context("no fault was announced")?["ts"].as_str().context("no time")?.parse()?;
+    Ok(announced + DELAY)
+}
+
+/// What is wrong with an end, if anything; `None` for one that did not come.
+fn judge(fault: &str, ended: Option<ExitStatus>, took: Duration) -> Option<String> {
+    match ended {
+        None => Some(format!("{fault}: the process goes on")),
+        Some(status) if status.success() => Some(format!("{fault}: the process ended with success")),
+        Some(_) if took > bound(ENDS) => Some(format!("{fault}: the process ended after {took:?}")),
+        Some(_) => None,
+    }
+}

@@ -1,0 +1,168 @@
+//! Outages on a real control plane: Prometheus stopped, frozen and back, and the program restarted in between. No
+//! outage of Prometheus or of ours changes a target.
+
+use std::time::Duration;
+
+use crate::support::{Cluster, DEADLINE, condition, options, target};
+use anyhow::ensure;
+use wva_testbed::fixtures::{MODEL_LABEL, VariantFixture};
+use wva_testbed::install::{Install, get};
+use wva_testbed::{Component, Fleet, FleetConfig, Options, Signal, Testbed, eventually};
+
+/// Ages of signals short enough to be outlived by a test.
+const AGES: [(&str, &str); 3] = [
+    ("PROMETHEUS_METRICS_CACHE_FRESH_THRESHOLD", "4s"),
+    ("PROMETHEUS_METRICS_CACHE_STALE_THRESHOLD", "6s"),
+    ("PROMETHEUS_METRICS_CACHE_UNAVAILABLE_THRESHOLD", "8s"),
+];
+
+/// What must not move.
+async fn unmoved(cluster: &Cluster, ns: &str, when: &str) -> anyhow::Result<()> {
+    let va = cluster.variant(ns, "held").await?;
+    ensure!(target(&va) == Some(2), "{when}: the target became {:?}", target(&va));
+    ensure!(cluster.replicas(ns, "held").await? == 2, "{when}: the Deployment was scaled");
+    let series = cluster.install.series("wva_desired_replicas", &[("namespace", ns)]).await?;
+    ensure!(series.is_none_or(|v| (v - 2.0).abs() < 1e-9), "{when}: wva_desired_replicas is {series:?}");
+    ensure!(cluster.external_metric(ns, "held").await? == ["2"], "{when}: the external metric is not 2");
+    Ok(())
+}
+
+/// How many events of a reason there are.
+async fn events(testbed: &Testbed, ns: &str, reason: &str) -> anyhow::Result<usize> {
+    let selector = format!("reason={reason}");
+    let names = ["get", "events", "-n", ns, "--field-selector", &selector, "-o", "name"];
+    Ok(testbed.kubectl(&names).await?.success()?.lines().count())
+}
+
+/// Watches that nothing moves until a condition holds.
+async fn unmoved_until(cluster: &Cluster, ns: &str, when: &str, reason: (&str, &str)) -> anyhow::Result<()> {
+    let mut moved = None;
+    eventually(&format!("OptimizationReady to be {reason:?} {when}"), DEADLINE, async || {
+        if let Err(e) = unmoved(cluster, ns, when).await {
+            moved = Some(e);
+            return Ok(());
+        }
+        let va = cluster.variant(ns, "held").await?;
+        ensure!(condition(&va, "OptimizationReady")? == reason, "{}", va["status"]["conditions"]);
+        Ok(())
+    })
+    .await?;
+    moved.map_or(Ok(()), Err)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_outage_changes_a_target() -> anyhow::Result<()> {
+    let testbed = Testbed::start(Options { name: "outage".to_owned(), ..Options::default() }).await?;
+    let mut options = options();
+    options.env.extend(AGES.map(|(k, v)| (k.to_owned(), v.to_owned())));
+    let install = Install::start(&testbed, &options).await?;
+    let mut cluster = Cluster { testbed, install };
+    let ns = cluster.testbed.namespace("outage").await?;
+
+    // Load in the middle: saturated, one step up has been taken and is carried out, the next is blocked by the maximum.
+    let mut variant = VariantFixture::new(&ns, "held");
+    variant.max = 2;
+    let config = FleetConfig::new(&ns, &format!("{MODEL_LABEL}=served"), &variant.model);
+    let load = Fleet::start(&cluster.testbed, FleetConfig { rate: 0.0, ..config })?;
+    load.set_fixed_all(0.78, 0.0);
+    cluster.testbed.apply(&variant.all()).await?;
+    eventually("the load to have raised the target to 2", DEADLINE, async || {
+        let va = cluster.variant(&ns, "held").await?;
+        ensure!(target(&va) == Some(2) && cluster.replicas(&ns, "held").await? == 2, "{}", va["status"]);
+        ensure!(condition(&va, "OptimizationReady")? == ("True", "SaturationOnlyMode"), "{}", va["status"]);
+        Ok(())
+    })
+    .await?;
+    load.wait_ready(2, DEADLINE).await?;
+
+    // Stopped: the load falls meanwhile, and nobody can see it.
+    cluster.testbed.prometheus_stop().await?;
+    load.set_fixed_all(0.01, 0.0);
+    unmoved_until(&cluster, &ns, "while Prometheus is stopped", ("True", "SafetyNet")).await?;
+    let va = cluster.variant(&ns, "held").await?;
+    ensure!(
+        condition(&va, "MetricsAvailable")? == ("False", "PrometheusError"),
+        "{}",
+        va["status"]["conditions"]
+    );
+    ensure!(condition(&va, "Ready")? == ("True", "SafetyNet"), "{}", va["status"]["conditions"]);
+    let log = cluster.install.process().log();
+    for line in [
+        "Safety net activated: emitted fallback metrics",
+        "Emitted optimization signals for external autoscaler consumption",
+        "Reconciliation completed",
+    ] {
+        ensure!(log.contains(line), "no line {line:?} in the log");
+    }
+
+    eventually("the event of the safety net", DEADLINE, async || {
+        ensure!(events(&cluster.testbed, &ns, "SafetyNetActivated").await? > 0, "none yet");
+        Ok(())
+    })
+    .await?;
+
+    // Restarted in the dark: what it published before comes back from the status, and no other value before it.
+    let Cluster { testbed, install } = cluster;
+    install.stop().await?;
+    let told = events(&testbed, &ns, "SafetyNetActivated").await?;
+    let install = Install::start(&testbed, &options).await?;
+    cluster = Cluster { testbed, install };
+    unmoved_until(&cluster, &ns, "after a restart without Prometheus", ("True", "SafetyNet")).await?;
+    eventually("the series to be back", DEADLINE, async || {
+        let series = cluster.install.series("wva_desired_replicas", &[("namespace", &ns)]).await?;
+        ensure!(series == Some(2.0), "it is {series:?}");
+        Ok(())
+    })
+    .await?;
+
+    // Back: the low load is seen, and now it may scale down.
+    cluster.testbed.prometheus_start().await?;
+    eventually("the target to follow the load again", DEADLINE, async || {
+        let va = cluster.variant(&ns, "held").await?;
+        ensure!(target(&va) == Some(1), "{}", va["status"]);
+        ensure!(condition(&va, "OptimizationReady")? == ("True", "SaturationOnlyMode"), "{}", va["status"]);
+        Ok(())
+    })
+    .await?;
+    let now = events(&cluster.testbed, &ns, "SafetyNetActivated").await?;
+    ensure!(now == told, "the safety net was told of {now} times, of which {told} before the restart");
+
+    // Frozen: every query runs into its time-out, admission answers all the same, and SIGTERM is obeyed.
+    cluster.testbed.pause(Component::Prometheus)?;
+    let began = std::time::Instant::now();
+    cluster.testbed.apply(&VariantFixture::new(&ns, "other").variant()).await?;
+    ensure!(began.elapsed() < Duration::from_secs(10), "admission waited for Prometheus");
+    let process = cluster.install.process();
+    process.signal(Signal::Term)?;
+    let status = process.wait_exit(Duration::from_secs(30)).await?;
+    ensure!(status.success(), "it ended with {status}: {}", process.log_tail(5));
+    cluster.testbed.resume(Component::Prometheus)?;
+    stopped_cycles_end_series_and_fail_health(&cluster.testbed, &ns).await
+}
+
+/// The engine hangs, and its replica goes on leading.
+async fn stopped_cycles_end_series_and_fail_health(testbed: &Testbed, ns: &str) -> anyhow::Result<()> {
+    let freeze = testbed.logs().join("freeze");
+    let mut options = options();
+    options.env.push(("GLOBAL_OPT_INTERVAL".to_owned(), "1s".to_owned()));
+    options.env.push(("WVA_FAULT".to_owned(), format!("freeze:engine:{}", freeze.display())));
+    let install = Install::start(testbed, &options).await?;
+    let series = async || install.series("wva_desired_replicas", &[("namespace", ns)]).await;
+    let health = format!("http://{}/healthz", install.address("health")?);
+    eventually("the series to be there", DEADLINE, async || {
+        ensure!(series().await?.is_some(), "not yet");
+        Ok(())
+    })
+    .await?;
+    ensure!(get(&health).await?.0 == 200, "/healthz fails while cycles run");
+    std::fs::write(&freeze, "")?;
+    eventually("the series to end and /healthz to fail", DEADLINE, async || {
+        ensure!(series().await?.is_none(), "the series stands");
+        let (status, body) = get(&health).await?;
+        ensure!(status == 503 && body.contains("decision cycles have stopped"), "/healthz: {status} {body}");
+        Ok(())
+    })
+    .await?;
+    ensure!(install.series("wva_leader", &[]).await? == Some(1.0), "it does not lead");
+    Ok(())
+}

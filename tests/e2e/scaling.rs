@@ -1,0 +1,22 @@
+//! A cluster that is short of one type of GPU, with real scheduling; each test prints a timeline (`make test-scaling`).
+//! Control planes of its own: the nodes and what they can hold are what the tests are about.
+#![expect(clippy::print_stdout, reason = "the timeline is what a person reads who runs the tests")]
+
+mod cluster;
+mod limited;
+mod stock_out;
+mod timeline;
+
+use crate::support::program;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stock_out_of_one_gpu_type_falls_over_to_another() -> anyhow::Result<()> {
+    println!("{}", Box::pin(stock_out::stock_out(&program())).await?.kept()?);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn limited_gpus_are_not_asked_for() -> anyhow::Result<()> {
+    println!("{}", Box::pin(limited::limited(&program())).await?.kept()?);
+    Ok(())
+}

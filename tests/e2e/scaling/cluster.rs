@@ -1,0 +1,115 @@
+//! One model with two variants: a cheap one on A100s, of which others hold most, and a dear one on H100s, of which there
+//! are plenty.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+
+use super::timeline::{Seen, Timeline};
+use wva_testbed::fixtures::{MODEL_LABEL, VariantFixture};
+use wva_testbed::install::{Install, InstallOptions};
+use wva_testbed::{Fleet, FleetConfig, NodeGroup, Options, Testbed};
+
+/// Longest wait for what takes seconds.
+pub(super) const SOON: Duration = Duration::from_secs(90);
+/// Requests a second that a replica bears with most of its KV cache spare.
+const QUIET: f64 = 2.5;
+/// Requests a second at which a replica has less KV cache spare than it should.
+const BUSY: f64 = 8.75;
+
+/// A control plane with both variants at rest.
+pub(super) struct Scarce {
+    // In this order they are dropped, so that each ends before what it stands on.
+    fleet: Fleet,
+    _install: Install,
+    pub(super) testbed: Testbed,
+    pub(super) namespace: String,
+}
+
+/// A workload of somebody else that holds 2 of the 3 A100s.
+fn others(namespace: &str) -> String {
+    let pod = "nodeSelector: {nvidia.com/gpu.product: NVIDIA-A100-SXM4-80GB}, containers: [{name: train, image: train, resources: {limits: {nvidia.com/gpu: 1}}}]";
+    format!(
+        "apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: others, namespace: {namespace}}}
+spec:
+  replicas: 2
+  selector: {{matchLabels: {{app: others}}}}
+  template: {{metadata: {{labels: {{app: others}}}}, spec: {{terminationGracePeriodSeconds: 0, {pod}}}}}
+"
+    )
+}
+
+impl Scarce {
+    /// Starts everything.
+    pub(super) async fn start(name: &str, wva: &Path, env: &[(&str, &str)]) -> anyhow::Result<Self> {
+        let nodes = vec![
+            NodeGroup { gpus: 3, ..NodeGroup::of("a100", 1, "NVIDIA-A100-SXM4-80GB") },
+            NodeGroup::of("h100", 2, "NVIDIA-H100-80GB-HBM3"),
+        ];
+        let testbed = Testbed::start(Options { name: name.to_owned(), nodes, ..Options::default() }).await?;
+        let mut options = InstallOptions::quick(wva);
+        options.env.extend(env.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())));
+        let install = Install::start(&testbed, &options).await?;
+        let namespace = testbed.namespace(name).await?;
+        testbed.apply(&others(&namespace)).await?;
+        let hold = ["rollout", "status", "deployment/others", "-n", &namespace, "--timeout=60s"];
+        testbed.kubectl(&hold).await?.success()?;
+        let cheap = VariantFixture::new(&namespace, "cheap").on_a100().cost("40.0");
+        let dear = VariantFixture::new(&namespace, "dear").cost("80.0");
+        let config = FleetConfig::new(&namespace, &format!("{MODEL_LABEL}=served"), &cheap.model);
+        let fleet = Fleet::start(&testbed, FleetConfig { rate: 2.0 * QUIET, ..config })?;
+        for variant in [&cheap, &dear] {
+            testbed.apply(&variant.all()).await?;
+        }
+        Ok(Self { fleet, _install: install, testbed, namespace })
+    }
+
+    /// Waits until both variants are measured, and are content with one replica.
+    pub(super) async fn rests(&self, timeline: &mut Timeline<'_>) -> anyhow::Result<()> {
+        let rest = timeline.until("both variants to be at rest", SOON, |now| {
+            for name in ["cheap", "dear"] {
+                let seen = of(now, name)?;
+                ensure!(
+                    (seen.target, seen.ready) == (Some(1), 1) && seen.reason == "Ready",
+                    "{name}: {seen}"
+                );
+            }
+            Ok(())
+        });
+        rest.await.map(|_| ())
+    }
+
+    /// Has so much load come in that this many ready replicas are not enough.
+    pub(super) fn load(&self, timeline: &Timeline<'_>, replicas: u64) {
+        let rate = BUSY * f64::from(u32::try_from(replicas).unwrap_or(u32::MAX));
+        timeline.note(&format!("{rate} requests/s come in, too many for {replicas} replicas"));
+        self.fleet.set_rate(rate);
+    }
+
+    /// Frees the GPUs that others hold.
+    pub(super) async fn free(&self) -> anyhow::Result<()> {
+        let scale = ["scale", "deployment/others", "-n", &self.namespace, "--replicas=0"];
+        self.testbed.kubectl(&scale).await?.success().map(|_| ())
+    }
+
+    /// Whether an event of this reason was told of a variant.
+    pub(super) async fn was_told(&self, variant: &str, reason: &str) -> anyhow::Result<bool> {
+        let selector = format!("involvedObject.name={variant},reason={reason}");
+        let args = ["get", "events", "-n", &self.namespace, "--field-selector", &selector, "-o", "name"];
+        Ok(!self.testbed.kubectl(&args).await?.success()?.trim().is_empty())
+    }
+}
+
+/// Ready replicas of the model.
+pub(super) fn ready(now: &BTreeMap<String, Seen>) -> u64 {
+    now.values().map(|seen| seen.ready).sum()
+}
+
+/// One of the variants.
+pub(super) fn of<'a>(now: &'a BTreeMap<String, Seen>, name: &str) -> anyhow::Result<&'a Seen> {
+    now.get(name).with_context(|| format!("there is no {name} yet"))
+}

@@ -1,0 +1,143 @@
+//! Files that are made from code: `make generate` writes them (`WVA_GENERATE=1`), and without it each test fails when
+//! the checked-in file is not what the code says.
+#![expect(clippy::unwrap_used, reason = "a helper of a test may panic as the test itself does")]
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use wva_crds::entries::{Kind, schema_text};
+use wva_crds::names;
+use wva_rules::{InstancePolicy, PolicyInstance};
+use wva_webhook::registration::{
+    Door, FailurePolicy, main_map_policy_spec, render, render_policies, variant_policy_spec,
+};
+
+use crate::{configuration_page, rule_pages, wrong_settings};
+
+#[track_caller]
+fn check(path: &str, wanted: &str) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    if std::env::var_os("WVA_GENERATE").is_some() {
+        std::fs::write(&file, wanted).unwrap();
+    }
+    let found = std::fs::read_to_string(&file).unwrap_or_default();
+    assert!(found == wanted, "{path} is not what the code says: run `make generate` and commit the result");
+}
+
+#[test]
+fn crd() {
+    let yaml = wva_crds::manifest::crd_yaml().unwrap();
+    check("crds/llmd.ai_variantautoscalings.yaml", &yaml);
+    // The chart's copy: a symlink does not survive packaging.
+    check("charts/workload-variant-autoscaler/crds/llmd.ai_variantautoscalings.yaml", &yaml);
+}
+
+#[test]
+fn schemas_of_entries() {
+    for kind in Kind::ALL {
+        check(&format!("crds/schemas/{}", kind.file_name()), &schema_text(kind));
+    }
+}
+
+/// One page for each rule, and none for a rule that is gone.
+#[test]
+fn rule_reference() {
+    let pages = rule_pages::pages();
+    for (name, text) in &pages {
+        check(&format!("docs/rules/{name}"), text);
+    }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/rules");
+    let found =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert_eq!(found.collect::<BTreeSet<_>>(), pages.into_keys().collect());
+}
+
+/// The page of settings, with what the program really says of wrong ones.
+#[test]
+fn settings() {
+    check("docs/configuration.md", &configuration_page::page(&wrong_settings::said()));
+}
+
+/// The doors as a plain install without an instance has them; the program opens them.
+#[test]
+fn webhook_configurations() {
+    let entry_maps: Vec<&str> = [
+        names::SATURATION_MAP_NAMES.as_slice(),
+        &names::SCALE_TO_ZERO_MAP_NAMES,
+        &[names::SERVICE_CLASS_MAP_NAME],
+    ]
+    .concat();
+    let door = Door {
+        name: "workload-variant-autoscaler-system-workload-variant-autoscaler-webhook",
+        service: "workload-variant-autoscaler-webhook-service",
+        namespace: "workload-variant-autoscaler-system",
+        instance: None,
+        policy: InstancePolicy::Inject,
+        watch_namespace: None,
+        variants: FailurePolicy::Fail,
+        config_maps: FailurePolicy::Ignore,
+        main_config_map: names::MAIN_MAP_NAME,
+        entry_config_maps: &entry_maps,
+    };
+    let webhooks = documents(
+        "# The webhook configurations without rules and caBundle: a webhook without rules is never called. The program adds\n# both once a review would be answered. Written by `make generate`.\n",
+        &render(&door),
+    );
+    check("config/base/webhook.yaml", &webhooks);
+    let policies = documents(
+        "# What the API server refuses by itself while no webhook answers: the rules of webhook/rules that need no context.\n# Written by `make generate`.\n",
+        &render_policies(&door),
+    );
+    check("config/base/admission-policy.yaml", &policies);
+}
+
+/// The same policies for the chart, which fills in the placeholders.
+#[test]
+fn admission_policies_of_the_chart() {
+    let of = PolicyInstance {
+        instance: "$(instance)",
+        instance_policy: "$(instancePolicy)",
+        namespaces: "$(namespaces)",
+    };
+    let specs = serde_json::json!({
+        "variants": variant_policy_spec(of), "mainMap": main_map_policy_spec("$(mainMap)"),
+    });
+    let yaml = serde_saphyr::to_string(&specs).unwrap();
+    let head =
+        "# What templates/admission-policy.yaml fills in. Written by `make generate` from webhook/rules.\n";
+    let path = "charts/workload-variant-autoscaler/files/admission-policy.yaml";
+    check(path, &format!("{head}{}\n", yaml.trim_end()));
+}
+
+/// A list as YAML documents below a comment.
+fn documents(head: &str, list: &serde_json::Value) -> String {
+    let mut yaml = head.to_owned();
+    for item in list["items"].as_array().unwrap() {
+        yaml.push_str("---\n");
+        yaml.push_str(serde_saphyr::to_string(item).unwrap().trim_end());
+        yaml.push('\n');
+    }
+    yaml
+}
+
+/// Whoever meets a reason at night finds it on the page.
+#[test]
+fn every_reason_is_on_its_page() {
+    let page = include_str!("../../docs/reasons.md");
+    let sources = [
+        include_str!("../../controller/scaling/src/reason/code.rs"),
+        include_str!("../../controller/src/report/conditions.rs"),
+        include_str!("../../controller/src/report/events.rs"),
+    ];
+    let is_reason = |word: &&str| {
+        !["True", "False", "Warning", "Normal", "Decide"].contains(word)
+            && word.len() > 4
+            && word.starts_with(|c: char| c.is_ascii_uppercase())
+            && word.chars().all(|c| c.is_ascii_alphabetic())
+    };
+    let literals = sources.iter().flat_map(|source| source.split('"').skip(1).step_by(2));
+    let reasons: BTreeSet<&str> = literals.filter(is_reason).collect();
+    assert!(reasons.contains("SpareBelowTarget") && reasons.contains("TargetConflict"), "{reasons:?}");
+    let missing: Vec<_> = reasons.iter().filter(|reason| !page.contains(&format!("`{reason}`"))).collect();
+    assert!(missing.is_empty(), "docs/reasons.md does not say what these mean: {missing:?}");
+}

@@ -1,0 +1,55 @@
+//! What a release says of itself: version, revision and compiler of the program, and the notes from the changelog.
+#![expect(clippy::unwrap_used, reason = "a helper of a test may panic as the test itself does")]
+
+use std::process::{Command, Output};
+
+/// `deploy/release-notes.sh VERSION` over a changelog of two versions, the older one empty.
+fn release_notes(version: &str) -> Output {
+    let root = env!("CARGO_MANIFEST_DIR");
+    let changelog = format!("{root}/tests/fixtures/changelog.md");
+    Command::new(format!("{root}/deploy/release-notes.sh")).args([version, &changelog]).output().unwrap()
+}
+
+#[test]
+fn notes_hold_one_section_of_the_changelog() {
+    let output = release_notes("1.2.0");
+    assert!(output.status.success());
+    assert_eq!(output.stdout, b"### Added\n\n- A.\n\n### Fixed\n\n- B.\n");
+}
+
+#[test]
+fn notes_refuse_missing_and_empty_sections() {
+    for version in ["1.2", "9.9.9", "1.1.0"] {
+        let output = release_notes(version);
+        assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(1), b"".as_slice()), "{version}");
+    }
+}
+
+#[test]
+fn changelog_has_notes_for_this_version() {
+    let root = env!("CARGO_MANIFEST_DIR");
+    let script = format!("{root}/deploy/release-notes.sh");
+    let output = Command::new(script).arg(env!("CARGO_PKG_VERSION")).current_dir(root).output().unwrap();
+    assert!(output.status.success() && !output.stdout.is_empty());
+}
+
+/// Built here, the program knows the commit; in a source archive it reports `unknown`.
+#[test]
+fn version_names_revision_and_compiler() {
+    let output = Command::new(env!("CARGO_BIN_EXE_wva")).arg("--version").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let (revision, compiler) = text
+        .trim_end()
+        .strip_prefix(concat!("wva ", env!("CARGO_PKG_VERSION"), " (revision "))
+        .and_then(|rest| rest.strip_suffix(')'))
+        .and_then(|rest| rest.split_once(", rustc "))
+        .unwrap_or_else(|| panic!("{text}"));
+    assert_eq!(revision, env!("WVA_REVISION"));
+    assert_eq!(compiler, env!("WVA_RUSTC"));
+    assert!(compiler.starts_with("1."), "{compiler}");
+    let root = env!("CARGO_MANIFEST_DIR");
+    if std::path::Path::new(root).join(".git").exists() && std::env::var_os("WVA_REVISION").is_none() {
+        let head = Command::new("git").args(["rev-parse", "HEAD"]).current_dir(root).output().unwrap();
+        assert_eq!(revision, String::from_utf8(head.stdout).unwrap().trim());
+    }
+}

@@ -1,0 +1,359 @@
+//! `wva validate` as a user meets it: what each format says about real files, and how the process ends.
+#![expect(clippy::unwrap_used, reason = "a helper of a test may panic as the test itself does")]
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/validate");
+
+/// Runs `wva validate` among the fixtures.
+fn validate(args: &[&str], input: &[u8]) -> Output {
+    validate_in(Path::new(FIXTURES), args, input)
+}
+
+fn validate_in(directory: &Path, args: &[&str], input: &[u8]) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_wva"))
+        .arg("validate")
+        .args(args)
+        .current_dir(directory)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A program that has ended does not read.
+    let _ = child.stdin.take().unwrap().write_all(input);
+    child.wait_with_output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn json(args: &[&str], input: &[u8]) -> Value {
+    let out = validate(&[args, &["--format", "json"]].concat(), input);
+    serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{e}: {}", text(&out.stderr)))
+}
+
+/// `file:line:column code severity` of each finding.
+fn rows(args: &[&str], input: &[u8]) -> Vec<String> {
+    let row = |f: &Value| {
+        let word = |key: &str| f[key].as_str().unwrap().to_owned();
+        format!("{}:{}:{} {} {}", word("file"), f["line"], f["column"], word("code"), word("severity"))
+    };
+    json(args, input)["findings"].as_array().unwrap().iter().map(row).collect()
+}
+
+#[test]
+fn config_maps_and_what_follows_the_metric_are_judged_down_to_the_line_of_an_entry() {
+    let wanted = [
+        "maps.yaml:10:5 WVA-CM-022 deny",
+        "maps.yaml:11:24 WVA-CM-023 deny",
+        "maps.yaml:13:5 WVA-CM-022 deny",
+        "maps.yaml:14:23 WVA-CM-023 deny",
+        "maps.yaml:22:24 WVA-CM-002 deny",
+        "maps.yaml:23:3 WVA-CM-051 warn",
+        "maps.yaml:26:24 WVA-CM-002 deny",
+        "maps.yaml:38:15 WVA-HPA-051 warn",
+        "maps.yaml:39:22 WVA-HPA-052 warn",
+    ];
+    assert_eq!(rows(&["maps.yaml"], b""), wanted);
+}
+
+#[test]
+fn the_main_map_of_an_install_is_the_one_its_deployment_names() {
+    let map = |name: &str, namespace: &str| {
+        format!(
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, namespace: {namespace}}}\ndata: {{V: loud}}\n---\n"
+        )
+    };
+    let deployment = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: m, namespace: wva}\nspec: {template: {spec: {containers: [{env: [{name: CONFIG_MAP_NAME, value: mine}]}]}}}\n";
+    let mine = map("mine", "wva") + deployment;
+    assert_eq!(rows(&["-"], mine.as_bytes()), ["<stdin>:4:11 WVA-CM-002 deny"]);
+    let elsewhere = map("mine", "prod") + deployment;
+    assert_eq!(rows(&["-"], elsewhere.as_bytes()), ["<stdin>:3:35 WVA-CM-053 warn"]);
+    assert_eq!(rows(&["-"], map("mine", "wva").as_bytes()), [""; 0], "nobody reads a map of this name");
+    let like_the_chart = map("x-variantautoscaling-config", "wva");
+    assert_eq!(rows(&["-"], like_the_chart.as_bytes()), [""; 0], "somebody else's");
+    let of_the_chart = like_the_chart.replace(
+        "namespace: wva",
+        "namespace: wva, labels: {helm.sh/chart: workload-variant-autoscaler-0.1.0}",
+    );
+    assert_eq!(rows(&["-"], of_the_chart.as_bytes()), ["<stdin>:4:11 WVA-CM-002 deny"]);
+}
+
+#[test]
+fn every_fault_of_a_file_is_shown_under_its_line() {
+    let out = validate(&["five-faults.yaml"], b"");
+    assert_eq!(out.status.code(), Some(1));
+    let said = text(&out.stdout);
+    // The sentences are the rules' own and are tested there; the frame is what matters here.
+    let frame: Vec<String> = said.lines().map(|l| l.split(": found ").next().unwrap().to_owned()).collect();
+    assert_eq!(frame.join("\n") + "\n", include_str!("../fixtures/validate/five-faults.txt"), "{said}");
+    assert!(said.contains("found 80.0 (a number): "), "{said}");
+}
+
+#[test]
+fn json_says_the_same_to_programs() {
+    let found = json(&["five-faults.yaml"], b"");
+    assert_eq!(found["summary"], serde_json::json!({"objects": 2, "deny": 5, "warn": 0}));
+    let cost = &found["findings"][3];
+    let message = cost["message"].as_str().unwrap().to_owned();
+    assert_eq!(
+        *cost,
+        serde_json::json!({
+            "file": "five-faults.yaml", "line": 14, "column": 16,
+            "kind": "VariantAutoscaling", "namespace": "prod", "name": "llama-h100",
+            "severity": "deny", "code": "WVA-VA-003", "field": "spec.variantCost",
+            "message": message, "docs": "docs/rules/WVA-VA-003.md",
+        })
+    );
+}
+
+#[test]
+fn sarif_satisfies_its_schema() {
+    let mut schema: Value =
+        serde_json::from_str(include_str!("../fixtures/sarif/sarif-schema-2.1.0.json")).unwrap();
+    // As published these patterns have a bracket too many, which only JavaScript puts up with. No `language` is sent.
+    for part in ["run", "toolComponent"] {
+        let language = &mut schema["definitions"][part]["properties"]["language"];
+        language.as_object_mut().unwrap().remove("pattern").unwrap();
+    }
+    let schema = jsonschema::validator_for(&schema).unwrap();
+    for (args, input) in [
+        (&["five-faults.yaml", "list.json"][..], ""),
+        (&["-"], "a: [\n---\nkind: Other\n"),
+        (&["-"], "kind: Other\n"),
+        (&["--against", "old", "moved.yaml"], ""),
+    ] {
+        let out = validate(&[args, &["--format", "sarif"]].concat(), input.as_bytes());
+        let sarif: Value = serde_json::from_slice(&out.stdout).unwrap();
+        let faults: Vec<String> =
+            schema.iter_errors(&sarif).map(|e| format!("{}: {e}", e.instance_path())).collect();
+        assert!(faults.is_empty(), "{args:?}: {faults:#?}");
+        let run = &sarif["runs"][0];
+        for result in run["results"].as_array().unwrap() {
+            let index = usize::try_from(result["ruleIndex"].as_u64().unwrap()).unwrap();
+            assert_eq!(run["tool"]["driver"]["rules"][index]["id"], result["ruleId"]);
+        }
+    }
+    let out = validate(&["five-faults.yaml", "--format", "sarif"], b"");
+    let sarif: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let cost = &sarif["runs"][0]["results"][3];
+    assert_eq!((&cost["ruleId"], &cost["level"]), (&"WVA-VA-003".into(), &"error".into()));
+    assert_eq!(
+        cost["locations"][0]["physicalLocation"],
+        serde_json::json!({
+            "artifactLocation": {"uri": "five-faults.yaml"},
+            "region": {"startLine": 14, "startColumn": 16, "endLine": 14, "endColumn": 20},
+        })
+    );
+    let mut broken = sarif.clone();
+    broken["runs"][0]["results"][3]["level"] = "deny".into();
+    assert!(!schema.is_valid(&broken), "the schema refuses what is no SARIF");
+}
+
+#[test]
+fn github_gets_one_annotation_a_finding() {
+    let out = validate(&["--format", "github", "five-faults.yaml"], b"");
+    assert_eq!(out.status.code(), Some(1));
+    let said = text(&out.stdout);
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines.len(), 6, "{said}");
+    let cost = "::error file=five-faults.yaml,line=14,col=16,endColumn=19,title=WVA-VA-003::spec.variantCost: found 80.0";
+    assert!(lines[3].starts_with(cost), "{said}");
+    assert_eq!(lines[5], "2 objects (1 of other kinds passed over): 5 denied, 0 warnings");
+}
+
+#[test]
+fn variants_of_one_input_know_of_each_other() {
+    let want = ["list.json:9:47 WVA-VA-015 deny", "list.json:15:47 WVA-VA-015 deny"];
+    assert_eq!(rows(&["list.json"], b""), want);
+    let items = std::fs::read(PathBuf::from(FIXTURES).join("list.json")).unwrap();
+    let from_stdin: Vec<String> = want.iter().map(|w| w.replace("list.json", "<stdin>")).collect();
+    assert_eq!(rows(&["-"], &items), from_stdin);
+}
+
+#[test]
+fn against_the_old_files_a_change_is_judged_as_an_update() {
+    assert_eq!(rows(&["moved.yaml"], b""), ["moved.yaml:11:16 WVA-VA-003 deny"]);
+    let want = ["moved.yaml:7:38 WVA-VA-014 deny", "moved.yaml:11:16 WVA-VA-003 warn"];
+    assert_eq!(rows(&["--against", "old", "moved.yaml"], b""), want);
+    assert_eq!(rows(&["--against", "old/moved.yaml", "moved.yaml"], b""), want);
+    // In another namespace it is another object.
+    let elsewhere = std::fs::read_to_string(PathBuf::from(FIXTURES).join("moved.yaml"))
+        .unwrap()
+        .replace("name: moved\n  labels", "name: moved\n  namespace: other\n  labels");
+    assert_eq!(rows(&["--against", "old", "-"], elsewhere.as_bytes()), ["<stdin>:12:16 WVA-VA-003 deny"]);
+}
+
+const FINE: &str = "apiVersion: llmd.ai/v1alpha1
+kind: VariantAutoscaling
+metadata: {name: a, labels: {inference.optimization/acceleratorName: H100}}
+spec: {scaleTargetRef: {name: a}, modelID: m}
+";
+
+#[test]
+fn the_exit_code_is_0_1_or_2() {
+    let misspelt = FINE.replace("modelID: m", "modelID: m, variantcost: \"1\"");
+    for (args, input, want) in [
+        (&["-"][..], FINE, 0),
+        (&["-", "--strict"], FINE, 0),
+        (&["-"], misspelt.as_str(), 0),
+        (&["-", "--strict"], misspelt.as_str(), 1),
+        (&["-"], "a: [", 1),
+        (&["-"], "kind: Other", 0),
+        (&["-"], "\n", 2),
+        (&["no-such-file.yaml"], "", 2),
+        (&["no-such-*.yaml"], "", 2),
+        (&["a[.yaml"], "", 2),
+        (&["list.json", "no-such-file.yaml"], "", 2),
+        (&["--against", "no-such-directory", "-"], FINE, 2),
+        (&["--format", "xml", "-"], FINE, 2),
+        (&[], "", 2),
+    ] {
+        let out = validate(args, input.as_bytes());
+        assert_eq!(out.status.code(), Some(want), "{args:?} {input:?}: {}", text(&out.stderr));
+        assert_eq!(out.stdout.is_empty(), want == 2, "{args:?}: nothing is judged where the usage is wrong");
+        assert_eq!(out.stderr.is_empty(), want != 2, "{args:?}: {}", text(&out.stderr));
+    }
+    let said = text(&validate(&["-"], FINE.as_bytes()).stdout);
+    assert_eq!(said, "1 object: 0 denied, 0 warnings\n");
+}
+
+/// A directory that is gone at the end of the test.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self, name: &str, content: &str) {
+        let path = self.0.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What cannot be removed stays below the target directory.
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}
+
+#[test]
+fn directories_and_patterns_are_expanded_and_links_do_not_loop() {
+    let scratch = Scratch::new("expand");
+    for name in ["b/va.yml", "a.yaml", "b/c/d.json", "b/readme.md", ".hidden/a.yaml", "b/.a.yaml"] {
+        scratch.file(name, "a: {");
+    }
+    std::os::unix::fs::symlink("..", scratch.0.join("b/up")).unwrap();
+    std::os::unix::fs::symlink("../a.yaml", scratch.0.join("b/link.yaml")).unwrap();
+    let dir = &scratch.0;
+    for (args, want) in [
+        (&["."][..], &["a.yaml", "b/c/d.json", "b/link.yaml", "b/va.yml"][..]),
+        (&["b"], &["b/c/d.json", "b/link.yaml", "b/va.yml"]),
+        (&["b/../b/"], &["b/../b/c/d.json", "b/../b/link.yaml", "b/../b/va.yml"]),
+        (&["**/*.y*ml"], &["a.yaml", "b/link.yaml", "b/va.yml"]),
+        (&["./*.yaml", "a.yaml"], &["a.yaml"]),
+        (&["*/va.yml"], &["b/va.yml"]),
+        (&["?"], &["b/c/d.json", "b/link.yaml", "b/va.yml"]),
+        (&["b/up/*.yaml"], &["b/up/a.yaml"]),
+        (&[".hidden/a.yaml"], &[".hidden/a.yaml"]),
+        (&["b/readme.md"], &["b/readme.md"]),
+    ] {
+        let out = validate_in(dir, &[args, &["--format", "json"]].concat(), b"");
+        let found: Value = serde_json::from_slice(&out.stdout).unwrap();
+        let files: Vec<&str> =
+            found["findings"].as_array().unwrap().iter().map(|f| f["file"].as_str().unwrap()).collect();
+        assert_eq!(files, want, "{args:?}");
+    }
+    scratch.file("empty/readme.md", "");
+    let out = validate_in(dir, &["empty"], b"");
+    assert_eq!(out.status.code(), Some(2));
+    assert!(text(&out.stderr).contains("empty: no file below it ends in .yaml"), "{}", text(&out.stderr));
+}
+
+#[test]
+fn a_file_that_is_too_long_or_no_text_does_not_pass() {
+    let scratch = Scratch::new("long");
+    scratch.file("long.yaml", &"# a comment\n".repeat(1_500_000));
+    let out = validate_in(&scratch.0, &["long.yaml"], b"");
+    assert_eq!(out.status.code(), Some(2));
+    assert!(text(&out.stderr).contains("longer than 16 MiB"), "{}", text(&out.stderr));
+    let latin1 = [FINE.as_bytes(), b"# gr\xfc\xdfe\n"].concat();
+    assert_eq!(rows(&["-"], &latin1), ["<stdin>:5:5 WVA-FILE-001 deny"]);
+}
+
+#[test]
+fn the_rest_of_a_file_is_judged_where_one_document_is_broken() {
+    let input = format!(
+        "# Source: a.yaml\na: [\n---\n# Source: b.yaml\n{}",
+        FINE.replace("modelID: m", "modelID: \"\"")
+    );
+    assert_eq!(
+        rows(&["-"], input.as_bytes()),
+        ["<stdin>:2:4 WVA-FILE-001 deny", "<stdin>:8:44 WVA-VA-006 deny"]
+    );
+}
+
+#[test]
+fn a_misspelt_key_is_pointed_at() {
+    let input = FINE.replace("modelID: m", "modelID: m, modelId: m");
+    assert_eq!(json(&["-"], input.as_bytes())["findings"][0]["field"], "spec.modelId");
+    let said = text(&validate(&["-"], input.as_bytes()).stdout);
+    assert!(
+        said.contains("warning[WVA-VA-059]: spec.modelId: there is no such field; it is ignored: modelID?"),
+        "{said}"
+    );
+    let (line, caret) =
+        (said.lines().find(|l| l.contains("modelId: m")), said.lines().find(|l| l.contains('^')));
+    assert_eq!(line.unwrap().find("modelId: m").unwrap(), caret.unwrap().find('^').unwrap(), "{said}");
+}
+
+/// A sample of `config/samples`, as its documents.
+fn sample(name: &str) -> Vec<Value> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/samples").join(name);
+    serde_saphyr::from_multiple(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// Kubernetes 1.30 to 1.32 do not know the field, and kubectl refuses a file with it.
+#[test]
+fn the_hpa_sample_sets_no_field_newer_than_kubernetes_1_30() {
+    let fields = |part: &Value| part.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    for hpa in sample("hpa-integration.yaml") {
+        let behavior = &hpa["spec"]["behavior"];
+        assert_eq!(
+            fields(&hpa["spec"]),
+            ["behavior", "maxReplicas", "metrics", "minReplicas", "scaleTargetRef"]
+        );
+        for direction in ["scaleUp", "scaleDown"] {
+            assert_eq!(
+                fields(&behavior[direction]),
+                ["policies", "stabilizationWindowSeconds"],
+                "{direction}"
+            );
+        }
+    }
+}
+
+/// The chart of prometheus-adapter sets both to 10001, which OpenShift's restricted SCC refuses.
+#[test]
+fn the_openshift_sample_unsets_user_and_group_of_the_adapter() {
+    let values = &sample("prometheus-adapter-values-ocp.yaml")[0];
+    for (part, field) in [("podSecurityContext", "fsGroup"), ("securityContext", "runAsUser")] {
+        let set = values[part].as_object().unwrap().get(field);
+        assert_eq!(set, Some(&Value::Null), "{part}.{field}");
+    }
+    let text = std::fs::read_to_string(
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("config/samples/prometheus-adapter-values-ocp.yaml"),
+    );
+    assert!(text.unwrap().contains("oc create configmap serving-ca"), "how serving-ca is made");
+}
