@@ -24,8 +24,10 @@ help: ## Show this list
 tools: ## Build the pinned programs of the test control plane, once, into a cache
 	@tests/testbed/tools/build.sh > /dev/null
 
-build: ## Build everything the demo and the tests need
-	$(CARGO) build --workspace --bins
+# The example has tests' dependencies, so cargo chooses the features of libraries as it does for tests, and neither
+# compiles them again after the other.
+build: ## Build the programs that the demo and the tests run
+	@tests/build.sh $(TARGET)/build.txt build --locked --workspace --bins --example policy_pages
 
 test: tools ## Run all tests: unit, property, each crate on real sockets, end to end on a real control plane
 	@tests/run.sh all

@@ -130,7 +130,7 @@ impl Process {
         };
         registry.register(Box::new(leadership.gauge()?))?;
         let acting = leadership.acting(&without_retries);
-        let gate = Arc::new(Gate::new(client.clone()));
+        let gate = Arc::new(supervision::gate(client.clone()));
         let changed = Arc::new(Notify::new());
         let mut synced = Synced::default();
         let mut scope = Scope {

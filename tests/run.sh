@@ -31,20 +31,6 @@ part() {
   times+=("$(printf '%5d s  %s' $((SECONDS - began)) "$name")")
 }
 
-# build TARGETS...: compiles tests; one line every 30 s in place of one for each crate.
-# shellcheck disable=SC2329 # part() calls it
-build() {
-  local log=$logs/build.txt began=$SECONDS pid
-  echo "cargo test --workspace --no-run $*" >> "$log"
-  cargo test --locked --workspace --no-run "$@" >> "$log" 2>&1 &
-  pid=$!
-  while ! timeout 30 tail --pid="$pid" -f /dev/null; do
-    printf '%5d s  %d crates compiled, now %s\n' $((SECONDS - began)) \
-      "$(grep -c '^ *Compiling' "$log")" "$(grep '^ *Compiling' "$log" | tail -n 1 | awk '{ print $2 }')"
-  done
-  wait "$pid" || { tail -n 40 "$log"; echo "the build failed; all of its log: $log"; return 1; }
-}
-
 # Names of the test binaries without a control plane.
 plain() {
   local file
@@ -84,9 +70,9 @@ end_to_end() {
 mapfile -t plain < <(plain | sed 's/^/--test=/')
 if [ "$tier" = quick ]; then
   part "formatting, clippy, boundaries" tests/lint.sh
-  part "build" build --lib --bins "${plain[@]}"
+  part "build" tests/build.sh "$logs/build.txt" test --locked --workspace --no-run --lib --bins "${plain[@]}"
 else
-  part "build" build
+  part "build" tests/build.sh "$logs/build.txt" test --locked --workspace --no-run
 fi
 part "units, tables and laws" cargo test --quiet --workspace --lib --bins --no-fail-fast
 part "crates on real sockets, commands" cargo test --quiet --workspace "${plain[@]}" --no-fail-fast

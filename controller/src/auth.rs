@@ -28,8 +28,8 @@ use cache::Cache;
 pub use peer::{Peer, server_tls};
 pub use request_header::{RequestHeader, RequestHeaderError};
 
-/// How long a decision of the API server is believed.
-const BELIEVED: Duration = Duration::from_mins(1);
+/// How long a review counts before the next request asks the API server again.
+const CACHE_LIFETIME: Duration = Duration::from_mins(1);
 /// How long a caller that the API server allowed is still served while the API server cannot be reached.
 const OUTAGE: Duration = Duration::from_mins(10);
 /// Decisions kept; the oldest goes first.
@@ -159,12 +159,18 @@ impl Gate {
     /// Knows no request headers yet: [`Gate::watch_request_header`] brings them.
     #[must_use]
     pub fn new(client: kube::Client) -> Self {
+        Self::with_cache_lifetime(client, CACHE_LIFETIME)
+    }
+
+    /// Like [`Gate::new`], for tests that wait until a review is due again.
+    #[must_use]
+    pub fn with_cache_lifetime(client: kube::Client, lifetime: Duration) -> Self {
         Self {
             client,
             request_header: ArcSwapOption::empty(),
-            tokens: Cache::new(KEPT, BELIEVED),
-            made_up: Cache::new(KEPT, BELIEVED),
-            decisions: Cache::new(KEPT, BELIEVED),
+            tokens: Cache::new(KEPT, lifetime),
+            made_up: Cache::new(KEPT, lifetime),
+            decisions: Cache::new(KEPT, lifetime),
             token_reviews: Semaphore::new(REVIEWS),
             access_reviews: Semaphore::new(REVIEWS),
             unknown_tokens: Bucket::new(UNKNOWN_TOKENS, UNKNOWN_TOKEN_INTERVAL),

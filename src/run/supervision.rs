@@ -6,6 +6,7 @@ use anyhow::Context;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
+use wva_controller::auth::Gate;
 use wva_controller::{CycleProgress, Ended, Tasks};
 
 /// How long reviews are still taken after SIGTERM: by then every proxy of the cluster has heard that this replica is no
@@ -144,6 +145,14 @@ pub(super) fn progress() -> CycleProgress {
         return CycleProgress::new(Duration::from_secs(1));
     }
     CycleProgress::default()
+}
+
+/// Authenticates and authorizes requests. A debug build can forget reviews after a second, for tests of an outage.
+pub(super) fn gate(client: kube::Client) -> Gate {
+    if cfg!(debug_assertions) && std::env::var("WVA_FAULT").is_ok_and(|text| text == "forget-reviews") {
+        return Gate::with_cache_lifetime(client, Duration::from_secs(1));
+    }
+    Gate::new(client)
 }
 
 /// Tells tests which tasks there are.

@@ -12,8 +12,8 @@ use wva_testbed::handshake::tls;
 use wva_testbed::install::{Install, SERVICE, SYSTEM};
 use wva_testbed::{Component, Options, Testbed, eventually};
 
-/// Longer than an answer of the API server is believed.
-const OUTAGE: Duration = Duration::from_secs(100);
+/// For an API server that starts again, or a review that is due.
+const OUTAGE: Duration = Duration::from_secs(60);
 const READER: &str = "
 {apiVersion: v1, kind: ServiceAccount, metadata: {name: scraper, namespace: default}}
 ---
@@ -37,6 +37,8 @@ async fn only_those_the_api_server_allows_read_metrics() -> anyhow::Result<()> {
     let mut options = options();
     options.env.push(("METRICS_SECURE".to_owned(), "true".to_owned()));
     options.env.push(("ENABLE_HTTP2".to_owned(), "true".to_owned()));
+    // The debug build asks again after a second, not after a minute.
+    options.env.push(("WVA_FAULT".to_owned(), "forget-reviews".to_owned()));
     let install = Install::start(&testbed, &options).await?;
     testbed.apply(READER).await?;
 

@@ -131,7 +131,7 @@ async fn tokens_are_reviewed_once_a_minute_and_refusals_too() {
         Err(Refusal::Unauthenticated)
     );
     assert_eq!(fake.token_reviews(), 2, "nothing of that is worth asking");
-    tokio::time::advance(BELIEVED).await;
+    tokio::time::advance(CACHE_LIFETIME).await;
     assert_eq!(ask("Bearer token-of-alice").await, Ok("alice".to_owned()));
     assert_eq!(fake.token_reviews(), 3);
 }
@@ -177,7 +177,7 @@ async fn reviews_of_made_up_tokens_are_rate_limited() {
     assert_eq!(fake.token_reviews(), burst + 10, "two a second");
     assert_eq!(ask("token-of-bob").await, Err(Refusal::TooMany));
     // A token that was seen valid before is reviewed again, whatever strangers do.
-    tokio::time::advance(BELIEVED).await;
+    tokio::time::advance(CACHE_LIFETIME).await;
     flood(2).await;
     let reviews = fake.token_reviews();
     assert_eq!(ask("token-of-alice").await, Ok("alice".to_owned()));
@@ -244,7 +244,7 @@ async fn access_is_reviewed_in_the_api_servers_terms_and_believed_for_a_minute()
     let refused = gate.authorize(&other, metric.clone()).await.unwrap_err();
     let text = "user \"alice\" may not list wva_desired_replicas.external.metrics.k8s.io in namespace \"prod\": RBAC says no";
     assert_eq!(refused.to_string(), text);
-    tokio::time::advance(BELIEVED).await;
+    tokio::time::advance(CACHE_LIFETIME).await;
     assert!(matches!(gate.authorize(&alice, metric).await, Err(Refusal::Forbidden { .. })));
 }
 
@@ -292,7 +292,7 @@ async fn hanging_api_server_keeps_an_allowed_caller_waiting_briefly() {
     let bearer = headers(&[("authorization", "Bearer token-of-alice")]);
     gate.admit(&Peer::default(), &bearer, metrics()).await.unwrap();
     fake.tokens_hang();
-    tokio::time::advance(BELIEVED).await;
+    tokio::time::advance(CACHE_LIFETIME).await;
     let start = Instant::now();
     assert_eq!(gate.authenticate(&Peer::default(), &bearer).await.unwrap().name, "alice");
     assert_eq!(start.elapsed(), KNOWN_CALL);
@@ -309,12 +309,12 @@ async fn denied_caller_is_not_served_while_the_api_server_is_down() {
     // The token of one is revoked, the right of the other is taken away, and both have asked since.
     fake.revoke("alice");
     fake.disallow("bob");
-    tokio::time::advance(BELIEVED).await;
+    tokio::time::advance(CACHE_LIFETIME).await;
     assert_eq!(gate.admit(&Peer::default(), &alice, metrics()).await, Err(Refusal::Unauthenticated));
     let refused = gate.admit(&Peer::default(), &bob, metrics()).await;
     assert!(matches!(refused, Err(Refusal::Forbidden { .. })), "{refused:?}");
     fake.down(true);
-    tokio::time::advance(BELIEVED).await;
+    tokio::time::advance(CACHE_LIFETIME).await;
     for bearer in [&alice, &bob] {
         assert_eq!(gate.admit(&Peer::default(), bearer, metrics()).await, Err(Refusal::Undecided));
     }
@@ -326,7 +326,7 @@ async fn api_server_that_forbids_reviews_is_not_an_outage() {
     let gate = Gate::new(fake.client());
     gate.admit(&Peer::default(), &bearer_of("alice"), metrics()).await.unwrap();
     fake.forbid_reviews();
-    tokio::time::advance(BELIEVED).await;
+    tokio::time::advance(CACHE_LIFETIME).await;
     let answer = gate.admit(&Peer::default(), &bearer_of("alice"), metrics()).await;
     assert_eq!(answer, Err(Refusal::Undecided));
 }

@@ -62,7 +62,9 @@ fi
 command -v flock >/dev/null || { say "flock is not installed: it comes with util-linux"; exit 1; }
 command -v go >/dev/null || { say "go is not installed: the test control plane is built from Go modules (Go 1.26 or later); or set WVA_TESTBED_BIN to a folder of ready binaries"; exit 1; }
 
+number=0 total=$(wc -l <<<"$rows")
 while IFS='|' read -r folder package flags ldflags name; do
+  number=$((number + 1))
   # A program is built again when its modules, its own row or the common command change, and not when another's do.
   key=$({ cat "$here/$folder/go.mod" "$here/$folder/go.sum"; echo "${build[*]}|$link|$folder|$package|$flags|$ldflags|$name"; } | sha256sum | cut -c1-16)
   out="$cache/$folder-$key/$name"
@@ -72,10 +74,11 @@ while IFS='|' read -r folder package flags ldflags name; do
     exec 9>"$out.lock"
     if ! flock -n 9; then say "testbed: waiting for another build of $name"; flock 9; fi
     if [ ! -x "$out" ]; then
-      say "testbed: building $name (once; kubernetes takes minutes) ..."
+      say "testbed: building $name, $number of $total (once; kubernetes takes minutes) ..."
       began=$SECONDS
       # shellcheck disable=SC2086 # flags are separate words
-      (cd "$here/$folder" && CGO_ENABLED=0 "${build[@]}" $flags -ldflags "$link $ldflags" -o "$out.tmp" "$package") </dev/null
+      (cd "$here/$folder" && CGO_ENABLED=0 "${build[@]}" $flags -ldflags "$link $ldflags" -o "$out.tmp" "$package") </dev/null > "$out.log" 2>&1 ||
+        { tail -n 40 "$out.log" >&2; say "testbed: $name was not built; all of its log: $out.log"; exit 1; }
       mv "$out.tmp" "$out"
       say "testbed: built $name in $((SECONDS - began)) s"
     fi

@@ -1,7 +1,8 @@
 //! What cycles log: how often, and what about.
 
+use std::cell::RefCell;
 use std::fmt::{Debug, Write};
-use std::sync::Mutex;
+use std::sync::Once;
 
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -11,9 +12,15 @@ use super::*;
 use crate::engine::narrate::log_warnings;
 use crate::repeats::RepeatCounters;
 
-/// Keeps the lines that this thread logs at `info` and above, as `message field=value`.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<String>>>);
+thread_local! {
+    static LINES: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Keeps what each thread logs at `info` and above, as `message field=value`.
+///
+/// One subscriber for the process. With one for each test, a call site that a test without a subscriber reaches first
+/// can be cached as disabled (`tracing` asks the current thread's subscriber alone while there is only one).
+struct LineKeeper;
 
 struct Line(String);
 
@@ -27,7 +34,7 @@ impl Visit for Line {
     }
 }
 
-impl tracing::Subscriber for Lines {
+impl tracing::Subscriber for LineKeeper {
     fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
         *metadata.level() <= tracing::Level::INFO
     }
@@ -43,7 +50,7 @@ impl tracing::Subscriber for Lines {
     fn event(&self, event: &tracing::Event<'_>) {
         let mut line = Line(String::new());
         event.record(&mut line);
-        self.0.lock().unwrap().push(line.0);
+        LINES.with_borrow_mut(|lines| lines.push(line.0));
     }
 
     fn enter(&self, _: &Id) {}
@@ -51,35 +58,37 @@ impl tracing::Subscriber for Lines {
     fn exit(&self, _: &Id) {}
 }
 
-impl Lines {
-    /// Those with this text since the last call.
-    fn with(&self, text: &str) -> Vec<String> {
-        let mut lines = self.0.lock().unwrap();
-        lines.extract_if(.., |line| line.contains(text)).collect()
-    }
+/// Begins a test: its thread has logged nothing yet.
+fn keep_lines() {
+    static KEEPER: Once = Once::new();
+    KEEPER.call_once(|| tracing::subscriber::set_global_default(LineKeeper).unwrap());
+    LINES.take();
+}
+
+/// Takes this thread's lines with this text.
+fn lines_with(text: &str) -> Vec<String> {
+    LINES.with_borrow_mut(|lines| lines.extract_if(.., |line| line.contains(text)).collect())
 }
 
 #[tokio::test]
 async fn each_cycle_logs_its_two_lines_once() {
-    let lines = Lines::default();
-    let _kept = tracing::subscriber::set_default(lines.clone());
+    keep_lines();
     let cluster = cluster(json!({}));
     let fake = FakePrometheus::start(Answers::By(busy)).await;
     let engine = engine(&cluster, fake.client());
     let mut state = State::default();
     for _ in 0..3 {
         turn(&engine, &mut state).await;
-        let emitted = lines.with("Emitted optimization signals for external autoscaler consumption");
+        let emitted = lines_with("Emitted optimization signals for external autoscaler consumption");
         assert_eq!(emitted.len(), 1, "{emitted:?}");
-        let completed = lines.with("Reconciliation completed");
+        let completed = lines_with("Reconciliation completed");
         assert_eq!(completed, ["Reconciliation completed variants_processed=1 optimization_successful=true"]);
     }
 }
 
 #[tokio::test]
 async fn a_safety_net_that_lasts_is_logged_when_it_begins_and_ends() {
-    let lines = Lines::default();
-    let _kept = tracing::subscriber::set_default(lines.clone());
+    keep_lines();
     let cluster = cluster(json!({}));
     let fake = FakePrometheus::start(Answers::By(down)).await;
     let engine = engine(&cluster, fake.client());
@@ -87,22 +96,21 @@ async fn a_safety_net_that_lasts_is_logged_when_it_begins_and_ends() {
     for _ in 0..4 {
         turn(&engine, &mut state).await;
     }
-    let begun = lines.with("Safety net activated: emitted fallback metrics");
+    let begun = lines_with("Safety net activated: emitted fallback metrics");
     assert_eq!(begun.len(), 1, "{begun:?}");
     assert!(begun[0].contains("fallbackSource=\"current-replicas\""), "{begun:?}");
     fake.now(Answers::By(busy));
     turn(&engine, &mut state).await;
-    assert_eq!(lines.with("Safety net ended"), ["Safety net ended namespace=\"ns\" variant=\"a\" count=4"]);
+    assert_eq!(lines_with("Safety net ended"), ["Safety net ended namespace=\"ns\" variant=\"a\" count=4"]);
     fake.now(Answers::By(down));
     state.samples = Samples::default();
     turn(&engine, &mut state).await;
-    assert_eq!(lines.with("Safety net activated").len(), 1, "another time");
+    assert_eq!(lines_with("Safety net activated").len(), 1, "another time");
 }
 
 #[tokio::test]
 async fn a_workload_made_again_has_the_change_of_its_target_logged() {
-    let lines = Lines::default();
-    let _kept = tracing::subscriber::set_default(lines.clone());
+    keep_lines();
     let mut cluster = Cluster::new();
     cluster.variant("a", "m", json!({})).deployment("a", 6, 6);
     let fake = FakePrometheus::start(Answers::By(down)).await;
@@ -116,13 +124,13 @@ async fn a_workload_made_again_has_the_change_of_its_target_logged() {
     cluster.deployment("a", 3, 3);
     assert_eq!(turn(&engine, &mut state).await.signal(), Some(3));
     turn(&engine, &mut state).await;
-    let changes = lines.with("ScalingDecision");
+    let changes = lines_with("ScalingDecision");
     assert!(changes.len() == 1 && changes[0].starts_with("target 6 -> 3 ("), "{changes:?}");
 }
 
 #[test]
 fn warnings_of_one_kind_are_one_line_with_a_count() {
-    let lines = Lines::default();
+    keep_lines();
     let lacking = |variant: usize| Warning::AcceleratorNotInInventory {
         namespace: "ns".to_owned(),
         variant: format!("v{variant:03}"),
@@ -132,14 +140,12 @@ fn warnings_of_one_kind_are_one_line_with_a_count() {
     let mut warned = RepeatCounters::default();
     let start = Instant::now();
     let at = |minute: u64| start + Duration::from_mins(minute);
-    tracing::subscriber::with_default(lines.clone(), || {
-        for minute in 0..=60 {
-            log_warnings(&mut warned, &warnings, at(minute));
-        }
-        log_warnings(&mut warned, &warnings[1..], at(61));
-        log_warnings(&mut warned, &[], at(62));
-    });
-    let logged = lines.with("ns/v");
+    for minute in 0..=60 {
+        log_warnings(&mut warned, &warnings, at(minute));
+    }
+    log_warnings(&mut warned, &warnings[1..], at(61));
+    log_warnings(&mut warned, &[], at(62));
+    let logged = lines_with("ns/v");
     let begins = |line: &str, start: &str, end: &str| line.starts_with(start) && line.ends_with(end);
     assert_eq!(logged.len(), 4, "{logged:?}");
     assert!(begins(&logged[0], "variant ns/v000 ", "; and 269 more like it count=1"), "{}", logged[0]);
