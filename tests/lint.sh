@@ -22,7 +22,7 @@ wva-experiments:wva-crds wva-experiments:wva-testbed"
 for crate in wva wva-controller wva-webhook wva-certs wva-rules wva-scaling wva-simulator wva-testbed wva-experiments wva-crds; do
   tree=$(cargo tree --locked --package "$crate" --edges normal --depth 1 --prefix none)
   for below in $(tail -n +2 <<<"$tree" | cut -d' ' -f1 | grep -E '^wva-' | sort -u || true); do
-    grep -qw -- "$crate:$below" <<<"$allowed" || { echo "$crate must not depend on $below (see the map of the house in README.md)"; exit 1; }
+    grep -qw -- "$crate:$below" <<<"$allowed" || { echo "$crate must not depend on $below (see "Find your way" in CONTRIBUTING.md)"; exit 1; }
   done
 done
 echo "lint: all fine"

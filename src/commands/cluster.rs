@@ -44,6 +44,7 @@ pub(super) const STATEFUL_SETS: Resource = namespaced("apps", "v1", "statefulset
 pub(super) const LEADER_WORKER_SETS: Resource =
     namespaced("leaderworkerset.x-k8s.io", "v1", "leaderworkersets", "LeaderWorkerSet");
 pub(super) const PODS: Resource = namespaced("", "v1", "pods", "Pod");
+pub(super) const CONFIG_MAPS: Resource = namespaced("", "v1", "configmaps", "ConfigMap");
 pub(super) const SERVICES: Resource = namespaced("", "v1", "services", "Service");
 pub(super) const SERVICE_MONITORS: Resource =
     namespaced("monitoring.coreos.com", "v1", "servicemonitors", "ServiceMonitor");
@@ -119,11 +120,20 @@ impl Cluster {
 
     /// Those with some labels alone.
     pub(super) async fn select(&self, of: &Resource, labels: &str) -> Result<Vec<Value>, Unseen> {
+        self.pages(of, &ListParams::default().labels(labels)).await
+    }
+
+    /// Those with one name, in every namespace that is read.
+    pub(super) async fn with_name(&self, of: &Resource, name: &str) -> Result<Vec<Value>, Unseen> {
+        self.pages(of, &ListParams::default().fields(&format!("metadata.name={name}"))).await
+    }
+
+    async fn pages(&self, of: &Resource, wanted: &ListParams) -> Result<Vec<Value>, Unseen> {
         let namespace = self.namespace.as_deref().filter(|_| of.namespaced);
         let path = path(of, namespace);
         let (mut all, mut next) = (Vec::new(), String::new());
         for _ in 0..PAGES {
-            let mut params = ListParams::default().labels(labels).limit(PAGE);
+            let mut params = wanted.clone().limit(PAGE);
             if !next.is_empty() {
                 params = params.continue_token(&next);
             }

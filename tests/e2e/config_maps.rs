@@ -131,7 +131,7 @@ async fn a_global_map_changes_a_decision_at_once(cluster: &Cluster, served: &str
     })
     .await?;
     let none = cluster.lines(
-        "No global saturation ConfigMap: the built-in thresholds hold where no other entry says anything",
+        "No global saturation ConfigMap: the throughput analyzer decides with built-in settings, except in namespaces with a map",
     );
     ensure!(none.len() == 1, "it is to be said once that there is no map: {none:?}");
     ensure!(cluster.reloads().await? == [Some(0.0), Some(0.0)], "nothing came yet");

@@ -19,6 +19,10 @@ use crate::published::PublishedVariant;
 use crate::variants::Managed;
 use crate::watches::{Cache, NamespaceFacts};
 
+/// The analyzer of a model that no saturation map is read for. In a map, an entry that names none means percentages, as in
+/// llm-d WVA.
+const WITHOUT_MAP: AnalyzerName = AnalyzerName::Throughput;
+
 /// The settings of every model, as one run of the engine knows them. What it holds was told.
 #[derive(Debug, Default)]
 pub(crate) struct Settings {
@@ -85,7 +89,10 @@ impl Settings {
     fn for_all(&self) -> RulesConfig {
         let entry = self.saturation.global.as_ref().and_then(|map| map.default_entry());
         let layers: Vec<_> = entry.map(|entry| (DEFAULT_ENTRY, entry)).into_iter().collect();
-        let saturation = SaturationEntry { model_id: None, namespace: None, ..merge(&layers).resolved() };
+        let mut saturation = SaturationEntry { model_id: None, namespace: None, ..merge(&layers).resolved() };
+        if self.saturation.global.is_none() {
+            saturation.analyzer_name = Some(WITHOUT_MAP);
+        }
         let to_zero = self.to_zero.global.as_ref().and_then(|map| map.default_entry());
         let to_zero = to_zero
             .map(|entry| ScaleToZeroEntry { model_id: None, namespace: None, ..entry.clone() })
@@ -119,7 +126,10 @@ impl Settings {
         {
             self.unusable.insert(key(namespace, model), why);
         }
-        let resolved = merged.resolved();
+        let mut resolved = merged.resolved();
+        if self.saturation.maps(namespace).next().is_none() {
+            resolved.analyzer_name = Some(WITHOUT_MAP);
+        }
         dropped.add(namespace, model, merged);
         SaturationEntry {
             model_id: Some(model.to_owned()),
@@ -156,7 +166,7 @@ impl Settings {
             tracing::warn!(
                 namespace = maps.names.namespace,
                 names = maps.names.in_order(MapRole::Saturation).join(", "),
-                "No global saturation ConfigMap: the built-in thresholds hold where no other entry says anything"
+                "No global saturation ConfigMap: the throughput analyzer decides with built-in settings, except in namespaces with a map"
             );
         }
         self.told_none = none;

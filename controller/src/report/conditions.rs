@@ -246,15 +246,19 @@ fn optimization(decision: &Decision, had_target: bool, awaited: Option<u32>) -> 
     if decision.model_at_zero {
         return yes("ScaleFromZeroMode", "The model is at 0 replicas and is woken when requests wait");
     }
+    let missing = decision.steps.iter().map(|s| &s.reason).find(|r| matches!(r, Reason::SignalsMissing { .. }));
     let reason = match decision.analyzer {
-        AnalyzerName::Percentage => "SaturationOnlyMode",
-        AnalyzerName::Tokens | AnalyzerName::Throughput => "OptimizationSucceeded",
+        AnalyzerName::Tokens | AnalyzerName::Throughput if missing.is_none() => "OptimizationSucceeded",
+        _ => "SaturationOnlyMode",
     };
     // Figures are in `wva explain`, in metrics and in the event of a change: here each would make a write of every cycle.
     let mut message = format!("{} -> {}: {}", decision.current, decision.target(), decision.reason().gist());
     // What a mode or a bound did after it is not why the variant cannot grow.
     if let Some(limit) = limit(decision).filter(|limit| *limit != decision.reason()) {
         message = format!("{message}; {limit}");
+    }
+    if let Some(missing) = missing.filter(|missing| *missing != decision.reason()) {
+        message = format!("{message}; {missing}");
     }
     yes(reason, message)
 }

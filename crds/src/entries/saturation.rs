@@ -117,12 +117,12 @@ impl SaturationEntry {
 /// The analyzers, by the name an entry gives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum AnalyzerName {
-    /// Percentages of KV use and queue length (`""`).
+    /// Percentages of KV use and queue length (`""` or `percentage`).
     #[default]
-    #[serde(rename = "")]
+    #[serde(rename = "", alias = "percentage")]
     Percentage,
-    /// Tokens (`saturation`).
-    #[serde(rename = "saturation")]
+    /// Tokens (`saturation` or `token`).
+    #[serde(rename = "saturation", alias = "token")]
     Tokens,
     /// Throughput (`throughput`).
     #[serde(rename = "throughput")]
@@ -168,7 +168,7 @@ pub enum WarmSpare {
 /// The words of an enumeration, as its `Serialize` writes them: the derived schema would repeat comments meant for
 /// readers of this code.
 macro_rules! words {
-    ($name:ident, [$($variant:ident),+]) => {
+    ($name:ident, [$($variant:ident),+] $(, $alias:literal)*) => {
         impl JsonSchema for $name {
             fn inline_schema() -> bool {
                 true
@@ -179,12 +179,12 @@ macro_rules! words {
             }
 
             fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                json_schema!({ "type": "string", "enum": [$($name::$variant),+] })
+                json_schema!({ "type": "string", "enum": [$($name::$variant),+ $(, $alias)*] })
             }
         }
     };
 }
 
-words!(AnalyzerName, [Percentage, Tokens, Throughput]);
+words!(AnalyzerName, [Percentage, Tokens, Throughput], "percentage", "token");
 words!(Optimizer, [CostAware, Exact]);
 words!(WarmSpare, [Auto, On, Off]);

@@ -2,6 +2,7 @@
 //! that this one serves the same workloads. It changes nothing itself.
 
 mod annotated;
+mod maps;
 mod objects;
 mod plan;
 mod variant;
@@ -13,7 +14,9 @@ use std::process::ExitCode;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::{Value, json};
 
-use super::cluster::{AUTOSCALERS, Cluster, SCALED_OBJECTS, VARIANTS, id, text};
+use wva_rules::{MapNames, MapRole};
+
+use super::cluster::{AUTOSCALERS, CONFIG_MAPS, Cluster, SCALED_OBJECTS, VARIANTS, id, text};
 use super::output::{self, count, printable};
 use super::validate::objects_in;
 use super::workloads::Workloads;
@@ -27,8 +30,9 @@ PATH is a file, a directory (all *.yaml, *.yml and *.json below it), a quoted
 pattern or - for standard input. Without a PATH the cluster is read. Looked at
 are VariantAutoscalings of v0.5 to v0.8 (and older ones), and HPAs and
 ScaledObjects with the annotations of v0.9: llm-d.ai/managed, llm-d.ai/model-id,
-llm-d.ai/variant-cost. What need not change is not printed, and ConfigMaps are
-read as they are: check them with `wva validate`.
+llm-d.ai/variant-cost. What need not change is not printed. Saturation
+ConfigMaps that name no analyzer get analyzerName: percentage, which is what they
+mean. Check other ConfigMaps with `wva validate`.
 
 To try this controller beside the original, --recommend adds the annotation
 wva.llmd.ai/mode: recommend to every variant: then it decides and explains, and
@@ -108,18 +112,22 @@ fn in_files(originals: &[Original]) -> Workloads {
 #[expect(clippy::print_stderr, reason = "notes are no part of what is to be applied")]
 async fn in_cluster(namespace: Option<String>) -> anyhow::Result<(Vec<Original>, Workloads)> {
     let cluster = Cluster::connect(namespace).await?;
-    let mut originals = Vec::new();
+    let mut found = Vec::new();
     for kind in [&VARIANTS, &AUTOSCALERS, &SCALED_OBJECTS] {
-        let found = match cluster.list(kind).await {
-            Err(error) if error.is_no_kind() => Vec::new(),
-            listed => listed?,
-        };
-        originals.extend(found.into_iter().map(|object| Original {
-            place: format!("{} {}/{}", kind.kind, id(&object).0, id(&object).1),
-            namespace: text(&object, "/metadata/namespace").to_owned(),
-            object,
-        }));
+        match cluster.list(kind).await {
+            Err(error) if error.is_no_kind() => {}
+            listed => found.extend(listed?),
+        }
     }
+    for name in MapNames::default().in_order(MapRole::Saturation) {
+        found.extend(cluster.with_name(&CONFIG_MAPS, name).await?);
+    }
+    let originals = found.into_iter().map(|object| Original {
+        place: format!("{} {}/{}", text(&object, "/kind"), id(&object).0, id(&object).1),
+        namespace: text(&object, "/metadata/namespace").to_owned(),
+        object,
+    });
+    let originals: Vec<Original> = originals.collect();
     match wva_controller::missing_fields(&cluster.client).await {
         Ok(missing) if missing.is_empty() => {}
         Ok(missing) => eprintln!(

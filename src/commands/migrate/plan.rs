@@ -7,7 +7,7 @@ use serde_json::Value;
 use wva_crds::names::{ACCELERATOR_LABEL, KIND, MODE_ANNOTATION};
 use wva_rules::{Facts, OtherVariant, Severity, Target, apply_defaults, validate};
 
-use super::annotated;
+use super::{annotated, maps};
 use super::objects::set;
 use super::variant::{self, Changed};
 use crate::commands::cluster::{entry, text};
@@ -109,6 +109,11 @@ pub(super) fn plan(originals: &[Original], workloads: &Workloads, wanted: Wanted
     }
     settle(&mut plan, &drafts, workloads, wanted);
     plan.steps.extend(autoscalers);
+    let maps: Vec<&Original> = originals.iter().filter(|o| maps::is_saturation(&o.object)).collect();
+    let named = maps::name_analyzers(&maps);
+    plan.read += maps.len();
+    plan.fine += maps.len() - named.len();
+    plan.steps.extend(named);
     plan
 }
 

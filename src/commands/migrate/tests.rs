@@ -222,3 +222,43 @@ fn a_comment_cannot_be_left() {
     let told = manifests(&plan).unwrap();
     assert_eq!(told.lines().filter(|line| line.starts_with("kind:")).count(), 1, "{told}");
 }
+
+/// Applies the plan to saturation maps, given as data, and returns data and number of changes of each step.
+fn named(maps: &[Value]) -> Vec<(Value, usize)> {
+    let original = |(i, data): (usize, &Value)| Original {
+        place: format!("map {i}"),
+        namespace: "ns".to_owned(),
+        object: json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "data": data,
+            "metadata": {"name": "wva-saturation-scaling-config", "namespace": format!("ns{i}"), "uid": "1"},
+        }),
+    };
+    let originals: Vec<Original> = maps.iter().enumerate().map(original).collect();
+    let plan = plan(&originals, &in_files(&originals), Wanted::default());
+    assert_eq!(plan.read, plan.fine + plan.steps.len());
+    plan.steps.iter().map(|step| (step.object["data"].clone(), step.changes.len())).collect()
+}
+
+#[test]
+fn writes_the_analyzer_that_an_entry_means() {
+    let block = "# ours\nkvCacheThreshold: 0.7\n";
+    let both = json!({"default": block, "m": "model_id: m\nkvSpareTrigger: 0.2\n"});
+    let mut want = both.clone();
+    want["default"] = json!(format!("analyzerName: percentage\n{block}"));
+    assert_eq!(named(&[both]), [(want, 1)]);
+
+    let braces = named(&[json!({"default": "{kvCacheThreshold: 0.7}"})]);
+    assert_eq!(braces, [(json!({"default": "analyzerName: percentage\nkvCacheThreshold: 0.7\n"}), 1)]);
+
+    let overrides = json!({"m": "model_id: m", "n": "{model_id: n, analyzerName: saturation}"});
+    let (data, changes) = named(&[overrides.clone()]).remove(0);
+    assert_eq!((&data["m"], changes), (&json!("analyzerName: percentage\nmodel_id: m"), 1));
+    assert_eq!(data["n"], overrides["n"]);
+}
+
+#[test]
+fn leaves_maps_whose_analyzer_is_named_or_inherited() {
+    let (names_one, names_none) = (json!({"default": "analyzerName: throughput"}), json!({"default": "queueLengthThreshold: 3"}));
+    assert_eq!(named(&[names_one, names_none]), []);
+    assert_eq!(named(&[json!({"default": "not an entry"})]), []);
+}

@@ -101,6 +101,28 @@ fn the_more_specific_entry_wins_field_by_field() {
 }
 
 #[test]
+fn decides_by_throughput_where_no_saturation_map_is_read() {
+    let mut bench = Bench::new();
+    let check = |bench: &mut Bench, want: [AnalyzerName; 3]| {
+        let entries = bench.resolve();
+        let found = ["ns/m", "other/m", "default"].map(|key| entries[key].analyzer_name);
+        assert_eq!(found, want.map(Some));
+    };
+    use AnalyzerName::{Percentage, Throughput, Tokens};
+    check(&mut bench, [Throughput; 3]);
+    // An entry that names no analyzer means percentages, and so does a map without an entry for the model.
+    bench.feed.put(LOCAL, &[("default", "kvSpareTrigger: 0.11")]);
+    check(&mut bench, [Percentage, Throughput, Throughput]);
+    bench.feed.put(GLOBAL, &[("another", "model_id: z\nanalyzerName: throughput")]);
+    check(&mut bench, [Percentage; 3]);
+    bench.feed.put(GLOBAL, &[("default", "analyzerName: token")]);
+    check(&mut bench, [Tokens; 3]);
+    bench.feed.delete(GLOBAL);
+    bench.feed.delete(LOCAL);
+    check(&mut bench, [Throughput; 3]);
+}
+
+#[test]
 fn scale_to_zero_is_resolved_in_the_same_layers() {
     let mut bench = Bench::new();
     let (global, local) = ("wva/wva-model-scale-to-zero-config", "ns/wva-model-scale-to-zero-config");

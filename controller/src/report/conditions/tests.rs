@@ -29,6 +29,14 @@ fn a_decision_gives_the_reasons_of_the_api() {
             false,
             ["Ready", "MetricsFound", "OptimizationSucceeded"],
         ),
+        // The throughput analyzer has no counters yet, so the percentage analyzer decides.
+        (
+            json!({"replicas": ok()}),
+            json!({"saturation": {"default": {"analyzerName": "throughput"}}}),
+            true,
+            false,
+            ["Ready", "MetricsFound", "SaturationOnlyMode"],
+        ),
         (
             json!({"replicas": ok(), "mode": "paused"}),
             json!({}),
