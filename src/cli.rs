@@ -32,6 +32,7 @@ pub(crate) fn command() -> Command {
         .subcommand(crate::commands::doctor_command())
         .subcommand(crate::commands::migrate_command())
         .subcommand(crate::commands::simulate_command(format_arg(&["text", "json"])))
+        .subcommand(crate::commands::emulate_command())
         .subcommand(crate::commands::certs_command())
         .subcommand(
             Command::new("crd")

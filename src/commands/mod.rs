@@ -5,6 +5,7 @@ mod certs;
 mod cluster;
 mod decide;
 mod doctor;
+mod emulate;
 mod explain;
 mod leader;
 mod migrate;
@@ -27,6 +28,7 @@ use crate::{run, telemetry};
 
 pub(crate) use certs::command as certs_command;
 pub(crate) use doctor::command as doctor_command;
+pub(crate) use emulate::command as emulate_command;
 pub(crate) use explain::command as explain_command;
 pub(crate) use migrate::command as migrate_command;
 pub(crate) use simulate::command as simulate_command;
@@ -46,6 +48,7 @@ pub(crate) fn dispatch(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
         Some(("doctor", own)) => doctor::doctor(own),
         Some(("migrate", own)) => migrate::migrate(own),
         Some(("simulate", own)) => simulate::simulate(own),
+        Some(("emulate", own)) => emulate::emulate(own),
         Some(("certs", own)) => certs::certs(own),
         Some(("crd", _)) => crd(),
         Some(("webhook-config", own)) => webhook_config::webhook_config(own),

@@ -1,0 +1,133 @@
+//! `/metrics` of an emulated server: names, labels and types of vLLM's, as far as an autoscaler and its users read them.
+
+use std::fmt::Write as _;
+
+use prometheus::{Encoder, Histogram, HistogramOpts, Registry, TextEncoder};
+use wva_simulator::fleet::engine::Engine;
+use wva_simulator::fleet::server::Served;
+
+use super::timeline::Reading;
+
+/// vLLM's own buckets, in seconds.
+const FIRST_TOKEN: [f64; 22] = [
+    0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0,
+    160.0, 640.0, 2560.0,
+];
+const WHOLE: [f64; 21] = [
+    0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0, 480.0, 960.0,
+    1920.0, 7680.0,
+];
+
+/// The metrics of one server.
+pub(super) struct Metrics {
+    model: String,
+    /// Label of `vllm:cache_config_info`, which has no model name.
+    cache: String,
+    registry: Registry,
+    first_token: Histogram,
+    whole: Histogram,
+}
+
+impl Metrics {
+    pub(super) fn new(model: &str, engine: &Engine) -> anyhow::Result<Self> {
+        let registry = Registry::new();
+        let histogram = |name: &str, help: &str, buckets: &[f64]| {
+            let opts = HistogramOpts::new(name, help).buckets(buckets.to_vec());
+            let opts = opts.const_label("engine", "0").const_label("model_name", model);
+            let histogram = Histogram::with_opts(opts)?;
+            registry.register(Box::new(histogram.clone()))?;
+            anyhow::Ok(histogram)
+        };
+        Ok(Self {
+            first_token: histogram(
+                "vllm:time_to_first_token_seconds",
+                "Time to the first token.",
+                &FIRST_TOKEN,
+            )?,
+            whole: histogram("vllm:e2e_request_latency_seconds", "Time of a whole request.", &WHOLE)?,
+            cache: format!(
+                "block_size=\"{}\",engine=\"0\",num_gpu_blocks=\"{}\"",
+                engine.block_size, engine.kv_blocks
+            ),
+            model: model.to_owned(),
+            registry,
+        })
+    }
+
+    pub(super) fn observe(&self, served: &Served) {
+        self.first_token.observe(served.first_token - served.request.arrived);
+        self.whole.observe(served.ended - served.request.arrived);
+    }
+
+    /// The page in the text format 0.0.4.
+    pub(super) fn page(&self, reading: &Reading) -> anyhow::Result<String> {
+        let mut text = Vec::new();
+        TextEncoder::new().encode(&self.registry.gather(), &mut text)?;
+        let mut page = String::from_utf8(text)?;
+        let model = self.model.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n");
+        let labels = format!("engine=\"0\",model_name=\"{model}\"");
+        let counters = &reading.counters;
+        let mut sample = |name: &str, kind: &str, labels: &str, value: f64| {
+            // A String never refuses to grow.
+            let _ = writeln!(page, "# TYPE {name} {kind}\n{name}{{{labels}}} {value}");
+        };
+        sample("vllm:kv_cache_usage_perc", "gauge", &labels, reading.kv_usage);
+        sample("vllm:num_requests_running", "gauge", &labels, real(reading.running as u64));
+        sample("vllm:num_requests_waiting", "gauge", &labels, real(reading.waiting as u64));
+        sample("vllm:cache_config_info", "gauge", &self.cache, 1.0);
+        let stopped = format!("{labels},finished_reason=\"length\"");
+        sample("vllm:request_success_total", "counter", &stopped, real(counters.requests));
+        sample("vllm:prompt_tokens_total", "counter", &labels, real(counters.prompt_tokens));
+        sample("vllm:generation_tokens_total", "counter", &labels, real(counters.generated));
+        sample("vllm:num_preemptions_total", "counter", &labels, real(counters.preemptions));
+        sample("vllm:prefix_cache_queries_total", "counter", &labels, real(counters.prompt_tokens));
+        sample("vllm:prefix_cache_hits_total", "counter", &labels, 0.0);
+        for (name, sum, count) in [
+            ("vllm:request_prompt_tokens", real(counters.input), counters.requests),
+            ("vllm:request_generation_tokens", real(counters.output), counters.requests),
+            ("vllm:request_prefill_time_seconds", counters.prefill_seconds, counters.requests),
+            ("vllm:inter_token_latency_seconds", counters.gap_seconds, counters.gaps),
+        ] {
+            let _ = writeln!(
+                page,
+                "# TYPE {name} histogram\n{name}_bucket{{{labels},le=\"+Inf\"}} {count}\n{name}_sum{{{labels}}} \
+                 {sum}\n{name}_count{{{labels}}} {count}"
+            );
+        }
+        Ok(page)
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "no count of an emulated server comes near 2^53")]
+fn real(count: u64) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use wva_simulator::fleet::server::Request;
+    use wva_simulator::scenario::engines::GUIDE_A100;
+
+    use super::super::timeline::Timeline;
+    use super::*;
+
+    #[test]
+    fn page_has_the_series_that_analyzers_read() {
+        let metrics = Metrics::new("a\"b", &GUIDE_A100).unwrap();
+        let request = Request { arrived: 1.0, input: 10, output: 10 };
+        metrics.observe(&Served { request, first_token: 1.3, ended: 2.0 });
+        let page = metrics.page(&Timeline::new(GUIDE_A100).read()).unwrap();
+        let labels = r#"engine="0",model_name="a\"b""#;
+        for line in [
+            format!("vllm:kv_cache_usage_perc{{{labels}}} 0"),
+            format!("vllm:num_requests_waiting{{{labels}}} 0"),
+            r#"vllm:cache_config_info{block_size="16",engine="0",num_gpu_blocks="16000"} 1"#.to_owned(),
+            format!("vllm:request_success_total{{{labels},finished_reason=\"length\"}} 0"),
+            format!("vllm:time_to_first_token_seconds_bucket{{{labels},le=\"0.25\"}} 0"),
+            format!("vllm:time_to_first_token_seconds_bucket{{{labels},le=\"0.5\"}} 1"),
+            format!("vllm:inter_token_latency_seconds_count{{{labels}}} 0"),
+        ] {
+            assert!(page.lines().any(|found| found == line), "{line} is not in\n{page}");
+        }
+    }
+}

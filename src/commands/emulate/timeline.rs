@@ -1,0 +1,167 @@
+//! The simulator's server on the clock of the machine.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, oneshot};
+use tokio::time::{Instant, sleep_until};
+use wva_simulator::fleet::engine::Engine;
+use wva_simulator::fleet::server::{Counters, Finished, Request, Served, Server};
+
+/// Requests in the server at most, like vLLM's own bound on what a frontend takes.
+const MOST: usize = 4096;
+
+/// Why a request is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rejection {
+    /// The KV cache cannot hold it. Tokens that it can hold.
+    TooLong(u64),
+    /// [`MOST`] requests are in the server.
+    Full,
+}
+
+/// What the server shows at one moment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reading {
+    pub(super) counters: Counters,
+    pub(super) running: usize,
+    pub(super) waiting: usize,
+    /// 0..=1.
+    pub(super) kv_usage: f64,
+}
+
+/// A server whose requests take real time.
+pub(super) struct Timeline {
+    engine: Engine,
+    began: Instant,
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+struct State {
+    server: Server,
+    /// Seconds since the beginning, of the last request: each has a time of its own, which identifies it.
+    last_arrival: f64,
+    answers: HashMap<u64, oneshot::Sender<Served>>,
+}
+
+impl Timeline {
+    pub(super) fn new(engine: Engine) -> Self {
+        let state =
+            State { server: Server::new(engine, f64::INFINITY), last_arrival: 0.0, answers: HashMap::new() };
+        Self { engine, began: Instant::now(), state: Mutex::new(state), changed: Notify::new() }
+    }
+
+    /// Puts a request in. The receiver gets what became of it.
+    pub(super) fn push(&self, input: u32, output: u32) -> Result<oneshot::Receiver<Served>, Rejection> {
+        if !self.engine.holds(u64::from(input) + u64::from(output)) {
+            return Err(Rejection::TooLong(self.engine.kv_tokens()));
+        }
+        let now = self.now();
+        let mut state = self.state();
+        if state.answers.len() >= MOST {
+            return Err(Rejection::Full);
+        }
+        state.catch_up(now);
+        let arrived = now.max(state.last_arrival.next_up());
+        state.last_arrival = arrived;
+        let (answer, receiver) = oneshot::channel();
+        state.answers.insert(arrived.to_bits(), answer);
+        let mut finished = Finished::default();
+        state.server.push(Request { arrived, input, output }, arrived, &mut finished);
+        state.answer(finished);
+        drop(state);
+        self.changed.notify_one();
+        Ok(receiver)
+    }
+
+    pub(super) fn read(&self) -> Reading {
+        let now = self.now();
+        let mut state = self.state();
+        state.catch_up(now);
+        let server = &state.server;
+        Reading {
+            counters: server.counters(now),
+            running: server.running(),
+            waiting: server.waiting(),
+            kv_usage: server.kv_usage(now),
+        }
+    }
+
+    /// Moves the server on as time passes. Never ends.
+    pub(super) async fn run(&self) {
+        loop {
+            let next = self.state().server.next_event();
+            // Idle: until a request comes. A day is as good as never, and can be added to an Instant.
+            let wait = Duration::try_from_secs_f64(next).map_or(Duration::from_hours(24), |at| at);
+            tokio::select! {
+                () = sleep_until(self.began + wait.max(Duration::from_millis(1))), if next.is_finite() => {}
+                () = self.changed.notified() => {}
+            }
+            let now = self.now();
+            self.state().catch_up(now);
+        }
+    }
+
+    fn now(&self) -> f64 {
+        self.began.elapsed().as_secs_f64()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Does all that happened up to now, each at its own time.
+    fn catch_up(&mut self, now: f64) {
+        let mut finished = Finished::default();
+        while self.server.next_event() <= now {
+            let at = self.server.next_event();
+            self.server.advance(at, &mut finished);
+        }
+        self.answer(finished);
+    }
+
+    fn answer(&mut self, finished: Finished) {
+        for served in finished.served {
+            if let Some(answer) = self.answers.remove(&served.request.arrived.to_bits()) {
+                // The client may be gone.
+                let _ = answer.send(served);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wva_simulator::scenario::engines::GUIDE_A100;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn takes_as_long_as_the_engine() {
+        let timeline = Timeline::new(GUIDE_A100);
+        let answers: Vec<_> = (0..5).map(|_| timeline.push(100, 50).unwrap()).collect();
+        let reading = timeline.read();
+        assert_eq!((reading.running, reading.waiting), (4, 1), "the engine runs 4 at once");
+        let ends: Vec<f64> = tokio::select! {
+            () = timeline.run() => unreachable!(),
+            served = futures::future::join_all(answers) => served.into_iter().map(|s| s.unwrap().ended).collect(),
+        };
+        // 50 steps of 20.58 ms and 0.41 ms for each of 4 sequences; the fifth comes after them.
+        assert!((1.0..1.3).contains(&ends[3]) && (2.0..2.6).contains(&ends[4]), "{ends:?}");
+        let counters = timeline.read().counters;
+        assert_eq!((counters.requests, counters.input, counters.output), (5, 500, 250));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn rejects_what_it_cannot_hold() {
+        let timeline = Timeline::new(GUIDE_A100);
+        assert_eq!(timeline.push(200_000, 100_000).err(), Some(Rejection::TooLong(256_000)));
+        let answers: Vec<_> = (0..MOST).map(|_| timeline.push(10, 10).unwrap()).collect();
+        assert_eq!(timeline.push(10, 10).err(), Some(Rejection::Full));
+        drop(answers);
+    }
+}
