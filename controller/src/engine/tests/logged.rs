@@ -1,11 +1,9 @@
 //! What cycles log: how often, and what about.
 
 use std::cell::RefCell;
-use std::fmt::{Debug, Write};
+use std::io;
 use std::sync::Once;
 
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
 use wva_scaling::Warning;
 
 use super::*;
@@ -13,72 +11,50 @@ use crate::engine::narrate::log_warnings;
 use crate::repeats::RepeatCounters;
 
 thread_local! {
-    static LINES: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+    static LINES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Keeps what each thread logs at `info` and above, as `message field=value`.
+/// Writes to the lines of the thread that logs.
+struct ThreadLines;
+
+impl io::Write for ThreadLines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        LINES.with_borrow_mut(|lines| io::Write::write(lines, bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Begins a test: from now on the lines of this thread are kept, at `info` and above, as `message field=value`.
 ///
-/// One subscriber for the process. With one for each test, a call site that a test without a subscriber reaches first
-/// can be cached as disabled (`tracing` asks the current thread's subscriber alone while there is only one).
-struct LineKeeper;
-
-struct Line(String);
-
-impl Visit for Line {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        if field.name() == "message" {
-            self.0.insert_str(0, &format!("{value:?}"));
-        } else {
-            write!(self.0, " {}={value:?}", field.name()).unwrap();
-        }
-    }
-}
-
-impl tracing::Subscriber for LineKeeper {
-    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
-        *metadata.level() <= tracing::Level::INFO
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn event(&self, event: &tracing::Event<'_>) {
-        let mut line = Line(String::new());
-        event.record(&mut line);
-        LINES.with_borrow_mut(|lines| lines.push(line.0));
-    }
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
-}
-
-/// Begins a test: its thread has logged nothing yet.
+/// There is one subscriber for the process. With one for each test, a call site that another test reaches first can be
+/// cached as disabled: `tracing` asks the current thread's subscriber alone while there is only one.
 fn keep_lines() {
-    static KEEPER: Once = Once::new();
-    KEEPER.call_once(|| tracing::subscriber::set_global_default(LineKeeper).unwrap());
+    static SUBSCRIBER: Once = Once::new();
+    SUBSCRIBER.call_once(|| {
+        let lines = tracing_subscriber::fmt().with_writer(|| ThreadLines).with_ansi(false);
+        let lines = lines.with_level(false).with_target(false).without_time().finish();
+        tracing::subscriber::set_global_default(lines).unwrap();
+    });
     LINES.take();
 }
 
 /// Takes this thread's lines with this text.
 fn lines_with(text: &str) -> Vec<String> {
-    LINES.with_borrow_mut(|lines| lines.extract_if(.., |line| line.contains(text)).collect())
+    let all = String::from_utf8(LINES.take()).unwrap();
+    let (with, others): (Vec<_>, Vec<_>) = all.lines().partition(|line| line.contains(text));
+    LINES.set(others.iter().flat_map(|line| [line.as_bytes(), b"\n"].concat()).collect());
+    with.into_iter().map(str::to_owned).collect()
 }
 
 #[tokio::test]
 async fn each_cycle_logs_its_two_lines_once() {
     keep_lines();
-    let cluster = cluster(json!({}));
-    let fake = FakePrometheus::start(Answers::By(busy)).await;
-    let engine = engine(&cluster, fake.client());
-    let mut state = State::default();
+    let mut bench = Bench::busy().await;
     for _ in 0..3 {
-        turn(&engine, &mut state).await;
+        bench.turn().await;
         let emitted = lines_with("Emitted optimization signals for external autoscaler consumption");
         assert_eq!(emitted.len(), 1, "{emitted:?}");
         let completed = lines_with("Reconciliation completed");
@@ -89,41 +65,33 @@ async fn each_cycle_logs_its_two_lines_once() {
 #[tokio::test]
 async fn a_safety_net_that_lasts_is_logged_when_it_begins_and_ends() {
     keep_lines();
-    let cluster = cluster(json!({}));
-    let fake = FakePrometheus::start(Answers::By(down)).await;
-    let engine = engine(&cluster, fake.client());
-    let mut state = State::default();
+    let mut bench = Bench::new(cluster(json!({})), down()).await;
     for _ in 0..4 {
-        turn(&engine, &mut state).await;
+        bench.turn().await;
     }
     let begun = lines_with("Safety net activated: emitted fallback metrics");
     assert_eq!(begun.len(), 1, "{begun:?}");
     assert!(begun[0].contains("fallbackSource=\"current-replicas\""), "{begun:?}");
-    fake.now(Answers::By(busy));
-    turn(&engine, &mut state).await;
+    bench.fake.now(busy());
+    bench.turn().await;
     assert_eq!(lines_with("Safety net ended"), ["Safety net ended namespace=\"ns\" variant=\"a\" count=4"]);
-    fake.now(Answers::By(down));
-    state.samples = Samples::default();
-    turn(&engine, &mut state).await;
+    bench.fake.now(down());
+    bench.state.samples = Samples::default();
+    bench.turn().await;
     assert_eq!(lines_with("Safety net activated").len(), 1, "another time");
 }
 
 #[tokio::test]
 async fn a_workload_made_again_has_the_change_of_its_target_logged() {
     keep_lines();
-    let mut cluster = Cluster::new();
-    cluster.variant("a", "m", json!({})).deployment("a", 6, 6);
-    let fake = FakePrometheus::start(Answers::By(down)).await;
-    let engine = engine(&cluster, fake.client());
-    let mut state = State::default();
-    assert_eq!(turn(&engine, &mut state).await.signal(), Some(6));
-    cluster.without_deployment("a");
-    for _ in 0..2 {
-        assert_eq!(turn(&engine, &mut state).await.signal(), None);
+    let mut bench = Bench::new(cluster(json!({})), down()).await;
+    for replicas in [Some(6), None, None, Some(3), Some(3)] {
+        match replicas {
+            Some(n) => bench.cluster.deployment("a", n, n),
+            None => bench.cluster.without_deployment("a"),
+        };
+        assert_eq!(bench.turn().await.signal(), replicas);
     }
-    cluster.deployment("a", 3, 3);
-    assert_eq!(turn(&engine, &mut state).await.signal(), Some(3));
-    turn(&engine, &mut state).await;
     let changes = lines_with("ScalingDecision");
     assert!(changes.len() == 1 && changes[0].starts_with("target 6 -> 3 ("), "{changes:?}");
 }
