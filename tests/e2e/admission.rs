@@ -1,12 +1,13 @@
 //! Admission end to end: the program is installed on a real control plane and its webhooks judge what kubectl and
 //! clients send. One control plane and one install serve all tests; those that break the doors have them alone.
+//! A control plane of its own: the tests count what one program refuses, and freeze it.
 
 mod callers;
 mod client_ca;
+mod crd;
 mod differential;
 mod differential_maps;
 mod doors;
-mod duplicates;
 mod frozen;
 mod guard;
 mod main_map;
@@ -20,16 +21,15 @@ mod updates;
 mod warnings;
 mod yaml;
 
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::{Mutex, OnceCell, RwLock};
-use wva_testbed::install::{Install, InstallOptions, WEBHOOKS};
+use wva_testbed::install::{Install, WEBHOOKS};
 use wva_testbed::{Options, Ran, Testbed, eventually};
 
-use crate::support::{good, try_create, variant};
+use crate::support::{good, merge, odd, options, read, repository, try_create, variant};
 
 /// Longest wait for anything the program does by itself: the promise is "within seconds".
 const SOON: Duration = Duration::from_secs(15);
@@ -58,16 +58,15 @@ async fn shared() -> anyhow::Result<&'static Shared> {
 }
 
 async fn start() -> anyhow::Result<Shared> {
-    let options = Options {
+    let plane = Options {
         name: "admission".to_owned(),
         nodes: Vec::new(),
         webhook_client: true,
         ..Options::default()
     };
-    let testbed = Testbed::start(options).await?;
+    let testbed = Testbed::start(plane).await?;
     Install::crd(&testbed).await?;
-    let doors = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/base/webhook.yaml");
-    testbed.apply(&std::fs::read_to_string(&doors)?).await?;
+    testbed.apply(&std::fs::read_to_string(repository("config/base/webhook.yaml"))?).await?;
     let mut rules_before = Vec::new();
     for kind in KINDS {
         for entry in entries(&testbed, kind).await? {
@@ -75,17 +74,15 @@ async fn start() -> anyhow::Result<Shared> {
         }
     }
     testbed.kubectl(&["create", "namespace", EARLY]).await?.success()?;
-    let mut odd = variant("odd", &good("odd"));
-    odd["metadata"]["annotations"] = json!({"wva.llmd.ai/mode": "sometimes"});
     let mut early = Vec::new();
-    for object in [variant("first", &good("llama")), variant("second", &good("llama")), odd] {
+    for object in [variant("first", &good("llama")), variant("second", &good("llama")), odd("odd")] {
         early.push(create(&testbed, EARLY, &object).await?);
     }
     testbed.kubectl(&["create", "namespace", guard::NAMESPACE]).await?.success()?;
     for object in guard::unseen() {
         create(&testbed, guard::NAMESPACE, &object).await?.success()?;
     }
-    let install = Install::start(&testbed, &InstallOptions::quick(env!("CARGO_BIN_EXE_wva"))).await?;
+    let install = Install::start(&testbed, &options()).await?;
     testbed.apply(&policy::manifests()?).await?;
     Ok(Shared { testbed, install, rules_before, early })
 }
@@ -95,15 +92,14 @@ async fn create(testbed: &Testbed, namespace: &str, object: &Value) -> anyhow::R
     testbed.kubectl_with(&["create", "-n", namespace, "-f", "-"], &object.to_string()).await
 }
 
-/// `kubectl patch --type=merge`, really.
+/// `kubectl patch` of a variant, really.
 async fn patch(testbed: &Testbed, namespace: &str, name: &str, change: &Value) -> anyhow::Result<Ran> {
-    testbed.kubectl(&["patch", "va", name, "-n", namespace, "--type=merge", "-p", &change.to_string()]).await
+    merge(testbed, namespace, &format!("va/{name}"), change).await
 }
 
 /// A webhook configuration as it is stored.
 async fn configuration(testbed: &Testbed, kind: &str) -> anyhow::Result<Value> {
-    let stored = testbed.kubectl(&["get", kind, WEBHOOKS, "-o", "json"]).await?.success()?;
-    Ok(serde_json::from_str(&stored)?)
+    read(testbed, &[kind, WEBHOOKS]).await
 }
 
 /// The entries of a webhook configuration.
@@ -115,10 +111,9 @@ async fn entries(testbed: &Testbed, kind: &str) -> anyhow::Result<Vec<Value>> {
 /// Waits until a fault that only the program can know is refused by it: the doors are open and it answers.
 async fn judged_again(testbed: &Testbed) -> anyhow::Result<()> {
     let client = testbed.admin()?;
-    let mut odd = variant("probe", &good("probe"));
-    odd["metadata"]["annotations"] = json!({"wva.llmd.ai/mode": "sometimes"});
     eventually("the program to refuse a fault", SOON, async || {
-        let refused = try_create(&client, "default", &odd).await?.err().context("it was admitted")?;
+        let refused =
+            try_create(&client, "default", &odd("probe")).await?.err().context("it was admitted")?;
         ensure!(refused.message.contains("[WVA-VA-017]"), "{}", refused.message);
         Ok(())
     })

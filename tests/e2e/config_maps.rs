@@ -1,18 +1,19 @@
 //! The ConfigMaps on a real control plane: a change holds at once, the nearer map wins, what goes leaves
-//! what is below it, and a wrong entry takes nothing that was right. The program decides every ten minutes here, so
-//! that whatever is seen sooner was asked for by a change.
+//! what is below it, and a wrong entry takes nothing that was right.
+//! A control plane of its own: the program decides every ten minutes, so a change asked for what is seen sooner; and one
+//! without rights beyond a namespace.
 
 mod main_map;
 
 use std::path::Path;
 
-use crate::support::{Cluster, DEADLINE, condition, options, target};
+use crate::support::{Cluster, DEADLINE, is, merge, options, repository, target};
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 use wva_crds::names::{LOCAL_SATURATION_MAP_NAME, SATURATION_MAP_NAMES};
-use wva_testbed::fixtures::{MODEL_LABEL, VariantFixture};
-use wva_testbed::install::{Install, SYSTEM, WEBHOOKS, get};
-use wva_testbed::{Fleet, FleetConfig, Options, Process, Testbed, Tools, eventually};
+use wva_testbed::fixtures::VariantFixture;
+use wva_testbed::install::{Install, SYSTEM, WEBHOOKS};
+use wva_testbed::{Fleet, Options, Process, Testbed, Tools, eventually};
 
 const UPDATED: &str = "Updated saturation config";
 const UNUSABLE: &str = "An entry of a ConfigMap cannot be used: its last good value holds";
@@ -34,10 +35,7 @@ impl Cluster {
 
     /// The configuration of the last cycle.
     async fn config(&self) -> anyhow::Result<Value> {
-        let (status, text) = get(&format!("http://{}/snapshot", self.install.address("debug")?)).await?;
-        ensure!(status == 200, "/snapshot answered {status}: {text}");
-        let mut snapshot: Value = serde_json::from_str(&text)?;
-        Ok(snapshot["config"].take())
+        Ok(self.snapshot().await?["config"].take())
     }
 
     /// A setting of the fixtures' model in a namespace, as the last cycle had it.
@@ -71,16 +69,12 @@ impl Cluster {
     }
 
     /// How often maps of a kind were taken over without a fault, and with one.
-    async fn reloads_of(&self, config: &str) -> anyhow::Result<[Option<f64>; 2]> {
+    async fn reloads(&self, config: &str) -> anyhow::Result<[Option<f64>; 2]> {
         let of = async |result| {
             let labels = [("config", config), ("result", result)];
             self.install.series("wva_config_reloads_total", &labels).await
         };
         Ok([of("ok").await?, of("invalid").await?])
-    }
-
-    async fn reloads(&self) -> anyhow::Result<[Option<f64>; 2]> {
-        self.reloads_of("saturation").await
     }
 }
 
@@ -109,8 +103,7 @@ async fn maps_hold_at_once_layer_by_layer_and_fall_back_when_they_go() -> anyhow
 
 async fn a_global_map_changes_a_decision_at_once(cluster: &Cluster, served: &str) -> anyhow::Result<()> {
     let variant = VariantFixture::new(served, "served");
-    let config = FleetConfig::new(served, &format!("{MODEL_LABEL}=served"), &variant.model);
-    let load = Fleet::start(&cluster.testbed, FleetConfig { rate: 0.0, ..config })?;
+    let load = Fleet::start(&cluster.testbed, crate::support::served(served))?;
     load.set_fixed_all(0.60, 0.0);
     cluster.testbed.apply(&variant.all()).await?;
     load.wait_ready(1, DEADLINE).await?;
@@ -118,15 +111,11 @@ async fn a_global_map_changes_a_decision_at_once(cluster: &Cluster, served: &str
     eventually("the load to be measured", DEADLINE, async || {
         // A cycle on the newest sample: nothing else asks for one.
         cost += 1;
-        let patch = json!({"spec": {"variantCost": format!("{cost}.0")}}).to_string();
-        cluster
-            .testbed
-            .kubectl(&["patch", "va", "served", "-n", served, "--type=merge", "-p", &patch])
-            .await?
-            .success()?;
+        let change = json!({"spec": {"variantCost": format!("{cost}.0")}});
+        merge(&cluster.testbed, served, "va/served", &change).await?.success()?;
         let va = cluster.variant(served, "served").await?;
-        ensure!(condition(&va, "MetricsAvailable")? == ("True", "MetricsFound"), "{}", va["status"]);
-        ensure!(target(&va) == Some(1), "{}", va["status"]);
+        let measured = is(&va, "MetricsAvailable", ("True", "MetricsFound")) && target(&va) == Some(1);
+        ensure!(measured, "{}", va["status"]);
         Ok(())
     })
     .await?;
@@ -134,25 +123,24 @@ async fn a_global_map_changes_a_decision_at_once(cluster: &Cluster, served: &str
         "No global saturation ConfigMap: the throughput analyzer decides with built-in settings, except in namespaces with a map",
     );
     ensure!(none.len() == 1, "it is to be said once that there is no map: {none:?}");
-    ensure!(cluster.reloads().await? == [Some(0.0), Some(0.0)], "nothing came yet");
+    ensure!(cluster.reloads("saturation").await? == [Some(0.0), Some(0.0)], "nothing came yet");
 
     let global = async |kv: f64| {
         let entries = json!({"default": format!("kvCacheThreshold: {kv}")});
         cluster.testbed.apply(&map(SYSTEM, SATURATION_MAP_NAMES[0], &entries)).await
     };
     global(0.65).await?;
-    eventually("the map to change the decision", DEADLINE, async || {
-        let va = cluster.variant(served, "served").await?;
-        ensure!(target(&va) == Some(2), "{}", va["status"]);
-        Ok(())
-    })
-    .await?;
+    cluster.until(served, "served", "be decided on by the map", |va| target(va) == Some(2)).await?;
     let title = format!("{SYSTEM}/{}", SATURATION_MAP_NAMES[0]);
     ensure!(cluster.last_change()? == [json!(title), json!("default.kvCacheThreshold: unset -> 0.65")]);
     global(0.66).await?;
     cluster.holds(served, "kvCacheThreshold", 0.66).await?;
     ensure!(cluster.last_change()? == [json!(title), json!("default.kvCacheThreshold: 0.65 -> 0.66")]);
-    ensure!(cluster.reloads().await? == [Some(2.0), Some(0.0)], "{:?}", cluster.reloads().await?);
+    ensure!(
+        cluster.reloads("saturation").await? == [Some(2.0), Some(0.0)],
+        "{:?}",
+        cluster.reloads("saturation").await?
+    );
     Ok(())
 }
 
@@ -270,34 +258,27 @@ async fn a_wrong_entry_takes_nothing_that_was_right(
     ensure!(cluster.setting(other, "kvCacheThreshold").await? == 0.6, "the last good value went");
     let line = cluster.lines(UNUSABLE).pop().context("nothing was said")?;
     ensure!(line["entry"] == "default" && line["problem"].to_string().contains("kvCacheThreshold"), "{line}");
-    let [_, invalid] = cluster.reloads().await?;
+    let [_, invalid] = cluster.reloads("saturation").await?;
     ensure!(invalid == Some(1.0), "{invalid:?} changes were invalid");
     stored("kvCacheThreshold: 0.61", 8).await?;
     ensure!(cluster.setting(other, "kvCacheThreshold").await? == 0.61, "it was mended");
 
     // Where nothing was ever right the defaults decide, and the variant says so.
     cluster.local(served, json!({"default": "kvCacheThreshold: high"})).await?;
-    eventually("the variant to say that nothing can be used", DEADLINE, async || {
-        let va = cluster.variant(served, "served").await?;
-        ensure!(
-            condition(&va, "OptimizationReady")? == ("False", "InvalidConfiguration"),
-            "{}",
-            va["status"]
-        );
-        ensure!(va["status"].to_string().contains("kvCacheThreshold"), "{}", va["status"]);
-        Ok(())
-    })
-    .await?;
+    let names_it = |va: &Value| {
+        is(va, "OptimizationReady", ("False", "InvalidConfiguration"))
+            && va["status"].to_string().contains("kvCacheThreshold")
+    };
+    cluster.until(served, "served", "name the field that is wrong", names_it).await?;
     cluster.holds(served, "kvCacheThreshold", 0.8).await
 }
 
 /// What the chart grants to an install that sees its own namespace alone.
 fn rights_in_one_namespace(system: &str) -> anyhow::Result<String> {
-    let chart = Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/workload-variant-autoscaler");
     let tools = Tools::named(&["helm"])?;
     let rendered = std::process::Command::new(tools.path("helm")?)
         .args(["template", "workload-variant-autoscaler"])
-        .arg(&chart)
+        .arg(repository("charts/workload-variant-autoscaler"))
         .args(["--namespace", system, "--set", "wva.namespaceScoped=true"])
         .args(["--show-only", "templates/rbac-manager.yaml"])
         .output()?;

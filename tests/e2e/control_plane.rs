@@ -1,5 +1,9 @@
 //! The testbed against itself: pods start and scale as in a cluster, Prometheus sees the emulated fleet, load falls
 //! as replicas come, faults do what they say, and nothing is left of a testbed whose program was killed.
+//! A control plane of its own: no program is installed, and its parts are stopped.
+
+mod processes;
+mod restart;
 
 use std::path::Path;
 use std::process::Command;
@@ -7,10 +11,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use tokio::sync::{OnceCell, RwLock};
+use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::{
-    CRASH_LOOP_LABEL, Component, ExportFault, Fleet, FleetConfig, Options, Process, Sample, Signal, Testbed,
-    eventually,
+    CRASH_LOOP_LABEL, Component, ExportFault, Fleet, FleetConfig, Options, Process, START_SECONDS_KEY,
+    Sample, Signal, Testbed, eventually,
 };
+
+use crate::support::served;
 
 const SOON: Duration = Duration::from_secs(30);
 /// Names the log folder of [`stands_until_killed`].
@@ -18,6 +25,8 @@ const NAME: &str = "WVA_TEST_NAME";
 const POD_START: Duration = Duration::from_secs(2);
 
 static TESTBED: OnceCell<Testbed> = OnceCell::const_new();
+/// Written by the test that stops the API server, read by the others.
+static API_SERVER: RwLock<()> = RwLock::const_new(());
 /// Written by the test that breaks Prometheus, read by those that need it.
 static PROMETHEUS: RwLock<()> = RwLock::const_new(());
 
@@ -26,21 +35,13 @@ async fn testbed() -> anyhow::Result<&'static Testbed> {
     TESTBED.get_or_try_init(|| Testbed::start(options())).await
 }
 
-fn deployment(namespace: &str, name: &str, replicas: u32, gpus: u32, labels: &str) -> String {
-    format!(
-        "apiVersion: apps/v1
-kind: Deployment
-metadata: {{name: {name}, namespace: {namespace}}}
-spec:
-  replicas: {replicas}
-  selector: {{matchLabels: {{app: {name}}}}}
-  template:
-    metadata: {{labels: {{app: {name}, wva-test/model: m{labels}}}}}
-    spec:
-      containers:
-      - {{name: vllm, image: vllm, resources: {{limits: {{nvidia.com/gpu: '{gpus}'}}}}}}
-"
-    )
+fn deployment(namespace: &str, name: &str, replicas: u32) -> String {
+    VariantFixture::new(namespace, name).replicas(replicas).deployment()
+}
+
+/// The same with another label of its pods.
+fn labelled(deployment: &str, label: &str) -> String {
+    deployment.replace(": served}", &format!(": served, {label}: '6'}}"))
 }
 
 async fn scale(testbed: &Testbed, namespace: &str, name: &str, replicas: u32) -> anyhow::Result<()> {
@@ -79,29 +80,28 @@ fn pods_of(samples: &[Sample]) -> Vec<&str> {
 #[tokio::test(flavor = "multi_thread")]
 async fn load_falls_as_replicas_come() -> anyhow::Result<()> {
     let testbed = testbed().await?;
+    let _up = API_SERVER.read().await;
     let _whole = PROMETHEUS.read().await;
     let namespace = testbed.namespace("load").await?;
-    let fleet = Fleet::start(
-        testbed,
-        FleetConfig { rate: 19.0, ..FleetConfig::new(&namespace, "wva-test/model=m", "meta/model") },
-    )?;
+    let fleet = Fleet::start(testbed, FleetConfig { rate: 19.0, ..served(&namespace) })?;
 
     // Without a pod the requests wait at the gateway.
     let gateway = reqwest::Client::builder().no_proxy().build()?.get(fleet.gateway_url());
     eventually("requests at the gateway", SOON, async || {
         let page = gateway.try_clone().context("no body")?.send().await?.error_for_status()?.text().await?;
-        let name = r#"inference_extension_flow_control_queue_size{target_model_name="meta/model"} "#;
-        let queued: f64 =
-            page.lines().find_map(|line| line.strip_prefix(name)).context("no queue")?.parse()?;
+        let name = "inference_extension_flow_control_queue_size{";
+        let queue = page.lines().find(|line| line.starts_with(name)).context("no queue")?;
+        let queued: f64 = queue.rsplit(' ').next().context("no value")?.parse()?;
         ensure!(queued > 10.0, "{queued} wait");
         Ok(())
     })
     .await?;
     let began = Instant::now();
-    testbed.apply(&deployment(&namespace, "a", 2, 1, "")).await?;
+    testbed.apply(&deployment(&namespace, "a", 2)).await?;
     let two = fleet.wait_ready(2, SOON).await?;
     assert!(began.elapsed() >= POD_START, "a pod is not ready before its cold start is over");
-    let kv = format!(r#"vllm:kv_cache_usage_perc{{namespace="{namespace}",model_name="meta/model"}}"#);
+    let model = VariantFixture::new(&namespace, "a").model;
+    let kv = format!(r#"vllm:kv_cache_usage_perc{{namespace="{namespace}",model_name="{model}"}}"#);
     query(testbed, &kv, |samples| {
         pods_of(samples) == two && samples.iter().all(|sample| (0.8..=1.0).contains(&sample.value))
     })
@@ -130,12 +130,13 @@ async fn load_falls_as_replicas_come() -> anyhow::Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn figures_and_faults_are_exact() -> anyhow::Result<()> {
     let testbed = testbed().await?;
+    let _up = API_SERVER.read().await;
     let _whole = PROMETHEUS.read().await;
     let namespace = testbed.namespace("exact").await?;
-    let fleet = Fleet::start(testbed, FleetConfig::new(&namespace, "wva-test/model=m", "m"))?;
+    let fleet = Fleet::start(testbed, served(&namespace))?;
     // Two Deployments of one model are one fleet.
-    testbed.apply(&deployment(&namespace, "a", 1, 1, "")).await?;
-    testbed.apply(&deployment(&namespace, "b", 1, 2, "")).await?;
+    testbed.apply(&deployment(&namespace, "a", 1)).await?;
+    testbed.apply(&deployment(&namespace, "b", 1)).await?;
     let pods = fleet.wait_ready(2, SOON).await?;
     assert!(pods[0].starts_with("a-") && pods[1].starts_with("b-"), "{pods:?}");
     fleet.set_fixed_all(0.5, 3.0);
@@ -167,6 +168,7 @@ async fn figures_and_faults_are_exact() -> anyhow::Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn prometheus_stops_freezes_and_comes_back() -> anyhow::Result<()> {
     let testbed = testbed().await?;
+    let _up = API_SERVER.read().await;
     let _alone = PROMETHEUS.write().await;
     let url = testbed.prometheus_url()?;
     let before = testbed.prometheus_query("vector(1)").await?;
@@ -188,16 +190,16 @@ async fn prometheus_stops_freezes_and_comes_back() -> anyhow::Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_crash_starve_and_recover() -> anyhow::Result<()> {
     let testbed = testbed().await?;
+    let _up = API_SERVER.read().await;
     let namespace = testbed.namespace("ill").await?;
     // No node has 9 GPUs.
-    testbed.apply(&deployment(&namespace, "big", 1, 9, "")).await?;
+    testbed.apply(&deployment(&namespace, "big", 1).replace("gpu: 1", "gpu: 9")).await?;
     let reason = r#"{.items[*].status.conditions[?(@.type=="PodScheduled")].reason}"#;
     pods_show(testbed, &namespace, reason, "Unschedulable").await?;
     testbed.kubectl(&["delete", "deployment", "big", "-n", &namespace]).await?.success()?;
     pods_show(testbed, &namespace, "{.items}", "[]").await?;
 
-    let label = format!(", {CRASH_LOOP_LABEL}: 'true'");
-    testbed.apply(&deployment(&namespace, "ill", 1, 1, &label)).await?;
+    testbed.apply(&labelled(&deployment(&namespace, "ill", 1), CRASH_LOOP_LABEL)).await?;
     let waiting = "{.items[*].status.containerStatuses[*].state.waiting.reason}";
     pods_show(testbed, &namespace, waiting, "CrashLoopBackOff").await?;
     let heal = format!("{CRASH_LOOP_LABEL}-");
@@ -209,9 +211,9 @@ async fn pods_crash_starve_and_recover() -> anyhow::Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pods_own_cold_start_goes_first() -> anyhow::Result<()> {
     let testbed = testbed().await?;
+    let _up = API_SERVER.read().await;
     let namespace = testbed.namespace("slow").await?;
-    let label = format!(", {}: '6'", wva_testbed::START_SECONDS_KEY);
-    testbed.apply(&deployment(&namespace, "slow", 1, 1, &label)).await?;
+    testbed.apply(&labelled(&deployment(&namespace, "slow", 1), START_SECONDS_KEY)).await?;
     let pod = eventually("a ready pod", SOON, async || {
         let list = testbed.kubectl(&["get", "pods", "-n", &namespace, "-o", "json"]).await?.success()?;
         let list: serde_json::Value = serde_json::from_str(&list)?;
@@ -231,6 +233,7 @@ async fn a_pods_own_cold_start_goes_first() -> anyhow::Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_service_account_has_its_own_rights_only() -> anyhow::Result<()> {
     let testbed = testbed().await?;
+    let _up = API_SERVER.read().await;
     let namespace = testbed.namespace("rights").await?;
     let binding = ["create", "rolebinding", "v", "-n", &namespace, "--clusterrole=view"];
     let account = format!("--serviceaccount={namespace}:default");
@@ -245,11 +248,11 @@ async fn a_service_account_has_its_own_rights_only() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether a process runs; its corpse, which waits for init, does not count.
-fn runs(pid: u32) -> anyhow::Result<bool> {
+/// The state letters of a process; empty where there is none, or only its corpse, which waits for init.
+fn state(pid: u32) -> anyhow::Result<String> {
     let out = Command::new("ps").args(["-o", "stat=", "-p", &pid.to_string()]).output()?;
     let stat = String::from_utf8_lossy(&out.stdout).trim().to_owned();
-    Ok(!stat.is_empty() && !stat.starts_with('Z'))
+    Ok(if stat.starts_with('Z') { String::new() } else { stat })
 }
 
 /// The process that [`nothing_is_left_of_a_killed_testbed`] starts and kills.
@@ -286,7 +289,7 @@ async fn nothing_is_left_of_a_killed_testbed() -> anyhow::Result<()> {
             said.lines().filter_map(|line| line.split_once(": pid ")?.1.parse().ok()).collect();
         assert_eq!(pids.len(), 6, "{said}");
         for &pid in &pids {
-            assert!(runs(pid)?, "{pid}: {said}");
+            assert!(!state(pid)?.is_empty(), "{pid}: {said}");
         }
         let kubeconfig =
             said.lines().find_map(|line| line.strip_prefix("export KUBECONFIG=")).context("none")?;
@@ -295,7 +298,7 @@ async fn nothing_is_left_of_a_killed_testbed() -> anyhow::Result<()> {
         up.signal(signal)?;
         eventually(&format!("nothing to be left after {name}"), SOON, async || {
             for &pid in &pids {
-                ensure!(!runs(pid)?, "{pid} runs: {said}");
+                ensure!(state(pid)?.is_empty(), "{pid} runs: {said}");
             }
             ensure!(!data.exists(), "{} is still there", data.display());
             Ok(())

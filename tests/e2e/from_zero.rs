@@ -1,12 +1,14 @@
 //! Models at zero that requests wait for at an endpoint picker: who is woken, how fast, and what a picker that lies,
 //! hangs or is another's can do. Real kube-apiserver and HPA; the pickers are fakes.
+//! A control plane of its own: its audit log is read, and the program runs with two API groups of pools in turn.
 
 use std::time::Duration;
 
-use crate::support::{Cluster, DEADLINE, condition, target};
+use crate::support::{Cluster, DEADLINE, apply_crds, found, is, read, served, target};
 use anyhow::{Context as _, ensure};
+use serde_json::Value;
 use wva_testbed::audit::{Audit, Write};
-use wva_testbed::fixtures::{MODEL_LABEL, VariantFixture};
+use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::install::{Install, InstallOptions, METRICS_READER, SYSTEM};
 use wva_testbed::picker::{CRDS, FakePicker, Manner, older_pool, pool};
 use wva_testbed::{Fleet, FleetConfig, Options, Testbed, eventually};
@@ -28,9 +30,7 @@ fn options() -> InstallOptions {
 async fn cluster() -> anyhow::Result<Cluster> {
     let name = "from-zero".to_owned();
     let testbed = Testbed::start(Options { name, audit: Audit::Writes, ..Options::default() }).await?;
-    testbed.apply(CRDS).await?;
-    let args = ["wait", "--for=condition=Established", "crd", "--all", "--timeout=90s"];
-    testbed.kubectl(&args).await?.success()?;
+    apply_crds(&testbed, CRDS).await?;
     let mut options = options();
     options.env.push((TOKEN.0.to_owned(), TOKEN.1.to_owned()));
     let install = Install::start(&testbed, &options).await?;
@@ -42,16 +42,15 @@ async fn at_zero(cluster: &Cluster, variants: &[&VariantFixture]) -> anyhow::Res
     for variant in variants {
         cluster.testbed.apply(&variant.all()).await?;
     }
-    eventually("the variants to be at rest at 0", DEADLINE, async || {
-        for VariantFixture { name, namespace, .. } in variants {
-            let va = cluster.variant(namespace, name).await?;
-            let rests = condition(&va, "MetricsAvailable")? == ("True", "ScaleFromZero")
-                && condition(&va, "OptimizationReady")? == ("True", "ScaleFromZeroMode");
-            ensure!(rests && target(&va) == Some(0), "{name}: {}", va["status"]);
-        }
-        Ok(())
-    })
-    .await
+    for VariantFixture { name, namespace, .. } in variants {
+        let rests = |va: &Value| {
+            is(va, "MetricsAvailable", ("True", "ScaleFromZero"))
+                && is(va, "OptimizationReady", ("True", "ScaleFromZeroMode"))
+                && target(va) == Some(0)
+        };
+        cluster.until(namespace, name, "be at rest at 0", rests).await?;
+    }
+    Ok(())
 }
 
 /// Waits until a picker has been asked so many times more.
@@ -65,13 +64,12 @@ async fn asked_again(picker: &FakePicker, times: u64) -> anyhow::Result<()> {
     .await
 }
 
-async fn woken(cluster: &Cluster, ns: &str, name: &str) -> anyhow::Result<()> {
-    eventually(&format!("{name} to be woken"), DEADLINE, async || {
-        let replicas = cluster.replicas(ns, name).await?;
-        ensure!(replicas == 1, "it has {replicas} replicas");
-        Ok(())
-    })
-    .await
+/// A pool of a namespace with a fake endpoint picker at this address of loopback.
+async fn picker(cluster: &Cluster, namespace: &str, address: u8) -> anyhow::Result<FakePicker> {
+    let picker = FakePicker::start([127, 0, 0, address]).await?;
+    cluster.testbed.apply(&pool(namespace, "epp")).await?;
+    picker.pod(&cluster.testbed, namespace, "epp", "epp-0").await?;
+    Ok(picker)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -93,11 +91,7 @@ async fn models_at_zero_are_woken_by_requests_and_by_nothing_else() -> anyhow::R
 async fn nothing_else_wakes(cluster: &Cluster) -> anyhow::Result<()> {
     let ns = cluster.testbed.namespace("hostile").await?;
     let theirs = cluster.testbed.namespace("theirs").await?;
-    let (own, other) = (FakePicker::start([127, 0, 0, 2]).await?, FakePicker::start([127, 0, 0, 3]).await?);
-    for (namespace, picker) in [(&ns, &own), (&theirs, &other)] {
-        cluster.testbed.apply(&pool(namespace, "epp")).await?;
-        picker.pod(&cluster.testbed, namespace, "epp", "epp-0").await?;
-    }
+    let (own, other) = (picker(cluster, &ns, 2).await?, picker(cluster, &theirs, 3).await?);
     let model = VariantFixture::new(&ns, "model").replicas(0);
     let neighbour = VariantFixture { model: "theirs".to_owned(), ..VariantFixture::new(&theirs, "model") };
     let neighbour = neighbour.replicas(0);
@@ -133,13 +127,8 @@ async fn nothing_else_wakes(cluster: &Cluster) -> anyhow::Result<()> {
     cluster.testbed.kubectl(&name).await?.success()?;
     own.behaves(Manner::Later);
     own.queue(&model.model, 5.0);
-    eventually("the wake to be recommended", DEADLINE, async || {
-        let va = cluster.variant(&ns, "model").await?;
-        ensure!(target(&va) == Some(1), "{}", va["status"]);
-        ensure!(va["status"]["actuation"]["applied"] == false, "{}", va["status"]);
-        Ok(())
-    })
-    .await?;
+    let recommended = |va: &Value| target(va) == Some(1) && va["status"]["actuation"]["applied"] == false;
+    cluster.until(&ns, "model", "be recommended to wake", recommended).await?;
     asked_again(&own, 2).await?;
     ensure!(cluster.replicas(&ns, "model").await? == 0, "a recommendation was carried out");
     ensure!(cluster.replicas(&theirs, "model").await? == 0, "a neighbour was woken");
@@ -161,10 +150,8 @@ async fn a_picker_that_floods_is_asked_rarely(own: &FakePicker, other: &FakePick
 /// Two pods of one picker, of which one hangs, and two variants: signal, `/scale`, HPA, hold.
 async fn the_cheapest_is_woken_and_held(cluster: &Cluster) -> anyhow::Result<()> {
     let ns = cluster.testbed.namespace("woken").await?;
-    let (hung, picker) = (FakePicker::start([127, 0, 0, 4]).await?, FakePicker::start([127, 0, 0, 5]).await?);
+    let (hung, picker) = (picker(cluster, &ns, 4).await?, FakePicker::start([127, 0, 0, 5]).await?);
     hung.behaves(Manner::Hangs);
-    cluster.testbed.apply(&pool(&ns, "epp")).await?;
-    hung.pod(&cluster.testbed, &ns, "epp", "epp-0").await?;
     picker.pod(&cluster.testbed, &ns, "epp", "epp-1").await?;
     let cheap = VariantFixture::new(&ns, "cheap").on_a100().cost("40.0").replicas(0);
     let dear = VariantFixture::new(&ns, "dear").cost("80.0").replicas(0);
@@ -172,53 +159,39 @@ async fn the_cheapest_is_woken_and_held(cluster: &Cluster) -> anyhow::Result<()>
     asked_again(&picker, 2).await?;
 
     picker.queue(&cheap.model, 2.0);
-    woken(cluster, &ns, "cheap").await?;
+    cluster.until_replicas(&ns, "cheap", 1).await?;
     ensure!(cluster.replicas(&ns, "dear").await? == 0, "the dearer variant was woken as well");
     signal_came_first(cluster, &ns).await?;
     eventually("an event that says so", DEADLINE, async || {
-        let path = "jsonpath={range .items[?(@.reason==\"ScaledFromZero\")]}{.type} {.involvedObject.name}: {.message}{\"\\n\"}{end}";
-        let events = cluster.testbed.kubectl(&["get", "events", "-n", &ns, "-o", path]).await?.success()?;
-        ensure!(events.lines().count() == 1, "{events}");
-        ensure!(events.starts_with("Normal cheap: scaled from 0 to 1: woken: 2 request(s) wait"), "{events}");
+        let events = cluster.events(&ns, "ScaledFromZero").await?;
+        let [event] = &events[..] else { anyhow::bail!("{events:?}") };
+        ensure!(event["type"] == "Normal" && event["involvedObject"]["name"] == "cheap", "{event}");
         Ok(())
     })
     .await?;
     eventually("the HPA to take over", DEADLINE, async || {
-        let path =
-            "jsonpath={.status.conditions[?(@.type==\"ScalingActive\")].status} {.status.desiredReplicas}";
-        let hpa =
-            cluster.testbed.kubectl(&["get", "hpa", "cheap", "-n", &ns, "-o", path]).await?.success()?;
-        ensure!(hpa == "True 1", "{hpa}");
+        let hpa = read(&cluster.testbed, &["hpa/cheap", "-n", &ns]).await?;
+        let active = found(&hpa, "ScalingActive")?["status"] == "True";
+        ensure!(active && hpa["status"]["desiredReplicas"] == 1, "{}", hpa["status"]);
         Ok(())
     })
     .await?;
     // Nothing waits any more, the replica is ready, and nobody has measured it yet.
     picker.queue(&cheap.model, 0.0);
     eventually("the replica to be held", DEADLINE, async || {
-        let path = "jsonpath={.status.readyReplicas}";
-        let ready = cluster
-            .testbed
-            .kubectl(&["get", "deployment", "cheap", "-n", &ns, "-o", path])
-            .await?
-            .success()?;
-        ensure!(ready == "1", "ready: {ready:?}");
+        let deployment = read(&cluster.testbed, &["deployment/cheap", "-n", &ns]).await?;
+        ensure!(deployment["status"]["readyReplicas"] == 1, "{}", deployment["status"]);
         let va = cluster.variant(&ns, "cheap").await?;
-        ensure!(condition(&va, "MetricsAvailable")? == ("True", "ScaleFromZero"), "{}", va["status"]);
-        ensure!(target(&va) == Some(1) && va["status"]["currentReplicas"] == 1, "{}", va["status"]);
+        let held = is(&va, "MetricsAvailable", ("True", "ScaleFromZero")) && target(&va) == Some(1);
+        ensure!(held && va["status"]["currentReplicas"] == 1, "{}", va["status"]);
         Ok(())
     })
     .await?;
     nobody_is_asked(&picker).await?;
-    let config = FleetConfig::new(&ns, &format!("{MODEL_LABEL}=served"), &cheap.model);
-    let fleet = Fleet::start(&cluster.testbed, FleetConfig { rate: 1.0, ..config })?;
+    let fleet = Fleet::start(&cluster.testbed, FleetConfig { rate: 1.0, ..served(&ns) })?;
     fleet.wait_ready(1, DEADLINE).await?;
-    eventually("the replica to be measured", DEADLINE, async || {
-        let va = cluster.variant(&ns, "cheap").await?;
-        ensure!(condition(&va, "MetricsAvailable")? == ("True", "MetricsFound"), "{}", va["status"]);
-        ensure!(target(&va) == Some(1), "{}", va["status"]);
-        Ok(())
-    })
-    .await
+    let measured = |va: &Value| is(va, "MetricsAvailable", ("True", "MetricsFound")) && target(va) == Some(1);
+    cluster.until(&ns, "cheap", "be measured", measured).await.map(drop)
 }
 
 /// A status with the target of 1 was stored before `/scale` was written, and that once.
@@ -258,37 +231,28 @@ async fn nobody_is_asked(picker: &FakePicker) -> anyhow::Result<()> {
 /// The cheaper variant's pod finds no node.
 async fn the_next_is_woken_where_one_is_stuck(cluster: &Cluster) -> anyhow::Result<()> {
     let ns = cluster.testbed.namespace("stuck").await?;
-    let picker = FakePicker::start([127, 0, 0, 6]).await?;
-    cluster.testbed.apply(&pool(&ns, "epp")).await?;
-    picker.pod(&cluster.testbed, &ns, "epp", "epp-0").await?;
+    let picker = picker(cluster, &ns, 6).await?;
     let nowhere = "NVIDIA-B200".to_owned();
     let cheap = VariantFixture { gpu_product: nowhere, ..VariantFixture::new(&ns, "cheap") };
     let cheap = cheap.cost("40.0").replicas(0);
     let dear = VariantFixture::new(&ns, "dear").cost("80.0").replicas(0);
     at_zero(cluster, &[&cheap, &dear]).await?;
     picker.queue(&cheap.model, 1.0);
-    woken(cluster, &ns, "cheap").await?;
+    cluster.until_replicas(&ns, "cheap", 1).await?;
     ensure!(cluster.replicas(&ns, "dear").await? == 0, "the dearer one was woken at once");
-    woken(cluster, &ns, "dear").await?;
-    eventually("the cheaper one to be said to be stuck", DEADLINE, async || {
-        let va = cluster.variant(&ns, "cheap").await?;
-        ensure!(condition(&va, "Ready")? == ("False", "Stuck"), "{}", va["status"]);
-        Ok(())
-    })
-    .await
+    cluster.until_replicas(&ns, "dear", 1).await?;
+    cluster.until(&ns, "cheap", "be stuck", |va| is(va, "Ready", ("False", "Stuck"))).await.map(drop)
 }
 
 /// A request for an adapter, whose name no variant has, waits in the queue of a pool of one model.
 async fn an_adapter_wakes_the_only_model_of_its_pool(cluster: &Cluster) -> anyhow::Result<()> {
     let ns = cluster.testbed.namespace("adapter").await?;
-    let picker = FakePicker::start([127, 0, 0, 11]).await?;
+    let picker = picker(cluster, &ns, 11).await?;
     picker.behaves(Manner::Later);
-    cluster.testbed.apply(&pool(&ns, "epp")).await?;
-    picker.pod(&cluster.testbed, &ns, "epp", "epp-0").await?;
     let model = VariantFixture::new(&ns, "model").replicas(0);
     at_zero(cluster, &[&model]).await?;
     picker.queue("adapter", 7.0);
-    woken(cluster, &ns, "model").await
+    cluster.until_replicas(&ns, "model", 1).await
 }
 
 async fn pools_of_the_older_group_count(cluster: &Cluster) -> anyhow::Result<()> {
@@ -300,7 +264,7 @@ async fn pools_of_the_older_group_count(cluster: &Cluster) -> anyhow::Result<()>
     let model = VariantFixture::new(&ns, "model").replicas(0);
     at_zero(cluster, &[&model]).await?;
     picker.queue(&model.model, 1.0);
-    woken(cluster, &ns, "model").await
+    cluster.until_replicas(&ns, "model", 1).await
 }
 
 /// Every install names the metrics reader, as `config/base` does.

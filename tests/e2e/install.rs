@@ -10,7 +10,6 @@ mod gitops;
 mod manifests;
 mod orders;
 mod readme;
-mod schemas;
 mod site;
 mod table;
 mod upgrades;

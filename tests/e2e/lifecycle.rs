@@ -1,5 +1,6 @@
-//! The lives of variants and of their workloads on a real control plane. The program decides every ten minutes here: what
-//! happens within seconds happens by an event.
+//! The lives of variants and of their workloads on a real control plane.
+//! A control plane of its own: the program decides every ten minutes here, so what happens within seconds happens by an
+//! event.
 
 #![expect(clippy::print_stdout, reason = "the timeline is what a person reads who runs the tests")]
 
@@ -10,14 +11,14 @@ mod scraping;
 
 use std::time::{Duration, Instant};
 
-use crate::support::{Cluster, condition, target};
+use crate::support::{Cluster, condition, is, merge, merge_status, target};
 use anyhow::ensure;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 use wva_testbed::fixtures::VariantFixture;
-use wva_testbed::install::{Install, get};
-use wva_testbed::{Options, Testbed, eventually};
+use wva_testbed::install::get;
+use wva_testbed::{Options, eventually};
 
 const LABEL: &str = "wva.llmd.ai/controller-instance";
 /// Longest time from an event to all of its effects. A second of it lets events gather; the rest is for a busy machine, and
@@ -33,7 +34,6 @@ static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
 
 async fn cluster() -> anyhow::Result<&'static Cluster> {
     let start = async || {
-        let testbed = Testbed::start(Options { name: "lifecycle".to_owned(), ..Options::default() }).await?;
         let mut options = crate::support::options();
         let delay = format!("{}s", DELAY.as_secs());
         for (key, value) in [
@@ -44,8 +44,7 @@ async fn cluster() -> anyhow::Result<&'static Cluster> {
         ] {
             options.env.push((key.to_owned(), value.to_owned()));
         }
-        let install = Install::start(&testbed, &options).await?;
-        anyhow::Ok(Cluster { testbed, install })
+        Cluster::start(Options { name: "lifecycle".to_owned(), ..Options::default() }, &options).await
     };
     CLUSTER.get_or_try_init(start).await
 }
@@ -57,6 +56,21 @@ async fn series(cluster: &Cluster, namespace: &str, name: &str) -> anyhow::Resul
     let labels = [format!("namespace=\"{namespace}\""), format!("variant_name=\"{name}\"")];
     let of_it = |line: &&str| labels.iter().all(|label| line.contains(label));
     Ok(text.lines().filter(of_it).map(str::to_owned).collect())
+}
+
+/// Waits until `/metrics` has nothing about a variant.
+async fn no_series(cluster: &Cluster, namespace: &str, name: &str) -> anyhow::Result<()> {
+    eventually(&format!("the series of {name} to go"), SOON, async || {
+        let left = series(cluster, namespace, name).await?;
+        ensure!(left.is_empty(), "{left:?}");
+        Ok(())
+    })
+    .await
+}
+
+/// Whether a variant has no target because its workload is missing.
+fn misses_its_workload(va: &Value) -> bool {
+    is(va, "Ready", ("False", "DeploymentNotFound")) && target(va).is_none()
 }
 
 /// Waits until a variant has this target in its status and in its series.
@@ -83,13 +97,11 @@ async fn served(cluster: &Cluster, namespace: &str, name: &str, values: &[&str])
     .await
 }
 
-/// The events of one reason in a namespace: what they are about, type, and text.
-async fn events(cluster: &Cluster, namespace: &str, reason: &str) -> anyhow::Result<Vec<String>> {
-    let path = format!(
-        "jsonpath={{range .items[?(@.reason==\"{reason}\")]}}{{.involvedObject.kind}}/{{.involvedObject.name}} {{.type}}: {{.message}}{{\"\\n\"}}{{end}}"
-    );
-    let text = cluster.testbed.kubectl(&["get", "events", "-n", namespace, "-o", &path]).await?.success()?;
-    Ok(text.lines().map(str::to_owned).collect())
+/// Whether all events are warnings about this object.
+fn warn_of(events: &[Value], kind: &str, name: &str) -> bool {
+    let of_it =
+        |event: &Value| event["involvedObject"]["kind"] == kind && event["involvedObject"]["name"] == name;
+    events.iter().all(|event| event["type"] == "Warning" && of_it(event))
 }
 
 /// A cycle has run that began after this was called: a variant that was made since has its status.
@@ -97,10 +109,7 @@ async fn cycle(cluster: &Cluster, namespace: &str) -> anyhow::Result<()> {
     static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let name = format!("witness-{}", COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
     cluster.testbed.apply(&VariantFixture::new(namespace, &name).variant()).await?;
-    eventually("a cycle", SOON, async || {
-        condition(&cluster.variant(namespace, &name).await?, "Ready").map(|_| ())
-    })
-    .await
+    cluster.until(namespace, &name, "be decided on", |va| condition(va, "Ready").is_ok()).await.map(drop)
 }
 
 async fn run(cluster: &Cluster, args: &[&str]) -> anyhow::Result<String> {
@@ -128,14 +137,8 @@ async fn a_workload_may_come_after_its_variant_go_and_come_back() -> anyhow::Res
     let fixture = VariantFixture::new(&ns, "late");
     let time = Timeline::event("the variant is created before its Deployment");
     cluster.testbed.apply(&fixture.variant()).await?;
-    eventually("the variant to say that its workload is missing", SOON, async || {
-        let va = cluster.variant(&ns, "late").await?;
-        ensure!(condition(&va, "Ready")? == ("False", "DeploymentNotFound"), "{}", va["status"]);
-        ensure!(va["status"].to_string().contains("does not exist yet"), "{}", va["status"]);
-        Ok(())
-    })
-    .await?;
-    time.seen("status: Ready=False/DeploymentNotFound, 'does not exist yet'");
+    cluster.until(&ns, "late", "miss its workload", misses_its_workload).await?;
+    time.seen("status: Ready=False/DeploymentNotFound");
     ensure!(series(cluster, &ns, "late").await?.is_empty(), "a series without a workload");
 
     for round in ["created", "re-created"] {
@@ -155,40 +158,30 @@ async fn a_workload_may_come_after_its_variant_go_and_come_back() -> anyhow::Res
 
         let time = Timeline::event("the Deployment is deleted");
         run(cluster, &["delete", "deployment", "late", "-n", &ns]).await?;
-        let va = eventually("its status to be cleared", SOON, async || {
-            let va = cluster.variant(&ns, "late").await?;
-            ensure!(condition(&va, "Ready")? == ("False", "DeploymentNotFound"), "{}", va["status"]);
-            Ok(va)
-        })
-        .await?;
+        let va = cluster.until(&ns, "late", "miss its workload", misses_its_workload).await?;
         // In the same pass: not a line of it is left when the status says so.
         let left = series(cluster, &ns, "late").await?;
         ensure!(left.is_empty(), "{left:?}");
-        time.seen("status: Ready=False/DeploymentNotFound, 'no longer exists'; no series of any metric");
-        let text = va["status"].to_string();
-        ensure!(text.contains("Target deployment 'late' no longer exists"), "{text}");
+        time.seen("status: Ready=False/DeploymentNotFound; no series of any metric");
         for field in ["desiredOptimizedAlloc", "currentReplicas", "actuation"] {
-            ensure!(va["status"][field].is_null(), "{text}");
+            ensure!(va["status"][field].is_null(), "{}", va["status"]);
         }
         served(cluster, &ns, "late", &[]).await?;
     }
     // The last event comes after its status.
     let told = eventually("one event for each time it was missing", SOON, async || {
-        let told = events(cluster, &ns, "TargetNotFound").await?;
+        let told = cluster.events(&ns, "TargetNotFound").await?;
         ensure!(told.len() == 3, "{told:?}");
         Ok(told)
     })
     .await?;
-    ensure!(
-        told.iter().all(|e| e.starts_with("VariantAutoscaling/late Warning: Target deployment 'late'")),
-        "{told:?}"
-    );
-    ensure!(events(cluster, &ns, "ScalingDecision").await?.is_empty(), "its target was always 1");
+    ensure!(warn_of(&told, "VariantAutoscaling", "late"), "{told:?}");
+    ensure!(cluster.events(&ns, "ScalingDecision").await?.is_empty(), "its target was always 1");
     cluster.testbed.apply(&VariantFixture { replicas: 3, ..fixture }.deployment()).await?;
-    let change = "target 1 -> 3 (";
+    let change = "1 -> 3";
     eventually("the event of a target that is another one than before", SOON, async || {
-        let told = events(cluster, &ns, "ScalingDecision").await?;
-        ensure!(told.len() == 1 && told[0].contains(change), "{told:?}");
+        let told = cluster.events(&ns, "ScalingDecision").await?;
+        ensure!(told.len() == 1 && told[0]["message"].to_string().contains(change), "{told:?}");
         Ok(())
     })
     .await?;
@@ -206,12 +199,7 @@ async fn a_variant_that_is_deleted_leaves_nothing_behind() -> anyhow::Result<()>
     published(cluster, &ns, "short", 1).await?;
     let time = Timeline::event("the variant is deleted");
     run(cluster, &["delete", "va", "short", "-n", &ns]).await?;
-    eventually("its series to go", SOON, async || {
-        let left = series(cluster, &ns, "short").await?;
-        ensure!(left.is_empty(), "{left:?}");
-        Ok(())
-    })
-    .await?;
+    no_series(cluster, &ns, "short").await?;
     time.seen("no series of any metric");
     ensure!(cluster.replicas(&ns, "short").await? == 1, "its workload was touched");
     Ok(())
@@ -228,20 +216,14 @@ async fn another_target_is_followed_and_the_old_one_let_go() -> anyhow::Result<(
     published(cluster, &ns, "moving", 1).await?;
     for (to, replicas) in [("other", 3), ("moving", 1)] {
         let time = Timeline::event(&format!("spec.scaleTargetRef.name becomes {to}"));
-        let patch = json!({"spec": {"scaleTargetRef": {"name": to}}}).to_string();
-        run(cluster, &["patch", "va", "moving", "-n", &ns, "--type=merge", "-p", &patch]).await?;
+        let change = json!({"spec": {"scaleTargetRef": {"name": to}}});
+        merge(&cluster.testbed, &ns, "va/moving", &change).await?.success()?;
         published(cluster, &ns, "moving", replicas).await?;
         time.seen(&format!("status and series: {replicas}"));
     }
-    let patch = json!({"spec": {"scaleTargetRef": {"name": "absent"}}}).to_string();
-    run(cluster, &["patch", "va", "moving", "-n", &ns, "--type=merge", "-p", &patch]).await?;
-    eventually("the target that is not there to be said", SOON, async || {
-        let va = cluster.variant(&ns, "moving").await?;
-        ensure!(condition(&va, "Ready")? == ("False", "DeploymentNotFound"), "{}", va["status"]);
-        ensure!(target(&va).is_none(), "{}", va["status"]);
-        Ok(())
-    })
-    .await?;
+    let change = json!({"spec": {"scaleTargetRef": {"name": "absent"}}});
+    merge(&cluster.testbed, &ns, "va/moving", &change).await?.success()?;
+    cluster.until(&ns, "moving", "miss its workload", misses_its_workload).await?;
     ensure!(series(cluster, &ns, "moving").await?.is_empty(), "series of the old target");
     Ok(())
 }
@@ -265,13 +247,8 @@ async fn of_two_variants_with_one_target_the_older_counts_while_it_is_there() ->
         .replace("name: a-second}", "name: first}")
         .replace("  labels:", "  annotations: {wva.llmd.ai/allow-shared-target: \"true\"}\n  labels:");
     cluster.testbed.apply(&second).await?;
-    eventually("the younger one to be set aside", SOON, async || {
-        let va = cluster.variant(&ns, "a-second").await?;
-        ensure!(condition(&va, "Ready")? == ("False", "TargetConflict"), "{}", va["status"]);
-        ensure!(va["status"].to_string().contains("'first'"), "{}", va["status"]);
-        Ok(())
-    })
-    .await?;
+    let set_aside = |va: &Value| is(va, "Ready", ("False", "TargetConflict"));
+    cluster.until(&ns, "a-second", "be set aside", set_aside).await?;
     ensure!(series(cluster, &ns, "a-second").await?.is_empty(), "both are published");
     published(cluster, &ns, "first", 1).await?;
     run(cluster, &["delete", "va", "first", "-n", &ns]).await?;
@@ -293,12 +270,7 @@ async fn a_variant_that_another_controller_gets_is_let_go_at_once_and_taken_back
     published(cluster, &ns, "shared", 1).await?;
     let time = Timeline::event("the instance label of another controller is set");
     run(cluster, &["label", "va", "shared", "-n", &ns, &format!("{LABEL}=other")]).await?;
-    eventually("its series to go", SOON, async || {
-        let left = series(cluster, &ns, "shared").await?;
-        ensure!(left.is_empty(), "{left:?}");
-        Ok(())
-    })
-    .await?;
+    no_series(cluster, &ns, "shared").await?;
     time.seen("no series of any metric");
     // What would be written if it were managed is not.
     let before = status(cluster, &ns, "shared").await?;
@@ -308,9 +280,9 @@ async fn a_variant_that_another_controller_gets_is_let_go_at_once_and_taken_back
     cluster.testbed.apply(&fixture.deployment()).await?;
 
     let time = Timeline::event("the label is taken away");
-    let patch = json!({"metadata": {"labels": {LABEL: null}, "annotations": {"wva.llmd.ai/allow-instance-change": "true"}}});
+    let change = json!({"metadata": {"labels": {LABEL: null}, "annotations": {"wva.llmd.ai/allow-instance-change": "true"}}});
     let began = Instant::now();
-    run(cluster, &["patch", "va", "shared", "-n", &ns, "--type=merge", "-p", &patch.to_string()]).await?;
+    merge(&cluster.testbed, &ns, "va/shared", &change).await?.success()?;
     published(cluster, &ns, "shared", 1).await?;
     time.seen(&format!("series again (takeover delay {} s)", DELAY.as_secs()));
     ensure!(
@@ -331,19 +303,14 @@ async fn an_excluded_namespace_has_no_series_and_nothing_is_written_there() -> a
     published(cluster, &ns, "left-alone", 1).await?;
     let time = Timeline::event("the namespace gets the exclusion annotation");
     run(cluster, &["annotate", "namespace", &ns, "wva.llmd.ai/exclude=true"]).await?;
-    eventually("its series to go", SOON, async || {
-        let left = series(cluster, &ns, "left-alone").await?;
-        ensure!(left.is_empty(), "{left:?}");
-        Ok(())
-    })
-    .await?;
+    no_series(cluster, &ns, "left-alone").await?;
     time.seen("no series of any metric");
     served(cluster, &ns, "left-alone", &[]).await?;
     let before = status(cluster, &ns, "left-alone").await?;
     run(cluster, &["delete", "deployment", "left-alone", "-n", &ns]).await?;
     cycle(cluster, &elsewhere).await?;
     ensure!(status(cluster, &ns, "left-alone").await? == before, "its status was written");
-    ensure!(events(cluster, &ns, "TargetNotFound").await?.is_empty(), "an event was written");
+    ensure!(cluster.events(&ns, "TargetNotFound").await?.is_empty(), "an event was written");
     cluster.testbed.apply(&fixture.deployment()).await?;
 
     let time = Timeline::event("the annotation is taken away");
@@ -363,22 +330,21 @@ async fn a_labelled_variant_that_nobody_serves_is_told_of_once() -> anyhow::Resu
         let labelled = variant.replace("  labels: {", &format!("  labels: {{{LABEL}: nobody, "));
         cluster.testbed.apply(&labelled).await?;
         let alloc = json!({"numReplicas": 2, "accelerator": "H100", "lastRunTime": last_run.to_string()});
-        let patch = json!({"status": {"desiredOptimizedAlloc": alloc}}).to_string();
-        let args = ["patch", "va", name, "-n", &ns, "--subresource=status", "--type=merge", "-p", &patch];
-        run(cluster, &args).await?;
+        let status = json!({"desiredOptimizedAlloc": alloc});
+        merge_status(&cluster.testbed, &ns, name, &status).await?;
     }
     // It is believed after ten seconds, by the cycle that comes next.
     let told = eventually("the event NotManaged", SOON, async || {
         cycle(cluster, &ns).await?;
-        let told = events(cluster, &ns, "NotManaged").await?;
+        let told = cluster.events(&ns, "NotManaged").await?;
         ensure!(!told.is_empty(), "none yet");
         Ok(told)
     })
     .await?;
     cycle(cluster, &ns).await?;
-    ensure!(events(cluster, &ns, "NotManaged").await? == told, "it is told again");
-    ensure!(told.len() == 1 && told[0].starts_with("VariantAutoscaling/forgotten Warning: "), "{told:?}");
-    ensure!(told[0].contains("CONTROLLER_INSTANCE=nobody"), "{told:?}");
+    ensure!(cluster.events(&ns, "NotManaged").await? == told, "it is told again");
+    ensure!(told.len() == 1 && warn_of(&told, "VariantAutoscaling", "forgotten"), "{told:?}");
+    ensure!(told[0]["message"].to_string().contains("CONTROLLER_INSTANCE=nobody"), "{told:?}");
     let status = status(cluster, &ns, "forgotten").await?;
     ensure!(status["conditions"].is_null(), "its status was written: {status}");
     Ok(())

@@ -2,22 +2,16 @@
 //! runs each group as a process.
 
 mod admission;
-mod certificate_files;
 mod config_maps;
 mod control_plane;
-mod crd;
 mod from_zero;
 mod install;
-mod instance;
 mod lifecycle;
 mod migration;
 mod old_objects;
 mod operations;
 mod outage;
-mod permissions;
-mod processes;
 mod releases;
-mod restart;
 mod scaling;
 mod secure_metrics;
 mod shared;

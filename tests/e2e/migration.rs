@@ -1,6 +1,6 @@
 //! From the original to this controller on a real control plane, as docs/migration.md tells it, with the commands that it
 //! names: migrate, validate, status, doctor. The original is a fake: objects shaped like its own, and a page with the
-//! series that it would publish. The transcript is printed.
+//! series that it would publish. The transcript is printed. A control plane of its own: it begins with the original's CRD.
 #![expect(clippy::print_stdout, reason = "the transcript is what a person reads who runs the test")]
 
 mod doctor;
@@ -11,15 +11,14 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
-use wva_testbed::fixtures::{MODEL_LABEL, VariantFixture};
+use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::install::{Install, InstallOptions, SYSTEM};
-use wva_testbed::{Fleet, FleetConfig, Options, Testbed};
+use wva_testbed::{Fleet, Options, Testbed};
 
+use crate::support::{DEADLINE, apply_stand_in, external_metric, odd, options, served, try_create, wva};
 use original::Original;
-use session::Session;
+use session::{Session, step};
 
-const STAND_IN: &str =
-    concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/stand-ins/variantautoscalings-v0.5.yaml");
 const OBJECTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/migrate/cluster.yaml");
 
 #[tokio::test(flavor = "multi_thread")]
@@ -28,8 +27,7 @@ async fn from_the_original_to_this_controller_and_back() -> anyhow::Result<()> {
     let namespace = testbed.namespace("prod").await?;
     let session = Session { testbed: &testbed, namespace: namespace.clone() };
     let original = with_the_original(&session).await?;
-    let config = FleetConfig::new(&namespace, &format!("{MODEL_LABEL}=served"), "meta-llama/Llama-3.1-8B");
-    let fleet = Fleet::start(&testbed, config)?;
+    let fleet = Fleet::start(&testbed, served(&namespace))?;
     // Neither up nor down by the default thresholds: whatever changes is the migration's.
     fleet.set_fixed_all(0.5, 0.0);
 
@@ -43,11 +41,8 @@ async fn from_the_original_to_this_controller_and_back() -> anyhow::Result<()> {
 
 /// A cluster as the original's users have it.
 async fn with_the_original(session: &Session<'_>) -> anyhow::Result<Original> {
-    session.step("The original serves two workloads (a fake of it: its objects, and a page with its series)");
-    session.testbed.apply(&std::fs::read_to_string(STAND_IN)?).await?;
-    session
-        .kubectl(&["wait", "--for=condition=Established", "crd/variantautoscalings.llmd.ai", "--timeout=30s"])
-        .await?;
+    step("The original serves two workloads (a fake of it: its objects, and a page with its series)");
+    apply_stand_in(session.testbed, "variantautoscalings-v0.5").await?;
     for name in ["llama-h100", "llama-a100"] {
         let fixture = VariantFixture::new(&session.namespace, name);
         let fixture = if name == "llama-a100" { fixture.on_a100() } else { fixture };
@@ -60,7 +55,7 @@ async fn with_the_original(session: &Session<'_>) -> anyhow::Result<Original> {
 
 /// The CRD, and the objects as they have to be.
 async fn objects(session: &Session<'_>) -> anyhow::Result<()> {
-    session.step("What has to change, and the same offline");
+    step("What has to change, and the same offline");
     let run = session.wva(&["migrate", "-n", &session.namespace]).await?;
     ensure!(run.code == 0, "{run:?}");
     ensure!(run.stderr.contains("is an older one, without") && run.stderr.contains("wva crd |"), "{run:?}");
@@ -77,7 +72,7 @@ async fn objects(session: &Session<'_>) -> anyhow::Result<()> {
         "{in_files:?}"
     );
 
-    session.step("The CRD of this release, and every variant in mode recommend before anything of ours runs");
+    step("The CRD of this release, and every variant in mode recommend before anything of ours runs");
     let crd = session.wva(&["crd"]).await?;
     let apply = ["apply", "--server-side", "--force-conflicts", "-f", "-"];
     session.kubectl_with(&apply, &crd.stdout).await?;
@@ -92,7 +87,7 @@ async fn objects(session: &Session<'_>) -> anyhow::Result<()> {
 
 /// This controller beside the original: it decides, and publishes nothing.
 async fn side_by_side(session: &Session<'_>, original: &Original) -> anyhow::Result<Install> {
-    session.step("This controller is installed beside the original");
+    step("This controller is installed beside the original");
     let before = session.wva(&["status", "-n", &session.namespace]).await?;
     ensure!(before.code == 0 && before.stderr.contains("no pod with the labels"), "{before:?}");
     ensure!(before.stdout.contains("no status yet"), "{before:?}");
@@ -105,7 +100,7 @@ async fn side_by_side(session: &Session<'_>, original: &Original) -> anyhow::Res
     session.testbed.scrape("wva", install.address("metrics")?, "/metrics", &BTreeMap::from(labels))?;
 
     let told = session
-        .until("status", "both to be recommended", &["status", "-n", &session.namespace], |run| {
+        .until("both to be recommended", &["status", "-n", &session.namespace], |run| {
             run.stdout.matches("RecommendOnly").count() == 2 && run.stdout.matches("62%").count() == 2
         })
         .await?;
@@ -115,36 +110,35 @@ async fn side_by_side(session: &Session<'_>, original: &Original) -> anyhow::Res
     ensure!(closed.code == 0, "nothing is broken: {closed:?}");
     ensure!(closed.stdout.contains("beside the original"), "{closed:?}");
 
-    session.step("Both controllers are compared: the original says 3 of llama-h100");
+    step("Both controllers are compared: the original says 3 of llama-h100");
     original.says("llama-h100", 3);
     let prometheus = session.testbed.prometheus_url()?;
     let compare = ["doctor", "-n", &session.namespace, "--compare", "--prometheus", &prometheus];
-    let told = session
-        .until("doctor --compare", "a difference", &compare, |run| run.stdout.contains("-2") && run.code == 1)
-        .await?;
+    let told =
+        session.until("a difference", &compare, |run| run.stdout.contains("-2") && run.code == 1).await?;
     ensure!(told.stdout.contains("pod=original-0") && told.stdout.contains("1 the same, 1 not"), "{told:?}");
     original.says("llama-h100", 1);
-    session.until("doctor --compare", "both to agree", &compare, |run| run.code == 0).await?;
-    ensure!(session.external("llama-h100").await?.is_empty(), "a recommendation is published");
+    session.until("both to agree", &compare, |run| run.code == 0).await?;
+    ensure!(
+        external_metric(session.testbed, &session.namespace, "llama-h100").await?.is_empty(),
+        "a recommendation is published"
+    );
     Ok(install)
 }
 
 /// The program with webhook configurations that are complete but for the CA, as those have them who keep them in Git.
 async fn with_webhooks_from_git(session: &Session<'_>) -> anyhow::Result<Install> {
-    let printed = session.quietly(&["webhook-config"], "").await?;
+    let printed = wva(session.testbed, &["webhook-config"], "").await?;
     println!("$ wva webhook-config > webhooks.yaml    # {} lines", printed.stdout.lines().count());
     ensure!(printed.code == 0 && printed.stdout.matches("  rules:").count() == 5, "{printed:?}");
-    let options =
-        InstallOptions { webhooks: Some(printed.stdout), ..InstallOptions::quick(env!("CARGO_BIN_EXE_wva")) };
+    let options = InstallOptions { webhooks: Some(printed.stdout), ..options() };
     let install = Install::start(session.testbed, &options).await?;
     // The leader has filled in the CA: a review is answered, and refuses what only a webhook can.
-    let bad = json!({"apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling",
-        "metadata": {"name": "bad", "namespace": session.namespace, "annotations": {"wva.llmd.ai/mode": "perhaps"}},
-        "spec": {"scaleTargetRef": {"name": "x"}, "modelID": "m"}});
-    wva_testbed::eventually("a review to be answered", session::DEADLINE, async || {
-        let create = ["create", "--dry-run=server", "-f", "-"];
-        let ran = session.testbed.kubectl_with(&create, &bad.to_string()).await?;
-        ensure!(!ran.ok && ran.stderr.contains("wva.llmd.ai/mode"), "{ran:?}");
+    let client = session.testbed.admin()?;
+    wva_testbed::eventually("a review to be answered", DEADLINE, async || {
+        let refused = try_create(&client, &session.namespace, &odd("bad")).await?;
+        let refused = refused.err().context("it was admitted")?;
+        ensure!(refused.message.contains("[WVA-VA-017]"), "{}", refused.message);
         Ok(())
     })
     .await?;
@@ -153,12 +147,12 @@ async fn with_webhooks_from_git(session: &Session<'_>) -> anyhow::Result<Install
 
 /// The original stops, and this controller publishes.
 async fn cut_over(session: &Session<'_>, original: &Original) -> anyhow::Result<()> {
-    session.step("Too early: without the mode both publish, which doctor names");
+    step("Too early: without the mode both publish, which doctor names");
     let mode = ["annotate", "va", "llama-h100", "-n", &session.namespace];
     session.kubectl(&[&mode[..], &["wva.llmd.ai/mode-"]].concat()).await?;
     let doctor = ["doctor", "-n", &session.namespace, "llama-h100"];
     session
-        .until("doctor", "two publishers", &doctor, |run| {
+        .until("two publishers", &doctor, |run| {
             run.code == 1
                 && run.stdout.contains("BROKEN at variant")
                 && run.stdout.contains("2 controllers publish it")
@@ -166,30 +160,33 @@ async fn cut_over(session: &Session<'_>, original: &Original) -> anyhow::Result<
         .await?;
     session.kubectl(&[&mode[..], &["--overwrite", "wva.llmd.ai/mode=recommend"]].concat()).await?;
 
-    session.step("Cut-over: the original stops, its series go, the mode is taken away");
+    step("Cut-over: the original stops, its series go, the mode is taken away");
     original.stop(session.testbed).await?;
     session.until_no_series("original-0").await?;
     session.kubectl(&["annotate", "va", "--all", "-n", &session.namespace, "wva.llmd.ai/mode-"]).await?;
     let prometheus = session.testbed.prometheus_url()?;
     let doctor = ["doctor", "-n", &session.namespace, "--prometheus", &prometheus];
     let told = session
-        .until("doctor", "a chain that holds", &doctor, |run| {
+        .until("a chain that holds", &doctor, |run| {
             run.code == 0 && run.stdout.contains("2 variants: 0 broken, 0 to look at, 2 fine")
         })
         .await?;
     ensure!(told.stdout.contains("served by workload-variant-autoscaler-system/"), "{told:?}");
     session
-        .until("status", "both to be ready", &["status", "-n", &session.namespace], |run| {
+        .until("both to be ready", &["status", "-n", &session.namespace], |run| {
             run.stdout.lines().filter(|line| line.ends_with("   Ready")).count() == 2
         })
         .await?;
-    ensure!(session.external("llama-h100").await? == ["1"], "the HPA is told what was decided");
+    ensure!(
+        external_metric(session.testbed, &session.namespace, "llama-h100").await? == ["1"],
+        "the HPA is told what was decided"
+    );
     Ok(())
 }
 
 /// The way back.
 async fn back(session: &Session<'_>, original: &Original) -> anyhow::Result<()> {
-    session.step("Way back: every variant in mode recommend, ours go, the original starts again");
+    step("Way back: every variant in mode recommend, ours go, the original starts again");
     let mode =
         ["annotate", "va", "--all", "-n", &session.namespace, "--overwrite", "wva.llmd.ai/mode=recommend"];
     session.kubectl(&mode).await?;
@@ -197,8 +194,7 @@ async fn back(session: &Session<'_>, original: &Original) -> anyhow::Result<()> 
     original.start_again(session.testbed).await?;
     let prometheus = session.testbed.prometheus_url()?;
     let compare = ["doctor", "-n", &session.namespace, "--compare", "--prometheus", &prometheus];
-    let told =
-        session.until("doctor --compare", "the original to publish", &compare, |run| run.code == 0).await?;
+    let told = session.until("the original to publish", &compare, |run| run.code == 0).await?;
     ensure!(told.stdout.contains("pod=original-0"), "{told:?}");
     Ok(())
 }

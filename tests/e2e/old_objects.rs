@@ -1,17 +1,15 @@
-//! Objects that earlier releases stored and today's schema would refuse. They stay listed, are told what is wrong
-//! with them, publish nothing, and hold up nobody: a good variant beside them is managed as ever. And the CRD of an old
-//! release that is still installed, which is said and done with.
-
-use std::time::Duration;
+//! Objects that earlier releases stored and today's schema would refuse. They stay listed, get a condition that names
+//! the fault, publish nothing, and delay no other: a good variant is managed as ever. And the CRD of llm-d WVA that is
+//! still installed, with which the program does what it can.
+//! A control plane of its own: it has other CRDs than this release's.
 
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
-use wva_testbed::fixtures::{MODEL_LABEL, VariantFixture};
+use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::install::{Install, InstallOptions, WEBHOOKS};
 use wva_testbed::{Fleet, FleetConfig, Options, Testbed, eventually};
 
-/// Longest wait for a decision about the good variant: its pod starts, is scraped, and is looked at.
-const SOON: Duration = Duration::from_mins(1);
+use crate::support::{Cluster, DEADLINE, apply_crds, found, is, merge, options, repository, served, variant};
 
 /// The CRD of a release that checked nothing.
 fn lax(crd: &str) -> anyhow::Result<Value> {
@@ -23,27 +21,23 @@ fn lax(crd: &str) -> anyhow::Result<Value> {
     Ok(crd)
 }
 
-async fn read(testbed: &Testbed, namespace: &str, name: &str) -> anyhow::Result<Value> {
-    let object = testbed.kubectl(&["get", "va", name, "-n", namespace, "-o", "json"]).await?.success()?;
-    Ok(serde_json::from_str(&object)?)
-}
-
-/// The condition `Ready` of a variant.
-async fn ready(testbed: &Testbed, namespace: &str, name: &str) -> anyhow::Result<Value> {
-    let object = read(testbed, namespace, name).await?;
-    let conditions = object["status"]["conditions"].as_array().context("no conditions yet")?;
-    conditions.iter().find(|c| c["type"] == "Ready").cloned().context("no Ready yet")
+/// Runs two cycles in which the status of a variant is not written.
+async fn writes_nothing(cluster: &Cluster, namespace: &str, name: &str) -> anyhow::Result<()> {
+    let version = async || {
+        let va = cluster.variant(namespace, name).await?;
+        anyhow::Ok(va["metadata"]["resourceVersion"].clone())
+    };
+    let before = version().await?;
+    cluster.more_cycles(2).await?;
+    ensure!(version().await? == before, "the status of {name} was written");
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_of_old_releases_are_told_and_hold_up_nobody() -> anyhow::Result<()> {
     let testbed = Testbed::start(Options { name: "old-objects".to_owned(), ..Options::default() }).await?;
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    let crd = std::fs::read_to_string(folder.join("crds/llmd.ai_variantautoscalings.yaml"))?;
-    testbed.apply(&lax(&crd)?.to_string()).await?;
-    let established =
-        ["wait", "--for=condition=Established", "crd/variantautoscalings.llmd.ai", "--timeout=30s"];
-    testbed.kubectl(&established).await?.success()?;
+    let crd = std::fs::read_to_string(repository("crds/llmd.ai_variantautoscalings.yaml"))?;
+    apply_crds(&testbed, &lax(&crd)?.to_string()).await?;
     let namespace = testbed.namespace("old").await?;
     // What is stored, and the field that its condition must name.
     let old = [
@@ -58,147 +52,79 @@ async fn objects_of_old_releases_are_told_and_hold_up_nobody() -> anyhow::Result
         ("empty", json!({}), "spec.modelID"),
     ];
     for (name, spec, _) in &old {
-        let object = json!({"apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling",
-            "metadata": {"name": name, "namespace": namespace}, "spec": spec});
+        let mut object = variant(name, spec);
+        object["metadata"]["namespace"] = json!(namespace);
         testbed.apply(&object.to_string()).await?;
     }
 
-    let install = Install::start(&testbed, &InstallOptions::quick(env!("CARGO_BIN_EXE_wva"))).await?;
-    let good = VariantFixture::new(&namespace, "good");
-    testbed.apply(&good.all()).await?;
-    let _fleet = Fleet::start(
-        &testbed,
-        FleetConfig {
-            rate: 2.0,
-            ..FleetConfig::new(&namespace, &format!("{MODEL_LABEL}=served"), &good.model)
-        },
-    )?;
-
-    eventually("the good variant to be managed", SOON, async || {
-        let desired = install.series("wva_desired_replicas", &[("variant_name", "good")]).await?;
-        ensure!(desired == Some(1.0), "its series is {desired:?}");
-        let ready = ready(&testbed, &namespace, "good").await?;
-        ensure!(ready["status"] == "True", "{ready}");
-        Ok(())
-    })
-    .await?;
+    let install = Install::start(&testbed, &options()).await?;
+    let cluster = Cluster { testbed, install };
+    cluster.testbed.apply(&VariantFixture::new(&namespace, "good").all()).await?;
+    let _fleet = Fleet::start(&cluster.testbed, FleetConfig { rate: 2.0, ..served(&namespace) })?;
+    cluster.until(&namespace, "good", "be ready", |va| is(va, "Ready", ("True", "Ready"))).await?;
+    let desired = cluster.install.series("wva_desired_replicas", &[("variant_name", "good")]).await?;
+    ensure!(desired == Some(1.0), "its series is {desired:?}");
     for (name, _, field) in &old {
-        eventually(&format!("{name} to be told"), SOON, async || {
-            let ready = ready(&testbed, &namespace, name).await?;
-            ensure!(
-                ready["status"] == "False" && ready["reason"] == "InvalidConfiguration",
-                "{name}: {ready}"
-            );
-            let message = ready["message"].as_str().unwrap_or_default();
-            ensure!(message.contains(field), "{name}: the message does not name {field}: {message}");
-            Ok(())
-        })
-        .await?;
+        let is_told = |va: &Value| is(va, "Ready", ("False", "InvalidConfiguration"));
+        let va = cluster.until(&namespace, name, "be told of its fault", is_told).await?;
+        let ready = found(&va, "Ready")?;
+        ensure!(ready["message"].to_string().contains(field), "{name}: {field} is not named: {ready}");
         for series in ["wva_desired_replicas", "wva_current_replicas", "wva_desired_ratio"] {
-            let value = install.series(series, &[("variant_name", name)]).await?;
+            let value = cluster.install.series(series, &[("variant_name", name)]).await?;
             ensure!(value.is_none(), "{series} of {name} is {value:?}");
         }
     }
-    let listed = testbed.kubectl(&["get", "va", "-n", &namespace, "--no-headers"]).await?.success()?;
+    let listed = ["get", "va", "-n", &namespace, "--no-headers"];
+    let listed = cluster.testbed.kubectl(&listed).await?.success()?;
     assert_eq!(listed.lines().count(), old.len() + 1, "{listed}");
-    // The condition is written once, and not again by every cycle.
-    let version = async || {
-        let object = read(&testbed, &namespace, "without-target").await?;
-        anyhow::Ok(object["metadata"]["resourceVersion"].clone())
-    };
-    let cycles = async || {
-        let done = install.series("wva_engine_cycles_total", &[("result", "ok")]).await?;
-        done.context("no cycle was counted")
-    };
-    let (before, begun) = (version().await?, cycles().await?);
-    eventually("two more cycles", SOON, async || {
-        let done = cycles().await?;
-        ensure!(done >= begun + 2.0, "{done} cycles, {begun} before");
-        Ok(())
-    })
-    .await?;
-    ensure!(version().await? == before, "the status is written again and again");
-    // They can be mended, and deleted.
-    let mend = json!({"spec": {"scaleTargetRef": {"name": "absent"}}}).to_string();
-    let patch = ["patch", "va", "without-target", "-n", &namespace, "--type=merge", "-p", &mend];
-    testbed.kubectl(&patch).await?.success()?;
-    eventually("the mended one to wait for its target", SOON, async || {
-        let ready = ready(&testbed, &namespace, "without-target").await?;
-        ensure!(ready["reason"] == "DeploymentNotFound", "{ready}");
-        Ok(())
-    })
-    .await?;
-    testbed.kubectl(&["delete", "va", "words", "-n", &namespace, "--timeout=20s"]).await?.success()?;
+    writes_nothing(&cluster, &namespace, "without-target").await?;
+    // They can be fixed, and deleted.
+    let fix = json!({"spec": {"scaleTargetRef": {"name": "absent"}}});
+    merge(&cluster.testbed, &namespace, "va/without-target", &fix).await?.success()?;
+    let waits = |va: &Value| is(va, "Ready", ("False", "DeploymentNotFound"));
+    cluster.until(&namespace, "without-target", "wait for its target", waits).await?;
+    let delete = ["delete", "va", "words", "-n", &namespace, "--timeout=20s"];
+    cluster.testbed.kubectl(&delete).await?.success()?;
+    let Cluster { testbed, install } = cluster;
     install.stop().await?;
-    the_crd_of_the_original_is_done_with(&testbed).await
+    the_crd_of_the_original_is_done_with(testbed).await
 }
 
-/// The same control plane with the CRD that the original installs: Helm does not replace it.
-async fn the_crd_of_the_original_is_done_with(testbed: &Testbed) -> anyhow::Result<()> {
-    // Nobody answers reviews now, and the objects are of another schema.
+/// The same control plane with the CRD that llm-d WVA installs: Helm does not replace it.
+async fn the_crd_of_the_original_is_done_with(testbed: Testbed) -> anyhow::Result<()> {
+    // No program answers reviews now, and the objects are of another schema.
     for kind in ["mutatingwebhookconfiguration", "validatingwebhookconfiguration"] {
         testbed.kubectl(&["delete", kind, WEBHOOKS]).await?.success()?;
     }
     let crd = "crd/variantautoscalings.llmd.ai";
     testbed.kubectl(&["delete", crd, "--timeout=30s"]).await?.success()?;
-    let stand_in = "tests/fixtures/stand-ins/variantautoscalings-v0.5.yaml";
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    let options = InstallOptions {
-        crd: Some(std::fs::read_to_string(folder.join(stand_in))?),
-        ..InstallOptions::quick(env!("CARGO_BIN_EXE_wva"))
-    };
-    let install = Install::start(testbed, &options).await?;
-    let log = install.process().log();
-    let told = log
-        .lines()
-        .find(|line| line.contains("CustomResourceDefinition of VariantAutoscalings is an older one"));
-    let told = told.context("the program does not say that the CRD is an older one")?;
-    for field in ["spec.minReplicas", "spec.maxReplicas", "status.currentReplicas"] {
-        ensure!(told.contains(field), "{field} is not named: {told}");
-    }
-    let namespace = testbed.namespace("original").await?;
+    let crd = repository("tests/fixtures/stand-ins/variantautoscalings-v0.5.yaml");
+    let options = InstallOptions { crd: Some(std::fs::read_to_string(crd)?), ..options() };
+    let install = Install::start(&testbed, &options).await?;
+    let cluster = Cluster { testbed, install };
+    let log = cluster.install.process().log();
+    let named = ["spec.minReplicas", "spec.maxReplicas", "status.currentReplicas"];
+    let warns = |line: &str| line.contains("\"warn\"") && named.iter().all(|field| line.contains(field));
+    ensure!(log.lines().any(warns), "the program does not name the fields that the CRD lacks");
+    let namespace = cluster.testbed.namespace("original").await?;
     let fixture = VariantFixture::new(&namespace, "kept");
-    testbed.apply(&[fixture.deployment(), fixture.variant()].join("---\n")).await?;
-    eventually("the variant to be decided on", SOON, async || {
-        let desired = install.series("wva_desired_replicas", &[("variant_name", "kept")]).await?;
+    cluster.testbed.apply(&[fixture.deployment(), fixture.variant()].join("---\n")).await?;
+    eventually("the variant to be decided on", DEADLINE, async || {
+        let desired = cluster.install.series("wva_desired_replicas", &[("variant_name", "kept")]).await?;
         ensure!(desired == Some(1.0), "its series is {desired:?}");
-        let va = read(testbed, &namespace, "kept").await?;
-        let alloc = &va["status"]["desiredOptimizedAlloc"];
-        ensure!(alloc["numReplicas"] == 1 && alloc["accelerator"] == "H100", "{}", va["status"]);
-        ensure!(
-            alloc["lastRunTime"].is_string() && va["status"]["actuation"]["applied"] == true,
-            "{}",
-            va["status"]
-        );
-        ensure!(va["status"]["currentReplicas"].is_null(), "the CRD knows it: {}", va["status"]);
-        let conditions = va["status"]["conditions"].as_array().context("no conditions")?;
-        ensure!(conditions.len() == 4, "{}", va["status"]);
+        let status = cluster.variant(&namespace, "kept").await?["status"].take();
+        let alloc = &status["desiredOptimizedAlloc"];
+        ensure!(alloc["numReplicas"] == 1 && alloc["accelerator"] == "H100", "{status}");
+        ensure!(alloc["lastRunTime"].is_string() && status["actuation"]["applied"] == true, "{status}");
+        ensure!(status["currentReplicas"].is_null(), "the CRD knows it: {status}");
+        ensure!(status["conditions"].as_array().is_some_and(|all| all.len() == 4), "{status}");
         Ok(())
     })
     .await?;
     // A program that took for unwritten what the CRD drops would write it in each cycle.
-    eventually("two cycles that write nothing", SOON, async || {
-        let version = async || {
-            read(testbed, &namespace, "kept").await.map(|va| va["metadata"]["resourceVersion"].clone())
-        };
-        let (before, begun) = (version().await?, cycles(&install).await?);
-        eventually("two more cycles", SOON, async || {
-            ensure!(cycles(&install).await? >= begun + 2.0, "not yet");
-            Ok(())
-        })
-        .await?;
-        ensure!(version().await? == before, "the status was written");
-        Ok(())
+    eventually("two cycles that write nothing", DEADLINE, async || {
+        writes_nothing(&cluster, &namespace, "kept").await
     })
     .await?;
-    install.stop().await
-}
-
-/// Cycles so far, whatever came of them.
-async fn cycles(install: &Install) -> anyhow::Result<f64> {
-    let mut all = 0.0;
-    for result in ["ok", "degraded"] {
-        all += install.series("wva_engine_cycles_total", &[("result", result)]).await?.unwrap_or(0.0);
-    }
-    Ok(all)
+    cluster.install.stop().await
 }

@@ -1,30 +1,37 @@
 //! Certificates, leadership and supervision on a real control plane, a few turns of each experiment; all turns with
 //! `FULL=1` (`make test-faults`). `docs/operations-tests.md` has the figures.
-//! A control plane of its own: the audit log is read, and releases die.
+//! A control plane of its own: the audit log is read, and releases die. No Prometheus: nothing is decided by load.
 #![expect(clippy::print_stdout, reason = "the figures are what a person reads who runs the tests")]
 
 mod churn;
 mod cold;
 mod damage;
 mod dead;
+mod files;
 mod leadership;
 mod lifetimes;
 mod metrics_api;
+mod permissions;
 mod repair;
 mod rolling;
 mod tasks;
 mod trust;
 
+use std::fmt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{Mutex, OnceCell};
 use wva_testbed::audit::Audit;
-use wva_testbed::install::Install;
+use wva_testbed::install::{Install, InstallOptions};
+use wva_testbed::replicas::Replicas;
 use wva_testbed::reviews::Tally;
 use wva_testbed::{Options, Testbed};
 
 use crate::support::{Outcome, is_full, program};
+
+/// The replicas of most experiments.
+const BOTH: [usize; 2] = [0, 1];
 
 static TESTBED: OnceCell<Testbed> = OnceCell::const_new();
 /// Held by each experiment on the release of `config/base`, of which there is one.
@@ -46,6 +53,34 @@ async fn testbed() -> anyhow::Result<&'static Testbed> {
             anyhow::Ok(testbed)
         })
         .await
+}
+
+/// Two replicas of the program that are ready, behind webhooks that are open.
+async fn pair<'a>(testbed: &'a Testbed, options: InstallOptions, name: &str) -> anyhow::Result<Replicas<'a>> {
+    let mut replicas = Replicas::install(testbed, options, name).await?;
+    replicas.start_all(&BOTH).await?;
+    replicas.wait_ready(&BOTH).await?;
+    replicas.wait_open().await?;
+    Ok(replicas)
+}
+
+/// Times of one kind, and those that broke their contract.
+#[derive(Default)]
+struct Times {
+    all: Vec<Duration>,
+    late: Vec<String>,
+}
+
+impl Times {
+    /// Full runs judge the contract, since they have the machine for themselves. Other runs are patient, so that a busy
+    /// machine fails no test.
+    fn add(&mut self, what: &str, took: Duration, contract: Duration) {
+        let bound = if is_full() { contract } else { contract.max(Duration::from_mins(1)) };
+        if took > bound {
+            self.late.push(format!("{what}: {took:?}, and the contract is {contract:?}"));
+        }
+        self.all.push(took);
+    }
 }
 
 /// A few turns, or with `FULL=1` many.
@@ -104,6 +139,16 @@ async fn killed_tasks_end_the_process() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn certificates_of_others_are_served_and_followed() -> anyhow::Result<()> {
+    alone(async |testbed| files::certificate_files(testbed, &program()).await).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_service_account_may_do_nothing_beyond_its_needs() -> anyhow::Result<()> {
+    alone(async |testbed| permissions::permissions(testbed, &program()).await).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn metrics_api_answers_without_a_leader() -> anyhow::Result<()> {
     alone(async |testbed| metrics_api::metrics_api(testbed, &program()).await).await
 }
@@ -132,21 +177,28 @@ fn faults(tally: &Tally) -> Vec<String> {
     faults
 }
 
-/// The middle and the longest of some times, in seconds.
-fn spread(times: &[Duration]) -> String {
-    let mut sorted = times.to_vec();
-    sorted.sort_unstable();
-    match (sorted.get(sorted.len() / 2), sorted.last()) {
-        (Some(middle), Some(longest)) => {
-            format!("{:.1} s (at most {:.1} s)", middle.as_secs_f64(), longest.as_secs_f64())
+impl fmt::Display for Times {
+    /// The middle and the longest one.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut sorted = self.all.clone();
+        sorted.sort_unstable();
+        match (sorted.get(sorted.len() / 2), sorted.last()) {
+            (Some(middle), Some(longest)) => {
+                write!(f, "{:.1} s (at most {:.1} s)", middle.as_secs_f64(), longest.as_secs_f64())
+            }
+            _ => f.write_str("never"),
         }
-        _ => "never".to_owned(),
     }
 }
 
 #[test]
-fn spread_is_middle_and_longest() {
-    let times = [3, 1, 2].map(Duration::from_secs);
-    assert_eq!(spread(&times), "2.0 s (at most 3.0 s)");
-    assert_eq!(spread(&[]), "never");
+fn times_show_middle_and_longest() {
+    let mut times = Times::default();
+    assert_eq!(times.to_string(), "never");
+    for seconds in [3, 1, 2] {
+        times.add("it", Duration::from_secs(seconds), Duration::from_mins(1));
+    }
+    assert_eq!(times.to_string(), "2.0 s (at most 3.0 s)");
+    times.add("it", Duration::from_secs(61), Duration::from_mins(1));
+    assert_eq!(times.late.len(), 1);
 }

@@ -1,13 +1,14 @@
 //! Outages on a real control plane: Prometheus stopped, frozen and back, and the program restarted in between. No
-//! outage of Prometheus or of ours changes a target.
+//! outage of Prometheus or of ours changes a target. A control plane of its own: its Prometheus stops.
 
 use std::time::Duration;
 
-use crate::support::{Cluster, DEADLINE, condition, options, target};
+use crate::support::{Cluster, DEADLINE, condition, events, is, options, served, target};
 use anyhow::ensure;
-use wva_testbed::fixtures::{MODEL_LABEL, VariantFixture};
+use serde_json::Value;
+use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::install::{Install, get};
-use wva_testbed::{Component, Fleet, FleetConfig, Options, Signal, Testbed, eventually};
+use wva_testbed::{Component, Fleet, Options, Signal, Testbed, eventually};
 
 /// Ages of signals short enough to be outlived by a test.
 const AGES: [(&str, &str); 3] = [
@@ -25,13 +26,6 @@ async fn unmoved(cluster: &Cluster, ns: &str, when: &str) -> anyhow::Result<()> 
     ensure!(series.is_none_or(|v| (v - 2.0).abs() < 1e-9), "{when}: wva_desired_replicas is {series:?}");
     ensure!(cluster.external_metric(ns, "held").await? == ["2"], "{when}: the external metric is not 2");
     Ok(())
-}
-
-/// How many events of a reason there are.
-async fn events(testbed: &Testbed, ns: &str, reason: &str) -> anyhow::Result<usize> {
-    let selector = format!("reason={reason}");
-    let names = ["get", "events", "-n", ns, "--field-selector", &selector, "-o", "name"];
-    Ok(testbed.kubectl(&names).await?.success()?.lines().count())
 }
 
 /// Watches that nothing moves until a condition holds.
@@ -52,27 +46,22 @@ async fn unmoved_until(cluster: &Cluster, ns: &str, when: &str, reason: (&str, &
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_outage_changes_a_target() -> anyhow::Result<()> {
-    let testbed = Testbed::start(Options { name: "outage".to_owned(), ..Options::default() }).await?;
     let mut options = options();
     options.env.extend(AGES.map(|(k, v)| (k.to_owned(), v.to_owned())));
-    let install = Install::start(&testbed, &options).await?;
-    let mut cluster = Cluster { testbed, install };
+    let plane = Options { name: "outage".to_owned(), ..Options::default() };
+    let mut cluster = Cluster::start(plane, &options).await?;
     let ns = cluster.testbed.namespace("outage").await?;
 
     // Load in the middle: saturated, one step up has been taken and is carried out, the next is blocked by the maximum.
-    let mut variant = VariantFixture::new(&ns, "held");
-    variant.max = 2;
-    let config = FleetConfig::new(&ns, &format!("{MODEL_LABEL}=served"), &variant.model);
-    let load = Fleet::start(&cluster.testbed, FleetConfig { rate: 0.0, ..config })?;
+    let variant = VariantFixture { max: 2, ..VariantFixture::new(&ns, "held") };
+    let load = Fleet::start(&cluster.testbed, served(&ns))?;
     load.set_fixed_all(0.78, 0.0);
     cluster.testbed.apply(&variant.all()).await?;
-    eventually("the load to have raised the target to 2", DEADLINE, async || {
-        let va = cluster.variant(&ns, "held").await?;
-        ensure!(target(&va) == Some(2) && cluster.replicas(&ns, "held").await? == 2, "{}", va["status"]);
-        ensure!(condition(&va, "OptimizationReady")? == ("True", "SaturationOnlyMode"), "{}", va["status"]);
-        Ok(())
-    })
-    .await?;
+    let decided = |va: &Value, wanted| {
+        target(va) == Some(wanted) && is(va, "OptimizationReady", ("True", "SaturationOnlyMode"))
+    };
+    cluster.until_replicas(&ns, "held", 2).await?;
+    cluster.until(&ns, "held", "have a target of 2 by its load", |va| decided(va, 2)).await?;
     load.wait_ready(2, DEADLINE).await?;
 
     // Stopped: the load falls meanwhile, and nobody can see it.
@@ -80,12 +69,8 @@ async fn no_outage_changes_a_target() -> anyhow::Result<()> {
     load.set_fixed_all(0.01, 0.0);
     unmoved_until(&cluster, &ns, "while Prometheus is stopped", ("True", "SafetyNet")).await?;
     let va = cluster.variant(&ns, "held").await?;
-    ensure!(
-        condition(&va, "MetricsAvailable")? == ("False", "PrometheusError"),
-        "{}",
-        va["status"]["conditions"]
-    );
-    ensure!(condition(&va, "Ready")? == ("True", "SafetyNet"), "{}", va["status"]["conditions"]);
+    ensure!(is(&va, "MetricsAvailable", ("False", "PrometheusError")), "{}", va["status"]);
+    ensure!(is(&va, "Ready", ("True", "SafetyNet")), "{}", va["status"]);
     let log = cluster.install.process().log();
     for line in [
         "Safety net activated: emitted fallback metrics",
@@ -96,7 +81,7 @@ async fn no_outage_changes_a_target() -> anyhow::Result<()> {
     }
 
     eventually("the event of the safety net", DEADLINE, async || {
-        ensure!(events(&cluster.testbed, &ns, "SafetyNetActivated").await? > 0, "none yet");
+        ensure!(!cluster.events(&ns, "SafetyNetActivated").await?.is_empty(), "none yet");
         Ok(())
     })
     .await?;
@@ -104,7 +89,7 @@ async fn no_outage_changes_a_target() -> anyhow::Result<()> {
     // Restarted in the dark: what it published before comes back from the status, and no other value before it.
     let Cluster { testbed, install } = cluster;
     install.stop().await?;
-    let told = events(&testbed, &ns, "SafetyNetActivated").await?;
+    let told = events(&testbed, &ns, "SafetyNetActivated").await?.len();
     let install = Install::start(&testbed, &options).await?;
     cluster = Cluster { testbed, install };
     unmoved_until(&cluster, &ns, "after a restart without Prometheus", ("True", "SafetyNet")).await?;
@@ -117,14 +102,8 @@ async fn no_outage_changes_a_target() -> anyhow::Result<()> {
 
     // Back: the low load is seen, and now it may scale down.
     cluster.testbed.prometheus_start().await?;
-    eventually("the target to follow the load again", DEADLINE, async || {
-        let va = cluster.variant(&ns, "held").await?;
-        ensure!(target(&va) == Some(1), "{}", va["status"]);
-        ensure!(condition(&va, "OptimizationReady")? == ("True", "SaturationOnlyMode"), "{}", va["status"]);
-        Ok(())
-    })
-    .await?;
-    let now = events(&cluster.testbed, &ns, "SafetyNetActivated").await?;
+    cluster.until(&ns, "held", "follow its load again", |va| decided(va, 1)).await?;
+    let now = cluster.events(&ns, "SafetyNetActivated").await?.len();
     ensure!(now == told, "the safety net was told of {now} times, of which {told} before the restart");
 
     // Frozen: every query runs into its time-out, admission answers all the same, and SIGTERM is obeyed.

@@ -1,25 +1,27 @@
 //! Several releases side by side in one cluster, each with webhooks of its own: instance `a`, which injects its label,
-//! instance `b`, which requires it, and one without an instance. Each judges what is its own, refuses it once, and
-//! stands in nobody's way when it dies.
+//! instance `b`, which requires it, and one without an instance. Each judges and manages what is its own, refuses it
+//! once, and stands in no other's way when it dies.
+//! A control plane of its own: the tests count the reviews of every release, and one release dies.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use kube::core::Status;
 use serde_json::{Value, json};
-use wva_crds::names::{MAIN_MAP_NAME, SATURATION_MAP_NAMES, SCALE_TO_ZERO_MAP_NAMES, SERVICE_CLASS_MAP_NAME};
+use wva_crds::names::{
+    LOCAL_SATURATION_MAP_NAME, MAIN_MAP_NAME, SATURATION_MAP_NAMES, SCALE_TO_ZERO_MAP_NAMES,
+    SERVICE_CLASS_MAP_NAME,
+};
 use wva_rules::InstancePolicy;
+use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::install::{Install, InstallOptions, SERVICE, SYSTEM, WEBHOOKS, get};
 use wva_testbed::{Options, Ran, Signal, Testbed, eventually};
 use wva_webhook::registration::{Door, FailurePolicy, render};
 
-use crate::support::{good, try_create, variant};
+use crate::support::{DEADLINE, good, is, merge, read, try_create, variant};
 
 const LABEL: &str = "wva.llmd.ai/controller-instance";
 const ALLOWED: &str = "wva.llmd.ai/allow-instance-change";
-/// Longest wait for what a watch brings.
-const SOON: Duration = Duration::from_secs(90);
 
 /// The cluster, and its three releases in the order of [`Releases::all`].
 struct Releases {
@@ -56,21 +58,25 @@ fn options(release: &str, instance: Option<(&str, InstancePolicy)>) -> InstallOp
         list["items"].as_array().into_iter().flatten().map(ToString::to_string).collect();
     options.webhooks = Some(documents.join("\n---\n"));
     let policy = if policy == InstancePolicy::Require { "require" } else { "inject" };
-    for (key, value) in [("CONTROLLER_INSTANCE", instance), ("WVA_INSTANCE_POLICY", policy)] {
+    for (key, value) in [
+        ("CONTROLLER_INSTANCE", instance),
+        ("WVA_CONFIG_ENABLED_VALUE", instance),
+        ("WVA_INSTANCE_POLICY", policy),
+    ] {
         options.env.push((key.to_owned(), value.to_owned()));
     }
     options
 }
 
+fn release_a() -> InstallOptions {
+    options("wva-a", Some(("a", InstancePolicy::Inject)))
+}
+
 impl Releases {
     async fn start() -> anyhow::Result<Self> {
-        let options_of = [
-            options("wva-a", Some(("a", InstancePolicy::Inject))),
-            options("wva-b", Some(("b", InstancePolicy::Require))),
-            options("plain", None),
-        ];
-        let testbed = Options { name: "releases".to_owned(), nodes: Vec::new(), ..Options::default() };
-        let testbed = Testbed::start(testbed).await?;
+        let options_of =
+            [release_a(), options("wva-b", Some(("b", InstancePolicy::Require))), options("plain", None)];
+        let testbed = Testbed::start(Options { name: "releases".to_owned(), ..Options::default() }).await?;
         let a = Install::start(&testbed, &options_of[0]).await?;
         let b = Install::start(&testbed, &options_of[1]).await?;
         let plain = Install::start(&testbed, &options_of[2]).await?;
@@ -123,14 +129,35 @@ impl Releases {
     }
 
     async fn patch(&self, namespace: &str, name: &str, metadata: Value) -> anyhow::Result<Ran> {
-        let change = json!({"metadata": metadata}).to_string();
-        self.testbed.kubectl(&["patch", "va", name, "-n", namespace, "--type=merge", "-p", &change]).await
+        merge(&self.testbed, namespace, &format!("va/{name}"), &json!({"metadata": metadata})).await
     }
 
     async fn label_of(&self, namespace: &str, name: &str) -> anyhow::Result<Value> {
-        let stored = self.testbed.kubectl(&["get", "va", name, "-n", namespace, "-o", "json"]).await?;
-        let stored: Value = serde_json::from_str(&stored.success()?)?;
+        let stored = read(&self.testbed, &["va", name, "-n", namespace]).await?;
         Ok(stored["metadata"]["labels"][LABEL].clone())
+    }
+
+    /// Waits until `a` puts its label on objects of a namespace: the API server and the program learn by their watches
+    /// that the namespace is its own.
+    async fn until_injected(&self, namespace: &str) -> anyhow::Result<()> {
+        eventually("the label to be injected", DEADLINE, async || {
+            let answer = try_create(&self.client, namespace, &variant("probe", &good("probe"))).await?;
+            let object = answer.map_err(|status| anyhow::anyhow!("{}", status.message))?;
+            ensure!(object["metadata"]["labels"][LABEL] == "a", "{}", object["metadata"]);
+            Ok(())
+        })
+        .await
+    }
+
+    /// Waits until a release publishes a target of 1 for a variant.
+    async fn until_published(&self, by: &Install, namespace: &str, name: &str) -> anyhow::Result<()> {
+        eventually(&format!("{namespace}/{name} to be published"), DEADLINE, async || {
+            let labels = [("namespace", namespace), ("variant_name", name)];
+            let series = by.series("wva_desired_replicas", &labels).await?;
+            ensure!(series == Some(1.0), "its series is {series:?}");
+            Ok(())
+        })
+        .await
     }
 
     /// A namespace that says whose it is.
@@ -192,7 +219,10 @@ async fn releases_judge_their_own_alone() -> anyhow::Result<()> {
     Box::pin(ownership_moves_on_purpose_alone(&releases)).await?;
     Box::pin(all_say_the_same_of_local_maps(&releases)).await?;
     Box::pin(a_main_map_is_its_own_releases_matter(&releases)).await?;
-    Box::pin(a_dead_release_stands_in_nobodys_way(&releases)).await
+    Box::pin(each_manages_its_own(&releases)).await?;
+    Box::pin(the_opt_in_label_counts_with_the_value_of_a_release(&releases)).await?;
+    Box::pin(a_dead_release_stands_in_nobodys_way(&releases)).await?;
+    webhooks_stay_closed_while_the_service_has_no_endpoint(&releases).await
 }
 
 async fn each_judges_its_own(releases: &Releases) -> anyhow::Result<()> {
@@ -234,14 +264,7 @@ async fn each_judges_its_own(releases: &Releases) -> anyhow::Result<()> {
 
 async fn unlabelled_objects_belong_to_the_namespace(releases: &Releases) -> anyhow::Result<()> {
     let (of_a, of_b) = (releases.namespace_of("a").await?, releases.namespace_of("b").await?);
-    // The API server learns of the label by its watch.
-    eventually("the label to be injected", SOON, async || {
-        let answer = try_create(&releases.client, &of_a, &variant("probe", &good("probe"))).await?;
-        let object = answer.map_err(|status| anyhow::anyhow!("{}", status.message))?;
-        ensure!(object["metadata"]["labels"][LABEL] == "a", "{}", object["metadata"]);
-        Ok(())
-    })
-    .await?;
+    releases.until_injected(&of_a).await?;
     let (created, reviews) =
         releases.judged(releases.create(&of_a, &variant("injected", &good("injected")))).await?;
     created.success()?;
@@ -249,7 +272,7 @@ async fn unlabelled_objects_belong_to_the_namespace(releases: &Releases) -> anyh
     // The release without an instance is asked before the label is there, and not again once it is.
     assert_eq!(reviews, [2, 0, 1], "injected");
 
-    eventually("the label to be required", SOON, async || {
+    eventually("the label to be required", DEADLINE, async || {
         let answer = try_create(&releases.client, &of_b, &variant("required", &good("required"))).await?;
         let status = answer.err().context("it was admitted without a label")?;
         ensure!(causes(&status) == [format!("metadata.labels[{LABEL}]")], "{status:?}");
@@ -360,6 +383,95 @@ async fn a_main_map_is_its_own_releases_matter(releases: &Releases) -> anyhow::R
     Ok(())
 }
 
+async fn each_manages_its_own(releases: &Releases) -> anyhow::Result<()> {
+    let testbed = &releases.testbed;
+    let (own, foreign) = (releases.namespace_of("a").await?, testbed.namespace("foreign").await?);
+    releases.until_injected(&own).await?;
+    testbed.apply(&VariantFixture::new(&own, "own").all()).await?;
+    testbed.apply(&VariantFixture::new(&foreign, "foreign").all()).await?;
+    // Where it was taken away it is injected again.
+    releases.patch(&own, "own", json!({"labels": {LABEL: null}})).await?;
+    assert_eq!(releases.label_of(&own, "own").await?, "a");
+    releases.until_published(&releases.a, &own, "own").await?;
+    let va = read(testbed, &["va", "own", "-n", &own]).await?;
+    ensure!(is(&va, "TargetResolved", ("True", "TargetFound")), "{}", va["status"]);
+    let (status, page) = get(&format!("http://{}/metrics", releases.a.address("metrics")?)).await?;
+    ensure!(status == 200, "/metrics answered {status}");
+    for line in page.lines().filter(|line| !line.starts_with('#')) {
+        let times = line.matches("controller_instance=\"a\"").count();
+        ensure!(times == 1, "it carries the instance {times} times: {line}");
+    }
+
+    releases.until_published(&releases.plain, &foreign, "foreign").await?;
+    for (install, namespace) in [(&releases.a, &foreign), (&releases.plain, &own)] {
+        let series = install.series("wva_desired_replicas", &[("namespace", namespace)]).await?;
+        ensure!(series.is_none(), "two releases publish for {namespace}: {series:?}");
+    }
+    // Adopted by hand: it is managed from then on.
+    releases.patch(&foreign, "foreign", json!({"labels": {LABEL: "a"}})).await?.success()?;
+    releases.until_published(&releases.a, &foreign, "foreign").await
+}
+
+async fn the_opt_in_label_counts_with_the_value_of_a_release(releases: &Releases) -> anyhow::Result<()> {
+    let testbed = &releases.testbed;
+    let (other, opted_in) = (testbed.namespace("of-others").await?, testbed.namespace("opted-in").await?);
+    for (namespace, value) in [(&other, "true"), (&opted_in, "a")] {
+        let label = format!("wva.llmd.ai/config-enabled={value}");
+        testbed.kubectl(&["label", "namespace", namespace, &label]).await?.success()?;
+        let map = map(LOCAL_SATURATION_MAP_NAME, &json!({"default": "kvCacheThreshold: 0.6"}), "");
+        releases.create(namespace, &map).await?.success()?;
+    }
+    let was_read = |namespace: &str| {
+        let title = format!("{namespace}/{LOCAL_SATURATION_MAP_NAME}");
+        let log = releases.a.process().log();
+        log.lines().any(|line| line.contains("Updated saturation config") && line.contains(&title))
+    };
+    eventually("the map of the namespace that opted in to be read", DEADLINE, async || {
+        ensure!(was_read(&opted_in), "it is not");
+        Ok(())
+    })
+    .await?;
+    ensure!(!was_read(&other), "a map was read whose namespace opted in to another controller");
+    Ok(())
+}
+
+/// With an ordinary Service in front, as in a cluster: the release looks at its endpoints before it opens the webhooks.
+async fn webhooks_stay_closed_while_the_service_has_no_endpoint(releases: &Releases) -> anyhow::Result<()> {
+    let testbed = &releases.testbed;
+    let [webhooks, service, system] = [WEBHOOKS, SERVICE, SYSTEM].map(|name| release_a().named(name));
+    let kind = "validatingwebhookconfiguration";
+    let rules = async || {
+        let path = "jsonpath={.webhooks[*].rules[*].resources[*]}";
+        testbed.kubectl(&["get", kind, &webhooks, "-o", path]).await?.success()
+    };
+    let ports = json!([{"name": "admission", "port": 443}]);
+    let ordinary = json!({"spec": {"type": "ClusterIP", "externalName": null, "ports": ports}});
+    merge(testbed, &system, &format!("service/{service}"), &ordinary).await?.success()?;
+    // All four: variants, those without a label, the main map, the maps with entries.
+    let closed: Vec<Value> =
+        (0..4).map(|i| json!({"op": "remove", "path": format!("/webhooks/{i}/rules")})).collect();
+    let closed = json!(closed).to_string();
+    testbed.kubectl(&["patch", kind, &webhooks, "--type=json", "-p", &closed]).await?.success()?;
+    eventually("the release to say that its Service has no endpoint", DEADLINE, async || {
+        ensure!(releases.a.process().log().contains("has no ready endpoint yet"), "it has not");
+        Ok(())
+    })
+    .await?;
+    ensure!(rules().await?.is_empty(), "opened although its Service leads nowhere");
+    let slice = json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+        "metadata": {"name": "by-hand", "namespace": system, "labels": {"kubernetes.io/service-name": service}},
+        "ports": [{"name": "admission", "port": 9443}],
+        "endpoints": [{"addresses": ["10.1.2.3"], "conditions": {"ready": true}}],
+    });
+    testbed.apply(&slice.to_string()).await?;
+    eventually("the webhooks to be opened", DEADLINE, async || {
+        ensure!(rules().await?.contains("variantautoscalings"), "not yet");
+        Ok(())
+    })
+    .await
+}
+
 async fn a_dead_release_stands_in_nobodys_way(releases: &Releases) -> anyhow::Result<()> {
     let namespace = releases.testbed.namespace("without-b").await?;
     releases.create(&namespace, &labelled("left", "b")).await?.success()?;
@@ -377,7 +489,7 @@ async fn a_dead_release_stands_in_nobodys_way(releases: &Releases) -> anyhow::Re
     ensure!(!stuck.ok && stuck.stderr.contains("failed calling webhook"), "{stuck:?}");
     releases.testbed.kubectl(&["delete", "va", "left", "-n", &namespace]).await?.success()?;
     releases.b.process().signal(Signal::Cont)?;
-    eventually("b to judge again", SOON, async || {
+    eventually("b to judge again", DEADLINE, async || {
         releases.create(&namespace, &labelled("again", "b")).await?.success()
     })
     .await?;

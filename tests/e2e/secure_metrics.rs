@@ -1,5 +1,5 @@
 //! Secure metrics on a real API server: `/metrics` over HTTPS with the certificate the program made itself, for those
-//! alone whom the API server knows and allows.
+//! alone that the API server knows and allows. A control plane of its own: its API server stops.
 
 use std::time::Duration;
 

@@ -1,17 +1,18 @@
 //! What a namespace cannot do to another, and what a second scrape or a warning of Prometheus cannot do to a figure: on
-//! a real control plane, with a real Prometheus behind a door.
+//! a real control plane.
+//! A control plane of its own: Prometheus stands behind a proxy that changes its answers.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use crate::support::{Cluster, DEADLINE, target};
+use crate::support::{Cluster, DEADLINE, apply_crds, found, served, target};
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
-use wva_testbed::fixtures::{MODEL_LABEL, VariantFixture};
+use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::install::{Install, get};
 use wva_testbed::picker::{CRDS, FakePicker, Manner, pool};
-use wva_testbed::{Door, Fleet, FleetConfig, Front, Options, Testbed, eventually};
+use wva_testbed::{Door, Fleet, Front, Options, Testbed, eventually, within};
 
 /// A request that a test ends.
 const FOR_EVER: Duration = Duration::from_hours(1);
@@ -40,8 +41,7 @@ impl Model {
     async fn start(cluster: &Cluster, name: &str, picker: u8, retention: u32) -> anyhow::Result<Self> {
         let namespace = cluster.testbed.namespace(name).await?;
         let fixture = VariantFixture::new(&namespace, "a");
-        let config = FleetConfig::new(&namespace, &format!("{MODEL_LABEL}=served"), &fixture.model);
-        let fleet = Fleet::start(&cluster.testbed, config)?;
+        let fleet = Fleet::start(&cluster.testbed, served(&namespace))?;
         let epp = FakePicker::start([127, 0, 0, picker]).await?;
         epp.behaves(Manner::Later);
         epp.queue(&fixture.model, 0.0);
@@ -60,15 +60,6 @@ impl Model {
         })
         .await?;
         Ok(Self { namespace, fleet, _picker: epp })
-    }
-
-    async fn goes_to_zero(&self, cluster: &Cluster, deadline: Duration) -> anyhow::Result<()> {
-        eventually(&format!("{} to go to zero", self.namespace), deadline, async || {
-            let va = cluster.variant(&self.namespace, "a").await?;
-            ensure!(cluster.replicas(&self.namespace, "a").await? == 0, "{}", va["status"]);
-            Ok(())
-        })
-        .await
     }
 }
 
@@ -96,35 +87,14 @@ fn many_periods(namespace: &str) -> String {
 async fn no_tenant_keeps_another_from_zero(cluster: &Cluster) -> anyhow::Result<()> {
     let attacker = cluster.testbed.namespace("many-periods").await?;
     cluster.testbed.apply(&many_periods(&attacker)).await?;
-    eventually("the variants to be decided on", DEADLINE, async || {
-        let va = cluster.variant(&attacker, "v0").await?;
-        ensure!(target(&va).is_some(), "{}", va["status"]);
-        Ok(())
-    })
-    .await?;
+    cluster.until(&attacker, "v0", "be decided on", |va| target(va).is_some()).await?;
     let victim = Model::start(cluster, "victim", 21, 20).await?;
-    victim.goes_to_zero(cluster, Duration::from_mins(1)).await
-}
-
-/// The only model of a namespace in the newest snapshot.
-async fn model(cluster: &Cluster, namespace: &str) -> anyhow::Result<Value> {
-    let (status, text) = get(&format!("http://{}/snapshot", cluster.install.address("debug")?)).await?;
-    ensure!(status == 200, "/snapshot answered {status}: {text}");
-    let snapshot: Value = serde_json::from_str(&text)?;
-    let models = snapshot["models"].as_array().context("no models")?;
-    let found = models.iter().find(|m| m["namespace"] == namespace).context("the model is not there")?;
-    Ok(found.clone())
-}
-
-/// Waits for cycles that begin from now on.
-async fn cycles(cluster: &Cluster, more: f64) -> anyhow::Result<()> {
-    let count = async || cluster.install.series("wva_engine_cycles_total", &[("result", "ok")]).await;
-    let before = count().await?.unwrap_or_default();
-    eventually("more cycles", DEADLINE, async || {
-        let now = count().await?.unwrap_or_default();
-        ensure!(now >= before + more, "{now} of {}", before + more);
-        Ok(())
-    })
+    // Sooner than any wait: the attacker must not delay it either.
+    within(
+        "the victim's way to zero",
+        Duration::from_mins(1),
+        cluster.until_replicas(&victim.namespace, "a", 0),
+    )
     .await
 }
 
@@ -132,8 +102,7 @@ async fn cycles(cluster: &Cluster, more: f64) -> anyhow::Result<()> {
 async fn a_second_scrape_changes_no_figure(cluster: &Cluster) -> anyhow::Result<()> {
     let namespace = cluster.testbed.namespace("duplicates").await?;
     let fixture = VariantFixture::new(&namespace, "a");
-    let config = FleetConfig::new(&namespace, &format!("{MODEL_LABEL}=served"), &fixture.model);
-    let fleet = Fleet::start(&cluster.testbed, config)?;
+    let fleet = Fleet::start(&cluster.testbed, served(&namespace))?;
     fleet.set_fixed_all(0.2, 2.0);
     fleet.send(FOR_EVER);
     let fixture = fixture.port(fleet.port());
@@ -141,7 +110,7 @@ async fn a_second_scrape_changes_no_figure(cluster: &Cluster) -> anyhow::Result<
     let pods = fleet.wait_ready(1, DEADLINE).await?;
     let pod = pods.first().context("no pod")?;
     let figures = async || {
-        let model = model(cluster, &namespace).await?;
+        let model = cluster.model(&namespace).await?;
         let variant = &model["variants"][0];
         let (queue, running) = (variant["replicas"][0]["queue"].as_f64(), variant["running"].as_f64());
         anyhow::Ok((queue, running, target(&cluster.variant(&namespace, "a").await?)))
@@ -167,7 +136,7 @@ async fn a_second_scrape_changes_no_figure(cluster: &Cluster) -> anyhow::Result<
     })
     .await?;
     for _ in 0..3 {
-        cycles(cluster, 2.0).await?;
+        cluster.more_cycles(2).await?;
         let found = figures().await?;
         ensure!(found == wanted, "with a second scrape: {found:?}");
     }
@@ -177,27 +146,23 @@ async fn a_second_scrape_changes_no_figure(cluster: &Cluster) -> anyhow::Result<
 /// The message of a variant's condition `MetricsAvailable`.
 async fn metrics_message(cluster: &Cluster, namespace: &str) -> anyhow::Result<String> {
     let va = cluster.variant(namespace, "a").await?;
-    let conditions = va["status"]["conditions"].as_array().context("no conditions")?;
-    let found = conditions.iter().find(|c| c["type"] == "MetricsAvailable").context("it is missing")?;
-    Ok(found["message"].as_str().unwrap_or_default().to_owned())
+    Ok(found(&va, "MetricsAvailable")?["message"].to_string())
 }
 
-/// What a real Prometheus notes about an expression is known by its beginning.
+/// What a real Prometheus notes about an expression is known by its beginning; returns a warning.
 async fn annotations_begin_as_expected(cluster: &Cluster) -> anyhow::Result<&'static str> {
-    let url = format!("{}/api/v1/query?query=quantile(2,vector(1))", cluster.testbed.prometheus_url()?);
-    let (_, text) = get(&url).await?;
-    let answer: Value = serde_json::from_str(&text)?;
-    let warning = answer["warnings"][0].as_str().context(text)?;
-    ensure!(warning.starts_with("PromQL warning:"), "{warning}");
-    let url = format!(
-        "{}/api/v1/query?query=rate(vllm:kv_cache_usage_perc[1m])",
-        cluster.testbed.prometheus_url()?
-    );
-    let (_, text) = get(&url).await?;
-    let answer: Value = serde_json::from_str(&text)?;
-    let info = answer["infos"][0].as_str().context(text)?;
-    ensure!(info.starts_with("PromQL info:"), "{info}");
-    Ok(Box::leak(warning.to_owned().into_boxed_str()))
+    let mut notes = Vec::new();
+    for (query, kind, begin) in [
+        ("rate(vllm:kv_cache_usage_perc[1m])", "infos", "PromQL info:"),
+        ("quantile(2,vector(1))", "warnings", "PromQL warning:"),
+    ] {
+        let url = format!("{}/api/v1/query?query={query}", cluster.testbed.prometheus_url()?);
+        let answer: Value = serde_json::from_str(&get(&url).await?.1)?;
+        let note = answer[kind][0].as_str().with_context(|| answer.to_string())?;
+        ensure!(note.starts_with(begin), "{note}");
+        notes.push(note.to_owned());
+    }
+    Ok(Box::leak(notes.pop().unwrap_or_default().into_boxed_str()))
 }
 
 /// A partial answer keeps a model from zero and is shown; a note about the expression is neither.
@@ -211,7 +176,7 @@ async fn partial_answers_are_shown(cluster: &Cluster, door: &Door) -> anyhow::Re
         Ok(())
     })
     .await?;
-    cycles(cluster, 8.0).await?;
+    cluster.more_cycles(8).await?;
     ensure!(cluster.replicas(&model.namespace, "a").await? == 1, "the model went to zero on partial answers");
     let partial =
         cluster.install.series("wva_prometheus_partial_answers_total", &[("query", "queue")]).await?;
@@ -220,7 +185,7 @@ async fn partial_answers_are_shown(cluster: &Cluster, door: &Door) -> anyhow::Re
     let lines = log.lines().filter(|line| line.contains("Prometheus answers in part") && line.contains(LOST));
     ensure!(lines.count() == 1, "not one line in the log");
     door.set(Front::Warns(note));
-    model.goes_to_zero(cluster, DEADLINE).await?;
+    cluster.until_replicas(&model.namespace, "a", 0).await?;
     let message = metrics_message(cluster, &model.namespace).await?;
     ensure!(!message.contains("in part"), "{message}");
     drop(model.fleet);
@@ -230,9 +195,7 @@ async fn partial_answers_are_shown(cluster: &Cluster, door: &Door) -> anyhow::Re
 #[tokio::test(flavor = "multi_thread")]
 async fn figures_are_a_namespaces_own_and_each_counts_once() -> anyhow::Result<()> {
     let testbed = Testbed::start(Options { name: "tenants".to_owned(), ..Options::default() }).await?;
-    testbed.apply(CRDS).await?;
-    let args = ["wait", "--for=condition=Established", "crd", "--all", "--timeout=90s"];
-    testbed.kubectl(&args).await?.success()?;
+    apply_crds(&testbed, CRDS).await?;
     let door = Door::open(testbed.prometheus_url()?.trim_start_matches("http://")).await?;
     let mut options = crate::support::options();
     options.env.push(("PROMETHEUS_BASE_URL".to_owned(), door.url()));

@@ -1,17 +1,17 @@
 //! Idle models go to zero on a real control plane, whatever scales their workloads otherwise, and not while a request
 //! runs. Every step is carried out through the API server, with the rights of the program's service account.
+//! A control plane of its own: HPAs may go to zero by a gate of its API server.
 
-use std::path::Path;
 use std::time::Duration;
 
-use crate::support::{Cluster, DEADLINE, condition, target};
+use crate::support::{Cluster, DEADLINE, apply_crds, apply_stand_in, found, is, read, served, target};
 use anyhow::{Context as _, ensure};
 use futures::future::try_join_all;
 use serde_json::Value;
-use wva_testbed::fixtures::{MODEL_LABEL, VariantFixture};
+use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::install::Install;
 use wva_testbed::picker::{CRDS, FakePicker, Manner, pool, pool_of_ranks};
-use wva_testbed::{Fleet, FleetConfig, Options, Testbed, eventually};
+use wva_testbed::{Fleet, Options, Testbed, eventually};
 
 /// How long nothing may have been asked of a model.
 const RETENTION: Duration = Duration::from_secs(8);
@@ -108,8 +108,7 @@ struct Model<'a> {
 
 /// The servers of the model of a namespace, of which there are none yet.
 fn servers(cluster: &Cluster, namespace: &str) -> anyhow::Result<Fleet> {
-    let model = VariantFixture::new(namespace, "a").model;
-    Fleet::start(&cluster.testbed, FleetConfig::new(namespace, &format!("{MODEL_LABEL}=served"), &model))
+    Fleet::start(&cluster.testbed, served(namespace))
 }
 
 impl<'a> Model<'a> {
@@ -145,10 +144,8 @@ impl<'a> Model<'a> {
     }
 
     async fn replicas(&self) -> anyhow::Result<u64> {
-        let path = "jsonpath={.spec.replicas}";
-        let args = ["get", &self.beside.workload(), "-n", &self.namespace, "-o", path];
-        let text = self.cluster.testbed.kubectl(&args).await?.success()?;
-        text.parse().with_context(|| format!("{text:?} is no number"))
+        let workload = read(&self.cluster.testbed, &[&self.beside.workload(), "-n", &self.namespace]).await?;
+        workload["spec"]["replicas"].as_u64().context("no replicas")
     }
 
     async fn variant(&self) -> anyhow::Result<Value> {
@@ -162,13 +159,13 @@ impl<'a> Model<'a> {
             let va = self.variant().await?;
             ensure!(target(&va) == Some(0), "{}", va["status"]);
             ensure!(self.replicas().await? == left, "{} replicas", self.replicas().await?);
-            if left == 0 {
-                let metrics = condition(&va, "MetricsAvailable")?;
-                ensure!(metrics == ("True", "ScaleFromZero"), "{}", va["status"]);
-                let optimization = condition(&va, "OptimizationReady")?;
-                ensure!(optimization == ("True", "ScaleFromZeroMode"), "{}", va["status"]);
-                ensure!(condition(&va, "Ready")? == ("True", "Ready"), "{}", va["status"]);
-            }
+            let rests = [
+                ("MetricsAvailable", "ScaleFromZero"),
+                ("OptimizationReady", "ScaleFromZeroMode"),
+                ("Ready", "Ready"),
+            ];
+            let rests = rests.iter().all(|(kind, reason)| is(&va, kind, ("True", reason)));
+            ensure!(left > 0 || rests, "{}", va["status"]);
             Ok(())
         })
         .await
@@ -196,8 +193,8 @@ impl<'a> Model<'a> {
                 self.cluster.testbed.kubectl(&scale).await?.success()?;
             }
             let va = self.variant().await?;
-            ensure!(condition(&va, "MetricsAvailable")? == ("True", "MetricsFound"), "{}", va["status"]);
-            ensure!(target(&va) == Some(1) && self.replicas().await? == 1, "{}", va["status"]);
+            let measured = is(&va, "MetricsAvailable", ("True", "MetricsFound")) && target(&va) == Some(1);
+            ensure!(measured && self.replicas().await? == 1, "{}", va["status"]);
             Ok(())
         })
         .await?;
@@ -227,11 +224,10 @@ async fn a_model_without_flow_control_stays_up(cluster: &Cluster) -> anyhow::Res
     let ns = model.namespace.as_str();
     eventually("the condition and an event to name the obstacle", DEADLINE, async || {
         let va = model.variant().await?;
-        let all = va.pointer("/status/conditions").and_then(Value::as_array).context("no conditions")?;
-        let text = all.iter().find(|c| c["type"] == "OptimizationReady").map(|c| c["message"].to_string());
-        ensure!(text.as_ref().is_some_and(|text| text.contains(missing)), "{text:?}");
-        let events = events(cluster, ns, "NotWakeable").await?;
-        ensure!(events.lines().count() == 1 && events.contains(missing), "{events}");
+        let condition = found(&va, "OptimizationReady")?;
+        ensure!(condition["message"].to_string().contains(missing), "{condition}");
+        let events = cluster.events(ns, "NotWakeable").await?;
+        ensure!(events.len() == 1 && events[0]["message"].to_string().contains(missing), "{events:?}");
         Ok(())
     })
     .await?;
@@ -240,17 +236,11 @@ async fn a_model_without_flow_control_stays_up(cluster: &Cluster) -> anyhow::Res
         Ok(())
     })
     .await?;
-    let decisions = events(cluster, ns, "ScalingDecision").await?;
-    ensure!(!decisions.contains("-> 0"), "{decisions}");
+    let decisions = cluster.events(ns, "ScalingDecision").await?;
+    ensure!(decisions.iter().all(|event| !event["message"].to_string().contains("-> 0")), "{decisions:?}");
     ensure!(model.replicas().await? == 1, "its replica is gone");
     picker.behaves(Manner::Later);
     model.goes_to_zero().await
-}
-
-/// The notes of all events with a reason.
-async fn events(cluster: &Cluster, ns: &str, reason: &str) -> anyhow::Result<String> {
-    let path = format!("jsonpath={{range .items[?(@.reason==\"{reason}\")]}}{{.message}}{{\"\\n\"}}{{end}}");
-    cluster.testbed.kubectl(&["get", "events", "-n", ns, "-o", &path]).await?.success()
 }
 
 /// A request of a fleet ran to its end on the pod that it began on.
@@ -324,23 +314,25 @@ async fn a_picker_that_nobody_scrapes_is_asked(cluster: &Cluster) -> anyhow::Res
     model.goes_to_zero().await
 }
 
-/// What an HPA says of its condition `ScalingActive`.
-async fn scaling_active(model: &Model<'_>) -> anyhow::Result<String> {
-    let path = "jsonpath={.status.conditions[?(@.type==\"ScalingActive\")].status}/{.status.conditions[?(@.type==\"ScalingActive\")].reason}";
-    let args = ["get", "hpa/a", "-n", &model.namespace, "-o", path];
-    model.cluster.testbed.kubectl(&args).await?.success()
+/// Waits until the condition `ScalingActive` of an HPA has this status.
+async fn until_scaling_active(model: &Model<'_>, active: &str) -> anyhow::Result<()> {
+    eventually(&format!("ScalingActive of the HPA to be {active}"), DEADLINE, async || {
+        let hpa = read(&model.cluster.testbed, &["hpa/a", "-n", &model.namespace]).await?;
+        let condition = found(&hpa, "ScalingActive")?;
+        ensure!(condition["status"] == active, "{condition}");
+        ensure!(active == "True" || condition["reason"] == "ScalingDisabled", "{condition}");
+        Ok(())
+    })
+    .await
 }
 
 /// A control plane with HPAs that may go to zero, and the kinds that are not of Kubernetes itself.
 async fn cluster() -> anyhow::Result<Cluster> {
     let options = Options { name: "to-zero".to_owned(), hpa_to_zero: true, ..Options::default() };
     let testbed = Testbed::start(options).await?;
-    testbed.apply(CRDS).await?;
-    let args = ["wait", "--for=condition=Established", "crd", "--all", "--timeout=90s"];
-    testbed.kubectl(&args).await?.success()?;
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/stand-ins");
+    apply_crds(&testbed, CRDS).await?;
     for kind in ["scaledobjects", "leaderworkersets"] {
-        testbed.apply(&std::fs::read_to_string(folder.join(format!("{kind}.yaml")))?).await?;
+        apply_stand_in(&testbed, kind).await?;
     }
     let install = Install::start(&testbed, &crate::support::options()).await?;
     Ok(Cluster { testbed, install })
@@ -382,21 +374,11 @@ async fn whatever_else_scales_it(cluster: &Cluster) -> anyhow::Result<()> {
         }
     }
     let hpa = models.iter().find(|m| m.beside == Beside::Hpa).context("there is none")?;
-    eventually("the HPA to switch itself off", DEADLINE, async || {
-        let said = scaling_active(hpa).await?;
-        ensure!(said == "False/ScalingDisabled", "{said}");
-        Ok(())
-    })
-    .await?;
+    until_scaling_active(hpa, "False").await?;
 
     let scaled: Vec<&Model> = models.iter().filter(|m| m.beside != Beside::ScaledObject).collect();
     try_join_all(scaled.iter().map(|model| model.is_woken())).await?;
-    eventually("the HPA to switch itself on", DEADLINE, async || {
-        let said = scaling_active(hpa).await?;
-        ensure!(said.starts_with("True/"), "{said}");
-        Ok(())
-    })
-    .await?;
+    until_scaling_active(hpa, "True").await?;
     try_join_all(scaled.iter().map(|model| model.goes_to_zero())).await.map(|_| ())
 }
 
@@ -436,8 +418,7 @@ spec: {{replicas: 1, leaderWorkerTemplate: {{size: 1, workerTemplate: {{spec: {{
         ("deployment/advised", 1, false),
     ] {
         eventually(&format!("{replicas} replicas of {workload}"), DEADLINE, async || {
-            let args = ["get", workload, "-n", &ns, "-o", "json", "--show-managed-fields"];
-            let object: Value = serde_json::from_str(&cluster.testbed.kubectl(&args).await?.success()?)?;
+            let object = read(&cluster.testbed, &[workload, "-n", &ns, "--show-managed-fields"]).await?;
             ensure!(object["spec"]["replicas"] == replicas, "{}", object["spec"]["replicas"]);
             let managers = object["metadata"]["managedFields"].as_array().context("nobody manages it")?;
             ensure!(managers.iter().any(|m| m["manager"] == "wva") == ours, "{managers:?}");
@@ -448,11 +429,7 @@ spec: {{replicas: 1, leaderWorkerTemplate: {{size: 1, workerTemplate: {{spec: {{
     // To zero as well, and at once: a person has looked.
     let annotate = ["annotate", "va/free", "-n", &ns, "--overwrite", "wva.llmd.ai/mode=fixed=0"];
     cluster.testbed.kubectl(&annotate).await?.success()?;
-    eventually("no replica of what is fixed at 0", DEADLINE, async || {
-        ensure!(cluster.replicas(&ns, "free").await? == 0, "there are some");
-        Ok(())
-    })
-    .await
+    cluster.until_replicas(&ns, "free", 0).await
 }
 
 /// A variant's manifests with its mode.

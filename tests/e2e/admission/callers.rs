@@ -67,6 +67,10 @@ impl Files {
         Ok(Self(path))
     }
 
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
     pub(crate) fn write(&self, name: &str, text: &str) -> anyhow::Result<PathBuf> {
         let path = self.0.join(name);
         std::fs::write(&path, text)?;
@@ -92,9 +96,6 @@ pub(crate) struct Findings {
 }
 
 /// One run of `wva validate` in the directory of these files.
-///
-/// # Errors
-/// When it ends with anything but its verdict.
 pub(crate) async fn validate(files: &Files, args: &[&str]) -> anyhow::Result<Findings> {
     let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_wva"));
     command.args(["validate", "--format", "json"]).args(args).current_dir(&files.0).stdin(Stdio::null());

@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use wva_testbed::install::{Install, InstallOptions, SERVICE, SYSTEM};
 use wva_testbed::{Testbed, eventually};
 
+use super::map_objects::MAIN as MAP;
 use super::{DOORS, SOON, create, shared};
-use crate::support::{good, variant};
+use crate::support::{events, good, variant};
 
-const MAP: &str = "wva-variantautoscaling-config";
 const FORGED: &str = "system:admin-forged";
 /// Only the process under test knows them: of its main map, and of its environment.
 const RUNNING: [&str; 3] = ["pool=gold", "77s", "53s"];
@@ -57,20 +57,8 @@ impl Release<'_> {
 
     /// The notes of the events about refused changes.
     async fn notes(&self) -> anyhow::Result<Vec<String>> {
-        let selector = "reason=ImmutableConfigChangeRejected";
-        let args = [
-            "get",
-            "events.events.k8s.io",
-            "-n",
-            &self.namespace,
-            "--field-selector",
-            selector,
-            "-o",
-            "json",
-        ];
-        let listed: Value = serde_json::from_str(&self.testbed.kubectl(&args).await?.success()?)?;
-        let items = listed["items"].as_array().context("no list")?;
-        Ok(items.iter().filter_map(|item| Some(item["note"].as_str()?.to_owned())).collect())
+        let events = events(self.testbed, &self.namespace, "ImmutableConfigChangeRejected").await?;
+        Ok(events.iter().map(|event| event["message"].to_string()).collect())
     }
 
     /// Waits until there are so many.

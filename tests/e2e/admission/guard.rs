@@ -11,7 +11,7 @@ use wva_testbed::eventually;
 
 use super::callers::{of_status, of_verdict};
 use super::shared;
-use crate::support::{good, try_create, variant};
+use crate::support::{found, good, read, try_create, variant};
 
 /// Namespace of what no webhook has seen.
 pub(crate) const NAMESPACE: &str = "unseen";
@@ -62,16 +62,14 @@ async fn the_controller_says_what_the_webhook_would_have_said() -> anyhow::Resul
 
         let name = object["metadata"]["name"].as_str().context("no name")?;
         let ready = eventually(&format!("{name} to be told"), SOON, async || {
-            let stored = testbed.kubectl(&["get", "va", name, "-n", NAMESPACE, "-o", "json"]).await?;
-            let stored: Value = serde_json::from_str(&stored.success()?)?;
-            let all = stored["status"]["conditions"].as_array().context("no conditions")?;
-            all.iter().find(|c| c["type"] == "Ready").cloned().context("no Ready")
+            let stored = read(testbed, &["va", name, "-n", NAMESPACE]).await?;
+            found(&stored, "Ready").cloned()
         })
         .await?;
         let (reason, message) = (&ready["reason"], ready["message"].as_str().unwrap_or_default());
-        let found = codes(message);
+        let said = codes(message);
         let wanted: BTreeSet<String> = wanted.into_iter().map(|(code, _)| code).collect();
-        ensure!(found == wanted, "{name}: {wanted:?} are not {found:?}: {ready}");
+        ensure!(said == wanted, "{name}: {wanted:?} are not {said:?}: {ready}");
         let reason_wanted = match name {
             // Two objects are no matter of the guard's: the older one is managed, the other is told.
             "twin" => "TargetConflict",

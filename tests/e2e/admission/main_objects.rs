@@ -45,17 +45,11 @@ pub(crate) fn main_maps() -> Vec<Value> {
         all.push(json!({"config.yaml": format!("{}: {first}\n", setting.key)}));
         all.push(json!({"config.yaml": format!("{}: {last}\n", setting.key), setting.key: first}));
     }
-    for nested in [
-        "",
+    let nested = ["", "~", "V", "V: [1]\n", "- V\n", "1: 2\n", "a: [1\n", "\tV: 1\n"];
+    let long = [
         "# nothing\n",
-        "~",
-        "V: [1]\n",
         "V: {a: b}\n",
-        "- V\n",
-        "V",
         "V: 1\nV: 2\n",
-        "a: [1\n",
-        "\tV: 1\n",
         "V: null\n",
         "V: 0x10\n",
         "V: 1e3\n",
@@ -68,13 +62,13 @@ pub(crate) fn main_maps() -> Vec<Value> {
         "V: &a 1\nX: *a\n",
         "\u{feff}V: 1\n",
         "V: \"1\"\r\nLOG_LEVEL: info\r\n",
-        "1: 2\n",
         "? [a]\n: b\n",
         "GLOBAL_OPT_INTERVALL: 60s\n",
         "GLOBAL_OPT_INTERVAL: 60s # a minute\n",
         "GLOBAL_OPT_INTERVAL: 1:30\n",
         "V: 2001-01-01\n",
-    ] {
+    ];
+    for nested in nested.into_iter().chain(long) {
         all.push(json!({"config.yaml": nested}));
         all.push(json!({"config.yaml": nested, "V": "1", "GLOBAL_OPT_INTERVAL": "60s"}));
     }

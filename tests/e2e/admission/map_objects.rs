@@ -112,25 +112,15 @@ const LIST_FIELDS: Fields = &[
 ];
 
 /// Texts that are no entries, or odd ones.
-const FORMS: &[&str] = &[
-    "",
+const FORMS: &[&str] = &["", "null", "{}", "[]", "text", "7", "- a", "a: [1", "\ta: 1", "? a\n: b", "1: 2"];
+const LONG_FORMS: &[&str] = &[
     "# nothing",
-    "null",
-    "{}",
-    "[]",
-    "text",
-    "7",
-    "- a",
-    "a: [1",
-    "\ta: 1",
     "a: 1\na: 2",
     "model_id: m\nmodel_id: m",
     "model_id: m\n---\nmodel_id: n",
     "model_id: &a m\nnamespace: *a",
     "<<: {model_id: m}",
     "{\"model_id\": \"m\"}",
-    "? a\n: b",
-    "1: 2",
     "model_id: m # a model",
     "model_id: |\n  m\n",
     "model_id: 'm",
@@ -160,7 +150,7 @@ fn entry_maps(fields: Fields, needed: &[(&str, &str)], seed: u64) -> Vec<Value> 
             all.push(json!({"llama": with(needed)}));
         }
     }
-    for form in FORMS {
+    for form in FORMS.iter().chain(LONG_FORMS) {
         all.push(json!({"default": form}));
         all.push(json!({"llama": form, "default": entry(&fields[0].1[..1].iter().map(|v| (fields[0].0, *v)).collect::<Vec<_>>())}));
     }

@@ -11,199 +11,92 @@ fn absent() -> Value {
     json!("(absent)")
 }
 
+/// These texts, and values that are no text or too long to write out.
+fn values(texts: &[&str], others: impl IntoIterator<Item = Value>) -> Vec<Value> {
+    texts.iter().map(|text| json!(text)).chain(others).collect()
+}
+
 fn names() -> Vec<Value> {
-    vec![
-        json!("llama"),
-        json!("a.b-c.9"),
-        json!("0"),
-        json!("a".repeat(253)),
-        json!("a".repeat(254)),
-        json!(""),
-        json!("Llama"),
-        json!("llama_8b"),
-        json!("-a"),
-        json!("a-"),
-        json!("a..b"),
-        json!(".a"),
-        json!("a."),
-        json!("é"),
-        json!("a b"),
-        json!("a\n"),
-        json!(7),
-        json!(null),
-        json!(["a"]),
-        absent(),
-    ]
+    let texts = [
+        "llama", "a.b-c.9", "0", "", "Llama", "llama_8b", "llama/8b", "-a", "a-", "a..b", ".a", "a.", "é",
+        "a b", "a\n",
+    ];
+    let long = [253, 254].map(|length| json!("a".repeat(length)));
+    values(&texts, long.into_iter().chain([json!(7), json!(null), json!(["a"]), absent()]))
 }
 
 fn kinds() -> Vec<Value> {
-    vec![
-        absent(),
-        json!("Deployment"),
-        json!("StatefulSet"),
-        json!("LeaderWorkerSet"),
-        json!("Foo"),
-        json!("deployment"),
-        json!("pod"),
-        json!("Pod"),
-        json!("Job"),
-        json!("CronJob"),
-        json!("DaemonSet"),
-        json!("Service"),
-        json!("ConfigMap"),
-        json!("Secret"),
-        json!("Node"),
-        json!("Namespace"),
-        json!(""),
+    let scaled =
+        ["Deployment", "StatefulSet", "LeaderWorkerSet", "deployment", "ReplicaSet", "PodSet", "Foo"];
+    let others =
+        ["pod", "Pod", "Job", "CronJob", "DaemonSet", "Service", "ConfigMap", "Secret", "Node", "Namespace"];
+    let odd = [
         json!("é".repeat(63)),
         json!("K".repeat(64)),
+        json!(""),
+        json!(" "),
         json!(null),
         json!(7),
-        json!(" "),
-        json!("ReplicaSet"),
-    ]
+        absent(),
+    ];
+    values(&[&scaled[..], &others].concat(), odd)
 }
 
 fn api_versions() -> Vec<Value> {
-    vec![
-        absent(),
-        json!("apps/v1"),
-        json!("leaderworkerset.x-k8s.io/v1"),
-        json!("v1"),
-        json!(""),
-        json!(null),
-        json!(1),
-        json!("g".repeat(317)),
-        json!("g".repeat(318)),
-        json!("a/b/c"),
-    ]
+    let long = [317, 318].map(|length| json!("g".repeat(length)));
+    let texts = ["apps/v1", "leaderworkerset.x-k8s.io/v1", "v1", "", "a/b/c"];
+    values(&texts, long.into_iter().chain([absent(), json!(null), json!(1)]))
 }
 
 fn models() -> Vec<Value> {
-    vec![
-        json!("meta-llama/Llama-3.1-8B"),
-        json!("m"),
-        json!(" m "),
-        json!("m".repeat(512)),
-        json!("m".repeat(513)),
-        json!("é".repeat(256)),
-        json!("é".repeat(257)),
-        json!("🦙".repeat(128)),
-        json!("🦙".repeat(129)),
-        json!(""),
-        json!(" "),
-        json!("\t"),
-        json!("\u{b}"),
-        json!("\u{85}"),
-        json!("\u{a0}"),
-        json!("\u{1680}"),
-        json!("\u{2028}"),
-        json!("\u{2029}\u{202f}"),
-        json!("\u{205f}\u{3000}"),
-        json!("\u{200b}"),
-        json!("\u{feff}"),
-        json!("\u{180e}"),
-        json!("a\nb"),
-        json!("a\u{0}"),
-        json!("a\u{7f}"),
-        json!("a\u{9f}b"),
-        json!("a\u{ad}b"),
-        json!("\u{202e}a"),
-        json!("a'b\"c\\d{e}"),
-        json!(null),
-        json!(7),
-        json!(true),
-        json!({}),
-        absent(),
-    ]
+    let texts = [
+        "m", " m ", "", " ", "\t", "\t \n", "\u{b}", "\u{85}", "\u{a0}", "\u{1680}", "\u{2028}", "\u{200b}",
+        "\u{feff}", "\u{180e}", "a\nb", "a\u{0}", "a\u{7f}", "a\u{9f}b", "a\u{85}b", "a\u{ad}b",
+    ];
+    let long_texts =
+        ["meta-llama/Llama-3.1-8B", "\u{2029}\u{202f}", "\u{205f}\u{3000}", "\u{202e}a", "a'b\"c\\d{e}"];
+    // The longest ones in bytes, and one character more.
+    let long = [("m", 512), ("é", 256), ("🦙", 128)];
+    let long = long.into_iter().flat_map(|(c, most)| [json!(c.repeat(most)), json!(c.repeat(most + 1))]);
+    let odd = [json!(null), json!(7), json!(true), json!({}), absent()];
+    values(&[&texts[..], &long_texts].concat(), long.chain(odd))
 }
 
 fn costs() -> Vec<Value> {
-    vec![
-        absent(),
-        json!("10.0"),
-        json!("0"),
-        json!("0.0"),
-        json!("007.10"),
-        json!("9".repeat(308)),
-        json!("9".repeat(309)),
-        json!(format!("0.{}", "1".repeat(306))),
-        json!(format!("0.{}", "1".repeat(307))),
-        json!("$40"),
-        json!("-1"),
-        json!("+1"),
-        json!("1e3"),
-        json!("1."),
-        json!(".5"),
-        json!(""),
-        json!(" 1"),
-        json!("1 "),
-        json!("1\n"),
-        json!("1.2.3"),
-        json!("1,5"),
-        json!("0x1"),
-        json!("NaN"),
-        json!("Inf"),
-        json!("١"),
-        json!("１"),
-        json!(null),
-        json!(40),
-        json!(4.5),
-        json!(["1"]),
-    ]
+    let texts = [
+        "10.0", "0", "0.0", "007.10", "$40", "-1", "+1", "1e3", "1.", ".5", "", " 1", "1 ", "1\n", "1.2.3",
+        "1,5", "0x1", "NaN", "Inf", "١", "１",
+    ];
+    let long = [308, 309].map(|length| json!("9".repeat(length)));
+    let fractions = [306, 307].map(|length| json!(format!("0.{}", "1".repeat(length))));
+    let odd = [json!(null), json!(40), json!(4.5), json!(["1"]), absent()];
+    values(&texts, long.into_iter().chain(fractions).chain(odd))
 }
 
 fn bounds() -> Vec<Value> {
-    vec![
-        absent(),
-        json!(null),
-        json!(0),
-        json!(1),
-        json!(3),
-        json!(i32::MAX),
-        json!(i64::from(i32::MAX) + 1),
-        json!(-1),
-        json!(i64::MAX),
-        json!(i64::MIN),
-        json!(u64::MAX),
-        json!(3.0),
-        json!(-0.0),
-        json!(2.5),
-        json!(1e20),
-        json!("3"),
-        json!(true),
-        json!([]),
-        json!({}),
-    ]
+    let whole = [0, 1, 3, i64::from(i32::MAX), i64::from(i32::MAX) + 1, -1, i64::MAX, i64::MIN];
+    let odd = [json!("3"), json!(true), json!([]), json!({}), json!(null), json!(u64::MAX), absent()];
+    let whole = whole.into_iter().map(|bound| json!(bound));
+    whole.chain([3.0, -0.0, 2.5, 1e20].map(|bound| json!(bound))).chain(odd).collect()
 }
 
 /// Labels and annotations, which no CRD can judge.
 fn metadata() -> Vec<Value> {
     let label = |value: &str| json!({"labels": {"inference.optimization/acceleratorName": value}});
     let mode = |value: &str| json!({"annotations": {"wva.llmd.ai/mode": value}});
-    vec![
-        absent(),
-        label("H100"),
-        label("L4"),
-        label("H"),
-        label(""),
-        mode("auto"),
-        mode("recommend"),
-        mode("paused"),
-        mode("fixed=0"),
-        mode("fixed=2147483647"),
-        mode("fixed=2147483648"),
-        mode("fixed="),
-        mode("fixed=-1"),
-        mode("fixed=+1"),
-        mode("fixed=1.0"),
-        mode("Auto"),
-        mode(""),
-        mode(" auto"),
+    let modes = ["auto", "recommend", "paused", "Auto", "", " auto"];
+    let fixed = ["0", "2147483647", "2147483648", "", "-1", "+1", "1.0"];
+    // The first one stands for objects without metadata of their own.
+    let mut all = vec![absent()];
+    all.extend(["H100", "L4", "H", ""].map(label));
+    all.extend(modes.map(mode));
+    all.extend(fixed.map(|number| mode(&format!("fixed={number}"))));
+    all.extend([
         json!({"labels": {"team": "search"}}),
         json!({"labels": null, "annotations": null}),
         json!({"labels": {"inference.optimization/aceleratorName": "H100"}}),
-    ]
+    ]);
+    all
 }
 
 /// One value for each field.

@@ -2,10 +2,9 @@
 //! there they may refuse only what the webhook would, and must refuse every code that they claim.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
 use anyhow::{Context as _, ensure};
-use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{Patch, PatchParams, PostParams};
 use kube::core::Request;
 use serde_json::{Value, json};
 use wva_crds::settings::Setting;
@@ -23,7 +22,7 @@ use super::main_objects::main_updates;
 use super::map_objects::{MAIN, MapCase};
 use super::objects::cases;
 use super::{SOON, shared};
-use crate::support::{Answer, answer, good, requests, try_create, variant};
+use crate::support::{Answer, answer, good, repository, requests, try_create, variant};
 
 /// The namespace that no webhook sees.
 const UNSEEN: &str = "kube-system";
@@ -33,8 +32,7 @@ const MODE: &str = "wva.llmd.ai/mode";
 
 /// The policies of the repository.
 pub(crate) fn manifests() -> anyhow::Result<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/base/admission-policy.yaml");
-    Ok(std::fs::read_to_string(path)?)
+    Ok(std::fs::read_to_string(repository("config/base/admission-policy.yaml"))?)
 }
 
 fn door(instance: Option<&str>) -> Door<'_> {
@@ -169,22 +167,19 @@ async fn judge_variants(
     stored: &[Value],
 ) -> anyhow::Result<()> {
     let client = testbed.admin()?;
-    let new: Vec<Value> = cases()
-        .into_iter()
-        .map(|case| case.object)
-        .chain(metadata().into_iter().enumerate().map(|(number, metadata)| {
-            let mut object = variant(&format!("metadata-{number}"), &good("x"));
-            object["metadata"]["labels"] = metadata["labels"].clone();
-            object["metadata"]["annotations"] = metadata["annotations"].clone();
-            object
-        }))
-        .collect();
     let mut judged = Vec::new();
-    for object in &new {
-        judged.push((None, object.clone()));
-        judged.extend(
-            stored.iter().filter(|_| object["spec"].is_object()).map(|s| (Some(s.clone()), object.clone())),
-        );
+    // The policies judge metadata alone: one stored object is enough for the specs.
+    let specs = cases().into_iter().map(|case| (case.object, &stored[..1]));
+    let metadata = metadata().into_iter().enumerate().map(|(number, metadata)| {
+        let mut object = variant(&format!("metadata-{number}"), &good("x"));
+        object["metadata"]["labels"] = metadata["labels"].clone();
+        object["metadata"]["annotations"] = metadata["annotations"].clone();
+        (object, stored)
+    });
+    for (object, stored) in specs.chain(metadata) {
+        let stored = stored.iter().filter(|_| object["spec"].is_object());
+        judged.extend(stored.map(|s| (Some(s.clone()), object.clone())));
+        judged.push((None, object));
     }
     let verdicts: Vec<Faults> =
         judged.iter().map(|(stored, new)| webhook_faults(instance, stored.as_ref(), new)).collect();
@@ -254,13 +249,7 @@ async fn policy_agrees_with_webhook_on_variants() -> anyhow::Result<()> {
         judged?;
         until_judged(&client, &bad, false).await?;
     }
-    for object in &stored {
-        let object: DynamicObject = serde_json::from_value(object.clone())?;
-        testbed
-            .kubectl(&["delete", "va", "-n", UNSEEN, &object.metadata.name.unwrap_or_default()])
-            .await?
-            .success()?;
-    }
+    testbed.kubectl(&["delete", "va", "--all", "-n", UNSEEN]).await?.success()?;
     testbed.kubectl(&["label", "namespace", UNSEEN, &format!("{INSTANCE}-")]).await?.success()?;
     Ok(())
 }

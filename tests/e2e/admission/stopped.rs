@@ -31,14 +31,8 @@ async fn set_doors(testbed: &Testbed, policies: [&str; 2], seconds: u32) -> anyh
 
 /// Twenty bad objects with the code of each.
 fn bad_variants() -> Vec<(Value, &'static str)> {
-    let modes = [
-        "sometimes",
-        "Auto",
-        "AUTO",
-        "",
-        " auto",
-        "paused ",
-        "off",
+    let modes = ["sometimes", "Auto", "AUTO", "", " auto", "paused ", "off", "recommend,paused"];
+    let fixed = [
         "fixed",
         "fixed=",
         "fixed=-1",
@@ -46,7 +40,6 @@ fn bad_variants() -> Vec<(Value, &'static str)> {
         "fixed=1.0",
         "fixed=2147483648",
         "fixed=99999999999999999999",
-        "recommend,paused",
     ];
     let with = |name: String, part: &str, key: &str, value: &str| {
         let mut object = variant(&name, &good(&name));
@@ -55,6 +48,7 @@ fn bad_variants() -> Vec<(Value, &'static str)> {
     };
     let modes = modes
         .iter()
+        .chain(&fixed)
         .enumerate()
         .map(|(n, mode)| (with(format!("mode-{n}"), "annotations", MODE, mode), "WVA-VA-017"));
     let accelerators = ["", "H", "1", "a", "Z"]

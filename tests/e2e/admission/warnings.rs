@@ -11,25 +11,10 @@ use wva_testbed::install::SYSTEM;
 use wva_testbed::{Ran, Testbed, eventually};
 
 use super::{DOORS, SOON, create, shared};
-use crate::support::variant;
+use crate::support::{apply_stand_in, variant};
 
 /// A kind that was absent is looked for every half minute.
 const APPEARS: Duration = Duration::from_secs(45);
-
-/// The kind of KEDA's, with nothing of its schema.
-const SCALED_OBJECTS: &str = "apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: scaledobjects.keda.sh}
-spec:
-  group: keda.sh
-  names: {kind: ScaledObject, listKind: ScaledObjectList, plural: scaledobjects, singular: scaledobject}
-  scope: Namespaced
-  versions:
-  - name: v1alpha1
-    served: true
-    storage: true
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-";
 
 /// A variant of its own model, at a cost of its own, without an accelerator label.
 fn of(target: &str) -> Value {
@@ -130,11 +115,7 @@ async fn a_metric_that_nobody_reads_is_told_until_a_scaled_object_does() -> anyh
     testbed.apply(&[unread.deployment(), read.deployment()].join("---\n")).await?;
     // The kind is absent, so nothing of it reads the metric.
     warned(testbed, &namespace, &of("unread"), &["WVA-VA-063"], SOON).await?;
-    testbed.apply(SCALED_OBJECTS).await?;
-    testbed
-        .kubectl(&["wait", "--for=condition=Established", "crd/scaledobjects.keda.sh", "--timeout=30s"])
-        .await?
-        .success()?;
+    apply_stand_in(testbed, "scaledobjects").await?;
     let scaled = json!({"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject",
         "metadata": {"name": "read", "namespace": namespace},
         "spec": {"scaleTargetRef": {"name": "read"}, "triggers": [{"type": "prometheus", "metadata":

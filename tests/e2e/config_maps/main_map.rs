@@ -10,10 +10,11 @@ use wva_testbed::install::SYSTEM;
 use wva_testbed::{Testbed, eventually};
 
 use super::map;
-use crate::support::{Cluster, DEADLINE};
+use crate::support::{Cluster, DEADLINE, merge};
 
 const CHANGED: &str = "Updated configuration";
 const IMMUTABLE: &str = "Attempted to change immutable parameters";
+const IGNORED: &str = "ImmutableConfigChangeRejected";
 const WRONG: &str = "A setting of the main ConfigMap is wrong: the value it had holds on";
 
 /// The map that the program is started with: it decides every ten minutes.
@@ -81,13 +82,13 @@ pub(crate) async fn the_main_map_changes_settings_while_the_program_runs(
     ensure!(line["key"] == "WVA_DECISION_HOLD" && line["old"] == "10m" && line["new"] == "7m", "{line}");
 
     // What is wrong keeps the value it had, the rest holds.
-    let [ok, none] = cluster.reloads_of("main").await?;
+    let [ok, none] = cluster.reloads("main").await?;
     ensure!((ok, none) == (Some(1.0), Some(0.0)), "{ok:?} {none:?}");
     let wrong = json!({"GLOBAL_OPT_INTERVAL": "soon", "WVA_DECISION_HOLD": "8m"});
     holds(cluster, &wrong, "8m0s").await?;
     let line = cluster.lines(WRONG).pop().context("nothing was said")?;
     ensure!(line["key"] == "GLOBAL_OPT_INTERVAL" && line["problem"].to_string().contains("soon"), "{line}");
-    ensure!(cluster.reloads_of("main").await? == [Some(1.0), Some(1.0)], "one was wrong");
+    ensure!(cluster.reloads("main").await? == [Some(1.0), Some(1.0)], "one was wrong");
     ensure!(cluster.lines("Updated optimization interval").is_empty(), "the interval changed");
 
     what_may_not_change_stays(cluster, ten).await?;
@@ -96,18 +97,8 @@ pub(crate) async fn the_main_map_changes_settings_while_the_program_runs(
     a_change_while_nobody_leads_is_told_by_the_next_leader(cluster, ten).await?;
 
     store(&cluster.testbed, &json!({"GLOBAL_OPT_INTERVAL": "1s", "LOG_LEVEL": "debug"})).await?;
-    let cycles = async || {
-        let cycles = cluster.install.series("wva_engine_cycles_total", &[("result", "ok")]).await?;
-        Ok::<f64, anyhow::Error>(cycles.unwrap_or_default())
-    };
     interval_changed(cluster, ten, "1s").await?;
-    let before = cycles().await?;
-    eventually("cycles to follow each other", DEADLINE, async || {
-        let now = cycles().await?;
-        ensure!(now > before + 3.0, "{} cycles more", now - before);
-        Ok(())
-    })
-    .await?;
+    cluster.more_cycles(4).await?;
     let debug = |line: &str| line.contains("\"level\":\"debug\"");
     ensure!(cluster.install.process().log().lines().any(debug), "the log level stayed as it was");
     let now = missing_targets(cluster).await?;
@@ -160,23 +151,16 @@ async fn missing_targets(cluster: &Cluster) -> anyhow::Result<usize> {
     Ok(cluster.testbed.kubectl(&events).await?.success()?.lines().count())
 }
 
-/// The events of changes that were ignored.
-async fn events(cluster: &Cluster) -> anyhow::Result<Vec<Value>> {
-    let selector = "reason=ImmutableConfigChangeRejected";
-    let events = ["get", "events.events.k8s.io", "-n", SYSTEM, "--field-selector", selector, "-o", "json"];
-    let list: Value = serde_json::from_str(&cluster.testbed.kubectl(&events).await?.success()?)?;
-    list["items"].as_array().cloned().context("no list")
-}
-
 /// Waits for one event on the map for each of these settings.
 async fn told(cluster: &Cluster, keys: &[&str]) -> anyhow::Result<()> {
     eventually(&format!("one event each of {keys:?}"), DEADLINE, async || {
-        let events = events(cluster).await?;
+        let events = cluster.events(SYSTEM, IGNORED).await?;
         ensure!(events.len() == keys.len(), "{events:?}");
         for event in &events {
-            ensure!(event["type"] == "Warning" && event["regarding"]["name"] == MAIN_MAP_NAME, "{event}");
+            let of_map = event["involvedObject"]["name"] == MAIN_MAP_NAME;
+            ensure!(event["type"] == "Warning" && of_map, "{event}");
         }
-        let of = |key: &&str| events.iter().filter(|event| event["note"].to_string().contains(*key)).count();
+        let of = |key: &&str| events.iter().filter(|e| e["message"].to_string().contains(*key)).count();
         ensure!(keys.iter().all(|key| of(key) == 1), "{events:?}");
         Ok(())
     })
@@ -189,9 +173,8 @@ async fn a_change_while_nobody_leads_is_told_by_the_next_leader(
     interval: &str,
 ) -> anyhow::Result<()> {
     let lease = async |holder: &str, seconds: u32| {
-        let held = json!({"spec": {"holderIdentity": holder, "leaseDurationSeconds": seconds}}).to_string();
-        let patch = ["patch", "lease", "72dd1cf1.llm-d.ai", "-n", SYSTEM, "--type=merge", "-p", &held];
-        cluster.testbed.kubectl(&patch).await?.success()
+        let held = json!({"spec": {"holderIdentity": holder, "leaseDurationSeconds": seconds}});
+        merge(&cluster.testbed, SYSTEM, "lease/72dd1cf1.llm-d.ai", &held).await?.success()
     };
     lease("somebody", 600).await?;
     let leads = async || cluster.install.series("wva_leader", &[]).await;
@@ -210,7 +193,8 @@ async fn a_change_while_nobody_leads_is_told_by_the_next_leader(
         Ok(())
     })
     .await?;
-    ensure!(leads().await? == Some(0.0) && events(cluster).await?.len() == 1, "it led when the map changed");
+    let told_before = cluster.events(SYSTEM, IGNORED).await?.len();
+    ensure!(leads().await? == Some(0.0) && told_before == 1, "it led when the map changed");
     lease("", 1).await?;
     told(cluster, &["WVA_LIMITED_MODE", "ENABLE_HTTP2"]).await?;
     let leads = leads().await?;

@@ -20,13 +20,7 @@ pub(super) async fn run(site: &Site, extent: Extent, table: &mut Table) -> anyho
             Ok("two replicas, none restarted".to_owned())
         };
         table.step(&format!("install {turn} of {turns}, with a variant"), Box::pin(install)).await;
-        let uninstall = async {
-            site.uninstall(&helm).await?;
-            site.leftovers().await?;
-            site.forget().await?;
-            Ok("nothing left but CRD, Lease and CA".to_owned())
-        };
-        table.step(&format!("uninstall {turn} of {turns}"), Box::pin(uninstall)).await;
+        table.step(&format!("uninstall {turn} of {turns}"), Box::pin(site.remove(&helm))).await;
     }
     Ok(())
 }

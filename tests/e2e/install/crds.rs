@@ -1,15 +1,15 @@
 //! The CRD and its upgrade: the original's CRD is there, with objects stored by it, and Helm leaves it as it is. The
 //! program says so; the documented command replaces it; nothing that was stored is lost.
 
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::manifests::{no_pools, picker_tokens, pools};
-use super::site::{CRD, MANAGER, MODELS, NO_PROMETHEUS, Site, VARIANT};
+use super::site::{CRD, MANAGER, MODELS, NO_PROMETHEUS, Site, VARIANT, chart};
 use super::table::Table;
+use crate::support::{apply_stand_in, good, merge, read, variant};
 use wva_testbed::install::{RELEASE, SYSTEM};
 use wva_testbed::{Helm, eventually};
 
@@ -28,23 +28,18 @@ pub(super) async fn run(site: &Site, table: &mut Table) -> anyhow::Result<()> {
     table.step("uninstall keeps the CRD and what is stored", Box::pin(kept(site, &helm))).await;
     table.step("install with the CRD of the chart; helm test", Box::pin(install_again(site, &helm))).await;
     table.step("an upgrade of llm-d WVA's release", Box::pin(upgrade(site, &helm))).await;
-    table
-        .step("endpoint pickers get tokens of the chart's metrics reader alone", Box::pin(pickers(site)))
-        .await;
-    table.step("uninstall", Box::pin(removed(site, &helm))).await;
+    table.step("endpoint pickers get tokens of the metrics reader alone", Box::pin(pickers(site))).await;
+    table.step("uninstall", Box::pin(site.remove(&helm))).await;
     Ok(())
 }
 
 async fn original(site: &Site) -> anyhow::Result<String> {
-    let crd =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/stand-ins/variantautoscalings-v0.5.yaml");
-    site.testbed.apply(&std::fs::read_to_string(&crd)?).await?;
-    site.kubectl(&["wait", "--for=condition=Established", &format!("crd/{CRD}"), "--timeout=30s"]).await?;
-    let object = json!({
-        "apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling",
-        "metadata": {"name": "stored", "namespace": MODELS, "labels": {"inference.optimization/acceleratorName": "H100"}},
-        "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "stored"}, "modelID": "m", "variantCost": "40.0"},
-    });
+    apply_stand_in(&site.testbed, "variantautoscalings-v0.5").await?;
+    let mut object = variant("stored", &good("stored"));
+    object["metadata"]["namespace"] = json!(MODELS);
+    object["metadata"]["labels"] = json!({"inference.optimization/acceleratorName": "H100"});
+    object["spec"]["variantCost"] = json!("40.0");
+    object["spec"]["scaleTargetRef"]["kind"] = json!("Deployment");
     eventually("the object to be stored", TOLD, async || site.testbed.apply(&object.to_string()).await)
         .await?;
     Ok("stored".to_owned())
@@ -72,28 +67,17 @@ async fn install(site: &Site, helm: &Helm) -> anyhow::Result<String> {
 }
 
 async fn replaced(site: &Site) -> anyhow::Result<String> {
-    let crds = Helm::chart().join("crds");
-    let crds = crds.to_str().context("the chart's path is not UTF-8")?;
-    site.kubectl(&["apply", "--server-side", "--force-conflicts", "-f", crds]).await?;
+    let crds = format!("{}/crds", chart());
+    site.kubectl(&["apply", "--server-side", "--force-conflicts", "-f", &crds]).await?;
     eventually("the new field", TOLD, async || {
         ensure!(site.kubectl(&["get", "crd", CRD, "-o", NEW_FIELD]).await? == "integer", "it is not there");
         Ok(())
     })
     .await?;
-    let stored = site.kubectl(&["-n", MODELS, "get", "va", "stored", "-o", "json"]).await?;
-    let stored: Value = serde_json::from_str(&stored)?;
+    let stored = read(&site.testbed, &["va/stored", "-n", MODELS]).await?;
     ensure!(stored["spec"]["variantCost"] == "40.0", "what was stored is {stored}");
-    site.kubectl(&[
-        "-n",
-        MODELS,
-        "patch",
-        "va",
-        VARIANT,
-        "--type=merge",
-        "-p",
-        r#"{"spec":{"maxReplicas":5}}"#,
-    ])
-    .await?;
+    let change = json!({"spec": {"maxReplicas": 5}});
+    merge(&site.testbed, MODELS, &format!("va/{VARIANT}"), &change).await?.success()?;
     site.healthy().await?;
     Ok("the object is as it was, and new fields are taken".to_owned())
 }
@@ -118,9 +102,7 @@ async fn install_again(site: &Site, helm: &Helm) -> anyhow::Result<String> {
     let (ran, log) = site.test(helm).await?;
     ensure!(ran.ok, "helm test failed: {ran:?}\n{log}");
     ensure!(log.contains("ok     controller ") && !log.contains("rights"), "it does not see all: {log}");
-    site.uninstall(helm).await?;
-    site.leftovers().await?;
-    site.forget().await?;
+    site.remove(helm).await?;
     Ok("no conflict, and the test of a controller without variants succeeds".to_owned())
 }
 
@@ -171,11 +153,4 @@ async fn pickers(site: &Site) -> anyhow::Result<String> {
     let seen = picker_tokens(site).await?;
     no_pools(site).await?;
     Ok(seen)
-}
-
-async fn removed(site: &Site, helm: &Helm) -> anyhow::Result<String> {
-    site.uninstall(helm).await?;
-    site.leftovers().await?;
-    site.forget().await?;
-    Ok("nothing left but CRD, Lease and CA".to_owned())
 }

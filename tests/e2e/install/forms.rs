@@ -7,8 +7,9 @@ use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 use wva_crds::names::INSTANCE_LABEL;
 
-use super::site::{MODELS, NO_PROMETHEUS, Site};
+use super::site::{MODELS, NO_PROMETHEUS, Site, chart};
 use super::table::Table;
+use crate::support::{found, read};
 use wva_testbed::{Helm, Ran, eventually};
 
 /// Longest wait for webhooks to open and for a status to be written.
@@ -29,9 +30,7 @@ pub(super) async fn run(site: &Site, table: &mut Table) -> anyhow::Result<()> {
 }
 
 async fn install(helm: &Helm, release: &str, values: &str) -> anyhow::Result<Ran> {
-    let chart = Helm::chart();
-    let chart = chart.to_str().context("the chart's path is not UTF-8")?;
-    let place = ["upgrade", "--install", release, chart, "-n", release, "--create-namespace"];
+    let place = ["upgrade", "--install", release, &chart(), "-n", release, "--create-namespace"];
     let values = ["--set", NO_PROMETHEUS, "--set", NO_NODE_PORT, "--set", values];
     helm.run(&[&place[..], &values, &[helm.wait(), "--timeout=2m"]].concat()).await
 }
@@ -83,10 +82,8 @@ async fn model(site: &Site, helm: &Helm) -> anyhow::Result<String> {
 
 async fn has_status(site: &Site, namespace: &str, variant: &str) -> anyhow::Result<()> {
     eventually("a status", SOON, async || {
-        let path = "jsonpath={.status.conditions[?(@.type==\"Ready\")].status}";
-        let ready = site.kubectl(&["-n", namespace, "get", "va", variant, "-o", path]).await?;
-        ensure!(!ready.is_empty(), "{namespace}/{variant} has none");
-        Ok(())
+        let va = read(&site.testbed, &["va", variant, "-n", namespace]).await?;
+        found(&va, "Ready").map(drop)
     })
     .await
     .with_context(|| site.evidence())

@@ -1,6 +1,6 @@
 //! The ways to install without typing Helm commands: the Kustomize base with its component, and `deploy/install.sh`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::site::{CRD, MANAGER, MODELS, Site};
 use super::table::Table;
+use crate::support::{apply_crds, read};
 use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::install::{METRICS_READER, RELEASE, SYSTEM};
 use wva_testbed::picker::{CRDS, FakePicker, pool};
@@ -41,7 +42,7 @@ pub(super) async fn run(site: &Site, table: &mut Table) -> anyhow::Result<()> {
 
 /// A folder of the repository.
 fn repository(path: &str) -> anyhow::Result<PathBuf> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    let path = crate::support::repository(path);
     path.canonicalize().with_context(|| format!("there is no {}", path.display()))
 }
 
@@ -136,21 +137,13 @@ async fn base(site: &Site) -> anyhow::Result<String> {
     apply(site, &COMPONENTS).await?;
     site.controller_works().await?;
     scraped(site).await?;
-    eventually("the external metrics API to answer", SOON, async || {
-        let path = format!("/apis/external.metrics.k8s.io/v1beta1/namespaces/{MODELS}/wva_desired_replicas");
-        let answer: Value = serde_json::from_str(&site.kubectl(&["get", "--raw", &path]).await?)?;
-        ensure!(answer["kind"] == "ExternalMetricValueList", "it says {answer}");
-        Ok(())
-    })
-    .await?;
+    site.external_metrics_are_served().await?;
     Ok("everything works, and the external metrics API answers".to_owned())
 }
 
 /// The CRDs of InferencePools.
 pub(super) async fn pools(site: &Site) -> anyhow::Result<()> {
-    site.testbed.apply(CRDS).await?;
-    let established = ["wait", "--for=condition=Established", "crd", "--all", "--timeout=90s"];
-    site.kubectl(&established).await.map(drop)
+    apply_crds(&site.testbed, CRDS).await
 }
 
 /// Takes these CRDs away.
@@ -166,8 +159,7 @@ async fn apply(site: &Site, components: &[&str]) -> anyhow::Result<()> {
 /// The ServiceMonitor selects the Service of the metrics, and names a port, a token and a CA that are there.
 async fn scraped(site: &Site) -> anyhow::Result<()> {
     let get = async |kind: &str, name: &str| -> anyhow::Result<Value> {
-        let object = site.kubectl(&["-n", SYSTEM, "get", kind, name, "-o", "json"]).await?;
-        Ok(serde_json::from_str(&object)?)
+        read(&site.testbed, &[kind, name, "-n", SYSTEM]).await
     };
     let monitor = get("servicemonitor", &format!("{MANAGER}-metrics-monitor")).await?;
     let service = get("service", &format!("{MANAGER}-metrics-service")).await?;

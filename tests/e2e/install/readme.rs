@@ -1,18 +1,13 @@
 //! The original chart's README, command by command, as far as they concern this program and this machine can run them:
 //! `docs/install.md` has the table with the rest.
 
-use std::time::Duration;
-
 use anyhow::ensure;
-use serde_json::Value;
 
 use super::site::{MAIN_MAP, MODELS, Site, VARIANT};
 use super::table::Table;
+use crate::support::read;
+use wva_testbed::Helm;
 use wva_testbed::install::{RELEASE, SYSTEM};
-use wva_testbed::{Helm, eventually};
-
-/// Longest wait for the external metrics API.
-const SOON: Duration = Duration::from_mins(1);
 
 pub(super) async fn run(site: &Site, table: &mut Table) -> anyhow::Result<()> {
     let helm = Helm::new(&site.testbed, "helm").await?;
@@ -118,22 +113,12 @@ metadata:
     /// Settings that nobody names are the README's own: OpenShift's Thanos, which is not here.
     async fn openshift(&self) -> anyhow::Result<String> {
         let ca = format!("wva.prometheus.caCert={}", self.site.testbed.ca().display());
-        let args = [
-            "--set-file",
-            &ca,
-            "--set",
-            "va.accelerator=L40S",
-            "--set",
-            "llmd.modelID=unsloth/Meta-Llama-3.1-8B",
-            "--set",
-            "vllmService.enabled=true",
-            "--set",
-            "vllmService.nodePort=30000",
-        ];
+        let values = "va.accelerator=L40S,llmd.modelID=unsloth/Meta-Llama-3.1-8B";
+        let service = "vllmService.enabled=true,vllmService.nodePort=30000";
+        let args = ["--set-file", &ca, "--set", values, "--set", service];
         self.site.helm(self.helm, &args).await?.success()?;
         self.site.healthy().await?;
-        let map = self.site.kubectl(&["-n", SYSTEM, "get", "configmap", MAIN_MAP, "-o", "json"]).await?;
-        let map: Value = serde_json::from_str(&map)?;
+        let map = read(&self.site.testbed, &["configmap", MAIN_MAP, "-n", SYSTEM]).await?;
         let path = &map["data"]["PROMETHEUS_CA_CERT_PATH"];
         ensure!(path == "/etc/wva/prometheus-ca/ca.crt", "the CA's path is {path}");
         let path = "jsonpath={.metadata.labels.inference\\.optimization/acceleratorName} {.spec.modelID}";
@@ -167,14 +152,7 @@ metadata:
         let args = ["--reuse-values", "--set", "wva.externalMetrics.enabled=true"];
         self.site.helm(self.helm, &args).await?.success()?;
         self.site.healthy().await?;
-        eventually("the external metrics API to answer", SOON, async || {
-            let path =
-                format!("/apis/external.metrics.k8s.io/v1beta1/namespaces/{MODELS}/wva_desired_replicas");
-            let answer: Value = serde_json::from_str(&self.site.kubectl(&["get", "--raw", &path]).await?)?;
-            ensure!(answer["kind"] == "ExternalMetricValueList", "it says {answer}");
-            Ok(())
-        })
-        .await?;
+        self.site.external_metrics_are_served().await?;
         Ok("answered by the controller itself, without an adapter".to_owned())
     }
 

@@ -14,6 +14,8 @@ use wva_testbed::install::{RELEASE, SYSTEM, WEBHOOKS};
 use wva_testbed::replicas::LEASE_NAME;
 use wva_testbed::{Helm, Kubelet, NodeGroup, Options, Ran, Testbed, eventually};
 
+use crate::support::{external_metric, odd, read, try_create};
+
 /// Namespace of the model server, by the chart's defaults.
 pub(super) const MODELS: &str = "llm-d-autoscaler";
 /// Its workload.
@@ -35,6 +37,11 @@ pub(super) const NO_PROMETHEUS: &str = "wva.prometheus.baseURL=http://127.0.0.1:
 /// Longest wait for an install to work.
 const UP: Duration = Duration::from_secs(90);
 
+/// Path of the chart.
+pub(super) fn chart() -> String {
+    Helm::chart().to_string_lossy().into_owned()
+}
+
 /// The control plane with its kubelet.
 pub(crate) struct Site {
     /// The control plane.
@@ -46,9 +53,6 @@ pub(crate) struct Site {
 
 impl Site {
     /// Starts it, with this program in the image.
-    ///
-    /// # Errors
-    /// When it does not start, or this user may not make mount namespaces.
     pub(crate) async fn start(name: &str, wva: &Path) -> anyhow::Result<Self> {
         let testbed = Testbed::start(Options {
             name: name.to_owned(),
@@ -91,7 +95,6 @@ impl Site {
     }
 
     /// What the pods' logs and the kubelet say.
-    #[must_use]
     pub(crate) fn evidence(&self) -> String {
         self.kubelet.evidence()
     }
@@ -108,10 +111,24 @@ impl Site {
 
     /// The arguments that install the chart: `upgrade --install`, release, chart and namespace, and no Prometheus.
     pub(super) async fn helm(&self, helm: &Helm, args: &[&str]) -> anyhow::Result<Ran> {
-        let chart = Helm::chart();
-        let chart = chart.to_str().context("the chart's path is not UTF-8")?;
-        let install = ["upgrade", "--install", RELEASE, chart, "-n", SYSTEM, helm.wait(), "--timeout=2m"];
+        let install = ["upgrade", "--install", RELEASE, &chart(), "-n", SYSTEM, helm.wait(), "--timeout=2m"];
         helm.run(&[&install[..], args].concat()).await
+    }
+
+    /// Takes the release away, and all that it leaves on purpose.
+    pub(super) async fn remove(&self, helm: &Helm) -> anyhow::Result<String> {
+        self.uninstall(helm).await?;
+        self.leftovers().await?;
+        self.forget().await?;
+        Ok("nothing left but CRD, Lease and CA".to_owned())
+    }
+
+    /// Waits until the external metrics API answers.
+    pub(super) async fn external_metrics_are_served(&self) -> anyhow::Result<()> {
+        eventually("the external metrics API to answer", UP, async || {
+            external_metric(&self.testbed, MODELS, VARIANT).await.map(drop)
+        })
+        .await
     }
 
     /// Takes the release away.
@@ -162,30 +179,22 @@ impl Site {
     /// Whether reviews of variants with these labels are answered: a fault that the CRD does not know is refused by its
     /// rule.
     pub(super) async fn judges(&self, namespace: &str, labels: &Value) -> anyhow::Result<()> {
-        let mut object = json!({
-            "apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling",
-            "metadata": {"name": "probe", "namespace": namespace, "labels": labels,
-                "annotations": {"wva.llmd.ai/mode": "sometimes"}},
-            "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "probe"}, "modelID": "probe"},
-        });
-        let refused = self.dry_run(&object).await?;
-        ensure!(
-            !refused.ok && refused.stderr.contains("[WVA-VA-"),
-            "a bad variant is not refused: {refused:?}"
-        );
+        let client = self.testbed.admin()?;
+        let mut object = odd("probe");
+        object["metadata"]["labels"] = labels.clone();
+        let refused = try_create(&client, namespace, &object).await?.err();
+        let refused = refused.context("a bad variant is not refused")?;
+        ensure!(refused.message.contains("[WVA-VA-017]"), "{}", refused.message);
         object["metadata"]["annotations"] = Value::Null;
-        self.dry_run(&object).await?.success().map(drop)
-    }
-
-    async fn dry_run(&self, object: &Value) -> anyhow::Result<Ran> {
-        self.testbed.kubectl_with(&["apply", "--dry-run=server", "-f", "-"], &object.to_string()).await
+        let admitted = try_create(&client, namespace, &object).await?;
+        ensure!(admitted.is_ok(), "{admitted:?}");
+        Ok(())
     }
 
     /// The controller's pods, which change with a rollout alone; without those that end.
     pub(super) async fn pods(&self) -> anyhow::Result<BTreeSet<String>> {
-        let args = ["-n", SYSTEM, "get", "pods", "-l", "control-plane=controller-manager", "-o", "json"];
-        let pods = self.kubectl(&args).await?;
-        let pods: Value = serde_json::from_str(&pods)?;
+        let args = ["-n", SYSTEM, "pods", "-l", "control-plane=controller-manager"];
+        let pods = read(&self.testbed, &args).await?;
         let metadata = pods["items"].as_array().into_iter().flatten().map(|pod| &pod["metadata"]);
         let stay = metadata.filter(|metadata| metadata["deletionTimestamp"].is_null());
         Ok(stay.filter_map(|metadata| metadata["name"].as_str()).map(str::to_owned).collect())

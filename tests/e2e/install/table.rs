@@ -18,7 +18,6 @@ pub(crate) struct Table {
 
 impl Table {
     /// An empty one; each row is told when its step is done.
-    #[must_use]
     pub(crate) fn new() -> Self {
         println!("step | as it must be | time | what was seen");
         Self { rows: 0, faults: Vec::new(), began: Instant::now() }
@@ -47,7 +46,6 @@ impl Table {
     }
 
     /// What the table says as a whole.
-    #[must_use]
     pub(crate) fn outcome(self) -> Outcome {
         let figures = format!(
             "{} steps, {} not as they must be, {} s",

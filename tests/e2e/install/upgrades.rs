@@ -2,13 +2,13 @@
 //! restart, a change that is refused, one that fails and is rolled back, rollback by hand, uninstall. With every Helm, and
 //! with its objects applied by the client and by the server.
 
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 
 use super::site::{MAIN_MAP, NO_PROMETHEUS};
 use super::{Extent, Site, Table};
+use crate::support::repository;
 use wva_testbed::install::{RELEASE, SYSTEM};
 use wva_testbed::{Helm, Ran, eventually};
 
@@ -57,7 +57,7 @@ impl Release<'_> {
         }
         table.step(&name("rollback to the first revision"), Box::pin(self.rollback())).await;
         table.step(&name("an immutable map"), Box::pin(self.immutable_map())).await;
-        table.step(&name("uninstall"), Box::pin(self.uninstall())).await;
+        table.step(&name("uninstall"), Box::pin(self.site.remove(self.helm))).await;
     }
 
     async fn helm(&self, args: &[&str]) -> anyhow::Result<Ran> {
@@ -65,10 +65,8 @@ impl Release<'_> {
     }
 
     async fn install(&self) -> anyhow::Result<String> {
-        let values = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("tests/fixtures/original/chart-values-saturation.yaml");
-        let values = values.to_str().context("the path is not UTF-8")?;
-        self.helm(&["-f", values, "--set", NO_PROMETHEUS]).await?.success()?;
+        let values = repository("tests/fixtures/original/chart-values-saturation.yaml");
+        self.helm(&["-f", &values.to_string_lossy(), "--set", NO_PROMETHEUS]).await?.success()?;
         self.site.healthy().await?;
         let map = format!("configmap/{RELEASE}-wva-saturation-scaling-config");
         let entry = self.site.kubectl(&["-n", SYSTEM, "get", &map, "-o", "jsonpath={.data.llm-d}"]).await?;
@@ -173,13 +171,6 @@ impl Release<'_> {
         self.helm(&change).await?.success()?;
         self.site.healthy().await?;
         Ok("refused, and taken once the map was deleted".to_owned())
-    }
-
-    async fn uninstall(&self) -> anyhow::Result<String> {
-        self.site.uninstall(self.helm).await?;
-        self.site.leftovers().await?;
-        self.site.forget().await?;
-        Ok("nothing left but CRD, Lease and CA".to_owned())
     }
 
     async fn map(&self) -> anyhow::Result<String> {

@@ -3,7 +3,8 @@
 use serde_json::json;
 use wva_testbed::fixtures::VariantFixture;
 
-use super::{cluster, cycle, published, run, served};
+use super::{cluster, cycle, published, served};
+use crate::support::merge_status;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_target_that_somebody_else_wrote_is_put_right_by_the_next_cycle() -> anyhow::Result<()> {
@@ -12,9 +13,8 @@ async fn a_target_that_somebody_else_wrote_is_put_right_by_the_next_cycle() -> a
     let fixture = VariantFixture::new(&ns, "edited");
     cluster.testbed.apply(&[fixture.deployment(), fixture.variant()].join("---\n")).await?;
     published(cluster, &ns, "edited", 1).await?;
-    let patch = json!({"status": {"desiredOptimizedAlloc": {"numReplicas": 7}}}).to_string();
-    run(cluster, &["patch", "va", "edited", "-n", &ns, "--subresource=status", "--type=merge", "-p", &patch])
-        .await?;
+    let status = json!({"desiredOptimizedAlloc": {"numReplicas": 7}});
+    merge_status(&cluster.testbed, &ns, "edited", &status).await?;
     cycle(cluster, &ns).await?;
     served(cluster, &ns, "edited", &["1"]).await?;
     published(cluster, &ns, "edited", 1).await

@@ -1,4 +1,4 @@
-//! InferencePools of a kind that the cluster gets only later: whom they serve counts from then on.
+//! InferencePools of a kind that the cluster gets only later: the models they serve count from then on.
 
 use anyhow::ensure;
 use serde_json::json;
@@ -6,8 +6,9 @@ use wva_testbed::eventually;
 use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::picker::{CRDS, pool};
 
-use super::scraping::APPEARS;
-use super::{SOON, cluster, cycle, run, status};
+use super::scraping::until_watched;
+use super::{SOON, cluster, cycle, status};
+use crate::support::apply_crds;
 
 const UNWAKEABLE: &str = "no endpoint picker serves it";
 
@@ -27,19 +28,10 @@ async fn an_inference_pool_of_a_kind_that_came_later_serves_its_model() -> anyho
         Ok(())
     })
     .await?;
-    cluster.testbed.apply(CRDS).await?;
-    let established = "crd/inferencepools.inference.networking.k8s.io";
-    run(cluster, &["wait", "--for=condition=Established", established, "--timeout=90s"]).await?;
+    apply_crds(&cluster.testbed, CRDS).await?;
     eventually("the kind to be served", SOON, async || cluster.testbed.apply(&pool(&ns, "picker")).await)
         .await?;
-    eventually("the kind to be watched", APPEARS, async || {
-        let log = cluster.install.process().log();
-        let told =
-            |line: &str| line.contains("An optional kind is watched") && line.contains("inferencepools");
-        ensure!(log.lines().any(told), "not yet");
-        Ok(())
-    })
-    .await?;
+    until_watched(cluster, "inferencepools").await?;
     // A pool alone is no reason for a cycle.
     eventually("the pool to count", SOON, async || {
         cycle(cluster, &ns).await?;

@@ -4,16 +4,16 @@ use anyhow::ensure;
 use serde_json::json;
 use wva_testbed::Fleet;
 
-use super::session::Session;
+use super::session::{Session, step};
 
 /// Each is mended again, and the chain holds at the end.
 pub(crate) async fn broken_links_are_named(session: &Session<'_>, fleet: &Fleet) -> anyhow::Result<()> {
-    session.step("Links are broken one by one");
+    step("Links are broken one by one");
     selector(session).await?;
     scrape(session, fleet).await?;
     workload(session).await?;
     labels(session).await?;
-    session.until("doctor", "a chain that holds again", &all(session), |run| run.code == 0).await?;
+    session.until("a chain that holds again", &all(session), |run| run.code == 0).await?;
     let run = session.wva(&["doctor", "-n", &session.namespace, "nobody"]).await?;
     ensure!(run.code == 1 && run.stderr.contains("no such VariantAutoscaling"), "{run:?}");
     let run = session.wva(&["doctor", "--compare"]).await?;
@@ -29,7 +29,7 @@ fn all<'a>(session: &'a Session<'_>) -> [&'a str; 3] {
 async fn named(session: &Session<'_>, link: &str, parts: &[&str]) -> anyhow::Result<()> {
     let broken = format!("BROKEN at {link}");
     session
-        .until("doctor", &broken, &all(session), |run| {
+        .until(&broken, &all(session), |run| {
             run.code == 1
                 && run.stdout.contains(&broken)
                 && parts.iter().all(|part| run.stdout.contains(part))
@@ -62,7 +62,7 @@ async fn scrape(session: &Session<'_>, fleet: &Fleet) -> anyhow::Result<()> {
     let prometheus = session.testbed.prometheus_url()?;
     let doctor = ["doctor", "-n", &session.namespace, "--prometheus", &prometheus];
     session
-        .until("doctor", "series that are gone", &doctor, |run| {
+        .until("series that are gone", &doctor, |run| {
             run.code == 1 && run.stdout.contains("Prometheus has no series vllm:kv_cache_usage_perc")
         })
         .await?;

@@ -7,25 +7,21 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::spread;
 use super::trust::all_agree;
-use crate::support::{Outcome, bound};
+use super::{BOTH, Times};
+use crate::support::Outcome;
 use wva_testbed::install::InstallOptions;
 use wva_testbed::replicas::Replicas;
 use wva_testbed::{Testbed, eventually};
 
-const BOTH: [usize; 2] = [0, 1];
 const READY: Duration = Duration::from_secs(10);
 /// Longest wait for what the contract says nothing about: that the doors open.
 const OPEN: Duration = Duration::from_secs(30);
 
 /// Installs two replicas `turns` times.
-///
-/// # Errors
-/// When an install could not be made at all.
 pub(crate) async fn cold_install(testbed: &Testbed, wva: &Path, turns: u32) -> anyhow::Result<Outcome> {
     let mut replicas = Replicas::install(testbed, InstallOptions::quick(wva), "cold").await?;
-    let (mut ready, mut right, mut faults) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut ready, mut right, mut faults) = (Times::default(), Times::default(), Vec::new());
     for turn in 0..turns {
         if turn > 0 {
             replicas.kill_all();
@@ -34,14 +30,11 @@ pub(crate) async fn cold_install(testbed: &Testbed, wva: &Path, turns: u32) -> a
         let (began, since) = (Instant::now(), Timestamp::now());
         replicas.start_all(&BOTH).await?;
         replicas.wait_ready(&BOTH).await?;
-        ready.push(began.elapsed());
-        if began.elapsed() > bound(READY) {
-            faults.push(format!("turn {turn}: ready after {:?}", began.elapsed()));
-        }
+        ready.add(&format!("turn {turn}: ready"), began.elapsed(), READY);
         let agreed =
             eventually("everybody to trust one CA", OPEN, async || all_agree(&replicas, &BOTH).await);
         match agreed.await {
-            Ok(_) => right.push(began.elapsed()),
+            Ok(_) => right.add(&format!("turn {turn}: one CA"), began.elapsed(), OPEN),
             Err(error) => faults.push(format!("turn {turn}: {error:#}")),
         }
         let made = writes_of_secrets(testbed, since)?;
@@ -49,11 +42,8 @@ pub(crate) async fn cold_install(testbed: &Testbed, wva: &Path, turns: u32) -> a
             faults.push(format!("turn {turn}: the Secret was written {made} times"));
         }
     }
-    let figures = format!(
-        "{turns} installs: both ready after {}, every caBundle right after {}",
-        spread(&ready),
-        spread(&right)
-    );
+    let figures = format!("{turns} installs: both ready after {ready}, every caBundle right after {right}");
+    faults.extend(ready.late.into_iter().chain(right.late));
     Ok(Outcome { figures, faults })
 }
 

@@ -7,12 +7,12 @@ use std::time::Duration;
 use anyhow::ensure;
 use serde_json::json;
 
+use super::pair;
 use crate::support::Outcome;
 use wva_testbed::install::{API_SERVICE, InstallOptions, manifests};
 use wva_testbed::replicas::Replicas;
 use wva_testbed::{Testbed, eventually};
 
-const BOTH: [usize; 2] = [0, 1];
 /// Longest wait for a namespace to go: its objects go first.
 const GONE: Duration = Duration::from_secs(30);
 /// kube-apiserver asks an aggregated API every half minute whether it is there.
@@ -21,9 +21,6 @@ const NOTICED: Duration = Duration::from_mins(2);
 /// Kills both replicas and does what must go on. Where `release` is `None` the dead program served the external metrics
 /// API too: Kubernetes keeps a namespace under deletion, empty, until every aggregated API answers or is deleted, so it
 /// must go once a replica is back.
-///
-/// # Errors
-/// When it could not be carried out.
 pub(crate) async fn all_dead(
     testbed: &Testbed,
     wva: &Path,
@@ -32,11 +29,8 @@ pub(crate) async fn all_dead(
     let options = InstallOptions { release: release.map(str::to_owned), ..InstallOptions::quick(wva) };
     // One that an earlier install left, served by nobody, would hold up every namespace.
     testbed.kubectl(&["delete", "apiservice", API_SERVICE, "--ignore-not-found"]).await?.success()?;
-    let mut replicas = Replicas::install(testbed, options, "dead").await?;
+    let mut replicas = pair(testbed, options, "dead").await?;
     let namespace = replicas.namespace().to_owned();
-    replicas.start_all(&BOTH).await?;
-    replicas.wait_ready(&BOTH).await?;
-    replicas.wait_open().await?;
     let held = json!({
         "apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling",
         "metadata": {"name": "held", "finalizers": ["example.com/held"]},

@@ -12,14 +12,13 @@ use kube::Api;
 use tokio::time::Instant;
 
 use super::churn::Churn;
-use super::spread;
-use crate::support::{Outcome, bound};
+use super::{BOTH, Times, pair};
+use crate::support::Outcome;
 use wva_testbed::audit::Write;
 use wva_testbed::install::InstallOptions;
 use wva_testbed::replicas::{LEASE, LEASE_NAME, Replicas};
 use wva_testbed::{Signal, Testbed, eventually, within};
 
-const BOTH: [usize; 2] = [0, 1];
 const CALL: Duration = Duration::from_secs(10);
 /// The contract: how long after the lease somebody else leads.
 const SLACK: Duration = Duration::from_secs(5);
@@ -58,32 +57,23 @@ impl fmt::Display for Fault {
 }
 
 /// Does each fault `turns` times to the leader of two replicas; with `late` the one that is measured and not judged too.
-///
-/// # Errors
-/// When nobody leads to begin with, or nobody takes over within a minute.
 pub(crate) async fn leadership(
     testbed: &Testbed,
     wva: &Path,
     turns: u32,
     late: bool,
 ) -> anyhow::Result<Outcome> {
-    let mut replicas = Replicas::install(testbed, InstallOptions::quick(wva), "leadership").await?;
-    replicas.start_all(&BOTH).await?;
-    replicas.wait_ready(&BOTH).await?;
-    replicas.wait_open().await?;
+    let replicas = pair(testbed, InstallOptions::quick(wva), "leadership").await?;
     let _churn = Churn::start(testbed, replicas.namespace()).await?;
     let (mut figures, mut faults) = (Vec::new(), Vec::new());
     let all = [Fault::Frozen, Fault::CutOff, Fault::LeaseDeleted, Fault::CutOffLate];
     for fault in all.into_iter().filter(|fault| late || fault.judged()) {
-        let (mut times, mut after) = (Vec::new(), 0);
+        let (mut times, mut after) = (Times::default(), 0);
         for _ in 0..turns {
             let seen =
                 one(&replicas, fault).await.with_context(|| format!("{fault}: {}", replicas.evidence()))?;
-            if seen.took > bound(LEASE + SLACK) {
-                faults.push(format!("{fault}: taken over after {:?}", seen.took));
-            }
+            times.add(&format!("{fault}: taken over"), seen.took, LEASE + SLACK);
             after += seen.late.len();
-            times.push(seen.took);
             if !fault.judged() {
                 continue;
             }
@@ -91,7 +81,8 @@ pub(crate) async fn leadership(
             faults
                 .extend(seen.beside.iter().map(|write| format!("{fault}: beside the new leader: {write:?}")));
         }
-        figures.push(format!("{fault}: led again after {}, {after} late writes", spread(&times)));
+        figures.push(format!("{fault}: led again after {times}, {after} late writes"));
+        faults.extend(times.late);
     }
     Ok(Outcome { figures: format!("{turns} each: {}", figures.join("; ")), faults })
 }

@@ -8,13 +8,13 @@ use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::trust::Trust;
+use super::{BOTH, pair};
 use crate::support::Outcome;
 use wva_testbed::Testbed;
 use wva_testbed::install::InstallOptions;
 use wva_testbed::replicas::Replicas;
 use wva_testbed::reviews::Reviews;
 
-const BOTH: [usize; 2] = [0, 1];
 const LIFE: Duration = Duration::from_mins(1);
 /// Reviews a second.
 const RATE: u32 = 50;
@@ -31,9 +31,6 @@ struct Shaken {
 }
 
 /// Keeps two replicas under reviews for this long; `release` where another release runs beside them.
-///
-/// # Errors
-/// When it could not be carried out.
 pub(crate) async fn lifetimes(
     testbed: &Testbed,
     wva: &Path,
@@ -45,10 +42,7 @@ pub(crate) async fn lifetimes(
     for life in ["WVA_CA_LIFETIME", "WVA_CERT_LIFETIME"] {
         options.env.push((life.to_owned(), format!("{}s", LIFE.as_secs())));
     }
-    let mut replicas = Replicas::install(testbed, options, "lifetimes").await?;
-    replicas.start_all(&BOTH).await?;
-    replicas.wait_ready(&BOTH).await?;
-    replicas.wait_open().await?;
+    let replicas = pair(testbed, options, "lifetimes").await?;
     let reviews = Reviews::start(testbed, replicas.namespace(), RATE).await?;
     let shaken = shake_until(&replicas, Instant::now() + lasts).await;
     let tally = reviews.end().await?;

@@ -7,13 +7,13 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
 
+use super::{BOTH, pair};
 use crate::support::Outcome;
 use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::install::InstallOptions;
 use wva_testbed::replicas::Replicas;
 use wva_testbed::{Testbed, eventually};
 
-const BOTH: [usize; 2] = [0, 1];
 const NAME: &str = "served";
 /// What a person has fixed, so that every answer is known beforehand.
 const TARGET: &str = "3";
@@ -23,13 +23,8 @@ const DECIDED: Duration = Duration::from_mins(1);
 const LEADERLESS: usize = 10;
 
 /// Asks both of two replicas, kills the leader, and asks the other one until it leads.
-///
-/// # Errors
-/// When nobody leads to begin with, or a replica does not answer at all.
 pub(crate) async fn metrics_api(testbed: &Testbed, wva: &Path) -> anyhow::Result<Outcome> {
-    let mut replicas = Replicas::install(testbed, InstallOptions::quick(wva), "metrics-api").await?;
-    replicas.start_all(&BOTH).await?;
-    replicas.wait_ready(&BOTH).await?;
+    let mut replicas = pair(testbed, InstallOptions::quick(wva), "metrics-api").await?;
     let fixture = VariantFixture::new(replicas.namespace(), NAME);
     let fixed = format!("  annotations: {{wva.llmd.ai/mode: \"fixed={TARGET}\"}}\nspec:");
     let variant = fixture.variant().replacen("spec:", &fixed, 1);

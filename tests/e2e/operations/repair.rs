@@ -9,15 +9,14 @@ use anyhow::ensure;
 use tokio::time::Instant;
 
 use super::damage::{How, Whose};
-use super::spread;
 use super::trust::all_agree;
-use crate::support::{Outcome, bound};
+use super::{BOTH, Times, pair};
+use crate::support::Outcome;
 use wva_testbed::install::InstallOptions;
 use wva_testbed::replicas::Replicas;
 use wva_testbed::reviews::{Reviews, Tally};
 use wva_testbed::{Testbed, eventually};
 
-const BOTH: [usize; 2] = [0, 1];
 /// Reviews a second.
 const RATE: u32 = 20;
 /// The contract.
@@ -40,14 +39,8 @@ struct Damage {
 }
 
 /// Does each damage `turns` times to two replicas.
-///
-/// # Errors
-/// When a damage could not be done, or was not repaired within a minute.
 pub(crate) async fn repair(testbed: &Testbed, wva: &Path, turns: u32) -> anyhow::Result<Outcome> {
-    let mut replicas = Replicas::install(testbed, InstallOptions::quick(wva), "repair").await?;
-    replicas.start_all(&BOTH).await?;
-    replicas.wait_ready(&BOTH).await?;
-    replicas.wait_open().await?;
+    let replicas = pair(testbed, InstallOptions::quick(wva), "repair").await?;
     let reviews = Reviews::start(testbed, replicas.namespace(), RATE).await?;
     let (mut damages, mut faults, mut figures) = (Vec::new(), Vec::new(), Vec::new());
     for bundle in [true, false] {
@@ -56,18 +49,18 @@ pub(crate) async fn repair(testbed: &Testbed, wva: &Path, turns: u32) -> anyhow:
                 .await?;
         }
         for how in How::ALL {
-            let mut times = Vec::new();
+            let (mut repaired, mut heard) = (Times::default(), Times::default());
             for turn in 0..turns {
                 let whose = target(bundle, turn);
                 let (damage, took) = damaged(&replicas, &reviews, whose, how).await?;
-                if took > bound(REPAIRED) {
-                    faults.push(format!("{}: repaired after {took:?}", damage.what));
-                }
-                times.push(took);
+                repaired.add(&damage.what, took, REPAIRED);
+                let reviewed = damage.end - damage.begin - took;
+                heard.add(&format!("{}: reviews", damage.what), reviewed, REPAIRED);
                 damages.push(damage);
             }
             let what = if bundle { "caBundle" } else { "Secret" };
-            figures.push(format!("{what} {how} {}", spread(&times)));
+            figures.push(format!("{what} {how} {repaired}"));
+            faults.extend(repaired.late.into_iter().chain(heard.late));
         }
     }
     let tally = reviews.end().await?;
@@ -110,7 +103,7 @@ async fn damaged(
     eventually(&format!("the repair: {what}"), LATE, async || all_agree(replicas, &BOTH).await).await?;
     let took = begin.elapsed();
     let heard = reviews.so_far().admitted + HEARD_BY;
-    eventually("reviews to be admitted again", bound(REPAIRED), async || admitted(reviews, heard)).await?;
+    eventually("reviews to be admitted again", LATE, async || admitted(reviews, heard)).await?;
     Ok((Damage { what, begin, end: Instant::now(), excuse: whose.is_the_api_servers() }, took))
 }
 

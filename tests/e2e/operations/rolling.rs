@@ -6,6 +6,7 @@ use std::path::Path;
 
 use tokio::time::Instant;
 
+use super::pair;
 use crate::support::Outcome;
 use wva_testbed::Testbed;
 use wva_testbed::install::InstallOptions;
@@ -37,14 +38,8 @@ impl Leaving {
 }
 
 /// Restarts both of two replicas `turns` times.
-///
-/// # Errors
-/// When a replica does not start, become ready or end.
 pub(crate) async fn rolling_restart(testbed: &Testbed, wva: &Path, turns: u32) -> anyhow::Result<Outcome> {
-    let mut replicas = Replicas::install(testbed, InstallOptions::quick(wva), "rolling").await?;
-    replicas.start_all(&[0, 1]).await?;
-    replicas.wait_ready(&[0, 1]).await?;
-    replicas.wait_open().await?;
+    let mut replicas = pair(testbed, InstallOptions::quick(wva), "rolling").await?;
     let reviews = Reviews::start(testbed, replicas.namespace(), RATE).await?;
     let (began, before) = (Instant::now(), replicas.connections());
     let mut ends = roll(&mut replicas, 2 * turns).await?;

@@ -10,8 +10,8 @@ use futures::future::try_join_all;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
-use super::spread;
-use crate::support::{Outcome, bound};
+use super::Times;
+use crate::support::Outcome;
 use wva_testbed::install::InstallOptions;
 use wva_testbed::install::program::Program;
 use wva_testbed::replicas::Replicas;
@@ -28,23 +28,20 @@ const AT_ONCE: usize = 4;
 const LISTED: Duration = Duration::from_secs(30);
 
 /// Ends and panics every task there is, each in a process of its own.
-///
-/// # Errors
-/// When the program does not say which tasks it has.
 pub(crate) async fn killed_tasks(testbed: &Testbed, wva: &Path) -> anyhow::Result<Outcome> {
     let mut replicas = Replicas::install(testbed, InstallOptions::quick(wva), "tasks").await?;
     let tasks = tasks(&mut replicas).await?;
     let harm: Vec<String> =
         tasks.iter().flat_map(|task| [format!("end:{task}"), format!("panic:{task}")]).collect();
-    let (mut times, mut faults) = (Vec::new(), Vec::new());
+    let (mut times, mut faults) = (Times::default(), Vec::new());
     for some in harm.chunks(AT_ONCE) {
-        for (took, fault) in killed(&mut replicas, some).await? {
-            times.push(took);
-            faults.extend(fault);
+        for (fault, (took, wrong)) in some.iter().zip(killed(&mut replicas, some).await?) {
+            times.add(fault, took, ENDS);
+            faults.extend(wrong);
         }
     }
-    let figures =
-        format!("{} tasks, ended and panicked: the process ended after {}", tasks.len(), spread(&times));
+    let figures = format!("{} tasks, ended and panicked: the process ended after {times}", tasks.len());
+    faults.extend(times.late);
     Ok(Outcome { figures, faults })
 }
 
@@ -82,7 +79,7 @@ async fn killed(
         let ended = process.wait_exit(Program::GRACE).await;
         let took = Timestamp::now().duration_since(harmed(&process.log())?);
         let took = Duration::try_from(took).unwrap_or_default();
-        anyhow::Ok((took, judge(fault, ended.ok(), took)))
+        anyhow::Ok((took, judge(fault, ended.ok())))
     });
     let judged = try_join_all(ends).await?;
     replicas.kill_all();
@@ -99,11 +96,10 @@ fn harmed(log: &str) -> anyhow::Result<Timestamp> {
 }
 
 /// What is wrong with an end, if anything; `None` for one that did not come.
-fn judge(fault: &str, ended: Option<ExitStatus>, took: Duration) -> Option<String> {
+fn judge(fault: &str, ended: Option<ExitStatus>) -> Option<String> {
     match ended {
         None => Some(format!("{fault}: the process goes on")),
         Some(status) if status.success() => Some(format!("{fault}: the process ended with success")),
-        Some(_) if took > bound(ENDS) => Some(format!("{fault}: the process ended after {took:?}")),
         Some(_) => None,
     }
 }

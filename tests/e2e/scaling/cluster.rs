@@ -8,9 +8,10 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 
 use super::timeline::{Seen, Timeline};
-use wva_testbed::fixtures::{MODEL_LABEL, VariantFixture};
+use crate::support::{events, served};
+use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::install::{Install, InstallOptions};
-use wva_testbed::{Fleet, FleetConfig, NodeGroup, Options, Testbed};
+use wva_testbed::{Fleet, FleetConfig, NodeGroup, Options, Testbed, eventually};
 
 /// Longest wait for what takes seconds.
 pub(super) const SOON: Duration = Duration::from_secs(90);
@@ -30,17 +31,9 @@ pub(super) struct Scarce {
 
 /// A workload of somebody else that holds 2 of the 3 A100s.
 fn others(namespace: &str) -> String {
-    let pod = "nodeSelector: {nvidia.com/gpu.product: NVIDIA-A100-SXM4-80GB}, containers: [{name: train, image: train, resources: {limits: {nvidia.com/gpu: 1}}}]";
-    format!(
-        "apiVersion: apps/v1
-kind: Deployment
-metadata: {{name: others, namespace: {namespace}}}
-spec:
-  replicas: 2
-  selector: {{matchLabels: {{app: others}}}}
-  template: {{metadata: {{labels: {{app: others}}}}, spec: {{terminationGracePeriodSeconds: 0, {pod}}}}}
-"
-    )
+    let others = VariantFixture::new(namespace, "others").on_a100().replicas(2).deployment();
+    // No servers of the model.
+    others.replace(": served}", ": others}")
 }
 
 impl Scarce {
@@ -60,8 +53,7 @@ impl Scarce {
         testbed.kubectl(&hold).await?.success()?;
         let cheap = VariantFixture::new(&namespace, "cheap").on_a100().cost("40.0");
         let dear = VariantFixture::new(&namespace, "dear").cost("80.0");
-        let config = FleetConfig::new(&namespace, &format!("{MODEL_LABEL}=served"), &cheap.model);
-        let fleet = Fleet::start(&testbed, FleetConfig { rate: 2.0 * QUIET, ..config })?;
+        let fleet = Fleet::start(&testbed, FleetConfig { rate: 2.0 * QUIET, ..served(&namespace) })?;
         for variant in [&cheap, &dear] {
             testbed.apply(&variant.all()).await?;
         }
@@ -96,11 +88,15 @@ impl Scarce {
         self.testbed.kubectl(&scale).await?.success().map(|_| ())
     }
 
-    /// Whether an event of this reason was told of a variant.
-    pub(super) async fn was_told(&self, variant: &str, reason: &str) -> anyhow::Result<bool> {
-        let selector = format!("involvedObject.name={variant},reason={reason}");
-        let args = ["get", "events", "-n", &self.namespace, "--field-selector", &selector, "-o", "name"];
-        Ok(!self.testbed.kubectl(&args).await?.success()?.trim().is_empty())
+    /// Waits for an event of this reason about a variant.
+    pub(super) async fn until_told(&self, variant: &str, reason: &str) -> anyhow::Result<()> {
+        eventually(&format!("the event {reason} of {variant}"), SOON, async || {
+            let events = events(&self.testbed, &self.namespace, reason).await?;
+            let told = events.iter().any(|event| event["involvedObject"]["name"] == variant);
+            ensure!(told, "{events:?}");
+            Ok(())
+        })
+        .await
     }
 }
 

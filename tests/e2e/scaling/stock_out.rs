@@ -8,15 +8,10 @@ use anyhow::ensure;
 use super::cluster::{SOON, Scarce, of, ready};
 use super::timeline::Timeline;
 use crate::support::Outcome;
-use wva_testbed::eventually;
 
 /// Pods that are unschedulable count as pending for so long.
 const GRACE: Duration = Duration::from_mins(1);
 
-/// See [`super::Experiment::contract`].
-///
-/// # Errors
-/// When it could not be carried out, or a step of it did not happen in time.
 pub(crate) async fn stock_out(wva: &Path) -> anyhow::Result<Outcome> {
     let scarce = Scarce::start("stock-out", wva, &[]).await?;
     let mut timeline = Timeline::begin(&scarce.testbed, &scarce.namespace);
@@ -58,11 +53,7 @@ async fn runs_out(
     if stuck + Duration::from_secs(1) < GRACE {
         faults.push(format!("stuck after {stuck:?}, which is too soon"));
     }
-    let told = eventually("the event Stuck", SOON, async || {
-        ensure!(scarce.was_told("cheap", "Stuck").await?, "it was not told");
-        Ok(())
-    });
-    told.await?;
+    scarce.until_told("cheap", "Stuck").await?;
     Ok(stuck)
 }
 

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use serde_json::Value;
 
+use crate::support::{found, read, target};
 use wva_testbed::{Testbed, eventually};
 
 /// Characters of a reason that are told: the figures that matter come first.
@@ -31,15 +32,14 @@ impl Seen {
     fn of(variant: &Value, deployment: Option<&Value>) -> Self {
         let number =
             |path: &str| deployment.and_then(|d| d.pointer(path)).and_then(Value::as_u64).unwrap_or(0);
-        let conditions = variant.pointer("/status/conditions").and_then(Value::as_array);
         let condition = |kind: &str, field: &str| {
-            let found = conditions.and_then(|c| c.iter().find(|c| c["type"] == kind));
-            found.and_then(|c| c[field].as_str()).unwrap_or_default().to_owned()
+            let text = found(variant, kind).ok().and_then(|condition| condition[field].as_str());
+            text.unwrap_or_default().to_owned()
         };
         Self {
             current: number("/spec/replicas"),
             ready: number("/status/readyReplicas"),
-            target: variant.pointer("/status/desiredOptimizedAlloc/numReplicas").and_then(Value::as_u64),
+            target: target(variant),
             reason: condition("Ready", "reason"),
             why: condition("OptimizationReady", "message"),
         }
@@ -68,13 +68,11 @@ pub(crate) struct Timeline<'a> {
 
 impl<'a> Timeline<'a> {
     /// Begins now.
-    #[must_use]
     pub(crate) fn begin(testbed: &'a Testbed, namespace: &'a str) -> Self {
         Self { testbed, namespace, began: Instant::now(), last: BTreeMap::new() }
     }
 
     /// Time since it began.
-    #[must_use]
     pub(crate) fn elapsed(&self) -> Duration {
         self.began.elapsed()
     }
@@ -85,15 +83,11 @@ impl<'a> Timeline<'a> {
     }
 
     /// The variants as they were last seen, by name.
-    #[must_use]
     pub(crate) fn last(&self) -> &BTreeMap<String, Seen> {
         &self.last
     }
 
     /// Waits until something holds of the variants by name, telling each change on the way; how long it took.
-    ///
-    /// # Errors
-    /// When it does not within the deadline.
     pub(crate) async fn until(
         &mut self,
         what: &str,
@@ -111,8 +105,7 @@ impl<'a> Timeline<'a> {
 
     /// Looks, and tells what has changed.
     async fn look(&mut self) -> anyhow::Result<()> {
-        let args = ["get", "va,deploy", "-n", self.namespace, "-o", "json"];
-        let list: Value = serde_json::from_str(&self.testbed.kubectl(&args).await?.success()?)?;
+        let list = read(self.testbed, &["va,deploy", "-n", self.namespace]).await?;
         let items = list["items"].as_array().context("a list without items")?;
         let of_kind = |kind: &'static str| items.iter().filter(move |i| i["kind"] == kind);
         for variant in of_kind("VariantAutoscaling") {

@@ -2,30 +2,19 @@
 //! shows what the leader tells. kwok plays the kubelet; the port leads to the program itself.
 
 use std::path::Path;
-use std::process::Output;
 
-use crate::support::{Cluster, DEADLINE, target};
+use crate::support::{Cluster, DEADLINE, served, target, wva};
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
-use wva_testbed::fixtures::{MODEL_LABEL, VariantFixture};
+use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::install::SYSTEM;
-use wva_testbed::{Fleet, FleetConfig, Process, Signal, eventually, within};
+use wva_testbed::{Fleet, Process, Signal, eventually};
 
-/// Runs `wva` as a person with the administrator's kubeconfig.
-async fn wva(cluster: &Cluster, args: &[&str]) -> anyhow::Result<Output> {
-    let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_wva"));
-    command.args(args).env("KUBECONFIG", cluster.testbed.admin_kubeconfig()).kill_on_drop(true);
-    within(&format!("wva {}", args.join(" ")), DEADLINE, command.output()).await
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-async fn told(cluster: &Cluster, args: &[&str]) -> anyhow::Result<String> {
-    let out = wva(cluster, args).await?;
-    ensure!(out.status.success(), "{args:?} ended with {}: {}", out.status, text(&out.stderr));
-    Ok(text(&out.stdout))
+/// What `wva` prints where it succeeds.
+async fn printed(cluster: &Cluster, args: &[&str]) -> anyhow::Result<String> {
+    let run = wva(&cluster.testbed, args, "").await?;
+    ensure!(run.code == 0, "{args:?}: {run:?}");
+    Ok(run.stdout)
 }
 
 /// A pod of the controller, as its Deployment would have made it.
@@ -44,32 +33,25 @@ fn pod(name: &str) -> Value {
 async fn a_decision_is_explained_and_decided_again_offline() -> anyhow::Result<()> {
     let cluster = crate::support::cluster().await?;
     let ns = cluster.testbed.namespace("explain").await?;
-    let config = FleetConfig::new(&ns, &format!("{MODEL_LABEL}=served"), "meta-llama/Llama-3.1-8B");
-    let load = Fleet::start(&cluster.testbed, FleetConfig { rate: 0.0, ..config })?;
+    let load = Fleet::start(&cluster.testbed, served(&ns))?;
     load.set_fixed_all(0.78, 0.0);
     let cheap = VariantFixture::new(&ns, "cheap").on_a100().cost("40.0");
     let dear = VariantFixture::new(&ns, "dear").cost("80.0");
     for variant in [&cheap, &dear] {
         cluster.testbed.apply(&variant.all()).await?;
     }
-    eventually("the model to grow", DEADLINE, async || {
-        let va = cluster.variant(&ns, "cheap").await?;
-        ensure!(target(&va) > Some(1), "{}", va["status"]);
-        Ok(())
-    })
-    .await?;
+    cluster.until(&ns, "cheap", "grow", |va| target(va) > Some(1)).await?;
 
     // Nothing runs that is a controller, as far as the cluster can tell.
-    let out = wva(cluster, &["explain"]).await?;
-    let said = text(&out.stderr);
-    ensure!(out.status.code() == Some(1) && said.contains("--controller-namespace"), "{said}");
+    let run = wva(&cluster.testbed, &["explain"], "").await?;
+    ensure!(run.code == 1 && run.stderr.contains("--controller-namespace"), "{run:?}");
 
     let debug = cluster.install.address("debug")?.rsplit_once(':').context("no port")?.1.parse()?;
     cluster.testbed.forward_pods_to(debug)?;
     cluster.testbed.apply(&pod("wva-0").to_string()).await?;
     // Not of the first cycle that comes: in some of them a replica has no signals yet.
     let explained = eventually("an explanation with signals", DEADLINE, async || {
-        let explained = told(cluster, &["explain", "-n", &ns, "cheap"]).await?;
+        let explained = printed(cluster, &["explain", "-n", &ns, "cheap"]).await?;
         for part in [&format!("{ns}/cheap (A100"), "analyze", "cost 40.0", "KV 0.78", "s old"] {
             ensure!(explained.contains(part), "{part:?} is not in:\n{explained}");
         }
@@ -78,9 +60,8 @@ async fn a_decision_is_explained_and_decided_again_offline() -> anyhow::Result<(
     .await?;
     ensure!(!explained.contains("dear"), "only one was asked for:\n{explained}");
 
-    let out = wva(cluster, &["explain", "-n", &ns, "nobody"]).await?;
-    let said = text(&out.stderr);
-    ensure!(out.status.code() == Some(1) && said.contains("no such VariantAutoscaling"), "{said}");
+    let run = wva(&cluster.testbed, &["explain", "-n", &ns, "nobody"], "").await?;
+    ensure!(run.code == 1 && run.stderr.contains("no such VariantAutoscaling"), "{run:?}");
 
     cycles_are_recorded_and_replayed(cluster).await?;
     the_snapshot_decides_the_same(cluster).await
@@ -117,7 +98,7 @@ async fn cycles_are_recorded_and_replayed(cluster: &Cluster) -> anyhow::Result<(
     std::fs::write(&config, "saturation: {default: {kvCacheThreshold: 0.99, kvSpareTrigger: 0.01}}")?;
     let config = config.to_str().context("a path that is no text")?;
     let replayed =
-        told(cluster, &["simulate", "--replay", path, "--config", config, "--format", "json"]).await?;
+        printed(cluster, &["simulate", "--replay", path, "--config", config, "--format", "json"]).await?;
     let replayed: Value = serde_json::from_str(&replayed)?;
     ensure!(replayed["cycles"].as_u64() >= Some(2), "{replayed}");
     ensure!(replayed["variants"].as_array().is_some_and(|v| v.len() >= 2), "{replayed}");
@@ -128,11 +109,11 @@ async fn cycles_are_recorded_and_replayed(cluster: &Cluster) -> anyhow::Result<(
 async fn the_snapshot_decides_the_same(cluster: &Cluster) -> anyhow::Result<()> {
     let file = cluster.testbed.data().join("cycle.json");
     let path = file.to_str().context("a path that is no text")?;
-    let explained = told(cluster, &["explain", "--format", "json", "--snapshot", path]).await?;
+    let explained = printed(cluster, &["explain", "--format", "json", "--snapshot", path]).await?;
     let decisions: Value = serde_json::from_str(&explained)?;
     ensure!(decisions["decisions"].as_array().is_some_and(|d| d.len() >= 2), "{explained}");
     ensure!(Path::new(path).exists(), "no snapshot was written");
-    let decided = told(cluster, &["decide", "-f", path, "--format", "json"]).await?;
+    let decided = printed(cluster, &["decide", "-f", path, "--format", "json"]).await?;
     ensure!(decided == explained, "explained\n{explained}\ndecided again\n{decided}");
     Ok(())
 }

@@ -1,24 +1,13 @@
 //! Every signal from a real Prometheus, which scrapes emulated vLLM servers and an emulated endpoint picker: what a
-//! snapshot shows of them is what the emulation was told to be.
+//! snapshot shows of them is what the emulation was set to.
 
 use std::collections::BTreeMap;
 
-use crate::support::{Cluster, DEADLINE};
+use crate::support::{DEADLINE, served};
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
-use wva_testbed::fixtures::{MODEL_LABEL, VariantFixture};
-use wva_testbed::install::get;
+use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::{Fleet, FleetConfig, eventually};
-
-/// The only model of a namespace, as the newest snapshot has it.
-async fn model(cluster: &Cluster, ns: &str) -> anyhow::Result<Value> {
-    let (status, text) = get(&format!("http://{}/snapshot", cluster.install.address("debug")?)).await?;
-    ensure!(status == 200, "/snapshot answered {status}: {text}");
-    let snapshot: Value = serde_json::from_str(&text)?;
-    let models = snapshot["models"].as_array().context("no models")?;
-    let found = models.iter().find(|m| m["namespace"] == ns).context("the model is not in the snapshot")?;
-    Ok(found.clone())
-}
 
 /// A figure of a replica, which rates tell only nearly.
 fn near(replica: &Value, key: &str, wanted: f64) -> anyhow::Result<()> {
@@ -31,17 +20,15 @@ fn near(replica: &Value, key: &str, wanted: f64) -> anyhow::Result<()> {
 async fn a_snapshot_shows_every_signal_of_a_real_prometheus() -> anyhow::Result<()> {
     let cluster = crate::support::cluster().await?;
     let ns = cluster.testbed.namespace("signals").await?;
-    let variant = VariantFixture::new(&ns, "measured").replicas(2);
-    let config = FleetConfig::new(&ns, &format!("{MODEL_LABEL}=served"), &variant.model);
-    let load = Fleet::start(&cluster.testbed, FleetConfig { rate: 10.0, ..config })?;
+    let load = Fleet::start(&cluster.testbed, FleetConfig { rate: 10.0, ..served(&ns) })?;
     let gateway = load.gateway_url();
     let (address, path) =
         gateway.trim_start_matches("http://").split_once('/').context("a URL without a path")?;
     let labels = BTreeMap::from([("namespace".to_owned(), ns.clone())]);
     cluster.testbed.scrape("endpoint-picker", address, &format!("/{path}"), &labels)?;
-    cluster.testbed.apply(&variant.all()).await?;
+    cluster.testbed.apply(&VariantFixture::new(&ns, "measured").replicas(2).all()).await?;
     eventually("the snapshot to show every signal", DEADLINE, async || {
-        let model = model(cluster, &ns).await?;
+        let model = cluster.model(&ns).await?;
         let measured = &model["variants"][0];
         let replicas = measured["replicas"].as_array().context("no replicas")?;
         ensure!(replicas.len() == 2, "{} replicas report", replicas.len());

@@ -34,7 +34,6 @@ on_request() {
   local k="-X helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor=1 -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=37"
   echo "helm3|helm.sh/helm/v3/cmd/helm||-X helm.sh/helm/v3/internal/version.version=v3.22.0 $k|helm3"
   echo "actionlint|github.com/rhysd/actionlint/cmd/actionlint|||actionlint"
-  echo "kubeconform|github.com/yannh/kubeconform/cmd/kubeconform|||kubeconform"
   echo "vegeta|github.com/tsenart/vegeta/v12|||vegeta"
 }
 

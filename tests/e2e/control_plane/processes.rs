@@ -2,11 +2,12 @@
 //! it started is left. The programs are small shell scripts.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use wva_testbed::{Process, Signal, eventually};
+
+use super::state;
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -18,13 +19,6 @@ fn log(test: &str) -> PathBuf {
 
 fn shell(test: &str, script: &str) -> anyhow::Result<Process> {
     Process::spawn(test, Path::new("sh"), &["-c", script], &[("GREETING", "hello")], &log(test))
-}
-
-/// The state letters of a process, empty when there is none or only its corpse.
-fn state(pid: u32) -> anyhow::Result<String> {
-    let out = Command::new("ps").args(["-o", "stat=", "-p", &pid.to_string()]).output()?;
-    let stat = String::from_utf8_lossy(&out.stdout).trim().to_owned();
-    Ok(if stat.starts_with('Z') { String::new() } else { stat })
 }
 
 #[tokio::test]

@@ -1,22 +1,18 @@
 //! The control plane's own programs as faults: the API server and etcd stop, freeze and come back with their data;
 //! and the API server finds a program on loopback by way of a Service.
 
-use std::time::Duration;
-
 use anyhow::{Context as _, ensure};
 use tokio::io::AsyncReadExt as _;
-use wva_testbed::{Component, NodeGroup, Options, Testbed, eventually};
+use wva_testbed::{Component, Testbed, eventually};
 
-const SOON: Duration = Duration::from_secs(30);
+use super::{API_SERVER, SOON, testbed};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_api_server_reaches_loopback_and_comes_back() -> anyhow::Result<()> {
-    let nodes = vec![NodeGroup::of("only", 1, "NVIDIA-H100-80GB-HBM3")];
-    let options = Options { name: "restart".to_owned(), nodes, with_prometheus: false, ..Options::default() };
-    let testbed = Testbed::start(options).await?;
-    assert!(testbed.prometheus_url().is_err(), "there is none");
+    let testbed = testbed().await?;
+    let _alone = API_SERVER.write().await;
     let namespace = testbed.namespace("kept").await?;
-    loopback(&testbed, &namespace).await?;
+    loopback(testbed, &namespace).await?;
 
     // Aggregated API servers learn from here whom they may believe.
     let path = r"-o=jsonpath={.data.requestheader-client-ca-file}{.data.requestheader-allowed-names}";

@@ -1,0 +1,97 @@
+//! The CRD on a real API server: defaults, columns, server-side apply, and the manifests of llm-d WVA. What it refuses
+//! by itself is judged in `differential`.
+
+use anyhow::{Context as _, ensure};
+use serde_json::json;
+
+use super::{create, shared};
+use crate::support::{good, merge_status, repository, try_create, variant};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fills_in_defaults() -> anyhow::Result<()> {
+    let client = shared().await?.testbed.admin()?;
+    let spec = json!({"scaleTargetRef": {"name": "x"}, "modelID": "m"});
+    let stored = try_create(&client, "default", &variant("short", &spec)).await?;
+    let stored = stored.map_err(|status| anyhow::anyhow!("refused: {}", status.message))?;
+    let wanted = json!({
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "x"},
+        "modelID": "m", "variantCost": "10.0",
+    });
+    assert_eq!(stored["spec"], wanted);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn accepts_manifests_of_llm_d_wva() -> anyhow::Result<()> {
+    let testbed = &shared().await?.testbed;
+    for namespace in ["llm-inference", "your-namespace", "llm-d-sim"] {
+        testbed.kubectl(&["create", "namespace", namespace]).await?.success()?;
+    }
+    let mut applied = 0;
+    for file in std::fs::read_dir(repository("tests/fixtures/original"))? {
+        let path = file?.path();
+        // The others are values of its chart.
+        if path.file_name().is_some_and(|name| !name.to_string_lossy().starts_with("chart-values-")) {
+            let text = std::fs::read_to_string(&path)?;
+            testbed.apply(&text).await.with_context(|| path.display().to_string())?;
+            applied += 1;
+        }
+    }
+    assert_eq!(applied, 5);
+    let listed = testbed.kubectl(&["get", "va", "-A", "--no-headers"]).await?.success()?;
+    for name in ["llama-8b-autoscaler", "llama-8b-own-target", "your-va-name"] {
+        ensure!(listed.contains(name), "{name} is not listed:\n{listed}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kubectl_shows_the_columns_in_order() -> anyhow::Result<()> {
+    let testbed = &shared().await?.testbed;
+    let namespace = testbed.namespace("columns").await?;
+    // Another instance's, so that no controller writes its status.
+    let mut object = variant("llama", &good("llama-8b"));
+    object["metadata"]["labels"] = json!({"wva.llmd.ai/controller-instance": "other"});
+    create(testbed, &namespace, &object).await?.success()?;
+    let status = json!({
+        "desiredOptimizedAlloc": {"accelerator": "H100", "numReplicas": 7}, "currentReplicas": 5,
+        "conditions": [{"type": "MetricsAvailable", "status": "True", "reason": "MetricsFound", "message": "",
+            "lastTransitionTime": "2026-01-02T03:04:05Z"}],
+    });
+    merge_status(testbed, &namespace, "llama", &status).await?;
+    let shown = testbed.kubectl(&["get", "va", "-n", &namespace]).await?.success()?;
+    let rows: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
+    let header =
+        ["NAME", "TARGET", "MODEL", "ACCELERATOR", "CURRENTREPLICAS", "OPTIMIZED", "METRICSREADY", "AGE"];
+    assert_eq!(rows[0], header, "{shown}");
+    let row = ["llama", "llama-8b", "meta-llama/Llama-3.1-8B", "H100", "5", "7", "True"];
+    assert_eq!(rows[1][..7], row, "{shown}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_appliers_share_defaulted_fields() -> anyhow::Result<()> {
+    let testbed = &shared().await?.testbed;
+    let namespace = testbed.namespace("appliers").await?;
+    let object = variant("shared", &good("llama"));
+    let mut explicit = object.clone();
+    explicit["spec"]["scaleTargetRef"]["kind"] = json!("Deployment");
+    explicit["spec"]["variantCost"] = json!("10.0");
+    let mut other = explicit.clone();
+    other["spec"]["modelID"] = json!("another");
+    for (manager, object, conflict) in [
+        ("first", &object, false),
+        ("second", &object, false),
+        ("first", &object, false),
+        ("third", &explicit, false),
+        ("second", &object, false),
+        ("fourth", &other, true),
+    ] {
+        let manager = format!("--field-manager={manager}");
+        let apply = ["apply", "--server-side", &manager, "-n", &namespace, "-f", "-"];
+        let ran = testbed.kubectl_with(&apply, &object.to_string()).await?;
+        ensure!(ran.ok != conflict, "{manager}: {ran:?}");
+        ensure!(ran.ok || ran.stderr.contains(".spec.modelID"), "{manager}: {ran:?}");
+    }
+    Ok(())
+}

@@ -1,0 +1,79 @@
+//! Mode `files`: certificates that others make, here `wva certs make`, are served, put into the webhook configurations
+//! and the `APIService`, and replaced when they change; garbage changes nothing.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+
+use super::trust::{Trust, secret_name};
+use crate::support::{Outcome, good, odd, try_create, variant};
+use wva_testbed::install::{InstallOptions, SERVICE, SYSTEM};
+use wva_testbed::replicas::Replicas;
+use wva_testbed::{Testbed, eventually, run};
+
+/// The program looks at the files every 5 s, and at the webhooks every 10.
+const SOON: Duration = Duration::from_mins(1);
+
+pub(crate) async fn certificate_files(testbed: &Testbed, wva: &Path) -> anyhow::Result<Outcome> {
+    let [folder, other] = ["mounted", "other"].map(|name| testbed.data().join(name));
+    for folder in [&folder, &other] {
+        let mut make = tokio::process::Command::new(wva);
+        make.args(["certs", "make", "--namespace", SYSTEM, "--service", SERVICE, "--out"]).arg(folder);
+        run("wva certs make", make, "", SOON).await?.success()?;
+    }
+    let mut options = InstallOptions::quick(wva);
+    options.env.push(("WEBHOOK_CERT_PATH".to_owned(), folder.to_string_lossy().into_owned()));
+    let mut replicas = Replicas::install(testbed, options, "files").await?;
+    replicas.start(0).await?;
+    replicas.wait_ready(&[0]).await?;
+    replicas.wait_open().await?;
+    trusted(&replicas, &folder).await?;
+    reviews_are_answered(&replicas).await?;
+    let secret = testbed.kubectl(&["get", "secret", &secret_name(&replicas), "-n", SYSTEM]).await?;
+    ensure!(!secret.ok && secret.stderr.contains("NotFound"), "the program made a CA: {secret:?}");
+
+    std::fs::write(folder.join("tls.crt"), "garbage")?;
+    eventually("the garbage to be reported", SOON, async || {
+        ensure!(replicas.process(0)?.log().contains("cannot be used: put a certificate there"), "not yet");
+        Ok(())
+    })
+    .await?;
+    reviews_are_answered(&replicas).await.context("with garbage in the folder")?;
+
+    // The key last, so that the pair does not match for a moment.
+    for file in ["ca.crt", "tls.crt", "tls.key"] {
+        std::fs::copy(other.join(file), folder.join(file))?;
+    }
+    trusted(&replicas, &other).await?;
+    eventually("reviews to be answered with the new pair", SOON, async || {
+        let served = replicas.process(0)?.log().matches("Serving a new certificate").count();
+        ensure!(served == 2, "{served} certificates were served");
+        reviews_are_answered(&replicas).await
+    })
+    .await?;
+    Ok(Outcome { figures: "two certificates of others were served".to_owned(), ..Outcome::default() })
+}
+
+/// Waits until every `caBundle` holds the CA of this folder.
+async fn trusted(replicas: &Replicas<'_>, folder: &Path) -> anyhow::Result<()> {
+    let ca = std::fs::read_to_string(folder.join("ca.crt"))?;
+    eventually("every caBundle to hold the CA", SOON, async || {
+        for ((name, _), bundle) in &Trust::read(replicas).await?.bundles {
+            ensure!(String::from_utf8_lossy(bundle).contains(ca.trim()), "{name} does not");
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// One variant without a fault is admitted, and one with a fault that only the webhook knows is refused.
+async fn reviews_are_answered(replicas: &Replicas<'_>) -> anyhow::Result<()> {
+    let client = replicas.testbed().admin()?;
+    let admitted = try_create(&client, replicas.namespace(), &variant("good", &good("good"))).await?;
+    ensure!(admitted.is_ok(), "{admitted:?}");
+    let refused = try_create(&client, replicas.namespace(), &odd("bad")).await?;
+    let message = refused.err().context("a fault was admitted")?.message;
+    ensure!(message.contains("[WVA-VA-017]"), "{message}");
+    Ok(())
+}
