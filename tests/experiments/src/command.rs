@@ -7,9 +7,6 @@ use anyhow::Context as _;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Runs to the end, or to Ctrl-C or SIGTERM: then everything that was started is dropped, and so ended.
-///
-/// # Errors
-/// If the work fails or a signal ends it.
 pub(crate) async fn until_signal<T>(
     work: impl Future<Output = anyhow::Result<T>>,
 ) -> anyhow::Result<Option<T>> {
@@ -23,18 +20,12 @@ pub(crate) async fn until_signal<T>(
 }
 
 /// Prints one line at once.
-///
-/// # Errors
-/// If standard output is closed.
 pub(crate) fn say(line: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{line}").and_then(|()| out.flush()).context("cannot write to standard output")
 }
 
 /// Reads a duration such as `30s` or `2m`.
-///
-/// # Errors
-/// If the text is not a duration, or is negative.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let signed: k8s_openapi::jiff::SignedDuration = text.parse().map_err(|error| format!("{error}"))?;
     Duration::try_from(signed).map_err(|error| format!("{error}"))

@@ -43,7 +43,6 @@ pub enum Component {
 
 impl Component {
     /// The program's name, which is also the stem of its log file.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Etcd => "etcd",

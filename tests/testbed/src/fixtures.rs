@@ -29,7 +29,6 @@ pub const MODEL_LABEL: &str = "testbed.wva.llmd.ai/model";
 
 impl VariantFixture {
     /// A variant with one replica on H100s at cost 10.
-    #[must_use]
     pub fn new(namespace: &str, name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -45,28 +44,24 @@ impl VariantFixture {
     }
 
     /// The same with the metrics of its pods at this port.
-    #[must_use]
     pub fn port(mut self, port: u16) -> Self {
         self.port = Some(port);
         self
     }
 
     /// The same at another cost.
-    #[must_use]
     pub fn cost(mut self, cost: &str) -> Self {
         cost.clone_into(&mut self.cost);
         self
     }
 
     /// The same with other replicas to begin with.
-    #[must_use]
     pub fn replicas(mut self, replicas: u32) -> Self {
         self.replicas = replicas;
         self
     }
 
     /// The same on A100s.
-    #[must_use]
     pub fn on_a100(mut self) -> Self {
         "A100".clone_into(&mut self.accelerator);
         "NVIDIA-A100-SXM4-80GB".clone_into(&mut self.gpu_product);
@@ -74,7 +69,6 @@ impl VariantFixture {
     }
 
     /// The Deployment.
-    #[must_use]
     pub fn deployment(&self) -> String {
         let Self { name, namespace, gpu_product, replicas, .. } = self;
         let ports =
@@ -101,7 +95,6 @@ spec:
     }
 
     /// The `VariantAutoscaling`.
-    #[must_use]
     pub fn variant(&self) -> String {
         let Self { name, namespace, model, cost, accelerator, .. } = self;
         format!(
@@ -120,7 +113,6 @@ spec:
     }
 
     /// An HPA that follows the variant's target, as the original's users write it.
-    #[must_use]
     pub fn autoscaler(&self) -> String {
         let Self { name, namespace, max, .. } = self;
         format!(
@@ -146,7 +138,6 @@ spec:
     }
 
     /// All three.
-    #[must_use]
     pub fn all(&self) -> String {
         [self.deployment(), self.variant(), self.autoscaler()].join("---\n")
     }

@@ -40,10 +40,6 @@ impl Drop for Door {
 
 impl Door {
     /// Opens a door to the server at `to`, `HOST:PORT`.
-    ///
-    /// # Errors
-    ///
-    /// When no port can be had.
     pub async fn open(to: &str) -> anyhow::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("no port for the door")?;
         let address = listener.local_addr()?;
@@ -66,7 +62,6 @@ impl Door {
     }
 
     /// Its URL.
-    #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }

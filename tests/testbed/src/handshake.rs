@@ -17,17 +17,11 @@ use crate::within;
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// Shakes hands with what listens on `port` of loopback.
-///
-/// # Errors
-/// When the bundle holds no CA, nobody answers, or the certificate is not one of these CAs for this name, now.
 pub async fn handshake(port: u16, name: &str, bundle: &[u8]) -> anyhow::Result<()> {
     tls(port, name, bundle, &[]).await.map(drop)
 }
 
 /// The same with these protocols offered (ALPN), and the connection kept.
-///
-/// # Errors
-/// As [`handshake`].
 pub async fn tls(
     port: u16,
     name: &str,

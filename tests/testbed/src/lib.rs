@@ -4,6 +4,12 @@
 //! nodes and pods are kwok's, everything else is the real program. [`Fleet`] emulates vLLM for the pods that exist.
 //! Every child runs under a watchdog that ends it when this process ends, for whatever reason, and every wait has
 //! a deadline and an error that shows the log of the process it waited for.
+#![allow(
+    clippy::missing_errors_doc,
+    clippy::must_use_candidate,
+    clippy::return_self_not_must_use,
+    reason = "for tests alone: every error ends its test and shows its cause"
+)]
 
 mod access;
 pub mod audit;

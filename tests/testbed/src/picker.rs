@@ -85,10 +85,6 @@ impl Drop for FakePicker {
 
 impl FakePicker {
     /// Serves its metrics at some port of this address.
-    ///
-    /// # Errors
-    ///
-    /// When it cannot listen there.
     pub async fn start(address: impl Into<IpAddr>) -> anyhow::Result<Self> {
         let address = SocketAddr::new(address.into(), 0);
         let listener = tokio::net::TcpListener::bind(address)
@@ -108,7 +104,6 @@ impl FakePicker {
     }
 
     /// `host:port` of its metrics.
-    #[must_use]
     pub fn address(&self) -> String {
         self.address.to_string()
     }
@@ -124,17 +119,12 @@ impl FakePicker {
     }
 
     /// What was asked of it.
-    #[must_use]
     pub fn asked(&self) -> Asked {
         lock(&self.says).asked.clone()
     }
 
     /// Makes it pod `name` of the picker `picker`. Nobody runs the pod: its address is written where a kubelet would
     /// write it.
-    ///
-    /// # Errors
-    ///
-    /// When kube-apiserver does not take it.
     pub async fn pod(
         &self,
         testbed: &Testbed,
@@ -167,13 +157,11 @@ spec:
 }
 
 /// An InferencePool of all pods of the fixtures in a namespace, and the Service of its picker, both of this name.
-#[must_use]
 pub fn pool(namespace: &str, picker: &str) -> String {
     pool_of_ranks(namespace, picker, &[8000])
 }
 
 /// The same with a port for each rank in a pod.
-#[must_use]
 pub fn pool_of_ranks(namespace: &str, picker: &str, ports: &[u16]) -> String {
     let ports: Vec<String> = ports.iter().map(|port| format!("{{number: {port}}}")).collect();
     let ports = ports.join(", ");
@@ -192,7 +180,6 @@ spec:
 }
 
 /// The same as the API group before has it.
-#[must_use]
 pub fn older_pool(namespace: &str, picker: &str) -> String {
     format!(
         "apiVersion: inference.networking.x-k8s.io/v1alpha2

@@ -72,12 +72,8 @@ const PROXIES: [&str; 4] = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"
 
 impl Process {
     /// Starts `program` in a process group of its own (a Ctrl-C in the terminal does not reach it), with `env` added
-    /// to this process's environment and both outputs appended to the file `log`. `name` is for messages.
-    ///
-    /// # Errors
-    ///
-    /// When the log cannot be opened or the shell cannot be started. A program that does not exist shows as an exit
-    /// with code 127 and a line in the log.
+    /// to this process's environment and both outputs appended to the file `log`. `name` is for messages. A program that
+    /// does not exist ends with code 127 and a line in the log.
     pub fn spawn<A: AsRef<OsStr>>(
         name: &str,
         program: &Path,
@@ -124,25 +120,21 @@ impl Process {
     }
 
     /// The name it was started with.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// The program's own process id.
-    #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
     /// The file with both outputs.
-    #[must_use]
     pub fn log_path(&self) -> &Path {
         &self.log
     }
 
     /// Everything this process (not an earlier one with the same log) wrote so far, at most the last 64 KiB.
-    #[must_use]
     pub fn log(&self) -> String {
         let read = || -> std::io::Result<String> {
             let mut file = File::open(&self.log)?;
@@ -156,7 +148,6 @@ impl Process {
     }
 
     /// The last `lines` lines of [`Process::log`].
-    #[must_use]
     pub fn log_tail(&self, lines: usize) -> String {
         let log = self.log();
         let all: Vec<&str> = log.lines().collect();
@@ -177,10 +168,6 @@ impl Process {
     }
 
     /// Waits until it has ended.
-    ///
-    /// # Errors
-    ///
-    /// When it still runs after `deadline`; the message has the last lines of its log.
     pub async fn wait_exit(&self, deadline: Duration) -> anyhow::Result<ExitStatus> {
         eventually(&format!("{} (pid {}) to end", self.name, self.pid), deadline, async || {
             self.exited().context("it still runs")
@@ -190,10 +177,6 @@ impl Process {
     }
 
     /// Sends a signal to the program.
-    ///
-    /// # Errors
-    ///
-    /// When it has ended already or the signal cannot be sent.
     pub fn signal(&self, signal: Signal) -> anyhow::Result<()> {
         if let Some(status) = self.exited() {
             bail!("cannot send SIG{} to {}: it has ended ({status})", signal.name(), self.name);

@@ -59,13 +59,11 @@ pub struct Tally {
 
 impl Tally {
     /// All reviews.
-    #[must_use]
     pub fn sent(&self) -> u64 {
         self.admitted + self.refused + self.let_through + self.failed
     }
 
     /// What did not hold, where every review had to get the right verdict.
-    #[must_use]
     pub fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         if self.let_through > 0 {
@@ -81,7 +79,6 @@ impl Tally {
     }
 
     /// Whether too many reviews were not sent in their turn: answers or this machine were slow.
-    #[must_use]
     pub fn was_held_back(&self) -> bool {
         self.held_back * HELD_BACK > self.sent()
     }
@@ -141,9 +138,6 @@ pub struct Reviews {
 impl Reviews {
     /// Sends `rate` reviews a second for this namespace from now on, of which half are of a wrong variant. Before it
     /// begins it waits until both get the right verdict.
-    ///
-    /// # Errors
-    /// When they do not within a minute.
     pub async fn start(testbed: &Testbed, namespace: &str, rate: u32) -> anyhow::Result<Self> {
         let target = Target::new(testbed, namespace)?;
         eventually("reviews to be answered", WORK, async || {
@@ -164,15 +158,11 @@ impl Reviews {
     }
 
     /// What became of those that were answered so far.
-    #[must_use]
     pub fn so_far(&self) -> Tally {
         self.tally.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Sends no more, and waits for the answers to those under way.
-    ///
-    /// # Errors
-    /// When the sender panicked.
     pub async fn end(self) -> anyhow::Result<Tally> {
         self.stop.send_replace(());
         let Self { tally, mut running, .. } = self;

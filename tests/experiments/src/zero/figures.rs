@@ -58,8 +58,6 @@ impl Figures {
         .join("\n")
     }
 
-    /// # Errors
-    /// The bound that is missed.
     pub(super) fn judge(&self) -> anyhow::Result<()> {
         ensure!(self.cut.is_empty(), "{} replicas were removed under requests", self.cut.len());
         let soonest = self.idle.iter().min().copied().unwrap_or_default();

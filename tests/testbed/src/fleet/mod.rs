@@ -66,7 +66,6 @@ pub struct FleetConfig {
 impl FleetConfig {
     /// A fleet in which a pod runs 20 requests of 2 s at once, 10 per second, with 4.5% of its KV cache each (90%
     /// when full), and up to 100 wait.
-    #[must_use]
     pub fn new(namespace: &str, selector: &str, model: &str) -> Self {
         Self {
             namespace: namespace.to_owned(),
@@ -214,10 +213,6 @@ impl State {
 
 impl Fleet {
     /// Starts to emulate. Pods are seen within half a second of a change, and scraped one interval later.
-    ///
-    /// # Errors
-    ///
-    /// When the figures make no sense, or no port, thread or runtime can be had.
     pub fn start(testbed: &Testbed, config: FleetConfig) -> anyhow::Result<Self> {
         let service = config.service()?;
         let listener =
@@ -273,10 +268,6 @@ impl Fleet {
     }
 
     /// Sets the mean input of the requests that come from now on, in tokens.
-    ///
-    /// # Errors
-    ///
-    /// When the figures make no sense any more.
     pub fn set_prompt_tokens(&self, prompt_tokens: u32) -> anyhow::Result<()> {
         let mut state = self.shared.state();
         state.config.prompt_tokens = prompt_tokens;
@@ -286,7 +277,6 @@ impl Fleet {
     }
 
     /// The port at which pods show their metrics, for [`crate::fixtures::VariantFixture::port`].
-    #[must_use]
     pub fn port(&self) -> u16 {
         self.shared.address.port()
     }
@@ -309,7 +299,6 @@ impl Fleet {
     }
 
     /// The requests that were sent one by one, in order.
-    #[must_use]
     pub fn requests(&self) -> Vec<Request> {
         let mut state = self.shared.state();
         state.requests.end(Instant::now());
@@ -344,7 +333,6 @@ impl Fleet {
     }
 
     /// What the ready pods show, by name.
-    #[must_use]
     pub fn pods(&self) -> Vec<PodLoad> {
         let state = self.shared.state();
         let shown = |pod: &String| {
@@ -355,28 +343,21 @@ impl Fleet {
     }
 
     /// Requests that wait because no pod is ready.
-    #[must_use]
     pub fn at_gateway(&self) -> f64 {
         self.shared.state().at_gateway()
     }
 
     /// The metrics page of the emulated endpoint picker: its flow-control queue is [`Fleet::at_gateway`].
-    #[must_use]
     pub fn gateway_url(&self) -> String {
         format!("http://{}{GATEWAY}", self.shared.address)
     }
 
     /// Requests rejected so far because a queue was full.
-    #[must_use]
     pub fn rejected(&self) -> f64 {
         self.shared.state().queueing.rejected()
     }
 
     /// Waits until exactly `count` pods are ready and returns their names.
-    ///
-    /// # Errors
-    ///
-    /// When the deadline passes: with the pods that are ready.
     pub async fn wait_ready(&self, count: usize, deadline: Duration) -> anyhow::Result<Vec<String>> {
         let shared = &self.shared;
         let what = format!("{count} ready pods with {} in {}", shared.selector, shared.namespace);
@@ -393,7 +374,6 @@ impl Fleet {
     }
 
     /// The metrics page of a pod, for a test that looks at it without Prometheus.
-    #[must_use]
     pub fn metrics_url(&self, pod: &str) -> String {
         format!("http://{}/pods/{}/{pod}/metrics", self.shared.address, self.shared.namespace)
     }

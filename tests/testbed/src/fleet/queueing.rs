@@ -23,13 +23,11 @@ pub struct Service {
 
 impl Service {
     /// Requests a replica runs at once: as many as its places and its KV cache allow.
-    #[must_use]
     pub fn capacity(&self) -> f64 {
         if self.kv_per_request > 0.0 { self.max_seqs.min(1.0 / self.kv_per_request) } else { self.max_seqs }
     }
 
     /// Requests per second that one replica completes when it is full.
-    #[must_use]
     pub fn throughput(&self) -> f64 {
         self.capacity() / self.runs_for(self.capacity())
     }
@@ -63,7 +61,6 @@ impl Replica {
     }
 
     /// Share of the KV cache in use, 0..=1.
-    #[must_use]
     pub fn kv(&self, service: &Service) -> f64 {
         (self.running * service.kv_per_request).clamp(0.0, 1.0)
     }
@@ -81,13 +78,11 @@ pub struct Queueing {
 
 impl Queueing {
     /// A model without replicas and without load.
-    #[must_use]
     pub fn new(service: Service) -> Self {
         Self { service, rate: 0.0, replicas: BTreeMap::new(), gateway: 0.0, rejected: 0.0 }
     }
 
     /// What a replica is able to do.
-    #[must_use]
     pub fn service(&self) -> &Service {
         &self.service
     }
@@ -103,7 +98,6 @@ impl Queueing {
     }
 
     /// The arrival rate in requests per second.
-    #[must_use]
     pub fn rate(&self) -> f64 {
         self.rate
     }
@@ -119,19 +113,16 @@ impl Queueing {
     }
 
     /// The ready replicas, by name.
-    #[must_use]
     pub fn replicas(&self) -> &BTreeMap<String, Replica> {
         &self.replicas
     }
 
     /// Requests at the gateway: there are some only while no replica is ready.
-    #[must_use]
     pub fn gateway(&self) -> f64 {
         self.gateway
     }
 
     /// Requests rejected since the beginning, because a queue was full.
-    #[must_use]
     pub fn rejected(&self) -> f64 {
         self.rejected
     }

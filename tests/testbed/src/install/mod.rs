@@ -52,7 +52,6 @@ pub struct InstallOptions {
 
 impl InstallOptions {
     /// A program that samples every second and decides every two, so that nobody waits for a minute.
-    #[must_use]
     pub fn quick(wva: impl Into<PathBuf>) -> Self {
         let env = [
             ("GLOBAL_OPT_INTERVAL", "2s"),
@@ -65,7 +64,6 @@ impl InstallOptions {
 
     /// A name of `config/base`, or a text that holds such, as it is in this release: [`SYSTEM`], [`SERVICE`],
     /// [`WEBHOOKS`] and the manifests themselves.
-    #[must_use]
     pub fn named(&self, text: &str) -> String {
         text.replace(RELEASE, self.release.as_deref().unwrap_or(RELEASE))
     }
@@ -85,17 +83,11 @@ pub struct Install {
 
 impl Install {
     /// Applies the CRD alone.
-    ///
-    /// # Errors
-    /// When it is refused.
     pub async fn crd(testbed: &Testbed) -> anyhow::Result<()> {
         manifests::crd(testbed).await
     }
 
     /// Applies everything, starts the program, and waits until it is ready and has opened its webhooks.
-    ///
-    /// # Errors
-    /// When any of this fails or takes over a minute: with the end of the program's log.
     pub async fn start(testbed: &Testbed, options: &InstallOptions) -> anyhow::Result<Self> {
         match &options.crd {
             Some(own) => manifests::apply_crd(testbed, own).await?,
@@ -116,9 +108,6 @@ impl Install {
     }
 
     /// Waits until `/readyz` says so.
-    ///
-    /// # Errors
-    /// When it does not within a minute.
     pub async fn wait_ready(&self) -> anyhow::Result<()> {
         eventually("wva to be ready", UP, async || self.program.is_ready().await)
             .await
@@ -140,31 +129,21 @@ impl Install {
     }
 
     /// Where the program serves something: `admission`, `external metrics`, `metrics`, `health` or `debug`.
-    ///
-    /// # Errors
-    /// When it does not serve that.
     pub fn address(&self, what: &str) -> anyhow::Result<&str> {
         self.program.address(what)
     }
 
-    /// The value of a series on `/metrics` of this name that holds all of these labels.
-    ///
-    /// # Errors
-    /// When `/metrics` does not answer. A series that is not there is `None`.
+    /// The value of a series on `/metrics` of this name that holds all of these labels; `None` if there is no such series.
     pub async fn series(&self, name: &str, labels: &[(&str, &str)]) -> anyhow::Result<Option<f64>> {
         self.program.series(name, labels).await
     }
 
     /// The process itself.
-    #[must_use]
     pub fn process(&self) -> &Process {
         self.program.process()
     }
 
     /// Asks it to end and waits until it has.
-    ///
-    /// # Errors
-    /// When it does not end within half a minute, or not with success.
     pub async fn stop(self) -> anyhow::Result<()> {
         self.process().signal(Signal::Term)?;
         let status = self.process().wait_exit(Program::GRACE).await?;
@@ -173,10 +152,7 @@ impl Install {
     }
 }
 
-/// One GET, bounded; status and text.
-///
-/// # Errors
-/// When there is no answer within 10 seconds.
+/// One GET within 10 seconds; status and text.
 pub async fn get(url: &str) -> anyhow::Result<(u16, String)> {
     within(&format!("GET {url}"), Duration::from_secs(10), async {
         let answer = http_client(None)?.get(url).send().await?;

@@ -32,9 +32,6 @@ pub struct Program {
 
 impl Program {
     /// Starts it as pod `pod`, with the log `log.log`, and waits until it says where it listens.
-    ///
-    /// # Errors
-    /// If the program does not start, or announces no addresses.
     pub async fn start(
         testbed: &Testbed,
         options: &InstallOptions,
@@ -65,17 +62,11 @@ impl Program {
     }
 
     /// Where it serves something, by the names of [`SERVED`].
-    ///
-    /// # Errors
-    /// If the program does not serve that.
     pub fn address(&self, what: &str) -> anyhow::Result<&str> {
         self.addresses.get(what).map(String::as_str).with_context(|| format!("wva does not serve {what}"))
     }
 
     /// The port of a server, as the log names it.
-    ///
-    /// # Errors
-    /// When the log does not name it.
     pub fn port(&self, what: &str) -> anyhow::Result<u16> {
         let address = self.address(what)?;
         address
@@ -85,9 +76,6 @@ impl Program {
     }
 
     /// Whether `/readyz` says so.
-    ///
-    /// # Errors
-    /// If it does not answer, or is not ready.
     pub async fn is_ready(&self) -> anyhow::Result<()> {
         let answer = get(&format!("http://{}/readyz", self.address("health")?)).await?;
         ensure!(answer.0 == 200, "it says {answer:?}");
@@ -95,9 +83,6 @@ impl Program {
     }
 
     /// The value of the first series whose line starts with this name and holds all of these labels.
-    ///
-    /// # Errors
-    /// If `/metrics` does not answer.
     pub async fn series(&self, name: &str, labels: &[(&str, &str)]) -> anyhow::Result<Option<f64>> {
         let (status, text) = get(&format!("http://{}/metrics", self.address("metrics")?)).await?;
         ensure!(status == 200, "/metrics answered {status}: {text}");

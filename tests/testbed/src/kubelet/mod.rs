@@ -67,9 +67,6 @@ pub struct Kubelet {
 
 impl Kubelet {
     /// Starts it on a testbed with [`crate::Options::kubelet`], with this program in the image.
-    ///
-    /// # Errors
-    /// Where mount namespaces are not allowed to this user, or the testbed was started without the option.
     pub async fn start(testbed: &Testbed, wva: &Path) -> anyhow::Result<Self> {
         container::supported().await?;
         let wva = wva.canonicalize().with_context(|| format!("there is no {}", wva.display()))?;
@@ -95,7 +92,6 @@ impl Kubelet {
 
     /// What could not be done for a pod, and the ends of the logs of all pods that there are: to show when something
     /// went wrong.
-    #[must_use]
     pub fn evidence(&self) -> String {
         let mut lines: Vec<String> =
             self.node.troubles().iter().map(|(pod, trouble)| format!("{pod}: {trouble}")).collect();
@@ -110,7 +106,6 @@ impl Kubelet {
     }
 
     /// All that pods of this name wrote, containers that were restarted included.
-    #[must_use]
     pub fn log(&self, pod: &str) -> String {
         std::fs::read_to_string(self.node.log(pod)).unwrap_or_default()
     }

@@ -107,10 +107,6 @@ pub struct Testbed {
 impl Testbed {
     /// Starts everything. When it returns, the nodes are ready, service accounts are being made and Prometheus
     /// answers. Takes about 15 s once the programs are built.
-    ///
-    /// # Errors
-    ///
-    /// When a program cannot be built or does not start in time: names it, what was awaited, and the end of its log.
     pub async fn start(options: Options) -> anyhow::Result<Self> {
         let tools =
             tokio::task::spawn_blocking(Tools::ready).await.context("the build of the tools panicked")??;
@@ -183,85 +179,56 @@ impl Testbed {
     }
 
     /// The folder with one log file for each process; tests put theirs here too.
-    #[must_use]
     pub fn logs(&self) -> &Path {
         &self.logs
     }
 
     /// The folder for files that end with the testbed.
-    #[must_use]
     pub fn data(&self) -> &Path {
         &self.data.path
     }
 
     /// The CA of the client certificate that kube-apiserver shows to webhooks, with [`Options::webhook_client`].
-    #[must_use]
     pub fn webhook_client_ca(&self) -> PathBuf {
         self.data.path.join(pki::WEBHOOK_CLIENT_CA)
     }
 
     /// The programs, `kubectl` among them.
-    #[must_use]
     pub fn tools(&self) -> &Tools {
         &self.tools
     }
 
     /// From now on every port that somebody forwards to a pod leads to this one on loopback.
-    ///
-    /// # Errors
-    ///
-    /// When its number cannot be written down.
     pub fn forward_pods_to(&self, port: u16) -> anyhow::Result<()> {
         self.data.write(FORWARD, &port.to_string()).map(drop)
     }
 
     /// The components that were started and their process ids.
-    #[must_use]
     pub fn pids(&self) -> BTreeMap<Component, u32> {
         self.running.iter().map(|(&component, running)| (component, running.process().pid())).collect()
     }
 
     /// Ends a component and keeps its ports reserved: connections to it are refused.
-    ///
-    /// # Errors
-    ///
-    /// When it was not started at all, or cannot be ended.
     pub async fn stop(&self, component: Component) -> anyhow::Result<()> {
         self.running(component)?.stop().await
     }
 
     /// Starts a component that was stopped or died again, with the same ports and data, and waits until it serves.
-    ///
-    /// # Errors
-    ///
-    /// When it runs, or does not start.
     pub async fn start_again(&self, component: Component) -> anyhow::Result<()> {
         self.running(component)?.start_again().await
     }
 
     /// Freezes a component: connections stay open and nothing answers, until [`Testbed::resume`].
-    ///
-    /// # Errors
-    ///
-    /// When it does not run.
     pub fn pause(&self, component: Component) -> anyhow::Result<()> {
         self.process(component)?.signal(Signal::Stop)
     }
 
     /// Ends [`Testbed::pause`].
-    ///
-    /// # Errors
-    ///
-    /// When it does not run.
     pub fn resume(&self, component: Component) -> anyhow::Result<()> {
         self.process(component)?.signal(Signal::Cont)
     }
 
     /// The process of a component, for its log or a signal.
-    ///
-    /// # Errors
-    ///
-    /// When it was not started at all.
     pub fn process(&self, component: Component) -> anyhow::Result<Arc<Process>> {
         Ok(self.running(component)?.process())
     }
