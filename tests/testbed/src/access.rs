@@ -21,20 +21,13 @@ const CALL: Duration = Duration::from_secs(20);
 /// What a command said.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ran {
-    /// It ended with code 0.
     pub ok: bool,
-    /// Its standard output.
     pub stdout: String,
-    /// Its standard error.
     pub stderr: String,
 }
 
 impl Ran {
     /// Its standard output if it succeeded.
-    ///
-    /// # Errors
-    ///
-    /// When it did not: with all it said.
     pub fn success(self) -> anyhow::Result<String> {
         if !self.ok {
             bail!("the command failed: {}\n{}", self.stderr.trim(), self.stdout.trim());
@@ -45,40 +38,26 @@ impl Ran {
 
 impl Testbed {
     /// A new client with all rights, bound to the runtime it is made in.
-    ///
-    /// # Errors
-    ///
-    /// When its TLS cannot be set up.
     pub fn admin(&self) -> anyhow::Result<kube::Client> {
         kube::Client::try_from(self.config.clone()).context("cannot make a client for the test control plane")
     }
 
     /// A kubeconfig file with all rights.
-    #[must_use]
     pub fn admin_kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
     /// The file with the CA of kube-apiserver's certificate.
-    #[must_use]
     pub fn ca(&self) -> &Path {
         &self.ca
     }
 
-    /// Runs kubectl with all rights.
-    ///
-    /// # Errors
-    ///
-    /// When it cannot be run or takes longer than a minute; not when it fails, which [`Ran`] tells.
+    /// Runs kubectl with all rights for at most a minute; its failure is part of [`Ran`].
     pub async fn kubectl(&self, args: &[&str]) -> anyhow::Result<Ran> {
         self.kubectl_with(args, "").await
     }
 
     /// Runs kubectl with all rights and this text on its standard input.
-    ///
-    /// # Errors
-    ///
-    /// As [`Testbed::kubectl`].
     pub async fn kubectl_with(&self, args: &[&str], input: &str) -> anyhow::Result<Ran> {
         let mut command = tokio::process::Command::new(self.tools.path("kubectl")?);
         command
@@ -89,19 +68,11 @@ impl Testbed {
     }
 
     /// Applies YAML (one document or several) with kubectl.
-    ///
-    /// # Errors
-    ///
-    /// When any document is refused: with what kubectl said.
     pub async fn apply(&self, yaml: &str) -> anyhow::Result<()> {
         self.kubectl_with(&["apply", "-f", "-"], yaml).await?.success().map(|_| ())
     }
 
     /// Makes a namespace of its own for a test, `<prefix>-<number>`, and waits until pods can be made in it.
-    ///
-    /// # Errors
-    ///
-    /// When it cannot be created or gets no service account.
     pub async fn namespace(&self, prefix: &str) -> anyhow::Result<String> {
         let client = self.admin()?;
         let name = format!("{prefix}-{}", self.next());
@@ -117,19 +88,12 @@ impl Testbed {
     }
 
     /// A token of this service account from the `TokenRequest` API, good for a day.
-    ///
-    /// # Errors
-    ///
-    /// When the service account does not exist.
     pub async fn service_account_token(&self, namespace: &str, name: &str) -> anyhow::Result<String> {
         let args = ["create", "token", name, "--namespace", namespace, "--duration=24h"];
         Ok(self.kubectl(&args).await?.success()?.trim().to_owned())
     }
 
     /// The user whose token this is, as kube-apiserver sees it; empty for a token that it does not know.
-    ///
-    /// # Errors
-    /// When kube-apiserver does not answer.
     pub async fn user_of(&self, token: &str) -> anyhow::Result<String> {
         let review = serde_json::json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview",
             "metadata": {"name": "token"}, "spec": {"token": token}});
@@ -138,10 +102,6 @@ impl Testbed {
     }
 
     /// A kubeconfig file with the rights of this service account.
-    ///
-    /// # Errors
-    ///
-    /// When the service account does not exist.
     pub async fn service_account_kubeconfig(&self, namespace: &str, name: &str) -> anyhow::Result<PathBuf> {
         let token = self.service_account_token(namespace, name).await?;
         self.kubeconfig_of(&format!("{namespace}-{name}"), self.apiserver_port()?, &token)
@@ -154,26 +114,17 @@ impl Testbed {
     }
 
     /// The port of kube-apiserver on loopback.
-    ///
-    /// # Errors
-    ///
-    /// None in practice: every testbed has one.
     pub fn apiserver_port(&self) -> anyhow::Result<u16> {
         Ok(self.running(crate::Component::Apiserver)?.port(0))
     }
 
     /// The admin's bearer token, for requests that no client may repeat by itself.
-    #[must_use]
     pub fn admin_token(&self) -> &str {
         &self.token
     }
 
     /// Makes a Service that leads the API server to `localhost`, where a program listens on `port`. A webhook or
     /// `APIService` that names it must name the same port, since an `ExternalName` Service maps no ports.
-    ///
-    /// # Errors
-    ///
-    /// When it cannot be created.
     pub async fn loopback_service(&self, namespace: &str, name: &str, port: u16) -> anyhow::Result<()> {
         let object: Service = serde_json::from_value(json!({
             "metadata": { "name": name, "namespace": namespace },
@@ -186,9 +137,6 @@ impl Testbed {
 }
 
 /// Runs a command with this text on its standard input to its end, at most for so long.
-///
-/// # Errors
-/// If the command cannot start, or takes too long.
 pub async fn run(
     what: &str,
     mut command: tokio::process::Command,

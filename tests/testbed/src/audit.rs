@@ -36,10 +36,8 @@ rules:
 /// What is written down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Audit {
-    /// Nothing.
     #[default]
     Off,
-    /// Writes.
     Writes,
     /// Reads and watches too.
     All,
@@ -58,7 +56,6 @@ pub struct Write {
     pub verb: String,
     /// Resource and subresource, such as `variantautoscalings/status`.
     pub resource: String,
-    /// Namespace of the object; empty where it has none.
     pub namespace: String,
     /// Name of the object; empty where the request has none.
     pub name: String,
@@ -70,13 +67,11 @@ pub struct Write {
 
 impl Write {
     /// The target in a status.
-    #[must_use]
     pub fn target(&self) -> Option<u64> {
         self.body.pointer("/status/desiredOptimizedAlloc/numReplicas").and_then(Value::as_u64)
     }
 
     /// Whether it changed what is stored: it was not refused, and is no question that is asked by creating an object.
-    #[must_use]
     pub fn stored(&self) -> bool {
         (200..300).contains(&self.code)
             && !self.resource.ends_with("reviews")
@@ -87,10 +82,6 @@ impl Write {
 impl Testbed {
     /// The writes of service accounts so far, or with [`Audit::All`] all that they asked for. A request is written down
     /// when it was answered.
-    ///
-    /// # Errors
-    ///
-    /// When this testbed has no audit log, or a line of it is not understood.
     pub fn audit(&self) -> anyhow::Result<Vec<Write>> {
         let path = self.data().join(LOG);
         let log = std::fs::read_to_string(&path)
@@ -120,10 +111,6 @@ fn write(line: &str) -> anyhow::Result<Write> {
 }
 
 /// How kube-apiserver names a service account's token in the audit log: by the token's own id.
-///
-/// # Errors
-///
-/// When it is no such token.
 pub fn credential_id(token: &str) -> anyhow::Result<String> {
     let claims = token.split('.').nth(1).context("the token has no claims")?;
     let mut standard = claims.replace('-', "+").replace('_', "/");

@@ -1,6 +1,8 @@
 //! Workloads, variants and HPAs as text, for the tests, the demo and the bench: one place that knows how a variant is
 //! set up.
 
+use crate::FleetConfig;
+
 /// One variant of a model: a Deployment on one type of GPU, its VariantAutoscaling and its HPA.
 #[derive(Clone, Debug)]
 pub struct VariantFixture {
@@ -10,13 +12,11 @@ pub struct VariantFixture {
     pub namespace: String,
     /// `spec.modelID`.
     pub model: String,
-    /// Cost of a replica.
     pub cost: String,
     /// Accelerator label of the variant.
     pub accelerator: String,
     /// `nvidia.com/gpu.product` of the nodes it runs on.
     pub gpu_product: String,
-    /// Replicas to begin with.
     pub replicas: u32,
     /// `maxReplicas` of the HPA.
     pub max: u32,
@@ -29,7 +29,6 @@ pub const MODEL_LABEL: &str = "testbed.wva.llmd.ai/model";
 
 impl VariantFixture {
     /// A variant with one replica on H100s at cost 10.
-    #[must_use]
     pub fn new(namespace: &str, name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -45,36 +44,30 @@ impl VariantFixture {
     }
 
     /// The same with the metrics of its pods at this port.
-    #[must_use]
     pub fn port(mut self, port: u16) -> Self {
         self.port = Some(port);
         self
     }
 
     /// The same at another cost.
-    #[must_use]
     pub fn cost(mut self, cost: &str) -> Self {
         cost.clone_into(&mut self.cost);
         self
     }
 
     /// The same with other replicas to begin with.
-    #[must_use]
     pub fn replicas(mut self, replicas: u32) -> Self {
         self.replicas = replicas;
         self
     }
 
     /// The same on A100s.
-    #[must_use]
     pub fn on_a100(mut self) -> Self {
         "A100".clone_into(&mut self.accelerator);
         "NVIDIA-A100-SXM4-80GB".clone_into(&mut self.gpu_product);
         self
     }
 
-    /// The Deployment.
-    #[must_use]
     pub fn deployment(&self) -> String {
         let Self { name, namespace, gpu_product, replicas, .. } = self;
         let ports =
@@ -100,8 +93,6 @@ spec:
         )
     }
 
-    /// The `VariantAutoscaling`.
-    #[must_use]
     pub fn variant(&self) -> String {
         let Self { name, namespace, model, cost, accelerator, .. } = self;
         format!(
@@ -120,7 +111,6 @@ spec:
     }
 
     /// An HPA that follows the variant's target, as the original's users write it.
-    #[must_use]
     pub fn autoscaler(&self) -> String {
         let Self { name, namespace, max, .. } = self;
         format!(
@@ -145,8 +135,12 @@ spec:
         )
     }
 
+    /// The model servers of all variants with this model in the namespace, without load.
+    pub fn fleet(&self) -> FleetConfig {
+        FleetConfig::new(&self.namespace, &format!("{MODEL_LABEL}=served"), &self.model)
+    }
+
     /// All three.
-    #[must_use]
     pub fn all(&self) -> String {
         [self.deployment(), self.variant(), self.autoscaler()].join("---\n")
     }

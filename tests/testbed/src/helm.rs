@@ -20,44 +20,32 @@ pub struct Helm {
 
 impl Helm {
     /// `helm` is Helm 4, `helm3` is Helm 3; either is built when it is missing.
-    ///
-    /// # Errors
-    /// When it cannot be built.
     pub async fn new(testbed: &Testbed, name: &'static str) -> anyhow::Result<Self> {
         let program = tokio::task::spawn_blocking(move || Tools::on_request(name)).await??;
         let kubeconfig = testbed.admin_kubeconfig().to_owned();
         Ok(Self { name: name.to_owned(), program, home: testbed.data().join(name), kubeconfig })
     }
 
-    /// The name it was made with.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// The flag that waits for the controller alone. Helm 4 waits for a VariantAutoscaling to be `Ready` too, which one
     /// without metrics never is.
-    #[must_use]
     pub fn wait(&self) -> &'static str {
         if self.name == "helm" { "--wait=legacy" } else { "--wait" }
     }
 
-    /// The program itself.
-    #[must_use]
     pub fn program(&self) -> &Path {
         &self.program
     }
 
     /// The chart of this repository.
-    #[must_use]
     pub fn chart() -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../charts/workload-variant-autoscaler")
     }
 
-    /// Runs it.
-    ///
-    /// # Errors
-    /// When it cannot be run or does not end within five minutes; not when it fails, which [`Ran`] tells.
+    /// Runs it for at most five minutes; its failure is part of [`Ran`].
     pub async fn run(&self, args: &[&str]) -> anyhow::Result<Ran> {
         let mut command = tokio::process::Command::new(&self.program);
         for home in ["HELM_CONFIG_HOME", "HELM_CACHE_HOME", "HELM_DATA_HOME"] {

@@ -18,7 +18,6 @@ pub const CRASH_LOOP_LABEL: &str = "testbed.wva.llmd.ai/crash-loop";
 pub struct NodeGroup {
     /// Prefix of the node names: `<name>-0`, `<name>-1`, ...
     pub name: String,
-    /// How many nodes.
     pub count: u32,
     /// Value of the label `nvidia.com/gpu.product`.
     pub gpu_product: String,
@@ -28,7 +27,6 @@ pub struct NodeGroup {
 
 impl NodeGroup {
     /// `count` nodes of 8 GPUs of this product.
-    #[must_use]
     pub fn of(name: &str, count: u32, gpu_product: &str) -> Self {
         Self { name: name.to_owned(), count, gpu_product: gpu_product.to_owned(), gpus: 8 }
     }

@@ -8,10 +8,11 @@ use std::io::{Read as _, Seek as _, SeekFrom};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use parking_lot::Mutex;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::wait::eventually;
 
@@ -23,33 +24,6 @@ exec "$@" 3<&-"#;
 
 /// How much of a log is read for its last lines.
 const TAIL_BYTES: u64 = 64 * 1024;
-
-/// A signal that a test sends to a process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Signal {
-    /// Ends it in order.
-    Term,
-    /// What Ctrl-C sends.
-    Int,
-    /// Ends it at once.
-    Kill,
-    /// Freezes it: connections stay open and nothing answers.
-    Stop,
-    /// Ends [`Signal::Stop`].
-    Cont,
-}
-
-impl Signal {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Term => "TERM",
-            Self::Int => "INT",
-            Self::Kill => "KILL",
-            Self::Stop => "STOP",
-            Self::Cont => "CONT",
-        }
-    }
-}
 
 /// A running child process with its log. Dropping it kills it and everything it started.
 #[derive(Debug)]
@@ -72,12 +46,8 @@ const PROXIES: [&str; 4] = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"
 
 impl Process {
     /// Starts `program` in a process group of its own (a Ctrl-C in the terminal does not reach it), with `env` added
-    /// to this process's environment and both outputs appended to the file `log`. `name` is for messages.
-    ///
-    /// # Errors
-    ///
-    /// When the log cannot be opened or the shell cannot be started. A program that does not exist shows as an exit
-    /// with code 127 and a line in the log.
+    /// to this process's environment and both outputs appended to the file `log`. `name` is for messages. A program that
+    /// does not exist ends with code 127 and a line in the log.
     pub fn spawn<A: AsRef<OsStr>>(
         name: &str,
         program: &Path,
@@ -123,26 +93,20 @@ impl Process {
         })
     }
 
-    /// The name it was started with.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The program's own process id.
-    #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
     /// The file with both outputs.
-    #[must_use]
     pub fn log_path(&self) -> &Path {
         &self.log
     }
 
     /// Everything this process (not an earlier one with the same log) wrote so far, at most the last 64 KiB.
-    #[must_use]
     pub fn log(&self) -> String {
         let read = || -> std::io::Result<String> {
             let mut file = File::open(&self.log)?;
@@ -156,7 +120,6 @@ impl Process {
     }
 
     /// The last `lines` lines of [`Process::log`].
-    #[must_use]
     pub fn log_tail(&self, lines: usize) -> String {
         let log = self.log();
         let all: Vec<&str> = log.lines().collect();
@@ -165,7 +128,7 @@ impl Process {
 
     /// Its exit status if it has ended. Signals that ended it are in it too.
     pub fn exited(&self) -> Option<ExitStatus> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.exit.is_none()
             && let Ok(Some(status)) = state.child.try_wait()
         {
@@ -177,10 +140,6 @@ impl Process {
     }
 
     /// Waits until it has ended.
-    ///
-    /// # Errors
-    ///
-    /// When it still runs after `deadline`; the message has the last lines of its log.
     pub async fn wait_exit(&self, deadline: Duration) -> anyhow::Result<ExitStatus> {
         eventually(&format!("{} (pid {}) to end", self.name, self.pid), deadline, async || {
             self.exited().context("it still runs")
@@ -190,31 +149,19 @@ impl Process {
     }
 
     /// Sends a signal to the program.
-    ///
-    /// # Errors
-    ///
-    /// When it has ended already or the signal cannot be sent.
     pub fn signal(&self, signal: Signal) -> anyhow::Result<()> {
         if let Some(status) = self.exited() {
-            bail!("cannot send SIG{} to {}: it has ended ({status})", signal.name(), self.name);
+            bail!("cannot send {signal:?} to {}: it has ended ({status})", self.name);
         }
-        // The lock is kept so that nobody reaps the child, which would free its number, before the signal is sent.
-        let _state = self.state();
-        let sent = Command::new("sh")
-            .args(["-c", r#"kill -s "$1" "$2""#, "kill", signal.name(), &self.pid.to_string()])
-            .stdin(Stdio::null())
-            .output()
-            .context("cannot start sh to send a signal")?;
-        if !sent.status.success() {
-            let said = String::from_utf8_lossy(&sent.stderr).trim().to_owned();
-            bail!("cannot send SIG{} to {} (pid {}): {said}", signal.name(), self.name, self.pid);
-        }
-        Ok(())
+        // The lock is kept so that the child is not reaped, which would free its number, before the signal is sent.
+        let state = self.state.lock();
+        kill_process(Pid::from_child(&state.child), signal)
+            .with_context(|| format!("cannot send {signal:?} to {} (pid {})", self.name, self.pid))
     }
 
     /// Kills it and everything it started, and reaps it.
     pub fn kill(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.exit.is_none() {
             // An error means that it has just ended by itself.
             let _ = state.child.kill();
@@ -230,11 +177,6 @@ impl Process {
             None => format!("runs, pid {}", self.pid),
         };
         format!("{} {fate}; the end of {}:\n{}\n", self.name, self.log.display(), self.log_tail(15))
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        // A panic while the lock was held leaves the state usable: every field is set in one step.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

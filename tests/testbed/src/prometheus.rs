@@ -28,37 +28,21 @@ pub struct Sample {
 
 impl Testbed {
     /// Where Prometheus answers, `http://127.0.0.1:PORT`; the same after a restart.
-    ///
-    /// # Errors
-    ///
-    /// When this testbed has none.
     pub fn prometheus_url(&self) -> anyhow::Result<String> {
         Ok(format!("http://127.0.0.1:{}", self.running(Component::Prometheus)?.port(0)))
     }
 
     /// Ends Prometheus; connections to it are refused until [`Testbed::prometheus_start`].
-    ///
-    /// # Errors
-    ///
-    /// As [`Testbed::stop`].
     pub async fn prometheus_stop(&self) -> anyhow::Result<()> {
         self.stop(Component::Prometheus).await
     }
 
     /// Starts Prometheus again, on the same port and data.
-    ///
-    /// # Errors
-    ///
-    /// As [`Testbed::start_again`].
     pub async fn prometheus_start(&self) -> anyhow::Result<()> {
         self.start_again(Component::Prometheus).await
     }
 
     /// Evaluates an expression now.
-    ///
-    /// # Errors
-    ///
-    /// When Prometheus does not answer, refuses the expression, or the result is no vector.
     pub async fn prometheus_query(&self, expression: &str) -> anyhow::Result<Vec<Sample>> {
         let url = format!("{}/api/v1/query", self.prometheus_url()?);
         let answer = http_client(None)?.get(url).query(&[("query", expression)]).send().await?;
@@ -71,10 +55,6 @@ impl Testbed {
 
     /// Has Prometheus scrape `http://<address><path>` from now on, with these labels. `name` is the label `job`
     /// and replaces an earlier target of that name.
-    ///
-    /// # Errors
-    ///
-    /// When the file cannot be written.
     pub fn scrape(
         &self,
         name: &str,
@@ -91,10 +71,6 @@ impl Testbed {
 
     /// The same for pages that show many pods at once: the labels that their series have stay as they are
     /// (`honor_labels`).
-    ///
-    /// # Errors
-    ///
-    /// When the file cannot be written.
     pub fn scrape_pages(&self, address: &str, paths: &[String]) -> anyhow::Result<()> {
         let target = |path: &String| json!({ "targets": [address], "labels": { "__metrics_path__": path } });
         let targets: Value = paths.iter().map(target).collect();

@@ -15,28 +15,16 @@ pub struct Tools {
 
 impl Tools {
     /// Builds what is missing (minutes on a cold cache, with progress on stderr; milliseconds otherwise).
-    ///
-    /// # Errors
-    ///
-    /// When the script cannot be run or fails; what it said is on stderr.
     pub fn ready() -> anyhow::Result<Self> {
         Self::named(&[])
     }
 
     /// The path of a program that is built on request alone, such as `vegeta`.
-    ///
-    /// # Errors
-    ///
-    /// As [`Tools::ready`].
     pub fn on_request(name: &str) -> anyhow::Result<PathBuf> {
         Self::named(&[name])?.path(name).map(Path::to_owned)
     }
 
     /// The same for these programs alone, which may be ones that a testbed does without.
-    ///
-    /// # Errors
-    ///
-    /// As [`Tools::ready`], and for a name that is not pinned.
     pub fn named(names: &[&str]) -> anyhow::Result<Self> {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/build.sh");
         let built = Command::new("bash")
@@ -53,17 +41,12 @@ impl Tools {
     }
 
     /// The path of one program, by the name that the script prints.
-    ///
-    /// # Errors
-    ///
-    /// When the script printed no such name.
     pub fn path(&self, name: &str) -> anyhow::Result<&Path> {
         self.paths.get(name).map(PathBuf::as_path).with_context(|| {
             format!("tools/build.sh printed no line {name}=PATH, only {:?}", self.paths.keys())
         })
     }
 
-    /// All programs, by name.
     pub fn all(&self) -> impl Iterator<Item = (&str, &Path)> {
         self.paths.iter().map(|(name, path)| (name.as_str(), path.as_path()))
     }

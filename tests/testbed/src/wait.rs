@@ -9,10 +9,6 @@ use anyhow::{Context as _, bail};
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Calls `probe` until it succeeds, at most for `deadline`. `what` completes the sentence "waited for ...".
-///
-/// # Errors
-///
-/// When the deadline passes: names `what` and the last error of `probe`.
 pub async fn eventually<T>(
     what: &str,
     deadline: Duration,
@@ -38,10 +34,6 @@ pub async fn eventually<T>(
 }
 
 /// Runs one call with a time limit: kube's client repeats a request by itself and would wait for minutes.
-///
-/// # Errors
-///
-/// When the call fails or takes longer than `limit`.
 pub async fn within<T, E: Into<anyhow::Error>>(
     what: &str,
     limit: Duration,

@@ -19,17 +19,11 @@ pub struct Ports {
 }
 
 /// The CRD alone.
-///
-/// # Errors
-/// If the file cannot be read or the API server refuses it.
 pub async fn crd(testbed: &Testbed) -> anyhow::Result<()> {
     apply_crd(testbed, &read("crds/llmd.ai_variantautoscalings.yaml")?).await
 }
 
 /// This CRD instead.
-///
-/// # Errors
-/// If the API server refuses it.
 pub async fn apply_crd(testbed: &Testbed, crd: &str) -> anyhow::Result<()> {
     match testbed.apply(crd).await {
         // Two releases that are installed in the same moment: kubectl found none and creates it second.
@@ -43,9 +37,6 @@ pub async fn apply_crd(testbed: &Testbed, crd: &str) -> anyhow::Result<()> {
 }
 
 /// Namespace, service account and its rights; returns the name of the service account.
-///
-/// # Errors
-/// If a manifest cannot be read or applied.
 pub async fn account(testbed: &Testbed, options: &InstallOptions) -> anyhow::Result<String> {
     let system = options.named(SYSTEM);
     testbed.apply(&format!("apiVersion: v1\nkind: Namespace\nmetadata:\n  name: {system}\n")).await?;
@@ -54,9 +45,6 @@ pub async fn account(testbed: &Testbed, options: &InstallOptions) -> anyhow::Res
 }
 
 /// Service, webhook configurations and APIService, which lead to these ports.
-///
-/// # Errors
-/// If a manifest cannot be applied.
 pub async fn doors(testbed: &Testbed, options: &InstallOptions, ports: Ports) -> anyhow::Result<()> {
     let [system, service] = [SYSTEM, SERVICE].map(|name| options.named(name));
     let admission = ports.admission;
@@ -90,9 +78,6 @@ pub async fn doors(testbed: &Testbed, options: &InstallOptions, ports: Ports) ->
 }
 
 /// Whether both webhook configurations are open.
-///
-/// # Errors
-/// If a webhook is missing, or kubectl fails.
 pub async fn webhooks_are_open(testbed: &Testbed, options: &InstallOptions) -> anyhow::Result<()> {
     let webhooks = options.named(WEBHOOKS);
     for kind in ["mutatingwebhookconfiguration", "validatingwebhookconfiguration"] {
@@ -104,9 +89,6 @@ pub async fn webhooks_are_open(testbed: &Testbed, options: &InstallOptions) -> a
 }
 
 /// Whether kube-apiserver says that the APIService is available: `True`, `False`, or nothing yet.
-///
-/// # Errors
-/// If kubectl fails.
 pub async fn metrics_api_available(testbed: &Testbed) -> anyhow::Result<String> {
     let available = "jsonpath={.status.conditions[?(@.type==\"Available\")].status}";
     testbed.kubectl(&["get", "apiservice", API_SERVICE, "-o", available]).await?.success()

@@ -32,9 +32,6 @@ pub struct Program {
 
 impl Program {
     /// Starts it as pod `pod`, with the log `log.log`, and waits until it says where it listens.
-    ///
-    /// # Errors
-    /// If the program does not start, or announces no addresses.
     pub async fn start(
         testbed: &Testbed,
         options: &InstallOptions,
@@ -59,23 +56,16 @@ impl Program {
         Ok(Self { process, addresses })
     }
 
-    /// Its process.
     pub fn process(&self) -> &Process {
         &self.process
     }
 
-    /// Where it serves something, by the names of [`SERVED`].
-    ///
-    /// # Errors
-    /// If the program does not serve that.
+    /// Where it serves something: `admission`, `external metrics`, `metrics`, `health` or `debug`.
     pub fn address(&self, what: &str) -> anyhow::Result<&str> {
         self.addresses.get(what).map(String::as_str).with_context(|| format!("wva does not serve {what}"))
     }
 
     /// The port of a server, as the log names it.
-    ///
-    /// # Errors
-    /// When the log does not name it.
     pub fn port(&self, what: &str) -> anyhow::Result<u16> {
         let address = self.address(what)?;
         address
@@ -85,34 +75,24 @@ impl Program {
     }
 
     /// Whether `/readyz` says so.
-    ///
-    /// # Errors
-    /// If it does not answer, or is not ready.
     pub async fn is_ready(&self) -> anyhow::Result<()> {
         let answer = get(&format!("http://{}/readyz", self.address("health")?)).await?;
         ensure!(answer.0 == 200, "it says {answer:?}");
         Ok(())
     }
 
-    /// The value of the first series whose line starts with this name and holds all of these labels.
-    ///
-    /// # Errors
-    /// If `/metrics` does not answer.
-    pub async fn series(&self, name: &str, labels: &[(&str, &str)]) -> anyhow::Result<Option<f64>> {
+    /// The page at `/metrics`.
+    pub async fn metrics(&self) -> anyhow::Result<String> {
         let (status, text) = get(&format!("http://{}/metrics", self.address("metrics")?)).await?;
         ensure!(status == 200, "/metrics answered {status}: {text}");
-        let is_it = |line: &&str| {
-            line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']))
-                && labels.iter().all(|(k, v)| line.contains(&format!("{k}=\"{v}\"")))
-        };
-        text.lines()
-            .find(is_it)
-            .and_then(|line| line.rsplit_once(' '))
-            .map(|(_, v)| v.parse().context("no number"))
-            .transpose()
+        Ok(text)
     }
 
-    /// The end of its log.
+    /// The value of a series on `/metrics` of this name that holds all of these labels; `None` if there is no such series.
+    pub async fn series(&self, name: &str, labels: &[(&str, &str)]) -> anyhow::Result<Option<f64>> {
+        series(&self.metrics().await?, name, labels)
+    }
+
     pub fn evidence(&self) -> String {
         format!("the end of the log of {}:\n{}", self.process.name(), self.process.log_tail(20))
     }
@@ -173,4 +153,14 @@ fn addresses(log: &str, metrics_api: bool) -> anyhow::Result<BTreeMap<&'static s
     };
     let served = SERVED.into_iter().filter(|(what, _)| metrics_api || *what != "external metrics");
     served.map(address).collect()
+}
+
+/// The value of the first series of a metrics page with this name and all of these labels.
+pub fn series(page: &str, name: &str, labels: &[(&str, &str)]) -> anyhow::Result<Option<f64>> {
+    let is_it = |line: &&str| {
+        line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']))
+            && labels.iter().all(|(k, v)| line.contains(&format!("{k}=\"{v}\"")))
+    };
+    let value = page.lines().find(is_it).and_then(|line| line.rsplit_once(' ')).map(|(_, value)| value);
+    value.map(|value| value.parse().with_context(|| format!("{name} is {value:?}"))).transpose()
 }

@@ -24,7 +24,6 @@ use crate::{Process, Signal, Testbed, eventually};
 pub const LEASE: Duration = Duration::from_secs(6);
 const RENEW: Duration = Duration::from_secs(4);
 const RETRY: Duration = Duration::from_secs(1);
-/// Name of the Lease.
 pub const LEASE_NAME: &str = "72dd1cf1.llm-d.ai";
 /// How long a cluster needs to hear that a pod is going away.
 const PROPAGATION: Duration = Duration::from_secs(1);
@@ -55,9 +54,6 @@ impl<'a> Replicas<'a> {
     /// Installs everything but the program: CRD, RBAC, Service and shut doors, without a CA or a Lease that an earlier
     /// install left. What they judge is a new namespace, `<name>-<number>`, so that doors which are left open onto
     /// nothing at the end are in nobody's way. No replica runs yet.
-    ///
-    /// # Errors
-    /// When kube-apiserver refuses any of it.
     pub async fn install(testbed: &'a Testbed, options: InstallOptions, name: &str) -> anyhow::Result<Self> {
         manifests::crd(testbed).await?;
         let namespace = testbed.namespace(name).await?;
@@ -71,9 +67,6 @@ impl<'a> Replicas<'a> {
     }
 
     /// Takes away what replicas left: CA, Lease, and the opening of the doors, which are applied again.
-    ///
-    /// # Errors
-    /// When kube-apiserver refuses any of it.
     pub async fn anew(&self) -> anyhow::Result<()> {
         let (webhooks, secret) = (self.name(WEBHOOKS), format!("{}-ca", self.name(SERVICE)));
         let mut doors = vec![
@@ -93,17 +86,11 @@ impl<'a> Replicas<'a> {
     }
 
     /// Deletes the Lease, if there is one.
-    ///
-    /// # Errors
-    /// When kube-apiserver refuses it.
     pub async fn delete_lease(&self) -> anyhow::Result<()> {
         self.delete(&["-n".to_owned(), self.system(), format!("lease/{LEASE_NAME}")]).await
     }
 
     /// Sets an environment variable for the next starts of pod `index`.
-    ///
-    /// # Errors
-    /// When the pod is new and its token cannot be had.
     pub async fn set(&mut self, index: usize, key: &str, value: &str) -> anyhow::Result<()> {
         self.pod(index).await?;
         let env = &mut self.pods[index].env;
@@ -119,17 +106,10 @@ impl<'a> Replicas<'a> {
     }
 
     /// Starts pod `index` and waits until it says where it listens; it is not ready yet then.
-    ///
-    /// # Errors
-    /// When it runs already, or ends, or says nothing for a minute.
     pub async fn start(&mut self, index: usize) -> anyhow::Result<()> {
         self.start_all(&[index]).await
     }
 
-    /// Starts several at the same time.
-    ///
-    /// # Errors
-    /// As [`Replicas::start`], for any of them.
     pub async fn start_all(&mut self, indexes: &[usize]) -> anyhow::Result<()> {
         for &index in indexes {
             let ended = self.running.get(&index).is_none_or(|program| program.process().exited().is_some());
@@ -171,9 +151,6 @@ impl<'a> Replicas<'a> {
     }
 
     /// Sends SIGTERM, as a kubelet does when the pod is deleted. It gets new connections for a moment yet.
-    ///
-    /// # Errors
-    /// When it does not run.
     pub fn terminate(&self, index: usize) -> anyhow::Result<()> {
         let program = self.program(index)?;
         // First the signal: a cluster tells kubelet and kube-proxy at the same time, and the kubelet may be faster.
@@ -183,9 +160,6 @@ impl<'a> Replicas<'a> {
     }
 
     /// Waits until a replica has ended, and takes it from the cluster.
-    ///
-    /// # Errors
-    /// When it still runs after its grace period.
     pub async fn ended(&mut self, index: usize) -> anyhow::Result<ExitStatus> {
         let status = self.program(index)?.process().wait_exit(Program::GRACE).await?;
         self.balancer.remove(&self.pods[index].name);
@@ -194,9 +168,6 @@ impl<'a> Replicas<'a> {
     }
 
     /// Kills a replica, which gets no chance to say anything.
-    ///
-    /// # Errors
-    /// When it was not started.
     pub fn kill(&mut self, index: usize) -> anyhow::Result<()> {
         self.program(index)?.process().kill();
         self.balancer.remove(&self.pods[index].name);
@@ -204,7 +175,6 @@ impl<'a> Replicas<'a> {
         Ok(())
     }
 
-    /// Kills all.
     pub fn kill_all(&mut self) {
         for (index, program) in std::mem::take(&mut self.running) {
             program.process().kill();
@@ -213,9 +183,6 @@ impl<'a> Replicas<'a> {
     }
 
     /// Sends a signal: [`Signal::Stop`] and [`Signal::Cont`] freeze it and let it go on.
-    ///
-    /// # Errors
-    /// When it does not run.
     pub fn signal(&self, index: usize, signal: Signal) -> anyhow::Result<()> {
         self.program(index)?.process().signal(signal)
     }
@@ -242,9 +209,6 @@ impl<'a> Replicas<'a> {
     }
 
     /// Waits until these replicas are ready.
-    ///
-    /// # Errors
-    /// When one is not within a minute: with the end of its log.
     pub async fn wait_ready(&self, indexes: &[usize]) -> anyhow::Result<()> {
         for &index in indexes {
             let program = self.program(index)?;
@@ -256,17 +220,11 @@ impl<'a> Replicas<'a> {
     }
 
     /// Whether a replica's `/readyz` says that it is ready.
-    ///
-    /// # Errors
-    /// When it is not, or does not answer.
     pub async fn ready(&self, index: usize) -> anyhow::Result<()> {
         self.program(index)?.is_ready().await
     }
 
     /// Waits until the webhooks are open.
-    ///
-    /// # Errors
-    /// When they are not within a minute.
     pub async fn wait_open(&self) -> anyhow::Result<()> {
         eventually("the webhooks to be open", UP, async || {
             manifests::webhooks_are_open(self.testbed, &self.options).await
@@ -276,81 +234,54 @@ impl<'a> Replicas<'a> {
     }
 
     /// What `wva_leader` of a replica says; `None` where there is no such series.
-    ///
-    /// # Errors
-    /// When it does not answer.
     pub async fn leads(&self, index: usize) -> anyhow::Result<Option<bool>> {
         Ok(self.program(index)?.series("wva_leader", &[]).await?.map(|value| value > 0.0))
     }
 
-    /// Indexes of the replicas that run, or ran when they were last looked at.
-    #[must_use]
-    pub fn indexes(&self) -> Vec<usize> {
-        self.running.keys().copied().collect()
-    }
-
-    /// The process of a replica.
-    ///
-    /// # Errors
-    /// When it was not started.
     pub fn process(&self, index: usize) -> anyhow::Result<&Process> {
         Ok(self.program(index)?.process())
     }
 
     /// Where a replica serves something, by the names of [`crate::install::Install::address`].
-    ///
-    /// # Errors
-    /// When it does not run, or does not serve that.
     pub fn port(&self, index: usize, what: &str) -> anyhow::Result<u16> {
         self.program(index)?.port(what)
     }
 
     /// How the audit log names the token of a replica.
-    ///
-    /// # Errors
-    /// When there was never such a replica.
     pub fn credential(&self, index: usize) -> anyhow::Result<&str> {
         Ok(&self.pods.get(index).with_context(|| format!("there is no wva-{index}"))?.credential)
     }
 
     /// What became of connections by way of the Service so far.
-    #[must_use]
     pub fn connections(&self) -> Connections {
         self.balancer.connections()
     }
 
-    /// The control plane.
-    #[must_use]
     pub fn testbed(&self) -> &'a Testbed {
         self.testbed
     }
 
     /// A name of `config/base` as it is in this release.
-    #[must_use]
     pub fn name(&self, base: &str) -> String {
         self.options.named(base)
     }
 
     /// Whether this release serves the external metrics API.
-    #[must_use]
     pub fn serves_metrics_api(&self) -> bool {
         self.options.serves_metrics_api()
     }
 
     /// The namespace whose objects are judged.
-    #[must_use]
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
 
     /// Namespace of the program.
-    #[must_use]
     pub fn system(&self) -> String {
         self.name(SYSTEM)
     }
 
     /// What to show when something went wrong: the end of each log.
-    #[must_use]
     pub fn evidence(&self) -> String {
         self.running.values().map(Program::evidence).collect::<Vec<_>>().join("\n")
     }
@@ -371,8 +302,10 @@ fn elected(mut options: InstallOptions) -> InstallOptions {
         ("LEADER_ELECTION_RETRY_PERIOD", seconds(RETRY)),
         ("WVA_TAKEOVER_DELAY", "1s".to_owned()),
     ];
+    let settings = settings.each_ref().map(|(key, value)| (*key, value.as_str()));
     // What the caller set goes first, by coming last.
     let own = std::mem::take(&mut options.env);
-    options.env = settings.map(|(key, value)| (key.to_owned(), value)).into_iter().chain(own).collect();
+    options = options.with(&settings);
+    options.env.extend(own);
     options
 }

@@ -17,13 +17,13 @@ use kube::api::{ListParams, PostParams};
 
 pub(crate) use self::data::Data;
 use self::data::log_folder;
+use crate::Signal;
 use crate::components::{Component, Running};
 use crate::nodes::{NodeGroup, stages};
-use crate::pki::{self, Pki};
-use crate::process::{Process, Signal};
+use crate::process::Process;
 use crate::tools::Tools;
 use crate::wait::{eventually, within};
-use crate::{access, audit, prometheus};
+use crate::{access, audit, pki, prometheus};
 
 /// In the data folder: the port to which ports of pods are forwarded.
 const FORWARD: &str = "forward";
@@ -42,15 +42,12 @@ pub struct Options {
     /// Cold start of a pod: from being scheduled to ready, 0 to 1 s more than this. A pod's own annotation or label
     /// [`crate::START_SECONDS_KEY`] goes first.
     pub pod_start: Duration,
-    /// The GPU nodes.
     pub nodes: Vec<NodeGroup>,
-    /// How often Prometheus scrapes.
     pub scrape_interval: Duration,
     /// How often the HPA controller looks.
     pub hpa_sync: Duration,
     /// Keeps the data folder (etcd, Prometheus, kubeconfigs) when it ends. The logs are always kept.
     pub keep: bool,
-    /// Starts Prometheus too.
     pub with_prometheus: bool,
     /// etcd waits until the disk has each change, as it does in a cluster. Without, tests are faster.
     pub etcd_fsync: bool,
@@ -107,10 +104,6 @@ pub struct Testbed {
 impl Testbed {
     /// Starts everything. When it returns, the nodes are ready, service accounts are being made and Prometheus
     /// answers. Takes about 15 s once the programs are built.
-    ///
-    /// # Errors
-    ///
-    /// When a program cannot be built or does not start in time: names it, what was awaited, and the end of its log.
     pub async fn start(options: Options) -> anyhow::Result<Self> {
         let tools =
             tokio::task::spawn_blocking(Tools::ready).await.context("the build of the tools panicked")??;
@@ -118,7 +111,8 @@ impl Testbed {
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let logs = log_folder(&options.name)?;
         let data = Data::create(options.keep)?;
-        let pki = Pki::write(&data.path)?;
+        pki::write(&data.path)?;
+        let ca = data.path.join(pki::CA);
         let token = secret()?;
         data.write("tokens.csv", &format!("{token},admin,admin,\"system:masters\"\n"))?;
         let stages = data.write("stages.yaml", &stages(options.pod_start, &data.path.join(FORWARD)))?;
@@ -132,7 +126,7 @@ impl Testbed {
             options.webhook_client.then(|| plans::write_webhook_client(&data)).transpose()?;
         let network = options.kubelet.then(|| plans::write_egress(&data)).transpose()?;
         let plan = |ports: &[u16]| {
-            let mut plan = plans::apiserver(&options, &data, &pki, &token, etcd.port(0), ports);
+            let mut plan = plans::apiserver(&options, &data, &token, etcd.port(0), ports);
             plan.args.extend(audit.iter().flat_map(|policy| audit::flags(policy, &data)));
             plan.args.extend(network.clone());
             plan.args.extend(webhook_client.clone());
@@ -140,12 +134,12 @@ impl Testbed {
         };
         let server =
             Running::launch(Component::Apiserver, tools.path("kube-apiserver")?, &logs, 1, plan).await?;
-        let kubeconfig = access::write_kubeconfig(&data, "admin", server.port(0), &pki.ca, &token)?;
+        let kubeconfig = access::write_kubeconfig(&data, "admin", server.port(0), &ca, &token)?;
         let config = access::load(&kubeconfig).await?;
 
         let (controllers, scheduler, kwok, prometheus, ()) = tokio::try_join!(
             async {
-                let plan = |_: &[u16]| plans::controller_manager(&options, &pki, &kubeconfig);
+                let plan = |_: &[u16]| plans::controller_manager(&options, &data, &kubeconfig);
                 let program = tools.path("kube-controller-manager")?;
                 Running::launch(Component::ControllerManager, program, &logs, 0, plan).await
             },
@@ -176,92 +170,63 @@ impl Testbed {
             (Component::Kwok, kwok),
         ]);
         running.extend(prometheus.map(|prometheus| (Component::Prometheus, prometheus)));
-        let (ca, counter) = (pki.ca, AtomicU32::new(0));
+        let counter = AtomicU32::new(0);
         let testbed = Self { running, data, tools, ca, kubeconfig, token, config, counter, logs };
         testbed.works().await?;
         Ok(testbed)
     }
 
     /// The folder with one log file for each process; tests put theirs here too.
-    #[must_use]
     pub fn logs(&self) -> &Path {
         &self.logs
     }
 
     /// The folder for files that end with the testbed.
-    #[must_use]
     pub fn data(&self) -> &Path {
         &self.data.path
     }
 
     /// The CA of the client certificate that kube-apiserver shows to webhooks, with [`Options::webhook_client`].
-    #[must_use]
     pub fn webhook_client_ca(&self) -> PathBuf {
         self.data.path.join(pki::WEBHOOK_CLIENT_CA)
     }
 
     /// The programs, `kubectl` among them.
-    #[must_use]
     pub fn tools(&self) -> &Tools {
         &self.tools
     }
 
     /// From now on every port that somebody forwards to a pod leads to this one on loopback.
-    ///
-    /// # Errors
-    ///
-    /// When its number cannot be written down.
     pub fn forward_pods_to(&self, port: u16) -> anyhow::Result<()> {
         self.data.write(FORWARD, &port.to_string()).map(drop)
     }
 
     /// The components that were started and their process ids.
-    #[must_use]
     pub fn pids(&self) -> BTreeMap<Component, u32> {
         self.running.iter().map(|(&component, running)| (component, running.process().pid())).collect()
     }
 
     /// Ends a component and keeps its ports reserved: connections to it are refused.
-    ///
-    /// # Errors
-    ///
-    /// When it was not started at all, or cannot be ended.
     pub async fn stop(&self, component: Component) -> anyhow::Result<()> {
         self.running(component)?.stop().await
     }
 
     /// Starts a component that was stopped or died again, with the same ports and data, and waits until it serves.
-    ///
-    /// # Errors
-    ///
-    /// When it runs, or does not start.
     pub async fn start_again(&self, component: Component) -> anyhow::Result<()> {
         self.running(component)?.start_again().await
     }
 
     /// Freezes a component: connections stay open and nothing answers, until [`Testbed::resume`].
-    ///
-    /// # Errors
-    ///
-    /// When it does not run.
     pub fn pause(&self, component: Component) -> anyhow::Result<()> {
         self.process(component)?.signal(Signal::Stop)
     }
 
     /// Ends [`Testbed::pause`].
-    ///
-    /// # Errors
-    ///
-    /// When it does not run.
     pub fn resume(&self, component: Component) -> anyhow::Result<()> {
         self.process(component)?.signal(Signal::Cont)
     }
 
     /// The process of a component, for its log or a signal.
-    ///
-    /// # Errors
-    ///
-    /// When it was not started at all.
     pub fn process(&self, component: Component) -> anyhow::Result<Arc<Process>> {
         Ok(self.running(component)?.process())
     }
