@@ -246,16 +246,7 @@ fn a_start_that_waits_for_its_map_says_so() {
 #[test]
 fn every_command_shows_an_example_and_ends_with_2_on_wrong_usage() {
     let commands = [
-        "run",
-        "validate",
-        "decide",
-        "explain",
-        "status",
-        "doctor",
-        "migrate",
-        "simulate",
-        "certs",
-        "crd",
+        "run", "validate", "decide", "explain", "status", "doctor", "migrate", "simulate", "certs", "crd",
         "webhook-config",
     ];
     for command in commands {

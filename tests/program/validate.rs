@@ -50,14 +50,10 @@ fn rows(args: &[&str], input: &[u8]) -> Vec<String> {
 #[test]
 fn config_maps_and_what_follows_the_metric_are_judged_down_to_the_line_of_an_entry() {
     let wanted = [
-        "maps.yaml:10:5 WVA-CM-022 deny",
-        "maps.yaml:11:24 WVA-CM-023 deny",
-        "maps.yaml:13:5 WVA-CM-022 deny",
-        "maps.yaml:14:23 WVA-CM-023 deny",
-        "maps.yaml:22:24 WVA-CM-002 deny",
-        "maps.yaml:23:3 WVA-CM-051 warn",
-        "maps.yaml:26:24 WVA-CM-002 deny",
-        "maps.yaml:38:15 WVA-HPA-051 warn",
+        "maps.yaml:10:5 WVA-CM-022 deny", "maps.yaml:11:24 WVA-CM-023 deny",
+        "maps.yaml:13:5 WVA-CM-022 deny", "maps.yaml:14:23 WVA-CM-023 deny",
+        "maps.yaml:22:24 WVA-CM-002 deny", "maps.yaml:23:3 WVA-CM-051 warn",
+        "maps.yaml:26:24 WVA-CM-002 deny", "maps.yaml:38:15 WVA-HPA-051 warn",
         "maps.yaml:39:22 WVA-HPA-052 warn",
     ];
     assert_eq!(rows(&["maps.yaml"], b""), wanted);

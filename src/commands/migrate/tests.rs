@@ -86,10 +86,8 @@ fn annotated_autoscalers_become_variants_that_they_follow() {
     assert_eq!(
         steps(&plan),
         [
-            "VariantAutoscaling qwen-l40s: 3",
-            "VariantAutoscaling phi-decode: 2",
-            "VariantAutoscaling gemma: 3",
-            "HorizontalPodAutoscaler phi-hpa: 1",
+            "VariantAutoscaling qwen-l40s: 3", "VariantAutoscaling phi-decode: 2",
+            "VariantAutoscaling gemma: 3", "HorizontalPodAutoscaler phi-hpa: 1",
         ]
     );
     assert_eq!((plan.read, plan.fine, plan.open.len()), (3, 0, 0), "{:?}", plan.open);

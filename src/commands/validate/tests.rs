@@ -33,11 +33,8 @@ fn findings_are_in_order_of_file_line_column_and_code() {
     let two = format!("{FAULTY}---\nb: [\n---\n{}", FAULTY.replace("modelID: m", "modelID: {}"));
     let found = places(&[("z.yaml", FAULTY), ("a.yaml", &two)]);
     let want = [
-        "a.yaml:7:16 WVA-VA-003",
-        "a.yaml:11:4 WVA-FILE-001",
-        "a.yaml:18:12 WVA-VA-006",
-        "a.yaml:19:16 WVA-VA-003",
-        "z.yaml:7:16 WVA-VA-003",
+        "a.yaml:7:16 WVA-VA-003", "a.yaml:11:4 WVA-FILE-001", "a.yaml:18:12 WVA-VA-006",
+        "a.yaml:19:16 WVA-VA-003", "z.yaml:7:16 WVA-VA-003",
     ];
     assert_eq!(found.into_iter().filter(|f| !f.contains("WVA-VA-055")).collect::<Vec<_>>(), want);
 }

@@ -99,9 +99,7 @@ fn one_entry_on_its_own() {
         ("scaleUpThreshold: 0", "WVA-CM-023", "data.default.scaleUpThreshold", "above 0, at most 1"),
         ("enableLimiter: 1", "WVA-CM-023", "data.default.enableLimiter", "true or false"),
         (
-            "analyzerName: v2",
-            "WVA-CM-023",
-            "data.default.analyzerName",
+            "analyzerName: v2", "WVA-CM-023", "data.default.analyzerName",
             "\"\", \"saturation\", \"throughput\"",
         ),
         ("hold: 5", "WVA-CM-023", "data.default.hold", "a duration above 0"),

@@ -152,16 +152,8 @@ fn the_output_has_the_documented_form() {
     let decision = &json["decisions"][0];
     let keys: Vec<_> = decision.as_object().unwrap().keys().cloned().collect();
     let mut want = [
-        "namespace",
-        "modelID",
-        "variant",
-        "accelerator",
-        "current",
-        "target",
-        "action",
-        "reason",
-        "limitedBy",
-        "steps",
+        "namespace", "modelID", "variant", "accelerator", "current", "target", "action", "reason",
+        "limitedBy", "steps",
     ];
     want.sort_unstable();
     let mut sorted = keys;

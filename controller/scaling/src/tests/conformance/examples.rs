@@ -19,8 +19,7 @@ pub(super) const TABLE: Table = Table {
         ),
         ("example: without b", "a: 3 ready=2 cost=40 kv=.78,.77", "a 3->3 PendingReplicas"),
         (
-            "example: desired beyond the maximum",
-            "a: 3 desired=12 max=10 kv=.60",
+            "example: desired beyond the maximum", "a: 3 desired=12 max=10 kv=.60",
             "a 3->3 OutOfBounds desired=12 max=10",
         ),
         (

@@ -36,8 +36,7 @@ pub(super) const TABLE: Table = Table {
         ("at the minimum it holds", "a: 3 desired=2 min=2 kv=.60", "a 3->2 KeptDecision"),
         ("out of bounds, and it shrinks", "a: 3 desired=5 max=4 kv=.1", "a 3->2 OutOfBounds ScaleDownSafe"),
         (
-            "out of bounds comes before superseded",
-            "a: 3 desired=1 min=2 kv=.75",
+            "out of bounds comes before superseded", "a: 3 desired=1 min=2 kv=.75",
             "a 3->4 OutOfBounds SpareBelowTarget",
         ),
         // Superseded.
@@ -59,8 +58,7 @@ pub(super) const TABLE: Table = Table {
         ),
         // Not carried out.
         (
-            "just before the hold ends",
-            "a: 3 desired=4 desiredAge=9m59s kv=.60",
+            "just before the hold ends", "a: 3 desired=4 desiredAge=9m59s kv=.60",
             "a 3->4 KeptDecision age=9m59s",
         ),
         (
@@ -84,8 +82,7 @@ pub(super) const TABLE: Table = Table {
             "a 3->3 NotCarriedOut",
         ),
         (
-            "a new decision starts its time",
-            "a: 3 desired=3 desiredAge=9m kv=.75",
+            "a new decision starts its time", "a: 3 desired=3 desiredAge=9m kv=.75",
             "a 3->4 SpareBelowTarget age=0s",
         ),
         ("a kept one goes on", "a: 3 desired=6 desiredAge=8m kv=.60", "a 3->6 KeptDecision age=8m0s"),

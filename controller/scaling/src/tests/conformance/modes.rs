@@ -19,13 +19,11 @@ pub(super) const TABLE: Table = Table {
         ("paused where it would stay", "a: 2 mode=paused kv=.50", "a 2->2 Paused decided=2"),
         ("fixed", "a: 2 mode=fixed=7 kv=.75", "a 2->7 SpareBelowTarget Fixed asked=7 decided=3"),
         (
-            "fixed above the maximum",
-            "a: 2 mode=fixed=7 max=6 kv=.75",
+            "fixed above the maximum", "a: 2 mode=fixed=7 max=6 kv=.75",
             "a 2->6 SpareBelowTarget Fixed asked=7",
         ),
         (
-            "fixed below the minimum",
-            "a: 2 mode=fixed=0 min=1 kv=.75",
+            "fixed below the minimum", "a: 2 mode=fixed=0 min=1 kv=.75",
             "a 2->1 SpareBelowTarget Fixed asked=0",
         ),
         ("fixed at 0", "a: 2 mode=fixed=0 kv=.75", "a 2->0 SpareBelowTarget Fixed"),

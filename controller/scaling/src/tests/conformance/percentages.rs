@@ -43,8 +43,7 @@ pub(super) const LOAD: Table = Table {
         ("a replica with KV alone", "a: 1 kv=.75 queue=-", "a 1->2 SpareBelowTarget meanSpareQueue=5"),
         ("a replica with a queue alone", "a: 1 kv=- queue=2.5", "a 1->2 SpareBelowTarget meanSpareKv=0.8"),
         (
-            "a replica with neither does not report",
-            "a: 3 kv=.1,.1,- queue=0,0,-",
+            "a replica with neither does not report", "a: 3 kv=.1,.1,- queue=0,0,-",
             "a 3->3 ScrapeGap ready=3 reporting=2",
         ),
         // Scale-down.
@@ -116,8 +115,7 @@ pub(super) const CHOICE: Table = Table {
             "a 2->1 ScaleDownSafe; b 2->2 NoChange",
         ),
         (
-            "all equal: the last by name shrinks",
-            "a: 2 kv=.20; b: 2 kv=.20",
+            "all equal: the last by name shrinks", "a: 2 kv=.20; b: 2 kv=.20",
             "a 2->2 NoChange; b 2->1 ScaleDownSafe",
         ),
         (

@@ -26,8 +26,7 @@ pub(super) const TABLE: Table = Table {
         ("a kept scale-down goes on in a gap", "a: 3 desired=2 kv=.1,.1", "a 3->2 KeptDecision"),
         ("bounds hold in a gap", "a: 3 max=2 kv=.60,.60", "a 3->2 AtMaximum"),
         (
-            "another model's gap does not matter",
-            "a: 3 kv=.1; == m2; b: 3 kv=.1,.1",
+            "another model's gap does not matter", "a: 3 kv=.1; == m2; b: 3 kv=.1,.1",
             "a 3->2 ScaleDownSafe; b 3->3 ScrapeGap",
         ),
         // One of the two main signals alone.
@@ -47,8 +46,7 @@ pub(super) const TABLE: Table = Table {
             "a 2->2 NoChange; b 2->2 NoChange; warning SignalLacking a KvUsage 1; warning SignalLacking a Queue 1",
         ),
         (
-            "what does not count lacks nothing",
-            "a: 3 kv=.1,.1,- age=0s,0s,121s",
+            "what does not count lacks nothing", "a: 3 kv=.1,.1,- age=0s,0s,121s",
             "a 3->3 MetricsStale; warning none",
         ),
         ("nor does what reports nothing", "a: 2 kv=.60,- queue=0,-", "a 2->2 NoChange; warning none"),
@@ -58,8 +56,7 @@ pub(super) const TABLE: Table = Table {
         ("late, and it counts", "a: 3 kv=.78,.78,.1 age=0s,0s,120s", "a 3->3 NoChange reporting=3"),
         ("late, and it grows", "a: 2 kv=.75 age=61s", "a 2->3 SpareBelowTarget"),
         (
-            "stale, and it does not count",
-            "a: 3 kv=.78,.78,.1 age=0s,0s,121s",
+            "stale, and it does not count", "a: 3 kv=.78,.78,.1 age=0s,0s,121s",
             "a 3->4 SpareBelowTarget reporting=2",
         ),
         ("stale, which forbids scale-down", "a: 3 kv=.1 age=0s,0s,121s", "a 3->3 MetricsStale stale=1"),

@@ -50,8 +50,7 @@ pub(super) const TABLE: Table = Table {
         ("a trend and a warm replica", "throughput warmSpare: on; rising 4 12; a: 4", "a 4->6 TrendAhead"),
         ("a warm replica alone", "throughput warmSpare: on; rising 4 12; a: 5", "a 5->6 WarmSpare"),
         (
-            "a long start keeps one warm by itself",
-            "rising 4 12; a: 6 coldStart=3m1s",
+            "a long start keeps one warm by itself", "rising 4 12; a: 6 coldStart=3m1s",
             "a 6->7 WarmSpare horizonSeconds=226",
         ),
         (

@@ -12,8 +12,7 @@ pub(super) const TABLE: Table = Table {
         ("in use is rounded down below a half", "a: 1 blocks=1 size=5 kv=.49", "a 1->1 NoChange demand=2"),
         ("no mean input anywhere", "a: 1 kv=.1 queue=4 in=-", "a 1->1 NoChange demand=1600"),
         (
-            "the mean input of the others",
-            "a: 3 kv=.5 in=400,600,- queue=0,0,2",
+            "the mean input of the others", "a: 3 kv=.5 in=400,600,- queue=0,0,2",
             "a 3->3 NoChange demand=25000",
         ),
         (
@@ -22,19 +21,16 @@ pub(super) const TABLE: Table = Table {
             "a 1->1 NoChange demand=16800; b 1->1 NoChange",
         ),
         (
-            "the scheduler's queue in bytes",
-            "waiting 10 40000; a: 1 kv=.775",
+            "the scheduler's queue in bytes", "waiting 10 40000; a: 1 kv=.775",
             "a 1->3 DemandAboveSupply demand=23680",
         ),
         ("twice the bytes", "waiting 10 80000; a: 1 kv=.775", "a 1->4 DemandAboveSupply demand=33680"),
         (
-            "the scheduler's queue in requests",
-            "waiting 10; a: 1 kv=.775",
+            "the scheduler's queue in requests", "waiting 10; a: 1 kv=.775",
             "a 1->2 DemandAboveSupply demand=18800",
         ),
         (
-            "the scheduler's queue without means",
-            "waiting 10 400; a: 1 kv=.1 in=- out=-",
+            "the scheduler's queue without means", "waiting 10 400; a: 1 kv=.1 in=- out=-",
             "a 1->1 NoChange demand=1700",
         ),
         (
@@ -186,8 +182,7 @@ pub(super) const TABLE: Table = Table {
         ("stale metrics alone", "a: 2 desired=4 kv=.9 age=121s", "a 2->4 SafetyNet"),
         ("a model at 0 stays there", "a: 0 kv=.9", "a 0->0 NoChange"),
         (
-            "an idle model goes to zero",
-            "zero; idle; a: 2 running=0 kv=0",
+            "an idle model goes to zero", "zero; idle; a: 2 running=0 kv=0",
             "a 2->0 SupplyAboveDemand NoRequests",
         ),
         ("above its maximum", "a: 5 max=4 kv=.6", "a 5->4 AtMaximum"),
