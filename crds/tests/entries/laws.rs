@@ -127,8 +127,6 @@ fn the_last_digit_that_counts_is_the_same_for_both() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 1000, ..ProptestConfig::default() })]
-
     #[test]
     fn the_schema_accepts_what_is_read((kind, value) in entry()) {
         let validator = validator(kind);
