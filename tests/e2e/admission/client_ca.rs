@@ -59,14 +59,7 @@ impl Release<'_> {
     async fn notes(&self) -> anyhow::Result<Vec<String>> {
         let selector = "reason=ImmutableConfigChangeRejected";
         let args = [
-            "get",
-            "events.events.k8s.io",
-            "-n",
-            &self.namespace,
-            "--field-selector",
-            selector,
-            "-o",
-            "json",
+            "get", "events.events.k8s.io", "-n", &self.namespace, "--field-selector", selector, "-o", "json",
         ];
         let listed: Value = serde_json::from_str(&self.testbed.kubectl(&args).await?.success()?)?;
         let items = listed["items"].as_array().context("no list")?;

@@ -65,13 +65,8 @@ async fn a_change_that_needs_a_restart_comes_with_one() -> anyhow::Result<()> {
         "config.yaml": "V: 2\nWVA_SCALE_TO_ZERO: sometimes\n",
     });
     let said = [
-        "data.GLOBAL_OPT_INTERVAL: ",
-        "lacks a unit",
-        "data.PROMETHEUS_BASE_URL: ",
-        "http:// or https://",
-        "data[config.yaml].WVA_SCALE_TO_ZERO: ",
-        "write true or false",
-        "WVA-CM-003",
+        "data.GLOBAL_OPT_INTERVAL: ", "lacks a unit", "data.PROMETHEUS_BASE_URL: ", "http:// or https://",
+        "data[config.yaml].WVA_SCALE_TO_ZERO: ", "write true or false", "WVA-CM-003",
         "data[config.yaml].V: ",
     ];
     refused(&send(testbed, &["create"], &map(&bad, None)).await?, &said)?;

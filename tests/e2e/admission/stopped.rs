@@ -32,21 +32,8 @@ async fn set_doors(testbed: &Testbed, policies: [&str; 2], seconds: u32) -> anyh
 /// Twenty bad objects with the code of each.
 fn bad_variants() -> Vec<(Value, &'static str)> {
     let modes = [
-        "sometimes",
-        "Auto",
-        "AUTO",
-        "",
-        " auto",
-        "paused ",
-        "off",
-        "fixed",
-        "fixed=",
-        "fixed=-1",
-        "fixed=+1",
-        "fixed=1.0",
-        "fixed=2147483648",
-        "fixed=99999999999999999999",
-        "recommend,paused",
+        "sometimes", "Auto", "AUTO", "", " auto", "paused ", "off", "fixed", "fixed=", "fixed=-1",
+        "fixed=+1", "fixed=1.0", "fixed=2147483648", "fixed=99999999999999999999", "recommend,paused",
     ];
     let with = |name: String, part: &str, key: &str, value: &str| {
         let mut object = variant(&name, &good(&name));

@@ -84,14 +84,7 @@ async fn replaced(site: &Site) -> anyhow::Result<String> {
     let stored: Value = serde_json::from_str(&stored)?;
     ensure!(stored["spec"]["variantCost"] == "40.0", "what was stored is {stored}");
     site.kubectl(&[
-        "-n",
-        MODELS,
-        "patch",
-        "va",
-        VARIANT,
-        "--type=merge",
-        "-p",
-        r#"{"spec":{"maxReplicas":5}}"#,
+        "-n", MODELS, "patch", "va", VARIANT, "--type=merge", "-p", r#"{"spec":{"maxReplicas":5}}"#,
     ])
     .await?;
     site.healthy().await?;

@@ -119,15 +119,8 @@ metadata:
     async fn openshift(&self) -> anyhow::Result<String> {
         let ca = format!("wva.prometheus.caCert={}", self.site.testbed.ca().display());
         let args = [
-            "--set-file",
-            &ca,
-            "--set",
-            "va.accelerator=L40S",
-            "--set",
-            "llmd.modelID=unsloth/Meta-Llama-3.1-8B",
-            "--set",
-            "vllmService.enabled=true",
-            "--set",
+            "--set-file", &ca, "--set", "va.accelerator=L40S", "--set",
+            "llmd.modelID=unsloth/Meta-Llama-3.1-8B", "--set", "vllmService.enabled=true", "--set",
             "vllmService.nodePort=30000",
         ];
         self.site.helm(self.helm, &args).await?.success()?;
