@@ -8,7 +8,7 @@
 # LANES          end-to-end groups that run side by side; each has a control plane, and mostly waits (default 3)
 # SEED           shuffles the end-to-end groups: their order must not matter. Inside a group tests start by name, as
 #                stable libtest has no order by chance
-# PROPTEST_CASES cases of each law (default 1,000)
+# PROPTEST_CASES cases of each law (default in .cargo/config.toml)
 set -uo pipefail
 # A backtrace of an assertion says nothing that its message does not.
 export RUST_BACKTRACE=0

@@ -12,6 +12,17 @@ fn read(args: &[&str], env: &[(&str, &str)]) -> Result<Settings, SettingsError> 
     Sources::collect(&matches, environment).read(&MapText::default())
 }
 
+const URL: (&str, &str) = ("PROMETHEUS_BASE_URL", "http://127.0.0.1:9090");
+
+/// Settings of an environment with this in addition to what is required.
+fn settings(set: &[(&str, &str)]) -> Settings {
+    read(&[], &[&[URL], set].concat()).unwrap()
+}
+
+fn refusal(set: &[(&str, &str)]) -> String {
+    read(&[], &[&[URL], set].concat()).unwrap_err().to_string()
+}
+
 fn text(data: &serde_json::Value) -> MapText {
     MapText::of(data.as_object().unwrap())
 }
@@ -67,7 +78,7 @@ fn the_deployment_is_the_one_that_is_named_or_told_from_the_name_of_the_pod() {
         (long, "a-release-with-a-name-of-fifty-characters-or-mo-controllerx7k2z", Some(long)),
         ("named", "wva-controller-manager-6d4cf56db6-x7k2z", Some("named")),
     ] {
-        let settings = read(&[], &[URL, ("DEPLOYMENT_NAME", named), ("POD_NAME", pod)]).unwrap();
+        let settings = settings(&[("DEPLOYMENT_NAME", named), ("POD_NAME", pod)]);
         assert_eq!(settings.deployment.as_deref(), want, "{named:?} {pod:?}");
         let rollout = want.map_or_else(
             || "deployment -l control-plane=controller-manager".to_owned(),
@@ -76,8 +87,6 @@ fn the_deployment_is_the_one_that_is_named_or_told_from_the_name_of_the_pod() {
         assert_eq!(settings.running.rollout, rollout);
     }
 }
-
-const URL: (&str, &str) = ("PROMETHEUS_BASE_URL", "http://127.0.0.1:9090");
 
 #[test]
 fn a_flag_wins_over_the_environment_and_an_unset_flag_hides_nothing() {
@@ -122,14 +131,14 @@ fn old_names_work_and_warn() {
 
 #[test]
 fn arrivals_decide_for_service_classes_where_somebody_asks_for_it() {
-    let proactive = |set: &[(&str, &str)]| read(&[], &[&[URL], set].concat()).unwrap().engine().proactive;
+    let proactive = |set: &[(&str, &str)]| settings(set).engine().proactive;
     assert!(!proactive(&[]) && proactive(&[("EXPERIMENTAL_PROACTIVE_MODEL", "true")]));
 }
 
 #[test]
 fn scale_to_zero_and_steps_of_the_program_itself_are_off_until_somebody_asks_for_them() {
     let zero = |set: &[(&str, &str)]| {
-        let settings = read(&[], &[&[URL], set].concat()).unwrap();
+        let settings = settings(set);
         assert_eq!(settings.warnings, [""; 0]);
         let engine = settings.engine();
         (engine.scale_to_zero, engine.actuation, settings.controller.unwrap().zero.steps_at_once)
@@ -146,7 +155,7 @@ fn scale_to_zero_and_steps_of_the_program_itself_are_off_until_somebody_asks_for
 #[test]
 fn the_limiter_is_off_until_somebody_asks_for_it() {
     let limiter = |set: &[(&str, &str)]| {
-        let settings = read(&[], &[&[URL], set].concat()).unwrap();
+        let settings = settings(set);
         let (engine, controller) = (settings.engine(), settings.controller.unwrap());
         assert_eq!(engine.limited_mode, controller.limiter.limited_mode);
         (controller.limiter.limited_mode, controller.limiter.node_selector)
@@ -158,9 +167,8 @@ fn the_limiter_is_off_until_somebody_asks_for_it() {
 
 #[test]
 fn an_empty_variable_is_one_that_is_not_set() {
-    let empty =
-        [URL, ("GLOBAL_OPT_INTERVAL", ""), ("POD_NAMESPACE", ""), ("METRICS_SECURE", ""), ("POD_NAME", "")];
-    let s = read(&[], &empty).unwrap();
+    let empty = ["GLOBAL_OPT_INTERVAL", "POD_NAMESPACE", "METRICS_SECURE", "POD_NAME"];
+    let s = settings(&empty.map(|key| (key, "")));
     assert_eq!(s.engine().interval, Duration::from_mins(1));
     assert_eq!(s.namespace, "workload-variant-autoscaler-system");
     assert!(s.metrics_secure);
@@ -171,54 +179,47 @@ fn an_empty_variable_is_one_that_is_not_set() {
 #[test]
 fn ages_of_signals_must_rise() {
     let stale = ("PROMETHEUS_METRICS_CACHE_STALE_THRESHOLD", "10m");
-    let e = read(&[], &[URL, stale]).unwrap_err().to_string();
+    let e = refusal(&[stale]);
     assert!(
         e.contains("one setting is wrong")
             && e.contains("STALE_THRESHOLD (environment")
             && e.contains("then unavailable"),
         "{e}"
     );
-    let e = read(&[], &[URL, ("PROMETHEUS_METRICS_CACHE_UNAVAILABLE_THRESHOLD", "long")])
-        .unwrap_err()
-        .to_string();
+    let e = refusal(&[("PROMETHEUS_METRICS_CACHE_UNAVAILABLE_THRESHOLD", "long")]);
     assert!(e.contains("one setting is wrong"), "what does not parse is said once: {e}");
-    let equal = [URL, stale, ("PROMETHEUS_METRICS_CACHE_UNAVAILABLE_THRESHOLD", "10m")];
-    assert!(read(&[], &equal).is_ok());
+    settings(&[stale, ("PROMETHEUS_METRICS_CACHE_UNAVAILABLE_THRESHOLD", "10m")]);
 }
 
 #[test]
 fn how_to_speak_to_prometheus_is_read() {
-    let prometheus = |set: &[(&str, &str)]| {
-        let settings = read(&[], &[&[URL], set].concat());
-        settings.map(|s| (s.clone(), s.warnings.clone())).map_err(|e| e.to_string())
-    };
     let (cert, key) = (("PROMETHEUS_CLIENT_CERT_PATH", "/c"), ("PROMETHEUS_CLIENT_KEY_PATH", "/k"));
     let rest = [
         ("PROMETHEUS_SERVER_NAME", "p"),
         ("PROMETHEUS_METRICS_CACHE_CLEANUP_INTERVAL", "7s"),
         ("WVA_EARLY_SCALE_UP", "false"),
     ];
-    let (settings, warnings) = prometheus(&[&[cert, key][..], &rest].concat()).unwrap();
-    let engine = settings.engine();
-    let config = settings.controller.unwrap().prometheus;
+    let all = settings(&[&[cert, key][..], &rest].concat());
+    assert_eq!(all.warnings, [""; 0], "all of it has an effect");
+    let engine = all.engine();
+    let config = all.controller.unwrap().prometheus;
     assert_eq!(config.client_identity, Some(("/c".to_owned(), "/k".to_owned())));
     assert_eq!(config.server_name.as_deref(), Some("p"));
     assert_eq!(engine.cleanup_interval, Duration::from_secs(7));
     assert!(!engine.early_scale_up);
-    assert_eq!(warnings, [] as [&str; 0], "all of it has an effect");
     for half in [cert, key] {
-        let error = prometheus(&[half]).unwrap_err();
+        let error = refusal(&[half]);
         assert!(error.contains("one setting is wrong") && error.contains(half.0), "{error}");
         assert!(error.contains("needs its key"), "{error}");
     }
-    let (settings, _) = prometheus(&[]).unwrap();
-    assert!(settings.engine().early_scale_up);
-    assert!(settings.controller.unwrap().prometheus.client_identity.is_none());
+    let none = settings(&[]);
+    assert!(none.engine().early_scale_up);
+    assert!(none.controller.unwrap().prometheus.client_identity.is_none());
 }
 
 #[test]
 fn an_election_is_held_under_the_name_of_the_pod() {
-    assert!(read(&[], &[URL]).unwrap().election.is_none());
+    assert!(settings(&[]).election.is_none());
     let set = [URL, ("POD_NAME", "wva-0"), ("POD_NAMESPACE", "ns"), ("WVA_TAKEOVER_DELAY", "0s")];
     let election = read(&["--leader-elect"], &set).unwrap().election.unwrap();
     assert_eq!((&*election.namespace, &*election.identity), ("ns", "wva-0"));
@@ -228,7 +229,7 @@ fn an_election_is_held_under_the_name_of_the_pod() {
 
 #[test]
 fn certificates_are_made_here_unless_a_folder_is_named() {
-    let mode = |set: &[(&str, &str)]| read(&[], &[&[URL], set].concat()).unwrap().certificates;
+    let mode = |set: &[(&str, &str)]| settings(set).certificates;
     assert!(matches!(mode(&[]), Certificates::SelfMade { .. }));
     let folder = ("WEBHOOK_CERT_PATH", "/certs");
     let files = Certificates::Files(CertificateFiles {
@@ -238,14 +239,14 @@ fn certificates_are_made_here_unless_a_folder_is_named() {
     });
     assert_eq!(mode(&[folder]), files);
     assert_eq!(mode(&[folder, ("WVA_CERT_MODE", "files")]), files);
-    let unread = read(&[], &[URL, folder, ("WVA_CERT_MODE", "self")]).unwrap();
+    let unread = settings(&[folder, ("WVA_CERT_MODE", "self")]);
     assert!(matches!(unread.certificates, Certificates::SelfMade { .. }));
     assert_eq!(unread.warnings, ["WEBHOOK_CERT_PATH (/certs) is not read: WVA_CERT_MODE is self"]);
 }
 
 #[test]
 fn what_has_no_effect_or_a_bad_one_is_warned_of() {
-    let warned = |set: &[(&str, &str)]| read(&[], &[&[URL], set].concat()).unwrap().warnings;
+    let warned = |set: &[(&str, &str)]| settings(set).warnings;
     let delay = ("WVA_TAKEOVER_DELAY", "45s");
     let told = warned(&[delay]);
     assert!(told.len() == 1 && told[0].starts_with("WVA_TAKEOVER_DELAY (45s) delays no series"), "{told:?}");
@@ -274,8 +275,7 @@ fn lease_times_must_fall() {
 
 #[test]
 fn a_server_name_that_no_certificate_carries_is_told_with_all_else_that_is_wrong() {
-    let set = [URL, ("PROMETHEUS_SERVER_NAME", "10.0.0.7"), ("LOG_LEVEL", "loud")];
-    let error = read(&[], &set).unwrap_err().to_string();
+    let error = refusal(&[("PROMETHEUS_SERVER_NAME", "10.0.0.7"), ("LOG_LEVEL", "loud")]);
     assert!(error.starts_with("2 settings are wrong") && error.contains("write the DNS name"), "{error}");
 }
 
@@ -292,9 +292,7 @@ fn what_this_release_cannot_do_is_refused_at_the_start() {
         (&[("PROMETHEUS_EXTRA_MATCHERS", "cluster=a")], "label matchers of PromQL"),
         (&[("PROMETHEUS_BASE_URL", "http://u:hunter2@h:99999")], "http://u:***@h:99999"),
     ] {
-        let mut all = set.to_vec();
-        all.push(URL);
-        let e = read(&[], &all).unwrap_err().to_string();
+        let e = refusal(set);
         assert!(e.contains("one setting is wrong") && e.contains(want) && !e.contains("hunter2"), "{e}");
     }
     assert!(read(&["--webhook=false"], &[URL, ("WEBHOOK_BIND_ADDRESS", "0")]).is_ok());
@@ -370,7 +368,7 @@ fn every_value_is_shown_with_its_source_and_no_secret_is() {
 #[test]
 fn an_unusable_picker_token_fails_the_start() {
     for token in ["", "\n", "hun\nter2", "hun ter2"] {
-        let error = read(&[], &[URL, ("EPP_METRIC_READER_BEARER_TOKEN", token)]).unwrap_err().to_string();
+        let error = refusal(&[("EPP_METRIC_READER_BEARER_TOKEN", token)]);
         let named =
             error.contains("EPP_METRIC_READER_BEARER_TOKEN (environment EPP_METRIC_READER_BEARER_TOKEN)");
         assert!(named && error.contains("write the token in one line"), "{token:?}: {error}");
@@ -383,8 +381,7 @@ fn pickers_get_a_token_only_where_one_is_set() {
     use wva_controller::PickerToken;
     let account = ("EPP_METRIC_READER_SERVICE_ACCOUNT", "reader");
     let token = |env: &[(&str, &str)]| {
-        let env: Vec<_> = [URL, ("POD_NAMESPACE", "ns")].iter().chain(env).copied().collect();
-        read(&[], &env).unwrap().controller.unwrap().zero.picker_token
+        settings(&[&[("POD_NAMESPACE", "ns")], env].concat()).controller.unwrap().zero.picker_token
     };
     assert!(token(&[]) == PickerToken::None);
     assert!(token(&[account]) == PickerToken::Account { namespace: "ns".into(), name: "reader".into() });

@@ -1,32 +1,20 @@
 //! `wva certs` as a user meets it: what is made can be inspected, what does not fit is found, and no key is printed.
-#![expect(clippy::unwrap_used, reason = "a helper of a test may panic as the test itself does")]
 
-use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
 
-fn certs(args: &[&str], input: &str) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_wva"))
-        .arg("certs")
-        .args(args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // A program that has ended does not read.
-    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
-    child.wait_with_output().unwrap()
+use crate::{Finished, holds, run};
+
+fn certs(args: &[&str], input: &str) -> Finished {
+    run(&[&["certs"], args].concat(), input)
 }
 
+/// Asserts the status and parts of what a run says on either stream.
 #[track_caller]
-fn says(out: &Output, code: i32, parts: &[&str]) -> String {
-    let said = format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
-    assert_eq!(out.status.code(), Some(code), "{said}");
-    for part in parts {
-        assert!(said.contains(part), "{part:?} is not in:\n{said}");
-    }
+fn says(out: Finished, code: i32, parts: &[&str]) -> String {
+    let out = out.ends(code);
+    let said = out.stdout + &out.stderr;
+    holds(&said, parts);
     said
 }
 
@@ -44,11 +32,9 @@ impl Folder {
         self.0.join(name).display().to_string()
     }
 
-    fn make(&self) -> Output {
-        certs(
-            &["make", "--namespace", "wva", "--service", "hook", "--out", &self.0.display().to_string()],
-            "",
-        )
+    fn make(&self) -> Finished {
+        let out = self.0.display().to_string();
+        certs(&["make", "--namespace", "wva", "--service", "hook", "--out", &out], "")
     }
 }
 
@@ -64,18 +50,17 @@ fn read(path: &str) -> String {
 
 fn secret() -> String {
     let out = certs(&["make", "--namespace", "wva", "--secret", "hook-ca", "--ca-lifetime", "72h"], "");
-    says(&out, 0, &["kind: Secret", "name: hook-ca", "namespace: wva", "ca.crt:", "ca.key:"]);
-    String::from_utf8(out.stdout).unwrap()
+    out.ends(0).prints(&["kind: Secret", "name: hook-ca", "namespace: wva", "ca.crt:", "ca.key:"]).stdout
 }
 
 #[test]
 fn what_is_made_fits_and_is_not_overwritten() {
     let folder = Folder::new("make");
-    says(&folder.make(), 0, &["tls.crt", "tls.key", "ca.crt"]);
+    says(folder.make(), 0, &["tls.crt", "tls.key", "ca.crt"]);
     let (cert, key, ca) = (folder.file("tls.crt"), folder.file("tls.key"), folder.file("ca.crt"));
     assert_eq!(std::fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
     let told = says(
-        &certs(&["inspect", &cert, &key, &ca], ""),
+        certs(&["inspect", &cert, &key, &ca], ""),
         0,
         &[
             "hook.wva.svc,hook.wva.svc.cluster.local,hook.wva",
@@ -90,10 +75,10 @@ fn what_is_made_fits_and_is_not_overwritten() {
     assert!(secret.lines().all(|line| !told.contains(line)), "a key was printed:\n{told}");
 
     let before = read(&cert);
-    says(&folder.make(), 1, &["tls.crt is there already", "name another folder"]);
+    says(folder.make(), 1, &["tls.crt is there already", "name another folder"]);
     assert_eq!(read(&cert), before);
     std::fs::remove_file(&cert).unwrap();
-    says(&folder.make(), 1, &["tls.key is there already"]);
+    says(folder.make(), 1, &["tls.key is there already"]);
     assert!(!Path::new(&cert).exists(), "all or nothing");
 }
 
@@ -103,7 +88,7 @@ fn a_secret_and_a_configuration_are_read_from_standard_input() {
     let value: serde_json::Value = serde_saphyr::from_str(&secret).unwrap();
     let ca = value["data"]["ca.crt"].as_str().unwrap();
     let told = says(
-        &certs(&["inspect", "-"], &secret),
+        certs(&["inspect", "-"], &secret),
         0,
         &["Secret wva/hook-ca: ca.crt", "current CA", "in 2 days"],
     );
@@ -115,28 +100,28 @@ fn a_secret_and_a_configuration_are_read_from_standard_input() {
         )
     };
     let both = |bundle: &str| format!("{secret}---\n{}", configuration(bundle));
-    says(&certs(&["inspect", "-"], &both(ca)), 0, &["ValidatingWebhookConfiguration w, a.b.c: caBundle"]);
+    says(certs(&["inspect", "-"], &both(ca)), 0, &["ValidatingWebhookConfiguration w, a.b.c: caBundle"]);
     let other = self::secret();
     let other: serde_json::Value = serde_saphyr::from_str(&other).unwrap();
     let other = other["data"]["ca.crt"].as_str().unwrap();
     says(
-        &certs(&["inspect", "-"], &both(other)),
+        certs(&["inspect", "-"], &both(other)),
         1,
         &["FINDING:", "does not carry the CA of Secret wva/hook-ca: ca.crt"],
     );
-    says(&certs(&["inspect", "-"], &both("bm9uc2Vuc2U=")), 1, &["holds no certificate"]);
+    says(certs(&["inspect", "-"], &both("bm9uc2Vuc2U=")), 1, &["holds no certificate"]);
     // JSON, as `kubectl -o json` prints it.
-    says(&certs(&["inspect", "-"], &value.to_string()), 0, &["current CA"]);
+    says(certs(&["inspect", "-"], &value.to_string()), 0, &["current CA"]);
 }
 
 #[test]
 fn what_does_not_fit_ends_with_1() {
     let (one, other) = (Folder::new("one"), Folder::new("other"));
-    says(&one.make(), 0, &[]);
-    says(&other.make(), 0, &[]);
-    says(&certs(&["inspect", &one.file("tls.crt"), &other.file("ca.crt")], ""), 1, &["does not verify"]);
+    says(one.make(), 0, &[]);
+    says(other.make(), 0, &[]);
+    says(certs(&["inspect", &one.file("tls.crt"), &other.file("ca.crt")], ""), 1, &["does not verify"]);
     let pair = [one.file("tls.crt"), other.file("tls.key")];
-    says(&certs(&["inspect", &pair[0], &pair[1]], ""), 1, &["is not the key of"]);
+    says(certs(&["inspect", &pair[0], &pair[1]], ""), 1, &["is not the key of"]);
     for (what, input, part) in [
         ("nothing", "", "is empty"),
         ("garbage", "garbage", "holds no certificate in PEM"),
@@ -147,22 +132,22 @@ fn what_does_not_fit_ends_with_1() {
             "holds no X.509 certificate in its PEM block 1",
         ),
     ] {
-        let told = says(&certs(&["inspect", "-"], input), 1, &["FINDING:", part]);
+        let told = says(certs(&["inspect", "-"], input), 1, &["FINDING:", part]);
         assert!(!told.is_empty(), "{what}");
     }
 }
 
 #[test]
 fn wrong_usage_ends_with_2_and_a_wrong_value_is_named() {
-    says(&certs(&[], ""), 2, &["inspect", "make"]);
-    says(&certs(&["inspect"], ""), 2, &["<PATH>"]);
-    says(&certs(&["inspect", "/no/such/file"], ""), 2, &["/no/such/file: cannot be read"]);
-    says(&certs(&["make", "--namespace", "a", "--service", "b"], ""), 2, &["--out"]);
-    says(&certs(&["make", "--namespace", "a", "--out", "x"], ""), 2, &["--service"]);
+    says(certs(&[], ""), 2, &["inspect", "make"]);
+    says(certs(&["inspect"], ""), 2, &["<PATH>"]);
+    says(certs(&["inspect", "/no/such/file"], ""), 2, &["/no/such/file: cannot be read"]);
+    says(certs(&["make", "--namespace", "a", "--service", "b"], ""), 2, &["--out"]);
+    says(certs(&["make", "--namespace", "a", "--out", "x"], ""), 2, &["--service"]);
     let make = |namespace: &str, life: &str| {
         certs(&["make", "--namespace", namespace, "--secret", "x", "--ca-lifetime", life], "")
     };
-    says(&make("Not A Name", "1h"), 1, &["--namespace \"Not A Name\"", "lower-case"]);
-    says(&make("a", "soon"), 1, &["--ca-lifetime", "\"soon\""]);
-    says(&make("a", "1s"), 1, &["--ca-lifetime 1s is too short", "1m"]);
+    says(make("Not A Name", "1h"), 1, &["--namespace \"Not A Name\"", "lower-case"]);
+    says(make("a", "soon"), 1, &["--ca-lifetime", "\"soon\""]);
+    says(make("a", "1s"), 1, &["--ca-lifetime 1s is too short", "1m"]);
 }

@@ -1,29 +1,9 @@
 //! The command line as a user meets it: exit codes, messages, and what goes to which stream.
-#![expect(clippy::unwrap_used, reason = "a helper of a test may panic as the test itself does")]
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{Command, Output, Stdio};
+use std::process::Stdio;
 
-use crate::wrong_settings;
-
-fn wva(args: &[&str], env: &[(&str, &str)], input: &str) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_wva"))
-        .args(args)
-        .env_remove("PROMETHEUS_BASE_URL")
-        .envs(env.iter().copied())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // A program that has ended does not read.
-    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
-    child.wait_with_output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
+use crate::{Finished, finish, holds, run, wrong_settings, wva};
 
 fn kubeconfig_of(server: &str) -> String {
     format!(
@@ -42,19 +22,20 @@ const TWO_SATURATED: &str = "models:
     - {pod: a-1, kv: 0.76}
 ";
 
+fn decide(input: &str) -> Finished {
+    run(&["decide", "-f", "-"], input)
+}
+
 #[test]
 fn decide_gives_target_and_trace() {
-    let out = wva(&["decide", "-f", "-", "--format", "json"], &[], TWO_SATURATED);
-    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
-    let json: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    let json = run(&["decide", "-f", "-", "--format", "json"], TWO_SATURATED).ends(0).json();
     let decision = &json["decisions"][0];
     assert_eq!(decision["current"], 2);
     assert_eq!(decision["target"], 3);
     assert_eq!(decision["action"], "up");
     assert_eq!(decision["reason"], "SpareBelowTarget");
     assert_eq!(decision["steps"][0]["stage"], "analyze");
-    let told = text(&wva(&["decide", "-f", "-"], &[], TWO_SATURATED).stdout);
-    assert!(told.contains("2 -> 3") && told.contains("SpareBelowTarget"), "{told}");
+    decide(TWO_SATURATED).prints(&["2 -> 3", "SpareBelowTarget"]);
 }
 
 /// What stands between the first of one text and the next of another.
@@ -65,14 +46,13 @@ fn between<'a>(text: &'a str, begin: &str, end: &str) -> &'a str {
 #[test]
 fn the_example_of_the_page_on_scaling_is_what_decide_prints() {
     let page = include_str!("../../docs/scaling.md");
-    let out = wva(&["decide", "-f", "-"], &[], between(page, "<<'END'\n", "END\n"));
     let shown = between(between(page, "<<'END'", "## "), "```text\n", "```");
-    assert_eq!(text(&out.stdout), shown);
+    assert_eq!(decide(between(page, "<<'END'\n", "END\n")).stdout, shown);
 }
 
 #[test]
 fn decide_is_the_same_whatever_the_order_of_its_input() {
-    let json = |input: &str| text(&wva(&["decide", "-f", "-", "--format", "json"], &[], input).stdout);
+    let json = |input: &str| run(&["decide", "-f", "-", "--format", "json"], input).ends(0).stdout;
     let swapped = TWO_SATURATED
         .replace("{pod: a-0, kv: 0.75}", "X")
         .replace("{pod: a-1, kv: 0.76}", "{pod: a-0, kv: 0.75}")
@@ -82,86 +62,68 @@ fn decide_is_the_same_whatever_the_order_of_its_input() {
 
 #[test]
 fn a_snapshot_that_is_wrong_is_refused_with_its_path() {
-    let out = wva(&["decide", "-f", "-"], &[], &TWO_SATURATED.replace("kv: 0.75", "kw: 0.75"));
-    assert_eq!(out.status.code(), Some(1));
-    let said = text(&out.stderr);
-    assert!(said.contains("models[0].variants[0].replicas[0]") && said.contains("kw"), "{said}");
-    assert_eq!(wva(&["decide", "-f", "/no/such/file"], &[], "").status.code(), Some(1));
+    let wrong = TWO_SATURATED.replace("kv: 0.75", "kw: 0.75");
+    decide(&wrong).ends(1).reports(&["models[0].variants[0].replicas[0]", "kw"]);
+    run(&["decide", "-f", "/no/such/file"], "").ends(1);
 }
 
 #[test]
 fn an_empty_snapshot_is_a_command_that_failed_and_no_fleet() {
     for nothing in ["", " \n"] {
-        let out = wva(&["decide", "-f", "-"], &[], nothing);
-        assert_eq!((out.status.code(), text(&out.stdout)), (Some(1), String::new()));
-        let said = text(&out.stderr);
-        assert!(said.contains("<stdin> is empty") && said.contains("wva explain --snapshot"), "{said}");
+        let out = decide(nothing).ends(1).reports(&["<stdin> is empty", "wva explain --snapshot"]);
+        assert_eq!(out.stdout, "");
     }
-    let out = wva(&["decide", "-f", "-"], &[], "models: []");
-    assert_eq!(out.status.code(), Some(0));
-    assert_eq!(text(&out.stdout), "no variant in it, so nothing is decided\n");
+    assert_eq!(decide("models: []").ends(0).stdout, "no variant in it, so nothing is decided\n");
 }
 
 #[test]
 fn every_wrong_setting_is_named_with_its_source_and_the_process_ends_with_1() {
-    let out = wva(&["run", "--metrics-secure=perhaps"], &[("GLOBAL_OPT_INTERVAL", "sixty")], "");
-    assert_eq!(out.status.code(), Some(1));
-    let said = text(&out.stderr);
-    for part in
-        ["METRICS_SECURE (flag --metrics-secure)", "GLOBAL_OPT_INTERVAL (environment", "PROMETHEUS_BASE_URL"]
-    {
-        assert!(said.contains(part), "{part} is not in: {said}");
-    }
+    let mut start = wva(&["run", "--metrics-secure=perhaps"]);
+    finish(start.env("GLOBAL_OPT_INTERVAL", "sixty"), "").ends(1).reports(&[
+        "METRICS_SECURE (flag --metrics-secure)", "GLOBAL_OPT_INTERVAL (environment", "PROMETHEUS_BASE_URL",
+    ]);
 }
 
 #[test]
 fn five_wrong_settings_are_one_message() {
-    let said = wrong_settings::said();
-    for part in [
+    let parts = [
         "5 settings are wrong:\n",
         "METRICS_SECURE (flag --metrics-secure): found \"perhaps\": write true or false",
         "GLOBAL_OPT_INTERVAL (environment GLOBAL_OPT_INTERVAL): \"60\" lacks a unit",
         "PROMETHEUS_BASE_URL (environment PROMETHEUS_BASE_URL): found \"ftp://user:***@prometheus\"",
         "LEADER_ELECTION_LEASE_DURATION (environment LEADER_ELECTION_LEASE_DURATION): found LEADER_ELECTION_LEASE_DURATION=10s",
         "CONFIG_FILE (environment CONFIG_FILE): found \"/no/such/file\"",
-    ] {
-        assert!(said.contains(part), "{part} is not in:\n{said}");
-    }
+    ];
+    holds(&wrong_settings::said(), &parts);
 }
 
 #[test]
 fn the_settings_are_printed_without_a_cluster_too() {
-    let env = [("PROMETHEUS_BASE_URL", "http://p"), ("KUBECONFIG", "/no/such/file")];
-    let out = wva(&["run", "--print-config", "-v=4"], &env, "");
-    let printed = text(&out.stdout);
-    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    let away = |args: &[&str]| {
+        let mut command = wva(args);
+        command.env("KUBECONFIG", "/no/such/file");
+        command
+    };
+    let mut whole = away(&["run", "--print-config", "-v=4"]);
+    let printed = finish(whole.env("PROMETHEUS_BASE_URL", "http://p"), "").ends(0).stdout;
     assert!(printed.lines().next().unwrap().contains("not read, so its keys are missing here"), "{printed}");
     assert!(printed.lines().any(|line| line.starts_with("V=4 ") && line.ends_with("# flag -v")), "{printed}");
-    let out = wva(&["--print-config"], &env[1..], "");
-    assert_eq!((out.status.code(), text(&out.stdout).as_str()), (Some(1), ""));
-    assert!(
-        text(&out.stderr).contains("PROMETHEUS_BASE_URL (default): is required"),
-        "{}",
-        text(&out.stderr)
-    );
+    let out = finish(&mut away(&["--print-config"]), "").ends(1);
+    assert_eq!(out.reports(&["PROMETHEUS_BASE_URL (default): is required"]).stdout, "");
 }
 
 #[test]
 fn wrong_usage_ends_with_2() {
-    assert_eq!(wva(&["decide"], &[], "").status.code(), Some(2));
-    assert_eq!(wva(&["no-such-command"], &[], "").status.code(), Some(2));
+    run(&["decide"], "").ends(2);
+    run(&["no-such-command"], "").ends(2);
     for address in ["http://127.0.0.1:8082", "127.0.0.1", ":8082", "localhost:x"] {
-        let out = wva(&["explain", "--address", address], &[], "");
-        assert_eq!(out.status.code(), Some(2), "{address}");
-        assert!(text(&out.stderr).contains("such as 127.0.0.1:8082"), "{address}: {}", text(&out.stderr));
+        run(&["explain", "--address", address], "").ends(2).reports(&["such as 127.0.0.1:8082"]);
     }
 }
 
 #[test]
 fn a_kubeconfig_that_is_not_there_is_said_once() {
-    let out = wva(&["status"], &[("KUBECONFIG", "/no/such/kubeconfig")], "");
-    assert_eq!(out.status.code(), Some(1));
-    let said = text(&out.stderr);
+    let said = finish(wva(&["status"]).env("KUBECONFIG", "/no/such/kubeconfig"), "").ends(1).stderr;
     assert!(said.starts_with("wva: no way to the API server"), "{said}");
     assert_eq!(said.matches("/no/such/kubeconfig").count(), 1, "{said}");
 }
@@ -172,28 +134,21 @@ fn an_api_server_that_does_not_answer_is_named() {
     let kubeconfig = std::env::temp_dir().join(format!("wva-cli-nobody-{}", std::process::id()));
     std::fs::write(&kubeconfig, kubeconfig_of(server)).unwrap();
     for command in ["status", "explain", "doctor", "migrate"] {
-        let out = wva(&[command], &[("KUBECONFIG", kubeconfig.to_str().unwrap())], "");
-        assert_eq!(out.status.code(), Some(1), "{command}");
-        let said = text(&out.stderr);
-        assert!(said.contains(server) && said.contains("check KUBECONFIG"), "{command}: {said}");
-        assert!(!said.contains("--controller-namespace"), "that helps nobody here: {said}");
+        let out = finish(wva(&[command]).env("KUBECONFIG", &kubeconfig), "").ends(1);
+        let said = out.reports(&[server, "check KUBECONFIG"]).stderr;
+        assert!(!said.contains("--controller-namespace"), "that does not help here: {said}");
     }
     std::fs::remove_file(&kubeconfig).unwrap();
 }
 
 #[test]
 fn the_crd_goes_to_stdout_as_it_is_checked_in() {
-    let out = wva(&["crd"], &[], "");
-    assert_eq!(out.status.code(), Some(0));
-    assert_eq!(text(&out.stdout), include_str!("../../crds/llmd.ai_variantautoscalings.yaml"));
+    assert_eq!(run(&["crd"], "").ends(0).stdout, include_str!("../../crds/llmd.ai_variantautoscalings.yaml"));
 }
 
 #[test]
 fn explain_says_where_it_asked_when_nobody_answers() {
-    let out = wva(&["explain", "--address", "127.0.0.1:9"], &[], "");
-    assert_eq!(out.status.code(), Some(1));
-    let said = text(&out.stderr);
-    assert!(said.contains("127.0.0.1:9") && said.contains("--address"), "{said}");
+    run(&["explain", "--address", "127.0.0.1:9"], "").ends(1).reports(&["127.0.0.1:9", "--address"]);
 }
 
 #[test]
@@ -208,10 +163,8 @@ fn what_another_server_answers_is_no_explanation_and_no_snapshot() {
         }
     });
     let file = std::env::temp_dir().join(format!("wva-cli-snapshot-{}", std::process::id()));
-    let out = wva(&["explain", "--address", &address, "--snapshot", file.to_str().unwrap()], &[], "");
-    assert_eq!((out.status.code(), text(&out.stdout)), (Some(1), String::new()));
-    let said = text(&out.stderr);
-    assert!(said.contains(&address) && said.contains("WVA_DEBUG_BIND_ADDRESS"), "{said}");
+    let out = run(&["explain", "--address", &address, "--snapshot", file.to_str().unwrap()], "").ends(1);
+    assert_eq!(out.reports(&[&address, "WVA_DEBUG_BIND_ADDRESS"]).stdout, "");
     assert!(!file.exists(), "something was written");
 }
 
@@ -224,10 +177,8 @@ fn a_start_that_waits_for_its_map_says_so() {
     let kubeconfig = directory.join("config");
     let server = format!("http://{}", held.local_addr().unwrap());
     std::fs::write(&kubeconfig, kubeconfig_of(&server)).unwrap();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_wva"))
-        .args(["--log-format=json"])
+    let mut child = wva(&["--log-format=json"])
         .env("KUBECONFIG", &kubeconfig)
-        .env_remove("PROMETHEUS_BASE_URL")
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
@@ -245,26 +196,15 @@ fn a_start_that_waits_for_its_map_says_so() {
 
 #[test]
 fn every_command_shows_an_example_and_ends_with_2_on_wrong_usage() {
-    let commands = [
-        "run",
-        "validate",
-        "decide",
-        "explain",
-        "status",
-        "doctor",
-        "migrate",
-        "simulate",
-        "certs",
-        "crd",
+    for command in [
+        "run", "validate", "decide", "explain", "status", "doctor", "migrate", "simulate", "certs", "crd",
         "webhook-config",
-    ];
-    for command in commands {
-        let help = wva(&[command, "--help"], &[], "");
-        assert_eq!(help.status.code(), Some(0), "{command}");
-        assert!(text(&help.stdout).contains("Example"), "{command}: {}", text(&help.stdout));
-        assert_eq!(wva(&[command, "--no-such-flag"], &[], "").status.code(), Some(2), "{command}");
+    ] {
+        run(&[command, "--help"], "").ends(0).prints(&["Example"]);
+        run(&[command, "--no-such-flag"], "").ends(2);
     }
-    assert_eq!(wva(&["doctor", "--compare"], &[], "").status.code(), Some(2), "it needs --prometheus");
+    // It needs --prometheus.
+    run(&["doctor", "--compare"], "").ends(2);
 }
 
 #[test]
@@ -273,9 +213,8 @@ fn webhook_configurations_are_printed_whole_or_as_the_chart_has_them() {
     let wanted: Vec<serde_json::Value> =
         serde_saphyr::from_multiple(&std::fs::read_to_string(base).unwrap()).unwrap();
     let printed = |args: &[&str]| -> Vec<serde_json::Value> {
-        let out = wva(&[&["webhook-config"], args].concat(), &[], "");
-        assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
-        serde_saphyr::from_multiple(&text(&out.stdout)).unwrap()
+        let out = run(&[&["webhook-config"], args].concat(), "").ends(0);
+        serde_saphyr::from_multiple(&out.stdout).unwrap()
     };
     assert_eq!(printed(&["--without-rules"]), wanted);
     let whole = printed(&["--external-metrics", "--namespace", "wva", "--webhook-service", "x-service"]);
@@ -286,9 +225,7 @@ fn webhook_configurations_are_printed_whole_or_as_the_chart_has_them() {
         whole[2]["spec"]["service"],
         serde_json::json!({"name": "x-service", "namespace": "wva", "port": 6443})
     );
-    let out = wva(&["webhook-config", "--ca-file", base], &[], "");
-    assert_eq!(out.status.code(), Some(1));
-    assert!(text(&out.stderr).contains("found no certificate"), "{}", text(&out.stderr));
+    run(&["webhook-config", "--ca-file", base], "").ends(1).reports(&["found no certificate"]);
 }
 
 #[test]
@@ -304,9 +241,8 @@ fn webhook_configurations_of_names_that_nothing_can_have_are_not_printed() {
         ("--saturation-config-map-name", "'"),
         ("--service-class-config-map-name", "A"),
     ] {
-        let out = wva(&["webhook-config", option, value], &[], "");
-        assert_eq!((out.status.code(), text(&out.stdout)), (Some(2), String::new()), "{option} {value:?}");
-        assert!(text(&out.stderr).contains(option), "{option}: {}", text(&out.stderr));
+        let out = run(&["webhook-config", option, value], "").ends(2).reports(&[option]);
+        assert_eq!(out.stdout, "", "{option} {value:?}");
     }
 }
 
@@ -314,20 +250,12 @@ fn webhook_configurations_of_names_that_nothing_can_have_are_not_printed() {
 fn objects_of_the_original_are_migrated_to_what_validate_takes() {
     let file = |name: &str| format!("{}/tests/fixtures/migrate/{name}.yaml", env!("CARGO_MANIFEST_DIR"));
     for (name, steps) in [("first-releases", 2), ("v0.8", 1), ("v0.9", 4)] {
-        let out = wva(&["migrate", &file(name)], &[], "");
-        let (printed, said) = (text(&out.stdout), text(&out.stderr));
-        assert_eq!(out.status.code(), Some(0), "{said}");
-        assert!(
-            said.contains(&format!("{steps} to apply")) && said.contains("Nothing was changed"),
-            "{said}"
-        );
-        let judged = wva(&["validate", "--strict", "-"], &[], &printed);
-        assert_eq!(judged.status.code(), Some(0), "{name}: {}\n{printed}", text(&judged.stdout));
-        assert!(text(&judged.stdout).contains(": 0 denied, 0 warnings"), "{}", text(&judged.stdout));
+        let out = run(&["migrate", &file(name)], "").ends(0);
+        let out = out.reports(&[&format!("{steps} to apply"), "Nothing was changed"]);
+        run(&["validate", "--strict", "-"], out.stdout).ends(0).prints(&[": 0 denied, 0 warnings"]);
     }
-    let broken =
-        wva(&["migrate", "-"], &[], "kind: VariantAutoscaling\napiVersion: llmd.ai/v1alpha1\nspec: {}\n");
-    assert_eq!(broken.status.code(), Some(1), "a person has to settle something");
-    assert!(text(&broken.stderr).contains("<stdin>:1: spec.modelID"), "{}", text(&broken.stderr));
-    assert_eq!(wva(&["migrate", "/no/such/file"], &[], "").status.code(), Some(2));
+    // A person has to settle something.
+    let broken = "kind: VariantAutoscaling\napiVersion: llmd.ai/v1alpha1\nspec: {}\n";
+    run(&["migrate", "-"], broken).ends(1).reports(&["<stdin>:1: spec.modelID"]);
+    run(&["migrate", "/no/such/file"], "").ends(2);
 }

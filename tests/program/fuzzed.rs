@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use proptest::sample::Index;
-use proptest::test_runner::{Config, TestRunner};
+use proptest::test_runner::TestRunner;
 
 /// No input of a seed's size may take this long; one is judged in far less than a millisecond.
 const SLOW: Duration = Duration::from_secs(1);
@@ -28,11 +28,6 @@ fn run(name: &str, target: targets::Run, bytes: &[u8]) {
     target(bytes);
     let took = start.elapsed();
     assert!(took < SLOW, "{name} took {took:?} for {:?}", String::from_utf8_lossy(bytes));
-}
-
-/// How often each target is run: `FUZZ_CASES`, where nightly Rust is not to be had and more is wanted.
-fn cases() -> u32 {
-    std::env::var("FUZZ_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(256)
 }
 
 #[test]
@@ -53,9 +48,7 @@ fn targets_hold_on_seeds_and_near_them() {
         ];
         let change = (any::<Index>(), any::<Index>(), piece);
         let strategy = (prop::sample::select(seeds), prop::collection::vec(change, 0..6));
-        let mut runner =
-            TestRunner::new(Config { cases: cases(), failure_persistence: None, ..Config::default() });
-        let result = runner.run(&strategy, |(mut bytes, changes)| {
+        let result = TestRunner::default().run(&strategy, |(mut bytes, changes)| {
             for (at, length, piece) in changes {
                 let at = at.index(bytes.len() + 1);
                 let end = at + length.index((bytes.len() - at).min(8) + 1);

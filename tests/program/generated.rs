@@ -1,6 +1,5 @@
 //! Files that are made from code: `make generate` writes them (`WVA_GENERATE=1`), and without it each test fails when
 //! the checked-in file is not what the code says.
-#![expect(clippy::unwrap_used, reason = "a helper of a test may panic as the test itself does")]
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -14,3 +14,68 @@ mod rule_pages;
 mod simulate;
 mod validate;
 mod wrong_settings;
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+/// A run of the program that has ended.
+struct Finished {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+/// The program with these arguments, and without the Prometheus of the user's own environment.
+fn wva(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_wva"));
+    command.args(args).env_remove("PROMETHEUS_BASE_URL");
+    command
+}
+
+/// Runs a command to its end with this on standard input.
+fn finish(command: &mut Command, input: impl AsRef<[u8]>) -> Finished {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // A program that has ended does not read.
+    let _ = child.stdin.take().unwrap().write_all(input.as_ref());
+    let out = child.wait_with_output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Finished { code: out.status.code(), stdout: text(out.stdout), stderr: text(out.stderr) }
+}
+
+fn run(args: &[&str], input: impl AsRef<[u8]>) -> Finished {
+    finish(&mut wva(args), input)
+}
+
+#[track_caller]
+fn holds(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "{part:?} is not in:\n{text}");
+    }
+}
+
+impl Finished {
+    #[track_caller]
+    fn ends(self, code: i32) -> Self {
+        assert_eq!(self.code, Some(code), "{}{}", self.stdout, self.stderr);
+        self
+    }
+
+    #[track_caller]
+    fn prints(self, parts: &[&str]) -> Self {
+        holds(&self.stdout, parts);
+        self
+    }
+
+    /// Parts of what it reports on standard error.
+    #[track_caller]
+    fn reports(self, parts: &[&str]) -> Self {
+        holds(&self.stderr, parts);
+        self
+    }
+
+    #[track_caller]
+    fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|e| panic!("{e}: {}{}", self.stdout, self.stderr))
+    }
+}

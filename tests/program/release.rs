@@ -1,5 +1,4 @@
 //! What a release says of itself: version, revision and compiler of the program, and the notes from the changelog.
-#![expect(clippy::unwrap_used, reason = "a helper of a test may panic as the test itself does")]
 
 use std::process::{Command, Output};
 
@@ -36,8 +35,7 @@ fn changelog_has_notes_for_this_version() {
 /// Built here, the program knows the commit; in a source archive it reports `unknown`.
 #[test]
 fn version_names_revision_and_compiler() {
-    let output = Command::new(env!("CARGO_BIN_EXE_wva")).arg("--version").output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
+    let text = crate::run(&["--version"], "").stdout;
     let (revision, compiler) = text
         .trim_end()
         .strip_prefix(concat!("wva ", env!("CARGO_PKG_VERSION"), " (revision "))

@@ -3,13 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::Write as _;
-use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use wva_rules::{Check, Kind, RULES, Rule, Scope, Severity, Verdict};
 
 use crate::example::{Example, Outcome};
+use crate::{finish, wva};
 
 /// What is wrong with a file before any rule can be asked; `wva validate` alone says it.
 const FILE_CODE: &str = "WVA-FILE-001";
@@ -193,13 +192,5 @@ fn file_page() -> String {
 
 /// What `wva validate` says about a text.
 fn validate(format: &str, input: &str) -> String {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_wva"))
-        .args(["validate", "--format", format, "-"])
-        .env("NO_COLOR", "1")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-    String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap()
+    finish(wva(&["validate", "--format", format, "-"]).env("NO_COLOR", "1"), input).stdout
 }

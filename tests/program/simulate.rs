@@ -1,16 +1,11 @@
 //! `wva simulate` as a person runs it: the scenarios that come with it, its outputs, and what it says of a bad file.
 
-#![expect(clippy::unwrap_used, reason = "a test's own input")]
-
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
-fn simulate(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_wva")).arg("simulate").args(arguments).output().unwrap()
-}
+use crate::{Finished, run};
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
+fn simulate(arguments: &[&str]) -> Finished {
+    run(&[&["simulate"], arguments].concat(), "")
 }
 
 fn scenario(name: &str) -> PathBuf {
@@ -29,10 +24,9 @@ fn the_scenarios_that_come_with_it_run_and_repeat() {
     for name in ["ladder", "prefill-heavy", "bursts", "ramp", "two-classes", "stock-out", "cold-morning"] {
         let file = scenario(&format!("{name}.yaml"));
         let run = || simulate(&[file.to_str().unwrap()]);
-        let (first, second) = (run(), run());
-        assert!(first.status.success(), "{name}: {}", text(&first.stderr));
+        let (first, second) = (run().ends(0), run());
         assert_eq!(first.stdout, second.stdout, "{name}");
-        assert!(text(&first.stdout).lines().any(|l| l.starts_with("oracle ")), "{name}");
+        assert!(first.stdout.lines().any(|l| l.starts_with("oracle ")), "{name}");
     }
 }
 
@@ -41,25 +35,13 @@ fn json_a_report_and_a_sweep() {
     let folder = folder("outputs");
     let report = folder.join("report.html");
     let file = scenario("cold-morning.yaml");
-    let output =
-        simulate(&[file.to_str().unwrap(), "--sweep=policies.0.wva.saturation.kvSpareTrigger=0.1..0.3/2"]);
-    assert!(text(&output.stdout).contains("kvSpareTrigger = 0.3"), "{}", text(&output.stderr));
-    let output = simulate(&[
-        file.to_str().unwrap(),
-        "--seeds=2",
-        "--sweep=policies.0.wva.interval=30..60/2",
-        "--format=json",
-    ]);
-    assert!(!output.status.success(), "an interval is a duration, and a sweep sets numbers");
-    let output = simulate(&[
-        file.to_str().unwrap(),
-        "--seeds=2",
-        "--sweep=cost=20..40/2",
-        "--format=json",
-        &format!("--report={}", report.display()),
-    ]);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let simulate = |more: &[&str]| simulate(&[&[file.to_str().unwrap()], more].concat());
+    simulate(&["--sweep=policies.0.wva.saturation.kvSpareTrigger=0.1..0.3/2"])
+        .prints(&["kvSpareTrigger = 0.3"]);
+    // An interval is a duration, and a sweep sets numbers.
+    simulate(&["--seeds=2", "--sweep=policies.0.wva.interval=30..60/2", "--format=json"]).ends(1);
+    let written = format!("--report={}", report.display());
+    let json = simulate(&["--seeds=2", "--sweep=cost=20..40/2", "--format=json", &written]).ends(0).json();
     assert_eq!(json["scenarios"][1]["title"], "cold morning, cost = 40");
     let cost = |i: usize| json["scenarios"][i]["policies"][0]["figures"]["cost"]["mean"].as_f64().unwrap();
     assert!((cost(1) / cost(0) - 2.0).abs() < 1e-9);
@@ -83,40 +65,27 @@ policies: [{name: one, fixed: {a: 1}}]
 ";
     let file = folder.join("scenario.yaml");
     std::fs::write(&file, scenario).unwrap();
-    let output = simulate(&[file.to_str().unwrap()]);
-    assert!(
-        text(&output.stdout).lines().any(|l| l.starts_with("one  ") && l.contains(" 100.00 ")),
-        "{}{}",
-        text(&output.stdout),
-        text(&output.stderr)
-    );
+    let shown = simulate(&[file.to_str().unwrap()]).ends(0).stdout;
+    assert!(shown.lines().any(|l| l.starts_with("one  ") && l.contains(" 100.00 ")), "{shown}");
     std::fs::write(&file, scenario.replace("azure.csv", "none.csv")).unwrap();
-    let output = simulate(&[file.to_str().unwrap()]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("traffic.trace.file: "), "{}", text(&output.stderr));
+    simulate(&[file.to_str().unwrap()]).ends(1).reports(&["traffic.trace.file: "]);
 }
 
 #[test]
 fn two_scenarios_are_compared() {
     let (a, b) = (scenario("cold-morning.yaml"), scenario("prefill-heavy.yaml"));
-    let output = simulate(&["--compare", a.to_str().unwrap(), b.to_str().unwrap()]);
-    let shown = text(&output.stdout);
-    assert!(
-        shown.contains("cold morning (1 seed)") && shown.contains("prefill-heavy step (1 seed)"),
-        "{shown}"
-    );
-    assert_eq!(simulate(&[]).status.code(), Some(2), "no scenario at all is wrong usage");
-    let settings = simulate(&[a.to_str().unwrap(), "--config=changed.yaml"]);
-    assert_eq!(settings.status.code(), Some(2), "they are for --replay alone");
+    simulate(&["--compare", a.to_str().unwrap(), b.to_str().unwrap()])
+        .prints(&["cold morning (1 seed)", "prefill-heavy step (1 seed)"]);
+    // No scenario at all is wrong usage, and settings are for --replay alone.
+    simulate(&[]).ends(2);
+    simulate(&[a.to_str().unwrap(), "--config=changed.yaml"]).ends(2);
 }
 
 #[test]
 fn an_empty_scenario_is_called_empty() {
     let empty = folder("empty").join("empty.yaml");
     std::fs::write(&empty, "\n").unwrap();
-    let output = simulate(&[empty.to_str().unwrap()]);
-    assert_eq!(output.status.code(), Some(1));
-    let said = text(&output.stderr);
+    let said = simulate(&[empty.to_str().unwrap()]).ends(1).stderr;
     assert!(said.ends_with("empty.yaml cannot be simulated: it is empty\n"), "{said}");
 }
 
@@ -124,10 +93,10 @@ fn an_empty_scenario_is_called_empty() {
 fn a_report_that_cannot_be_written_costs_no_figures() {
     let report = folder("unwritable").join("no-such-folder/report.html");
     let scenario = scenario("cold-morning.yaml");
-    let output = simulate(&[scenario.to_str().unwrap(), "--report", report.to_str().unwrap()]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("cannot write"), "{}", text(&output.stderr));
-    assert!(text(&output.stdout).contains("cold morning (1 seed)"), "{}", text(&output.stdout));
+    simulate(&[scenario.to_str().unwrap(), "--report", report.to_str().unwrap()])
+        .ends(1)
+        .reports(&["cannot write"])
+        .prints(&["cold morning (1 seed)"]);
 }
 
 #[test]
@@ -145,22 +114,17 @@ fn recorded_cycles_are_decided_again_under_other_settings() {
         let files = [&format!("--replay={}", recorded.display()), &format!("--config={}", config.display())];
         simulate(&files.iter().map(|f| f.as_str()).chain(more.iter().copied()).collect::<Vec<_>>())
     };
-    let output = run(&[]);
-    let said = text(&output.stdout);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    assert!(said.contains("Open loop") && said.contains("changed   -> 2  SpareBelowTarget"), "{said}");
-    let json: serde_json::Value = serde_json::from_slice(&run(&["--format=json"]).stdout).unwrap();
-    assert_eq!(json["differences"][0]["cycles"], 2);
+    run(&[]).ends(0).prints(&["Open loop", "changed   -> 2  SpareBelowTarget"]);
+    assert_eq!(run(&["--format=json"]).json()["differences"][0]["cycles"], 2);
 
     // What is wrong is named by file and line, or by field.
     std::fs::write(&recorded, format!("{}\n{{\"models\": 3}}\n", line(0))).unwrap();
-    let said = text(&run(&[]).stderr);
-    assert!(said.contains("day.jsonl, line 2") && said.contains("models"), "{said}");
+    run(&[]).reports(&["day.jsonl, line 2", "models"]);
     std::fs::write(&config, "saturation: {default: {kvSpareTriger: 0.3}}").unwrap();
-    let said = text(&run(&[]).stderr);
-    assert!(said.contains("changed.yaml") && said.contains("config.saturation.default"), "{said}");
+    run(&[]).reports(&["changed.yaml", "config.saturation.default"]);
     std::fs::write(&config, "limitedMode: true").unwrap();
     std::fs::write(&recorded, "").unwrap();
-    assert!(text(&run(&[]).stderr).contains("no cycle is recorded"));
-    assert_eq!(simulate(&["--replay=day.jsonl"]).status.code(), Some(2), "nothing is to be changed");
+    run(&[]).reports(&["no cycle is recorded"]);
+    // Nothing is to be changed.
+    simulate(&["--replay=day.jsonl"]).ends(2);
 }

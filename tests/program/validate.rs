@@ -1,45 +1,28 @@
 //! `wva validate` as a user meets it: what each format says about real files, and how the process ends.
-#![expect(clippy::unwrap_used, reason = "a helper of a test may panic as the test itself does")]
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
+
+use crate::{Finished, finish, wva};
 
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/validate");
 
 /// Runs `wva validate` among the fixtures.
-fn validate(args: &[&str], input: &[u8]) -> Output {
+fn validate(args: &[&str], input: impl AsRef<[u8]>) -> Finished {
     validate_in(Path::new(FIXTURES), args, input)
 }
 
-fn validate_in(directory: &Path, args: &[&str], input: &[u8]) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_wva"))
-        .arg("validate")
-        .args(args)
-        .current_dir(directory)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // A program that has ended does not read.
-    let _ = child.stdin.take().unwrap().write_all(input);
-    child.wait_with_output().unwrap()
+fn validate_in(directory: &Path, args: &[&str], input: impl AsRef<[u8]>) -> Finished {
+    finish(wva(&[&["validate"], args].concat()).current_dir(directory), input)
 }
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
-
-fn json(args: &[&str], input: &[u8]) -> Value {
-    let out = validate(&[args, &["--format", "json"]].concat(), input);
-    serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{e}: {}", text(&out.stderr)))
+fn json(args: &[&str], input: impl AsRef<[u8]>) -> Value {
+    validate(&[args, &["--format", "json"]].concat(), input).json()
 }
 
 /// `file:line:column code severity` of each finding.
-fn rows(args: &[&str], input: &[u8]) -> Vec<String> {
+fn rows(args: &[&str], input: impl AsRef<[u8]>) -> Vec<String> {
     let row = |f: &Value| {
         let word = |key: &str| f[key].as_str().unwrap().to_owned();
         format!("{}:{}:{} {} {}", word("file"), f["line"], f["column"], word("code"), word("severity"))
@@ -50,17 +33,13 @@ fn rows(args: &[&str], input: &[u8]) -> Vec<String> {
 #[test]
 fn config_maps_and_what_follows_the_metric_are_judged_down_to_the_line_of_an_entry() {
     let wanted = [
-        "maps.yaml:10:5 WVA-CM-022 deny",
-        "maps.yaml:11:24 WVA-CM-023 deny",
-        "maps.yaml:13:5 WVA-CM-022 deny",
-        "maps.yaml:14:23 WVA-CM-023 deny",
-        "maps.yaml:22:24 WVA-CM-002 deny",
-        "maps.yaml:23:3 WVA-CM-051 warn",
-        "maps.yaml:26:24 WVA-CM-002 deny",
-        "maps.yaml:38:15 WVA-HPA-051 warn",
+        "maps.yaml:10:5 WVA-CM-022 deny", "maps.yaml:11:24 WVA-CM-023 deny",
+        "maps.yaml:13:5 WVA-CM-022 deny", "maps.yaml:14:23 WVA-CM-023 deny",
+        "maps.yaml:22:24 WVA-CM-002 deny", "maps.yaml:23:3 WVA-CM-051 warn",
+        "maps.yaml:26:24 WVA-CM-002 deny", "maps.yaml:38:15 WVA-HPA-051 warn",
         "maps.yaml:39:22 WVA-HPA-052 warn",
     ];
-    assert_eq!(rows(&["maps.yaml"], b""), wanted);
+    assert_eq!(rows(&["maps.yaml"], ""), wanted);
 }
 
 #[test]
@@ -72,24 +51,22 @@ fn the_main_map_of_an_install_is_the_one_its_deployment_names() {
     };
     let deployment = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: m, namespace: wva}\nspec: {template: {spec: {containers: [{env: [{name: CONFIG_MAP_NAME, value: mine}]}]}}}\n";
     let mine = map("mine", "wva") + deployment;
-    assert_eq!(rows(&["-"], mine.as_bytes()), ["<stdin>:4:11 WVA-CM-002 deny"]);
+    assert_eq!(rows(&["-"], &mine), ["<stdin>:4:11 WVA-CM-002 deny"]);
     let elsewhere = map("mine", "prod") + deployment;
-    assert_eq!(rows(&["-"], elsewhere.as_bytes()), ["<stdin>:3:35 WVA-CM-053 warn"]);
-    assert_eq!(rows(&["-"], map("mine", "wva").as_bytes()), [""; 0], "nobody reads a map of this name");
+    assert_eq!(rows(&["-"], &elsewhere), ["<stdin>:3:35 WVA-CM-053 warn"]);
+    assert_eq!(rows(&["-"], map("mine", "wva")), [""; 0], "nobody reads a map of this name");
     let like_the_chart = map("x-variantautoscaling-config", "wva");
-    assert_eq!(rows(&["-"], like_the_chart.as_bytes()), [""; 0], "somebody else's");
+    assert_eq!(rows(&["-"], &like_the_chart), [""; 0], "somebody else's");
     let of_the_chart = like_the_chart.replace(
         "namespace: wva",
         "namespace: wva, labels: {helm.sh/chart: workload-variant-autoscaler-0.1.0}",
     );
-    assert_eq!(rows(&["-"], of_the_chart.as_bytes()), ["<stdin>:4:11 WVA-CM-002 deny"]);
+    assert_eq!(rows(&["-"], &of_the_chart), ["<stdin>:4:11 WVA-CM-002 deny"]);
 }
 
 #[test]
 fn every_fault_of_a_file_is_shown_under_its_line() {
-    let out = validate(&["five-faults.yaml"], b"");
-    assert_eq!(out.status.code(), Some(1));
-    let said = text(&out.stdout);
+    let said = validate(&["five-faults.yaml"], "").ends(1).stdout;
     // The sentences are the rules' own and are tested there; the frame is what matters here.
     let frame: Vec<String> = said.lines().map(|l| l.split(": found ").next().unwrap().to_owned()).collect();
     assert_eq!(frame.join("\n") + "\n", include_str!("../fixtures/validate/five-faults.txt"), "{said}");
@@ -98,7 +75,7 @@ fn every_fault_of_a_file_is_shown_under_its_line() {
 
 #[test]
 fn json_says_the_same_to_programs() {
-    let found = json(&["five-faults.yaml"], b"");
+    let found = json(&["five-faults.yaml"], "");
     assert_eq!(found["summary"], serde_json::json!({"objects": 2, "deny": 5, "warn": 0}));
     let cost = &found["findings"][3];
     let message = cost["message"].as_str().unwrap().to_owned();
@@ -129,8 +106,7 @@ fn sarif_satisfies_its_schema() {
         (&["-"], "kind: Other\n"),
         (&["--against", "old", "moved.yaml"], ""),
     ] {
-        let out = validate(&[args, &["--format", "sarif"]].concat(), input.as_bytes());
-        let sarif: Value = serde_json::from_slice(&out.stdout).unwrap();
+        let sarif = validate(&[args, &["--format", "sarif"]].concat(), input).json();
         let faults: Vec<String> =
             schema.iter_errors(&sarif).map(|e| format!("{}: {e}", e.instance_path())).collect();
         assert!(faults.is_empty(), "{args:?}: {faults:#?}");
@@ -140,8 +116,7 @@ fn sarif_satisfies_its_schema() {
             assert_eq!(run["tool"]["driver"]["rules"][index]["id"], result["ruleId"]);
         }
     }
-    let out = validate(&["five-faults.yaml", "--format", "sarif"], b"");
-    let sarif: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let sarif = validate(&["five-faults.yaml", "--format", "sarif"], "").json();
     let cost = &sarif["runs"][0]["results"][3];
     assert_eq!((&cost["ruleId"], &cost["level"]), (&"WVA-VA-003".into(), &"error".into()));
     assert_eq!(
@@ -158,9 +133,7 @@ fn sarif_satisfies_its_schema() {
 
 #[test]
 fn github_gets_one_annotation_a_finding() {
-    let out = validate(&["--format", "github", "five-faults.yaml"], b"");
-    assert_eq!(out.status.code(), Some(1));
-    let said = text(&out.stdout);
+    let said = validate(&["--format", "github", "five-faults.yaml"], "").ends(1).stdout;
     let lines: Vec<&str> = said.lines().collect();
     assert_eq!(lines.len(), 6, "{said}");
     let cost = "::error file=five-faults.yaml,line=14,col=16,endColumn=19,title=WVA-VA-003::spec.variantCost: found 80.0";
@@ -171,7 +144,7 @@ fn github_gets_one_annotation_a_finding() {
 #[test]
 fn variants_of_one_input_know_of_each_other() {
     let want = ["list.json:9:47 WVA-VA-015 deny", "list.json:15:47 WVA-VA-015 deny"];
-    assert_eq!(rows(&["list.json"], b""), want);
+    assert_eq!(rows(&["list.json"], ""), want);
     let items = std::fs::read(PathBuf::from(FIXTURES).join("list.json")).unwrap();
     let from_stdin: Vec<String> = want.iter().map(|w| w.replace("list.json", "<stdin>")).collect();
     assert_eq!(rows(&["-"], &items), from_stdin);
@@ -179,15 +152,15 @@ fn variants_of_one_input_know_of_each_other() {
 
 #[test]
 fn against_the_old_files_a_change_is_judged_as_an_update() {
-    assert_eq!(rows(&["moved.yaml"], b""), ["moved.yaml:11:16 WVA-VA-003 deny"]);
+    assert_eq!(rows(&["moved.yaml"], ""), ["moved.yaml:11:16 WVA-VA-003 deny"]);
     let want = ["moved.yaml:7:38 WVA-VA-014 deny", "moved.yaml:11:16 WVA-VA-003 warn"];
-    assert_eq!(rows(&["--against", "old", "moved.yaml"], b""), want);
-    assert_eq!(rows(&["--against", "old/moved.yaml", "moved.yaml"], b""), want);
+    assert_eq!(rows(&["--against", "old", "moved.yaml"], ""), want);
+    assert_eq!(rows(&["--against", "old/moved.yaml", "moved.yaml"], ""), want);
     // In another namespace it is another object.
     let elsewhere = std::fs::read_to_string(PathBuf::from(FIXTURES).join("moved.yaml"))
         .unwrap()
         .replace("name: moved\n  labels", "name: moved\n  namespace: other\n  labels");
-    assert_eq!(rows(&["--against", "old", "-"], elsewhere.as_bytes()), ["<stdin>:12:16 WVA-VA-003 deny"]);
+    assert_eq!(rows(&["--against", "old", "-"], &elsewhere), ["<stdin>:12:16 WVA-VA-003 deny"]);
 }
 
 const FINE: &str = "apiVersion: llmd.ai/v1alpha1
@@ -215,13 +188,12 @@ fn the_exit_code_is_0_1_or_2() {
         (&["--format", "xml", "-"], FINE, 2),
         (&[], "", 2),
     ] {
-        let out = validate(args, input.as_bytes());
-        assert_eq!(out.status.code(), Some(want), "{args:?} {input:?}: {}", text(&out.stderr));
+        let out = validate(args, input);
+        assert_eq!(out.code, Some(want), "{args:?} {input:?}: {}", out.stderr);
         assert_eq!(out.stdout.is_empty(), want == 2, "{args:?}: nothing is judged where the usage is wrong");
-        assert_eq!(out.stderr.is_empty(), want != 2, "{args:?}: {}", text(&out.stderr));
+        assert_eq!(out.stderr.is_empty(), want != 2, "{args:?}: {}", out.stderr);
     }
-    let said = text(&validate(&["-"], FINE.as_bytes()).stdout);
-    assert_eq!(said, "1 object: 0 denied, 0 warnings\n");
+    assert_eq!(validate(&["-"], FINE).stdout, "1 object: 0 denied, 0 warnings\n");
 }
 
 /// A directory that is gone at the end of the test.
@@ -269,25 +241,20 @@ fn directories_and_patterns_are_expanded_and_links_do_not_loop() {
         (&[".hidden/a.yaml"], &[".hidden/a.yaml"]),
         (&["b/readme.md"], &["b/readme.md"]),
     ] {
-        let out = validate_in(dir, &[args, &["--format", "json"]].concat(), b"");
-        let found: Value = serde_json::from_slice(&out.stdout).unwrap();
+        let found = validate_in(dir, &[args, &["--format", "json"]].concat(), "").json();
         let files: Vec<&str> =
             found["findings"].as_array().unwrap().iter().map(|f| f["file"].as_str().unwrap()).collect();
         assert_eq!(files, want, "{args:?}");
     }
     scratch.file("empty/readme.md", "");
-    let out = validate_in(dir, &["empty"], b"");
-    assert_eq!(out.status.code(), Some(2));
-    assert!(text(&out.stderr).contains("empty: no file below it ends in .yaml"), "{}", text(&out.stderr));
+    validate_in(dir, &["empty"], "").ends(2).reports(&["empty: no file below it ends in .yaml"]);
 }
 
 #[test]
 fn a_file_that_is_too_long_or_no_text_does_not_pass() {
     let scratch = Scratch::new("long");
     scratch.file("long.yaml", &"# a comment\n".repeat(1_500_000));
-    let out = validate_in(&scratch.0, &["long.yaml"], b"");
-    assert_eq!(out.status.code(), Some(2));
-    assert!(text(&out.stderr).contains("longer than 16 MiB"), "{}", text(&out.stderr));
+    validate_in(&scratch.0, &["long.yaml"], "").ends(2).reports(&["longer than 16 MiB"]);
     let latin1 = [FINE.as_bytes(), b"# gr\xfc\xdfe\n"].concat();
     assert_eq!(rows(&["-"], &latin1), ["<stdin>:5:5 WVA-FILE-001 deny"]);
 }
@@ -298,21 +265,15 @@ fn the_rest_of_a_file_is_judged_where_one_document_is_broken() {
         "# Source: a.yaml\na: [\n---\n# Source: b.yaml\n{}",
         FINE.replace("modelID: m", "modelID: \"\"")
     );
-    assert_eq!(
-        rows(&["-"], input.as_bytes()),
-        ["<stdin>:2:4 WVA-FILE-001 deny", "<stdin>:8:44 WVA-VA-006 deny"]
-    );
+    assert_eq!(rows(&["-"], &input), ["<stdin>:2:4 WVA-FILE-001 deny", "<stdin>:8:44 WVA-VA-006 deny"]);
 }
 
 #[test]
 fn a_misspelt_key_is_pointed_at() {
     let input = FINE.replace("modelID: m", "modelID: m, modelId: m");
-    assert_eq!(json(&["-"], input.as_bytes())["findings"][0]["field"], "spec.modelId");
-    let said = text(&validate(&["-"], input.as_bytes()).stdout);
-    assert!(
-        said.contains("warning[WVA-VA-059]: spec.modelId: there is no such field; it is ignored: modelID?"),
-        "{said}"
-    );
+    assert_eq!(json(&["-"], &input)["findings"][0]["field"], "spec.modelId");
+    let told = "warning[WVA-VA-059]: spec.modelId: there is no such field; it is ignored: modelID?";
+    let said = validate(&["-"], &input).prints(&[told]).stdout;
     let (line, caret) =
         (said.lines().find(|l| l.contains("modelId: m")), said.lines().find(|l| l.contains('^')));
     assert_eq!(line.unwrap().find("modelId: m").unwrap(), caret.unwrap().find('^').unwrap(), "{said}");

@@ -7,32 +7,17 @@ mod support;
 use std::time::Duration;
 
 use serde_json::json;
-use support::{Server, head, read_to_end};
+use support::{SOON, Server, accepted, ask, head, read_to_end};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 use wva_webhook::{CONFIG_MAP_PATH, Limits, VALIDATE_PATH};
 
-/// Longer than anything here takes, shorter than the limits of the server under test.
-const SOON: Duration = Duration::from_secs(20);
 const NEVER: Duration = Duration::from_mins(10);
 
 /// Nobody is let go for being slow: what is closed was closed for want of room.
 fn patient(connections: usize) -> Limits {
     Limits { connections, handshake: NEVER, header: NEVER, review: NEVER, idle: NEVER, ..Limits::default() }
-}
-
-fn accepted() -> Vec<u8> {
-    std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/accepted.json")).unwrap()
-}
-
-/// One review on a connection that stays open.
-async fn ask(stream: &mut TlsStream<TcpStream>) {
-    let body = accepted();
-    stream.write_all(&[head(VALIDATE_PATH, body.len(), "keep-alive"), body].concat()).await.unwrap();
-    let mut answer = vec![0; 4096];
-    let read = tokio::time::timeout(SOON, stream.read(&mut answer)).await.unwrap().unwrap();
-    assert!(answer[..read].starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(&answer[..read]));
 }
 
 async fn is_closed(stream: &mut (impl tokio::io::AsyncRead + Unpin)) {

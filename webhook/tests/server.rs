@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use prometheus::{Encoder as _, TextEncoder};
 use serde_json::json;
-use support::{Server, head, read_to_end};
+use support::{Server, accepted, ask, head, read_to_end};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use wva_webhook::{CONFIG_MAP_PATH, Limits, MUTATE_PATH, VALIDATE_PATH};
 
@@ -124,8 +124,7 @@ async fn what_is_no_review_gets_a_message() {
     let server = Server::start(Limits::default());
     let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
     let in_object = |depth| {
-        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/accepted.json");
-        let text = std::fs::read_to_string(file).unwrap();
+        let text = String::from_utf8(accepted()).unwrap();
         text.replacen("\"x\"", &nested(depth), 1).into_bytes()
     };
     let other_kind = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
@@ -174,8 +173,7 @@ async fn a_body_that_is_announced_too_large_is_refused_unread_and_one_without_a_
 #[tokio::test]
 async fn a_panicking_review_is_an_error_of_that_review_alone() {
     let server = Server::start(Limits::default());
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/accepted.json");
-    let text = std::fs::read_to_string(file).unwrap().replace("\"llama\"", "\"panic\"");
+    let text = String::from_utf8(accepted()).unwrap().replace("\"llama\"", "\"panic\"");
     let (status, told) = server.post(VALIDATE_PATH, text.as_bytes()).await;
     assert_eq!((status, told.trim()), (500, "the review failed: see the log of wva"));
     assert_eq!(server.review(VALIDATE_PATH, "accepted").await["allowed"], true);
@@ -221,17 +219,12 @@ async fn slow_clients_are_let_go() {
 
 #[tokio::test]
 async fn an_idle_connection_outlives_the_header_limit_and_ends_at_its_own() {
-    let header = Duration::from_secs(2);
-    let server = Server::start(Limits { header, idle: Duration::from_secs(8), ..Limits::default() });
+    let header = Duration::from_millis(300);
+    let server = Server::start(Limits { header, idle: Duration::from_secs(2), ..Limits::default() });
     let mut stream = server.connect().await;
-    let body = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/accepted.json")).unwrap();
-    let mut answer = vec![0; 4096];
     let mut byte = [0];
     for _ in 0..2 {
-        stream.write_all(&head(VALIDATE_PATH, body.len(), "keep-alive")).await.unwrap();
-        stream.write_all(&body).await.unwrap();
-        let n = stream.read(&mut answer).await.unwrap();
-        assert!(answer[..n].starts_with(b"HTTP/1.1 200 "));
+        ask(&mut stream).await;
         let idle = tokio::time::timeout(header * 2, stream.read(&mut byte)).await;
         assert!(idle.is_err(), "still open after twice the header limit: {idle:?}");
     }
@@ -243,7 +236,7 @@ async fn an_idle_connection_outlives_the_header_limit_and_ends_at_its_own() {
 async fn a_review_under_way_is_finished_after_the_end_was_asked_for() {
     let server = Server::start(Limits::default());
     let idle = server.connect().await;
-    let body = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/accepted.json")).unwrap();
+    let body = accepted();
     let mut stream = server.connect().await;
     let mut begin = head(VALIDATE_PATH, body.len(), "keep-alive");
     begin.splice(begin.len() - 2..begin.len() - 2, *b"Expect: 100-continue\r\n");
@@ -264,9 +257,8 @@ async fn a_review_under_way_is_finished_after_the_end_was_asked_for() {
 #[tokio::test]
 async fn a_server_about_to_end_still_takes_reviews_and_asks_for_another_connection_for_the_next() {
     let server = Server::start(Limits::default());
-    let body = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/accepted.json")).unwrap();
     let mut open = server.connect().await;
-    let review = [head(VALIDATE_PATH, body.len(), "keep-alive"), body].concat();
+    let review = [head(VALIDATE_PATH, accepted().len(), "keep-alive"), accepted()].concat();
     let mut answer = [0; 4096];
     open.write_all(&review).await.unwrap();
     let n = open.read(&mut answer).await.unwrap();

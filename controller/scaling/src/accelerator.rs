@@ -5,11 +5,8 @@ use crate::normalize_accelerator;
 
 /// Node labels that name the accelerator, in the order in which they are believed.
 pub const ACCELERATOR_NODE_LABELS: [&str; 5] = [
-    "nvidia.com/gpu.product",
-    "cloud.google.com/gke-accelerator",
-    "amd.com/gpu.product-name",
-    "habana.ai/product.name",
-    "gpu.intel.com/product",
+    "nvidia.com/gpu.product", "cloud.google.com/gke-accelerator", "amd.com/gpu.product-name",
+    "habana.ai/product.name", "gpu.intel.com/product",
 ];
 
 /// A demand on a node: the label's key, and the values of which the node must have one.

@@ -15,23 +15,8 @@ const TRACES: [&str; 8] =
     ["ladder", "prefill-heavy", "ramp", "bursts", "two-classes", "stock-out", "cold-morning", "diurnal-week"];
 /// Servers and signals that are not what an analyzer assumes.
 const ATTACKS: [&str; 17] = [
-    "adapters",
-    "attention",
-    "clients",
-    "constant",
-    "crashes",
-    "fast",
-    "long-start",
-    "night",
-    "picker-queue",
-    "prefix",
-    "pulses",
-    "roles",
-    "scrapes",
-    "slow",
-    "small-card",
-    "speculation",
-    "uneven",
+    "adapters", "attention", "clients", "constant", "crashes", "fast", "long-start", "night", "picker-queue",
+    "prefix", "pulses", "roles", "scrapes", "slow", "small-card", "speculation", "uneven",
 ];
 
 const THROUGHPUT: Column<'static> = Column { policy: "ours, throughput", title: "throughput" };

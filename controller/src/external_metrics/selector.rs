@@ -204,15 +204,8 @@ mod tests {
             "absent!=",
         ];
         let no = [
-            "variant_name=b",
-            "variant_name!=a",
-            "absent",
-            "!variant_name",
-            "variant_name in (b,c)",
-            "absent in (a)",
-            "variant_name notin (a,b)",
-            "variant_name=",
-            "absent=",
+            "variant_name=b", "variant_name!=a", "absent", "!variant_name", "variant_name in (b,c)",
+            "absent in (a)", "variant_name notin (a,b)", "variant_name=", "absent=",
             "variant_name=a,exported_namespace=dev",
         ];
         for text in yes {

@@ -246,7 +246,8 @@ fn optimization(decision: &Decision, had_target: bool, awaited: Option<u32>) -> 
     if decision.model_at_zero {
         return yes("ScaleFromZeroMode", "The model is at 0 replicas and is woken when requests wait");
     }
-    let missing = decision.steps.iter().map(|s| &s.reason).find(|r| matches!(r, Reason::SignalsMissing { .. }));
+    let missing =
+        decision.steps.iter().map(|s| &s.reason).find(|r| matches!(r, Reason::SignalsMissing { .. }));
     let reason = match decision.analyzer {
         AnalyzerName::Tokens | AnalyzerName::Throughput if missing.is_none() => "OptimizationSucceeded",
         _ => "SaturationOnlyMode",

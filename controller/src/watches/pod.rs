@@ -17,15 +17,8 @@ use crate::gpus::Gpus;
 /// Why a container that waits will not start unless somebody changes something: the kubelet tries again and again, with
 /// ever longer pauses, or not at all.
 const DOES_NOT_MEND: [&str; 9] = [
-    "CrashLoopBackOff",
-    "ImagePullBackOff",
-    "ErrImagePull",
-    "ErrImageNeverPull",
-    "InvalidImageName",
-    "ImageInspectError",
-    "CreateContainerConfigError",
-    "CreateContainerError",
-    "RunContainerError",
+    "CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName",
+    "ImageInspectError", "CreateContainerConfigError", "CreateContainerError", "RunContainerError",
 ];
 /// A run of a container that lasted as long was no failed start: the kubelet forgets its earlier failures then, too.
 const GOOD_RUN: Duration = Duration::from_mins(10);

@@ -235,24 +235,8 @@ mod tests {
     #[test]
     fn values_are_taken_as_they_are_written() {
         for text in [
-            "0123456",
-            "1e5",
-            "1.10",
-            "0x1F",
-            "0o17",
-            "1_000",
-            "+1",
-            "-0",
-            ".5",
-            ".inf",
-            ".nan",
-            "no",
-            "True",
-            "yes",
-            "on",
-            "12345678901234567890123",
-            "60s",
-            "2001-01-01",
+            "0123456", "1e5", "1.10", "0x1F", "0o17", "1_000", "+1", "-0", ".5", ".inf", ".nan", "no",
+            "True", "yes", "on", "12345678901234567890123", "60s", "2001-01-01",
         ] {
             let map = read(&json!({"config.yaml": format!("V: {text} # as it is\n")}));
             assert_eq!(map.get("V").map(|w| w.text.as_str()), Some(text), "{map:?}");

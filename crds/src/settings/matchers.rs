@@ -42,32 +42,15 @@ mod tests {
     #[test]
     fn matchers_are_those_of_promql() {
         for text in [
-            "",
-            " ",
-            r#"cluster="a""#,
-            r#" cluster = "a" , region=~"eu.*" "#,
-            r#"a!="",b!~"x|y",_c1="d,e""#,
-            r#"a="quote \" and backslash \\""#,
-            r#"namespace=~"team-.*""#,
+            "", " ", r#"cluster="a""#, r#" cluster = "a" , region=~"eu.*" "#, r#"a!="",b!~"x|y",_c1="d,e""#,
+            r#"a="quote \" and backslash \\""#, r#"namespace=~"team-.*""#,
         ] {
             assert!(is_matchers(text), "{text:?}");
         }
         for text in [
-            "cluster",
-            "cluster=a",
-            "cluster='a'",
-            r#"{cluster="a"}"#,
-            r#"cluster="a",,region="b""#,
-            r#"cluster="a","#,
-            r#"cluster="a" region="b""#,
-            r#"cluster=="a""#,
-            r#"="a""#,
-            r#"1a="b""#,
-            r#"a-b="c""#,
-            r#"a="b"#,
-            r#"a="b\""#,
-            "a=\"b\nc\"",
-            r#"__name__="up""#,
+            "cluster", "cluster=a", "cluster='a'", r#"{cluster="a"}"#, r#"cluster="a",,region="b""#,
+            r#"cluster="a","#, r#"cluster="a" region="b""#, r#"cluster=="a""#, r#"="a""#, r#"1a="b""#,
+            r#"a-b="c""#, r#"a="b"#, r#"a="b\""#, "a=\"b\nc\"", r#"__name__="up""#,
             r#"a="b"} or vector(1) or x{c="d""#,
         ] {
             assert!(!is_matchers(text), "{text:?}");

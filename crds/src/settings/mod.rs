@@ -170,11 +170,7 @@ mod tests {
         assert_eq!(
             outside,
             [
-                "CONFIG_MAP_NAME",
-                "POD_NAMESPACE",
-                "POD_NAME",
-                "DEPLOYMENT_NAME",
-                "CONTROLLER_INSTANCE",
+                "CONFIG_MAP_NAME", "POD_NAMESPACE", "POD_NAME", "DEPLOYMENT_NAME", "CONTROLLER_INSTANCE",
                 "CONFIG_FILE"
             ]
         );

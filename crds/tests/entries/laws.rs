@@ -10,29 +10,8 @@ use super::{check, read, validator};
 
 /// Texts that are right for some field and wrong for others.
 const TEXTS: &[&str] = &[
-    "",
-    "m",
-    "5m",
-    "0s",
-    "0",
-    "10",
-    "1h30m",
-    "500ms",
-    "-5s",
-    "+1m",
-    "1.5h",
-    ".5s",
-    "5 m",
-    "auto",
-    "on",
-    "off",
-    "saturation",
-    "throughput",
-    "exact",
-    "costAware",
-    "Saturation",
-    "true",
-    "0.8",
+    "", "m", "5m", "0s", "0", "10", "1h30m", "500ms", "-5s", "+1m", "1.5h", ".5s", "5 m", "auto", "on",
+    "off", "saturation", "throughput", "exact", "costAware", "Saturation", "true", "0.8",
 ];
 
 /// Values that are right for some field and wrong for others.
@@ -56,26 +35,10 @@ fn map_of(keys: &'static [&'static str]) -> impl Strategy<Value = Value> {
 }
 
 const SATURATION: &[&str] = &[
-    "model_id",
-    "namespace",
-    "kvCacheThreshold",
-    "queueLengthThreshold",
-    "kvSpareTrigger",
-    "queueSpareTrigger",
-    "enableLimiter",
-    "analyzerName",
-    "shadowAnalyzer",
-    "scaleUpThreshold",
-    "scaleDownBoundary",
-    "itlSlo",
-    "ttftSlo",
-    "utilization",
-    "hold",
-    "drain",
-    "warmSpare",
-    "optimizer",
-    "modelID",
-    "kvcachethreshold",
+    "model_id", "namespace", "kvCacheThreshold", "queueLengthThreshold", "kvSpareTrigger",
+    "queueSpareTrigger", "enableLimiter", "analyzerName", "shadowAnalyzer", "scaleUpThreshold",
+    "scaleDownBoundary", "itlSlo", "ttftSlo", "utilization", "hold", "drain", "warmSpare", "optimizer",
+    "modelID", "kvcachethreshold",
 ];
 const SCALE_TO_ZERO: &[&str] =
     &["model_id", "namespace", "enable_scale_to_zero", "retention_period", "modelId", "enableScaleToZero"];
@@ -136,50 +99,15 @@ fn retention(text: &str) -> Value {
 #[test]
 fn durations_have_one_verdict() {
     for text in [
-        "10m",
-        "1h30m",
-        "500ms",
-        "1.5h",
-        ".5s",
-        "5.s",
-        "+5s",
-        "0h1m",
-        "1m0s",
-        "007s",
-        "1ns",
-        "1µs",
-        "1μs",
-        "0.001us",
-        "0.000000000001h",
-        "0.0000000001m",
-        "99999h",
-        "1h0m0.5s",
-        "720h",
+        "10m", "1h30m", "500ms", "1.5h", ".5s", "5.s", "+5s", "0h1m", "1m0s", "007s", "1ns", "1µs", "1μs",
+        "0.001us", "0.000000000001h", "0.0000000001m", "99999h", "1h0m0.5s", "720h",
     ] {
         assert!(text.parse::<PositiveDuration>().is_ok(), "{text}");
         check(Kind::ScaleToZero, &retention(text).to_string(), true);
     }
     for text in [
-        "",
-        "0",
-        "0s",
-        "-0s",
-        "0.1ns",
-        "0.0001us",
-        "0.0000000000001h",
-        "-5s",
-        "5",
-        "5 s",
-        "1d",
-        "1..5s",
-        "s",
-        ".s",
-        "+-5s",
-        "--5s",
-        "10M",
-        "9999999h",
-        "1m\n",
-        "１s",
+        "", "0", "0s", "-0s", "0.1ns", "0.0001us", "0.0000000000001h", "-5s", "5", "5 s", "1d", "1..5s", "s",
+        ".s", "+-5s", "--5s", "10M", "9999999h", "1m\n", "１s",
     ] {
         assert!(!validator(Kind::ScaleToZero).is_valid(&retention(text)), "{text}");
     }
@@ -199,8 +127,6 @@ fn the_last_digit_that_counts_is_the_same_for_both() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 1000, ..ProptestConfig::default() })]
-
     #[test]
     fn the_schema_accepts_what_is_read((kind, value) in entry()) {
         let validator = validator(kind);

@@ -43,11 +43,8 @@ struct Window {
 impl Window {
     fn line(&mut self, elapsed: Duration, rate: f64, under_way: usize) -> String {
         self.seconds.sort_by(f64::total_cmp);
-        let mut line = format!(
-            "{:>6} s  {rate} requests/s: {} answered",
-            elapsed.as_secs(),
-            self.seconds.len(),
-        );
+        let mut line =
+            format!("{:>6} s  {rate} requests/s: {} answered", elapsed.as_secs(), self.seconds.len(),);
         if let (Some(median), Some(p95)) = (percentile(&self.seconds, 50), percentile(&self.seconds, 95)) {
             line += &format!(" (p50 {median:.1} s, p95 {p95:.1} s)");
         }
@@ -69,7 +66,8 @@ fn percentile(sorted: &[f64], percent: usize) -> Option<f64> {
 pub(super) async fn run(arguments: &ArgMatches) -> anyhow::Result<()> {
     let mut signals = Signals::listen()?;
     let rates: Vec<f64> = arguments.get_many("rates").into_iter().flatten().copied().collect();
-    let step = arguments.get_one::<GoDuration>("step").copied().map_or(Duration::from_mins(3), Duration::from);
+    let step =
+        arguments.get_one::<GoDuration>("step").copied().map_or(Duration::from_mins(3), Duration::from);
     let number = |key| arguments.get_one::<u32>(key).copied().unwrap_or(1);
     let text = |key| arguments.get_one::<String>(key).cloned().unwrap_or_default();
     let sender = Sender {
@@ -105,7 +103,11 @@ impl Sender {
         let response = self.client.post(&self.url).json(&self.body).send().await.map_err(failed)?;
         let status = response.status();
         let text = response.text().await.map_err(failed)?;
-        if status.is_success() { Ok(began.elapsed().as_secs_f64()) } else { Err(format!("{status}: {}", excerpt(&text))) }
+        if status.is_success() {
+            Ok(began.elapsed().as_secs_f64())
+        } else {
+            Err(format!("{status}: {}", excerpt(&text)))
+        }
     }
 }
 
@@ -170,7 +172,10 @@ async fn send(
     }
     let drained = timeout(DRAIN, async { while requests.join_next().await.is_some() {} }).await;
     let left = if drained.is_ok() { 0 } else { requests.len() };
-    print(&format!("{:>6} s  the load has ended; {left} requests are left unanswered\n", began.elapsed().as_secs()))?;
+    print(&format!(
+        "{:>6} s  the load has ended; {left} requests are left unanswered\n",
+        began.elapsed().as_secs()
+    ))?;
     Ok(())
 }
 

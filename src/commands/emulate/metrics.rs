@@ -10,12 +10,12 @@ use super::timeline::Reading;
 
 /// vLLM's own buckets, in seconds.
 const FIRST_TOKEN: [f64; 22] = [
-    0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0,
-    160.0, 640.0, 2560.0,
+    0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0,
+    80.0, 160.0, 640.0, 2560.0,
 ];
 const WHOLE: [f64; 21] = [
-    0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0, 480.0, 960.0,
-    1920.0, 7680.0,
+    0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0, 480.0,
+    960.0, 1920.0, 7680.0,
 ];
 
 /// The metrics of one server.
@@ -40,9 +40,7 @@ impl Metrics {
         };
         Ok(Self {
             first_token: histogram(
-                "vllm:time_to_first_token_seconds",
-                "Time to the first token.",
-                &FIRST_TOKEN,
+                "vllm:time_to_first_token_seconds", "Time to the first token.", &FIRST_TOKEN,
             )?,
             whole: histogram("vllm:e2e_request_latency_seconds", "Time of a whole request.", &WHOLE)?,
             cache: format!(

@@ -46,7 +46,8 @@ pub(super) async fn run(arguments: &ArgMatches) -> anyhow::Result<()> {
     let text = |key| arguments.get_one::<String>(key).cloned().unwrap_or_default();
     let (model, engine) = (text("model"), text("engine"));
     let engine = ENGINES.iter().find(|(name, _)| *name == engine).map_or(GUIDE_A100, |(_, engine)| *engine);
-    let load_time = arguments.get_one::<GoDuration>("load-time").copied().map_or(Duration::ZERO, Duration::from);
+    let load_time =
+        arguments.get_one::<GoDuration>("load-time").copied().map_or(Duration::ZERO, Duration::from);
     let address = arguments.get_one::<SocketAddr>("address").copied().context("--address is missing")?;
     let emulator = Arc::new(Emulator {
         metrics: Metrics::new(&model, &engine)?,
@@ -142,7 +143,10 @@ async fn complete(State(emulator): Shared, body: Result<Json<Value>, JsonRejecti
             return refusal(StatusCode::BAD_REQUEST, &message);
         }
         Err(Rejection::Full) => {
-            return refusal(StatusCode::SERVICE_UNAVAILABLE, "too many requests are under way; try again later");
+            return refusal(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "too many requests are under way; try again later",
+            );
         }
     };
     let Ok(served) = answer.await else {
@@ -234,7 +238,10 @@ mod tests {
             let began = Instant::now();
             let (status, answer) = ask(&emulator, path, Some(body)).await;
             assert_eq!(status, 200, "{answer}");
-            assert_eq!(answer["usage"], json!({"prompt_tokens": 100, "completion_tokens": 50, "total_tokens": 150}));
+            assert_eq!(
+                answer["usage"],
+                json!({"prompt_tokens": 100, "completion_tokens": 50, "total_tokens": 150})
+            );
             assert!(began.elapsed() > Duration::from_secs(1), "50 steps of 21 ms: {:?}", began.elapsed());
         }
         assert_eq!(emulator.timeline.read().counters.requests, 2);

@@ -7,9 +7,9 @@ use serde_json::Value;
 use wva_crds::names::{ACCELERATOR_LABEL, KIND, MODE_ANNOTATION};
 use wva_rules::{Facts, OtherVariant, Severity, Target, apply_defaults, validate};
 
-use super::{annotated, maps};
 use super::objects::set;
 use super::variant::{self, Changed};
+use super::{annotated, maps};
 use crate::commands::cluster::{entry, text};
 use crate::commands::validate::InFile;
 use crate::commands::workloads::{Found, Workloads, accelerator};

@@ -86,10 +86,8 @@ fn annotated_autoscalers_become_variants_that_they_follow() {
     assert_eq!(
         steps(&plan),
         [
-            "VariantAutoscaling qwen-l40s: 3",
-            "VariantAutoscaling phi-decode: 2",
-            "VariantAutoscaling gemma: 3",
-            "HorizontalPodAutoscaler phi-hpa: 1",
+            "VariantAutoscaling qwen-l40s: 3", "VariantAutoscaling phi-decode: 2",
+            "VariantAutoscaling gemma: 3", "HorizontalPodAutoscaler phi-hpa: 1",
         ]
     );
     assert_eq!((plan.read, plan.fine, plan.open.len()), (3, 0, 0), "{:?}", plan.open);
@@ -258,7 +256,8 @@ fn writes_the_analyzer_that_an_entry_means() {
 
 #[test]
 fn leaves_maps_whose_analyzer_is_named_or_inherited() {
-    let (names_one, names_none) = (json!({"default": "analyzerName: throughput"}), json!({"default": "queueLengthThreshold: 3"}));
+    let (names_one, names_none) =
+        (json!({"default": "analyzerName: throughput"}), json!({"default": "queueLengthThreshold: 3"}));
     assert_eq!(named(&[names_one, names_none]), []);
     assert_eq!(named(&[json!({"default": "not an entry"})]), []);
 }

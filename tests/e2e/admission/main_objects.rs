@@ -47,26 +47,11 @@ pub(crate) fn main_maps() -> Vec<Value> {
     }
     let nested = ["", "~", "V", "V: [1]\n", "- V\n", "1: 2\n", "a: [1\n", "\tV: 1\n"];
     let long = [
-        "# nothing\n",
-        "V: {a: b}\n",
-        "V: 1\nV: 2\n",
-        "V: null\n",
-        "V: 0x10\n",
-        "V: 1e3\n",
-        "V: 1_0\n",
-        "V: .inf\n",
-        "LEADER_ELECT: yes\n",
-        "LEADER_ELECT: True\n",
-        "LEADER_ELECT: on\n",
-        "V: 1\n---\nV: 2\n",
-        "V: &a 1\nX: *a\n",
-        "\u{feff}V: 1\n",
-        "V: \"1\"\r\nLOG_LEVEL: info\r\n",
-        "? [a]\n: b\n",
-        "GLOBAL_OPT_INTERVALL: 60s\n",
-        "GLOBAL_OPT_INTERVAL: 60s # a minute\n",
-        "GLOBAL_OPT_INTERVAL: 1:30\n",
-        "V: 2001-01-01\n",
+        "# nothing\n", "V: {a: b}\n", "V: 1\nV: 2\n", "V: null\n", "V: 0x10\n", "V: 1e3\n", "V: 1_0\n",
+        "V: .inf\n", "LEADER_ELECT: yes\n", "LEADER_ELECT: True\n", "LEADER_ELECT: on\n",
+        "V: 1\n---\nV: 2\n", "V: &a 1\nX: *a\n", "\u{feff}V: 1\n", "V: \"1\"\r\nLOG_LEVEL: info\r\n",
+        "? [a]\n: b\n", "GLOBAL_OPT_INTERVALL: 60s\n", "GLOBAL_OPT_INTERVAL: 60s # a minute\n",
+        "GLOBAL_OPT_INTERVAL: 1:30\n", "V: 2001-01-01\n",
     ];
     for nested in nested.into_iter().chain(long) {
         all.push(json!({"config.yaml": nested}));

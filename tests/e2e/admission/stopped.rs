@@ -33,12 +33,7 @@ async fn set_doors(testbed: &Testbed, policies: [&str; 2], seconds: u32) -> anyh
 fn bad_variants() -> Vec<(Value, &'static str)> {
     let modes = ["sometimes", "Auto", "AUTO", "", " auto", "paused ", "off", "recommend,paused"];
     let fixed = [
-        "fixed",
-        "fixed=",
-        "fixed=-1",
-        "fixed=+1",
-        "fixed=1.0",
-        "fixed=2147483648",
+        "fixed", "fixed=", "fixed=-1", "fixed=+1", "fixed=1.0", "fixed=2147483648",
         "fixed=99999999999999999999",
     ];
     let with = |name: String, part: &str, key: &str, value: &str| {

@@ -17,15 +17,8 @@ const SCALARS: &[&str] = &[
     "7#seven", "\"7", "a: b", "%7", "@7", "`7`", "=", "<<", "3.0", "0b11", "1__0", "0.0", "12e03", "é", "🦙",
 ];
 const LONG_SCALARS: &[&str] = &[
-    "2001-01-01",
-    "!!int \"7\"",
-    "|\n    7\n",
-    ">-\n    7\n",
-    "\"a\\tb\"",
-    "\"a\\u0085b\"",
-    "7 # seven",
-    "|2-\n      7\n",
-    "\"a\\\n      b\"",
+    "2001-01-01", "!!int \"7\"", "|\n    7\n", ">-\n    7\n", "\"a\\tb\"", "\"a\\u0085b\"", "7 # seven",
+    "|2-\n      7\n", "\"a\\\n      b\"",
 ];
 
 /// Documents of the main map, whole, as a person writes `data`.

@@ -112,10 +112,7 @@ pub fn config_map(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(rest) else { return };
     let names = MapNames::default();
     let name = [
-        "wva-saturation-scaling-config",
-        "wva-model-scale-to-zero-config",
-        "serviceclass",
-        "",
+        "wva-saturation-scaling-config", "wva-model-scale-to-zero-config", "serviceclass", "",
         "capacity-scaling-config",
     ][usize::from(choice % 5)];
     let name = if name.is_empty() { names.main.as_str() } else { name };

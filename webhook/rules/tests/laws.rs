@@ -64,8 +64,6 @@ fn apply(object: &Value, patch: &[wva_rules::PatchOp]) -> Value {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
-
     #[test]
     fn any_object_gets_a_verdict_within_the_limits(new in object(), old in object(), owned: bool) {
         let facts = Facts {

@@ -57,12 +57,19 @@ fn created(data: Value, denied: &[&'static str], warned: &[&'static str]) -> Ver
 
 #[track_caller]
 fn updated(old: &Value, new: &Value, denied: &[&'static str], warned: &[&'static str]) -> Verdict {
-    let process = running(&[]);
-    let mut facts = MapFacts::of(new, "wva", MAIN);
-    facts.operation = Operation::Update;
-    facts.old = Some(old);
-    facts.running = Some(&process);
-    check(&facts, denied, warned)
+    check(&update(old, new, &running(&[])), denied, warned)
+}
+
+fn create<'a>(object: &'a Value, running: &'a Running) -> MapFacts<'a> {
+    let mut facts = MapFacts::of(object, "wva", MAIN);
+    facts.running = Some(running);
+    facts
+}
+
+fn update<'a>(old: &'a Value, new: &'a Value, running: &'a Running) -> MapFacts<'a> {
+    let mut facts = create(new, running);
+    (facts.operation, facts.old) = (Operation::Update, Some(old));
+    facts
 }
 
 #[test]
@@ -204,9 +211,7 @@ fn a_map_that_is_created_anew_is_compared_with_what_runs() {
         ("PROMETHEUS_BASE_URL", "https://a", hides),
     ]);
     let create = |object: &Value, denied: &[&'static str], warned: &[&'static str]| {
-        let mut facts = MapFacts::of(object, "wva", MAIN);
-        facts.running = Some(&process);
-        check(&facts, denied, warned)
+        check(&create(object, &process), denied, warned)
     };
     let same = json!({"WVA_SCALE_TO_ZERO": "true", "METRICS_SECURE": "1"});
     create(&map(same.clone()), &[], &[]);
@@ -236,10 +241,7 @@ fn answer_does_not_hold_running_values() {
     (other[3].1, other[4].1) = ("102s", "98s");
     let told = |values: &[(&'static str, &str, RunningSource)], object: &Value, old: Option<&Value>| {
         let process = running(values);
-        let mut facts = MapFacts::of(object, "wva", MAIN);
-        facts.running = Some(&process);
-        facts.old = old;
-        facts.operation = if old.is_some() { Operation::Update } else { Operation::Create };
+        let facts = old.map_or_else(|| create(object, &process), |old| update(old, object, &process));
         let verdict = validate_map(&facts);
         assert!(!verdict.violations.is_empty(), "it says nothing about {object}");
         format!("{verdict:?}")
@@ -281,19 +283,20 @@ fn the_command_makes_the_change_and_is_admitted() {
     let old = with_revision(json!({"PROMETHEUS_BASE_URL": "https://a"}), "1");
     let verdict =
         updated(&old, &with_revision(json!({"PROMETHEUS_BASE_URL": "https://b"}), "1"), &["WVA-CM-001"], &[]);
-    let message = verdict.message();
-    let patch = message.split("-p '").nth(1).unwrap().split("' && ").next().unwrap();
-    let patch: Value = serde_json::from_str(patch).unwrap();
+    let patch = patch_of(&verdict);
     let revision = patch["metadata"]["annotations"][REVISION].as_str().unwrap();
     let new = with_revision(patch["data"].clone(), revision);
     updated(&old, &new, &[], &["WVA-CM-054"]);
 }
 
-/// The patch of the command in a refusal, applied to the old map.
-fn patched(old: &Value, verdict: &Verdict) -> Value {
+/// The patch of the command in a refusal.
+fn patch_of(verdict: &Verdict) -> Value {
     let message = verdict.message();
     let patch = message.split("-p '").nth(1).unwrap().split("' && ").next().unwrap().replace("'\\''", "'");
-    let patch: Value = serde_json::from_str(&patch).unwrap();
+    serde_json::from_str(&patch).unwrap()
+}
+
+fn patched(old: &Value, patch: &Value) -> Value {
     let mut new = old.clone();
     new["metadata"]["annotations"] = patch["metadata"]["annotations"].clone();
     for (key, value) in patch["data"].as_object().unwrap() {
@@ -315,7 +318,7 @@ fn the_command_leads_to_the_map_that_was_wanted() {
         let (old, new) = (map(old), map(new));
         let warned: &[&str] = if new["data"].get("METRICS_ADDR").is_some() { &["WVA-CM-055"] } else { &[] };
         let verdict = updated(&old, &new, &["WVA-CM-001"], warned);
-        let wanted = patched(&old, &verdict);
+        let wanted = patched(&old, &patch_of(&verdict));
         assert_eq!(wanted["data"], new["data"]);
         updated(&old, &wanted, &[], &["WVA-CM-054"]);
     }
@@ -338,11 +341,8 @@ fn where_no_command_can_be_given_the_annotation_is() {
         assert!(!format!("{verdict:?}").contains("sesame"), "{verdict:?}");
     }
     // Of a map that does not exist there is nothing to patch, and of a file nothing that would last.
-    let process = running(&[]);
-    let object = map(json!({"REST_CLIENT_TIMEOUT": "2s"}));
-    let mut facts = MapFacts::of(&object, "wva", MAIN);
-    facts.running = Some(&process);
-    let verdict = check(&facts, &["WVA-CM-001"], &[]);
+    let (process, object) = (running(&[]), map(json!({"REST_CLIENT_TIMEOUT": "2s"})));
+    let verdict = check(&create(&object, &process), &["WVA-CM-001"], &[]);
     assert!(verdict.message().contains(told) && !verdict.message().contains("kubectl patch"));
 }
 
@@ -358,13 +358,9 @@ fn what_a_flag_hides_is_told_and_kept_all_the_same() {
     let hides = RunningSource::Hides("flag --watch-namespace".to_owned());
     let process = running(&[("WATCH_NAMESPACE", "a", hides)]);
     let (old, new) = (map(json!({})), map(json!({"WATCH_NAMESPACE": "b"})));
-    let mut facts = MapFacts::of(&new, "wva", MAIN);
-    (facts.operation, facts.old, facts.running) = (Operation::Update, Some(&old), Some(&process));
-    check(&facts, &["WVA-CM-001"], &["WVA-CM-052"]);
+    check(&update(&old, &new, &process), &["WVA-CM-001"], &["WVA-CM-052"]);
     let stated = with_revision(json!({"WATCH_NAMESPACE": "b"}), "2");
-    facts = MapFacts::of(&stated, "wva", MAIN);
-    (facts.operation, facts.old, facts.running) = (Operation::Update, Some(&old), Some(&process));
-    check(&facts, &[], &["WVA-CM-052"]);
+    check(&update(&old, &stated, &process), &[], &["WVA-CM-052"]);
 }
 
 #[test]
@@ -374,14 +370,10 @@ fn orders_are_those_that_the_start_would_see() {
         ("LEADER_ELECTION_RENEW_DEADLINE", "100s", RunningSource::File),
     ]);
     let object = with_revision(json!({"LEADER_ELECTION_RETRY_PERIOD": "90s"}), "2");
-    let mut facts = MapFacts::of(&object, "wva", MAIN);
-    facts.running = Some(&file);
-    check(&facts, &[], &["WVA-CM-054"]);
+    check(&create(&object, &file), &[], &["WVA-CM-054"]);
     // An untouched map is not frozen by a flag.
     let flag = running(&[("LEADER_ELECTION_LEASE_DURATION", "30s", RunningSource::Hides("flag".to_owned()))]);
     let old = map(json!({"LEADER_ELECTION_RENEW_DEADLINE": "40s", "GLOBAL_OPT_INTERVAL": "1m"}));
     let new = map(json!({"LEADER_ELECTION_RENEW_DEADLINE": "40s", "GLOBAL_OPT_INTERVAL": "2m"}));
-    let mut facts = MapFacts::of(&new, "wva", MAIN);
-    (facts.operation, facts.old, facts.running) = (Operation::Update, Some(&old), Some(&flag));
-    check(&facts, &[], &["WVA-CM-006"]);
+    check(&update(&old, &new, &flag), &[], &["WVA-CM-006"]);
 }

@@ -5,6 +5,7 @@
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use prometheus::Registry;
 use rustls::pki_types::{PrivateKeyDer, ServerName};
@@ -15,7 +16,9 @@ use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use wva_rules::{InstancePolicy, MapRole, OtherVariant, Target};
-use wva_webhook::{ClusterFacts, End, Error, Limits, Settings, State, TargetState, serve_with};
+use wva_webhook::{
+    ClusterFacts, End, Error, Limits, Settings, State, TargetState, VALIDATE_PATH, serve_with,
+};
 
 pub const NAME: &str = "wva-webhook.wva.svc";
 
@@ -131,6 +134,22 @@ impl Server {
         assert_eq!(review["kind"], "AdmissionReview");
         review["response"].clone()
     }
+}
+
+/// Longer than anything here takes, shorter than the limits of a server that nothing hurries.
+pub const SOON: Duration = Duration::from_secs(20);
+
+pub fn accepted() -> Vec<u8> {
+    std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/accepted.json")).unwrap()
+}
+
+/// One review on a connection that stays open.
+pub async fn ask(stream: &mut TlsStream<TcpStream>) {
+    let body = accepted();
+    stream.write_all(&[head(VALIDATE_PATH, body.len(), "keep-alive"), body].concat()).await.unwrap();
+    let mut answer = vec![0; 4096];
+    let read = tokio::time::timeout(SOON, stream.read(&mut answer)).await.unwrap().unwrap();
+    assert!(answer[..read].starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(&answer[..read]));
 }
 
 pub fn head(path: &str, length: usize, connection: &str) -> Vec<u8> {

@@ -274,8 +274,6 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
-
     #[test]
     fn whoever_was_trusted_stays_trusted(ops in proptest::collection::vec(op(), 1..120)) {
         let mut world = World::new();

@@ -188,9 +188,7 @@ mod tests {
         check(&["# --max-num-seqs 4\nvllm serve m"], 8192.0, 256.0, None);
         check(&["--chat-template \"say --max-num-seqs=4\" --max-num-seqs 8"], 8192.0, 8.0, None);
         let v0 = [
-            "VLLM_USE_V1=0",
-            "--max-model-len=4096",
-            "--enable-chunked-prefill",
+            "VLLM_USE_V1=0", "--max-model-len=4096", "--enable-chunked-prefill",
             "--no-enable-chunked-prefill",
         ];
         check(&v0, 4096.0, 256.0, None);
@@ -204,17 +202,10 @@ mod tests {
                       --enable-chunked-prefill True";
         let words = engine_arguments(&["sh".to_owned(), "-c".to_owned(), script.to_owned()]);
         let want = [
-            "--num-gpu-blocks-override=1000",
-            "--block-size=32",
-            "--max-num-seqs=64",
-            "--max-num-batched-tokens=8000",
-            "--max-model-len=4096",
-            "--gpu-memory-utilization=0.85",
-            "--tensor-parallel-size=2",
-            "--kv-cache-dtype=fp8",
-            "--enable-chunked-prefill",
-            "--enforce-eager",
-            "VLLM_USE_V1=0",
+            "--num-gpu-blocks-override=1000", "--block-size=32", "--max-num-seqs=64",
+            "--max-num-batched-tokens=8000", "--max-model-len=4096", "--gpu-memory-utilization=0.85",
+            "--tensor-parallel-size=2", "--kv-cache-dtype=fp8", "--enable-chunked-prefill",
+            "--enforce-eager", "VLLM_USE_V1=0",
         ];
         assert_eq!(words, want);
         assert_eq!(EngineArgs::parse(&words), EngineArgs::parse(&[script.to_owned()]));
@@ -235,14 +226,8 @@ mod tests {
             assert_eq!(parse(one), parse(other), "{one} and {other}");
         }
         for flag in [
-            "--block-size 32",
-            "--kv-cache-dtype fp8",
-            "--gpu-memory-utilization .8",
-            "-tp 2",
-            "--enforce-eager",
-            "--max-model-len 4096",
-            "--max-num-seqs 64",
-            "VLLM_USE_V1=0",
+            "--block-size 32", "--kv-cache-dtype fp8", "--gpu-memory-utilization .8", "-tp 2",
+            "--enforce-eager", "--max-model-len 4096", "--max-num-seqs 64", "VLLM_USE_V1=0",
         ] {
             assert_ne!(parse(""), parse(flag), "{flag}");
         }

@@ -138,7 +138,10 @@ impl fmt::Display for Reason {
             Self::HeldPeak { held, flow } => f.write_str(&flow.held(*held)),
             Self::NotLearnt { flow } => f.write_str(&flow.unlearnt()),
             Self::SignalsMissing { missing } => {
-                write!(f, "the percentage analyzer decides until the throughput analyzer has its signals: {missing}")
+                write!(
+                    f,
+                    "the percentage analyzer decides until the throughput analyzer has its signals: {missing}"
+                )
             }
             Self::WithinTolerance { step, tolerance } => {
                 write!(f, "the HPA would ignore a step of {step}: its tolerance is {}", figure(*tolerance))

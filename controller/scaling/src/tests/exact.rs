@@ -1,126 +1,15 @@
-//! `optimizer: exact` through the whole pipeline: figures of a few models, and its laws against the greedy rule.
+//! Laws of `optimizer: exact` through the whole pipeline, against the greedy rule.
 
 use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;
 
-use super::fixture::yaml;
+use super::fixture::snapshot;
 use crate::snapshot::{
     GpuCount, HpaTolerance, Mode, Optimizer, Pending, PendingState, Replica, Snapshot, Variant,
 };
 use crate::units::{Amount, Cost, KvUsage};
 use crate::{Decision, Outcome, decide};
-
-/// One model of variants whose replicas hold 8,000 tokens a 625 blocks; `waits`: bytes in the scheduler's queue.
-fn state(optimizer: &str, config: &str, waits: u32, variants: &[&str]) -> Snapshot {
-    yaml(&format!(
-        "{{config: {{saturation: {{default: {{analyzerName: saturation, optimizer: {optimizer}}}}}{config}}}, \
-         models: [{{modelID: m, namespace: ns, schedulerQueue: {{bytes: {waits}}}, variants: [{}]}}]}}",
-        variants.join(", ")
-    ))
-}
-
-/// `a 2->3 SpareBelowTarget` for each variant.
-fn summary(outcome: &Outcome) -> Vec<String> {
-    let of =
-        |d: &crate::Decision| format!("{} {}->{} {}", d.variant, d.current, d.target(), d.reason().code());
-    outcome.decisions.iter().map(of).collect()
-}
-
-/// Codes of a variant's steps other than `NoChange`, in order.
-fn codes(outcome: &Outcome, variant: &str) -> Vec<&'static str> {
-    let decision = outcome.decisions.iter().find(|d| d.variant == variant).unwrap();
-    decision.steps.iter().map(|s| s.reason.code()).filter(|code| *code != "NoChange").collect()
-}
-
-#[track_caller]
-fn check(snapshot: &Snapshot, want: &[&str]) -> Outcome {
-    let outcome = decide(snapshot);
-    assert_eq!(summary(&outcome), want, "{}", crate::trace::render(&outcome));
-    outcome
-}
-
-/// Ten times the tokens at eight times the cost: cheaper a token. One of it is full.
-const BIG: &str =
-    "{name: big, cost: \"40\", current: 1, replicas: [{pod: b, kv: 1, numGpuBlocks: 6250, blockSize: 16}]}";
-const SMALL: &str = "{name: small, cost: \"5\", current: 0, rememberedCapacity: 8000}";
-
-#[test]
-fn a_little_is_added_at_little_cost() {
-    // 100000/.85 - 80000 = 37647 are 5 small ones at 25, or a big one at 40.
-    check(&state("costAware", "", 0, &[BIG, SMALL]), &["big 1->2 DemandAboveSupply", "small 0->0 NoChange"]);
-    check(&state("exact", "", 0, &[BIG, SMALL]), &["big 1->1 NoChange", "small 0->5 DemandAboveSupply"]);
-    // With 30,000 tokens that wait 72,941 are lacking: 10 small ones would cost more.
-    check(
-        &state("exact", "", 120_000, &[BIG, SMALL]),
-        &["big 1->2 DemandAboveSupply", "small 0->0 NoChange"],
-    );
-    // 107,647 are lacking: a big one and 4 small ones for the rest.
-    let want = ["big 1->2 DemandAboveSupply", "small 0->4 DemandAboveSupply"];
-    check(&state("exact", "", 238_000, &[BIG, SMALL]), &want);
-}
-
-#[test]
-fn what_is_in_the_way_is_honoured_and_said() {
-    let two = SMALL.replace("current: 0", "current: 0, max: 2");
-    check(&state("exact", "", 0, &[BIG, &two]), &["big 1->2 DemandAboveSupply", "small 0->0 NoChange"]);
-    let none = BIG.replace("current: 1", "current: 1, max: 1");
-    check(&state("exact", "", 0, &[&none, SMALL]), &["big 1->1 AtMaximum", "small 0->5 DemandAboveSupply"]);
-    let stuck =
-        "{name: small, cost: \"5\", current: 1, ready: 0, pending: [{age: 11m}], rememberedCapacity: 8000}";
-    check(&state("exact", "", 0, &[BIG, stuck]), &["big 1->2 DemandAboveSupply", "small 1->1 NoChange"]);
-    let gpus = ", limitedMode: true, inventory: {L4: {limit: 4}}";
-    let on_l4 = SMALL.replace("current", "accelerator: L4, current");
-    let outcome = check(
-        &state("exact", gpus, 0, &[BIG, &on_l4]),
-        &["big 1->2 DemandAboveSupply", "small 0->0 NoChange"],
-    );
-    assert_eq!(codes(&outcome, "small"), [""; 0], "it asks for nothing that is not there");
-    // Where the need cannot be met at all, all there is is taken, and what is in the way is said.
-    let outcome =
-        check(&state("exact", gpus, 0, &[&none, &on_l4]), &["big 1->1 AtMaximum", "small 0->4 LimitedBy"]);
-    assert_eq!(codes(&outcome, "small"), ["DemandAboveSupply", "LimitedBy"]);
-}
-
-#[test]
-fn what_is_spare_is_taken_where_it_saves_most() {
-    // 40,000 in use, so 80000 + 5 * 8000 - 40000/.7 = 62857 are spare: the big one does not fit, all the small ones do.
-    let pods = |n: u32| (0..n).map(|i| format!("{{pod: s{i}, kv: 0, numGpuBlocks: 625, blockSize: 16}}"));
-    let pods = |n| pods(n).collect::<Vec<_>>().join(", ");
-    let big = BIG.replace("kv: 1", "kv: 0.4");
-    let small = |cost, n| format!("{{name: small, cost: \"{cost}\", current: {n}, replicas: [{}]}}", pods(n));
-    check(
-        &state("exact", "", 0, &[&big, &small(5, 5)]),
-        &["big 1->1 NoChange", "small 5->0 SupplyAboveDemand"],
-    );
-    // The dearest first is not always best: of 129,286 that are spare, one at 10 that holds 80,000 leaves room for one at
-    // 9 that holds 40,000; three of those save more.
-    let variant = |name: &str, cost: u32, blocks: u32, n: u32, kv: &str| {
-        let pods: Vec<String> = (0..n)
-            .map(|i| format!("{{pod: {name}{i}, kv: {kv}, numGpuBlocks: {blocks}, blockSize: 16}}"))
-            .collect();
-        format!("{{name: {name}, cost: \"{cost}\", current: {n}, replicas: [{}]}}", pods.join(", "))
-    };
-    let (a, b) = (variant("a", 10, 6250, 1, "0"), variant("b", 9, 3125, 3, "0.33"));
-    check(&state("costAware", "", 0, &[&a, &b]), &["a 1->0 SupplyAboveDemand", "b 3->2 SupplyAboveDemand"]);
-    check(&state("exact", "", 0, &[&a, &b]), &["a 1->1 NoChange", "b 3->0 SupplyAboveDemand"]);
-}
-
-#[test]
-fn the_last_replica_that_serves_stays_here_too() {
-    let idle = |name: &str, cost: u32| {
-        format!(
-            "{{name: {name}, cost: \"{cost}\", current: 1, replicas: [{{pod: {name}, kv: 0, numGpuBlocks: 625, blockSize: 16}}]}}"
-        )
-    };
-    check(&state("exact", "", 0, &[&idle("a", 10)]), &["a 1->1 NoChange"]);
-    check(
-        &state("exact", "", 0, &[&idle("a", 10), &idle("b", 20)]),
-        &["a 1->1 NoChange", "b 1->0 SupplyAboveDemand"],
-    );
-    let blind = idle("b", 20).replace("kv: 0", "kv: 0, age: 90s");
-    check(&state("exact", "", 0, &[&idle("a", 10), &blind]), &["a 1->1 MetricsStale", "b 1->1 MetricsStale"]);
-}
 
 prop_compose! {
     fn variant()(
@@ -152,9 +41,11 @@ prop_compose! {
         for (i, variant) in variants.iter_mut().enumerate() {
             variant.name = format!("v{i}");
         }
-        let gpus = format!(", limitedMode: {limited}, inventory: {{H100: {{limit: {}}}, L4: {{limit: {}}}}}", left.0, left.1);
         // Half of the models have nothing that waits, so that they may shrink.
-        let mut snapshot = state("exact", &gpus, waits.saturating_sub(500_000), &[]);
+        let mut snapshot = snapshot(&format!(
+            "tokens optimizer: exact; waiting 0 {}; config limitedMode: {limited}, inventory: {{H100: {{limit: {}}}, L4: {{limit: {}}}}}",
+            waits.saturating_sub(500_000), left.0, left.1,
+        ));
         snapshot.models[0].variants = variants;
         snapshot
     }
@@ -194,8 +85,6 @@ fn serves(snapshot: &Snapshot, outcome: &Outcome) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1000))]
-
     #[test]
     fn exact_meets_what_the_rule_meets_and_never_costs_more(exact in model()) {
         let mut rule = exact.clone();

@@ -89,49 +89,19 @@ fn refused(text: &str) -> SnapshotError {
 
 #[test]
 fn what_is_wrong_is_named_by_its_path() {
-    for (text, path, problem) in [
-        (
-            "{models: [{modelID: m, namespace: n, variants: [{name: a, current: 1, replica: []}]}]}",
-            "models[0].variants[0].replica",
-            "replica",
-        ),
-        (
-            "{config: {saturation: {default: {kvThreshold: 1}}}}",
-            "config.saturation.default.kvThreshold",
-            "kvThreshold",
-        ),
-        (
-            "{config: {saturation: {default: {kvCacheThreshold: 1.5}}}}",
-            "config.saturation.default.kvCacheThreshold",
-            "from 0 to 1",
-        ),
-        (
-            "{models: [{modelID: m, namespace: n, variants: [{name: a, current: 1, cost: \"-3\"}]}]}",
-            "models[0].variants[0].cost",
-            "\"-3\"",
-        ),
-        (
-            "{models: [{modelID: m, namespace: n, variants: [{name: a, current: -1}]}]}",
-            "models[0].variants[0].current",
-            "",
-        ),
-        (
-            "{models: [{modelID: m, namespace: n, variants: [{name: a, current: 1, mode: off}]}]}",
-            "models[0].variants[0].mode",
-            "fixed=3",
-        ),
-        (
-            "{models: [{modelID: m, namespace: n, variants: [{name: a, current: 1, replicas: [{pod: p, kv: .nan}]}]}]}",
-            "models[0].variants[0].replicas[0].kv",
-            "from 0 to 1",
-        ),
-        ("{models: [{modelID: m, namespace: n, trackedFor: 5}]}", "models[0].trackedFor", "unit"),
-        (
-            "{config: {saturation: {default: {analyzerName: magic}}}}",
-            "config.saturation.default.analyzerName",
-            "magic",
-        ),
-    ] {
+    let wrong = r#"
+models[0].variants[0].replica | replica | {models: [{modelID: m, namespace: n, variants: [{name: a, current: 1, replica: []}]}]}
+config.saturation.default.kvThreshold | kvThreshold | {config: {saturation: {default: {kvThreshold: 1}}}}
+config.saturation.default.kvCacheThreshold | from 0 to 1 | {config: {saturation: {default: {kvCacheThreshold: 1.5}}}}
+models[0].variants[0].cost | "-3" | {models: [{modelID: m, namespace: n, variants: [{name: a, current: 1, cost: "-3"}]}]}
+models[0].variants[0].current | -1 | {models: [{modelID: m, namespace: n, variants: [{name: a, current: -1}]}]}
+models[0].variants[0].mode | fixed=3 | {models: [{modelID: m, namespace: n, variants: [{name: a, current: 1, mode: off}]}]}
+models[0].variants[0].replicas[0].kv | from 0 to 1 | {models: [{modelID: m, namespace: n, variants: [{name: a, current: 1, replicas: [{pod: p, kv: .nan}]}]}]}
+models[0].trackedFor | unit | {models: [{modelID: m, namespace: n, trackedFor: 5}]}
+config.saturation.default.analyzerName | magic | {config: {saturation: {default: {analyzerName: magic}}}}
+"#;
+    for row in wrong.trim().lines() {
+        let [path, problem, text] = row.split(" | ").collect::<Vec<_>>()[..] else { panic!("{row}") };
         let SnapshotError::Field { path: found, problem: why } = refused(text) else { panic!("{text}") };
         assert_eq!(found, path, "{text}: {why}");
         assert!(why.contains(problem), "{text}: {why}");
@@ -152,16 +122,8 @@ fn the_output_has_the_documented_form() {
     let decision = &json["decisions"][0];
     let keys: Vec<_> = decision.as_object().unwrap().keys().cloned().collect();
     let mut want = [
-        "namespace",
-        "modelID",
-        "variant",
-        "accelerator",
-        "current",
-        "target",
-        "action",
-        "reason",
-        "limitedBy",
-        "steps",
+        "namespace", "modelID", "variant", "accelerator", "current", "target", "action", "reason",
+        "limitedBy", "steps",
     ];
     want.sort_unstable();
     let mut sorted = keys;

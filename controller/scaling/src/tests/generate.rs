@@ -69,7 +69,6 @@ fn replica() -> impl Strategy<Value = Replica> {
     (kv, queue, sample_age(), blocks, shape, hit, pace).prop_map(
         |(kv, queue, age, blocks, shape, hit, pace)| Replica {
             work: pace.map(|pace| work(pace, f64::from(queue.unwrap_or(0)))).unwrap_or_default(),
-            pod: String::new(),
             kv: kv.map(|percent| figure::<KvUsage>(f64::from(percent) / 100.0)),
             queue: queue.map(|n| figure::<QueueLength>(f64::from(n))),
             num_gpu_blocks: blocks,
@@ -78,7 +77,7 @@ fn replica() -> impl Strategy<Value = Replica> {
             mean_output: shape.1,
             prefix_hit_rate: hit.map(figure::<Fraction>),
             age,
-            ranks: None,
+            ..Replica::default()
         },
     )
 }
@@ -108,13 +107,8 @@ fn learned() -> impl Strategy<Value = (f64, f64, u32, u64, f64)> {
     let arrivals = prop::sample::select(&[0.0, 3.0, 15.0, 60.0][..]);
     let rising = prop::sample::select(&[0.0, 0.0, 0.3, 3.0][..]);
     let samples = prop::sample::select(&[0_u32, 3, 4, 200][..]);
-    (
-        arrivals,
-        rising,
-        samples,
-        prop::sample::select(&[60_u64, 600][..]),
-        prop::sample::select(&[0.0, 2.0, 9.0][..]),
-    )
+    let watched = prop::sample::select(&[60_u64, 600][..]);
+    (arrivals, rising, samples, watched, prop::sample::select(&[0.0, 2.0, 9.0][..]))
 }
 
 fn learned_of(
@@ -201,7 +195,6 @@ fn variant() -> impl Strategy<Value = Variant> {
         let replicas = load.1.iter().cycle().take(usize::try_from(count).unwrap()).enumerate();
         let (min, max, min_forbids_zero) = user.2;
         Variant {
-            name: String::new(),
             accelerator: hardware.0.map(str::to_owned),
             cost: figure::<Cost>(f64::from(user.0)),
             mode: user.1,
@@ -209,25 +202,19 @@ fn variant() -> impl Strategy<Value = Variant> {
             ready: (unready > 0).then_some(ready),
             desired: decided.0,
             desired_age: decided.1,
-            // What it makes late, ages make late as well.
-            current_for: None,
             min,
             max,
             min_forbids_zero,
             hpa_tolerance: user.3.map(|t| HpaTolerance { up: figure(t), down: figure(t) }),
             woken_ago,
             remembered_capacity: hardware.2,
-            cold_start: None,
-            known: None,
-            role: None,
             pending,
             running: load.0,
-            running_age: None,
-            // It keeps a variant from growing as stuck replicas do.
-            refused_ago: None,
             gpus_per_replica: GpuCount(hardware.1),
             engine_args,
             replicas: replicas.map(|(i, r)| Replica { pod: format!("p{i}"), ..r.clone() }).collect(),
+            // Ages and stuck replicas do what `current_for` and `refused_ago` would.
+            ..Variant::default()
         }
     })
 }
@@ -268,8 +255,6 @@ fn model() -> impl Strategy<Value = Model> {
             }
             let idle = mood == Mood::Idle;
             Model {
-                model_id: String::new(),
-                namespace: String::new(),
                 requests_in_retention: if idle { Some(figure(0.0)) } else { requests },
                 scheduler_queue: if idle { SchedulerQueue::Known(QueueFigures::default()) } else { queue },
                 wake_obstacle: obstacle,
@@ -277,6 +262,7 @@ fn model() -> impl Strategy<Value = Model> {
                 since_activity: ages.1.filter(|_| !idle),
                 since_pod_start: ages.2.filter(|_| !idle),
                 variants,
+                ..Model::default()
             }
         },
     )

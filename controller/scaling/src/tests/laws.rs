@@ -1,5 +1,5 @@
-//! Laws that hold for every snapshot, each over 1,000 random ones, or as many as `PROPTEST_CASES` asks for. A failing
-//! snapshot is shrunk and printed as a file.
+//! Laws that hold for every snapshot, each over as many random ones as `PROPTEST_CASES` asks for. A failing snapshot is
+//! shrunk and printed as a file.
 
 mod apart;
 mod bounds;
@@ -18,11 +18,6 @@ use proptest::prelude::*;
 
 use crate::snapshot::{Snapshot, Variant};
 use crate::{Decision, Outcome};
-
-fn cases() -> ProptestConfig {
-    let asked = ProptestConfig::default();
-    ProptestConfig { failure_persistence: None, cases: asked.cases.max(1000), ..asked }
-}
 
 /// The variant a decision is about.
 fn subject<'a>(snapshot: &'a Snapshot, decision: &Decision) -> &'a Variant {

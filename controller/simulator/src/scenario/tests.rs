@@ -41,64 +41,27 @@ fn a_text_that_is_no_scenario_is_told_in_one_line() {
 
 #[test]
 fn faults_name_field_value_and_remedy() {
-    let faults = [
-        (
-            "fixed: {a: 2}",
-            "fixed: {c: 2}",
-            "policies[1].fixed: no variant is called \"c\": name one of `variants`",
-        ),
-        (
-            "fixed: {a: 2}",
-            "fixed: {a: 2}, hpa: {}",
-            "policies[1]: \"two\" has to be of one kind: give one of wva, original, hpa, keda, fixed and oracle",
-        ),
-        (
-            "name: two",
-            "name: ours",
-            "policies[1].name: \"ours\" is listed twice: give each a name of its own",
-        ),
-        (
-            "like: qwen3-32b-a100",
-            "like: gpt",
-            "variants[1].engine.like: found \"gpt\", which is no engine: name one of qwen3-32b-h100, qwen3-32b-a100, guide-a100",
-        ),
-        ("maxSeqs: 8", "maxSeqs: 0", "variants[1].engine.maxSeqs: found 0: give 1 or more"),
-        ("max: 4", "min: 5, max: 4", "variants[0].min: min 5 is above max 4: an HPA refuses that"),
-        (
-            "max: 4",
-            "max: 4, prefixHits: [{at: 1m, share: 0}, {at: 30s, share: 0.9}]",
-            "variants[0].prefixHits[1].at: found 30 s after 60 s: give them in order of time",
-        ),
-        (
-            "policies:",
-            "stock: [{accelerator: H100, levels: [{at: 1m, gpus: 1}, {at: 1m, gpus: 2}]}]\npolicies:",
-            "stock[0].levels[1].at: found 60 s after 60 s: give them in order of time",
-        ),
-        (
-            "max: 4",
-            "max: 4, role: prefill",
-            "variants: give all variants a role, prefill and decode at least once each, or none any",
-        ),
-        (
-            "max: 4",
-            "speculation: [{at: 0s, least: 1, most: 1}, {at: 1m, least: 3, most: 2}]",
-            "variants[0].speculation[1]: found 3 to 2: give least 1 or more, and most not below it",
-        ),
-        (
-            "input: {mean: 1000, cv: 0.5}",
-            "input: {mean: 0}",
-            "traffic.input: found a mean of 0: give a mean of 1 token or more, such as {mean: 1000, cv: 0.5}",
-        ),
-        (
-            "segments: [{for: 2m, rate: 2}, {for: 3m, rate: 5, to: 1}]",
-            "cv: 2",
-            "traffic: has to be given once: as segments (at least one), diurnal or trace",
-        ),
-    ];
-    for (good, bad, want) in faults {
+    let faults = r#"
+fixed: {a: 2} | fixed: {c: 2} | policies[1].fixed: no variant is called "c": name one of `variants`
+fixed: {a: 2} | fixed: {a: 2}, hpa: {} | policies[1]: "two" has to be of one kind: give one of wva, original, hpa, keda, fixed and oracle
+name: two | name: ours | policies[1].name: "ours" is listed twice: give each a name of its own
+like: qwen3-32b-a100 | like: gpt | variants[1].engine.like: found "gpt", which is no engine: name one of qwen3-32b-h100, qwen3-32b-a100, guide-a100
+maxSeqs: 8 | maxSeqs: 0 | variants[1].engine.maxSeqs: found 0: give 1 or more
+max: 4 | min: 5, max: 4 | variants[0].min: min 5 is above max 4: an HPA refuses that
+max: 4 | max: 4, prefixHits: [{at: 1m, share: 0}, {at: 30s, share: 0.9}] | variants[0].prefixHits[1].at: found 30 s after 60 s: give them in order of time
+max: 4 | max: 4, role: prefill | variants: give all variants a role, prefill and decode at least once each, or none any
+max: 4 | speculation: [{at: 0s, least: 1, most: 1}, {at: 1m, least: 3, most: 2}] | variants[0].speculation[1]: found 3 to 2: give least 1 or more, and most not below it
+input: {mean: 1000, cv: 0.5} | input: {mean: 0} | traffic.input: found a mean of 0: give a mean of 1 token or more, such as {mean: 1000, cv: 0.5}
+segments: [{for: 2m, rate: 2}, {for: 3m, rate: 5, to: 1}] | cv: 2 | traffic: has to be given once: as segments (at least one), diurnal or trace
+"#;
+    for row in faults.trim().lines() {
+        let [good, bad, want] = row.split(" | ").collect::<Vec<_>>()[..] else { panic!("{row}") };
         assert!(GOOD.contains(good), "{good}");
         assert_eq!(spec(&GOOD.replacen(good, bad, 1)).unwrap_err().to_string(), want);
     }
+    let stock = "stock: [{accelerator: H100, levels: [{at: 1m, gpus: 1}, {at: 1m, gpus: 2}]}]";
+    let error = spec(&format!("{GOOD}{stock}")).unwrap_err().to_string();
+    assert_eq!(error, "stock[0].levels[1].at: found 60 s after 60 s: give them in order of time");
     let starts = [
         ("kvSpareTrigger: 0.2", "kvSpareTrigger: 2", "policies[0].wva.saturation.kvSpareTrigger: "),
         ("max: 4", "maximum: 4", "variants[0].maximum: unknown field `maximum`"),

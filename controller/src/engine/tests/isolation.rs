@@ -110,8 +110,6 @@ async fn decided(retention: u32, ago: u32, others: &[Other]) -> Vec<String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(32))]
-
     #[test]
     fn other_namespaces_change_no_decision(
         retention in 1..600_000_u32,

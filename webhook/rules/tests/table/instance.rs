@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use wva_rules::{Facts, InstancePolicy, Operation, Reach, mutate};
 
-use crate::{CHANGE, INSTANCE, other, rejects, silent, va};
+use crate::{CHANGE, INSTANCE, other, rejects, silent, update, va};
 
 #[test]
 fn instance_label_under_each_policy() {
@@ -65,13 +65,7 @@ fn the_instance_label_moves_only_when_the_same_update_says_so() {
         (with(None, None), with(Some("b"), None), false),
     ] {
         for reach in [Reach::All, Reach::Own] {
-            let facts = Facts {
-                operation: Operation::Update,
-                old: Some(&old),
-                instance: Some("a"),
-                reach,
-                ..Facts::of(&new)
-            };
+            let facts = Facts { instance: Some("a"), reach, ..update(&old, &new) };
             if refused { rejects(&facts, code) } else { silent(&facts, code) }
         }
     }
@@ -80,13 +74,7 @@ fn the_instance_label_moves_only_when_the_same_update_says_so() {
 #[test]
 fn a_removed_label_is_put_back_where_the_namespace_is_the_instances_own() {
     let (old, new) = (va(json!({"metadata": {"labels": {INSTANCE: "a"}}})), va(json!({})));
-    let facts = Facts {
-        operation: Operation::Update,
-        old: Some(&old),
-        instance: Some("a"),
-        namespace_owned: true,
-        ..Facts::of(&new)
-    };
+    let facts = Facts { instance: Some("a"), namespace_owned: true, ..update(&old, &new) };
     assert_eq!(mutate(&facts).patch.len(), 1);
     rejects(&facts, "WVA-VA-014");
 }
@@ -95,14 +83,7 @@ fn a_removed_label_is_put_back_where_the_namespace_is_the_instances_own() {
 fn an_update_of_finalizers_alone_gets_no_label_that_could_refuse_it() {
     let others = [other("y", Some("a"), "apps/v1", "2026-01-01T00:00:00Z")];
     let (old, new) = (va(json!({"metadata": {"finalizers": ["f"]}})), va(json!({})));
-    let facts = Facts {
-        operation: Operation::Update,
-        old: Some(&old),
-        instance: Some("a"),
-        namespace_owned: true,
-        others: &others,
-        ..Facts::of(&new)
-    };
+    let facts = Facts { instance: Some("a"), namespace_owned: true, others: &others, ..update(&old, &new) };
     let verdict = mutate(&facts);
     assert!(!verdict.denied() && verdict.patch.is_empty(), "{verdict:#?}");
     assert!(mutate(&Facts { operation: Operation::Create, old: None, ..facts }).denied());

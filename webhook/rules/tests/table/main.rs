@@ -11,7 +11,7 @@ mod told;
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use wva_rules::{Facts, OtherVariant, Severity, Target, Verdict, apply_defaults, validate};
+use wva_rules::{Facts, Operation, OtherVariant, Severity, Target, Verdict, apply_defaults, validate};
 
 const ACCELERATOR: &str = "inference.optimization/acceleratorName";
 const INSTANCE: &str = "wva.llmd.ai/controller-instance";
@@ -46,6 +46,10 @@ fn merge(target: &mut Value, change: Value) {
             merge(&mut target[key], value);
         }
     }
+}
+
+fn update<'a>(old: &'a Value, new: &'a Value) -> Facts<'a> {
+    Facts { operation: Operation::Update, old: Some(old), ..Facts::of(new) }
 }
 
 fn other(name: &str, instance: Option<&str>, api_version: &str, created: &str) -> OtherVariant {

@@ -3,11 +3,10 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Value, json};
 use wva_rules::{
-    Facts, MAX_WARNING_BYTES, MAX_WARNING_CHARS, MetricReader, NamespaceState, Operation, OtherVariant,
-    Target, validate,
+    Facts, MAX_WARNING_BYTES, MAX_WARNING_CHARS, MetricReader, NamespaceState, OtherVariant, Target, validate,
 };
 
-use crate::{ACCELERATOR, INSTANCE, MODE, silent, va, warns};
+use crate::{ACCELERATOR, INSTANCE, MODE, silent, update, va, warns};
 
 #[test]
 fn warnings_of_their_own() {
@@ -69,8 +68,7 @@ fn a_refusal_told_as_a_warning_leaves_out_whole_clauses() {
         (json!({"metadata": {"annotations": {MODE: "off; really: off"}}}), "found \"off; really: off\""),
     ] {
         let object = va(change);
-        let facts = Facts { operation: Operation::Update, old: Some(&object), ..Facts::of(&object) };
-        let warnings = validate(&facts).warnings;
+        let warnings = validate(&update(&object, &object)).warnings;
         assert!(warnings.len() == 1 && warnings[0].ends_with(told), "{warnings:#?}");
     }
 }
@@ -118,8 +116,7 @@ fn a_flood_of_faults_is_refused_in_few_words_and_little_time() {
     new["spec"]["modelID"] = json!("another");
     let created = validate(&Facts::of(&new));
     assert!(created.denied() && created.violations.len() < 200, "{} violations", created.violations.len());
-    let updated = Facts { operation: Operation::Update, old: Some(&old), ..Facts::of(&new) };
-    assert!(validate(&updated).violations.len() < 200);
+    assert!(validate(&update(&old, &new)).violations.len() < 200);
 }
 
 #[test]
@@ -165,22 +162,19 @@ fn warnings_stay_within_the_apiservers_limits() {
             "{code} is told before the budget is used up"
         );
     }
-    let whole = |code: &str, end: &str| {
-        let told = verdict.warnings.iter().find(|w| w.contains(code)).unwrap();
+    for (code, end) in [
+        ("WVA-VA-051", "that this release scales"),
+        ("WVA-VA-052", "of another instance"),
+        ("WVA-VA-054", "when it does"),
+        ("WVA-VA-055", "H100"),
+        ("WVA-VA-060", "wva.llmd.ai/exclude"),
+        ("WVA-VA-061", "not managed"),
+        ("WVA-VA-062", "they are compared"),
+        ("WVA-VA-063", "(yet)"),
+    ] {
+        let told = verdict.warnings.iter().chain(&unread).find(|w| w.contains(code)).unwrap();
         assert!(told.ends_with(end), "the rule's own words are whole: {told}");
-    };
-    whole("WVA-VA-051", "that this release scales");
-    whole("WVA-VA-052", "of another instance");
-    whole("WVA-VA-054", "when it does");
-    whole("WVA-VA-055", "H100");
-    whole("WVA-VA-060", "wva.llmd.ai/exclude");
-    whole("WVA-VA-062", "they are compared");
-    let whole = |code: &str, end: &str| {
-        let told = unread.iter().find(|w| w.contains(code)).unwrap();
-        assert!(told.ends_with(end), "the rule's own words are whole: {told}");
-    };
-    whole("WVA-VA-061", "not managed");
-    whole("WVA-VA-063", "(yet)");
+    }
     let contradictions: Vec<_> = verdict.warnings.iter().filter(|w| w.contains("WVA-VA-064")).collect();
     assert!(contradictions[0].contains("variant_name=nnn") && contradictions[0].ends_with("; here: x"));
     assert!(contradictions[1].contains("controller_instance=n"), "{}", contradictions[1]);

@@ -140,8 +140,6 @@ fn events() -> impl Strategy<Value = Vec<Event<DynamicObject>>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
-
     #[test]
     fn an_index_is_always_the_one_built_anew_from_the_store(events in events()) {
         let kind = GroupVersionKind::gvk("llmd.ai", "v1alpha1", "VariantAutoscaling");

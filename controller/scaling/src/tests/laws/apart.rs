@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 
-use super::cases;
 use crate::limit::key;
 use crate::snapshot::{Model, Snapshot};
 use crate::tests::generate::any_case;
@@ -36,8 +35,6 @@ fn rivals(models: &[Model]) -> Vec<Model> {
 }
 
 proptest! {
-    #![proptest_config(cases())]
-
     #[test]
     fn without_an_inventory_each_model_is_alone(case in any_case()) {
         let mut all = case.0;

@@ -2,14 +2,12 @@
 
 use proptest::prelude::*;
 
-use super::{cases, subject};
+use super::subject;
 use crate::decide;
 use crate::snapshot::Mode;
 use crate::tests::generate::any_case;
 
 proptest! {
-    #![proptest_config(cases())]
-
     #[test]
     fn targets_stay_within_their_bounds(case in any_case()) {
         for decision in decide(&case).decisions {

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{cases, says, subject};
+use super::{says, subject};
 use crate::snapshot::{AnalyzerName, Mode, Model, QueueFigures, SchedulerQueue, Snapshot, Variant};
 use crate::tests::generate::{any_case, case_of};
 use crate::units::{KvUsage, QueueLength};
@@ -30,8 +30,6 @@ fn model_of<'a>(snapshot: &'a Snapshot, decision: &crate::Decision) -> &'a Model
 }
 
 proptest! {
-    #![proptest_config(cases())]
-
     #[test]
     fn nothing_shrinks_that_is_not_seen(case in any_case()) {
         for decision in decide(&case).decisions {

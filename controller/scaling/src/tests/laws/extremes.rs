@@ -5,7 +5,7 @@ use proptest::option::of;
 use proptest::prelude::*;
 use wva_crds::GoDuration;
 
-use super::{cases, same, text};
+use super::{same, text};
 use crate::snapshot::{
     AnalyzerName, Config, GpuCount, HpaTolerance, Inventory, Mode, Model, Pending, QueueFigures, Remembered,
     Replica, SaturationEntry, SchedulerQueue, Snapshot, Variant,
@@ -38,7 +38,6 @@ fn age() -> impl Strategy<Value = GoDuration> {
 fn replica() -> impl Strategy<Value = Replica> {
     (of(share()), of(number()), of(amount()), of(amount()), of(amount()), of(amount()), of(share())).prop_map(
         |(kv, queue, num_gpu_blocks, block_size, mean_input, mean_output, hit)| Replica {
-            pod: String::new(),
             kv: kv.map(figure),
             queue: queue.map(figure),
             num_gpu_blocks,
@@ -46,9 +45,7 @@ fn replica() -> impl Strategy<Value = Replica> {
             mean_input,
             mean_output,
             prefix_hit_rate: hit.map(figure),
-            age: GoDuration::default(),
-            work: Vec::new(),
-            ranks: None,
+            ..Replica::default()
         },
     )
 }
@@ -165,8 +162,6 @@ pub(super) fn finite(outcome: &Outcome) -> bool {
 }
 
 proptest! {
-    #![proptest_config(cases())]
-
     #[test]
     fn nothing_infinite_gets_out(case in extreme_case()) {
         let outcome = decide(&case);

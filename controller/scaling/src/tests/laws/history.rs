@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use wva_crds::GoDuration;
 
 use super::extremes::{finite, number};
-use super::{cases, text};
+use super::text;
 use crate::decide;
 use crate::snapshot::{
     AnalyzerName, Config, Known, Learned, Model, QueueFigures, Replica, SaturationEntry, SchedulerQueue,
@@ -140,8 +140,6 @@ fn size(learned: &[Learned]) -> usize {
 }
 
 proptest! {
-    #![proptest_config(cases())]
-
     #[test]
     fn nothing_infinite_gets_out_of_any_history_and_memory_stays_small(
         cycles in vec(cycle(), 1..8), entry in entry(), known in known(),

@@ -3,7 +3,6 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::cases;
 use crate::decide;
 use crate::snapshot::{AnalyzerName, Mode, QueueFigures, SchedulerQueue, Snapshot};
 use crate::tests::fixture::snapshot;
@@ -76,8 +75,6 @@ fn within_the_queue(snapshot: &mut Snapshot, loads: &Loads, more: bool) {
 }
 
 proptest! {
-    #![proptest_config(cases())]
-
     /// While no replica crosses a threshold: crossing takes it out of the averages.
     #[test]
     fn percentages_give_no_fewer_for_more(case in case_of(AnalyzerName::Percentage), loads in loads()) {

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{cases, same};
+use super::same;
 use crate::decide;
 use crate::snapshot::Snapshot;
 use crate::tests::generate::any_case;
@@ -32,8 +32,6 @@ fn shuffled(snapshot: &Snapshot, mut seed: u64) -> Snapshot {
 }
 
 proptest! {
-    #![proptest_config(cases())]
-
     #[test]
     fn order_does_not_matter(case in any_case(), seed: u64) {
         same(&decide(&case), &decide(&shuffled(&case, seed)))?;

@@ -2,13 +2,11 @@
 
 use proptest::prelude::*;
 
-use super::{cases, same};
+use super::same;
 use crate::tests::generate::any_case;
 use crate::{Snapshot, decide};
 
 proptest! {
-    #![proptest_config(cases())]
-
     #[test]
     fn a_snapshot_written_as_json_decides_the_same(case in any_case()) {
         let json = serde_json::to_string(&case.0).unwrap();

@@ -2,7 +2,6 @@
 
 use proptest::prelude::*;
 
-use super::cases;
 use crate::snapshot::{AnalyzerName, Snapshot};
 use crate::tests::generate::any_case;
 use crate::{Stage, Step, decide};
@@ -26,8 +25,6 @@ fn before_the_mode(steps: &[Step]) -> Vec<Step> {
 }
 
 proptest! {
-    #![proptest_config(cases())]
-
     #[test]
     fn what_is_only_shown_changes_nothing_that_is_decided(case in any_case(), shadow in analyzers()) {
         let plain = decide(&case);

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{cases, says};
+use super::says;
 use crate::snapshot::{AnalyzerName, Mode, Snapshot};
 use crate::tests::generate::any_case;
 use crate::{Decision, Outcome, VariantKey, decide};
@@ -36,8 +36,6 @@ fn once_more(snapshot: &Snapshot, outcome: &Outcome) -> Snapshot {
 }
 
 proptest! {
-    #![proptest_config(cases())]
-
     /// Where a person holds a variant back, what it would get is not booked, and may be gone the next time.
     #[test]
     fn a_model_of_one_variant_stays_with_its_target(case in any_case()) {

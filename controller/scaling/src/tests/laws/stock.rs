@@ -4,15 +4,13 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::{cases, says, subject};
+use super::{says, subject};
 use crate::decide;
 use crate::limit::key;
 use crate::snapshot::Mode;
 use crate::tests::generate::any_case;
 
 proptest! {
-    #![proptest_config(cases())]
-
     #[test]
     fn nothing_is_given_that_the_inventory_lacks(case in any_case()) {
         let mut case = case.0;

@@ -312,8 +312,6 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(1000))]
-
         #[test]
         fn nothing_costs_less(mut offers in vec(any_offer(), 0..5), stock in vec(0_u64..16, 2), need in 0_u32..300) {
             let need = f64::from(need);
