@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail, ensure};
 use serde_json::Value;
 
-use super::site::NO_PROMETHEUS;
+use super::site::{MODEL, NO_PROMETHEUS};
 use super::{Extent, Site, Table, schemas};
 use wva_testbed::install::{RELEASE, SYSTEM, WEBHOOKS};
 use wva_testbed::{Helm, Tools, eventually};
@@ -42,8 +42,9 @@ pub(super) async fn run(site: &Site, extent: Extent, table: &mut Table) -> anyho
 pub(super) async fn render(helm: &Helm, args: &[&str]) -> anyhow::Result<String> {
     let chart = Helm::chart();
     let chart = chart.to_str().context("the chart's path is not UTF-8")?;
-    let template = ["template", RELEASE, chart, "-n", SYSTEM, "--no-hooks", "--set", NO_PROMETHEUS];
-    helm.run(&[&template[..], args].concat()).await?.success()
+    let template = ["template", RELEASE, chart, "-n", SYSTEM, "--no-hooks"];
+    let values = ["--set", NO_PROMETHEUS, "--set", MODEL];
+    helm.run(&[&template[..], &values, args].concat()).await?.success()
 }
 
 /// The documents of a render.
@@ -57,7 +58,11 @@ async fn lint(site: &Site, extent: Extent) -> anyhow::Result<String> {
     let chart = Helm::chart();
     let chart = chart.to_str().context("the chart's path is not UTF-8")?;
     for &name in extent.helms() {
-        Helm::new(&site.testbed, name).await?.run(&["lint", chart, "--strict"]).await?.success()?;
+        Helm::new(&site.testbed, name)
+            .await?
+            .run(&["lint", chart, "--strict", "--set", NO_PROMETHEUS])
+            .await?
+            .success()?;
     }
     Ok(format!("nothing, by {}", extent.helms().join(" and ")))
 }
@@ -78,7 +83,11 @@ async fn two_renders(site: &Site, extent: Extent) -> anyhow::Result<String> {
 async fn conforms(site: &Site, helm: &Helm) -> anyhow::Result<String> {
     let crds = Helm::chart().join("crds");
     site.testbed.kubectl(&["apply", "--server-side", "-f", &crds.to_string_lossy()]).await?.success()?;
-    let args = ["--include-crds", "--set", "wva.externalMetrics.enabled=true,wva.networkPolicy.enabled=true"];
+    let args = [
+        "--include-crds",
+        "--set",
+        "wva.externalMetrics.enabled=true,networkPolicy.enabled=true,wva.prometheus.monitoringNamespace=monitoring",
+    ];
     let rendered = render(helm, &args).await?;
     let folder = site.testbed.data().join("schemas");
     let documents = documents(&rendered)?;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 
+use super::profiles::profile;
 use super::site::{MAIN_MAP, NO_PROMETHEUS};
 use super::{Extent, Site, Table};
 use wva_testbed::install::{RELEASE, SYSTEM};
@@ -68,7 +69,9 @@ impl Release<'_> {
         let values = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("tests/fixtures/original/chart-values-saturation.yaml");
         let values = values.to_str().context("the path is not UTF-8")?;
-        self.helm(&["-f", values, "--set", NO_PROMETHEUS]).await?.success()?;
+        self.helm(&["-f", &profile("values-llm-d-wva.yaml"), "-f", values, "--set", NO_PROMETHEUS])
+            .await?
+            .success()?;
         self.site.healthy().await?;
         let map = format!("configmap/{RELEASE}-wva-saturation-scaling-config");
         let entry = self.site.kubectl(&["-n", SYSTEM, "get", &map, "-o", "jsonpath={.data.llm-d}"]).await?;
