@@ -252,6 +252,17 @@ render -f $chart/values-llm-d-wva.yaml $flags > $out/beside.yaml || fault "the c
 lacks "$(json $out/beside.yaml)" '"namespace":"llm-d-autoscaler"' beside
 lacks "$(json $out/beside.yaml)" '"nodePort"' beside
 
+echo "== the Helm commands of the documents render"
+commands=0
+while IFS= read -r command; do
+  commands=$((commands + 1))
+  given=()
+  case $command in *--reuse-values* | *your-values.yaml*) given=(-f $prometheus) ;; esac
+  read -ra words <<< "$(grep -oE -- '(--set|--set-string|--set-file|-f) [^ ]+' <<< "$command" | grep -v your-values | sed 's/prometheus-ca.crt/tests\/chart\/ca.crt/' | tr '\n' ' ')"
+  "$helm" template $release $chart --namespace $system "${given[@]}" "${words[@]}" > $out/command.yaml 2> $out/command.err || fault "does not render: $command: $(cat $out/command.err)"
+done < <(cat README.md docs/*.md $chart/README.md | sed -e ':a' -e '/\\$/N; s/\\\n *//; ta' | grep -E '^ *helm (upgrade|install) .*charts/workload-variant-autoscaler')
+[ $commands -gt 5 ] || fault "the documents have only $commands Helm commands"
+
 echo "== what is said after an install"
 notes() { "$helm" install $release $chart --namespace $system -f $prometheus -f tests/chart/model.yaml --dry-run=client "$@" 2> /dev/null | sed -n '/^NOTES:/,$p'; }
 numbered() {
