@@ -29,8 +29,14 @@ holds() { grep -qF -- "$2" <<<"$1" || fault "$3: not in the render: $2"; }
 lacks() { ! grep -qF -- "$2" <<<"$1" || fault "$3: must not be in the render: $2"; }
 
 echo "== copies and generated files"
+version=$(sed -n 's/^appVersion: //p' $chart/Chart.yaml)
+grep -qE "^ +image: [a-zA-Z./]+:$version$" $chart/Chart.yaml || fault "Chart.yaml: the image of artifacthub.io/images does not have the tag $version"
 cmp crds/llmd.ai_variantautoscalings.yaml $chart/crds/llmd.ai_variantautoscalings.yaml || fault "the chart's CRD is not the repository's: make generate"
 charts/readme.sh --check || fault "charts/readme.sh --check failed"
+
+# Every field of an entry is a value with its default in view.
+diff <(sed -n 's/^    "\([a-z][A-Za-z]*\)": {$/\1/p' crds/schemas/saturation-entry.schema.json | grep -v '^namespace$' | LC_ALL=C sort) \
+  <(sed -n 's/^| wva\.capacityScaling\.default\.\([A-Za-z]*\) .*/\1/p' $chart/README.md | LC_ALL=C sort) || fault "wva.capacityScaling.default does not show every field of an entry (see above)"
 
 echo "== every case: lint, two renders, names"
 objects=$out/objects.txt
@@ -60,6 +66,13 @@ while read -r word name arguments; do
   # shellcheck disable=SC2086,SC2154 # arguments are separate words; cases.sh sets compat
   if [ "$word" = case ]; then case_ "$name" $compat $arguments; fi
 done < tests/chart/documents.txt
+
+echo "== Helm 3: lint and render of every profile"
+helm3=$(tests/testbed/tools/build.sh helm3)
+for file in "$chart"/values*.yaml; do
+  "${helm3#helm3=}" lint $chart --strict --quiet -f $prometheus -f "$file" > $out/helm3.lint 2>&1 || fault "Helm 3, $file: $(cat $out/helm3.lint)"
+  "${helm3#helm3=}" template $release $chart --namespace $system -f "$file" -f $prometheus > $out/helm3.yaml 2> $out/helm3.err || fault "Helm 3, $file: $(cat $out/helm3.err)"
+done
 if [ "${1:-}" = --write ]; then cp $objects tests/chart/objects.txt; fi
 diff -u tests/chart/objects.txt $objects || fault "objects or names have changed (see above): if that is meant, tests/chart.sh --write, and commit"
 
@@ -257,9 +270,9 @@ commands=0
 while IFS= read -r command; do
   commands=$((commands + 1))
   given=()
-  case $command in *--reuse-values* | *your-values.yaml*) given=(-f $prometheus) ;; esac
-  read -ra words <<< "$(grep -oE -- '(--set|--set-string|--set-file|-f) [^ ]+' <<< "$command" | grep -v your-values | sed 's/prometheus-ca.crt/tests\/chart\/ca.crt/' | tr '\n' ' ')"
-  "$helm" template $release $chart --namespace $system "${given[@]}" "${words[@]}" > $out/command.yaml 2> $out/command.err || fault "does not render: $command: $(cat $out/command.err)"
+  case $command in *--reuse-values* | *your-values.yaml*) given=(-f "$prometheus") ;; esac
+  read -ra chosen <<< "$(grep -oE -- '(--set|--set-string|--set-file|-f) [^ ]+' <<< "$command" | grep -v your-values | sed 's/prometheus-ca.crt/tests\/chart\/ca.crt/' | tr '\n' ' ')"
+  "$helm" template $release $chart --namespace $system "${given[@]}" "${chosen[@]}" > $out/command.yaml 2> $out/command.err || fault "does not render: $command: $(cat $out/command.err)"
 done < <(cat README.md docs/*.md $chart/README.md | sed -e ':a' -e '/\\$/N; s/\\\n *//; ta' | grep -E '^ *helm (upgrade|install) .*charts/workload-variant-autoscaler')
 [ $commands -gt 5 ] || fault "the documents have only $commands Helm commands"
 

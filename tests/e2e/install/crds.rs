@@ -151,15 +151,28 @@ async fn taken_over(site: &Site, helm: &Helm) -> anyhow::Result<String> {
     Ok("refused, taken over with the flags of the documentation, and the stored object is there".to_owned())
 }
 
-/// A stand-in for an older CRD of the release: one without the new field, by Helm's own hand.
+/// An older release of this chart, whose CRD does not know the new field.
+async fn older_chart(site: &Site) -> anyhow::Result<String> {
+    let folder = site.testbed.data().join("older-release");
+    let mut copy = tokio::process::Command::new("cp");
+    copy.arg("-r").arg(Helm::chart()).arg(&folder);
+    wva_testbed::run("cp -r", copy, "", TOLD).await?.success()?;
+    let crd = folder.join("crds/llmd.ai_variantautoscalings.yaml");
+    let text = std::fs::read_to_string(&crd)?.replace("minReplicas", "earlierReplicas");
+    std::fs::write(&crd, text)?;
+    Ok(folder.to_str().context("the path is not UTF-8")?.to_owned())
+}
+
 async fn upgraded(site: &Site, helm: &Helm) -> anyhow::Result<String> {
-    let path = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/minReplicas";
-    let patch = json!([{"op": "remove", "path": path}]).to_string();
-    site.kubectl(&["patch", "crd", CRD, "--type=json", "-p", &patch, "--field-manager=helm"]).await?;
-    let upgrade = ["--set", NO_PROMETHEUS, "--set", "crds.install=true", "--skip-crds"];
-    site.helm(helm, &upgrade).await?.success()?;
-    let field = site.kubectl(&["get", "crd", CRD, "-o", NEW_FIELD]).await?;
-    ensure!(field == "integer", "the upgrade did not bring the field back: {field:?}");
+    let values = ["--reuse-values", "--set", "crds.install=true"];
+    let chart = older_chart(site).await?;
+    let older = ["upgrade", RELEASE, &chart, "-n", SYSTEM, helm.wait(), "--timeout=2m"];
+    helm.run(&[&older[..], &values].concat()).await?.success()?;
+    let field = async || site.kubectl(&["get", "crd", CRD, "-o", NEW_FIELD]).await;
+    ensure!(field().await?.is_empty(), "the older release did not bring its CRD");
+    site.helm(helm, &values).await?.success()?;
+    let new = field().await?;
+    ensure!(new == "integer", "the upgrade did not upgrade the CRD: {new:?}");
     kept(site, helm).await
 }
 
