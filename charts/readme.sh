@@ -1,25 +1,31 @@
 #!/usr/bin/env bash
 # Writes the table of values in the chart's README.md from the comments in values.yaml: one row for each key, in the
-# order of the file. With --check it fails where the README is not what values.yaml says, or the schema describes a key
-# in other words. A key without a comment is an error.
+# order of the file. With --check it fails where the README differs from values.yaml, or the schema describes a key in other
+# words. A key without a comment is an error.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/workload-variant-autoscaler"
 
-# key<TAB>type<TAB>default<TAB>description
+# key<TAB>type<TAB>default<TAB>description. A default of several lines becomes one line, as YAML's flow style.
 rows() {
   awk '
     function fail(why) { printf "values.yaml:%d: %s\n", NR, why > "/dev/stderr"; failed = 1; exit 1 }
-    /^ *# -- / { sub(/^ *# -- /, ""); comment = $0; next }
-    /^ *# / && comment != "" { sub(/^ *# /, ""); comment = comment " " $0; next }
-    /^ *#/ || /^ *$/ { comment = ""; next }
-    {
-      if (!match($0, /^ *[A-Za-z]+:/)) fail("a line that is neither comment nor key: " $0)
-      key = substr($0, 1, RLENGTH - 1); value = substr($0, RLENGTH + 1); sub(/^ */, "", value)
-      depth = match(key, /[^ ]/) - 1; sub(/^ */, "", key)
-      path[depth / 2] = key
-      if (value == "") { if (comment != "") fail("a comment on a key without a value of its own: " key); next }
-      name = path[0]; for (i = 1; i <= depth / 2; i++) name = name "." path[i]
-      if (comment == "") fail("no comment \"# -- ...\" above " name)
+    function depth_of(line) { match(line, /[^ ]/); return RSTART - 1 }
+    # The lines of the block from `at` on, as flow style; `at` is then behind them.
+    function flow(   depth, text, line, list) {
+      depth = depth_of(block[at]); list = block[at] ~ /^ *- /
+      while (at <= lines && depth_of(block[at]) == depth) {
+        line = substr(block[at], depth + 1)
+        text = text (text == "" ? "" : ", ")
+        if (list && line ~ /^- *[A-Za-z]+:/) { block[at] = substr(block[at], 1, depth) "  " substr(line, 3); text = text flow() }
+        else if (list) { text = text substr(line, 3); at++ }
+        else if (line ~ /: /) { text = text line; at++ }
+        else { at++; text = text line " " flow() }
+      }
+      return list ? "[" text "]" : "{" text "}"
+    }
+    function row(   type) {
+      if (name == "") return
+      if (lines > 0) { at = 1; value = flow() }
       type = "string"
       if (value ~ /^(true|false)$/) type = "bool"
       else if (value ~ /^-?[0-9]+$/) type = "int"
@@ -27,11 +33,27 @@ rows() {
       else if (value ~ /^\[/) type = "list"
       else if (value ~ /^\{/) type = "object"
       else if (value !~ /^"/) value = "\"" value "\""
-      if (value == "\"auto\"") type = "string or bool"
-      printf "%s\t%s\t%s\t%s\n", name, type, value, comment
-      comment = ""
+      if (value == "\"auto\"" && name ~ /enabled$/) type = "string or bool"
+      printf "%s\t%s\t%s\t%s\n", name, type, value, description
+      name = ""; lines = 0
     }
-    END { if (failed) exit 1 }' values.yaml
+    # Inside the default of the last key.
+    name != "" && value == "" && /^ *[^ #]/ && (depth_of($0) > key_depth || (depth_of($0) == key_depth && /^ *- /)) { block[++lines] = $0; next }
+    /^ *# -- / { row(); sub(/^ *# -- /, ""); comment = $0; next }
+    /^ *# / && comment != "" { sub(/^ *# /, ""); comment = comment " " $0; next }
+    /^ *#/ || /^ *$/ { row(); comment = ""; next }
+    {
+      row()
+      if (!match($0, /^ *[A-Za-z]+:/)) fail("a line that is neither comment nor key: " $0)
+      key = substr($0, 1, RLENGTH - 1); value = substr($0, RLENGTH + 1); sub(/^ */, "", value)
+      key_depth = depth_of(key); sub(/^ */, "", key)
+      path[key_depth / 2] = key
+      if (value == "" && comment == "") next
+      name = path[0]; for (i = 1; i <= key_depth / 2; i++) name = name "." path[i]
+      if (comment == "") fail("no comment \"# -- ...\" above " name)
+      description = comment; comment = ""
+    }
+    END { if (failed) exit 1; row() }' values.yaml
 }
 
 readme() {

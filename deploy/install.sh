@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs or upgrades the controller and a variant of a model by the Helm chart of this checkout: the namespace with its
-# labels, the CRD (which Helm installs once and never upgrades), the release. Run again, it changes what has changed.
-# Further arguments go to Helm: deploy/install.sh --set hpa.maxReplicas=20
+# Installs or upgrades the controller and a variant of a model by the Helm chart of this checkout, with the defaults of llm-d
+# WVA's script and chart: the namespace with its labels, the CRD (which Helm installs once and never upgrades), the release.
+# Run again, it changes what has changed. Further arguments go to Helm: deploy/install.sh --set hpa.maxReplicas=20
 set -euo pipefail
 
 usage() {
@@ -16,13 +16,14 @@ WVA_RELEASE_NAME           name of the Helm release (workload-variant-autoscaler
 WVA_IMAGE_REPO             repository of the image (the chart's)
 WVA_IMAGE_TAG              tag of the image (the chart's)
 LLMD_NS                    namespace of the model server, which must exist (llm-d-autoscaler)
-MODEL_ID                   model, as clients name it in requests (the chart's)
-ACCELERATOR_TYPE           accelerator of the variant (the chart's)
-PROMETHEUS_URL             URL of Prometheus (the chart's: OpenShift's Thanos)
+MODEL_ID                   model, as clients name it in requests (unsloth/Meta-Llama-3.1-8B)
+ACCELERATOR_TYPE           accelerator of the variant (H100)
+PROMETHEUS_URL             URL of Prometheus (OpenShift's Thanos)
 PROMETHEUS_CA_CERT         file with the CA of Prometheus (none)
 HELM, KUBECTL              the programs (helm, kubectl)
 
-Both act on the current context of KUBECONFIG, and on the namespaces above.
+Both act on the current context of KUBECONFIG, and on the namespaces above. Further defaults are those of
+values-llm-d-wva.yaml in the chart.
 TEXT
 }
 
@@ -83,11 +84,12 @@ crd() {
 
 release() {
   local seconds=${HPA_STABILIZATION_SECONDS:-240} args=()
+  args+=(--values "$chart/values-llm-d-wva.yaml")
   args+=(--set "hpa.behavior.scaleUp.stabilizationWindowSeconds=$seconds")
   args+=(--set "hpa.behavior.scaleDown.stabilizationWindowSeconds=$seconds")
   args+=(--set-string "wva.controllerInstance=$(literal "${CONTROLLER_INSTANCE:-}")" --set-string "llmd.namespace=$(literal "$models")")
-  [ -z "${WVA_IMAGE_REPO:-}" ] || args+=(--set-string "wva.image.repository=$(literal "$WVA_IMAGE_REPO")")
-  [ -z "${WVA_IMAGE_TAG:-}" ] || args+=(--set-string "wva.image.tag=$(literal "$WVA_IMAGE_TAG")")
+  [ -z "${WVA_IMAGE_REPO:-}" ] || args+=(--set-string "image.repository=$(literal "$WVA_IMAGE_REPO")")
+  [ -z "${WVA_IMAGE_TAG:-}" ] || args+=(--set-string "image.tag=$(literal "$WVA_IMAGE_TAG")")
   [ -z "${MODEL_ID:-}" ] || args+=(--set-string "llmd.modelID=$(literal "$MODEL_ID")")
   [ -z "${ACCELERATOR_TYPE:-}" ] || args+=(--set-string "va.accelerator=$(literal "$ACCELERATOR_TYPE")")
   [ -z "${PROMETHEUS_URL:-}" ] || args+=(--set-string "wva.prometheus.baseURL=$(literal "$PROMETHEUS_URL")")

@@ -19,15 +19,24 @@ helm=${helm#helm=}
 # One fault does not end the run: all come back together.
 faults=0
 fault() { printf 'chart: %s\n' "$*" >&2; faults=$((faults + 1)); }
-render() { "$helm" template $release $chart --namespace $system "$@"; }
+prometheus=tests/chart/prometheus.yaml
+render() { "$helm" template $release $chart --namespace $system -f $prometheus "$@"; }
 # One line of JSON for each object of a file; with a second argument one line for each permission.
 json() { "$helm" template json tests/chart/json --set-file manifest="$1" ${2:+--set rules=true} | grep '^{'; }
+# One line for each field of a file's objects: Kind/name.path = value.
+fields() { "$helm" template json tests/chart/json --set-file manifest="$1" --set fields=true | sed -n 's/^  //p'; }
 holds() { grep -qF -- "$2" <<<"$1" || fault "$3: not in the render: $2"; }
 lacks() { ! grep -qF -- "$2" <<<"$1" || fault "$3: must not be in the render: $2"; }
 
 echo "== copies and generated files"
+version=$(sed -n 's/^appVersion: //p' $chart/Chart.yaml)
+grep -qE "^ +image: [a-zA-Z./]+:$version$" $chart/Chart.yaml || fault "Chart.yaml: the image of artifacthub.io/images does not have the tag $version"
 cmp crds/llmd.ai_variantautoscalings.yaml $chart/crds/llmd.ai_variantautoscalings.yaml || fault "the chart's CRD is not the repository's: make generate"
 charts/readme.sh --check || fault "charts/readme.sh --check failed"
+
+# Every field of an entry is a value with its default in view.
+diff <(sed -n 's/^    "\([a-z][A-Za-z]*\)": {$/\1/p' crds/schemas/saturation-entry.schema.json | grep -v '^namespace$' | LC_ALL=C sort) \
+  <(sed -n 's/^| wva\.capacityScaling\.default\.\([A-Za-z]*\) .*/\1/p' $chart/README.md | LC_ALL=C sort) || fault "wva.capacityScaling.default does not show every field of an entry (see above)"
 
 echo "== every case: lint, two renders, names"
 objects=$out/objects.txt
@@ -43,7 +52,7 @@ case_() {
   for arg in "$@"; do # lint knows no --api-versions
     if [ "$arg" = --api-versions ]; then skip=1; elif [ $skip = 1 ]; then skip=0; else lint+=("$arg"); fi
   done
-  "$helm" lint $chart --strict --quiet "${lint[@]}" > "$file.lint" 2>&1 || fault "$name: helm lint: $(cat "$file.lint")"
+  "$helm" lint $chart --strict --quiet -f $prometheus "${lint[@]}" > "$file.lint" 2>&1 || fault "$name: helm lint: $(cat "$file.lint")"
   json "$file" > "$out/$name.json"
   { echo "$name"
     sed -E 's/^\{("apiVersion":"[^"]*",)?.*"kind":"([A-Za-z]+)","metadata":\{(("annotations"|"labels"):\{[^}]*\},)*"name":"([^"]*)"(,"namespace":"([^"]*)")?.*/  \2 \7\/\5/' "$out/$name.json" | sed 's| /| |' | LC_ALL=C sort
@@ -53,6 +62,17 @@ case_() {
 }
 # shellcheck source=tests/chart/cases.sh
 . tests/chart/cases.sh
+while read -r word name arguments; do
+  # shellcheck disable=SC2086,SC2154 # arguments are separate words; cases.sh sets compat
+  if [ "$word" = case ]; then case_ "$name" $compat $arguments; fi
+done < tests/chart/documents.txt
+
+echo "== Helm 3: lint and render of every profile"
+helm3=$(tests/testbed/tools/build.sh helm3)
+for file in "$chart"/values*.yaml; do
+  "${helm3#helm3=}" lint $chart --strict --quiet -f $prometheus -f "$file" > $out/helm3.lint 2>&1 || fault "Helm 3, $file: $(cat $out/helm3.lint)"
+  "${helm3#helm3=}" template $release $chart --namespace $system -f "$file" -f $prometheus > $out/helm3.yaml 2> $out/helm3.err || fault "Helm 3, $file: $(cat $out/helm3.err)"
+done
 if [ "${1:-}" = --write ]; then cp $objects tests/chart/objects.txt; fi
 diff -u tests/chart/objects.txt $objects || fault "objects or names have changed (see above): if that is meant, tests/chart.sh --write, and commit"
 
@@ -62,6 +82,19 @@ wva=${CARGO_TARGET_DIR:-target}/debug/wva
 for file in "$out"/*.json; do
   "$wva" validate --strict "${file%.json}.yaml" > "${file%.json}.findings" 2>&1 || fault "$file: $(cat "${file%.json}.findings")"
 done
+
+echo "== what the documents of llm-d WVA promise (tests/chart/documents.txt)"
+promises=0
+while IFS= read -r line; do
+  case $line in
+    "" | \#*) continue ;;
+    case\ *) name=${line#case }; name=${name%% *}; fields "$out/$name.yaml" > "$out/$name.fields"; continue ;;
+    *" = "*) grep -qxF -- "$line" "$out/$name.fields" || fault "$name: $line, and the render has: $(grep -F -- "${line%% = *} = " "$out/$name.fields")" ;;
+    *) ! grep -qF -- "$line = " "$out/$name.fields" || fault "$name: must not be in the render: $(grep -F -- "$line = " "$out/$name.fields")" ;;
+  esac
+  promises=$((promises + 1))
+done < tests/chart/documents.txt
+[ $promises -gt 80 ] || fault "tests/chart/documents.txt has only $promises promises"
 
 echo "== webhook configurations against the program's own table (config/base/webhook.yaml)"
 entries="'$release-wva-saturation-scaling-config', 'wva-saturation-scaling-config'"
@@ -93,7 +126,7 @@ for file in "$out"/*.json; do
 done
 
 echo "== facts"
-all=$(cat $out/defaults.json)
+all=$(cat $out/model.json)
 holds "$all" '{"name":"CONFIG_MAP_NAME","value":"workload-variant-autoscaler-variantautoscaling-config"}' defaults
 holds "$all" '{"name":"SATURATION_CONFIG_MAP_NAME","value":"workload-variant-autoscaler-wva-saturation-scaling-config"}' defaults
 holds "$all" '{"name":"WEBHOOK_SERVICE","value":"workload-variant-autoscaler-webhook-service"}' defaults
@@ -107,6 +140,21 @@ done
 # The testbed runs the program with the same (tests/testbed/src/install/program.rs).
 holds "$all" '{"name":"MALLOC_ARENA_MAX","value":"1"},{"name":"MALLOC_MMAP_THRESHOLD_","value":"131072"},{"name":"MALLOC_TRIM_THRESHOLD_","value":"131072"}' defaults
 holds "$all" '"PROMETHEUS_TLS_INSECURE_SKIP_VERIFY":"false"' defaults
+holds "$all" '"default":"analyzerName: throughput\ndrain: 2m\nenableLimiter: false\nhold: 5m\nkvCacheThreshold: 0.8\nkvSpareTrigger: 0.1\noptimizer: costAware\nqueueLengthThreshold: 5\nqueueSpareTrigger: 3\nscaleDownBoundary: 0.7\nscaleUpThreshold: 0.85\nwarmSpare: auto\n"' defaults
+holds "$all" '"scaleUp":{"policies":[{"periodSeconds":150,"type":"Pods","value":10}],"selectPolicy":"Max","stabilizationWindowSeconds":0,' defaults
+holds "$all" '"type":"ClusterIP"' defaults
+for kind in VariantAutoscaling HorizontalPodAutoscaler; do lacks "$(cat $out/defaults.json)" "\"kind\":\"$kind\"" "the operator alone"; done
+lacks "$(cat $out/defaults.json)" 'llm-d.ai/model' "the operator alone"
+# A spread without labelSelector counts the pods of this release.
+holds "$(cat $out/ha.json)" '{"labelSelector":{"matchLabels":{"app.kubernetes.io/instance":"workload-variant-autoscaler","app.kubernetes.io/name":"workload-variant-autoscaler","control-plane":"controller-manager"}},"matchLabelKeys":["pod-template-hash"],"maxSkew":1,"topologyKey":"kubernetes.io/hostname","whenUnsatisfiable":"DoNotSchedule"}' ha
+# The CRD of crds/ with labels and the policy, and nothing else changed.
+diff <(json $chart/crds/llmd.ai_variantautoscalings.yaml) <(grep CustomResourceDefinition $out/crd.json | sed -E 's/"annotations":\{"helm.sh\/resource-policy":"keep"\},"labels":\{[^}]*\},//') > $out/crd.diff || fault "the rendered CRD is another: $(head -c 1000 $out/crd.diff)"
+render --set crds.install=true,crds.keep=false > $out/crd-goes.yaml
+lacks "$(cat $out/crd-goes.yaml)" 'helm.sh/resource-policy' crd-goes
+! grep -E '^kind: (Cluster)?Role' $out/no-rbac.yaml || fault "no-rbac: a role or a binding"
+holds "$(cat $out/no-rbac.yaml)" 'serviceAccountName: "mine"' no-rbac
+render -f $chart/values-kube-prometheus-stack.yaml -f tests/chart/model.yaml --set wva.metrics.serviceMonitor.enabled=true,wva.metrics.prometheusRule.enabled=true,vllmService.serviceMonitor.enabled=true > $out/stack.yaml
+[ "$(grep -c '^    release: kube-prometheus-stack$' $out/stack.yaml)" = 3 ] || fault "kube-prometheus-stack: not all of monitors and rules have the label of its release"
 holds "$all" '"matchLabels":{"exported_namespace":"llm-d-autoscaler","variant_name":"workload-variant-autoscaler-va"}' defaults
 holds "$all" '"name":"ms-inference-scheduling-llm-d-modelservice-decode"' defaults
 holds "$all" '"tolerance":"0"' defaults
@@ -120,7 +168,7 @@ holds "$all" "$reader" defaults
 holds "$all" "$requests" defaults
 lacks "$all" "$picker" defaults
 lacks "$all" 'service-account-token' defaults
-render --set 'wva.extraEnv[0].name=EPP_METRIC_READER_BEARER_TOKEN,wva.extraEnv[0].value=own' > $out/own-token.yaml
+render --set 'extraEnv[0].name=EPP_METRIC_READER_BEARER_TOKEN,extraEnv[0].value=own' > $out/own-token.yaml
 render --set wva.endpointPickers.tokenSecret=mine > $out/token-secret.yaml
 for name in own-token token-secret; do
   given=$(json $out/$name.yaml)
@@ -139,17 +187,15 @@ holds "$(cat $out/namespaced.json)" "'one' == 'one'" namespaced
 lacks "$(cat $out/no-admission-policy.json)" 'ValidatingAdmissionPolicy' no-admission-policy
 holds "$(cat $out/namespaced.json)" "\"namespaceSelector\":{\"matchExpressions\":[{\"key\":\"kubernetes.io/metadata.name\",\"operator\":\"In\",\"values\":[\"$system\"]},{\"key\":\"kubernetes.io/metadata.name\",\"operator\":\"NotIn\",\"values\":[\"kube-system\"]}]}" namespaced
 holds "$(cat $out/namespaced.json)" '{"name":"WATCH_NAMESPACE","valueFrom":{"fieldRef":{"apiVersion":"v1","fieldPath":"metadata.namespace"}}}' namespaced
-holds "$(cat $out/readme-saturation.json)" '"llm-d":"kvCacheThreshold: 0.7\nkvSpareTrigger: 0.35\nmodel_id: Qwen/Qwen3-0.6B\nnamespace: llm-d-autoscaler\n"' readme-saturation
 holds "$(cat $out/everything.json)" '"qwen":"analyzerName: saturation\nmodel_id: Qwen/Qwen3-0.6B\nscaleDownBoundary: 0.6\nscaleUpThreshold: 0.9\nwarmSpare: \"off\"\n"' everything
 holds "$(cat $out/everything.json)" '{"name":"WVA_WEBHOOK_CLIENT_CA","value":"/etc/wva/webhook-client-ca/ca.crt"}' everything
 holds "$(cat $out/everything.json)" '{"configMap":{"name":"webhook-client-ca"},"name":"webhook-client-ca"}' everything
 lacks "$(cat $out/defaults.json)" '"name":"WVA_WEBHOOK_CLIENT_CA"' defaults
-holds "$(cat $out/readme-immutable.json)" '"immutable":true' readme-immutable
-[ "$(grep -c '"immutable":true' $out/readme-immutable.json)" = 1 ] || fault "readme-immutable: more than the main map is immutable"
 holds "$(cat $out/with-operator.json)" '"honorLabels":false' with-operator
 lacks "$(cat $out/defaults.json)" 'ServiceMonitor"' defaults
 holds "$(cat $out/defaults.json)" '"PROMETHEUS_TOKEN_PATH":' defaults
 lacks "$(cat $out/http-prometheus.json)" '"PROMETHEUS_TOKEN_PATH":' http-prometheus
+for name in openshift documents-defaults; do holds "$(cat $out/$name.json)" 'cluster-monitoring-view' $name; done
 lacks "$(cat $out/http-prometheus.json)" 'cluster-monitoring-view' http-prometheus
 while read -r kind name; do
   [ ${#name} -le 63 ] || fault "long-name: $kind $name has ${#name} characters, which is over 63"
@@ -157,43 +203,81 @@ done < <(grep -oE '"kind":"Service","metadata":\{"labels":\{[^}]*\},"name":"[^"]
 
 
 echo "== odd values"
-render --set 'fullnameOverride=1st,wva.prometheus.monitoringNamespace=null,va.accelerator=null,wva.resources.limits=null' > /dev/null || fault "null where nothing is asked for is refused"
+render --set 'fullnameOverride=1st,wva.prometheus.monitoringNamespace=null,va.accelerator=null,resources.limits=null,podLabels=null,commonLabels=null,podSecurityContext=null' > /dev/null || fault "null where nothing is asked for is refused"
 # Large numbers of a values file, as Go would write them.
 printf '%s\n' 'va: {variantCost: 1000000}' 'hpa: {targetAverageValue: 2500000}' 'wva: {settings: {SCALE_FROM_ZERO_ENGINE_MAX_CONCURRENCY: 1000000}}' > $out/large.values.yaml
-render -f $out/large.values.yaml > $out/large.yaml
+render -f tests/chart/model.yaml -f $out/large.values.yaml > $out/large.yaml
 all=$(json $out/large.yaml)
 holds "$all" '"variantCost":"1000000"' large
 holds "$all" '"averageValue":"2500000"' large
 holds "$all" '"SCALE_FROM_ZERO_ENGINE_MAX_CONCURRENCY":"1000000"' large
 # Names that YAML takes for numbers or truth.
-"$helm" template 123 $chart --namespace 456 --set fullnameOverride=n,wva.namespaceScoped=true,wva.controllerInstance=a,wva.networkPolicy.enabled=true,wva.webhook.certMode=existingSecret \
+"$helm" template 123 $chart --namespace 456 -f $prometheus -f tests/chart/model.yaml --set fullnameOverride=n,wva.namespaceScoped=true,wva.controllerInstance=a,networkPolicy.enabled=true,wva.webhook.certMode=existingSecret \
   --set wva.metrics.serviceMonitor.enabled=true,vllmService.serviceMonitor.enabled=true \
-  --set-string llmd.namespace=789,llmd.deploymentName=789,nameOverride=789,wva.prometheus.monitoringNamespace=789,wva.prometheus.serviceAccountName=789,wva.priorityClassName=789,wva.webhook.existingSecret=789,wva.endpointPickers.tokenSecret=789,wva.capacityScaling.overrides.on.modelID=m > $out/numbers.yaml
+  --set-string llmd.namespace=789,llmd.deploymentName=789,nameOverride=789,wva.prometheus.monitoringNamespace=789,wva.prometheus.serviceAccountName=789,priorityClassName=789,serviceAccount.name=789,wva.webhook.existingSecret=789,wva.endpointPickers.tokenSecret=789,wva.capacityScaling.overrides.on.modelID=m > $out/numbers.yaml
 numbers=$(json $out/numbers.yaml | grep -oE '"[^"]*":\[?(123|456|789)[],}]' | sort -u || true)
 [ -z "$numbers" ] || fault "names have become numbers: $numbers"
 holds "$(json $out/numbers.yaml)" '"on":"model_id: m\n"' numbers
-[ "$("$helm" template 123 $chart --namespace 456 --set wva.externalMetrics.enabled=true --set-string llmd.namespace=789 | grep -cE ': (123|456|789)$|\[(123|456|789)\]')" = 0 ] || fault "names have become numbers, with external metrics"
+[ "$("$helm" template 123 $chart --namespace 456 -f $prometheus -f tests/chart/model.yaml --set wva.externalMetrics.enabled=true --set-string llmd.namespace=789 | grep -cE ': (123|456|789)$|\[(123|456|789)\]')" = 0 ] || fault "names have become numbers, with external metrics"
 # A label twice, the chart's own and one of the values.
 render --set wva.metrics.serviceMonitor.enabled=true,wva.metrics.prometheusRule.enabled=true,wva.metrics.grafanaDashboard.enabled=true \
-  --set-string 'wva.podLabels.control-plane=x,wva.podAnnotations.kubectl\.kubernetes\.io/default-container=x,wva.metrics.serviceMonitor.labels.control-plane=x,wva.metrics.prometheusRule.labels.app\.kubernetes\.io/name=x,wva.metrics.grafanaDashboard.labels.app\.kubernetes\.io/name=x' > $out/twice.yaml
-! grep -E '^ *(control-plane|kubectl.kubernetes.io/default-container|app.kubernetes.io/name): "?x"?$' $out/twice.yaml > /dev/null || fault "a label of the values stands beside the chart's own"
+  --set-string 'podLabels.control-plane=x,podAnnotations.kubectl\.kubernetes\.io/default-container=x,wva.metrics.serviceMonitor.labels.control-plane=x,wva.metrics.prometheusRule.labels.app\.kubernetes\.io/name=x,wva.metrics.grafanaDashboard.labels.app\.kubernetes\.io/name=x' > $out/twice.yaml
+! grep -E '^ *(control-plane|kubectl.kubernetes.io/default-container|app.kubernetes.io/name): "?x"?$' $out/twice.yaml > /dev/null || fault "a label of the values is there next to the chart's own"
 holds "$(cat $out/everything.yaml)" 'team: ml' everything
 holds "$(cat $out/everything.yaml)" 'release: prometheus' everything
-render --set wva.image.tag=sha256:0123 > $out/digest.yaml
+# Old names, each against its plain name.
+while read -r old new value; do
+  render --set "wva.$old=$value" > $out/old.yaml 2> $out/old.err || { fault "wva.$old: $(cat $out/old.err)"; continue; }
+  render --set "$new=$value" | cmp - $out/old.yaml || fault "wva.$old is not the same as $new"
+  ! cmp -s $out/old.yaml $out/defaults.yaml || fault "wva.$old has no effect"
+done <<'NAMES'
+image.repository image.repository registry.example/wva
+image.tag image.tag v9
+image.pullPolicy image.pullPolicy Never
+imagePullPolicy image.pullPolicy Always
+imagePullSecrets[0].name imagePullSecrets[0].name registry
+replicas replicaCount 5
+replicaCount replicaCount 5
+resources.limits.memory resources.limits.memory 1Gi
+podNodeSelector.pool nodeSelector.pool infra
+tolerations[0].key tolerations[0].key infra
+affinity.podAntiAffinity.none affinity.podAntiAffinity.none true
+topologySpreadConstraints[0].maxSkew topologySpreadConstraints[0].maxSkew 2
+priorityClassName priorityClassName high
+podAnnotations.note podAnnotations.note here
+podLabels.team podLabels.team ml
+extraEnv[0].name extraEnv[0].name X
+extraVolumes[0].name extraVolumes[0].name x
+extraVolumeMounts[0].name=x,wva.extraVolumeMounts[0].mountPath extraVolumeMounts[0].name=x,extraVolumeMounts[0].mountPath /x
+podDisruptionBudget.enabled podDisruptionBudget.enabled false
+nodeSelector wva.gpuNodeSelector gpu
+NAMES
+render --set image.tag=sha256:0123 > $out/digest.yaml
 holds "$(cat $out/digest.yaml)" 'image: "localhost/wva@sha256:0123"' digest
 # Two releases of one name in two namespaces have alerts of their own.
 rules=$(grep -cE '^ *expr: ' $out/with-operator.yaml)
 [ "$(grep -cE "^ *expr: .*\{namespace=\"$system\",job=" $out/with-operator.yaml)" = "$rules" ] && [ "$rules" -gt 0 ] || fault "an alert asks for the series of other namespaces too"
 
-echo "== docs/migration.md: beside the original nothing of this release stands with the models"
+echo "== docs/migration.md: next to llm-d WVA nothing of this release is in the namespaces of models"
 flags=$(sed -n '/helm install wva/,/```/p' docs/migration.md | grep -oE -- '--set [^ ]+')
 # shellcheck disable=SC2086 # flags are separate words
-render $flags > $out/beside.yaml || fault "the command of docs/migration.md does not render"
+render -f $chart/values-llm-d-wva.yaml $flags > $out/beside.yaml || fault "the command of docs/migration.md does not render"
 lacks "$(json $out/beside.yaml)" '"namespace":"llm-d-autoscaler"' beside
 lacks "$(json $out/beside.yaml)" '"nodePort"' beside
 
+echo "== the Helm commands of the documents render"
+commands=0
+while IFS= read -r command; do
+  commands=$((commands + 1))
+  given=()
+  case $command in *--reuse-values* | *your-values.yaml*) given=(-f "$prometheus") ;; esac
+  read -ra chosen <<< "$(grep -oE -- '(--set|--set-string|--set-file|-f) [^ ]+' <<< "$command" | grep -v your-values | sed 's/prometheus-ca.crt/tests\/chart\/ca.crt/' | tr '\n' ' ')"
+  "$helm" template $release $chart --namespace $system "${given[@]}" "${chosen[@]}" > $out/command.yaml 2> $out/command.err || fault "does not render: $command: $(cat $out/command.err)"
+done < <(cat README.md docs/*.md $chart/README.md | sed -e ':a' -e '/\\$/N; s/\\\n *//; ta' | grep -E '^ *helm (upgrade|install) .*charts/workload-variant-autoscaler')
+[ $commands -gt 5 ] || fault "the documents have only $commands Helm commands"
+
 echo "== what is said after an install"
-notes() { "$helm" install $release $chart --namespace $system --dry-run=client "$@" 2> /dev/null | sed -n '/^NOTES:/,$p'; }
+notes() { "$helm" install $release $chart --namespace $system -f $prometheus -f tests/chart/model.yaml --dry-run=client "$@" 2> /dev/null | sed -n '/^NOTES:/,$p'; }
 numbered() {
   local wanted=$1 got
   shift
@@ -202,22 +286,33 @@ numbered() {
 }
 numbered 1.2.3.4.
 numbered 1.2.3.  --set wva.webhook.register=false
+numbered 1.2.    --set llmd.modelID=,llmd.modelName=
 numbered 1.2.3.  --set va.enabled=false
 numbered 1.2.    --set controller.enabled=false
 numbered 1.      --set controller.enabled=false,va.enabled=false
 numbered ""      --set controller.enabled=false,va.enabled=false,hpa.enabled=false
 holds "$(notes --set va.enabled=false)" 'the HPA follows the variant workload-variant-autoscaler-va, which is not in this release' notes
-holds "$(notes --set wva.webhook.register=false)" 'nobody writes the controller' notes
-lacks "$(notes --set wva.webhook.register=false,wva.webhook.certMode=cert-manager)" 'nobody writes the controller' notes
+holds "$(notes --set wva.webhook.register=false)" 'do not get the controller' notes
+lacks "$(notes --set wva.webhook.register=false,wva.webhook.certMode=cert-manager)" 'do not get the controller' notes
 holds "$(notes --set wva.metrics.enabled=false)" 'no HPA can read a target' notes
 lacks "$(notes --set wva.metrics.enabled=false,wva.externalMetrics.enabled=true)" 'no HPA can read a target' notes
+holds "$(notes --set wva.nodeSelector=gpu)" 'wva.gpuNodeSelector is "gpu": only GPUs of these nodes count' notes
+holds "$(notes --set wva.nodeSelector=gpu)" 'wva.nodeSelector is an old name' notes
+holds "$(notes --set wva.replicas=3)" 'wva.replicas is an old name and wins: write replicaCount' notes
+lacks "$(notes)" 'is an old name' notes
+holds "$(notes)" 'itlSlo is empty' notes
+lacks "$(notes --set wva.capacityScaling.default.itlSlo=50)" 'itlSlo is empty' notes
+lacks "$(notes)" 'values-llm-d-wva.yaml' notes
+holds "$(notes --set wva.capacityScaling.default.kvSpareTrigger=0.2)" 'pass -f values-llm-d-wva.yaml first' notes
+lacks "$(notes -f $chart/values-llm-d-wva.yaml --set wva.capacityScaling.default.kvSpareTrigger=0.2)" 'pass -f values-llm-d-wva.yaml first' notes
+holds "$(notes --set llmd.modelID=,llmd.modelName=)" 'This release names no model' notes
 
 echo "== the restart revision: on the map and on the pods, and changed by what needs a restart alone"
 revision() { grep -oE '"wva.llmd.ai/restart-revision":"[0-9a-f]{64}"' | sort -u; }
 was=$(revision < $out/defaults.json)
 [ "$(grep -oE '"wva.llmd.ai/restart-revision"' $out/defaults.json | wc -l)" = 2 ] || fault "the restart revision is not on exactly two objects"
 [ "$(wc -l <<<"$was")" = 1 ] || fault "map and pods have different restart revisions"
-for same in wva.reconcileInterval=30s wva.logging.level=debug wva.prometheus.metricsCache.ttl=5s wva.settings.WVA_DECISION_HOLD=1m wva.capacityScaling.default.kvSpareTrigger=0.2 wva.replicas=3; do
+for same in wva.reconcileInterval=30s wva.logging.level=debug wva.prometheus.metricsCache.ttl=5s wva.settings.WVA_DECISION_HOLD=1m wva.capacityScaling.default.kvSpareTrigger=0.2 replicaCount=3; do
   render --set $same > $out/revision.yaml || { fault "--set $same does not render"; continue; }
   [ "$(json $out/revision.yaml | revision)" = "$was" ] || fault "$same changes the restart revision, and needs no restart"
 done
@@ -241,11 +336,20 @@ refused() {
     grep -qF -- "$words" $out/refused || fault "$*: refused without the words \"$words\": $(cat $out/refused)"
   fi
 }
-refused "the image of the original controller"             -f tests/fixtures/original/chart-values-defaults.yaml
-refused "the image of the original controller"             --set wva.image.repository=mirror.example/llm-d/workload-variant-autoscaler
+refused "the image of llm-d WVA"                          -f tests/fixtures/original/chart-values-defaults.yaml
+refused "the image of llm-d WVA"                          --set image.repository=mirror.example/llm-d/workload-variant-autoscaler
 refused "one for the whole cluster"                        --set wva.namespaceScoped=true,wva.externalMetrics.enabled=true
 refused "wva.prometheus.baseURL is empty"                  --set wva.prometheus.baseURL=
 refused "names none"                                       --set wva.webhook.certMode=existingSecret
+refused "serviceAccount.name names none"                   --set serviceAccount.create=false
+refused "need more: set llmd.namespace (namespace of the model server), llmd.modelID (the model, as clients name it)." --set llmd.deploymentName=llama
+refused "need more: set llmd.deploymentName"               --set llmd.modelID=m,llmd.namespace=prod
+refused "pass -f values-llm-d-wva.yaml first"              --set llmd.modelID=m
+refused "need more: set llmd.namespace"                    --set va.enabled=false,llmd.deploymentName=llama
+refused "names no namespace for the Service"               --set va.enabled=false,hpa.enabled=false,llmd.modelName=llama
+refused "the chart sets --metrics-bind-address itself"     --set 'extraArgs[0]=--metrics-bind-address=:1'
+refused "the chart sets --cert-mode itself"                --set 'extraArgs[0]=-cert-mode'
+refused "the chart sets the label control-plane itself"    --set commonLabels.control-plane=x
 refused "which the controller uses itself"                 --set wva.metrics.port=9443
 refused "the chart sets this itself"                  --set wva.settings.POD_NAME=x
 refused "wva.endpointPickers.tokenSecret"                  --set wva.settings.EPP_METRIC_READER_BEARER_TOKEN=x
@@ -260,8 +364,8 @@ refused "at '/wva/controllerInstance'"                     --set wva.controllerI
 refused "at '/wva/settings': additional properties"                          --set wva.settings.decisionHold=1m
 refused "at '/wva/capacityScaling/overrides': additional properties"         --set wva.capacityScaling.overrides.a/b.modelID=m
 refused "at '/wva/reconcileInterval'"                      --set wva.reconcileInterval=0s
-refused "at '/wva/extraEnv/0/value': got number"           --set 'wva.extraEnv[0].name=X,wva.extraEnv[0].value=1'
-refused "at '/wva/extraVolumeMounts/0': missing property"  --set 'wva.extraVolumeMounts[0].name=x'
+refused "at '/extraEnv/0/value': got number"               --set 'extraEnv[0].name=X,extraEnv[0].value=1'
+refused "at '/extraVolumeMounts/0': missing property"      --set 'extraVolumeMounts[0].name=x'
 refused "at '/wva/webhook/certManager/issuerRef'"          --set wva.webhook.certMode=cert-manager,wva.webhook.certManager.issuerRef.kind=ClusterIssuer
 refused "at '/wva/prometheus/monitoringNamespace'"         --set wva.prometheus.monitoringNamespace=my_monitoring
 refused "at '/llmd/namespace'"                             --set llmd.namespace=my_models
@@ -271,16 +375,16 @@ refused "at '/va/accelerator'"                             --set 'va.accelerator
 refused "at '/hpa/targetAverageValue'"                     --set hpa.targetAverageValue=0
 refused "at '/hpa/targetAverageValue'"                     --set-string hpa.targetAverageValue=0
 # A key that a values file leaves blank is null, which takes its default away: none of 2 replicas, or a fewest of 0.
-refused "at '/wva': missing property 'replicas'"           --set wva.replicas=null
+refused "missing property 'replicaCount'"                  --set replicaCount=null
 refused "at '/hpa': missing property 'minReplicas'"        --set hpa.minReplicas=null
 refused "at '/wva/webhook': missing property 'enabled'"    --set wva.webhook.enabled=null
 refused "at '': missing property 'vllmService'"            --set vllmService=null
-refused "with a tag or a digest in it"                     --set wva.image.repository=registry.example:5000/wva:v1
-refused "the chart sets EPP_METRIC_READER_SERVICE_ACCOUNT itself" --set 'wva.extraEnv[0].name=EPP_METRIC_READER_SERVICE_ACCOUNT,wva.extraEnv[0].value=x'
-refused "the chart sets POD_NAME itself"                   --set 'wva.extraEnv[0].name=POD_NAME,wva.extraEnv[0].value=x'
-refused "the chart sets MALLOC_ARENA_MAX itself"           --set 'wva.extraEnv[0].name=MALLOC_ARENA_MAX,wva.extraEnv[0].value=x'
-refused "wva.extraEnv names X twice"                       --set 'wva.extraEnv[0].name=X,wva.extraEnv[0].value=a,wva.extraEnv[1].name=X,wva.extraEnv[1].value=b'
-refused "nobody could scrape /metrics"                     --set wva.networkPolicy.enabled=true,wva.prometheus.monitoringNamespace=
+refused "with a tag or a digest in it"                     --set image.repository=registry.example:5000/wva:v1
+refused "the chart sets EPP_METRIC_READER_SERVICE_ACCOUNT itself" --set 'extraEnv[0].name=EPP_METRIC_READER_SERVICE_ACCOUNT,extraEnv[0].value=x'
+refused "the chart sets POD_NAME itself"                   --set 'extraEnv[0].name=POD_NAME,extraEnv[0].value=x'
+refused "the chart sets MALLOC_ARENA_MAX itself"           --set 'extraEnv[0].name=MALLOC_ARENA_MAX,extraEnv[0].value=x'
+refused "extraEnv names X twice"                           --set 'extraEnv[0].name=X,extraEnv[0].value=a,extraEnv[1].name=X,extraEnv[1].value=b'
+refused "no Prometheus could scrape /metrics"              --set networkPolicy.enabled=true
 refused "cannot start the name of a Service"               --set fullnameOverride=release.v1
 refused "cannot start the name of a Service"               --set fullnameOverride=1st --kube-version 1.35.0
 refused "chart requires kubeVersion"                       --kube-version 1.29.0
@@ -324,9 +428,9 @@ echo "== every documented key does something"
 while read -r set with; do
   [ -n "$set" ] || continue
   # shellcheck disable=SC2086 # arguments are separate words
-  render $with > $out/without.yaml
+  render -f tests/chart/model.yaml $with > $out/without.yaml
   # shellcheck disable=SC2086
-  if ! render $with --set "$set" > $out/with.yaml 2> $out/with.err; then fault "--set $set does not render: $(cat $out/with.err)"; continue; fi
+  if ! render -f tests/chart/model.yaml $with --set "$set" > $out/with.yaml 2> $out/with.err; then fault "--set $set does not render: $(cat $out/with.err)"; continue; fi
   ! cmp -s $out/without.yaml $out/with.yaml || fault "--set $set has no effect"
 done < tests/chart/keys.txt
 # Every key of values.yaml is in that list.

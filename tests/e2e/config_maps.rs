@@ -280,6 +280,7 @@ fn rights_in_one_namespace(system: &str) -> anyhow::Result<String> {
         .args(["template", "workload-variant-autoscaler"])
         .arg(repository("charts/workload-variant-autoscaler"))
         .args(["--namespace", system, "--set", "wva.namespaceScoped=true"])
+        .args(["--set", "wva.prometheus.baseURL=http://127.0.0.1:9"])
         .args(["--show-only", "templates/rbac-manager.yaml"])
         .output()?;
     ensure!(rendered.status.success(), "{}", String::from_utf8_lossy(&rendered.stderr));

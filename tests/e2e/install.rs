@@ -9,6 +9,7 @@ mod forms;
 mod gitops;
 mod manifests;
 mod orders;
+mod profiles;
 mod readme;
 mod site;
 mod table;
@@ -99,6 +100,11 @@ fn crds_of_old_releases_are_upgraded() -> anyhow::Result<()> {
 #[test]
 fn manifests_and_install_script_work() -> anyhow::Result<()> {
     run(async |site, _, table| manifests::run(site, table).await)
+}
+
+#[test]
+fn profiles_of_the_chart_install() -> anyhow::Result<()> {
+    run(async |site, extent, table| profiles::run(site, extent, table).await)
 }
 
 #[test]

@@ -4,14 +4,16 @@ types and unknown keys before.
 */}}
 {{- define "wva.check" -}}
 {{- $wva := .Values.wva }}
+{{- $pods := include "wva.pods" . | fromJson }}
+{{- $llmd := .Values.llmd }}
 {{- $wrong := list }}
 {{- if include "wva.controller" . }}
-{{- $image := $wva.image.repository }}
+{{- $image := $pods.image.repository }}
 {{- if regexMatch "(^|/)(llm-d-workload-variant-autoscaler|inferno-(autoscaler|controller)|llm-d(-incubation)?/workload-variant-autoscaler)$" $image }}
-{{- $wrong = append $wrong (printf "wva.image.repository is %q, the image of the original controller: this chart installs another program, and with that image the wrong binary would run. Remove wva.image from your values (a tag of the original's is of no use either), or name your mirror of this program's image." $image) }}
+{{- $wrong = append $wrong (printf "image.repository is %q, the image of llm-d WVA: this chart installs another program, and with that image the wrong binary would run. Remove wva.image from your values, with its tag, or name your mirror of this program's image." $image) }}
 {{- end }}
 {{- if or (contains "@" $image) (regexMatch ":[^/]*$" $image) }}
-{{- $wrong = append $wrong (printf "wva.image.repository is %q, with a tag or a digest in it: those go into wva.image.tag, e.g. v1 or sha256:..." $image) }}
+{{- $wrong = append $wrong (printf "image.repository is %q, with a tag or a digest in it: those go into image.tag, e.g. v1 or sha256:..." $image) }}
 {{- end }}
 {{- /* An upgrade of llm-d WVA's release. The API server would refuse it in the middle: a selector never changes. */}}
 {{- $name := include "wva.managerName" . }}
@@ -25,7 +27,10 @@ types and unknown keys before.
 {{- $wrong = append $wrong "wva.namespaceScoped and wva.externalMetrics.enabled cannot both be true: external.metrics.k8s.io is one for the whole cluster, and this controller would know one namespace. Set wva.externalMetrics.enabled=false and feed the HPA by prometheus-adapter or KEDA." }}
 {{- end }}
 {{- if not $wva.prometheus.baseURL }}
-{{- $wrong = append $wrong "wva.prometheus.baseURL is empty: the controller reads vLLM's metrics from there, e.g. https://prometheus.monitoring.svc:9090." }}
+{{- $wrong = append $wrong "wva.prometheus.baseURL is empty: name the Prometheus that has vLLM's metrics, e.g. --set wva.prometheus.baseURL=http://prometheus-operated.monitoring.svc:9090, or choose a profile of this chart, e.g. values-kube-prometheus-stack.yaml." }}
+{{- end }}
+{{- if and (not .Values.serviceAccount.create) (not .Values.serviceAccount.name) }}
+{{- $wrong = append $wrong "serviceAccount.create is false, and serviceAccount.name names none: name the service account that the controller runs as." }}
 {{- end }}
 {{- if and (eq $wva.webhook.certMode "existingSecret") (not $wva.webhook.existingSecret) }}
 {{- $wrong = append $wrong "wva.webhook.certMode is existingSecret, and wva.webhook.existingSecret names none: name a Secret of the release's namespace with tls.crt, tls.key and ca.crt." }}
@@ -41,19 +46,26 @@ types and unknown keys before.
 {{- end }}
 {{- end }}
 {{- if hasKey $wva.settings "EPP_METRIC_READER_BEARER_TOKEN" }}
-{{- $wrong = append $wrong "wva.settings.EPP_METRIC_READER_BEARER_TOKEN: the chart sets this itself, as a variable that hides the ConfigMap, where a token has no place. Name a Secret in wva.endpointPickers.tokenSecret, or set the variable in wva.extraEnv." }}
+{{- $wrong = append $wrong "wva.settings.EPP_METRIC_READER_BEARER_TOKEN: the chart sets this itself, as a variable that hides the ConfigMap, where a token has no place. Name a Secret in wva.endpointPickers.tokenSecret, or set the variable in extraEnv." }}
 {{- end }}
 {{- $seen := dict }}
-{{- range $wva.extraEnv }}
+{{- range $pods.extraEnv }}
 {{- if has .name (concat $ours (list "MALLOC_ARENA_MAX" "MALLOC_MMAP_THRESHOLD_" "MALLOC_TRIM_THRESHOLD_")) }}
-{{- $wrong = append $wrong (printf "wva.extraEnv: the chart sets %s itself, from other values and in step with its other objects. Remove it." .name) }}
+{{- $wrong = append $wrong (printf "extraEnv: the chart sets %s itself, from other values and in step with its other objects. Remove it." .name) }}
 {{- else if hasKey $seen .name }}
-{{- $wrong = append $wrong (printf "wva.extraEnv names %s twice: the API server takes each variable once." .name) }}
+{{- $wrong = append $wrong (printf "extraEnv names %s twice: the API server takes each variable once." .name) }}
 {{- end }}
 {{- $_ := set $seen .name true }}
 {{- end }}
-{{- if and $wva.networkPolicy.enabled $wva.metrics.enabled (not $wva.prometheus.monitoringNamespace) }}
-{{- $wrong = append $wrong "wva.networkPolicy.enabled is true, and wva.prometheus.monitoringNamespace names none: nobody could scrape /metrics. Name the namespace of the Prometheus that scrapes the controller." }}
+{{- range .Values.extraArgs }}
+{{- $flag := regexFind "[^-=][^=]*" . }}
+{{- $key := $flag | replace "-" "_" | upper }}
+{{- if or (has $key $ours) (has (printf "WVA_%s" $key) $ours) (has $flag (list "enable-leader-election" "webhook-client-ca-path")) }}
+{{- $wrong = append $wrong (printf "extraArgs: the chart sets --%s itself, from other values and in step with its other objects. Remove it." $flag) }}
+{{- end }}
+{{- end }}
+{{- if and $pods.networkPolicy.enabled $wva.metrics.enabled (not $wva.prometheus.monitoringNamespace) }}
+{{- $wrong = append $wrong "networkPolicy.enabled is true, and wva.prometheus.monitoringNamespace names none: no Prometheus could scrape /metrics. Name the namespace of the Prometheus that scrapes the controller." }}
 {{- end }}
 {{- range $name, $entry := $wva.capacityScaling.overrides }}
 {{- if eq $name "default" }}
@@ -63,7 +75,29 @@ types and unknown keys before.
 {{- end }}
 {{- end }}
 {{- end }}
-{{- if or (include "wva.controller" .) .Values.vllmService.enabled }}
+{{- range $label, $_ := .Values.commonLabels }}
+{{- if or (has $label (list "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/managed-by" "app.kubernetes.io/version" "helm.sh/chart" "control-plane" "inference.optimization/acceleratorName" "llm-d.ai/model" "openshift.io/user-monitoring" "wva.llmd.ai/controller-instance")) (hasPrefix "rbac.authorization.k8s.io/aggregate-to-" $label) }}
+{{- $wrong = append $wrong (printf "commonLabels: the chart sets the label %s itself. Remove it." $label) }}
+{{- end }}
+{{- end }}
+{{- if or (include "wva.hasVariant" .) (include "wva.hasHpa" .) }}
+{{- $missing := list }}
+{{- if not $llmd.namespace }}
+{{- $missing = append $missing "llmd.namespace (namespace of the model server)" }}
+{{- end }}
+{{- if and (include "wva.hasVariant" .) (not $llmd.modelID) }}
+{{- $missing = append $missing "llmd.modelID (the model, as clients name it)" }}
+{{- end }}
+{{- if not (or $llmd.deploymentName $llmd.scaleTargetName $llmd.modelName) }}
+{{- $missing = append $missing "llmd.deploymentName (the workload to scale)" }}
+{{- end }}
+{{- if $missing }}
+{{- $wrong = append $wrong (printf "llmd names a model, and its VariantAutoscaling and HPA need more: set %s. With values of llm-d WVA, pass -f values-llm-d-wva.yaml first: it holds that chart's defaults. Without a model of its own the release needs no llmd at all." (join ", " $missing)) }}
+{{- end }}
+{{- else if and (include "wva.hasVllmService" .) (not $llmd.namespace) }}
+{{- $wrong = append $wrong "llmd.modelName is set, and llmd.namespace names no namespace for the Service of the model server: set it, or vllmService.enabled=false." }}
+{{- end }}
+{{- if or (include "wva.controller" .) (include "wva.hasVllmService" .) }}
 {{- /* What a Service may be called; since Kubernetes 1.36 its name may start with a digit. */}}
 {{- $fullname := include "wva.fullname" . }}
 {{- $start := ternary "[a-z0-9]" "[a-z]" (semverCompare ">=1.36.0-0" .Capabilities.KubeVersion.Version) }}

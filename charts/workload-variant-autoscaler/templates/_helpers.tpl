@@ -87,9 +87,42 @@ Arguments: root, suffix.
 {{- if and (include "wva.controller" .) $metrics.enabled (include "wva.auto" (list . $metrics.serviceMonitor.enabled "monitoring.coreos.com/v1/ServiceMonitor")) }}true{{ end }}
 {{- end }}
 
-{{/* Says so where the values set the token for endpoint pickers by themselves. */}}
+{{/*
+Old names under `wva` of what has a plain name at the top level now. As a JSON list of pairs: the old name, the new one.
+*/}}
+{{- define "wva.renamed" -}}
+{{- list (list "image" "image") (list "imagePullSecrets" "imagePullSecrets") (list "replicas" "replicaCount") (list "replicaCount" "replicaCount")
+  (list "resources" "resources") (list "podNodeSelector" "nodeSelector") (list "tolerations" "tolerations") (list "affinity" "affinity")
+  (list "topologySpreadConstraints" "topologySpreadConstraints") (list "priorityClassName" "priorityClassName") (list "podAnnotations" "podAnnotations")
+  (list "podLabels" "podLabels") (list "extraEnv" "extraEnv") (list "extraVolumes" "extraVolumes") (list "extraVolumeMounts" "extraVolumeMounts")
+  (list "podDisruptionBudget" "podDisruptionBudget") (list "networkPolicy" "networkPolicy") | toJson }}
+{{- end }}
+
+{{/* Values of the controller's pods, by their plain names. A value under an old name wins. As a JSON object. */}}
+{{- define "wva.pods" -}}
+{{- $pods := dict }}
+{{- range $pair := include "wva.renamed" . | fromJsonArray }}
+{{- $name := index $pair 1 }}
+{{- if not (hasKey $pods $name) }}
+{{- $_ := set $pods $name (get $.Values $name) }}
+{{- end }}
+{{- if hasKey $.Values.wva (index $pair 0) }}
+{{- $old := get $.Values.wva (index $pair 0) }}
+{{- if kindIs "map" $old }}
+{{- $old = mergeOverwrite (dict) (default dict (get $pods $name)) $old }}
+{{- end }}
+{{- $_ := set $pods $name $old }}
+{{- end }}
+{{- end }}
+{{- with .Values.wva.imagePullPolicy }}
+{{- $_ := set $pods "image" (mergeOverwrite (dict) $pods.image (dict "pullPolicy" .)) }}
+{{- end }}
+{{- $pods | toJson }}
+{{- end }}
+
+{{/* "true" where the values set the token for endpoint pickers by themselves. */}}
 {{- define "wva.pickerTokenGiven" -}}
-{{- range .Values.wva.extraEnv }}{{ if eq .name "EPP_METRIC_READER_BEARER_TOKEN" }}true{{ end }}{{ end }}
+{{- range (include "wva.pods" . | fromJson).extraEnv }}{{ if eq .name "EPP_METRIC_READER_BEARER_TOKEN" }}true{{ end }}{{ end }}
 {{- end }}
 
 {{/* "true" where the controller requests short-lived tokens of the metrics reader for endpoint pickers. */}}
@@ -140,12 +173,21 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* Name of the controller's service account. */}}
+{{- define "wva.serviceAccount" -}}
+{{- default (include "wva.managerName" .) .Values.serviceAccount.name }}
 {{- end }}
 
 {{/* The image, quoted. */}}
 {{- define "wva.image" -}}
-{{- $tag := default .Chart.AppVersion .Values.wva.image.tag }}
-{{- printf "%s%s%s" .Values.wva.image.repository (ternary "@" ":" (hasPrefix "sha256:" $tag)) $tag | quote }}
+{{- $image := (include "wva.pods" . | fromJson).image }}
+{{- $tag := default .Chart.AppVersion $image.tag }}
+{{- printf "%s%s%s" $image.repository (ternary "@" ":" (hasPrefix "sha256:" $tag)) $tag | quote }}
 {{- end }}
 
 {{/* A value as text. A number of a values file, which Go would write as 1e+06, in plain digits. */}}
@@ -171,7 +213,32 @@ helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 
 {{/* "true" where the release has a controller, else "". */}}
 {{- define "wva.controller" -}}
-{{- if and .Values.controller.enabled .Values.wva.enabled }}true{{ end }}
+{{- if and .Values.controller.enabled (dig "enabled" true .Values.wva) }}true{{ end }}
+{{- end }}
+
+{{/* "true" where the values name a model that this release scales. */}}
+{{- define "wva.namesModel" -}}
+{{- with .Values.llmd }}{{ if or .modelID .modelName .deploymentName .scaleTargetName }}true{{ end }}{{ end }}
+{{- end }}
+
+{{/* "true" where the release has a VariantAutoscaling. */}}
+{{- define "wva.hasVariant" -}}
+{{- if and .Values.va.enabled (include "wva.namesModel" .) }}true{{ end }}
+{{- end }}
+
+{{/* "true" where the release has an HPA. */}}
+{{- define "wva.hasHpa" -}}
+{{- if and .Values.hpa.enabled (include "wva.namesModel" .) }}true{{ end }}
+{{- end }}
+
+{{/* "true" where the release has a Service of a model server. */}}
+{{- define "wva.hasVllmService" -}}
+{{- if and .Values.vllmService.enabled .Values.llmd.modelName }}true{{ end }}
+{{- end }}
+
+{{/* "true" where the release has a map of service classes: objectives of its own variant. */}}
+{{- define "wva.hasServiceClass" -}}
+{{- if and (include "wva.hasVariant" .) (or .Values.va.sloTpot .Values.va.sloTtft) }}true{{ end }}
 {{- end }}
 
 {{/* "true" where the release renders webhook configurations. */}}
@@ -197,11 +264,6 @@ helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 apiVersion: {{ ternary "leaderworkerset.x-k8s.io/v1" "apps/v1" (eq $kind "LeaderWorkerSet") }}
 kind: {{ $kind }}
 name: {{ coalesce .Values.llmd.deploymentName .Values.llmd.scaleTargetName (printf "%s-decode" .Values.llmd.modelName) | quote }}
-{{- end }}
-
-{{/* Replicas of the controller; `wva.replicaCount` is what some published values files call it. */}}
-{{- define "wva.replicas" -}}
-{{- if hasKey .Values.wva "replicaCount" }}{{ int .Values.wva.replicaCount }}{{ else }}{{ int .Values.wva.replicas }}{{ end }}
 {{- end }}
 
 {{/* The main config map's settings that take effect at once: those of the program's own table. As a JSON object. */}}
@@ -241,7 +303,7 @@ name: {{ coalesce .Values.llmd.deploymentName .Values.llmd.scaleTargetName (prin
   "PROMETHEUS_CA_CERT_PATH" (ternary "/etc/wva/prometheus-ca/ca.crt" $wva.prometheus.tls.caCertPath (not (empty $wva.prometheus.caCert)))
   "WVA_SCALE_TO_ZERO" (toString $wva.scaleToZero)
   "WVA_LIMITED_MODE" (toString $wva.limitedMode)
-  "WVA_NODE_SELECTOR" $wva.nodeSelector
+  "WVA_NODE_SELECTOR" (default (default "" $wva.gpuNodeSelector) $wva.nodeSelector)
   "WVA_LEGACY_METRICS" (toString $wva.legacyMetrics)
   "EXPERIMENTAL_PROACTIVE_MODEL" (toString $proactive) }}
 {{- /* The service account's token goes over no wire in the clear. */}}
@@ -267,12 +329,19 @@ name: {{ coalesce .Values.llmd.deploymentName .Values.llmd.scaleTargetName (prin
 
 {{/*
 One entry of the saturation map. A fraction that came by --set is a string, and a number in the map; `on` and `off` of
-a values file have become booleans, and are words in the map.
+a values file have become booleans, and are words in the map. Analyzers have the names that every release reads. A field
+that is empty is inherited, but for the analyzer's name.
 */}}
 {{- define "wva.entry" -}}
+{{- $analyzers := dict "percentage" "" "token" "saturation" }}
 {{- $entry := dict }}
 {{- range $key, $value := . }}
-{{- if kindIs "bool" $value | and (eq $key "warmSpare") }}
+{{- if has $key (list "analyzerName" "shadowAnalyzer") }}
+{{- if ne $value "none" }}
+{{- $_ := set $entry $key (dig $value $value $analyzers) }}
+{{- end }}
+{{- else if and (kindIs "string" $value) (not $value) }}
+{{- else if kindIs "bool" $value | and (eq $key "warmSpare") }}
 {{- $_ := set $entry $key (ternary "on" "off" $value) }}
 {{- else if and (kindIs "string" $value) (regexMatch "^[0-9]+([.][0-9]+)?$" $value) (not (has $key (list "model_id" "namespace"))) }}
 {{- $_ := set $entry $key (float64 $value) }}

@@ -7,7 +7,7 @@ use anyhow::{Context as _, ensure};
 use serde_json::json;
 
 use super::manifests::{no_pools, picker_tokens, pools};
-use super::site::{CRD, MANAGER, MODELS, NO_PROMETHEUS, Site, VARIANT, chart};
+use super::site::{CRD, MANAGER, MODELS, NO_MODEL, NO_PROMETHEUS, Site, VARIANT, chart};
 use super::table::Table;
 use crate::support::{apply_stand_in, good, merge, read, variant};
 use wva_testbed::install::{RELEASE, SYSTEM};
@@ -16,6 +16,8 @@ use wva_testbed::{Helm, eventually};
 /// Field of our CRD that the original's does not have.
 const NEW_FIELD: &str =
     "jsonpath={.spec.versions[0].schema.openAPIV3Schema.properties.spec.properties.minReplicas.type}";
+/// Flags that let Helm 4 adopt a CRD that something else has applied.
+const TAKE_OVER: &[&str] = &["--take-ownership", "--force-conflicts"];
 /// Longest wait for a line in the log.
 const TOLD: Duration = Duration::from_secs(30);
 
@@ -26,6 +28,8 @@ pub(super) async fn run(site: &Site, table: &mut Table) -> anyhow::Result<()> {
     table.step("the CRD is replaced by the documented command", Box::pin(replaced(site))).await;
     table.step("wva crd | kubectl apply changes nothing more", Box::pin(printed(site))).await;
     table.step("uninstall keeps the CRD and what is stored", Box::pin(kept(site, &helm))).await;
+    table.step("a CRD of the release takes over that of llm-d WVA", Box::pin(taken_over(site, &helm))).await;
+    table.step("the next upgrade upgrades it; uninstall keeps it", Box::pin(upgraded(site, &helm))).await;
     table.step("install with the CRD of the chart; helm test", Box::pin(install_again(site, &helm))).await;
     table.step("an upgrade of llm-d WVA's release", Box::pin(upgrade(site, &helm))).await;
     table.step("endpoint pickers get tokens of the metrics reader alone", Box::pin(pickers(site))).await;
@@ -96,8 +100,7 @@ async fn printed(site: &Site) -> anyhow::Result<String> {
 }
 
 async fn install_again(site: &Site, helm: &Helm) -> anyhow::Result<String> {
-    let alone = "va.enabled=false,hpa.enabled=false";
-    site.helm(helm, &["--set", NO_PROMETHEUS, "--set", alone]).await?.success()?;
+    site.helm(helm, &["--set", NO_PROMETHEUS, "--set", NO_MODEL]).await?.success()?;
     site.controller_works().await?;
     let (ran, log) = site.test(helm).await?;
     ensure!(ran.ok, "helm test failed: {ran:?}\n{log}");
@@ -113,6 +116,46 @@ async fn kept(site: &Site, helm: &Helm) -> anyhow::Result<String> {
     site.leftovers().await?;
     site.forget().await?;
     Ok("both were there, and nothing else but Lease and CA".to_owned())
+}
+
+/// `crds.install` on top of the CRD of llm-d WVA: refused without the flag that takes it over.
+async fn taken_over(site: &Site, helm: &Helm) -> anyhow::Result<String> {
+    site.kubectl(&["delete", "crd", CRD]).await?;
+    original(site).await?;
+    let install = ["--set", NO_PROMETHEUS, "--set", "crds.install=true", "--skip-crds"];
+    let refused = site.helm(helm, &install).await?;
+    ensure!(!refused.ok && refused.stderr.contains("invalid ownership metadata"), "{refused:?}");
+    site.helm(helm, &[&install[..], TAKE_OVER].concat()).await?.success()?;
+    site.healthy().await?;
+    let field = site.kubectl(&["get", "crd", CRD, "-o", NEW_FIELD]).await?;
+    ensure!(field == "integer", "the CRD does not have the new field: {field:?}");
+    site.kubectl(&["-n", MODELS, "get", "va", "stored"]).await?;
+    Ok("refused, taken over with the flags of the documentation, and the stored object is there".to_owned())
+}
+
+/// An older release of this chart, whose CRD does not know the new field.
+async fn older_chart(site: &Site) -> anyhow::Result<String> {
+    let folder = site.testbed.data().join("older-release");
+    let mut copy = tokio::process::Command::new("cp");
+    copy.arg("-r").arg(Helm::chart()).arg(&folder);
+    wva_testbed::run("cp -r", copy, "", TOLD).await?.success()?;
+    let crd = folder.join("crds/llmd.ai_variantautoscalings.yaml");
+    let text = std::fs::read_to_string(&crd)?.replace("minReplicas", "earlierReplicas");
+    std::fs::write(&crd, text)?;
+    Ok(folder.to_str().context("the path is not UTF-8")?.to_owned())
+}
+
+async fn upgraded(site: &Site, helm: &Helm) -> anyhow::Result<String> {
+    let values = ["--reuse-values", "--set", "crds.install=true"];
+    let chart = older_chart(site).await?;
+    let older = ["upgrade", RELEASE, &chart, "-n", SYSTEM, helm.wait(), "--timeout=2m"];
+    helm.run(&[&older[..], &values].concat()).await?.success()?;
+    let field = async || site.kubectl(&["get", "crd", CRD, "-o", NEW_FIELD]).await;
+    ensure!(field().await?.is_empty(), "the older release did not bring its CRD");
+    site.helm(helm, &values).await?.success()?;
+    let new = field().await?;
+    ensure!(new == "integer", "the upgrade did not upgrade the CRD: {new:?}");
+    kept(site, helm).await
 }
 
 /// A stand-in for the chart of llm-d WVA: its Deployment, which selects pods by fewer labels than ours.

@@ -7,7 +7,7 @@ use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 use wva_crds::names::INSTANCE_LABEL;
 
-use super::site::{MODELS, NO_PROMETHEUS, Site, chart};
+use super::site::{MODEL, MODELS, NO_PROMETHEUS, Site, chart};
 use super::table::Table;
 use crate::support::{found, read};
 use wva_testbed::{Helm, Ran, eventually};
@@ -16,8 +16,6 @@ use wva_testbed::{Helm, Ran, eventually};
 const SOON: Duration = Duration::from_mins(1);
 /// Each release has a namespace of its name.
 const RELEASES: [&str; 3] = ["scoped", "blue", "model"];
-/// What two releases in one cluster cannot both have: a port of the nodes.
-const NO_NODE_PORT: &str = "vllmService.enabled=false";
 
 pub(super) async fn run(site: &Site, table: &mut Table) -> anyhow::Result<()> {
     let helm = Helm::new(&site.testbed, "helm").await?;
@@ -31,7 +29,7 @@ pub(super) async fn run(site: &Site, table: &mut Table) -> anyhow::Result<()> {
 
 async fn install(helm: &Helm, release: &str, values: &str) -> anyhow::Result<Ran> {
     let place = ["upgrade", "--install", release, &chart(), "-n", release, "--create-namespace"];
-    let values = ["--set", NO_PROMETHEUS, "--set", NO_NODE_PORT, "--set", values];
+    let values = ["--set", NO_PROMETHEUS, "--set", MODEL, "--set", values];
     helm.run(&[&place[..], &values, &[helm.wait(), "--timeout=2m"]].concat()).await
 }
 

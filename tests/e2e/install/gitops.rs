@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{bail, ensure};
 use serde_json::Value;
 
-use super::site::{NO_PROMETHEUS, chart};
+use super::site::{MODEL, NO_PROMETHEUS, chart};
 use super::{Extent, Site, Table};
 use wva_testbed::install::{RELEASE, SYSTEM, WEBHOOKS};
 use wva_testbed::{Helm, eventually};
@@ -40,8 +40,9 @@ pub(super) async fn run(site: &Site, extent: Extent, table: &mut Table) -> anyho
 
 /// The chart as `helm template` renders it.
 pub(super) async fn render(helm: &Helm, args: &[&str]) -> anyhow::Result<String> {
-    let template = ["template", RELEASE, &chart(), "-n", SYSTEM, "--no-hooks", "--set", NO_PROMETHEUS];
-    helm.run(&[&template[..], args].concat()).await?.success()
+    let template = ["template", RELEASE, &chart(), "-n", SYSTEM, "--no-hooks"];
+    let values = ["--set", NO_PROMETHEUS, "--set", MODEL];
+    helm.run(&[&template[..], &values, args].concat()).await?.success()
 }
 
 /// The documents of a render.
@@ -53,7 +54,8 @@ pub(super) fn documents(yaml: &str) -> anyhow::Result<Vec<Value>> {
 
 async fn lint(site: &Site, extent: Extent) -> anyhow::Result<String> {
     for &name in extent.helms() {
-        Helm::new(&site.testbed, name).await?.run(&["lint", &chart(), "--strict"]).await?.success()?;
+        let lint = ["lint", &chart(), "--strict", "--set", NO_PROMETHEUS];
+        Helm::new(&site.testbed, name).await?.run(&lint).await?.success()?;
     }
     Ok(format!("nothing, by {}", extent.helms().join(" and ")))
 }
@@ -73,7 +75,7 @@ async fn two_renders(site: &Site, extent: Extent) -> anyhow::Result<String> {
 /// Has the API server judge every part of the render. A field that its schemas do not have is an error.
 async fn conforms(site: &Site, helm: &Helm) -> anyhow::Result<String> {
     site.kubectl(&["apply", "--server-side", "-f", &format!("{}/crds", chart())]).await?;
-    let parts = "wva.externalMetrics.enabled=true,wva.networkPolicy.enabled=true";
+    let parts = "wva.externalMetrics.enabled=true,networkPolicy.enabled=true,wva.prometheus.monitoringNamespace=monitoring";
     let rendered = render(helm, &["--set", parts]).await?;
     let create = ["create", "--dry-run=server", "--validate=strict", "-f", "-"];
     // The schema of a new CRD comes a moment after it.

@@ -3,11 +3,15 @@
 
 use anyhow::ensure;
 
+use super::profiles::profile;
 use super::site::{MAIN_MAP, MODELS, Site, VARIANT};
 use super::table::Table;
 use crate::support::read;
 use wva_testbed::Helm;
 use wva_testbed::install::{RELEASE, SYSTEM};
+
+/// The defaults of llm-d WVA's chart, which its documents mean by `values.yaml`. Passed first with each command.
+const COMPATIBLE: &str = "values-llm-d-wva.yaml";
 
 pub(super) async fn run(site: &Site, table: &mut Table) -> anyhow::Result<()> {
     let helm = Helm::new(&site.testbed, "helm").await?;
@@ -52,7 +56,7 @@ impl Example {
 
     /// A values file of the chart and further values, which show in the main config map.
     fn values(name: &'static str, file: &str, further: &[&str], path: &'static str, holds: &str) -> Self {
-        let file = Helm::chart().join(file).to_string_lossy().into_owned();
+        let file = profile(file);
         let further = further.iter().flat_map(|value| ["--set".to_owned(), (*value).to_owned()]);
         Self {
             name,
@@ -72,13 +76,13 @@ impl Example {
         [
             Self::windows("Production: Conservative scaling", 240),
             Self::windows("E2E Testing: Fast scaling", 30),
-            Self::values("Production Deployment", "values.yaml", &[], log, "false/info"),
+            Self::values("Production Deployment", COMPATIBLE, &[], log, "false/info"),
             Self::values("Development Deployment", "values-dev.yaml", &[], log, "true/debug"),
             Self {
                 object: ["-n", SYSTEM, "deployment/workload-variant-autoscaler-controller-manager"],
-                ..Self::values("Custom Configuration", "values.yaml", &custom, image, tagged)
+                ..Self::values("Custom Configuration", COMPATIBLE, &custom, image, tagged)
             },
-            Self::values("Immutable ConfigMap", "values.yaml", &immutable, "{.immutable}", "true"),
+            Self::values("Immutable ConfigMap", COMPATIBLE, &immutable, "{.immutable}", "true"),
         ]
     }
 }
@@ -115,7 +119,7 @@ metadata:
         let ca = format!("wva.prometheus.caCert={}", self.site.testbed.ca().display());
         let values = "va.accelerator=L40S,llmd.modelID=unsloth/Meta-Llama-3.1-8B";
         let service = "vllmService.enabled=true,vllmService.nodePort=30000";
-        let args = ["--set-file", &ca, "--set", values, "--set", service];
+        let args = ["-f", &profile(COMPATIBLE), "--set-file", &ca, "--set", values, "--set", service];
         self.site.helm(self.helm, &args).await?.success()?;
         self.site.healthy().await?;
         let map = read(&self.site.testbed, &["configmap", MAIN_MAP, "-n", SYSTEM]).await?;
@@ -128,8 +132,9 @@ metadata:
     }
 
     async fn example(&self, example: &Example) -> anyhow::Result<String> {
-        let args: Vec<&str> = example.args.iter().map(String::as_str).collect();
-        self.site.helm(self.helm, &args).await?.success()?;
+        let compatible = profile(COMPATIBLE);
+        let args = ["-f", &compatible].into_iter().chain(example.args.iter().map(String::as_str));
+        self.site.helm(self.helm, &args.collect::<Vec<_>>()).await?.success()?;
         self.site.healthy().await?;
         let Example { object, path, holds, .. } = example;
         let path = format!("jsonpath={path}");

@@ -16,10 +16,14 @@ use wva_testbed::{Helm, Kubelet, NodeGroup, Options, Ran, Testbed, eventually};
 
 use crate::support::{external_metric, odd, read, try_create};
 
-/// Namespace of the model server, by the chart's defaults.
+/// Namespace of the model server, by the defaults of llm-d WVA's chart.
 pub(super) const MODELS: &str = "llm-d-autoscaler";
 /// Its workload.
 const WORKLOAD: &str = "ms-inference-scheduling-llm-d-modelservice-decode";
+/// Values that name this model.
+pub(super) const MODEL: &str = "llmd.namespace=llm-d-autoscaler,llmd.modelName=ms-inference-scheduling-llm-d-modelservice,llmd.modelID=unsloth/Meta-Llama-3.1-8B";
+/// Values that name no model.
+pub(super) const NO_MODEL: &str = "llmd.namespace=,llmd.modelName=,llmd.modelID=";
 /// The variant that the chart renders.
 pub(super) const VARIANT: &str = "workload-variant-autoscaler-va";
 /// The main config map.
@@ -109,10 +113,10 @@ impl Site {
         self.testbed.kubectl(args).await?.success()
     }
 
-    /// The arguments that install the chart: `upgrade --install`, release, chart and namespace, and no Prometheus.
+    /// Installs or upgrades the release, with the model.
     pub(super) async fn helm(&self, helm: &Helm, args: &[&str]) -> anyhow::Result<Ran> {
         let install = ["upgrade", "--install", RELEASE, &chart(), "-n", SYSTEM, helm.wait(), "--timeout=2m"];
-        helm.run(&[&install[..], args].concat()).await
+        helm.run(&[&install[..], &["--set", MODEL], args].concat()).await
     }
 
     /// Takes the release away, and all that it leaves on purpose.
@@ -149,16 +153,27 @@ impl Site {
     /// object is admitted, a bad one is refused by its rule, and the variant and its HPA are stored.
     pub(super) async fn healthy(&self) -> anyhow::Result<()> {
         self.controller_works().await?;
+        self.objects_are_stored().await
+    }
+
+    /// The variant and its HPA are stored.
+    pub(super) async fn objects_are_stored(&self) -> anyhow::Result<()> {
         self.kubectl(&["-n", MODELS, "get", "va", VARIANT]).await?;
         self.kubectl(&["-n", MODELS, "get", "hpa", &format!("{RELEASE}-hpa")]).await.map(drop)
     }
 
     /// The same without the variant and its HPA.
     pub(super) async fn controller_works(&self) -> anyhow::Result<()> {
+        self.replicas_work(2).await
+    }
+
+    /// The same with this number of replicas.
+    pub(super) async fn replicas_work(&self, count: usize) -> anyhow::Result<()> {
+        let wanted = [count; 3].map(|count| count.to_string()).join("/");
         eventually("the install to work", UP, async || {
             let path = "jsonpath={.status.replicas}/{.status.updatedReplicas}/{.status.availableReplicas}";
             let replicas = self.kubectl(&["-n", SYSTEM, "get", "deployment", MANAGER, "-o", path]).await?;
-            ensure!(replicas == "2/2/2", "replicas, updated and available ones are {replicas}");
+            ensure!(replicas == wanted, "replicas, updated and available ones are {replicas}");
             self.webhooks_are_open().await?;
             self.judges(MODELS, &json!({})).await
         })

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 
+use super::profiles::profile;
 use super::site::{MAIN_MAP, NO_PROMETHEUS};
 use super::{Extent, Site, Table};
 use crate::support::repository;
@@ -66,7 +67,8 @@ impl Release<'_> {
 
     async fn install(&self) -> anyhow::Result<String> {
         let values = repository("tests/fixtures/original/chart-values-saturation.yaml");
-        self.helm(&["-f", &values.to_string_lossy(), "--set", NO_PROMETHEUS]).await?.success()?;
+        let (profile, values) = (profile("values-llm-d-wva.yaml"), values.to_string_lossy());
+        self.helm(&["-f", &profile, "-f", &values, "--set", NO_PROMETHEUS]).await?.success()?;
         self.site.healthy().await?;
         let map = format!("configmap/{RELEASE}-wva-saturation-scaling-config");
         let entry = self.site.kubectl(&["-n", SYSTEM, "get", &map, "-o", "jsonpath={.data.llm-d}"]).await?;
