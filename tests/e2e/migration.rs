@@ -58,19 +58,12 @@ async fn objects(session: &Session<'_>) -> anyhow::Result<()> {
     step("What has to change, and the same offline");
     let run = session.wva(&["migrate", "-n", &session.namespace]).await?;
     ensure!(run.code == 0, "{run:?}");
-    ensure!(run.stderr.contains("is an older one, without") && run.stderr.contains("wva crd |"), "{run:?}");
-    ensure!(
-        run.stderr.contains("2 objects of the original read: 1 to apply, 1 as they should be"),
-        "{run:?}"
-    );
-    ensure!(run.stdout.contains("variantCost is its llm-d.ai/variant-cost"), "{run:?}");
+    ensure!(run.stderr.contains("wva crd |") && run.stderr.contains("1 to apply, 1 as"), "{run:?}");
+    ensure!(run.stdout.contains("llm-d.ai/variant-cost"), "{run:?}");
     let judged = session.wva_with(&["validate", "--strict", "-"], &run.stdout).await?;
     ensure!(judged.code == 0 && judged.stdout.contains("0 denied, 0 warnings"), "{judged:?}");
     let in_files = session.wva_with(&["migrate", "-"], &std::fs::read_to_string(OBJECTS)?).await?;
-    ensure!(
-        in_files.code == 0 && in_files.stderr.contains("1 to apply, 1 as they should be"),
-        "{in_files:?}"
-    );
+    ensure!(in_files.code == 0 && in_files.stderr.contains("1 to apply, 1 as"), "{in_files:?}");
 
     step("The CRD of this release, and every variant in mode recommend before anything of ours runs");
     let crd = session.wva(&["crd"]).await?;

@@ -72,7 +72,7 @@ async fn a_change_that_needs_a_restart_comes_with_one() -> anyhow::Result<()> {
     // What changes at run time may; keys that a variable hides are told of.
     let first = json!({"GLOBAL_OPT_INTERVAL": "60s", "REST_CLIENT_TIMEOUT": "60s"});
     let created = send(testbed, &["create"], &map(&first, None)).await?;
-    ensure!(created.ok && created.stderr.contains("environment GLOBAL_OPT_INTERVAL wins"), "{created:?}");
+    ensure!(created.ok && created.stderr.contains("[WVA-CM-052] data.GLOBAL_OPT_INTERVAL"), "{created:?}");
     let mutable = json!({"GLOBAL_OPT_INTERVAL": "30s", "REST_CLIENT_TIMEOUT": "1m"});
     ensure!(
         send(testbed, &["apply"], &map(&mutable, None)).await?.ok,
