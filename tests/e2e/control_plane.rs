@@ -230,24 +230,6 @@ async fn a_pods_own_cold_start_goes_first() -> anyhow::Result<()> {
     Ok(())
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_service_account_has_its_own_rights_only() -> anyhow::Result<()> {
-    let testbed = testbed().await?;
-    let _up = API_SERVER.read().await;
-    let namespace = testbed.namespace("rights").await?;
-    let binding = ["create", "rolebinding", "v", "-n", &namespace, "--clusterrole=view"];
-    let account = format!("--serviceaccount={namespace}:default");
-    testbed.kubectl(&[&binding[..], &[&account]].concat()).await?.success()?;
-    let kubeconfig = testbed.service_account_kubeconfig(&namespace, "default").await?;
-    let flag = format!("--kubeconfig={}", kubeconfig.display());
-    let can = async |rest: &[&str]| testbed.kubectl(&[&[flag.as_str()][..], rest].concat()).await;
-    let reads = can(&["get", "pods", "-n", &namespace]).await?;
-    assert!(reads.ok, "{reads:?}");
-    let writes = can(&["create", "configmap", "c", "-n", &namespace]).await?;
-    assert!(!writes.ok && writes.stderr.contains("forbidden"), "{writes:?}");
-    Ok(())
-}
-
 /// The state letters of a process; empty where there is none, or only its corpse, which waits for init.
 fn state(pid: u32) -> anyhow::Result<String> {
     let out = Command::new("ps").args(["-o", "stat=", "-p", &pid.to_string()]).output()?;

@@ -15,7 +15,9 @@ use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::install::{Install, InstallOptions, SYSTEM};
 use wva_testbed::{Fleet, Options, Testbed};
 
-use crate::support::{DEADLINE, apply_stand_in, external_metric, odd, options, served, try_create, wva};
+use crate::support::{
+    DEADLINE, apply_stand_in, controller_pod, external_metric, odd, options, served, try_create, wva,
+};
 use original::Original;
 use session::{Session, step};
 
@@ -192,16 +194,14 @@ async fn back(session: &Session<'_>, original: &Original) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// The Deployment of this controller and its pod, as far as others look at them: the program itself runs outside.
+/// The Deployment of this controller and its pod.
 fn controller() -> String {
-    let labels = json!({"app.kubernetes.io/name": "workload-variant-autoscaler", "control-plane": "controller-manager"});
     let container = json!({"name": "manager", "image": "registry.example.com/wva:v1",
         "env": [{"name": "CONFIG_MAP_NAME", "value": "wva-variantautoscaling-config"}]});
-    let metadata = |name: &str| json!({"name": name, "namespace": SYSTEM, "labels": labels});
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata("wva-0"),
-        "spec": {"nodeName": "h100-0", "containers": [container]}});
-    [deployment(&metadata("workload-variant-autoscaler-controller-manager"), &container), pod.to_string()]
-        .join("\n---\n")
+    let pod = controller_pod(&container);
+    let mut metadata = pod["metadata"].clone();
+    metadata["name"] = json!("workload-variant-autoscaler-controller-manager");
+    [deployment(&metadata, &container), pod.to_string()].join("\n---\n")
 }
 
 /// A Deployment whose pods no node takes: kwok's nodes would make them ready.

@@ -301,6 +301,13 @@ pub(crate) async fn answer(call: impl Future<Output = kube::Result<Value>>) -> a
     }
 }
 
+/// The controller's pod, as far as others look at it: the program itself runs outside.
+pub(crate) fn controller_pod(container: &Value) -> Value {
+    let labels = json!({"app.kubernetes.io/name": "workload-variant-autoscaler", "control-plane": "controller-manager"});
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "wva-0", "namespace": SYSTEM, "labels": labels},
+        "spec": {"nodeName": "h100-0", "containers": [container]}})
+}
+
 /// What a command did.
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
