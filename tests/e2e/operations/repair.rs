@@ -54,7 +54,7 @@ pub(crate) async fn repair(testbed: &Testbed, wva: &Path, turns: u32) -> anyhow:
                 let whose = target(bundle, turn);
                 let (damage, took) = damaged(&replicas, &reviews, whose, how).await?;
                 repaired.add(&damage.what, took, REPAIRED);
-                let reviewed = damage.end - damage.begin - took;
+                let reviewed = (damage.end - damage.begin).saturating_sub(took);
                 heard.add(&format!("{}: reviews", damage.what), reviewed, REPAIRED);
                 damages.push(damage);
             }
