@@ -97,6 +97,13 @@ async fn patch(testbed: &Testbed, namespace: &str, name: &str, change: &Value) -
     merge(testbed, namespace, &format!("va/{name}"), change).await
 }
 
+/// Whether kubectl was refused, with all of these parts in what it printed.
+fn refused(ran: &Ran, parts: &[&str]) -> anyhow::Result<()> {
+    ensure!(!ran.ok, "admitted: {}", ran.stdout);
+    ensure!(parts.iter().all(|part| ran.stderr.contains(part)), "{parts:?} are not in {}", ran.stderr);
+    Ok(())
+}
+
 /// A webhook configuration as it is stored.
 async fn configuration(testbed: &Testbed, kind: &str) -> anyhow::Result<Value> {
     read(testbed, &[kind, WEBHOOKS]).await

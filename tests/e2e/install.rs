@@ -59,22 +59,18 @@ async fn site() -> anyhow::Result<&'static Site> {
 fn run(
     steps: impl AsyncFnOnce(&'static Site, Extent, &mut Table) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    RUNTIME.block_on(run_alone(steps))
-}
-
-async fn run_alone(
-    steps: impl AsyncFnOnce(&'static Site, Extent, &mut Table) -> anyhow::Result<()>,
-) -> anyhow::Result<()> {
-    let site = site().await?;
-    let _alone = RELEASE.lock().await;
-    let extent = if is_full() { Extent::Full } else { Extent::Short };
-    let mut table = Table::new();
-    if let Err(error) = Box::pin(steps(site, extent, &mut table)).await {
-        table.fault(&format!("the steps could not go on: {error:#}\n{}", site.evidence()));
-    }
-    site.clean().await?;
-    println!("{}", table.outcome().kept()?);
-    Ok(())
+    RUNTIME.block_on(async {
+        let site = site().await?;
+        let _alone = RELEASE.lock().await;
+        let extent = if is_full() { Extent::Full } else { Extent::Short };
+        let mut table = Table::new();
+        if let Err(error) = Box::pin(steps(site, extent, &mut table)).await {
+            table.fault(&format!("the steps could not go on: {error:#}\n{}", site.evidence()));
+        }
+        site.clean().await?;
+        println!("{}", table.outcome().kept()?);
+        Ok(())
+    })
 }
 
 #[test]

@@ -3,13 +3,12 @@
 
 use std::time::Duration;
 
-use crate::support::options;
+use crate::support::{ca_of, options};
 use anyhow::{Context as _, ensure};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use k8s_openapi::ByteString;
 use wva_testbed::handshake::tls;
-use wva_testbed::install::{Install, SERVICE, SYSTEM};
+use wva_testbed::install::Install;
 use wva_testbed::{Component, Options, Testbed, eventually};
 
 /// For an API server that starts again, or a review that is due.
@@ -42,12 +41,7 @@ async fn only_those_the_api_server_allows_read_metrics() -> anyhow::Result<()> {
     let install = Install::start(&testbed, &options).await?;
     testbed.apply(READER).await?;
 
-    let path = "jsonpath={.data.ca\\.crt}";
-    let ca = testbed
-        .kubectl(&["get", "secret", &format!("{SERVICE}-ca"), "-n", SYSTEM, "-o", path])
-        .await?
-        .success()?;
-    let ByteString(pem) = serde_json::from_value(serde_json::Value::String(ca))?;
+    let pem = ca_of(&testbed, &options).await?;
     let client = reqwest::Client::builder()
         .no_proxy()
         .timeout(Duration::from_secs(20))

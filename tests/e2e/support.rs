@@ -6,13 +6,14 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use k8s_openapi::ByteString;
 use kube::api::PostParams;
 use kube::core::{Request, Status};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 use tokio::sync::OnceCell;
 use wva_testbed::fixtures::{MODEL_LABEL, VariantFixture};
-use wva_testbed::install::{Install, InstallOptions, get};
+use wva_testbed::install::{Install, InstallOptions, SERVICE, SYSTEM, get};
 use wva_testbed::{FleetConfig, Options, Ran, Testbed, eventually, within};
 
 /// Longest wait for what has to happen: seconds usually, with room for a loaded machine.
@@ -170,6 +171,14 @@ pub(crate) async fn apply_stand_in(testbed: &Testbed, name: &str) -> anyhow::Res
     apply_crds(testbed, &std::fs::read_to_string(file)?).await
 }
 
+/// PEM of the CA that a release has made for its webhooks.
+pub(crate) async fn ca_of(testbed: &Testbed, release: &InstallOptions) -> anyhow::Result<Vec<u8>> {
+    let [secret, namespace] = [format!("{SERVICE}-ca"), SYSTEM.to_owned()].map(|name| release.named(&name));
+    let secret = read(testbed, &["secret", &secret, "-n", &namespace]).await?;
+    let ByteString(pem) = serde_json::from_value(secret["data"]["ca.crt"].clone())?;
+    Ok(pem)
+}
+
 /// Merges a change into an object, such as `va/llama`.
 pub(crate) async fn merge(
     testbed: &Testbed,
@@ -290,6 +299,13 @@ pub(crate) async fn answer(call: impl Future<Output = kube::Result<Value>>) -> a
         Err(kube::Error::Api(status)) => Ok(Err(status)),
         Err(other) => Err(other.into()),
     }
+}
+
+/// The controller's pod, as far as others look at it: the program itself runs outside.
+pub(crate) fn controller_pod(container: &Value) -> Value {
+    let labels = json!({"app.kubernetes.io/name": "workload-variant-autoscaler", "control-plane": "controller-manager"});
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "wva-0", "namespace": SYSTEM, "labels": labels},
+        "spec": {"nodeName": "h100-0", "containers": [container]}})
 }
 
 /// What a command did.

@@ -171,11 +171,6 @@ impl<'a> Model<'a> {
         .await
     }
 
-    /// The request that was sent as the nth ran to its end on the pod that it began on.
-    fn request_was_spared(&self, nth: usize) -> anyhow::Result<()> {
-        was_spared(&self.fleet, nth)
-    }
-
     /// Names of the pods that are ready.
     fn pods(&self) -> Vec<String> {
         self.fleet.pods().into_iter().map(|load| load.pod).collect()
@@ -199,7 +194,7 @@ impl<'a> Model<'a> {
         })
         .await?;
         let what = format!("the request in {name}");
-        eventually(&what, DEADLINE, async || self.request_was_spared(1)).await
+        eventually(&what, DEADLINE, async || was_spared(&self.fleet, 1)).await
     }
 }
 
@@ -359,7 +354,7 @@ async fn whatever_else_scales_it(cluster: &Cluster) -> anyhow::Result<()> {
     let all = try_join_all(models.iter().map(Model::goes_to_zero));
     tokio::try_join!(all, a_request_that_no_scrape_has_seen_is_spared(cluster))?;
     for model in &models {
-        model.request_was_spared(0).with_context(|| model.beside.name())?;
+        was_spared(&model.fleet, 0).with_context(|| model.beside.name())?;
         let looks = model.log_lines("The last look before the step to zero: no server has a request")?;
         let blind = model.log_lines("The last look before the step to zero does not show every server: for those, what Prometheus knows decides")?;
         let name = model.beside.name();

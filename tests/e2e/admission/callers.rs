@@ -117,6 +117,42 @@ pub(crate) async fn validate(files: &Files, args: &[&str]) -> anyhow::Result<Fin
     Ok(findings)
 }
 
+/// The disagreements between the rules and one run of `wva validate`, in which each object has a file of its own.
+/// Objects of one name are one object, so these do not share their targets.
+pub(crate) async fn judge_files(
+    name: &str,
+    objects: &[Value],
+    verdicts: &[Faults],
+    stored: Option<&Value>,
+) -> anyhow::Result<Vec<String>> {
+    let files = Files::new(name)?;
+    files.write("install.json", &text(&deployment()))?;
+    for (number, object) in objects.iter().enumerate() {
+        files.write(&format!("{number}.json"), &text(object))?;
+    }
+    let mut args = vec!["."];
+    if let Some(stored) = stored {
+        files.write("stored", &text(stored))?;
+        args.extend(["--against", "stored"]);
+    }
+    let found = validate(&files, &args).await?;
+    let (read, sent) = (found.objects, objects.len() as u64 + 1);
+    ensure!(read == sent, "{read} of {sent} objects were read");
+    let mut wrong = Vec::new();
+    for (number, (object, wanted)) in objects.iter().zip(verdicts).enumerate() {
+        let said = found.by_file.get(&format!("{number}.json")).cloned().unwrap_or_default();
+        if said != *wanted {
+            wrong.push(against(object, wanted, "wva validate", &format!("{said:?}")));
+        }
+    }
+    Ok(wrong)
+}
+
+/// A disagreement, for people.
+pub(crate) fn against(object: &Value, wanted: &Faults, judge: &str, found: &str) -> String {
+    format!("{object}\n  rules: {wanted:?}\n  {judge}: {found}")
+}
+
 /// The figures of a differential test, for people.
 #[expect(clippy::print_stdout, reason = "the figures are what a person reads who runs the test")]
 pub(crate) fn figures<'f>(what: &str, callers: &str, verdicts: impl Iterator<Item = &'f Faults>) {

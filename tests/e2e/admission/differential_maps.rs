@@ -15,8 +15,8 @@ use serde_json::Value;
 use wva_rules::{IMMUTABLE, MapFacts, MapNames, Operation, validate_map};
 use wva_testbed::install::SYSTEM;
 
-use super::callers::{Faults, Files, deployment, figures, of_status, of_verdict, text, told, validate};
-use super::differential::{against, judge_all};
+use super::callers::{Faults, against, figures, judge_files, of_status, of_verdict, told};
+use super::differential::judge_all;
 use super::main_objects::main_updates;
 use super::map_objects::{MapCase, map_cases};
 use super::{DOORS, MAIN_MAP, shared};
@@ -57,36 +57,6 @@ async fn judge(client: &kube::Client, case: &MapCase, update: Option<&Value>) ->
     })
 }
 
-/// The disagreements between the rules and one run of `wva validate` over all maps, each in a file of its own.
-async fn judge_files(cases: &[MapCase], stored: Option<&Value>) -> anyhow::Result<Vec<String>> {
-    let files = Files::new(if stored.is_some() { "maps-updated" } else { "maps" })?;
-    files.write("install.json", &text(&deployment()))?;
-    for (number, case) in cases.iter().enumerate() {
-        files.write(&format!("{number}.json"), &text(&case.0))?;
-    }
-    let mut args = vec!["."];
-    if let Some(stored) = stored {
-        files.write("stored", &text(stored))?;
-        args.extend(["--against", "stored"]);
-    }
-    let found = validate(&files, &args).await?;
-    ensure!(
-        found.objects == cases.len() as u64 + 1,
-        "{} of {} objects were read",
-        found.objects,
-        cases.len()
-    );
-    let mut wrong = Vec::new();
-    for (number, case) in cases.iter().enumerate() {
-        let said = found.by_file.get(&format!("{number}.json")).cloned().unwrap_or_default();
-        let wanted = faults(case, stored);
-        if said != wanted {
-            wrong.push(against(&case.0, &wanted, "wva validate", &format!("{said:?}")));
-        }
-    }
-    Ok(wrong)
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn all_callers_come_to_one_verdict_on_a_map() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
@@ -100,7 +70,8 @@ async fn all_callers_come_to_one_verdict_on_a_map() -> anyhow::Result<()> {
     ensure!(refused > 200 && count - refused > 200, "{refused} of {count} are refused");
     let codes: BTreeSet<&str> = verdicts.iter().flatten().map(|(code, _)| code.as_str()).collect();
     ensure!(codes.len() >= 13, "too few rules are asked: {codes:?}");
-    let mut wrong = judge_files(&cases, None).await?;
+    let objects: Vec<Value> = cases.iter().map(|case| case.0.clone()).collect();
+    let mut wrong = judge_files("maps", &objects, &verdicts, None).await?;
     wrong.extend(
         judge_all(cases.into_iter().map(|case| {
             let client = client.clone();
@@ -135,7 +106,8 @@ async fn judge_updates(client: &kube::Client, stored: &Value, cases: Vec<MapCase
     ensure!(immutable > 70, "the rule about changes that need a restart refuses {immutable}");
     let admitted = verdicts.iter().filter(|v| v.is_empty()).count();
     ensure!(admitted > 100, "{admitted} of {} are admitted", cases.len());
-    let mut wrong = judge_files(&cases, Some(stored)).await?;
+    let objects: Vec<Value> = cases.iter().map(|case| case.0.clone()).collect();
+    let mut wrong = judge_files("maps-updated", &objects, &verdicts, Some(stored)).await?;
     wrong.extend(
         judge_all(cases.into_iter().map(|case| {
             let (client, stored) = (client.clone(), stored.clone());

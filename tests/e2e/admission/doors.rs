@@ -60,27 +60,6 @@ async fn repaired(testbed: &Testbed, what: &str) -> anyhow::Result<()> {
     judged_again(testbed).await
 }
 
-/// Runs a test that breaks the doors. Where it fails they are put back by hand, or every test after it would fail too.
-async fn with_doors_put_back(
-    testbed: &Testbed,
-    test: impl Future<Output = anyhow::Result<()>>,
-) -> anyhow::Result<()> {
-    let mut open = Vec::new();
-    for kind in KINDS {
-        let mut object = configuration(testbed, kind).await?;
-        object["metadata"] = json!({"name": WEBHOOKS});
-        open.push(object);
-    }
-    let outcome = test.await;
-    if outcome.is_err() {
-        let back = ["apply", "--server-side", "--force-conflicts", "-f", "-"];
-        for object in open {
-            testbed.kubectl_with(&back, &object.to_string()).await?.success()?;
-        }
-    }
-    outcome
-}
-
 async fn json_patch(testbed: &Testbed, kind: &str, operations: &Value) -> anyhow::Result<()> {
     let operations = operations.to_string();
     let args = ["patch", kind, WEBHOOKS, "--type=json", "-p", &operations];
@@ -105,10 +84,6 @@ fn rendered(mut object: Value) -> Value {
 async fn drift_is_repaired() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
     let _alone = DOORS.write().await;
-    with_doors_put_back(testbed, Box::pin(repairs(testbed))).await
-}
-
-async fn repairs(testbed: &Testbed) -> anyhow::Result<()> {
     repaired(testbed, "the start").await?;
     for kind in KINDS {
         let remove = |path: &str| json!([{"op": "remove", "path": format!("/webhooks/0/{path}")}]);
@@ -135,10 +110,6 @@ async fn repairs(testbed: &Testbed) -> anyhow::Result<()> {
 async fn an_entry_that_was_taken_away_is_not_added() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
     let _alone = DOORS.write().await;
-    with_doors_put_back(testbed, Box::pin(takes_an_entry_away(testbed))).await
-}
-
-async fn takes_an_entry_away(testbed: &Testbed) -> anyhow::Result<()> {
     let [mutating, validating] = KINDS;
     let whole = rendered(configuration(testbed, validating).await?);
     json_patch(testbed, validating, &json!([{"op": "remove", "path": "/webhooks/0"}])).await?;

@@ -77,9 +77,9 @@ async fn what_must_never_wait_for_the_program_does_not() -> anyhow::Result<()> {
         ("sly", cover),
     ];
     // Side by side, since each runs into its time-out.
-    let changed = changes.iter().map(|(name, change)| patch(testbed, &namespace, name, change));
-    let (created, changed) = tokio::try_join!(create(testbed, &namespace, &fresh), try_join_all(changed))?;
-    for ran in changed.iter().chain([&created]) {
+    let patched = changes.iter().map(|(name, change)| patch(testbed, &namespace, name, change));
+    let (created, patched) = tokio::try_join!(create(testbed, &namespace, &fresh), try_join_all(patched))?;
+    for ran in patched.iter().chain([&created]) {
         ensure!(!ran.ok && ran.stderr.contains("failed calling webhook"), "{ran:?}");
     }
 

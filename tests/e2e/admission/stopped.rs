@@ -7,7 +7,7 @@ use wva_testbed::{Ran, Testbed};
 
 use super::frozen::Frozen;
 use super::map_objects::{MAIN, map};
-use super::{DOORS, KINDS, MAIN_MAP, create, entries, judged_again, patch, shared};
+use super::{DOORS, KINDS, MAIN_MAP, create, entries, judged_again, patch, refused, shared};
 use crate::support::{good, variant};
 
 const ACCELERATOR: &str = "inference.optimization/acceleratorName";
@@ -87,12 +87,6 @@ fn immutable_changes() -> (Value, Vec<(Value, &'static str)>) {
 
 async fn send(testbed: &Testbed, verb: &str, object: &Value) -> anyhow::Result<Ran> {
     testbed.kubectl_with(&[verb, "--dry-run=server", "-f", "-"], &object.to_string()).await
-}
-
-fn refused(ran: &Ran, words: &[&str]) -> anyhow::Result<()> {
-    ensure!(!ran.ok, "admitted: {}", ran.stdout);
-    ensure!(words.iter().all(|word| ran.stderr.contains(word)), "{words:?} are not in {}", ran.stderr);
-    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]

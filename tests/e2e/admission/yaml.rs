@@ -77,16 +77,12 @@ fn maps() -> impl Iterator<Item = String> {
 /// What kubectl said about each file that it or the API server refuses, by the number that is the file's name.
 fn refusals(stderr: &str) -> BTreeMap<usize, String> {
     let (mut all, mut number) = (BTreeMap::<usize, String>::new(), None);
-    for line in stderr.lines() {
-        let file = line.split(".yaml").next().and_then(|before| before.rsplit('/').next()?.parse().ok());
-        if line.starts_with("Warning: ") {
-            number = None;
-        } else if line.contains(".yaml") {
-            number = file;
-        }
+    for piece in stderr.split(".yaml") {
         if let Some(number) = number {
-            all.entry(number).or_default().push_str(line);
+            all.entry(number).or_default().push_str(piece);
         }
+        // Not every such name is that of a file: an entry of the main map has one, too.
+        number = piece.rsplit('/').next().and_then(|name| name.parse().ok()).or(number);
     }
     all
 }

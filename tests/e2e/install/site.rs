@@ -197,6 +197,8 @@ impl Site {
         let client = self.testbed.admin()?;
         let mut object = odd("probe");
         object["metadata"]["labels"] = labels.clone();
+        // The original's CRD wants it.
+        object["spec"]["scaleTargetRef"]["kind"] = json!("Deployment");
         let refused = try_create(&client, namespace, &object).await?.err();
         let refused = refused.context("a bad variant is not refused")?;
         ensure!(refused.message.contains("[WVA-VA-017]"), "{}", refused.message);

@@ -1,7 +1,6 @@
 //! What can be done to a CA that others must trust: its Secret or a `caBundle` deleted, emptied, filled with garbage,
 //! or replaced by the CA of somebody else.
 
-use std::fmt;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -40,17 +39,6 @@ pub(super) enum How {
 
 impl How {
     pub(super) const ALL: [Self; 4] = [Self::Deleted, Self::Emptied, Self::Garbage, Self::AnotherCa];
-}
-
-impl fmt::Display for How {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Deleted => "deleted",
-            Self::Emptied => "emptied",
-            Self::Garbage => "garbage",
-            Self::AnotherCa => "another CA",
-        })
-    }
 }
 
 impl Whose {

@@ -1,7 +1,6 @@
 //! A leader that cannot lead: frozen past its lease and woken again, cut off from kube-apiserver, or without its Lease.
 //! The audit log tells who wrote what and when: nothing may come from the old leader once its lease is over.
 
-use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -45,17 +44,6 @@ impl Fault {
     }
 }
 
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Frozen => "frozen",
-            Self::CutOff => "cut off",
-            Self::LeaseDeleted => "Lease deleted",
-            Self::CutOffLate => "cut off, what was sent arrives at last",
-        })
-    }
-}
-
 /// Does each fault `turns` times to the leader of two replicas; with `late` the one that is measured and not judged too.
 pub(crate) async fn leadership(
     testbed: &Testbed,
@@ -71,17 +59,18 @@ pub(crate) async fn leadership(
         let (mut times, mut after) = (Times::default(), 0);
         for _ in 0..turns {
             let seen =
-                one(&replicas, fault).await.with_context(|| format!("{fault}: {}", replicas.evidence()))?;
-            times.add(&format!("{fault}: taken over"), seen.took, LEASE + SLACK);
+                one(&replicas, fault).await.with_context(|| format!("{fault:?}: {}", replicas.evidence()))?;
+            times.add(&format!("{fault:?}: taken over"), seen.took, LEASE + SLACK);
             after += seen.late.len();
             if !fault.judged() {
                 continue;
             }
-            faults.extend(seen.late.iter().map(|write| format!("{fault}: the old leader wrote {write:?}")));
-            faults
-                .extend(seen.beside.iter().map(|write| format!("{fault}: beside the new leader: {write:?}")));
+            faults.extend(seen.late.iter().map(|write| format!("{fault:?}: the old leader wrote {write:?}")));
+            faults.extend(
+                seen.beside.iter().map(|write| format!("{fault:?}: beside the new leader: {write:?}")),
+            );
         }
-        figures.push(format!("{fault}: led again after {times}, {after} late writes"));
+        figures.push(format!("{fault:?}: led again after {times}, {after} late writes"));
         faults.extend(times.late);
     }
     Ok(Outcome { figures: format!("{turns} each: {}", figures.join("; ")), faults })

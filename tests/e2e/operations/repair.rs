@@ -54,12 +54,12 @@ pub(crate) async fn repair(testbed: &Testbed, wva: &Path, turns: u32) -> anyhow:
                 let whose = target(bundle, turn);
                 let (damage, took) = damaged(&replicas, &reviews, whose, how).await?;
                 repaired.add(&damage.what, took, REPAIRED);
-                let reviewed = damage.end - damage.begin - took;
+                let reviewed = (damage.end - damage.begin).saturating_sub(took);
                 heard.add(&format!("{}: reviews", damage.what), reviewed, REPAIRED);
                 damages.push(damage);
             }
             let what = if bundle { "caBundle" } else { "Secret" };
-            figures.push(format!("{what} {how} {repaired}"));
+            figures.push(format!("{what} {how:?} {repaired}"));
             faults.extend(repaired.late.into_iter().chain(heard.late));
         }
     }
@@ -96,7 +96,7 @@ async fn damaged(
     whose: Whose,
     how: How,
 ) -> anyhow::Result<(Damage, Duration)> {
-    let what = format!("{whose:?} {how}");
+    let what = format!("{whose:?} {how:?}");
     all_agree(replicas, &BOTH).await?;
     let begin = Instant::now();
     whose.damage(how, replicas).await?;

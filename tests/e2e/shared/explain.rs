@@ -3,11 +3,10 @@
 
 use std::path::Path;
 
-use crate::support::{Cluster, DEADLINE, served, target, wva};
+use crate::support::{Cluster, DEADLINE, controller_pod, served, target, wva};
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 use wva_testbed::fixtures::VariantFixture;
-use wva_testbed::install::SYSTEM;
 use wva_testbed::{Fleet, Process, Signal, eventually};
 
 /// What `wva` prints where it succeeds.
@@ -15,18 +14,6 @@ async fn printed(cluster: &Cluster, args: &[&str]) -> anyhow::Result<String> {
     let run = wva(&cluster.testbed, args, "").await?;
     ensure!(run.code == 0, "{args:?}: {run:?}");
     Ok(run.stdout)
-}
-
-/// A pod of the controller, as its Deployment would have made it.
-fn pod(name: &str) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": {
-            "name": name, "namespace": SYSTEM,
-            "labels": {"app.kubernetes.io/name": "workload-variant-autoscaler"},
-        },
-        "spec": {"nodeName": "h100-0", "containers": [{"name": "manager", "image": "wva"}]},
-    })
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -48,7 +35,7 @@ async fn a_decision_is_explained_and_decided_again_offline() -> anyhow::Result<(
 
     let debug = cluster.install.address("debug")?.rsplit_once(':').context("no port")?.1.parse()?;
     cluster.testbed.forward_pods_to(debug)?;
-    cluster.testbed.apply(&pod("wva-0").to_string()).await?;
+    cluster.testbed.apply(&controller_pod(&json!({"name": "manager", "image": "wva"})).to_string()).await?;
     // Not of the first cycle that comes: in some of them a replica has no signals yet.
     let explained = eventually("an explanation with signals", DEADLINE, async || {
         let explained = printed(cluster, &["explain", "-n", &ns, "cheap"]).await?;
