@@ -1,4 +1,4 @@
-//! What the commands on the testbed share: their end by a signal, their lines, their durations.
+//! What all commands share: their end by a signal, their lines, their durations.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -6,16 +6,17 @@ use std::time::Duration;
 use anyhow::Context as _;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Runs to the end, or to Ctrl-C or SIGTERM: then everything that was started is dropped, and so ended.
-pub(crate) async fn until_signal<T>(
-    work: impl Future<Output = anyhow::Result<T>>,
-) -> anyhow::Result<Option<T>> {
+/// Longest wait for what takes seconds.
+pub(crate) const SOON: Duration = Duration::from_mins(2);
+
+/// Runs until the work ends, or until Ctrl-C or SIGTERM, which drops it and so ends what it started. `false` after a signal.
+pub(crate) async fn until_signal(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<bool> {
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     tokio::select! {
-        done = work => done.map(Some),
-        _ = interrupt.recv() => anyhow::bail!("interrupted"),
-        _ = terminate.recv() => anyhow::bail!("terminated"),
+        done = work => done.map(|()| true),
+        _ = interrupt.recv() => Ok(false),
+        _ = terminate.recv() => Ok(false),
     }
 }
 

@@ -6,18 +6,22 @@ mod demo;
 mod faults;
 mod from_zero;
 mod outages;
+mod report;
+mod seen;
 mod side_by_side;
 mod throughput;
+mod usage;
+mod vegeta;
 mod zero;
 
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::ensure;
 use clap::{Parser, Subcommand};
-use tokio::signal::unix::{SignalKind, signal};
+use futures::future::LocalBoxFuture;
 use wva_testbed::{Options, Testbed, Tools};
 
 use self::command::{duration, say, until_signal};
@@ -26,6 +30,9 @@ use self::command::{duration, say, until_signal};
 #[derive(Parser)]
 #[command(name = "wva-experiments")]
 struct Cli {
+    /// The program: a release build for all that measures.
+    #[arg(long, global = true, default_value = "target/release/wva")]
+    wva: PathBuf,
     #[command(subcommand)]
     command: Task,
 }
@@ -51,9 +58,6 @@ enum Task {
     },
     /// Shows the main job of wva step by step, checks every step, and ends.
     Demo {
-        /// The program to show.
-        #[arg(long, default_value = "target/debug/wva")]
-        wva: PathBuf,
         /// Cold start of a pod: from scheduled to ready.
         #[arg(long, default_value = "30s", value_parser = duration)]
         pod_start: Duration,
@@ -62,25 +66,15 @@ enum Task {
         keep: bool,
     },
     /// Measures the memory of an idle wva with 10 variants.
-    Bench {
-        /// The program to measure: a release build.
-        #[arg(long, default_value = "target/release/wva")]
-        wva: PathBuf,
-    },
+    Bench,
     /// Measures an idle wva with 1,000 variants: its start, what it asks the API server for, and its memory.
     BenchIdle {
-        /// The program to measure: a release build.
-        #[arg(long, default_value = "target/release/wva")]
-        wva: PathBuf,
         /// How long it idles.
         #[arg(long, default_value = "10m", value_parser = duration)]
         lasts: Duration,
     },
     /// Measures reviews under load with 1,000 variants stored, and what the webhooks cost a create.
     BenchAdmission {
-        /// The program to measure: a release build.
-        #[arg(long, default_value = "target/release/wva")]
-        wva: PathBuf,
         /// Where `cargo bench -p wva-rules` left its figures.
         #[arg(long, default_value = "target/criterion")]
         criterion: PathBuf,
@@ -90,27 +84,18 @@ enum Task {
     },
     /// Measures rounds of queries and cycles with 1,000 models and 4,000 pods.
     BenchCycle {
-        /// The program to measure: a release build.
-        #[arg(long, default_value = "target/release/wva")]
-        wva: PathBuf,
         /// Folder for the report.
         #[arg(long, default_value = "target/bench")]
         folder: PathBuf,
     },
     /// Throws bad input at the admission port while valid reviews come in, and judges how it is borne.
     Faults {
-        /// The program to test: a release build.
-        #[arg(long, default_value = "target/release/wva")]
-        wva: PathBuf,
         /// Only the kinds of bad input whose names hold this.
         #[arg(long)]
         only: Option<String>,
     },
     /// Outages of Prometheus while the load falls: nothing may be scaled down, and all has to go on afterwards.
     Outages {
-        /// The program to test: a release build.
-        #[arg(long, default_value = "target/release/wva")]
-        wva: PathBuf,
         /// How long each outage lasts.
         #[arg(long, default_value = "3m", value_parser = duration)]
         lasts: Duration,
@@ -120,45 +105,16 @@ enum Task {
     },
     /// Two controllers with an instance and one without, while variants move between them.
     SideBySide {
-        /// The program to test.
-        #[arg(long, default_value = "target/debug/wva")]
-        wva: PathBuf,
         /// How long they move.
         #[arg(long, default_value = "10m", value_parser = duration)]
         lasts: Duration,
     },
     /// Idle models go to zero and back, with requests at random moments and an outage of Prometheus.
-    Zero {
-        /// The program to test.
-        #[arg(long, default_value = "target/debug/wva")]
-        wva: PathBuf,
-        /// Turns to zero and back.
-        #[arg(long, default_value_t = 200)]
-        turns: usize,
-        /// How long Prometheus is down, and after it the endpoint pickers.
-        #[arg(long, default_value = "5m", value_parser = duration)]
-        outage: Duration,
-        /// How often a leader dies between a signal and its step, up and down each, and how often leaders change in all.
-        #[arg(long, default_value_t = 50)]
-        killed: usize,
-        /// Where the random moments begin.
-        #[arg(long, default_value_t = 1)]
-        seed: u64,
-        /// Only those of `turns`, `prometheus`, `pickers` and `killed` whose names hold this.
-        #[arg(long)]
-        only: Option<String>,
-    },
+    Zero(zero::Plan),
     /// Hundreds of models woken from zero, and what it costs to watch a hundred.
-    FromZero {
-        /// The program to test: a release build.
-        #[arg(long, default_value = "target/release/wva")]
-        wva: PathBuf,
-    },
+    FromZero,
     /// The throughput analyzer under load that comes in steps, held against an emulated engine that is known.
     Throughput {
-        /// The program to test.
-        #[arg(long, default_value = "target/debug/wva")]
-        wva: PathBuf,
         /// How long all steps take together.
         #[arg(long, default_value = "60m", value_parser = duration)]
         lasts: Duration,
@@ -167,41 +123,13 @@ enum Task {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let done = match Cli::parse().command {
-        Task::Tools => tools(),
-        Task::Up { pod_start, name, no_prometheus, keep } => {
-            up(Options { name, pod_start, keep, with_prometheus: !no_prometheus, ..Options::default() }).await
-        }
-        Task::Demo { wva, pod_start, keep } => Box::pin(demo(demo::Demo { wva, pod_start }, keep)).await,
-        Task::Bench { wva } => Box::pin(until_signal(bench::idle::run(&wva))).await.map(|_| ()),
-        Task::BenchIdle { wva, lasts } => {
-            Box::pin(until_signal(bench::idle_fleet::run(&wva, lasts))).await.map(|_| ())
-        }
-        Task::BenchAdmission { wva, criterion, folder } => {
-            let plan = bench::admission::Plan { wva, criterion, folder };
-            Box::pin(until_signal(bench::admission::run(&plan))).await.map(|_| ())
-        }
-        Task::BenchCycle { wva, folder } => {
-            Box::pin(until_signal(bench::cycle::run(&wva, &folder))).await.map(|_| ())
-        }
-        Task::Faults { wva, only } => {
-            Box::pin(until_signal(faults::run(&wva, only.as_deref()))).await.map(|_| ())
-        }
-        Task::Outages { wva, lasts, only } => {
-            Box::pin(until_signal(outages::run(&wva, lasts, only.as_deref()))).await.map(|_| ())
-        }
-        Task::SideBySide { wva, lasts } => {
-            Box::pin(until_signal(side_by_side::run(&wva, lasts))).await.map(|_| ())
-        }
-        Task::Zero { wva, turns, outage, killed, seed, only } => {
-            let plan = zero::Plan { wva: &wva, turns, outage, killed, seed, only: only.as_deref() };
-            Box::pin(until_signal(zero::run(&plan))).await.map(|_| ())
-        }
-        Task::FromZero { wva } => Box::pin(until_signal(from_zero::run(&wva))).await.map(|_| ()),
-        Task::Throughput { wva, lasts } => {
-            Box::pin(until_signal(throughput::run(&wva, lasts))).await.map(|_| ())
-        }
-    };
+    let Cli { wva, command } = Cli::parse();
+    // What stays until a signal has not failed when one comes.
+    let stays = matches!(command, Task::Up { .. } | Task::Demo { keep: true, .. });
+    let done = until_signal(command.run(&wva)).await.and_then(|ended| {
+        ensure!(ended || stays, "interrupted");
+        Ok(())
+    });
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -211,23 +139,38 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn demo(demo: demo::Demo, keep: bool) -> anyhow::Result<()> {
-    let Some((testbed, install, fleet)) = Box::pin(until_signal(demo.run())).await? else { return Ok(()) };
-    if keep {
-        say("\nEverything is left running, at rest. In another terminal:")?;
-        say(&format!("  export KUBECONFIG={}", testbed.admin_kubeconfig().display()))?;
-        say(&format!("  alias kubectl={}", testbed.tools().path("kubectl")?.display()))?;
-        say(&format!("  Prometheus: {}", testbed.prometheus_url()?))?;
-        say(&format!("  metrics:    http://{}/metrics", install.address("metrics")?))?;
-        say(&format!("  explain:    wva explain --address {}", install.address("debug")?))?;
-        say("Ctrl-C ends it.")?;
-        until_signal(std::future::pending::<anyhow::Result<()>>()).await?;
+impl Task {
+    async fn run(self, wva: &Path) -> anyhow::Result<()> {
+        let needs_none = matches!(self, Self::Tools | Self::Up { .. });
+        ensure!(needs_none || wva.exists(), "there is no {}: build it first", wva.display());
+        let work: LocalBoxFuture<'_, anyhow::Result<()>> = match &self {
+            Self::Tools => Box::pin(tools()),
+            Self::Up { pod_start, name, no_prometheus, keep } => Box::pin(up(Options {
+                name: name.clone(),
+                pod_start: *pod_start,
+                keep: *keep,
+                with_prometheus: !no_prometheus,
+                ..Options::default()
+            })),
+            Self::Demo { pod_start, keep } => Box::pin(demo::run(wva, *pod_start, *keep)),
+            Self::Bench => Box::pin(bench::idle::run(wva)),
+            Self::BenchIdle { lasts } => Box::pin(bench::idle_fleet::run(wva, *lasts)),
+            Self::BenchAdmission { criterion, folder } => {
+                Box::pin(bench::admission::run(wva, criterion, folder))
+            }
+            Self::BenchCycle { folder } => Box::pin(bench::cycle::run(wva, folder)),
+            Self::Faults { only } => Box::pin(faults::run(wva, only.as_deref())),
+            Self::Outages { lasts, only } => Box::pin(outages::run(wva, *lasts, only.as_deref())),
+            Self::SideBySide { lasts } => Box::pin(side_by_side::run(wva, *lasts)),
+            Self::Zero(plan) => Box::pin(zero::run(wva, plan)),
+            Self::FromZero => Box::pin(from_zero::run(wva)),
+            Self::Throughput { lasts } => Box::pin(throughput::run(wva, *lasts)),
+        };
+        work.await
     }
-    drop((fleet, install, testbed));
-    Ok(())
 }
 
-fn tools() -> anyhow::Result<()> {
+async fn tools() -> anyhow::Result<()> {
     for (name, path) in Tools::ready()?.all() {
         say(&format!("{name}={}", path.display()))?;
     }
@@ -235,14 +178,8 @@ fn tools() -> anyhow::Result<()> {
 }
 
 async fn up(options: Options) -> anyhow::Result<()> {
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
-    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let prometheus = options.with_prometheus;
-    let testbed = tokio::select! {
-        started = Testbed::start(options) => started?,
-        _ = interrupt.recv() => return Ok(()),
-        _ = terminate.recv() => return Ok(()),
-    };
+    let testbed = Testbed::start(options).await?;
     for (component, pid) in testbed.pids() {
         say(&format!("{component}: pid {pid}"))?;
     }
@@ -252,9 +189,5 @@ async fn up(options: Options) -> anyhow::Result<()> {
     say(&format!("logs: {}", testbed.logs().display()))?;
     say(&format!("export KUBECONFIG={}", testbed.admin_kubeconfig().display()))?;
     say("The control plane is up. Ctrl-C ends it.")?;
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-    }
-    say("Ending.")
+    std::future::pending().await
 }

@@ -1,12 +1,10 @@
 //! Three controllers side by side: two with an instance and one without, on one control plane, while variants move
 //! between them by a change of their label. At every scrape of all three no variant may have two publishers, and one
-//! may have none only for a moment after it moved. Nobody may write to what is not its own.
+//! may have none only for a moment after it moved. None may write to what is not its own.
 
 mod judge;
 
-use std::io::Write as _;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
@@ -14,16 +12,19 @@ use futures::future::try_join_all;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
-use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
+use kube::api::{Patch, PatchParams};
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::Instant;
-use wva_crds::names::{GROUP, INSTANCE_LABEL, KIND, VERSION};
+use wva_crds::VariantAutoscaling;
+use wva_crds::names::INSTANCE_LABEL;
 use wva_testbed::audit::Audit;
 use wva_testbed::fixtures::VariantFixture;
-use wva_testbed::install::{Install, InstallOptions, get};
+use wva_testbed::install::{Install, InstallOptions};
 use wva_testbed::{Options, Testbed, eventually, within};
 
-use judge::{Figures, History, Move};
+use self::judge::{Figures, History, Move};
+use crate::command::say;
 
 /// The releases, and the instance of each.
 const CONTROLLERS: [(&str, Option<&str>); 3] = [("wva-a", Some("a")), ("wva-b", Some("b")), ("plain", None)];
@@ -42,7 +43,6 @@ const CALL: Duration = Duration::from_secs(10);
 
 /// Runs it for so long, prints the figures, and fails where a variant had two publishers or a gap has no reason.
 pub(crate) async fn run(wva: &Path, lasts: Duration) -> anyhow::Result<()> {
-    ensure!(wva.exists(), "there is no {}: build it first", wva.display());
     let options = Options {
         name: "side-by-side".to_owned(),
         nodes: Vec::new(),
@@ -69,28 +69,21 @@ pub(crate) async fn run(wva: &Path, lasts: Duration) -> anyhow::Result<()> {
     let moves = moves(&testbed, &namespace, &history, end);
     let scrapes = scrapes(&installs, &namespace, &history, end);
     let ((), mut figures) = tokio::try_join!(moves, scrapes)?;
-    let history = history.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let history = history.into_inner();
     figures.writes(&testbed.audit()?, &history);
-    for line in figures.lines(DELAY) {
-        say(&line)?;
-    }
-    let faults = figures.faults();
-    for fault in faults.iter().take(20) {
-        say(&format!("    {fault}"))?;
-    }
-    ensure!(faults.is_empty(), "{} times the contract was not kept", faults.len());
-    Ok(())
+    figures.report()
 }
 
 async fn installs(testbed: &Testbed, wva: &Path) -> anyhow::Result<Vec<Install>> {
     let mut installs = Vec::new();
     for (release, instance) in CONTROLLERS {
-        let mut options = InstallOptions::quick(wva);
+        let delay = format!("{}s", DELAY.as_secs());
+        let own = instance.map(|instance| ("CONTROLLER_INSTANCE", instance));
+        let mut options =
+            InstallOptions::quick(wva).with(&[("WVA_TAKEOVER_DELAY", delay.as_str())]).with(own.as_slice());
         options.release = Some(release.to_owned());
         // What moves is not judged: this is not about admission.
         options.judges = Some("default".to_owned());
-        options.env.push(("WVA_TAKEOVER_DELAY".to_owned(), format!("{}s", DELAY.as_secs())));
-        options.env.extend(instance.map(|i| ("CONTROLLER_INSTANCE".to_owned(), i.to_owned())));
         installs.push(Install::start(testbed, &options).await?);
     }
     Ok(installs)
@@ -102,11 +95,7 @@ fn name(i: usize) -> String {
 
 /// For each variant the controllers that publish it now.
 async fn scrape(installs: &[Install], namespace: &str) -> anyhow::Result<Vec<Vec<usize>>> {
-    let pages = installs.iter().map(|install| async move {
-        let (status, text) = get(&format!("http://{}/metrics", install.address("metrics")?)).await?;
-        ensure!(status == 200, "/metrics answered {status}");
-        Ok(text)
-    });
+    let pages = installs.iter().map(|install| install.metrics());
     let mut publishers = vec![Vec::new(); VARIANTS];
     for (controller, page) in try_join_all(pages).await?.iter().enumerate() {
         let namespace = format!("namespace=\"{namespace}\"");
@@ -134,30 +123,28 @@ async fn scrapes(
         ticks.tick().await;
         let at = Instant::now();
         let publishers = scrape(installs, namespace).await?;
-        figures.scraped(at, &publishers, &history.lock().unwrap_or_else(PoisonError::into_inner));
+        figures.scraped(at, &publishers, &history.lock());
     }
     Ok(figures)
 }
 
-/// Moves one variant after the other. Every fourth goes back before anybody can have settled.
+/// Moves one variant after the other. Every fourth goes back before any controller can have settled.
 async fn moves(
     testbed: &Testbed,
     namespace: &str,
     history: &Mutex<History>,
     end: Instant,
 ) -> anyhow::Result<()> {
-    let types = GroupVersionKind::gvk(GROUP, VERSION, KIND);
-    let api: Api<DynamicObject> =
-        Api::namespaced_with(testbed.admin()?, namespace, &ApiResource::from_gvk(&types));
+    let api: Api<VariantAutoscaling> = Api::namespaced(testbed.admin()?, namespace);
     let deployments: Api<Deployment> = Api::namespaced(testbed.admin()?, namespace);
     let mut ticks = tokio::time::interval(MOVE);
     let mut count = 0;
     while Instant::now() < end {
         ticks.tick().await;
         let variant = count * 5 % VARIANTS;
-        let owner = history.lock().unwrap_or_else(PoisonError::into_inner).owner(variant);
+        let owner = history.lock().owner(variant);
         let to = (owner + 1 + count / VARIANTS % 2) % CONTROLLERS.len();
-        // So that whoever has it has something to write: another number each time it comes to its turn.
+        // So that its controller has something to write: another number each time it comes to its turn.
         scale(&deployments, variant, count % 5).await?;
         relabel(&api, variant, to, history).await?;
         if count % 4 == 3 {
@@ -178,7 +165,7 @@ async fn scale(api: &Api<Deployment>, variant: usize, replicas: usize) -> anyhow
 }
 
 async fn relabel(
-    api: &Api<DynamicObject>,
+    api: &Api<VariantAutoscaling>,
     variant: usize,
     to: usize,
     history: &Mutex<History>,
@@ -188,11 +175,6 @@ async fn relabel(
     let began = Instant::now();
     within("moving a variant", CALL, api.patch(&name, &params, &patch)).await?;
     let moved = Move { began, done: Instant::now(), wall: Timestamp::now(), to };
-    history.lock().unwrap_or_else(PoisonError::into_inner).moved(variant, moved);
+    history.lock().moved(variant, moved);
     Ok(())
-}
-
-fn say(line: &str) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{line}").and_then(|()| out.flush()).context("cannot write to standard output")
 }

@@ -21,11 +21,8 @@ const CALL: Duration = Duration::from_secs(20);
 /// What a command said.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ran {
-    /// It ended with code 0.
     pub ok: bool,
-    /// Its standard output.
     pub stdout: String,
-    /// Its standard error.
     pub stderr: String,
 }
 

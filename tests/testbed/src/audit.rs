@@ -36,10 +36,8 @@ rules:
 /// What is written down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Audit {
-    /// Nothing.
     #[default]
     Off,
-    /// Writes.
     Writes,
     /// Reads and watches too.
     All,
@@ -58,7 +56,6 @@ pub struct Write {
     pub verb: String,
     /// Resource and subresource, such as `variantautoscalings/status`.
     pub resource: String,
-    /// Namespace of the object; empty where it has none.
     pub namespace: String,
     /// Name of the object; empty where the request has none.
     pub name: String,

@@ -5,13 +5,15 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use parking_lot::Mutex;
 
+use crate::Signal;
 use crate::ports::Reserved;
-use crate::process::{Process, Signal};
+use crate::process::Process;
 use crate::wait::eventually;
 
 /// A program that a cold page cache, other builds and 2 cores slow down still starts within this time.
@@ -27,17 +29,12 @@ const MAY_START_NEXT_TIME: [&str; 2] = ["address already in use", "fatal error: 
 /// The programs a testbed runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Component {
-    /// etcd.
     Etcd,
-    /// kube-apiserver.
     Apiserver,
-    /// kube-controller-manager.
     ControllerManager,
-    /// kube-scheduler.
     Scheduler,
     /// kwok, which plays nodes and kubelets.
     Kwok,
-    /// Prometheus.
     Prometheus,
 }
 
@@ -136,7 +133,7 @@ impl Running {
     }
 
     pub(crate) fn process(&self) -> Arc<Process> {
-        self.now().process.clone()
+        self.now.lock().process.clone()
     }
 
     /// Ends it (SIGTERM, then SIGKILL) and holds its ports: connections are refused until it is started again.
@@ -154,7 +151,7 @@ impl Running {
             self.ports.iter().map(|&port| Reserved::exactly(port)).collect::<anyhow::Result<Vec<_>>>()
         })
         .await?;
-        self.now().held = held;
+        self.now.lock().held = held;
         Ok(())
     }
 
@@ -164,7 +161,7 @@ impl Running {
             bail!("{} runs already: stop it first", self.component);
         }
         let process = {
-            let mut now = self.now();
+            let mut now = self.now.lock();
             now.held.drain(..).for_each(Reserved::release);
             now.process = Arc::new(Process::spawn(
                 self.component.name(),
@@ -181,10 +178,6 @@ impl Running {
                 bail!("{} ended while starting again ({status})\n{}", self.component, process.evidence())
             }
         }
-    }
-
-    fn now(&self) -> MutexGuard<'_, Now> {
-        self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,6 +1,8 @@
 //! Workloads, variants and HPAs as text, for the tests, the demo and the bench: one place that knows how a variant is
 //! set up.
 
+use crate::FleetConfig;
+
 /// One variant of a model: a Deployment on one type of GPU, its VariantAutoscaling and its HPA.
 #[derive(Clone, Debug)]
 pub struct VariantFixture {
@@ -10,13 +12,11 @@ pub struct VariantFixture {
     pub namespace: String,
     /// `spec.modelID`.
     pub model: String,
-    /// Cost of a replica.
     pub cost: String,
     /// Accelerator label of the variant.
     pub accelerator: String,
     /// `nvidia.com/gpu.product` of the nodes it runs on.
     pub gpu_product: String,
-    /// Replicas to begin with.
     pub replicas: u32,
     /// `maxReplicas` of the HPA.
     pub max: u32,
@@ -68,7 +68,6 @@ impl VariantFixture {
         self
     }
 
-    /// The Deployment.
     pub fn deployment(&self) -> String {
         let Self { name, namespace, gpu_product, replicas, .. } = self;
         let ports =
@@ -94,7 +93,6 @@ spec:
         )
     }
 
-    /// The `VariantAutoscaling`.
     pub fn variant(&self) -> String {
         let Self { name, namespace, model, cost, accelerator, .. } = self;
         format!(
@@ -135,6 +133,11 @@ spec:
       target: {{type: AverageValue, averageValue: \"1\"}}
 "
         )
+    }
+
+    /// The model servers of all variants with this model in the namespace, without load.
+    pub fn fleet(&self) -> FleetConfig {
+        FleetConfig::new(&self.namespace, &format!("{MODEL_LABEL}=served"), &self.model)
     }
 
     /// All three.

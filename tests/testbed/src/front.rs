@@ -8,6 +8,7 @@ use anyhow::Context as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 /// What the door does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,13 +30,7 @@ pub enum Front {
 pub struct Door {
     address: SocketAddr,
     mode: Arc<watch::Sender<Front>>,
-    task: tokio::task::JoinHandle<()>,
-}
-
-impl Drop for Door {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+    _serving: JoinSet<()>,
 }
 
 impl Door {
@@ -45,7 +40,8 @@ impl Door {
         let address = listener.local_addr()?;
         let mode = Arc::new(watch::Sender::new(Front::Open));
         let (to, modes) = (to.to_owned(), mode.subscribe());
-        let task = tokio::spawn(async move {
+        let mut serving = JoinSet::new();
+        serving.spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 // A connection lives as long as the mode it began in.
                 let (to, mut modes) = (to.clone(), modes.clone());
@@ -58,7 +54,7 @@ impl Door {
                 });
             }
         });
-        Ok(Self { address, mode, task })
+        Ok(Self { address, mode, _serving: serving })
     }
 
     /// Its URL.

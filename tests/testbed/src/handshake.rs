@@ -28,6 +28,17 @@ pub async fn tls(
     bundle: &[u8],
     protocols: &[&str],
 ) -> anyhow::Result<TlsStream<TcpStream>> {
+    let connector = connector(bundle, protocols)?;
+    let name = ServerName::try_from(name.to_owned()).context("no name of a Service")?;
+    within("a handshake", LIMIT, async {
+        let tcp = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
+        anyhow::Ok(connector.connect(name, tcp).await?)
+    })
+    .await
+}
+
+/// What shakes hands as a client that trusts the CAs of a PEM bundle alone, and offers these protocols.
+pub fn connector(bundle: &[u8], protocols: &[&str]) -> anyhow::Result<TlsConnector> {
     let mut roots = rustls::RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(bundle) {
         roots.add(certificate.context("a caBundle is no PEM")?).context("a caBundle holds no CA")?;
@@ -39,10 +50,5 @@ pub async fn tls(
         .with_root_certificates(roots)
         .with_no_client_auth();
     config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
-    let name = ServerName::try_from(name.to_owned()).context("no name of a Service")?;
-    within("a handshake", LIMIT, async {
-        let tcp = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
-        anyhow::Ok(TlsConnector::from(Arc::new(config)).connect(name, tcp).await?)
-    })
-    .await
+    Ok(TlsConnector::from(Arc::new(config)))
 }

@@ -26,7 +26,6 @@ impl Helm {
         Ok(Self { name: name.to_owned(), program, home: testbed.data().join(name), kubeconfig })
     }
 
-    /// The name it was made with.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -37,7 +36,6 @@ impl Helm {
         if self.name == "helm" { "--wait=legacy" } else { "--wait" }
     }
 
-    /// The program itself.
     pub fn program(&self) -> &Path {
         &self.program
     }

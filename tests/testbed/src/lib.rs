@@ -5,12 +5,14 @@
 //! Every child runs under a watchdog that ends it when this process ends, for whatever reason, and every wait has
 //! a deadline and an error that shows the log of the process it waited for.
 #![allow(
+    missing_docs,
     clippy::missing_errors_doc,
     clippy::must_use_candidate,
     clippy::return_self_not_must_use,
-    reason = "for tests alone: every error ends its test and shows its cause"
+    reason = "for tests alone: every error ends its test and shows its cause, and plain names need no comment"
 )]
 
+mod accept;
 mod access;
 pub mod audit;
 mod components;
@@ -35,14 +37,14 @@ mod wait;
 
 pub use access::{Ran, run};
 pub use components::Component;
-pub use fleet::queueing;
 pub use fleet::{Engine, ExportFault, Fleet, FleetConfig, PodLoad, Request};
 pub use front::{Door, Front};
 pub use helm::Helm;
 pub use kubelet::Kubelet;
 pub use nodes::{CRASH_LOOP_LABEL, NodeGroup, START_SECONDS_KEY};
-pub use process::{Process, Signal};
+pub use process::Process;
 pub use prometheus::Sample;
+pub use rustix::process::Signal;
 pub use testbed::{Options, Testbed};
 pub use tools::Tools;
 pub use wait::{eventually, within};

@@ -18,7 +18,6 @@ pub const CRASH_LOOP_LABEL: &str = "testbed.wva.llmd.ai/crash-loop";
 pub struct NodeGroup {
     /// Prefix of the node names: `<name>-0`, `<name>-1`, ...
     pub name: String,
-    /// How many nodes.
     pub count: u32,
     /// Value of the label `nvidia.com/gpu.product`.
     pub gpu_product: String,

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use axum::Router;
@@ -12,6 +12,8 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, Response, StatusCode, header};
 use axum::routing::get;
+use parking_lot::Mutex;
+use tokio::task::JoinSet;
 
 use crate::fixtures::MODEL_LABEL;
 use crate::testbed::Testbed;
@@ -74,13 +76,7 @@ struct Says {
 pub struct FakePicker {
     address: SocketAddr,
     says: Arc<Mutex<Says>>,
-    task: tokio::task::JoinHandle<()>,
-}
-
-impl Drop for FakePicker {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+    _serving: JoinSet<()>,
 }
 
 impl FakePicker {
@@ -96,11 +92,11 @@ impl FakePicker {
             .route("/metrics", get(metrics))
             .route("/elsewhere", get(elsewhere))
             .with_state(says.clone());
-        let task = tokio::spawn(async move {
-            // Ends with the fake.
+        let mut serving = JoinSet::new();
+        serving.spawn(async move {
             let _ = axum::serve(listener, app).await;
         });
-        Ok(Self { address, says, task })
+        Ok(Self { address, says, _serving: serving })
     }
 
     /// `host:port` of its metrics.
@@ -110,17 +106,17 @@ impl FakePicker {
 
     /// From now on so many requests wait for a model, and can be seen.
     pub fn queue(&self, model: &str, waiting: f64) {
-        lock(&self.says).queues.insert(model.to_owned(), waiting);
+        self.says.lock().queues.insert(model.to_owned(), waiting);
     }
 
     /// From now on it answers like this.
     pub fn behaves(&self, manner: Manner) {
-        lock(&self.says).manner = manner;
+        self.says.lock().manner = manner;
     }
 
     /// What was asked of it.
     pub fn asked(&self) -> Asked {
-        lock(&self.says).asked.clone()
+        self.says.lock().asked.clone()
     }
 
     /// Makes it pod `name` of the picker `picker`. Nobody runs the pod: its address is written where a kubelet would
@@ -132,7 +128,7 @@ impl FakePicker {
         picker: &str,
         name: &str,
     ) -> anyhow::Result<()> {
-        picker.clone_into(&mut lock(&self.says).pool);
+        picker.clone_into(&mut self.says.lock().pool);
         let (ip, port) = (self.address.ip(), self.address.port());
         let pod = format!(
             "apiVersion: v1
@@ -205,13 +201,9 @@ spec: {{selector: {{{PICKER_LABEL}: {picker}}}, ports: [{{name: grpc, port: 9002
     )
 }
 
-fn lock(says: &Mutex<Says>) -> MutexGuard<'_, Says> {
-    says.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 async fn metrics(State(says): State<Arc<Mutex<Says>>>, headers: HeaderMap) -> Response<Body> {
     let (manner, honest) = {
-        let mut says = lock(&says);
+        let mut says = says.lock();
         says.asked.times += 1;
         let token = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         says.asked.authorizations.insert(token.unwrap_or_default().to_owned());
@@ -234,7 +226,7 @@ async fn metrics(State(says): State<Arc<Mutex<Says>>>, headers: HeaderMap) -> Re
 }
 
 async fn elsewhere(State(says): State<Arc<Mutex<Says>>>) -> Response<Body> {
-    let honest = page(Manner::Earlier, &lock(&says));
+    let honest = page(Manner::Earlier, &says.lock());
     text(StatusCode::OK, honest)
 }
 

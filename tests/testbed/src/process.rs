@@ -8,10 +8,11 @@ use std::io::{Read as _, Seek as _, SeekFrom};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use parking_lot::Mutex;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::wait::eventually;
 
@@ -23,33 +24,6 @@ exec "$@" 3<&-"#;
 
 /// How much of a log is read for its last lines.
 const TAIL_BYTES: u64 = 64 * 1024;
-
-/// A signal that a test sends to a process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Signal {
-    /// Ends it in order.
-    Term,
-    /// What Ctrl-C sends.
-    Int,
-    /// Ends it at once.
-    Kill,
-    /// Freezes it: connections stay open and nothing answers.
-    Stop,
-    /// Ends [`Signal::Stop`].
-    Cont,
-}
-
-impl Signal {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Term => "TERM",
-            Self::Int => "INT",
-            Self::Kill => "KILL",
-            Self::Stop => "STOP",
-            Self::Cont => "CONT",
-        }
-    }
-}
 
 /// A running child process with its log. Dropping it kills it and everything it started.
 #[derive(Debug)]
@@ -119,12 +93,10 @@ impl Process {
         })
     }
 
-    /// The name it was started with.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The program's own process id.
     pub fn pid(&self) -> u32 {
         self.pid
     }
@@ -156,7 +128,7 @@ impl Process {
 
     /// Its exit status if it has ended. Signals that ended it are in it too.
     pub fn exited(&self) -> Option<ExitStatus> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.exit.is_none()
             && let Ok(Some(status)) = state.child.try_wait()
         {
@@ -179,25 +151,17 @@ impl Process {
     /// Sends a signal to the program.
     pub fn signal(&self, signal: Signal) -> anyhow::Result<()> {
         if let Some(status) = self.exited() {
-            bail!("cannot send SIG{} to {}: it has ended ({status})", signal.name(), self.name);
+            bail!("cannot send {signal:?} to {}: it has ended ({status})", self.name);
         }
-        // The lock is kept so that nobody reaps the child, which would free its number, before the signal is sent.
-        let _state = self.state();
-        let sent = Command::new("sh")
-            .args(["-c", r#"kill -s "$1" "$2""#, "kill", signal.name(), &self.pid.to_string()])
-            .stdin(Stdio::null())
-            .output()
-            .context("cannot start sh to send a signal")?;
-        if !sent.status.success() {
-            let said = String::from_utf8_lossy(&sent.stderr).trim().to_owned();
-            bail!("cannot send SIG{} to {} (pid {}): {said}", signal.name(), self.name, self.pid);
-        }
-        Ok(())
+        // The lock is kept so that the child is not reaped, which would free its number, before the signal is sent.
+        let state = self.state.lock();
+        kill_process(Pid::from_child(&state.child), signal)
+            .with_context(|| format!("cannot send {signal:?} to {} (pid {})", self.name, self.pid))
     }
 
     /// Kills it and everything it started, and reaps it.
     pub fn kill(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.exit.is_none() {
             // An error means that it has just ended by itself.
             let _ = state.child.kill();
@@ -213,11 +177,6 @@ impl Process {
             None => format!("runs, pid {}", self.pid),
         };
         format!("{} {fate}; the end of {}:\n{}\n", self.name, self.log.display(), self.log_tail(15))
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        // A panic while the lock was held leaves the state usable: every field is set in one step.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,10 +3,11 @@
 //! so that each review that fails is seen.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
@@ -32,9 +33,7 @@ const WORK: Duration = Duration::from_mins(1);
 /// A review that failed.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// When it was sent.
     pub sent: Instant,
-    /// When it failed.
     pub at: Instant,
     /// What kube-apiserver said.
     pub text: String,
@@ -58,7 +57,6 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// All reviews.
     pub fn sent(&self) -> u64 {
         self.admitted + self.refused + self.let_through + self.failed
     }
@@ -159,7 +157,7 @@ impl Reviews {
 
     /// What became of those that were answered so far.
     pub fn so_far(&self) -> Tally {
-        self.tally.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.tally.lock().clone()
     }
 
     /// Sends no more, and waits for the answers to those under way.
@@ -167,7 +165,7 @@ impl Reviews {
         self.stop.send_replace(());
         let Self { tally, mut running, .. } = self;
         running.join_next().await.context("no sender")?.context("the sender of reviews panicked")?;
-        Ok(tally.lock().unwrap_or_else(PoisonError::into_inner).clone())
+        Ok(tally.lock().clone())
     }
 }
 
@@ -185,13 +183,13 @@ async fn send(target: Target, rate: u32, tally: Arc<Mutex<Tally>>, mut stopped: 
         }
         wrong = !wrong;
         let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
-            tally.lock().unwrap_or_else(PoisonError::into_inner).held_back += 1;
+            tally.lock().held_back += 1;
             continue;
         };
         let (target, tally, sent) = (target.clone(), tally.clone(), Instant::now());
         under_way.spawn(async move {
             let verdict = target.review(wrong).await;
-            tally.lock().unwrap_or_else(PoisonError::into_inner).take(verdict, sent);
+            tally.lock().take(verdict, sent);
             drop(place);
         });
         while under_way.try_join_next().is_some() {}
@@ -223,12 +221,12 @@ impl Target {
         let request = self.client.post(&self.url).bearer_auth(&self.token);
         let answer = match request.json(&variant(&self.namespace, wrong)).send().await {
             Ok(answer) => answer,
-            Err(error) => return Verdict::Failed(chain(&error)),
+            Err(error) => return Verdict::Failed(format!("{:#}", anyhow::Error::from(error))),
         };
         let status = answer.status().as_u16();
         match answer.text().await {
             Ok(text) => judge(status, &text, wrong),
-            Err(error) => Verdict::Failed(chain(&error)),
+            Err(error) => Verdict::Failed(format!("{:#}", anyhow::Error::from(error))),
         }
     }
 }
@@ -256,11 +254,6 @@ fn variant(namespace: &str, wrong: bool) -> Value {
         },
         "spec": {"scaleTargetRef": {"kind": "Deployment", "name": name}, "modelID": "m"},
     })
-}
-
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 #[cfg(test)]

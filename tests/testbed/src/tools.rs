@@ -47,7 +47,6 @@ impl Tools {
         })
     }
 
-    /// All programs, by name.
     pub fn all(&self) -> impl Iterator<Item = (&str, &Path)> {
         self.paths.iter().map(|(name, path)| (name.as_str(), path.as_path()))
     }

@@ -1,34 +1,33 @@
 //! The bench of admission: reviews straight to the program at a constant rate with a thousand variants in its caches,
-//! and what its webhooks cost whoever creates a variant through the API server. Prints a table, writes the same as
+//! and what its webhooks cost those who create a variant through the API server. Prints a table, writes the same as
 //! JSON, and fails where a bound is exceeded.
 
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
-use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
-use kube::Api;
+use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
-use wva_testbed::install::{Install, InstallOptions, WEBHOOKS};
-use wva_testbed::{Options, Testbed, Tools, eventually, within};
+use wva_testbed::fixtures::VariantFixture;
+use wva_testbed::install::{Install, InstallOptions};
+use wva_testbed::{Options, Testbed, eventually};
 
-use super::load::{Aim, Expect, Load, RATE, write};
+use super::load::{Expect, Load, P99_BOUND, RATE};
 use super::pairs::{self, Pairs};
-use super::stored::{NEW, VARIANTS};
-use super::usage::{Machine, Usage};
-use super::{review, stored};
+use super::stored::{EACH, VARIANTS, store};
+use super::{review, write_json};
+use crate::command::say;
+use crate::report::Report;
+use crate::usage::{Machine, Usage};
+use crate::vegeta::Vegeta;
 
-/// The slowest hundredth of the reviews takes at least this long, milliseconds.
-const P99_BOUND: f64 = 2.0;
-/// Resident memory while reviews come at the full rate, KiB.
-const RESIDENT_BOUND: u64 = 32 * 1024;
+/// Name of the workload without a variant, and of its HPA.
+pub(super) const NEW: &str = "new";
 /// A create with the webhooks against one without.
 const RATIO_BOUND: f64 = 1.1;
 /// One pass of the rules over a variant, microseconds.
 const PASS_BOUND: f64 = 20.0;
 
-/// Cores that the program keeps busy at most once it has told of its decisions.
+/// Cores that the program keeps busy at most once it has published its decisions.
 const IDLE: f64 = 0.05;
 /// What a machine at rest keeps busy at most: the control plane idles on the same cores.
 const AT_REST: f64 = 0.15;
@@ -37,22 +36,9 @@ const REST: Duration = Duration::from_mins(1);
 /// One look at how busy something is.
 const LOOK: Duration = Duration::from_secs(3);
 
-/// What to measure.
-pub(crate) struct Plan {
-    /// The program: a release build.
-    pub(crate) wva: PathBuf,
-    /// Where `cargo bench` left the figures of the rules.
-    pub(crate) criterion: PathBuf,
-    /// Where bodies, results and the report go.
-    pub(crate) folder: PathBuf,
-}
-
 /// Measures, prints and judges.
-pub(crate) async fn run(plan: &Plan) -> anyhow::Result<()> {
-    std::fs::create_dir_all(&plan.folder)
-        .with_context(|| format!("cannot create {}", plan.folder.display()))?;
-    let vegeta = tokio::task::spawn_blocking(|| Tools::named(&["vegeta"])).await??;
-    let passes = passes(&plan.criterion)?;
+pub(crate) async fn run(wva: &Path, criterion: &Path, folder: &Path) -> anyhow::Result<()> {
+    let passes = passes(criterion)?;
     let (mut loads, mut pairs) = (Vec::new(), Vec::new());
     // The tests' etcd does not wait for the disk, which makes creates unusually fast, and what is added to them weigh
     // more; that of a cluster does. Both are shown.
@@ -68,12 +54,11 @@ pub(crate) async fn run(plan: &Plan) -> anyhow::Result<()> {
         };
         let testbed = Testbed::start(options).await?;
         Install::crd(&testbed).await?;
-        let namespaces = stored::store(&testbed).await?;
-        let started = InstallOptions { env: Vec::new(), ..InstallOptions::quick(plan.wva.clone()) };
-        let install = Install::start(&testbed, &started).await?;
+        let namespaces = store(&testbed, manifests).await?;
+        let install = Install::start(&testbed, &InstallOptions::new(wva)).await?;
         settle(&install).await?;
         if !fsync {
-            loads = load(plan, vegeta.path("vegeta")?, &testbed, &install, &namespaces).await?;
+            loads = load(&testbed, &install, &namespaces).await?;
             settle(&install).await?;
         }
         say(&format!("creating variants in pairs, etcd {} the disk", waits(fsync)))?;
@@ -81,21 +66,31 @@ pub(crate) async fn run(plan: &Plan) -> anyhow::Result<()> {
         pairs.push(pairs::measure(&testbed, &install, namespace, fsync).await?);
         install.stop().await?;
     }
-    let report = plan.folder.join("admission.json");
     let json = json!({
         "variants": VARIANTS,
         "rulesMicroseconds": passes.iter().map(|(n, v)| (n.clone(), json!(v))).collect::<serde_json::Map<_, _>>(),
         "loads": loads.iter().map(Load::json).collect::<Vec<_>>(),
         "creates": pairs.iter().map(Pairs::json).collect::<Vec<_>>(),
     });
-    write(&report, &format!("{json:#}\n"))?;
-    let faults = table(&passes, &loads, &pairs)?;
-    say(&format!("\nthe same as JSON: {}", report.display()))?;
-    ensure!(faults == 0, "{faults} bounds were exceeded");
-    Ok(())
+    write_json(&folder.join("admission.json"), &json)?;
+    report(&passes, &loads, &pairs)
 }
 
-/// Waits until the program has decided on every variant and told so, and the machine has come to rest.
+/// The variants of a namespace with their workloads and HPAs, and a workload that has none yet. Workloads have no replicas, so
+/// that the control plane, which shares the machine with what is measured, has nothing to do for them.
+fn manifests(namespace: &str) -> Vec<String> {
+    let fixture = |i: usize| VariantFixture {
+        // Two variants a model, as most fleets have it.
+        model: format!("meta-llama/Llama-{}", i / 2),
+        cost: if i % 2 == 0 { "10.0".to_owned() } else { "40.0".to_owned() },
+        ..VariantFixture::new(namespace, &format!("variant-{i}")).replicas(0)
+    };
+    let new = VariantFixture::new(namespace, NEW).replicas(0);
+    let all = (0..EACH).map(fixture).flat_map(|f| [f.deployment(), f.autoscaler(), f.variant()]);
+    all.chain([new.deployment(), new.autoscaler()]).collect()
+}
+
+/// Waits until the program has decided on every variant and published it, and the machine has come to rest.
 async fn settle(install: &Install) -> anyhow::Result<()> {
     eventually("all variants to be decided on", Duration::from_mins(3), async || {
         let cycles = install.series("wva_engine_cycles_total", &[("result", "ok")]).await?.unwrap_or(0.0);
@@ -125,22 +120,9 @@ async fn settle(install: &Install) -> anyhow::Result<()> {
     say(&format!("the machine is {:.0} % busy before it begins{note}", busy * 100.0))
 }
 
-/// One load of good variants, one of bad ones, and one that nobody judges.
-async fn load(
-    plan: &Plan,
-    vegeta: &Path,
-    testbed: &Testbed,
-    install: &Install,
-    namespaces: &[String],
-) -> anyhow::Result<Vec<Load>> {
-    let configurations = Api::<ValidatingWebhookConfiguration>::all(testbed.admin()?);
-    let configuration =
-        within("reading the CA bundle", Duration::from_secs(10), configurations.get(WEBHOOKS)).await?;
-    let webhook = configuration.webhooks.and_then(|all| all.into_iter().next());
-    let bundle = webhook.and_then(|w| w.client_config.ca_bundle).context("the webhooks have no CA bundle")?;
-    let ca = plan.folder.join("ca.crt");
-    write(&ca, std::str::from_utf8(&bundle.0).context("the CA bundle is no text")?)?;
-    let aim = Aim { vegeta, install, ca: &ca, folder: &plan.folder };
+/// One load of good variants, one of bad ones, and one that is not judged.
+async fn load(testbed: &Testbed, install: &Install, namespaces: &[String]) -> anyhow::Result<Vec<Load>> {
+    let vegeta = Vegeta::new(testbed, install, testbed.data()).await?;
     let reviews = |object: fn(&str, &str) -> Value| -> Vec<Value> {
         namespaces.iter().map(|namespace| review::create(object(namespace, NEW))).collect()
     };
@@ -151,7 +133,7 @@ async fn load(
         ("floor", reviews(review::good), Expect::NotFound),
     ] {
         say(&format!("sending {RATE} reviews a second: {name}"))?;
-        loads.push(aim.load(name, &reviews, expect).await?);
+        loads.push(Load::send(&vegeta, install, name, &reviews, expect).await?);
     }
     Ok(loads)
 }
@@ -176,81 +158,34 @@ fn passes(criterion: &Path) -> anyhow::Result<Vec<(String, f64)>> {
     Ok(passes)
 }
 
-/// Prints everything, and gives how many bounds were exceeded.
-fn table(passes: &[(String, f64)], loads: &[Load], pairs: &[Pairs]) -> anyhow::Result<usize> {
-    let mut faults = 0;
-    let mut judge = |within: bool| {
-        faults += usize::from(!within);
-        if within { "ok" } else { "EXCEEDED" }
-    };
-    say(&format!("\nthe rules alone, one pass (bound {PASS_BOUND} µs)"))?;
+/// Prints everything; fails where a bound was missed.
+fn report(passes: &[(String, f64)], loads: &[Load], pairs: &[Pairs]) -> anyhow::Result<()> {
+    let mut report = Report::default();
+    say("\nthe rules alone, one pass")?;
     for (name, micros) in passes {
-        say(&format!("  {name:<18} {micros:6.2} µs  {}", judge(*micros <= PASS_BOUND)))?;
+        report.at_most(name, *micros, PASS_BOUND, |micros| format!("{micros:.2} µs"))?;
     }
     say(&format!(
         "\n{RATE} reviews a second over TLS, {VARIANTS} variants stored (bound p99 {P99_BOUND} ms)"
     ))?;
-    for l in loads {
-        let judged = l.name != "floor";
-        say(&format!(
-            "  {:<9} rate {:.0}/s  success {:.2} %  p50 {:.2}  p90 {:.2}  p99 {:.2}  max {:.2} ms  {}",
-            l.name,
-            l.rate,
-            l.success * 100.0,
-            l.p50,
-            l.p90,
-            l.p99,
-            l.max,
-            if judged {
-                judge(l.p99 <= P99_BOUND && l.success >= 1.0)
-            } else {
-                "no path, no review: the floor"
-            },
-        ))?;
-        say(&format!(
-            "            wva {:.2} cores, machine {:.0} % busy; resident {:.1} before, {:.1} during, {:.1} after (code {:.1}), \
-             {:.1} MiB at most since the start (bound {} MiB)  {}",
-            l.cores,
-            l.machine * 100.0,
-            mib(l.resident[0]),
-            mib(l.resident[1]),
-            mib(l.resident[2]),
-            mib(l.code),
-            mib(l.peak),
-            RESIDENT_BOUND / 1024,
-            judge(l.resident[1] <= RESIDENT_BOUND),
-        ))?;
+    for load in loads {
+        load.report(&mut report)?;
     }
-    say(&format!("\ncreates through the API server, in pairs (bound {RATIO_BOUND} times)"))?;
+    say("\ncreates through the API server, in pairs")?;
     for p in pairs {
-        say(&format!(
-            "  etcd {} the disk: with webhooks {:.2} ms (p99 {:.2}), without {:.2} ms (p99 {:.2}): {:.2} times  {}",
-            waits(p.fsync),
-            p.judged[0],
-            p.judged[1],
-            p.unjudged[0],
-            p.unjudged[1],
-            p.ratio(),
-            judge(p.ratio() <= RATIO_BOUND),
-        ))?;
-        say(&format!(
-            "    of that, on average: mutating call {:.2} ms, validating call {:.2} ms, each {:.3} ms in wva",
-            p.calls[0], p.calls[1], p.review
-        ))?;
+        let with_p99 = |[p50, p99]: [f64; 2]| format!("{p50:.2} ms (p99 {p99:.2})");
+        let what = format!("with webhooks to without, etcd {} the disk", waits(p.fsync));
+        report.at_most(&what, p.ratio(), RATIO_BOUND, |times| format!("{times:.2} times"))?;
+        Report::note("  with webhooks", with_p99(p.judged))?;
+        Report::note("  without", with_p99(p.unjudged))?;
+        let [mutating, validating] = p.calls;
+        let calls =
+            format!("mutating {mutating:.2} ms, validating {validating:.2} ms, {:.3} ms in wva", p.review);
+        Report::note("  calls of the webhooks, on average", calls)?;
     }
-    Ok(faults)
+    report.end()
 }
 
 fn waits(fsync: bool) -> &'static str {
     if fsync { "waits for" } else { "does not wait for" }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "KiB of a process, far below 2^52")]
-fn mib(kib: u64) -> f64 {
-    kib as f64 / 1024.0
-}
-
-fn say(line: &str) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{line}").and_then(|()| out.flush()).context("cannot write to standard output")
 }

@@ -12,6 +12,7 @@ use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
+use tokio::task::JoinSet;
 
 /// A pod and the model it serves.
 pub(super) struct Served {
@@ -23,13 +24,7 @@ pub(super) struct Served {
 pub(super) struct Exporter {
     pub(super) address: String,
     pub(super) paths: Vec<String>,
-    task: tokio::task::JoinHandle<()>,
-}
-
-impl Drop for Exporter {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+    _serving: JoinSet<()>,
 }
 
 struct Shown {
@@ -46,67 +41,49 @@ impl Exporter {
         let paths = namespaces.keys().map(|n| format!("/{n}")).collect();
         let shown = Arc::new(Shown { since: Instant::now(), namespaces });
         let app = Router::new().route("/{namespace}", get(page)).with_state(shown);
-        let task = tokio::spawn(async move {
-            // Ends with the bench.
+        let mut serving = JoinSet::new();
+        serving.spawn(async move {
             let _ = axum::serve(listener, app).await;
         });
-        Ok(Self { address, paths, task })
+        Ok(Self { address, paths, _serving: serving })
     }
 }
 
+/// What vLLM shows, as far as the program reads it: a load at which nothing grows and nothing shrinks, and ten requests a
+/// second of 512 + 128 tokens.
 async fn page(State(shown): State<Arc<Shown>>, Path(namespace): Path<String>) -> Response {
     let Some(served) = shown.namespaces.get(&namespace) else {
         return StatusCode::NOT_FOUND.into_response();
     };
-    let seconds = shown.since.elapsed().as_secs_f64();
+    let requests = 10.0 * shown.since.elapsed().as_secs_f64();
+    let (input, output) = (requests * 512.0, requests * 128.0);
+    let series = [
+        ("kv_cache_usage_perc", "gauge", 0.62),
+        ("num_requests_waiting", "gauge", 0.0),
+        ("num_requests_running", "gauge", 12.0),
+        ("cache_config_info", "gauge", 1.0),
+        ("request_success_total", "counter", requests),
+        ("prefix_cache_queries_total", "counter", input),
+        ("prefix_cache_hits_total", "counter", output),
+        ("request_generation_tokens_sum", "counter", output),
+        ("request_generation_tokens_count", "counter", requests),
+        ("request_prompt_tokens_sum", "counter", input),
+        ("request_prompt_tokens_count", "counter", requests),
+    ];
     let mut text = String::new();
-    for (name, kind) in GAUGES_AND_COUNTERS {
-        let _ = writeln!(text, "# TYPE {name} {kind}");
-        for (i, Served { pod, model }) in served.iter().enumerate() {
-            let labels = format!("namespace=\"{namespace}\",pod=\"{pod}\",engine=\"0\"");
-            let model = format!("{labels},model_name=\"{model}\"");
-            let _ = match value(name, i, seconds) {
-                Value::Plain(value) => writeln!(text, "{name}{{{model}}} {value}"),
-                Value::Info => {
-                    writeln!(text, "{name}{{{labels},block_size=\"16\",num_gpu_blocks=\"4096\"}} 1")
+    for (name, kind, value) in series {
+        let _ = writeln!(text, "# TYPE vllm:{name} {kind}");
+        for (spread, Served { pod, model }) in (0..7).cycle().zip(served) {
+            let (own, value) = match name {
+                "cache_config_info" => ("block_size=\"16\",num_gpu_blocks=\"4096\"".to_owned(), value),
+                "kv_cache_usage_perc" => {
+                    (format!("model_name=\"{model}\""), value + f64::from(spread) / 100.0)
                 }
+                _ => (format!("model_name=\"{model}\""), value),
             };
+            let pod = format!("namespace=\"{namespace}\",pod=\"{pod}\",engine=\"0\"");
+            let _ = writeln!(text, "vllm:{name}{{{pod},{own}}} {value}");
         }
     }
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
-}
-
-/// What vLLM shows, as far as the program reads it.
-const GAUGES_AND_COUNTERS: [(&str, &str); 11] = [
-    ("vllm:kv_cache_usage_perc", "gauge"),
-    ("vllm:num_requests_waiting", "gauge"),
-    ("vllm:num_requests_running", "gauge"),
-    ("vllm:cache_config_info", "gauge"),
-    ("vllm:request_success_total", "counter"),
-    ("vllm:prefix_cache_queries_total", "counter"),
-    ("vllm:prefix_cache_hits_total", "counter"),
-    ("vllm:request_generation_tokens_sum", "counter"),
-    ("vllm:request_generation_tokens_count", "counter"),
-    ("vllm:request_prompt_tokens_sum", "counter"),
-    ("vllm:request_prompt_tokens_count", "counter"),
-];
-
-enum Value {
-    Plain(f64),
-    Info,
-}
-
-/// A load at which nothing grows and nothing shrinks, and ten requests a second of 512 + 128 tokens.
-fn value(name: &str, i: usize, seconds: f64) -> Value {
-    let requests = 10.0 * seconds;
-    let spread = f64::from(u32::try_from(i % 7).unwrap_or(0)) / 100.0;
-    Value::Plain(match name {
-        "vllm:kv_cache_usage_perc" => 0.62 + spread,
-        "vllm:num_requests_waiting" => 0.0,
-        "vllm:num_requests_running" => 12.0,
-        "vllm:cache_config_info" => return Value::Info,
-        "vllm:prefix_cache_queries_total" | "vllm:request_prompt_tokens_sum" => requests * 512.0,
-        "vllm:prefix_cache_hits_total" | "vllm:request_generation_tokens_sum" => requests * 128.0,
-        _ => requests,
-    })
 }

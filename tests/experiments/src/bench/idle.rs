@@ -1,15 +1,15 @@
 //! The bench: what an idle program with 10 variants takes of memory, on a real control plane.
 
-use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::ensure;
-use wva_testbed::fixtures::{MODEL_LABEL, VariantFixture};
+use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::install::{Install, InstallOptions};
 use wva_testbed::{Fleet, FleetConfig, Options, Testbed, eventually};
 
-use super::usage::Usage;
+use crate::report::{Report, mib};
+use crate::usage::Usage;
 
 /// Variants that are managed while it idles.
 const VARIANTS: usize = 10;
@@ -23,16 +23,11 @@ pub(crate) async fn run(wva: &Path) -> anyhow::Result<()> {
     let testbed = Testbed::start(Options { name: "bench".to_owned(), ..Options::default() }).await?;
     let install = Install::start(&testbed, &InstallOptions::quick(wva)).await?;
     let namespace = testbed.namespace("bench").await?;
+    let variant = |i| VariantFixture::new(&namespace, &format!("variant-{i}"));
     for i in 0..VARIANTS {
-        testbed.apply(&VariantFixture::new(&namespace, &format!("variant-{i}")).all()).await?;
+        testbed.apply(&variant(i).all()).await?;
     }
-    let _fleet = Fleet::start(
-        &testbed,
-        FleetConfig {
-            rate: 10.0,
-            ..FleetConfig::new(&namespace, &format!("{MODEL_LABEL}=served"), "meta-llama/Llama-3.1-8B")
-        },
-    )?;
+    let _fleet = Fleet::start(&testbed, FleetConfig { rate: 10.0, ..variant(0).fleet() })?;
     eventually("all variants to be decided on for a while", Duration::from_mins(3), async || {
         let cycles = install.series("wva_engine_cycles_total", &[("result", "ok")]).await?.unwrap_or(0.0);
         let ready = install.series("wva_variants", &[("state", "Ready")]).await?.unwrap_or(0.0);
@@ -41,13 +36,9 @@ pub(crate) async fn run(wva: &Path) -> anyhow::Result<()> {
     })
     .await?;
     let Usage { resident, peak, .. } = Usage::of(install.process().pid())?;
-    writeln!(
-        std::io::stdout(),
-        "wva, idle with {VARIANTS} variants: {} MiB resident, {} MiB at most (bound {} MiB)",
-        resident / 1024,
-        peak / 1024,
-        BOUND_KIB / 1024
-    )?;
-    ensure!(resident <= BOUND_KIB, "{resident} KiB resident are more than {BOUND_KIB}");
-    Ok(())
+    let mut report = Report::default();
+    let what = format!("resident, idle with {VARIANTS} variants");
+    report.at_most(&what, resident, BOUND_KIB, mib)?;
+    Report::note("  at most since the start", mib(peak))?;
+    report.end()
 }

@@ -10,20 +10,20 @@ use anyhow::{Context as _, ensure};
 use k8s_openapi::jiff::Timestamp;
 use tokio::time::Instant;
 use wva_testbed::audit::{Audit, Write};
-use wva_testbed::install::{self, Install, InstallOptions};
-use wva_testbed::{NodeGroup, Options, Testbed, eventually};
+use wva_testbed::install::{Install, InstallOptions};
+use wva_testbed::{Options, Testbed, eventually};
 
-use super::cycle::{MODELS, NAMESPACES, count, mib, say, store};
-use super::exporter::Exporter;
-use super::usage::Usage;
+use super::stored::{Serving, VARIANTS, count};
+use crate::command::say;
+use crate::report::{Report, mib};
+use crate::usage::Usage;
 
-const VARIANTS: usize = NAMESPACES * MODELS;
 /// From complete caches to the series of all variants.
 const START_BOUND: Duration = Duration::from_secs(10);
 /// Requests a second besides watches and the Lease.
 const REQUESTS_BOUND: f64 = 1.0;
-/// Memory of the last minute to that of the first.
-const GROWTH_BOUND: f64 = 1.05;
+/// How much more memory the last minute may take than the first, percent.
+const GROWTH_BOUND: u64 = 5;
 /// Resident memory, KiB.
 const RESIDENT_BOUND: u64 = 64 * 1024;
 /// Between two looks at the memory.
@@ -36,33 +36,18 @@ pub(crate) async fn run(wva: &Path, lasts: Duration) -> anyhow::Result<()> {
     say(&format!("starting a control plane and {VARIANTS} pods"))?;
     let options = Options {
         name: "bench-idle".to_owned(),
-        nodes: vec![NodeGroup { gpus: 256, ..NodeGroup::of("h100", 20, "NVIDIA-H100-80GB-HBM3") }],
-        pod_start: Duration::from_secs(1),
         // HPAs that ask find out nothing new.
         hpa_sync: Duration::from_hours(1),
-        scrape_interval: Duration::from_secs(15),
-        many_pods: true,
         audit: Audit::All,
         ..Options::default()
     };
-    let testbed = Testbed::start(options).await?;
-    Install::crd(&testbed).await?;
-    let exporter = Exporter::start(store(&testbed, 1).await?).await?;
-    testbed.scrape_pages(&exporter.address, &exporter.paths)?;
-    eventually("Prometheus to know every pod", 2 * MINUTE, async || {
-        let found = testbed.prometheus_query("count(vllm:kv_cache_usage_perc)").await?;
-        ensure!(found.first().is_some_and(|s| s.value >= count(VARIANTS)), "{found:?}");
-        Ok(())
-    })
-    .await?;
-    let install =
-        Install::start(&testbed, &InstallOptions { env: Vec::new(), ..InstallOptions::quick(wva) }).await?;
-    let start = start(&testbed, &install).await?;
+    let serving = Serving::start(options, 1).await?;
+    let testbed = &serving.testbed;
+    let install = Install::start(testbed, &InstallOptions::new(wva)).await?;
+    let start = start(testbed, &install).await?;
     say(&format!("idling for {lasts:?}"))?;
-    let idle = idle(&testbed, &install, lasts).await?;
-    let missed = report(&start, &idle)?;
-    ensure!(missed == 0, "{missed} bounds were missed");
-    Ok(())
+    let idle = idle(testbed, &install, lasts).await?;
+    report(&start, &idle)
 }
 
 /// How long the start took, from complete caches.
@@ -74,7 +59,7 @@ struct Start {
 
 async fn start(testbed: &Testbed, install: &Install) -> anyhow::Result<Start> {
     let shown = eventually("all variants to have a series", 3 * MINUTE, async || {
-        let (_, page) = install::get(&format!("http://{}/metrics", install.address("metrics")?)).await?;
+        let page = install.metrics().await?;
         let at = Timestamp::now();
         let series = page.lines().filter(|line| line.starts_with("wva_desired_replicas{")).count();
         ensure!(series == VARIANTS, "{series} have");
@@ -117,7 +102,7 @@ struct Idle {
     /// Other requests after the first minute, by verb and resource, besides watches and the Lease.
     requests: BTreeMap<String, usize>,
     /// Mean resident memory, KiB, of the first and the last minute, and the most at any time since the start.
-    resident: (f64, f64, u64),
+    resident: (u64, u64, u64),
     cores: f64,
 }
 
@@ -134,7 +119,7 @@ async fn idle(testbed: &Testbed, install: &Install, lasts: Duration) -> anyhow::
     let (_, last_usage) = looks.last().context("not looked at once")?;
     let mean = |within: &dyn Fn(Duration) -> bool| {
         let all: Vec<u64> = looks.iter().filter(|(at, _)| within(*at)).map(|(_, u)| u.resident).collect();
-        mib(all.iter().sum::<u64>()) * 1024.0 / count(all.len())
+        all.iter().sum::<u64>() / u64::try_from(all.len()).unwrap_or(1).max(1)
     };
     let resident = (mean(&|at| at < MINUTE), mean(&|at| at + MINUTE >= lasts), last_usage.peak);
     let from = wall + k8s_openapi::jiff::SignedDuration::from_mins(1);
@@ -152,34 +137,24 @@ async fn idle(testbed: &Testbed, install: &Install, lasts: Duration) -> anyhow::
     })
 }
 
-/// Prints the figures; how many bounds were missed.
-fn report(start: &Start, idle: &Idle) -> anyhow::Result<usize> {
+/// Prints the figures; fails where a bound was missed.
+fn report(start: &Start, idle: &Idle) -> anyhow::Result<()> {
+    let mut report = Report::default();
     let (first, last, most) = idle.resident;
-    let a_second = count(idle.requests.values().sum::<usize>() + idle.statuses) / idle.seconds;
+    let requests = count(idle.requests.values().sum::<usize>() + idle.statuses) / idle.seconds;
     let seconds = |time: Duration| format!("{:.1} s", time.as_secs_f64());
-    let mebibytes = |kib: f64| format!("{:.1} MiB", kib / 1024.0);
-    let (shown, statuses) = (start.published <= START_BOUND, idle.statuses == 0);
-    let (asks, flat, small) =
-        (a_second <= REQUESTS_BOUND, last <= first * GROWTH_BOUND, most <= RESIDENT_BOUND);
-    let rows = [
-        ("from complete caches to all series", seconds(start.published), Some(("10 s", shown))),
-        ("from complete caches to all statuses", seconds(start.written), None),
-        ("status writes after the first minute", idle.statuses.to_string(), Some(("0", statuses))),
-        ("requests a second besides watches", format!("{a_second:.2}"), Some(("1", asks))),
-        ("resident, mean of the first minute", mebibytes(first), None),
-        ("resident, mean of the last minute", mebibytes(last), Some(("+5 %", flat))),
-        ("resident, at most since the start", format!("{:.1} MiB", mib(most)), Some(("64 MiB", small))),
-        ("cores in use", format!("{:.3}", idle.cores), None),
-    ];
     say(&format!("{VARIANTS} variants, a pod each"))?;
-    for (what, figure, bound) in &rows {
-        let kept = bound.map_or_else(String::new, |(bound, kept)| {
-            format!("   bound {bound}  {}", if kept { "ok" } else { "MISSED" })
-        });
-        say(&format!("  {what:<38} {figure:>9}{kept}"))?;
-    }
+    report.at_most("from complete caches to all series", start.published, START_BOUND, seconds)?;
+    Report::note("from complete caches to all statuses", seconds(start.written))?;
+    report.at_most("status writes after the first minute", idle.statuses, 0, |n| n)?;
+    report.at_most("requests a second besides watches", requests, REQUESTS_BOUND, |n| format!("{n:.2}"))?;
+    Report::note("resident, mean of the first minute", mib(first))?;
+    let most_at_last = first * (100 + GROWTH_BOUND) / 100;
+    report.at_most("resident, mean of the last minute", last, most_at_last, mib)?;
+    report.at_most("resident, at most since the start", most, RESIDENT_BOUND, mib)?;
+    Report::note("cores in use", format!("{:.3}", idle.cores))?;
     for (what, times) in &idle.requests {
         say(&format!("    {times:5} {what}"))?;
     }
-    Ok(rows.iter().filter(|(_, _, bound)| bound.is_some_and(|(_, kept)| !kept)).count())
+    report.end()
 }

@@ -10,4 +10,19 @@ mod load;
 mod pairs;
 mod review;
 mod stored;
-pub(crate) mod usage;
+
+use std::path::Path;
+
+use anyhow::Context as _;
+use serde_json::Value;
+
+use crate::command::say;
+
+/// Writes the figures for programs, and says where.
+fn write_json(path: &Path, figures: &Value) -> anyhow::Result<()> {
+    let folder = path.parent().context("a file without a folder")?;
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    std::fs::write(path, format!("{figures:#}\n"))
+        .with_context(|| format!("cannot write {}", path.display()))?;
+    say(&format!("\nthe same as JSON: {}", path.display()))
+}

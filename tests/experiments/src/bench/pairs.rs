@@ -1,4 +1,4 @@
-//! What the webhooks cost whoever creates a variant: the same object is created in turn in a namespace that they judge
+//! What the webhooks add to the creation of a variant: the same object is created in turn in a namespace that they judge
 //! and in one that they never see (`kube-system`), one call at a time, so that whatever else the machine does hits
 //! both alike. Where the time goes is read from the API server's own metrics and from the program's.
 
@@ -6,14 +6,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use kube::Api;
-use kube::api::{ApiResource, DeleteParams, DynamicObject, PostParams};
+use kube::api::{DeleteParams, PostParams};
 use serde_json::{Value, json};
 use wva_crds::VariantAutoscaling;
 use wva_testbed::install::Install;
+use wva_testbed::install::program::series;
 use wva_testbed::{Testbed, within};
 
+use super::admission::NEW;
 use super::review;
-use super::stored::NEW;
+use crate::report::percentile;
 
 /// Pairs that count, and pairs before them that do not: connections are opened and caches of the API server filled.
 const PAIRS: usize = 500;
@@ -66,10 +68,11 @@ pub(super) async fn measure(
     fsync: bool,
 ) -> anyhow::Result<Pairs> {
     let client = testbed.admin()?;
-    let resource = ApiResource::erase::<VariantAutoscaling>(&());
-    let side = |namespace: &str| -> anyhow::Result<(Api<DynamicObject>, DynamicObject)> {
-        let api = Api::namespaced_with(client.clone(), namespace, &resource);
-        Ok((api, serde_json::from_value(review::good(namespace, NEW))?))
+    let side = |namespace: &str| -> anyhow::Result<(Api<VariantAutoscaling>, VariantAutoscaling)> {
+        Ok((
+            Api::namespaced(client.clone(), namespace),
+            serde_json::from_value(review::good(namespace, NEW))?,
+        ))
     };
     let sides = [side(namespace)?, side(UNJUDGED)?];
     let mut took = [Vec::new(), Vec::new()];
@@ -93,7 +96,8 @@ pub(super) async fn measure(
     }
     let before = before.context("no pair was measured")?;
     let spent = Spent::so_far(testbed, install).await?;
-    let [judged, unjudged] = took.map(percentiles);
+    let [judged, unjudged] =
+        took.map(|took| [50, 99].map(|percent| percentile(&took, percent).as_secs_f64() * 1e3));
     Ok(Pairs {
         fsync,
         judged,
@@ -104,12 +108,6 @@ pub(super) async fn measure(
         ],
         review: spent.reviews.mean_since(&before.reviews)?,
     })
-}
-
-/// Median and 99th percentile, in milliseconds.
-fn percentiles(mut took: Vec<Duration>) -> [f64; 2] {
-    took.sort_unstable();
-    [took.len() / 2, took.len() * 99 / 100].map(|i| took[i].as_secs_f64() * 1e3)
 }
 
 /// Sum and count of a histogram.
@@ -137,29 +135,23 @@ struct Spent {
 impl Spent {
     async fn so_far(testbed: &Testbed, install: &Install) -> anyhow::Result<Self> {
         let text = testbed.kubectl(&["get", "--raw", "/metrics"]).await?.success()?;
-        let call = |entry: &str| -> anyhow::Result<Sum> {
-            let value = |part: &str| -> anyhow::Result<f64> {
-                let name = format!("apiserver_admission_webhook_admission_duration_seconds_{part}{{");
-                let of = |line: &&str| {
-                    line.starts_with(&name)
-                        && line.contains(&format!("name=\"{entry}\""))
-                        && line.contains("operation=\"CREATE\"")
-                };
-                let line =
-                    text.lines().find(of).with_context(|| format!("the API server did not call {entry}"))?;
-                line.rsplit_once(' ').context("a series without a value")?.1.parse().context("no number")
+        let own = install.metrics().await?;
+        let sum = |page: &str, name: &str, labels: &[(&str, &str)]| -> anyhow::Result<Sum> {
+            let part = |part: &str| {
+                let name = format!("{name}_seconds_{part}");
+                series(page, &name, labels)?.with_context(|| format!("no {name} of {labels:?}"))
             };
-            Ok(Sum { seconds: value("sum")?, count: value("count")? })
+            Ok(Sum { seconds: part("sum")?, count: part("count")? })
         };
-        let labels = [("operation", "CREATE"), ("resource", "variantautoscalings")];
-        let own = async |part: &str| -> anyhow::Result<f64> {
-            let name = format!("wva_admission_review_duration_seconds_{part}");
-            install.series(&name, &labels).await?.with_context(|| format!("wva has no {name}"))
+        let create = ("operation", "CREATE");
+        let call = |entry: &str| {
+            sum(&text, "apiserver_admission_webhook_admission_duration", &[("name", entry), create])
         };
+        let reviews = [create, ("resource", "variantautoscalings")];
         Ok(Self {
             mutating: call("mutate.va.llmd.ai")?,
             validating: call("validate.va.llmd.ai")?,
-            reviews: Sum { seconds: own("sum").await?, count: own("count").await? },
+            reviews: sum(&own, "wva_admission_review_duration", &reviews)?,
         })
     }
 }
@@ -167,12 +159,6 @@ impl Spent {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn percentiles_are_those_of_the_sorted_times() {
-        let took = (1..=100).rev().map(Duration::from_millis).collect();
-        assert_eq!(format!("{:?}", percentiles(took)), "[51.0, 100.0]");
-    }
 
     #[test]
     fn a_mean_is_of_what_came_since() -> anyhow::Result<()> {

@@ -1,68 +1,129 @@
-//! The cluster that reviews are judged against: namespaces full of variants, each with its Deployment and its HPA, and
-//! in each namespace a workload that no variant has yet. The Deployments have no replicas, so that the control plane,
-//! which shares the machine with what is measured, has nothing to do for them.
+//! The cluster that is measured: namespaces full of variants, each with its Deployment and its HPA, and their pods with
+//! metrics where there are any.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context as _, ensure};
+use futures::future::try_join_all;
+use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
-use kube::api::{DynamicObject, PostParams};
+use kube::api::{DynamicObject, ListParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
-use tokio::task::JoinSet;
 use wva_testbed::fixtures::VariantFixture;
-use wva_testbed::{Testbed, within};
+use wva_testbed::install::Install;
+use wva_testbed::{NodeGroup, Options, Testbed, eventually, within};
+
+use super::exporter::{Exporter, Served};
 
 /// Namespaces, and variants in each.
-pub(super) const NAMESPACES: usize = 20;
-const EACH: usize = 50;
+const NAMESPACES: usize = 20;
+pub(super) const EACH: usize = 50;
 /// All variants.
 pub(super) const VARIANTS: usize = NAMESPACES * EACH;
-/// Name of the workload without a variant, and of its HPA.
-pub(super) const NEW: &str = "new";
 
 /// A single object is stored in milliseconds; the machine may be busy.
 const CALL: Duration = Duration::from_secs(30);
+/// How long thousands of pods may take to become ready on a busy machine.
+const PODS_WITHIN: Duration = Duration::from_mins(10);
 
-/// Stores everything and gives the names of the namespaces.
-pub(super) async fn store(testbed: &Testbed) -> anyhow::Result<Vec<String>> {
+/// Makes the namespaces, stores these manifests in each, and gives their names.
+pub(super) async fn store(
+    testbed: &Testbed,
+    manifests: impl Fn(&str) -> Vec<String>,
+) -> anyhow::Result<Vec<String>> {
     let client = testbed.admin()?;
     let mut namespaces = Vec::new();
-    let mut tasks = JoinSet::new();
     for _ in 0..NAMESPACES {
-        let namespace = testbed.namespace("bench").await?;
-        tasks.spawn(fill(client.clone(), namespace.clone()));
-        namespaces.push(namespace);
+        namespaces.push(testbed.namespace("bench").await?);
     }
-    while let Some(done) = tasks.join_next().await {
-        done.context("storing objects panicked")??;
-    }
+    try_join_all(namespaces.iter().map(async |namespace| {
+        for yaml in manifests(namespace) {
+            create(&client, namespace, &yaml).await?;
+        }
+        anyhow::Ok(())
+    }))
+    .await?;
     Ok(namespaces)
 }
 
-async fn fill(client: kube::Client, namespace: String) -> anyhow::Result<()> {
-    for i in 0..EACH {
-        let fixture = VariantFixture {
-            // Two variants a model, as most fleets have it.
-            model: format!("meta-llama/Llama-{}", i / 2),
-            cost: if i % 2 == 0 { "10.0".to_owned() } else { "40.0".to_owned() },
-            ..VariantFixture::new(&namespace, &format!("variant-{i}")).replicas(0)
-        };
-        for yaml in [fixture.deployment(), fixture.autoscaler(), fixture.variant()] {
-            create(&client, &yaml).await?;
-        }
-    }
-    let new = VariantFixture::new(&namespace, NEW).replicas(0);
-    create(&client, &new.deployment()).await?;
-    create(&client, &new.autoscaler()).await
-}
-
-/// Creates one namespaced object from its manifest.
-pub(super) async fn create(client: &kube::Client, yaml: &str) -> anyhow::Result<()> {
+async fn create(client: &kube::Client, namespace: &str, yaml: &str) -> anyhow::Result<()> {
     let object: DynamicObject =
-        serde_saphyr::from_str(yaml).map_err(|e| anyhow::anyhow!("a fixture is no YAML: {e}"))?;
+        serde_saphyr::from_str(yaml).map_err(|e| anyhow::anyhow!("a fixture is not YAML: {e}"))?;
     let types = object.types.clone().context("a fixture without a kind")?;
     let resource = ApiResource::from_gvk(&GroupVersionKind::try_from(&types)?);
-    let namespace = object.metadata.namespace.clone().context("a fixture without a namespace")?;
-    let api = Api::<DynamicObject>::namespaced_with(client.clone(), &namespace, &resource);
+    let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &resource);
     within("storing an object", CALL, api.create(&PostParams::default(), &object)).await.map(|_| ())
+}
+
+/// A control plane with a model for each variant, whose pods are ready and known to Prometheus.
+pub(super) struct Serving {
+    pub(super) testbed: Testbed,
+    _exporter: Exporter,
+}
+
+impl Serving {
+    /// Starts it, with so many pods for each variant.
+    pub(super) async fn start(options: Options, replicas: u32) -> anyhow::Result<Self> {
+        let testbed = Testbed::start(Options {
+            nodes: vec![NodeGroup { gpus: 256, ..NodeGroup::of("h100", 20, "NVIDIA-H100-80GB-HBM3") }],
+            pod_start: Duration::from_secs(1),
+            scrape_interval: Duration::from_secs(15),
+            many_pods: true,
+            ..options
+        })
+        .await?;
+        Install::crd(&testbed).await?;
+        let manifests = |namespace: &str| -> Vec<String> {
+            let fixture = |i| VariantFixture {
+                model: model(i),
+                ..VariantFixture::new(namespace, &format!("variant-{i}")).replicas(replicas)
+            };
+            (0..EACH).map(fixture).flat_map(|f| [f.deployment(), f.autoscaler(), f.variant()]).collect()
+        };
+        let mut served = BTreeMap::new();
+        let of_each = EACH * usize::try_from(replicas)?;
+        for namespace in store(&testbed, manifests).await? {
+            let client = testbed.admin()?;
+            let ready = eventually("all pods of a namespace to be ready", PODS_WITHIN, async || {
+                let pods = ready_pods(&client, &namespace).await?;
+                ensure!(pods.len() == of_each, "{} are", pods.len());
+                Ok(pods)
+            });
+            served.insert(namespace.clone(), ready.await?);
+        }
+        let exporter = Exporter::start(served).await?;
+        testbed.scrape_pages(&exporter.address, &exporter.paths)?;
+        eventually("Prometheus to know every pod", Duration::from_mins(2), async || {
+            let found = testbed.prometheus_query("count(vllm:kv_cache_usage_perc)").await?;
+            ensure!(found.first().is_some_and(|s| s.value >= count(NAMESPACES * of_each)), "{found:?}");
+            Ok(())
+        })
+        .await?;
+        Ok(Self { testbed, _exporter: exporter })
+    }
+}
+
+fn model(i: usize) -> String {
+    format!("meta-llama/Llama-{i}")
+}
+
+async fn ready_pods(client: &kube::Client, namespace: &str) -> anyhow::Result<Vec<Served>> {
+    let api = Api::<Pod>::namespaced(client.clone(), namespace);
+    let all = within("listing pods", CALL, api.list(&ListParams::default())).await?;
+    let ready = |pod: &Pod| {
+        let conditions = pod.status.iter().flat_map(|s| s.conditions.iter().flatten());
+        conditions.into_iter().any(|c| c.type_ == "Ready" && c.status == "True")
+    };
+    let served = |pod: Pod| {
+        let variant = pod.metadata.labels?.remove("app")?;
+        let i = variant.strip_prefix("variant-")?.parse().ok()?;
+        Some(Served { pod: pod.metadata.name?, model: model(i) })
+    };
+    Ok(all.items.into_iter().filter(ready).filter_map(served).collect())
+}
+
+#[expect(clippy::cast_precision_loss, reason = "thousands")]
+pub(super) fn count(n: usize) -> f64 {
+    n as f64
 }

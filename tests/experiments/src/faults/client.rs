@@ -1,17 +1,19 @@
-//! One bad client: connects to the admission port, does what its abuse is, and tells how it was answered. It only ever
+//! One bad client: connects to the admission port, does what its abuse is, and reports how it was answered. It only ever
 //! talks to loopback, and it ends by itself.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
-use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject as _};
+use anyhow::{Context as _, ensure};
+use rustls::pki_types::ServerName;
+use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+use wva_testbed::handshake::connector;
 
 /// Longest wait for one answer: more than the server gives a review.
 const ANSWER: Duration = Duration::from_secs(8);
@@ -33,7 +35,7 @@ pub(super) enum Act {
     Reset(Arc<Vec<u8>>),
 }
 
-/// Where clients connect, and whom they trust.
+/// Where clients connect, and the CA that they trust.
 #[derive(Clone)]
 pub(super) struct Door {
     address: SocketAddr,
@@ -43,18 +45,7 @@ pub(super) struct Door {
 impl Door {
     /// The admission port on loopback; `ca` is PEM.
     pub(super) fn new(port: u16, ca: &[u8]) -> anyhow::Result<Self> {
-        let address = SocketAddr::from(([127, 0, 0, 1], port));
-        let mut roots = rustls::RootCertStore::empty();
-        for certificate in CertificateDer::pem_slice_iter(ca) {
-            roots.add(certificate.context("the CA of the webhook is no PEM")?)?;
-        }
-        ensure!(!roots.is_empty(), "the webhook configuration holds no CA");
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let config = rustls::ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        Ok(Self { address, tls: TlsConnector::from(Arc::new(config)) })
+        Ok(Self { address: SocketAddr::from(([127, 0, 0, 1], port)), tls: connector(ca, &[])? })
     }
 
     async fn tcp(&self) -> anyhow::Result<TcpStream> {
@@ -80,7 +71,8 @@ pub(super) async fn run(
     match act {
         Act::Post { path, content_type, bodies, chunked } => {
             for body in bodies.iter() {
-                told(post(door, path, content_type, body, *chunked).await);
+                let answer = post(door, path, content_type, body, *chunked).await;
+                told(answer.map_or_else(str::to_owned, |answer| status(&answer)));
             }
             ready();
         }
@@ -133,8 +125,15 @@ async fn until_closed(stream: &mut (impl tokio::io::AsyncRead + Unpin), end: Ins
     }
 }
 
-async fn post(door: &Door, path: &str, content_type: &str, body: &[u8], chunked: bool) -> String {
-    let Ok(mut stream) = door.shaken().await else { return "closed in the handshake".to_owned() };
+/// One request; the answer, or what became of the connection.
+async fn post(
+    door: &Door,
+    path: &str,
+    content_type: &str,
+    body: &[u8],
+    chunked: bool,
+) -> Result<Vec<u8>, &'static str> {
+    let mut stream = door.shaken().await.map_err(|_| "closed in the handshake")?;
     let length = if chunked {
         "Transfer-Encoding: chunked".to_owned()
     } else {
@@ -159,9 +158,9 @@ async fn post(door: &Door, path: &str, content_type: &str, body: &[u8], chunked:
     let mut answer = Vec::new();
     let read = timeout(ANSWER, (&mut stream).take(4 << 20).read_to_end(&mut answer)).await;
     match (read, answer.is_empty()) {
-        (_, false) => status(&answer),
-        (Err(_), true) => "no answer in time".to_owned(),
-        (Ok(_), true) => "closed by the server".to_owned(),
+        (_, false) => Ok(answer),
+        (Err(_), true) => Err("no answer in time"),
+        (Ok(_), true) => Err("closed by the server"),
     }
 }
 
@@ -170,18 +169,12 @@ fn status(answer: &[u8]) -> String {
     code.map_or_else(|| "no HTTP".to_owned(), |code| String::from_utf8_lossy(code).into_owned())
 }
 
-/// One request to be sure that the server judges: the whole answer.
-pub(super) async fn ask(door: &Door, path: &str, body: &[u8]) -> anyhow::Result<String> {
-    let mut stream = door.shaken().await?;
-    let head = format!(
-        "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
-        body.len()
-    );
-    stream.write_all(head.as_bytes()).await?;
-    stream.write_all(body).await?;
-    let mut answer = String::new();
-    timeout(ANSWER, stream.read_to_string(&mut answer)).await.context("no answer in time")??;
-    Ok(answer)
+/// Fails unless the server judges this review, and admits its object.
+pub(super) async fn is_admitted(door: &Door, path: &str, review: &Value) -> anyhow::Result<()> {
+    let answer = post(door, path, "application/json", review.to_string().as_bytes(), false).await;
+    let answer = String::from_utf8(answer.map_err(anyhow::Error::msg)?)?;
+    ensure!(answer.contains("\"allowed\":true"), "the valid review is not admitted: {answer}");
+    Ok(())
 }
 
 /// A pause that cannot be long.

@@ -2,13 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context as _, ensure};
 use serde_json::Value;
-use wva_testbed::fixtures::{MODEL_LABEL, VariantFixture};
+use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::install::{self, Install};
-use wva_testbed::{Fleet, FleetConfig, Testbed, eventually};
+use wva_testbed::{Fleet, Testbed, eventually};
 
 use super::Kind;
+use crate::seen::{Seen, variants};
 
 const LOOK: Duration = Duration::from_secs(1);
 const SETTLES_WITHIN: Duration = Duration::from_mins(3);
@@ -33,7 +34,7 @@ pub(super) struct Row {
     /// Looks at which the series was not there, or had another value.
     pub(super) gaps: usize,
     /// `MetricsAvailable` was False.
-    pub(super) told: Option<Duration>,
+    pub(super) reported: Option<Duration>,
     /// `OptimizationReady` was `SafetyNet`.
     pub(super) safety_net: Option<Duration>,
     /// A decision named why nothing is scaled down.
@@ -46,11 +47,8 @@ pub(super) struct Row {
 
 /// One look.
 struct Look {
-    target: Option<u64>,
-    replicas: u64,
+    seen: Seen,
     series: Option<f64>,
-    metrics: bool,
-    optimization: String,
 }
 
 impl<'a> Watched<'a> {
@@ -65,15 +63,14 @@ impl<'a> Watched<'a> {
     ) -> anyhow::Result<Self> {
         let namespace = testbed.namespace("outage").await?;
         let variant = VariantFixture::new(&namespace, NAME).replicas(u32::try_from(Self::REPLICAS)?);
-        let config = FleetConfig::new(&namespace, &format!("{MODEL_LABEL}=served"), &variant.model);
-        let fleet = Fleet::start(testbed, FleetConfig { rate: 0.0, ..config })?;
+        let fleet = Fleet::start(testbed, variant.fleet())?;
         fleet.set_fixed_all(0.65, 0.0);
         testbed.apply(&variant.all()).await?;
         let watched = Self { kind, fleet, testbed, install, namespace };
         watched.fleet.wait_ready(Self::REPLICAS, SETTLES_WITHIN).await?;
         eventually("the model to be measured and at rest", SETTLES_WITHIN, async || {
             let look = watched.look().await?;
-            ensure!(look.is_whole() && look.is_steady(), "{look:?}");
+            ensure!(look.is_whole() && look.is_steady(), "series {:?}, {}", look.series, look.optimization());
             Ok(())
         })
         .await?;
@@ -94,10 +91,10 @@ impl<'a> Watched<'a> {
             let look = self.look().await?;
             row.scale_downs += usize::from(look.is_lower());
             row.gaps += usize::from(!look.is_steady());
-            if !look.metrics {
-                row.told.get_or_insert(began.elapsed());
+            if !look.seen.is_measured() {
+                row.reported.get_or_insert(began.elapsed());
             }
-            if look.optimization == "SafetyNet" {
+            if look.optimization() == "SafetyNet" {
                 row.safety_net.get_or_insert(began.elapsed());
             }
             row.reason_seen |= self.kind == Kind::Half && self.is_held_back().await?;
@@ -119,24 +116,9 @@ impl<'a> Watched<'a> {
     }
 
     async fn look(&self) -> anyhow::Result<Look> {
-        let get = |what: &'static str| async move {
-            let args = ["get", what, NAME, "-n", &self.namespace, "-o", "json"];
-            let json = self.testbed.kubectl(&args).await?.success()?;
-            anyhow::Ok(serde_json::from_str::<Value>(&json)?)
-        };
-        let (va, deployment) = (get("va").await?, get("deployment").await?);
-        let condition = |wanted: &str| -> Value {
-            let all = va["status"]["conditions"].as_array();
-            all.into_iter().flatten().find(|c| c["type"] == wanted).cloned().unwrap_or_default()
-        };
+        let seen = variants(self.testbed, &self.namespace).await?.pop().context("the variant is gone")?;
         let labels = [("namespace", self.namespace.as_str()), ("variant_name", NAME)];
-        Ok(Look {
-            target: va["status"]["desiredOptimizedAlloc"]["numReplicas"].as_u64(),
-            replicas: deployment["spec"]["replicas"].as_u64().context("a Deployment without replicas")?,
-            series: self.install.series("wva_desired_replicas", &labels).await?,
-            metrics: condition("MetricsAvailable")["status"] == "True",
-            optimization: condition("OptimizationReady")["reason"].as_str().unwrap_or_default().to_owned(),
-        })
+        Ok(Look { seen, series: self.install.series("wva_desired_replicas", &labels).await? })
     }
 
     /// The last decision says that it did not shrink for want of metrics.
@@ -150,23 +132,17 @@ impl<'a> Watched<'a> {
     }
 }
 
-impl std::fmt::Debug for Look {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { target, replicas, series, metrics, optimization } = self;
-        write!(
-            f,
-            "target {target:?}, {replicas} replicas, series {series:?}, metrics {metrics}, {optimization}"
-        )
-    }
-}
-
 impl Look {
     fn is_lower(&self) -> bool {
         let before = Watched::REPLICAS as u64;
-        self.replicas < before || self.target.is_some_and(|target| target < before)
+        self.seen.replicas < before || self.seen.target.is_some_and(|target| target < before)
     }
 
-    /// The series says what it said before.
+    fn optimization(&self) -> &str {
+        self.seen.condition("OptimizationReady", "reason")
+    }
+
+    /// The series has the value of before.
     fn is_steady(&self) -> bool {
         #[expect(clippy::cast_precision_loss, reason = "a handful of replicas")]
         let before = Watched::REPLICAS as f64;
@@ -175,6 +151,6 @@ impl Look {
 
     /// The conditions of a model that is measured.
     fn is_whole(&self) -> bool {
-        self.metrics && self.optimization == "SaturationOnlyMode"
+        self.seen.is_measured() && self.optimization() == "SaturationOnlyMode"
     }
 }

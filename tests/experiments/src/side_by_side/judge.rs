@@ -7,6 +7,8 @@ use tokio::time::Instant;
 use wva_testbed::audit::Write;
 
 use super::{CONTROLLERS, DELAY, SCRAPE, name};
+use crate::command::say;
+use crate::report::{Report, spread};
 
 /// The controller that has all variants at first.
 const FIRST: usize = 2;
@@ -46,7 +48,7 @@ impl History {
         self.0[variant].last()
     }
 
-    /// Everybody who had it between two moments.
+    /// The controllers that had it between two moments.
     fn owners(&self, variant: usize, from: Timestamp, until: Timestamp) -> Vec<usize> {
         let moves = &self.0[variant];
         let before = moves.iter().rev().find(|m| m.wall <= from).map_or(FIRST, |m| m.to);
@@ -85,7 +87,7 @@ impl Figures {
                 [] => {
                     self.none += 1;
                     if last.is_none_or(|m| at.saturating_duration_since(m.done) > GAP) {
-                        self.unexplained.push(format!("{}: nobody publishes it", who()));
+                        self.unexplained.push(format!("{}: none publishes it", who()));
                     }
                 }
                 [only] => {
@@ -121,33 +123,24 @@ impl Figures {
         }
     }
 
-    /// All that breaks the contract.
-    pub(super) fn faults(&self) -> Vec<&String> {
-        [&self.several, &self.wrong, &self.unexplained, &self.foreign].into_iter().flatten().collect()
-    }
-
-    /// As they are printed.
-    pub(super) fn lines(&mut self, delay: Duration) -> Vec<String> {
-        self.gaps.sort_unstable();
-        let of = |share: usize| self.gaps.get(self.gaps.len().saturating_sub(1) * share / 100);
-        let seconds =
-            |gap: Option<&Duration>| gap.map_or("-".to_owned(), |g| format!("{:.1} s", g.as_secs_f64()));
-        vec![
-            format!("scrapes of all three                        {:>7}", self.scrapes),
-            format!("moves                                       {:>7}", self.moves),
-            format!("scrapes x variants with one publisher       {:>7}", self.one),
-            format!("                   with more than one       {:>7}   bound 0", self.several.len()),
-            format!("                   with the wrong one       {:>7}   bound 0", self.wrong.len()),
-            format!("                   with none, after a move  {:>7}", self.none - self.unexplained.len()),
-            format!("                   with none otherwise      {:>7}   bound 0", self.unexplained.len()),
-            format!(
-                "from a move to the new publisher            median {}, at most {} (takeover delay {} s)",
-                seconds(of(50)),
-                seconds(of(100)),
-                delay.as_secs()
-            ),
-            format!("statuses written                            {:>7}", self.writes),
-            format!("                 by others than the owner   {:>7}   bound 0", self.foreign.len()),
-        ]
+    /// Prints them; fails where the contract was broken.
+    pub(super) fn report(&self) -> anyhow::Result<()> {
+        let mut report = Report::default();
+        Report::note("scrapes of all three", self.scrapes)?;
+        Report::note("moves", self.moves)?;
+        Report::note("scrapes x variants with one publisher", self.one)?;
+        Report::note("  with none, after a move", self.none - self.unexplained.len())?;
+        Report::note("from a move to the new publisher", spread(&self.gaps))?;
+        Report::note("statuses written", self.writes)?;
+        for (what, broken) in [
+            ("scrapes x variants with more than one publisher", &self.several),
+            ("  with the wrong one", &self.wrong),
+            ("  with none, without a move", &self.unexplained),
+            ("statuses written by others than the owner", &self.foreign),
+        ] {
+            report.at_most(what, broken.len(), 0, |n| n)?;
+            broken.iter().take(20).try_for_each(|one| say(&format!("    {one}")))?;
+        }
+        report.end()
     }
 }

@@ -5,20 +5,21 @@ mod told;
 mod truth;
 
 use std::collections::BTreeSet;
-use std::io::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, ensure};
-use wva_testbed::fixtures::{MODEL_LABEL, VariantFixture};
+use anyhow::Context as _;
+use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::install::{Install, InstallOptions};
 use wva_testbed::{Engine, Fleet, FleetConfig, Options, Testbed};
 
 use self::told::Told;
 use self::truth::{BELIEVED, ENGINE, OUTPUT, Truth};
+use crate::command::say;
+use crate::report::Report;
 
-/// Requests a second, and the mean tokens of their prompts, one step after the other. Both change, for at one mix nobody
-/// can tell what a sequence costs from what a prompt does.
+/// Requests a second, and the mean tokens of their prompts, one step after the other. Both change, for one mix does not
+/// show what a sequence costs and what a prompt does.
 const STEPS: [(f64, u32); 12] = [
     (6.0, 512),
     (24.0, 512),
@@ -77,7 +78,6 @@ struct Row {
 
 /// Goes through all steps within `lasts`; fails where a bound was missed.
 pub(crate) async fn run(wva: &Path, lasts: Duration) -> anyhow::Result<()> {
-    ensure!(wva.exists(), "there is no {}: build it first", wva.display());
     let model = Model::start(wva).await?;
     let each = lasts / u32::try_from(STEPS.len())?;
     let mut rows: Vec<Row> = Vec::new();
@@ -85,12 +85,9 @@ pub(crate) async fn run(wva: &Path, lasts: Duration) -> anyhow::Result<()> {
         let before = rows.last().map_or(1, |row| row.targets.1);
         rows.push(model.step((rate, prompt), before, each).await?);
     }
-    let missed = table(&rows)?;
-    for fault in &missed {
-        say(&format!("MISSED: {fault}"))?;
-    }
-    ensure!(missed.is_empty(), "{} bounds were missed", missed.len());
-    Ok(())
+    let mut report = Report::default();
+    table(&rows, &mut report)?;
+    report.end()
 }
 
 /// The saturation map of the namespace.
@@ -106,7 +103,7 @@ data: {entry}
 }
 
 /// The emulated fleet at its first step.
-fn engines(namespace: &str, model: &str) -> FleetConfig {
+fn engines(variant: &VariantFixture) -> FleetConfig {
     let (rate, prompt_tokens) = STEPS[0];
     FleetConfig {
         rate,
@@ -115,7 +112,7 @@ fn engines(namespace: &str, model: &str) -> FleetConfig {
         max_seqs: 256,
         max_queue: 10_000,
         engine: Some(ENGINE),
-        ..FleetConfig::new(namespace, &format!("{MODEL_LABEL}=served"), model)
+        ..variant.fleet()
     }
 }
 
@@ -129,17 +126,11 @@ impl Model {
             ..Options::default()
         };
         let testbed = Testbed::start(options).await?;
-        let settings = [
-            ("GLOBAL_OPT_INTERVAL", INTERVAL),
-            ("PROMETHEUS_METRICS_CACHE_FETCH_INTERVAL", INTERVAL),
-            ("PROMETHEUS_METRICS_CACHE_TTL", INTERVAL),
-        ];
-        let env = settings.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
-        let install = Install::start(&testbed, &InstallOptions { env, ..InstallOptions::quick(wva) }).await?;
+        let install = Install::start(&testbed, &InstallOptions::every(wva, INTERVAL)).await?;
         let namespace = testbed.namespace("throughput").await?;
         testbed.apply(&thresholds(&namespace)).await?;
         let variant = VariantFixture::new(&namespace, NAME);
-        let fleet = Fleet::start(&testbed, engines(&namespace, &variant.model))?;
+        let fleet = Fleet::start(&testbed, engines(&variant))?;
         testbed.apply(&variant.all()).await?;
         fleet.wait_ready(1, Duration::from_mins(2)).await?;
         Ok(Self { fleet, install, _testbed: testbed, namespace, began: Instant::now() })
@@ -184,28 +175,25 @@ impl Model {
     }
 }
 
-/// Prints what the steps showed, and then the times; gives the bounds that were missed.
-fn table(rows: &[Row]) -> anyhow::Result<Vec<String>> {
-    let mut missed = Vec::new();
+/// Prints what the steps showed, and then the times.
+fn table(rows: &[Row], report: &mut Report) -> anyhow::Result<()> {
     say(
         "\nreq/s | prompt | counted | target | needed | rose after | longest queue | work learnt | work true | off by",
     )?;
     let mut before = 0.0;
     for row in rows {
         say(&row.line())?;
-        missed.extend(row.missed(before));
+        row.judge(before, report);
         before = row.rate;
     }
     let last = rows.iter().rev().find_map(|row| row.told.as_ref()).context("nothing was ever decided")?;
-    missed.extend(times(last)?);
-    Ok(missed)
+    times(last, report)
 }
 
-/// Prints what was learnt in the end; gives the bounds that were missed. What a sequence and what a token of a prompt cost
+/// Prints what was learnt in the end, and judges it. What a sequence and what a token of a prompt cost
 /// can be told apart only as far as mixes differ, so each time has to be nearer than what was believed at first; what is
 /// planned with is the work of a request, and that has to be right at every mix there was.
-fn times(last: &Told) -> anyhow::Result<Vec<String>> {
-    let mut missed = Vec::new();
+fn times(last: &Told, report: &mut Report) -> anyhow::Result<()> {
     say(&format!("\ntime | true | at first | learnt from {} samples | off by", last.samples))?;
     let of = |engine: Engine| [engine.a, engine.b, engine.c];
     let (truth, first, learnt) = (of(ENGINE), of(BELIEVED), of(last.times));
@@ -213,19 +201,18 @@ fn times(last: &Told) -> anyhow::Result<Vec<String>> {
         let by = percent(learnt[i], truth[i]);
         let [t, f, l] = [truth[i], first[i], learnt[i]].map(|seconds| format!("{:.4} ms", 1e3 * seconds));
         say(&format!("{name} | {t} | {f} | {l} | {by}"))?;
-        if off(learnt[i], truth[i]) >= off(first[i], truth[i]) {
-            missed.push(format!("{name} is off by {by}, no nearer than at first"));
-        }
+        let is_nearer = off(learnt[i], truth[i]) < off(first[i], truth[i]);
+        report.require(is_nearer, || format!("{name} is off by {by}, not nearer than at first"));
     }
     let prompts: BTreeSet<u32> = STEPS.into_iter().map(|(_, prompt)| prompt).collect();
     for prompt in prompts {
         let (learnt, truth) = (Truth::of(prompt).work(last.times), Truth::of(prompt).work(ENGINE));
-        if off(learnt, truth) > WORK {
+        report.require(off(learnt, truth) <= WORK, || {
             let by = percent(learnt, truth);
-            missed.push(format!("in the end the work of a request of {prompt} tokens is off by {by}"));
-        }
+            format!("in the end the work of a request of {prompt} tokens is off by {by}")
+        });
     }
-    Ok(missed)
+    Ok(())
 }
 
 impl Row {
@@ -249,30 +236,27 @@ impl Row {
         format!("{rate} | {prompt} | {counted} | {from} -> {to} | {needed} | {rose} | {queue:.0} | {work}")
     }
 
-    /// The bounds that it missed, where so many requests a second came before.
-    fn missed(&self, before: f64) -> Vec<String> {
-        let mut missed = Vec::new();
+    /// Judges it, where so many requests a second came before.
+    fn judge(&self, before: f64, report: &mut Report) {
         let at = format!("at {} req/s of {} tokens", self.rate, self.prompt);
         let needed = self.truth.needed(self.rate);
-        let late = self.rose.is_none_or(|after| after > ANSWERED_WITHIN);
-        if self.rate > before && needed > self.targets.0 && late {
-            missed.push(format!("{at} the target rose after {}, at most {ANSWERED_WITHIN:?}", self.rose()));
-        }
-        if self.targets.1 < needed {
-            missed.push(format!("{at} the target was {} in the end, not {needed}", self.targets.1));
-        }
+        let must_rise = self.rate > before && needed > self.targets.0;
+        let is_early = self.rose.is_some_and(|after| after <= ANSWERED_WITHIN);
+        report.require(is_early || !must_rise, || {
+            format!("{at} the target rose after {}, at most {ANSWERED_WITHIN:?}", self.rose())
+        });
+        let target = self.targets.1;
+        report.require(target >= needed, || format!("{at} the target was {target} in the end, not {needed}"));
         let Some(told) = &self.told else {
-            missed.push(format!("{at} nothing was decided"));
-            return missed;
+            return report.require(false, || format!("{at} no decision was made"));
         };
-        if off(told.arrivals, self.rate) > ARRIVALS {
-            missed.push(format!("{at} {:.1} req/s were counted", told.arrivals));
+        let is_counted = off(told.arrivals, self.rate) <= ARRIVALS;
+        report.require(is_counted, || format!("{at} {:.1} req/s were counted", told.arrivals));
+        if let Some((learnt, truth)) = self.work().filter(|_| told.is_learnt()) {
+            let by = percent(learnt, truth);
+            report
+                .require(off(learnt, truth) <= WORK, || format!("{at} the work of a request is off by {by}"));
         }
-        let believed = self.work().filter(|_| told.is_learnt());
-        if let Some((learnt, truth)) = believed.filter(|(learnt, truth)| off(*learnt, *truth) > WORK) {
-            missed.push(format!("{at} the work of a request is off by {}", percent(learnt, truth)));
-        }
-        missed
     }
 }
 
@@ -282,9 +266,4 @@ fn off(found: f64, truth: f64) -> f64 {
 
 fn percent(found: f64, truth: f64) -> String {
     format!("{:+.1} %", 100.0 * (found / truth - 1.0))
-}
-
-fn say(line: &str) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{line}").and_then(|()| out.flush()).context("cannot write to standard output")
 }

@@ -1,37 +1,39 @@
-//! Leaders that are killed once the signal of a step is there and before the step is: whoever leads next carries it out,
-//! once, in time. Beside it a variant under an even load is watched, whose HPA must not notice any of it.
+//! Leaders that are killed once the signal of a step is there and before the step is: the next leader carries it out,
+//! once, in time. Meanwhile a variant under an even load is watched, whose HPA must not notice it.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use futures::future::try_join_all;
-use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
-use kube::api::{ApiResource, DynamicObject, WatchEvent, WatchParams};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
+use wva_crds::VariantAutoscaling;
 use wva_testbed::audit::Write;
 use wva_testbed::install::InstallOptions;
 use wva_testbed::replicas::{LEASE, Replicas};
 use wva_testbed::{Testbed, eventually};
 
+use super::Plan;
 use super::outages::Served;
 use super::steady::Steady;
-use super::{Plan, row, say};
+use crate::command::{SOON, say};
+use crate::report::{Report, percentile};
+use crate::seen::follow;
 
 /// Models that are to take the same step at the same time: one dead leader leaves several of them between.
 const MODELS: usize = 5;
 const BOTH: [usize; 2] = [0, 1];
-/// Longest wait for what takes seconds.
-const SOON: Duration = Duration::from_mins(2);
 /// How much later than the lease a model that requests wait for may get its replica.
 const SLACK: Duration = Duration::from_secs(5);
 /// A new leader is left alone for so long: series, a cycle and two looks of the HPA.
 const SETTLES: Duration = Duration::from_secs(4);
 
 /// The target of each namespace's variant, as its status shows it.
-type Signals = watch::Receiver<BTreeMap<String, i64>>;
+type Signals = watch::Receiver<BTreeMap<String, i32>>;
 
 /// What became of the steps in one direction.
 #[derive(Default)]
@@ -52,18 +54,24 @@ struct Bench<'a> {
     signals: Signals,
 }
 
-/// Runs it; what was missed.
-pub(super) async fn run(testbed: &Testbed, plan: &Plan<'_>) -> anyhow::Result<Vec<String>> {
+/// Runs it.
+pub(super) async fn run(
+    testbed: &Testbed,
+    wva: &Path,
+    plan: &Plan,
+    report: &mut Report,
+) -> anyhow::Result<()> {
     say(&format!(
         "\n== leaders killed between signal and step, {MODELS} models at once, leases of {LEASE:?}"
     ))?;
-    let mut replicas = Replicas::install(testbed, InstallOptions::quick(plan.wva), "killed").await?;
+    let mut replicas = Replicas::install(testbed, InstallOptions::quick(wva), "killed").await?;
     replicas.start_all(&BOTH).await?;
     replicas.wait_ready(&BOTH).await?;
     replicas.wait_open().await?;
     let steady = Steady::start(testbed).await?;
     let served = try_join_all((0..MODELS).map(|i| Served::start(testbed, i, plan.seed))).await?;
-    let mut bench = Bench { replicas, served, signals: follow_targets(testbed)? };
+    let (_watching, signals) = follow_targets(testbed)?;
+    let mut bench = Bench { replicas, served, signals };
     bench.all_have(0).await?;
     let (mut up, mut down) = (Tally::default(), Tally::default());
     while up.between < plan.killed || down.between < plan.killed {
@@ -83,29 +91,23 @@ pub(super) async fn run(testbed: &Testbed, plan: &Plan<'_>) -> anyhow::Result<Ve
     let changes = steady.changes();
     let what = "failovers under a live HPA that reads the external metrics API";
     let figures = format!("{failovers} ({} of them kills), {changes} changes", up.kills + down.kills);
-    let rows = [
-        up.told("from zero", true)?,
-        down.told("to zero", false)?,
-        row(what, "0 replica changes", &figures, changes == 0)?,
-    ];
-    Ok(rows.into_iter().flatten().collect())
+    up.judge("from zero", true, report)?;
+    down.judge("to zero", false, report)?;
+    report.row(what, figures, "0 replica changes", changes == 0)
 }
 
 impl Tally {
-    fn told(&self, direction: &str, waited: bool) -> anyhow::Result<Option<String>> {
-        let longest = self.waits.iter().max().copied().unwrap_or_default();
-        let bound = LEASE + SLACK;
-        let (promise, wait) = if waited {
-            let wait = format!(", a request waited {:.1} s at most", longest.as_secs_f64());
-            (format!("each step once, within {bound:?}"), wait)
-        } else {
-            ("each step once".to_owned(), String::new())
-        };
-        let Self { between, kills, not_once, .. } = self;
-        let figures =
-            format!("{between} steps of {kills} dead leaders, {not_once} not carried out once{wait}");
+    fn judge(&self, direction: &str, waited: bool, report: &mut Report) -> anyhow::Result<()> {
+        let Self { between, kills, not_once, waits } = self;
+        let (bound, longest) = (LEASE + SLACK, percentile(waits, 100));
+        let mut promise = "each step once".to_owned();
+        let mut figures = format!("{between} steps of {kills} dead leaders, {not_once} not carried out once");
+        if waited {
+            promise += &format!(", within {bound:?}");
+            figures += &format!(", a request waited {:.1} s at most", longest.as_secs_f64());
+        }
         let what = format!("leader killed between the signal {direction} and the step");
-        row(&what, &promise, &figures, *not_once == 0 && longest <= bound)
+        report.row(&what, figures, &promise, *not_once == 0 && longest <= bound)
     }
 }
 
@@ -118,8 +120,7 @@ impl Bench<'_> {
             served.lane.picker.queue(&served.model, f64::from(to));
         }
         let names: Vec<String> = self.served.iter().map(|s| s.lane.namespace().to_owned()).collect();
-        let first =
-            |all: &BTreeMap<String, i64>| names.iter().any(|name| all.get(name) == Some(&i64::from(to)));
+        let first = |all: &BTreeMap<String, i32>| names.iter().any(|name| all.get(name) == Some(&to));
         let seen = tokio::time::timeout(SOON, self.signals.wait_for(first)).await;
         seen.with_context(|| format!("no signal {to} in {SOON:?}"))?
             .context("the watch of variants ended")?;
@@ -137,9 +138,8 @@ impl Bench<'_> {
             tally.between += usize::from(signalled && steps.iter().all(|w| w.credential != dead));
             tally.not_once += usize::from(steps.len() != 1);
             if to > 0 {
-                let all = served.lane.history().all();
-                let up = all.iter().find(|(at, replicas)| *at >= began && *replicas > 0);
-                tally.waits.extend(up.map(|(at, _)| at.duration_since(began)));
+                let up = served.lane.history().first_since(began, |replicas| replicas > 0);
+                tally.waits.extend(up.map(|at| at.duration_since(began)));
             }
             served.lane.picker.queue(&served.model, 0.0);
         }
@@ -183,32 +183,16 @@ impl Bench<'_> {
 }
 
 /// Follows the targets of all variants.
-fn follow_targets(testbed: &Testbed) -> anyhow::Result<Signals> {
-    let resource = ApiResource {
-        group: "llmd.ai".to_owned(),
-        version: "v1alpha1".to_owned(),
-        api_version: "llmd.ai/v1alpha1".to_owned(),
-        kind: "VariantAutoscaling".to_owned(),
-        plural: "variantautoscalings".to_owned(),
-    };
-    let variants: Api<DynamicObject> = Api::all_with(testbed.admin()?, &resource);
+fn follow_targets(testbed: &Testbed) -> anyhow::Result<(JoinSet<()>, Signals)> {
+    let variants: Api<VariantAutoscaling> = Api::all(testbed.admin()?);
     let (sender, receiver) = watch::channel(BTreeMap::new());
-    tokio::spawn(async move {
-        while !sender.is_closed() {
-            // From the beginning each time: what was missed is told again.
-            let Ok(events) = variants.watch(&WatchParams::default(), "0").await else { continue };
-            let mut events = events.boxed();
-            while let Ok(Some(event)) = events.try_next().await {
-                let (WatchEvent::Added(variant) | WatchEvent::Modified(variant)) = event else { continue };
-                let target = variant.data.pointer("/status/desiredOptimizedAlloc/numReplicas");
-                let target = target.and_then(serde_json::Value::as_i64);
-                if let Some((namespace, target)) = variant.metadata.namespace.zip(target) {
-                    sender.send_modify(|all| {
-                        all.insert(namespace, target);
-                    });
-                }
-            }
+    let watching = follow(variants, move |variant| {
+        let allocation = variant.status.and_then(|status| status.desired_optimized_alloc);
+        if let Some((namespace, allocation)) = variant.metadata.namespace.zip(allocation) {
+            sender.send_modify(|all| {
+                all.insert(namespace, allocation.num_replicas);
+            });
         }
     });
-    Ok(receiver)
+    Ok((watching, receiver))
 }

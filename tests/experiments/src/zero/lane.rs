@@ -1,32 +1,34 @@
 //! One model that is asked now and then. Its workload is watched by this program itself, so that it is known to the
 //! millisecond when replicas were taken and what ran then.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::Api;
-use kube::api::{Patch, PatchParams, WatchEvent, WatchParams};
+use kube::api::{Patch, PatchParams};
+use parking_lot::{Mutex, MutexGuard};
+use rand::{RngExt as _, SeedableRng as _};
+use rand_pcg::Pcg64;
 use serde_json::json;
-use tokio::task::JoinHandle;
-use wva_testbed::fixtures::{MODEL_LABEL, VariantFixture};
+use tokio::task::JoinSet;
+use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::picker::{FakePicker, pool};
-use wva_testbed::{Fleet, FleetConfig, Request, Testbed, eventually};
+use wva_testbed::{Fleet, Request, Testbed, eventually};
 
 use super::RETENTION;
 use super::figures::Figures;
+use crate::command::SOON;
+use crate::seen;
 
-/// Longest wait for what takes seconds.
-const SOON: Duration = Duration::from_mins(2);
 /// Longest pause between two requests, after the end of the first.
 const PAUSE: Duration = RETENTION.saturating_mul(3);
 /// Longest request.
 const LONGEST: Duration = RETENTION.saturating_mul(2);
 
 /// Scale to zero for all models of a namespace.
-pub(super) fn map(namespace: &str) -> String {
+fn map(namespace: &str) -> String {
     format!(
         "apiVersion: v1
 kind: ConfigMap
@@ -43,15 +45,24 @@ pub(super) struct History(Arc<Mutex<Vec<(Instant, i32)>>>);
 
 impl History {
     pub(super) fn all(&self) -> MutexGuard<'_, Vec<(Instant, i32)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
-    fn take_in(&self, deployment: &Deployment) {
-        let replicas = deployment.spec.as_ref().and_then(|s| s.replicas).unwrap_or(1);
-        let mut all = self.all();
-        if all.last().is_none_or(|(_, last)| *last != replicas) {
-            all.push((Instant::now(), replicas));
-        }
+    /// Follows the replicas of the one workload of a namespace.
+    pub(super) fn follow(&self, deployments: Api<Deployment>) -> JoinSet<()> {
+        let history = self.clone();
+        seen::follow(deployments, move |deployment: Deployment| {
+            let replicas = deployment.spec.and_then(|spec| spec.replicas).unwrap_or(1);
+            let mut all = history.all();
+            if all.last().is_none_or(|(_, last)| *last != replicas) {
+                all.push((Instant::now(), replicas));
+            }
+        })
+    }
+
+    /// When it first had so many replicas after a moment.
+    pub(super) fn first_since(&self, since: Instant, wanted: impl Fn(i32) -> bool) -> Option<Instant> {
+        self.all().iter().find(|(at, replicas)| *at > since && wanted(*replicas)).map(|(at, _)| *at)
     }
 
     pub(super) fn now(&self) -> Option<i32> {
@@ -65,38 +76,32 @@ pub(super) struct Lane<'a> {
     namespace: String,
     model: String,
     fleet: Fleet,
-    /// A fake, without which the model would not go to zero.
     pub(super) picker: FakePicker,
     deployments: Api<Deployment>,
     history: History,
-    watch: JoinHandle<anyhow::Result<()>>,
-    random: u64,
-}
-
-impl Drop for Lane<'_> {
-    fn drop(&mut self) {
-        self.watch.abort();
-    }
+    _watching: JoinSet<()>,
+    random: Pcg64,
 }
 
 impl<'a> Lane<'a> {
     /// A model with one replica.
     pub(super) async fn start(testbed: &'a Testbed, number: usize, seed: u64) -> anyhow::Result<Self> {
-        let namespace = testbed.namespace("lane").await?;
-        let fixture = VariantFixture::new(&namespace, "a");
-        let config = FleetConfig::new(&namespace, &format!("{MODEL_LABEL}=served"), &fixture.model);
-        let fleet = Fleet::start(testbed, config)?;
-        testbed.apply(&map(&namespace)).await?;
-        let picker = serve_picker(testbed, &namespace).await?;
-        let model = fixture.model.clone();
-        testbed.apply(&fixture.port(fleet.port()).all()).await?;
+        let IdleModel { namespace, model, fleet, picker } = IdleModel::start(testbed, "lane").await?;
         let deployments: Api<Deployment> = Api::namespaced(testbed.admin()?, &namespace);
         let history = History::default();
-        let watch = tokio::spawn(follow(deployments.clone(), history.clone()));
-        let random = seed.wrapping_add(u64::try_from(number)?.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        let lane = Self { testbed, namespace, model, fleet, picker, deployments, history, watch, random };
-        lane.fleet.wait_ready(1, SOON).await?;
-        Ok(lane)
+        let watching = history.follow(deployments.clone());
+        let random = Pcg64::seed_from_u64(seed.wrapping_mul(1000).wrapping_add(u64::try_from(number)?));
+        Ok(Self {
+            testbed,
+            namespace,
+            model,
+            fleet,
+            picker,
+            deployments,
+            history,
+            _watching: watching,
+            random,
+        })
     }
 
     /// Turns from one replica to none and back. Requests come at random: some before the period is over, some just when
@@ -159,8 +164,7 @@ impl<'a> Lane<'a> {
 
     /// When it went to zero, if it did since.
     pub(super) fn went_to_zero_since(&self, since: Instant) -> Option<Instant> {
-        let all = self.history.all();
-        all.iter().find(|(at, replicas)| *at > since && *replicas == 0).map(|(at, _)| *at)
+        self.history.first_since(since, |replicas| replicas == 0)
     }
 
     /// How long after a moment it goes to zero.
@@ -202,40 +206,33 @@ impl<'a> Lane<'a> {
         figures
     }
 
-    /// A random time below a bound (splitmix64).
+    /// A random time below a bound.
     fn below(&mut self, bound: Duration) -> Duration {
-        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.random;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        let share = u16::try_from((z ^ (z >> 31)) >> 48).unwrap_or_default();
-        bound.mul_f64(f64::from(share) / 65536.0)
+        bound.mul_f64(self.random.random())
     }
 }
 
-/// An InferencePool with a fake endpoint picker, which has flow control. Prometheus does not scrape it.
-pub(super) async fn serve_picker(testbed: &Testbed, namespace: &str) -> anyhow::Result<FakePicker> {
-    let picker = FakePicker::start([127, 0, 2, 1]).await?;
-    testbed.apply(&pool(namespace, "epp")).await?;
-    picker.pod(testbed, namespace, "epp", "epp-0").await?;
-    Ok(picker)
+/// A model with one replica that may go to zero.
+pub(super) struct IdleModel {
+    pub(super) namespace: String,
+    model: String,
+    pub(super) fleet: Fleet,
+    /// A fake with flow control, without which the model would not go to zero. Prometheus does not scrape it.
+    picker: FakePicker,
 }
 
-/// Follows the replicas of the one workload of a namespace.
-pub(super) async fn follow(deployments: Api<Deployment>, history: History) -> anyhow::Result<()> {
-    loop {
-        let list = deployments.list(&kube::api::ListParams::default()).await?;
-        list.items.iter().for_each(|deployment| history.take_in(deployment));
-        let version = list.metadata.resource_version.unwrap_or_default();
-        let mut events = deployments.watch(&WatchParams::default(), &version).await?.boxed();
-        while let Ok(Some(event)) = events.try_next().await {
-            match event {
-                WatchEvent::Added(deployment) | WatchEvent::Modified(deployment) => {
-                    history.take_in(&deployment);
-                }
-                WatchEvent::Error(_) => break,
-                WatchEvent::Deleted(_) | WatchEvent::Bookmark(_) => {}
-            }
-        }
+impl IdleModel {
+    /// Starts it in a namespace of its own.
+    pub(super) async fn start(testbed: &Testbed, prefix: &str) -> anyhow::Result<Self> {
+        let namespace = testbed.namespace(prefix).await?;
+        let fixture = VariantFixture::new(&namespace, "a");
+        let fleet = Fleet::start(testbed, fixture.fleet())?;
+        let picker = FakePicker::start([127, 0, 2, 1]).await?;
+        testbed.apply(&[map(&namespace), pool(&namespace, "epp")].join("---\n")).await?;
+        picker.pod(testbed, &namespace, "epp", "epp-0").await?;
+        let model = fixture.model.clone();
+        testbed.apply(&fixture.port(fleet.port()).all()).await?;
+        fleet.wait_ready(1, SOON).await?;
+        Ok(Self { namespace, model, fleet, picker })
     }
 }

@@ -9,11 +9,10 @@ mod outages;
 mod steady;
 mod timeline;
 
-use std::io::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use futures::future::try_join_all;
 use k8s_openapi::jiff::Timestamp;
 use wva_testbed::audit::{Audit, Write};
@@ -23,6 +22,8 @@ use wva_testbed::{Options, Testbed};
 
 use self::figures::Figures;
 use self::lane::Lane;
+use crate::command::{duration, say};
+use crate::report::Report;
 
 /// How long nothing may have been asked of a model.
 const RETENTION: Duration = Duration::from_secs(6);
@@ -32,45 +33,47 @@ const SCRAPE: Duration = Duration::from_secs(1);
 const LANES: usize = 10;
 
 /// What to run.
-pub(crate) struct Plan<'a> {
-    /// The program to test.
-    pub(crate) wva: &'a Path,
+#[derive(clap::Args)]
+pub(crate) struct Plan {
     /// Turns from idle to zero and back, over all models.
-    pub(crate) turns: usize,
+    #[arg(long, default_value_t = 200)]
+    turns: usize,
     /// How long Prometheus is down, and after it the endpoint pickers.
-    pub(crate) outage: Duration,
-    /// How often a leader is to die between a signal and its step, up and down each; and how often leaders change in all.
-    pub(crate) killed: usize,
+    #[arg(long, default_value = "5m", value_parser = duration)]
+    outage: Duration,
+    /// How often a leader dies between a signal and its step, up and down each, and how often leaders change in all.
+    #[arg(long, default_value_t = 50)]
+    killed: usize,
     /// Where the random moments begin.
-    pub(crate) seed: u64,
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
     /// Only those of `turns`, `prometheus`, `pickers` and `killed` whose names hold this.
-    pub(crate) only: Option<&'a str>,
+    #[arg(long)]
+    only: Option<String>,
 }
 
 /// Runs it all; fails where a bound is missed.
-pub(crate) async fn run(plan: &Plan<'_>) -> anyhow::Result<()> {
-    ensure!(plan.wva.exists(), "there is no {}: build it first", plan.wva.display());
-    let wants = |name: &str| plan.only.is_none_or(|only| name.contains(only));
-    let mut missed = Vec::new();
+pub(crate) async fn run(wva: &Path, plan: &Plan) -> anyhow::Result<()> {
+    let wants = |name: &str| plan.only.as_ref().is_none_or(|only| name.contains(only));
+    let mut report = Report::default();
     if ["turns", "prometheus", "pickers"].into_iter().any(wants) {
         let testbed = testbed("zero").await?;
-        let install = Install::start(&testbed, &InstallOptions::quick(plan.wva)).await?;
+        let install = Install::start(&testbed, &InstallOptions::quick(wva)).await?;
         if wants("turns") {
-            missed.extend(Box::pin(turns(plan, &testbed, &install)).await?);
+            Box::pin(turns(plan, &testbed, &install, &mut report)).await?;
         }
         if wants("prometheus") {
-            missed.extend(Box::pin(outages::of_prometheus(&testbed, plan)).await?);
+            Box::pin(outages::of_prometheus(&testbed, plan, &mut report)).await?;
         }
         if wants("pickers") {
-            missed.extend(Box::pin(outages::of_pickers(&testbed, plan)).await?);
+            Box::pin(outages::of_pickers(&testbed, plan, &mut report)).await?;
         }
     }
     if wants("killed") {
         let testbed = testbed("killed").await?;
-        missed.extend(Box::pin(killed::run(&testbed, plan)).await?);
+        Box::pin(killed::run(&testbed, wva, plan, &mut report)).await?;
     }
-    ensure!(missed.is_empty(), "{}", missed.join("; "));
-    Ok(())
+    report.end()
 }
 
 async fn testbed(name: &str) -> anyhow::Result<Testbed> {
@@ -89,8 +92,8 @@ async fn testbed(name: &str) -> anyhow::Result<Testbed> {
     Ok(testbed)
 }
 
-/// Turns to zero and back; what was missed.
-async fn turns(plan: &Plan<'_>, testbed: &Testbed, install: &Install) -> anyhow::Result<Vec<String>> {
+/// Turns to zero and back.
+async fn turns(plan: &Plan, testbed: &Testbed, install: &Install, report: &mut Report) -> anyhow::Result<()> {
     say("\n== one turn down and up, of a model with an HPA of minReplicas 1")?;
     timeline::one_turn(testbed).await?;
     say(&format!("\n== {} turns of {LANES} models at once, seed {}", plan.turns, plan.seed))?;
@@ -102,14 +105,13 @@ async fn turns(plan: &Plan<'_>, testbed: &Testbed, install: &Install) -> anyhow:
     let writes = testbed.audit()?;
     let figures: Figures =
         lanes.iter().map(|lane| lane.figures(&clock.steps(&writes, lane.namespace()))).sum();
-    say(&figures.table())?;
+    figures.judge(report)?;
     let log = std::fs::read_to_string(install.process().log_path()).context("the program has no log")?;
     let held = log.matches("A request came just before the step to zero").count();
     let blind = log.matches("The last look before the step to zero does not show every server").count();
-    say(&format!("{:<75} {held}", "steps that the last look at the servers held back"))?;
-    say(&format!("{:<75} {blind}", "last looks that did not show every server"))?;
-    say(&format!("({} s)", clock.instant.elapsed().as_secs()))?;
-    Ok(figures.judge().err().into_iter().map(|missed| missed.to_string()).collect())
+    Report::note("steps that the last look at the servers held back", held)?;
+    Report::note("last looks that did not show every server", blind)?;
+    say(&format!("({} s)", clock.instant.elapsed().as_secs()))
 }
 
 /// The same moment by the clock of this program and by that of the API server.
@@ -130,15 +132,4 @@ impl Clock {
             |w: &Write| self.instant.checked_add(Duration::try_from(w.at.duration_since(self.wall)).ok()?);
         writes.iter().filter(of_it).filter_map(at).collect()
     }
-}
-
-/// Prints a row; what was missed.
-fn row(what: &str, bound: &str, figures: &str, kept: bool) -> anyhow::Result<Option<String>> {
-    say(&format!("{what} | {bound} | {figures} | {}", if kept { "yes" } else { "NO" }))?;
-    Ok((!kept).then(|| format!("{what}: {figures}")))
-}
-
-fn say(line: &str) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{line}").and_then(|()| out.flush()).context("cannot write to standard output")
 }

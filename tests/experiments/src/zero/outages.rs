@@ -1,4 +1,4 @@
-//! Outages around an idle period: of Prometheus, and of endpoint pickers. What nobody can see does not go to zero, and
+//! Outages around an idle period: of Prometheus, and of endpoint pickers. What cannot be seen does not go to zero, and
 //! what is at zero comes back once its picker does.
 
 use std::time::{Duration, Instant};
@@ -9,20 +9,20 @@ use wva_testbed::picker::Manner;
 use wva_testbed::{Testbed, eventually};
 
 use super::lane::Lane;
-use super::{LANES, Plan, RETENTION, row, say};
+use super::{LANES, Plan, RETENTION};
+use crate::command::{SOON, say};
+use crate::report::{Report, spread};
 
 /// Models with a picker of their own. The first are awake when it goes, half of these with a picker that Prometheus does not
 /// scrape; the others are at zero.
 const PICKERS: usize = 6;
 const AWAKE: usize = 4;
 const UNSCRAPED: usize = AWAKE / 2;
-/// Longest wait for what takes seconds.
-const SOON: Duration = Duration::from_mins(2);
 /// Longest time from a picker's return to the step of a model that requests wait for.
 const WOKEN: Duration = Duration::from_secs(5);
 
 /// Every model has a request that ends just when Prometheus goes; then nothing is asked of it.
-pub(super) async fn of_prometheus(testbed: &Testbed, plan: &Plan<'_>) -> anyhow::Result<Option<String>> {
+pub(super) async fn of_prometheus(testbed: &Testbed, plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
     say(&format!(
         "\n== Prometheus down for {:?} around an idle period (retention {RETENTION:?})",
         plan.outage
@@ -42,17 +42,11 @@ pub(super) async fn of_prometheus(testbed: &Testbed, plan: &Plan<'_>) -> anyhow:
     let after = try_join_all(lanes.iter().map(|lane| lane.to_zero_after(up))).await?;
     let too_soon = after.iter().filter(|after| **after < RETENTION).count();
     let figures = format!(
-        "{zeroed} of {} zeroed meanwhile, {too_soon} before a whole period was seen; all {} s after it was back",
+        "{zeroed} of {} zeroed meanwhile, {too_soon} before a whole period was seen; all after it was back in {}",
         lanes.len(),
         spread(&after),
     );
-    row("Prometheus is down", "0 zeroed", &figures, zeroed + too_soon == 0)
-}
-
-/// Least and greatest, in seconds.
-fn spread(all: &[Duration]) -> String {
-    let seconds = |d: Option<&Duration>| d.map_or(0.0, Duration::as_secs_f64);
-    format!("{:.1} to {:.1}", seconds(all.iter().min()), seconds(all.iter().max()))
+    report.row("Prometheus is down", figures, "0 zeroed", zeroed + too_soon == 0)
 }
 
 /// A model with a picker.
@@ -89,8 +83,8 @@ impl<'a> Served<'a> {
 }
 
 /// Some of the models have just had a request when their pickers go, the others are at zero, and requests come for them
-/// while nobody can see it.
-pub(super) async fn of_pickers(testbed: &Testbed, plan: &Plan<'_>) -> anyhow::Result<Option<String>> {
+/// while no picker shows it.
+pub(super) async fn of_pickers(testbed: &Testbed, plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
     say(&format!("\n== pickers down for {:?} around an idle period (retention {RETENTION:?})", plan.outage))?;
     // On a busy machine one may be at zero before the last is there.
     let began = Instant::now();
@@ -127,24 +121,21 @@ pub(super) async fn of_pickers(testbed: &Testbed, plan: &Plan<'_>) -> anyhow::Re
     let after = try_join_all(up_still.map(|served| served.lane.to_zero_after(up))).await?;
     let stuck = woken.iter().filter(|after| **after > WOKEN).count();
     let figures = format!(
-        "{zeroed} of {} zeroed meanwhile ({UNSCRAPED} with pickers that Prometheus does not scrape), the others {} s after they were back; {stuck} of {} stuck at 0, woken {} s after",
+        "{zeroed} of {} zeroed meanwhile ({UNSCRAPED} with pickers that Prometheus does not scrape), the others after they were back in {}; {stuck} of {} stuck at 0, woken after {}",
         awake.len(),
         spread(&after),
         asleep.len(),
         spread(&woken),
     );
-    row("endpoint pickers are down", "0 zeroed, 0 stuck at 0", &figures, zeroed + stuck == 0)
+    report.row("endpoint pickers are down", figures, "0 zeroed, 0 stuck at 0", zeroed + stuck == 0)
 }
 
 /// How long after a moment a model got a replica.
 async fn woken_after(served: &Served<'_>, since: Instant) -> anyhow::Result<Duration> {
     let at = eventually(&format!("{} to be woken", served.lane.namespace()), SOON, async || {
-        let all = served.lane.history().all();
-        let first = all.iter().find(|(at, replicas)| *at > since && *replicas > 0).map(|(at, _)| *at);
-        ensure!(first.is_some(), "it is at 0");
-        Ok(first)
+        served.lane.history().first_since(since, |replicas| replicas > 0).context("it is at 0")
     })
     .await?;
     served.lane.picker.queue(&served.model, 0.0);
-    Ok(at.context("the condition waited for")?.duration_since(since))
+    Ok(at.duration_since(since))
 }

@@ -3,31 +3,22 @@
 
 use std::fmt::Write as _;
 
+use super::FleetConfig;
 use super::queueing::Replica;
 
 /// The figures of one pod.
 pub(super) struct Figures<'a> {
-    pub(super) model: &'a str,
+    pub(super) config: &'a FleetConfig,
     /// 0..=1, or NaN.
     pub(super) kv: f64,
     pub(super) waiting: f64,
     pub(super) replica: Replica,
-    pub(super) traits: &'a Traits,
-}
-
-/// What is the same for all pods of a fleet.
-#[derive(Debug, Clone)]
-pub(super) struct Traits {
-    pub(super) generation_tokens: f64,
-    pub(super) prefix_hit_rate: f64,
-    pub(super) num_gpu_blocks: u64,
-    pub(super) block_size: u64,
 }
 
 /// The exposition in the text format 0.0.4.
 pub(super) fn render(figures: &Figures<'_>) -> String {
-    let Figures { model, kv, waiting, replica, traits } = figures;
-    let labels = format!("engine=\"0\",model_name=\"{}\"", escape(model));
+    let Figures { config, kv, waiting, replica } = figures;
+    let labels = format!("engine=\"0\",model_name=\"{}\"", escape(&config.model));
     let mut out = String::new();
     let mut series = |name: &str, kind: &str, suffix: &str, labels: &str, value: f64| {
         if !kind.is_empty() {
@@ -36,24 +27,25 @@ pub(super) fn render(figures: &Figures<'_>) -> String {
         let _ = writeln!(out, "{name}{suffix}{{{labels}}} {}", number(value));
     };
     let done = replica.completed;
+    let generated = done * f64::from(config.generation_tokens);
     series("vllm:kv_cache_usage_perc", "gauge", "", &labels, *kv);
     series("vllm:num_requests_waiting", "gauge", "", &labels, *waiting);
     series("vllm:num_requests_running", "gauge", "", &labels, replica.running);
     // vLLM gives this one no model name.
     let cache = format!(
         "block_size=\"{}\",engine=\"0\",num_gpu_blocks=\"{}\"",
-        traits.block_size, traits.num_gpu_blocks
+        config.block_size, config.num_gpu_blocks
     );
     series("vllm:cache_config_info", "gauge", "", &cache, 1.0);
     let finished = format!("{labels},finished_reason=\"stop\"");
     series("vllm:request_success_total", "counter", "", &finished, done);
     let prompts = replica.prompt_tokens;
     series("vllm:prompt_tokens_total", "counter", "", &labels, prompts);
-    series("vllm:generation_tokens_total", "counter", "", &labels, done * traits.generation_tokens);
+    series("vllm:generation_tokens_total", "counter", "", &labels, generated);
     series("vllm:prefix_cache_queries_total", "counter", "", &labels, prompts);
-    series("vllm:prefix_cache_hits_total", "counter", "", &labels, prompts * traits.prefix_hit_rate);
+    series("vllm:prefix_cache_hits_total", "counter", "", &labels, prompts * config.prefix_hit_rate);
     for (name, tokens) in [
-        ("vllm:request_generation_tokens", done * traits.generation_tokens),
+        ("vllm:request_generation_tokens", generated),
         ("vllm:request_prompt_tokens", replica.completed_prompt_tokens),
     ] {
         series(name, "histogram", "_bucket", &format!("{labels},le=\"+Inf\""), done);
@@ -90,8 +82,8 @@ mod tests {
 
     #[test]
     fn the_exposition_has_the_names_and_labels_of_vllm() {
-        let traits =
-            Traits { generation_tokens: 50.0, prefix_hit_rate: 0.25, num_gpu_blocks: 1024, block_size: 16 };
+        let config =
+            FleetConfig { generation_tokens: 50, num_gpu_blocks: 1024, ..FleetConfig::new("", "", "a\"b") };
         let replica = Replica {
             running: 2.5,
             waiting: 9.0,
@@ -100,7 +92,7 @@ mod tests {
             prompt_tokens: 1200.0,
             completed_prompt_tokens: 1000.0,
         };
-        let text = render(&Figures { model: "a\"b", kv: f64::NAN, waiting: 3.0, replica, traits: &traits });
+        let text = render(&Figures { config: &config, kv: f64::NAN, waiting: 3.0, replica });
         let samples: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
         let m = r#"engine="0",model_name="a\"b""#;
         let want = [

@@ -3,20 +3,20 @@
 //! the time. It lives on a thread with a runtime of its own, so it may outlive the test that started it.
 
 mod export;
-pub mod queueing;
+mod queueing;
 mod requests;
 mod serve;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use self::export::Traits;
 use self::queueing::{Queueing, Replica, Service};
 use self::requests::Requests;
 use crate::prometheus::write_targets;
@@ -31,7 +31,6 @@ const GATEWAY: &str = "/gateway/metrics";
 /// What to emulate.
 #[derive(Debug, Clone)]
 pub struct FleetConfig {
-    /// Namespace of the pods.
     pub namespace: String,
     /// Label selector of the pods, such as `wva-test/model=m`. Pods of several Deployments with one model are one
     /// fleet: the variants of the model.
@@ -59,7 +58,6 @@ pub struct FleetConfig {
     pub prefix_hit_rate: f64,
     /// KV cache of a pod, in blocks.
     pub num_gpu_blocks: u64,
-    /// Tokens of a block.
     pub block_size: u64,
 }
 
@@ -138,13 +136,10 @@ pub enum ExportFault {
 /// What a ready pod shows, faults left aside.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PodLoad {
-    /// The pod's name.
     pub pod: String,
     /// Share of the KV cache in use, 0..=1.
     pub kv: f64,
-    /// Requests waiting.
     pub waiting: f64,
-    /// Requests running.
     pub running: f64,
 }
 
@@ -157,10 +152,7 @@ pub struct Fleet {
 
 /// What the thread, the metrics pages and the handle share.
 pub(crate) struct Shared {
-    namespace: String,
-    selector: String,
-    model: String,
-    traits: Traits,
+    config: FleetConfig,
     /// Where the metrics pages are. Each pod has its own at its own address as well, at the same port.
     address: SocketAddr,
     data: std::path::PathBuf,
@@ -169,7 +161,6 @@ pub(crate) struct Shared {
 }
 
 struct State {
-    config: FleetConfig,
     queueing: Queueing,
     requests: Requests,
     fixed_all: Option<(f64, f64)>,
@@ -179,12 +170,6 @@ struct State {
     unseen: bool,
     /// Why the pods could not be looked at last time.
     blind: Option<String>,
-}
-
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl State {
@@ -222,7 +207,6 @@ impl Fleet {
         let mut queueing = Queueing::new(service);
         queueing.set_rate(config.rate);
         let state = State {
-            config: config.clone(),
             queueing,
             requests: Requests::default(),
             fixed_all: None,
@@ -232,16 +216,8 @@ impl Fleet {
             blind: Some("the pods were not looked at yet".to_owned()),
         };
         let shared = Arc::new(Shared {
-            traits: Traits {
-                generation_tokens: f64::from(config.generation_tokens),
-                prefix_hit_rate: config.prefix_hit_rate,
-                num_gpu_blocks: config.num_gpu_blocks,
-                block_size: config.block_size,
-            },
             targets: format!("fleet-{}", testbed.next()),
-            namespace: config.namespace,
-            selector: config.selector,
-            model: config.model,
+            config,
             address,
             data: testbed.data().to_owned(),
             state: Mutex::new(state),
@@ -264,15 +240,13 @@ impl Fleet {
 
     /// Sets the arrival rate of the whole model, in requests per second.
     pub fn set_rate(&self, requests_per_second: f64) {
-        self.shared.state().queueing.set_rate(requests_per_second);
+        self.shared.state.lock().queueing.set_rate(requests_per_second);
     }
 
     /// Sets the mean input of the requests that come from now on, in tokens.
     pub fn set_prompt_tokens(&self, prompt_tokens: u32) -> anyhow::Result<()> {
-        let mut state = self.shared.state();
-        state.config.prompt_tokens = prompt_tokens;
-        let service = state.config.service()?;
-        state.queueing.set_service(service);
+        let service = FleetConfig { prompt_tokens, ..self.shared.config.clone() }.service()?;
+        self.shared.state.lock().queueing.set_service(service);
         Ok(())
     }
 
@@ -283,24 +257,24 @@ impl Fleet {
 
     /// From now on scrapes see nothing of single requests, as if each came right after one; the pods themselves show them.
     pub fn hide_requests(&self) {
-        self.shared.state().unseen = true;
+        self.shared.state.lock().unseen = true;
     }
 
     /// Sends one request that runs for so long.
     pub fn send(&self, lasts: Duration) {
-        let mut state = self.shared.state();
+        let mut state = self.shared.state.lock();
         let State { queueing, requests, .. } = &mut *state;
         requests.send(lasts, queueing.replicas(), Instant::now());
     }
 
     /// Ends the requests that run, however long they were to.
     pub fn end_requests(&self) {
-        self.shared.state().requests.end_all(Instant::now());
+        self.shared.state.lock().requests.end_all(Instant::now());
     }
 
     /// The requests that were sent one by one, in order.
     pub fn requests(&self) -> Vec<Request> {
-        let mut state = self.shared.state();
+        let mut state = self.shared.state.lock();
         state.requests.end(Instant::now());
         state.requests.all().to_vec()
     }
@@ -308,24 +282,17 @@ impl Fleet {
     /// Has one pod show exactly this KV cache use (0..=1) and queue length, whatever the model says; also a pod
     /// that is not ready yet.
     pub fn set_fixed(&self, pod: &str, kv: f64, waiting: f64) {
-        self.shared.state().fixed.insert(pod.to_owned(), (kv, waiting));
+        self.shared.state.lock().fixed.insert(pod.to_owned(), (kv, waiting));
     }
 
     /// The same for all pods that have no fixed figures of their own, later ones too.
     pub fn set_fixed_all(&self, kv: f64, waiting: f64) {
-        self.shared.state().fixed_all = Some((kv, waiting));
+        self.shared.state.lock().fixed_all = Some((kv, waiting));
     }
 
-    /// Goes back to the model for all pods.
-    pub fn clear_fixed(&self) {
-        let mut state = self.shared.state();
-        state.fixed_all = None;
-        state.fixed.clear();
-    }
-
-    /// Breaks the metrics page of one pod, or mends it.
+    /// Breaks the metrics page of one pod, or repairs it.
     pub fn set_fault(&self, pod: &str, fault: Option<ExportFault>) {
-        let mut state = self.shared.state();
+        let mut state = self.shared.state.lock();
         match fault {
             Some(fault) => state.faults.insert(pod.to_owned(), fault),
             None => state.faults.remove(pod),
@@ -334,7 +301,7 @@ impl Fleet {
 
     /// What the ready pods show, by name.
     pub fn pods(&self) -> Vec<PodLoad> {
-        let state = self.shared.state();
+        let state = self.shared.state.lock();
         let shown = |pod: &String| {
             let ((kv, waiting), running) = (state.shown(pod)?, state.replica(pod)?.running);
             Some(PodLoad { pod: pod.clone(), kv, waiting, running })
@@ -344,7 +311,7 @@ impl Fleet {
 
     /// Requests that wait because no pod is ready.
     pub fn at_gateway(&self) -> f64 {
-        self.shared.state().at_gateway()
+        self.shared.state.lock().at_gateway()
     }
 
     /// The metrics page of the emulated endpoint picker: its flow-control queue is [`Fleet::at_gateway`].
@@ -352,17 +319,13 @@ impl Fleet {
         format!("http://{}{GATEWAY}", self.shared.address)
     }
 
-    /// Requests rejected so far because a queue was full.
-    pub fn rejected(&self) -> f64 {
-        self.shared.state().queueing.rejected()
-    }
-
     /// Waits until exactly `count` pods are ready and returns their names.
     pub async fn wait_ready(&self, count: usize, deadline: Duration) -> anyhow::Result<Vec<String>> {
         let shared = &self.shared;
-        let what = format!("{count} ready pods with {} in {}", shared.selector, shared.namespace);
+        let what =
+            format!("{count} ready pods with {} in {}", shared.config.selector, shared.config.namespace);
         eventually(&what, deadline, async || {
-            let state = shared.state();
+            let state = shared.state.lock();
             let ready: Vec<String> = state.queueing.replicas().keys().cloned().collect();
             match &state.blind {
                 Some(why) => bail!("the pods cannot be seen: {why}"),
@@ -375,7 +338,7 @@ impl Fleet {
 
     /// The metrics page of a pod, for a test that looks at it without Prometheus.
     pub fn metrics_url(&self, pod: &str) -> String {
-        format!("http://{}/pods/{}/{pod}/metrics", self.shared.address, self.shared.namespace)
+        format!("http://{}/pods/{}/{pod}/metrics", self.shared.address, self.shared.config.namespace)
     }
 }
 

@@ -6,30 +6,25 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What a replica is able to do.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Service {
+pub(super) struct Service {
     /// Requests a replica runs at once (vLLM's `max_num_seqs`), above 0.
-    pub max_seqs: f64,
+    pub(super) max_seqs: f64,
     /// Mean time that a request runs, in seconds, above 0.
-    pub service_time: f64,
+    pub(super) service_time: f64,
     /// What each running request adds to that, in seconds.
-    pub per_running: f64,
+    pub(super) per_running: f64,
     /// Share of a replica's KV cache that a running request holds, 0..=1.
-    pub kv_per_request: f64,
+    pub(super) kv_per_request: f64,
     /// Mean input of a request, in tokens.
-    pub prompt_tokens: f64,
+    pub(super) prompt_tokens: f64,
     /// Requests that wait at one replica, and at the gateway while no replica is ready; more are rejected.
-    pub max_queue: f64,
+    pub(super) max_queue: f64,
 }
 
 impl Service {
     /// Requests a replica runs at once: as many as its places and its KV cache allow.
-    pub fn capacity(&self) -> f64 {
+    pub(super) fn capacity(&self) -> f64 {
         if self.kv_per_request > 0.0 { self.max_seqs.min(1.0 / self.kv_per_request) } else { self.max_seqs }
-    }
-
-    /// Requests per second that one replica completes when it is full.
-    pub fn throughput(&self) -> f64 {
-        self.capacity() / self.runs_for(self.capacity())
     }
 
     /// Mean time that a request runs where so many run at once, in seconds.
@@ -40,19 +35,19 @@ impl Service {
 
 /// One replica. All counts are fractional and never negative.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Replica {
+pub(super) struct Replica {
     /// Requests being served.
-    pub running: f64,
+    pub(super) running: f64,
     /// Requests waiting for a place.
-    pub waiting: f64,
+    pub(super) waiting: f64,
     /// Requests taken up since it started, a counter.
-    pub admitted: f64,
+    pub(super) admitted: f64,
     /// Requests completed since it started, a counter.
-    pub completed: f64,
+    pub(super) completed: f64,
     /// Input of the requests taken up, in tokens, a counter.
-    pub prompt_tokens: f64,
+    pub(super) prompt_tokens: f64,
     /// Input of the requests completed, in tokens, a counter.
-    pub completed_prompt_tokens: f64,
+    pub(super) completed_prompt_tokens: f64,
 }
 
 impl Replica {
@@ -61,50 +56,46 @@ impl Replica {
     }
 
     /// Share of the KV cache in use, 0..=1.
-    pub fn kv(&self, service: &Service) -> f64 {
+    pub(super) fn kv(&self, service: &Service) -> f64 {
         (self.running * service.kv_per_request).clamp(0.0, 1.0)
     }
 }
 
 /// All replicas of one model.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Queueing {
+pub(super) struct Queueing {
     service: Service,
     rate: f64,
     replicas: BTreeMap<String, Replica>,
     gateway: f64,
+    /// Requests turned away since the beginning, because a queue was full.
     rejected: f64,
 }
 
 impl Queueing {
     /// A model without replicas and without load.
-    pub fn new(service: Service) -> Self {
+    pub(super) fn new(service: Service) -> Self {
         Self { service, rate: 0.0, replicas: BTreeMap::new(), gateway: 0.0, rejected: 0.0 }
     }
 
     /// What a replica is able to do.
-    pub fn service(&self) -> &Service {
+    pub(super) fn service(&self) -> &Service {
         &self.service
     }
 
     /// Has replicas work like this from now on.
-    pub fn set_service(&mut self, service: Service) {
+    pub(super) fn set_service(&mut self, service: Service) {
         self.service = service;
     }
 
     /// Sets the arrival rate in requests per second; negative and NaN count as 0.
-    pub fn set_rate(&mut self, requests_per_second: f64) {
+    pub(super) fn set_rate(&mut self, requests_per_second: f64) {
         self.rate = if requests_per_second > 0.0 { requests_per_second } else { 0.0 };
-    }
-
-    /// The arrival rate in requests per second.
-    pub fn rate(&self) -> f64 {
-        self.rate
     }
 
     /// Sets which replicas are ready. A new one starts empty; what a vanished one ran or held is sent again by its
     /// clients and waits at the gateway until the next step.
-    pub fn set_replicas(&mut self, names: &BTreeSet<String>) {
+    pub(super) fn set_replicas(&mut self, names: &BTreeSet<String>) {
         let gone = self.replicas.extract_if(.., |name, _| !names.contains(name));
         self.gateway += gone.map(|(_, replica)| replica.load()).sum::<f64>();
         for name in names {
@@ -113,22 +104,17 @@ impl Queueing {
     }
 
     /// The ready replicas, by name.
-    pub fn replicas(&self) -> &BTreeMap<String, Replica> {
+    pub(super) fn replicas(&self) -> &BTreeMap<String, Replica> {
         &self.replicas
     }
 
     /// Requests at the gateway: there are some only while no replica is ready.
-    pub fn gateway(&self) -> f64 {
+    pub(super) fn gateway(&self) -> f64 {
         self.gateway
     }
 
-    /// Requests rejected since the beginning, because a queue was full.
-    pub fn rejected(&self) -> f64 {
-        self.rejected
-    }
-
     /// Moves the time on by `seconds` (not above 0: nothing happens): requests end, arrive, are spread, and start.
-    pub fn step(&mut self, seconds: f64) {
+    pub(super) fn step(&mut self, seconds: f64) {
         if seconds.is_nan() || seconds <= 0.0 {
             return;
         }
@@ -257,7 +243,7 @@ mod tests {
                         .map(|replica| replica.waiting)
                         .fold(model.gateway(), f64::max);
                     // Queues are bounded, so the requests turned away count as not served too.
-                    let unserved = waiting(&model) + model.rejected();
+                    let unserved = waiting(&model) + model.rejected;
                     if let Some((queue, total)) = before {
                         let at = format!("rate {rate}, {seconds} s, {replicas} replicas");
                         assert!(longest <= queue + 1e-9, "{at}: queue {longest} after {queue}");
@@ -298,7 +284,7 @@ mod tests {
             }
         }
         let held: f64 = model.replicas().values().map(|replica| replica.load() + replica.completed).sum();
-        let all = held + completed_by_gone + model.rejected() + model.gateway();
+        let all = held + completed_by_gone + model.rejected + model.gateway();
         assert!((all - 9.0 * seconds).abs() < 1e-6, "{all} of {}", 9.0 * seconds);
     }
 
@@ -309,7 +295,6 @@ mod tests {
         let mut model = after(service, 1, 3.0, 120);
         let replica = model.replicas()["pod-0"];
         near(replica.running, 8.45, "running");
-        near(service.throughput(), 10.0 / 3.0, "throughput of a full replica");
         near(replica.prompt_tokens, 100.0 * replica.admitted, "input of what began");
         near(replica.completed_prompt_tokens, 100.0 * replica.completed, "input of what ended");
         model.set_service(Service { prompt_tokens: 500.0, ..service });
@@ -323,7 +308,7 @@ mod tests {
     #[test]
     fn without_replicas_requests_wait_at_the_gateway_up_to_the_limit() {
         let model = after(SERVICE, 0, 3.0, 20);
-        assert!((model.gateway() - 40.0).abs() < 1e-9 && (model.rejected() - 20.0).abs() < 1e-9, "{model:?}");
+        assert!((model.gateway() - 40.0).abs() < 1e-9 && (model.rejected - 20.0).abs() < 1e-9, "{model:?}");
     }
 
     #[test]
@@ -336,7 +321,7 @@ mod tests {
         assert_eq!(model, before);
         for rate in [-1.0, f64::NAN] {
             model.set_rate(rate);
-            assert!(model.rate().abs() < f64::EPSILON);
+            assert!(model.rate.abs() < f64::EPSILON);
         }
     }
 }

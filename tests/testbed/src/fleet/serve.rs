@@ -41,15 +41,15 @@ pub(super) async fn run(
         () = step(shared) => Ok(()),
     };
     if let Err(error) = ended {
-        // Seen by whoever waits for pods.
-        shared.state().blind = Some(format!("the fleet has ended: {error:#}"));
+        // Seen by those that wait for pods.
+        shared.state.lock().blind = Some(format!("the fleet has ended: {error:#}"));
     }
 }
 
 /// Follows the pods. An API server that does not answer leaves everything as it was.
 async fn look(shared: &Arc<Shared>, kube: kube::Config) -> anyhow::Result<()> {
-    let pods = Api::<Pod>::namespaced(kube::Client::try_from(kube)?, &shared.namespace);
-    let wanted = ListParams::default().labels(&shared.selector);
+    let pods = Api::<Pod>::namespaced(kube::Client::try_from(kube)?, &shared.config.namespace);
+    let wanted = ListParams::default().labels(&shared.config.selector);
     let mut ticks = interval(LOOK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut known = None;
@@ -69,13 +69,13 @@ async fn look(shared: &Arc<Shared>, kube: kube::Config) -> anyhow::Result<()> {
                 if known.as_ref() != Some(&ready) {
                     write_targets(&shared.data, &shared.targets, &targets(shared, &ready))?;
                 }
-                let mut state = shared.state();
+                let mut state = shared.state.lock();
                 state.queueing.set_replicas(&ready);
                 state.requests.set_replicas(&ready, std::time::Instant::now());
                 state.blind = None;
                 known = Some(ready);
             }
-            Err(error) => shared.state().blind = Some(format!("{error:#}")),
+            Err(error) => shared.state.lock().blind = Some(format!("{error:#}")),
         }
     }
 }
@@ -90,7 +90,7 @@ fn serving(pod: &Pod) -> Option<(String, Option<IpAddr>)> {
     pod.metadata.name.clone().filter(|_| stays).map(|name| (name, address))
 }
 
-/// Serves what a pod shows to whoever asks the pod itself, until the guard is dropped.
+/// Serves what a pod shows to those that ask the pod itself, until the guard is dropped.
 fn own_page(shared: &Arc<Shared>, pod: &str, address: IpAddr) -> anyhow::Result<DropGuard> {
     let at = (address, shared.address.port());
     let listener = std::net::TcpListener::bind(at).with_context(|| format!("no page for {pod} at {at:?}"))?;
@@ -105,7 +105,7 @@ fn own_page(shared: &Arc<Shared>, pod: &str, address: IpAddr) -> anyhow::Result<
 }
 
 fn targets(shared: &Shared, ready: &BTreeSet<String>) -> serde_json::Value {
-    let namespace = &shared.namespace;
+    let namespace = &shared.config.namespace;
     let target = |pod: &String| {
         json!({
             "targets": [shared.address.to_string()],
@@ -126,7 +126,7 @@ async fn step(shared: &Shared) {
     let mut last = Instant::now();
     loop {
         let now = ticks.tick().await;
-        shared.state().queueing.step((now - last).as_secs_f64());
+        shared.state.lock().queueing.step((now - last).as_secs_f64());
         last = now;
     }
 }
@@ -141,22 +141,22 @@ async fn serve(shared: &Arc<Shared>, listener: std::net::TcpListener) -> anyhow:
 }
 
 async fn page(State(shared): State<Arc<Shared>>, Path((namespace, pod)): Path<(String, String)>) -> Response {
-    if namespace == shared.namespace {
+    if namespace == shared.config.namespace {
         show(&shared, &pod, true)
     } else {
         StatusCode::NOT_FOUND.into_response()
     }
 }
 
-/// The page of a pod, for a scrape or for whoever asks the pod itself.
+/// The page of a pod, for a scrape or for a client of the pod itself.
 fn show(shared: &Shared, pod: &str, scrape: bool) -> Response {
-    let mut state = shared.state();
+    let mut state = shared.state.lock();
     state.requests.end(std::time::Instant::now());
     let replica = if scrape { state.scraped(pod) } else { state.replica(pod) };
     let Some((replica, (kv, waiting))) = replica.zip(state.shown(pod)) else {
         return StatusCode::NOT_FOUND.into_response();
     };
-    let figures = Figures { model: &shared.model, kv, waiting, replica, traits: &shared.traits };
+    let figures = Figures { config: &shared.config, kv, waiting, replica };
     let text = match state.faults.get(pod) {
         Some(ExportFault::Down) => return StatusCode::SERVICE_UNAVAILABLE.into_response(),
         Some(ExportFault::Empty) => String::new(),
@@ -167,9 +167,9 @@ fn show(shared: &Shared, pod: &str, scrape: bool) -> Response {
 }
 
 async fn gateway(State(shared): State<Arc<Shared>>) -> Response {
-    let state = shared.state();
+    let state = shared.state.lock();
     let prompt_tokens = state.queueing.service().prompt_tokens;
-    exposition(render_gateway(&shared.model, state.at_gateway(), prompt_tokens))
+    exposition(render_gateway(&shared.config.model, state.at_gateway(), prompt_tokens))
 }
 
 fn exposition(text: String) -> Response {

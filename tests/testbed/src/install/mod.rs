@@ -5,6 +5,7 @@
 pub mod manifests;
 pub mod program;
 
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use anyhow::{Context, ensure};
 use self::manifests::Ports;
 use self::program::Program;
 use crate::components::http_client;
-use crate::{Process, Signal, Testbed, eventually, within};
+use crate::{Signal, Testbed, eventually, within};
 
 /// Name of the release whose manifests `config/base` holds. Every name in them begins with it.
 pub const RELEASE: &str = "workload-variant-autoscaler";
@@ -34,7 +35,6 @@ pub(crate) const UP: Duration = Duration::from_mins(1);
 /// How to run the program.
 #[derive(Clone, Debug)]
 pub struct InstallOptions {
-    /// The binary.
     pub wva: PathBuf,
     /// Settings beyond those every install has, as environment variables.
     pub env: Vec<(String, String)>,
@@ -51,15 +51,31 @@ pub struct InstallOptions {
 }
 
 impl InstallOptions {
-    /// A program that samples every second and decides every two, so that nobody waits for a minute.
-    pub fn quick(wva: impl Into<PathBuf>) -> Self {
-        let env = [
-            ("GLOBAL_OPT_INTERVAL", "2s"),
-            ("PROMETHEUS_METRICS_CACHE_FETCH_INTERVAL", "1s"),
-            ("PROMETHEUS_METRICS_CACHE_TTL", "1s"),
-        ];
-        let env = env.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+    /// A program with the intervals of an install.
+    pub fn new(wva: impl Into<PathBuf>) -> Self {
+        let env = Vec::new();
         Self { wva: wva.into(), env, crd: None, webhooks: None, release: None, judges: None }
+    }
+
+    /// A program that samples every second and decides every two, so that no test waits for a minute.
+    pub fn quick(wva: impl Into<PathBuf>) -> Self {
+        Self::every(wva, "1s").with(&[("GLOBAL_OPT_INTERVAL", "2s")])
+    }
+
+    /// A program that samples and decides this often.
+    pub fn every(wva: impl Into<PathBuf>, interval: &str) -> Self {
+        let all = [
+            "GLOBAL_OPT_INTERVAL",
+            "PROMETHEUS_METRICS_CACHE_FETCH_INTERVAL",
+            "PROMETHEUS_METRICS_CACHE_TTL",
+        ];
+        Self::new(wva).with(&all.map(|key| (key, interval)))
+    }
+
+    /// The same with these settings too; a later value of a setting replaces an earlier one.
+    pub fn with(mut self, env: &[(&str, &str)]) -> Self {
+        self.env.extend(env.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())));
+        self
     }
 
     /// A name of `config/base`, or a text that holds such, as it is in this release: [`SYSTEM`], [`SERVICE`],
@@ -71,6 +87,14 @@ impl InstallOptions {
     /// Whether this release serves the external metrics API.
     pub(crate) fn serves_metrics_api(&self) -> bool {
         self.release.is_none()
+    }
+}
+
+impl Deref for Install {
+    type Target = Program;
+
+    fn deref(&self) -> &Program {
+        &self.program
     }
 }
 
@@ -126,21 +150,6 @@ impl Install {
         })
         .await
         .with_context(|| self.program.evidence())
-    }
-
-    /// Where the program serves something: `admission`, `external metrics`, `metrics`, `health` or `debug`.
-    pub fn address(&self, what: &str) -> anyhow::Result<&str> {
-        self.program.address(what)
-    }
-
-    /// The value of a series on `/metrics` of this name that holds all of these labels; `None` if there is no such series.
-    pub async fn series(&self, name: &str, labels: &[(&str, &str)]) -> anyhow::Result<Option<f64>> {
-        self.program.series(name, labels).await
-    }
-
-    /// The process itself.
-    pub fn process(&self) -> &Process {
-        self.program.process()
     }
 
     /// Asks it to end and waits until it has.

@@ -56,12 +56,11 @@ impl Program {
         Ok(Self { process, addresses })
     }
 
-    /// Its process.
     pub fn process(&self) -> &Process {
         &self.process
     }
 
-    /// Where it serves something, by the names of [`SERVED`].
+    /// Where it serves something: `admission`, `external metrics`, `metrics`, `health` or `debug`.
     pub fn address(&self, what: &str) -> anyhow::Result<&str> {
         self.addresses.get(what).map(String::as_str).with_context(|| format!("wva does not serve {what}"))
     }
@@ -82,22 +81,18 @@ impl Program {
         Ok(())
     }
 
-    /// The value of the first series whose line starts with this name and holds all of these labels.
-    pub async fn series(&self, name: &str, labels: &[(&str, &str)]) -> anyhow::Result<Option<f64>> {
+    /// The page at `/metrics`.
+    pub async fn metrics(&self) -> anyhow::Result<String> {
         let (status, text) = get(&format!("http://{}/metrics", self.address("metrics")?)).await?;
         ensure!(status == 200, "/metrics answered {status}: {text}");
-        let is_it = |line: &&str| {
-            line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']))
-                && labels.iter().all(|(k, v)| line.contains(&format!("{k}=\"{v}\"")))
-        };
-        text.lines()
-            .find(is_it)
-            .and_then(|line| line.rsplit_once(' '))
-            .map(|(_, v)| v.parse().context("no number"))
-            .transpose()
+        Ok(text)
     }
 
-    /// The end of its log.
+    /// The value of a series on `/metrics` of this name that holds all of these labels; `None` if there is no such series.
+    pub async fn series(&self, name: &str, labels: &[(&str, &str)]) -> anyhow::Result<Option<f64>> {
+        series(&self.metrics().await?, name, labels)
+    }
+
     pub fn evidence(&self) -> String {
         format!("the end of the log of {}:\n{}", self.process.name(), self.process.log_tail(20))
     }
@@ -158,4 +153,14 @@ fn addresses(log: &str, metrics_api: bool) -> anyhow::Result<BTreeMap<&'static s
     };
     let served = SERVED.into_iter().filter(|(what, _)| metrics_api || *what != "external metrics");
     served.map(address).collect()
+}
+
+/// The value of the first series of a metrics page with this name and all of these labels.
+pub fn series(page: &str, name: &str, labels: &[(&str, &str)]) -> anyhow::Result<Option<f64>> {
+    let is_it = |line: &&str| {
+        line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']))
+            && labels.iter().all(|(k, v)| line.contains(&format!("{k}=\"{v}\"")))
+    };
+    let value = page.lines().find(is_it).and_then(|line| line.rsplit_once(' ')).map(|(_, value)| value);
+    value.map(|value| value.parse().with_context(|| format!("{name} is {value:?}"))).transpose()
 }

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail, ensure};
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{
-    ConfigMap, KeyToPath, Pod, Secret, ServiceAccount, Volume as Declared, VolumeProjection,
+    ConfigMap, ConfigMapProjection, DownwardAPIVolumeFile, Pod, Secret, SecretProjection, ServiceAccount,
+    ServiceAccountTokenProjection, Volume as Declared, VolumeProjection,
 };
 use kube::Api;
 use kube::api::PostParams;
@@ -20,19 +21,10 @@ use crate::within;
 /// Contents by file name.
 type Contents = BTreeMap<String, Vec<u8>>;
 
-/// One thing that files come from.
-#[derive(Clone, Debug)]
-enum Source {
-    ConfigMap { name: String, items: Option<Vec<KeyToPath>>, optional: bool },
-    Secret { name: String, items: Option<Vec<KeyToPath>>, optional: bool },
-    Token { path: String, audience: Option<String>, seconds: Option<i64> },
-    Field { path: String, field: String },
-}
-
 /// A volume's folder. Config maps and secrets in it are brought up to date by [`Volume::refresh`].
 pub(super) struct Volume {
     folder: PathBuf,
-    sources: Vec<Source>,
+    sources: Vec<VolumeProjection>,
     contents: Contents,
     states: u32,
 }
@@ -64,14 +56,14 @@ impl Volume {
     pub(super) async fn refresh(&mut self, node: &Node, pod: &Pod) -> anyhow::Result<()> {
         let mut contents = self.contents.clone();
         for source in &self.sources {
-            if !matches!(source, Source::Token { .. }) {
+            if source.service_account_token.is_none() {
                 contents.extend(read(node, pod, source).await?);
             }
         }
         if contents == self.contents { Ok(()) } else { self.swap(contents) }
     }
 
-    /// Writes a new state beside the present one and moves the link to it.
+    /// Writes a new state next to the present one and moves the link to it.
     fn swap(&mut self, contents: Contents) -> anyhow::Result<()> {
         let before = self.folder.join(format!("..{}", self.states));
         self.states += 1;
@@ -100,67 +92,50 @@ impl Volume {
     }
 }
 
-fn sources(declared: &Declared) -> anyhow::Result<Vec<Source>> {
-    if let Some(map) = &declared.config_map {
-        let (name, items) = (map.name.clone(), map.items.clone());
-        return Ok(vec![Source::ConfigMap { name, items, optional: map.optional == Some(true) }]);
-    }
-    if let Some(secret) = &declared.secret {
-        let name = secret.secret_name.clone().context("secretName is missing")?;
-        let (items, optional) = (secret.items.clone(), secret.optional == Some(true));
-        return Ok(vec![Source::Secret { name, items, optional }]);
-    }
+/// What a volume consists of: a config map or a secret alone is a projection of one source.
+fn sources(declared: &Declared) -> anyhow::Result<Vec<VolumeProjection>> {
     if let Some(projected) = &declared.projected {
-        let all = projected.sources.iter().flatten().map(projection);
-        return Ok(all.collect::<anyhow::Result<Vec<_>>>()?.concat());
+        return Ok(projected.sources.clone().unwrap_or_default());
     }
-    ensure!(declared.empty_dir.is_some(), "only configMap, secret, projected and emptyDir are supported");
-    Ok(Vec::new())
+    let config_map = declared.config_map.clone().map(|map| ConfigMapProjection {
+        name: map.name,
+        items: map.items,
+        optional: map.optional,
+    });
+    let secret = declared.secret.clone().map(|secret| SecretProjection {
+        name: secret.secret_name.unwrap_or_default(),
+        items: secret.items,
+        optional: secret.optional,
+    });
+    if config_map.is_none() && secret.is_none() {
+        ensure!(declared.empty_dir.is_some(), "only configMap, secret, projected and emptyDir are supported");
+        return Ok(Vec::new());
+    }
+    Ok(vec![VolumeProjection { config_map, secret, ..VolumeProjection::default() }])
 }
 
-fn projection(of: &VolumeProjection) -> anyhow::Result<Vec<Source>> {
-    if let Some(token) = &of.service_account_token {
-        let (path, audience, seconds) =
-            (token.path.clone(), token.audience.clone(), token.expiration_seconds);
-        return Ok(vec![Source::Token { path, audience, seconds }]);
+async fn read(node: &Node, pod: &Pod, source: &VolumeProjection) -> anyhow::Result<Contents> {
+    let namespace = pod.metadata.namespace.as_deref().context("a pod without a namespace")?;
+    if let Some(declared) = &source.service_account_token {
+        let token = token(node, pod, declared).await?;
+        return Ok(Contents::from([(declared.path.clone(), token.into_bytes())]));
     }
-    if let Some(map) = &of.config_map {
-        let (name, items) = (map.name.clone(), map.items.clone());
-        return Ok(vec![Source::ConfigMap { name, items, optional: map.optional == Some(true) }]);
+    if let Some(fields) = &source.downward_api {
+        let field = |item: &DownwardAPIVolumeFile| {
+            let field = item.field_ref.as_ref().context("downwardAPI: only fieldRef is supported")?;
+            anyhow::Ok((item.path.clone(), field_of(pod, &field.field_path)?.into_bytes()))
+        };
+        return fields.items.iter().flatten().map(field).collect();
     }
-    if let Some(secret) = &of.secret {
-        let (name, items) = (secret.name.clone(), secret.items.clone());
-        return Ok(vec![Source::Secret { name, items, optional: secret.optional == Some(true) }]);
-    }
-    let Some(fields) = &of.downward_api else {
+    let (kind, name, found, items, optional) = if let Some(map) = &source.config_map {
+        ("ConfigMap", &map.name, config_map(node, namespace, &map.name).await?, &map.items, map.optional)
+    } else if let Some(of) = &source.secret {
+        ("Secret", &of.name, secret(node, namespace, &of.name).await?, &of.items, of.optional)
+    } else {
         bail!("projected: only serviceAccountToken, configMap, secret and downwardAPI are supported");
     };
-    let field = |item: &k8s_openapi::api::core::v1::DownwardAPIVolumeFile| {
-        let field = item.field_ref.as_ref().context("downwardAPI: only fieldRef is supported")?;
-        anyhow::Ok(Source::Field { path: item.path.clone(), field: field.field_path.clone() })
-    };
-    fields.items.iter().flatten().map(field).collect()
-}
-
-async fn read(node: &Node, pod: &Pod, source: &Source) -> anyhow::Result<Contents> {
-    let namespace = pod.metadata.namespace.as_deref().context("a pod without a namespace")?;
-    let (kind, name, found, items, optional) = match source {
-        Source::Token { path, audience, seconds } => {
-            let token = token(node, pod, audience.clone(), *seconds).await?;
-            return Ok(Contents::from([(path.clone(), token.into_bytes())]));
-        }
-        Source::Field { path, field } => {
-            return Ok(Contents::from([(path.clone(), field_of(pod, field)?.into_bytes())]));
-        }
-        Source::ConfigMap { name, items, optional } => {
-            ("ConfigMap", name, config_map(node, namespace, name).await?, items, *optional)
-        }
-        Source::Secret { name, items, optional } => {
-            ("Secret", name, secret(node, namespace, name).await?, items, *optional)
-        }
-    };
     let Some(mut data) = found else {
-        ensure!(optional, "{kind} {namespace}/{name} does not exist");
+        ensure!(optional == Some(true), "{kind} {namespace}/{name} does not exist");
         return Ok(Contents::new());
     };
     let Some(items) = items else { return Ok(data) };
@@ -189,12 +164,7 @@ pub(super) async fn secret(node: &Node, namespace: &str, name: &str) -> anyhow::
 }
 
 /// A token of the pod's service account that ends with the pod.
-async fn token(
-    node: &Node,
-    pod: &Pod,
-    audience: Option<String>,
-    seconds: Option<i64>,
-) -> anyhow::Result<String> {
+async fn token(node: &Node, pod: &Pod, declared: &ServiceAccountTokenProjection) -> anyhow::Result<String> {
     let namespace = pod.metadata.namespace.as_deref().context("a pod without a namespace")?;
     let account = pod.spec.as_ref().and_then(|spec| spec.service_account_name.as_deref());
     let account = account.context("a pod without a service account")?;
@@ -205,9 +175,9 @@ async fn token(
         uid: pod.metadata.uid.clone(),
     };
     let spec = TokenRequestSpec {
-        audiences: audience.map(|audience| vec![audience]),
+        audiences: declared.audience.clone().map(|audience| vec![audience]),
         bound_object_ref: Some(bound),
-        expiration_seconds: seconds,
+        expiration_seconds: declared.expiration_seconds,
     };
     let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };
     let accounts = Api::<ServiceAccount>::namespaced(node.client.clone(), namespace);

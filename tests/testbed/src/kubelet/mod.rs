@@ -17,24 +17,26 @@ mod status;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::ListParams;
+use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
-use crate::Testbed;
 use crate::testbed::NETWORK;
+use crate::{Testbed, run};
 
 /// Pods that are run here and left alone by kwok: the controller's, and those of its `helm test`.
 pub(crate) const PODS: &str = "control-plane in (controller-manager,controller-manager-test)";
 /// Time between two looks at a pod and its process: short against every period of a probe.
 const LOOK: Duration = Duration::from_millis(200);
+/// Longest time for a helper of the system.
+const HELPER: Duration = Duration::from_mins(1);
 /// Longest wait for the API server.
 const CALL: Duration = Duration::from_secs(10);
 
@@ -94,8 +96,8 @@ impl Kubelet {
     /// went wrong.
     pub fn evidence(&self) -> String {
         let mut lines: Vec<String> =
-            self.node.troubles().iter().map(|(pod, trouble)| format!("{pod}: {trouble}")).collect();
-        for pod in self.node.pods().values() {
+            self.node.troubles.lock().iter().map(|(pod, trouble)| format!("{pod}: {trouble}")).collect();
+        for pod in self.node.pods.lock().values() {
             let name = pod.metadata.name.as_deref().unwrap_or_default();
             let log = std::fs::read_to_string(self.node.log(name)).unwrap_or_default();
             let all: Vec<&str> = log.lines().collect();
@@ -112,18 +114,6 @@ impl Kubelet {
 }
 
 impl Node {
-    fn pods(&self) -> MutexGuard<'_, BTreeMap<String, Pod>> {
-        self.pods.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn addresses(&self) -> MutexGuard<'_, BTreeMap<Ipv4Addr, Ports>> {
-        self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn troubles(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
-        self.troubles.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn log(&self, pod: &str) -> PathBuf {
         self.logs.join(format!("pod-{pod}.log"))
     }
@@ -136,7 +126,7 @@ impl Node {
 
     /// The port on loopback behind a port of a pod.
     fn local(&self, ip: Ipv4Addr, port: u16) -> anyhow::Result<u16> {
-        let addresses = self.addresses();
+        let addresses = self.addresses.lock();
         let ports = addresses.get(&ip).with_context(|| format!("no pod has the address {ip}"))?;
         let known = || format!("the pod at {ip} declares no container port {port}, only {:?}", ports.keys());
         ports.get(&port).copied().with_context(known)
@@ -163,15 +153,15 @@ async fn watch(node: Arc<Node>) {
             Ok(found) => {
                 known.retain(|uid| found.contains_key(uid));
                 let new: Vec<String> = found.keys().filter(|uid| !known.contains(*uid)).cloned().collect();
-                *node.pods() = found;
+                *node.pods.lock() = found;
                 for uid in new {
                     known.insert(uid.clone());
                     tasks.spawn(pod::run(node.clone(), uid));
                 }
-                node.troubles().remove("the list of pods");
+                node.troubles.lock().remove("the list of pods");
             }
             Err(error) => {
-                node.troubles().insert("the list of pods".to_owned(), format!("{error:#}"));
+                node.troubles.lock().insert("the list of pods".to_owned(), format!("{error:#}"));
             }
         }
         while tasks.try_join_next().is_some() {}
@@ -181,14 +171,8 @@ async fn watch(node: Arc<Node>) {
 
 /// Runs a helper of the system to its end.
 async fn ran(program: &Path, args: &[&str]) -> anyhow::Result<()> {
-    let output = tokio::process::Command::new(program)
-        .args(args)
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
-        .output()
-        .await
-        .with_context(|| format!("cannot run {}", program.display()))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{} {args:?} failed: {}", program.display(), said.trim());
-    Ok(())
+    let mut command = tokio::process::Command::new(program);
+    command.args(args);
+    let what = format!("{} {args:?}", program.display());
+    run(&what, command, "", HELPER).await?.success().map(drop).context(what)
 }

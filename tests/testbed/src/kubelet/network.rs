@@ -14,10 +14,9 @@ use kube::Api;
 use kube::api::ListParams;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::{TcpStream, UnixListener, UnixStream};
-use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
 
 use super::{CALL, Node};
+use crate::accept::accept;
 use crate::within;
 
 /// More connections than kube-apiserver opens.
@@ -28,19 +27,12 @@ const CONNECT: Duration = Duration::from_secs(5);
 
 /// Takes connections of the API server. Dropping it ends them.
 pub(super) async fn serve(listener: UnixListener, node: Arc<Node>) {
-    let mut open = JoinSet::new();
-    let room = Arc::new(Semaphore::new(CONNECTIONS));
-    loop {
-        let Ok(slot) = room.clone().acquire_owned().await else { return };
-        let Ok((stream, _)) = listener.accept().await else { return };
+    accept(listener, CONNECTIONS, |stream| {
         let node = node.clone();
-        open.spawn(async move {
-            let _slot = slot;
-            // Whoever loses a connection notices by itself.
-            let _ = lead(stream, &node).await;
-        });
-        while open.try_join_next().is_some() {}
-    }
+        // A client that loses its connection notices by itself.
+        async move { lead(stream, &node).await.unwrap_or_default() }
+    })
+    .await;
 }
 
 async fn lead(mut stream: UnixStream, node: &Node) -> anyhow::Result<()> {
@@ -84,7 +76,7 @@ async fn resolve(node: &Node, target: &str) -> anyhow::Result<String> {
         return Ok(target.to_owned());
     }
     let (pod, port) =
-        if node.addresses().contains_key(&ip) { (ip, port) } else { endpoint(node, ip, port).await? };
+        if node.addresses.lock().contains_key(&ip) { (ip, port) } else { endpoint(node, ip, port).await? };
     Ok(format!("127.0.0.1:{}", node.local(pod, port)?))
 }
 

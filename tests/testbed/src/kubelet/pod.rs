@@ -65,23 +65,23 @@ pub(super) async fn run(node: Arc<Node>, uid: String) {
         node,
     };
     loop {
-        let newest = life.node.pods().get(&life.uid).cloned();
+        let newest = life.node.pods.lock().get(&life.uid).cloned();
         // Taken away by force: its container goes with it.
         let Some(pod) = newest else { break };
         let name = pod.metadata.name.clone().unwrap_or_default();
         match life.step(&pod).await {
             Ok(true) => {
-                life.node.troubles().remove(&name);
+                life.node.troubles.lock().remove(&name);
             }
             Ok(false) => break,
             Err(error) if is_absent(&error) => {}
             Err(error) => {
-                life.node.troubles().insert(name, format!("{error:#}"));
+                life.node.troubles.lock().insert(name, format!("{error:#}"));
             }
         }
         sleep(LOOK).await;
     }
-    life.node.addresses().remove(&life.ip);
+    life.node.addresses.lock().remove(&life.ip);
 }
 
 impl Life {
@@ -142,7 +142,7 @@ impl Life {
         if self.prepared.is_none() {
             std::fs::create_dir_all(&self.folder)?;
             let prepared = Prepared::new(&self.node, pod, container, &self.folder).await?;
-            self.node.addresses().insert(self.ip, prepared.ports().clone());
+            self.node.addresses.lock().insert(self.ip, prepared.ports().clone());
             self.prepared = Some(prepared);
         }
         let prepared = self.prepared.as_mut().context("not prepared")?;

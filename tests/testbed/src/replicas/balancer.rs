@@ -5,17 +5,18 @@
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use parking_lot::Mutex;
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::accept::accept;
 use crate::components::http_client;
 
 /// More connections than kube-apiserver opens to a webhook under test.
@@ -90,8 +91,10 @@ impl Balancer {
         };
         let ((admission, reviews), (external_metrics, metrics)) = (listen().await?, listen().await?);
         let mut running = JoinSet::new();
-        running.spawn(accept(reviews, shared.clone(), Served::Admission));
-        running.spawn(accept(metrics, shared.clone(), Served::ExternalMetrics));
+        for (listener, served) in [(reviews, Served::Admission), (metrics, Served::ExternalMetrics)] {
+            let shared = shared.clone();
+            running.spawn(accept(listener, CONNECTIONS, move |client| lead(client, shared.clone(), served)));
+        }
         running.spawn(poll(shared.clone()));
         Ok(Self { shared, admission, external_metrics, propagation, _running: running })
     }
@@ -105,19 +108,19 @@ impl Balancer {
 
     /// A new pod, or one that was started again. Nothing is sent to it until it is ready.
     pub(crate) fn add(&self, pod: &str, endpoint: Endpoint) {
-        self.shared.endpoints().insert(pod.to_owned(), Known { endpoint, ready: false, gone: None });
+        self.shared.endpoints.lock().insert(pod.to_owned(), Known { endpoint, ready: false, gone: None });
     }
 
     /// A pod was told to end: from now on its readiness no longer counts, and soon nothing new is sent to it.
     pub(crate) fn leaves(&self, pod: &str) {
-        if let Some(known) = self.shared.endpoints().get_mut(pod) {
+        if let Some(known) = self.shared.endpoints.lock().get_mut(pod) {
             known.gone.get_or_insert(Instant::now() + self.propagation);
         }
     }
 
     /// A pod that is no more.
     pub(crate) fn remove(&self, pod: &str) {
-        self.shared.endpoints().remove(pod);
+        self.shared.endpoints.lock().remove(pod);
     }
 
     pub(crate) fn connections(&self) -> Connections {
@@ -128,14 +131,10 @@ impl Balancer {
 }
 
 impl Shared {
-    fn endpoints(&self) -> MutexGuard<'_, BTreeMap<String, Known>> {
-        self.endpoints.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The port of a random one of those to which new connections are led.
     fn choose(&self, served: Served) -> Option<u16> {
         let now = Instant::now();
-        let endpoints = self.endpoints();
+        let endpoints = self.endpoints.lock();
         let led = endpoints.values().filter(|known| known.ready && known.gone.is_none_or(|gone| now < gone));
         let ports: Vec<u16> = led
             .filter_map(|known| match served {
@@ -149,24 +148,8 @@ impl Shared {
     }
 }
 
-async fn accept(listener: TcpListener, shared: Arc<Shared>, served: Served) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
-    let mut connections = JoinSet::new();
-    loop {
-        // Neither is ever closed while this runs.
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-        let Ok((client, _)) = listener.accept().await else { return };
-        let shared = shared.clone();
-        connections.spawn(async move {
-            lead(client, &shared, served).await;
-            drop(place);
-        });
-        while connections.try_join_next().is_some() {}
-    }
-}
-
 /// Leads one connection to a replica, until either end closes it. One that nobody takes is reset.
-async fn lead(mut client: TcpStream, shared: &Shared, served: Served) {
+async fn lead(mut client: TcpStream, shared: Arc<Shared>, served: Served) {
     let count = |what: &AtomicU64| what.fetch_add(1, Ordering::Relaxed);
     let Some(port) = shared.choose(served) else {
         count(&shared.nowhere);
@@ -189,7 +172,7 @@ async fn poll(shared: Arc<Shared>) {
     let Ok(client) = http_client(None) else { return };
     loop {
         let looked: Vec<(String, String)> = {
-            let endpoints = shared.endpoints();
+            let endpoints = shared.endpoints.lock();
             let stay = endpoints.iter().filter(|(_, known)| known.gone.is_none());
             stay.map(|(pod, known)| (pod.clone(), known.endpoint.health.clone())).collect()
         };
@@ -203,7 +186,7 @@ async fn poll(shared: Arc<Shared>) {
         }
         while let Some(looked) = looks.join_next().await {
             let Ok((pod, health, ready)) = looked else { continue };
-            let mut endpoints = shared.endpoints();
+            let mut endpoints = shared.endpoints.lock();
             // It may have been told to end, or another may have its name, since it was asked.
             let known = endpoints.get_mut(&pod).filter(|known| known.endpoint.health == health);
             if let Some(known) = known.filter(|known| known.gone.is_none()) {
@@ -223,7 +206,7 @@ mod tests {
         let endpoint = Endpoint { admission: 7, external_metrics: None, health: "127.0.0.1:9".to_owned() };
         balancer.add("wva-0", endpoint);
         assert_eq!(balancer.shared.choose(Served::Admission), None, "it is not ready yet");
-        balancer.shared.endpoints().values_mut().for_each(|known| known.ready = true);
+        balancer.shared.endpoints.lock().values_mut().for_each(|known| known.ready = true);
         assert_eq!(balancer.shared.choose(Served::Admission), Some(7));
         assert_eq!(balancer.shared.choose(Served::ExternalMetrics), None);
         Ok(balancer)

@@ -4,13 +4,14 @@
 //! sending it again: then a request may arrive long after its sender gave it up.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 
 use anyhow::Context as _;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
+
+use crate::accept::accept;
 
 /// More connections than a replica opens.
 const CONNECTIONS: usize = 256;
@@ -34,7 +35,10 @@ impl Link {
         let port = listener.local_addr()?.port();
         let ((whole, seen), (losses, lost)) = (watch::channel(true), watch::channel(0));
         let mut running = JoinSet::new();
-        running.spawn(accept(listener, target, seen, lost));
+        running.spawn(accept(listener, CONNECTIONS, move |client| {
+            let connection = connection(client, target, seen.clone(), lost.clone());
+            async move { connection.await.unwrap_or_default() }
+        }));
         Ok(Self { port, whole, losses, _running: running })
     }
 
@@ -60,37 +64,14 @@ impl Link {
     }
 }
 
-async fn accept(
-    listener: TcpListener,
-    target: u16,
-    mut whole: watch::Receiver<bool>,
-    lost: watch::Receiver<u32>,
-) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
-    let mut connections = JoinSet::new();
-    loop {
-        // Neither is ever closed while this runs.
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-        let Ok((client, _)) = listener.accept().await else { return };
-        if whole.wait_for(|whole| *whole).await.is_err() {
-            return;
-        }
-        let (whole, mut lost) = (whole.clone(), lost.clone());
-        lost.mark_unchanged();
-        connections.spawn(async move {
-            let _ = connection(client, target, whole, lost).await;
-            drop(place);
-        });
-        while connections.try_join_next().is_some() {}
-    }
-}
-
 async fn connection(
     mut client: TcpStream,
     target: u16,
-    whole: watch::Receiver<bool>,
+    mut whole: watch::Receiver<bool>,
     mut lost: watch::Receiver<u32>,
 ) -> anyhow::Result<()> {
+    whole.wait_for(|whole| *whole).await?;
+    lost.mark_unchanged();
     let mut server = TcpStream::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, target))).await?;
     for stream in [&client, &server] {
         stream.set_nodelay(true)?;

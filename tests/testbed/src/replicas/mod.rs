@@ -24,7 +24,6 @@ use crate::{Process, Signal, Testbed, eventually};
 pub const LEASE: Duration = Duration::from_secs(6);
 const RENEW: Duration = Duration::from_secs(4);
 const RETRY: Duration = Duration::from_secs(1);
-/// Name of the Lease.
 pub const LEASE_NAME: &str = "72dd1cf1.llm-d.ai";
 /// How long a cluster needs to hear that a pod is going away.
 const PROPAGATION: Duration = Duration::from_secs(1);
@@ -111,7 +110,6 @@ impl<'a> Replicas<'a> {
         self.start_all(&[index]).await
     }
 
-    /// Starts several at the same time.
     pub async fn start_all(&mut self, indexes: &[usize]) -> anyhow::Result<()> {
         for &index in indexes {
             let ended = self.running.get(&index).is_none_or(|program| program.process().exited().is_some());
@@ -177,7 +175,6 @@ impl<'a> Replicas<'a> {
         Ok(())
     }
 
-    /// Kills all.
     pub fn kill_all(&mut self) {
         for (index, program) in std::mem::take(&mut self.running) {
             program.process().kill();
@@ -241,12 +238,6 @@ impl<'a> Replicas<'a> {
         Ok(self.program(index)?.series("wva_leader", &[]).await?.map(|value| value > 0.0))
     }
 
-    /// Indexes of the replicas that run, or ran when they were last looked at.
-    pub fn indexes(&self) -> Vec<usize> {
-        self.running.keys().copied().collect()
-    }
-
-    /// The process of a replica.
     pub fn process(&self, index: usize) -> anyhow::Result<&Process> {
         Ok(self.program(index)?.process())
     }
@@ -266,7 +257,6 @@ impl<'a> Replicas<'a> {
         self.balancer.connections()
     }
 
-    /// The control plane.
     pub fn testbed(&self) -> &'a Testbed {
         self.testbed
     }
@@ -312,8 +302,10 @@ fn elected(mut options: InstallOptions) -> InstallOptions {
         ("LEADER_ELECTION_RETRY_PERIOD", seconds(RETRY)),
         ("WVA_TAKEOVER_DELAY", "1s".to_owned()),
     ];
+    let settings = settings.each_ref().map(|(key, value)| (*key, value.as_str()));
     // What the caller set goes first, by coming last.
     let own = std::mem::take(&mut options.env);
-    options.env = settings.map(|(key, value)| (key.to_owned(), value)).into_iter().chain(own).collect();
+    options = options.with(&settings);
+    options.env.extend(own);
     options
 }

@@ -17,13 +17,13 @@ use kube::api::{ListParams, PostParams};
 
 pub(crate) use self::data::Data;
 use self::data::log_folder;
+use crate::Signal;
 use crate::components::{Component, Running};
 use crate::nodes::{NodeGroup, stages};
-use crate::pki::{self, Pki};
-use crate::process::{Process, Signal};
+use crate::process::Process;
 use crate::tools::Tools;
 use crate::wait::{eventually, within};
-use crate::{access, audit, prometheus};
+use crate::{access, audit, pki, prometheus};
 
 /// In the data folder: the port to which ports of pods are forwarded.
 const FORWARD: &str = "forward";
@@ -42,15 +42,12 @@ pub struct Options {
     /// Cold start of a pod: from being scheduled to ready, 0 to 1 s more than this. A pod's own annotation or label
     /// [`crate::START_SECONDS_KEY`] goes first.
     pub pod_start: Duration,
-    /// The GPU nodes.
     pub nodes: Vec<NodeGroup>,
-    /// How often Prometheus scrapes.
     pub scrape_interval: Duration,
     /// How often the HPA controller looks.
     pub hpa_sync: Duration,
     /// Keeps the data folder (etcd, Prometheus, kubeconfigs) when it ends. The logs are always kept.
     pub keep: bool,
-    /// Starts Prometheus too.
     pub with_prometheus: bool,
     /// etcd waits until the disk has each change, as it does in a cluster. Without, tests are faster.
     pub etcd_fsync: bool,
@@ -114,7 +111,8 @@ impl Testbed {
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let logs = log_folder(&options.name)?;
         let data = Data::create(options.keep)?;
-        let pki = Pki::write(&data.path)?;
+        pki::write(&data.path)?;
+        let ca = data.path.join(pki::CA);
         let token = secret()?;
         data.write("tokens.csv", &format!("{token},admin,admin,\"system:masters\"\n"))?;
         let stages = data.write("stages.yaml", &stages(options.pod_start, &data.path.join(FORWARD)))?;
@@ -128,7 +126,7 @@ impl Testbed {
             options.webhook_client.then(|| plans::write_webhook_client(&data)).transpose()?;
         let network = options.kubelet.then(|| plans::write_egress(&data)).transpose()?;
         let plan = |ports: &[u16]| {
-            let mut plan = plans::apiserver(&options, &data, &pki, &token, etcd.port(0), ports);
+            let mut plan = plans::apiserver(&options, &data, &token, etcd.port(0), ports);
             plan.args.extend(audit.iter().flat_map(|policy| audit::flags(policy, &data)));
             plan.args.extend(network.clone());
             plan.args.extend(webhook_client.clone());
@@ -136,12 +134,12 @@ impl Testbed {
         };
         let server =
             Running::launch(Component::Apiserver, tools.path("kube-apiserver")?, &logs, 1, plan).await?;
-        let kubeconfig = access::write_kubeconfig(&data, "admin", server.port(0), &pki.ca, &token)?;
+        let kubeconfig = access::write_kubeconfig(&data, "admin", server.port(0), &ca, &token)?;
         let config = access::load(&kubeconfig).await?;
 
         let (controllers, scheduler, kwok, prometheus, ()) = tokio::try_join!(
             async {
-                let plan = |_: &[u16]| plans::controller_manager(&options, &pki, &kubeconfig);
+                let plan = |_: &[u16]| plans::controller_manager(&options, &data, &kubeconfig);
                 let program = tools.path("kube-controller-manager")?;
                 Running::launch(Component::ControllerManager, program, &logs, 0, plan).await
             },
@@ -172,7 +170,7 @@ impl Testbed {
             (Component::Kwok, kwok),
         ]);
         running.extend(prometheus.map(|prometheus| (Component::Prometheus, prometheus)));
-        let (ca, counter) = (pki.ca, AtomicU32::new(0));
+        let counter = AtomicU32::new(0);
         let testbed = Self { running, data, tools, ca, kubeconfig, token, config, counter, logs };
         testbed.works().await?;
         Ok(testbed)

@@ -10,7 +10,7 @@ use super::data::Data;
 use super::{NETWORK, Options};
 use crate::components::{Plan, Ready};
 use crate::kubelet::PODS;
-use crate::pki::{Pki, write_webhook_client as write_client_certificate};
+use crate::pki::{self, CA};
 
 /// The controllers that tests need, by the long names of `--controllers`.
 const CONTROLLERS: &str = "deployment-controller,replicaset-controller,statefulset-controller,\
@@ -36,14 +36,8 @@ pub(super) fn etcd(options: &Options, data: &Data, ports: &[u16]) -> Plan {
     Plan { args, ready: Ready::Answers { url: format!("{client}/health"), auth: None } }
 }
 
-pub(super) fn apiserver(
-    options: &Options,
-    data: &Data,
-    pki: &Pki,
-    token: &str,
-    etcd: u16,
-    ports: &[u16],
-) -> Plan {
+pub(super) fn apiserver(options: &Options, data: &Data, token: &str, etcd: u16, ports: &[u16]) -> Plan {
+    let file = |name: &str| data.path.join(name).display().to_string();
     let args = [
         format!("--etcd-servers={}", url(etcd)),
         format!("--secure-port={}", ports[0]),
@@ -51,33 +45,34 @@ pub(super) fn apiserver(
         "--advertise-address=127.0.0.1".to_owned(),
         // A loopback address is not accepted as an endpoint of the service "kubernetes".
         "--endpoint-reconciler-type=none".to_owned(),
-        format!("--cert-dir={}", data.path.join("apiserver").display()),
-        format!("--tls-cert-file={}", pki.serving_cert.display()),
-        format!("--tls-private-key-file={}", pki.serving_key.display()),
+        format!("--cert-dir={}", file("apiserver")),
+        format!("--tls-cert-file={}", file("apiserver.crt")),
+        format!("--tls-private-key-file={}", file("apiserver.key")),
         "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
-        format!("--service-account-key-file={}", pki.service_account_public.display()),
-        format!("--service-account-signing-key-file={}", pki.service_account_key.display()),
+        format!("--service-account-key-file={}", file("service-account.pub")),
+        format!("--service-account-signing-key-file={}", file("service-account.key")),
         "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
-        format!("--token-auth-file={}", data.path.join("tokens.csv").display()),
+        format!("--token-auth-file={}", file("tokens.csv")),
         "--authorization-mode=RBAC".to_owned(),
         // Nodes would keep a not-ready taint that nobody here takes away.
         "--disable-admission-plugins=TaintNodesByCondition".to_owned(),
         // Services of type ExternalName are resolved by name, which leads to programs on loopback.
         "--enable-aggregator-routing=false".to_owned(),
-        format!("--requestheader-client-ca-file={}", pki.front_proxy_ca.display()),
+        format!("--requestheader-client-ca-file={}", file("front-proxy-ca.crt")),
         "--requestheader-username-headers=X-Remote-User".to_owned(),
         "--requestheader-group-headers=X-Remote-Group".to_owned(),
         "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),
         "--requestheader-allowed-names=front-proxy-client".to_owned(),
-        format!("--proxy-client-cert-file={}", pki.front_proxy_cert.display()),
-        format!("--proxy-client-key-file={}", pki.front_proxy_key.display()),
+        format!("--proxy-client-cert-file={}", file("front-proxy.crt")),
+        format!("--proxy-client-key-file={}", file("front-proxy.key")),
     ];
     let args = args.into_iter().chain(gates(options)).collect();
     let url = format!("https://127.0.0.1:{}/readyz", ports[0]);
-    Plan { args, ready: Ready::Answers { url, auth: Some((token.to_owned(), pki.ca.clone())) } }
+    Plan { args, ready: Ready::Answers { url, auth: Some((token.to_owned(), data.path.join(CA))) } }
 }
 
-pub(super) fn controller_manager(options: &Options, pki: &Pki, kubeconfig: &Path) -> Plan {
+pub(super) fn controller_manager(options: &Options, data: &Data, kubeconfig: &Path) -> Plan {
+    let file = |name: &str| data.path.join(name).display().to_string();
     let args = [
         format!("--kubeconfig={}", kubeconfig.display()),
         format!("--controllers={CONTROLLERS}"),
@@ -85,8 +80,8 @@ pub(super) fn controller_manager(options: &Options, pki: &Pki, kubeconfig: &Path
         "--leader-elect=false".to_owned(),
         "--secure-port=0".to_owned(),
         "--use-service-account-credentials=true".to_owned(),
-        format!("--service-account-private-key-file={}", pki.service_account_key.display()),
-        format!("--root-ca-file={}", pki.ca.display()),
+        format!("--service-account-private-key-file={}", file("service-account.key")),
+        format!("--root-ca-file={}", file(CA)),
     ];
     Plan { args: args.into_iter().chain(calls(options)).chain(gates(options)).collect(), ready: Ready::Runs }
 }
@@ -126,7 +121,8 @@ pub(super) fn write_egress(data: &Data) -> anyhow::Result<String> {
 
 /// Writes the client certificate that webhooks are shown, and returns the API server's flag for it.
 pub(super) fn write_webhook_client(data: &Data) -> anyhow::Result<String> {
-    let (cert, key) = write_client_certificate(&data.path)?;
+    pki::write_webhook_client(&data.path)?;
+    let [cert, key] = ["webhook-client.crt", "webhook-client.key"].map(|file| data.path.join(file));
     // Of every webhook: the port of the Service under test is not known yet, and would be part of the name.
     let user = json!({"name": "*", "user": {"client-certificate": cert, "client-key": key}});
     let kubeconfig = json!({"apiVersion": "v1", "kind": "Config", "users": [user]});
