@@ -90,7 +90,7 @@ impl<'a> Lane<'a> {
         let deployments: Api<Deployment> = Api::namespaced(testbed.admin()?, &namespace);
         let history = History::default();
         let watching = history.follow(deployments.clone());
-        let random = Pcg64::seed_from_u64(seed.wrapping_mul(1000) + u64::try_from(number)?);
+        let random = Pcg64::seed_from_u64(seed.wrapping_mul(1000).wrapping_add(u64::try_from(number)?));
         Ok(Self {
             testbed,
             namespace,

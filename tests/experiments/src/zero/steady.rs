@@ -1,8 +1,6 @@
 //! A variant under an even load whose HPA reads the external metrics API while leaders come and go: its replicas must not
 //! change once.
 
-use std::time::Duration;
-
 use anyhow::ensure;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::Api;
