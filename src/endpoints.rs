@@ -188,11 +188,12 @@ fn scrape(registry: &Registry, series: Option<&Series>) -> Response {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
     use std::time::Duration;
 
+    use serde_json::json;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpStream;
+    use wva_fakes::{FakeApi, Reply};
 
     use super::*;
 
@@ -288,30 +289,21 @@ mod tests {
         shutdown.cancel();
     }
 
-    /// The path of every request to the API server is noted, and each token and each access is granted.
-    fn generous_api(asked: &Arc<Mutex<Vec<String>>>) -> kube::Client {
-        let asked = asked.clone();
-        let service = tower::service_fn(move |request: axum::http::Request<kube::client::Body>| {
-            let path = request.uri().path().to_owned();
-            asked.lock().unwrap().push(path);
-            async move {
-                let body = request.into_body().collect_bytes().await.unwrap();
-                let mut review: serde_json::Value = serde_json::from_slice(&body).unwrap();
-                review["status"] = serde_json::json!({
-                    "authenticated": true, "user": {"username": "alice"}, "allowed": true,
-                });
-                Ok::<_, std::convert::Infallible>(Response::new(axum::body::Body::from(review.to_string())))
-            }
-        });
-        kube::Client::new(service, "default")
+    /// A fake API server that accepts every token and grants every access.
+    fn generous_api() -> FakeApi {
+        FakeApi::with_rule(|request| {
+            let mut review = request.body.clone();
+            review["status"] = json!({"authenticated": true, "user": {"username": "alice"}, "allowed": true});
+            Some(Reply::Json(201, review))
+        })
     }
 
     #[tokio::test]
     async fn unknown_path_of_secure_metrics_asks_no_api_server() {
         use tower::ServiceExt as _;
 
-        let asked = Arc::default();
-        let gate = Arc::new(Gate::new(generous_api(&asked)));
+        let fake = generous_api();
+        let gate = Arc::new(Gate::new(fake.client()));
         let router = guarded(metrics(Registry::new(), None), gate);
         for (path, status, reviews) in [
             ("/a1", StatusCode::NOT_FOUND, 0),
@@ -323,7 +315,7 @@ mod tests {
             let request = Request::get(path).header(header::AUTHORIZATION, "Bearer t");
             let answer = router.clone().oneshot(request.body(axum::body::Body::empty()).unwrap()).await;
             assert_eq!(answer.unwrap().status(), status, "{path}");
-            assert_eq!(asked.lock().unwrap().len(), reviews, "{path}: {asked:?}");
+            assert_eq!(fake.requests().len(), reviews, "{path}: {:?}", fake.requests());
         }
     }
 

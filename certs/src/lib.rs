@@ -24,7 +24,7 @@ mod why;
 pub mod x509;
 
 #[cfg(test)]
-mod fake;
+mod fixture;
 
 use std::sync::Arc;
 

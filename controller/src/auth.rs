@@ -400,6 +400,6 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 }
 
 #[cfg(test)]
-pub(crate) mod fake;
+pub(crate) mod fixture;
 #[cfg(test)]
 mod tests;

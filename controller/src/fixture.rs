@@ -10,16 +10,17 @@ use kube::runtime::watcher::Event;
 use kube::{Resource, api::DynamicObject};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use wva_scaling::VariantKey;
 
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::PartialObjectMeta;
 
-use crate::published::PublishedVariant;
+use crate::published::{Published, PublishedVariant};
 use crate::report::conditions::{Outlook, conditions};
 use crate::report::said::Said;
-use crate::variants::Variant;
+use crate::variants::{Ownership, Reach, Variant};
 use crate::watches::cache::Writer;
 use crate::watches::{
     Autoscaler, GpuWatches, NamespaceFacts, NodeFacts, Optional, OwnedSet, PodFacts, Sight, WatchedNode,
@@ -87,6 +88,12 @@ impl Cluster {
             }),
             namespaces: Some(self.namespaces.reader()),
         }
+    }
+
+    /// What a controller of `ownership` manages.
+    pub(crate) fn reach(&self, ownership: Ownership) -> Reach {
+        let watches = self.watches();
+        Reach::new(ownership, watches.variants, watches.namespaces)
     }
 
     /// The VariantAutoscaling of a Deployment of the same name; `extra` is merged over it at the top level.
@@ -316,6 +323,19 @@ pub(crate) fn decision(variant: Value, config: Value) -> wva_scaling::Decision {
 /// Replicas under the same KV cache use, with samples of one age.
 pub(crate) fn replicas(n: u32, kv: f64, age: &str) -> Value {
     (0..n).map(|i| json!({"pod": format!("a-{i}"), "kv": kv, "queue": 0.0, "age": age})).collect()
+}
+
+/// The key of a variant in namespace `ns`.
+pub(crate) fn key(name: &str) -> VariantKey {
+    VariantKey { namespace: "ns".into(), name: name.into() }
+}
+
+/// What a cycle publishes of variants in namespace `ns`.
+pub(crate) fn publication<N: AsRef<str>>(
+    variants: impl IntoIterator<Item = (N, PublishedVariant)>,
+) -> Published {
+    let variants = variants.into_iter().map(|(name, v)| (key(name.as_ref()), Arc::new(v))).collect();
+    Published { variants, ..Published::default() }
 }
 
 /// A variant as a cycle publishes it.

@@ -52,6 +52,12 @@ struct Made {
     end: Timestamp,
 }
 
+impl Made {
+    fn files(&self) -> [(&str, &str); 3] {
+        [("tls.crt", &self.cert), ("tls.key", &self.key), ("ca.crt", &self.ca)]
+    }
+}
+
 fn made(life: Duration) -> Made {
     let now = now();
     let ca = Ca::generate(life, now).unwrap();
@@ -99,13 +105,13 @@ impl Looked {
 #[test]
 fn a_swap_is_followed_and_the_old_ca_stays_trusted_until_it_expires() {
     let (mount, one, two) = (Mount::new("swap"), made(DAY), made(30 * DAY));
-    mount.swap("1", &[("tls.crt", &one.cert), ("tls.key", &one.key), ("ca.crt", &one.ca)]);
+    mount.swap("1", &one.files());
     let mut looked = Looked::new(&mount);
     assert_eq!(looked.look(), Vec::<String>::new());
     assert_eq!((looked.serving.not_after(), looked.bundle()), (Some(one.end), one.ca.clone()));
     let first = looked.serving.certificate();
 
-    mount.swap("2", &[("tls.crt", &two.cert), ("tls.key", &two.key), ("ca.crt", &two.ca)]);
+    mount.swap("2", &two.files());
     assert_eq!(looked.look(), Vec::<String>::new());
     assert_ne!(looked.serving.certificate(), first);
     assert_eq!(looked.bundle(), format!("{}{}", two.ca, one.ca), "others may still serve what it signed");
@@ -122,7 +128,7 @@ fn what_is_bad_is_named_and_the_last_good_pair_stays() {
     assert!(missing[0].contains("tls.crt") && missing[0].contains("cannot read"), "{missing:?}");
     assert!(!looked.serving.loaded());
 
-    mount.swap("1", &[("tls.crt", &good.cert), ("tls.key", &good.key), ("ca.crt", &good.ca)]);
+    mount.swap("1", &good.files());
     assert_eq!(looked.look(), Vec::<String>::new());
     let served = looked.serving.certificate();
     let long = "x".repeat(LONGEST + 1);
@@ -137,13 +143,7 @@ fn what_is_bad_is_named_and_the_last_good_pair_stays() {
         ("ca.crt", &cas, "ca.crt", "longer than 131072 bytes"),
     ];
     for (i, (file, content, named, why)) in rows.into_iter().enumerate() {
-        let mut contents = vec![
-            ("tls.crt", good.cert.as_str()),
-            ("tls.key", good.key.as_str()),
-            ("ca.crt", good.ca.as_str()),
-        ];
-        contents.retain(|(name, _)| *name != file);
-        contents.push((file, content));
+        let contents = good.files().map(|(name, text)| (name, if name == file { content } else { text }));
         mount.swap(&format!("bad-{i}"), &contents);
         let said = looked.look();
         assert!(said.len() == 1 && said[0].contains(named) && said[0].contains(why), "{file}: {said:?}");
@@ -151,7 +151,7 @@ fn what_is_bad_is_named_and_the_last_good_pair_stays() {
         assert_eq!(looked.bundle(), good.ca, "{file}");
         assert!(!said[0].contains(good.key.lines().nth(1).unwrap()), "no key is told");
     }
-    mount.swap("2", &[("tls.crt", &other.cert), ("tls.key", &other.key), ("ca.crt", &other.ca)]);
+    mount.swap("2", &other.files());
     assert_eq!(looked.look(), Vec::<String>::new());
     assert_ne!(looked.serving.certificate(), served);
 
@@ -182,11 +182,11 @@ async fn the_handle_is_filled_whenever_the_files_come() {
     let clock: Clock = Arc::new(now);
     let (certs, task) = crate::Certs::from_files(&mount.0, "tls.crt", "tls.key", clock, shutdown.clone());
     let task = tokio::spawn(task);
-    let client = crate::fake::FakeApi::new().client();
+    let client = wva_fakes::FakeApi::new().client();
     let rotation = tokio::spawn(certs.rotate(client, shutdown.clone()));
     tokio::time::sleep(3 * POLL).await;
     assert!(!certs.loaded() && certs.expiries().is_empty());
-    mount.swap("1", &[("tls.crt", &one.cert), ("tls.key", &one.key), ("ca.crt", &one.ca)]);
+    mount.swap("1", &one.files());
     let mut bundle = certs.ca_bundle();
     let filled = tokio::time::timeout(3 * POLL, bundle.wait_for(|b| !b.is_empty())).await;
     assert_eq!(*filled.unwrap().unwrap(), one.ca.as_bytes());
@@ -202,7 +202,7 @@ async fn the_handle_is_filled_whenever_the_files_come() {
 async fn a_volume_that_hangs_keeps_no_expiry_quiet_and_is_read_once() {
     let made = made(DAY);
     let mount = Mount::new("hangs");
-    mount.swap("v1", &[("tls.crt", &made.cert), ("tls.key", &made.key), ("ca.crt", &made.ca)]);
+    mount.swap("v1", &made.files());
     let mut looked = Looked::new(&mount);
     assert_eq!(looked.look(), [""; 0]);
     *looked.time.lock().unwrap() = made.end;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use k8s_openapi::ByteString;
 
+use super::Change::{AnnouncedAgain, PromotedAtOnce, Replaced, Restored};
 use super::*;
 use crate::set::{CA_CERT, CA_KEY, Data, NEXT_CA_CERT, NEXT_CA_KEY, PREVIOUS_CA_CERT};
 
@@ -27,286 +28,198 @@ fn ca(life: Duration) -> Arc<Ca> {
     Arc::new(Ca::generate(life, start()).unwrap())
 }
 
-fn set(current: &Arc<Ca>, next: Option<&Arc<Ca>>, previous: &[&Arc<Ca>]) -> CaSet {
-    let previous = previous.iter().map(|ca| ca.cert().clone()).collect();
-    CaSet { current: current.clone(), next: next.cloned(), previous }
-}
+/// CAs by letter. Text such as `k>n<pq` is a set of them: k is current, n is next, p and q are previous.
+struct Cas(Vec<(char, Arc<Ca>)>);
 
-struct Row<'a> {
-    what: &'static str,
-    secret: Option<Data>,
-    known: Option<CaSet>,
-    now: Timestamp,
-    /// `None`: a follower.
-    trusted: Option<Vec<&'a Arc<Ca>>>,
-    change: Option<Change>,
-    /// Who is current, next and previous then. `None`: a CA that was not there before.
-    after: (Option<&'a Arc<Ca>>, After<'a>, Vec<&'a Arc<Ca>>),
-}
+impl Cas {
+    fn with_life(letters: &str) -> Self {
+        Self(letters.chars().map(|letter| (letter, ca(LIFE))).collect())
+    }
 
-#[derive(Clone, Copy)]
-enum After<'a> {
-    Nobody,
-    Fresh,
-    Is(&'a Arc<Ca>),
-}
+    fn and(mut self, letter: char, ca: Arc<Ca>) -> Self {
+        self.0.push((letter, ca));
+        self
+    }
 
-#[track_caller]
-fn check(row: &Row<'_>) {
-    let what = row.what;
-    let found = row.secret.as_ref().map(|data| Found::read(data, row.now));
-    let trusted: Vec<_> = row.trusted.iter().flatten().map(|ca| ca.cert().der().clone()).collect();
-    let role = if row.trusted.is_some() { Role::Leader { trusted: &trusted } } else { Role::Follower };
-    let looker = Looker { known: row.known.as_ref(), seasoned: true, role };
-    let sight = Sight { found: found.as_ref(), looker, now: row.now };
-    assert_eq!(decide(sight), row.change, "{what}");
-    let Some(change) = &row.change else { return };
-    let fresh = Ca::generate(LIFE, row.now).unwrap();
-    let fresh_cert = fresh.cert().clone();
-    let set = sight.after(change, || Ok(fresh)).unwrap();
-    let (current, next, previous) = &row.after;
-    assert_eq!(set.current.cert(), current.map_or(&fresh_cert, |ca| ca.cert()), "{what}: current");
-    let next = match next {
-        After::Nobody => None,
-        After::Fresh => Some(&fresh_cert),
-        After::Is(ca) => Some(ca.cert()),
-    };
-    assert_eq!(set.next.as_ref().map(|ca| ca.cert()), next, "{what}: next");
-    let previous: Vec<_> = previous.iter().map(|ca| ca.cert().clone()).collect();
-    assert_eq!(set.previous, previous, "{what}: previous");
-    assert_ne!(Some(set.to_secret_data()), row.secret, "{what}: what is there is not written again");
-    // Whoever looks again, knowing the result, finds nothing to do.
-    let found = Found::read(&set.to_secret_data(), row.now);
-    let looker = Looker { known: Some(&set), seasoned: true, role: Role::Follower };
-    let again = Sight { found: Some(&found), looker, now: row.now };
-    assert_eq!(decide(again), None, "{what}: a second look");
-}
+    fn all(&self, letters: &str) -> impl Iterator<Item = Arc<Ca>> {
+        letters.chars().map(|letter| self.0.iter().find(|(l, _)| *l == letter).unwrap().1.clone())
+    }
 
-fn spoil(set: &CaSet, entry: &str, value: &str) -> Data {
-    let mut data = set.to_secret_data();
-    data.insert(entry.to_owned(), ByteString(value.as_bytes().to_vec()));
-    data
+    fn set(&self, text: &str) -> CaSet {
+        let (text, previous) = text.split_once('<').unwrap_or((text, ""));
+        let (current, next) = text.split_once('>').unwrap_or((text, ""));
+        let previous = self.all(previous).map(|ca| ca.cert().clone()).collect();
+        CaSet { current: self.all(current).next().unwrap(), next: self.all(next).next(), previous }
+    }
+
+    /// As text; `*` is a CA without a letter.
+    fn text(&self, set: &CaSet) -> String {
+        let letter =
+            |cert| self.0.iter().find(|(_, ca)| ca.cert() == cert).map_or('*', |(letter, _)| *letter);
+        let mut text = letter(set.current.cert()).to_string();
+        text.extend(set.next.iter().flat_map(|ca| ['>', letter(ca.cert())]));
+        text.extend((!set.previous.is_empty()).then_some('<'));
+        text.extend(set.previous.iter().map(letter));
+        text
+    }
+
+    fn secret(&self, text: &str) -> Option<Data> {
+        Some(self.set(text).to_secret_data())
+    }
+
+    fn spoilt(&self, text: &str, entry: &str, value: &str) -> Option<Data> {
+        let mut data = self.set(text).to_secret_data();
+        data.insert(entry.to_owned(), ByteString(value.as_bytes().to_vec()));
+        Some(data)
+    }
+
+    /// What a follower, or a leader that sees these letters trusted, changes, and which set that makes.
+    #[track_caller]
+    fn check(
+        &self,
+        what: &str,
+        secret: Option<&Data>,
+        known: &str,
+        (now, trusted): (Timestamp, Option<&str>),
+        want: Option<(Change, &str)>,
+    ) {
+        let found = secret.map(|data| Found::read(data, now));
+        let certs: Vec<_> = self.all(trusted.unwrap_or_default()).map(|ca| ca.cert().der().clone()).collect();
+        let role = trusted.map_or(Role::Follower, |_| Role::Leader { trusted: &certs });
+        let known = (!known.is_empty()).then(|| self.set(known));
+        let looker = Looker { known: known.as_ref(), seasoned: true, role };
+        let sight = Sight { found: found.as_ref(), looker, now };
+        assert_eq!(decide(sight).as_ref(), want.as_ref().map(|(change, _)| change), "{what}");
+        let Some((change, after)) = want else { return };
+        let set = sight.after(&change, || Ok(Ca::generate(LIFE, now).unwrap())).unwrap();
+        assert_eq!(self.text(&set), after, "{what}");
+        assert_ne!(Some(&set.to_secret_data()), secret, "{what}: what is there is not written again");
+        // A replica that looks again, knowing the result, finds nothing to do.
+        let found = Found::read(&set.to_secret_data(), now);
+        let looker = Looker { known: Some(&set), seasoned: true, role: Role::Follower };
+        let again = Sight { found: Some(&found), looker, now };
+        assert_eq!(decide(again), None, "{what}: a second look");
+    }
 }
 
 #[test]
 fn who_knows_a_ca_never_lets_go_of_it_at_once() {
-    let (k, n, p, f) = (ca(LIFE), ca(LIFE), ca(LIFE), ca(LIFE));
-    let known = || Some(set(&k, None, &[&p]));
-    let garbage = Why::NotACertificate { entry: CA_CERT };
-    let row = |what, secret, known, change, after| Row {
-        what,
-        secret,
-        known,
-        now: start(),
-        trusted: None,
-        change: Some(change),
-        after,
-    };
+    let cas = Cas::with_life("knpf");
+    let spoilt = |text, entry, value| cas.spoilt(text, entry, value);
+    let garbage = || Why::NotACertificate { entry: CA_CERT };
+    let no_key = || Why::Missing { entry: CA_KEY };
+    let other_key = cas.set("f").current.key_pem();
     let rows = [
-        row("deleted", None, known(), Change::Restored(Why::NoSecret), (Some(&k), After::Fresh, vec![&p])),
-        row(
-            "deleted in a rotation",
-            None,
-            Some(set(&k, Some(&n), &[])),
-            Change::Restored(Why::NoSecret),
-            (Some(&k), After::Is(&n), vec![]),
-        ),
-        row(
-            "emptied",
-            Some(Data::new()),
-            known(),
-            Change::Restored(Why::Missing { entry: CA_CERT }),
-            (Some(&k), After::Fresh, vec![&p]),
-        ),
-        row(
-            "garbage",
-            Some(spoil(&set(&k, Some(&n), &[]), CA_CERT, "garbage")),
-            known(),
-            Change::Restored(garbage.clone()),
-            (Some(&k), After::Is(&n), vec![&p]),
-        ),
-        row(
+        ("deleted", None, "k<p", Restored(Why::NoSecret), "k>*<p"),
+        ("deleted in a rotation", None, "k>n", Restored(Why::NoSecret), "k>n"),
+        ("emptied", Some(Data::new()), "k<p", Restored(Why::Missing { entry: CA_CERT }), "k>*<p"),
+        ("garbage", spoilt("k>n", CA_CERT, "garbage"), "k<p", Restored(garbage()), "k>n<p"),
+        (
             "another's key",
-            Some(spoil(&set(&k, None, &[]), CA_KEY, &f.key_pem())),
-            known(),
-            Change::Restored(Why::KeyMismatch { entry: CA_KEY }),
-            (Some(&k), After::Fresh, vec![&p]),
+            spoilt("k", CA_KEY, &other_key),
+            "k<p",
+            Restored(Why::KeyMismatch { entry: CA_KEY }),
+            "k>*<p",
         ),
-        row(
-            "another good CA",
-            Some(set(&f, None, &[]).to_secret_data()),
-            known(),
-            Change::Restored(Why::Unannounced),
-            (Some(&k), After::Is(&f), vec![&p]),
+        ("another good CA", cas.secret("f"), "k<p", Restored(Why::Unannounced), "k>f<p"),
+        ("another good CA in a rotation", cas.secret("f>n"), "k>n", Restored(Why::Unannounced), "k>f<n"),
+        // An old Secret from a backup, without a current CA.
+        (
+            "what is known as the next one",
+            spoilt("p>k", CA_CERT, "garbage"),
+            "k<p",
+            PromotedAtOnce(garbage()),
+            "k<p",
         ),
-        row(
-            "another good CA in a rotation",
-            Some(set(&f, Some(&n), &[]).to_secret_data()),
-            Some(set(&k, Some(&n), &[])),
-            Change::Restored(Why::Unannounced),
-            (Some(&k), After::Is(&f), vec![&n]),
-        ),
-        row(
-            "an old Secret from a backup, with what is known as the next one and without a current one",
-            Some(spoil(&set(&p, Some(&k), &[]), CA_CERT, "garbage")),
-            known(),
-            Change::PromotedAtOnce(garbage.clone()),
-            (Some(&k), After::Nobody, vec![&p]),
-        ),
-        row("nothing, and nobody knows", None, None, Change::Created, (None, After::Nobody, vec![])),
-        row(
-            "garbage, and nobody knows",
-            Some(spoil(&set(&k, None, &[&p]), CA_CERT, "garbage")),
-            None,
-            // The earlier one neither, for whoever still uses it would take the new one for announced.
-            Change::Replaced(garbage),
-            (None, After::Nobody, vec![]),
-        ),
-        row(
-            "no key, and nobody knows",
-            Some(spoil(&set(&k, None, &[]), CA_KEY, "")),
-            None,
-            // Not in the Secret, so that a replica that still has the key writes it back.
-            Change::Replaced(Why::Missing { entry: CA_KEY }),
-            (None, After::Nobody, vec![]),
-        ),
-        row(
-            "no key, and the next one is good",
-            Some(spoil(&set(&k, Some(&n), &[]), CA_KEY, "")),
-            None,
-            Change::PromotedAtOnce(Why::Missing { entry: CA_KEY }),
-            (Some(&n), After::Nobody, vec![]),
-        ),
+        ("nothing is known or found", None, "", Change::Created, "*"),
+        // The earlier one goes as well: who still uses it would take the new one for announced.
+        ("garbage, nothing is known", spoilt("k<p", CA_CERT, "garbage"), "", Replaced(garbage()), "*"),
+        // The old one is not in the Secret, so that a replica that still has the key writes it back.
+        ("no key, nothing is known", spoilt("k", CA_KEY, ""), "", Replaced(no_key()), "*"),
+        ("no key, the next one is good", spoilt("k>n", CA_KEY, ""), "", PromotedAtOnce(no_key()), "n"),
     ];
-    rows.iter().for_each(check);
+    for (what, secret, known, change, after) in rows {
+        cas.check(what, secret.as_ref(), known, (start(), None), Some((change, after)));
+    }
 }
 
 #[test]
 fn what_is_found_is_taken_where_the_known_ca_stands_in_it() {
-    let (k, n, f) = (ca(LIFE), ca(LIFE), ca(LIFE));
-    let rows = [
-        ("a fresh start", set(&f, None, &[]), None),
-        ("the same", set(&k, None, &[]), Some(set(&k, None, &[]))),
-        ("announced by another", set(&k, Some(&n), &[]), Some(set(&k, None, &[]))),
-        ("promoted by another", set(&n, None, &[&k]), Some(set(&k, Some(&n), &[]))),
-        ("promoted unseen, twice", set(&f, None, &[&n, &k]), Some(set(&k, None, &[]))),
-        ("another replica's repair", set(&k, Some(&f), &[]), Some(set(&f, None, &[]))),
-    ];
-    for (what, secret, known) in rows {
-        let after = (None, After::Nobody, vec![]);
-        let secret = Some(secret.to_secret_data());
-        check(&Row { what, secret, known, now: start(), trusted: None, change: None, after });
+    let cas = Cas::with_life("knf");
+    for (what, secret, known) in [
+        ("a fresh start", "f", ""),
+        ("the same", "k", "k"),
+        ("announced by another", "k>n", "k"),
+        ("promoted by another", "n<k", "k>n"),
+        ("promoted unseen, twice", "f<nk", "k"),
+        ("another replica's repair", "k>f", "f"),
+    ] {
+        cas.check(what, cas.secret(secret).as_ref(), known, (start(), None), None);
     }
 }
 
 #[test]
 fn who_missed_a_rotation_does_not_take_what_replaced_its_outcome() {
-    let (k, n) = (ca(LIFE), ca(LIFE));
-    let spoilt = Found::read(&spoil(&set(&n, None, &[&k]), CA_CERT, "garbage"), start());
+    let cas = Cas::with_life("kn");
+    let spoilt = Found::read(&cas.spoilt("n<k", CA_CERT, "garbage").unwrap(), start());
     let stranger = Looker { known: None, seasoned: false, role: Role::Follower };
     let sight = Sight { found: Some(&spoilt), looker: stranger, now: start() };
-    let change = decide(sight).unwrap();
     let fresh = || Ok(Ca::generate(LIFE, start()).unwrap());
-    let replaced = Found::read(&sight.after(&change, fresh).unwrap().to_secret_data(), start());
-    let before = set(&k, Some(&n), &[]);
-    let looker = Looker { known: Some(&before), seasoned: true, role: Role::Follower };
-    let sight = Sight { found: Some(&replaced), looker, now: start() };
-    assert_eq!(decide(sight), Some(Change::Restored(Why::Unannounced)));
+    let replaced = sight.after(&decide(sight).unwrap(), fresh).unwrap().to_secret_data();
+    let want = (Restored(Why::Unannounced), "k>*<n");
+    cas.check("it knows k>n", Some(&replaced), "k>n", (start(), None), Some(want));
 }
 
 #[test]
 fn one_that_has_just_started_takes_another_good_ca() {
-    let (mine, theirs) = (set(&ca(LIFE), None, &[]), set(&ca(LIFE), None, &[]));
-    let found = Found::read(&theirs.to_secret_data(), start());
+    let cas = Cas::with_life("mt");
+    let (mine, found) = (cas.set("m"), Found::read(&cas.secret("t").unwrap(), start()));
     let sight = |seasoned| {
         let looker = Looker { known: Some(&mine), seasoned, role: Role::Follower };
         Sight { found: Some(&found), looker, now: start() }
     };
     assert_eq!(decide(sight(false)), None);
-    assert_eq!(decide(sight(true)), Some(Change::Restored(Why::Unannounced)));
+    assert_eq!(decide(sight(true)), Some(Restored(Why::Unannounced)));
 }
 
 #[test]
 fn the_three_steps_are_the_leaders() {
-    let (k, n, p) = (ca(LIFE), ca(LIFE), ca(Duration::from_hours(1)));
-    let plain = |secret: &CaSet| Some(secret.to_secret_data());
-    let lead = |what, secret, now, trusted: &[&'static str], change, after| {
-        let all = [("k", &k), ("n", &n)];
-        let trusted = all.iter().filter(|(name, _)| trusted.contains(name)).map(|(_, ca)| *ca).collect();
-        Row { what, secret, known: None, now, trusted: Some(trusted), change, after }
-    };
-    let nothing = || (None, After::Nobody, vec![]);
-    let announced = set(&k, Some(&n), &[]);
-    let garbage = Why::NotACertificate { entry: NEXT_CA_CERT };
+    let cas = Cas::with_life("kn").and('p', ca(Duration::from_hours(1)));
+    let garbage = |entry| Why::NotACertificate { entry };
+    let no_key = Why::Missing { entry: NEXT_CA_KEY };
     let rows = [
-        lead("not due", plain(&set(&k, None, &[])), hours(19), &["k"], None, nothing()),
-        lead(
-            "due",
-            plain(&set(&k, None, &[])),
-            hours(20),
-            &["k"],
-            Some(Change::Announced),
-            (Some(&k), After::Fresh, vec![]),
-        ),
-        lead("not seen", plain(&announced), hours(20), &["k"], None, nothing()),
-        lead("the current one not seen", plain(&announced), hours(20), &["n"], None, nothing()),
-        lead(
-            "seen",
-            plain(&announced),
-            hours(20),
-            &["k", "n"],
-            Some(Change::Promoted),
-            (Some(&n), After::Nobody, vec![&k]),
-        ),
-        lead(
+        ("not due", cas.secret("k"), 19, "k", None),
+        ("due", cas.secret("k"), 20, "k", Some((Change::Announced, "k>*"))),
+        ("not seen", cas.secret("k>n"), 20, "k", None),
+        ("the current one not seen", cas.secret("k>n"), 20, "n", None),
+        ("seen", cas.secret("k>n"), 20, "kn", Some((Change::Promoted, "n<k"))),
+        (
             "the next one spoilt",
-            Some(spoil(&announced, NEXT_CA_CERT, "garbage")),
-            hours(20),
-            &["k"],
-            Some(Change::AnnouncedAgain(garbage)),
-            (Some(&k), After::Fresh, vec![]),
+            cas.spoilt("k>n", NEXT_CA_CERT, "garbage"),
+            20,
+            "k",
+            Some((AnnouncedAgain(garbage(NEXT_CA_CERT)), "k>*")),
         ),
-        lead(
+        (
             "the next one's key spoilt",
-            Some(spoil(&announced, NEXT_CA_KEY, "")),
-            hours(1),
-            &["k"],
-            Some(Change::AnnouncedAgain(Why::Missing { entry: NEXT_CA_KEY })),
-            (Some(&k), After::Fresh, vec![]),
+            cas.spoilt("k>n", NEXT_CA_KEY, ""),
+            1,
+            "k",
+            Some((AnnouncedAgain(no_key), "k>*")),
         ),
-        lead("in use", plain(&set(&k, None, &[&p])), start(), &[], None, nothing()),
-        lead(
-            "expired",
-            plain(&set(&k, None, &[&p])),
-            hours(2),
-            &[],
-            Some(Change::Forgot),
-            (Some(&k), After::Nobody, vec![]),
-        ),
-        lead(
+        ("in use", cas.secret("k<p"), 0, "", None),
+        ("expired", cas.secret("k<p"), 2, "", Some((Change::Forgot, "k"))),
+        (
             "garbage as previous",
-            Some(spoil(&announced, PREVIOUS_CA_CERT, "garbage")),
-            start(),
-            &[],
-            Some(Change::Dropped(Why::NotACertificate { entry: PREVIOUS_CA_CERT })),
-            (Some(&k), After::Is(&n), vec![]),
+            cas.spoilt("k>n", PREVIOUS_CA_CERT, "garbage"),
+            0,
+            "",
+            Some((Change::Dropped(garbage(PREVIOUS_CA_CERT)), "k>n")),
         ),
     ];
-    for row in &rows {
-        check(row);
-        let repair = row.change.as_ref().is_some_and(|c| matches!(c, Change::Restored(_)));
-        if !repair {
-            let (after, secret) = ((None, After::Nobody, vec![]), row.secret.clone());
-            check(&Row {
-                what: "a follower waits",
-                secret,
-                known: None,
-                now: row.now,
-                trusted: None,
-                change: None,
-                after,
-            });
-        }
+    for (what, secret, hour, trusted, want) in rows {
+        cas.check("a follower waits", secret.as_ref(), "", (hours(hour), None), None);
+        cas.check(what, secret.as_ref(), "", (hours(hour), Some(trusted)), want);
     }
 }
 
@@ -316,7 +229,7 @@ fn what_is_told_names_the_step_or_the_fault() {
     for (n, step) in steps.iter().enumerate() {
         assert!(step.to_string().contains(&format!("step {} of 3", n + 1)) && !step.is_a_repair());
     }
-    let told = Change::Restored(Why::KeyMismatch { entry: CA_KEY }).to_string();
+    let told = Restored(Why::KeyMismatch { entry: CA_KEY }).to_string();
     assert!(told.contains("the private key of entry ca.key does not match"), "{told}");
-    assert!(Change::Restored(Why::NoSecret).is_a_repair());
+    assert!(Restored(Why::NoSecret).is_a_repair());
 }

@@ -14,6 +14,7 @@ use super::*;
 use crate::CertsConfig;
 use crate::set::CaSet;
 
+const NAME: &str = "wva-webhook.wva-system.svc";
 const DAY: Duration = Duration::from_hours(24);
 
 fn ca() -> CaSet {
@@ -43,18 +44,18 @@ async fn echo(serving: Arc<Serving>) -> SocketAddr {
     address
 }
 
-async fn connect(address: SocketAddr, bundle: &[u8], name: &str) -> std::io::Result<TlsStream<TcpStream>> {
-    connect_with(address, bundle, name, &[&TLS13, &TLS12]).await
+async fn connect(address: SocketAddr, trusted: &CaSet) -> std::io::Result<TlsStream<TcpStream>> {
+    connect_with(address, trusted, NAME, &[&TLS13, &TLS12]).await
 }
 
 async fn connect_with(
     address: SocketAddr,
-    bundle: &[u8],
+    trusted: &CaSet,
     name: &str,
     versions: &[&'static rustls::SupportedProtocolVersion],
 ) -> std::io::Result<TlsStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
-    for cert in CertificateDer::pem_slice_iter(bundle) {
+    for cert in CertificateDer::pem_slice_iter(&trusted.bundle(Timestamp::now())) {
         roots.add(cert.unwrap()).unwrap();
     }
     let mut config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
@@ -84,20 +85,15 @@ async fn verifies_against_the_bundle_and_for_the_services_names_alone() {
     let (serving, set) = (Arc::new(Serving::default()), ca());
     renew(&serving, &set);
     let address = echo(serving).await;
-    let bundle = set.bundle(Timestamp::now());
-    for name in
-        ["wva-webhook.wva-system.svc", "wva-webhook.wva-system.svc.cluster.local", "wva-webhook.wva-system"]
-    {
-        echoes(&mut connect(address, &bundle, name).await.unwrap()).await;
+    let both = [&TLS13, &TLS12];
+    for name in [NAME, "wva-webhook.wva-system.svc.cluster.local", "wva-webhook.wva-system"] {
+        echoes(&mut connect_with(address, &set, name, &both).await.unwrap()).await;
     }
     for name in ["wva-webhook", "wva-webhook.other.svc", "a.wva-webhook.wva-system.svc", "localhost"] {
-        let error = connect(address, &bundle, name).await.unwrap_err().to_string();
+        let error = connect_with(address, &set, name, &both).await.unwrap_err().to_string();
         assert!(error.contains("not valid for name"), "{name}: {error}");
     }
-    let error = connect(address, &ca().bundle(Timestamp::now()), "wva-webhook.wva-system.svc")
-        .await
-        .unwrap_err()
-        .to_string();
+    let error = connect(address, &ca()).await.unwrap_err().to_string();
     assert!(error.contains("UnknownIssuer") || error.contains("BadSignature"), "{error}");
 }
 
@@ -107,10 +103,7 @@ async fn speaks_tls_12_and_13_and_http_1_1() {
     renew(&serving, &set);
     let address = echo(serving.clone()).await;
     for version in [&TLS12, &TLS13] {
-        let stream =
-            connect_with(address, &set.bundle(Timestamp::now()), "wva-webhook.wva-system.svc", &[version])
-                .await
-                .unwrap();
+        let stream = connect_with(address, &set, NAME, &[version]).await.unwrap();
         assert_eq!(stream.get_ref().1.protocol_version(), Some(version.version));
         assert_eq!(stream.get_ref().1.alpn_protocol(), Some(b"http/1.1".as_slice()));
     }
@@ -122,30 +115,26 @@ async fn a_swap_reaches_new_handshakes_and_leaves_old_connections_alone() {
     let (serving, old) = (Arc::new(Serving::default()), ca());
     renew(&serving, &old);
     let address = echo(serving.clone()).await;
-    let name = "wva-webhook.wva-system.svc";
-    let mut before = connect(address, &old.bundle(Timestamp::now()), name).await.unwrap();
+    let mut before = connect(address, &old).await.unwrap();
     echoes(&mut before).await;
 
     let new = CaSet { previous: vec![old.current.cert().clone()], ..ca() };
     renew(&serving, &new);
     echoes(&mut before).await;
-    let mut after = connect(address, &new.bundle(Timestamp::now()), name).await.unwrap();
+    let mut after = connect(address, &new).await.unwrap();
     echoes(&mut after).await;
     assert_ne!(served(&before), served(&after));
-    assert!(
-        connect(address, &old.bundle(Timestamp::now()), name).await.is_err(),
-        "the new certificate is of the new CA"
-    );
+    assert!(connect(address, &old).await.is_err(), "the new certificate is of the new CA");
 }
 
 #[tokio::test]
 async fn the_bundle_of_a_rotation_verifies_both_cas() {
-    let (serving, old, name) = (Arc::new(Serving::default()), ca(), "wva-webhook.wva-system.svc");
+    let (serving, old) = (Arc::new(Serving::default()), ca());
     let new = CaSet { previous: vec![old.current.cert().clone()], ..ca() };
     let address = echo(serving.clone()).await;
     for signer in [&old, &new] {
         renew(&serving, signer);
-        echoes(&mut connect(address, &new.bundle(Timestamp::now()), name).await.unwrap()).await;
+        echoes(&mut connect(address, &new).await.unwrap()).await;
     }
 }
 
@@ -154,7 +143,7 @@ async fn without_a_certificate_handshakes_are_refused() {
     let serving = Arc::new(Serving::default());
     assert!(!serving.loaded() && serving.due(Timestamp::now()));
     let address = echo(serving).await;
-    assert!(connect(address, &ca().bundle(Timestamp::now()), "wva-webhook.wva-system.svc").await.is_err());
+    assert!(connect(address, &ca()).await.is_err());
 }
 
 #[test]

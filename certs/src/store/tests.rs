@@ -6,14 +6,14 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use serde_json::json;
+use wva_fakes::{FakeApi, Reply};
 
 use super::*;
 use crate::ca::Why;
-use crate::fake::{FakeApi, NAMESPACE};
+use crate::fixture::{NAME, NAMESPACE, SECRET, count, data, put_data};
 use crate::rotation::Role;
 use crate::set::{CA_CERT, CA_KEY, NEXT_CA_CERT, NEXT_CA_KEY};
 
-const NAME: &str = "wva-ca";
 const DAY: Duration = Duration::from_hours(24);
 
 fn store(fake: &FakeApi) -> Store {
@@ -38,7 +38,7 @@ async fn race(fake: &FakeApi) -> Vec<Option<Change>> {
     let done = tasks.join_all().await;
     let bundles: BTreeSet<Vec<u8>> = done.iter().map(|(set, ..)| set.bundle(Timestamp::now())).collect();
     assert_eq!(bundles.len(), 1, "all authorities use one CA");
-    assert_eq!(bundles.first(), Some(&fake.data(NAME)[CA_CERT].0), "and it is the Secret's");
+    assert_eq!(bundles.first(), Some(&data(&fake)[CA_CERT].0), "and it is the Secret's");
     done.into_iter().map(|(.., outcome)| outcome).collect()
 }
 
@@ -48,17 +48,17 @@ async fn fifty_authorities_end_on_one_ca() {
     let outcomes = race(&fake).await;
     assert_eq!(outcomes.iter().filter(|o| **o == Some(Change::Created)).count(), 1);
     assert_eq!(outcomes.iter().filter(|o| o.is_none()).count(), 49);
-    assert!(fake.count("POST", 409) > 0, "nobody raced: the test proves nothing");
+    assert!(count(&fake, "POST", 409) > 0, "nobody raced: the test proves nothing");
 }
 
 #[tokio::test]
 async fn fifty_authorities_repair_one_bad_secret_once() {
     let fake = FakeApi::new();
-    fake.put(NAME, &garbage());
+    put_data(&fake, &garbage());
     let outcomes = race(&fake).await;
     let why = Why::NotACertificate { entry: CA_CERT };
     assert_eq!(outcomes.iter().filter(|o| **o == Some(Change::Replaced(why.clone()))).count(), 1);
-    assert!(fake.count("PUT", 409) > 0, "nobody raced: the test proves nothing");
+    assert!(count(&fake, "PUT", 409) > 0, "nobody raced: the test proves nothing");
 }
 
 #[tokio::test]
@@ -68,27 +68,28 @@ async fn a_good_secret_is_left_alone() {
     let (second, _, outcome) = ensure(&store(&fake), None).await.unwrap();
     assert_eq!(outcome, None);
     assert_eq!(first.current.cert(), second.current.cert());
-    assert_eq!(fake.count("PUT", 200) + fake.count("POST", 201), 1);
+    assert_eq!(count(&fake, "PUT", 200) + count(&fake, "POST", 201), 1);
 }
 
 #[tokio::test]
 async fn a_repair_keeps_metadata_and_the_known_ca() {
     let fake = FakeApi::new();
     let (known, ..) = ensure(&store(&fake), None).await.unwrap();
-    let mut secret = fake.secrets().get(NAME).await.unwrap();
+    let secrets: Api<Secret> = Api::namespaced(fake.client(), NAMESPACE);
+    let mut secret = secrets.get(NAME).await.unwrap();
     secret.metadata.labels = Some(BTreeMap::from([("team".to_owned(), "a".to_owned())]));
     secret.data = Some(garbage());
-    fake.secrets().replace(NAME, &PostParams::default(), &secret).await.unwrap();
+    secrets.replace(NAME, &PostParams::default(), &secret).await.unwrap();
 
     let (set, _, outcome) = ensure(&store(&fake), Some(&known)).await.unwrap();
     assert_eq!(outcome, Some(Change::Restored(Why::NotACertificate { entry: CA_CERT })));
     assert_eq!(set.current.cert(), known.current.cert());
-    let data = fake.data(NAME);
+    let data = data(&fake);
     assert_eq!(
         data.keys().map(String::as_str).collect::<Vec<_>>(),
         [CA_CERT, CA_KEY, NEXT_CA_CERT, NEXT_CA_KEY]
     );
-    assert_eq!(fake.object(NAME)["metadata"]["labels"], json!({"team": "a"}));
+    assert_eq!(fake.object(SECRET)["metadata"]["labels"], json!({"team": "a"}));
 }
 
 #[tokio::test]
@@ -114,7 +115,7 @@ async fn nothing_is_written_once_told_to_stop() {
         .await
         .unwrap_err();
     assert!(matches!(stopped, StoreError::Stopped { .. }), "{stopped:?}");
-    assert_eq!(fake.count("POST", 201), 0);
+    assert_eq!(count(&fake, "POST", 201), 0);
 }
 
 #[test]
@@ -130,11 +131,10 @@ fn what_is_there_is_not_written_again() {
 #[tokio::test(start_paused = true)]
 async fn errors_say_what_was_tried() {
     let fake = FakeApi::new();
-    fake.failing(true);
+    fake.reply_to_all(Reply::Failure(500));
     let refused = ensure(&store(&fake), None).await.unwrap_err();
     assert!(matches!(refused, StoreError::Api { verb: "get", .. }), "{refused:?}");
-    fake.failing(false);
-    fake.hanging(true);
+    fake.reply_to_all(Reply::Hang);
     let began = tokio::time::Instant::now();
     let silent = ensure(&store(&fake), None).await.unwrap_err();
     assert!(matches!(silent, StoreError::TimedOut { verb: "get", .. }), "{silent:?}");

@@ -58,10 +58,7 @@ impl Refusals {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn key(name: &str) -> VariantKey {
-        VariantKey { namespace: "ns".into(), name: name.into() }
-    }
+    use crate::fixture::key;
 
     #[test]
     fn each_try_comes_later_than_the_one_before_up_to_a_bound() {

@@ -1,120 +1,59 @@
 //! Steps against a fake API server: one workload with a resourceVersion, and what happens to it meanwhile.
 
-use std::convert::Infallible;
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use axum::body::Body;
-use axum::http::{Method, Request, Response};
 use tokio_util::sync::CancellationToken;
+use wva_fakes::{FakeApi, Method, Reply, Request};
 
 use super::*;
 use crate::leadership::Leadership;
 
 const PODS: &str = "/api/v1/namespaces/ns/pods";
+const SCALE: &str = "/apis/apps/v1/namespaces/ns/deployments/d/scale";
 
-/// One workload, and what is done to requests.
-#[derive(Clone, Default)]
-pub(super) struct FakeApi(Arc<Mutex<Stored>>);
-
-#[derive(Default)]
-pub(super) struct Stored {
-    uid: &'static str,
-    replicas: Option<u32>,
-    version: u64,
-    /// Changes of its status between a look and the write that follows.
-    busy: u32,
-    /// What every write is answered.
-    pub(super) refusal: Option<u16>,
-    pub(super) hangs: bool,
-    /// Requests that came.
-    pub(super) asked: u32,
-    /// `METHOD path` of every request.
-    log: Vec<String>,
-    /// Pods of the workload.
-    pods: Vec<Value>,
-    /// How long it takes to list them, where the clock stands still.
-    listing: Option<Duration>,
+/// A fake API server with one workload.
+pub(super) fn workload(replicas: u32) -> FakeApi {
+    let fake = FakeApi::new();
+    fake.put(SCALE, scale(replicas));
+    fake
 }
 
-fn status(code: u16, reason: &str) -> (u16, Value) {
-    (code, json!({"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": reason}))
+fn scale(replicas: u32) -> Value {
+    // As Go writes it: 0 is left out.
+    let spec = if replicas == 0 { json!({}) } else { json!({"replicas": replicas}) };
+    json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": {"name": "d", "namespace": "ns", "uid": "u"},
+        "spec": spec, "status": {"replicas": replicas, "selector": "app=d"}})
 }
 
-impl FakeApi {
-    pub(super) fn with(replicas: u32) -> Self {
-        let fake = Self::default();
-        fake.change(|s| (s.uid, s.replicas, s.version) = ("u", Some(replicas), 1));
-        fake
-    }
+pub(super) fn replicas(fake: &FakeApi) -> u64 {
+    fake.object(SCALE)["spec"]["replicas"].as_u64().unwrap_or_default()
+}
 
-    pub(super) fn change<T>(&self, change: impl FnOnce(&mut Stored) -> T) -> T {
-        change(&mut self.0.lock().unwrap())
-    }
+pub(super) fn refuse_writes(fake: &FakeApi, status: u16) {
+    fake.set_rule(move |request| (request.method == Method::PATCH).then_some(Reply::Failure(status)));
+}
 
-    pub(super) fn client(&self) -> Client {
-        let fake = self.clone();
-        let service = tower::service_fn(move |request: Request<kube::client::Body>| {
-            let fake = fake.clone();
-            async move {
-                fake.change(|s| s.asked += 1);
-                if fake.change(|s| s.hangs) {
-                    std::future::pending::<()>().await;
-                }
-                let (parts, body) = request.into_parts();
-                let body = axum::body::to_bytes(Body::new(body), 1 << 16).await.unwrap();
-                let (code, answer) = fake.answer(&parts.method, parts.uri.path(), &body);
-                if let Some(time) = fake.change(|s| s.listing).filter(|_| parts.uri.path() == PODS) {
-                    tokio::time::advance(time).await;
-                }
-                let answer = Response::builder().status(code).body(Body::from(answer.to_string()));
-                Ok::<_, Infallible>(answer.unwrap())
-            }
-        });
-        Client::new(service, "default")
+fn put_pods(fake: &FakeApi, pods: Vec<Value>) {
+    for pod in pods {
+        fake.put(&format!("{PODS}/{}", pod["metadata"]["name"].as_str().unwrap()), pod);
     }
+}
 
-    fn answer(&self, method: &Method, path: &str, body: &[u8]) -> (u16, Value) {
-        self.change(|s| {
-            s.log.push(format!("{method} {path}"));
-            if path == PODS {
-                let meta = json!({"resourceVersion": "1"});
-                return (200, json!({"kind": "PodList", "apiVersion": "v1", "metadata": meta, "items": s.pods}));
-            }
-            let Some(replicas) = s.replicas else { return status(404, "NotFound") };
-            if *method == Method::PATCH {
-                let body: Value = serde_json::from_slice(body).unwrap();
-                if let Some(code) = s.refusal {
-                    return status(code, "Forbidden");
-                }
-                if s.busy > 0 {
-                    s.busy -= 1;
-                    s.version += 1;
-                }
-                if body["metadata"]["resourceVersion"] != json!(s.version.to_string()) {
-                    return status(409, "Conflict");
-                }
-                s.version += 1;
-                s.replicas = body["spec"]["replicas"].as_u64().and_then(|n| u32::try_from(n).ok());
-            }
-            // As Go writes it: 0 is left out.
-            let spec = if replicas == 0 { json!({}) } else { json!({"replicas": replicas}) };
-            let metadata = json!({"name": "d", "namespace": "ns", "uid": s.uid, "resourceVersion": s.version.to_string()});
-            let status = json!({"replicas": replicas, "selector": "app=d"});
-            (200, json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status}))
-        })
-    }
+fn lines(fake: &FakeApi) -> Vec<String> {
+    fake.requests().iter().map(Request::line).collect()
+}
 
-    async fn carry_out(&self, step: &Step) -> Result<Outcome, ActuateError> {
-        self.actuator(1).carry_out(step, &|| true).await
-    }
+pub(super) fn actuator(fake: &FakeApi, at_once: usize) -> Actuator {
+    Actuator::new(fake.client(), servers(), at_once)
+}
 
-    pub(super) fn actuator(&self, at_once: usize) -> Actuator {
-        Actuator::new(self.client(), servers(), at_once)
-    }
+async fn carry_out(fake: &FakeApi, step: &Step) -> Result<Outcome, ActuateError> {
+    actuator(fake, 1).carry_out(step, &|| true).await
+}
 
-    pub(super) fn replicas(&self) -> Option<u32> {
-        self.change(|s| s.replicas)
-    }
+/// One hour from now.
+fn later() -> Option<Instant> {
+    Instant::now().checked_add(Duration::from_hours(1))
 }
 
 fn servers() -> ModelServers {
@@ -161,20 +100,20 @@ async fn a_step_is_written_where_the_workload_is_as_it_was_seen() {
         (2, 1, 0, Outcome::Overtaken, 2),
         (3, 0, 1, Outcome::Overtaken, 3),
     ] {
-        let fake = FakeApi::with(have);
-        assert_eq!(fake.carry_out(&step(from, to)).await.unwrap(), want, "{have}: {from} -> {to}");
-        assert_eq!(fake.replicas(), Some(after), "{have}: {from} -> {to}");
+        let fake = workload(have);
+        assert_eq!(carry_out(&fake, &step(from, to)).await.unwrap(), want, "{have}: {from} -> {to}");
+        assert_eq!(replicas(&fake), after, "{have}: {from} -> {to}");
     }
 }
 
 #[tokio::test]
 async fn another_workload_of_the_same_name_is_left_alone() {
-    let fake = FakeApi::with(1);
-    fake.change(|s| s.uid = "another");
-    assert_eq!(fake.carry_out(&step(1, 0)).await.unwrap(), Outcome::Gone);
-    assert_eq!(fake.replicas(), Some(1));
-    fake.change(|s| s.replicas = None);
-    assert_eq!(fake.carry_out(&step(1, 0)).await.unwrap(), Outcome::Gone);
+    let fake = workload(1);
+    fake.edit(SCALE, |scale| scale["metadata"]["uid"] = json!("another"));
+    assert_eq!(carry_out(&fake, &step(1, 0)).await.unwrap(), Outcome::Gone);
+    assert_eq!(replicas(&fake), 1);
+    fake.delete(SCALE);
+    assert_eq!(carry_out(&fake, &step(1, 0)).await.unwrap(), Outcome::Gone);
 }
 
 #[tokio::test]
@@ -182,19 +121,25 @@ async fn what_changes_meanwhile_is_looked_at_again_upwards_alone() {
     for (busy, from, to, want) in
         [(1, 1, 0, Outcome::Overtaken), (2, 0, 1, Outcome::Done), (3, 0, 1, Outcome::Overtaken)]
     {
-        let fake = FakeApi::with(from);
-        fake.change(|s| s.busy = busy);
-        assert_eq!(fake.carry_out(&step(from, to)).await.unwrap(), want, "{busy}: {from} -> {to}");
+        let fake = workload(from);
+        let (server, left) = (fake.clone(), AtomicU32::new(busy));
+        fake.set_rule(move |request| {
+            // Its status changes between a look and the write that follows.
+            if request.method == Method::PATCH && left.load(Ordering::Relaxed) > 0 {
+                left.fetch_sub(1, Ordering::Relaxed);
+                server.edit(SCALE, |_| {});
+            }
+            None
+        });
+        assert_eq!(carry_out(&fake, &step(from, to)).await.unwrap(), want, "{busy}: {from} -> {to}");
     }
 }
 
 #[tokio::test]
 async fn a_step_that_rests_on_what_is_too_old_is_not_taken() {
-    let hour = Duration::from_hours(1);
-    let now = Instant::now();
-    for (until, want) in [(Some(now), Outcome::Overtaken), (now.checked_add(hour), Outcome::Done)] {
-        let fake = FakeApi::with(1);
-        assert_eq!(fake.carry_out(&Step { until, ..step(1, 0) }).await.unwrap(), want);
+    for (until, want) in [(Some(Instant::now()), Outcome::Overtaken), (later(), Outcome::Done)] {
+        let fake = workload(1);
+        assert_eq!(carry_out(&fake, &Step { until, ..step(1, 0) }).await.unwrap(), want);
     }
 }
 
@@ -210,7 +155,7 @@ const NOBODY: u16 = 9;
 
 #[tokio::test]
 async fn a_step_to_zero_is_not_taken_where_a_server_has_a_request() {
-    let until = Instant::now().checked_add(Duration::from_hours(1));
+    let until = later();
     let rows: [(Vec<Value>, Outcome); 7] = [
         (vec![server(IDLE).await, server(IDLE).await], Outcome::Done),
         (vec![server(IDLE).await, server(RUNS).await], Outcome::Busy),
@@ -222,40 +167,40 @@ async fn a_step_to_zero_is_not_taken_where_a_server_has_a_request() {
         (vec![], Outcome::Done),
     ];
     for (pods, want) in rows {
-        let fake = FakeApi::with(2);
+        let fake = workload(2);
         let text = json!(pods).to_string();
-        fake.change(|s| s.pods = pods);
-        assert_eq!(fake.carry_out(&Step { until, ..step(2, 0) }).await.unwrap(), want, "{text}");
-        assert_eq!(fake.replicas(), Some(if want == Outcome::Done { 0 } else { 2 }));
+        put_pods(&fake, pods);
+        assert_eq!(carry_out(&fake, &Step { until, ..step(2, 0) }).await.unwrap(), want, "{text}");
+        assert_eq!(replicas(&fake), if want == Outcome::Done { 0 } else { 2 });
     }
 }
 
 #[tokio::test]
 async fn a_step_that_is_taken_back_while_servers_are_asked_is_not_taken() {
-    let (fake, until) = (FakeApi::with(1), Instant::now().checked_add(Duration::from_hours(1)));
+    let (fake, until) = (workload(1), later());
     let pods = [server(IDLE).await];
-    fake.change(|s| s.pods = pods.into());
-    let asked = || fake.change(|s| s.log.iter().any(|line| line.contains("pods")));
-    let outcome = fake.actuator(1).carry_out(&Step { until, ..step(1, 0) }, &|| !asked()).await;
-    assert_eq!((outcome.unwrap(), fake.replicas()), (Outcome::Overtaken, Some(1)));
+    put_pods(&fake, pods.into());
+    let asked = || fake.count(|request| request.path == PODS) > 0;
+    let outcome = actuator(&fake, 1).carry_out(&Step { until, ..step(1, 0) }, &|| !asked()).await;
+    assert_eq!((outcome.unwrap(), replicas(&fake)), (Outcome::Overtaken, 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_step_that_grows_too_old_while_servers_are_asked_is_not_taken() {
     let second = Duration::from_secs(1);
     for (until, want) in [(second, Outcome::Overtaken), (2 * second, Outcome::Done)] {
-        let fake = FakeApi::with(1);
-        fake.change(|s| s.listing = Some(second));
+        let fake = workload(1);
+        fake.set_rule(move |request| (request.path == PODS).then_some(Reply::Delayed(second)));
         let until = tokio::time::Instant::now().checked_add(until).map(tokio::time::Instant::into_std);
-        let outcome = fake.carry_out(&Step { until, ..step(1, 0) }).await;
+        let outcome = carry_out(&fake, &Step { until, ..step(1, 0) }).await;
         assert_eq!(outcome.unwrap(), want, "{until:?}");
-        assert!(fake.change(|s| s.log.iter().any(|line| line.contains(PODS))));
+        assert!(fake.count(|request| request.path == PODS) > 0);
     }
 }
 
 #[tokio::test]
 async fn every_rank_of_a_pod_is_asked() {
-    let until = Instant::now().checked_add(Duration::from_hours(1));
+    let until = later();
     let port = |pod: &Value| {
         let port = pod.pointer("/spec/containers/0/ports/0/containerPort").and_then(Value::as_u64);
         u16::try_from(port.unwrap()).unwrap()
@@ -263,25 +208,22 @@ async fn every_rank_of_a_pod_is_asked() {
     for (second, want) in [(IDLE, Outcome::Done), (RUNS, Outcome::Busy)] {
         let (one, other) = (server(IDLE).await, server(second).await);
         let ranks = [port(&one), port(&other)].into();
-        let fake = FakeApi::with(1);
-        fake.change(|s| s.pods = vec![one]);
-        assert_eq!(fake.carry_out(&Step { until, ranks, ..step(1, 0) }).await.unwrap(), want, "{second}");
+        let fake = workload(1);
+        put_pods(&fake, vec![one]);
+        assert_eq!(carry_out(&fake, &Step { until, ranks, ..step(1, 0) }).await.unwrap(), want, "{second}");
     }
 }
 
 #[tokio::test]
 async fn servers_are_asked_last_and_only_where_a_step_rests_on_them() {
-    let fake = FakeApi::with(1);
-    fake.carry_out(&Step { until: Instant::now().checked_add(Duration::from_hours(1)), ..step(1, 0) })
-        .await
-        .unwrap();
-    let scale = "/apis/apps/v1/namespaces/ns/deployments/d/scale";
-    let log = fake.change(|s| s.log.clone());
-    assert_eq!(log, [format!("GET {scale}"), format!("GET {PODS}"), format!("PATCH {scale}")]);
+    let fake = workload(1);
+    carry_out(&fake, &Step { until: later(), ..step(1, 0) }).await.unwrap();
+    let want = [format!("GET {SCALE}"), format!("GET {PODS}"), format!("PATCH {SCALE}")];
+    assert_eq!(lines(&fake), want);
     for (from, to) in [(1, 0), (0, 1)] {
-        let fake = FakeApi::with(from);
-        fake.carry_out(&step(from, to)).await.unwrap();
-        assert!(fake.change(|s| s.log.iter().all(|line| !line.contains("pods"))));
+        let fake = workload(from);
+        carry_out(&fake, &step(from, to)).await.unwrap();
+        assert!(fake.count(|request| request.path == PODS) == 0);
     }
 }
 
@@ -295,36 +237,34 @@ async fn each_kind_has_its_own_path_and_others_none() {
             "/apis/leaderworkerset.x-k8s.io/v1/namespaces/ns/leaderworkersets/d/scale",
         ),
     ] {
-        let fake = FakeApi::with(1);
+        let fake = FakeApi::new();
+        fake.put(path, scale(1));
         let mut step = step(1, 0);
         kind.clone_into(&mut step.workload.kind);
-        assert_eq!(fake.carry_out(&step).await.unwrap(), Outcome::Done, "{kind}");
-        assert_eq!(fake.change(|s| s.log.clone()), [format!("GET {path}"), format!("PATCH {path}")]);
+        assert_eq!(carry_out(&fake, &step).await.unwrap(), Outcome::Done, "{kind}");
+        assert_eq!(lines(&fake), [format!("GET {path}"), format!("PATCH {path}")]);
     }
     let mut step = step(1, 0);
     "DaemonSet".clone_into(&mut step.workload.kind);
-    assert!(matches!(FakeApi::with(1).carry_out(&step).await, Err(ActuateError::Kind(_))));
+    assert!(matches!(carry_out(&workload(1), &step).await, Err(ActuateError::Kind(_))));
 }
 
 #[tokio::test]
 async fn a_refusal_names_the_permission_that_is_lacking() {
-    let fake = FakeApi::with(1);
-    fake.change(|s| s.refusal = Some(403));
-    let error = fake.carry_out(&step(1, 0)).await.unwrap_err().to_string();
+    let fake = workload(1);
+    refuse_writes(&fake, 403);
+    let error = carry_out(&fake, &step(1, 0)).await.unwrap_err().to_string();
     assert!(error.contains("get and patch deployments/scale"), "{error}");
 }
 
 #[tokio::test]
 async fn permissions_are_not_blamed_for_what_is_no_matter_of_them() {
-    let invalid = FakeApi::with(1);
-    invalid.change(|s| s.refusal = Some(422));
-    let error = invalid.carry_out(&step(1, 0)).await.unwrap_err();
+    let invalid = workload(1);
+    refuse_writes(&invalid, 422);
+    let error = carry_out(&invalid, &step(1, 0)).await.unwrap_err();
     assert!(error.is_refusal() && !error.to_string().contains("get and patch"), "{error}");
-    let broken = tower::service_fn(async |_: Request<kube::client::Body>| {
-        Err::<Response<Body>, _>(std::io::Error::from(std::io::ErrorKind::ConnectionReset))
-    });
-    let actuator = Actuator::new(Client::new(broken, "default"), servers(), 1);
-    let error = actuator.carry_out(&step(1, 0), &|| true).await.unwrap_err();
+    let broken = FakeApi::with_rule(|_| Some(Reply::Reset));
+    let error = carry_out(&broken, &step(1, 0)).await.unwrap_err();
     assert!(
         !error.is_refusal() && error.to_string().starts_with("the request to the API server failed"),
         "{error}"
@@ -333,9 +273,9 @@ async fn permissions_are_not_blamed_for_what_is_no_matter_of_them() {
 
 #[tokio::test(start_paused = true)]
 async fn a_step_that_has_no_turn_or_no_answer_in_time_is_not_carried_out() {
-    let fake = FakeApi::with(1);
-    fake.change(|s| s.hangs = true);
-    let actuator = fake.actuator(1);
+    let fake = workload(1);
+    fake.reply_to_all(Reply::Hang);
+    let actuator = actuator(&fake, 1);
     let (one, other) = (step(1, 0), step(1, 0));
     let began = tokio::time::Instant::now();
     let (one, other) = tokio::join!(actuator.carry_out(&one, &|| true), actuator.carry_out(&other, &|| true));
@@ -351,12 +291,12 @@ async fn a_step_that_has_no_turn_or_no_answer_in_time_is_not_carried_out() {
 
 #[tokio::test]
 async fn a_replica_that_does_not_lead_writes_nothing() {
-    let fake = FakeApi::with(1);
+    let fake = workload(1);
     let stopping = CancellationToken::new();
     let leadership = Leadership::alone(&stopping);
     stopping.cancel();
     let actuator = Actuator::new(leadership.acting(&fake.client()), servers(), 1);
     let outcome = actuator.carry_out(&step(1, 0), &|| true).await;
     assert!(matches!(outcome, Err(ActuateError::NotLeading(_))), "{outcome:?}");
-    assert_eq!(fake.replicas(), Some(1));
+    assert_eq!(replicas(&fake), 1);
 }

@@ -4,8 +4,9 @@ use axum::http::{HeaderName, HeaderValue};
 use rustls::pki_types::CertificateDer;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
+use wva_fakes::{FakeApi, Reply};
 
-use super::fake::{ClientCa, FakeApi};
+use super::fixture::{ClientCa, access_reviews, asks_about_token, review, reviewer};
 use super::*;
 
 const MAP: &str = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
@@ -21,6 +22,24 @@ fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
 fn peer(cert: &rcgen::Certificate) -> Peer {
     let chain: [CertificateDer<'static>; 1] = [cert.der().clone()];
     Peer::new(Some(&chain))
+}
+
+fn gate(allowed: &'static [&'static str]) -> (FakeApi, Gate) {
+    let fake = reviewer(allowed);
+    let gate = Gate::new(fake.client());
+    (fake, gate)
+}
+
+/// Name of the user whose header this is.
+async fn authenticate(gate: &Gate, authorization: &str) -> Result<String, Refusal> {
+    let headers = headers(&[("authorization", authorization)]);
+    gate.authenticate(&Peer::default(), &headers).await.map(|user| user.name)
+}
+
+/// Name of this user, where it may read the metrics.
+async fn admit(gate: &Gate, user: &str) -> Result<String, Refusal> {
+    let bearer = headers(&[("authorization", &format!("Bearer token-of-{user}"))]);
+    gate.admit(&Peer::default(), &bearer, metrics()).await.map(|user| user.name)
 }
 
 fn metrics() -> Action {
@@ -91,38 +110,31 @@ fn headers_count_behind_an_allowed_certificate_alone() {
 #[test]
 fn a_config_map_that_gives_no_ca_is_refused() {
     let ca = ClientCa::new();
-    let parse = |change: fn(&mut BTreeMap<String, String>)| config(&ca, change).err();
     let file = "requestheader-client-ca-file";
-    assert_eq!(parse(|_| {}), None);
-    assert_eq!(
-        parse(|d| drop(d.remove("requestheader-client-ca-file"))),
-        Some(RequestHeaderError::Absent(file))
-    );
-    let no_ca = Some(RequestHeaderError::NoCa);
-    assert_eq!(parse(|d| drop(d.insert("requestheader-client-ca-file".into(), "garbage".into()))), no_ca);
-    let names = Some(RequestHeaderError::BadList("requestheader-allowed-names"));
-    assert_eq!(parse(|d| drop(d.insert("requestheader-allowed-names".into(), "front".into()))), names);
-    let users = Some(RequestHeaderError::BadList("requestheader-username-headers"));
-    assert_eq!(
-        parse(|d| drop(d.insert("requestheader-username-headers".into(), r#"["a b"]"#.into()))),
-        users
-    );
+    let (names, users) = ("requestheader-allowed-names", "requestheader-username-headers");
+    assert!(config(&ca, |_| {}).is_ok());
+    let absent = config(&ca, |data| drop(data.remove(file)));
+    assert_eq!(absent.err(), Some(RequestHeaderError::Absent(file)));
+    for (key, value, want) in [
+        (file, "garbage", RequestHeaderError::NoCa),
+        (names, "front", RequestHeaderError::BadList(names)),
+        (users, r#"["a b"]"#, RequestHeaderError::BadList(users)),
+    ] {
+        let refused = config(&ca, |data| drop(data.insert(key.into(), value.into())));
+        assert_eq!(refused.err(), Some(want));
+    }
 }
 
 #[tokio::test]
 async fn tokens_are_reviewed_once_a_minute_and_refusals_too() {
     tokio::time::pause();
-    let fake = FakeApi::new(&[]);
-    let gate = Gate::new(fake.client());
-    let ask = async |authorization: &str| {
-        let headers = headers(&[("authorization", authorization)]);
-        gate.authenticate(&Peer::default(), &headers).await.map(|user| user.name)
-    };
+    let (fake, gate) = gate(&[]);
+    let ask = async |authorization: &str| authenticate(&gate, authorization).await;
     for _ in 0..3 {
         assert_eq!(ask("Bearer token-of-alice").await, Ok("alice".to_owned()));
         assert_eq!(ask("bearer nonsense").await, Err(Refusal::Unauthenticated));
     }
-    assert_eq!(fake.token_reviews(), 2);
+    assert_eq!(fake.count(asks_about_token), 2);
     for bad in ["", "Bearer", "Bearer ", "Basic token-of-alice", "token-of-alice"] {
         assert_eq!(ask(bad).await, Err(Refusal::Unauthenticated), "{bad:?}");
     }
@@ -130,36 +142,28 @@ async fn tokens_are_reviewed_once_a_minute_and_refusals_too() {
         ask(&format!("Bearer {}", "x".repeat(LONGEST_TOKEN + 1))).await,
         Err(Refusal::Unauthenticated)
     );
-    assert_eq!(fake.token_reviews(), 2, "nothing of that is worth asking");
+    assert_eq!(fake.count(asks_about_token), 2, "nothing of that is worth asking");
     tokio::time::advance(CACHE_LIFETIME).await;
     assert_eq!(ask("Bearer token-of-alice").await, Ok("alice".to_owned()));
-    assert_eq!(fake.token_reviews(), 3);
+    assert_eq!(fake.count(asks_about_token), 3);
 }
 
 #[tokio::test(start_paused = true)]
 async fn made_up_tokens_push_no_users_out() {
-    let fake = FakeApi::new(&[]);
-    let gate = Gate::new(fake.client());
-    let ask = async |token: &str| {
-        let headers = headers(&[("authorization", &format!("Bearer {token}"))]);
-        gate.authenticate(&Peer::default(), &headers).await.map(|user| user.name)
-    };
+    let (fake, gate) = gate(&[]);
+    let ask = async |token: &str| authenticate(&gate, &format!("Bearer {token}")).await;
     assert_eq!(ask("token-of-alice").await, Ok("alice".to_owned()));
     for i in 0..=KEPT {
         gate.made_up.insert(format!("made-up-{i}"), ());
     }
     assert_eq!(ask("token-of-alice").await, Ok("alice".to_owned()));
-    assert_eq!(fake.token_reviews(), 1);
+    assert_eq!(fake.count(asks_about_token), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn reviews_of_made_up_tokens_are_rate_limited() {
-    let fake = FakeApi::new(&[]);
-    let gate = Gate::new(fake.client());
-    let ask = async |token: &str| {
-        let headers = headers(&[("authorization", &format!("Bearer {token}"))]);
-        gate.authenticate(&Peer::default(), &headers).await.map(|user| user.name)
-    };
+    let (fake, gate) = gate(&[]);
+    let ask = async |token: &str| authenticate(&gate, &format!("Bearer {token}")).await;
     assert_eq!(ask("token-of-alice").await, Ok("alice".to_owned()));
     let flood = async |wave: u32| {
         let mut answers = Vec::new();
@@ -171,24 +175,23 @@ async fn reviews_of_made_up_tokens_are_rate_limited() {
     };
     flood(0).await;
     let burst = usize::try_from(UNKNOWN_TOKENS).unwrap();
-    assert_eq!(fake.token_reviews(), burst, "alice and the rest of the burst");
+    assert_eq!(fake.count(asks_about_token), burst, "alice and the rest of the burst");
     tokio::time::advance(Duration::from_secs(5)).await;
     flood(1).await;
-    assert_eq!(fake.token_reviews(), burst + 10, "two a second");
+    assert_eq!(fake.count(asks_about_token), burst + 10, "two a second");
     assert_eq!(ask("token-of-bob").await, Err(Refusal::TooMany));
     // A token that was seen valid before is reviewed again, whatever strangers do.
     tokio::time::advance(CACHE_LIFETIME).await;
     flood(2).await;
-    let reviews = fake.token_reviews();
+    let reviews = fake.count(asks_about_token);
     assert_eq!(ask("token-of-alice").await, Ok("alice".to_owned()));
-    assert_eq!(fake.token_reviews(), reviews + 1);
+    assert_eq!(fake.count(asks_about_token), reviews + 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn made_up_tokens_are_asked_about_a_few_at_a_time_and_hold_up_nobody_who_is_known() {
-    let fake = FakeApi::new(&["alice"]);
-    let gate = Gate::new(fake.client());
-    fake.tokens_hang();
+    let (fake, gate) = gate(&["alice"]);
+    fake.set_rule(|r| if asks_about_token(r) { Some(Reply::Hang) } else { review(r, &["alice"], &[]) });
     let peer = Peer::default();
     let made_up: Vec<_> =
         (0..2 * REVIEWS).map(|i| headers(&[("authorization", &format!("Bearer made-up-{i}"))])).collect();
@@ -207,7 +210,7 @@ async fn made_up_tokens_are_asked_about_a_few_at_a_time_and_hold_up_nobody_who_i
         answers = &mut asking => panic!("{answers:?}"),
         allowed = allowed => assert_eq!(allowed, Ok(())),
     }
-    assert_eq!(fake.token_reviews(), REVIEWS);
+    assert_eq!(fake.count(asks_about_token), REVIEWS);
     let answers = asking.await;
     assert!(answers.iter().all(|answer| *answer == Err(Refusal::Undecided)), "{answers:?}");
 }
@@ -215,8 +218,7 @@ async fn made_up_tokens_are_asked_about_a_few_at_a_time_and_hold_up_nobody_who_i
 #[tokio::test]
 async fn access_is_reviewed_in_the_api_servers_terms_and_believed_for_a_minute() {
     tokio::time::pause();
-    let fake = FakeApi::new(&["alice"]);
-    let gate = Gate::new(fake.client());
+    let (fake, gate) = gate(&["alice"]);
     let alice = User { name: "alice".into(), groups: vec!["g".into()], ..User::default() };
     let metric = Action::Resource {
         verb: "list",
@@ -229,7 +231,7 @@ async fn access_is_reviewed_in_the_api_servers_terms_and_believed_for_a_minute()
         gate.authorize(&alice, metric.clone()).await.unwrap();
         gate.authorize(&alice, metrics()).await.unwrap();
     }
-    let reviews = fake.access_reviews();
+    let reviews = access_reviews(&fake);
     assert_eq!(reviews.len(), 2, "{reviews:?}");
     let wanted = json!({"verb": "list", "group": "external.metrics.k8s.io", "version": "v1beta1",
         "resource": "wva_desired_replicas", "namespace": "prod"});
@@ -237,7 +239,7 @@ async fn access_is_reviewed_in_the_api_servers_terms_and_believed_for_a_minute()
     assert_eq!(reviews[0]["groups"], json!(["g"]));
     assert_eq!(reviews[1]["nonResourceAttributes"], json!({"verb": "get", "path": "/metrics"}));
 
-    fake.disallow("alice");
+    fake.set_rule(|request| review(request, &[], &[]));
     gate.authorize(&alice, metric.clone()).await.unwrap();
     // The same name in other groups is somebody else to RBAC.
     let other = User { groups: vec![], ..alice.clone() };
@@ -250,94 +252,76 @@ async fn access_is_reviewed_in_the_api_servers_terms_and_believed_for_a_minute()
 
 #[tokio::test]
 async fn masters_need_no_review() {
-    let fake = FakeApi::new(&[]);
+    let (fake, gate) = gate(&[]);
     let master =
         User { name: "system:kube-aggregator".into(), groups: vec![MASTERS.into()], ..User::default() };
-    Gate::new(fake.client()).authorize(&master, metrics()).await.unwrap();
-    assert_eq!(fake.access_reviews().len(), 0);
+    gate.authorize(&master, metrics()).await.unwrap();
+    assert_eq!(access_reviews(&fake).len(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_api_server_that_is_down_decides_nothing_and_is_not_remembered() {
-    let fake = FakeApi::new(&["alice"]);
-    let gate = Gate::new(fake.client());
-    let bearer = headers(&[("authorization", "Bearer token-of-alice")]);
-    fake.down(true);
-    assert_eq!(gate.admit(&Peer::default(), &bearer, metrics()).await, Err(Refusal::Undecided));
-    fake.down(false);
-    assert_eq!(gate.admit(&Peer::default(), &bearer, metrics()).await.unwrap().name, "alice");
+    let (fake, gate) = gate(&["alice"]);
+    fake.reply_to_all(Reply::Failure(500));
+    assert_eq!(admit(&gate, "alice").await, Err(Refusal::Undecided));
+    fake.set_rule(|request| review(request, &["alice"], &[]));
+    assert_eq!(admit(&gate, "alice").await, Ok("alice".to_owned()));
 }
 
 #[tokio::test(start_paused = true)]
 async fn allowed_caller_is_served_while_the_api_server_is_down() {
-    let fake = FakeApi::new(&["alice", "bob"]);
-    let gate = Gate::new(fake.client());
-    let admit = async |token: &str| {
-        let bearer = headers(&[("authorization", &format!("Bearer {token}"))]);
-        gate.admit(&Peer::default(), &bearer, metrics()).await.map(|user| user.name)
-    };
-    assert_eq!(admit("token-of-alice").await, Ok("alice".to_owned()));
-    fake.down(true);
+    let (fake, gate) = gate(&["alice", "bob"]);
+    assert_eq!(admit(&gate, "alice").await, Ok("alice".to_owned()));
+    fake.reply_to_all(Reply::Failure(500));
     tokio::time::advance(OUTAGE.saturating_sub(Duration::from_secs(1))).await;
-    assert_eq!(admit("token-of-alice").await, Ok("alice".to_owned()));
-    assert_eq!(admit("token-of-bob").await, Err(Refusal::Undecided), "it was never allowed");
+    assert_eq!(admit(&gate, "alice").await, Ok("alice".to_owned()));
+    assert_eq!(admit(&gate, "bob").await, Err(Refusal::Undecided), "it was never allowed");
     tokio::time::advance(Duration::from_secs(1)).await;
-    assert_eq!(admit("token-of-alice").await, Err(Refusal::Undecided), "10 minutes are over");
+    assert_eq!(admit(&gate, "alice").await, Err(Refusal::Undecided), "10 minutes are over");
 }
 
 #[tokio::test(start_paused = true)]
 async fn hanging_api_server_keeps_an_allowed_caller_waiting_briefly() {
-    let fake = FakeApi::new(&["alice"]);
-    let gate = Gate::new(fake.client());
-    let bearer = headers(&[("authorization", "Bearer token-of-alice")]);
-    gate.admit(&Peer::default(), &bearer, metrics()).await.unwrap();
-    fake.tokens_hang();
+    let (fake, gate) = gate(&["alice"]);
+    admit(&gate, "alice").await.unwrap();
+    fake.set_rule(|request| asks_about_token(request).then_some(Reply::Hang));
     tokio::time::advance(CACHE_LIFETIME).await;
     let start = Instant::now();
-    assert_eq!(gate.authenticate(&Peer::default(), &bearer).await.unwrap().name, "alice");
+    assert_eq!(authenticate(&gate, "Bearer token-of-alice").await, Ok("alice".to_owned()));
     assert_eq!(start.elapsed(), KNOWN_CALL);
 }
 
 #[tokio::test(start_paused = true)]
 async fn denied_caller_is_not_served_while_the_api_server_is_down() {
-    let fake = FakeApi::new(&["alice", "bob"]);
-    let gate = Gate::new(fake.client());
-    let (alice, bob) = (bearer_of("alice"), bearer_of("bob"));
-    for bearer in [&alice, &bob] {
-        gate.admit(&Peer::default(), bearer, metrics()).await.unwrap();
+    let (fake, gate) = gate(&["alice", "bob"]);
+    for user in ["alice", "bob"] {
+        admit(&gate, user).await.unwrap();
     }
     // The token of one is revoked, the right of the other is taken away, and both have asked since.
-    fake.revoke("alice");
-    fake.disallow("bob");
+    fake.set_rule(|request| review(request, &["alice"], &["alice"]));
     tokio::time::advance(CACHE_LIFETIME).await;
-    assert_eq!(gate.admit(&Peer::default(), &alice, metrics()).await, Err(Refusal::Unauthenticated));
-    let refused = gate.admit(&Peer::default(), &bob, metrics()).await;
+    assert_eq!(admit(&gate, "alice").await, Err(Refusal::Unauthenticated));
+    let refused = admit(&gate, "bob").await;
     assert!(matches!(refused, Err(Refusal::Forbidden { .. })), "{refused:?}");
-    fake.down(true);
+    fake.reply_to_all(Reply::Failure(500));
     tokio::time::advance(CACHE_LIFETIME).await;
-    for bearer in [&alice, &bob] {
-        assert_eq!(gate.admit(&Peer::default(), bearer, metrics()).await, Err(Refusal::Undecided));
+    for user in ["alice", "bob"] {
+        assert_eq!(admit(&gate, user).await, Err(Refusal::Undecided));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn api_server_that_forbids_reviews_is_not_an_outage() {
-    let fake = FakeApi::new(&["alice"]);
-    let gate = Gate::new(fake.client());
-    gate.admit(&Peer::default(), &bearer_of("alice"), metrics()).await.unwrap();
-    fake.forbid_reviews();
+    let (fake, gate) = gate(&["alice"]);
+    admit(&gate, "alice").await.unwrap();
+    fake.reply_to_all(Reply::Failure(403));
     tokio::time::advance(CACHE_LIFETIME).await;
-    let answer = gate.admit(&Peer::default(), &bearer_of("alice"), metrics()).await;
-    assert_eq!(answer, Err(Refusal::Undecided));
-}
-
-fn bearer_of(user: &str) -> HeaderMap {
-    headers(&[("authorization", &format!("Bearer token-of-{user}"))])
+    assert_eq!(admit(&gate, "alice").await, Err(Refusal::Undecided));
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_config_map_is_followed() {
-    let fake = FakeApi::new(&[]);
+    let fake = FakeApi::new();
     let gate = Arc::new(Gate::new(fake.client()));
     let shutdown = CancellationToken::new();
     let task = tokio::spawn({
@@ -358,10 +342,10 @@ async fn the_config_map_is_followed() {
     };
     let (first, second) = (ClientCa::new(), ClientCa::new());
     let (cert, next) = (first.issue("front-proxy-client").0, second.issue("front-proxy-client").0);
-    fake.forbidden(true);
+    fake.reply_to_all(Reply::Failure(403));
     believes(&cert, false).await;
     publish(&first);
-    fake.forbidden(false);
+    fake.clear_rule();
     believes(&cert, true).await;
     believes(&next, false).await;
     publish(&second);

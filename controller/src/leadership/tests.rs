@@ -1,7 +1,4 @@
-//! Elections on a fake API server (one Lease in memory with resourceVersions; no watch, so that every look is a poll)
-//! and a clock that is moved by hand.
-
-mod fake_api;
+//! Elections on a fake API server, and a clock that is moved by hand.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,15 +7,49 @@ use jiff::Timestamp;
 use prometheus::core::Collector as _;
 use serde_json::json;
 use tokio::time::Instant;
+use wva_fakes::{FakeApi, Method, Reply, Request};
 
 use super::*;
-use fake_api::FakeApi;
 
 const SECOND: Duration = Duration::from_secs(1);
 /// As the defaults, a tenth of them.
 const LEASE: Duration = Duration::from_secs(6);
 const RENEW: Duration = Duration::from_secs(5);
 const RETRY: Duration = SECOND;
+
+const PATH: &str = "/apis/coordination.k8s.io/v1/namespaces/wva-system/leases/72dd1cf1.llm-d.ai";
+
+/// Applies a fault, and keeps watches and their lists unavailable, so that every look is a poll.
+fn set_faults(api: &FakeApi, fault: impl Fn(&Request) -> Option<Reply> + Send + Sync + 'static) {
+    api.set_rule(move |request| {
+        if request.query.contains("fieldSelector") { Some(Reply::Failure(500)) } else { fault(request) }
+    });
+}
+
+fn api() -> FakeApi {
+    let api = FakeApi::new();
+    heal(&api);
+    api
+}
+
+/// The requests of this replica get no response.
+fn cut_off(api: &FakeApi, name: &'static str) {
+    set_faults(api, move |request| (request.client == name).then_some(Reply::Hang));
+}
+
+/// Writes are carried out, and get no response.
+fn lose_writes(api: &FakeApi) {
+    set_faults(api, |request| (request.method != Method::GET).then_some(Reply::Lost));
+}
+
+fn heal(api: &FakeApi) {
+    set_faults(api, |_| None);
+}
+
+fn holder(api: &FakeApi) -> String {
+    let lease = api.get(PATH).unwrap_or_default();
+    lease["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned()
+}
 
 struct Replica {
     leadership: Leadership,
@@ -48,7 +79,7 @@ fn start(api: &FakeApi, name: &str) -> Replica {
         let passed = began.elapsed() + Duration::from_millis(shift.load(Ordering::Relaxed));
         Timestamp::from_second(1_800_000_000).unwrap() + passed
     });
-    let (leadership, task) = elect(api.client(name), election, clock, stopping.clone());
+    let (leadership, task) = elect(api.client_of(name), election, clock, stopping.clone());
     Replica { leadership, stopping, election: tokio::spawn(task), ahead }
 }
 
@@ -64,9 +95,14 @@ async fn within(most: Duration, wanted: impl Fn() -> bool) -> Duration {
 
 /// Watches for a while that never more than one of them leads.
 async fn never_two(replicas: &[Replica], long: Duration) {
+    always(long, || replicas.iter().filter(|r| r.leadership.leads()).count() <= 1).await;
+}
+
+/// Watches for a while that this holds.
+async fn always(long: Duration, holds: impl Fn() -> bool) {
     let began = Instant::now();
     while began.elapsed() < long {
-        assert!(replicas.iter().filter(|r| r.leadership.leads()).count() <= 1);
+        assert!(holds(), "after {:?}", began.elapsed());
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
@@ -81,45 +117,45 @@ async fn two(api: &FakeApi) -> [Replica; 2] {
 
 #[tokio::test(start_paused = true)]
 async fn of_many_that_start_together_one_leads_and_goes_on_leading() {
-    let api = FakeApi::default();
+    let api = api();
     let replicas: Vec<Replica> = (0..20).map(|n| start(&api, &format!("wva-{n}"))).collect();
     within(2 * SECOND, || replicas.iter().any(|r| r.leadership.leads())).await;
-    let leader = api.holder();
+    let leader = holder(&api);
     never_two(&replicas, 10 * LEASE).await;
-    assert_eq!(api.holder(), leader, "it renewed in time");
+    assert_eq!(holder(&api), leader, "it renewed in time");
     assert!(replicas.iter().all(|r| r.leadership.holder().as_deref() == Some(&*leader)));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_is_cut_off_stops_before_another_begins() {
-    let api = FakeApi::default();
+    let api = api();
     let replicas = two(&api).await;
-    api.cut_off("a");
+    cut_off(&api, "a");
     let began = Instant::now();
     within(RENEW + SECOND, || !replicas[0].leadership.leads()).await;
     assert!(began.elapsed() <= RENEW, "counted from its last renewal");
     assert!(!replicas[1].leadership.leads());
     within(LEASE + SECOND, || replicas[1].leadership.leads()).await;
     assert!(began.elapsed() <= LEASE + RETRY + SECOND, "{:?}", began.elapsed());
-    api.heal();
+    heal(&api);
     never_two(&replicas, 3 * LEASE).await;
-    assert_eq!(api.holder(), "b");
+    assert_eq!(holder(&api), "b");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_was_cut_off_and_not_followed_leads_again_at_once() {
-    let api = FakeApi::default();
+    let api = api();
     let alone = start(&api, "a");
     within(2 * SECOND, || alone.leadership.leads()).await;
-    api.cut_off("a");
+    cut_off(&api, "a");
     within(RENEW + SECOND, || !alone.leadership.leads()).await;
-    api.heal();
+    heal(&api);
     within(RETRY + 2 * SECOND, || alone.leadership.leads()).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_is_given_back_is_taken_at_the_next_look() {
-    let api = FakeApi::default();
+    let api = api();
     let [first, second] = two(&api).await;
     let held = first.leadership.clone();
     let worker = first.stopping.clone();
@@ -144,108 +180,84 @@ async fn a_lease_that_is_given_back_is_taken_at_the_next_look() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_somebody_deletes_goes_to_one_of_them_and_never_to_two() {
-    let api = FakeApi::default();
+    let api = api();
     let replicas = two(&api).await;
-    api.stored().lease = None;
+    api.delete(PATH);
     never_two(&replicas, 2 * LEASE).await;
-    assert_eq!(api.holder(), "a", "it renewed long before the other may take it");
+    assert_eq!(holder(&api), "a", "it renewed long before the other may take it");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_somebody_gives_to_another_is_not_taken_back() {
-    let api = FakeApi::default();
+    let api = api();
     let replicas = two(&api).await;
     let other = json!({"holderIdentity": "original", "leaseDurationSeconds": 600});
-    {
-        let mut stored = api.stored();
-        stored.revision += 1;
-        let version = stored.revision.to_string();
-        let lease = stored.lease.as_mut().unwrap();
-        lease["spec"] = other;
-        lease["metadata"]["resourceVersion"] = json!(version);
-    }
+    api.edit(PATH, |lease| lease["spec"] = other);
     within(RETRY + SECOND, || !replicas[0].leadership.leads()).await;
     never_two(&replicas, 3 * LEASE).await;
-    assert_eq!(api.holder(), "original");
+    assert_eq!(holder(&api), "original");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_label_on_the_lease_costs_nobody_the_lead() {
-    let api = FakeApi::default();
+    let api = api();
     let replicas = two(&api).await;
-    {
-        let mut stored = api.stored();
-        stored.revision += 1;
-        let version = stored.revision.to_string();
-        let lease = stored.lease.as_mut().unwrap();
-        lease["metadata"]["labels"] = json!({"team": "a"});
-        lease["metadata"]["resourceVersion"] = json!(version);
-    }
-    let began = Instant::now();
-    while began.elapsed() < 2 * LEASE {
-        assert!(replicas[0].leadership.leads());
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    assert!(api.stored().lease.as_ref().unwrap()["metadata"]["labels"]["team"] == "a", "it stays");
+    api.edit(PATH, |lease| lease["metadata"]["labels"] = json!({"team": "a"}));
+    always(2 * LEASE, || replicas[0].leadership.leads()).await;
+    assert!(api.object(PATH)["metadata"]["labels"]["team"] == "a", "it stays");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_renewal_whose_answer_is_lost_costs_nobody_the_lead() {
-    let api = FakeApi::default();
+    let api = api();
     let replicas = two(&api).await;
-    let leads = async |long: Duration| {
-        let began = Instant::now();
-        while began.elapsed() < long {
-            assert!(replicas[0].leadership.leads());
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    api.stored().mute = true;
+    let leads = || replicas[0].leadership.leads();
+    lose_writes(&api);
     // Three attempts: the first is carried out, the others find a Lease that has changed.
-    leads(3 * RETRY + RETRY / 2).await;
-    api.stored().mute = false;
-    leads(3 * LEASE).await;
+    always(3 * RETRY + RETRY / 2, leads).await;
+    heal(&api);
+    always(3 * LEASE, leads).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_replica_that_is_asked_to_stop_while_it_takes_the_lease_gives_it_back() {
-    let api = FakeApi::default();
-    api.stored().mute = true;
+    let api = api();
+    lose_writes(&api);
     let first = start(&api, "a");
-    within(5 * SECOND, || api.holder() == "a").await;
+    within(5 * SECOND, || holder(&api) == "a").await;
     assert!(!first.leadership.leads(), "it has not heard of it yet");
-    api.stored().mute = false;
+    heal(&api);
     first.stopping.cancel();
     first.election.await.unwrap();
-    assert_eq!(api.holder(), "");
+    assert_eq!(holder(&api), "");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_is_deleted_while_another_starts_goes_to_its_holder() {
-    let api = FakeApi::default();
+    let api = api();
     let first = start(&api, "a");
     within(3 * SECOND, || first.leadership.leads()).await;
     // Just before it renews, since this fake has no watch that would tell it at once.
     tokio::time::sleep(RETRY.mul_f64(0.8)).await;
-    api.stored().lease = None;
+    api.delete(PATH);
     let replicas = [first, start(&api, "b")];
     never_two(&replicas, 2 * LEASE).await;
-    assert_eq!(api.holder(), "a");
+    assert_eq!(holder(&api), "a");
 }
 
 #[tokio::test(start_paused = true)]
 async fn where_there_is_no_namespace_nobody_asks_for_it_all_the_time() {
-    let api = FakeApi::default();
-    api.stored().no_namespace = true;
+    let api = api();
+    set_faults(&api, |request| (request.method != Method::GET).then_some(Reply::Failure(404)));
     let _replica = start(&api, "a");
     tokio::time::sleep(10 * SECOND).await;
-    let creates = api.stored().writes.len();
+    let creates = api.count(|request| request.method != Method::GET);
     assert!((1..=12).contains(&creates), "{creates} in ten seconds");
 }
 
 #[tokio::test(start_paused = true)]
 async fn another_process_of_the_same_name_is_another() {
-    let api = FakeApi::default();
+    let api = api();
     let replicas = [start(&api, "same"), start(&api, "same")];
     within(2 * SECOND, || replicas.iter().any(|r| r.leadership.leads())).await;
     never_two(&replicas, 5 * LEASE).await;
@@ -253,7 +265,7 @@ async fn another_process_of_the_same_name_is_another() {
 
 #[tokio::test(start_paused = true)]
 async fn a_machine_that_was_suspended_does_not_act_on_what_it_held() {
-    let api = FakeApi::default();
+    let api = api();
     let replica = start(&api, "a");
     within(2 * SECOND, || replica.leadership.leads()).await;
     // The monotonic clock stood still meanwhile.
@@ -265,10 +277,10 @@ async fn a_machine_that_was_suspended_does_not_act_on_what_it_held() {
 
 #[tokio::test(start_paused = true)]
 async fn only_a_leader_writes() {
-    let api = FakeApi::default();
+    let api = api();
     let [first, second] = two(&api).await;
     let write = |replica: &Replica, who: &str| {
-        let client = replica.leadership.acting(&api.client(who));
+        let client = replica.leadership.acting(&api.client_of(who));
         let maps: kube::Api<k8s_openapi::api::core::v1::ConfigMap> = kube::Api::default_namespaced(client);
         async move {
             maps.create(&kube::api::PostParams::default(), &k8s_openapi::api::core::v1::ConfigMap::default())
@@ -280,9 +292,11 @@ async fn only_a_leader_writes() {
     assert!(format!("{:?}", chain(&refused)).contains(&NotLeading.to_string()));
     first.ahead.store(60_000, Ordering::Relaxed);
     write(&first, "a").await.unwrap_err();
-    assert_eq!(api.stored().writes, ["a POST"]);
-    let reads = second.leadership.acting(&api.client("b"));
-    let leases: kube::Api<k8s_openapi::api::coordination::v1::Lease> = kube::Api::default_namespaced(reads);
+    let requests = api.requests().into_iter().filter(|request| request.path.ends_with("/configmaps"));
+    assert_eq!(requests.map(|r| format!("{} {}", r.client, r.method)).collect::<Vec<_>>(), ["a POST"]);
+    let reads = second.leadership.acting(&api.client_of("b"));
+    let leases: kube::Api<k8s_openapi::api::coordination::v1::Lease> =
+        kube::Api::namespaced(reads, "wva-system");
     leases.get("72dd1cf1.llm-d.ai").await.unwrap();
 }
 
@@ -292,7 +306,7 @@ fn chain(error: &dyn std::error::Error) -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn work_runs_in_each_term_and_what_does_not_end_is_dropped() {
-    let api = FakeApi::default();
+    let api = api();
     let replica = start(&api, "a");
     let terms = Arc::new(AtomicU64::default());
     let (leadership, stopping, count) = (replica.leadership.clone(), replica.stopping.clone(), terms.clone());
@@ -304,9 +318,9 @@ async fn work_runs_in_each_term_and_what_does_not_end_is_dropped() {
         leadership.while_leading(&stopping, never_ends).await
     });
     within(2 * SECOND, || terms.load(Ordering::Relaxed) == 1).await;
-    api.cut_off("a");
+    cut_off(&api, "a");
     within(2 * RENEW, || !replica.leadership.leads()).await;
-    api.heal();
+    heal(&api);
     within(10 * SECOND, || terms.load(Ordering::Relaxed) == 2).await;
     replica.stopping.cancel();
     work.await.unwrap().unwrap();
@@ -324,7 +338,7 @@ async fn work_that_ends_by_itself_is_an_error() {
 
 #[tokio::test(start_paused = true)]
 async fn a_new_leader_shows_its_series_after_the_takeover_delay() {
-    let api = FakeApi::default();
+    let api = api();
     let [first, second] = two(&api).await;
     let leads = second.leadership.gauge().unwrap();
     let value = || leads.collect()[0].get_metric()[0].get_gauge().get_value();

@@ -114,8 +114,7 @@ mod tests {
     fn what_is_given_away_excluded_or_deleted_is_out_of_reach_at_once() {
         let key = VariantKey { namespace: "ns".into(), name: "a".into() };
         let mut cluster = Cluster::new();
-        let watches = cluster.watches();
-        let reach = Reach::new(Ownership::default(), watches.variants, watches.namespaces);
+        let reach = cluster.reach(Ownership::default());
         let holds = || reach.holds(&key, "uid of a");
         assert!(!holds(), "it is not there yet");
         cluster.variant("a", "m", json!({}));

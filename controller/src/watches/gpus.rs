@@ -55,47 +55,28 @@ impl Scope<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
     use std::time::Duration;
 
-    use axum::body::Body;
-    use axum::http::Response;
     use serde_json::json;
     use tokio::sync::Notify;
     use tokio_util::sync::CancellationToken;
+    use wva_fakes::{FakeApi, Reply};
 
     use super::*;
     use crate::Tasks;
-    use crate::fixture::{client, failure, response};
     use crate::watches::Synced;
     use crate::watches::cache::Writer;
 
     /// Where a controller of `namespace` looks, and what it sees of nodes and pods: an API server that has one node, and
     /// forbids pods.
     async fn looks(namespace: Option<&str>, limited_mode: bool) -> (Vec<String>, Option<(Sight, Sight)>) {
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let kept = asked.clone();
-        let client = client(move |request| {
-            let uri = request.uri().to_string();
-            kept.lock().unwrap().push(uri.clone());
-            if uri.starts_with("/api/v1/pods") {
-                return failure(403, "Forbidden");
-            }
-            if uri.contains("watch=true") {
-                // Open, and nothing happens.
-                let nothing = futures::stream::pending::<Result<&str, Infallible>>();
-                return Response::new(Body::from_stream(nothing));
-            }
-            let node = json!({"metadata": {"name": "n", "resourceVersion": "1"}});
-            response(
-                200,
-                &json!({"apiVersion": "v1", "kind": "NodeList", "metadata": {"resourceVersion": "1"}, "items": [node]}),
-            )
-        });
+        let fake = FakeApi::with_rule(|r| (r.path == "/api/v1/pods").then_some(Reply::Failure(403)));
+        fake.put("/api/v1/nodes/n", json!({"metadata": {"name": "n"}}));
+        let asked = || fake.requests().iter().map(|r| format!("{}?{}", r.path, r.query)).collect();
         let (mut tasks, mut synced) = (Tasks::default(), Synced::default());
         let mut scope = Scope {
-            client,
+            client: fake.client(),
             namespace: namespace.map(str::to_owned),
             changed: Arc::new(Notify::new()),
             shutdown: CancellationToken::new(),
@@ -104,11 +85,10 @@ mod tests {
         };
         let limiter = Limiter { limited_mode, node_selector: "pool=gpu,!spot".to_owned() };
         let gpus = scope.gpus(&Writer::new(PodFacts::pods()).reader(), &limiter);
-        let Some(gpus) = gpus else { return (asked.lock().unwrap().clone(), None) };
+        let Some(gpus) = gpus else { return (asked(), None) };
         let both = async { (gpus.nodes.known().await, gpus.pods.known().await) };
         tokio::time::timeout(Duration::from_mins(1), both).await.expect("somebody says what can be seen");
-        let asked = asked.lock().unwrap().clone();
-        (asked, Some((gpus.nodes.sight(), gpus.pods.sight())))
+        (asked(), Some((gpus.nodes.sight(), gpus.pods.sight())))
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,24 +1,47 @@
-//! The opening against an apiserver of a few routes: it opens only when a review would be answered, only what exists,
+//! The opening against a fake API server: it opens only when a review would be answered, only what exists,
 //! and again after every drift.
-
-mod apiserver;
 
 use std::net::TcpListener;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use wva_fakes::{FakeApi, Reply, Request};
 use wva_rules::{InstancePolicy, OtherVariant, Target};
 
 use super::*;
 use crate::{ClusterFacts, Settings, State, TargetState, serve};
-use apiserver::Apiserver;
 
 const NAME: &str = "wva-webhook.wva.svc";
-const MUTATING: &str = "mutatingwebhookconfigurations";
-const VALIDATING: &str = "validatingwebhookconfigurations";
+const MUTATING: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/wva";
+const VALIDATING: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/wva";
+const SOON: Duration = Duration::from_secs(20);
+
+/// A fake API server with both configurations, and a Service that has one endpoint.
+fn api(items: &Value) -> FakeApi {
+    let fake = FakeApi::new();
+    fake.put(MUTATING, items["items"][0].clone());
+    fake.put(VALIDATING, items["items"][1].clone());
+    put_service(&fake, "ClusterIP", Some(true));
+    fake
+}
+
+fn put_service(fake: &FakeApi, kind: &str, ready: Option<bool>) {
+    let metadata = json!({"name": "wva-webhook"});
+    fake.put(
+        "/api/v1/namespaces/wva/services/wva-webhook",
+        json!({"metadata": metadata, "spec": {"type": kind}}),
+    );
+    let endpoint = json!({"addresses": ["10.0.0.1"], "conditions": {"ready": ready}});
+    let slice = json!({"metadata": metadata, "addressType": "IPv4", "endpoints": [endpoint]});
+    fake.put("/apis/discovery.k8s.io/v1/namespaces/wva/endpointslices/wva-webhook", slice);
+}
+
+fn patches(fake: &FakeApi) -> Vec<Request> {
+    fake.requests().into_iter().filter(|request| request.method == "PATCH").collect()
+}
 
 struct Nothing;
 
@@ -63,6 +86,14 @@ impl Webhook {
         Probe { addr: self.listener.local_addr().unwrap(), server_name: NAME.to_owned() }
     }
 
+    /// Its certificate, and how it is probed.
+    fn started() -> (Vec<u8>, Probe) {
+        let webhook = Self::new();
+        let started = (webhook.pem.clone(), webhook.probe());
+        webhook.start();
+        started
+    }
+
     fn start(self) {
         let settings = Settings::of(None, InstancePolicy::Inject);
         let state = State::new(settings, Arc::new(Nothing), None, &prometheus::Registry::new()).unwrap();
@@ -100,10 +131,15 @@ fn entry<'v>(object: &'v Value, name: &str) -> &'v Value {
     object["webhooks"].as_array().unwrap().iter().find(|w| w["name"] == name).unwrap()
 }
 
-fn open(object: &Value, name: &str, pem: &[u8]) -> bool {
-    let entry = entry(object, name);
-    entry["rules"][0]["resources"] == json!(["variantautoscalings"])
-        && entry["clientConfig"]["caBundle"] == json!(ByteString(pem.to_vec()))
+/// Waits until the API server sends reviews of variants to the server with this certificate.
+async fn opened(fake: &FakeApi, path: &str, pem: &[u8]) {
+    let name = if path == MUTATING { "mutate.va.llmd.ai" } else { "validate.va.llmd.ai" };
+    let open = |object: &Value| {
+        let entry = entry(object, name);
+        entry["rules"][0]["resources"] == json!(["variantautoscalings"])
+            && entry["clientConfig"]["caBundle"] == json!(ByteString(pem.to_vec()))
+    };
+    fake.wait_until(SOON, path, open).await;
 }
 
 #[tokio::test]
@@ -112,22 +148,21 @@ async fn opens_what_exists_and_repairs_drift() {
     // Somebody's own entry in the same object is none of ours.
     let foreign = json!({"name": "foreign.example.com", "rules": [], "clientConfig": {}});
     items["items"][1]["webhooks"].as_array_mut().unwrap().push(foreign.clone());
-    let (apiserver, client) = Apiserver::start(&items);
-    let webhook = Webhook::new();
-    let (pem, probe) = (webhook.pem.clone(), webhook.probe());
-    webhook.start();
+    let fake = api(&items);
+    let (pem, probe) = Webhook::started();
     let (bundle, bundles) = watch::channel(pem.clone());
     let shutdown = CancellationToken::new();
     let trust = trust();
-    let running = tokio::spawn(run(client, config(), bundles, probe, trust.clone(), shutdown.clone()));
+    let running = tokio::spawn(run(fake.client(), config(), bundles, probe, trust.clone(), shutdown.clone()));
 
-    apiserver.until(MUTATING, |o| open(o, "mutate.va.llmd.ai", &pem)).await;
-    apiserver.until(VALIDATING, |o| open(o, "validate.va.llmd.ai", &pem)).await;
-    let object = apiserver.object(VALIDATING);
+    opened(&fake, MUTATING, &pem).await;
+    opened(&fake, VALIDATING, &pem).await;
+    let object = fake.object(VALIDATING);
     assert_eq!(entry(&object, "foreign.example.com"), &foreign);
     assert_eq!(entry(&object, "entries.configmap.llmd.ai")["rules"][0]["resources"], json!(["configmaps"]));
-    for patch in apiserver.patches.lock().unwrap().iter() {
-        for applied in patch["webhooks"].as_array().unwrap() {
+    for patch in patches(&fake) {
+        assert_eq!(patch.query, format!("&force=true&fieldManager={FIELD_MANAGER}"));
+        for applied in patch.body["webhooks"].as_array().unwrap() {
             let keys: Vec<_> = applied.as_object().unwrap().keys().map(String::as_str).collect();
             assert_eq!(keys, ["clientConfig", "name", "rules"], "only the two fields are owned");
             assert_eq!(applied["clientConfig"].as_object().unwrap().len(), 1);
@@ -137,25 +172,30 @@ async fn opens_what_exists_and_repairs_drift() {
     let carried = |pem: &[u8]| CertificateDer::pem_slice_iter(pem).map(Result::unwrap).collect::<Vec<_>>();
     until_trusted(&trust, Some(carried(&pem))).await;
 
-    *apiserver.trust.lock().unwrap() = Some(trust.clone());
-    apiserver.edit(VALIDATING, |o| o["webhooks"][0]["rules"] = json!([]));
-    apiserver.until(VALIDATING, |o| open(o, "validate.va.llmd.ai", &pem)).await;
+    let reported_early = Arc::new(AtomicBool::default());
+    let (reported, sees) = (reported_early.clone(), trust.clone());
+    fake.set_rule(move |request| {
+        let early = request.method == "PATCH" && sees.carried().is_some();
+        reported.fetch_or(early, Ordering::SeqCst);
+        None
+    });
+    fake.edit(VALIDATING, |o| o["webhooks"][0]["rules"] = json!([]));
+    opened(&fake, VALIDATING, &pem).await;
     until_trusted(&trust, Some(carried(&pem))).await;
-    assert!(
-        !apiserver.said_meanwhile.load(Ordering::SeqCst),
-        "what was found without the bundle is not trusted"
-    );
+    assert!(!reported_early.load(Ordering::SeqCst), "what was found without the bundle is not trusted");
     for bundle in [json!("b3RoZXI="), json!(""), Value::Null] {
-        apiserver.edit(MUTATING, |o| o["webhooks"][0]["clientConfig"]["caBundle"] = bundle);
-        apiserver.until(MUTATING, |o| open(o, "mutate.va.llmd.ai", &pem)).await;
+        fake.edit(MUTATING, |o| o["webhooks"][0]["clientConfig"]["caBundle"] = bundle);
+        opened(&fake, MUTATING, &pem).await;
     }
 
     let both = [pem.as_slice(), Webhook::new().pem.as_slice()].concat();
     bundle.send_replace(both.clone());
-    apiserver.until(MUTATING, |o| open(o, "mutate.va.llmd.ai", &both)).await;
-    apiserver.until(VALIDATING, |o| open(o, "validate.va.llmd.ai", &both)).await;
+    opened(&fake, MUTATING, &both).await;
+    opened(&fake, VALIDATING, &both).await;
     until_trusted(&trust, Some(carried(&both))).await;
 
+    let of_one = |watch: &Request| watch.query.contains("fieldSelector=metadata.name%3Dwva");
+    assert!(fake.requests().iter().filter(|request| request.is_watch()).all(of_one));
     shutdown.cancel();
     timeout(Duration::from_secs(5), running).await.unwrap().unwrap().unwrap();
 }
@@ -173,26 +213,26 @@ async fn until_trusted(trust: &Trust, wanted: Option<Vec<CertificateDer<'static>
 #[tokio::test]
 async fn one_that_lacks_or_is_refused_does_not_keep_the_other_shut() {
     for missing in [true, false] {
-        let (apiserver, client) = Apiserver::start(&render(&door()));
-        let webhook = Webhook::new();
-        let (pem, probe) = (webhook.pem.clone(), webhook.probe());
-        webhook.start();
+        let fake = api(&render(&door()));
+        let (pem, probe) = Webhook::started();
         if missing {
-            apiserver.objects.lock().unwrap().remove(MUTATING);
+            fake.delete(MUTATING);
         } else {
-            *apiserver.forbidden.lock().unwrap() = Some(MUTATING);
+            fake.set_rule(|request| (request.path == MUTATING).then_some(Reply::Failure(403)));
         }
         let (_bundle, bundles) = watch::channel(pem.clone());
         let (trust, shutdown) = (trust(), CancellationToken::new());
-        let running = tokio::spawn(run(client, config(), bundles, probe, trust.clone(), shutdown.clone()));
+        let running =
+            tokio::spawn(run(fake.client(), config(), bundles, probe, trust.clone(), shutdown.clone()));
         for _ in 0..2 {
-            apiserver.until(VALIDATING, |o| open(o, "validate.va.llmd.ai", &pem)).await;
-            apiserver.edit(VALIDATING, |o| o["webhooks"][0]["clientConfig"]["caBundle"] = Value::Null);
+            opened(&fake, VALIDATING, &pem).await;
+            fake.edit(VALIDATING, |o| o["webhooks"][0]["clientConfig"]["caBundle"] = Value::Null);
         }
-        apiserver.until(VALIDATING, |o| open(o, "validate.va.llmd.ai", &pem)).await;
+        opened(&fake, VALIDATING, &pem).await;
         // One that does not exist trusts nobody; of one that cannot be read nobody knows whom it trusts.
         let carried = CertificateDer::pem_slice_iter(&pem).map(Result::unwrap).collect();
         until_trusted(&trust, missing.then_some(carried)).await;
+        assert_eq!(fake.get(MUTATING).is_none(), missing, "only what exists is opened");
         shutdown.cancel();
         running.await.unwrap().unwrap();
     }
@@ -200,19 +240,18 @@ async fn one_that_lacks_or_is_refused_does_not_keep_the_other_shut() {
 
 #[tokio::test]
 async fn drift_is_found_without_an_event() {
-    let (apiserver, client) = Apiserver::start(&render(&door()));
-    let webhook = Webhook::new();
-    let (pem, probe) = (webhook.pem.clone(), webhook.probe());
-    webhook.start();
+    let fake = api(&render(&door()));
+    let (pem, probe) = Webhook::started();
+    let client = fake.client();
     let door = Object::of::<ValidatingWebhookConfiguration>(&client, Phase::Validating, "wva");
     let (carried, look) = (Carried::new(trust()), Duration::from_millis(50));
     let opener = Opener { client, service: config().service, probe, carried, look };
     let (_bundle, bundles) = watch::channel(pem.clone());
     let running = tokio::spawn(async move { opener.keep_open(&door, 1, bundles).await });
-    apiserver.until(VALIDATING, |o| open(o, "validate.va.llmd.ai", &pem)).await;
-    apiserver.deaf.store(true, Ordering::SeqCst);
-    apiserver.edit(VALIDATING, |o| o["webhooks"][0]["clientConfig"]["caBundle"] = json!(""));
-    apiserver.until(VALIDATING, |o| open(o, "validate.va.llmd.ai", &pem)).await;
+    opened(&fake, VALIDATING, &pem).await;
+    fake.silence_watches();
+    fake.edit(VALIDATING, |o| o["webhooks"][0]["clientConfig"]["caBundle"] = json!(""));
+    opened(&fake, VALIDATING, &pem).await;
     running.abort();
 }
 
@@ -235,10 +274,11 @@ async fn ensure(
 
 #[tokio::test]
 async fn nothing_is_opened_before_a_review_would_be_answered() {
-    let (apiserver, client) = Apiserver::start(&render(&door()));
+    let fake = api(&render(&door()));
     let webhook = Webhook::new();
     let (pem, probe) = (webhook.pem.clone(), webhook.probe());
     let service = config().service;
+    let client = fake.client();
     let doors = [
         Object::of::<MutatingWebhookConfiguration>(&client, Phase::Mutating, "wva"),
         Object::of::<ValidatingWebhookConfiguration>(&client, Phase::Validating, "wva"),
@@ -262,19 +302,21 @@ async fn nothing_is_opened_before_a_review_would_be_answered() {
     );
     let wrong_name = Probe { server_name: "other.wva.svc".into(), ..probe.clone() };
     assert!(ensure(&client, &service, &doors, &pem, &wrong_name).await.is_err());
-    *apiserver.service.lock().unwrap() = ("ClusterIP", Some(false));
+    put_service(&fake, "ClusterIP", Some(false));
     let nowhere = ensure(&client, &service, &doors, &pem, &probe).await;
     assert!(matches!(nowhere, Err(Error::NoEndpoint { .. })), "{nowhere:?}");
-    assert!(apiserver.patches.lock().unwrap().is_empty());
+    assert!(patches(&fake).is_empty());
 
     // A name has no endpoints to look at, and one that does not say whether it is ready is.
     for (kind, ready) in [("ExternalName", Some(false)), ("ClusterIP", None)] {
-        *apiserver.service.lock().unwrap() = (kind, ready);
+        put_service(&fake, kind, ready);
         assert!(service.leads_somewhere(&client).await.is_ok(), "{kind} {ready:?}");
     }
     assert!(ensure(&client, &service, &doors, &pem, &probe).await.unwrap());
     assert!(!ensure(&client, &service, &doors, &pem, &probe).await.unwrap(), "a second look changes nothing");
-    assert_eq!(apiserver.patches.lock().unwrap().len(), 2);
+    assert_eq!(patches(&fake).len(), 2);
+    let selected = |r: &Request| r.query.contains("labelSelector=kubernetes.io%2Fservice-name%3Dwva-webhook");
+    assert_eq!(fake.count(selected), fake.count(|request| request.path.ends_with("/endpointslices")));
 }
 
 #[test]
@@ -286,11 +328,12 @@ fn the_wait_after_a_failure_grows_and_stays_short() {
 
 #[tokio::test]
 async fn the_end_of_the_certificates_is_an_error() {
-    let (_apiserver, client) = Apiserver::start(&render(&door()));
+    let fake = api(&render(&door()));
     let (bundle, bundles) = watch::channel(Vec::new());
     drop(bundle);
     let ended =
-        run(client, config(), bundles, Webhook::new().probe(), trust(), CancellationToken::new()).await;
+        run(fake.client(), config(), bundles, Webhook::new().probe(), trust(), CancellationToken::new())
+            .await;
     assert!(matches!(ended, Err(Error::BundleGone)), "{ended:?}");
 }
 

@@ -99,7 +99,7 @@ impl Fleet {
                 // One that has just started has nothing to serve, and is not ready.
                 let Some(served) = certs.resolver().certificate() else { continue };
                 if let Err(error) = verify(bundle, &served, now) {
-                    let notes = self.fake.notes().join("\n");
+                    let notes = notes(&self.fake).join("\n");
                     panic!("replica {who}, consumer {part}, at {now}: {error}\n{notes}");
                 }
             }
@@ -107,11 +107,11 @@ impl Fleet {
     }
 
     fn current(&self) -> Vec<u8> {
-        self.fake.data(NAME)[CA_CERT].0.clone()
+        data(&self.fake)[CA_CERT].0.clone()
     }
 
     fn steps(&self) -> usize {
-        self.fake.notes().iter().filter(|note| note.contains("step 2 of 3")).count()
+        notes(&self.fake).iter().filter(|note| note.contains("step 2 of 3")).count()
     }
 }
 
@@ -134,17 +134,14 @@ async fn three_lives_of_a_ca_with_changing_leaders() {
         // The last one added is the one that has just started.
         fleet.lead(round % 3);
     }
-    assert!(fleet.steps() >= 3, "{:?}", fleet.fake.notes());
-    let notes = fleet.fake.notes();
+    assert!(fleet.steps() >= 3, "{:?}", notes(&fleet.fake));
+    let notes = notes(&fleet.fake);
     assert!(notes.iter().all(|note| note.starts_with("Normal ")), "{notes:?}");
     for step in ["step 1 of 3", "step 2 of 3", "step 3 of 3"] {
         assert!(notes.iter().any(|note| note.contains(step)), "{step}: {notes:?}");
     }
-    let lives = fleet
-        .fake
-        .data(NAME)
-        .get(PREVIOUS_CA_CERT)
-        .map_or(0, |b| CertificateDer::pem_slice_iter(&b.0).count());
+    let lives =
+        data(&fleet.fake).get(PREVIOUS_CA_CERT).map_or(0, |b| CertificateDer::pem_slice_iter(&b.0).count());
     assert!(lives <= 1, "expired CAs leave the Secret");
 }
 
@@ -152,18 +149,18 @@ async fn three_lives_of_a_ca_with_changing_leaders() {
 async fn whatever_happens_to_the_secret_no_review_fails() {
     let fleet = Fleet::start(3).await;
     let now = || wall(fleet.began);
-    let ca = || CaSet::of(crate::ca::Ca::generate(HOUR, now()).unwrap()).to_secret_data();
+    let ca = || generate(HOUR, now()).to_secret_data();
     let (fake, mut seen) = (&fleet.fake, vec![fleet.current()]);
     let wrong_key = || {
-        let mut data = fake.data(NAME);
+        let mut data = data(fake);
         data.insert(crate::set::CA_KEY.to_owned(), ca()[crate::set::CA_KEY].clone());
-        fake.put(NAME, &data);
+        put_data(fake, &data);
     };
     let spoils: [(&str, &dyn Fn()); 4] = [
-        ("deleted", &|| fake.delete(NAME)),
-        ("emptied", &|| fake.put(NAME, &BTreeMap::new())),
+        ("deleted", &|| fake.delete(SECRET)),
+        ("emptied", &|| put_data(fake, &BTreeMap::new())),
         ("another key", &wrong_key),
-        ("another CA", &|| fake.put(NAME, &ca())),
+        ("another CA", &|| put_data(fake, &ca())),
     ];
     for (what, spoil) in spoils {
         spoil();
@@ -179,10 +176,10 @@ async fn no_step_without_everybodys_word_and_none_after_the_term() {
     let fleet = Fleet::start(2).await;
     let silent = fleet.replicas[0].0.trust("silent");
     let (before, fake) = (fleet.current(), &fleet.fake);
-    fake.delete(NAME);
+    fake.delete(SECRET);
     fleet.pass(Duration::from_mins(3), true).await;
     assert_eq!(fleet.current(), before, "somebody has not said what it carries");
-    assert!(fake.data(NAME).contains_key(NEXT_CA_CERT));
+    assert!(data(fake).contains_key(NEXT_CA_CERT));
     silent.seen(&before);
     fleet.pass(Duration::from_mins(3), true).await;
     assert_eq!(fleet.current(), before, "it carries the old one alone");
@@ -202,5 +199,5 @@ async fn twenty_replicas_from_nothing_end_on_one_ca() {
     for (certs, _) in &fleet.replicas {
         assert_eq!(*certs.ca_bundle().borrow(), current);
     }
-    assert!(fleet.fake.exists(NAME) && fleet.fake.notes().len() == 1, "{:?}", fleet.fake.notes());
+    assert!(fleet.fake.get(SECRET).is_some() && notes(&fleet.fake).len() == 1, "{:?}", notes(&fleet.fake));
 }

@@ -4,15 +4,12 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
+use wva_fakes::{FakeApi, Reply};
 
 use super::*;
-use crate::actuate::tests::{FakeApi, step};
-use crate::fixture::{Cluster, decision, published};
+use crate::actuate::tests::{actuator, refuse_writes, replicas, step, workload};
+use crate::fixture::{Cluster, decision, key, publication, published};
 use crate::published::Published;
-
-fn key() -> VariantKey {
-    VariantKey { namespace: "ns".into(), name: "a".into() }
-}
 
 /// A carrier at work on workload `d` of variant `a`.
 struct Bench {
@@ -28,10 +25,10 @@ impl Bench {
     fn new(replicas: u32) -> Self {
         let mut cluster = Cluster::new();
         cluster.variant("a", "m", json!({}));
-        let fake = FakeApi::with(replicas);
+        let fake = workload(replicas);
         let (sender, reader) = watch::channel(None);
         let changed = Arc::new(Notify::new());
-        let actuator = fake.actuator(2);
+        let actuator = actuator(&fake, 2);
         let reporter = Reporter { client: fake.client(), pod_name: None };
         let (refused, refusals) = watch::channel(Arc::default());
         let variants = cluster.watches().variants;
@@ -45,14 +42,14 @@ impl Bench {
         self.publish_with(
             from,
             to,
-            vec![DueStep { variant: key(), step: step(from, to), why: String::new() }],
+            vec![DueStep { variant: key("a"), step: step(from, to), why: String::new() }],
         );
     }
 
     fn publish_with(&self, current: u32, target: u32, steps: Vec<DueStep>) {
         let decision = decision(json!({"mode": format!("fixed={target}"), "current": current}), json!({}));
-        let variants = [(key(), Arc::new(published(decision)))].into();
-        self.sender.send_replace(Some(Arc::new(Published { variants, steps, ..Published::default() })));
+        let published = publication([("a", published(decision))]);
+        self.sender.send_replace(Some(Arc::new(Published { steps, ..published })));
     }
 
     /// The status shows this target.
@@ -82,10 +79,10 @@ async fn a_step_follows_its_signal() {
         let mut bench = Bench::new(from);
         bench.publish(from, to);
         tokio::time::sleep(SIGNAL_UP / 2).await;
-        assert_eq!(bench.fake.replicas(), Some(from), "{from} -> {to}: there is no signal yet");
+        assert_eq!(replicas(&bench.fake), u64::from(from), "{from} -> {to}: there is no signal yet");
         bench.signal(to);
         assert!(bench.ended().await <= LOOK * 2);
-        assert_eq!(bench.fake.replicas(), Some(to));
+        assert_eq!(replicas(&bench.fake), u64::from(to));
     }
 }
 
@@ -97,7 +94,7 @@ async fn a_step_to_zero_that_was_taken_back_is_not_taken() {
     bench.publish_with(1, 1, Vec::new());
     bench.signal(0);
     bench.ended().await;
-    assert_eq!(bench.fake.replicas(), Some(1));
+    assert_eq!(replicas(&bench.fake), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -105,11 +102,11 @@ async fn without_a_signal_nothing_goes_to_zero_and_a_wake_comes_all_the_same() {
     let bench = Bench::new(1);
     bench.publish(1, 0);
     assert!(bench.ended().await >= SIGNAL_DOWN + PAUSE);
-    assert_eq!(bench.fake.replicas(), Some(1));
+    assert_eq!(replicas(&bench.fake), 1);
     let bench = Bench::new(0);
     bench.publish(0, 1);
     assert!(bench.ended().await <= SIGNAL_UP + LOOK);
-    assert_eq!(bench.fake.replicas(), Some(1));
+    assert_eq!(replicas(&bench.fake), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -117,49 +114,49 @@ async fn other_steps_wait_for_no_signal() {
     let bench = Bench::new(1);
     bench.publish(1, 3);
     assert!(bench.ended().await < LOOK);
-    assert_eq!(bench.fake.replicas(), Some(3));
+    assert_eq!(replicas(&bench.fake), 3);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_variant_has_one_step_at_a_time_and_another_after_it() {
     let bench = Bench::new(1);
-    bench.fake.change(|s| s.hangs = true);
+    bench.fake.reply_to_all(Reply::Hang);
     for _ in 0..3 {
         bench.publish(1, 2);
         tokio::task::yield_now().await;
     }
     let took = bench.ended().await;
     assert!(took >= PAUSE, "{took:?}: it failed, and there is a pause");
-    assert_eq!(bench.fake.change(|s| s.asked), 1);
-    bench.fake.change(|s| s.hangs = false);
+    assert_eq!(bench.fake.count(|_| true), 1);
+    bench.fake.clear_rule();
     bench.publish(1, 2);
     bench.ended().await;
-    assert_eq!(bench.fake.replicas(), Some(2));
+    assert_eq!(replicas(&bench.fake), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_refused_is_told_at_once_and_tried_again_ever_later() {
     let bench = Bench::new(1);
-    let is_refused = || bench.refusals.borrow().since(&key(), std::time::Instant::now()).is_some();
-    bench.fake.change(|s| s.refusal = Some(403));
+    let is_refused = || bench.refusals.borrow().since(&key("a"), std::time::Instant::now()).is_some();
+    refuse_writes(&bench.fake, 403);
     for pause in [10, 20, 40] {
         bench.publish(1, 2);
         assert!(bench.ended().await < PAUSE, "another variant may be chosen at once");
         assert!(is_refused());
         assert_eq!(bench.ended().await.as_secs(), pause);
     }
-    assert_eq!(bench.fake.change(|s| s.asked), 6, "a look and a write each");
-    bench.fake.change(|s| s.refusal = None);
+    assert_eq!(bench.fake.count(|_| true), 6, "a look and a write each");
+    bench.fake.clear_rule();
     bench.publish(1, 2);
     bench.ended().await;
     assert!(!is_refused());
-    assert_eq!(bench.fake.replicas(), Some(2));
+    assert_eq!(replicas(&bench.fake), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_step_holds_back_no_other_of_its_variant() {
     let bench = Bench::new(3);
-    bench.fake.change(|s| s.refusal = Some(403));
+    refuse_writes(&bench.fake, 403);
     bench.publish(3, 2);
     bench.ended().await;
     let began = Instant::now();
@@ -167,13 +164,13 @@ async fn a_refused_step_holds_back_no_other_of_its_variant() {
     for (to, asked) in [(2, 2), (1, 4), (1, 4), (4, 6), (4, 6), (1, 6)] {
         bench.publish(3, to);
         settled().await;
-        assert_eq!(bench.fake.change(|s| s.asked), asked, "3 -> {to}");
+        assert_eq!(bench.fake.count(|_| true), asked, "3 -> {to}");
     }
-    bench.fake.change(|s| s.refusal = None);
+    bench.fake.clear_rule();
     bench.publish(3, 8);
     bench.ended().await;
     settled().await;
-    assert_eq!((bench.fake.replicas(), began.elapsed()), (Some(8), Duration::ZERO));
+    assert_eq!((replicas(&bench.fake), began.elapsed()), (8, Duration::ZERO));
 }
 
 #[tokio::test(start_paused = true)]
@@ -185,27 +182,27 @@ async fn what_was_decided_while_a_step_failed_is_carried_out_at_once() {
     // There is no signal for the step to zero, and nothing more is published.
     let took = bench.ended().await;
     assert!(took <= SIGNAL_DOWN + LOOK, "{took:?}");
-    assert_eq!(bench.fake.replicas(), Some(3));
+    assert_eq!(replicas(&bench.fake), 3);
 }
 
 #[tokio::test(start_paused = true)]
 async fn pauses_of_variants_that_are_gone_are_forgotten() {
     let bench = Bench::new(3);
-    bench.fake.change(|s| s.refusal = Some(403));
+    refuse_writes(&bench.fake, 403);
     bench.publish(3, 2);
     bench.ended().await;
     bench.sender.send_replace(Some(Arc::default()));
     settled().await;
-    bench.fake.change(|s| s.refusal = None);
+    bench.fake.clear_rule();
     bench.publish(3, 2);
     bench.ended().await;
-    assert_eq!(bench.fake.replicas(), Some(2));
+    assert_eq!(replicas(&bench.fake), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_api_server_that_is_down_refuses_nothing() {
     let bench = Bench::new(1);
-    bench.fake.change(|s| s.refusal = Some(503));
+    refuse_writes(&bench.fake, 503);
     bench.publish(1, 2);
     assert_eq!(bench.ended().await, PAUSE);
     assert_eq!(**bench.refusals.borrow(), Refusals::default());
@@ -222,9 +219,9 @@ async fn it_ends_with_the_engine() {
 fn a_failure_is_told_once_until_it_is_over() {
     let failure = Failure { why: "no".into(), pause: PAUSE };
     let mut failing = BTreeSet::new();
-    tell(&key(), Some(&failure), &mut failing);
-    tell(&key(), Some(&failure), &mut failing);
+    tell(&key("a"), Some(&failure), &mut failing);
+    tell(&key("a"), Some(&failure), &mut failing);
     assert_eq!(failing.len(), 1);
-    tell(&key(), None, &mut failing);
+    tell(&key("a"), None, &mut failing);
     assert!(failing.is_empty());
 }

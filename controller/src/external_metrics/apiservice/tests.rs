@@ -1,9 +1,9 @@
 //! Whose `APIService` it is, and that ours is opened and kept open.
 
 use serde_json::Value;
+use wva_fakes::{FakeApi, Reply, Request};
 
 use super::*;
-use crate::auth::fake::FakeApi;
 
 const PATH: &str = "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.external.metrics.k8s.io";
 
@@ -64,7 +64,7 @@ struct Running {
 }
 
 fn start() -> Running {
-    let fake = FakeApi::new(&[]);
+    let fake = FakeApi::new();
     let (bundle, bundles) = watch::channel(b"one".to_vec());
     let shutdown = CancellationToken::new();
     let trust = trust();
@@ -74,11 +74,12 @@ fn start() -> Running {
 
 impl Running {
     async fn opens_with(&self, bundle: &[u8]) {
-        let deadline = Instant::now() + Duration::from_secs(5);
-        while self.fake.object(PATH)["spec"]["caBundle"] != json!(ByteString(bundle.to_vec())) {
-            assert!(Instant::now() < deadline, "not open with {bundle:?} within seconds");
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        let bundle = json!(ByteString(bundle.to_vec()));
+        self.fake.wait_until(Duration::from_secs(5), PATH, |o| o["spec"]["caBundle"] == bundle).await;
+    }
+
+    fn patches(&self) -> Vec<Request> {
+        self.fake.requests().into_iter().filter(|request| request.method == "PATCH").collect()
     }
 }
 
@@ -86,13 +87,13 @@ impl Running {
 async fn ours_is_opened_whenever_it_comes_and_whatever_happens_to_it() {
     let running = start();
     tokio::time::sleep(Duration::from_mins(5)).await;
-    assert_eq!(running.fake.patches(), []);
+    assert!(running.patches().is_empty());
     running.fake.put(PATH, service("wva-system", "wva"));
     running.opens_with(b"one").await;
-    let (query, patch) = running.fake.patches().remove(0);
-    assert_eq!(query, "&force=true&fieldManager=wva");
+    let patch = running.patches().remove(0);
+    assert_eq!(patch.query, "&force=true&fieldManager=wva");
     assert_eq!(
-        patch["spec"].as_object().unwrap().keys().collect::<Vec<_>>(),
+        patch.body["spec"].as_object().unwrap().keys().collect::<Vec<_>>(),
         ["caBundle"],
         "nothing else is owned"
     );
@@ -105,9 +106,9 @@ async fn ours_is_opened_whenever_it_comes_and_whatever_happens_to_it() {
     running.fake.put(PATH, service("wva-system", "wva"));
     running.opens_with(b"two").await;
 
-    let patches = running.fake.patches().len();
+    let patches = running.patches().len();
     tokio::time::sleep(Duration::from_mins(5)).await;
-    assert_eq!(running.fake.patches().len(), patches, "what is right is left alone");
+    assert_eq!(running.patches().len(), patches, "what is right is left alone");
     running.shutdown.cancel();
     running.task.await.unwrap();
 }
@@ -117,7 +118,7 @@ async fn somebody_elses_is_left_alone_until_it_is_ours() {
     let running = start();
     running.fake.put(PATH, service("keda", "keda-metrics-apiserver"));
     tokio::time::sleep(Duration::from_mins(5)).await;
-    assert_eq!(running.fake.patches(), []);
+    assert!(running.patches().is_empty());
     running.fake.put(PATH, service("wva-system", "wva"));
     running.opens_with(b"one").await;
 }
@@ -133,9 +134,9 @@ async fn what_it_carries_is_reported() {
         }
     };
     trusts(true, "absent: nothing to trust").await;
-    running.fake.forbidden(true);
+    running.fake.reply_to_all(Reply::Failure(403));
     trusts(false, "not to be read: nobody knows").await;
-    running.fake.forbidden(false);
+    running.fake.clear_rule();
     running.fake.put(PATH, service("keda", "keda-metrics-apiserver"));
     trusts(true, "somebody else's: nothing of ours").await;
     running.fake.put(PATH, service("wva-system", "wva"));
@@ -146,10 +147,10 @@ async fn what_it_carries_is_reported() {
 #[tokio::test(start_paused = true)]
 async fn permissions_that_come_late_are_enough() {
     let running = start();
-    running.fake.forbidden(true);
+    running.fake.reply_to_all(Reply::Failure(403));
     running.fake.put(PATH, service("wva-system", "wva"));
     tokio::time::sleep(Duration::from_mins(5)).await;
-    running.fake.forbidden(false);
+    running.fake.clear_rule();
     // The watch's backoff is at its longest by now.
     tokio::time::sleep(Duration::from_mins(1)).await;
     running.opens_with(b"one").await;

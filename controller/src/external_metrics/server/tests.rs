@@ -16,15 +16,17 @@ use tokio_rustls::client::TlsStream;
 use wva_certs::Serving;
 use wva_certs::ca::Ca;
 use wva_certs::set::CaSet;
+use wva_fakes::{FakeApi, Reply};
 
 use super::*;
-use crate::auth::fake::{ClientCa, FakeApi};
+use crate::auth::fixture::{ClientCa, access_reviews, reviewer};
 use crate::auth::{RequestHeader, server_tls};
 use crate::external_metrics::values::tests::{now, va};
 use crate::watches::cache::Writer;
 
 const HOST: &str = "wva.wva-system.svc";
 const V: &str = "/apis/external.metrics.k8s.io/v1beta1";
+const PROD: &str = "/apis/external.metrics.k8s.io/v1beta1/namespaces/prod/wva_desired_replicas";
 /// Longer than anything here takes.
 const SOON: Duration = Duration::from_secs(20);
 const HPA: &str = "system:serviceaccount:kube-system:horizontal-pod-autoscaler";
@@ -48,7 +50,7 @@ fn start() -> Running {
     let set = CaSet::of(Ca::generate(Duration::from_hours(24), kube_now).unwrap());
     let serving = Arc::new(Serving::default());
     serving.renew(&set.current, &[HOST.to_owned()], Duration::from_hours(24), kube_now).unwrap();
-    let fake = FakeApi::new(&[HPA, "alice"]);
+    let fake = reviewer(&[HPA, "alice"]);
     let ca = ClientCa::new();
     let gate = Arc::new(Gate::new(fake.client()));
     gate.set_request_header(Some(RequestHeader::parse(&ca.config_map()).unwrap()));
@@ -150,7 +152,6 @@ fn names(answer: &(StatusCode, Value)) -> Vec<&str> {
 #[tokio::test]
 async fn only_who_is_known_gets_in() {
     let running = synced();
-    let path = &format!("{V}/namespaces/prod/wva_desired_replicas");
     let (user, bearer) = (("X-Remote-User", HPA), |t| ("Authorization", t));
     let bare = running.client(None);
     let proxy = running.client(Some(running.ca.issue("front-proxy-client")));
@@ -170,7 +171,7 @@ async fn only_who_is_known_gets_in() {
         ("a user who may not", &proxy, &[("X-Remote-User", "mallory")], 403),
     ];
     for (what, client, headers, code) in rows {
-        for path in [path.as_str(), V] {
+        for path in [PROD, V] {
             let answer = running.ask(client, path, headers).await;
             assert_eq!(answer.0.as_u16(), code, "{what}, {path}: {answer:?}");
             match code {
@@ -189,8 +190,7 @@ async fn only_who_is_known_gets_in() {
 #[tokio::test]
 async fn values_are_those_of_the_namespace_and_the_selector_and_fresh() {
     let running = synced();
-    let path = format!("{V}/namespaces/prod/wva_desired_replicas");
-    assert_eq!(names(&running.as_hpa(&path).await), ["a", "b"]);
+    assert_eq!(names(&running.as_hpa(PROD).await), ["a", "b"]);
     for (query, want) in [
         ("labelSelector=variant_name%3Da%2Cexported_namespace%3Dprod", &["a"][..]),
         ("labelSelector=variant_name+in+%28b%2Cc%29", &["b"]),
@@ -198,12 +198,12 @@ async fn values_are_those_of_the_namespace_and_the_selector_and_fresh() {
         ("labelSelector=", &["a", "b"]),
         ("limit=5&timeout=10s", &["a", "b"]),
     ] {
-        assert_eq!(names(&running.as_hpa(&format!("{path}?{query}")).await), want, "{query}");
+        assert_eq!(names(&running.as_hpa(&format!("{PROD}?{query}")).await), want, "{query}");
     }
     let legacy = running.as_hpa(&format!("{V}/namespaces/prod/inferno_desired_replicas")).await;
     assert_eq!(legacy.1["items"][0]["metricName"], "inferno_desired_replicas");
     assert_eq!(names(&running.as_hpa(&format!("{V}/namespaces/empty/wva_desired_replicas")).await), [""; 0]);
-    let asked = running.fake.access_reviews();
+    let asked = access_reviews(&running.fake);
     assert_eq!(asked[0]["user"], HPA);
     assert_eq!(asked[0]["groups"], json!(["system:authenticated"]));
     assert_eq!(asked[0]["resourceAttributes"]["verb"], "list");
@@ -213,12 +213,11 @@ async fn values_are_those_of_the_namespace_and_the_selector_and_fresh() {
 #[tokio::test]
 async fn refusals_are_status_objects() {
     let running = synced();
-    let path = format!("{V}/namespaces/prod/wva_desired_replicas");
     failure(&running.as_hpa(&format!("{V}/namespaces/prod/other_metric")).await, 404, "NotFound");
-    failure(&running.as_hpa(&format!("{path}?labelSelector=a+b")).await, 400, "BadRequest");
-    failure(&running.as_hpa(&format!("{path}?labelSelector=a&labelSelector=b")).await, 400, "BadRequest");
-    failure(&running.as_hpa(&format!("{path}?watch=true")).await, 405, "MethodNotAllowed");
-    running.fake.down(true);
+    failure(&running.as_hpa(&format!("{PROD}?labelSelector=a+b")).await, 400, "BadRequest");
+    failure(&running.as_hpa(&format!("{PROD}?labelSelector=a&labelSelector=b")).await, 400, "BadRequest");
+    failure(&running.as_hpa(&format!("{PROD}?watch=true")).await, 405, "MethodNotAllowed");
+    running.fake.reply_to_all(Reply::Failure(500));
     failure(
         &running.as_hpa(&format!("{V}/namespaces/x/wva_desired_replicas")).await,
         503,
@@ -229,12 +228,11 @@ async fn refusals_are_status_objects() {
 #[tokio::test]
 async fn before_the_first_list_nothing_is_vouched_for() {
     let mut running = start();
-    let path = format!("{V}/namespaces/prod/wva_desired_replicas");
-    failure(&running.as_hpa(&path).await, 503, "ServiceUnavailable");
+    failure(&running.as_hpa(PROD).await, 503, "ServiceUnavailable");
     running.writer.take_in(&watcher::Event::Init);
     running.writer.take_in(&watcher::Event::InitDone);
     running.synced.send_replace(true);
-    assert_eq!(names(&running.as_hpa(&path).await), [""; 0]);
+    assert_eq!(names(&running.as_hpa(PROD).await), [""; 0]);
 }
 
 #[tokio::test]
@@ -253,7 +251,7 @@ async fn discovery_lists_both_names() {
     assert_eq!(running.as_hpa("/apis/external.metrics.k8s.io").await, (StatusCode::OK, one));
     let groups = json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": [group]});
     assert_eq!(running.as_hpa("/apis").await, (StatusCode::OK, groups));
-    assert_eq!(running.fake.access_reviews()[0]["nonResourceAttributes"], json!({"verb": "get", "path": V}));
+    assert_eq!(access_reviews(&running.fake)[0]["nonResourceAttributes"], json!({"verb": "get", "path": V}));
 }
 
 /// One request of alice's on a connection that stays open: its status line.
@@ -269,22 +267,21 @@ async fn ask_over(stream: &mut TlsStream<TcpStream>, path: &str) -> String {
 #[tokio::test]
 async fn strangers_that_hold_connections_lock_nobody_out() {
     let running = synced();
-    let path = format!("{V}/namespaces/prod/wva_desired_replicas");
     let mut kept = running.connect().await;
-    assert_eq!(ask_over(&mut kept, &path).await, "HTTP/1.1 200 OK");
+    assert_eq!(ask_over(&mut kept, PROD).await, "HTTP/1.1 200 OK");
     let mut stranger = running.connect().await;
     assert_eq!(ask_over(&mut stranger, "/healthz").await, "HTTP/1.1 200 OK");
     let mut idle = Vec::new();
     for _ in 0..2 * LIMITS.bounds.connections {
         idle.push(TcpStream::connect(running.address).await.unwrap());
     }
-    assert_eq!(names(&timeout(SOON, running.as_hpa(&path)).await.unwrap()), ["a", "b"]);
+    assert_eq!(names(&timeout(SOON, running.as_hpa(PROD)).await.unwrap()), ["a", "b"]);
     let ended = timeout(SOON, stranger.read(&mut [0])).await.unwrap();
     assert!(
         matches!(ended, Ok(0) | Err(_)),
         "whoever asks for no more than health never passed the gate: {ended:?}"
     );
-    assert_eq!(ask_over(&mut kept, &path).await, "HTTP/1.1 200 OK");
+    assert_eq!(ask_over(&mut kept, PROD).await, "HTTP/1.1 200 OK");
 }
 
 #[tokio::test]

@@ -11,129 +11,75 @@ fn reasons(c: &Conditions) -> [String; 3] {
         .map(|d| format!("{}{}", if d.holds { "" } else { "!" }, d.reason))
 }
 
+/// Conditions of a variant that had a target.
+fn decided(decision: &Decision) -> Conditions {
+    conditions(Outlook::Decided { decision, query_error: None, had_target: true, newly_ready: None })
+}
+
 #[test]
 fn a_decision_gives_the_reasons_of_the_api() {
     let ok = || replicas(2, 0.5, "1s");
+    let mode = |mode: &str| json!({"replicas": ok(), "mode": mode});
     let loading =
         |age: &str| json!({"ready": 1, "pending": [{"age": age}], "replicas": replicas(1, 0.5, "1s")});
-    let tokens = json!({"saturation": {"default": {"analyzerName": "saturation"}}});
-    let blocks = json!([{"pod": "a-0", "kv": 0.5, "queue": 0, "numGpuBlocks": 1000, "blockSize": 16, "meanInput": 10, "meanOutput": 10},
-        {"pod": "a-1", "kv": 0.5, "queue": 0, "numGpuBlocks": 1000, "blockSize": 16, "meanInput": 10, "meanOutput": 10}]);
-    // (variant, settings, had a target, Prometheus failed, [Ready, MetricsAvailable, OptimizationReady])
-    let cases: Vec<(Value, Value, bool, bool, [&str; 3])> = vec![
-        (json!({"replicas": ok()}), json!({}), true, false, ["Ready", "MetricsFound", "SaturationOnlyMode"]),
-        (
-            json!({"replicas": blocks}),
-            tokens,
-            true,
-            false,
-            ["Ready", "MetricsFound", "OptimizationSucceeded"],
-        ),
-        // The throughput analyzer has no counters yet, so the percentage analyzer decides.
-        (
-            json!({"replicas": ok()}),
-            json!({"saturation": {"default": {"analyzerName": "throughput"}}}),
-            true,
-            false,
-            ["Ready", "MetricsFound", "SaturationOnlyMode"],
-        ),
-        (
-            json!({"replicas": ok(), "mode": "paused"}),
-            json!({}),
-            true,
-            false,
-            ["Paused", "MetricsFound", "SaturationOnlyMode"],
-        ),
-        (
-            json!({"replicas": ok(), "mode": "recommend"}),
-            json!({}),
-            true,
-            false,
-            ["RecommendOnly", "MetricsFound", "SaturationOnlyMode"],
-        ),
-        (
-            json!({"replicas": ok(), "mode": "fixed=3"}),
-            json!({}),
-            true,
-            false,
-            ["Fixed", "MetricsFound", "SaturationOnlyMode"],
-        ),
-        (json!({"desired": 3}), json!({}), true, false, ["SafetyNet", "!MetricsMissing", "SafetyNet"]),
-        (
-            json!({"desired": 3, "mode": "fixed=3"}),
-            json!({}),
-            true,
-            false,
-            ["Fixed", "!MetricsMissing", "SafetyNet"],
-        ),
-        (json!({"desired": 3}), json!({}), true, true, ["SafetyNet", "!PrometheusError", "SafetyNet"]),
-        // It is told at once, while what was known before still counts.
-        (
-            json!({"replicas": ok()}),
-            json!({}),
-            true,
-            true,
-            ["Ready", "!PrometheusError", "SaturationOnlyMode"],
-        ),
-        (
-            json!({"desired": 3, "replicas": replicas(2, 0.5, "3m")}),
-            json!({}),
-            true,
-            false,
-            ["SafetyNet", "!MetricsStale", "SafetyNet"],
-        ),
-        (
-            json!({}),
-            json!({}),
-            false,
-            false,
-            ["!MetricsUnavailable", "!MetricsMissing", "!MetricsUnavailable"],
-        ),
+    let late = json!({"desired": 4, "desiredAge": "11m", "replicas": ok()});
+    let stale = json!({"desired": 3, "replicas": replicas(2, 0.5, "3m")});
+    let (had, none, answers, failed) = (true, false, false, true);
+    // Variant, had a target, Prometheus failed, [Ready, MetricsAvailable, OptimizationReady].
+    let cases = [
+        (json!({"replicas": ok()}), had, answers, ["Ready", "MetricsFound", "SaturationOnlyMode"]),
+        (mode("paused"), had, answers, ["Paused", "MetricsFound", "SaturationOnlyMode"]),
+        (mode("recommend"), had, answers, ["RecommendOnly", "MetricsFound", "SaturationOnlyMode"]),
+        (mode("fixed=3"), had, answers, ["Fixed", "MetricsFound", "SaturationOnlyMode"]),
+        (json!({"desired": 3}), had, answers, ["SafetyNet", "!MetricsMissing", "SafetyNet"]),
+        (json!({"desired": 3, "mode": "fixed=3"}), had, answers, ["Fixed", "!MetricsMissing", "SafetyNet"]),
+        (json!({"desired": 3}), had, failed, ["SafetyNet", "!PrometheusError", "SafetyNet"]),
+        // It is reported at once, while what was known before still counts.
+        (json!({"replicas": ok()}), had, failed, ["Ready", "!PrometheusError", "SaturationOnlyMode"]),
+        (stale, had, answers, ["SafetyNet", "!MetricsStale", "SafetyNet"]),
+        (json!({}), none, answers, ["!MetricsUnavailable", "!MetricsMissing", "!MetricsUnavailable"]),
         (
             json!({"mode": "paused"}),
-            json!({}),
-            false,
-            true,
+            none,
+            failed,
             ["!MetricsUnavailable", "!PrometheusError", "!MetricsUnavailable"],
         ),
-        (json!({"current": 0}), json!({}), false, false, ["Ready", "ScaleFromZero", "ScaleFromZeroMode"]),
+        (json!({"current": 0}), none, answers, ["Ready", "ScaleFromZero", "ScaleFromZeroMode"]),
         (
             json!({"current": 0, "mode": "paused"}),
-            json!({}),
-            false,
-            true,
+            none,
+            failed,
             ["Paused", "ScaleFromZero", "ScaleFromZeroMode"],
         ),
-        (loading("9m"), json!({}), true, false, ["Ready", "MetricsFound", "SaturationOnlyMode"]),
-        (loading("11m"), json!({}), true, false, ["!Stuck", "MetricsFound", "SaturationOnlyMode"]),
-        (
-            json!({"desired": 4, "desiredAge": "11m", "replicas": ok()}),
-            json!({}),
-            true,
-            false,
-            ["!NotCarriedOut", "MetricsFound", "SaturationOnlyMode"],
-        ),
+        (loading("9m"), had, answers, ["Ready", "MetricsFound", "SaturationOnlyMode"]),
+        (loading("11m"), had, answers, ["!Stuck", "MetricsFound", "SaturationOnlyMode"]),
+        (late, had, answers, ["!NotCarriedOut", "MetricsFound", "SaturationOnlyMode"]),
     ];
-    for (variant, config, had_target, failed, want) in cases {
-        let decision = decision(variant.clone(), config);
+    for (variant, had_target, failed, want) in cases {
+        let decision = decision(variant.clone(), json!({}));
         let query_error = failed.then_some("Prometheus did not answer");
         let c =
             conditions(Outlook::Decided { decision: &decision, query_error, had_target, newly_ready: None });
-        assert_eq!(reasons(&c), want.map(str::to_owned), "{variant}");
+        assert_eq!(reasons(&c), want, "{variant}");
         assert_eq!((c.target_resolved.holds, c.target_resolved.reason), (true, "TargetFound"));
     }
+    let tokens = json!({"saturation": {"default": {"analyzerName": "saturation"}}});
+    let blocks = ["a-0", "a-1"].map(|pod| {
+        json!({"pod": pod, "kv": 0.5, "queue": 0, "numGpuBlocks": 1000, "blockSize": 16, "meanInput": 10,
+            "meanOutput": 10})
+    });
+    let c = decided(&decision(json!({"replicas": blocks}), tokens));
+    assert_eq!(reasons(&c), ["Ready", "MetricsFound", "OptimizationSucceeded"]);
+    // The throughput analyzer has no counters yet, so the percentage analyzer decides.
+    let throughput = json!({"saturation": {"default": {"analyzerName": "throughput"}}});
+    let c = decided(&decision(json!({"replicas": ok()}), throughput));
+    assert_eq!(reasons(&c), ["Ready", "MetricsFound", "SaturationOnlyMode"]);
 }
 
 #[test]
 fn a_replica_with_one_of_the_two_signals_is_told_apart() {
     let said = |replicas: Value| {
-        let decision = decision(json!({"replicas": replicas}), json!({}));
-        let c = conditions(Outlook::Decided {
-            decision: &decision,
-            query_error: None,
-            had_target: true,
-            newly_ready: None,
-        });
+        let c = decided(&decision(json!({"replicas": replicas}), json!({})));
         assert_eq!((c.metrics_available.holds, c.metrics_available.reason), (true, "MetricsFound"));
         c.metrics_available.message
     };
@@ -209,12 +155,7 @@ fn a_limited_decision_says_what_is_scarce_whatever_came_after() {
         let variant = json!({"replicas": replicas(2, 0.78, "1s"), "mode": mode, "gpusPerReplica": 8});
         let decision = decision(variant, limits);
         assert_eq!((decision.reason().code(), decision.limited_by.as_deref()), (reason, Some("H100")));
-        let c = conditions(Outlook::Decided {
-            decision: &decision,
-            query_error: None,
-            had_target: true,
-            newly_ready: None,
-        });
+        let c = decided(&decision);
         assert_eq!(c.optimization_ready.reason, "SaturationOnlyMode");
         let message = &c.optimization_ready.message;
         let limit = "limited: 3 GPU(s) of H100 are left, a replica takes 8";
@@ -227,12 +168,7 @@ fn the_safety_net_says_why_the_analysis_failed_whatever_came_after() {
     // Clamped to the maximum, which is the last reason of the decision and no cause.
     let decision = decision(json!({"desired": 9, "max": 4}), json!({}));
     assert_eq!((decision.target(), decision.reason().code()), (4, "AtMaximum"));
-    let c = conditions(Outlook::Decided {
-        decision: &decision,
-        query_error: None,
-        had_target: true,
-        newly_ready: None,
-    });
+    let c = decided(&decision);
     assert!(c.optimization_ready.message.contains("ServiceMonitor"), "{}", c.optimization_ready.message);
     assert!(c.optimization_ready.message.contains("(4)"), "{}", c.optimization_ready.message);
 }

@@ -8,20 +8,15 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::*;
-use crate::fixture::{Cluster, decision, published, replicas, without_target};
+use crate::fixture::{self, Cluster, decision, key, published, replicas, without_target};
 use crate::variants::Ownership;
-
-fn key(name: &str) -> VariantKey {
-    VariantKey { namespace: "ns".into(), name: name.into() }
-}
 
 /// Variant `a` with this label, which is managed by the controller of `instance`.
 fn reach(label: Option<&str>, instance: Option<&str>) -> Reach {
     let mut cluster = Cluster::new();
     let labels = json!({"wva.llmd.ai/controller-instance": label.unwrap_or_default()});
     cluster.variant("a", "m", json!({"metadata": {"uid": "u", "labels": labels}}));
-    let (watches, instance) = (cluster.watches(), instance.map(str::to_owned));
-    Reach::new(Ownership { instance, ..Ownership::default() }, watches.variants, watches.namespaces)
+    cluster.reach(Ownership { instance: instance.map(str::to_owned), ..Ownership::default() })
 }
 
 /// The lines of `/metrics` that are no comments.
@@ -38,8 +33,7 @@ fn shown(published: Published, reach: Reach, legacy: bool) -> Vec<String> {
 
 fn publication(variants: Vec<(&str, PublishedVariant)>) -> Published {
     let scalings = [((key("a"), "up", "SpareBelowTarget"), 2)].into();
-    let variants = variants.into_iter().map(|(name, v)| (key(name), Arc::new(v))).collect();
-    Published { variants, scalings, ..Published::default() }
+    Published { scalings, ..fixture::publication(variants) }
 }
 
 fn exposed(variants: Vec<(&str, PublishedVariant)>, instance: Option<&str>, legacy: bool) -> Vec<String> {

@@ -1,17 +1,14 @@
 //! When a status is written, what the patch says, and what an API server that hangs or refuses does to it.
 
 use std::collections::BTreeSet;
-use std::convert::Infallible;
-use std::sync::Mutex;
 
-use axum::body::Body;
-use axum::http::{Request, Response};
 use tokio::sync::watch;
+use wva_fakes::{FakeApi, Reply};
 use wva_scaling::snapshot::Learned;
 use wva_scaling::{Snapshot, decide};
 
 use super::*;
-use crate::fixture::{Cluster, decision, published, replicas, without_target};
+use crate::fixture::{self, Cluster, decision, published, replicas, without_target};
 use crate::report::conditions::{Outlook, conditions};
 use crate::variants::Ownership;
 
@@ -155,79 +152,64 @@ fn a_condition_keeps_its_time_until_its_truth_changes() {
     assert_eq!(third.conditions[0].last_transition_time, Time(at(2)));
 }
 
-/// A client of a fake API server that answers every patch with a status, or with nothing. Each answer is of a revision
-/// ten later than the one before.
-fn fake(status: Option<u16>) -> (Client, Arc<Mutex<Vec<String>>>) {
-    let asked = Arc::new(Mutex::new(Vec::new()));
-    let kept = asked.clone();
-    let service = tower::service_fn(move |request: Request<kube::client::Body>| {
-        let kept = kept.clone();
-        async move {
-            let asked = {
-                let mut kept = kept.lock().unwrap();
-                kept.push(format!("{} {}", request.method(), request.uri().path()));
-                kept.len()
-            };
-            let metadata = json!({"resourceVersion": (10 * asked).to_string()});
-            let Some(status) = status else { return std::future::pending().await };
-            let body = json!({"apiVersion": "v1", "kind": "Status", "metadata": metadata, "code": status, "reason": "x"});
-            Ok::<_, Infallible>(
-                Response::builder().status(status).body(Body::from(body.to_string())).unwrap(),
-            )
-        }
-    });
-    (Client::new(service, "default"), asked)
+/// A fake API server that accepts every patch. Each answer is of a revision ten later than the one before.
+fn accepting() -> FakeApi {
+    FakeApi::with_rule(|request| {
+        let version = (10 * (request.number + 1)).to_string();
+        Some(Reply::Json(200, json!({"metadata": {"resourceVersion": version}})))
+    })
+}
+
+fn failing(status: u16) -> FakeApi {
+    FakeApi::with_rule(move |_| Some(Reply::Failure(status)))
 }
 
 fn publication(n: usize) -> Arc<Published> {
-    let key = |i| VariantKey { namespace: "ns".into(), name: format!("v{i:03}") };
-    let variants = (0..n).map(|i| (key(i), Arc::new(steady("auto")))).collect();
-    Arc::new(Published { variants, ..Published::default() })
+    Arc::new(fixture::publication((0..n).map(|i| (format!("v{i:03}"), steady("auto")))))
 }
 
-/// These variants are there, and managed.
+/// These variants exist, and are managed.
 fn reach(names: impl IntoIterator<Item = String>) -> Reach {
     let mut cluster = Cluster::new();
     for name in names {
         cluster.variant(&name, "m", json!({"metadata": {"uid": "u"}}));
     }
-    let watches = cluster.watches();
-    Reach::new(Ownership::default(), watches.variants, watches.namespaces)
+    cluster.reach(Ownership::default())
 }
 
-fn writer(client: Client) -> StatusWriter {
-    StatusWriter::new(client, reach((0..100).map(|i| format!("v{i:03}"))))
+fn writer(fake: &FakeApi) -> StatusWriter {
+    StatusWriter::new(fake.client(), reach((0..100).map(|i| format!("v{i:03}"))))
 }
 
 #[tokio::test]
 async fn what_was_written_is_not_written_again() {
     // Deleted in the meantime (404) is as good as written.
-    for code in [200, 404] {
-        let (client, asked) = fake(Some(code));
-        let mut writer = writer(client);
+    for fake in [accepting(), failing(404)] {
+        let mut writer = writer(&fake);
         assert!(writer.write_all(&publication(3)).await);
         assert!(writer.write_all(&publication(3)).await);
-        let asked = asked.lock().unwrap();
-        assert_eq!(asked.len(), 3, "{code}");
-        assert_eq!(asked[0], "PATCH /apis/llmd.ai/v1alpha1/namespaces/ns/variantautoscalings/v000/status");
+        let asked = fake.requests();
+        assert_eq!(asked.len(), 3, "{asked:?}");
+        assert_eq!(
+            asked[0].line(),
+            "PATCH /apis/llmd.ai/v1alpha1/namespaces/ns/variantautoscalings/v000/status"
+        );
     }
 }
 
 #[tokio::test]
 async fn what_somebody_else_wrote_since_is_put_right_by_the_next_cycle() {
-    let (client, asked) = fake(Some(200));
+    let fake = accepting();
     let mut cluster = Cluster::new();
     let mut seen = |revision: &str, status: Value| {
         let metadata = json!({"uid": "u", "resourceVersion": revision});
         cluster.variant("v000", "m", json!({"metadata": metadata, "status": status}));
-        cluster.watches()
+        cluster.reach(Ownership::default())
     };
-    let watches = seen("9", json!({}));
-    let reach = Reach::new(Ownership::default(), watches.variants, watches.namespaces);
-    let mut writer = StatusWriter::new(client, reach);
+    let mut writer = StatusWriter::new(fake.client(), seen("9", json!({})));
     let mut turn = async || {
         assert!(writer.write_all(&publication(1)).await);
-        asked.lock().unwrap().len()
+        fake.requests().len()
     };
     let ours = json!(first(&steady("auto")));
     let mut theirs = ours.clone();
@@ -250,38 +232,38 @@ async fn what_somebody_else_wrote_since_is_put_right_by_the_next_cycle() {
 
 #[tokio::test]
 async fn nothing_is_written_to_what_is_no_longer_managed() {
-    let (client, asked) = fake(Some(200));
-    let mut writer = StatusWriter::new(client, reach(["v001".to_owned()]));
+    let fake = accepting();
+    let mut writer = StatusWriter::new(fake.client(), reach(["v001".to_owned()]));
     assert!(writer.write_all(&publication(3)).await);
-    assert_eq!(asked.lock().unwrap().len(), 1, "{:?}", asked.lock().unwrap());
+    assert_eq!(fake.requests().len(), 1, "{:?}", fake.requests());
 }
 
 #[tokio::test]
 async fn a_refused_write_stops_no_other_and_is_tried_again() {
-    let (client, asked) = fake(Some(422));
-    let mut writer = writer(client);
+    let fake = failing(422);
+    let mut writer = writer(&fake);
     assert!(!writer.write_all(&publication(20)).await);
     assert!(!writer.write_all(&publication(20)).await);
-    assert_eq!(asked.lock().unwrap().len(), 40);
+    assert_eq!(fake.requests().len(), 40);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_api_server_that_hangs_costs_one_time_out_and_not_one_a_variant() {
-    let (client, asked) = fake(None);
+    let fake = FakeApi::with_rule(|_| Some(Reply::Hang));
     let began = tokio::time::Instant::now();
-    assert!(!writer(client).write_all(&publication(100)).await);
+    assert!(!writer(&fake).write_all(&publication(100)).await);
     assert!(began.elapsed() < 2 * WRITE_TIMEOUT, "{:?}", began.elapsed());
-    assert!(asked.lock().unwrap().len() <= 2 * CONCURRENCY);
+    assert!(fake.requests().len() <= 2 * CONCURRENCY);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_write_is_retried_without_a_new_publication() {
-    let (client, asked) = fake(Some(409));
+    let fake = failing(409);
     let (sender, reader) = watch::channel(None);
-    let running = tokio::spawn(writer(client).run(reader));
+    let running = tokio::spawn(writer(&fake).run(reader));
     sender.send_replace(Some(publication(1)));
     let three = async {
-        while asked.lock().unwrap().len() < 3 {
+        while fake.requests().len() < 3 {
             tokio::time::sleep(BACKOFF.0).await;
         }
     };

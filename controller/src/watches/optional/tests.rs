@@ -1,21 +1,18 @@
-//! An optional kind that appears, is forbidden and goes away, on an API server that is a function and a clock that is
-//! moved.
+//! An optional kind that appears, is forbidden and goes away, on a fake API server and a clock that is moved.
 
-use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use axum::body::Body;
-use axum::http::{Request, Response};
 use serde_json::json;
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
+use wva_fakes::{FakeApi, Reply};
 
 use super::super::{Synced, Tasks};
 use super::*;
-use crate::fixture::{client, failure, response};
 
 const HOUR: Duration = Duration::from_hours(1);
+
+const PATH: &str = "/apis/keda.sh/v1alpha1/namespaces/ns/scaledobjects/a";
 
 /// What the API server does with requests for the kind.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -28,51 +25,33 @@ enum Mode {
     Broken,
 }
 
-fn answer(request: &Request<kube::client::Body>, mut mode: watch::Receiver<Mode>) -> Response<Body> {
-    let watching = request.uri().query().unwrap_or_default().contains("watch=true");
-    assert!(request.uri().path().ends_with("/apis/keda.sh/v1alpha1/scaledobjects"), "{}", request.uri());
-    let now = *mode.borrow_and_update();
-    match now {
-        Mode::Absent => failure(404, "NotFound"),
-        Mode::Broken => failure(500, "InternalError"),
-        Mode::ListOnly if watching => failure(403, "Forbidden"),
-        Mode::Forbidden => failure(403, "Forbidden"),
-        // A watch that shows nothing, and ends when the server changes its mind.
-        Mode::Listed if watching => Response::new(Body::from_stream(futures::stream::once(async move {
-            let _ = mode.changed().await;
-            Ok::<_, Infallible>("")
-        }))),
-        Mode::ListOnly | Mode::Listed => {
-            let item = json!({"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject",
-                "metadata": {"name": "a", "namespace": "ns", "resourceVersion": "1", "managedFields": []}});
-            let list = json!({"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObjectList",
-                "metadata": {"resourceVersion": "1"}, "items": [item]});
-            response(200, &list)
+/// Watches end when the server changes its mind.
+fn set_mode(server: &FakeApi, mode: Mode) {
+    server.set_rule(move |request| {
+        assert_eq!(request.path, "/apis/keda.sh/v1alpha1/scaledobjects");
+        match mode {
+            Mode::Absent => Some(Reply::Failure(404)),
+            Mode::Broken => Some(Reply::Failure(500)),
+            Mode::Forbidden => Some(Reply::Failure(403)),
+            Mode::ListOnly => request.is_watch().then_some(Reply::Failure(403)),
+            Mode::Listed => None,
         }
-    }
-}
-
-/// The watch of the kind, and what it observes as text.
-struct Watch {
-    mode: watch::Sender<Mode>,
-    requests: Arc<AtomicUsize>,
-    sight: watch::Receiver<Sight>,
-    told: mpsc::UnboundedReceiver<String>,
-    synced: Synced,
-    _tasks: Tasks,
-}
-
-fn start(mode: Mode) -> Watch {
-    let (mode, modes) = watch::channel(mode);
-    let requests = Arc::new(AtomicUsize::new(0));
-    let counter = requests.clone();
-    let client = client(move |request| {
-        counter.fetch_add(1, Ordering::Relaxed);
-        answer(&request, modes.clone())
     });
+    server.end_watches();
+}
+
+/// Starts the watch; what it observes comes as text.
+fn start(mode: Mode) -> (FakeApi, watch::Receiver<Sight>, mpsc::UnboundedReceiver<String>, Tasks, Synced) {
+    let server = FakeApi::new();
+    server.put(
+        PATH,
+        json!({"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject",
+        "metadata": {"name": "a", "namespace": "ns"}}),
+    );
+    set_mode(&server, mode);
     let (mut tasks, mut synced) = (Tasks::default(), Synced::default());
     let mut scope = Scope {
-        client,
+        client: server.client(),
         namespace: None,
         changed: Arc::new(Notify::new()),
         shutdown: CancellationToken::new(),
@@ -119,19 +98,19 @@ const FORGOTTEN: [&str; 2] = ["init", "done"];
 
 #[tokio::test(start_paused = true)]
 async fn a_kind_is_followed_when_it_appears_and_forgotten_when_it_goes() {
-    let mut kind = start(Mode::Absent);
-    assert!(!kind.sight.borrow().is_complete(), "it is not known yet");
-    assert!(kind.synced.is_complete(), "readiness does not wait for it");
-    kind.until(Sight::Absent).await;
-    assert!(kind.sight.borrow().is_complete(), "there is nothing to see");
-    kind.set(Mode::Listed);
+    let (server, mut sight, mut told, _tasks, synced) = start(Mode::Absent);
+    assert!(!sight.borrow().is_complete(), "nobody knows yet");
+    assert!(synced.is_complete(), "readiness does not wait for it");
+    until(&mut sight, Sight::Absent).await;
+    assert!(sight.borrow().is_complete(), "there is nothing to see");
+    set_mode(&server, Mode::Listed);
     let asked = tokio::time::Instant::now();
     kind.until(Sight::Seen).await;
     assert!(asked.elapsed() <= LONGEST_PAUSE, "{:?}", asked.elapsed());
     kind.check_observed(&LISTED).await;
     for (mode, want) in [(Mode::Absent, Sight::Absent), (Mode::Forbidden, Sight::Forbidden)] {
-        kind.set(mode);
-        kind.until(want).await;
+        set_mode(&server, mode);
+        until(&mut sight, want).await;
     }
     kind.check_observed(&FORGOTTEN).await;
     assert!(!kind.sight.borrow().is_complete(), "what is hidden may be there");
@@ -139,19 +118,23 @@ async fn a_kind_is_followed_when_it_appears_and_forgotten_when_it_goes() {
 
 #[tokio::test(start_paused = true)]
 async fn what_was_seen_counts_on_where_it_is_forbidden_until_the_kind_goes() {
-    let mut kind = start(Mode::Listed);
-    kind.until(Sight::Seen).await;
-    kind.check_observed(&LISTED).await;
-    kind.sight.mark_unchanged();
-    kind.set(Mode::Forbidden);
-    let before = kind.requests();
+    let (server, mut sight, mut told, _tasks, _) = start(Mode::Listed);
+    until(&mut sight, Sight::Seen).await;
+    for want in ["init", "a", "done"] {
+        assert_eq!(next(&mut told).await, want);
+    }
+    sight.mark_unchanged();
+    set_mode(&server, Mode::Forbidden);
+    let before = server.requests().len();
     tokio::time::sleep(HOUR).await;
-    assert!(kind.told.is_empty() && !kind.sight.has_changed().unwrap(), "the objects may still be there");
-    assert!(kind.requests() - before >= 60, "it is asked for on and on");
-    kind.set(Mode::Listed);
-    kind.check_observed(&LISTED).await;
+    assert!(told.is_empty() && !sight.has_changed().unwrap(), "nothing says that the objects have gone");
+    assert!(server.requests().len() - before >= 60, "it is asked for on and on");
+    set_mode(&server, Mode::Listed);
+    for want in ["init", "a", "done"] {
+        assert_eq!(next(&mut told).await, want, "it is followed again");
+    }
     for (mode, wait) in [(Mode::Forbidden, HOUR), (Mode::Absent, LONGEST_PAUSE * 2)] {
-        kind.set(mode);
+        set_mode(&server, mode);
         tokio::time::sleep(wait).await;
     }
     kind.until(Sight::Absent).await;
@@ -170,7 +153,7 @@ async fn a_kind_that_stays_away_is_asked_for_seldom_and_told_once() {
         kind.until(want).await;
         kind.sight.mark_unchanged();
         tokio::time::sleep(HOUR).await;
-        let requests = kind.requests();
+        let requests = server.requests().len();
         // Two requests each half minute; kube itself repeats what failed on the server's side.
         let most = if mode == Mode::Broken { 2000 } else { 260 };
         assert!((60..=most).contains(&requests), "{mode:?}: {requests} requests");
