@@ -1,8 +1,11 @@
 //! A cluster for tests: the watch caches of the controller, fed by hand, without an API server. Objects are written
 //! as JSON, the way the API server would hand them over.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
+use axum::body::Body;
+use axum::http::{Request, Response};
 use kube::runtime::watcher::Event;
 use kube::{Resource, api::DynamicObject};
 use serde::de::DeserializeOwned;
@@ -13,6 +16,8 @@ use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::PartialObjectMeta;
 
+use crate::published::PublishedVariant;
+use crate::report::conditions::{Outlook, conditions};
 use crate::report::said::Said;
 use crate::variants::Variant;
 use crate::watches::cache::Writer;
@@ -44,11 +49,7 @@ fn put<K: Resource + DeserializeOwned, V>(writer: &mut Writer<K, V>, object: Val
     writer.take_in(&Event::Apply(serde_json::from_value(object).unwrap()));
 }
 
-fn owner(kind: &str, name: &str) -> Value {
-    owner_of("apps/v1", kind, name)
-}
-
-fn owner_of(version: &str, kind: &str, name: &str) -> Value {
+fn owner(version: &str, kind: &str, name: &str) -> Value {
     json!([{"apiVersion": version, "kind": kind, "name": name, "uid": format!("uid of {name}"), "controller": true}])
 }
 
@@ -118,57 +119,34 @@ impl Cluster {
         self
     }
 
-    /// A Deployment with the ReplicaSet behind it, whose pods carry its name as label `app`.
     pub(crate) fn deployment(&mut self, name: &str, replicas: u32, ready: u32) -> &mut Self {
-        put(
-            &mut self.deployments,
-            json!({"metadata": {"name": name, "namespace": "ns", "uid": format!("uid of {name}")},
-                "spec": {"replicas": replicas, "selector": {}, "template": {"metadata": {"labels": {"app": name}}}},
-                "status": {"readyReplicas": ready}}),
-        );
-        let set = format!("{name}-rs");
-        put(
-            &mut self.replica_sets,
-            json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": set, "namespace": "ns",
-                "uid": format!("uid of {set}"), "ownerReferences": owner("Deployment", name)}}),
-        );
-        self
-    }
-
-    /// A Deployment whose pods carry these labels, without any that is ready.
-    pub(crate) fn labelled_deployment(&mut self, name: &str, replicas: u32, labels: &Value) -> &mut Self {
-        let template = json!({"metadata": {"labels": labels}});
-        put(
-            &mut self.deployments,
-            json!({"metadata": {"name": name, "namespace": "ns", "uid": format!("uid of {name}")},
-                "spec": {"replicas": replicas, "selector": {}, "template": template}}),
-        );
-        self
+        let over = json!({"spec": {"replicas": replicas}, "status": {"readyReplicas": ready}});
+        self.deployment_with(name, over)
     }
 
     /// A Deployment in another namespace, all of whose replicas are ready.
     pub(crate) fn workload_in(&mut self, namespace: &str, name: &str, replicas: u32) -> &mut Self {
-        put(
-            &mut self.deployments,
-            json!({"metadata": {"name": name, "namespace": namespace},
-                "spec": {"replicas": replicas, "selector": {}, "template": {}}, "status": {"readyReplicas": replicas}}),
-        );
-        self
+        let over = json!({"metadata": {"namespace": namespace}, "spec": {"replicas": replicas},
+            "status": {"readyReplicas": replicas}});
+        self.deployment_with(name, over)
     }
 
     /// A Deployment whose pods are like this, as the cache keeps it.
-    pub(crate) fn template(&mut self, name: &str, pod: &Value) -> &mut Self {
-        self.template_of(name, 1, pod)
+    pub(crate) fn template(&mut self, name: &str, replicas: u32, pod: &Value) -> &mut Self {
+        self.deployment_with(name, json!({"spec": {"replicas": replicas, "template": {"spec": pod}}}))
     }
 
-    /// The same with so many replicas.
-    pub(crate) fn template_of(&mut self, name: &str, replicas: u32, pod: &Value) -> &mut Self {
-        let mut spec = json!({"containers": [{"name": "vllm", "image": "vllm/vllm-openai"}]});
-        merge(&mut spec, pod.clone());
+    /// A Deployment with the ReplicaSet behind it, whose pods carry its name as label `app`; `over` is merged over it.
+    pub(crate) fn deployment_with(&mut self, name: &str, over: Value) -> &mut Self {
+        let mut object = json!({"metadata": {"name": name, "namespace": "ns", "uid": format!("uid of {name}")},
+            "spec": {"selector": {}, "template": {"metadata": {"labels": {"app": name}}}}});
+        merge(&mut object, over);
+        put(&mut self.deployments, object);
+        let set = format!("{name}-rs");
         put(
-            &mut self.deployments,
-            json!({"metadata": {"name": name, "namespace": "ns"},
-                "spec": {"replicas": replicas, "selector": {}, "template": {"metadata": {"labels": {"app": name}}, "spec": spec}}}),
+            &mut self.replica_sets,
+            json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": set, "namespace": "ns",
+                "uid": format!("uid of {set}"), "ownerReferences": owner("apps/v1", "Deployment", name)}}),
         );
         self
     }
@@ -191,7 +169,7 @@ impl Cluster {
 
     /// A StatefulSet that something else made.
     pub(crate) fn stateful_set_of(&mut self, name: &str, version: &str, kind: &str, of: &str) -> &mut Self {
-        let metadata = json!({"name": name, "namespace": "ns", "uid": format!("uid of {name}"), "ownerReferences": owner_of(version, kind, of)});
+        let metadata = json!({"name": name, "namespace": "ns", "uid": format!("uid of {name}"), "ownerReferences": owner(version, kind, of)});
         put(
             &mut self.stateful_sets,
             json!({"metadata": metadata, "spec": {"selector": {}, "template": {}, "serviceName": name}}),
@@ -229,20 +207,12 @@ impl Cluster {
         self
     }
 
-    /// A node that takes pods.
-    pub(crate) fn node(&mut self, name: &str, labels: &Value, allocatable: &Value) -> &mut Self {
-        let metadata = json!({"name": name, "labels": labels});
-        put(&mut self.nodes, json!({"metadata": metadata, "status": {"allocatable": allocatable}}));
-        self
-    }
-
-    /// A node that takes none.
-    pub(crate) fn cordoned(&mut self, name: &str, labels: &Value, allocatable: &Value) -> &mut Self {
-        let (metadata, spec) = (json!({"name": name, "labels": labels}), json!({"unschedulable": true}));
-        put(
-            &mut self.nodes,
-            json!({"metadata": metadata, "spec": spec, "status": {"allocatable": allocatable}}),
-        );
+    /// A node with GPUs of this product that takes pods; `over` is merged over it.
+    pub(crate) fn node(&mut self, name: &str, product: &str, gpus: u32, over: Value) -> &mut Self {
+        let mut node = json!({"metadata": {"name": name, "labels": {"nvidia.com/gpu.product": product}},
+            "status": {"allocatable": {"nvidia.com/gpu": gpus.to_string()}}});
+        merge(&mut node, over);
+        put(&mut self.nodes, node);
         self
     }
 
@@ -252,29 +222,17 @@ impl Cluster {
     }
 
     pub(crate) fn without_pod(&mut self, name: &str) -> &mut Self {
-        let object =
-            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "ns"}});
+        let object = json!({"metadata": {"name": name, "namespace": "ns"}});
         self.pods.take_in(&Event::Delete(serde_json::from_value(object).unwrap()));
         self
     }
 
-    /// A pod of any owner; `extra` is merged over its metadata.
-    pub(crate) fn pod_with(&mut self, name: &str, kind: &str, of: &str, extra: Value) -> &mut Self {
-        let mut metadata = json!({"name": name, "namespace": "ns", "creationTimestamp": CREATED, "ownerReferences": owner(kind, of)});
-        merge(&mut metadata, extra);
-        put(&mut self.pods, json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata}));
-        self
-    }
-
-    /// A pod of any owner that says this of itself.
-    pub(crate) fn status(&mut self, name: &str, kind: &str, of: &str, status: &Value) -> &mut Self {
-        let metadata = json!({"name": name, "namespace": "ns", "creationTimestamp": CREATED, "ownerReferences": owner(kind, of)});
-        self.any_pod(&json!({"metadata": metadata, "status": status}))
-    }
-
-    /// A pod as it is written here.
-    pub(crate) fn any_pod(&mut self, pod: &Value) -> &mut Self {
-        put(&mut self.pods, pod.clone());
+    /// A pod of any owner; `over` is merged over it.
+    pub(crate) fn pod_with(&mut self, name: &str, kind: &str, of: &str, over: Value) -> &mut Self {
+        let mut pod = json!({"metadata": {"name": name, "namespace": "ns", "creationTimestamp": CREATED,
+            "ownerReferences": owner("apps/v1", kind, of)}});
+        merge(&mut pod, over);
+        put(&mut self.pods, pod);
         self
     }
 
@@ -302,13 +260,33 @@ impl Cluster {
     }
 
     pub(crate) fn excluded_namespace(&mut self, name: &str) -> &mut Self {
-        let annotations = json!({"wva.llmd.ai/exclude": "true"});
-        put(
-            &mut self.namespaces,
-            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "annotations": annotations}}),
-        );
-        self
+        self.namespace(name, json!({"annotations": {"wva.llmd.ai/exclude": "true"}}))
     }
+}
+
+/// A client of an API server that answers with this function.
+pub(crate) fn client(
+    mut answer: impl FnMut(Request<kube::client::Body>) -> Response<Body> + Send + 'static,
+) -> kube::Client {
+    let service = tower::service_fn(move |request| std::future::ready(Ok::<_, Infallible>(answer(request))));
+    kube::Client::new(service, "ns")
+}
+
+pub(crate) fn response(code: u16, body: &Value) -> Response<Body> {
+    Response::builder().status(code).body(Body::from(body.to_string())).unwrap()
+}
+
+/// A refusal of the API server.
+pub(crate) fn failure(code: u16, reason: &str) -> Response<Body> {
+    let status =
+        json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code});
+    response(code, &status)
+}
+
+/// A pod whose container takes so many GPUs.
+pub(crate) fn gpu_pod(gpus: u32) -> Value {
+    let limits = json!({"nvidia.com/gpu": gpus.to_string()});
+    json!({"containers": [{"name": "vllm", "image": "vllm", "resources": {"limits": limits}}]})
 }
 
 /// Fields of `over` replace those of `base`, at any depth.
@@ -341,28 +319,23 @@ pub(crate) fn replicas(n: u32, kv: f64, age: &str) -> Value {
 }
 
 /// A variant as a cycle publishes it.
-pub(crate) fn published(decision: wva_scaling::Decision) -> crate::published::PublishedVariant {
-    use crate::report::conditions::{Outlook, conditions};
+pub(crate) fn published(decision: wva_scaling::Decision) -> PublishedVariant {
     let outlook =
         Outlook::Decided { decision: &decision, query_error: None, had_target: true, newly_ready: None };
-    crate::published::PublishedVariant {
-        uid: "u".into(),
-        generation: Some(1),
-        instance: None,
+    PublishedVariant {
         accelerator: decision.accelerator.clone(),
         current: Some(decision.current),
         conditions: conditions(outlook),
         last_target: Some(decision.target()),
         decision: Some(decision),
-        inherited: Said::default(),
-        learned: None,
+        ..without_target()
     }
 }
 
 /// A variant whose workload does not exist.
-pub(crate) fn without_target() -> crate::published::PublishedVariant {
-    use crate::report::conditions::{Outlook, conditions};
-    crate::published::PublishedVariant {
+pub(crate) fn without_target() -> PublishedVariant {
+    let outlook = Outlook::NoTarget { kind: "Deployment", name: "d", seen: true, sight: Some(Sight::Seen) };
+    PublishedVariant {
         uid: "u".into(),
         generation: Some(1),
         instance: None,
@@ -371,12 +344,7 @@ pub(crate) fn without_target() -> crate::published::PublishedVariant {
         decision: None,
         last_target: None,
         learned: None,
-        conditions: conditions(Outlook::NoTarget {
-            kind: "Deployment",
-            name: "d",
-            seen: true,
-            sight: Some(Sight::Seen),
-        }),
+        conditions: conditions(outlook),
         inherited: Said::default(),
     }
 }

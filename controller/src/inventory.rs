@@ -100,27 +100,20 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::fixture::Cluster;
+    use crate::fixture::{Cluster, gpu_pod};
 
     const H100: &str = "NVIDIA-H100-80GB-HBM3";
 
     fn node(cluster: &mut Cluster, name: &str, product: &str, gpus: u32) {
-        cluster.node(
-            name,
-            &json!({"nvidia.com/gpu.product": product}),
-            &json!({"nvidia.com/gpu": gpus.to_string()}),
-        );
+        cluster.node(name, product, gpus, json!({}));
     }
 
-    /// A pod of nobody we know, on a node.
+    /// A pod of an unknown owner, on a node.
     #[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
     fn pod(cluster: &mut Cluster, name: &str, node: &str, gpus: u32, status: Value) {
-        let container =
-            json!({"name": "c", "image": "i", "resources": {"limits": {"nvidia.com/gpu": gpus.to_string()}}});
-        let spec = json!({"nodeName": node, "containers": [container]});
-        cluster.any_pod(
-            &json!({"metadata": {"name": name, "namespace": "theirs"}, "spec": spec, "status": status}),
-        );
+        let mut pod = json!({"metadata": {"namespace": "theirs"}, "spec": gpu_pod(gpus), "status": status});
+        pod["spec"]["nodeName"] = json!(node);
+        cluster.pod_with(name, "Job", "theirs", pod);
     }
 
     #[track_caller]
@@ -136,7 +129,7 @@ mod tests {
         node(&mut cluster, "a", H100, 8);
         node(&mut cluster, "b", "NVIDIA-H100-PCIe", 4);
         node(&mut cluster, "c", "NVIDIA-L4", 2);
-        cluster.node("cpu", &json!({}), &json!({"cpu": "8", "nvidia.com/gpu": "8"}));
+        cluster.node("cpu", "", 8, json!({"metadata": {"labels": null}}));
         check(&cluster, &[], &[("H100", 12, 0), ("L4", 2, 0)]);
         pod(&mut cluster, "one", "a", 3, json!({"phase": "Running"}));
         pod(&mut cluster, "two", "b", 1, json!({}));
@@ -157,7 +150,7 @@ mod tests {
         node(&mut cluster, "b", H100, 8);
         pod(&mut cluster, "one", "b", 3, json!({}));
         check(&cluster, &[], &[("H100", 16, 3)]);
-        cluster.cordoned("b", &json!({"nvidia.com/gpu.product": H100}), &json!({"nvidia.com/gpu": "8"}));
+        cluster.node("b", H100, 8, json!({"spec": {"unschedulable": true}}));
         check(&cluster, &[], &[("H100", 11, 3)]);
     }
 

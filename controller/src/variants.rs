@@ -325,7 +325,7 @@ pub(crate) mod testing {
         of(&other)
     }
 
-    pub(crate) fn of(object: &DynamicObject) -> Managed {
+    fn of(object: &DynamicObject) -> Managed {
         Managed { variant: Arc::new(Variant::read(object)), conflict: None }
     }
 

@@ -160,7 +160,11 @@ mod tests {
     #[test]
     fn the_template_of_a_workload_tells_its_accelerator() {
         let mut cluster = Cluster::new();
-        cluster.template("d", &json!({"nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}}));
+        cluster.template(
+            "d",
+            1,
+            &json!({"nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}}),
+        );
         let of = |kind: &str, name: &str| accelerator(&cluster.watches(), "ns", "apps/v1", kind, name);
         assert_eq!(of("Deployment", "d").as_deref(), Some("H100"));
         assert_eq!(of("StatefulSet", "d"), None);

@@ -1,14 +1,14 @@
 //! From caches, samples and memory to the values of a Snapshot: what counts as a variant, and as a replica.
 
 use serde_json::{Value, json};
-use wva_scaling::snapshot::{Mode, PendingState, Replica, SaturationEntry, SchedulerQueue};
+use wva_scaling::snapshot::{Mode, PendingState, Replica, SaturationEntry, SchedulerQueue, Variant};
 use wva_scaling::units::{KvUsage, QueueLength};
 
 use super::*;
 use crate::collect::Answer;
-use crate::collect::sample::tests::{answer, failed, pod_signal};
+use crate::collect::sample::tests::{answer, cache, failed, no_series, pod_signal, queue_size};
 use crate::collect::signals::Query;
-use crate::fixture::{CREATED, Cluster};
+use crate::fixture::{CREATED, Cluster, gpu_pod};
 use crate::variants::{Ownership, managed};
 use crate::watches::Sight;
 
@@ -35,23 +35,36 @@ impl Case {
         }
     }
 
+    /// Variant `a` of model `m` with these pods, as many of which are ready as there are.
+    fn of(pods: &[&str]) -> Self {
+        let mut case = Self::new();
+        let replicas = u32::try_from(pods.len()).unwrap();
+        case.cluster.variant("a", "m", json!({})).deployment("a", replicas, replicas);
+        for pod in pods {
+            case.cluster.pod(pod, "a");
+        }
+        case
+    }
+
+    fn take_in(&mut self, answers: impl Into<Vec<Answer>>) {
+        self.samples.take_in(self.at.now, answers.into());
+    }
+
     /// `kv` and `queue` by pod, all of `age` seconds, served under `model`.
     fn load(&mut self, model: &str, age: f64, pods: &[(&str, f64, f64)]) {
         let labels = |pod: &str, signal: &str| json!({"namespace": "ns", "pod": pod, "model_name": model, "signal": signal});
-        let mut of = [(Query::KvUsage, vec![]), (Query::Queue, vec![]), (Query::SampleAge, vec![])];
+        let (mut kvs, mut queues, mut ages) = (vec![], vec![], vec![]);
         for (pod, kv, queue) in pods {
-            of[0].1.push((labels(pod, ""), kv.to_string()));
-            of[1].1.push((labels(pod, ""), queue.to_string()));
-            of[2].1.extend(["kv", "queue"].map(|signal| (labels(pod, signal), age.to_string())));
+            kvs.push((labels(pod, ""), kv.to_string()));
+            queues.push((labels(pod, ""), queue.to_string()));
+            ages.extend(["kv", "queue"].map(|signal| (labels(pod, signal), age.to_string())));
         }
-        let answers = of.map(|(query, series)| {
-            let series: Vec<_> =
-                series.iter().map(|(labels, value)| (labels.clone(), value.as_str())).collect();
-            answer(query, &series)
-        });
-        let mut answers = Vec::from(answers);
-        answers.push(answer(Query::SchedulerQueue, &[]));
-        self.samples.take_in(self.at.now, answers);
+        self.take_in([
+            answer(Query::KvUsage, &kvs),
+            answer(Query::Queue, &queues),
+            answer(Query::SampleAge, &ages),
+            no_series(Query::SchedulerQueue),
+        ]);
     }
 
     fn assembled(&mut self) -> Assembled {
@@ -67,9 +80,15 @@ impl Case {
         )
     }
 
-    /// The snapshot as its file has it, without what is the same everywhere.
-    fn models(&mut self) -> Value {
-        serde_json::to_value(self.assembled().snapshot.models).unwrap()
+    fn variant(&mut self) -> Variant {
+        self.assembled().snapshot.models[0].variants[0].clone()
+    }
+
+    /// The only replica.
+    fn replica(&mut self) -> Replica {
+        let mut replicas = self.variant().replicas;
+        assert_eq!(replicas.len(), 1);
+        replicas.remove(0)
     }
 
     /// Pod, KV and queue of every replica.
@@ -82,11 +101,15 @@ impl Case {
 }
 
 fn ready(since: &str) -> Value {
-    json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": since}]})
+    json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": since}]}})
 }
 
 fn unschedulable() -> Value {
-    json!({"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]})
+    json!({"status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}})
+}
+
+fn h100_label() -> Value {
+    json!({"metadata": {"labels": {"inference.optimization/acceleratorName": "H100"}}})
 }
 
 fn said(pod: &str, kv: f64, queue: f64) -> (String, Option<f64>, Option<f64>) {
@@ -105,13 +128,13 @@ fn a_snapshot_carries_what_caches_and_samples_say() {
                 "status": {"desiredOptimizedAlloc": {"numReplicas": 4, "accelerator": "H100", "lastRunTime": CREATED}}}),
         )
         .deployment("a", 3, 2)
-        .status("a-0", "ReplicaSet", "a-rs", &ready("2026-01-01T00:09:00Z"))
-        .status("a-1", "ReplicaSet", "a-rs", &ready("2026-01-01T00:02:00Z"))
-        .status("a-2", "ReplicaSet", "a-rs", &unschedulable())
+        .pod_with("a-0", "ReplicaSet", "a-rs", ready("2026-01-01T00:09:00Z"))
+        .pod_with("a-1", "ReplicaSet", "a-rs", ready("2026-01-01T00:02:00Z"))
+        .pod_with("a-2", "ReplicaSet", "a-rs", unschedulable())
         .autoscaler("a", "a", json!({"minReplicas": 2, "maxReplicas": 9, "behavior": {"scaleUp": {"tolerance": "0"}}}));
     case.load("m", 5.0, &[("a-0", 0.7, 2.0), ("a-1", 0.5, 0.0)]);
     assert_eq!(
-        case.models(),
+        serde_json::to_value(case.assembled().snapshot.models).unwrap(),
         json!([{"modelID": "m", "namespace": "ns", "variants": [{
             "name": "a", "accelerator": "H100", "coldStart": "9m0s", "cost": "80.0", "mode": "paused",
             "current": 3, "ready": 2, "desired": 4, "desiredAge": "0s",
@@ -125,9 +148,10 @@ fn a_snapshot_carries_what_caches_and_samples_say() {
 #[test]
 fn variants_of_one_model_are_one_model_and_namespaces_are_not_mixed() {
     let mut case = Case::new();
-    case.cluster.variant("a", "m", json!({})).variant("b", "m", json!({})).variant("c", "other", json!({}));
+    for (name, model) in [("a", "m"), ("b", "m"), ("c", "other")] {
+        case.cluster.variant(name, model, json!({})).deployment(name, 1, 1);
+    }
     case.cluster.variant("d", "m", json!({"metadata": {"namespace": "elsewhere"}}));
-    case.cluster.deployment("a", 1, 1).deployment("b", 1, 1).deployment("c", 1, 1);
     let assembled = case.assembled();
     let models: Vec<(&str, Vec<&str>)> = assembled
         .snapshot
@@ -140,44 +164,25 @@ fn variants_of_one_model_are_one_model_and_namespaces_are_not_mixed() {
 }
 
 #[test]
-fn a_pod_counts_by_its_owner_and_not_by_its_name() {
-    let mut case = Case::new();
-    case.cluster.variant("a", "m", json!({})).deployment("a", 1, 1).pod("x", "a").deployment("a-2", 1, 1);
-    case.cluster.pod("a-2-0", "a-2").pod_with("a-3", "Job", "a", json!({}));
-    case.cluster.pod_with("a-4", "ReplicaSet", "a-rs", json!({"namespace": "elsewhere"}));
-    case.load(
-        "m",
-        1.0,
-        &[("x", 0.1, 0.0), ("a-2-0", 0.2, 0.0), ("a-3", 0.3, 0.0), ("a-4", 0.4, 0.0), ("gone", 0.5, 0.0)],
+fn pods_of_a_workload_count_by_their_owner_until_they_leave() {
+    let mut case = Case::of(&["x"]);
+    case.cluster.deployment("a-2", 1, 1).pod("a-2-0", "a-2").pod_with("a-3", "Job", "a", json!({}));
+    case.cluster.pod_with("a-4", "ReplicaSet", "a-rs", json!({"metadata": {"namespace": "elsewhere"}}));
+    case.cluster.pod_with(
+        "leaves",
+        "ReplicaSet",
+        "a-rs",
+        json!({"metadata": {"deletionTimestamp": CREATED}}),
     );
+    case.load("m", 1.0, &["x", "a-2-0", "a-3", "a-4", "leaves", "gone"].map(|pod| (pod, 0.1, 0.0)));
     assert_eq!(case.replicas(), [said("x", 0.1, 0.0)]);
     assert_eq!(case.assembled().unmapped, 2, "a-4 is in another namespace, and gone is nowhere");
 }
 
 #[test]
-fn a_stateful_set_is_a_workload_like_any() {
-    let mut case = Case::new();
-    case.cluster.variant_of("a", "StatefulSet", "s", "m", json!({})).stateful_set("s", 2, 1);
-    case.cluster.pod_with("s-0", "StatefulSet", "s", json!({}));
-    case.load("m", 1.0, &[("s-0", 0.1, 0.0)]);
-    assert_eq!(case.replicas(), [said("s-0", 0.1, 0.0)]);
-}
-
-#[test]
-fn a_pod_that_is_going_away_is_no_replica() {
-    let mut case = Case::new();
-    case.cluster.variant("a", "m", json!({})).deployment("a", 1, 1).pod("stays", "a");
-    case.cluster.pod_with("leaves", "ReplicaSet", "a-rs", json!({"deletionTimestamp": CREATED}));
-    case.load("m", 1.0, &[("stays", 0.7, 0.0), ("leaves", 0.0, 0.0)]);
-    assert_eq!(case.replicas(), [said("stays", 0.7, 0.0)]);
-    assert_eq!(case.assembled().unmapped, 0, "it is known all the same");
-}
-
-#[test]
 fn of_the_ranks_in_one_pod_the_worst_counts() {
     for (first, second) in [("a-0-rank-0", "a-0-rank-1"), ("a-0-rank-1", "a-0-rank-0")] {
-        let mut case = Case::new();
-        case.cluster.variant("a", "m", json!({})).deployment("a", 1, 1).pod("a-0", "a");
+        let mut case = Case::of(&["a-0"]);
         case.load("m", 1.0, &[(first, 0.9, 0.0), (second, 0.1, 7.0)]);
         assert_eq!(case.replicas(), [said("a-0", 0.9, 7.0)]);
     }
@@ -185,26 +190,25 @@ fn of_the_ranks_in_one_pod_the_worst_counts() {
 
 #[test]
 fn an_object_that_is_set_aside_gives_up_its_target() {
-    let mut case = Case::new();
-    let status =
-        json!({"desiredOptimizedAlloc": {"numReplicas": 4, "accelerator": "", "lastRunTime": CREATED}});
-    case.cluster.variant("a", "m", json!({"status": status})).deployment("a", 2, 2);
-    assert_eq!(case.assembled().snapshot.models[0].variants[0].desired, Some(4));
-    case.cluster.variant("a", "m", json!({"status": status, "spec": {"variantCost": "cheap"}}));
+    let mut case = Case::of(&["a-0", "a-1"]);
+    let with_cost = |cost: &str| json!({"spec": {"variantCost": cost}, "status": {"desiredOptimizedAlloc": {"numReplicas": 4, "accelerator": "", "lastRunTime": CREATED}}});
+    case.cluster.variant("a", "m", with_cost("10"));
+    assert_eq!(case.variant().desired, Some(4));
+    case.cluster.variant("a", "m", with_cost("cheap"));
     assert!(case.assembled().snapshot.models.is_empty());
     case.at.now += Duration::from_hours(2);
-    case.cluster.variant("a", "m", json!({"status": status}));
-    assert_eq!(case.assembled().snapshot.models[0].variants[0].desired, None, "not one of two hours ago");
+    case.cluster.variant("a", "m", with_cost("10"));
+    assert_eq!(case.variant().desired, None, "not one of two hours ago");
 }
 
 #[test]
 fn what_is_not_managed_is_not_in_it() {
     let mut case = Case::new();
     let label = |value: &str| json!({"metadata": {"labels": {"wva.llmd.ai/controller-instance": value}}});
-    case.cluster.variant("labelled", "m", label("x")).deployment("labelled", 1, 1);
-    case.cluster.variant("plain", "m", json!({})).deployment("plain", 1, 1);
-    // No instance has an empty name: it is nobody else's, and is told what is wrong with it.
-    case.cluster.variant("empty", "m", label("")).deployment("empty", 1, 1);
+    // No instance has an empty name: no other controller manages it, and this one reports what is wrong with it.
+    for (name, extra) in [("labelled", label("x")), ("plain", json!({})), ("empty", label(""))] {
+        case.cluster.variant(name, "m", extra).deployment(name, 1, 1);
+    }
     let names = |case: &Case| -> Vec<(String, bool)> {
         let all = managed(&case.cluster.watches(), &Ownership::default());
         all.into_iter().map(|m| (m.key.name.clone(), m.declared().is_ok())).collect()
@@ -217,10 +221,11 @@ fn what_is_not_managed_is_not_in_it() {
 
 #[test]
 fn a_pod_from_the_future_has_just_started() {
-    let mut case = Case::new();
-    case.cluster.variant("a", "m", json!({})).deployment("a", 1, 0);
-    case.cluster.pod_with("a-0", "ReplicaSet", "a-rs", json!({"creationTimestamp": "2027-01-01T00:00:00Z"}));
-    let variant = case.assembled().snapshot.models[0].variants[0].clone();
+    let mut case = Case::of(&[]);
+    case.cluster.deployment("a", 1, 0);
+    let created = json!({"metadata": {"creationTimestamp": "2027-01-01T00:00:00Z"}});
+    case.cluster.pod_with("a-0", "ReplicaSet", "a-rs", created);
+    let variant = case.variant();
     assert_eq!(variant.pending.unwrap()[0].age, GoDuration::default());
     assert_eq!(variant.mode, Mode::Auto);
 }

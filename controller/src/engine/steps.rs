@@ -36,7 +36,7 @@ pub enum Actuation {
 const SECOND_LOOK: Duration = Duration::from_secs(2);
 /// How long a step to zero waits for an endpoint picker to say that nothing waits there. Then its model begins anew, for
 /// autoscalers follow the signal meanwhile.
-pub(super) const PICKER_PATIENCE: Duration = Duration::from_secs(10);
+const PICKER_PATIENCE: Duration = Duration::from_secs(10);
 
 type Variants = BTreeMap<VariantKey, Arc<PublishedVariant>>;
 
@@ -84,14 +84,6 @@ impl Look<'_> {
 }
 
 impl Steps {
-    /// The signals of steps to zero were given so much earlier.
-    #[cfg(test)]
-    pub(super) fn age(&mut self, time: Duration) {
-        for since in self.leaving.values_mut() {
-            *since = since.checked_sub(time).unwrap();
-        }
-    }
-
     /// Steps to zero wait for their second look.
     pub(super) fn wait(&self) -> bool {
         !self.leaving.is_empty()

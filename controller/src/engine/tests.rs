@@ -3,59 +3,193 @@
 
 use prometheus::Registry;
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 use wva_scaling::FallbackSource;
 
 use super::*;
-use crate::collect::prometheus::tests::{Answers, FakePrometheus, vector};
-use crate::collect::sample::tests::failed;
-use crate::collect::scope::Scope;
+use crate::collect::prometheus::tests::{Answers, FakePrometheus};
+use crate::collect::sample::tests::{pod_signal, queue_size};
 use crate::collect::signals::Query;
 use crate::fixture::Cluster;
+use crate::maps::testing::Feed;
+use crate::picker::Queues;
 use crate::published::PublishedVariant;
 use crate::watches::Sight;
 
-fn config() -> EngineConfig {
-    let minutes = Duration::from_mins;
-    EngineConfig {
-        interval: minutes(60),
-        fetch_interval: minutes(60),
-        cache_ttl: minutes(60),
-        cleanup_interval: minutes(1),
-        fresh: minutes(1),
-        stale: minutes(2),
-        unavailable: minutes(5),
-        decision_hold: minutes(10),
-        pending_grace: minutes(10),
-        limited_mode: false,
-        early_scale_up: true,
-        proactive: false,
-        scale_to_zero: false,
-        max_retention: Duration::from_hours(168),
-        actuation: Actuation::Signal,
+const GLOBAL: &str = "wva/wva-saturation-scaling-config";
+
+/// An engine over a cluster and a fake Prometheus, cycle by cycle.
+struct Bench {
+    cluster: Cluster,
+    fake: FakePrometheus,
+    engine: Engine,
+    state: State,
+    /// What endpoint pickers show.
+    queues: watch::Sender<Arc<Queues>>,
+}
+
+impl Bench {
+    async fn new(cluster: Cluster, answers: Answers) -> Self {
+        let fake = FakePrometheus::start(answers).await;
+        let minutes = Duration::from_mins;
+        let (pickers, queues) = Pickers::testing();
+        let config = EngineConfig {
+            interval: minutes(60),
+            fetch_interval: minutes(60),
+            cache_ttl: minutes(60),
+            cleanup_interval: minutes(1),
+            fresh: minutes(1),
+            stale: minutes(2),
+            unavailable: minutes(5),
+            decision_hold: minutes(10),
+            pending_grace: minutes(10),
+            limited_mode: false,
+            early_scale_up: true,
+            proactive: false,
+            scale_to_zero: false,
+            max_retention: Duration::from_hours(168),
+            actuation: Actuation::Signal,
+        };
+        let engine = Engine {
+            watches: cluster.watches(),
+            maps: Feed::new().maps(),
+            synced: Synced::default(),
+            prometheus: fake.client(),
+            pickers,
+            refusals: watch::channel(Arc::default()).1,
+            ownership: Ownership::default(),
+            namespace: None,
+            config: watch::channel(config).1,
+            telemetry: Telemetry::register(&Registry::new()).unwrap(),
+            progress: CycleProgress::default(),
+            published: watch::channel(None).0,
+        };
+        Self { cluster, fake, engine, state: State::default(), queues }
+    }
+
+    /// Variant `a`, both of whose replicas are busy.
+    async fn busy() -> Self {
+        Self::new(cluster(json!({})), busy()).await
+    }
+
+    fn configure(&mut self, change: impl FnOnce(&mut EngineConfig)) -> watch::Sender<EngineConfig> {
+        let mut config = *self.engine.config.borrow();
+        change(&mut config);
+        let (settings, config) = watch::channel(config);
+        self.engine.config = config;
+        settings
+    }
+
+    fn show(&self, shown: Queues) {
+        self.queues.send_replace(Arc::new(shown));
+    }
+
+    /// Has requests wait for a model at its endpoint picker.
+    fn show_waiting(&self, namespace: &str, model: &str, waiting: f64) {
+        self.show(Queues::testing(namespace, model, waiting));
+    }
+
+    /// Has a pool hold the pods with this label `app`.
+    fn with_pool(self, app: &str) -> Self {
+        let engine = Engine { pickers: self.engine.pickers.with_pool(app), ..self.engine };
+        Self { engine, ..self }
+    }
+
+    /// Gives Prometheus so much time for an answer.
+    fn wait_for_answers(&mut self, timeout: Duration) {
+        self.engine.prometheus = self.fake.client().timeout(timeout);
+    }
+
+    /// One round of queries and a cycle: what is published of the first variant.
+    async fn turn(&mut self) -> Arc<PublishedVariant> {
+        self.fetch().await;
+        self.count().await;
+        self.engine.cycle(&mut self.state);
+        self.variant()
+    }
+
+    /// One round of queries.
+    async fn fetch(&mut self) {
+        let fetched = self.engine.fetch(&mut self.state).await;
+        self.engine.take_in(&mut self.state, fetched);
+    }
+
+    /// The counts that are due.
+    async fn count(&mut self) {
+        let mut counts = self.engine.count(&mut self.state);
+        while let Some(counted) = counts.next().await {
+            self.state.take_count(counted);
+        }
+        self.state.end_count();
+    }
+
+    fn published(&self) -> Arc<Published> {
+        self.engine.published.borrow().clone().unwrap()
+    }
+
+    /// What is published of the first variant.
+    fn variant(&self) -> Arc<PublishedVariant> {
+        self.published().variants.values().next().unwrap().clone()
+    }
+
+    /// The steps to carry out.
+    fn steps(&self) -> Vec<(u32, u32)> {
+        self.published().steps.iter().map(|due| (due.step.from, due.step.to)).collect()
+    }
+
+    /// Starts the loop of the engine.
+    fn run(self) -> Running {
+        let (changed, shutdown) = (Arc::new(Notify::new()), CancellationToken::new());
+        let (reader, wake, end) = (self.engine.published.subscribe(), changed.clone(), shutdown.clone());
+        let engine = self.engine;
+        let task = tokio::spawn(async move { engine.run(&wake, end).await });
+        Running { cluster: self.cluster, fake: self.fake, reader, changed, shutdown, task }
     }
 }
 
-fn configured(change: impl FnOnce(&mut EngineConfig)) -> watch::Receiver<EngineConfig> {
-    let mut config = config();
-    change(&mut config);
-    watch::channel(config).1
+/// An engine that runs until the test ends it.
+struct Running {
+    cluster: Cluster,
+    fake: FakePrometheus,
+    reader: crate::Reader,
+    changed: Arc<Notify>,
+    shutdown: CancellationToken,
+    task: JoinHandle<Result<(), String>>,
 }
 
-fn engine(cluster: &Cluster, prometheus: Prometheus) -> Engine {
-    Engine {
-        watches: cluster.watches(),
-        maps: crate::maps::testing::Feed::new().maps(),
-        synced: Synced::default(),
-        prometheus,
-        pickers: Pickers::testing().0,
-        refusals: watch::channel(Arc::default()).1,
-        ownership: Ownership::default(),
-        namespace: None,
-        config: watch::channel(config()).1,
-        telemetry: Telemetry::register(&Registry::new()).unwrap(),
-        progress: CycleProgress::default(),
-        published: watch::channel(None).0,
+impl Running {
+    /// Waits until something is published of which this holds.
+    async fn until(&mut self, wanted: impl Fn(&Published) -> bool) {
+        let published = self.reader.wait_for(|p| p.as_ref().is_some_and(|p| wanted(p)));
+        in_time(published).await.unwrap();
     }
+
+    async fn until_asked(&self, wanted: impl Fn(&FakePrometheus) -> bool) {
+        in_time(async {
+            while !wanted(&self.fake) {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+    }
+
+    async fn cycles(&mut self, n: u32) {
+        for _ in 0..n {
+            in_time(self.reader.changed()).await.unwrap();
+        }
+    }
+
+    /// Ends it, which takes back what is published.
+    async fn end(mut self) {
+        self.shutdown.cancel();
+        in_time(self.reader.wait_for(Option::is_none)).await.unwrap();
+        in_time(self.task).await.unwrap().unwrap();
+    }
+}
+
+/// Waits longer than anything that is right takes.
+async fn in_time<F: Future>(awaited: F) -> F::Output {
+    tokio::time::timeout(Duration::from_secs(8), awaited).await.expect("in time")
 }
 
 /// Variant `a` of model `m` with 2 ready replicas.
@@ -65,54 +199,54 @@ fn cluster(extra: Value) -> Cluster {
     cluster
 }
 
-fn both(value: &str) -> String {
-    let one = |(pod, signal)| {
-        let labels = json!({"namespace": "ns", "pod": pod, "model_name": "m", "signal": signal});
-        json!({"metric": labels, "value": [1, value]})
-    };
+/// The same value for everything that is asked about both pods of `a`.
+fn both(value: &str) -> Answers {
     let all = [("a-0", "kv"), ("a-0", "queue"), ("a-1", "kv"), ("a-1", "queue")];
-    vector(&json!(all.map(one)))
+    Answers::series(all.map(|(pod, signal)| (pod_signal(pod, signal), value)))
 }
 
-/// KV .78, queue 0, a second old: one replica more is needed.
-fn busy(query: &str) -> (u16, String) {
-    (
-        200,
-        both(if query.contains("timestamp") {
-            "1"
-        } else if query.contains("kv_cache") {
-            "0.78"
-        } else {
-            "0"
-        }),
-    )
+/// KV cache use by pod and model, each sample a second old and nothing waiting.
+fn load_of(pods: impl Into<Vec<(&'static str, &'static str, f64)>>) -> Answers {
+    let pods = pods.into();
+    Answers::by(move |query| {
+        let all = pods.iter().flat_map(|(name, model, kv)| {
+            let value = match query {
+                q if q.contains("timestamp") => 1.0,
+                q if q.contains("kv_cache") => *kv,
+                _ => 0.0,
+            };
+            ["kv", "queue"].map(|signal| {
+                let mut labels = pod_signal(name, signal);
+                labels["model_name"] = json!(model);
+                (labels, value)
+            })
+        });
+        Answers::series(all)
+    })
 }
 
-fn down(_: &str) -> (u16, String) {
-    (503, "no healthy upstream".to_owned())
+/// One replica more is needed.
+fn busy() -> Answers {
+    load_of([("a-0", "m", 0.78), ("a-1", "m", 0.78)])
 }
 
-fn variant(engine: &Engine) -> Arc<PublishedVariant> {
-    let published = engine.published.borrow().clone().unwrap();
-    published.variants.values().next().unwrap().clone()
+fn down() -> Answers {
+    Answers::Says(503, "no healthy upstream".to_owned())
 }
 
-/// One round of queries and a cycle.
-async fn turn(engine: &Engine, state: &mut State) -> Arc<PublishedVariant> {
-    let fetched = engine.fetch(state).await;
-    engine.take_in(state, fetched);
-    count(engine, state).await;
-    engine.cycle(state);
-    variant(engine)
+/// `other`, but for queries that hold this word.
+fn on(word: &'static str, answers: Answers, other: Answers) -> Answers {
+    Answers::by(move |query| if query.contains(word) { answers.clone() } else { other.clone() })
 }
 
-/// The counts that are due.
-async fn count(engine: &Engine, state: &mut State) {
-    let mut counts = engine.count(state);
-    while let Some(counted) = counts.next().await {
-        state.take_count(counted);
-    }
-    state.end_count();
+fn mode(mode: &str) -> Value {
+    json!({"metadata": {"annotations": {"wva.llmd.ai/mode": mode}}})
+}
+
+/// A status with a target of so many minutes ago.
+fn alloc(replicas: u32, minutes_ago: i64) -> Value {
+    let last_run = Timestamp::now() - jiff::SignedDuration::from_mins(minutes_ago);
+    json!({"numReplicas": replicas, "accelerator": "", "lastRunTime": last_run.to_string()})
 }
 
 fn reasons(v: &PublishedVariant) -> [&'static str; 3] {
@@ -122,24 +256,21 @@ fn reasons(v: &PublishedVariant) -> [&'static str; 3] {
 
 #[tokio::test]
 async fn a_failed_prometheus_keeps_values_and_then_the_target() {
-    let cluster = cluster(json!({}));
-    let fake = FakePrometheus::start(Answers::By(busy)).await;
-    let engine = engine(&cluster, fake.client());
-    let mut state = State::default();
-    assert_eq!(turn(&engine, &mut state).await.signal(), Some(3));
+    let mut bench = Bench::busy().await;
+    assert_eq!(bench.turn().await.signal(), Some(3));
     // A moment later the values are still known.
-    fake.now(Answers::By(down));
-    let v = turn(&engine, &mut state).await;
+    bench.fake.now(down());
+    let v = bench.turn().await;
     assert_eq!((v.signal(), reasons(&v)), (Some(3), ["Ready", "PrometheusError", "SaturationOnlyMode"]));
     assert!(v.conditions.metrics_available.message.contains("the last values of 2 replica(s)"));
     // And when all are too old.
-    state.samples = Samples::default();
-    let v = turn(&engine, &mut state).await;
+    bench.state.samples = Samples::default();
+    let v = bench.turn().await;
     assert_eq!((v.signal(), reasons(&v)), (Some(3), ["SafetyNet", "PrometheusError", "SafetyNet"]));
     assert_eq!(v.decision.as_ref().unwrap().safety_net, Some(FallbackSource::PreviousDesired));
     // An empty answer is no error, and no idle model either.
-    fake.now(Answers::Says(200, vector(&json!([]))));
-    let v = turn(&engine, &mut state).await;
+    bench.fake.now(Answers::no_series());
+    let v = bench.turn().await;
     assert_eq!((v.signal(), reasons(&v)), (Some(3), ["SafetyNet", "MetricsMissing", "SafetyNet"]));
 }
 
@@ -149,29 +280,29 @@ async fn each_variant_has_its_own_decision_whatever_the_order_of_the_models() {
     cluster.variant("a", "z", json!({})).deployment("a", 1, 1);
     cluster.variant("b", "y", json!({}));
     cluster.variant("c", "x", json!({})).deployment("c", 3, 3);
-    let fake = FakePrometheus::start(Answers::Says(200, vector(&json!([])))).await;
-    let engine = engine(&cluster, fake.client());
-    turn(&engine, &mut State::default()).await;
-    let published = engine.published.borrow().clone().unwrap();
+    let mut bench = Bench::new(cluster, Answers::no_series()).await;
+    bench.turn().await;
     let of = |v: &PublishedVariant| v.decision.as_ref().map(|d| (d.variant.clone(), d.current));
-    let decided: Vec<_> = published.variants.values().map(|v| of(v)).collect();
+    let decided: Vec<_> = bench.published().variants.values().map(|v| of(v)).collect();
     assert_eq!(decided, [Some(("a".to_owned(), 1)), None, Some(("c".to_owned(), 3))]);
+}
+
+/// Whether the variants are the ones that were published before, each as it is.
+fn same(before: &Published, after: &Published) -> Vec<bool> {
+    after.variants.iter().map(|(key, v)| Arc::ptr_eq(v, &before.variants[key])).collect()
 }
 
 #[tokio::test]
 async fn what_has_not_changed_is_published_again_and_not_anew() {
     let mut cluster = cluster(json!({}));
     cluster.variant("b", "other", json!({})).deployment("b", 1, 1);
-    let fake = FakePrometheus::start(Answers::Says(200, vector(&json!([])))).await;
-    let engine = engine(&cluster, fake.client());
-    let mut state = State::default();
-    turn(&engine, &mut state).await;
-    let before = engine.published.borrow().clone().unwrap();
-    cluster.deployment("b", 4, 4);
-    turn(&engine, &mut state).await;
-    let after = engine.published.borrow().clone().unwrap();
-    let same: Vec<_> = after.variants.iter().map(|(key, v)| Arc::ptr_eq(v, &before.variants[key])).collect();
-    assert_eq!(same, [true, false]);
+    let mut bench = Bench::new(cluster, Answers::no_series()).await;
+    bench.turn().await;
+    let before = bench.published();
+    bench.cluster.deployment("b", 4, 4);
+    bench.turn().await;
+    let after = bench.published();
+    assert_eq!(same(&before, &after), [true, false]);
     assert_eq!(after.variants.values().map(|v| v.current).collect::<Vec<_>>(), [Some(2), Some(4)]);
 }
 
@@ -182,111 +313,84 @@ async fn a_query_that_fails_costs_no_other_signal() {
         ("num_requests_waiting", "PrometheusError"),
         ("num_requests_running", "MetricsFound"),
     ] {
-        let cluster = cluster(json!({}));
-        let fake = FakePrometheus::start(Answers::By(busy)).await;
-        let engine = engine(&cluster, fake.client());
-        let mut state = State::default();
-        let mut fetched = engine.fetch(&mut state).await;
-        for answer in &mut fetched.answers {
-            if answer.query.expression(&Scope::All, "").contains(failing) {
-                *answer = failed(answer.query);
-            }
-        }
-        engine.take_in(&mut state, fetched);
-        engine.cycle(&mut state);
-        let v = variant(&engine);
+        let v = Bench::new(cluster(json!({})), on(failing, down(), busy())).await.turn().await;
         assert_eq!((v.signal(), v.conditions.metrics_available.reason), (Some(3), told), "{failing}");
     }
 }
 
 #[tokio::test]
 async fn a_map_changes_what_the_next_cycle_decides() {
-    let cluster = cluster(json!({}));
-    let fake = FakePrometheus::start(Answers::By(busy)).await;
-    let mut feed = crate::maps::testing::Feed::new();
-    let engine = Engine { maps: feed.maps(), ..engine(&cluster, fake.client()) };
-    let (global, local) = ("wva/wva-saturation-scaling-config", "ns/wva-saturation-scaling-config");
-    let with = async |feed: &mut crate::maps::testing::Feed, path: &str, entry: &str| {
+    let mut bench = Bench::busy().await;
+    let mut feed = Feed::new();
+    bench.engine.maps = feed.maps();
+    let local = "ns/wva-saturation-scaling-config";
+    let mut check = async |feed: &mut Feed, path: &str, entry: &str, signal: u32, reason: &str| {
         feed.put(path, &[("default", entry)]);
-        let v = turn(&engine, &mut State::default()).await;
-        (v.signal(), v.conditions.optimization_ready.reason)
+        bench.state = State::default();
+        let v = bench.turn().await;
+        assert_eq!((v.signal(), v.conditions.optimization_ready.reason), (Some(signal), reason), "{entry}");
+        let decided = decide(&bench.published().snapshot).decisions;
+        assert_eq!(v.decision.as_ref(), decided.first());
+        assert_eq!(v.conditions.ready.reason == "Ready", reason != "MetricsUnavailable");
     };
-    assert_eq!(with(&mut feed, global, "").await, (Some(3), "SaturationOnlyMode"));
-    assert_eq!(with(&mut feed, global, "kvCacheThreshold: 0.95").await, (Some(2), "SaturationOnlyMode"));
-    assert_eq!(with(&mut feed, local, "kvSpareTrigger: 0.3").await, (Some(3), "SaturationOnlyMode"));
-    // What the model's tokens are nobody knows here, so that the analyzer says that it cannot.
-    let tokens = with(&mut feed, local, "analyzerName: saturation").await;
-    assert_eq!(tokens, (Some(2), "MetricsUnavailable"));
-    let published = engine.published.borrow().clone().unwrap();
-    let decided = decide(&published.snapshot).decisions;
-    assert_eq!(published.variants.values().next().unwrap().decision.as_ref(), decided.first());
-    feed.delete(global);
+    check(&mut feed, GLOBAL, "", 3, "SaturationOnlyMode").await;
+    check(&mut feed, GLOBAL, "kvCacheThreshold: 0.95", 2, "SaturationOnlyMode").await;
+    check(&mut feed, local, "kvSpareTrigger: 0.3", 3, "SaturationOnlyMode").await;
+    // The tokens of the model are not known here, so that the analyzer fails.
+    check(&mut feed, local, "analyzerName: saturation", 2, "MetricsUnavailable").await;
+    feed.delete(GLOBAL);
     feed.delete(local);
-    assert_eq!(with(&mut feed, global, "kvSpareTrigger: 7").await, (Some(3), "InvalidConfiguration"));
-    assert_eq!(variant(&engine).conditions.ready.reason, "Ready", "what the defaults say is published");
+    // What the defaults say is published.
+    check(&mut feed, GLOBAL, "kvSpareTrigger: 7", 3, "InvalidConfiguration").await;
 }
 
 #[tokio::test]
 async fn nan_is_absent_and_never_a_load() {
-    let cluster = cluster(json!({}));
-    let fake = FakePrometheus::start(Answers::Says(200, both("NaN"))).await;
-    let engine = engine(&cluster, fake.client());
-    let v = turn(&engine, &mut State::default()).await;
+    let v = Bench::new(cluster(json!({})), both("NaN")).await.turn().await;
     assert_eq!(reasons(&v), ["MetricsUnavailable", "MetricsMissing", "MetricsUnavailable"]);
     assert_eq!(v.signal(), Some(2));
 }
 
 #[tokio::test]
 async fn changes_of_what_is_published_are_counted_by_direction_and_reason() {
-    let mut cluster = cluster(json!({}));
-    let fake = FakePrometheus::start(Answers::Says(200, both("0"))).await;
-    let engine = engine(&cluster, fake.client());
-    let mut state = State::default();
-    let counts = |engine: &Engine| -> Vec<(&'static str, &'static str, u64)> {
-        let published = engine.published.borrow().clone().unwrap();
-        published.scalings.iter().map(|((_, direction, reason), n)| (*direction, *reason, *n)).collect()
+    let mut bench = Bench::new(cluster(json!({})), both("0")).await;
+    let counts = |bench: &Bench| -> Vec<(&'static str, &'static str, u64)> {
+        bench.published().scalings.iter().map(|((_, way, reason), n)| (*way, *reason, *n)).collect()
     };
-    turn(&engine, &mut state).await;
-    assert_eq!(counts(&engine), [], "a first target is no change");
-    fake.now(Answers::By(busy));
-    turn(&engine, &mut state).await;
-    turn(&engine, &mut state).await;
-    let up = ("up", "SpareBelowTarget", 1);
-    assert_eq!(counts(&engine).iter().filter(|c| c.0 == "up").copied().collect::<Vec<_>>(), [up]);
-    let mode = |mode: &str| json!({"metadata": {"annotations": {"wva.llmd.ai/mode": mode}}});
-    cluster.variant("a", "m", mode("fixed=7"));
-    turn(&engine, &mut state).await;
-    assert!(counts(&engine).contains(&("up", "Fixed", 1)));
-    let before = counts(&engine);
+    bench.turn().await;
+    assert_eq!(counts(&bench), [], "a first target is no change");
+    bench.fake.now(busy());
+    bench.turn().await;
+    bench.turn().await;
+    assert_eq!(counts(&bench), [("up", "SpareBelowTarget", 1)]);
+    bench.cluster.variant("a", "m", mode("fixed=7"));
+    bench.turn().await;
+    let before = counts(&bench);
+    assert!(before.contains(&("up", "Fixed", 1)));
     for to in ["recommend", "auto"] {
-        cluster.variant("a", "m", mode(to));
-        turn(&engine, &mut state).await;
-        assert_eq!(counts(&engine), before, "{to}: nothing was published on one side of the change");
+        bench.cluster.variant("a", "m", mode(to));
+        bench.turn().await;
+        assert_eq!(counts(&bench), before, "{to}: nothing was published on one side of the change");
     }
-    cluster.without_deployment("a");
-    turn(&engine, &mut state).await;
-    assert_eq!(counts(&engine), [], "a variant without a target has no series");
+    bench.cluster.without_deployment("a");
+    bench.turn().await;
+    assert_eq!(counts(&bench), [], "a variant without a target has no series");
 }
 
 #[tokio::test]
 async fn of_a_workload_that_nobody_has_looked_for_nothing_is_said() {
-    let last_run = Timestamp::now().to_string();
-    let alloc = json!({"numReplicas": 5, "accelerator": "", "lastRunTime": last_run});
     let target = json!({"scaleTargetRef": {"apiVersion": "leaderworkerset.x-k8s.io/v1"}});
     let mut cluster = Cluster::new();
-    let extra = json!({"spec": target, "status": {"desiredOptimizedAlloc": alloc}});
+    let extra = json!({"spec": target, "status": {"desiredOptimizedAlloc": alloc(5, 0)}});
     cluster.variant_of("a", "LeaderWorkerSet", "l", "m", extra).leader_worker_set("l", 2, 2, json!({}));
-    let fake = FakePrometheus::start(Answers::By(down)).await;
     cluster.leader_worker_sets_are(Sight::Unknown);
-    let mut engine = engine(&cluster, fake.client());
-    let mut state = State::default();
-    let fetched = engine.fetch(&mut state).await;
-    engine.take_in(&mut state, fetched);
-    engine.cycle(&mut state);
-    assert!(engine.published.borrow().as_ref().unwrap().variants.is_empty());
-    cluster.leader_worker_sets_are(Sight::Seen);
-    engine.watches = cluster.watches();
-    let v = turn(&engine, &mut state).await;
+    let mut bench = Bench::new(cluster, down()).await;
+    bench.fetch().await;
+    bench.engine.cycle(&mut bench.state);
+    assert!(bench.published().variants.is_empty());
+    bench.cluster.leader_worker_sets_are(Sight::Seen);
+    bench.engine.watches = bench.cluster.watches();
+    let v = bench.turn().await;
     assert_eq!((v.signal(), v.conditions.ready.reason), (Some(5), "SafetyNet"), "the target of its status");
 }
 
@@ -304,14 +408,12 @@ fn observed(model: &str) -> Remembered {
 #[tokio::test]
 async fn what_was_observed_and_measured_is_known_in_the_next_cycle() {
     use wva_scaling::units::Amount;
-    let cluster = cluster(json!({}));
-    let fake = FakePrometheus::start(Answers::By(busy)).await;
-    let engine = engine(&cluster, fake.client());
-    let mut state = State::default();
-    turn(&engine, &mut state).await;
-    state.observed = vec![observed("m")];
-    let (managed, at) = (engine.managed(), (Instant::now(), Timestamp::now()));
-    let remembered = state.memory.of(&managed[0], at.0, at.1);
+    let mut bench = Bench::busy().await;
+    bench.turn().await;
+    // That of a model without a variant is forgotten.
+    bench.state.observed = vec![observed("gone"), observed("m")];
+    let (managed, at) = (bench.engine.managed(), (Instant::now(), Timestamp::now()));
+    let remembered = bench.state.memory.of(&managed[0], at.0, at.1);
     let measured = wva_scaling::VariantState {
         desired: 3,
         current: 2,
@@ -320,30 +422,12 @@ async fn what_was_observed_and_measured_is_known_in_the_next_cycle() {
     };
     remembered.decided(measured, wva_scaling::snapshot::Mode::Auto, false, at.0);
     for _ in 0..2 {
-        turn(&engine, &mut state).await;
-        let snapshot = engine.published.borrow().clone().unwrap().snapshot.clone();
+        bench.turn().await;
+        let snapshot = bench.published().snapshot.clone();
         let capacity = snapshot.models[0].variants[0].remembered_capacity.map(Amount::get);
-        assert_eq!((capacity, &snapshot.remembered), (Some(12800.0), &state.observed));
-        assert_eq!(state.observed.len(), 1);
+        assert_eq!((capacity, &snapshot.remembered), (Some(12800.0), &bench.state.observed));
+        assert_eq!(bench.state.observed, [observed("m")]);
     }
-}
-
-#[tokio::test]
-async fn what_was_observed_of_a_model_that_nobody_declares_any_more_is_forgotten() {
-    let cluster = cluster(json!({}));
-    let fake = FakePrometheus::start(Answers::By(busy)).await;
-    let engine = engine(&cluster, fake.client());
-    let mut state = State::default();
-    turn(&engine, &mut state).await;
-    state.observed = vec![observed("gone"), observed("m")];
-    turn(&engine, &mut state).await;
-    let models: Vec<&str> = state.observed.iter().map(|r| r.model_id.as_str()).collect();
-    assert_eq!(models, ["m"]);
-}
-
-/// Waits for a publication, longer than any that is right takes.
-async fn until(reader: &mut crate::Reader, wanted: impl FnMut(&Option<Arc<Published>>) -> bool) {
-    tokio::time::timeout(Duration::from_secs(8), reader.wait_for(wanted)).await.expect("in time").unwrap();
 }
 
 mod early;

@@ -7,38 +7,36 @@ use wva_scaling::Snapshot;
 
 use super::*;
 use crate::collect::Answer;
-use crate::collect::sample::tests::{answer, failed};
-use crate::collect::scope::Scope;
-use crate::collect::signals::tests::rows;
+use crate::collect::sample::tests::{answer, failed, no_series, partial};
 
 const ON: ScaleToZero = ScaleToZero { enabled: true, retention: GoDuration::from_secs(600) };
 
-/// Model `m`: `variant` is merged over one idle replica.
-fn model(variant: &Value, queue: &Value) -> Model {
-    let mut own = json!({"name": "a", "current": 1, "running": 0, "replicas": [{"pod": "a-0", "kv": 0, "queue": 0, "age": "1s"}]});
-    if let (Some(own), Some(over)) = (own.as_object_mut(), variant.as_object()) {
-        own.extend(over.clone());
-    }
+/// Model `m`: `variant` is merged over one idle replica, and `queue` is what its scheduler shows.
+#[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
+fn model(variant: Value, queue: Option<Value>) -> Model {
+    let mut own = json!({"name": "a", "current": 1, "running": 0, "replicas": [replica(0, "1s")]});
+    own.as_object_mut().unwrap().extend(variant.as_object().unwrap().clone());
     let mut model = json!({"modelID": "m", "namespace": "ns", "variants": [own]});
-    if *queue != json!("absent") {
-        model["schedulerQueue"] = queue.clone();
-    }
+    model.as_object_mut().unwrap().extend(queue.map(|queue| ("schedulerQueue".to_owned(), queue)));
     Snapshot::parse(&json!({"models": [model]}).to_string()).unwrap().models.remove(0)
 }
 
+fn replica(queue: u32, age: &str) -> Value {
+    json!({"pod": "a-0", "kv": 0, "queue": queue, "age": age})
+}
+
 fn idle() -> Model {
-    model(&json!({}), &json!("absent"))
+    model(json!({}), None)
 }
 
 /// A round in which everything was answered.
 fn answered() -> Vec<Answer> {
-    Query::ALL.map(|query| answer(query, &[])).into()
+    Query::ALL.map(no_series).into()
 }
 
 fn completed(within: u64, value: &str) -> Answer {
     let labels = json!({"namespace": "ns", "model_name": "m"});
-    let query = Query::Completed(Retention::new(Duration::from_secs(within)));
-    Answer { query, scope: Scope::All, rows: Ok(rows(query, &[(labels, value)])) }
+    answer(Query::Completed(Retention::new(Duration::from_secs(within))), &[(labels, value)])
 }
 
 /// One leader's view, at seconds after its term began.
@@ -75,9 +73,13 @@ impl Bench {
             samples.take_completed(at.now, count);
         }
         let born = born.map(|s| Timestamp::UNIX_EPOCH + SignedDuration::from_secs(1000 + s));
-        let ages = MetricsAge::default();
-        self.evidence.complete(&mut model, ON, born, &samples, (&ages, at));
+        self.evidence.complete(&mut model, ON, born, &samples, (&MetricsAge::default(), at));
         model
+    }
+
+    /// For how many seconds the model has been idle then, where everything is answered.
+    fn idle_for(&mut self, seconds: u64, model: Model) -> Option<u64> {
+        self::seconds(self.see(seconds, model, answered()).since_activity)
     }
 }
 
@@ -87,62 +89,51 @@ fn seconds(d: Option<GoDuration>) -> Option<u64> {
 
 #[test]
 fn idleness_begins_with_the_term_and_again_with_whatever_runs_or_waits() {
-    let absent = json!("absent");
     for busy in [
-        model(&json!({"running": 1}), &absent),
-        model(&json!({"replicas": [{"pod": "a-0", "kv": 0, "queue": 2, "age": "1s"}]}), &absent),
-        model(&json!({}), &json!({"size": 1})),
-        model(&json!({}), &json!({"bytes": 1})),
+        model(json!({"running": 1}), None),
+        model(json!({"replicas": [replica(2, "1s")]}), None),
+        model(json!({}), Some(json!({"size": 1}))),
+        model(json!({}), Some(json!({"bytes": 1}))),
     ] {
         let mut bench = Bench::new();
-        assert_eq!(seconds(bench.see(0, idle(), answered()).since_activity), Some(0));
-        assert_eq!(seconds(bench.see(60, idle(), answered()).since_activity), Some(60));
+        assert_eq!([0, 60].map(|at| bench.idle_for(at, idle())), [Some(0), Some(60)]);
         let seen = bench.see(90, busy, answered());
         assert_eq!((seconds(seen.since_activity), seconds(seen.tracked_for)), (Some(0), Some(90)));
-        assert_eq!(seconds(bench.see(120, idle(), answered()).since_activity), Some(30));
+        assert_eq!(bench.idle_for(120, idle()), Some(30));
     }
 }
 
 #[test]
 fn what_nobody_knows_is_no_idleness() {
-    let but_for = |query: Option<Query>| {
-        let mut answers = answered();
-        answers.retain(|a| Some(a.query) != query);
-        answers.extend(query.map(failed));
-        answers
-    };
-    let absent = json!("absent");
-    for (what, unknown, lacking) in [
-        ("in flight", model(&json!({"running": null}), &absent), None),
-        (
-            "an old sample",
-            model(&json!({"replicas": [{"pod": "a-0", "kv": 0, "queue": 0, "age": "61s"}]}), &absent),
-            None,
-        ),
-        ("the scheduler's queue", model(&json!({}), &Value::Null), None),
-        ("a query for what runs", idle(), Some(Query::Running)),
-        ("a query for what waits", idle(), Some(Query::Queue)),
+    for (unknown, lacking) in [
+        (model(json!({"running": null}), None), None),
+        (model(json!({"replicas": [replica(0, "61s")]}), None), None),
+        (model(json!({}), Some(Value::Null)), None),
+        (idle(), Some(Query::Running)),
+        (idle(), Some(Query::Queue)),
     ] {
+        let answers = || {
+            let mut answers = answered();
+            answers.retain(|a| Some(a.query) != lacking);
+            answers.extend(lacking.map(failed));
+            answers
+        };
         let mut bench = Bench::new();
-        bench.see(0, idle(), answered());
-        assert_eq!(
-            seconds(bench.see(60, unknown.clone(), but_for(lacking)).since_activity),
-            Some(0),
-            "{what}"
-        );
+        bench.idle_for(0, idle());
+        let seen = bench.see(60, unknown.clone(), answers());
+        assert_eq!(seconds(seen.since_activity), Some(0), "{unknown:?} {lacking:?}");
         // A moment of it is bridged, and more is not.
-        assert_eq!(seconds(bench.see(90, idle(), answered()).since_activity), Some(90), "{what}");
-        bench.see(150, unknown, but_for(lacking));
-        assert_eq!(seconds(bench.see(211, idle(), answered()).since_activity), Some(0), "{what}");
+        assert_eq!(bench.idle_for(90, idle()), Some(90), "{unknown:?} {lacking:?}");
+        bench.see(150, unknown, answers());
+        assert_eq!(bench.idle_for(211, idle()), Some(0), "{lacking:?}");
     }
 }
 
 #[test]
 fn a_variant_at_zero_need_not_report() {
     let mut bench = Bench::new();
-    let at_zero = || model(&json!({"current": 0, "running": null, "replicas": []}), &json!("absent"));
-    bench.see(0, at_zero(), answered());
-    assert_eq!(seconds(bench.see(60, at_zero(), answered()).since_activity), Some(60));
+    let at_zero = model(json!({"current": 0, "running": null, "replicas": []}), None);
+    assert_eq!([0, 60].map(|at| bench.idle_for(at, at_zero.clone())), [Some(0), Some(60)]);
 }
 
 #[test]
@@ -162,10 +153,7 @@ fn requests_count_as_the_newest_round_says_for_the_period_or_the_next_longer_one
 
 #[test]
 fn an_answer_that_may_lack_series_is_no_confirmed_zero() {
-    let mut zero = completed(600, "0");
-    if let Ok(rows) = &mut zero.rows {
-        rows.partial = Some("store b is down".to_owned());
-    }
+    let zero = partial(completed(600, "0"));
     assert_eq!(Bench::new().see(0, idle(), vec![zero]).requests_in_retention, None);
 }
 

@@ -1,5 +1,7 @@
 //! What a restart, a replica that does not come, a changed target and a changed mode leave in memory.
 
+use serde_json::{Value, json};
+
 use super::*;
 use crate::report::conditions::{Outlook, conditions};
 use crate::report::written::Written;
@@ -21,6 +23,11 @@ fn observed() -> Remembered {
     let mut r = Remembered::default();
     r.observe(&workload("d"), true);
     r
+}
+
+/// What a process that starts at this time remembers of a variant with this status.
+fn after_restart(status: Value, wall: Timestamp) -> Remembered {
+    Memory::default().of(&testing::managed(status), Instant::now(), wall).clone()
 }
 
 #[test]
@@ -81,39 +88,39 @@ fn another_workload_does_not_inherit_the_target() {
 }
 
 #[test]
-fn after_a_restart_the_target_is_that_of_the_status_while_that_is_young() {
+fn after_a_restart_the_target_is_that_of_a_young_status() {
     let wall = Timestamp::UNIX_EPOCH + SignedDuration::from_hours(1);
+    let check = |minutes_ago: i64, more: Value, want: Option<u32>| {
+        let last_run = wall - SignedDuration::from_mins(minutes_ago);
+        let mut status = json!({"desiredOptimizedAlloc": {"numReplicas": 7, "accelerator": "H100", "lastRunTime": last_run.to_string()}});
+        status["conditions"] = more;
+        let r = after_restart(status.clone(), wall);
+        assert_eq!(r.desired(2, Instant::now()).map(|d| d.0), want, "{status}");
+        assert!(r.target_seen);
+    };
     for (minutes_ago, want) in
         [(0, Some(7)), (14, Some(7)), (15, None), (60, None), (-1, Some(7)), (-60, None)]
     {
-        let last_run = wall - SignedDuration::from_mins(minutes_ago);
-        let alloc =
-            serde_json::json!({"numReplicas": 7, "accelerator": "H100", "lastRunTime": last_run.to_string()});
-        let m = testing::managed(serde_json::json!({"desiredOptimizedAlloc": alloc}));
-        let mut memory = Memory::default();
-        let now = Instant::now();
-        let r = memory.of(&m, now, wall);
-        assert_eq!(r.desired(2, now).map(|d| d.0), want, "{minutes_ago} min");
-        assert!(r.target_seen);
+        check(minutes_ago, Value::Null, want);
     }
-}
-
-#[test]
-fn a_part_of_the_status_that_cannot_be_read_does_not_cost_the_rest() {
-    let wall = Timestamp::UNIX_EPOCH;
-    let alloc = serde_json::json!({"numReplicas": 7, "accelerator": "", "lastRunTime": wall.to_string()});
-    let m = testing::managed(serde_json::json!({"desiredOptimizedAlloc": alloc, "conditions": "none"}));
-    let now = Instant::now();
-    assert_eq!(Memory::default().of(&m, now, wall).desired(2, now).map(|d| d.0), Some(7));
-    let m = testing::managed(serde_json::json!({"desiredOptimizedAlloc": "seven"}));
-    assert_eq!(Memory::default().of(&m, now, wall).desired(2, now), None);
+    // A part that cannot be read does not cost the rest.
+    check(0, json!("none"), Some(7));
+    // One that only echoed the replicas is no target.
+    let optimization_ready = |reason: &str| {
+        json!([{"type": "OptimizationReady", "status": "False", "reason": reason,
+        "message": "m", "lastTransitionTime": wall.to_string()}])
+    };
+    check(0, optimization_ready("MetricsUnavailable"), None);
+    check(0, optimization_ready("SafetyNet"), Some(7));
+    let unreadable = after_restart(json!({"desiredOptimizedAlloc": "seven"}), wall);
+    assert_eq!(unreadable.desired(2, Instant::now()), None);
 }
 
 #[test]
 fn an_object_made_anew_under_the_same_name_remembers_nothing() {
     let (now, wall) = (Instant::now(), Timestamp::UNIX_EPOCH);
     let mut memory = Memory::default();
-    let m = testing::managed(serde_json::json!({}));
+    let m = testing::managed(json!({}));
     memory.of(&m, now, wall).decided(state(5, 2), Auto, false, now);
     assert!(memory.of(&m, now, wall).has_target());
     let m = testing::made_anew(&m);
@@ -123,35 +130,10 @@ fn an_object_made_anew_under_the_same_name_remembers_nothing() {
 #[test]
 fn after_a_restart_a_target_that_was_gone_is_still_one_that_was_there() {
     for seen in [true, false] {
-        let gone =
-            conditions(Outlook::NoTarget { kind: "Deployment", name: "d", seen, sight: Some(Sight::Seen) });
-        let dated = gone.dated(&Written::default(), None, Timestamp::UNIX_EPOCH);
-        let m = testing::managed(serde_json::json!({"conditions": dated}));
-        let mut memory = Memory::default();
-        assert_eq!(memory.of(&m, Instant::now(), Timestamp::UNIX_EPOCH).target_seen, seen);
-    }
-}
-
-#[test]
-fn a_status_that_only_echoed_the_replicas_is_no_target_after_a_restart() {
-    let wall = Timestamp::UNIX_EPOCH;
-    for (reason, want) in [("MetricsUnavailable", None), ("SafetyNet", Some(7))] {
-        let mut condition = serde_json::to_value(
-            &conditions(Outlook::NoTarget {
-                kind: "Deployment",
-                name: "d",
-                seen: true,
-                sight: Some(Sight::Seen),
-            })
-            .dated(&Written::default(), None, wall)[3],
-        )
-        .unwrap();
-        condition["reason"] = reason.into();
-        let alloc = serde_json::json!({"numReplicas": 7, "accelerator": "", "lastRunTime": wall.to_string()});
-        let m =
-            testing::managed(serde_json::json!({"desiredOptimizedAlloc": alloc, "conditions": [condition]}));
-        let now = Instant::now();
-        assert_eq!(Memory::default().of(&m, now, wall).desired(2, now).map(|d| d.0), want, "{reason}");
+        let gone = Outlook::NoTarget { kind: "Deployment", name: "d", seen, sight: Some(Sight::Seen) };
+        let dated = conditions(gone).dated(&Written::default(), None, Timestamp::UNIX_EPOCH);
+        let r = after_restart(json!({"conditions": dated}), Timestamp::UNIX_EPOCH);
+        assert_eq!(r.target_seen, seen);
     }
 }
 
@@ -159,7 +141,7 @@ fn a_status_that_only_echoed_the_replicas_is_no_target_after_a_restart() {
 fn a_target_given_up_again_and_again_is_told_once() {
     let mut r = Remembered::default();
     assert_eq!(r.not_carried_out(None, 3, 2), None);
-    assert_eq!(r.not_carried_out(Some(3), 3, 2), Some(3), "given up, and made anew");
+    assert_eq!(r.not_carried_out(Some(3), 3, 2), Some(3), "given up, and made again");
     assert_eq!(r.not_carried_out(None, 3, 2), Some(3), "nothing has moved");
     assert_eq!(r.not_carried_out(Some(3), 3, 2), Some(3), "given up once more");
     assert_eq!(r.not_carried_out(None, 3, 3), None, "the workload moved");
@@ -169,7 +151,7 @@ fn a_target_given_up_again_and_again_is_told_once() {
 
 /// A decision on a variant with this many replicas, of which some report.
 fn decision(current: u32, target: u32, reporting: u32) -> Decision {
-    let fleet = serde_json::json!({"models": [{"modelID": "m", "namespace": "ns", "variants": [{"name": "v", "current": current}]}]});
+    let fleet = json!({"models": [{"modelID": "m", "namespace": "ns", "variants": [{"name": "v", "current": current}]}]});
     let snapshot = wva_scaling::Snapshot::parse(&fleet.to_string()).unwrap();
     let mut decision = wva_scaling::decide(&snapshot).decisions.remove(0);
     decision.steps.last_mut().unwrap().after = target;
@@ -208,10 +190,11 @@ fn another_leader_goes_on_with_a_wake() {
     let now = Instant::now() + Duration::from_hours(1);
     let wall: Timestamp = "2026-01-01T00:01:00Z".parse().unwrap();
     let woken_ago = |replicas: u32, reason: &str| {
-        let alloc = serde_json::json!({"numReplicas": replicas, "accelerator": "H100", "lastRunTime": "2026-01-01T00:00:30Z"});
-        let condition = serde_json::json!({"type": "MetricsAvailable", "status": "True", "reason": reason, "message": "m",
+        let alloc =
+            json!({"numReplicas": replicas, "accelerator": "H100", "lastRunTime": "2026-01-01T00:00:30Z"});
+        let condition = json!({"type": "MetricsAvailable", "status": "True", "reason": reason, "message": "m",
             "lastTransitionTime": "2026-01-01T00:00:00Z"});
-        let status = serde_json::json!({"desiredOptimizedAlloc": alloc, "conditions": [condition]});
+        let status = json!({"desiredOptimizedAlloc": alloc, "conditions": [condition]});
         Memory::default().of(&testing::managed(status), now, wall).woken_ago(now)
     };
     assert_eq!(woken_ago(1, "ScaleFromZero"), Some(GoDuration::from_secs(30)));

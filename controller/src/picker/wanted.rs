@@ -238,12 +238,16 @@ mod tests {
         writer.reader()
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
+    fn labelled(labels: Value, replicas: u32) -> Value {
+        json!({"spec": {"replicas": replicas, "template": {"metadata": {"labels": labels}}}})
+    }
+
     /// Deployments whose pods carry their name as label `app`: (name, model, replicas).
     fn cluster(all: &[(&str, &str, u32)]) -> Cluster {
         let mut cluster = Cluster::new();
         for (name, model, replicas) in all {
-            cluster.variant(name, model, json!({}));
-            cluster.labelled_deployment(name, *replicas, &json!({"app": name, "pod-template": "x"}));
+            cluster.variant(name, model, json!({})).deployment(name, *replicas, 0);
         }
         cluster
     }
@@ -278,7 +282,7 @@ mod tests {
         let sole = |variants: &[(&str, &str, u32)], unmanaged: Option<&str>| {
             let mut cluster = cluster(variants);
             if let Some(app) = unmanaged {
-                cluster.labelled_deployment("unmanaged", 1, &json!({"app": app}));
+                cluster.deployment_with("unmanaged", labelled(json!({"app": app}), 1));
             }
             let watches = cluster.watches();
             let managed = variants::managed(&watches, &Ownership::default());
@@ -355,9 +359,8 @@ mod tests {
             let mut cluster = Cluster::new();
             for ((name, role), replicas) in ["a", "b", "c"].into_iter().zip(roles).zip(replicas) {
                 cluster.variant(name, "m", json!({}));
-                let labels =
-                    role.map_or(json!({"app": name}), |role| json!({"app": name, "llm-d.ai/role": role}));
-                cluster.labelled_deployment(name, replicas, &labels);
+                let labels = role.map_or(json!({}), |role| json!({"llm-d.ai/role": role}));
+                cluster.deployment_with(name, labelled(labels, replicas));
             }
             cluster
         };

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fixture::Cluster;
+use crate::fixture::{CREATED, Cluster};
 
 fn wall() -> Timestamp {
     "2026-01-01T00:10:00Z".parse().unwrap()
@@ -69,33 +69,32 @@ fn a_worker_of_a_leader_that_is_not_there_belongs_to_nobody() {
 
 #[test]
 fn a_group_is_as_far_as_its_last_pod() {
-    let ready = |minute: u32| json!({"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": format!("2026-01-01T00:0{minute}:00Z")}]});
-    let unplaced =
-        json!({"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]});
-    let standing = |leader: &Value, worker: &Value| {
+    let ready = |minute: u32| json!({"type": "Ready", "status": "True", "lastTransitionTime": format!("2026-01-01T00:0{minute}:00Z")});
+    let unplaced = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable"});
+    for (leader, worker, unready, last_ready) in [
+        (json!([ready(1)]), json!([ready(3)]), None, Some("2026-01-01T00:03:00Z")),
+        (json!([ready(1)]), json!([unplaced]), Some(Phase::Unschedulable), None),
+        (json!([unplaced]), json!([]), Some(Phase::Unschedulable), None),
+    ] {
         let mut cluster = group();
-        cluster.status("l-0", "StatefulSet", "l", leader).status("l-0-1", "StatefulSet", "l-0", worker);
-        let all = pods(&cluster.watches());
-        standings(&all, wall()).into_values().next().unwrap()
-    };
-    let phases = |s: &Standing| s.unready.iter().map(|(phase, _)| *phase).collect::<Vec<_>>();
-    let both = standing(&ready(1), &ready(3));
-    assert_eq!(
-        (phases(&both), both.last_ready.unwrap().to_string().as_str()),
-        (vec![], "2026-01-01T00:03:00Z")
-    );
-    let half = standing(&ready(1), &unplaced);
-    assert_eq!((phases(&half), half.last_ready), (vec![Phase::Unschedulable], None));
-    let half = standing(&unplaced, &json!({}));
-    assert_eq!((phases(&half), half.last_ready), (vec![Phase::Unschedulable], None));
+        let status = |conditions: Value| json!({"status": {"conditions": conditions}});
+        cluster.pod_with("l-0", "StatefulSet", "l", status(leader));
+        cluster.pod_with("l-0-1", "StatefulSet", "l-0", status(worker));
+        let found = standings(&pods(&cluster.watches()), wall()).into_values().next().unwrap();
+        assert_eq!(
+            found.unready.iter().map(|(phase, _)| *phase).collect::<Vec<_>>(),
+            Vec::from_iter(unready)
+        );
+        assert_eq!(found.last_ready, last_ready.map(|at| at.parse().unwrap()));
+    }
 }
 
 #[test]
 fn pods_that_go_or_have_ended_are_no_replicas() {
     let mut cluster = Cluster::new();
     cluster.deployment("d", 1, 0).pod("stays", "d");
-    cluster.pod_with("leaves", "ReplicaSet", "d-rs", json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}));
-    cluster.status("evicted", "ReplicaSet", "d-rs", &json!({"phase": "Failed"}));
+    cluster.pod_with("leaves", "ReplicaSet", "d-rs", json!({"metadata": {"deletionTimestamp": CREATED}}));
+    cluster.pod_with("evicted", "ReplicaSet", "d-rs", json!({"status": {"phase": "Failed"}}));
     let all = pods(&cluster.watches());
     assert_eq!(all.len(), 3);
     let serving: Vec<_> =

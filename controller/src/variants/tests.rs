@@ -3,49 +3,23 @@
 use kube::runtime::watcher::Event;
 use serde_json::json;
 
-use super::testing::of;
 use super::*;
+use crate::fixture::Cluster;
 use crate::watches::cache::Writer;
 
-fn object(name: &str, created: &str, target: &str) -> Managed {
-    let object: DynamicObject = serde_json::from_value(serde_json::json!({
-        "apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling",
-        "metadata": {"name": name, "namespace": "ns", "creationTimestamp": created},
-        "spec": {"scaleTargetRef": {"kind": "Deployment", "name": target, "apiVersion": "apps/v1"}, "modelID": "m", "variantCost": "10.0"},
-    }))
-    .unwrap();
-    of(&object)
-}
-
 #[test]
-fn the_older_of_two_with_one_target_counts() {
-    let mut all = [
-        object("a", "2026-01-02T00:00:00Z", "t"),
-        object("b", "2026-01-01T00:00:00Z", "t"),
-        object("c", "2026-01-03T00:00:00Z", "other"),
-    ];
-    set_conflicts_aside(&mut all);
+fn the_oldest_with_one_target_counts_and_then_the_first_name() {
+    let mut cluster = Cluster::new();
+    for (name, day, target) in [("a", 2, "t"), ("b", 1, "t"), ("c", 3, "other"), ("d", 1, "u"), ("e", 1, "u")]
+    {
+        let created = json!({"metadata": {"creationTimestamp": format!("2026-01-0{day}T00:00:00Z")}});
+        cluster.variant_of(name, "Deployment", target, "m", created);
+    }
+    let all = managed(&cluster.watches(), &Ownership::default());
     let conflict = Unusable::Conflict { with: "b".into(), target: "Deployment/t".into() };
     assert_eq!(all[0].declared().err(), Some(&conflict));
-    assert!(all[1].declared().is_ok() && all[2].declared().is_ok());
-}
-
-#[test]
-fn two_of_one_age_are_ordered_by_name() {
-    let mut all = [object("b", "2026-01-01T00:00:00Z", "t"), object("a", "2026-01-01T00:00:00Z", "t")];
-    set_conflicts_aside(&mut all);
-    assert!(all[0].declared().is_err() && all[1].declared().is_ok());
-}
-
-#[test]
-fn an_object_from_before_todays_rules_is_set_aside_with_the_reason() {
-    let object: DynamicObject = serde_json::from_value(serde_json::json!({
-        "apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling",
-        "metadata": {"name": "old", "namespace": "ns"}, "spec": {"modelID": "m"},
-    }))
-    .unwrap();
-    let Err(Unusable::Invalid(problem)) = Variant::read(&object).declared else { panic!("it is usable") };
-    assert!(problem.contains("scaleTargetRef"), "{problem}");
+    let usable: Vec<_> = all.iter().filter(|m| m.declared().is_ok()).map(|m| m.key.name.as_str()).collect();
+    assert_eq!(usable, ["b", "c", "d"]);
 }
 
 #[test]

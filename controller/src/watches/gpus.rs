@@ -60,14 +60,14 @@ mod tests {
     use std::time::Duration;
 
     use axum::body::Body;
-    use axum::http::{Request, Response};
-    use kube::Client;
+    use axum::http::Response;
     use serde_json::json;
     use tokio::sync::Notify;
     use tokio_util::sync::CancellationToken;
 
     use super::*;
     use crate::Tasks;
+    use crate::fixture::{client, failure, response};
     use crate::watches::Synced;
     use crate::watches::cache::Writer;
 
@@ -76,29 +76,26 @@ mod tests {
     async fn looks(namespace: Option<&str>, limited_mode: bool) -> (Vec<String>, Option<(Sight, Sight)>) {
         let asked = Arc::new(Mutex::new(Vec::new()));
         let kept = asked.clone();
-        let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+        let client = client(move |request| {
             let uri = request.uri().to_string();
             kept.lock().unwrap().push(uri.clone());
-            async move {
-                if uri.starts_with("/api/v1/pods") {
-                    let status =
-                        json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403});
-                    return Ok(Response::builder().status(403).body(Body::from(status.to_string())).unwrap());
-                }
-                if uri.contains("watch=true") {
-                    // Open, and nothing happens.
-                    return Ok(Response::new(Body::from_stream(futures::stream::pending::<
-                        Result<&str, Infallible>,
-                    >())));
-                }
-                let node = json!({"metadata": {"name": "n", "resourceVersion": "1"}});
-                let list = json!({"apiVersion": "v1", "kind": "NodeList", "metadata": {"resourceVersion": "1"}, "items": [node]});
-                Ok::<_, Infallible>(Response::new(Body::from(list.to_string())))
+            if uri.starts_with("/api/v1/pods") {
+                return failure(403, "Forbidden");
             }
+            if uri.contains("watch=true") {
+                // Open, and nothing happens.
+                let nothing = futures::stream::pending::<Result<&str, Infallible>>();
+                return Response::new(Body::from_stream(nothing));
+            }
+            let node = json!({"metadata": {"name": "n", "resourceVersion": "1"}});
+            response(
+                200,
+                &json!({"apiVersion": "v1", "kind": "NodeList", "metadata": {"resourceVersion": "1"}, "items": [node]}),
+            )
         });
         let (mut tasks, mut synced) = (Tasks::default(), Synced::default());
         let mut scope = Scope {
-            client: Client::new(service, "default"),
+            client,
             namespace: namespace.map(str::to_owned),
             changed: Arc::new(Notify::new()),
             shutdown: CancellationToken::new(),

@@ -23,18 +23,37 @@ pub(crate) enum Answers {
     Hangs,
     /// Begins to answer and never ends.
     Trickles,
-    /// Sends more than anybody wants.
+    /// Sends more than the client reads.
     Floods,
-    /// Answers by the signal that the expression names.
-    By(fn(&str) -> (u16, String)),
-    /// The same, but never answers a query that holds this word.
-    HangsOn(&'static str, fn(&str) -> (u16, String)),
-    /// The same with what a test holds.
-    Made(Made),
+    /// Depends on the expression.
+    By(Arc<dyn Fn(&str) -> Answers + Send + Sync>),
 }
 
-/// Status and body by the query.
-type Made = Arc<dyn Fn(&str) -> (u16, String) + Send + Sync>;
+impl Answers {
+    pub(crate) fn by(answers: impl Fn(&str) -> Answers + Send + Sync + 'static) -> Self {
+        Self::By(Arc::new(answers))
+    }
+
+    /// Series, each its labels and its value.
+    pub(crate) fn series(series: impl IntoIterator<Item = (Value, impl ToString)>) -> Self {
+        let rows = series
+            .into_iter()
+            .map(|(labels, value)| json!({"metric": labels, "value": [1_700_000_000.5, value.to_string()]}));
+        Self::Says(200, vector(&rows.collect()))
+    }
+
+    pub(crate) fn no_series() -> Self {
+        Self::Says(200, vector(&json!([])))
+    }
+
+    /// The answer to one expression.
+    pub(crate) fn to(&self, expression: &str) -> Self {
+        match self {
+            Self::By(answers) => answers(expression).to(expression),
+            other => other.clone(),
+        }
+    }
+}
 
 /// Values as they come; labels are another's business.
 #[derive(Debug, Default, PartialEq)]
@@ -54,34 +73,41 @@ impl Prometheus {
     }
 }
 
-/// Authorization header and body of a query.
-type Asked = (Option<String>, String);
+/// What the fake was asked.
+#[derive(Debug)]
+struct Request {
+    host: String,
+    authorization: Option<String>,
+    expression: String,
+}
 
 /// A fake Prometheus; it ends with the test's runtime.
 #[derive(Clone)]
 pub(crate) struct FakePrometheus {
-    pub(crate) address: SocketAddr,
+    address: SocketAddr,
     answers: Arc<Mutex<Answers>>,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    asked: Arc<Mutex<Vec<Request>>>,
     hanging: Arc<AtomicUsize>,
 }
 
 impl FakePrometheus {
     pub(crate) async fn start(answers: Answers) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let fake = Self {
-            address: listener.local_addr().unwrap(),
-            answers: Arc::new(Mutex::new(answers)),
-            asked: Arc::default(),
-            hanging: Arc::default(),
-        };
+        let (fake, router) = Self::at(listener.local_addr().unwrap(), answers);
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        fake
+    }
+
+    /// The fake behind a listener, and what is to be served there.
+    fn at(address: SocketAddr, answers: Answers) -> (Self, Router) {
+        let answers = Arc::new(Mutex::new(answers));
+        let fake = Self { address, answers, asked: Arc::default(), hanging: Arc::default() };
         let handler = fake.clone();
         let router = Router::new().fallback(move |headers: HeaderMap, body: String| {
             let fake = handler.clone();
-            async move { fake.answer(&headers, body).await }
+            async move { fake.answer(&headers, &body).await }
         });
-        tokio::spawn(async move { axum::serve(listener, router).await });
-        fake
+        (fake, router)
     }
 
     pub(crate) fn now(&self, answers: Answers) {
@@ -109,34 +135,19 @@ impl FakePrometheus {
 
     /// Expressions it was asked, in the order they came.
     pub(crate) fn expressions(&self) -> Vec<String> {
-        let asked = self.asked.lock().unwrap();
-        let of = |body: &String| {
-            let (_, query) = url_decoded(body).into_iter().find(|(key, _)| key == "query").unwrap();
-            query
-        };
-        asked.iter().map(|(_, body)| of(body)).collect()
+        self.asked.lock().unwrap().iter().map(|request| request.expression.clone()).collect()
     }
 
-    async fn answer(&self, headers: &HeaderMap, body: String) -> Response {
-        let token = headers.get("authorization").map(|v| v.to_str().unwrap().to_owned());
-        self.asked.lock().unwrap().push((token, body.clone()));
-        let answers = self.answers.lock().unwrap().clone();
-        let answers = match answers {
-            Answers::HangsOn(word, _) if body.contains(word) => Answers::Hangs,
-            Answers::HangsOn(_, answer) => Answers::By(answer),
-            other => other,
-        };
+    async fn answer(&self, headers: &HeaderMap, body: &str) -> Response {
+        let header = |name: &str| headers.get(name).map(|v| v.to_str().unwrap().to_owned());
+        let form = reqwest::Url::parse(&format!("http://h/?{body}")).unwrap();
+        let expression = form.query_pairs().find(|(key, _)| key == "query").unwrap().1.into_owned();
+        let answers = self.answers.lock().unwrap().to(&expression);
+        let (host, authorization) = (header("host").unwrap(), header("authorization"));
+        self.asked.lock().unwrap().push(Request { host, authorization, expression });
         match answers {
-            Answers::HangsOn(..) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+            Answers::By(_) => unreachable!("it is an answer to one expression"),
             Answers::Says(status, text) => (StatusCode::from_u16(status).unwrap(), text).into_response(),
-            Answers::By(answer) => {
-                let (status, text) = answer(&body);
-                (StatusCode::from_u16(status).unwrap(), text).into_response()
-            }
-            Answers::Made(answer) => {
-                let (status, text) = answer(&body);
-                (StatusCode::from_u16(status).unwrap(), text).into_response()
-            }
             Answers::Hangs => {
                 self.hanging.fetch_add(1, Ordering::SeqCst);
                 std::future::pending().await
@@ -154,59 +165,45 @@ impl FakePrometheus {
     }
 }
 
-pub(crate) fn url_decoded(body: &str) -> Vec<(String, String)> {
-    let url = reqwest::Url::parse(&format!("http://h/?{body}")).unwrap();
-    url.query_pairs().map(|(key, value)| (key.into_owned(), value.into_owned())).collect()
-}
-
 /// The answer with these series.
-pub(crate) fn vector(series: &Value) -> String {
+fn vector(series: &Value) -> String {
     json!({"status": "success", "data": {"resultType": "vector", "result": series}}).to_string()
 }
 
 #[tokio::test]
 async fn values_are_read_as_prometheus_writes_them() {
-    let one = |v: &str| json!({"metric": {"pod": "a"}, "value": [1_700_000_000.5, v]});
-    let answer = vector(&json!([one("0.25"), one("NaN"), one("+Inf"), one("-Inf"), one("1e-3")]));
-    let fake = FakePrometheus::start(Answers::Says(200, answer)).await;
+    let all = ["0.25", "NaN", "+Inf", "-Inf", "1e-3"].map(|value| (json!({"pod": "a"}), value));
+    let fake = FakePrometheus::start(Answers::series(all)).await;
     let values = fake.client().values("x").await.unwrap();
     assert!((values[0] - 0.25).abs() < 1e-12 && (values[4] - 0.001).abs() < 1e-12, "{values:?}");
     assert!(values[1].is_nan());
     assert_eq!(values[2..4], [f64::INFINITY, f64::NEG_INFINITY]);
-    fake.now(Answers::Says(200, vector(&json!([]))));
+    fake.now(Answers::no_series());
     assert!(fake.client().values("x").await.unwrap().is_empty(), "no series is an answer");
 }
 
 #[tokio::test]
 async fn what_is_no_answer_is_an_error_that_says_so() {
     let says = |status, text: &str| Answers::Says(status, text.to_owned());
-    let long = json!({"status": "error", "error": "y".repeat(5000)}).to_string();
+    let error = |status, error: &str| {
+        let body = json!({"status": "error", "errorType": "execution", "error": error});
+        Answers::Says(status, body.to_string())
+    };
+    let success = |data: Value| Answers::Says(200, json!({"status": "success", "data": data}).to_string());
     for (answers, variant, part) in [
         (says(503, "upstream is down\nsecond line"), "Refused", "503: upstream is down"),
-        (
-            says(422, r#"{"status":"error","errorType":"execution","error":"too many samples"}"#),
-            "Refused",
-            "422: too many samples",
-        ),
-        (says(400, &long), "Refused", "yyy"),
+        (error(422, "too many samples"), "Refused", "422: too many samples"),
+        (error(400, &"y".repeat(5000)), "Refused", "yyy"),
         (says(302, ""), "Refused", "302"),
         (says(200, "<html>login</html>"), "Unreadable", "line 1"),
         (says(200, ""), "Unreadable", "EOF"),
         (says(200, r#"{"status":"success"}"#), "Unreadable", "without data"),
-        (says(200, r#"{"status":"success","data":{}}"#), "Unreadable", "without a vector"),
-        (
-            says(200, r#"{"status":"success","data":{"resultType":"vector","result":[{"metric":{}}]}}"#),
-            "Unreadable",
-            "value",
-        ),
+        (success(json!({})), "Unreadable", "without a vector"),
+        (success(json!({"resultType": "vector", "result": [{"metric": {}}]})), "Unreadable", "value"),
         (says(200, &(vector(&json!([])) + "x")), "Unreadable", "trailing"),
-        (says(200, r#"{"status":"error","error":"shard lost"}"#), "Unreadable", "shard lost"),
-        (
-            says(200, r#"{"status":"success","data":{"resultType":"matrix","result":[]}}"#),
-            "Unreadable",
-            "matrix",
-        ),
-        (says(200, &vector(&json!([{"metric": {}, "value": [1, "many"]}]))), "Unreadable", "many"),
+        (error(200, "shard lost"), "Unreadable", "shard lost"),
+        (success(json!({"resultType": "matrix", "result": []})), "Unreadable", "matrix"),
+        (Answers::series([(json!({}), "many")]), "Unreadable", "many"),
         (Answers::Hangs, "Unreachable", "timed out"),
         (Answers::Trickles, "Unreachable", "timed out"),
     ] {
@@ -286,10 +283,9 @@ async fn breaks_first(times: usize) -> (SocketAddr, Arc<AtomicUsize>) {
 async fn a_connection_that_breaks_is_tried_once_more_and_no_more() {
     for (times, answered, connections) in [(0, true, 1), (1, true, 2), (2, false, 2)] {
         let (address, taken) = breaks_first(times).await;
-        let config =
-            PrometheusConfig { base_url: format!("http://{address}"), ..PrometheusConfig::default() };
-        let client = Prometheus::new(config).unwrap();
-        let answer = client.values("x").await;
+        let base_url = format!("http://{address}");
+        let config = PrometheusConfig { base_url, ..PrometheusConfig::default() };
+        let answer = Prometheus::new(config).unwrap().values("x").await;
         assert_eq!(answer.is_ok(), answered, "{answer:?}");
         assert_eq!(taken.load(Ordering::SeqCst), connections);
     }
@@ -326,7 +322,7 @@ fn a_password_is_no_part_of_a_message() {
 
 #[tokio::test]
 async fn the_token_is_sent_and_a_rotated_one_is_read_again() {
-    let fake = FakePrometheus::start(Answers::Says(200, vector(&json!([])))).await;
+    let fake = FakePrometheus::start(Answers::no_series()).await;
     let folder = Folder::new();
     let token_path = Some(folder.path("token"));
     let client = Prometheus::new(PrometheusConfig { token_path, ..fake.config() }).unwrap();
@@ -347,10 +343,10 @@ async fn the_token_is_sent_and_a_rotated_one_is_read_again() {
     let given = PrometheusConfig { bearer_token: Some("given".into()), ..fake.config() };
     Prometheus::new(given).unwrap().values("x").await.unwrap();
     let asked = fake.asked.lock().unwrap();
-    let tokens: Vec<_> = asked.iter().map(|(t, _)| t.as_deref().unwrap()).collect();
+    let tokens: Vec<_> = asked.iter().map(|request| request.authorization.as_deref().unwrap()).collect();
     let two = "Bearer two";
     assert_eq!(tokens, ["Bearer one", two, two, two, two, two, "Bearer given"]);
-    assert_eq!(asked[0].1, "query=up%7Ba%3D%22b%22%7D");
+    assert_eq!(asked[0].expression, "up{a=\"b\"}");
 }
 
 /// A folder that ends with the test.

@@ -4,14 +4,13 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::collect::prometheus::answer::read;
-use crate::collect::prometheus::tests::vector;
+use crate::collect::prometheus::tests::Answers;
 
 /// The rows of an answer with these series, each its labels and its value.
-pub(crate) fn rows(query: Query, series: &[(Value, &str)]) -> Rows {
-    let all: Vec<Value> =
-        series.iter().map(|(metric, value)| json!({"metric": metric, "value": [1, value]})).collect();
+pub(crate) fn rows(query: Query, series: &[(Value, impl ToString + Clone)]) -> Rows {
+    let Answers::Says(_, text) = Answers::series(series.to_vec()) else { unreachable!() };
     let mut rows = Rows::of(query);
-    read(vector(&json!(all)).as_bytes(), &mut rows).unwrap();
+    read(text.as_bytes(), &mut rows).unwrap();
     rows
 }
 
@@ -20,78 +19,40 @@ fn of_pods(rows: &Rows) -> Vec<(Signal, &str, &str, f64)> {
     rows.pods.iter().map(|(s, key, value)| (*s, &*key.pod, &*key.model_name, *value)).collect()
 }
 
+/// The queries of a round and of the models that may go to zero, word for word.
+const EXPRESSIONS: &str = r#"
+kv_usage: max by (namespace, pod, pod_name, model_name) (max_over_time(vllm:kv_cache_usage_perc[1m]))
+queue: max by (namespace, pod, pod_name, model_name) (max_over_time(vllm:num_requests_waiting[1m]))
+sample_age: label_replace(max by (namespace, pod, pod_name, model_name) (min by (namespace, pod, pod_name, model_name, engine) (time() - timestamp(vllm:kv_cache_usage_perc))), "signal", "kv", "", "") or label_replace(max by (namespace, pod, pod_name, model_name) (min by (namespace, pod, pod_name, model_name, engine) (time() - timestamp(vllm:num_requests_waiting))), "signal", "queue", "", "")
+running: label_replace(sum by (namespace, pod, pod_name, model_name) (max by (namespace, pod, pod_name, model_name, engine) (vllm:num_requests_running)), "signal", "running", "", "") or label_replace(sum by (namespace, pod, pod_name, model_name) (max by (namespace, pod, pod_name, model_name, engine) (vllm:num_requests_waiting)), "signal", "waiting", "", "") or label_replace(max by (namespace, pod, pod_name, model_name) (min by (namespace, pod, pod_name, model_name, engine) (time() - timestamp(vllm:num_requests_running))), "signal", "age", "", "")
+cache_config: max by (namespace, pod, pod_name, num_gpu_blocks, block_size) (vllm:cache_config_info)
+tokens: label_replace(sum by (namespace, pod, pod_name, model_name) (max by (namespace, pod, pod_name, model_name, engine) (rate(vllm:request_prompt_tokens_sum[5m]))) / sum by (namespace, pod, pod_name, model_name) (max by (namespace, pod, pod_name, model_name, engine) (rate(vllm:request_prompt_tokens_count[5m]))), "signal", "input", "", "") or label_replace(sum by (namespace, pod, pod_name, model_name) (max by (namespace, pod, pod_name, model_name, engine) (rate(vllm:request_generation_tokens_sum[5m]))) / sum by (namespace, pod, pod_name, model_name) (max by (namespace, pod, pod_name, model_name, engine) (rate(vllm:request_generation_tokens_count[5m]))), "signal", "output", "", "")
+prefix_hit_rate: sum by (namespace, pod, pod_name, model_name) (max by (namespace, pod, pod_name, model_name, engine) (rate(vllm:prefix_cache_hits_total[5m]) or rate(vllm:prefix_cache_hits[5m]))) / sum by (namespace, pod, pod_name, model_name) (max by (namespace, pod, pod_name, model_name, engine) (rate(vllm:prefix_cache_queries_total[5m]) or rate(vllm:prefix_cache_queries[5m])))
+scheduler_queue: sum by (__name__, namespace, inference_pool, target_model_name, model_name) (max by (__name__, namespace, inference_pool, target_model_name, model_name, pod, pod_name, fairness_id, priority) ({__name__=~"(inference_extension|llm_d_epp)_flow_control_queue_(size|bytes)"}))
+completed: sum by (namespace, model_name) (max by (namespace, pod, pod_name, model_name, engine, finished_reason) ((last_over_time(vllm:request_success_total[600s]) unless vllm:request_success_total offset 600s) or increase(vllm:request_success_total[600s])))
+"#;
+
+/// Two of them for the namespace `prod` alone.
+const OF_PROD: &str = r#"
+tokens: label_replace(sum by (namespace, pod, pod_name, model_name) (max by (namespace, pod, pod_name, model_name, engine) (rate(vllm:request_prompt_tokens_sum{namespace="prod"}[5m]))) / sum by (namespace, pod, pod_name, model_name) (max by (namespace, pod, pod_name, model_name, engine) (rate(vllm:request_prompt_tokens_count{namespace="prod"}[5m]))), "signal", "input", "", "") or label_replace(sum by (namespace, pod, pod_name, model_name) (max by (namespace, pod, pod_name, model_name, engine) (rate(vllm:request_generation_tokens_sum{namespace="prod"}[5m]))) / sum by (namespace, pod, pod_name, model_name) (max by (namespace, pod, pod_name, model_name, engine) (rate(vllm:request_generation_tokens_count{namespace="prod"}[5m]))), "signal", "output", "", "")
+scheduler_queue: sum by (__name__, namespace, inference_pool, target_model_name, model_name) (max by (__name__, namespace, inference_pool, target_model_name, model_name, pod, pod_name, fairness_id, priority) ({__name__=~"(inference_extension|llm_d_epp)_flow_control_queue_(size|bytes)", namespace="prod"}))
+"#;
+
+fn expressions(queries: impl IntoIterator<Item = Query>, scope: &Scope) -> String {
+    let one = |query: Query| format!("{}: {}\n", query.name(), query.expression(scope, ""));
+    queries.into_iter().map(one).collect()
+}
+
 #[test]
 fn one_query_serves_all_models_and_all_are_few() {
-    let by = "namespace, pod, pod_name, model_name";
-    let engine = "namespace, pod, pod_name, model_name, engine";
-    let mean = |metric: &str, matcher: &str| {
-        let rate = |part| {
-            format!(
-                "sum by ({by}) (max by ({engine}) (rate(vllm:request_{metric}_tokens_{part}{matcher}[5m])))"
-            )
-        };
-        format!("{} / {}", rate("sum"), rate("count"))
-    };
-    let named = |name: &str, expression: &str| {
-        format!("label_replace({expression}, \"signal\", \"{name}\", \"\", \"\")")
-    };
-    let age = |metric: &str| format!("max by ({by}) (min by ({engine}) (time() - timestamp(vllm:{metric})))");
-    let hits = |metric: &str| {
-        format!(
-            "sum by ({by}) (max by ({engine}) (rate(vllm:prefix_cache_{metric}_total[5m]) or rate(vllm:prefix_cache_{metric}[5m])))"
-        )
-    };
-    let all = |query: Query| query.expression(&Scope::All, "");
-    assert_eq!(all(Query::KvUsage), format!("max by ({by}) (max_over_time(vllm:kv_cache_usage_perc[1m]))"));
-    assert_eq!(all(Query::Queue), format!("max by ({by}) (max_over_time(vllm:num_requests_waiting[1m]))"));
-    assert_eq!(
-        all(Query::SampleAge),
-        format!(
-            "{} or {}",
-            named("kv", &age("kv_cache_usage_perc")),
-            named("queue", &age("num_requests_waiting"))
-        )
-    );
-    assert_eq!(
-        all(Query::Running),
-        [
-            named("running", &format!("sum by ({by}) (max by ({engine}) (vllm:num_requests_running))")),
-            named("waiting", &format!("sum by ({by}) (max by ({engine}) (vllm:num_requests_waiting))")),
-            named("age", &age("num_requests_running")),
-        ]
-        .join(" or ")
-    );
-    assert_eq!(
-        all(Query::CacheConfig),
-        "max by (namespace, pod, pod_name, num_gpu_blocks, block_size) (vllm:cache_config_info)"
-    );
-    assert_eq!(
-        all(Query::Tokens),
-        format!("{} or {}", named("input", &mean("prompt", "")), named("output", &mean("generation", "")))
-    );
-    assert_eq!(all(Query::PrefixHitRate), format!("{} / {}", hits("hits"), hits("queries")));
-    let metrics = "__name__=~\"(inference_extension|llm_d_epp)_flow_control_queue_(size|bytes)\"";
-    let queue = |matchers: &str| {
-        let by = "__name__, namespace, inference_pool, target_model_name, model_name";
-        let of_picker = "pod, pod_name, fairness_id, priority";
-        format!("sum by ({by}) (max by ({by}, {of_picker}) ({{{matchers}}}))")
-    };
-    assert_eq!(all(Query::SchedulerQueue), queue(metrics));
-    let counter = "vllm:request_success_total";
-    let within = |period| all(Query::Completed(Retention::new(period)));
-    assert_eq!(
-        within(Duration::from_mins(10)),
-        format!(
-            "sum by (namespace, model_name) (max by ({engine}, finished_reason) ((last_over_time({counter}[600s]) unless {counter} offset 600s) or increase({counter}[600s])))"
-        )
-    );
-    assert!(within(Duration::from_micros(1500)).contains("[2ms]"), "rounded up");
+    let within = |period| Query::Completed(Retention::new(period));
+    let all = Query::ALL.into_iter().chain([within(Duration::from_mins(10))]);
+    assert_eq!(expressions(all, &Scope::All), EXPRESSIONS.trim_start());
     let prod = Scope::one("prod");
-    let count = Query::Completed(Retention::new(Duration::from_secs(8))).expression(&prod, "");
+    assert_eq!(expressions([Query::Tokens, Query::SchedulerQueue], &prod), OF_PROD.trim_start());
+    assert!(within(Duration::from_micros(1500)).expression(&Scope::All, "").contains("[2ms]"), "rounded up");
+    let count = within(Duration::from_secs(8)).expression(&prod, "");
     assert!(count.contains("vllm:request_success_total{namespace=\"prod\"} offset 8s"), "{count}");
-    assert_eq!(Query::SchedulerQueue.expression(&prod, ""), queue(&format!("{metrics}, namespace=\"prod\"")));
-    let tokens = Query::Tokens.expression(&prod, "");
-    assert!(tokens.contains(&mean("generation", "{namespace=\"prod\"}")), "{tokens}");
     assert!(Query::ALL.len() <= 10, "a round has at most ten queries");
 }
 

@@ -4,8 +4,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::collect::prometheus::tests::url_decoded;
-use crate::maps::testing::Feed;
+
+const MAP: &str = "wva-model-scale-to-zero-config";
 
 /// A variant of the other namespace.
 #[derive(Clone, Debug)]
@@ -46,30 +46,27 @@ fn window(expression: &str) -> (f64, Vec<String>) {
 
 /// Nothing runs. A request of every model completed `ago` seconds before now.
 fn idle_since(ago: u32) -> Answers {
-    Answers::Made(Arc::new(move |body: &str| {
-        let (_, expression) = url_decoded(body).into_iter().find(|(key, _)| key == "query").unwrap();
+    Answers::by(move |expression| {
         if expression.contains("request_success") {
-            let (seconds, names) = window(&expression);
-            let value = if seconds > f64::from(ago) { "1" } else { "0" };
-            let one = |namespace: &String| json!({"metric": {"namespace": namespace, "model_name": "m"}, "value": [1, value]});
-            return (200, vector(&names.iter().map(one).collect()));
-        }
-        if expression.contains("flow_control") {
-            let one = |namespace: &str| {
-                let name = "llm_d_epp_flow_control_queue_size";
-                json!({"metric": {"__name__": name, "namespace": namespace, "target_model_name": "m"}, "value": [1, "0"]})
-            };
-            return (200, vector(&json!(["ns", "other"].map(one))));
+            let (seconds, names) = window(expression);
+            let value = u32::from(seconds > f64::from(ago));
+            let of = |namespace| (json!({"namespace": namespace, "model_name": "m"}), value);
+            return Answers::series(names.into_iter().map(of));
         }
         let mut all = Vec::new();
-        for (namespace, pod) in [("ns", "a-0"), ("ns", "a-1"), ("other", "v0-0")] {
+        if expression.contains("flow_control") {
+            all.extend(["ns", "other"].map(|namespace| (queue_size(namespace, "m"), "0")));
+            return Answers::series(all);
+        }
+        for (namespace, name) in [("ns", "a-0"), ("ns", "a-1"), ("other", "v0-0")] {
             for signal in ["running", "waiting", "age", "kv", "queue"] {
-                let labels = json!({"namespace": namespace, "pod": pod, "model_name": "m", "signal": signal});
-                all.push(json!({"metric": labels, "value": [1, "0"]}));
+                let mut labels = pod_signal(name, signal);
+                labels["namespace"] = json!(namespace);
+                all.push((labels, "0"));
             }
         }
-        (200, vector(&json!(all)))
-    }))
+        Answers::series(all)
+    })
 }
 
 /// Target, reason and steps of each cycle of namespace `ns`, whose model has this retention period, next to others.
@@ -79,12 +76,11 @@ async fn decided(retention: u32, ago: u32, others: &[Other]) -> Vec<String> {
     let entry = |is_enabled: bool, retention: u32| {
         format!("enable_scale_to_zero: {is_enabled}\nretention_period: {retention}s")
     };
-    let map = "wva-model-scale-to-zero-config";
-    feed.put(&format!("ns/{map}"), &[("default", &entry(true, retention))]);
+    feed.put(&format!("ns/{MAP}"), &[("default", &entry(true, retention))]);
     let mut entries = Vec::new();
     for (i, other) in others.iter().enumerate() {
-        let (name, model) =
-            (format!("v{i}"), if other.shares_model { "m".to_owned() } else { format!("m{i}") });
+        let name = format!("v{i}");
+        let model = if other.shares_model { "m".to_owned() } else { format!("m{i}") };
         cluster.variant(&name, &model, json!({"metadata": {"namespace": "other"}}));
         if other.has_workload {
             cluster.workload_in("other", &name, 1);
@@ -92,15 +88,15 @@ async fn decided(retention: u32, ago: u32, others: &[Other]) -> Vec<String> {
         entries.push((name, format!("model_id: {model}\n{}", entry(other.is_enabled, other.retention))));
     }
     let entries: Vec<_> = entries.iter().map(|(key, entry)| (key.as_str(), entry.as_str())).collect();
-    feed.put(&format!("other/{map}"), &entries);
-    let fake = FakePrometheus::start(idle_since(ago)).await;
-    let engine =
-        Engine { maps: feed.maps(), ..engine(&cluster, fake.client().timeout(Duration::from_secs(8))) };
-    let (mut state, mut cycles) = (State::default(), Vec::new());
+    feed.put(&format!("other/{MAP}"), &entries);
+    let mut bench = Bench::new(cluster, idle_since(ago)).await;
+    bench.wait_for_answers(Duration::from_secs(8));
+    bench.engine.maps = feed.maps();
+    let mut cycles = Vec::new();
     for _ in 0..3 {
-        turn(&engine, &mut state).await;
-        state.memory.evidence.age(Duration::from_secs(u64::from(retention) + 1));
-        let published = engine.published.borrow().clone().unwrap();
+        bench.turn().await;
+        bench.state.memory.evidence.age(Duration::from_secs(u64::from(retention) + 1));
+        let published = bench.published();
         let decision = |v: &Arc<PublishedVariant>| {
             v.decision.as_ref().map(|d| (d.variant.clone(), d.target(), d.reason().code()))
         };
@@ -146,22 +142,20 @@ async fn a_window_is_asked_for_the_namespaces_that_use_it_alone() {
     let mut cluster = cluster(json!({}));
     let mut feed = Feed::new();
     let entry = "enable_scale_to_zero: true\nretention_period:";
-    let map = "wva-model-scale-to-zero-config";
-    feed.put(&format!("wva/{map}"), &[("default", &format!("{entry} 10m"))]);
+    feed.put(&format!("wva/{MAP}"), &[("default", &format!("{entry} 10m"))]);
     for (namespace, period) in [("b", "20m"), ("c", "10m"), ("ghosts", "30m")] {
         cluster.variant("v", "m", json!({"metadata": {"namespace": namespace}}));
         if namespace != "ghosts" {
             cluster.workload_in(namespace, "v", 1);
         }
-        feed.put(&format!("{namespace}/{map}"), &[("default", &format!("{entry} {period}"))]);
+        feed.put(&format!("{namespace}/{MAP}"), &[("default", &format!("{entry} {period}"))]);
     }
-    let fake = FakePrometheus::start(Answers::By(busy)).await;
-    let engine = Engine { maps: feed.maps(), ..engine(&cluster, fake.client()) };
-    let mut state = State::default();
-    turn(&engine, &mut state).await;
-    let before = fake.queries();
-    count(&engine, &mut state).await;
-    let mut asked: Vec<_> = fake.expressions().split_off(before).iter().map(|e| window(e)).collect();
+    let mut bench = Bench::new(cluster, busy()).await;
+    bench.engine.maps = feed.maps();
+    bench.turn().await;
+    let before = bench.fake.queries();
+    bench.count().await;
+    let mut asked: Vec<_> = bench.fake.expressions().split_off(before).iter().map(|e| window(e)).collect();
     // They are asked at the same time.
     asked.sort_by(|(a, _), (b, _)| a.total_cmp(b));
     let names = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
@@ -170,44 +164,18 @@ async fn a_window_is_asked_for_the_namespaces_that_use_it_alone() {
 
 #[tokio::test]
 async fn loads_are_acted_on_while_counts_hang() {
-    let cluster = cluster(json!({}));
-    let fake = FakePrometheus::start(Answers::HangsOn("request_success", steady)).await;
+    let steady = load_of([("a-0", "m", 0.4), ("a-1", "m", 0.4)]);
+    let mut bench = Bench::new(cluster(json!({})), on("request_success", Answers::Hangs, steady)).await;
+    bench.wait_for_answers(Duration::from_mins(10));
     let mut feed = Feed::new();
-    let entry = "enable_scale_to_zero: true";
-    feed.put("wva/wva-model-scale-to-zero-config", &[("default", entry)]);
-    let mut engine =
-        Engine { maps: feed.maps(), ..engine(&cluster, fake.client().timeout(Duration::from_mins(10))) };
+    feed.put(&format!("wva/{MAP}"), &[("default", "enable_scale_to_zero: true")]);
+    bench.engine.maps = feed.maps();
     let millis = Duration::from_millis;
-    engine.config =
-        configured(|c| (c.fetch_interval, c.cache_ttl, c.interval) = (millis(50), millis(20), millis(100)));
-    let mut reader = engine.published.subscribe();
-    let shutdown = CancellationToken::new();
-    let end = shutdown.clone();
-    let running = tokio::spawn(async move { engine.run(&Notify::new(), end).await });
-    until(&mut reader, |p| p.as_ref().is_some_and(|p| p.variants.len() == 1)).await;
-    let waits = async {
-        while fake.hanging() == 0 {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(8), waits).await.expect("counts are asked for");
-    fake.now(Answers::HangsOn("request_success", busy));
-    until(&mut reader, |p| p.as_ref().is_some_and(|p| p.variants.values().all(|v| v.signal() == Some(3))))
-        .await;
-    shutdown.cancel();
-    tokio::time::timeout(Duration::from_secs(8), running).await.expect("in time").unwrap().unwrap();
-}
-
-/// KV .4 and no queue: as many replicas as there are.
-fn steady(query: &str) -> (u16, String) {
-    (
-        200,
-        both(if query.contains("timestamp") {
-            "1"
-        } else if query.contains("kv_cache") {
-            "0.4"
-        } else {
-            "0"
-        }),
-    )
+    bench.configure(|c| (c.fetch_interval, c.cache_ttl, c.interval) = (millis(50), millis(20), millis(100)));
+    let mut running = bench.run();
+    running.until(|p| p.variants.len() == 1).await;
+    running.until_asked(|fake| fake.hanging() > 0).await;
+    running.fake.now(on("request_success", Answers::Hangs, busy()));
+    running.until(|p| p.variants.values().all(|v| v.signal() == Some(3))).await;
+    running.end().await;
 }

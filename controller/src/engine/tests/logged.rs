@@ -1,74 +1,55 @@
 //! What cycles log: how often, and what about.
 
-use std::fmt::{Debug, Write};
+use std::io;
 use std::sync::Mutex;
 
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
+use tracing::Subscriber;
 use wva_scaling::Warning;
 
 use super::*;
 use crate::engine::narrate::log_warnings;
 use crate::repeats::RepeatCounters;
 
-/// Keeps the lines that this thread logs at `info` and above, as `message field=value`.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<String>>>);
+/// The lines that this thread logs at `info` and above, as `message field=value`.
+#[derive(Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
 
-struct Line(String);
+struct Writer(Arc<Mutex<Vec<u8>>>);
 
-impl Visit for Line {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        if field.name() == "message" {
-            self.0.insert_str(0, &format!("{value:?}"));
-        } else {
-            write!(self.0, " {}={value:?}", field.name()).unwrap();
-        }
-    }
-}
-
-impl tracing::Subscriber for Lines {
-    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
-        *metadata.level() <= tracing::Level::INFO
+impl io::Write for Writer {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
     }
 
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn event(&self, event: &tracing::Event<'_>) {
-        let mut line = Line(String::new());
-        event.record(&mut line);
-        self.0.lock().unwrap().push(line.0);
-    }
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
 }
 
 impl Lines {
+    fn subscriber(&self) -> impl Subscriber + use<> {
+        let kept = self.0.clone();
+        let lines = tracing_subscriber::fmt().with_writer(move || Writer(kept.clone()));
+        lines.with_ansi(false).with_level(false).with_target(false).without_time().finish()
+    }
+
     /// Those with this text since the last call.
     fn with(&self, text: &str) -> Vec<String> {
-        let mut lines = self.0.lock().unwrap();
-        lines.extract_if(.., |line| line.contains(text)).collect()
+        let mut kept = self.0.lock().unwrap();
+        let all = String::from_utf8(std::mem::take(&mut *kept)).unwrap();
+        let (with, others): (Vec<_>, Vec<_>) = all.lines().partition(|line| line.contains(text));
+        *kept = others.iter().flat_map(|line| [line.as_bytes(), b"\n"].concat()).collect();
+        with.into_iter().map(str::to_owned).collect()
     }
 }
 
 #[tokio::test]
 async fn each_cycle_logs_its_two_lines_once() {
     let lines = Lines::default();
-    let _kept = tracing::subscriber::set_default(lines.clone());
-    let cluster = cluster(json!({}));
-    let fake = FakePrometheus::start(Answers::By(busy)).await;
-    let engine = engine(&cluster, fake.client());
-    let mut state = State::default();
+    let _kept = tracing::subscriber::set_default(lines.subscriber());
+    let mut bench = Bench::busy().await;
     for _ in 0..3 {
-        turn(&engine, &mut state).await;
+        bench.turn().await;
         let emitted = lines.with("Emitted optimization signals for external autoscaler consumption");
         assert_eq!(emitted.len(), 1, "{emitted:?}");
         let completed = lines.with("Reconciliation completed");
@@ -79,43 +60,35 @@ async fn each_cycle_logs_its_two_lines_once() {
 #[tokio::test]
 async fn a_safety_net_that_lasts_is_logged_when_it_begins_and_ends() {
     let lines = Lines::default();
-    let _kept = tracing::subscriber::set_default(lines.clone());
-    let cluster = cluster(json!({}));
-    let fake = FakePrometheus::start(Answers::By(down)).await;
-    let engine = engine(&cluster, fake.client());
-    let mut state = State::default();
+    let _kept = tracing::subscriber::set_default(lines.subscriber());
+    let mut bench = Bench::new(cluster(json!({})), down()).await;
     for _ in 0..4 {
-        turn(&engine, &mut state).await;
+        bench.turn().await;
     }
     let begun = lines.with("Safety net activated: emitted fallback metrics");
     assert_eq!(begun.len(), 1, "{begun:?}");
     assert!(begun[0].contains("fallbackSource=\"current-replicas\""), "{begun:?}");
-    fake.now(Answers::By(busy));
-    turn(&engine, &mut state).await;
+    bench.fake.now(busy());
+    bench.turn().await;
     assert_eq!(lines.with("Safety net ended"), ["Safety net ended namespace=\"ns\" variant=\"a\" count=4"]);
-    fake.now(Answers::By(down));
-    state.samples = Samples::default();
-    turn(&engine, &mut state).await;
+    bench.fake.now(down());
+    bench.state.samples = Samples::default();
+    bench.turn().await;
     assert_eq!(lines.with("Safety net activated").len(), 1, "another time");
 }
 
 #[tokio::test]
 async fn a_workload_made_again_has_the_change_of_its_target_logged() {
     let lines = Lines::default();
-    let _kept = tracing::subscriber::set_default(lines.clone());
-    let mut cluster = Cluster::new();
-    cluster.variant("a", "m", json!({})).deployment("a", 6, 6);
-    let fake = FakePrometheus::start(Answers::By(down)).await;
-    let engine = engine(&cluster, fake.client());
-    let mut state = State::default();
-    assert_eq!(turn(&engine, &mut state).await.signal(), Some(6));
-    cluster.without_deployment("a");
-    for _ in 0..2 {
-        assert_eq!(turn(&engine, &mut state).await.signal(), None);
+    let _kept = tracing::subscriber::set_default(lines.subscriber());
+    let mut bench = Bench::new(cluster(json!({})), down()).await;
+    for replicas in [Some(6), None, None, Some(3), Some(3)] {
+        match replicas {
+            Some(n) => bench.cluster.deployment("a", n, n),
+            None => bench.cluster.without_deployment("a"),
+        };
+        assert_eq!(bench.turn().await.signal(), replicas);
     }
-    cluster.deployment("a", 3, 3);
-    assert_eq!(turn(&engine, &mut state).await.signal(), Some(3));
-    turn(&engine, &mut state).await;
     let changes = lines.with("ScalingDecision");
     assert!(changes.len() == 1 && changes[0].starts_with("target 6 -> 3 ("), "{changes:?}");
 }
@@ -132,7 +105,7 @@ fn warnings_of_one_kind_are_one_line_with_a_count() {
     let mut warned = RepeatCounters::default();
     let start = Instant::now();
     let at = |minute: u64| start + Duration::from_mins(minute);
-    tracing::subscriber::with_default(lines.clone(), || {
+    tracing::subscriber::with_default(lines.subscriber(), || {
         for minute in 0..=60 {
             log_warnings(&mut warned, &warnings, at(minute));
         }

@@ -8,6 +8,7 @@ use crate::variants::{Ownership, managed};
 
 const GLOBAL: &str = "wva/wva-saturation-scaling-config";
 const LOCAL: &str = "prod/wva-saturation-scaling-config";
+const OF_VARIANTS: &str = "ns/wva-saturation-scaling-config";
 const GOOD: &[(&str, &str)] = &[("default", "kvSpareTrigger: 0.2")];
 
 fn kept(maps: &ConfigMaps) -> Vec<String> {
@@ -78,6 +79,16 @@ fn the_global_map_in_force_is_told_with_the_entries_that_hold() {
     assert_eq!(maps.global(MapRole::ScaleToZero), None);
 }
 
+/// The maps are read for the namespace `ns` from now on, or for no namespace.
+fn read_by(maps: &ConfigMaps, has_variants: bool) {
+    let mut cluster = Cluster::new();
+    if has_variants {
+        cluster.variant("a", "m", serde_json::json!({}));
+    }
+    let managed = managed(&cluster.watches(), &Ownership::default());
+    maps.read_by(&Arc::new(Readers::new(maps, &managed, None)));
+}
+
 #[test]
 fn a_map_that_nobody_reads_is_no_reason_for_a_cycle() {
     let names = MapNames { namespace: "wva".into(), ..MapNames::default() };
@@ -86,38 +97,29 @@ fn a_map_that_nobody_reads_is_no_reason_for_a_cycle() {
     let concerns = |path: &str| {
         [Event::Apply(map(path, GOOD)), Event::Delete(map(path, GOOD))].map(|event| writer.concerns(&event))
     };
-    assert_eq!(concerns(LOCAL), [true; 2], "nobody knows yet");
-    maps.read_by(&Arc::new(Readers::new(&maps, &[], None)));
+    assert_eq!(concerns(LOCAL), [true; 2], "its readers are not known yet");
+    read_by(&maps, false);
     assert_eq!((concerns(LOCAL), concerns(GLOBAL)), ([false; 2], [true; 2]));
-    let mut cluster = Cluster::new();
-    cluster.variant("a", "m", serde_json::json!({}));
-    let managed = managed(&cluster.watches(), &Ownership::default());
-    maps.read_by(&Arc::new(Readers::new(&maps, &managed, None)));
-    assert_eq!(concerns("ns/wva-saturation-scaling-config"), [true; 2]);
-    assert_eq!(concerns(LOCAL), [false; 2]);
+    read_by(&maps, true);
+    assert_eq!((concerns(LOCAL), concerns(OF_VARIANTS)), ([false; 2], [true; 2]));
 }
 
 #[test]
 fn of_a_map_that_nobody_reads_the_text_alone_is_kept() {
     let mut feed = Feed::new();
     let maps = feed.maps();
-    let mut cluster = Cluster::new();
-    cluster.variant("a", "m", serde_json::json!({}));
-    let all = managed(&cluster.watches(), &Ownership::default());
-    let read_by = |managed: &[_]| maps.read_by(&Arc::new(Readers::new(&maps, managed, None)));
-    let local = "ns/wva-saturation-scaling-config";
     feed.put(GLOBAL, GOOD);
-    feed.put(local, GOOD);
-    assert_eq!(kept(&maps), [local, GLOBAL], "nobody knows yet who reads what");
-    read_by(&[]);
+    feed.put(OF_VARIANTS, GOOD);
+    assert_eq!(kept(&maps), [OF_VARIANTS, GLOBAL], "its readers are not known yet");
+    read_by(&maps, false);
     assert_eq!(kept(&maps), [GLOBAL]);
-    feed.put(local, &[("default", "kvSpareTrigger: 0.3")]);
+    feed.put(OF_VARIANTS, &[("default", "kvSpareTrigger: 0.3")]);
     assert_eq!(kept(&maps), [GLOBAL]);
-    read_by(&all);
-    assert_eq!(kept(&maps), [local, GLOBAL], "without another event");
-    read_by(&[]);
-    feed.delete(local);
-    read_by(&all);
+    read_by(&maps, true);
+    assert_eq!(kept(&maps), [OF_VARIANTS, GLOBAL], "without another event");
+    read_by(&maps, false);
+    feed.delete(OF_VARIANTS);
+    read_by(&maps, true);
     assert_eq!(kept(&maps), [GLOBAL], "it is gone for good");
 }
 

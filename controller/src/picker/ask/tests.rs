@@ -1,14 +1,10 @@
 //! One request against pods that answer as they should, and against those that do whatever they can think of.
 
-use axum::Router;
-use axum::body::Body;
-use axum::http::{HeaderMap, Response, Uri};
-use futures::StreamExt;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use reqwest::StatusCode;
-use tokio_util::bytes::Bytes;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::super::token::bearer;
 use super::*;
@@ -23,109 +19,97 @@ const PAGE: &str =
 /// Whether it is the right fault.
 type Judge = fn(&NoAnswer) -> bool;
 
-/// What a pod does.
+/// What a pod does once it has sent its answer.
 #[derive(Clone, Copy)]
-enum Does {
-    Says(u16, &'static str),
+enum Then {
+    Closes,
     Hangs,
-    Trickles,
-    Floods,
-    BreaksOff,
-    Redirects,
-    WantsToken(&'static str),
+    SendsMore,
 }
 
-fn answer(does: Does, headers: &HeaderMap) -> Response<Body> {
-    let endless = |piece: &'static [u8]| {
-        Body::from_stream(futures::stream::repeat_with(move || {
-            Ok::<_, std::io::Error>(Bytes::from_static(piece))
-        }))
-    };
-    let answer = Response::builder();
-    let made = match does {
-        Does::Says(status, text) => answer.status(status).body(Body::from(text)),
-        Does::Hangs => unreachable!("it does not get here"),
-        Does::Trickles => {
-            let begin = futures::stream::iter([Ok::<_, std::io::Error>(Bytes::from_static(PAGE.as_bytes()))]);
-            answer.body(Body::from_stream(begin.chain(futures::stream::pending())))
-        }
-        Does::Floods => answer.body(endless(b"go_goroutines 12\ngo_goroutines 12\ngo_goroutines 12\n")),
-        Does::BreaksOff => {
-            answer.header("content-length", "999").body(Body::from_stream(futures::stream::iter([
-                Ok(Bytes::from_static(PAGE.as_bytes())),
-                Err(std::io::Error::other("gone")),
-            ])))
-        }
-        Does::Redirects => answer.status(302).header("location", "/elsewhere").body(Body::empty()),
-        Does::WantsToken(token)
-            if headers.get("authorization").is_some_and(|h| h.as_bytes() == token.as_bytes()) =>
-        {
-            answer.body(Body::from(PAGE))
-        }
-        Does::WantsToken(_) => answer.status(401).body(Body::empty()),
-    };
-    made.unwrap()
+fn says(status: &str, page: &str) -> String {
+    format!("HTTP/1.1 {status}\r\n\r\n{page}")
 }
 
-async fn pod(does: Does) -> SocketAddr {
+/// A pod that sends what `answer` makes of a request.
+async fn pod(answer: impl Fn(&str) -> String + Send + 'static, then: Then) -> SocketAddr {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let app = Router::new().fallback(move |uri: Uri, headers: HeaderMap| async move {
-        if matches!(does, Does::Hangs) {
-            std::future::pending::<()>().await;
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = [0; 4096];
+            let n = stream.read(&mut request).await.unwrap();
+            let answer = answer(&String::from_utf8_lossy(&request[..n]));
+            let mut sent = stream.write_all(answer.as_bytes()).await;
+            match then {
+                Then::Closes => {}
+                Then::Hangs => std::future::pending().await,
+                Then::SendsMore => {
+                    while sent.is_ok() {
+                        sent = stream.write_all(b"go_goroutines 12\ngo_goroutines 12\n").await;
+                    }
+                }
+            }
         }
-        // Where a redirect leads there is a page, too.
-        let does = if uri.path() == "/metrics" { does } else { Does::Says(200, PAGE) };
-        answer(does, &headers)
     });
-    tokio::spawn(async move { axum::serve(listener, app).await });
     address
 }
 
-async fn ask_with(does: Does, token: Option<&str>) -> Result<BTreeMap<String, Waiting>, NoAnswer> {
+async fn ask(address: SocketAddr, token: Option<&str>) -> Result<BTreeMap<String, Waiting>, NoAnswer> {
     let (_, token) = watch::channel(token.and_then(bearer));
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let asker = Asker::new(token).unwrap();
     let query = PickerQuery { models: ["m".to_owned()].into(), ..PickerQuery::default() };
-    Ok(asker.ask(pod(does).await, &query, &mut 0).await?.waiting)
-}
-
-async fn ask(does: Does) -> Result<BTreeMap<String, Waiting>, NoAnswer> {
-    ask_with(does, None).await
+    Ok(asker.ask(address, &query, &mut 0).await?.waiting)
 }
 
 #[tokio::test]
 async fn a_page_says_what_waits() {
-    let said = ask(Does::Says(200, PAGE)).await.unwrap();
-    assert_eq!(said, [("m".to_owned(), Waiting { size: 3.0, bytes: 0.0 })].into());
-    let said = ask(Does::Says(200, "go_goroutines 12\n")).await.unwrap();
-    assert_eq!(said, [("m".to_owned(), Waiting::default())].into());
+    for (page, waiting) in
+        [(PAGE, Waiting { size: 3.0, bytes: 0.0 }), ("go_goroutines 12\n", Waiting::default())]
+    {
+        let said = ask(pod(|_| says("200 OK", page), Then::Closes).await, None).await.unwrap();
+        assert_eq!(said, [("m".to_owned(), waiting)].into());
+    }
 }
 
 #[tokio::test]
 async fn the_token_goes_along() {
-    let wants = Does::WantsToken("Bearer hunter2");
-    assert!(ask_with(wants, Some("hunter2")).await.is_ok());
+    let wants_token = |request: &str| {
+        let is_there = request.contains("authorization: Bearer hunter2\r\n");
+        says(if is_there { "200 OK" } else { "401 Unauthorized" }, PAGE)
+    };
+    assert!(ask(pod(wants_token, Then::Closes).await, Some("hunter2")).await.is_ok());
     for token in [None, Some("other")] {
-        let refused = ask_with(wants, token).await.unwrap_err();
+        let refused = ask(pod(wants_token, Then::Closes).await, token).await.unwrap_err();
         assert!(matches!(refused, NoAnswer::Refused(StatusCode::UNAUTHORIZED)), "{refused}");
     }
 }
 
 #[tokio::test]
 async fn what_a_pod_does_instead_of_answering_is_no_answer_and_is_over_in_time() {
-    let rows: [(Does, Judge); 7] = [
-        (Does::Hangs, |e| matches!(e, NoAnswer::TooSlow)),
-        (Does::Trickles, |e| matches!(e, NoAnswer::TooSlow)),
-        (Does::Floods, |e| matches!(e, NoAnswer::TooLong | NoAnswer::TooSlow)),
-        (Does::BreaksOff, |e| matches!(e, NoAnswer::Unreachable(_))),
-        (Does::Redirects, |e| matches!(e, NoAnswer::Refused(StatusCode::FOUND))),
-        (Does::Says(503, "no"), |e| matches!(e, NoAnswer::Refused(StatusCode::SERVICE_UNAVAILABLE))),
-        (Does::Says(200, "<html>"), |e| matches!(e, NoAnswer::NotMetrics(_))),
+    let page = says("200 OK", PAGE);
+    // Where a redirect leads there is a page, too.
+    let elsewhere = pod(|_| says("200 OK", PAGE), Then::Closes).await;
+    let rows: [(String, Then, Judge); 7] = [
+        (String::new(), Then::Hangs, |e| matches!(e, NoAnswer::TooSlow)),
+        (page.clone(), Then::Hangs, |e| matches!(e, NoAnswer::TooSlow)),
+        (page, Then::SendsMore, |e| matches!(e, NoAnswer::TooLong | NoAnswer::TooSlow)),
+        (says("200 OK\r\ncontent-length: 999", PAGE), Then::Closes, |e| {
+            matches!(e, NoAnswer::Unreachable(_))
+        }),
+        (says(&format!("302 Found\r\nlocation: http://{elsewhere}/"), ""), Then::Closes, |e| {
+            matches!(e, NoAnswer::Refused(StatusCode::FOUND))
+        }),
+        (says("503 Service Unavailable", "no"), Then::Closes, |e| {
+            matches!(e, NoAnswer::Refused(StatusCode::SERVICE_UNAVAILABLE))
+        }),
+        (says("200 OK", "<html>"), Then::Closes, |e| matches!(e, NoAnswer::NotMetrics(_))),
     ];
-    for (does, is_it) in rows {
-        let asked = tokio::time::timeout(LONG, ask(does)).await;
-        let error = asked.unwrap().unwrap_err();
+    for (answer, then, is_it) in rows {
+        let address = pod(move |_| answer.clone(), then).await;
+        let error = tokio::time::timeout(LONG, ask(address, None)).await.unwrap().unwrap_err();
         assert!(is_it(&error), "{error}");
     }
 }
@@ -135,8 +119,6 @@ async fn nobody_there_is_no_answer() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
-    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    let asker = Asker::new(watch::channel(None).1).unwrap();
-    let error = asker.ask(address, &PickerQuery::default(), &mut 0).await.unwrap_err();
+    let error = ask(address, None).await.unwrap_err();
     assert!(matches!(error, NoAnswer::Unreachable(_)), "{error}");
 }

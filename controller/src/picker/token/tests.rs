@@ -1,12 +1,13 @@
 //! Where the token comes from, how long it is kept, and that the controller's own account is refused.
 
-use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 
+use axum::body::Body;
 use axum::http::Response;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::*;
+use crate::fixture::{client, failure, response};
 
 /// A fake API server: the user that it takes the client for, its next answer to a request for a token, and the paths
 /// that were asked for.
@@ -23,31 +24,20 @@ impl FakeApi {
         Self { user, token: Arc::new(Mutex::new(token)), requests: Arc::default() }
     }
 
-    fn answer(&self, path: &str) -> (u16, Value) {
+    fn answer(&self, path: &str) -> Response<Body> {
         if path.ends_with("/selfsubjectreviews") {
-            return (201, json!({"metadata": {}, "status": {"userInfo": {"username": self.user}}}));
+            let user = json!({"username": self.user});
+            return response(201, &json!({"metadata": {}, "status": {"userInfo": user}}));
         }
         self.requests.lock().unwrap().push(path.to_owned());
-        let status = |token| json!({"token": token, "expirationTimestamp": "2026-01-01T00:00:00Z"});
-        match *self.token.lock().unwrap() {
-            Some(token) => {
-                (201, json!({"spec": {"audiences": [], "expirationSeconds": 600}, "status": status(token)}))
-            }
-            None => (
-                403,
-                json!({"status": "Failure", "message": "forbidden", "reason": "Forbidden", "code": 403}),
-            ),
-        }
+        let Some(token) = *self.token.lock().unwrap() else { return failure(403, "Forbidden") };
+        let status = json!({"token": token, "expirationTimestamp": "2026-01-01T00:00:00Z"});
+        response(201, &json!({"spec": {"audiences": [], "expirationSeconds": 600}, "status": status}))
     }
 
     fn client(&self) -> Client {
         let fake = self.clone();
-        let service = tower::service_fn(move |request: axum::http::Request<kube::client::Body>| {
-            let (status, body) = fake.answer(request.uri().path());
-            let answer = Response::builder().status(status).body(axum::body::Body::from(body.to_string()));
-            async move { Ok::<_, Infallible>(answer.unwrap()) }
-        });
-        Client::new(service, "ns")
+        client(move |request| fake.answer(request.uri().path()))
     }
 
     fn count(&self) -> usize {

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::{Synced, Tasks};
 use super::*;
+use crate::fixture::{client, failure, response};
 
 const HOUR: Duration = Duration::from_hours(1);
 
@@ -25,17 +26,6 @@ enum Mode {
     ListOnly,
     Listed,
     Broken,
-}
-
-struct Server {
-    mode: watch::Sender<Mode>,
-    requests: Arc<AtomicUsize>,
-}
-
-fn failure(code: u16, reason: &str) -> Response<Body> {
-    let status =
-        json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code});
-    Response::builder().status(code).body(Body::from(status.to_string())).unwrap()
 }
 
 fn answer(request: &Request<kube::client::Body>, mut mode: watch::Receiver<Mode>) -> Response<Body> {
@@ -57,23 +47,32 @@ fn answer(request: &Request<kube::client::Body>, mut mode: watch::Receiver<Mode>
                 "metadata": {"name": "a", "namespace": "ns", "resourceVersion": "1", "managedFields": []}});
             let list = json!({"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObjectList",
                 "metadata": {"resourceVersion": "1"}, "items": [item]});
-            Response::new(Body::from(list.to_string()))
+            response(200, &list)
         }
     }
 }
 
-/// Starts the watch; what it observes comes as text.
-fn start(mode: Mode) -> (Server, watch::Receiver<Sight>, mpsc::UnboundedReceiver<String>, Tasks, Synced) {
-    let server = Server { mode: watch::channel(mode).0, requests: Arc::default() };
-    let (modes, requests) = (server.mode.subscribe(), Arc::clone(&server.requests));
-    let service = tower::service_fn(move |request| {
-        requests.fetch_add(1, Ordering::Relaxed);
-        let response = answer(&request, modes.clone());
-        async move { Ok::<_, Infallible>(response) }
+/// The watch of the kind, and what it observes as text.
+struct Watch {
+    mode: watch::Sender<Mode>,
+    requests: Arc<AtomicUsize>,
+    sight: watch::Receiver<Sight>,
+    told: mpsc::UnboundedReceiver<String>,
+    synced: Synced,
+    _tasks: Tasks,
+}
+
+fn start(mode: Mode) -> Watch {
+    let (mode, modes) = watch::channel(mode);
+    let requests = Arc::new(AtomicUsize::new(0));
+    let counter = requests.clone();
+    let client = client(move |request| {
+        counter.fetch_add(1, Ordering::Relaxed);
+        answer(&request, modes.clone())
     });
     let (mut tasks, mut synced) = (Tasks::default(), Synced::default());
     let mut scope = Scope {
-        client: kube::Client::new(service, "default"),
+        client,
         namespace: None,
         changed: Arc::new(Notify::new()),
         shutdown: CancellationToken::new(),
@@ -85,74 +84,78 @@ fn start(mode: Mode) -> (Server, watch::Receiver<Sight>, mpsc::UnboundedReceiver
         let text = match event {
             Event::Init => "init".to_owned(),
             Event::InitDone => "done".to_owned(),
-            Event::InitApply(o) | Event::Apply(o) | Event::Delete(o) => {
-                o.metadata.name.clone().unwrap_or_default()
-            }
+            Event::InitApply(o) | Event::Apply(o) | Event::Delete(o) => o.metadata.name.clone().unwrap(),
         };
         let _ = tell.send(text);
     }));
-    (server, watched.sight.clone(), told, tasks, synced)
+    Watch { mode, requests, sight: watched.sight.clone(), told, synced, _tasks: tasks }
 }
 
-async fn until(sight: &mut watch::Receiver<Sight>, want: Sight) {
-    // The clock jumps to whatever is next: this is no real hour.
-    let seen = tokio::time::timeout(HOUR, sight.wait_for(|s| *s == want)).await;
-    assert!(seen.is_ok_and(|s| s.is_ok()), "it is not {want:?}");
+impl Watch {
+    fn set(&self, mode: Mode) {
+        self.mode.send_replace(mode);
+    }
+
+    fn requests(&self) -> usize {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    async fn until(&mut self, want: Sight) {
+        // The clock jumps to whatever is next: this is no real hour.
+        let seen = tokio::time::timeout(HOUR, self.sight.wait_for(|s| *s == want)).await;
+        assert!(seen.is_ok_and(|s| s.is_ok()), "it is not {want:?}");
+    }
+
+    async fn check_observed(&mut self, events: &[&str]) {
+        for want in events {
+            let next = tokio::time::timeout(HOUR, self.told.recv()).await;
+            assert_eq!(next.expect("nothing more is observed").as_deref(), Some(*want));
+        }
+    }
 }
 
-async fn next(told: &mut mpsc::UnboundedReceiver<String>) -> String {
-    tokio::time::timeout(HOUR, told.recv()).await.expect("nothing more is observed").unwrap()
-}
+const LISTED: [&str; 3] = ["init", "a", "done"];
+const FORGOTTEN: [&str; 2] = ["init", "done"];
 
 #[tokio::test(start_paused = true)]
 async fn a_kind_is_followed_when_it_appears_and_forgotten_when_it_goes() {
-    let (server, mut sight, mut told, _tasks, synced) = start(Mode::Absent);
-    assert!(!sight.borrow().is_complete(), "nobody knows yet");
-    assert!(synced.is_complete(), "readiness does not wait for it");
-    until(&mut sight, Sight::Absent).await;
-    assert!(sight.borrow().is_complete(), "there is nothing to see");
-    server.mode.send_replace(Mode::Listed);
+    let mut kind = start(Mode::Absent);
+    assert!(!kind.sight.borrow().is_complete(), "it is not known yet");
+    assert!(kind.synced.is_complete(), "readiness does not wait for it");
+    kind.until(Sight::Absent).await;
+    assert!(kind.sight.borrow().is_complete(), "there is nothing to see");
+    kind.set(Mode::Listed);
     let asked = tokio::time::Instant::now();
-    until(&mut sight, Sight::Seen).await;
+    kind.until(Sight::Seen).await;
     assert!(asked.elapsed() <= LONGEST_PAUSE, "{:?}", asked.elapsed());
-    for want in ["init", "a", "done"] {
-        assert_eq!(next(&mut told).await, want);
-    }
+    kind.check_observed(&LISTED).await;
     for (mode, want) in [(Mode::Absent, Sight::Absent), (Mode::Forbidden, Sight::Forbidden)] {
-        server.mode.send_replace(mode);
-        until(&mut sight, want).await;
+        kind.set(mode);
+        kind.until(want).await;
     }
-    for want in ["init", "done"] {
-        assert_eq!(next(&mut told).await, want, "what was seen is nothing any more");
-    }
-    assert!(!sight.borrow().is_complete(), "what is hidden may be there");
+    kind.check_observed(&FORGOTTEN).await;
+    assert!(!kind.sight.borrow().is_complete(), "what is hidden may be there");
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_was_seen_counts_on_where_it_is_forbidden_until_the_kind_goes() {
-    let (server, mut sight, mut told, _tasks, _) = start(Mode::Listed);
-    until(&mut sight, Sight::Seen).await;
-    for want in ["init", "a", "done"] {
-        assert_eq!(next(&mut told).await, want);
-    }
-    sight.mark_unchanged();
-    server.mode.send_replace(Mode::Forbidden);
-    let before = server.requests.load(Ordering::Relaxed);
+    let mut kind = start(Mode::Listed);
+    kind.until(Sight::Seen).await;
+    kind.check_observed(&LISTED).await;
+    kind.sight.mark_unchanged();
+    kind.set(Mode::Forbidden);
+    let before = kind.requests();
     tokio::time::sleep(HOUR).await;
-    assert!(told.is_empty() && !sight.has_changed().unwrap(), "nothing says that the objects have gone");
-    assert!(server.requests.load(Ordering::Relaxed) - before >= 60, "it is asked for on and on");
-    server.mode.send_replace(Mode::Listed);
-    for want in ["init", "a", "done"] {
-        assert_eq!(next(&mut told).await, want, "it is followed again");
-    }
+    assert!(kind.told.is_empty() && !kind.sight.has_changed().unwrap(), "the objects may still be there");
+    assert!(kind.requests() - before >= 60, "it is asked for on and on");
+    kind.set(Mode::Listed);
+    kind.check_observed(&LISTED).await;
     for (mode, wait) in [(Mode::Forbidden, HOUR), (Mode::Absent, LONGEST_PAUSE * 2)] {
-        server.mode.send_replace(mode);
+        kind.set(mode);
         tokio::time::sleep(wait).await;
     }
-    until(&mut sight, Sight::Absent).await;
-    for want in ["init", "done"] {
-        assert_eq!(next(&mut told).await, want, "what was seen is nothing any more");
-    }
+    kind.until(Sight::Absent).await;
+    kind.check_observed(&FORGOTTEN).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -163,14 +166,14 @@ async fn a_kind_that_stays_away_is_asked_for_seldom_and_told_once() {
         (Mode::ListOnly, Sight::Forbidden),
         (Mode::Broken, Sight::Unknown),
     ] {
-        let (server, mut sight, _told, _tasks, _) = start(mode);
-        until(&mut sight, want).await;
-        sight.mark_unchanged();
+        let mut kind = start(mode);
+        kind.until(want).await;
+        kind.sight.mark_unchanged();
         tokio::time::sleep(HOUR).await;
-        let requests = server.requests.load(Ordering::Relaxed);
+        let requests = kind.requests();
         // Two requests each half minute; kube itself repeats what failed on the server's side.
         let most = if mode == Mode::Broken { 2000 } else { 260 };
         assert!((60..=most).contains(&requests), "{mode:?}: {requests} requests");
-        assert!(!sight.has_changed().unwrap(), "{mode:?}: it was told again");
+        assert!(!kind.sight.has_changed().unwrap(), "{mode:?}: it was told again");
     }
 }

@@ -3,8 +3,10 @@
 
 use std::net::IpAddr;
 
+use axum_server::tls_rustls::RustlsConfig;
 use rustls::pki_types::PrivateKeyDer;
-use rustls::server::WebPkiClientVerifier;
+use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
+use rustls::sign::CertifiedKey;
 use rustls::{RootCertStore, ServerConfig};
 
 use super::*;
@@ -12,9 +14,9 @@ use super::*;
 /// A certificate authority.
 struct Ca(rcgen::CertifiedIssuer<'static, rcgen::KeyPair>);
 
-/// A certificate and its key, as files have them.
+/// A certificate and its key.
 struct Pair {
-    cert: String,
+    cert: rcgen::Certificate,
     key: rcgen::KeyPair,
 }
 
@@ -36,79 +38,58 @@ impl Ca {
     fn issue(&self, name: &str) -> Pair {
         let key = rcgen::KeyPair::generate().unwrap();
         let params = rcgen::CertificateParams::new([name.to_owned()]).unwrap();
-        Pair { cert: params.signed_by(&key, &self.0).unwrap().pem(), key }
-    }
-
-    fn roots(&self) -> RootCertStore {
-        let mut roots = RootCertStore::empty();
-        roots.add(self.0.der().clone()).unwrap();
-        roots
+        Pair { cert: params.signed_by(&key, &self.0).unwrap(), key }
     }
 }
 
-/// Server name and Host header of each query.
-type Asked = Arc<Mutex<Vec<(Option<String>, String)>>>;
-
-/// A Prometheus behind TLS that says whom it was asked by, and under which name.
+/// A Prometheus behind TLS.
 struct Secure {
-    address: SocketAddr,
-    asked: Asked,
+    fake: FakePrometheus,
+    tls: Arc<Identity>,
+}
+
+/// The certificate of a server, and the server names that clients have asked for.
+#[derive(Debug)]
+struct Identity {
+    key: Arc<CertifiedKey>,
+    names: Mutex<Vec<Option<String>>>,
+}
+
+impl ResolvesServerCert for Identity {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.names.lock().unwrap().push(hello.server_name().map(str::to_owned));
+        Some(Arc::clone(&self.key))
+    }
 }
 
 impl Secure {
     /// It serves a certificate of `ca` for `name`, and wants one of `clients` where there is one.
-    async fn start(ca: &Ca, name: &str, clients: Option<&Ca>) -> Self {
+    fn start(ca: &Ca, name: &str, clients: Option<&Ca>) -> Self {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let pair = ca.issue(name);
-        let builder =
-            ServerConfig::builder_with_provider(rustls::crypto::aws_lc_rs::default_provider().into())
-                .with_safe_default_protocol_versions()
-                .unwrap();
-        let builder = match clients {
-            None => builder.with_no_client_auth(),
-            Some(clients) => {
-                let provider = rustls::crypto::aws_lc_rs::default_provider().into();
-                let roots = clients.roots().into();
-                let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider).build().unwrap();
-                builder.with_client_cert_verifier(verifier)
-            }
-        };
-        let der = rustls::pki_types::pem::PemObject::from_pem_slice(pair.cert.as_bytes()).unwrap();
         let key = PrivateKeyDer::try_from(pair.key.serialize_der()).unwrap();
-        let tls =
-            tokio_rustls::TlsAcceptor::from(Arc::new(builder.with_single_cert(vec![der], key).unwrap()));
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (address, asked) = (listener.local_addr().unwrap(), Arc::default());
-        tokio::spawn(serve(listener, tls, Arc::clone(&asked)));
-        Self { address, asked }
+        let key = CertifiedKey::from_der(vec![pair.cert.der().clone()], key, &provider).unwrap();
+        let tls = Arc::new(Identity { key: Arc::new(key), names: Mutex::default() });
+        let verifier = clients.map_or_else(WebPkiClientVerifier::no_client_auth, |clients| {
+            let mut roots = RootCertStore::empty();
+            roots.add(clients.0.der().clone()).unwrap();
+            WebPkiClientVerifier::builder_with_provider(roots.into(), provider.clone()).build().unwrap()
+        });
+        let versions = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let config = versions.unwrap().with_client_cert_verifier(verifier).with_cert_resolver(tls.clone());
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        let (fake, router) = FakePrometheus::at(address, Answers::series([(json!({}), 7)]));
+        let config = RustlsConfig::from_config(Arc::new(config));
+        let server = axum_server::from_tcp_rustls(listener, config).unwrap();
+        tokio::spawn(server.serve(router.into_make_service()));
+        Self { fake, tls }
     }
 
     fn config(&self, host: &str) -> PrometheusConfig {
-        PrometheusConfig {
-            base_url: format!("https://{host}:{}", self.address.port()),
-            ..PrometheusConfig::default()
-        }
-    }
-}
-
-async fn serve(listener: tokio::net::TcpListener, tls: tokio_rustls::TlsAcceptor, asked: Asked) {
-    loop {
-        let (stream, _) = listener.accept().await.unwrap();
-        let (tls, asked) = (tls.clone(), asked.clone());
-        tokio::spawn(async move {
-            let Ok(stream) = tls.accept(stream).await else { return };
-            let name = stream.get_ref().1.server_name().map(str::to_owned);
-            let service = hyper_util::service::TowerToHyperService::new(Router::new().fallback(
-                move |headers: HeaderMap| async move {
-                    let host = headers["host"].to_str().unwrap().to_owned();
-                    asked.lock().unwrap().push((name, host));
-                    vector(&json!([{"metric": {}, "value": [1, "7"]}]))
-                },
-            ));
-            let connection = hyper_util::rt::TokioIo::new(stream);
-            let _ = hyper_util::server::conn::auto::Builder::new(hyper_util::rt::TokioExecutor::new())
-                .serve_connection(connection, service)
-                .await;
-        });
+        let base_url = format!("https://{host}:{}", self.fake.address.port());
+        PrometheusConfig { base_url, ..PrometheusConfig::default() }
     }
 }
 
@@ -131,7 +112,7 @@ async fn only_a_certificate_of_a_trusted_ca_for_this_host_counts() {
         ca_path: Some(folder.path(file)),
         ..config
     };
-    let server = Secure::start(&ca, "localhost", None).await;
+    let server = Secure::start(&ca, "localhost", None);
     asks(&Prometheus::new(trusted("ca.crt", server.config("localhost"))).unwrap()).await.unwrap();
     for (config, part) in [
         (trusted("other.crt", server.config("localhost")), "UnknownIssuer"),
@@ -151,16 +132,21 @@ async fn only_a_certificate_of_a_trusted_ca_for_this_host_counts() {
 async fn the_server_name_is_asked_for_and_verified_in_place_of_the_host() {
     let (ca, folder) = (Ca::new(), Folder::new());
     folder.write("ca.crt", ca.pem());
-    let server = Secure::start(&ca, "prometheus.monitoring.svc", None).await;
+    let server = Secure::start(&ca, "prometheus.monitoring.svc", None);
     let named = |host: &str, name: &str| {
         let (ca_path, server_name) = (Some(folder.path("ca.crt")), Some(name.to_owned()));
         Prometheus::new(PrometheusConfig { ca_path, server_name, ..server.config(host) })
     };
     for host in ["127.0.0.1", "localhost"] {
         asks(&named(host, "prometheus.monitoring.svc").unwrap()).await.unwrap();
-        let (asked, shown) = server.asked.lock().unwrap().last().unwrap().clone();
-        assert_eq!(asked.as_deref(), Some("prometheus.monitoring.svc"));
-        assert_eq!(shown, format!("{host}:{}", server.address.port()), "the request is for the URL's host");
+        let name = server.tls.names.lock().unwrap().last().unwrap().clone();
+        assert_eq!(name.as_deref(), Some("prometheus.monitoring.svc"));
+        let asked = server.fake.asked.lock().unwrap().last().unwrap().host.clone();
+        assert_eq!(
+            asked,
+            format!("{host}:{}", server.fake.address.port()),
+            "the request is for the URL's host"
+        );
     }
     let error = asks(&named("localhost", "another.name").unwrap()).await.unwrap_err();
     assert!(error.contains("not valid for name") && error.contains("another.name"), "{error}");
@@ -174,14 +160,14 @@ async fn the_server_name_is_asked_for_and_verified_in_place_of_the_host() {
 async fn a_client_certificate_is_sent_and_a_renewed_one_is_used() {
     let (ca, clients, folder) = (Ca::new(), Ca::new(), Folder::new());
     folder.write("ca.crt", ca.pem());
-    let server = Secure::start(&ca, "localhost", Some(&clients)).await;
+    let server = Secure::start(&ca, "localhost", Some(&clients));
     let with = |identity: Option<(String, String)>| {
         let (ca_path, client_identity) = (Some(folder.path("ca.crt")), identity);
         Prometheus::new(PrometheusConfig { ca_path, client_identity, ..server.config("localhost") })
     };
     let files = || Some((folder.path("tls.crt"), folder.path("tls.key")));
     let put = |pair: &Pair| {
-        folder.write("tls.crt", &pair.cert);
+        folder.write("tls.crt", pair.cert.pem());
         folder.write("tls.key", pair.key.serialize_pem());
     };
     asks(&with(None).unwrap()).await.unwrap_err();
@@ -207,8 +193,8 @@ async fn a_client_certificate_is_sent_and_a_renewed_one_is_used() {
 #[tokio::test]
 async fn a_ca_that_changes_is_used_and_garbage_is_not() {
     let (old, new, folder) = (Ca::new(), Ca::new(), Folder::new());
-    let before = Secure::start(&old, "localhost", None).await;
-    let after = Secure::start(&new, "localhost", None).await;
+    let before = Secure::start(&old, "localhost", None);
+    let after = Secure::start(&new, "localhost", None);
     let client = |server: &Secure| {
         let ca_path = Some(folder.path("ca.crt"));
         Prometheus::new(PrometheusConfig { ca_path, ..server.config("localhost") })
@@ -235,7 +221,7 @@ async fn files_that_take_their_time_hold_up_no_round() {
     let (ca, folder) = (Ca::new(), Folder::new());
     folder.write("ca.crt", ca.pem());
     folder.write("token", "one");
-    let server = Secure::start(&ca, "localhost", None).await;
+    let server = Secure::start(&ca, "localhost", None);
     let (ca_path, token_path) = (Some(folder.path("ca.crt")), Some(folder.path("token")));
     let config = PrometheusConfig { ca_path, token_path, ..server.config("localhost") };
     let client = Prometheus::new(config).unwrap();
