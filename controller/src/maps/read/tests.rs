@@ -30,7 +30,7 @@ fn what_cannot_be_used_is_skipped_with_the_reason_and_the_rest_holds() {
             Global,
             "a",
             "model_id: m\nkvCacheThreshold: 2",
-            Some("kvCacheThreshold: found 2 (a number): write a"),
+            Some("kvCacheThreshold: found 2 (a number): write a number from 0 to 1"),
         ),
         (Global, "a", "model_id: m\nkvThreshold: 1", Some("kvThreshold: there is no such field: known are ")),
         (Global, "a", "model_id: [", Some("found no YAML: ")),
