@@ -174,8 +174,8 @@ fn a_late_queue_counts_and_keeps_a_token_model_from_shrinking() {
         case.take_in([answer(Query::SchedulerQueue, &[(queue_size("ns", "m"), "7")])]);
         case.at.now += Duration::from_secs(after);
         case.load("m", 1.0, &[("a-0", 0.1, 0.0)]);
-        let mut round =
-            [Query::KvUsage, Query::Queue, Query::Tokens, Query::CacheConfig].map(no_series).to_vec();
+        let others = [Query::KvUsage, Query::Queue, Query::Tokens, Query::CacheConfig];
+        let mut round = Vec::from(others.map(no_series));
         round.push(failed(Query::SchedulerQueue));
         case.take_in(round);
         let queue = case.assembled().snapshot.models[0].scheduler_queue;

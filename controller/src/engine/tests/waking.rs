@@ -3,11 +3,11 @@
 use super::*;
 use crate::fixture::gpu_pod;
 
-/// Variants `dear` and `cheap` of model `m` at 0, and `busy` of model `n` with 2 replicas.
+/// Variants `expensive` and `cheap` of model `m` at 0, and `busy` of model `n` with 2 replicas.
 fn at_zero() -> Cluster {
     let mut cluster = Cluster::new();
     let cost = |cost: &str| json!({"spec": {"variantCost": cost}});
-    cluster.variant("dear", "m", cost("80")).deployment("dear", 0, 0);
+    cluster.variant("expensive", "m", cost("80")).deployment("expensive", 0, 0);
     cluster.variant("cheap", "m", cost("40")).deployment("cheap", 0, 0);
     cluster.variant("busy", "n", json!({})).deployment("busy", 2, 2).pod("a-0", "busy").pod("a-1", "busy");
     cluster
@@ -39,7 +39,7 @@ impl Bench {
 async fn only_the_cheapest_variant_of_the_model_that_requests_wait_for_is_woken() {
     let mut bench = Bench::new(at_zero(), calm()).await;
     bench.turn().await;
-    assert_eq!(bench.targets(), [of("busy", 2, 3), of("cheap", 0, 0), of("dear", 0, 0)]);
+    assert_eq!(bench.targets(), [of("busy", 2, 3), of("cheap", 0, 0), of("expensive", 0, 0)]);
     // Nothing waits for it: nothing is published.
     let before = bench.published();
     for (namespace, waiting) in [("ns", 0.0), ("elsewhere", 3.0)] {
@@ -50,7 +50,7 @@ async fn only_the_cheapest_variant_of_the_model_that_requests_wait_for_is_woken(
 
     bench.show_waiting("ns", "m", 3.0);
     bench.wake();
-    assert_eq!(bench.targets(), [of("busy", 2, 3), of("cheap", 0, 1), of("dear", 0, 0)]);
+    assert_eq!(bench.targets(), [of("busy", 2, 3), of("cheap", 0, 1), of("expensive", 0, 0)]);
     let published = bench.published();
     let cheap = published.variants.values().nth(1).unwrap();
     assert_eq!(cheap.decision.as_ref().unwrap().reason().code(), "RequestsWaiting");
@@ -75,7 +75,11 @@ async fn a_model_is_woken_before_prometheus_has_answered_once() {
     let mut bench = Bench::new(at_zero(), down()).await;
     bench.show_waiting("ns", "m", 3.0);
     bench.wake();
-    assert_eq!(bench.targets(), [of("cheap", 0, 1), of("dear", 0, 0)], "and nothing is said of others");
+    assert_eq!(
+        bench.targets(),
+        [of("cheap", 0, 1), of("expensive", 0, 0)],
+        "and nothing is published of others"
+    );
 }
 
 #[tokio::test]
@@ -83,7 +87,7 @@ async fn a_first_wake_is_limited_to_the_gpus_that_are_left() {
     let mut cluster = at_zero();
     let mut gpu = gpu_pod(1);
     gpu["nodeSelector"] = json!({"nvidia.com/gpu.product": "H100"});
-    cluster.template("cheap", 0, &gpu).template("dear", 0, &gpu);
+    cluster.template("cheap", 0, &gpu).template("expensive", 0, &gpu);
     let mut bench = Bench::new(cluster, down()).await;
     bench.configure(|c| c.limited_mode = true);
     bench.show_waiting("ns", "m", 3.0);
@@ -113,14 +117,14 @@ async fn one_that_cannot_be_scaled_is_passed_over() {
     refused.add(&cheap, true, Instant::now());
     refusals.0.send_replace(Arc::new(refused));
     bench.engine.cycle(&mut bench.state);
-    assert_eq!(bench.targets()[1..], [of("cheap", 0, 0), of("dear", 0, 1)]);
+    assert_eq!(bench.targets()[1..], [of("cheap", 0, 0), of("expensive", 0, 1)]);
     assert_eq!(reasons(&bench.published().variants[&cheap])[0], "NotCarriedOut");
 }
 
 #[tokio::test]
 async fn a_model_whose_pods_a_pool_holds_can_be_woken() {
     for (pool, unwoken) in
-        [(None, &["m", "other"][..]), (Some("b"), &["other"]), (Some("nobody"), &["m", "other"])]
+        [(None, &["m", "other"][..]), (Some("b"), &["other"]), (Some("neither"), &["m", "other"])]
     {
         let mut cluster = Cluster::new();
         for (name, model) in [("a", "m"), ("b", "m"), ("c", "other")] {
