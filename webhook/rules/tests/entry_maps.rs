@@ -32,7 +32,7 @@ fn update<'a>(old: &'a Value, new: &'a Value) -> MapFacts<'a> {
 
 /// An entry whose aliases multiply by nine at each level.
 fn bomb(levels: usize) -> String {
-    let level = |i: usize| format!("a{i}: &a{i} [{}]\n", [format!("*a{}", i - 1); 9].join(","));
+    let level = |i: usize| format!("a{i}: &a{i} [{}]\n", vec![format!("*a{}", i - 1); 9].join(","));
     "a0: &a0 [x,x,x,x,x,x,x,x,x]\n".to_owned() + &(1..levels).map(level).collect::<String>()
 }
 

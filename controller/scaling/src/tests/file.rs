@@ -94,7 +94,7 @@ models[0].variants[0].replica | replica | {models: [{modelID: m, namespace: n, v
 config.saturation.default.kvThreshold | kvThreshold | {config: {saturation: {default: {kvThreshold: 1}}}}
 config.saturation.default.kvCacheThreshold | from 0 to 1 | {config: {saturation: {default: {kvCacheThreshold: 1.5}}}}
 models[0].variants[0].cost | "-3" | {models: [{modelID: m, namespace: n, variants: [{name: a, current: 1, cost: "-3"}]}]}
-models[0].variants[0].current | -1 | {models: [{modelID: m, namespace: n, variants: [{name: a, current: -1}]}]}
+models[0].variants[0].current | u32 | {models: [{modelID: m, namespace: n, variants: [{name: a, current: -1}]}]}
 models[0].variants[0].mode | fixed=3 | {models: [{modelID: m, namespace: n, variants: [{name: a, current: 1, mode: off}]}]}
 models[0].variants[0].replicas[0].kv | from 0 to 1 | {models: [{modelID: m, namespace: n, variants: [{name: a, current: 1, replicas: [{pod: p, kv: .nan}]}]}]}
 models[0].trackedFor | unit | {models: [{modelID: m, namespace: n, trackedFor: 5}]}

@@ -110,6 +110,9 @@ async fn decided(retention: u32, ago: u32, others: &[Other]) -> Vec<String> {
 }
 
 proptest! {
+    // A case runs six cycles against an HTTP server: a thousand cases would take minutes.
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
     #[test]
     fn other_namespaces_change_no_decision(
         retention in 1..600_000_u32,
