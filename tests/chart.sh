@@ -261,9 +261,9 @@ rules=$(grep -cE '^ *expr: ' $out/with-operator.yaml)
 echo "== docs/migration.md: next to llm-d WVA nothing of this release is in the namespaces of models"
 flags=$(sed -n '/helm install wva/,/```/p' docs/migration.md | grep -oE -- '--set [^ ]+')
 # shellcheck disable=SC2086 # flags are separate words
-render -f $chart/values-llm-d-wva.yaml $flags > $out/beside.yaml || fault "the command of docs/migration.md does not render"
-lacks "$(json $out/beside.yaml)" '"namespace":"llm-d-autoscaler"' beside
-lacks "$(json $out/beside.yaml)" '"nodePort"' beside
+render -f $chart/values-llm-d-wva.yaml $flags > $out/aside.yaml || fault "the command of docs/migration.md does not render"
+lacks "$(json $out/aside.yaml)" '"namespace":"llm-d-autoscaler"' aside
+lacks "$(json $out/aside.yaml)" '"nodePort"' aside
 
 echo "== the Helm commands of the documents render"
 commands=0
