@@ -261,16 +261,16 @@ rules=$(grep -cE '^ *expr: ' $out/with-operator.yaml)
 echo "== docs/migration.md: next to llm-d WVA nothing of this release is in the namespaces of models"
 flags=$(sed -n '/helm install wva/,/```/p' docs/migration.md | grep -oE -- '--set [^ ]+')
 # shellcheck disable=SC2086 # flags are separate words
-render -f $chart/values-llm-d-wva.yaml $flags > $out/beside.yaml || fault "the command of docs/migration.md does not render"
-lacks "$(json $out/beside.yaml)" '"namespace":"llm-d-autoscaler"' beside
-lacks "$(json $out/beside.yaml)" '"nodePort"' beside
+render -f $chart/values-llm-d-wva.yaml $flags > $out/aside.yaml || fault "the command of docs/migration.md does not render"
+lacks "$(json $out/aside.yaml)" '"namespace":"llm-d-autoscaler"' aside
+lacks "$(json $out/aside.yaml)" '"nodePort"' aside
 
 echo "== the Helm commands of the documents render"
 commands=0
 while IFS= read -r command; do
   commands=$((commands + 1))
   given=()
-  case $command in *--reuse-values* | *your-values.yaml*) given=(-f "$prometheus") ;; esac
+  case $command in *reuse-values* | *your-values.yaml*) given=(-f "$prometheus") ;; esac
   read -ra chosen <<< "$(grep -oE -- '(--set|--set-string|--set-file|-f) [^ ]+' <<< "$command" | grep -v your-values | sed 's/prometheus-ca.crt/tests\/chart\/ca.crt/' | tr '\n' ' ')"
   "$helm" template $release $chart --namespace $system "${given[@]}" "${chosen[@]}" > $out/command.yaml 2> $out/command.err || fault "does not render: $command: $(cat $out/command.err)"
 done < <(cat README.md docs/*.md $chart/README.md | sed -e ':a' -e '/\\$/N; s/\\\n *//; ta' | grep -E '^ *helm (upgrade|install) .*charts/workload-variant-autoscaler')

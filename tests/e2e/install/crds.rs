@@ -146,7 +146,7 @@ async fn older_chart(site: &Site) -> anyhow::Result<String> {
 }
 
 async fn upgraded(site: &Site, helm: &Helm) -> anyhow::Result<String> {
-    let values = ["--reuse-values", "--set", "crds.install=true"];
+    let values = ["--reset-then-reuse-values", "--set", "crds.install=true"];
     let chart = older_chart(site).await?;
     let older = ["upgrade", RELEASE, &chart, "-n", SYSTEM, helm.wait(), "--timeout=2m"];
     helm.run(&[&older[..], &values].concat()).await?.success()?;

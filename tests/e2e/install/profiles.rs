@@ -104,14 +104,14 @@ async fn operator(site: &Site, helm: &Helm) -> anyhow::Result<String> {
 
 async fn works(site: &Site, helm: &Helm, wanted: &Profile) -> anyhow::Result<String> {
     let file = profile(wanted.file);
-    site.helm(helm, &[&["-f", &file], wanted.further].concat()).await?.success()?;
+    site.helm(helm, &[&["-f", &file][..], wanted.further].concat()).await?.success()?;
     site.replicas_work(wanted.replicas).await?;
     site.objects_are_stored().await?;
     let data = async |map: &str| -> anyhow::Result<Value> {
         let map = site.kubectl(&["-n", SYSTEM, "get", "configmap", map, "-o", "json"]).await?;
         Ok(serde_json::from_str::<Value>(&map)?["data"].clone())
     };
-    let url = &data(MAIN_MAP).await?["PROMETHEUS_BASE_URL"];
+    let url = data(MAIN_MAP).await?["PROMETHEUS_BASE_URL"].clone();
     ensure!(url == wanted.prometheus, "Prometheus is {url}");
     let entry = data(&format!("{RELEASE}-wva-saturation-scaling-config")).await?["default"].clone();
     let analyzer = format!("analyzerName: {}\n", wanted.analyzer);
