@@ -63,38 +63,24 @@ fn start(mode: Mode) -> (FakeApi, watch::Receiver<Sight>, mpsc::UnboundedReceive
         let text = match event {
             Event::Init => "init".to_owned(),
             Event::InitDone => "done".to_owned(),
-            Event::InitApply(o) | Event::Apply(o) | Event::Delete(o) => o.metadata.name.clone().unwrap(),
+            Event::InitApply(o) | Event::Apply(o) | Event::Delete(o) => {
+                o.metadata.name.clone().unwrap_or_default()
+            }
         };
         let _ = tell.send(text);
     }));
-    Watch { mode, requests, sight: watched.sight.clone(), told, synced, _tasks: tasks }
+    (server, watched.sight.clone(), told, tasks, synced)
 }
 
-impl Watch {
-    fn set(&self, mode: Mode) {
-        self.mode.send_replace(mode);
-    }
-
-    fn requests(&self) -> usize {
-        self.requests.load(Ordering::Relaxed)
-    }
-
-    async fn until(&mut self, want: Sight) {
-        // The clock jumps to whatever is next: this is no real hour.
-        let seen = tokio::time::timeout(HOUR, self.sight.wait_for(|s| *s == want)).await;
-        assert!(seen.is_ok_and(|s| s.is_ok()), "it is not {want:?}");
-    }
-
-    async fn check_observed(&mut self, events: &[&str]) {
-        for want in events {
-            let next = tokio::time::timeout(HOUR, self.told.recv()).await;
-            assert_eq!(next.expect("nothing more is observed").as_deref(), Some(*want));
-        }
-    }
+async fn until(sight: &mut watch::Receiver<Sight>, want: Sight) {
+    // The clock jumps to whatever is next: this is no real hour.
+    let seen = tokio::time::timeout(HOUR, sight.wait_for(|s| *s == want)).await;
+    assert!(seen.is_ok_and(|s| s.is_ok()), "it is not {want:?}");
 }
 
-const LISTED: [&str; 3] = ["init", "a", "done"];
-const FORGOTTEN: [&str; 2] = ["init", "done"];
+async fn next(told: &mut mpsc::UnboundedReceiver<String>) -> String {
+    tokio::time::timeout(HOUR, told.recv()).await.expect("nothing more is observed").unwrap()
+}
 
 #[tokio::test(start_paused = true)]
 async fn a_kind_is_followed_when_it_appears_and_forgotten_when_it_goes() {
@@ -105,15 +91,19 @@ async fn a_kind_is_followed_when_it_appears_and_forgotten_when_it_goes() {
     assert!(sight.borrow().is_complete(), "there is nothing to see");
     set_mode(&server, Mode::Listed);
     let asked = tokio::time::Instant::now();
-    kind.until(Sight::Seen).await;
+    until(&mut sight, Sight::Seen).await;
     assert!(asked.elapsed() <= LONGEST_PAUSE, "{:?}", asked.elapsed());
-    kind.check_observed(&LISTED).await;
+    for want in ["init", "a", "done"] {
+        assert_eq!(next(&mut told).await, want);
+    }
     for (mode, want) in [(Mode::Absent, Sight::Absent), (Mode::Forbidden, Sight::Forbidden)] {
         set_mode(&server, mode);
         until(&mut sight, want).await;
     }
-    kind.check_observed(&FORGOTTEN).await;
-    assert!(!kind.sight.borrow().is_complete(), "what is hidden may be there");
+    for want in ["init", "done"] {
+        assert_eq!(next(&mut told).await, want, "what was seen is nothing any more");
+    }
+    assert!(!sight.borrow().is_complete(), "what is hidden may be there");
 }
 
 #[tokio::test(start_paused = true)]
@@ -137,8 +127,10 @@ async fn what_was_seen_counts_on_where_it_is_forbidden_until_the_kind_goes() {
         set_mode(&server, mode);
         tokio::time::sleep(wait).await;
     }
-    kind.until(Sight::Absent).await;
-    kind.check_observed(&FORGOTTEN).await;
+    until(&mut sight, Sight::Absent).await;
+    for want in ["init", "done"] {
+        assert_eq!(next(&mut told).await, want, "what was seen is nothing any more");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -149,14 +141,14 @@ async fn a_kind_that_stays_away_is_asked_for_seldom_and_told_once() {
         (Mode::ListOnly, Sight::Forbidden),
         (Mode::Broken, Sight::Unknown),
     ] {
-        let mut kind = start(mode);
-        kind.until(want).await;
-        kind.sight.mark_unchanged();
+        let (server, mut sight, _told, _tasks, _) = start(mode);
+        until(&mut sight, want).await;
+        sight.mark_unchanged();
         tokio::time::sleep(HOUR).await;
         let requests = server.requests().len();
         // Two requests each half minute; kube itself repeats what failed on the server's side.
         let most = if mode == Mode::Broken { 2000 } else { 260 };
         assert!((60..=most).contains(&requests), "{mode:?}: {requests} requests");
-        assert!(!kind.sight.has_changed().unwrap(), "{mode:?}: it was told again");
+        assert!(!sight.has_changed().unwrap(), "{mode:?}: it was told again");
     }
 }
