@@ -1,11 +1,8 @@
 //! A cluster for tests: the watch caches of the controller, fed by hand, without an API server. Objects are written
 //! as JSON, the way the API server would hand them over.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
-use axum::body::Body;
-use axum::http::{Request, Response};
 use kube::runtime::watcher::Event;
 use kube::{Resource, api::DynamicObject};
 use serde::de::DeserializeOwned;
@@ -269,25 +266,6 @@ impl Cluster {
     pub(crate) fn excluded_namespace(&mut self, name: &str) -> &mut Self {
         self.namespace(name, json!({"annotations": {"wva.llmd.ai/exclude": "true"}}))
     }
-}
-
-/// A client of an API server that answers with this function.
-pub(crate) fn client(
-    mut answer: impl FnMut(Request<kube::client::Body>) -> Response<Body> + Send + 'static,
-) -> kube::Client {
-    let service = tower::service_fn(move |request| std::future::ready(Ok::<_, Infallible>(answer(request))));
-    kube::Client::new(service, "ns")
-}
-
-pub(crate) fn response(code: u16, body: &Value) -> Response<Body> {
-    Response::builder().status(code).body(Body::from(body.to_string())).unwrap()
-}
-
-/// A refusal of the API server.
-pub(crate) fn failure(code: u16, reason: &str) -> Response<Body> {
-    let status =
-        json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code});
-    response(code, &status)
 }
 
 /// A pod whose container takes so many GPUs.

@@ -20,7 +20,8 @@ fn settings(set: &[(&str, &str)]) -> Settings {
 }
 
 fn refusal(set: &[(&str, &str)]) -> String {
-    read(&[], &[&[URL], set].concat()).unwrap_err().to_string()
+    // The first of two with one name counts.
+    read(&[], &[set, &[URL]].concat()).unwrap_err().to_string()
 }
 
 fn text(data: &serde_json::Value) -> MapText {

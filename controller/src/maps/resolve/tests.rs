@@ -267,6 +267,7 @@ fn the_most_important_service_class_gives_the_objectives() {
         let ms = |slo: Option<Millis>| slo.map(Millis::get);
         (ms(s.itl_slo), ms(s.ttft_slo), Saturation::of(&s).analyzer)
     };
+    bench.feed.put(GLOBAL, &[("default", "analyzerName: percentage")]);
     bench.proactive = true;
     assert_eq!(found(&mut bench), (None, None, AnalyzerName::Percentage), "no class names it");
     let classes = [
