@@ -49,7 +49,7 @@ chart: build ## Judge the Helm chart by its render: names, permissions, webhooks
 	@tests/chart.sh
 
 generate: ## Write what is made from code: the CRD, the schemas of config map entries, the webhook configurations, the rule reference, the page of settings
-	WVA_GENERATE=1 $(CARGO) test --quiet --package wva --test program generated::
+	WVA_GENERATE=1 $(CARGO) test --quiet --workspace --test program generated::
 
 demo: tools build ## Show the main job on a real control plane (KEEP=1 leaves it running)
 	@$(TARGET)/debug/wva-experiments demo --wva $(TARGET)/debug/wva $(if $(KEEP),--keep)

@@ -12,7 +12,7 @@ use wva_testbed::install::Install;
 use wva_testbed::{Component, Options, Testbed, eventually};
 
 /// For an API server that starts again, or a review that is due.
-const OUTAGE: Duration = Duration::from_secs(60);
+const OUTAGE: Duration = Duration::from_mins(1);
 const READER: &str = "
 {apiVersion: v1, kind: ServiceAccount, metadata: {name: scraper, namespace: default}}
 ---

@@ -63,10 +63,12 @@ impl Cas {
         text
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "rows of tables have it next to an absent Secret")]
     fn secret(&self, text: &str) -> Option<Data> {
         Some(self.set(text).to_secret_data())
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "rows of tables have it next to an absent Secret")]
     fn spoilt(&self, text: &str, entry: &str, value: &str) -> Option<Data> {
         let mut data = self.set(text).to_secret_data();
         data.insert(entry.to_owned(), ByteString(value.as_bytes().to_vec()));

@@ -38,7 +38,7 @@ async fn race(fake: &FakeApi) -> Vec<Option<Change>> {
     let done = tasks.join_all().await;
     let bundles: BTreeSet<Vec<u8>> = done.iter().map(|(set, ..)| set.bundle(Timestamp::now())).collect();
     assert_eq!(bundles.len(), 1, "all authorities use one CA");
-    assert_eq!(bundles.first(), Some(&data(&fake)[CA_CERT].0), "and it is the Secret's");
+    assert_eq!(bundles.first(), Some(&data(fake)[CA_CERT].0), "and it is the Secret's");
     done.into_iter().map(|(.., outcome)| outcome).collect()
 }
 

@@ -82,7 +82,7 @@ fn what_is_nearly_right_is_refused() {
         "kvCacheThreshold: 1.1", "kvCacheThreshold: -0.1", "kvCacheThreshold: '0.8'", "kvCacheThreshold:",
         "queueLengthThreshold: -1", "scaleUpThreshold: 0", "utilization: 1.01", "itlSlo: 0", "hold: 0s",
         "hold: 5", "hold: 1d", "drain: -2m", "warmSpare: true", "warmSpare: Auto", "analyzerName: tokens",
-        "shadowAnalyzer: percentage", "optimizer: ''", "optimizer: Exact", "enableLimiter: yes",
+        "shadowAnalyzer: percentages", "optimizer: ''", "optimizer: Exact", "enableLimiter: yes",
         "model_id: 7", // Spellings of snapshot files, and of other maps.
         "modelID: m", "modelId: m", "kv_cache_threshold: 0.8", "retention_period: 10m", "[]", "text", "",
     ] {

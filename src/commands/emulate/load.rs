@@ -43,16 +43,17 @@ struct Window {
 impl Window {
     fn line(&mut self, elapsed: Duration, rate: f64, under_way: usize) -> String {
         self.seconds.sort_by(f64::total_cmp);
-        let mut line =
-            format!("{:>6} s  {rate} requests/s: {} answered", elapsed.as_secs(), self.seconds.len(),);
-        if let (Some(median), Some(p95)) = (percentile(&self.seconds, 50), percentile(&self.seconds, 95)) {
-            line += &format!(" (p50 {median:.1} s, p95 {p95:.1} s)");
-        }
-        line += &format!(", {} failed, {} dropped, {under_way} under way", self.failed, self.dropped);
-        if let Some(failure) = &self.failure {
-            line += &format!("; last failure: {failure}");
-        }
-        line + "\n"
+        let times = match (percentile(&self.seconds, 50), percentile(&self.seconds, 95)) {
+            (Some(median), Some(p95)) => format!(" (p50 {median:.1} s, p95 {p95:.1} s)"),
+            _ => String::new(),
+        };
+        let failure = self.failure.as_ref().map(|text| format!("; last failure: {text}")).unwrap_or_default();
+        let (seconds, answered) = (elapsed.as_secs(), self.seconds.len());
+        let Self { failed, dropped, .. } = self;
+        format!(
+            "{seconds:>6} s  {rate} requests/s: {answered} answered{times}, {failed} failed, {dropped} dropped, \
+             {under_way} under way{failure}\n"
+        )
     }
 }
 

@@ -1,4 +1,4 @@
-//! The HTTP side of an emulated server: the part of the OpenAI API that a load needs, health, and metrics.
+//! The HTTP side of an emulated server: the part of the `OpenAI` API that a load needs, health, and metrics.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -186,7 +186,7 @@ fn loading() -> Response {
     refusal(StatusCode::SERVICE_UNAVAILABLE, "the model is being loaded")
 }
 
-/// An error in the shape of the OpenAI API.
+/// An error in the shape of the `OpenAI` API.
 fn refusal(status: StatusCode, message: &str) -> Response {
     (status, Json(json!({"error": {"message": message, "code": status.as_u16()}}))).into_response()
 }

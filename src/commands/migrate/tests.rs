@@ -249,15 +249,15 @@ fn writes_the_analyzer_that_an_entry_means() {
     assert_eq!(braces, [(json!({"default": "analyzerName: percentage\nkvCacheThreshold: 0.7\n"}), 1)]);
 
     let overrides = json!({"m": "model_id: m", "n": "{model_id: n, analyzerName: saturation}"});
-    let (data, changes) = named(&[overrides.clone()]).remove(0);
+    let (data, changes) = named(std::slice::from_ref(&overrides)).remove(0);
     assert_eq!((&data["m"], changes), (&json!("analyzerName: percentage\nmodel_id: m"), 1));
     assert_eq!(data["n"], overrides["n"]);
 }
 
 #[test]
 fn leaves_maps_whose_analyzer_is_named_or_inherited() {
-    let (names_one, names_none) =
+    let (throughput, unnamed) =
         (json!({"default": "analyzerName: throughput"}), json!({"default": "queueLengthThreshold: 3"}));
-    assert_eq!(named(&[names_one, names_none]), []);
+    assert_eq!(named(&[throughput, unnamed]), []);
     assert_eq!(named(&[json!({"default": "not an entry"})]), []);
 }

@@ -144,7 +144,7 @@ impl Task {
         let needs_none = matches!(self, Self::Tools | Self::Up { .. });
         ensure!(needs_none || wva.exists(), "there is no {}: build it first", wva.display());
         let work: LocalBoxFuture<'_, anyhow::Result<()>> = match &self {
-            Self::Tools => Box::pin(tools()),
+            Self::Tools => Box::pin(std::future::ready(tools())),
             Self::Up { pod_start, name, no_prometheus, keep } => Box::pin(up(Options {
                 name: name.clone(),
                 pod_start: *pod_start,
@@ -170,7 +170,7 @@ impl Task {
     }
 }
 
-async fn tools() -> anyhow::Result<()> {
+fn tools() -> anyhow::Result<()> {
     for (name, path) in Tools::ready()?.all() {
         say(&format!("{name}={}", path.display()))?;
     }

@@ -323,7 +323,7 @@ fn many_small_bombs_are_one_small_work() {
     assert!(verdict.denials().all(|v| v.code == "WVA-CM-020") && verdict.denied());
     // An alias is a copy: a long text may be told twice, and not hundreds of times.
     let long = "x".repeat(90_000);
-    let copies: String = (0..600).map(|i| format!("k{i}: *a\n")).collect();
+    let copies = (0..600).map(|i| format!("k{i}: *a\n")).collect::<Vec<_>>().concat();
     created(
         SATURATION,
         &[("default", &format!("a: &a \"{long}\"\n{copies}"))],
@@ -336,7 +336,7 @@ fn many_small_bombs_are_one_small_work() {
 
 #[test]
 fn faulty_map_is_read_until_it_has_64_faults() {
-    let fields: String = (0..9_500).map(|i| format!("unknownField{i}: 1\n")).collect();
+    let fields = (0..9_500).map(|i| format!("unknownField{i}: 1\n")).collect::<Vec<_>>().concat();
     let entry = |i| (format!("m{i:02}"), format!("model_id: m{i}\n{fields}"));
     let object = map(&(0..22).map(entry).collect::<Vec<_>>());
     let verdict = validate_map(&MapFacts::of(&object, "ns", SATURATION));

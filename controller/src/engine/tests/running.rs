@@ -28,7 +28,7 @@ async fn a_prometheus_that_hangs_holds_up_neither_changes_nor_the_end() {
     let mut bench = Bench::busy().await;
     bench.wait_for_answers(Duration::from_mins(10));
     bench.configure(|c| {
-        (c.fetch_interval, c.cache_ttl) = (Duration::from_millis(100), Duration::from_millis(1))
+        (c.fetch_interval, c.cache_ttl) = (Duration::from_millis(100), Duration::from_millis(1));
     });
     let mut running = bench.run();
     running.until(|p| p.variants.len() == 1).await;

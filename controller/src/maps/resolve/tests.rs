@@ -93,13 +93,13 @@ fn the_more_specific_entry_wins_field_by_field() {
 
 #[test]
 fn decides_by_throughput_where_no_saturation_map_is_read() {
+    use AnalyzerName::{Percentage, Throughput, Tokens};
     let mut bench = Bench::new();
     let check = |bench: &mut Bench, want: [AnalyzerName; 3]| {
         let entries = bench.resolve();
         let found = ["ns/m", "other/m", "default"].map(|key| entries[key].analyzer_name);
         assert_eq!(found, want.map(Some));
     };
-    use AnalyzerName::{Percentage, Throughput, Tokens};
     check(&mut bench, [Throughput; 3]);
     // An entry that names no analyzer means percentages, and so does a map without an entry for the model.
     bench.feed.put(LOCAL, &[("default", "kvSpareTrigger: 0.11")]);

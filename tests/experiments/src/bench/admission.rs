@@ -82,7 +82,7 @@ fn manifests(namespace: &str) -> Vec<String> {
     let fixture = |i: usize| VariantFixture {
         // Two variants a model, as most fleets have it.
         model: format!("meta-llama/Llama-{}", i / 2),
-        cost: if i % 2 == 0 { "10.0".to_owned() } else { "40.0".to_owned() },
+        cost: if i.is_multiple_of(2) { "10.0".to_owned() } else { "40.0".to_owned() },
         ..VariantFixture::new(namespace, &format!("variant-{i}")).replicas(0)
     };
     let new = VariantFixture::new(namespace, NEW).replicas(0);

@@ -130,7 +130,7 @@ impl Site {
         time: Duration,
     ) -> anyhow::Result<()> {
         let outcomes: Arc<Mutex<Outcomes>> = Arc::default();
-        let abused = async {
+        let crowding = async {
             // The load has its connections before the abuse begins.
             client::pause().await;
             let end = Instant::now() + time.saturating_sub(Duration::from_secs(2));
@@ -144,7 +144,7 @@ impl Site {
                 () = sleep_until(bound) => bail!("{name}: the clients did not end"),
             }
         };
-        let (done, peak) = peak_during(self.pid, async { tokio::try_join!(self.load(time), abused) }).await;
+        let (done, peak) = peak_during(self.pid, async { tokio::try_join!(self.load(time), crowding) }).await;
         let ([kept, new], ()) = done?;
         let outcomes = outcomes.lock().clone();
         let answered: Vec<String> = outcomes.iter().map(|(what, n)| format!("{n} x {what}")).collect();

@@ -45,10 +45,9 @@ impl Figures {
         Report::note("turns to zero and back", self.turns)?;
         let longest = self.longest.as_secs_f64();
         Report::note("requests", format!("{}, the longest of {longest:.1} s", self.requests))?;
-        let mut cut = self.cut.len().to_string();
-        for had in &self.cut {
-            cut += &format!(", begun {:.3} s before", had.as_secs_f64());
-        }
+        let begun: Vec<String> =
+            self.cut.iter().map(|had| format!(", begun {:.3} s before", had.as_secs_f64())).collect();
+        let cut = format!("{}{}", self.cut.len(), begun.concat());
         report.row("replicas removed while a request ran or waited", cut, "0", self.cut.is_empty())?;
         Report::note("requests sent once /scale was written, before that was known", self.late)?;
         let kept = percentile(&self.idle, 0) >= RETENTION;

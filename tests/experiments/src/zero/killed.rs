@@ -100,12 +100,16 @@ impl Tally {
     fn judge(&self, direction: &str, waited: bool, report: &mut Report) -> anyhow::Result<()> {
         let Self { between, kills, not_once, waits } = self;
         let (bound, longest) = (LEASE + SLACK, percentile(waits, 100));
-        let mut promise = "each step once".to_owned();
-        let mut figures = format!("{between} steps of {kills} dead leaders, {not_once} not carried out once");
-        if waited {
-            promise += &format!(", within {bound:?}");
-            figures += &format!(", a request waited {:.1} s at most", longest.as_secs_f64());
-        }
+        let figures = format!("{between} steps of {kills} dead leaders, {not_once} not carried out once");
+        let (promise, figures) = if waited {
+            let longest = longest.as_secs_f64();
+            (
+                format!("each step once, within {bound:?}"),
+                format!("{figures}, a request waited {longest:.1} s at most"),
+            )
+        } else {
+            ("each step once".to_owned(), figures)
+        };
         let what = format!("leader killed between the signal {direction} and the step");
         report.row(&what, figures, &promise, *not_once == 0 && longest <= bound)
     }

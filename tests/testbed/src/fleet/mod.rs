@@ -43,7 +43,7 @@ pub struct FleetConfig {
     pub max_seqs: u32,
     /// Mean time that a request runs, and the share of a pod's KV cache that it holds meanwhile, 0..=1; where there is an
     /// engine, both follow from that.
-    pub service_time: Duration,
+    pub run_time: Duration,
     /// See there.
     pub kv_per_request: f64,
     /// How long a step of the engine takes, of which a request needs one for each token it generates.
@@ -71,7 +71,7 @@ impl FleetConfig {
             model: model.to_owned(),
             rate: 0.0,
             max_seqs: 20,
-            service_time: Duration::from_secs(2),
+            run_time: Duration::from_secs(2),
             kv_per_request: 0.045,
             engine: None,
             max_queue: 100,
@@ -84,8 +84,8 @@ impl FleetConfig {
     }
 
     fn service(&self) -> anyhow::Result<Service> {
-        if self.max_seqs == 0 || self.service_time.is_zero() || !(0.0..=1.0).contains(&self.kv_per_request) {
-            bail!("max_seqs and service_time must be above 0 and kv_per_request within 0..=1: {self:?}");
+        if self.max_seqs == 0 || self.run_time.is_zero() || !(0.0..=1.0).contains(&self.kv_per_request) {
+            bail!("max_seqs and run_time must be above 0 and kv_per_request within 0..=1: {self:?}");
         }
         if self.engine.is_some_and(|engine| engine.a <= 0.0) {
             bail!("the fixed time of a step must be above 0: {self:?}");
@@ -93,7 +93,7 @@ impl FleetConfig {
         let (input, output) = (f64::from(self.prompt_tokens), f64::from(self.generation_tokens));
         let service = Service {
             max_seqs: f64::from(self.max_seqs),
-            service_time: self.service_time.as_secs_f64(),
+            run_time: self.run_time.as_secs_f64(),
             per_running: 0.0,
             kv_per_request: self.kv_per_request,
             prompt_tokens: input,
@@ -102,7 +102,7 @@ impl FleetConfig {
         let Some(Engine { a, b, c }) = self.engine else { return Ok(service) };
         let cache = f64::from(u32::try_from(self.num_gpu_blocks * self.block_size)?);
         Ok(Service {
-            service_time: output * a,
+            run_time: output * a,
             per_running: output * b + input * c,
             // Half of the output is there on the average.
             kv_per_request: ((input + output / 2.0) / cache).min(1.0),

@@ -10,7 +10,7 @@ pub(super) struct Service {
     /// Requests a replica runs at once (vLLM's `max_num_seqs`), above 0.
     pub(super) max_seqs: f64,
     /// Mean time that a request runs, in seconds, above 0.
-    pub(super) service_time: f64,
+    pub(super) run_time: f64,
     /// What each running request adds to that, in seconds.
     pub(super) per_running: f64,
     /// Share of a replica's KV cache that a running request holds, 0..=1.
@@ -29,7 +29,7 @@ impl Service {
 
     /// Mean time that a request runs where so many run at once, in seconds.
     fn runs_for(&self, running: f64) -> f64 {
-        self.service_time + self.per_running * running
+        self.run_time + self.per_running * running
     }
 }
 
@@ -179,7 +179,7 @@ mod tests {
     /// 10 requests at once, 2 s each: 5 requests per second and replica; 5% KV each: half the cache when full.
     const SERVICE: Service = Service {
         max_seqs: 10.0,
-        service_time: 2.0,
+        run_time: 2.0,
         per_running: 0.0,
         kv_per_request: 0.05,
         prompt_tokens: 100.0,
@@ -291,7 +291,7 @@ mod tests {
     #[test]
     fn what_runs_beside_a_request_slows_it_down_and_its_input_is_counted_when_it_begins_and_ends() {
         // At 3 requests a second n run for n / 3 s each, and that is 1 + 0.2 n: 7.5, and an eighth more by what ends late.
-        let service = Service { service_time: 1.0, per_running: 0.2, ..SERVICE };
+        let service = Service { run_time: 1.0, per_running: 0.2, ..SERVICE };
         let mut model = after(service, 1, 3.0, 120);
         let replica = model.replicas()["pod-0"];
         near(replica.running, 8.45, "running");
