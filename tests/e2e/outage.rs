@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::support::{Cluster, DEADLINE, condition, events, is, options, served, target};
+use crate::support::{Cluster, DEADLINE, condition, events, is, options, served, target, thresholds};
 use anyhow::ensure;
 use serde_json::Value;
 use wva_testbed::fixtures::VariantFixture;
@@ -51,6 +51,8 @@ async fn no_outage_changes_a_target() -> anyhow::Result<()> {
     let plane = Options { name: "outage".to_owned(), ..Options::default() };
     let mut cluster = Cluster::start(plane, &options).await?;
     let ns = cluster.testbed.namespace("outage").await?;
+    // The throughput analyzer gives nothing back at a load that completes no request.
+    cluster.testbed.apply(&thresholds(&ns, "analyzerName: percentage")).await?;
 
     // Load in the middle: saturated, one step up has been taken and is carried out, the next is blocked by the maximum.
     let variant = VariantFixture { max: 2, ..VariantFixture::new(&ns, "held") };

@@ -17,7 +17,7 @@ use wva_testbed::install::{Install, InstallOptions, SERVICE, SYSTEM, get};
 use wva_testbed::{FleetConfig, Options, Ran, Testbed, eventually, within};
 
 /// Longest wait for what has to happen: seconds usually, with room for a loaded machine.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(90);
+pub(crate) const DEADLINE: Duration = Duration::from_mins(3);
 
 /// A control plane and the program on it.
 pub(crate) struct Cluster {
@@ -220,6 +220,17 @@ pub(crate) async fn external_metric(
 pub(crate) fn served(namespace: &str) -> FleetConfig {
     let model = VariantFixture::new(namespace, "any").model;
     FleetConfig::new(namespace, &format!("{MODEL_LABEL}=served"), &model)
+}
+
+/// The saturation map of a namespace, with one entry for all its models.
+pub(crate) fn thresholds(namespace: &str, entry: &str) -> String {
+    format!(
+        "apiVersion: v1
+kind: ConfigMap
+metadata: {{name: wva-saturation-scaling-config, namespace: {namespace}}}
+data: {{default: '{entry}'}}
+"
+    )
 }
 
 /// A file of this repository.

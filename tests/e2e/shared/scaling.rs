@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::support::{Cluster, DEADLINE, is, served, target};
+use crate::support::{Cluster, DEADLINE, is, served, target, thresholds};
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
 use wva_testbed::fixtures::VariantFixture;
@@ -100,6 +100,7 @@ async fn at_ten_replicas_the_step_is_what_the_hpa_acts_on() -> anyhow::Result<()
 async fn load_that_fits_on_fewer_replicas_gives_them_back_one_by_one_down_to_one() -> anyhow::Result<()> {
     let cluster = crate::support::cluster().await?;
     let ns = cluster.testbed.namespace("down").await?;
+    cluster.testbed.apply(&thresholds(&ns, "analyzerName: percentage")).await?;
     let load = fleet(cluster, &ns)?;
     load.set_fixed_all(0.10, 0.0);
     cluster.testbed.apply(&VariantFixture::new(&ns, "idle").replicas(3).all()).await?;
@@ -158,17 +159,6 @@ async fn decision(cluster: &Cluster, namespace: &str, name: &str) -> anyhow::Res
     ensure!(status == 200, "{status}: {text}");
     let mut explained: Value = serde_json::from_str(&text)?;
     Ok(explained["decisions"][0].take())
-}
-
-/// The saturation map of a namespace, with one entry for all its models.
-fn thresholds(namespace: &str, entry: &str) -> String {
-    format!(
-        "apiVersion: v1
-kind: ConfigMap
-metadata: {{name: wva-saturation-scaling-config, namespace: {namespace}}}
-data: {{default: '{entry}'}}
-"
-    )
 }
 
 #[tokio::test(flavor = "multi_thread")]
