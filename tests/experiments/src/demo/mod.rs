@@ -29,6 +29,13 @@ spec:
   variantCost: \"$40\"
 ";
 
+/// The percentage analyzer decides: the emulated fleet has no times of steps, from which the throughput analyzer learns.
+const ANALYZER: &str = "apiVersion: v1
+kind: ConfigMap
+metadata: {name: wva-saturation-scaling-config, namespace: demo}
+data: {default: 'analyzerName: percentage'}
+";
+
 /// All objects that the demo shows.
 const OBJECTS: [&str; 4] = ["get", "va,hpa,deploy", "-n", "demo"];
 
@@ -82,9 +89,10 @@ async fn both_desire_one(install: &Install) -> anyhow::Result<()> {
 }
 
 async fn serve(stage: &mut Stage, install: &Install, pod_start: Duration) -> anyhow::Result<Fleet> {
-    stage.step("Two variants of one model are admitted", "The same model on A100s at cost 40 and on H100s at cost 80, one replica each, each with an ordinary HPA that reads\nwva_desired_replicas.")?;
+    stage.step("Two variants of one model are admitted", "The same model on A100s at cost 40 and on H100s at cost 80, one replica each, each with an ordinary HPA that reads\nwva_desired_replicas. A map of the namespace chooses the percentage analyzer.")?;
     let cheap = VariantFixture::new("demo", "llama-a100").on_a100().cost("40.0");
     let costly = VariantFixture::new("demo", "llama-h100").cost("80.0");
+    stage.apply(ANALYZER).await?;
     for variant in [&cheap, &costly] {
         stage.apply(&variant.all()).await?;
     }
