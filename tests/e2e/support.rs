@@ -27,13 +27,16 @@ pub(crate) struct Cluster {
 
 static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
 
-/// The control plane of the group `shared`.
+/// The control plane of the group `shared`. Where a namespace chooses nothing else, the percentage analyzer decides: its
+/// signals are those that the emulated fleet has in full.
 pub(crate) async fn cluster() -> anyhow::Result<&'static Cluster> {
-    CLUSTER
-        .get_or_try_init(async || {
-            Cluster::start(Options { name: "shared".to_owned(), ..Options::default() }, &options()).await
-        })
-        .await
+    let start = async || {
+        let options = Options { name: "shared".to_owned(), ..Options::default() };
+        let cluster = Cluster::start(options, &self::options()).await?;
+        cluster.testbed.apply(&thresholds(SYSTEM, "analyzerName: percentage")).await?;
+        anyhow::Ok(cluster)
+    };
+    CLUSTER.get_or_try_init(start).await
 }
 
 /// The program under test, deciding every two seconds.

@@ -100,7 +100,6 @@ async fn at_ten_replicas_the_step_is_what_the_hpa_acts_on() -> anyhow::Result<()
 async fn load_that_fits_on_fewer_replicas_gives_them_back_one_by_one_down_to_one() -> anyhow::Result<()> {
     let cluster = crate::support::cluster().await?;
     let ns = cluster.testbed.namespace("down").await?;
-    cluster.testbed.apply(&thresholds(&ns, "analyzerName: percentage")).await?;
     let load = fleet(cluster, &ns)?;
     load.set_fixed_all(0.10, 0.0);
     cluster.testbed.apply(&VariantFixture::new(&ns, "idle").replicas(3).all()).await?;
