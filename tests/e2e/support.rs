@@ -14,7 +14,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::sync::OnceCell;
 use wva_testbed::fixtures::{MODEL_LABEL, VariantFixture};
 use wva_testbed::install::{Install, InstallOptions, SERVICE, SYSTEM, get};
-use wva_testbed::{FleetConfig, Options, Ran, Testbed, eventually, within};
+use wva_testbed::{FleetConfig, NodeGroup, Options, Ran, Testbed, eventually, within};
 
 /// Longest wait for what has to happen: seconds usually, with room for a loaded machine.
 pub(crate) const DEADLINE: Duration = Duration::from_mins(3);
@@ -31,7 +31,12 @@ static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
 /// signals are those that the emulated fleet has in full.
 pub(crate) async fn cluster() -> anyhow::Result<&'static Cluster> {
     let start = async || {
-        let options = Options { name: "shared".to_owned(), ..Options::default() };
+        // Enough GPUs for every test at once: a variant of a test that has ended keeps its replicas.
+        let nodes = vec![
+            NodeGroup::of("h100", 16, "NVIDIA-H100-80GB-HBM3"),
+            NodeGroup::of("a100", 4, "NVIDIA-A100-SXM4-80GB"),
+        ];
+        let options = Options { name: "shared".to_owned(), nodes, ..Options::default() };
         let cluster = Cluster::start(options, &self::options()).await?;
         cluster.testbed.apply(&thresholds(SYSTEM, "analyzerName: percentage")).await?;
         anyhow::Ok(cluster)
