@@ -60,11 +60,6 @@ impl Ledger {
         Self { left }
     }
 
-    /// GPUs left of each accelerator, by its place.
-    pub(crate) fn left_of_each(&self) -> &[u64] {
-        &self.left
-    }
-
     /// GPUs left for a variant. `None`: it is not limited.
     pub(crate) fn left(&self, variant: &VariantView) -> Option<u64> {
         self.left.get(variant.place?).copied()

@@ -16,7 +16,7 @@ pub use mode::{Mode, ModeError};
 pub use read::SnapshotError;
 pub use wake::WakeObstacle;
 pub use work::{Curve, Known, Learned, LearnedPod, Need, StepTimes, WorkSample};
-pub use wva_crds::entries::{AnalyzerName, Optimizer, SaturationEntry, ScaleToZeroEntry, WarmSpare};
+pub use wva_crds::entries::{AnalyzerName, SaturationEntry, ScaleToZeroEntry, WarmSpare};
 
 use crate::units::{Amount, Cost, Fraction, KvUsage, QueueLength};
 

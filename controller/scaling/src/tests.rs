@@ -2,7 +2,6 @@
 //! generated snapshots (`laws`), and what neither can say.
 
 mod conformance;
-mod exact;
 mod file;
 mod fixture;
 mod generate;

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::{AnalyzerName, Optimizer, SaturationEntry, ScaleToZeroEntry, Throughput};
+use super::{AnalyzerName, SaturationEntry, ScaleToZeroEntry, Throughput};
 
 /// Key of the entry that is for every model.
 pub const DEFAULT_ENTRY: &str = "default";
@@ -27,8 +27,6 @@ pub struct Saturation {
     pub analyzer: AnalyzerName,
     /// Which one's targets are shown beside them. `None`: none.
     pub shadow: Option<AnalyzerName>,
-    /// Token analyzer: how it chooses between variants by their cost.
-    pub optimizer: Optimizer,
     /// Token analyzer: it grows where demand is above this share of the supply, (0, 1].
     pub scale_up_threshold: f64,
     /// Token analyzer: it shrinks to where demand is this share of the supply, (0, 1], below `scale_up_threshold`.
@@ -47,7 +45,6 @@ impl Default for Saturation {
             enable_limiter: false,
             analyzer: AnalyzerName::Percentage,
             shadow: None,
-            optimizer: Optimizer::CostAware,
             scale_up_threshold: 0.85,
             scale_down_boundary: 0.70,
             throughput: Throughput::default(),
@@ -80,7 +77,6 @@ impl Saturation {
             enable_limiter: entry.enable_limiter.unwrap_or(self.enable_limiter),
             analyzer: entry.analyzer_name.unwrap_or(self.analyzer),
             shadow: entry.shadow_analyzer.or(self.shadow),
-            optimizer: entry.optimizer.unwrap_or(self.optimizer),
             scale_up_threshold: entry.scale_up_threshold.map_or(self.scale_up_threshold, f64::from),
             scale_down_boundary: entry.scale_down_boundary.map_or(self.scale_down_boundary, f64::from),
             throughput: self.throughput.with(entry),

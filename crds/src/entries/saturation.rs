@@ -59,7 +59,7 @@ pub struct SaturationEntry {
     #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 0.7))]
     pub scale_down_boundary: Option<PositiveFraction>,
-    /// Token analyzer: how it chooses by cost; `costAware` fills the cheapest capacity first, `exact` searches for the least cost; default costAware.
+    /// Ignored: the token analyzer always fills the cheapest capacity first (`costAware`).
     #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "costAware"))]
     pub optimizer: Option<Optimizer>,
@@ -141,14 +141,15 @@ impl AnalyzerName {
     }
 }
 
-/// How the token analyzer chooses between variants by their cost.
+/// How the token analyzer chooses between variants by their cost. Both words mean the same since the search for the least
+/// cost of one cycle was removed: over a ramp it cost more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Optimizer {
     /// The variants whose capacity costs least are filled first, the dearest are emptied first.
     #[default]
     CostAware,
-    /// Of all ways to add what is lacking or to take what is spare the cheapest.
+    /// Accepted in entries that were written for it.
     Exact,
 }
 

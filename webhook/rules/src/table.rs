@@ -124,6 +124,7 @@ pub static RULES: &[Rule] = &[
     entries::LONG,
     entries::DEFAULT_MODEL,
     merged::LEFT_OUT,
+    entries::NO_OPTIMIZER,
     autoscalers::ALL_VARIANTS,
     autoscalers::MULTIPLIES,
 ];

@@ -193,6 +193,8 @@ fn whom_an_entry_is_for() {
     );
     created(LOCAL, &[("a", "model_id: m\nnamespace: other")], &[("WVA-CM-027", "data.a.namespace")]);
     created(SATURATION, &[("default", "model_id: m")], &[("WVA-CM-062", "data.default.model_id")]);
+    created(SATURATION, &[("default", "optimizer: exact")], &[("WVA-CM-064", "data.default.optimizer")]);
+    created(SATURATION, &[("default", "optimizer: costAware")], &[]);
     let class = "name: A\npriority: 1\ndata:\n- {model: m, slo-tpot: 1}\n- {model: m, slo-tpot: 2}";
     created(CLASSES, &[("a", class)], &[("WVA-CM-025", "data.a.data[1].model")]);
 }

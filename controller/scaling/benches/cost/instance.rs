@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 use wva_crds::GoDuration;
 use wva_scaling::snapshot::{
-    AnalyzerName, Config, GpuCount, HpaTolerance, Inventory, Model, Optimizer, QueueFigures, Replica,
+    AnalyzerName, Config, GpuCount, HpaTolerance, Inventory, Model, QueueFigures, Replica,
     SaturationEntry, SchedulerQueue, Variant,
 };
 use wva_scaling::units::{Amount, Cost, KvUsage};
-use wva_scaling::{Decision, Snapshot};
+use wva_scaling::Snapshot;
 
 const ACCELERATORS: [&str; 3] = ["A100", "H100", "L40S"];
 
@@ -20,14 +20,12 @@ pub(crate) enum Way {
     Up,
     /// Some are spare.
     Down,
-    /// Some hundred are lacking, of variants whose tokens cost nearly the same: what is hard to search.
-    Hard,
 }
 
 /// A model that has to go some way.
 pub(crate) fn instance(seed: u32, way: Way) -> Snapshot {
     let mut random = Random(seed.wrapping_mul(2_654_435_761).wrapping_add(12_345));
-    let count = if way == Way::Hard { 6 } else { 1 + random.below(6) };
+    let count = 1 + random.below(6);
     let load = random.between(0.05, 0.5);
     let mut variants: Vec<Variant> = (0..count).map(|v| variant(v, way, load, &mut random)).collect();
     if variants.iter().all(|v| v.current == 0) {
@@ -38,7 +36,6 @@ pub(crate) fn instance(seed: u32, way: Way) -> Snapshot {
     let mean: f64 = variants.iter().map(per_replica).sum::<f64>() / f64::from(count);
     let lacking = match way {
         Way::Up => mean * random.between(0.1, 6.0),
-        Way::Hard => mean * random.between(50.0, 300.0),
         Way::Down => 0.0,
     };
     let mut model =
@@ -46,8 +43,10 @@ pub(crate) fn instance(seed: u32, way: Way) -> Snapshot {
     if way != Way::Down {
         model.scheduler_queue = queue_for(supply + lacking);
     }
-    let mut config = Config::default();
-    if way != Way::Hard && random.below(2) == 0 {
+    let tokens = SaturationEntry { analyzer_name: Some(AnalyzerName::Tokens), ..SaturationEntry::default() };
+    let saturation = BTreeMap::from([("default".to_owned(), tokens)]);
+    let mut config = Config { saturation, ..Config::default() };
+    if random.below(2) == 0 {
         config.limited_mode = true;
         config.inventory = Some(inventory(&mut random));
     }
@@ -60,38 +59,10 @@ fn queue_for(supply: f64) -> SchedulerQueue {
     SchedulerQueue::Known(QueueFigures { bytes, ..QueueFigures::default() })
 }
 
-/// What the replicas of the model hold.
-pub(crate) fn supply(snapshot: &Snapshot) -> f64 {
-    snapshot.models[0].variants.iter().map(|v| f64::from(v.current) * per_replica(v)).sum()
-}
-
-/// The next cycle: what was decided has been carried out, and a supply of so many tokens is asked for.
-pub(crate) fn go_on(snapshot: &mut Snapshot, decisions: &[Decision], supply: f64) {
-    let model = &mut snapshot.models[0];
-    for (variant, decision) in model.variants.iter_mut().zip(decisions) {
-        variant.current = decision.target();
-        variant.replicas = replicas(variant, 0.0);
-    }
-    model.scheduler_queue = queue_for(supply);
-}
-
-/// The same model under an optimizer.
-pub(crate) fn under(snapshot: &Snapshot, optimizer: Optimizer) -> Snapshot {
-    let entry = SaturationEntry {
-        analyzer_name: Some(AnalyzerName::Tokens),
-        optimizer: Some(optimizer),
-        ..SaturationEntry::default()
-    };
-    let mut under = snapshot.clone();
-    under.config.saturation = BTreeMap::from([("default".to_owned(), entry)]);
-    under
-}
-
 fn variant(v: u32, way: Way, load: f64, random: &mut Random) -> Variant {
     // From an eighth of the largest to the largest; a large one costs less a token, but for what the market makes of it.
     let capacity = 400_000.0 * 2.0_f64.powf(-3.0 * random.share());
-    let market = if way == Way::Hard { random.between(0.99, 1.01) } else { random.between(0.6, 1.4) };
-    let cost = 80.0 * (capacity / 400_000.0).powf(if way == Way::Hard { 1.0 } else { 0.9 }) * market;
+    let cost = 80.0 * (capacity / 400_000.0_f64).powf(0.9) * random.between(0.6, 1.4);
     let current = random.below(7);
     let mut variant = Variant {
         name: format!("v{v}"),
@@ -99,7 +70,7 @@ fn variant(v: u32, way: Way, load: f64, random: &mut Random) -> Variant {
         cost: Cost::try_from((cost * 10.0).round() / 10.0).unwrap(),
         current,
         min: Some(random.below(2).min(current)),
-        max: (way != Way::Hard && random.below(3) > 0).then(|| current + random.below(8)),
+        max: (random.below(3) > 0).then(|| current + random.below(8)),
         hpa_tolerance: (random.below(2) == 0).then(HpaTolerance::default),
         remembered_capacity: Some(amount((capacity / 16.0).round() * 16.0 * 0.8)),
         gpus_per_replica: GpuCount(1 << random.below(3)),

@@ -1,4 +1,4 @@
-//! Choice by cost: what the token analyzer's optimizers decide for a thousand random models, against the least cost
+//! Choice by cost: what the token analyzer decides for a thousand random models, against the least cost
 //! there is. `make bench-decide` prints the tables of docs/performance.md from it.
 
 #![expect(
@@ -12,15 +12,14 @@ mod solver;
 
 use std::time::{Duration, Instant};
 
-use wva_scaling::snapshot::Optimizer;
 use wva_scaling::{Decision, Reason, Snapshot, decide};
 
-use self::instance::{Way, go_on, instance, supply, under};
+use self::instance::{Way, instance};
 use self::solver::{Tokens, add, save};
 
 const INSTANCES: u32 = 1000;
 
-/// What one optimizer made of all instances of a kind.
+/// What became of all instances of a kind.
 #[derive(Default)]
 struct Tally {
     /// Excess over the least cost of what changes, and over the fleet's least cost, in percent.
@@ -28,80 +27,26 @@ struct Tally {
     of_fleet: Vec<f64>,
     /// The need could be met, and was not.
     missed: u32,
-    /// The search ended at its limit.
-    cut_short: u32,
     /// Of a whole `decide` of the one model.
     times: Vec<Duration>,
 }
 
 fn main() {
-    println!(
-        "\n| way | optimizer | excess of | mean | median | p99 | worst |\n|---|---|---|---:|---:|---:|---:|"
-    );
+    println!("\n| way | excess of | mean | median | p99 | worst |\n|---|---|---:|---:|---:|---:|");
     let mut times = Vec::new();
-    for way in [Way::Up, Way::Down] {
-        for (name, optimizer) in [("costAware", Optimizer::CostAware), ("exact", Optimizer::Exact)] {
-            let mut tally = Tally::default();
-            (0..INSTANCES).for_each(|seed| tally.add(&under(&instance(seed, way), optimizer), way));
-            let change = if way == Way::Up { "added cost" } else { "saved cost (less)" };
-            print_excess(&format!("{way:?} | {name} | {change}"), tally.of_change.clone());
-            print_excess(&format!("{way:?} | {name} | fleet's cost"), tally.of_fleet.clone());
-            times.push((format!("{way:?} | {name}"), tally));
-        }
+    for (way, change) in [(Way::Up, "added cost"), (Way::Down, "saved cost (less)")] {
+        let mut tally = Tally::default();
+        (0..INSTANCES).for_each(|seed| tally.add(&instance(seed, way), way));
+        print_excess(&format!("{way:?} | {change}"), tally.of_change.clone());
+        print_excess(&format!("{way:?} | fleet's cost"), tally.of_fleet.clone());
+        times.push((way, tally));
     }
-    print_ramps();
-    let mut hard = Tally::default();
-    for seed in 0..INSTANCES {
-        hard.run(&under(&instance(seed, Way::Hard), Optimizer::Exact));
-    }
-    times.push(("Hard | exact".to_owned(), hard));
-    println!(
-        "\n| way | optimizer | p50 | p99 | max | need missed | cut short |\n|---|---|---:|---:|---:|---:|---:|"
-    );
-    for (name, mut tally) in times {
+    println!("\n| way | p50 | p99 | max | need missed |\n|---|---:|---:|---:|---:|");
+    for (way, mut tally) in times {
         tally.times.sort();
         let at = |share: f64| micros(quantile(&tally.times, share));
-        println!(
-            "| {name} | {:.1} µs | {:.1} µs | {:.1} µs | {} | {} |",
-            at(0.5),
-            at(0.99),
-            at(1.0),
-            tally.missed,
-            tally.cut_short
-        );
+        println!("| {way:?} | {:.1} µs | {:.1} µs | {:.1} µs | {} |", at(0.5), at(0.99), at(1.0), tally.missed);
     }
-}
-
-/// A load that grows by a twentieth of the first supply each cycle: what is cheapest for each step need not be cheapest
-/// for all of them together.
-fn print_ramps() {
-    let (mut last, mut paid) = (Vec::new(), Vec::new());
-    for seed in 0..INSTANCES {
-        let (rule_last, rule_paid) = ramp(seed, Optimizer::CostAware);
-        let (exact_last, exact_paid) = ramp(seed, Optimizer::Exact);
-        last.push(100.0 * (exact_last - rule_last) / rule_last);
-        paid.push(100.0 * (exact_paid - rule_paid) / rule_paid);
-    }
-    print_excess("Ramp | exact over costAware | fleet's cost at the end", last);
-    print_excess("Ramp | exact over costAware | fleet's cost, summed over the cycles", paid);
-}
-
-/// Cost of the fleet after forty cycles, and the sum over all of them.
-fn ramp(seed: u32, optimizer: Optimizer) -> (f64, f64) {
-    let mut snapshot = under(&instance(seed, Way::Up), optimizer);
-    snapshot.config.inventory = None;
-    for variant in &mut snapshot.models[0].variants {
-        variant.max = None;
-    }
-    let first = supply(&snapshot);
-    let (mut last, mut paid) = (0.0, 0.0);
-    for cycle in 0..40 {
-        let decisions = decide(&snapshot).decisions;
-        last = cost(&snapshot, &decisions, |d| f64::from(d.target()));
-        paid += last;
-        go_on(&mut snapshot, &decisions, first * (1.0 + 0.05 * f64::from(cycle)));
-    }
-    (last, paid)
 }
 
 impl Tally {
@@ -114,12 +59,6 @@ impl Tally {
         };
         let (time, outcome) = (0..3).map(|_| timed()).min_by_key(|(time, _)| *time).unwrap();
         self.times.push(time);
-        let approximate = |d: &Decision| {
-            d.steps.iter().any(|s| {
-                matches!(&s.reason, Reason::DemandAboveSupply { tokens } | Reason::SupplyAboveDemand { tokens } if tokens.approximate)
-            })
-        };
-        self.cut_short += u32::from(outcome.decisions.iter().any(approximate));
         outcome.decisions
     }
 

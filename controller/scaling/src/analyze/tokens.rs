@@ -1,7 +1,6 @@
 //! The token analyzer: counts the tokens that are in use or wait against those the replicas hold, and takes as many
 //! steps at once as are lacking or spare. It knows hardware of different size.
 
-mod exact;
 mod fill;
 
 use super::engine::EngineArgs;
@@ -211,7 +210,6 @@ impl TokenVerdict {
             required: self.required(model),
             spare: self.spare_tokens(model),
             per_replica: self.per_replica[i],
-            approximate: false,
         }
     }
 }

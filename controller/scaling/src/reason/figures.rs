@@ -61,9 +61,6 @@ pub struct Tokens {
     pub spare: f64,
     /// Tokens one replica of this variant holds.
     pub per_replica: f64,
-    /// The search for the least cost (`optimizer: exact`) ended at its limit, so something cheaper may exist.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub approximate: bool,
 }
 
 impl fmt::Display for Tokens {
@@ -77,11 +74,7 @@ impl fmt::Display for Tokens {
             figure(self.required),
             figure(self.spare),
             figure(self.per_replica),
-        )?;
-        if self.approximate {
-            f.write_str("; the search for the least cost ended early, something cheaper may exist")?;
-        }
-        Ok(())
+        )
     }
 }
 

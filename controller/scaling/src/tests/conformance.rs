@@ -6,7 +6,6 @@
 //! ask for those. All rows run, and all that fail are listed, each with its trace.
 
 mod capacity;
-mod exact;
 mod examples;
 mod kept;
 mod limit;
@@ -36,7 +35,6 @@ const TABLES: [(&str, &str); 13] = [
     ("signals", signals::ROWS),
     ("capacity", capacity::ROWS),
     ("tokens", tokens::ROWS),
-    ("exact", exact::ROWS),
     ("throughput", throughput::ROWS),
     ("zero", zero::ROWS),
     ("limit", limit::ROWS),

@@ -2,7 +2,7 @@
 //! found, told by one rule a kind of fault.
 
 use wva_crds::GoDuration;
-use wva_crds::entries::{DEFAULT_ENTRY, MAX_RETENTION, ScaleToZeroEntry, Wrong};
+use wva_crds::entries::{DEFAULT_ENTRY, MAX_RETENTION, Optimizer, SaturationEntry, ScaleToZeroEntry, Wrong};
 use wva_crds::settings::Value;
 
 use crate::findings::Findings;
@@ -126,6 +126,26 @@ pub(crate) const DEFAULT_MODEL: Rule = Rule {
         let default = facts.entries().all.iter().find(|e| e.key == DEFAULT_ENTRY);
         if default.and_then(|e| e.value()?.get("model_id")).is_some() {
             out.text("", "");
+        }
+    }),
+};
+
+pub(crate) const NO_OPTIMIZER: Rule = Rule {
+    code: "WVA-CM-064",
+    kind: Kind::Warn,
+    scope: Scope::Object,
+    field: "data",
+    reads: &[],
+    message: "\"exact\" is read as \"costAware\": the search for the least cost of one cycle was removed; delete the field",
+    docs: "`optimizer: exact` searched for the least cost of one cycle. Over a growing load that cost more than `costAware`, \
+           so the search was removed. The entry is accepted, and the token analyzer decides as with `costAware`.",
+    check: Check::ConfigMap(|facts, out| {
+        let is_read = facts.role == MapRole::Saturation && facts.has_entries();
+        for entry in is_read.then(|| facts.entries().valid()).into_iter().flatten() {
+            let optimizer = entry.typed::<SaturationEntry>().and_then(|typed| typed.optimizer);
+            if optimizer == Some(Optimizer::Exact) {
+                out.at(format!("{}.optimizer", entry_field(&entry.key)), "", "");
+            }
         }
     }),
 };

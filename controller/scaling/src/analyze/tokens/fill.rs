@@ -1,9 +1,7 @@
 //! The optimize stage of the token analyzer: lacking tokens go to the variants whose capacity costs least, spare ones
-//! are taken from the dearest. Every cycle counts from the current replicas. Under `optimizer: exact` this rule acts
-//! where the search (`exact.rs`) does not.
+//! are taken from the dearest. Every cycle counts from the current replicas.
 
 use super::TokenVerdict;
-use super::exact::{self, Search};
 use crate::Stage;
 use crate::analyze::steps::{obstacle, withheld};
 use crate::limit::{Ledger, is_limited};
@@ -26,32 +24,11 @@ pub(super) fn propose(
         drafts.push(draft);
     }
     if below(0.0, verdict.required(model)) {
-        let search = exact::grow(verdict, model, barred, ledger, &mut drafts);
-        if search != Search::Done {
-            grow(verdict, model, barred, ledger, &mut drafts);
-        }
-        say_if_cut_short(search, &mut drafts);
+        grow(verdict, model, barred, ledger, &mut drafts);
     } else if below(0.0, verdict.spare_tokens(model)) && !verdict.unsized_queue {
-        let search = exact::shrink(verdict, model, &mut drafts);
-        if search != Search::Done {
-            shrink(verdict, model, &mut drafts);
-        }
-        say_if_cut_short(search, &mut drafts);
+        shrink(verdict, model, &mut drafts);
     }
     drafts
-}
-
-/// The rule acts in place of a search that ended too early, so something cheaper may exist.
-fn say_if_cut_short(search: Search, drafts: &mut [Draft]) {
-    if search != Search::CutShort {
-        return;
-    }
-    for step in drafts.iter_mut().flat_map(|d| &mut d.steps) {
-        if let Reason::DemandAboveSupply { tokens } | Reason::SupplyAboveDemand { tokens } = &mut step.reason
-        {
-            tokens.approximate = true;
-        }
-    }
 }
 
 /// Indices of the variants by the cost of a token they hold, equal ones by name; those that hold none come last.
@@ -99,13 +76,13 @@ fn grow(verdict: &TokenVerdict, model: &ModelView, barred: &[bool], ledger: &Led
 }
 
 /// Replicas that would hold the missing tokens, at least as many as the HPA acts on.
-pub(super) fn asked(verdict: &TokenVerdict, variant: &VariantView, i: usize, missing: f64) -> u32 {
+fn asked(verdict: &TokenVerdict, variant: &VariantView, i: usize, missing: f64) -> u32 {
     // The allowance keeps a quotient of 2.0000000001 at 2.
     whole((missing / verdict.per_replica[i] - 1e-9).ceil()).max(variant.step_up())
 }
 
 /// Indices of the variants from the dearest to the cheapest, equal ones by name.
-pub(super) fn by_cost_descending(model: &ModelView) -> Vec<usize> {
+fn by_cost_descending(model: &ModelView) -> Vec<usize> {
     let mut order: Vec<usize> = (0..model.variants.len()).collect();
     order.sort_by(|a, b| model.variants[*b].cost().total_cmp(&model.variants[*a].cost()));
     order
@@ -122,7 +99,7 @@ fn shrink(verdict: &TokenVerdict, model: &ModelView, drafts: &mut [Draft]) {
 }
 
 /// Takes of a variant what is spare, or says why not. Returns the replicas taken.
-pub(super) fn take(
+fn take(
     verdict: &TokenVerdict,
     model: &ModelView,
     i: usize,

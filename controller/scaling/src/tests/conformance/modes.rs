@@ -22,9 +22,4 @@ given: tokens; each blocks=1000 in=512 out=128
 tokens: paused, and the next grows as well | a: 1 cost=40 mode=paused kv=.9; b: 1 cost=80 kv=.9 | a 1->1 DemandAboveSupply Paused; b 1->2 DemandAboveSupply
 tokens: paused, and the next shrinks as well | a: 3 cost=80 mode=paused kv=.1; b: 3 cost=40 kv=.1 | a 3->3 SupplyAboveDemand Paused decided=0; b 3->0 SupplyAboveDemand
 tokens: the last replica stays where the other is fixed at 0 | a: 1 cost=40 mode=fixed=0 kv=0; b: 1 cost=80 kv=0 | a 1->0 SupplyAboveDemand Fixed; b 1->1 NoChange
-given: tokens optimizer: exact; each blocks=1000 in=512 out=128
-exact: paused, and the next grows as well | a: 1 cost=40 mode=paused kv=.9; b: 1 cost=80 kv=.9 | a 1->1 DemandAboveSupply Paused; b 1->2 DemandAboveSupply
-exact: recommend, and all the others meet the need | a: 2 cost=40 mode=recommend kv=.9 queue=9; b: 1 cost=80 kv=.9 queue=9; c: 1 cost=90 max=1 kv=.9 | a 2->5 DemandAboveSupply RecommendOnly; b 1->4 DemandAboveSupply; c 1->1 NoChange
-exact: paused, and the next shrinks as well | a: 3 cost=80 mode=paused kv=.1; b: 3 cost=40 kv=.1 | a 3->3 SupplyAboveDemand Paused decided=0; b 3->0 SupplyAboveDemand
-exact: the last replica stays where the other is fixed at 0 | a: 1 cost=40 mode=fixed=0 kv=0; b: 1 cost=80 kv=0 | a 1->0 SupplyAboveDemand Fixed; b 1->1 NoChange
 ";
