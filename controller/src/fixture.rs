@@ -16,7 +16,7 @@ use kube::api::PartialObjectMeta;
 
 use crate::published::{Published, PublishedVariant};
 use crate::report::conditions::{Outlook, conditions};
-use crate::report::said::Said;
+use crate::report::reported::ReportedState;
 use crate::variants::{Ownership, Reach, Variant};
 use crate::watches::cache::Writer;
 use crate::watches::{
@@ -339,10 +339,11 @@ pub(crate) fn without_target() -> PublishedVariant {
         instance: None,
         accelerator: "H100".into(),
         current: None,
+        target_seen: true,
         decision: None,
         last_target: None,
         learned: None,
         conditions: conditions(outlook),
-        inherited: Said::default(),
+        inherited: ReportedState::default(),
     }
 }

@@ -18,7 +18,7 @@ use crate::evidence::Evidence;
 use crate::external_metrics::values::LONGEST_AGE;
 use crate::pending::Waiting;
 use crate::pods::Standing;
-use crate::report::said::{Said, Trouble};
+use crate::report::reported::{Problem, ReportedState};
 use crate::variants::{Managed, Status};
 use crate::workloads::{Replicas, WorkloadKey};
 
@@ -54,7 +54,7 @@ pub(crate) struct Remembered {
     /// When it was lifted from 0, until a replica of it reports.
     woken: Option<Instant>,
     /// What its status said at first sight.
-    inherited: Said,
+    inherited: ReportedState,
 }
 
 impl Memory {
@@ -82,14 +82,14 @@ impl Memory {
 
 impl Remembered {
     fn from_status(managed: &Managed, now: Instant, wall: Timestamp) -> Self {
-        let Status { alloc, echo, target_seen, current, said, .. } = &managed.status;
+        let Status { alloc, unanalyzed, target_seen, current, reported, .. } = &managed.status;
         let recent = alloc
             .as_ref()
             .filter(|a| a.last_run_time.as_ref().is_some_and(|t| age(t.0, wall) < STATUS_MEMORY));
-        let said_target = recent.and_then(|a| u32::try_from(a.num_replicas).ok());
+        let reported_target = recent.and_then(|a| u32::try_from(a.num_replicas).ok());
         // What was only an echo of the replicas, for want of any analysis, is no target after a restart either.
         let set_by_hand = managed.declared().is_ok_and(|d| matches!(d.mode, Mode::Paused | Mode::Fixed(_)));
-        let recent = recent.filter(|_| !*echo || set_by_hand);
+        let recent = recent.filter(|_| !*unanalyzed || set_by_hand);
         let target = recent.and_then(|a| u32::try_from(a.num_replicas).ok());
         let state = |desired| VariantState {
             desired,
@@ -103,11 +103,11 @@ impl Remembered {
             woken: woken_before(managed, now, wall),
             target_seen: *target_seen,
             // It stands still for as long as the workload and the target do, whoever looks.
-            not_carried_out: said_target
+            not_carried_out: reported_target
                 .zip(*current)
-                .filter(|(target, current)| said.has(Trouble::NotCarriedOut) && target != current),
+                .filter(|(target, current)| reported.has(Problem::NotCarriedOut) && target != current),
             // Another process may have decided something else since an old status.
-            inherited: Said { target: said_target, ..said.clone() },
+            inherited: ReportedState { target: reported_target, ..reported.clone() },
             ..Self::default()
         }
     }
@@ -152,7 +152,7 @@ impl Remembered {
     }
 
     /// What the status said at first sight.
-    pub(crate) fn inherited(&self) -> &Said {
+    pub(crate) fn inherited(&self) -> &ReportedState {
         &self.inherited
     }
 

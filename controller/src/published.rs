@@ -11,7 +11,7 @@ use wva_scaling::{Decision, Snapshot, VariantKey};
 
 use crate::actuate::DueStep;
 use crate::report::conditions::Conditions;
-use crate::report::said::Said;
+use crate::report::reported::ReportedState;
 use crate::variants::Unserved;
 
 /// One cycle's result.
@@ -53,10 +53,12 @@ pub struct PublishedVariant {
     pub decision: Option<Decision>,
     /// What its status says.
     pub conditions: Conditions,
+    /// The workload has existed.
+    pub target_seen: bool,
     /// The newest target there was: this one or, while there is none, an earlier one.
     pub last_target: Option<u32>,
     /// What its status said when the engine first saw it in this run: of that, only a change is news.
-    pub inherited: Said,
+    pub inherited: ReportedState,
     /// What its status says of how fast a replica is, where the throughput analyzer learnt it.
     pub learned: Option<LearnedCurves>,
 }

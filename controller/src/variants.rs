@@ -12,13 +12,15 @@ use kube::api::DynamicObject;
 use serde_json::Value;
 use wva_crds::names::{ACCELERATOR_LABEL, INSTANCE_LABEL, MODE_ANNOTATION};
 use wva_crds::plain::plain_words;
-use wva_crds::{LearnedCurves, OptimizedAlloc, VariantAutoscalingSpec, VariantAutoscalingStatus};
+use wva_crds::{
+    ControllerState, LearnedCurves, OptimizedAlloc, VariantAutoscalingSpec, VariantAutoscalingStatus,
+};
 use wva_scaling::VariantKey;
 use wva_scaling::snapshot::{Known, Mode, StepTimes};
 use wva_scaling::units::{Amount, Cost};
 
-use crate::report::conditions::gone;
-use crate::report::said::Said;
+use crate::report::legacy;
+use crate::report::reported::ReportedState;
 use crate::report::written::Written;
 use crate::watches::Watches;
 use crate::watches::cache::Kind;
@@ -65,8 +67,8 @@ pub struct Variant {
 pub(crate) struct Status {
     /// The target; `None` where there is none, or it cannot be read.
     pub(crate) alloc: Option<OptimizedAlloc>,
-    /// The target only echoed the replicas, for want of any analysis.
-    pub(crate) echo: bool,
+    /// The target repeats the replicas of the workload, because no analysis has succeeded yet.
+    pub(crate) unanalyzed: bool,
     /// A model at 0 was being woken, or was at rest.
     pub(crate) waking: bool,
     /// The workload was there when it was written, or before.
@@ -75,8 +77,8 @@ pub(crate) struct Status {
     pub(crate) current: Option<u32>,
     /// The generation that it is about.
     observed: Option<i64>,
-    /// What it says, as far as events go.
-    pub(crate) said: Said,
+    /// What events have reported.
+    pub(crate) reported: ReportedState,
     /// How fast a replica is, as an earlier leader learnt it.
     pub(crate) known: Option<Known>,
     /// For whoever writes the next.
@@ -173,7 +175,7 @@ impl Variant {
             accelerator: label(ACCELERATOR_LABEL),
             created: object.creation_timestamp().map(|t| t.0),
             leaving: object.metadata.deletion_timestamp.is_some(),
-            status: Status::new(&status(object), declared.as_ref().ok()),
+            status: Status::new(&status(object)),
             declared,
         }
     }
@@ -200,21 +202,23 @@ impl Variant {
 }
 
 impl Status {
-    fn new(status: &VariantAutoscalingStatus, declared: Option<&Declared>) -> Self {
+    fn new(status: &VariantAutoscalingStatus) -> Self {
         let condition = |type_: &str| status.conditions.iter().find(|c| c.type_ == type_);
-        // The status of a target that is gone holds nothing else that tells it was ever there.
-        let was_gone = declared.is_some_and(|d| {
-            let message = gone(&d.workload.kind, &d.workload.name, true);
-            condition("TargetResolved").is_some_and(|c| c.message == message)
-        });
+        let legacy = ControllerState {
+            target_seen: legacy::target_seen(status),
+            unanalyzed: legacy::unanalyzed(status),
+            waking: legacy::waking(status),
+            ..ControllerState::default()
+        };
+        let state = status.controller_state.as_ref().unwrap_or(&legacy);
         let alloc = status.desired_optimized_alloc.clone();
         Self {
-            echo: condition("OptimizationReady").is_some_and(|c| c.reason == "MetricsUnavailable"),
-            waking: condition("MetricsAvailable").is_some_and(|c| c.reason == "ScaleFromZero"),
-            target_seen: alloc.is_some() || status.current_replicas.is_some() || was_gone,
+            unanalyzed: state.unanalyzed,
+            waking: state.waking,
+            target_seen: alloc.is_some() || status.current_replicas.is_some() || state.target_seen,
             current: status.current_replicas.and_then(|n| u32::try_from(n).ok()),
             observed: condition("Ready").and_then(|c| c.observed_generation),
-            said: Said::by_status(status),
+            reported: ReportedState::of_status(status),
             written: Written::of(status),
             known: status.learned.as_ref().and_then(known),
             alloc,
@@ -256,6 +260,7 @@ fn status(object: &DynamicObject) -> VariantAutoscalingStatus {
         current_replicas: serde_json::from_value(field("currentReplicas")).ok(),
         actuation: serde_json::from_value(field("actuation")).ok(),
         learned: serde_json::from_value(field("learned")).ok(),
+        controller_state: serde_json::from_value(field("controllerState")).unwrap_or_default(),
         conditions: serde_json::from_value(field("conditions")).unwrap_or_default(),
     }
 }

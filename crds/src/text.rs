@@ -87,28 +87,11 @@ const WRONG: usize = 2;
 /// (optimal string alignment distance). `None` where those are more than two.
 #[must_use]
 pub fn misspelt(a: &str, b: &str) -> Option<usize> {
-    // No letter has more than four bytes, so longer ones need not be looked at.
-    if a.len().abs_diff(b.len()) > 4 * WRONG {
+    // The distance takes a time of both lengths: where they differ by more, nothing has to be compared.
+    if a.chars().count().abs_diff(b.chars().count()) > WRONG {
         return None;
     }
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    if a.len().abs_diff(b.len()) > WRONG {
-        return None;
-    }
-    let mut rows = vec![(0..=b.len()).collect::<Vec<usize>>()];
-    for i in 1..=a.len() {
-        let mut row = vec![i];
-        for j in 1..=b.len() {
-            let wrong = usize::from(a[i - 1] != b[j - 1]);
-            let mut best = (rows[i - 1][j] + 1).min(row[j - 1] + 1).min(rows[i - 1][j - 1] + wrong);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                best = best.min(rows[i - 2][j - 2] + 1);
-            }
-            row.push(best);
-        }
-        rows.push(row);
-    }
-    Some(rows[a.len()][b.len()]).filter(|wrong| *wrong <= WRONG)
+    Some(strsim::osa_distance(a, b)).filter(|wrong| *wrong <= WRONG)
 }
 
 /// An error and what caused it, in one line: "error sending request" alone helps nobody.

@@ -103,6 +103,9 @@ pub struct VariantAutoscalingStatus {
     /// What the throughput analyzer learnt, so that a new leader starts from it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub learned: Option<LearnedCurves>,
+    /// What a new leader must know of its predecessor. The controller writes and reads it; people read the conditions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub controller_state: Option<ControllerState>,
     /// `Ready`, `TargetResolved`, `MetricsAvailable`, `OptimizationReady`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
@@ -151,6 +154,33 @@ pub struct LearnedCurves {
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub samples: i64,
+}
+
+/// What a new leader must know of its predecessor, apart from the target.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ControllerState {
+    /// Version of these fields, 1.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    pub version: i32,
+    /// The workload has existed.
+    #[serde(default)]
+    pub target_seen: bool,
+    /// The target repeats the replicas of the workload, because no analysis has succeeded yet.
+    #[serde(default)]
+    pub unanalyzed: bool,
+    /// The model is at 0 replicas, or was woken and no replica reports yet.
+    #[serde(default)]
+    pub waking: bool,
+    /// Problems of which an event was written, by the reason of the event.
+    #[serde(default)]
+    #[schemars(length(max = 16), inner(length(max = 64)))]
+    pub problems: Vec<String>,
+    /// The accelerator of which too few GPUs are left, of which an event was written.
+    #[serde(default)]
+    #[schemars(length(max = 253))]
+    pub limited_by: Option<String>,
 }
 
 fn default_variant_cost() -> String {

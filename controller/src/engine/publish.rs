@@ -11,7 +11,7 @@ use super::{Engine, State};
 use crate::assemble::{Assembled, Moment};
 use crate::published::PublishedVariant;
 use crate::report::conditions::{Outlook, conditions};
-use crate::report::said::Said;
+use crate::report::reported::ReportedState;
 use crate::variants::Managed;
 use crate::watches::Sight;
 use crate::workloads::{self, WorkloadKey};
@@ -83,7 +83,7 @@ struct Told<'a> {
     /// How much of the kind of its workload can be seen; `None` where nobody looks.
     sight: Option<Sight>,
     /// What its status said at first sight.
-    inherited: &'a Said,
+    inherited: &'a ReportedState,
 }
 
 fn outlook(
@@ -112,6 +112,7 @@ fn outlook(
         instance: m.instance.clone(),
         accelerator: accelerator.unwrap_or_else(|| UNRESOLVED_ACCELERATOR.to_owned()),
         current: assembled.workloads.get(&m.key).map(|r| r.current),
+        target_seen: seen || assembled.workloads.contains_key(&m.key),
         decision,
         conditions,
         last_target: None,

@@ -276,33 +276,22 @@ pub(crate) const fn stuck() -> &'static str {
     "Replicas of this variant do not become ready, so other variants of the model grow instead: look at its pods with kubectl describe"
 }
 
-/// What a message says first of a model that requests would not wake.
-pub(crate) const NOT_WAKEABLE: &str = "Scale to zero is on, but ";
-
 /// What is said of a model that requests would not wake.
 #[must_use]
 pub(crate) fn not_wakeable(obstacle: WakeObstacle) -> String {
-    format!("{NOT_WAKEABLE}{obstacle}")
+    format!("Scale to zero is on, but {obstacle}")
 }
-
-/// Of a target that nobody carried out, behind the target.
-pub(crate) const NOT_CARRIED_OUT: &str = "was not carried out: check that an HPA or ScaledObject reads wva_desired_replicas for this variant, and its bounds and behavior";
 
 /// What is said of a target that nobody carried out.
 #[must_use]
 pub(crate) fn not_carried_out(desired: u32) -> String {
-    format!("The target {desired} {NOT_CARRIED_OUT}")
-}
-
-/// The accelerator of which a message says, in the words of [`Reason::LimitedBy`], that too little is left.
-#[must_use]
-pub(crate) fn limited_accelerator(message: &str) -> Option<&str> {
-    let (_, rest) = message.split_once(" GPU(s) of ")?;
-    rest.split_once(" are left, ").map(|(accelerator, _)| accelerator)
+    format!(
+        "The target {desired} was not carried out: check that an HPA or ScaledObject reads wva_desired_replicas for this variant, and its bounds and behavior"
+    )
 }
 
 /// The first False reason that applies, in the order of the API, else the first True one. Of several False ones all are
-/// told: the next leader knows by it what was said before.
+/// told.
 fn ready(decision: &Decision, optimization: &Draft) -> Draft {
     let wrong = [
         (!optimization.holds).then(|| ("MetricsUnavailable", optimization.message.clone())),

@@ -19,7 +19,7 @@ use wva_scaling::VariantKey;
 
 use crate::published::{Published, PublishedVariant, Reader};
 use crate::report::conditions::{limit, not_carried_out, not_wakeable, stuck};
-use crate::report::said::{Said, Trouble};
+use crate::report::reported::{Problem, ReportedState};
 use crate::variants::{Reach, Unserved};
 
 /// Events written for one publication; what changes more than that at once is told by the statuses.
@@ -58,27 +58,27 @@ pub(crate) fn target_change(before: Option<u32>, after: &PublishedVariant) -> Op
 
 /// What is worth telling about one variant, of which this much has been said before.
 #[must_use]
-fn transitions(before: &Said, after: &PublishedVariant) -> Vec<Told> {
+pub(crate) fn transitions(before: &ReportedState, after: &PublishedVariant) -> Vec<Told> {
     let mut told = Vec::new();
-    let now = Said::by(after);
-    let begins = |trouble| now.has(trouble) && !before.has(trouble);
+    let now = ReportedState::of(after);
+    let begins = |problem| now.has(problem) && !before.has(problem);
     let warn = |reason, note: &str| Told { warning: true, reason, note: note.to_owned(), digest: None };
     told.extend(target_change(before.target, after));
-    if begins(Trouble::TargetMissing) {
-        told.push(warn("TargetNotFound", &after.conditions.ready.message));
+    if begins(Problem::TargetNotFound) {
+        told.push(warn(Problem::TargetNotFound.reason(), &after.conditions.ready.message));
     }
-    if begins(Trouble::SafetyNet) {
-        told.push(warn("SafetyNetActivated", &after.conditions.optimization_ready.message));
+    if begins(Problem::SafetyNetActivated) {
+        told.push(warn(Problem::SafetyNetActivated.reason(), &after.conditions.optimization_ready.message));
     }
-    if begins(Trouble::Stuck) {
-        told.push(warn("Stuck", stuck()));
+    if begins(Problem::Stuck) {
+        told.push(warn(Problem::Stuck.reason(), stuck()));
     }
     if let Some(decision) = &after.decision {
-        if let Some(desired) = decision.not_carried_out.filter(|_| begins(Trouble::NotCarriedOut)) {
-            told.push(warn("NotCarriedOut", &not_carried_out(desired)));
+        if let Some(desired) = decision.not_carried_out.filter(|_| begins(Problem::NotCarriedOut)) {
+            told.push(warn(Problem::NotCarriedOut.reason(), &not_carried_out(desired)));
         }
-        if let Some(obstacle) = decision.wake_obstacle.filter(|_| begins(Trouble::NotWakeable)) {
-            told.push(warn("NotWakeable", &not_wakeable(obstacle)));
+        if let Some(obstacle) = decision.wake_obstacle.filter(|_| begins(Problem::NotWakeable)) {
+            told.push(warn(Problem::NotWakeable.reason(), &not_wakeable(obstacle)));
         }
         if now.limited_by.is_some() && now.limited_by != before.limited_by {
             told.push(warn("LimitedBy", &limit(decision).map(ToString::to_string).unwrap_or_default()));
@@ -158,7 +158,7 @@ type Item = (VariantKey, String, Told);
 fn news(before: Option<&Published>, after: &Published, reach: &Reach) -> Vec<Item> {
     let of_variant = |(key, variant): (&VariantKey, &Arc<PublishedVariant>)| {
         let old = before.and_then(|b| b.variants.get(key)).filter(|o| o.uid == variant.uid);
-        let said = old.map(|old| Said::by(old));
+        let said = old.map(|old| ReportedState::of(old));
         let told = transitions(said.as_ref().unwrap_or(&variant.inherited), variant);
         told.into_iter().map(|told| (key.clone(), variant.uid.clone(), told)).collect::<Vec<_>>()
     };

@@ -21,6 +21,7 @@ use crate::age::age;
 use crate::external_metrics::values::LATEST_CONFIRMATION;
 use crate::published::{Published, PublishedVariant, Reader};
 use crate::repeats::RepeatCounters;
+use crate::report::reported::controller_state;
 use crate::report::written::Written;
 use crate::variants::{Reach, revision};
 
@@ -72,6 +73,7 @@ pub(crate) fn wanted(
         current_replicas: variant.current.map(count),
         actuation: variant.decision.as_ref().map(|_| Actuation { applied: variant.signal().is_some() }),
         learned: variant.learned.clone(),
+        controller_state: Some(controller_state(variant)),
         conditions: variant.conditions.dated(before, variant.generation, now),
     };
     // The time of the last run alone is no change, until it is due. A time from the future, by a clock that was set back
@@ -95,6 +97,7 @@ pub(crate) fn merge_patch(status: &VariantAutoscalingStatus) -> Value {
         "currentReplicas": status.current_replicas,
         "actuation": status.actuation,
         "learned": status.learned,
+        "controllerState": status.controller_state,
         "conditions": status.conditions,
     }})
 }

@@ -73,6 +73,7 @@ fn digest(status: &VariantAutoscalingStatus) -> u64 {
     status.actuation.as_ref().map(|a| a.applied).hash(&mut hasher);
     let learned = status.learned.as_ref();
     learned.map(|l| ([l.a, l.b, l.c].map(f64::to_bits), l.samples)).hash(&mut hasher);
+    status.controller_state.hash(&mut hasher);
     let conditions = status.conditions.iter();
     let told: Vec<_> =
         conditions.map(|c| (&c.type_, &c.status, &c.reason, &c.message, c.observed_generation)).collect();

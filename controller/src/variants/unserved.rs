@@ -15,7 +15,7 @@ use super::{Declared, Ownership, Variant, is_excluded};
 use crate::age::age;
 use crate::assemble::Moment;
 use crate::memory::STATUS_MEMORY;
-use crate::report::said::Trouble;
+use crate::report::reported::Problem;
 use crate::watches::Watches;
 use crate::workloads;
 
@@ -152,7 +152,7 @@ fn is_outdated(watches: Option<&Watches>, variant: &Variant) -> bool {
     let is_there =
         |d: &Declared| watches.is_some_and(|watches| workloads::current(watches, &d.workload).is_some());
     let changed = status.observed.is_some() && status.observed != variant.generation;
-    changed || (status.said.has(Trouble::TargetMissing) && declared.is_some_and(is_there))
+    changed || (status.reported.has(Problem::TargetNotFound) && declared.is_some_and(is_there))
 }
 
 #[cfg(test)]

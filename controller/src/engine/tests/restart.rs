@@ -2,7 +2,10 @@
 
 use super::*;
 use crate::report::conditions::not_carried_out;
-use crate::report::said::{Said, Trouble};
+use crate::report::events::transitions;
+use crate::report::reported::{Problem, ReportedState};
+use crate::report::status::wanted;
+use crate::report::written::Written;
 
 /// What a process that starts now publishes first of variant `a`, whose status is this.
 async fn after_a_restart(status: &Value) -> Arc<PublishedVariant> {
@@ -20,7 +23,28 @@ async fn the_first_publication_knows_what_the_status_said() {
         let status = json!({"desiredOptimizedAlloc": alloc(4, age), "currentReplicas": current, "conditions": [condition]});
         let v = after_a_restart(&status).await;
         assert_eq!((v.inherited.target, v.conditions.ready.reason), (target, ready), "{age} min, {current}");
-        assert!(ready == "Ready" || v.inherited.has(Trouble::NotCarriedOut));
+        assert!(ready == "Ready" || v.inherited.has(Problem::NotCarriedOut));
     }
-    assert_eq!(after_a_restart(&Value::Null).await.inherited, Said::default());
+    assert_eq!(after_a_restart(&Value::Null).await.inherited, ReportedState::default());
+}
+
+/// Nothing is read from a message: a leader that follows may word all of them otherwise.
+#[tokio::test]
+async fn reworded_messages_change_no_decision_and_repeat_no_event() {
+    let late = json!({"desiredOptimizedAlloc": alloc(4, 1), "currentReplicas": 2,
+        "controllerState": {"version": 1, "targetSeen": true, "problems": ["NotCarriedOut"]}});
+    for status in [Value::Null, late] {
+        let first = after_a_restart(&status).await;
+        let written = wanted(&first, &Written::default(), Timestamp::now(), Duration::from_mins(1)).unwrap();
+        let mut reworded = serde_json::to_value(&written).unwrap();
+        for condition in reworded["conditions"].as_array_mut().unwrap() {
+            condition["message"] = json!("reworded");
+        }
+        let next = after_a_restart(&reworded).await;
+        let same = after_a_restart(&serde_json::to_value(&written).unwrap()).await;
+        assert_eq!(next.decision, same.decision);
+        assert_eq!(next.inherited.problems, ReportedState::of(&first).problems);
+        let events: Vec<_> = transitions(&next.inherited, &next).iter().map(|e| e.reason).collect();
+        assert_eq!(events, Vec::<&str>::new(), "{status}");
+    }
 }

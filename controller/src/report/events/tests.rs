@@ -18,7 +18,7 @@ fn steady() -> PublishedVariant {
 
 /// Reasons, a `!` before warnings.
 fn told(before: Option<&PublishedVariant>, after: &PublishedVariant) -> Vec<String> {
-    let all = transitions(&before.map(Said::by).unwrap_or_default(), after);
+    let all = transitions(&before.map(ReportedState::of).unwrap_or_default(), after);
     all.iter().map(|t| format!("{}{}", if t.warning { "!" } else { "" }, t.reason)).collect()
 }
 
@@ -52,7 +52,7 @@ fn an_event_is_about_its_own_reason() {
     // Not ready for want of metrics and stuck at once: the condition can say only one of them.
     let pending = json!({"ready": 0, "pending": [{"age": "11m"}, {"age": "11m"}]});
     let both = variant(pending, json!({}));
-    let all = transitions(&Said::by(&steady()), &both);
+    let all = transitions(&ReportedState::of(&steady()), &both);
     let stuck = all.iter().find(|t| t.reason == "Stuck").unwrap();
     assert!(stuck.note.contains("kubectl describe"), "{}", stuck.note);
     // Limited, and paused after that.
@@ -60,7 +60,7 @@ fn an_event_is_about_its_own_reason() {
     let limited = variant(json!({"replicas": replicas(2, 0.78, "1s"), "max": 2, "min": 2}), limits.clone());
     assert_eq!(told(Some(&steady()), &limited), Vec::<String>::new(), "at its maximum it asks for nothing");
     let limited = variant(json!({"replicas": replicas(2, 0.78, "1s")}), limits);
-    assert!(transitions(&Said::by(&steady()), &limited)[0].note.contains("H100"));
+    assert!(transitions(&ReportedState::of(&steady()), &limited)[0].note.contains("H100"));
 }
 
 /// Everything that is published exists, and is managed.
@@ -119,7 +119,7 @@ async fn every_decision_is_an_event_of_its_own() {
 async fn what_a_status_said_at_first_sight_is_told_when_it_changes_and_not_before() {
     let grown = variant(json!({"replicas": replicas(2, 0.78, "1s")}), json!({}));
     let inherits = |from: &PublishedVariant, variant: PublishedVariant| {
-        publication([("a", PublishedVariant { inherited: Said::by(from), ..variant })])
+        publication([("a", PublishedVariant { inherited: ReportedState::of(from), ..variant })])
     };
     for (before, first, second, want) in [
         (without_target(), without_target(), without_target(), &[][..]),
