@@ -100,7 +100,7 @@ test-image: ## Take the steps of the Dockerfile in a clean folder and look at th
 	@tests/image.sh
 
 test-install: tools build ## Install, upgrade and remove the chart and the manifests in every way, with Helm 4 and 3; some 40 minutes
-	@FULL=1 $(CARGO) test --workspace --test e2e install::$(ONLY) -- --include-ignored --nocapture
+	@FULL=1 $(CARGO) test --workspace --test e2e -- install::$(ONLY) chart::$(ONLY) --include-ignored --nocapture
 
 test-outages: tools ## Every kind of outage of Prometheus, 3 minutes each, with the release binary; some 25 minutes
 	$(CARGO) build --release --bin wva

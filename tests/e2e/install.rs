@@ -9,11 +9,11 @@ mod forms;
 mod gitops;
 mod manifests;
 mod orders;
-mod profiles;
+pub(crate) mod profiles;
 mod readme;
 mod site;
 mod table;
-mod upgrades;
+pub(crate) mod upgrades;
 
 use site::Site;
 use std::sync::LazyLock;
@@ -51,16 +51,17 @@ impl Extent {
     }
 }
 
-async fn site() -> anyhow::Result<&'static Site> {
-    SITE.get_or_try_init(async || Site::start("install", &program()).await).await
+async fn site(group: &str) -> anyhow::Result<&'static Site> {
+    SITE.get_or_try_init(async || Site::start(group, &program()).await).await
 }
 
-/// Runs the steps of an experiment on the site, and cleans it for the next.
-fn run(
+/// Runs the steps of an experiment on the site, which is the group's where it is the first, and cleans it for the next.
+pub(crate) fn run(
+    group: &str,
     steps: impl AsyncFnOnce(&'static Site, Extent, &mut Table) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     RUNTIME.block_on(async {
-        let site = site().await?;
+        let site = site(group).await?;
         let _alone = RELEASE.lock().await;
         let extent = if is_full() { Extent::Full } else { Extent::Short };
         let mut table = Table::new();
@@ -74,49 +75,39 @@ fn run(
 }
 
 #[test]
-fn upgrades_and_rollbacks_work() -> anyhow::Result<()> {
-    run(async |site, extent, table| upgrades::run(site, extent, table).await)
-}
-
-#[test]
 fn gitops_tools_can_apply_the_render() -> anyhow::Result<()> {
-    run(async |site, extent, table| gitops::run(site, extent, table).await)
+    run("install", async |site, extent, table| gitops::run(site, extent, table).await)
 }
 
 #[test]
 fn orders_of_apply_end_in_one_state() -> anyhow::Result<()> {
-    run(async |site, extent, table| orders::run(site, extent, table).await)
+    run("install", async |site, extent, table| orders::run(site, extent, table).await)
 }
 
 #[test]
 fn crds_of_old_releases_are_upgraded() -> anyhow::Result<()> {
-    run(async |site, _, table| crds::run(site, table).await)
+    run("install", async |site, _, table| crds::run(site, table).await)
 }
 
 #[test]
 fn manifests_and_install_script_work() -> anyhow::Result<()> {
-    run(async |site, _, table| manifests::run(site, table).await)
-}
-
-#[test]
-fn profiles_of_the_chart_install() -> anyhow::Result<()> {
-    run(async |site, extent, table| profiles::run(site, extent, table).await)
+    run("install", async |site, _, table| manifests::run(site, table).await)
 }
 
 #[test]
 #[ignore = "long: make test-install"]
 fn at_once_with_a_variant_the_release_installs() -> anyhow::Result<()> {
-    run(async |site, extent, table| at_once::run(site, extent, table).await)
+    run("install", async |site, extent, table| at_once::run(site, extent, table).await)
 }
 
 #[test]
 #[ignore = "long: make test-install"]
 fn forms_of_the_release_work() -> anyhow::Result<()> {
-    run(async |site, _, table| forms::run(site, table).await)
+    run("install", async |site, _, table| forms::run(site, table).await)
 }
 
 #[test]
 #[ignore = "long: make test-install"]
 fn readme_commands_work() -> anyhow::Result<()> {
-    run(async |site, _, table| readme::run(site, table).await)
+    run("install", async |site, _, table| readme::run(site, table).await)
 }

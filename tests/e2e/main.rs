@@ -2,9 +2,11 @@
 //! runs each group as a process.
 
 mod admission;
+mod chart;
 mod config_maps;
 mod control_plane;
 mod from_zero;
+mod front_door;
 mod install;
 mod lifecycle;
 mod migration;

@@ -75,7 +75,7 @@ pub(super) fn profile(file: &str) -> String {
     Helm::chart().join(file).to_string_lossy().into_owned()
 }
 
-pub(super) async fn run(site: &Site, extent: Extent, table: &mut Table) -> anyhow::Result<()> {
+pub(crate) async fn run(site: &Site, extent: Extent, table: &mut Table) -> anyhow::Result<()> {
     for &name in extent.helms() {
         let helm = Helm::new(&site.testbed, name).await?;
         table.step(&format!("{name}: the operator alone"), Box::pin(operator(site, &helm))).await;

@@ -12,7 +12,7 @@ use wva_crds::names::{GROUP, VERSION};
 use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::install::{RELEASE, SYSTEM, WEBHOOKS};
 use wva_testbed::replicas::LEASE_NAME;
-use wva_testbed::{Helm, Kubelet, NodeGroup, Options, Ran, Testbed, eventually};
+use wva_testbed::{Helm, Kubelet, NodeGroup, Options, Pods, Ran, Testbed, eventually};
 
 use crate::support::{external_metric, odd, read, try_create};
 
@@ -62,7 +62,7 @@ impl Site {
             name: name.to_owned(),
             nodes: vec![NodeGroup::of("h100", 2, "NVIDIA-H100-80GB-HBM3")],
             with_prometheus: false,
-            kubelet: true,
+            kubelet: Some(Pods::Controllers),
             ..Options::default()
         })
         .await?;

@@ -16,7 +16,7 @@ use wva_testbed::{Helm, Ran, eventually};
 /// Longest wait for a setting to be read.
 const READ: Duration = Duration::from_secs(30);
 
-pub(super) async fn run(site: &Site, extent: Extent, table: &mut Table) -> anyhow::Result<()> {
+pub(crate) async fn run(site: &Site, extent: Extent, table: &mut Table) -> anyhow::Result<()> {
     for &name in extent.helms() {
         let helm = Helm::new(&site.testbed, name).await?;
         // Helm 3 knows no server-side apply.

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::path::Path;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -37,8 +38,26 @@ impl Leaving {
     }
 }
 
-/// Restarts both of two replicas `turns` times.
+/// Above it a run says nothing where reviews failed: an idle connection that a replica closes was closed for the API server
+/// only after this time, and HTTP/1.1 has no answer to a review that is sent meanwhile.
+const PAUSE: Duration = Duration::from_millis(50);
+/// Runs until one of them counts.
+const RUNS: u32 = 4;
+
+/// Restarts both of two replicas `turns` times; once more where the machine was short of CPU and reviews failed.
 pub(crate) async fn rolling_restart(testbed: &Testbed, wva: &Path, turns: u32) -> anyhow::Result<Outcome> {
+    let mut outcome = Outcome::default();
+    for _ in 0..RUNS {
+        let pause;
+        (outcome, pause) = restart(testbed, wva, turns).await?;
+        if outcome.faults.is_empty() || pause < PAUSE {
+            break;
+        }
+    }
+    Ok(outcome)
+}
+
+async fn restart(testbed: &Testbed, wva: &Path, turns: u32) -> anyhow::Result<(Outcome, Duration)> {
     let mut replicas = pair(testbed, InstallOptions::quick(wva), "rolling").await?;
     let reviews = Reviews::start(testbed, replicas.namespace(), RATE).await?;
     let (began, before) = (Instant::now(), replicas.connections());
@@ -49,9 +68,10 @@ pub(crate) async fn rolling_restart(testbed: &Testbed, wva: &Path, turns: u32) -
     faults.append(&mut ends);
     let connections = replicas.connections();
     let since = |count: fn(&Connections) -> u64| count(&connections) - count(&before);
+    let pause = replicas.longest_pause();
     let figures = format!(
         "{turns} restarts of both in {} s: {} of {} reviews failed; connections by way of \
-         the Service: {} led, {} refused, {} found nobody",
+         the Service: {} led, {} refused, {} found no replica; the proxy paused for at most {pause:?}",
         lasted.as_secs(),
         tally.failed,
         tally.sent(),
@@ -59,7 +79,7 @@ pub(crate) async fn rolling_restart(testbed: &Testbed, wva: &Path, turns: u32) -
         since(|c| c.refused),
         since(|c| c.nowhere)
     );
-    Ok(Outcome { figures, faults })
+    Ok((Outcome { figures, faults }, pause))
 }
 
 /// Replaces one replica after the other, `times` in all, and waits for the ends of the old ones; what was wrong with

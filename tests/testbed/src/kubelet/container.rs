@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context as _, bail, ensure};
 use k8s_openapi::api::core::v1::{Container, EnvVar, Pod, Volume};
 use serde_json::Value;
 
-use super::files;
-use super::{Node, Ports, ran};
+use super::{Node, Ports, files, network, ran};
 use crate::Process;
 use crate::ports::Reserved;
 
@@ -46,12 +46,13 @@ pub(super) struct Prepared {
     volumes: Vec<files::Volume>,
     ports: Ports,
     held: Vec<Reserved>,
+    proxy: network::Proxy,
 }
 
 impl Prepared {
     /// Lays out the root file system and the mounts of the pod's container in `folder`.
     pub(super) async fn new(
-        node: &Node,
+        node: &Arc<Node>,
         pod: &Pod,
         container: &Container,
         folder: &Path,
@@ -62,8 +63,14 @@ impl Prepared {
             let [wva, to] = [&node.wva, &root].map(|path| path.to_string_lossy().into_owned());
             ran(&script, &[&wva, &to]).await?;
         }
-        let mut prepared =
-            Self { root, mounts: Vec::new(), volumes: Vec::new(), ports: Ports::new(), held: Vec::new() };
+        let mut prepared = Self {
+            root,
+            mounts: Vec::new(),
+            volumes: Vec::new(),
+            ports: Ports::new(),
+            held: Vec::new(),
+            proxy: network::Proxy::start(node, pod.metadata.namespace.clone().unwrap_or_default()).await?,
+        };
         prepared.mount(node, pod, container, folder).await?;
         prepared.take_ports(container)?;
         Ok(prepared)
@@ -154,11 +161,13 @@ impl Prepared {
         command.into_iter().map(|word| self.here("args", &word)).collect()
     }
 
-    /// The same text with a port of loopback in the place of the container's: `:9443` and `--address=:9443`.
+    /// The same text with a port of loopback in the place of the container's: `:9443`, `--address=:9443` and
+    /// `--address=0.0.0.0:9443`.
     fn here(&self, field: &str, text: &str) -> anyhow::Result<String> {
         ensure!(!text.contains("$("), "{field}: {text:?}: references to variables are not supported");
         let Some((before, port)) = text.rsplit_once(':') else { return Ok(text.to_owned()) };
         let local = port.parse().ok().and_then(|port: u16| self.ports.get(&port));
+        let before = before.strip_suffix("0.0.0.0").unwrap_or(before);
         let names_no_host = before.is_empty() || before.ends_with('=');
         Ok(match local {
             Some(local) if names_no_host => format!("{before}127.0.0.1:{local}"),
@@ -180,6 +189,9 @@ impl Prepared {
             ("KUBERNETES_SERVICE_PORT".to_owned(), node.apiserver.to_string()),
             // Loopback is every pod's own in a cluster, and one for all here.
             ("WVA_DEBUG_BIND_ADDRESS".to_owned(), "127.0.0.1:0".to_owned()),
+            // Names and addresses of Services, which nothing else on this machine knows.
+            ("HTTP_PROXY".to_owned(), format!("http://127.0.0.1:{}", self.proxy.port())),
+            ("NO_PROXY".to_owned(), "127.0.0.1,localhost".to_owned()),
         ]);
         for variable in container.env.iter().flatten() {
             let value = value_of(node, pod, variable).await?;

@@ -1,11 +1,11 @@
-//! A small kubelet for the controller's own pods, since there is no container runtime here. It runs what the live
+//! A small kubelet for pods of the project's image, since there is no container runtime here. It runs what the live
 //! objects say: command, arguments and variables of the container, config maps, secrets and service account tokens as
 //! mounted files, on the root file system that the image has, with probes, restarts and grace periods. A wrong flag,
 //! mount or permission in the chart fails here as it would in a cluster.
 //!
 //! Two things differ. All pods share the machine's loopback, so each declared container port gets another one there, and
-//! an argument or variable that ends with `:PORT` of a declared port is led to it. And the API server reaches Services
-//! and pods by [`network`], which plays kube-proxy.
+//! an argument or variable that ends with `:PORT` of a declared port is led to it. And the API server and the pods reach
+//! Services and pods by [`network`], which plays kube-proxy and the cluster's DNS.
 
 mod container;
 mod files;
@@ -26,13 +26,33 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::ListParams;
 use parking_lot::Mutex;
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
+use crate::prometheus::write_targets;
 use crate::testbed::NETWORK;
 use crate::{Testbed, run};
 
-/// Pods that are run here and left alone by kwok: the controller's, and those of its `helm test`.
-pub(crate) const PODS: &str = "control-plane in (controller-manager,controller-manager-test)";
+/// Pods that are run here and left alone by kwok.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pods {
+    /// The controller's, and those of its `helm test`.
+    Controllers,
+    /// Those of every Deployment, so each has to be of the project's image.
+    Deployments,
+}
+
+impl Pods {
+    /// As a label selector.
+    pub(crate) fn selector(self) -> &'static str {
+        match self {
+            Self::Controllers => "control-plane in (controller-manager,controller-manager-test)",
+            // kwok leaves nodes alone that match, so it must not be one that every object matches.
+            Self::Deployments => "pod-template-hash",
+        }
+    }
+}
+
 /// Time between two looks at a pod and its process: short against every period of a probe.
 const LOOK: Duration = Duration::from_millis(200);
 /// Longest time for a helper of the system.
@@ -46,9 +66,12 @@ type Ports = BTreeMap<u16, u16>;
 /// What the pods' tasks share.
 struct Node {
     client: kube::Client,
+    runs: Pods,
     /// The program of the image.
     wva: PathBuf,
     data: PathBuf,
+    /// The testbed's folder, for Prometheus' targets.
+    targets_of: PathBuf,
     logs: PathBuf,
     apiserver: u16,
     next_ip: AtomicU16,
@@ -77,8 +100,10 @@ impl Kubelet {
             .with_context(|| format!("cannot listen on {}", socket.display()))?;
         let node = Arc::new(Node {
             client: testbed.admin()?,
+            runs: testbed.pods.context("the testbed was started without Options::kubelet")?,
             wva,
             data: testbed.data().join("pods"),
+            targets_of: testbed.data().to_owned(),
             logs: testbed.logs().to_owned(),
             apiserver: testbed.apiserver_port()?,
             next_ip: AtomicU16::new(1),
@@ -132,9 +157,32 @@ impl Node {
         ports.get(&port).copied().with_context(known)
     }
 
+    /// The scrape targets of pods with the annotation `prometheus.io/scrape`, with the labels that the scrape configuration
+    /// of the Prometheus chart gives them.
+    fn targets(&self) -> Value {
+        let pods = self.pods.lock();
+        let target = |pod: &Pod| {
+            let metadata = &pod.metadata;
+            let annotation =
+                |name: &str| metadata.annotations.as_ref()?.get(&format!("prometheus.io/{name}"));
+            if annotation("scrape")? != "true" {
+                return None;
+            }
+            let ip = pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok()?;
+            let port = self.local(ip, annotation("port")?.parse().ok()?).ok()?;
+            let own = metadata.labels.iter().flatten().map(|(name, value)| (label(name), value.as_str()));
+            let mut labels: BTreeMap<String, &str> = own.collect();
+            labels.insert("namespace".to_owned(), metadata.namespace.as_deref()?);
+            labels.insert("pod".to_owned(), metadata.name.as_deref()?);
+            labels.insert("job".to_owned(), "kubernetes-pods");
+            Some(json!({"targets": [format!("127.0.0.1:{port}")], "labels": labels}))
+        };
+        pods.values().filter_map(target).collect()
+    }
+
     /// The pods that are bound to a node, by UID.
     async fn look(&self) -> anyhow::Result<BTreeMap<String, Pod>> {
-        let list = ListParams::default().labels(PODS);
+        let list = ListParams::default().labels(self.runs.selector());
         let pods = Api::<Pod>::all(self.client.clone());
         let found =
             tokio::time::timeout(CALL, pods.list(&list)).await.context("no list of pods in time")??;
@@ -144,9 +192,10 @@ impl Node {
     }
 }
 
-/// Keeps the list of pods and starts a task for each new one.
+/// Keeps the list of pods, starts a task for each new one, and has Prometheus scrape those that ask for it.
 async fn watch(node: Arc<Node>) {
     let mut tasks = JoinSet::new();
+    let mut scraped = Value::Null;
     let mut known = BTreeSet::new();
     loop {
         match node.look().await {
@@ -159,6 +208,13 @@ async fn watch(node: Arc<Node>) {
                     tasks.spawn(pod::run(node.clone(), uid));
                 }
                 node.troubles.lock().remove("the list of pods");
+                let targets = node.targets();
+                if targets != scraped {
+                    if let Err(error) = write_targets(&node.targets_of, "annotated-pods", &targets) {
+                        node.troubles.lock().insert("targets".to_owned(), format!("{error:#}"));
+                    }
+                    scraped = targets;
+                }
             }
             Err(error) => {
                 node.troubles.lock().insert("the list of pods".to_owned(), format!("{error:#}"));
@@ -167,6 +223,11 @@ async fn watch(node: Arc<Node>) {
         while tasks.try_join_next().is_some() {}
         tokio::time::sleep(LOOK).await;
     }
+}
+
+/// A name as a label of Prometheus.
+fn label(name: &str) -> String {
+    name.replace(|c: char| !c.is_ascii_alphanumeric(), "_")
 }
 
 /// Runs a helper of the system to its end.

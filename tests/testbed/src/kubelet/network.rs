@@ -1,6 +1,7 @@
-//! The cluster's network as the API server sees it. It is told to reach Services and pods through a proxy (its egress
-//! selector); this is that proxy, which plays kube-proxy: a Service's address leads to one of its ready endpoints, as
-//! the endpoint slice controller has them, and a pod's address to its port on loopback.
+//! The cluster's network. The API server is told to reach Services and pods through a proxy (its egress selector), and so
+//! are containers (`HTTP_PROXY`); this is that proxy, which plays kube-proxy and the cluster's DNS: a Service's address or
+//! name leads to one of its ready endpoints, as the endpoint slice controller has them, a pod's address to its port on
+//! loopback, and a Service of type `ExternalName` to the target port at its name.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -10,10 +11,12 @@ use std::time::Duration;
 use anyhow::{Context as _, bail, ensure};
 use k8s_openapi::api::core::v1::{Service, ServicePort};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::Api;
 use kube::api::ListParams;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
-use tokio::net::{TcpStream, UnixListener, UnixStream};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, copy_bidirectional};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::task::JoinSet;
 
 use super::{CALL, Node};
 use crate::accept::accept;
@@ -35,6 +38,81 @@ pub(super) async fn serve(listener: UnixListener, node: Arc<Node>) {
     .await;
 }
 
+/// The proxy of one pod. Dropping it ends it.
+pub(super) struct Proxy {
+    port: u16,
+    // Ends its task when it is dropped.
+    _running: JoinSet<()>,
+}
+
+impl Proxy {
+    /// For a pod of this namespace, to which names without a namespace belong.
+    pub(super) async fn start(node: &Arc<Node>, namespace: String) -> anyhow::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let port = listener.local_addr()?.port();
+        let node = node.clone();
+        let mut running = JoinSet::new();
+        running.spawn(accept(listener, CONNECTIONS, move |stream| {
+            let (node, namespace) = (node.clone(), namespace.clone());
+            async move { forward(stream, &node, &namespace).await.unwrap_or_default() }
+        }));
+        Ok(Self { port, _running: running })
+    }
+
+    /// Where it listens on loopback.
+    pub(super) fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+/// Leads the requests of a connection to the server that the first one names: a client of a proxy keeps one connection for
+/// each server.
+async fn forward(mut stream: TcpStream, node: &Node, namespace: &str) -> anyhow::Result<()> {
+    let led = async {
+        let head = within("reading a request", CONNECT, head(&mut stream)).await?;
+        let line = String::from_utf8_lossy(&head).into_owned();
+        let url = line.split(' ').nth(1).context("a request without a URL")?;
+        let url = reqwest::Url::parse(url).context("no absolute URL in a request to a proxy")?;
+        let host = url.host_str().context("a URL without a host")?;
+        let target = named(node, namespace, host, url.port_or_known_default().unwrap_or(80)).await?;
+        let mut server = within("connecting", CONNECT, TcpStream::connect(target.as_str())).await?;
+        server.write_all(&head).await?;
+        anyhow::Ok(server)
+    };
+    match led.await {
+        Ok(mut server) => {
+            copy_bidirectional(&mut stream, &mut server).await?;
+        }
+        Err(error) => refuse(&mut stream, &error).await?,
+    }
+    Ok(())
+}
+
+/// Where a host of the cluster is on this machine: an address, or `SERVICE`, `SERVICE.NAMESPACE` and so on.
+async fn named(node: &Node, namespace: &str, host: &str, port: u16) -> anyhow::Result<String> {
+    if host.parse::<Ipv4Addr>().is_ok() {
+        return resolve(node, &format!("{host}:{port}")).await;
+    }
+    let mut parts = host.split('.');
+    let name = parts.next().unwrap_or_default();
+    let services = Api::<Service>::namespaced(node.client.clone(), parts.next().unwrap_or(namespace));
+    let service = within("reading a Service", CALL, services.get(name)).await?;
+    let spec = service.spec.clone().unwrap_or_default();
+    let Some(external) = spec.external_name else {
+        let (pod, port) = endpoint(node, &service, port).await?;
+        return Ok(format!("127.0.0.1:{}", node.local(pod, port)?));
+    };
+    let mut ports = spec.ports.into_iter().flatten();
+    let declared = ports.find(|one| one.port == i32::from(port)).and_then(|one| one.target_port);
+    let Some(IntOrString::Int(target)) = declared else { bail!("Service {host} has no port {port}") };
+    Ok(format!("{external}:{target}"))
+}
+
+async fn refuse(stream: &mut (impl AsyncWrite + Unpin), error: &anyhow::Error) -> anyhow::Result<()> {
+    let reason = format!("{error:#}").replace(['\r', '\n'], " ");
+    Ok(stream.write_all(format!("HTTP/1.1 503 {reason}\r\ncontent-length: 0\r\n\r\n").as_bytes()).await?)
+}
+
 async fn lead(mut stream: UnixStream, node: &Node) -> anyhow::Result<()> {
     let led = async {
         let target = within("reading a CONNECT", CONNECT, target(&mut stream)).await?;
@@ -46,22 +124,24 @@ async fn lead(mut stream: UnixStream, node: &Node) -> anyhow::Result<()> {
             stream.write_all(b"HTTP/1.1 200 Connection Established\r\n\r\n").await?;
             copy_bidirectional(&mut stream, &mut server).await?;
         }
-        Err(error) => {
-            let reason = format!("{error:#}").replace(['\r', '\n'], " ");
-            stream.write_all(format!("HTTP/1.1 503 {reason}\r\n\r\n").as_bytes()).await?;
-        }
+        Err(error) => refuse(&mut stream, &error).await?,
     }
     Ok(())
 }
 
-/// `HOST:PORT` of a CONNECT.
-async fn target(stream: &mut UnixStream) -> anyhow::Result<String> {
+/// The head of a request, its empty line included.
+async fn head(stream: &mut (impl AsyncRead + Unpin)) -> anyhow::Result<Vec<u8>> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         ensure!(head.len() < HEAD_BYTES, "no end of the request within {HEAD_BYTES} bytes");
         head.push(stream.read_u8().await?);
     }
-    let head = String::from_utf8_lossy(&head).into_owned();
+    Ok(head)
+}
+
+/// `HOST:PORT` of a CONNECT.
+async fn target(stream: &mut UnixStream) -> anyhow::Result<String> {
+    let head = String::from_utf8_lossy(&head(stream).await?).into_owned();
     let mut words = head.split_whitespace();
     ensure!(words.next() == Some("CONNECT"), "no CONNECT: {head:?}");
     words.next().map(str::to_owned).context("a CONNECT without a target")
@@ -75,21 +155,28 @@ async fn resolve(node: &Node, target: &str) -> anyhow::Result<String> {
     if ip.is_loopback() {
         return Ok(target.to_owned());
     }
-    let (pod, port) =
-        if node.addresses.lock().contains_key(&ip) { (ip, port) } else { endpoint(node, ip, port).await? };
+    let (pod, port) = if node.addresses.lock().contains_key(&ip) {
+        (ip, port)
+    } else {
+        endpoint(node, &at(node, ip).await?, port).await?
+    };
     Ok(format!("127.0.0.1:{}", node.local(pod, port)?))
 }
 
-/// A ready endpoint of the Service with this address: the pod's address and port, each in turn.
-async fn endpoint(node: &Node, ip: Ipv4Addr, port: u16) -> anyhow::Result<(Ipv4Addr, u16)> {
-    static TURN: AtomicUsize = AtomicUsize::new(0);
+/// The Service with this address.
+async fn at(node: &Node, ip: Ipv4Addr) -> anyhow::Result<Service> {
     let services = Api::<Service>::all(node.client.clone());
     let list = ListParams::default().fields(&format!("spec.clusterIP={ip}"));
     let service = within("looking for a Service", CALL, services.list(&list)).await?.items.pop();
-    let service = service.with_context(|| format!("no Service has the address {ip}"))?;
-    let name = service.metadata.name.unwrap_or_default();
-    let namespace = service.metadata.namespace.unwrap_or_default();
-    let ports = service.spec.and_then(|spec| spec.ports).unwrap_or_default();
+    service.with_context(|| format!("no Service has the address {ip}"))
+}
+
+/// A ready endpoint of a Service: the pod's address and port, each in turn.
+async fn endpoint(node: &Node, service: &Service, port: u16) -> anyhow::Result<(Ipv4Addr, u16)> {
+    static TURN: AtomicUsize = AtomicUsize::new(0);
+    let name = service.metadata.name.clone().unwrap_or_default();
+    let namespace = service.metadata.namespace.clone().unwrap_or_default();
+    let ports = service.spec.clone().and_then(|spec| spec.ports).unwrap_or_default();
     let declared = ports.iter().find(|one| one.port == i32::from(port));
     let declared = declared.with_context(|| format!("Service {namespace}/{name} has no port {port}"))?;
     let slices = Api::<EndpointSlice>::namespaced(node.client.clone(), &namespace);

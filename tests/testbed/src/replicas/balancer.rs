@@ -25,6 +25,7 @@ const CONNECT: Duration = Duration::from_secs(2);
 /// Time between two looks at readiness: shorter than a kubelet's, so that a rolling restart is over sooner.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 const LOOK: Duration = Duration::from_secs(2);
+const TICK: Duration = Duration::from_millis(10);
 
 /// What a replica serves by way of the Service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +68,7 @@ struct Shared {
     led: AtomicU64,
     nowhere: AtomicU64,
     refused: AtomicU64,
+    longest_pause_ms: AtomicU64,
 }
 
 /// The balancer. Dropping it ends all connections through it.
@@ -96,6 +98,7 @@ impl Balancer {
             running.spawn(accept(listener, CONNECTIONS, move |client| lead(client, shared.clone(), served)));
         }
         running.spawn(poll(shared.clone()));
+        running.spawn(measure_pauses(shared.clone()));
         Ok(Self { shared, admission, external_metrics, propagation, _running: running })
     }
 
@@ -121,6 +124,11 @@ impl Balancer {
     /// A pod that is no more.
     pub(crate) fn remove(&self, pod: &str) {
         self.shared.endpoints.lock().remove(pod);
+    }
+
+    /// The longest time for which it led nothing, because this process was given no CPU.
+    pub(crate) fn longest_pause(&self) -> Duration {
+        Duration::from_millis(self.shared.longest_pause_ms.load(Ordering::Relaxed))
     }
 
     pub(crate) fn connections(&self) -> Connections {
@@ -165,6 +173,16 @@ async fn lead(mut client: TcpStream, shared: Arc<Shared>, served: Served) {
     count(&shared.led);
     let _ = client.set_nodelay(true).and_then(|()| replica.set_nodelay(true));
     let _ = copy_bidirectional(&mut client, &mut replica).await;
+}
+
+/// A kernel's proxy never pauses; this one does where the machine is short of CPU.
+async fn measure_pauses(shared: Arc<Shared>) {
+    loop {
+        let before = Instant::now();
+        sleep(TICK).await;
+        let pause = before.elapsed().saturating_sub(TICK).as_millis();
+        shared.longest_pause_ms.fetch_max(u64::try_from(pause).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
 }
 
 /// Looks at the readiness of all again and again.

@@ -257,6 +257,11 @@ impl<'a> Replicas<'a> {
         self.balancer.connections()
     }
 
+    /// The longest time for which the stand-in for kube-proxy led nothing, because this process was given no CPU.
+    pub fn longest_pause(&self) -> Duration {
+        self.balancer.longest_pause()
+    }
+
     pub fn testbed(&self) -> &'a Testbed {
         self.testbed
     }

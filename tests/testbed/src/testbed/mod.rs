@@ -19,6 +19,7 @@ pub(crate) use self::data::Data;
 use self::data::log_folder;
 use crate::Signal;
 use crate::components::{Component, Running};
+use crate::kubelet::Pods;
 use crate::nodes::{NodeGroup, stages};
 use crate::process::Process;
 use crate::tools::Tools;
@@ -59,8 +60,8 @@ pub struct Options {
     pub many_pods: bool,
     /// kube-apiserver shows webhooks a client certificate, of the CA in the file [`Testbed::webhook_client_ca`].
     pub webhook_client: bool,
-    /// The controller's pods are left to a [`crate::Kubelet`], by which the API server reaches Services too.
-    pub kubelet: bool,
+    /// These pods are left to a [`crate::Kubelet`], by which the API server reaches Services too.
+    pub kubelet: Option<Pods>,
 }
 
 impl Default for Options {
@@ -81,7 +82,7 @@ impl Default for Options {
             many_pods: false,
             hpa_to_zero: false,
             webhook_client: false,
-            kubelet: false,
+            kubelet: None,
         }
     }
 }
@@ -98,6 +99,8 @@ pub struct Testbed {
     pub(crate) token: String,
     pub(crate) config: kube::Config,
     pub(crate) counter: AtomicU32,
+    /// What [`crate::Kubelet`] runs.
+    pub(crate) pods: Option<Pods>,
     logs: PathBuf,
 }
 
@@ -124,7 +127,7 @@ impl Testbed {
         let audit = audit::write_policy(&data, options.audit)?;
         let webhook_client =
             options.webhook_client.then(|| plans::write_webhook_client(&data)).transpose()?;
-        let network = options.kubelet.then(|| plans::write_egress(&data)).transpose()?;
+        let network = options.kubelet.map(|_| plans::write_egress(&data)).transpose()?;
         let plan = |ports: &[u16]| {
             let mut plan = plans::apiserver(&options, &data, &token, etcd.port(0), ports);
             plan.args.extend(audit.iter().flat_map(|policy| audit::flags(policy, &data)));
@@ -171,7 +174,8 @@ impl Testbed {
         ]);
         running.extend(prometheus.map(|prometheus| (Component::Prometheus, prometheus)));
         let counter = AtomicU32::new(0);
-        let testbed = Self { running, data, tools, ca, kubeconfig, token, config, counter, logs };
+        let pods = options.kubelet;
+        let testbed = Self { running, data, tools, ca, kubeconfig, token, config, counter, pods, logs };
         testbed.works().await?;
         Ok(testbed)
     }

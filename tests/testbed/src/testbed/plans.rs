@@ -9,7 +9,6 @@ use serde_json::json;
 use super::data::Data;
 use super::{NETWORK, Options};
 use crate::components::{Plan, Ready};
-use crate::kubelet::PODS;
 use crate::pki::{self, CA};
 
 /// The controllers that tests need, by the long names of `--controllers`.
@@ -152,8 +151,8 @@ pub(super) fn kwok(options: &Options, kubeconfig: &Path, stages: &Path, ports: &
         format!("--node-port={}", ports[0]),
         format!("--server-address=127.0.0.1:{}", ports[0]),
     ];
-    if options.kubelet {
-        args.push(format!("--disregard-status-with-label-selector={PODS}"));
+    if let Some(pods) = options.kubelet {
+        args.push(format!("--disregard-status-with-label-selector={}", pods.selector()));
     }
     Plan { args, ready: Ready::Answers { url: format!("{}/healthz", url(ports[0])), auth: None } }
 }

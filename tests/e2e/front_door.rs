@@ -1,0 +1,187 @@
+//! What README.md and docs/getting-started/quickstart.md print, run as it is printed where nothing was prepared.
+//! A control plane of its own: a kubelet runs every pod, and there is nothing but what the commands make.
+#![expect(clippy::print_stdout, reason = "the transcript is what a person reads who runs the test")]
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use serde_json::json;
+use tokio::time::Instant;
+use wva_testbed::{Helm, Kubelet, NodeGroup, Options, Pods, Testbed, eventually, run};
+
+use crate::support::{DEADLINE, program, read};
+
+const README: &str = include_str!("../../README.md");
+const QUICK_START: &str = include_str!("../../docs/getting-started/quickstart.md");
+/// Namespace of the examples.
+const DEMO: &str = "wva-demo";
+/// Longest time for one command.
+const LONGEST: Duration = Duration::from_mins(3);
+
+/// Beginnings of commands that are not run, and what stands in for them.
+const ELSEWHERE: [(&str, &str); 6] = [
+    ("make ", "the tests' own commands"),
+    ("kind ", "the cluster is the testbed"),
+    ("docker ", "the kubelet runs the program of this build"),
+    ("helm repo add ", "charts of others cannot be had here"),
+    ("helm install prometheus ", "the testbed's Prometheus scrapes by the same annotations"),
+    ("kubectl logs ", "the kubelet has no server for logs: they are read from its files"),
+];
+
+/// The commands of a section's shell blocks, each on one line.
+fn commands(page: &str, section: &str) -> Vec<String> {
+    let from = page.find(&format!("\n## {section}")).map_or("", |at| &page[at + 1..]);
+    let text = from.split("\n## ").next().unwrap_or_default();
+    let blocks = text.split("\n```sh\n").skip(1).filter_map(|rest| rest.split("\n```").next());
+    let lines = blocks.map(|block| block.replace("\\\n", " ")).collect::<Vec<_>>().join("\n");
+    lines.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect()
+}
+
+/// A cluster with a Prometheus, as a reader of the pages has it.
+struct Visitor {
+    testbed: Testbed,
+    kubelet: Kubelet,
+    /// `PATH` with kubectl and helm.
+    path: String,
+}
+
+impl Visitor {
+    async fn arrive() -> anyhow::Result<Self> {
+        let testbed = Testbed::start(Options {
+            name: "front-door".to_owned(),
+            nodes: vec![NodeGroup::of("cpu", 2, "none")],
+            // As the quick start's Prometheus and every cluster's HPA controller have it.
+            scrape_interval: Duration::from_secs(15),
+            hpa_sync: Duration::from_secs(15),
+            kubelet: Some(Pods::Deployments),
+            ..Options::default()
+        })
+        .await?;
+        let kubelet = Kubelet::start(&testbed, &program()).await?;
+        let helm = Helm::new(&testbed, "helm").await?;
+        let folders = [testbed.tools().path("kubectl")?, helm.program()].map(|path| path.parent());
+        let mut folders: Vec<&Path> = folders.into_iter().flatten().collect();
+        let own: Vec<PathBuf> = std::env::var_os("PATH").iter().flat_map(std::env::split_paths).collect();
+        folders.extend(own.iter().map(PathBuf::as_path));
+        let path = std::env::join_paths(folders)?.into_string().ok().context("a PATH that is no text")?;
+        let visitor = Self { testbed, kubelet, path };
+        visitor.prometheus().await?;
+        Ok(visitor)
+    }
+
+    /// The Service that the Prometheus chart makes, in front of the testbed's.
+    async fn prometheus(&self) -> anyhow::Result<()> {
+        let url = self.testbed.prometheus_url()?;
+        let port: u16 = url.rsplit_once(':').context("no port")?.1.parse()?;
+        let ports = json!([{"port": 80, "targetPort": port}]);
+        let spec = json!({"type": "ExternalName", "externalName": "localhost", "ports": ports});
+        let metadata = json!({"name": "prometheus-server", "namespace": "monitoring"});
+        let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec});
+        self.testbed.kubectl(&["create", "namespace", "monitoring"]).await?.success()?;
+        self.testbed.apply(&service.to_string()).await
+    }
+
+    /// Types the commands of a section, as they stand there.
+    async fn types(&self, page: &str, section: &str) -> anyhow::Result<()> {
+        let commands = commands(page, section);
+        ensure!(!commands.is_empty(), "no commands in {section:?}");
+        for line in commands {
+            if let Some((_, instead)) = ELSEWHERE.iter().find(|(begin, _)| line.starts_with(begin)) {
+                println!("\n(not run: {instead})\n$ {line}");
+                continue;
+            }
+            let mut command = tokio::process::Command::new("sh");
+            command.args(["-c", &line]).env("PATH", &self.path);
+            command.current_dir(env!("CARGO_MANIFEST_DIR"));
+            command.env("KUBECONFIG", self.testbed.admin_kubeconfig());
+            for home in ["HELM_CONFIG_HOME", "HELM_CACHE_HOME", "HELM_DATA_HOME"] {
+                command.env(home, self.testbed.data().join("helm"));
+            }
+            let ran = run(&line, command, "", LONGEST).await?;
+            println!("\n$ {line}\n{}{}", ran.stdout, ran.stderr);
+            ran.success()?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the example's variant has a target that its HPA follows.
+    async fn follows(&self) -> anyhow::Result<()> {
+        eventually("the HPA to follow the variant", DEADLINE, async || {
+            let hpa = read(&self.testbed, &["hpa", "llama-a100", "-n", DEMO]).await?;
+            let metric = &hpa["status"]["currentMetrics"][0]["external"]["current"]["averageValue"];
+            ensure!(metric == "1", "it reads {metric}: {}", hpa["status"]);
+            let ready = self.ready().await?;
+            ensure!(ready == 1, "{ready} replicas are ready");
+            Ok(())
+        })
+        .await
+        .with_context(|| self.kubelet.evidence())
+    }
+
+    async fn ready(&self) -> anyhow::Result<u64> {
+        let deployment = read(&self.testbed, &["deployment", "llama-a100", "-n", DEMO]).await?;
+        Ok(deployment["status"]["readyReplicas"].as_u64().unwrap_or(0))
+    }
+
+    /// What the load has printed.
+    async fn load(&self) -> anyhow::Result<Vec<Window>> {
+        let pods = read(&self.testbed, &["pods", "-n", DEMO, "-l", "app=load"]).await?;
+        let name = pods["items"][0]["metadata"]["name"].as_str().context("no load")?;
+        Ok(self.kubelet.log(name).lines().filter_map(Window::read).collect())
+    }
+}
+
+/// A line of the load.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    rate: f64,
+    median: f64,
+}
+
+impl Window {
+    fn read(line: &str) -> Option<Self> {
+        let (begin, rest) = line.split_once(" requests/s: ")?;
+        let rate = begin.split_whitespace().last()?.parse().ok()?;
+        let median = rest.split_once("p50 ")?.1.split_whitespace().next()?.parse().ok()?;
+        Some(Self { rate, median })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn printed_commands_install_and_scale() -> anyhow::Result<()> {
+    let visitor = Visitor::arrive().await?;
+    visitor.types(README, "Install").await?;
+    visitor.follows().await?;
+    visitor.types(QUICK_START, "5. Watch").await?;
+    visitor.types(QUICK_START, "Remove it").await?;
+
+    let began = Instant::now();
+    for section in ["1. A cluster", "2. Prometheus", "3. wva", "4. A model"] {
+        visitor.types(QUICK_START, section).await?;
+    }
+    let grown = eventually("requests to wait, and then not", 2 * DEADLINE, async || {
+        let windows = visitor.load().await?;
+        let busy: Vec<Window> = windows.iter().copied().filter(|window| window.rate > 3.0).collect();
+        let worst = busy.iter().map(|window| window.median).fold(0.0, f64::max);
+        let now = busy.last().context("no load yet")?.median;
+        let ready = visitor.ready().await?;
+        ensure!(ready > 1 && now < worst / 2.0, "{ready} replicas, median {now} s, at worst {worst} s");
+        Ok(ready)
+    });
+    let grown = grown.await.with_context(|| visitor.kubelet.evidence())?;
+    println!(
+        "\n{} s after the first command of the quick start: {grown} replicas",
+        began.elapsed().as_secs()
+    );
+    visitor.types(QUICK_START, "5. Watch").await?;
+    visitor.types(QUICK_START, "Remove it").await?;
+    eventually("nothing of both to be left", DEADLINE, async || {
+        let all = visitor.testbed.kubectl(&["get", "all", "-A", "-o", "name"]).await?.success()?;
+        let own = |name: &&str| name.contains("wva") || name.contains("llama");
+        let left: Vec<&str> = all.lines().filter(own).collect();
+        ensure!(left.is_empty(), "left after removal: {left:?}");
+        Ok(())
+    })
+    .await
+}
