@@ -26,7 +26,7 @@ use crate::snapshot::OutputBucket;
 use crate::{Decision, NextState, Outcome, Warning, decide};
 
 /// Rows by the name of their table.
-const TABLES: [(&str, &str); 13] = [
+const TABLES: [(&str, &str); 12] = [
     ("examples", examples::ROWS),
     ("percentages", percentages::ROWS),
     ("steps", steps::ROWS),

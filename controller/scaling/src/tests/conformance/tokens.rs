@@ -68,4 +68,8 @@ stale metrics alone | a: 2 desired=4 kv=.9 age=121s | a 2->4 SafetyNet
 a model at 0 stays there | a: 0 kv=.9 | a 0->0 NoChange
 an idle model goes to zero | zero; idle; a: 2 running=0 kv=0 | a 2->0 SupplyAboveDemand NoRequests
 above its maximum | a: 5 max=4 kv=.6 | a 5->4 AtMaximum
+# Choice by cost. A big replica holds ten times the tokens of a small one at eight times its cost.
+given: tokens
+the cheapest token is added | big: 1 cost=40 kv=1 blocks=6250; small: 0 cost=5 capacity=8000 | big 1->2 DemandAboveSupply; small 0->0 NoChange
+the most expensive is taken first | a: 1 cost=10 kv=0 blocks=6250; b: 3 cost=9 kv=.33 blocks=3125 | a 1->0 SupplyAboveDemand; b 3->2 SupplyAboveDemand
 ";
