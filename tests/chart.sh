@@ -160,6 +160,21 @@ holds "$all" '"name":"ms-inference-scheduling-llm-d-modelservice-decode"' defaul
 holds "$all" '"tolerance":"0"' defaults
 lacks "$(cat $out/kubernetes-1.30.json)" '"tolerance"' kubernetes-1.30
 lacks "$all" 'CONTROLLER_INSTANCE' defaults
+# A replica that is not ready must not be asked, and one that is only not ready must not be killed.
+holds "$all" '"path":"/healthz","port":"health"' defaults
+holds "$all" '"path":"/readyz","port":"health"' defaults
+# The network policy opens the ports that something listens on, and no others.
+opens() {
+  local wanted=$1 got
+  shift
+  render --set networkPolicy.enabled=true,wva.prometheus.monitoringNamespace=monitoring "$@" > $out/policy.yaml
+  got=$(json $out/policy.yaml | grep '"kind":"NetworkPolicy"' | grep -oE '"port":[0-9]+' | cut -d : -f 2 | tr '\n' ' ')
+  [ "$got" = "$wanted " ] || fault "the network policy with '$*' opens $got, not $wanted"
+}
+opens "8081 9443 8443"
+opens "8081 8443" --set wva.webhook.enabled=false
+opens "8081 6443 8443" --set wva.webhook.enabled=false,wva.externalMetrics.enabled=true
+opens "8081 9443 6443" --set wva.externalMetrics.enabled=true,wva.metrics.enabled=false
 # Endpoint pickers get short-lived tokens of the metrics reader, or the one token that the values name.
 reader="{\"name\":\"EPP_METRIC_READER_SERVICE_ACCOUNT\",\"value\":\"$release-metrics-reader\"}"
 requests="{\"apiGroups\":[\"\"],\"resourceNames\":[\"$release-metrics-reader\"],\"resources\":[\"serviceaccounts/token\"],\"verbs\":[\"create\"]}"

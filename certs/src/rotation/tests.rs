@@ -189,6 +189,7 @@ fn the_three_steps_are_the_leaders() {
     let cas = Cas::with_life("kn").and('p', ca(Duration::from_hours(1)));
     let garbage = |entry| Why::NotACertificate { entry };
     let no_key = Why::Missing { entry: NEXT_CA_KEY };
+    let doubled = Why::Doubled { entry: NEXT_CA_CERT };
     let rows = [
         ("not due", cas.secret("k"), 19, "k", None),
         ("due", cas.secret("k"), 20, "k", Some((Change::Announced, "k>*"))),
@@ -209,6 +210,14 @@ fn the_three_steps_are_the_leaders() {
             "k",
             Some((AnnouncedAgain(no_key), "k>*")),
         ),
+        (
+            "the current one as the next",
+            cas.secret("k>k"),
+            1,
+            "k",
+            Some((Change::Dropped(doubled.clone()), "k")),
+        ),
+        ("the same when one is due", cas.secret("k>k"), 20, "k", Some((AnnouncedAgain(doubled), "k>*"))),
         ("in use", cas.secret("k<p"), 0, "", None),
         ("expired", cas.secret("k<p"), 2, "", Some((Change::Forgot, "k"))),
         (

@@ -245,6 +245,13 @@ mod tests {
         later.add("ns", &models(), &answers(then, &[("a", 2.0)]), now);
         assert_eq!(later.with(&key("ns", "m"), SchedulerQueue::Absent, now), SchedulerQueue::Absent);
         assert_eq!(later.waiting(), [].into());
+        // Of several parts the oldest is what counts.
+        let (mut parts, newest) = (answers(then, &[("a", 2.0)]), then + COUNTS);
+        parts.extend(answers(newest, &[("b", 1.0)]));
+        let mut together = Queues::default();
+        together.add("ns", &models(), &parts, newest);
+        assert_eq!(together.with(&key("ns", "m"), SchedulerQueue::Absent, newest), known(3.0, 30.0));
+        assert_eq!(together.with(&key("ns", "m"), SchedulerQueue::Absent, now), SchedulerQueue::Absent);
     }
 
     #[test]

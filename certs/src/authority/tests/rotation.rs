@@ -192,6 +192,21 @@ async fn no_step_without_everybodys_word_and_none_after_the_term() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn with_nobody_to_ask_a_ca_signs_once_its_bundle_has_been_out_for_a_while() {
+    let fake = FakeApi::new();
+    let running = start(&fake);
+    let old = running.bundle(|b| !b.is_empty()).await;
+    tokio::spawn(running.certs.rotate(fake.client(), CancellationToken::new()));
+    tokio::time::sleep(2 * SETTLE).await;
+    fake.delete(SECRET);
+    running.bundle(|b| b.starts_with(&old) && *b != old).await;
+    tokio::time::sleep(SETTLE / 2).await;
+    assert_eq!(data(&fake)[CA_CERT].0, old, "who reads the bundle may not have the next one yet");
+    tokio::time::sleep(SETTLE).await;
+    assert_ne!(data(&fake)[CA_CERT].0, old);
+}
+
+#[tokio::test(start_paused = true)]
 async fn twenty_replicas_from_nothing_end_on_one_ca() {
     let fleet = Fleet::start(20).await;
     fleet.pass(Duration::from_mins(1), true).await;

@@ -33,6 +33,18 @@ async fn rounds_follow_each_other_at_the_interval_unless_the_sample_is_young() {
 }
 
 #[tokio::test]
+async fn a_partial_answer_is_told_and_not_taken_as_complete() {
+    let partial = json!({"status": "success", "warnings": ["store b is down"],
+        "data": {"resultType": "vector", "result": []}});
+    let partial = Answers::Says(200, partial.to_string());
+    let mut bench = Bench::new(cluster(json!({})), on("num_requests_running", partial, busy())).await;
+    bench.wait_for_answers(Duration::from_secs(8));
+    let told = bench.turn().await.conditions.metrics_available.message.clone();
+    assert!(told.contains("Prometheus answers in part (store b is down)"), "{told}");
+    assert!(!bench.state.samples.answered(Query::Running, "ns"), "what it lacks is unknown");
+}
+
+#[tokio::test]
 async fn a_namespaced_install_asks_for_its_namespace_and_others_for_all() {
     for namespace in [None, Some("prod")] {
         let mut bench = Bench::busy().await;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use tokio::sync::watch;
+use wva_crds::LearnedCurves;
 use wva_fakes::{FakeApi, Reply};
 use wva_scaling::snapshot::Learned;
 use wva_scaling::{Snapshot, decide};
@@ -30,11 +31,18 @@ fn first(variant: &PublishedVariant) -> VariantAutoscalingStatus {
 fn a_workload_that_is_gone_clears_the_target_by_null() {
     let before = Written::of(&first(&steady("auto")));
     let patch = merge_patch(&wanted(&without_target(), &before, at(0), INTERVAL).unwrap());
-    for field in ["desiredOptimizedAlloc", "currentReplicas", "actuation"] {
+    for field in ["desiredOptimizedAlloc", "currentReplicas", "actuation", "learned"] {
         assert_eq!(patch["status"].get(field), Some(&Value::Null), "{field}");
     }
     assert_eq!(patch["status"]["conditions"][0]["reason"], "DeploymentNotFound");
     assert_eq!(patch["status"]["conditions"][0]["message"], "Target deployment 'd' no longer exists");
+}
+
+#[test]
+fn a_patch_writes_all_that_a_status_says() {
+    let learned = LearnedCurves { a: 0.02, b: 0.001, c: 0.0002, samples: 40 };
+    let status = VariantAutoscalingStatus { learned: Some(learned), ..first(&steady("auto")) };
+    assert_eq!(merge_patch(&status)["status"], json!(status));
 }
 
 #[test]
