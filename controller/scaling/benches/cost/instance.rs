@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 
 use wva_crds::GoDuration;
+use wva_scaling::Snapshot;
 use wva_scaling::snapshot::{
-    AnalyzerName, Config, GpuCount, HpaTolerance, Inventory, Model, QueueFigures, Replica,
-    SaturationEntry, SchedulerQueue, Variant,
+    AnalyzerName, Config, GpuCount, HpaTolerance, Inventory, Model, QueueFigures, Replica, SaturationEntry,
+    SchedulerQueue, Variant,
 };
 use wva_scaling::units::{Amount, Cost, KvUsage};
-use wva_scaling::Snapshot;
 
 const ACCELERATORS: [&str; 3] = ["A100", "H100", "L40S"];
 

@@ -45,7 +45,13 @@ fn main() {
     for (way, mut tally) in times {
         tally.times.sort();
         let at = |share: f64| micros(quantile(&tally.times, share));
-        println!("| {way:?} | {:.1} µs | {:.1} µs | {:.1} µs | {} |", at(0.5), at(0.99), at(1.0), tally.missed);
+        println!(
+            "| {way:?} | {:.1} µs | {:.1} µs | {:.1} µs | {} |",
+            at(0.5),
+            at(0.99),
+            at(1.0),
+            tally.missed
+        );
     }
 }
 

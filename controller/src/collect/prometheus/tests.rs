@@ -125,7 +125,7 @@ impl FakePrometheus {
 
     /// A client that waits a fifth of a second, and reads a megabyte.
     pub(crate) fn client(&self) -> Prometheus {
-        Prometheus::new(self.config()).unwrap().timeout(Duration::from_millis(200)).limit(1 << 20)
+        Prometheus::new(self.config()).unwrap().timeout(Duration::from_secs(2)).limit(1 << 20)
     }
 
     /// Where it is.

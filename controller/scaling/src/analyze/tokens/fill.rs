@@ -99,13 +99,7 @@ fn shrink(verdict: &TokenVerdict, model: &ModelView, drafts: &mut [Draft]) {
 }
 
 /// Takes of a variant what is spare, or says why not. Returns the replicas taken.
-fn take(
-    verdict: &TokenVerdict,
-    model: &ModelView,
-    i: usize,
-    spare: f64,
-    drafts: &mut [Draft],
-) -> u32 {
+fn take(verdict: &TokenVerdict, model: &ModelView, i: usize, spare: f64, drafts: &mut [Draft]) -> u32 {
     let (variant, capacity) = (&model.variants[i], verdict.per_replica[i]);
     if capacity <= 0.0 {
         return 0;
