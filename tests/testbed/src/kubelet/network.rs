@@ -93,9 +93,9 @@ async fn named(node: &Node, namespace: &str, host: &str, port: u16) -> anyhow::R
     if host.parse::<Ipv4Addr>().is_ok() {
         return resolve(node, &format!("{host}:{port}")).await;
     }
-    let mut parts = host.split('.');
-    let name = parts.next().unwrap_or_default();
-    let services = Api::<Service>::namespaced(node.client.clone(), parts.next().unwrap_or(namespace));
+    let mut labels = host.split('.');
+    let name = labels.next().unwrap_or_default();
+    let services = Api::<Service>::namespaced(node.client.clone(), labels.next().unwrap_or(namespace));
     let service = within("reading a Service", CALL, services.get(name)).await?;
     let spec = service.spec.clone().unwrap_or_default();
     let Some(external) = spec.external_name else {
