@@ -41,7 +41,7 @@ pub use components::Component;
 pub use fleet::{Engine, ExportFault, Fleet, FleetConfig, PodLoad, Request};
 pub use front::{Door, Front};
 pub use helm::Helm;
-pub use kubelet::Kubelet;
+pub use kubelet::{Kubelet, NetworkProxy};
 pub use nodes::{CRASH_LOOP_LABEL, NodeGroup, START_SECONDS_KEY};
 pub use ports::free_port;
 pub use process::Process;

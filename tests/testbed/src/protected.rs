@@ -79,7 +79,9 @@ async fn lead(stream: TcpStream, acceptor: &TlsAcceptor, token: &str, to: &str) 
     })
     .await?;
     if !is_authorized(&String::from_utf8_lossy(&head), token) {
-        stream.write_all(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").await?;
+        stream
+            .write_all(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+            .await?;
         return Ok(stream.shutdown().await?);
     }
     let mut server = TcpStream::connect(to).await?;

@@ -28,6 +28,7 @@ use kube::api::ListParams;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
+pub use self::network::NetworkProxy;
 use crate::testbed::NETWORK;
 use crate::{Testbed, run};
 
