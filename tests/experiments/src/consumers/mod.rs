@@ -32,7 +32,8 @@ pub(crate) async fn run(wva: &Path, only: Option<&str>) -> anyhow::Result<()> {
         };
         // One that cannot be run leaves the others their turn.
         if let Err(error) = ran {
-            report.row(name, format!("{error:#}"), "it runs to its end", false)?;
+            say(&format!("{error:?}"))?;
+            report.row(name, error.root_cause(), "it runs to its end", false)?;
         }
     }
     report.end()

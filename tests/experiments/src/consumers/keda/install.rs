@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
-use wva_testbed::install::API_SERVICE;
+use wva_testbed::install::{API_SERVICE, get};
 use wva_testbed::{Process, Testbed, eventually, free_port};
 
 use crate::command::SOON;
@@ -15,6 +15,9 @@ use crate::consumers::programs::{apply, established, module, start, yaml_files};
 const NAMESPACE: &str = "keda";
 pub(super) const ACCOUNT: &str = "keda-operator";
 const METRICS_SERVICE: &str = "keda-metrics-apiserver";
+
+/// Lines of a log that are shown where something fails.
+const LINES: usize = 8;
 
 /// Both programs. Dropping this ends them.
 pub(super) struct Keda {
@@ -52,7 +55,7 @@ impl Keda {
     /// The ends of both logs.
     pub(super) fn evidence(&self) -> String {
         [&self.operator, &self.adapter]
-            .map(|process| format!("the end of the log of {}:\n{}", process.name(), process.log_tail(15)))
+            .map(|process| format!("the end of the log of {}:\n{}", process.name(), process.log_tail(LINES)))
             .join("\n")
     }
 }
@@ -63,15 +66,24 @@ async fn operator(
     certificates: &Path,
     grpc: u16,
 ) -> anyhow::Result<Process> {
+    let health = format!("127.0.0.1:{}", free_port()?);
     let args = [
         "--zap-log-level=info".to_owned(),
         "--zap-encoder=console".to_owned(),
         "--metrics-bind-address=127.0.0.1:0".to_owned(),
-        format!("--health-probe-bind-address=127.0.0.1:{}", free_port()?),
+        format!("--health-probe-bind-address={health}"),
         format!("--metrics-service-bind-address=127.0.0.1:{grpc}"),
         format!("--cert-dir={}", certificates.display()),
     ];
-    start(testbed, "keda-operator", &args, &environment(kubeconfig)?).await
+    let process = start(testbed, "keda-operator", &args, &environment(kubeconfig)?).await?;
+    eventually("KEDA's operator to be ready", SOON, async || {
+        let (status, text) = get(&format!("http://{health}/readyz")).await?;
+        ensure!(status == 200, "{status}: {text}");
+        Ok(())
+    })
+    .await
+    .with_context(|| process.log_tail(LINES))?;
+    Ok(process)
 }
 
 async fn adapter(
@@ -101,11 +113,16 @@ async fn adapter(
     start(testbed, "keda-adapter", &args, &environment(kubeconfig)?).await
 }
 
-/// The variables of KEDA's manifests.
-fn environment(kubeconfig: &Path) -> anyhow::Result<[(&'static str, &str); 4]> {
+/// The variables of KEDA's manifests, and the namespace that it reads from a file in a pod.
+fn environment(kubeconfig: &Path) -> anyhow::Result<[(&'static str, &str); 5]> {
     let kubeconfig = kubeconfig.to_str().context("the kubeconfig's path is not UTF-8")?;
-    let time_out = ("KEDA_HTTP_DEFAULT_TIMEOUT", "");
-    Ok([("KUBECONFIG", kubeconfig), ("POD_NAMESPACE", NAMESPACE), ("WATCH_NAMESPACE", ""), time_out])
+    Ok([
+        ("KUBECONFIG", kubeconfig),
+        ("POD_NAMESPACE", NAMESPACE),
+        ("KEDA_CLUSTER_OBJECT_NAMESPACE", NAMESPACE),
+        ("WATCH_NAMESPACE", ""),
+        ("KEDA_HTTP_DEFAULT_TIMEOUT", ""),
+    ])
 }
 
 /// Registers the metrics server as KEDA's `APIService` does, and waits until the API server reaches it.

@@ -60,13 +60,11 @@ pub(super) async fn run(wva: &Path, report: &mut Report) -> anyhow::Result<()> {
     let server = ProtectedServer::start(&certificate, TOKEN, behind).await?;
     let (url, ca) = (server.url(), certificate.join("ca.crt"));
     let access = Access { url: &url, token: TOKEN, ca: &ca };
-    let model = Model::start(&testbed, &access)
-        .await
-        .with_context(|| [keda.evidence(), replicas.evidence()].join("\n"))?;
+    let model = Model::start(&testbed, &access).await.with_context(|| keda.evidence())?;
     let mut stage = Stage { testbed: &testbed, wva, replicas, keda, model };
     BOTH.into_iter().try_for_each(|index| stage.scrape(index))?;
     let ran = stage.steps(report).await;
-    ran.with_context(|| [stage.keda.evidence(), stage.replicas.evidence()].join("\n"))
+    ran.with_context(|| stage.keda.evidence())
 }
 
 impl Stage<'_> {

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use wva_testbed::run;
 
 use super::model::NAMESPACE;
-use super::{BOTH, Stage};
+use super::{BOTH, LOW, Stage};
 use crate::command::{SOON, say};
 use crate::consumers::programs::seconds;
 use crate::report::Report;
@@ -43,6 +43,8 @@ pub(super) async fn without_leader_by_default(
     stage.model.ignores_null_values(true).await?;
     let began = Instant::now();
     stage.replicas.kill_all();
+    // So that the load at the end is one that a replica bears.
+    stage.model.fleet.set_rate(LOW);
     let replicas = stage.model.becomes(1).await;
     let after = stage.model.fewer_since(began, 3).map(|at| at.duration_since(began));
     stage.model.ignores_null_values(false).await?;
