@@ -26,8 +26,8 @@ use crate::report::{Report, spread};
 const BOTH: [usize; 2] = [0, 1];
 /// Requests a second: for one replica, for two, for three.
 const LOW: f64 = 3.0;
-const MIDDLE: f64 = 9.0;
-const HIGH: f64 = 17.5;
+const MIDDLE: f64 = 8.0;
+const HIGH: f64 = 16.0;
 /// How often the leader is killed.
 const FAILOVERS: usize = 5;
 const TOKEN: &str = "a-token-for-prometheus";
@@ -145,6 +145,7 @@ impl Stage<'_> {
                 ensure!(next != leader, "wva-{leader} leads although it is dead");
                 times.push(killed.elapsed());
                 self.restart(&[leader]).await?;
+                watch::target_is_there(testbed).await?;
             }
             anyhow::Ok(())
         };

@@ -2,10 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use anyhow::ensure;
 use parking_lot::Mutex;
-use wva_testbed::Testbed;
+use wva_testbed::{Testbed, eventually};
 
 use super::model::{NAME, NAMESPACE};
+use crate::command::SOON;
 
 /// Time between two looks.
 const LOOK: Duration = Duration::from_millis(250);
@@ -35,18 +37,29 @@ impl Gaps {
     }
 
     async fn watch(&self, testbed: &Testbed) -> anyhow::Result<()> {
-        let query =
-            format!("wva_desired_replicas{{variant_name=\"{NAME}\",exported_namespace=\"{NAMESPACE}\"}}");
         let mut seen = Instant::now();
         loop {
-            let found = testbed.prometheus_query(&query).await?;
-            if found.is_empty() {
+            if has_target(testbed).await? {
+                seen = Instant::now();
+            } else {
                 let mut longest = self.longest.lock();
                 *longest = longest.max(seen.elapsed());
-            } else {
-                seen = Instant::now();
             }
             tokio::time::sleep(LOOK).await;
         }
     }
+}
+
+/// Waits until Prometheus has a target.
+pub(super) async fn target_is_there(testbed: &Testbed) -> anyhow::Result<()> {
+    eventually("a target in Prometheus", SOON, async || {
+        ensure!(has_target(testbed).await?, "there is none");
+        Ok(())
+    })
+    .await
+}
+
+async fn has_target(testbed: &Testbed) -> anyhow::Result<bool> {
+    let query = format!("wva_desired_replicas{{variant_name=\"{NAME}\",exported_namespace=\"{NAMESPACE}\"}}");
+    Ok(!testbed.prometheus_query(&query).await?.is_empty())
 }
