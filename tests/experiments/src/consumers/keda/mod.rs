@@ -172,9 +172,9 @@ impl Stage<'_> {
     }
 
     /// KEDA takes the model to zero and back by the target alone.
-    async fn zero(&self, report: &mut Report) -> anyhow::Result<()> {
+    async fn zero(&mut self, report: &mut Report) -> anyhow::Result<()> {
         let picker = self.model.may_go_to_zero().await?;
-        self.model.fleet.set_rate(0.0);
+        self.model.is_idle().await?;
         self.model.becomes(0).await?;
         let began = Instant::now();
         picker.queue(MODEL, 1.0);

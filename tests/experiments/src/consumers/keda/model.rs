@@ -61,7 +61,7 @@ impl<'a> Model<'a> {
         testbed
             .apply(&format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {NAMESPACE}}}}}"))
             .await?;
-        let fixture = VariantFixture { model: MODEL.to_owned(), ..VariantFixture::new(NAMESPACE, WORKLOAD) };
+        let fixture = fixture();
         let fleet = Fleet::start(testbed, fixture.fleet())?;
         let fixture = fixture.port(fleet.port());
         testbed.apply(&[fixture.deployment(), ANALYZER.to_owned()].join("---\n")).await?;
@@ -149,6 +149,12 @@ impl<'a> Model<'a> {
         Ok(began.elapsed())
     }
 
+    /// Replaces the servers by ones without any load: an emulated load that ends falls ever more slowly, never to 0.
+    pub(super) async fn is_idle(&mut self) -> anyhow::Result<()> {
+        self.fleet = Fleet::start(self.testbed, fixture().fleet())?;
+        self.fleet.wait_ready(1, SOON).await.map(drop)
+    }
+
     /// From now on the model may go to zero, and this picker shows what waits for it.
     pub(super) async fn may_go_to_zero(&self) -> anyhow::Result<FakePicker> {
         let picker = FakePicker::start([127, 0, 3, 1]).await?;
@@ -158,6 +164,10 @@ impl<'a> Model<'a> {
         self.patch(&json!({"minReplicaCount": 0})).await?;
         Ok(picker)
     }
+}
+
+fn fixture() -> VariantFixture {
+    VariantFixture { model: MODEL.to_owned(), ..VariantFixture::new(NAMESPACE, WORKLOAD) }
 }
 
 fn sample(name: &str) -> anyhow::Result<String> {
