@@ -23,7 +23,7 @@ pub(crate) async fn run(wva: &Path, only: Option<&str>) -> anyhow::Result<()> {
     let wanted = |name: &&str| only.is_none_or(|only| name.contains(only));
     ensure!(NAMES.iter().any(wanted), "none of {NAMES:?} has {only:?} in its name");
     let mut report = Report::default();
-    for name in NAMES.into_iter().filter(|name| wanted(&name)) {
+    for name in NAMES.into_iter().filter(|name| wanted(name)) {
         say(&format!("\n== {name}"))?;
         let ran = match name {
             "keda" => Box::pin(keda::run(wva, &mut report)).await,

@@ -1,4 +1,4 @@
-//! The Prometheus operator turns the chart's ServiceMonitors and PrometheusRule into a configuration and rule files, and a
+//! The Prometheus operator turns the chart's ServiceMonitors and alerts into a configuration and rule files, and a
 //! Prometheus started with these scrapes wva and evaluates its rules.
 
 use std::path::{Path, PathBuf};

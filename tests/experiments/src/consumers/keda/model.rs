@@ -27,6 +27,8 @@ const PATIENCE: Duration = Duration::from_secs(200);
 /// Seconds between two looks of KEDA, and from the last activity to zero. The sample has 15 and 240.
 const POLLING: u32 = 2;
 const COOLDOWN: u32 = 10;
+/// The sample has 10. Cycles of 2 s look at the greatest load of a minute, and would go beyond what the load needs.
+const MOST: u32 = 3;
 /// The percentage analyzer decides: the emulated fleet has no times of steps, from which the throughput analyzer learns.
 const ANALYZER: &str = "apiVersion: v1
 kind: ConfigMap
@@ -182,6 +184,7 @@ fn scaled_object(url: &str) -> anyhow::Result<Vec<Value>> {
     let spec = &mut scaled_object.context("the sample has no ScaledObject")?["spec"];
     spec["pollingInterval"] = json!(POLLING);
     spec["cooldownPeriod"] = json!(COOLDOWN);
+    spec["maxReplicaCount"] = json!(MOST);
     spec["triggers"][0]["metadata"]["serverAddress"] = json!(url);
     let at_once = json!({
         "stabilizationWindowSeconds": 0, "policies": [{"type": "Pods", "value": 10, "periodSeconds": 15}],
