@@ -19,6 +19,8 @@ const NAME: &str = "consumer";
 const NAMESPACE: &str = "default";
 /// Where the operator mounts what it writes.
 const MOUNTED: &str = "/etc/prometheus";
+/// What its config reloader fills in next to each Prometheus.
+const SHARD: &str = "$(SHARD)";
 
 /// Runs it.
 pub(super) async fn run(wva: &Path, report: &mut Report) -> anyhow::Result<()> {
@@ -87,6 +89,8 @@ async fn prometheus_object(testbed: &Testbed, examples: &Path) -> anyhow::Result
         "metadata": {"name": NAME, "namespace": NAMESPACE},
         "spec": {
             "replicas": 0, "serviceAccountName": "prometheus", "evaluationInterval": "2s",
+            // The test control plane makes no Endpoints.
+            "serviceDiscoveryRole": "EndpointSlice",
             "serviceMonitorSelector": everything, "serviceMonitorNamespaceSelector": everything,
             "ruleSelector": everything, "ruleNamespaceSelector": everything,
             "apiserverConfig": {
@@ -118,7 +122,8 @@ async fn generated(site: &Site, folder: &Path, proxy: &NetworkProxy) -> anyhow::
         write(&folder.join("certs"), name, &bytes(data)?)?;
     }
     let here = folder.to_str().context("the data folder's path is not UTF-8")?;
-    let mut config: Value = serde_saphyr::from_str(&config.replace(MOUNTED, here))?;
+    let config = config.replace(MOUNTED, here).replace(SHARD, "0");
+    let mut config: Value = serde_saphyr::from_str(&config)?;
     for job in config["scrape_configs"].as_array_mut().into_iter().flatten() {
         job["proxy_url"] = json!(proxy.url());
     }

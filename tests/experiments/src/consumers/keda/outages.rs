@@ -17,6 +17,7 @@ const HOLDS: Duration = Duration::from_secs(45);
 
 /// Both replicas of wva are dead, by the sample.
 pub(super) async fn without_leader(stage: &mut Stage<'_>, report: &mut Report) -> anyhow::Result<()> {
+    stage.model.condition_is("Fallback", "False", SOON).await?;
     let began = Instant::now();
     stage.replicas.kill_all();
     let after = stage.model.condition_is("Fallback", "True", SOON).await?;
@@ -58,6 +59,7 @@ pub(super) async fn without_leader_by_default(
 
 /// Prometheus does not run.
 pub(super) async fn without_prometheus(stage: &mut Stage<'_>, report: &mut Report) -> anyhow::Result<()> {
+    stage.model.condition_is("Fallback", "False", SOON).await?;
     let began = Instant::now();
     stage.testbed.prometheus_stop().await?;
     let after = stage.model.condition_is("Fallback", "True", SOON).await?;
