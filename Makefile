@@ -16,7 +16,7 @@ vpath %.yaml tests/scenarios tests/scenarios/attacks
 SCENARIOS := $(wildcard tests/scenarios/*.yaml tests/scenarios/attacks/*.yaml)
 POLICY_RESULTS := $(patsubst %.yaml,$(RESULTS)/%.json,$(notdir $(SCENARIOS)))
 
-.PHONY: help tools build test lint lint-files chart generate demo bench bench-idle bench-policies bench-admission bench-cycle bench-decide bench-simulate test-bad-input test-faults test-from-zero test-image test-long test-quick test-install test-outages test-scaling test-side-by-side test-throughput test-zero fuzz deny clean
+.PHONY: help tools build test lint lint-files chart generate demo bench bench-idle bench-policies bench-admission bench-cycle bench-decide bench-simulate test-bad-input test-consumers test-faults test-from-zero test-image test-long test-quick test-install test-outages test-scaling test-side-by-side test-throughput test-zero fuzz deny clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -37,7 +37,7 @@ test-quick: ## Formatting, clippy, unit and property tests, sockets: needs neith
 
 test-long: tools ## All that a night has time for: laws over 10,000 cases, fuzzing, and every long experiment
 	PROPTEST_CASES=10000 tests/run.sh all
-	$(MAKE) fuzz test-faults test-bad-input test-from-zero test-install test-outages test-scaling test-side-by-side test-throughput test-zero
+	$(MAKE) fuzz test-faults test-bad-input test-consumers test-from-zero test-install test-outages test-scaling test-side-by-side test-throughput test-zero
 
 lint: ## Formatting, clippy, purity of the pure crates, arrows between crates
 	@tests/lint.sh
@@ -91,6 +91,9 @@ $(POLICY_RESULTS): $(RESULTS)/%.json: %.yaml $(TARGET)/release/wva
 test-bad-input: tools ## Throw bad input of every kind at the release binary while valid reviews come in; some five minutes
 	$(CARGO) build --release --workspace --bins
 	@ulimit -n $$(ulimit -Hn) && $(TARGET)/release/wva-experiments faults --wva $(TARGET)/release/wva
+
+test-consumers: tools build ## KEDA, cert-manager and the Prometheus operator as processes use what wva publishes; some 25 minutes once they are built
+	@$(TARGET)/debug/wva-experiments consumers --wva $(TARGET)/debug/wva $(if $(ONLY),--only $(ONLY))
 
 test-faults: tools build ## Do to replicas of the release binary what operators fear, in full: certificates, leadership, ends; half an hour
 	$(CARGO) build --release --bin wva

@@ -215,14 +215,23 @@ fn what_carries_the_metric_and_its_selector() {
     check("metric", &["2 values", "adds up: 1 ", "; 4 "], |w| {
         w.told = Ok(["1", "4"].map(|v| json!({"value": v, "metricLabels": {"pod": v}})).into());
     });
-    check("metric", &["ScaledObject s is not ready: no such query"], |w| {
+    let scaled_object = |w: &mut World, conditions: Value| {
         w.hpas.clear();
         w.scaled_objects.push(json!({
             "kind": "ScaledObject", "metadata": {"name": "s", "namespace": "prod"},
             "spec": {"scaleTargetRef": {"name": "a"}, "triggers": [
                 {"type": "prometheus", "metadata": {"query": "wva_desired_replicas{variant_name=\"a\"}"}}]},
-            "status": {"conditions": [{"type": "Ready", "status": "False", "message": "no such query"}]},
+            "status": {"conditions": conditions},
         }));
+    };
+    check("metric", &["ScaledObject s is not ready: no such query"], |w| {
+        scaled_object(w, json!([{"type": "Ready", "status": "False", "message": "no such query"}]));
+    });
+    check("?metric", &["ScaledObject s is in fallback", "can KEDA reach Prometheus"], |w| {
+        scaled_object(
+            w,
+            json!([{"type": "Ready", "status": "True"}, {"type": "Fallback", "status": "True"}]),
+        );
     });
     let selector = |w: &mut World, labels: Value| {
         w.hpas[0]["spec"]["metrics"][0]["external"]["metric"]["selector"]["matchLabels"] = labels;

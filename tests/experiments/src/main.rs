@@ -2,9 +2,11 @@
 
 mod bench;
 mod command;
+mod consumers;
 mod demo;
 mod faults;
 mod from_zero;
+mod history;
 mod outages;
 mod report;
 mod seen;
@@ -113,6 +115,12 @@ enum Task {
     Zero(zero::Plan),
     /// Hundreds of models woken from zero, and what it costs to watch a hundred.
     FromZero,
+    /// KEDA, cert-manager and the Prometheus operator, as plain processes, use what wva publishes.
+    Consumers {
+        /// Only those of `keda`, `cert-manager` and `prometheus-operator` whose names hold this.
+        #[arg(long)]
+        only: Option<String>,
+    },
     /// The throughput analyzer under load that comes in steps, held against an emulated engine that is known.
     Throughput {
         /// How long all steps take together.
@@ -164,6 +172,7 @@ impl Task {
             Self::SideBySide { lasts } => Box::pin(side_by_side::run(wva, *lasts)),
             Self::Zero(plan) => Box::pin(zero::run(wva, plan)),
             Self::FromZero => Box::pin(from_zero::run(wva)),
+            Self::Consumers { only } => Box::pin(consumers::run(wva, only.as_deref())),
             Self::Throughput { lasts } => Box::pin(throughput::run(wva, *lasts)),
         };
         work.await

@@ -19,9 +19,9 @@ pub(crate) const WEBHOOK_CLIENT_CA: &str = "webhook-client-ca.crt";
 pub(crate) fn write(folder: &Path) -> anyhow::Result<()> {
     let hosts = ["127.0.0.1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"];
     let (server, client) = (ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth);
-    issue(folder, CA, "apiserver", "kube-apiserver", &hosts, server)?;
+    issue(folder, CA, "apiserver", "kube-apiserver", &hosts, &[server])?;
     // The common name is the one that --requestheader-allowed-names lets through.
-    issue(folder, "front-proxy-ca.crt", "front-proxy", "front-proxy-client", &[], client)?;
+    issue(folder, "front-proxy-ca.crt", "front-proxy", "front-proxy-client", &[], &[client])?;
     let key = KeyPair::generate().context("cannot make the service account key")?;
     save(folder, "service-account.key", &key.serialize_pem())?;
     save(folder, "service-account.pub", &key.public_key_pem())
@@ -30,7 +30,15 @@ pub(crate) fn write(folder: &Path) -> anyhow::Result<()> {
 /// Makes a CA and the client certificate that kube-apiserver shows to webhooks.
 pub(crate) fn write_webhook_client(folder: &Path) -> anyhow::Result<()> {
     let purpose = ExtendedKeyUsagePurpose::ClientAuth;
-    issue(folder, WEBHOOK_CLIENT_CA, "webhook-client", "kube-apiserver", &[], purpose)
+    issue(folder, WEBHOOK_CLIENT_CA, "webhook-client", "kube-apiserver", &[], &[purpose])
+}
+
+/// Makes a CA and, signed by it, a certificate for these host names that servers and clients may use, as `ca.crt`,
+/// `tls.crt` and `tls.key`.
+pub(crate) fn write_serving(folder: &Path, hosts: &[&str]) -> anyhow::Result<()> {
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    let purposes = [ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    issue(folder, CA, "tls", "consumer", hosts, &purposes)
 }
 
 /// Makes a CA and, signed by it, `<stem>.crt` with `<stem>.key`.
@@ -40,13 +48,13 @@ fn issue(
     stem: &str,
     name: &str,
     hosts: &[&str],
-    purpose: ExtendedKeyUsagePurpose,
+    purposes: &[ExtendedKeyUsagePurpose],
 ) -> anyhow::Result<()> {
     let ca = authority(&format!("testbed-{}", ca_file.trim_end_matches(".crt")))?;
     let hosts: Vec<String> = hosts.iter().map(|&host| host.to_owned()).collect();
     let mut params = CertificateParams::new(hosts).with_context(|| format!("bad host names for {name}"))?;
     params.distinguished_name.push(DnType::CommonName, name);
-    params.extended_key_usages = vec![purpose];
+    params.extended_key_usages = purposes.to_vec();
     params.use_authority_key_identifier_extension = true;
     let key = KeyPair::generate().with_context(|| format!("cannot make the key of {name}"))?;
     let cert = params.signed_by(&key, &ca).with_context(|| format!("cannot sign the certificate {name}"))?;

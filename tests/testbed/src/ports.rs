@@ -13,6 +13,14 @@ const LISTENED: Range<u16> = 20_000..32_768;
 /// Ports that are tried until one is free.
 const ATTEMPTS: u16 = 100;
 
+/// A loopback port that was free a moment ago, for a program that wants a number.
+pub fn free_port() -> anyhow::Result<u16> {
+    let reserved = Reserved::any()?;
+    let port = reserved.port();
+    reserved.release();
+    Ok(port)
+}
+
 /// A loopback port that nobody else can bind while this value lives. Connections to it are refused.
 pub(crate) struct Reserved {
     socket: TcpSocket,

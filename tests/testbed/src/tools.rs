@@ -47,6 +47,22 @@ impl Tools {
         })
     }
 
+    /// The folder of a Go module that `tools/<folder>/go.mod` requires: CRDs and RBAC of a program are in it.
+    pub fn module(folder: &str, module: &str) -> anyhow::Result<PathBuf> {
+        let tool = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools").join(folder);
+        let go = |args: &[&str]| -> anyhow::Result<String> {
+            let ran = Command::new("go").args(args).current_dir(&tool).stdin(Stdio::null()).output();
+            let ran = ran.with_context(|| format!("cannot run go {args:?}"))?;
+            if !ran.status.success() {
+                bail!("go {args:?} in {}: {}", tool.display(), String::from_utf8_lossy(&ran.stderr));
+            }
+            Ok(String::from_utf8_lossy(&ran.stdout).trim().to_owned())
+        };
+        // A cached program needs no modules, so they may be missing.
+        go(&["mod", "download", module])?;
+        Ok(go(&["list", "-mod=readonly", "-m", "-f", "{{.Dir}}", module])?.into())
+    }
+
     pub fn all(&self) -> impl Iterator<Item = (&str, &Path)> {
         self.paths.iter().map(|(name, path)| (name.as_str(), path.as_path()))
     }

@@ -35,6 +35,13 @@ on_request() {
   echo "helm3|helm.sh/helm/v3/cmd/helm||-X helm.sh/helm/v3/internal/version.version=v3.22.0 $k|helm3"
   echo "actionlint|github.com/rhysd/actionlint/cmd/actionlint|||actionlint"
   echo "vegeta|github.com/tsenart/vegeta/v12|||vegeta"
+  # Programs that use what this project publishes: `make test-consumers`.
+  local keda=github.com/kedacore/keda/v2
+  for p in operator adapter; do echo "keda|$keda/cmd/$p||-X $keda/version.Version=2.21.0|keda-$p"; done
+  # What the Prometheus operator writes finds its targets in the API server.
+  echo "prometheus|github.com/prometheus/prometheus/cmd/prometheus|-tags=remove_all_sd,enable_kubernetes_sd||prometheus-kubernetes"
+  echo "prometheus-operator|github.com/prometheus-operator/prometheus-operator/cmd/operator|||prometheus-operator"
+  echo "cert-manager|.|||cert-manager"
 }
 
 # The rows that are wanted.
@@ -65,7 +72,8 @@ number=0 total=$(wc -l <<<"$rows")
 while IFS='|' read -r folder package flags ldflags name; do
   number=$((number + 1))
   # A program is built again when its modules, its own row or the common command change, and not when another's do.
-  key=$({ cat "$here/$folder/go.mod" "$here/$folder/go.sum"; echo "${build[*]}|$link|$folder|$package|$flags|$ldflags|$name"; } | sha256sum | cut -c1-16)
+  # So it is when a program of this repository's own changes.
+  key=$({ cat "$here/$folder/go.mod" "$here/$folder/go.sum"; cat "$here/$folder/main.go" 2> /dev/null; echo "${build[*]}|$link|$folder|$package|$flags|$ldflags|$name"; } | sha256sum | cut -c1-16)
   out="$cache/$folder-$key/$name"
   if [ ! -x "$out" ]; then
     mkdir -p "$(dirname "$out")"

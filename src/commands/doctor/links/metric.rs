@@ -51,9 +51,16 @@ fn scaled_object(object: &Value) -> Option<Found> {
     queries.find(|query| query.contains("_desired_replicas"))?;
     Some(match condition(object, "Ready") {
         None => Found::unknown(format!("ScaledObject {name} has no status: does KEDA run?")),
-        Some(ready) if text(ready, "/status") == "True" => {
-            Found::fine(format!("ScaledObject {name} is ready"))
-        }
+        Some(ready) if text(ready, "/status") == "True" => match condition(object, "Fallback") {
+            Some(fallback) if text(fallback, "/status") == "True" => Found::doubtful(
+                format!("ScaledObject {name} is in fallback: KEDA gets no target and follows spec.fallback"),
+                format!(
+                    "kubectl describe scaledobject -n {} {name}: can KEDA reach Prometheus, and does its query find one series?",
+                    text(object, "/metadata/namespace")
+                ),
+            ),
+            _ => Found::fine(format!("ScaledObject {name} is ready")),
+        },
         Some(ready) => Found::broken(
             format!("ScaledObject {name} is not ready: {}", text(ready, "/message")),
             format!(

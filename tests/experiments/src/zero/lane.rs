@@ -1,14 +1,12 @@
 //! One model that is asked now and then. Its workload is watched by this program itself, so that it is known to the
 //! millisecond when replicas were taken and what ran then.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
-use parking_lot::{Mutex, MutexGuard};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 use serde_json::json;
@@ -20,7 +18,7 @@ use wva_testbed::{Fleet, Request, Testbed, eventually};
 use super::RETENTION;
 use super::figures::Figures;
 use crate::command::SOON;
-use crate::seen;
+use crate::history::History;
 
 /// Longest pause between two requests, after the end of the first.
 const PAUSE: Duration = RETENTION.saturating_mul(3);
@@ -37,37 +35,6 @@ data: {{default: \"enable_scale_to_zero: true\\nretention_period: {}s\\n\"}}
 ",
         RETENTION.as_secs()
     )
-}
-
-/// When a workload had how many replicas, since it is watched.
-#[derive(Clone, Default)]
-pub(super) struct History(Arc<Mutex<Vec<(Instant, i32)>>>);
-
-impl History {
-    pub(super) fn all(&self) -> MutexGuard<'_, Vec<(Instant, i32)>> {
-        self.0.lock()
-    }
-
-    /// Follows the replicas of the one workload of a namespace.
-    pub(super) fn follow(&self, deployments: Api<Deployment>) -> JoinSet<()> {
-        let history = self.clone();
-        seen::follow(deployments, move |deployment: Deployment| {
-            let replicas = deployment.spec.and_then(|spec| spec.replicas).unwrap_or(1);
-            let mut all = history.all();
-            if all.last().is_none_or(|(_, last)| *last != replicas) {
-                all.push((Instant::now(), replicas));
-            }
-        })
-    }
-
-    /// When it first had so many replicas after a moment.
-    pub(super) fn first_since(&self, since: Instant, wanted: impl Fn(i32) -> bool) -> Option<Instant> {
-        self.all().iter().find(|(at, replicas)| *at > since && wanted(*replicas)).map(|(at, _)| *at)
-    }
-
-    pub(super) fn now(&self) -> Option<i32> {
-        self.all().last().map(|(_, replicas)| *replicas)
-    }
 }
 
 /// One model.

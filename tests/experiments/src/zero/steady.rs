@@ -8,8 +8,8 @@ use tokio::task::JoinSet;
 use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::{Fleet, Testbed, eventually};
 
-use super::lane::History;
 use crate::command::SOON;
+use crate::history::History;
 
 /// Replicas whose load asks for as many.
 const REPLICAS: u32 = 3;

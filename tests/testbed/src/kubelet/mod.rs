@@ -29,6 +29,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
+pub use self::network::NetworkProxy;
 use crate::prometheus::write_targets;
 use crate::testbed::NETWORK;
 use crate::{Testbed, run};

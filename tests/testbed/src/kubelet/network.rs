@@ -20,13 +20,44 @@ use tokio::task::JoinSet;
 
 use super::{CALL, Node};
 use crate::accept::accept;
-use crate::within;
+use crate::{Testbed, within};
 
 /// More connections than kube-apiserver opens.
 const CONNECTIONS: usize = 1024;
 /// More than a CONNECT with its headers.
 const HEAD_BYTES: usize = 4096;
 const CONNECT: Duration = Duration::from_secs(5);
+
+/// The same network for programs that know HTTP proxies alone: what they send to this port of loopback arrives at the
+/// socket. Dropping it ends it.
+pub struct NetworkProxy {
+    port: u16,
+    _serving: JoinSet<()>,
+}
+
+impl NetworkProxy {
+    /// Serves it on a testbed with a running [`crate::Kubelet`].
+    pub async fn start(testbed: &Testbed) -> anyhow::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.context("no port for a proxy")?;
+        let (port, socket) = (listener.local_addr()?.port(), testbed.network());
+        let mut serving = JoinSet::new();
+        serving.spawn(accept(listener, CONNECTIONS, move |mut stream| {
+            let socket = socket.clone();
+            async move {
+                // A client that loses its connection notices by itself.
+                if let Ok(mut network) = UnixStream::connect(&socket).await {
+                    let _ = copy_bidirectional(&mut stream, &mut network).await;
+                }
+            }
+        }));
+        Ok(Self { port, _serving: serving })
+    }
+
+    /// Its URL.
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+}
 
 /// Takes connections of the API server. Dropping it ends them.
 pub(super) async fn serve(listener: UnixListener, node: Arc<Node>) {

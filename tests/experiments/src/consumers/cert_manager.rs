@@ -1,0 +1,176 @@
+//! cert-manager issues and renews the serving certificate of the chart's `certMode: cert-manager`, while reviews come in.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::{Context as _, ensure};
+use serde_json::json;
+use wva_testbed::install::{RELEASE, SYSTEM};
+use wva_testbed::reviews::{Reviews, Tally};
+use wva_testbed::{Process, eventually};
+
+use super::programs::{apply, established, logged, module, seconds, start, yaml_files};
+use super::release::{MODELS, Site};
+use crate::command::SOON;
+use crate::report::Report;
+
+/// Renewals of the serving certificate, and of its CA after them.
+const RENEWALS: u64 = 4;
+/// A certificate of an hour that is renewed half a minute after it was issued.
+const LIFE: [&str; 2] = ["1h", "59m30s"];
+/// Reviews a second.
+const RATE: u32 = 20;
+/// What a pod logs for each certificate that it begins to serve.
+const SERVED: &str = "Serving a new certificate";
+
+/// Runs it.
+pub(super) async fn run(wva: &Path, report: &mut Report) -> anyhow::Result<()> {
+    let site = Site::start("consumers-cert-manager", wva).await?;
+    let crds = module("cert-manager", "github.com/cert-manager/cert-manager").await?.join("deploy/crds");
+    apply(&site.testbed, &yaml_files(&crds)?).await?;
+    established(&site.testbed).await?;
+    let kubeconfig = format!("--kubeconfig={}", site.testbed.admin_kubeconfig().display());
+    let manager = start(&site.testbed, "cert-manager", &[kubeconfig], &[]).await?;
+    logged(&manager, "starting the controller").await?;
+    let ran = steps(&site, report).await;
+    ran.with_context(|| [tail(&manager), site.evidence()].join("\n"))
+}
+
+fn tail(manager: &Process) -> String {
+    format!("the end of the log of cert-manager:\n{}", manager.log_tail(15))
+}
+
+async fn steps(site: &Site, report: &mut Report) -> anyhow::Result<()> {
+    let began = Instant::now();
+    site.install("wva.webhook.certMode=cert-manager").await?;
+    let (leaf, ca) = (format!("{RELEASE}-webhook"), format!("{RELEASE}-webhook-ca"));
+    let signer = issuer_of(site, &leaf).await?;
+    let figures = format!("by {signer}; the release works after {}", seconds(began.elapsed()));
+    let issued = signer.contains("Issuer") && revision(site, &leaf).await? == 1;
+    report.row("cert-manager issues the webhook's certificate", figures, "issued once", issued)?;
+    let reviews = Reviews::start(&site.testbed, MODELS, RATE).await?;
+    let (tally, served) = renewals(site, &leaf, reviews).await?;
+    let figures = format!("{} reviews: {}", tally.sent(), faults(&tally));
+    let what = format!("reviews during {RENEWALS} renewals of the certificate");
+    report.row(&what, figures, "none fails", tally.faults().is_empty())?;
+    let all = served.iter().all(|count| *count >= RENEWALS);
+    report.row("certificates that each pod served", format!("{served:?}"), "every renewed one", all)?;
+    let reviews = Reviews::start(&site.testbed, MODELS, RATE).await?;
+    let tally = new_ca(site, &leaf, &ca, reviews).await?;
+    let figures = format!("{} reviews: {}", tally.sent(), faults(&tally));
+    report.row(
+        "reviews while the CA is renewed with a new key",
+        figures,
+        "none fails",
+        tally.faults().is_empty(),
+    )
+}
+
+fn faults(tally: &Tally) -> String {
+    let faults = tally.faults();
+    if faults.is_empty() { "all verdicts are right".to_owned() } else { faults.join("; ") }
+}
+
+/// Shortens the certificate's life, and waits until every pod serves the last renewal. What is issued lives on, so the first
+/// renewal is by hand and the others are by age. Gives the reviews, and how many certificates each pod began to serve.
+async fn renewals(site: &Site, leaf: &str, reviews: Reviews) -> anyhow::Result<(Tally, Vec<u64>)> {
+    let (first, before) = (revision(site, leaf).await?, served(site).await?);
+    let [duration, renew_before] = LIFE;
+    let patch = json!({"spec": {"duration": duration, "renewBefore": renew_before}}).to_string();
+    site.kubectl(&["patch", "certificate", leaf, "-n", SYSTEM, "--type=merge", "-p", &patch]).await?;
+    renew(site, leaf).await?;
+    let wanted = first + RENEWALS;
+    let limit = SOON * u32::try_from(RENEWALS)?;
+    eventually(&format!("revision {wanted} of the certificate"), limit, async || {
+        let now = revision(site, leaf).await?;
+        ensure!(now >= wanted, "it is at {now}");
+        Ok(())
+    })
+    .await?;
+    // A pod that never does so is a row that is missed.
+    let all = eventually("every pod to serve it", SOON, async || served_since(site, &before, RENEWALS).await);
+    let _ = all.await;
+    let served = served(site).await?;
+    let more = served.iter().zip(&before).map(|(now, before)| now - before).collect();
+    Ok((reviews.end().await?, more))
+}
+
+/// How many certificates each pod has begun to serve.
+async fn served(site: &Site) -> anyhow::Result<Vec<u64>> {
+    Ok(site.pods().await?.iter().map(|pod| count_served(&site.log(pod))).collect())
+}
+
+/// Whether every pod has begun to serve so many more.
+async fn served_since(site: &Site, before: &[u64], more: u64) -> anyhow::Result<()> {
+    let now = served(site).await?;
+    let all = now.len() == before.len() && now.iter().zip(before).all(|(now, before)| *now >= before + more);
+    ensure!(all, "{before:?} before, {now:?} now");
+    Ok(())
+}
+
+/// The certificates in a log, told apart by their ends: each is logged by every server of the pod.
+fn count_served(log: &str) -> u64 {
+    let lines = log.lines().filter(|line| line.contains(SERVED));
+    let ends: BTreeSet<_> =
+        lines.filter_map(|line| line.split_once("\"not_after\":")).map(|(_, end)| end.get(..25)).collect();
+    ends.iter().map(|_| 1).sum()
+}
+
+/// Has the CA renewed, and waits until every pod serves a certificate of the new one.
+async fn new_ca(site: &Site, leaf: &str, ca: &str, reviews: Reviews) -> anyhow::Result<Tally> {
+    let before = trusted(site, leaf).await?;
+    renew(site, ca).await?;
+    eventually("a certificate of the new CA", SOON, async || {
+        ensure!(trusted(site, leaf).await? != before, "it is still of the old one");
+        Ok(())
+    })
+    .await?;
+    let then = served(site).await?;
+    eventually("every pod to serve it", SOON, async || served_since(site, &then, 1).await).await?;
+    reviews.end().await
+}
+
+/// Renews a certificate as `cmctl renew` does.
+async fn renew(site: &Site, certificate: &str) -> anyhow::Result<()> {
+    let condition = json!({
+        "type": "Issuing", "status": "True", "reason": "ManuallyTriggered", "message": "renewed by a test",
+        "lastTransitionTime": k8s_openapi::jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+    });
+    let patch = json!([{"op": "add", "path": "/status/conditions/-", "value": condition}]).to_string();
+    let args = [
+        "patch", "certificate", certificate, "-n", SYSTEM, "--subresource=status", "--type=json", "-p",
+        &patch,
+    ];
+    site.kubectl(&args).await.map(drop)
+}
+
+/// How often a certificate has been issued.
+async fn revision(site: &Site, certificate: &str) -> anyhow::Result<u64> {
+    let object = site.read(&["certificate", certificate, "-n", SYSTEM]).await?;
+    object["status"]["revision"].as_u64().context("it has not been issued")
+}
+
+/// `Kind/name` of the issuer that the Secret of a certificate names.
+async fn issuer_of(site: &Site, certificate: &str) -> anyhow::Result<String> {
+    let secret = secret(site, certificate).await?;
+    let annotation = |name: &str| {
+        secret["metadata"]["annotations"][format!("cert-manager.io/{name}")]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    Ok(format!("{}/{}", annotation("issuer-kind"), annotation("issuer-name")))
+}
+
+/// `ca.crt` of the Secret of a certificate.
+async fn trusted(site: &Site, certificate: &str) -> anyhow::Result<String> {
+    let secret = secret(site, certificate).await?;
+    secret["data"]["ca.crt"].as_str().map(str::to_owned).context("the Secret has no ca.crt")
+}
+
+async fn secret(site: &Site, certificate: &str) -> anyhow::Result<serde_json::Value> {
+    let object = site.read(&["certificate", certificate, "-n", SYSTEM]).await?;
+    let name = object["spec"]["secretName"].as_str().context("a Certificate without a Secret")?;
+    site.read(&["secret", name, "-n", SYSTEM]).await
+}

@@ -1,0 +1,195 @@
+//! The model of the samples in `config/samples`: an emulated fleet, its variant, and the ScaledObject with its
+//! authentication. The ScaledObject is the sample's with another address of Prometheus and with times short enough to
+//! wait for.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::Api;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use wva_testbed::fixtures::VariantFixture;
+use wva_testbed::picker::{FakePicker, pool};
+use wva_testbed::{Fleet, Testbed, eventually};
+
+use crate::command::SOON;
+use crate::history::History;
+
+/// Names in the samples.
+pub(super) const NAMESPACE: &str = "llm-d-autoscaler";
+pub(super) const NAME: &str = "llama-h100";
+const WORKLOAD: &str = "llama-h100-decode";
+pub(super) const MODEL: &str = "unsloth/Meta-Llama-3.1-8B";
+/// Longest wait for a change of replicas: signals are maxima over a minute.
+const PATIENCE: Duration = Duration::from_secs(200);
+/// Seconds between two looks of KEDA, and from the last activity to zero. The sample has 15 and 240.
+const POLLING: u32 = 2;
+const COOLDOWN: u32 = 10;
+/// The sample has 10. Cycles of 2 s look at the greatest load of a minute, and would go beyond what the load needs.
+const MOST: u32 = 3;
+/// The percentage analyzer decides: the emulated fleet has no times of steps, from which the throughput analyzer learns.
+const ANALYZER: &str = "apiVersion: v1
+kind: ConfigMap
+metadata: {name: wva-saturation-scaling-config, namespace: llm-d-autoscaler}
+data: {default: 'analyzerName: percentage'}
+";
+const TO_ZERO: &str = "apiVersion: v1
+kind: ConfigMap
+metadata: {name: wva-model-scale-to-zero-config, namespace: llm-d-autoscaler}
+data: {default: \"enable_scale_to_zero: true\\nretention_period: 6s\\n\"}
+";
+
+/// Access to Prometheus for KEDA.
+pub(super) struct Access<'a> {
+    pub(super) url: &'a str,
+    pub(super) token: &'a str,
+    /// The file with the CA of its certificate.
+    pub(super) ca: &'a Path,
+}
+
+/// The model, while its replicas are watched.
+pub(super) struct Model<'a> {
+    testbed: &'a Testbed,
+    pub(super) fleet: Fleet,
+    history: History,
+    _watching: JoinSet<()>,
+}
+
+impl<'a> Model<'a> {
+    /// Creates everything, and waits until one replica serves and KEDA has made its HPA.
+    pub(super) async fn start(testbed: &'a Testbed, access: &Access<'_>) -> anyhow::Result<Self> {
+        testbed
+            .apply(&format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {NAMESPACE}}}}}"))
+            .await?;
+        let fixture = fixture();
+        let fleet = Fleet::start(testbed, fixture.fleet())?;
+        let fixture = fixture.port(fleet.port());
+        testbed.apply(&[fixture.deployment(), ANALYZER.to_owned()].join("---\n")).await?;
+        testbed.apply(&sample("variantautoscaling.yaml")?).await?;
+        fleet.wait_ready(1, SOON).await?;
+        let ca = std::fs::read_to_string(access.ca)?;
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret",
+            "metadata": {"name": "prometheus-access", "namespace": NAMESPACE},
+            "stringData": {"token": access.token, "ca.crt": ca},
+        });
+        testbed.apply(&secret.to_string()).await?;
+        for object in scaled_object(access.url)? {
+            testbed.apply(&object.to_string()).await?;
+        }
+        let history = History::default();
+        let watching = history.follow(Api::<Deployment>::namespaced(testbed.admin()?, NAMESPACE));
+        let model = Self { testbed, fleet, history, _watching: watching };
+        model.condition_is("Ready", "True", SOON).await?;
+        model.becomes(1).await?;
+        Ok(model)
+    }
+
+    /// Waits for this number of replicas; how long it took.
+    pub(super) async fn becomes(&self, replicas: i32) -> anyhow::Result<Duration> {
+        let began = Instant::now();
+        let what = format!("{replicas} replicas of {WORKLOAD}");
+        eventually(&what, PATIENCE, async || {
+            let now = self.history.now();
+            ensure!(now == Some(replicas), "it has {now:?}");
+            Ok(())
+        })
+        .await?;
+        Ok(began.elapsed())
+    }
+
+    /// The numbers of replicas that it got since a moment, in order.
+    pub(super) fn path_since(&self, since: Instant) -> Vec<i32> {
+        self.history.all().iter().filter(|(at, _)| *at > since).map(|(_, replicas)| *replicas).collect()
+    }
+
+    /// When it first had fewer replicas than this after a moment.
+    pub(super) fn fewer_since(&self, since: Instant, than: i32) -> Option<Instant> {
+        self.history.first_since(since, |replicas| replicas < than)
+    }
+
+    /// Merges this into the ScaledObject's spec.
+    pub(super) async fn patch(&self, spec: &Value) -> anyhow::Result<()> {
+        let patch = json!({"spec": spec}).to_string();
+        let args = ["patch", "scaledobject", NAME, "-n", NAMESPACE, "--type=merge", "-p", &patch];
+        self.testbed.kubectl(&args).await?.success().map(drop)
+    }
+
+    /// Whether KEDA counts a target that is missing as 0, which is its default.
+    pub(super) async fn ignores_null_values(&self, ignores: bool) -> anyhow::Result<()> {
+        let patch = json!([{
+            "op": "replace", "path": "/spec/triggers/0/metadata/ignoreNullValues", "value": ignores.to_string(),
+        }])
+        .to_string();
+        let args = ["patch", "scaledobject", NAME, "-n", NAMESPACE, "--type=json", "-p", &patch];
+        self.testbed.kubectl(&args).await?.success().map(drop)
+    }
+
+    /// A condition of an object: `status/reason: message`.
+    pub(super) async fn condition(&self, kind: &str, condition: &str) -> anyhow::Result<String> {
+        let select = format!("{{.status.conditions[?(@.type==\"{condition}\")]");
+        let path = format!("jsonpath={select}.status}}/{select}.reason}}: {select}.message}}");
+        self.testbed.kubectl(&["get", kind, NAME, "-n", NAMESPACE, "-o", &path]).await?.success()
+    }
+
+    /// Waits until a condition of the ScaledObject has this status; how long it took.
+    pub(super) async fn condition_is(
+        &self,
+        condition: &str,
+        status: &str,
+        limit: Duration,
+    ) -> anyhow::Result<Duration> {
+        let began = Instant::now();
+        eventually(&format!("{condition}={status} of the ScaledObject"), limit, async || {
+            let said = self.condition("scaledobject", condition).await?;
+            ensure!(said.starts_with(&format!("{status}/")), "{condition} is {said}");
+            Ok(())
+        })
+        .await?;
+        Ok(began.elapsed())
+    }
+
+    /// Replaces the servers by ones without any load: an emulated load that ends falls ever more slowly, never to 0.
+    pub(super) fn becomes_idle(&mut self) -> anyhow::Result<()> {
+        self.fleet = Fleet::start(self.testbed, fixture().fleet())?;
+        Ok(())
+    }
+
+    /// From now on the model may go to zero, and this picker shows what waits for it.
+    pub(super) async fn may_go_to_zero(&self) -> anyhow::Result<FakePicker> {
+        let picker = FakePicker::start([127, 0, 3, 1]).await?;
+        picker.queue(MODEL, 0.0);
+        self.testbed.apply(&[TO_ZERO.to_owned(), pool(NAMESPACE, "epp")].join("---\n")).await?;
+        picker.pod(self.testbed, NAMESPACE, "epp", "epp-0").await?;
+        self.patch(&json!({"minReplicaCount": 0})).await?;
+        Ok(picker)
+    }
+}
+
+fn fixture() -> VariantFixture {
+    VariantFixture { model: MODEL.to_owned(), ..VariantFixture::new(NAMESPACE, WORKLOAD) }
+}
+
+fn sample(name: &str) -> anyhow::Result<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/samples").join(name);
+    std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// The objects of the sample. Without a window of its own an HPA waits five minutes before it takes replicas away.
+fn scaled_object(url: &str) -> anyhow::Result<Vec<Value>> {
+    let mut objects: Vec<Value> = serde_saphyr::from_multiple(&sample("keda-scaledobject.yaml")?)?;
+    let scaled_object = objects.iter_mut().find(|object| object["kind"] == "ScaledObject");
+    let spec = &mut scaled_object.context("the sample has no ScaledObject")?["spec"];
+    spec["pollingInterval"] = json!(POLLING);
+    spec["cooldownPeriod"] = json!(COOLDOWN);
+    spec["maxReplicaCount"] = json!(MOST);
+    spec["triggers"][0]["metadata"]["serverAddress"] = json!(url);
+    let at_once = json!({
+        "stabilizationWindowSeconds": 0, "policies": [{"type": "Pods", "value": 10, "periodSeconds": 15}],
+    });
+    spec["advanced"]["horizontalPodAutoscalerConfig"]["behavior"] =
+        json!({"scaleUp": at_once, "scaleDown": at_once});
+    Ok(objects)
+}
