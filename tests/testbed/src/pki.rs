@@ -2,13 +2,15 @@
 //! kube-apiserver, the front-proxy CA and client certificate it shows to aggregated API servers (without them no
 //! external metrics API can be served), and the key that signs service account tokens.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
     KeyUsagePurpose,
 };
+
+use crate::Testbed;
 
 /// The CA of kube-apiserver's certificate.
 pub(crate) const CA: &str = "ca.crt";
@@ -33,9 +35,18 @@ pub(crate) fn write_webhook_client(folder: &Path) -> anyhow::Result<()> {
     issue(folder, WEBHOOK_CLIENT_CA, "webhook-client", "kube-apiserver", &[], &[purpose])
 }
 
+impl Testbed {
+    /// Makes a CA and a certificate for these host names; the folder has `ca.crt`, `tls.crt` and `tls.key`.
+    pub fn serving_certificate(&self, name: &str, hosts: &[&str]) -> anyhow::Result<PathBuf> {
+        let folder = self.data().join(name);
+        write_serving(&folder, hosts)?;
+        Ok(folder)
+    }
+}
+
 /// Makes a CA and, signed by it, a certificate for these host names that servers and clients may use, as `ca.crt`,
 /// `tls.crt` and `tls.key`.
-pub(crate) fn write_serving(folder: &Path, hosts: &[&str]) -> anyhow::Result<()> {
+fn write_serving(folder: &Path, hosts: &[&str]) -> anyhow::Result<()> {
     std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let purposes = [ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
     issue(folder, CA, "tls", "consumer", hosts, &purposes)

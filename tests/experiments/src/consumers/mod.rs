@@ -32,7 +32,7 @@ pub(crate) async fn run(wva: &Path, only: Option<&str>) -> anyhow::Result<()> {
         };
         // One that cannot be run leaves the others their turn.
         if let Err(error) = ran {
-            say(&format!("{error:?}"))?;
+            error.chain().try_for_each(|cause| say(&format!("{cause}")))?;
             report.row(name, error.root_cause(), "it runs to its end", false)?;
         }
     }

@@ -20,6 +20,7 @@ use tokio::task::JoinSet;
 
 use super::{CALL, Node};
 use crate::accept::accept;
+use crate::testbed::NETWORK;
 use crate::{Testbed, within};
 
 /// More connections than kube-apiserver opens.
@@ -39,7 +40,7 @@ impl NetworkProxy {
     /// Serves it on a testbed with a running [`crate::Kubelet`].
     pub async fn start(testbed: &Testbed) -> anyhow::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("no port for a proxy")?;
-        let (port, socket) = (listener.local_addr()?.port(), testbed.network());
+        let (port, socket) = (listener.local_addr()?.port(), testbed.data().join(NETWORK));
         let mut serving = JoinSet::new();
         serving.spawn(accept(listener, CONNECTIONS, move |mut stream| {
             let socket = socket.clone();

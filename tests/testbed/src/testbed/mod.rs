@@ -195,18 +195,6 @@ impl Testbed {
         self.data.path.join(pki::WEBHOOK_CLIENT_CA)
     }
 
-    /// The socket of a [`crate::Kubelet`] that takes a CONNECT to the address of a Service or a pod.
-    pub fn network(&self) -> PathBuf {
-        self.data.path.join(NETWORK)
-    }
-
-    /// Makes a CA and a certificate for these host names; the folder has `ca.crt`, `tls.crt` and `tls.key`.
-    pub fn serving_certificate(&self, name: &str, hosts: &[&str]) -> anyhow::Result<PathBuf> {
-        let folder = self.data.path.join(name);
-        pki::write_serving(&folder, hosts)?;
-        Ok(folder)
-    }
-
     /// The programs, `kubectl` among them.
     pub fn tools(&self) -> &Tools {
         &self.tools

@@ -1,6 +1,6 @@
 //go:build tools
 
-// Package tools pins programs that read what this program writes, built on request: go.sum checks every byte.
+// Package tools pins a program that uses what this project publishes, built on request: go.sum checks every byte.
 package tools
 
 import (

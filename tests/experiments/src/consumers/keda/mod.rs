@@ -166,6 +166,8 @@ impl Stage<'_> {
     /// KEDA takes the model to zero and back by the target alone.
     async fn zero(&mut self, report: &mut Report) -> anyhow::Result<()> {
         let picker = self.model.may_go_to_zero().await?;
+        self.model.fleet.set_rate(LOW);
+        self.model.becomes(1).await?;
         self.model.becomes_idle()?;
         self.model.becomes(0).await?;
         let began = Instant::now();
