@@ -161,7 +161,6 @@ pub struct LearnedCurves {
 #[serde(rename_all = "camelCase")]
 pub struct ControllerState {
     /// Version of these fields, 1.
-    #[serde(default)]
     #[schemars(range(min = 1))]
     pub version: i32,
     /// The workload has existed.
