@@ -92,7 +92,7 @@ test-bad-input: tools ## Throw bad input of every kind at the release binary whi
 	$(CARGO) build --release --workspace --bins
 	@ulimit -n $$(ulimit -Hn) && $(TARGET)/release/wva-experiments faults --wva $(TARGET)/release/wva
 
-test-consumers: tools build ## KEDA, cert-manager and the Prometheus operator as processes use what wva publishes; some 25 minutes once they are built
+test-consumers: tools build ## KEDA, cert-manager and the Prometheus operator as processes use what wva publishes; 10 minutes once they are built
 	@$(TARGET)/debug/wva-experiments consumers --wva $(TARGET)/debug/wva $(if $(ONLY),--only $(ONLY))
 
 test-faults: tools build ## Do to replicas of the release binary what operators fear, in full: certificates, leadership, ends; half an hour
