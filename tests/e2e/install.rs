@@ -9,6 +9,7 @@ mod forms;
 mod gitops;
 mod manifests;
 mod orders;
+pub(crate) mod previous;
 pub(crate) mod profiles;
 mod readme;
 mod site;
