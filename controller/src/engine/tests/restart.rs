@@ -31,10 +31,14 @@ async fn the_first_publication_knows_what_the_status_said() {
 /// Nothing is read from a message: a leader that follows may word all of them otherwise.
 #[tokio::test]
 async fn reworded_messages_change_no_decision_and_repeat_no_event() {
-    let late = json!({"desiredOptimizedAlloc": alloc(4, 1), "currentReplicas": 2,
-        "controllerState": {"version": 1, "targetSeen": true, "problems": ["NotCarriedOut"]}});
-    for status in [Value::Null, late] {
+    // As release 0.1.0 wrote it.
+    let late = json!({"type": "Ready", "status": "False", "reason": "NotCarriedOut",
+        "message": "The target 4 was not carried out: check that an HPA or ScaledObject reads wva_desired_replicas",
+        "lastTransitionTime": Timestamp::now().to_string()});
+    let late = json!({"desiredOptimizedAlloc": alloc(4, 1), "currentReplicas": 2, "conditions": [late]});
+    for (status, ready) in [(Value::Null, "Ready"), (late, "NotCarriedOut")] {
         let first = after_a_restart(&status).await;
+        assert_eq!(first.conditions.ready.reason, ready);
         let written = wanted(&first, &Written::default(), Timestamp::now(), Duration::from_mins(1)).unwrap();
         let mut reworded = serde_json::to_value(&written).unwrap();
         for condition in reworded["conditions"].as_array_mut().unwrap() {
