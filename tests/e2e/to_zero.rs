@@ -372,8 +372,9 @@ async fn whatever_else_scales_it(cluster: &Cluster) -> anyhow::Result<()> {
     until_scaling_active(hpa, "False").await?;
 
     let scaled: Vec<&Model> = models.iter().filter(|m| m.beside != Beside::ScaledObject).collect();
-    try_join_all(scaled.iter().map(|model| model.is_woken())).await?;
-    until_scaling_active(hpa, "True").await?;
+    let woken = try_join_all(scaled.iter().map(|model| model.is_woken()));
+    // While the others wake: it is idle again soon, and then at zero.
+    tokio::try_join!(woken, until_scaling_active(hpa, "True"))?;
     try_join_all(scaled.iter().map(|model| model.goes_to_zero())).await.map(|_| ())
 }
 
