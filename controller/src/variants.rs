@@ -12,9 +12,7 @@ use kube::api::DynamicObject;
 use serde_json::Value;
 use wva_crds::names::{ACCELERATOR_LABEL, INSTANCE_LABEL, MODE_ANNOTATION};
 use wva_crds::plain::plain_words;
-use wva_crds::{
-    ControllerState, LearnedCurves, OptimizedAlloc, VariantAutoscalingSpec, VariantAutoscalingStatus,
-};
+use wva_crds::{LearnedCurves, OptimizedAlloc, VariantAutoscalingSpec, VariantAutoscalingStatus};
 use wva_scaling::VariantKey;
 use wva_scaling::snapshot::{Known, Mode, StepTimes};
 use wva_scaling::units::{Amount, Cost};
@@ -204,13 +202,8 @@ impl Variant {
 impl Status {
     fn new(status: &VariantAutoscalingStatus) -> Self {
         let condition = |type_: &str| status.conditions.iter().find(|c| c.type_ == type_);
-        let legacy = ControllerState {
-            target_seen: legacy::target_seen(status),
-            unanalyzed: legacy::unanalyzed(status),
-            waking: legacy::waking(status),
-            ..ControllerState::default()
-        };
-        let state = status.controller_state.as_ref().unwrap_or(&legacy);
+        let state = status.controller_state.clone();
+        let state = state.unwrap_or_else(|| legacy::controller_state(status));
         let alloc = status.desired_optimized_alloc.clone();
         Self {
             unanalyzed: state.unanalyzed,
@@ -218,7 +211,7 @@ impl Status {
             target_seen: alloc.is_some() || status.current_replicas.is_some() || state.target_seen,
             current: status.current_replicas.and_then(|n| u32::try_from(n).ok()),
             observed: condition("Ready").and_then(|c| c.observed_generation),
-            reported: ReportedState::of_status(status),
+            reported: ReportedState::of_status(status, &state),
             written: Written::of(status),
             known: status.learned.as_ref().and_then(known),
             alloc,

@@ -1,9 +1,9 @@
-//! Statuses of release 0.1.0 and before, which have no [`wva_crds::ControllerState`]: what a new leader must know is read from
+//! Statuses of release 0.1.0 and before, which have no [`ControllerState`]: what a new leader must know is read from
 //! the conditions once, in the words that those releases used. Nothing writes these words any more.
 
-use wva_crds::VariantAutoscalingStatus;
+use wva_crds::{ControllerState, VariantAutoscalingStatus};
 
-use crate::report::reported::{Problem, ReportedState};
+use crate::report::reported::Problem;
 
 const STUCK: &str =
     "Replicas of this variant do not become ready, so other variants of the model grow instead";
@@ -16,21 +16,27 @@ fn condition<'a>(status: &'a VariantAutoscalingStatus, type_: &str) -> (&'a str,
     found.map_or(("", ""), |c| (c.reason.as_str(), c.message.as_str()))
 }
 
-/// What was reported, without the target.
-pub(super) fn reported(status: &VariantAutoscalingStatus) -> ReportedState {
+/// What such a status says, as today's releases write it.
+pub(crate) fn controller_state(status: &VariantAutoscalingStatus) -> ControllerState {
     let (ready, message) = condition(status, "Ready");
     let (optimization, decided) = condition(status, "OptimizationReady");
-    let held = ready == "SafetyNet" || ["SafetyNet", "MetricsUnavailable"].contains(&optimization);
     let problems = [
         (Problem::TargetNotFound, ready == "DeploymentNotFound"),
-        (Problem::SafetyNetActivated, held),
+        (
+            Problem::SafetyNetActivated,
+            ready == "SafetyNet" || ["SafetyNet", "MetricsUnavailable"].contains(&optimization),
+        ),
         (Problem::Stuck, message.contains(STUCK)),
         (Problem::NotCarriedOut, message.contains(NOT_CARRIED_OUT)),
         (Problem::NotWakeable, decided.contains(NOT_WAKEABLE)),
     ];
-    ReportedState {
-        target: None,
-        problems: problems.into_iter().filter(|(_, holds)| *holds).map(|(problem, _)| problem).collect(),
+    let problems = problems.into_iter().filter(|(_, holds)| *holds);
+    ControllerState {
+        version: 0,
+        target_seen: condition(status, "TargetResolved").1.ends_with(" no longer exists"),
+        unanalyzed: optimization == "MetricsUnavailable",
+        waking: condition(status, "MetricsAvailable").0 == "ScaleFromZero",
+        problems: problems.map(|(problem, _)| problem.reason().to_owned()).collect(),
         limited_by: limited_accelerator(decided).map(str::to_owned),
     }
 }
@@ -39,21 +45,6 @@ pub(super) fn reported(status: &VariantAutoscalingStatus) -> ReportedState {
 fn limited_accelerator(message: &str) -> Option<&str> {
     let (_, rest) = message.split_once(" GPU(s) of ")?;
     rest.split_once(" are left, ").map(|(accelerator, _)| accelerator)
-}
-
-/// The workload existed before: its target "no longer exists".
-pub(crate) fn target_seen(status: &VariantAutoscalingStatus) -> bool {
-    condition(status, "TargetResolved").1.ends_with(" no longer exists")
-}
-
-/// The target repeated the replicas of the workload.
-pub(crate) fn unanalyzed(status: &VariantAutoscalingStatus) -> bool {
-    condition(status, "OptimizationReady").0 == "MetricsUnavailable"
-}
-
-/// The model was at 0, or no replica had reported since it was woken.
-pub(crate) fn waking(status: &VariantAutoscalingStatus) -> bool {
-    condition(status, "MetricsAvailable").0 == "ScaleFromZero"
 }
 
 #[cfg(test)]
@@ -87,21 +78,17 @@ mod tests {
             (vec![["OptimizationReady", "SafetyNet", ""]], vec![Problem::SafetyNetActivated]),
             (vec![["OptimizationReady", "SaturationOnlyMode", zero]], vec![Problem::NotWakeable]),
         ] {
-            let found = ReportedState::of_status(&status(&conditions));
-            assert_eq!(found.problems.into_iter().collect::<Vec<_>>(), problems, "{conditions:?}");
+            let problems: Vec<String> = problems.iter().map(|p| p.reason().to_owned()).collect();
+            assert_eq!(controller_state(&status(&conditions)).problems, problems, "{conditions:?}");
         }
-        let limited =
-            ReportedState::of_status(&status(&[["OptimizationReady", "SaturationOnlyMode", limited]]));
+        let of = |type_, reason, message| controller_state(&status(&[[type_, reason, message]]));
+        let limited = of("OptimizationReady", "SaturationOnlyMode", limited);
         assert_eq!(limited.limited_by.as_deref(), Some("H100"));
-        assert!(target_seen(&status(&[[
-            "TargetResolved", "TargetNotFound", "Target deployment 'd' no longer exists"
-        ]])));
-        assert!(!target_seen(&status(&[[
-            "TargetResolved",
-            "TargetNotFound",
-            "Target deployment 'd' does not exist yet"
-        ]])));
-        assert!(unanalyzed(&status(&[["OptimizationReady", "MetricsUnavailable", ""]])));
-        assert!(waking(&status(&[["MetricsAvailable", "ScaleFromZero", ""]])));
+        assert!(of("TargetResolved", "TargetNotFound", "Target deployment 'd' no longer exists").target_seen);
+        assert!(
+            !of("TargetResolved", "TargetNotFound", "Target deployment 'd' does not exist yet").target_seen
+        );
+        assert!(of("OptimizationReady", "MetricsUnavailable", "").unanalyzed);
+        assert!(of("MetricsAvailable", "ScaleFromZero", "").waking);
     }
 }

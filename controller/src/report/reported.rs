@@ -7,7 +7,6 @@ use wva_crds::{ControllerState, VariantAutoscalingStatus};
 use wva_scaling::Decision;
 
 use crate::published::PublishedVariant;
-use crate::report::legacy;
 
 /// Version of [`ControllerState`] that this program writes. It reads the fields that it knows of every version.
 const VERSION: i32 = 1;
@@ -72,16 +71,12 @@ impl ReportedState {
         }
     }
 
-    /// By a status. One of a release that wrote no [`ControllerState`] is read from its conditions.
-    pub(crate) fn of_status(status: &VariantAutoscalingStatus) -> Self {
+    /// By a status with this state.
+    pub(crate) fn of_status(status: &VariantAutoscalingStatus, state: &ControllerState) -> Self {
         let alloc = status.desired_optimized_alloc.as_ref();
-        let target = alloc.and_then(|alloc| u32::try_from(alloc.num_replicas).ok());
-        let Some(state) = &status.controller_state else {
-            return Self { target, ..legacy::reported(status) };
-        };
         let is_reported = |problem: &Problem| state.problems.iter().any(|name| name == problem.reason());
         Self {
-            target,
+            target: alloc.and_then(|alloc| u32::try_from(alloc.num_replicas).ok()),
             problems: Problem::ALL.into_iter().filter(is_reported).collect(),
             limited_by: state.limited_by.clone(),
         }
@@ -149,16 +144,16 @@ mod tests {
             for condition in &mut status.conditions {
                 condition.message = "reworded".to_owned();
             }
-            assert_eq!(ReportedState::of_status(&status), ReportedState::of(&variant), "{status:?}");
+            let state = status.controller_state.clone().unwrap();
+            assert_eq!(ReportedState::of_status(&status, &state), ReportedState::of(&variant), "{status:?}");
         }
-        assert_eq!(ReportedState::of_status(&VariantAutoscalingStatus::default()), ReportedState::default());
     }
 
     #[test]
     fn names_of_a_later_version_are_passed_over() {
         let problems = ["Stuck", "Melted"].map(str::to_owned).into();
         let state = ControllerState { version: 2, problems, ..ControllerState::default() };
-        let status = VariantAutoscalingStatus { controller_state: Some(state), ..Default::default() };
-        assert_eq!(ReportedState::of_status(&status).problems, BTreeSet::from([Problem::Stuck]));
+        let status = VariantAutoscalingStatus::default();
+        assert_eq!(ReportedState::of_status(&status, &state).problems, BTreeSet::from([Problem::Stuck]));
     }
 }

@@ -123,7 +123,7 @@ impl FakePrometheus {
         self.hanging.load(Ordering::SeqCst)
     }
 
-    /// A client that waits a fifth of a second, and reads a megabyte.
+    /// A client that waits for two seconds, and reads a megabyte.
     pub(crate) fn client(&self) -> Prometheus {
         Prometheus::new(self.config()).unwrap().timeout(Duration::from_secs(2)).limit(1 << 20)
     }

@@ -15,7 +15,7 @@ pub(super) const MODELS: &str = "llm-d-autoscaler";
 const WORKLOAD: &str = "llama-decode";
 const MODEL: &str =
     "llmd.namespace=llm-d-autoscaler,llmd.modelName=llama,llmd.modelID=unsloth/Meta-Llama-3.1-8B";
-/// A Prometheus at which nobody listens.
+/// The address of a Prometheus that does not run.
 const NO_PROMETHEUS: &str = "wva.prometheus.baseURL=http://127.0.0.1:9";
 
 /// The control plane with its kubelet, before the release.
