@@ -15,6 +15,9 @@ const NULL_TEXT: &str = "null stands where a text belongs: write it in quotes";
 /// The parser's own words for it, which also come inside the errors of typed readers.
 const NULL_INTO_STRING: &str = "cannot deserialize null into string; use Option<String>";
 
+/// The parser's advice to programmers, which also comes inside the errors of typed readers.
+const DUPLICATE_KEY_ADVICE: &str = ", set DuplicateKeyPolicy in Options if acceptable";
+
 struct YamlWords;
 
 impl MessageFormatter for YamlWords {
@@ -55,7 +58,7 @@ const WORDS: [(&str, &str); 13] = [
 /// be a text of the user.
 #[must_use]
 pub fn plain_words(message: &str) -> String {
-    let message = &message.replace(NULL_INTO_STRING, NULL_TEXT);
+    let message = &message.replace(NULL_INTO_STRING, NULL_TEXT).replace(DUPLICATE_KEY_ADVICE, " not allowed here");
     let Some((found, expected)) = message.rsplit_once("expected ") else { return message.to_owned() };
     let found = found.replacen("invalid type: unit value", "invalid type: null", 1);
     let found = found.replacen("invalid type: sequence", "invalid type: list", 1);
@@ -99,6 +102,10 @@ mod tests {
             ("unknown field `a`, expected one of `b`", "unknown field `a`, expected one of `b`"),
             ("unclosed bracket", "unclosed bracket"),
             (NULL_INTO_STRING, NULL_TEXT),
+            (
+                "config.?: duplicate mapping key: a, set DuplicateKeyPolicy in Options if acceptable at line 9",
+                "config.?: duplicate mapping key: a not allowed here at line 9",
+            ),
         ] {
             assert_eq!(plain_words(message), want);
         }

@@ -153,17 +153,56 @@ impl Cluster {
     }
 }
 
-/// What `kubectl get` has of an object, or of a list.
+/// What `kubectl get` has of an object, or of a list. Polls read often, and a process takes far longer than a request: one
+/// object of a namespace is read without kubectl.
 pub(crate) async fn read(testbed: &Testbed, what: &[&str]) -> anyhow::Result<Value> {
+    if let Some(path) = path_of(what) {
+        return get_path(testbed, &path).await;
+    }
     let json = testbed.kubectl(&[&["get"], what, &["-o", "json"]].concat()).await?.success()?;
     Ok(serde_json::from_str(&json)?)
 }
 
+/// The path of `KIND NAME -n NAMESPACE` or `KIND/NAME -n NAMESPACE`, for the kinds that tests read most.
+fn path_of(what: &[&str]) -> Option<String> {
+    let (kind, name, namespace) = match *what {
+        [kind, name, "-n", namespace] => (kind, name, namespace),
+        [object, "-n", namespace] => {
+            let (kind, name) = object.split_once('/')?;
+            (kind, name, namespace)
+        }
+        _ => return None,
+    };
+    let (api, plural) = match kind {
+        "va" => ("apis/llmd.ai/v1alpha1", "variantautoscalings"),
+        "deployment" => ("apis/apps/v1", "deployments"),
+        "hpa" => ("apis/autoscaling/v2", "horizontalpodautoscalers"),
+        "configmap" => ("api/v1", "configmaps"),
+        _ => return None,
+    };
+    Some(format!("/{api}/namespaces/{namespace}/{plural}/{name}"))
+}
+
+/// What the API server answers to a GET of this path.
+async fn get_path(testbed: &Testbed, path: &str) -> anyhow::Result<Value> {
+    let request = http::Request::get(path).body(Vec::new())?;
+    within(path, Duration::from_mins(1), testbed.admin()?.request(request)).await
+}
+
+/// The objects of a namespace: of `apis/apps/v1` the `deployments`, say.
+pub(crate) async fn list(
+    testbed: &Testbed,
+    api: &str,
+    namespace: &str,
+    plural: &str,
+) -> anyhow::Result<Vec<Value>> {
+    let list = get_path(testbed, &format!("/{api}/namespaces/{namespace}/{plural}")).await?;
+    list["items"].as_array().cloned().context("a list without items")
+}
+
 /// The events of a namespace with this reason.
 pub(crate) async fn events(testbed: &Testbed, namespace: &str, reason: &str) -> anyhow::Result<Vec<Value>> {
-    let selector = format!("reason={reason}");
-    let list = read(testbed, &["events", "-n", namespace, "--field-selector", &selector]).await?;
-    list["items"].as_array().cloned().context("no list")
+    list(testbed, "api/v1", namespace, &format!("events?fieldSelector=reason%3D{reason}")).await
 }
 
 /// Applies CRDs and waits until their kinds are served.
@@ -219,7 +258,7 @@ pub(crate) async fn external_metric(
     let path = format!(
         "/apis/external.metrics.k8s.io/v1beta1/namespaces/{namespace}/wva_desired_replicas?labelSelector=variant_name%3D{variant}"
     );
-    let list: Value = serde_json::from_str(&testbed.kubectl(&["get", "--raw", &path]).await?.success()?)?;
+    let list = get_path(testbed, &path).await?;
     let items = list["items"].as_array().context("no items")?;
     Ok(items.iter().filter_map(|i| i["value"].as_str().map(str::to_owned)).collect())
 }

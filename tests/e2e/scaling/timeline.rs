@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
 use serde_json::Value;
 
-use crate::support::{found, read, target};
+use crate::support::{found, list, target};
 use wva_testbed::{Testbed, eventually};
 
 /// Characters of a reason that are told: the figures that matter come first.
@@ -105,12 +104,11 @@ impl<'a> Timeline<'a> {
 
     /// Looks, and tells what has changed.
     async fn look(&mut self) -> anyhow::Result<()> {
-        let list = read(self.testbed, &["va,deploy", "-n", self.namespace]).await?;
-        let items = list["items"].as_array().context("a list without items")?;
-        let of_kind = |kind: &'static str| items.iter().filter(move |i| i["kind"] == kind);
-        for variant in of_kind("VariantAutoscaling") {
+        let variants = list(self.testbed, "apis/llmd.ai/v1alpha1", self.namespace, "variantautoscalings").await?;
+        let deployments = list(self.testbed, "apis/apps/v1", self.namespace, "deployments").await?;
+        for variant in &variants {
             let name = variant["metadata"]["name"].as_str().unwrap_or_default();
-            let now = Seen::of(variant, of_kind("Deployment").find(|d| d["metadata"]["name"] == name));
+            let now = Seen::of(variant, deployments.iter().find(|d| d["metadata"]["name"] == name));
             if self.last.get(name).is_none_or(|last| *last != now) {
                 println!("{:>6.1} s  {name}: {now}", self.elapsed().as_secs_f64());
             }
