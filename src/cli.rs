@@ -1,9 +1,7 @@
 //! The command line. The flags of `wva run` are made from the table of settings; the other commands have a few of
-//! their own. Parsing only: what the words mean is decided in `settings` and `commands`.
+//! their own. Parsing only: what the words mean is decided in `settings` and the crate `wva-cli`.
 
-use std::path::PathBuf;
-
-use clap::{Arg, ArgAction, Command, value_parser};
+use clap::{Arg, ArgAction, Command};
 use wva_crds::settings::{Alias, Kind, SETTINGS, Setting};
 
 /// The whole command line. `wva` alone is `wva run`.
@@ -19,42 +17,13 @@ pub(crate) fn command() -> Command {
         .args_conflicts_with_subcommands(true)
         .after_help("`wva` alone is `wva run`; its settings are listed by `wva run --help`.")
         .subcommand(run)
-        .subcommand(crate::commands::validate_command())
-        .subcommand(
-            Command::new("decide")
-                .about("One pass of the decision pipeline over a snapshot file: targets and the trace that leads to them")
-                .after_help("Examples:\n  wva explain --snapshot cycle.json && wva decide -f cycle.json\n  wva decide -f snapshot.yaml --format json")
-                .arg(Arg::new("file").short('f').long("file").value_name("SNAPSHOT").required(true).value_parser(value_parser!(PathBuf)).help("Snapshot file, YAML or JSON; - reads standard input"))
-                .arg(format_arg(&["text", "json", "yaml"])),
-        )
-        .subcommand(crate::commands::explain_command(format_arg(&["text", "json"])))
-        .subcommand(crate::commands::status_command())
-        .subcommand(crate::commands::doctor_command())
-        .subcommand(crate::commands::migrate_command())
-        .subcommand(crate::commands::simulate_command(format_arg(&["text", "json"])))
-        .subcommand(crate::commands::emulate_command())
-        .subcommand(crate::commands::certs_command())
-        .subcommand(
-            Command::new("crd")
-                .about("The CustomResourceDefinition as YAML")
-                .after_help("Example: wva crd | kubectl apply --server-side -f -"),
-        )
-        .subcommand(crate::commands::webhook_config_command())
+        .subcommands(wva_cli::commands())
 }
 
 fn print_config_arg() -> Arg {
     Arg::new("print-config").long("print-config").action(ArgAction::SetTrue).help(
         "Print every setting with its value and source, and exit; the main ConfigMap is read if it can be",
     )
-}
-
-fn format_arg(words: &'static [&'static str]) -> Arg {
-    Arg::new("format")
-        .long("format")
-        .value_name("FORMAT")
-        .value_parser(words.to_vec())
-        .default_value(words[0])
-        .help("Output format")
 }
 
 fn with_settings(command: Command) -> Command {

@@ -4,10 +4,9 @@
 mod debug;
 
 use std::fmt::Write;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::sync::Arc;
 
-use anyhow::Context;
 use axum::extract::{Query, Request};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
@@ -17,20 +16,13 @@ use axum::{Extension, Router};
 use prometheus::proto::MetricFamily;
 use prometheus::{Encoder, Registry, TextEncoder};
 use tokio_util::sync::CancellationToken;
-use wva_certs::connections::Bounds;
-use wva_controller::auth::{Action, Gate, Peer, RETRY_AFTER, Refusal};
-use wva_controller::server::{self, Connection, Limits};
-use wva_controller::{CycleProgress, Synced};
+use wva_controller::CycleProgress;
+use wva_runtime::Synced;
+use wva_runtime::auth::{Action, Gate, Peer, RETRY_AFTER, Refusal};
+use wva_runtime::connections::Bounds;
+use wva_runtime::server::{self, Connection, Limits};
 
 pub(crate) use debug::debug;
-
-/// Binds an address; the listener is handed on, so that nothing else can take the port in between.
-pub(crate) fn bind(what: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
-    let bound = TcpListener::bind(address).with_context(|| format!("cannot listen on {address} for {what}: is the port taken, or another process of this program running?"))?;
-    bound.set_nonblocking(true).with_context(|| format!("cannot listen on {address} for {what}"))?;
-    tracing::info!(address = %bound.local_addr().unwrap_or(address), "Serving {what}");
-    Ok(bound)
-}
 
 /// Serves a router on a listener until shutdown, over HTTPS where there is a `tls`, then finishes what is in flight. A
 /// client that never ends its request is not waited for.
@@ -188,11 +180,13 @@ fn scrape(registry: &Registry, series: Option<&Series>) -> Response {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
     use std::time::Duration;
 
     use serde_json::json;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpStream;
+
     use wva_fakes::{FakeApi, Reply};
 
     use super::*;
@@ -207,7 +201,7 @@ mod tests {
     }
 
     fn started_within(limits: Limits, shutdown: &CancellationToken) -> (SocketAddr, Running) {
-        let listener = bind("tests", SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let listener = wva_runtime::server::bind("tests", SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let address = listener.local_addr().unwrap();
         let checks: Vec<Check> = vec![("certificate is loaded", Box::new(|| false))];
         let readiness = Readiness {

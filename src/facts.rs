@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use wva_controller::{
-    Cache, ConfigMaps, NamespaceFacts, Synced, Watches, namespace_is_excluded, workload_accelerator,
-    workload_exists,
+    ConfigMaps, NamespaceFacts, Watches, namespace_is_excluded, workload_accelerator, workload_exists,
 };
 use wva_rules::NamespaceState;
+use wva_runtime::{Cache, Synced};
 use wva_webhook::{
     Check, GlobalMapLookup, NamespaceLookup, OptedInLookup, OwnedLookup, TargetLookup, TargetState,
 };

@@ -1,13 +1,18 @@
 //! `wva`: admission webhook and reconciler of the Workload-Variant-Autoscaler, and the commands around them.
 
 use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::ArgMatches;
 
 mod cli;
-mod commands;
 mod endpoints;
 mod facts;
+mod print_config;
 mod run;
 mod settings;
+mod start;
 mod telemetry;
 
 fn main() -> ExitCode {
@@ -15,11 +20,44 @@ fn main() -> ExitCode {
         // Only a second call can fail, and this is the first line of the program.
         return ExitCode::FAILURE;
     }
-    match commands::dispatch(&cli::command().get_matches()) {
+    match dispatch(&cli::command().get_matches()) {
         Ok(code) => code,
         Err(error) => {
-            telemetry::print_error(&error);
+            wva_cli::print_error(&error);
             ExitCode::FAILURE
         }
     }
+}
+
+fn dispatch(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
+    match arguments.subcommand() {
+        None => serve(arguments),
+        Some(("run", own)) => serve(own),
+        Some((name, own)) => wva_cli::run(name, own).unwrap_or_else(|| {
+            anyhow::bail!("{name}: the command line has this command and the program does not")
+        }),
+    }
+}
+
+fn serve(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .context("cannot start the async runtime")?;
+    let ended = runtime.block_on(async {
+        if arguments.get_flag("print-config") {
+            return print_config::print_config(arguments).await;
+        }
+        let mut signals = wva_runtime::Signals::listen().context("cannot listen for SIGTERM and SIGINT")?;
+        let (settings, live) = tokio::select! {
+            started = start::settings(arguments) => started?,
+            _ = signals.received() => return Ok(()),
+        };
+        let level = telemetry::start(&settings.log);
+        run::run(settings, live, level, signals).await
+    });
+    // Blocking work that nobody waits for any more must not delay the end.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    ended.map(|()| ExitCode::SUCCESS)
 }

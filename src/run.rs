@@ -2,7 +2,6 @@
 
 mod admission;
 mod certificates;
-mod client;
 mod live;
 mod reconciler;
 mod served;
@@ -13,28 +12,27 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use kube::Client;
+use live::Reached;
 use prometheus::Registry;
+use served::Readiness;
+use supervision::{End, supervise};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
-use wva_controller::auth::Gate;
 use wva_controller::{
-    AutoscalerObservers, Cache, ConfigMaps, ConfigReloads, CycleProgress, InferencePools, Leadership,
-    NamespaceFacts, Notices, Scope, Synced, Tasks, Variant, Watches, elect,
+    AutoscalerObservers, ConfigMaps, ConfigReloads, CycleProgress, InferencePools, NamespaceFacts, Notices,
+    Variant, Watches, watch_all, watch_config_maps, watch_inference_pools, watch_namespaces, watch_variants,
 };
 use wva_rules::OtherVariant;
+use wva_runtime::auth::Gate;
+use wva_runtime::client::{client, client_without_retries};
+use wva_runtime::leadership::{Leadership, elect};
+use wva_runtime::watch::WatchScope;
+use wva_runtime::{Cache, Signals, Synced, Tasks};
 use wva_webhook::{Index, Readers};
 
 use crate::endpoints::{Check, Series};
 use crate::settings::{Controller, Live, Settings};
 use crate::telemetry::{self, LogLevel};
-
-pub(crate) use client::{client, client_with_url};
-pub(crate) use supervision::Signals;
-
-use client::client_without_retries;
-use live::Reached;
-use served::Readiness;
-use supervision::{End, supervise};
 
 /// What the parts of one process share.
 struct Process {
@@ -123,7 +121,7 @@ impl Process {
         let (leadership, election) = match settings.election.clone() {
             None => (Leadership::alone(&end.stopping), None),
             Some(election) => {
-                let (clock, stopping) = (wva_certs::system_clock(), end.stopping.clone());
+                let (clock, stopping) = (wva_runtime::system_clock(), end.stopping.clone());
                 let (leadership, task) = elect(without_retries.clone(), election, clock, stopping);
                 (leadership, Some(Box::pin(task) as Pin<Box<_>>))
             }
@@ -133,7 +131,7 @@ impl Process {
         let gate = Arc::new(supervision::gate(client.clone()));
         let changed = Arc::new(Notify::new());
         let mut synced = Synced::default();
-        let mut scope = Scope {
+        let mut scope = WatchScope {
             client: client.clone(),
             namespace: settings.watch_namespace.clone(),
             changed: changed.clone(),
@@ -142,9 +140,9 @@ impl Process {
             tasks: &mut tasks,
         };
         let (observe, variant_index) = wva_webhook::variant_index();
-        let variants = scope.variants(observe);
+        let variants = watch_variants(&mut scope, observe);
         // A namespaced install may not see namespaces.
-        let namespaces = settings.watch_namespace.is_none().then(|| scope.namespaces());
+        let namespaces = settings.watch_namespace.is_none().then(|| watch_namespaces(&mut scope));
         Ok(Self {
             settings,
             client,
@@ -189,11 +187,11 @@ impl Process {
         let (observe_scaled_objects, scaled_objects) = wva_webhook::scaled_object_index();
         let observe =
             AutoscalerObservers { autoscalers: observe_autoscalers, scaled_objects: observe_scaled_objects };
-        let watches = scope.all(variants, namespaces, observe, &controller.limiter);
-        let pools = scope.inference_pools(&controller.zero.pool_group);
+        let watches = watch_all(&mut scope, variants, namespaces, observe, &controller.limiter);
+        let pools = watch_inference_pools(&mut scope, &controller.zero.pool_group);
         let seen = watches.clone();
-        let scaled_objects_seen = Arc::new(move || seen.scaled_objects_seen().is_complete());
-        let maps = scope.config_maps(names, opted_in);
+        let scaled_objects_seen = Arc::new(move || seen.scaled_objects_availability().is_complete());
+        let maps = watch_config_maps(&mut scope, names, opted_in);
         let readers = Readers { autoscalers, scaled_objects, scaled_objects_seen };
         Watched { watches, pools, maps, readers }
     }
@@ -210,8 +208,8 @@ impl Process {
     }
 
     /// What watches need, after the first of them.
-    fn scope(&mut self) -> Scope<'_> {
-        Scope {
+    fn scope(&mut self) -> WatchScope<'_> {
+        WatchScope {
             client: self.client.clone(),
             namespace: self.settings.watch_namespace.clone(),
             changed: self.changed.clone(),

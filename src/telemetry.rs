@@ -15,7 +15,6 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::reload::{self, Handle};
 use tracing_subscriber::util::SubscriberInitExt;
-
 use wva_certs::Certs;
 
 use crate::settings::{Log, LogFormat};
@@ -74,12 +73,6 @@ fn subscriber(log: &Log) -> (tracing::Dispatch, LogLevel) {
         registry.with(tracing_subscriber::fmt::layer().with_target(false).with_writer(std::io::stderr)).into()
     };
     (dispatch, LogLevel(level))
-}
-
-/// Prints the chain of an error that ends the process, once.
-#[expect(clippy::print_stderr, reason = "the process ends here, perhaps before any logger runs")]
-pub(crate) fn print_error(error: &anyhow::Error) {
-    eprintln!("wva: {error:#}");
 }
 
 struct JsonLines;

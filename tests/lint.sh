@@ -14,15 +14,19 @@ for crate in wva-scaling wva-rules wva-simulator; do
   [ -z "$found" ] || { echo "$crate must stay pure, and depends on: $found"; exit 1; }
 done
 echo "== arrows between crates"
-allowed="wva:wva-certs wva:wva-controller wva:wva-crds wva:wva-rules wva:wva-scaling wva:wva-simulator wva:wva-webhook
-wva-controller:wva-certs wva-controller:wva-crds wva-controller:wva-rules wva-controller:wva-scaling
-wva-webhook:wva-certs wva-webhook:wva-crds wva-webhook:wva-rules wva-certs:wva-crds wva-rules:wva-crds
-wva-scaling:wva-crds wva-simulator:wva-scaling wva-simulator:wva-crds wva-testbed:wva-crds
+allowed="wva:wva-certs wva:wva-cli wva:wva-controller wva:wva-crds wva:wva-rules wva:wva-runtime wva:wva-scaling wva:wva-webhook
+wva-cli:wva-certs wva-cli:wva-controller wva-cli:wva-crds wva-cli:wva-rules wva-cli:wva-runtime wva-cli:wva-scaling
+wva-cli:wva-simulator wva-cli:wva-webhook
+wva-controller:wva-certs wva-controller:wva-crds wva-controller:wva-rules wva-controller:wva-runtime wva-controller:wva-scaling
+wva-webhook:wva-certs wva-webhook:wva-crds wva-webhook:wva-rules wva-webhook:wva-runtime wva-certs:wva-crds wva-certs:wva-runtime
+wva-rules:wva-crds wva-scaling:wva-crds wva-simulator:wva-scaling wva-simulator:wva-crds wva-testbed:wva-crds
 wva-experiments:wva-crds wva-experiments:wva-testbed"
-for crate in wva wva-controller wva-webhook wva-certs wva-rules wva-scaling wva-simulator wva-testbed wva-experiments wva-crds; do
+for crate in wva wva-cli wva-runtime wva-controller wva-webhook wva-certs wva-rules wva-scaling wva-simulator wva-testbed wva-experiments wva-crds; do
   tree=$(cargo tree --locked --package "$crate" --edges normal --depth 1 --prefix none)
   for below in $(tail -n +2 <<<"$tree" | cut -d' ' -f1 | grep -E '^wva-' | sort -u || true); do
     grep -qw -- "$crate:$below" <<<"$allowed" || { echo "$crate must not depend on $below (see "Find your way" in CONTRIBUTING.md)"; exit 1; }
   done
 done
+echo "== folders and import circles"
+cargo test --locked --quiet --workspace --test program layout:: > /dev/null || { cargo test --locked --workspace --test program layout::; exit 1; }
 echo "lint: all fine"

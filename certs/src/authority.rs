@@ -6,57 +6,27 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Secret;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, watcher};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use wva_runtime::Clock;
 
 use crate::ca::CaCert;
-use crate::handle::Filled;
 use crate::leader::Leader;
-use crate::news;
 use crate::rest::Rest;
-use crate::rotation::{Looker, Role, Sight, decide};
+use crate::rotation::{Availability, Looker, Role, decide};
 use crate::set::{CaSet, Found};
+use crate::state::{CHECK, CertPublisher, FIRST_PAUSE, Known, LONGEST_PAUSE, LOOKS, ca_check, looks_in};
 use crate::store::Store;
 use crate::trust::Trusts;
-use crate::{CertsConfig, Clock};
+use crate::{CertsConfig, news};
 
-/// How often the wall clock and the Secret are looked at. A timer alone sleeps through a suspended machine, and a
-/// watch can break without a word.
-const CHECK: Duration = Duration::from_mins(1);
-/// Looks in the shortest life, so that a life of a minute (tests) is renewed in time as well.
-const LOOKS: u32 = 12;
-/// However short the life of a CA that somebody else made.
-const SHORTEST_CHECK: Duration = Duration::from_secs(1);
 /// Longest time that is given to API servers to act on a bundle after it was seen in an object: each keeps a copy of
 /// the object, and gets the change by a watch. After the same time the CA of a replica is believed to be trusted.
 const SETTLE: Duration = Duration::from_secs(10);
-/// Pause after a failed repair, doubled up to the longest.
-pub(crate) const FIRST_PAUSE: Duration = Duration::from_secs(1);
-pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-
-/// What this replica knows of the CA.
-#[derive(Clone, Debug)]
-pub(crate) struct Known {
-    pub(crate) set: Arc<CaSet>,
-    /// Since when the bundle is what it is.
-    pub(crate) since: Instant,
-    /// The last wish for a reading that came before the Secret was last read. A watch, which can be behind, fulfils none.
-    pub(crate) read: u64,
-    /// Since when this replica has known any CA.
-    first: Instant,
-}
-
-impl Known {
-    /// The replica that knows this, as it looks at the Secret.
-    pub(crate) fn looker<'a>(&'a self, role: Role<'a>, settle: Duration) -> Looker<'a> {
-        Looker { known: Some(&self.set), seasoned: self.first.elapsed() >= settle, role }
-    }
-}
 
 /// The state of the task.
 pub(crate) struct Task {
@@ -64,7 +34,7 @@ pub(crate) struct Task {
     config: CertsConfig,
     clock: Clock,
     client: kube::Client,
-    filled: Filled,
+    filled: CertPublisher,
     known: watch::Sender<Option<Known>>,
     /// The CA that signed what is served.
     signed_by: Option<CaCert>,
@@ -90,7 +60,7 @@ impl Task {
         client: kube::Client,
         config: CertsConfig,
         clock: Clock,
-        filled: Filled,
+        filled: CertPublisher,
         trusts: Trusts,
     ) -> (Self, Leader) {
         let store = Store::new(
@@ -169,7 +139,7 @@ impl Task {
             Ok(watcher::Event::InitDone) => self.repair_soon(),
             Ok(watcher::Event::Init) => {}
             Err(error) => {
-                let error = wva_crds::api_call::root_cause(&error);
+                let error = wva_runtime::api_call::root_cause(&error);
                 tracing::warn!(secret = %name, error, "The watch of the CA's Secret broke: trying again");
             }
         }
@@ -183,7 +153,7 @@ impl Task {
         let now = (self.clock)();
         let found = secret.data.as_ref().map(|data| Found::read(data, now));
         let known = self.known();
-        let sight = Sight { found: found.as_ref(), looker: self.looker(known.as_ref()), now };
+        let sight = Availability { found: found.as_ref(), looker: self.looker(known.as_ref()), now };
         match (decide(sight), sight.kept()) {
             (None, Some(set)) => self.adopt(set, None),
             _ => self.repair_soon(),
@@ -295,15 +265,6 @@ impl Task {
 /// anew with what it finds.
 fn revision(secret: &Secret) -> Option<u64> {
     secret.metadata.resource_version.as_ref()?.parse().ok()
-}
-
-/// The time between two looks at a CA, whatever was wished for: it may be somebody else's.
-pub(crate) fn ca_check(set: &CaSet) -> Duration {
-    looks_in(set.current.cert().life())
-}
-
-fn looks_in(life: SignedDuration) -> Duration {
-    (life.unsigned_abs() / LOOKS).clamp(SHORTEST_CHECK, CHECK)
 }
 
 /// The longest time between two looks at clock and Secret.

@@ -11,10 +11,10 @@ use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, timeout};
+use wva_runtime::Clock;
 
-use crate::Clock;
-use crate::handle::Filled;
 use crate::serving::{ServingError, Span};
+use crate::state::CertPublisher;
 use crate::x509::{BadPem, Cert};
 
 /// The CA's file, beside the other two.
@@ -88,7 +88,7 @@ struct Contents {
 pub(crate) struct Files {
     paths: Paths,
     clock: Clock,
-    filled: Filled,
+    filled: CertPublisher,
     /// Certificate and key in use, as their files held them.
     in_use: Option<(Vec<u8>, Vec<u8>)>,
     /// The CAs of the file, and those of earlier contents, until they expire: a replica whose volume has not been
@@ -102,7 +102,7 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    pub(crate) fn new(directory: &Path, cert: &str, key: &str, clock: Clock, filled: Filled) -> Self {
+    pub(crate) fn new(directory: &Path, cert: &str, key: &str, clock: Clock, filled: CertPublisher) -> Self {
         let paths =
             Paths { cert: directory.join(cert), key: directory.join(key), ca: directory.join(CA_NAME) };
         let (in_use, cas, former, said) = (None, Vec::new(), Vec::new(), Vec::new());

@@ -7,13 +7,15 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use wva_runtime::Clock;
 
 use crate::authority::Task;
 use crate::files::Files;
 use crate::leader::Leader;
 use crate::serving::Serving;
+use crate::state::CertPublisher;
 use crate::trust::{Trust, Trusts};
-use crate::{CertsConfig, Clock, ConfigError};
+use crate::{CertsConfig, ConfigError};
 
 /// A replica's certificates. Clones share them.
 #[derive(Clone, Debug)]
@@ -24,26 +26,6 @@ pub struct Certs {
     trusts: Trusts,
     /// What rotates the CA; somebody else does in mode `files`.
     leader: Option<Leader>,
-}
-
-/// What the task of either mode fills.
-#[derive(Debug)]
-pub(crate) struct Filled {
-    pub(crate) serving: Arc<Serving>,
-    pub(crate) bundle: watch::Sender<Vec<u8>>,
-    pub(crate) ca_not_after: watch::Sender<Option<Timestamp>>,
-}
-
-impl Filled {
-    /// Publishes a bundle where it differs from the last. True where it did.
-    pub(crate) fn publish(&self, bundle: Vec<u8>, ca_not_after: Option<Timestamp>) -> bool {
-        self.ca_not_after.send_replace(ca_not_after);
-        self.bundle.send_if_modified(|old| {
-            let differs = *old != bundle;
-            *old = bundle;
-            differs
-        })
-    }
 }
 
 impl Certs {
@@ -84,11 +66,11 @@ impl Certs {
         })
     }
 
-    pub(crate) fn empty() -> (Self, Filled) {
+    pub(crate) fn empty() -> (Self, CertPublisher) {
         let (serving, trusts) = (Arc::new(Serving::default()), Trusts::new());
         let (bundle_tx, bundle) = watch::channel(Vec::new());
         let (ca_tx, ca_not_after) = watch::channel(None);
-        let filled = Filled { serving: serving.clone(), bundle: bundle_tx, ca_not_after: ca_tx };
+        let filled = CertPublisher { serving: serving.clone(), bundle: bundle_tx, ca_not_after: ca_tx };
         (Self { serving, bundle, ca_not_after, trusts, leader: None }, filled)
     }
 

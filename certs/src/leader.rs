@@ -8,13 +8,13 @@ use rustls::pki_types::CertificateDer;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use wva_runtime::Clock;
 
-use crate::Clock;
-use crate::authority::{FIRST_PAUSE, Known, LONGEST_PAUSE, ca_check};
 use crate::ca::CaCert;
 use crate::news;
 use crate::rotation::Role;
 use crate::set::CaSet;
+use crate::state::{FIRST_PAUSE, Known, LONGEST_PAUSE, ca_check};
 use crate::store::{Store, StoreError};
 use crate::trust::Trusts;
 

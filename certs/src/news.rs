@@ -44,7 +44,7 @@ pub(crate) async fn tell(client: &kube::Client, secret: &Secret, change: &Change
     match tokio::time::timeout(WRITE, api.create(&PostParams::default(), &event)).await {
         Ok(Ok(_)) => {}
         Ok(Err(error)) => tracing::debug!(
-            error = wva_crds::api_call::root_cause(&error),
+            error = wva_runtime::api_call::root_cause(&error),
             "The event CertificateRotated could not be written"
         ),
         Err(_) => tracing::debug!("The API server takes no event CertificateRotated in time"),

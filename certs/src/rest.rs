@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::authority::{FIRST_PAUSE, LONGEST_PAUSE};
 use crate::rotation::Change;
+use crate::state::{FIRST_PAUSE, LONGEST_PAUSE};
 
 /// A time without such a write after which the clocks count as agreed.
 const PEACE: Duration = Duration::from_mins(10);

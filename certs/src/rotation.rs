@@ -43,7 +43,7 @@ pub(crate) struct Looker<'a> {
 
 /// What a decision is made from.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sight<'a> {
+pub(crate) struct Availability<'a> {
     /// The Secret; `None` where there is none.
     pub(crate) found: Option<&'a Found>,
     pub(crate) looker: Looker<'a>,
@@ -120,7 +120,7 @@ impl fmt::Display for Change {
 }
 
 /// What to write, if anything.
-pub(crate) fn decide(sight: Sight<'_>) -> Option<Change> {
+pub(crate) fn decide(sight: Availability<'_>) -> Option<Change> {
     match sight.found {
         None => Some(sight.without_secret()),
         Some(found) => match &found.current {
@@ -131,7 +131,7 @@ pub(crate) fn decide(sight: Sight<'_>) -> Option<Change> {
     }
 }
 
-impl<'a> Sight<'a> {
+impl<'a> Availability<'a> {
     fn without_secret(self) -> Change {
         if self.usable_known().is_some() {
             Change::Restored(Why::NoSecret)

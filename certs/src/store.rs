@@ -7,10 +7,10 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, ObjectMeta, PostParams};
 use kube::core::Status;
 use tokio_util::sync::CancellationToken;
+use wva_runtime::Clock;
 
-use crate::Clock;
 use crate::ca::{Ca, SignError};
-use crate::rotation::{Change, Looker, Sight, decide};
+use crate::rotation::{Availability, Change, Looker, decide};
 use crate::set::{CaSet, Found};
 
 /// One call to the API server. kube's client retries by itself for minutes otherwise.
@@ -142,7 +142,7 @@ impl Store {
         let secret = self.call("get", self.api.get_opt(&self.name)).await?;
         let now = (self.clock)();
         let found = secret.as_ref().map(|s| Found::read(s.data.as_ref().unwrap_or(&NO_DATA), now));
-        let sight = Sight { found: found.as_ref(), looker, now };
+        let sight = Availability { found: found.as_ref(), looker, now };
         let Some(change) = decide(sight) else {
             // Nothing to change means that there is a set.
             return Ok(sight.kept().zip(secret).map(|(set, secret)| (set, secret, None)));

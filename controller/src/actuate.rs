@@ -3,62 +3,28 @@
 
 mod carrier;
 mod pauses;
-mod refusals;
 mod servers;
 
-use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
-use wva_crds::api_call::ApiCall;
+use wva_runtime::api_call::ApiCall;
+use wva_runtime::leadership::NotLeading;
+
+use crate::model::keys::{LEADER_WORKER_SET, WorkloadKey};
+use crate::model::step::Step;
 
 pub use carrier::Carrier;
-pub(crate) use carrier::DueStep;
-pub use refusals::Refusals;
 pub use servers::ModelServers;
-
-use crate::leadership::NotLeading;
-use crate::workloads::{LEADER_WORKER_SET, WorkloadKey};
 
 /// Longest time one step may take, its turn included: what it rests on is older then, and the next cycle knows better.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Looks at a workload whose object changes while it is written, its replicas being as they were: a controller that
 /// writes its status, say.
 const LOOKS: u32 = 3;
-
-/// One step of a workload.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Step {
-    /// The workload.
-    pub(crate) workload: WorkloadKey,
-    /// Its uid: another one of the same name is not meant.
-    pub(crate) uid: Box<str>,
-    /// Replicas it has; where it has others, somebody else has acted.
-    pub(crate) from: u32,
-    /// Replicas it should have.
-    pub(crate) to: u32,
-    /// It rests on servers being idle: what is known of that is too old from here on, and nothing is written any more.
-    /// Before, they are asked once more themselves.
-    pub(crate) until: Option<Instant>,
-    /// The ports of the servers in each of its pods, where there are several.
-    pub(crate) ranks: BTreeSet<u16>,
-}
-
-impl Step {
-    /// Whether the workload is to have more replicas.
-    pub(crate) fn grows(&self) -> bool {
-        self.to > self.from
-    }
-
-    /// Whether both mean the same, whenever they were decided.
-    pub(crate) fn is_like(&self, other: &Self) -> bool {
-        let of = |step: &Self| (step.from, step.to);
-        of(self) == of(other) && self.uid == other.uid && self.workload == other.workload
-    }
-}
 
 /// What became of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

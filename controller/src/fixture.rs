@@ -3,25 +3,26 @@
 
 use std::sync::Arc;
 
-use kube::runtime::watcher::Event;
-use kube::{Resource, api::DynamicObject};
-use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
-use wva_scaling::VariantKey;
-
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::api::PartialObjectMeta;
+use kube::Resource;
+use kube::api::{DynamicObject, PartialObjectMeta};
+use kube::runtime::watcher::Event;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use wva_runtime::cache::Writer;
+use wva_runtime::{Availability, Optional};
+use wva_scaling::VariantKey;
 
-use crate::published::{Published, PublishedVariant};
-use crate::report::conditions::{Outlook, conditions};
-use crate::report::reported::ReportedState;
-use crate::variants::{Ownership, Reach, Variant};
-use crate::watches::cache::Writer;
-use crate::watches::{
-    Autoscaler, GpuWatches, NamespaceFacts, NodeFacts, Optional, OwnedSet, PodFacts, Sight, WatchedNode,
-    WatchedPod, Watches, Workload,
+use crate::cycle::conditions::{Outlook, conditions};
+use crate::model::published::{Published, PublishedVariant};
+use crate::model::reported::ReportedState;
+use crate::observe::variants::{Ownership, Reach};
+use crate::observe::watches::variant::Variant;
+use crate::observe::watches::{
+    Autoscaler, GpuWatches, NamespaceFacts, NodeFacts, OwnedSet, PodFacts, WatchedNode, WatchedPod, Watches,
+    Workload,
 };
 
 /// When everything in it was made, unless said otherwise.
@@ -39,12 +40,12 @@ pub(crate) struct Cluster {
     scaled_objects: Writer<DynamicObject, Autoscaler>,
     nodes: Writer<WatchedNode, NodeFacts>,
     namespaces: Writer<PartialObjectMeta<Namespace>, NamespaceFacts>,
-    leader_worker_sets_are: Sight,
-    nodes_are: Sight,
+    leader_worker_sets_are: Availability,
+    nodes_are: Availability,
 }
 
 fn put<K: Resource + DeserializeOwned, V>(writer: &mut Writer<K, V>, object: Value) {
-    writer.take_in(&Event::Apply(serde_json::from_value(object).unwrap()));
+    writer.apply(&Event::Apply(serde_json::from_value(object).unwrap()));
 }
 
 fn owner(version: &str, kind: &str, name: &str) -> Value {
@@ -54,7 +55,7 @@ fn owner(version: &str, kind: &str, name: &str) -> Value {
 impl Cluster {
     pub(crate) fn new() -> Self {
         Self {
-            variants: Writer::new(Variant::kind()),
+            variants: Writer::new(Variant::projection()),
             deployments: Writer::new(Workload::deployments()),
             stateful_sets: Writer::new(Workload::stateful_sets()),
             replica_sets: Writer::new(OwnedSet::replica_sets()),
@@ -64,8 +65,8 @@ impl Cluster {
             scaled_objects: Writer::new(Autoscaler::scaled_objects()),
             nodes: Writer::new(NodeFacts::nodes()),
             namespaces: Writer::new(NamespaceFacts::namespaces()),
-            leader_worker_sets_are: Sight::Seen,
-            nodes_are: Sight::Seen,
+            leader_worker_sets_are: Availability::Watched,
+            nodes_are: Availability::Watched,
         }
     }
 
@@ -78,10 +79,10 @@ impl Cluster {
             leader_worker_sets: Optional::new(self.leader_worker_sets.reader(), self.leader_worker_sets_are),
             pods: self.pods.reader(),
             autoscalers: self.autoscalers.reader(),
-            scaled_objects: Optional::new(self.scaled_objects.reader(), Sight::Seen),
+            scaled_objects: Optional::new(self.scaled_objects.reader(), Availability::Watched),
             gpus: Some(GpuWatches {
                 nodes: Optional::new(self.nodes.reader(), self.nodes_are),
-                pods: Optional::new(self.pods.reader(), Sight::Seen),
+                pods: Optional::new(self.pods.reader(), Availability::Watched),
             }),
             namespaces: Some(self.namespaces.reader()),
         }
@@ -119,7 +120,7 @@ impl Cluster {
 
     pub(crate) fn without_variant(&mut self, name: &str) -> &mut Self {
         let object = json!({"apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling", "metadata": {"name": name, "namespace": "ns"}});
-        self.variants.take_in(&Event::Delete(serde_json::from_value(object).unwrap()));
+        self.variants.apply(&Event::Delete(serde_json::from_value(object).unwrap()));
         self
     }
 
@@ -157,7 +158,7 @@ impl Cluster {
 
     pub(crate) fn without_deployment(&mut self, name: &str) -> &mut Self {
         let object = json!({"metadata": {"name": name, "namespace": "ns"}});
-        self.deployments.take_in(&Event::Delete(serde_json::from_value(object).unwrap()));
+        self.deployments.apply(&Event::Delete(serde_json::from_value(object).unwrap()));
         self
     }
 
@@ -200,13 +201,13 @@ impl Cluster {
     }
 
     /// How much of the LeaderWorkerSets can be seen.
-    pub(crate) fn leader_worker_sets_are(&mut self, sight: Sight) -> &mut Self {
+    pub(crate) fn leader_worker_sets_are(&mut self, sight: Availability) -> &mut Self {
         self.leader_worker_sets_are = sight;
         self
     }
 
     /// How much of the nodes can be seen.
-    pub(crate) fn nodes_are(&mut self, sight: Sight) -> &mut Self {
+    pub(crate) fn nodes_are(&mut self, sight: Availability) -> &mut Self {
         self.nodes_are = sight;
         self
     }
@@ -227,7 +228,7 @@ impl Cluster {
 
     pub(crate) fn without_pod(&mut self, name: &str) -> &mut Self {
         let object = json!({"metadata": {"name": name, "namespace": "ns"}});
-        self.pods.take_in(&Event::Delete(serde_json::from_value(object).unwrap()));
+        self.pods.apply(&Event::Delete(serde_json::from_value(object).unwrap()));
         self
     }
 
@@ -332,7 +333,8 @@ pub(crate) fn published(decision: wva_scaling::Decision) -> PublishedVariant {
 
 /// A variant whose workload does not exist.
 pub(crate) fn without_target() -> PublishedVariant {
-    let outlook = Outlook::NoTarget { kind: "Deployment", name: "d", seen: true, sight: Some(Sight::Seen) };
+    let outlook =
+        Outlook::NoTarget { kind: "Deployment", name: "d", seen: true, sight: Some(Availability::Watched) };
     PublishedVariant {
         uid: "u".into(),
         generation: Some(1),

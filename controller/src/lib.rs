@@ -3,64 +3,41 @@
 //! and `Published` knows this crate.
 
 mod actuate;
-mod age;
-mod assemble;
-pub mod auth;
-mod bounds;
 mod collect;
-mod crd;
-mod engine;
-mod evidence;
-pub mod external_metrics;
+mod config;
+mod cycle;
 #[cfg(test)]
 mod fixture;
-mod gpus;
-pub mod guard;
-mod inventory;
-mod leadership;
-mod maps;
-mod memory;
-mod page;
-mod pending;
-mod picker;
-mod pods;
-mod published;
-mod repeats;
-mod report;
-pub mod server;
-mod tasks;
-mod telemetry;
-mod template;
-mod variants;
-mod watches;
-mod workloads;
+mod model;
+mod observe;
+mod publish;
 
-pub use actuate::{Actuator, Carrier, ModelServers, Refusals};
-pub use age::age;
+pub use actuate::{Actuator, Carrier, ModelServers};
+pub use collect::picker::{Asking, PickerConfig, PickerToken, Pickers};
 pub use collect::prometheus::{ClientError, Prometheus, PrometheusConfig};
-pub use crd::{Undescribed, missing_fields, tell_of_old_crd};
-pub use engine::{Actuation, CycleProgress, Engine, EngineConfig};
-pub use leadership::{Election, Leadership, NotLeading, elect};
-pub use maps::{Config, ConfigMaps, ConfigReloads, main_map};
-pub use picker::{Asking, InferencePools, PickerConfig, PickerToken, Pickers};
-pub use published::{Published, PublishedVariant, Reader};
-pub use report::events::{self, Reporter};
-pub use report::gauges::VariantSeries;
-pub use report::notices::Notices;
-pub use report::scraping::Scraped;
-pub use report::status::StatusWriter;
-#[cfg(debug_assertions)]
-pub use tasks::Fault;
-pub use tasks::{Ended, Tasks};
-pub use telemetry::Telemetry;
-pub use template::demanded as template_accelerator;
-pub use variants::{
-    Ownership, Reach, Sign, Unserved, Variant, is_excluded as namespace_is_excluded, nobody_serves,
+pub use collect::telemetry::Telemetry;
+pub use config::{Config, ConfigMaps, ConfigReloads, main_map, watch_config_maps};
+pub use cycle::engine::{Actuation, CycleProgress, Engine, EngineConfig};
+pub use model::moment::LONGEST_AGE;
+pub use model::orphan::{Sign, Unserved};
+pub use model::published::{Published, PublishedVariant, Reader};
+pub use model::refusals::Refusals;
+pub use observe::crd::{Undescribed, missing_fields, tell_of_old_crd};
+pub use observe::guard;
+pub use observe::pools::InferencePools;
+pub use observe::template::demanded as template_accelerator;
+pub use observe::variants::{Ownership, Reach, is_excluded as namespace_is_excluded, nobody_serves};
+pub use observe::watches::{
+    AutoscalerObservers, Limiter, NamespaceFacts, Variant, Watches, watch_all, watch_inference_pools,
+    watch_namespaces, watch_service_monitor, watch_variants,
 };
-pub use watches::{
-    AutoscalerObservers, Cache, Limiter, NamespaceFacts, Observer, Scope, Sight, Synced, Watches,
-};
-pub use workloads::{accelerator as workload_accelerator, exists as workload_exists};
+pub use observe::workloads::{accelerator as workload_accelerator, exists as workload_exists};
+pub use publish::events::{self, Reporter};
+pub use publish::external_metrics;
+pub use publish::gauges::VariantSeries;
+pub use publish::notices::Notices;
+pub use publish::scraping::Scraped;
+pub use publish::status::StatusWriter;
 
 /// What benches measure; no part of the API.
 #[doc(hidden)]

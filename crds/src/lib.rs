@@ -1,7 +1,6 @@
 //! The API of wva: the `VariantAutoscaling` resource, the names its users rely on, the settings, the
 //! entries of the config maps, and what is generated from them. Every other crate knows this one; this one knows no other and does no I/O.
 
-pub mod api_call;
 pub mod digest;
 pub mod duration;
 pub mod entries;

@@ -11,7 +11,8 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use serde::Serialize;
-use wva_controller::{Leadership, Published, PublishedVariant, Reader};
+use wva_controller::{Published, PublishedVariant, Reader};
+use wva_runtime::leadership::Leadership;
 use wva_scaling::trace::{self, Signals, Trace};
 use wva_scaling::{Decision, VariantKey};
 

@@ -8,8 +8,8 @@ use wva_certs::Certs;
 use wva_webhook::{ClientCa, StoreFacts, registration};
 
 use super::{Process, Watched, settled};
+use crate::facts;
 use crate::settings::Webhook;
-use crate::{endpoints, facts};
 
 impl Process {
     /// Serves admission, and opens the webhooks once a review would be answered.
@@ -19,7 +19,7 @@ impl Process {
         certs: &Certs,
         watched: Option<&Watched>,
     ) -> anyhow::Result<()> {
-        let listener = endpoints::bind("admission reviews", webhook.address)?;
+        let listener = wva_runtime::server::bind("admission reviews", webhook.address)?;
         let address = listener.local_addr()?;
         let (refusals, to_tell) = wva_webhook::refusals();
         let client_ca = self.client_ca(webhook)?;

@@ -62,7 +62,7 @@ impl Process {
         let secret_name = format!("{}-ca", service.unwrap_or("wva"));
         let config = CertsConfig { namespace, secret_name, dns_names, ca_lifetime, cert_lifetime };
         let shutdown = self.end.shutdown.clone();
-        let (certs, task) = Certs::start(self.client.clone(), config, wva_certs::system_clock(), shutdown)?;
+        let (certs, task) = Certs::start(self.client.clone(), config, wva_runtime::system_clock(), shutdown)?;
         self.spawn("certificates", settled(Box::pin(task)));
         let (rotated, acting) = (certs.clone(), self.acting.clone());
         self.spawn_leading("rotation of the CA", move |ended| settled(rotated.rotate(acting.clone(), ended)));
@@ -74,7 +74,7 @@ impl Process {
             Path::new(&files.folder),
             &files.certificate,
             &files.key,
-            wva_certs::system_clock(),
+            wva_runtime::system_clock(),
             self.end.shutdown.clone(),
         );
         self.spawn(task, settled(reading));

@@ -25,7 +25,7 @@ impl Process {
     pub(super) fn follow_main_map(&mut self, mut live: Live, reached: Reached) {
         let (namespace, name) = live.main_map();
         let maps = wva_controller::main_map(self.client.clone(), &namespace, &name);
-        let told = Told {
+        let told = ConfigChangeLogger {
             notices: self.notices.clone(),
             map: (namespace, name),
             reporter: self.settings.pod_name.clone(),
@@ -53,7 +53,7 @@ impl Reached {
 }
 
 /// What is needed to tell of a change.
-struct Told {
+struct ConfigChangeLogger {
     /// For the events, which a leader writes.
     notices: Notices,
     /// Namespace and name.
@@ -61,7 +61,7 @@ struct Told {
     reporter: Option<String>,
 }
 
-impl Told {
+impl ConfigChangeLogger {
     fn tell(&self, update: &Update) {
         for change in &update.changed {
             let (key, old, new) = (change.key, &change.old, &change.new);
@@ -90,7 +90,7 @@ impl Told {
         }
     }
 
-    /// Told by every replica in its log, and in an event by one that leads, now or soon.
+    /// Logged by every replica, and an event of the one that leads, now or soon.
     fn tell_refused(&self, update: &Update) {
         let keys = keys(&update.refused);
         if update.restart_stated {

@@ -10,6 +10,7 @@ use wva_controller::external_metrics::{self, ExternalMetrics, OwnService};
 use wva_controller::{
     Actuator, Asking, Carrier, ConfigReloads, Engine, EngineConfig, ModelServers, Ownership, PickerConfig,
     Prometheus, Reach, Reader, Refusals, Reporter, Scraped, StatusWriter, Telemetry, VariantSeries, events,
+    watch_service_monitor,
 };
 
 use super::certificates::Served;
@@ -42,7 +43,7 @@ impl Process {
             }
         }));
         let telemetry = Telemetry::register(&self.registry)?;
-        let reloads = telemetry.reloads().clone();
+        let reloads = ConfigReloads::register(&self.registry)?;
         let asked =
             PickerConfig { token: controller.zero.picker_token.clone(), ownership: ownership.clone() };
         let seen = watched.watches.clone();
@@ -60,6 +61,7 @@ impl Process {
             namespace: self.settings.watch_namespace.clone(),
             config,
             telemetry,
+            reloads: reloads.clone(),
             progress: self.progress.clone(),
             published,
         });
@@ -82,7 +84,7 @@ impl Process {
 
     /// Serves what was decided, for `wva explain`.
     fn explain(&mut self, address: SocketAddr, reader: Reader) -> anyhow::Result<()> {
-        let listener = endpoints::bind("/explain and /snapshot", address)?;
+        let listener = wva_runtime::server::bind("/explain and /snapshot", address)?;
         let router = endpoints::debug(reader, self.leadership.clone());
         let shutdown = self.end.shutdown.clone();
         self.spawn("debug endpoint", endpoints::serve("debug", listener, None, router, shutdown));
@@ -159,7 +161,7 @@ impl Process {
         }
         let (namespace, pod) = (self.settings.namespace.clone(), self.settings.pod_name.clone());
         let scraped = Scraped { namespace, deployment, pod };
-        let present = self.scope().service_monitor(&scraped.namespace, &scraped.monitor());
+        let present = watch_service_monitor(&mut self.scope(), &scraped.namespace, &scraped.monitor());
         let (client, notices, shutdown) =
             (self.client.clone(), self.notices.clone(), self.end.shutdown.clone());
         self.spawn(
@@ -172,16 +174,16 @@ impl Process {
 
     /// Serves `external.metrics.k8s.io`, and opens its APIService where that names our own Service.
     fn external_metrics(&mut self, address: SocketAddr, certs: &Certs, legacy: bool) -> anyhow::Result<()> {
-        let listener = endpoints::bind("the external metrics API", address)?;
+        let listener = wva_runtime::server::bind("the external metrics API", address)?;
         let gate = self.gate.clone();
-        let tls = wva_controller::auth::server_tls(certs.resolver(), self.settings.http2)?;
+        let tls = Arc::new(wva_certs::server_config_asking_clients(certs.resolver(), self.settings.http2)?);
         let state = Arc::new(ExternalMetrics {
             variants: self.variants.clone(),
             namespaces: self.namespaces.clone(),
             synced: self.synced.clone(),
             gate: gate.clone(),
             legacy,
-            clock: wva_certs::system_clock(),
+            clock: wva_runtime::system_clock(),
         });
         let shutdown = self.end.shutdown.clone();
         self.spawn("external metrics API", async move {

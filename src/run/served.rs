@@ -11,7 +11,7 @@ impl Process {
     /// `/metrics`: plain HTTP where that was asked for, else HTTPS for those whom the API server knows and allows.
     pub(super) fn metrics(&mut self, certs: &Served) -> anyhow::Result<()> {
         let Some(address) = self.settings.metrics_address else { return Ok(()) };
-        let listener = endpoints::bind("/metrics", address)?;
+        let listener = wva_runtime::server::bind("/metrics", address)?;
         let router = endpoints::metrics(self.registry.clone(), self.series.clone());
         let shutdown = self.end.shutdown.clone();
         if self.settings.metrics_secure {
@@ -36,7 +36,7 @@ impl Process {
             progress: self.progress.clone(),
         }));
         if let Some(address) = self.settings.health_address {
-            let listener = endpoints::bind("/healthz and /readyz", address)?;
+            let listener = wva_runtime::server::bind("/healthz and /readyz", address)?;
             let router = endpoints::health(ready.0.clone());
             let shutdown = self.end.shutdown.clone();
             self.spawn("health endpoint", endpoints::serve("health", listener, None, router, shutdown));

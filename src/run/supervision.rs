@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use anyhow::Context;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
-use wva_controller::auth::Gate;
-use wva_controller::{CycleProgress, Ended, Tasks};
+use wva_controller::CycleProgress;
+use wva_runtime::auth::Gate;
+use wva_runtime::{EndSignal, Ended, Signals, Tasks};
 
 /// How long reviews are still taken after SIGTERM: by then every proxy of the cluster has heard that this replica is no
 /// endpoint any more.
@@ -27,42 +26,10 @@ pub(super) struct End {
     pub(super) shutdown: CancellationToken,
 }
 
-/// How a process is asked to end. Listened for from the first moment: until then the kernel drops what is sent to the
-/// first process of a container.
-pub(crate) struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    /// # Errors
-    /// Where the system does not let this process listen.
-    pub(crate) fn listen() -> anyhow::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?,
-            interrupt: signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?,
-        })
-    }
-
-    /// Waits until somebody asks.
-    pub(crate) async fn asked(&mut self) {
-        self.reason().await;
-    }
-
-    async fn reason(&mut self) -> Reason {
-        tokio::select! {
-            _ = self.terminate.recv() => Reason::Asked,
-            _ = self.interrupt.recv() => Reason::Interrupted,
-        }
-    }
-}
-
 /// Why a process ends.
 enum Reason {
-    /// SIGTERM: as the kubelet asks.
-    Asked,
-    /// SIGINT: somebody waits for it at a terminal.
-    Interrupted,
+    /// A signal.
+    Signal(EndSignal),
     /// A part that must run has ended.
     Failed(String),
 }
@@ -79,7 +46,7 @@ pub(super) async fn supervise(
     mut signals: Signals,
 ) -> anyhow::Result<()> {
     let reason = tokio::select! {
-        reason = signals.reason() => reason,
+        signal = signals.received() => Reason::Signal(signal),
         Some(ended) = tasks.next_ended() => Reason::Failed(early(&ended)),
     };
     if let Reason::Failed(reason) = &reason {
@@ -88,15 +55,15 @@ pub(super) async fn supervise(
     tracing::info!("Shutting down");
     end.stopping.cancel();
     let (lame_duck, grace) = match &reason {
-        Reason::Asked if serves => (LAME_DUCK, GRACE),
+        Reason::Signal(EndSignal::Terminate) if serves => (LAME_DUCK, GRACE),
         Reason::Failed(_) if serves => (LAME_DUCK_OF_A_FAILED, GRACE_OF_A_FAILED),
         Reason::Failed(_) => (Duration::ZERO, GRACE_OF_A_FAILED),
-        Reason::Asked | Reason::Interrupted => (Duration::ZERO, GRACE),
+        Reason::Signal(_) => (Duration::ZERO, GRACE),
     };
     tokio::select! {
         () = sleep(lame_duck) => {}
         // Whoever presses Ctrl-C does not want to wait.
-        _ = signals.interrupt.recv() => {}
+        () = signals.interrupted() => {}
     }
     end.shutdown.cancel();
     if timeout(grace, join(&mut tasks)).await.is_err() {
@@ -108,7 +75,7 @@ pub(super) async fn supervise(
         Reason::Failed(reason) => {
             Err(anyhow::anyhow!("{reason}; the process ends rather than run without it"))
         }
-        Reason::Asked | Reason::Interrupted => Ok(()),
+        Reason::Signal(_) => Ok(()),
     }
 }
 
@@ -130,10 +97,9 @@ async fn join(tasks: &mut Tasks) {
 /// An empty set of tasks. Debug builds read from the environment what is to go wrong with one of them, for tests.
 pub(super) fn tasks() -> Tasks {
     #[cfg(debug_assertions)]
-    if let Some(fault) = std::env::var("WVA_FAULT").ok().and_then(|text| wva_controller::Fault::parse(&text))
-    {
+    if let Some(fault) = std::env::var("WVA_FAULT").ok().and_then(|text| wva_runtime::Fault::parse(&text)) {
         tracing::warn!(?fault, "A task of this process will be made to end");
-        return wva_controller::Fault::tasks(Some(fault));
+        return wva_runtime::Fault::tasks(Some(fault));
     }
     Tasks::default()
 }

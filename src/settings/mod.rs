@@ -32,7 +32,7 @@ pub(crate) struct Settings {
     /// The Deployment of this pod, where it is known.
     pub(crate) deployment: Option<String>,
     /// How to elect a leader; `None`: this process is the only one.
-    pub(crate) election: Option<wva_controller::Election>,
+    pub(crate) election: Option<wva_runtime::leadership::Election>,
     pub(crate) watch_namespace: Option<String>,
     pub(crate) instance: Option<String>,
     pub(crate) service: Option<String>,

@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use wva_controller::external_metrics::values::{LATEST_CONFIRMATION, LONGEST_AGE};
+use wva_controller::LONGEST_AGE;
+use wva_controller::external_metrics::values::LATEST_CONFIRMATION;
 use wva_crds::GoDuration;
 use wva_crds::settings::{Value, problems};
 
@@ -80,8 +81,8 @@ impl Reader<'_> {
         Some(CertificateFiles { folder, certificate: self.text(certificate), key: self.text(key) })
     }
 
-    fn election(&self) -> wva_controller::Election {
-        wva_controller::Election {
+    fn election(&self) -> wva_runtime::leadership::Election {
+        wva_runtime::leadership::Election {
             namespace: self.text("POD_NAMESPACE"),
             name: self.text("LEADER_ELECTION_ID"),
             identity: self.optional("POD_NAME").or_else(host_name).unwrap_or_else(|| "wva".to_owned()),

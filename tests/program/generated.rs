@@ -125,8 +125,8 @@ fn every_reason_is_on_its_page() {
     let page = include_str!("../../docs/reasons.md");
     let sources = [
         include_str!("../../controller/scaling/src/reason/code.rs"),
-        include_str!("../../controller/src/report/conditions.rs"),
-        include_str!("../../controller/src/report/events.rs"),
+        include_str!("../../controller/src/cycle/conditions.rs"),
+        include_str!("../../controller/src/publish/events.rs"),
     ];
     let is_reason = |word: &&str| {
         !["True", "False", "Warning", "Normal", "Decide"].contains(word)

@@ -9,6 +9,7 @@ mod configuration_page;
 mod example;
 mod fuzzed;
 mod generated;
+mod layout;
 mod release;
 mod rule_pages;
 mod simulate;

@@ -12,9 +12,9 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use wva_crds::api_call::ApiCall;
 use wva_crds::events::{ImmutableChange, immutable_change};
 use wva_rules::{IMMUTABLE, MapFacts, MapRole, Operation, Place, Verdict, validate_map};
+use wva_runtime::api_call::ApiCall;
 
 use crate::review::{Request, State};
 

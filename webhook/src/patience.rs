@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
-use wva_certs::connections::Activity;
+use wva_runtime::connections::Activity;
 
 /// A stream whose reads fail once a header has been under way for too long. The first header's time starts with the
 /// connection, a later one's with its first byte.

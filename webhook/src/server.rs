@@ -18,7 +18,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
-use wva_certs::connections::{Bounds, Place, accept, until_shutdown};
+use wva_runtime::connections::{Bounds, Place, accept, until_shutdown};
 
 use crate::client_ca::Peer;
 use crate::patience::Patience;

@@ -86,7 +86,7 @@ impl Looked {
         let serving = Arc::new(Serving::default());
         let (bundle_tx, bundle) = watch::channel(Vec::new());
         let ca_not_after = watch::channel(None).0;
-        let filled = Filled { serving: serving.clone(), bundle: bundle_tx, ca_not_after };
+        let filled = CertPublisher { serving: serving.clone(), bundle: bundle_tx, ca_not_after };
         let files = Files::new(&mount.0, "tls.crt", "tls.key", clock, filled);
         Self { files, time, serving, bundle }
     }

@@ -90,7 +90,7 @@ impl Cas {
         let role = trusted.map_or(Role::Follower, |_| Role::Leader { trusted: &certs });
         let known = (!known.is_empty()).then(|| self.set(known));
         let looker = Looker { known: known.as_ref(), seasoned: true, role };
-        let sight = Sight { found: found.as_ref(), looker, now };
+        let sight = Availability { found: found.as_ref(), looker, now };
         assert_eq!(decide(sight).as_ref(), want.as_ref().map(|(change, _)| change), "{what}");
         let Some((change, after)) = want else { return };
         let set = sight.after(&change, || Ok(Ca::generate(LIFE, now).unwrap())).unwrap();
@@ -99,7 +99,7 @@ impl Cas {
         // A replica that looks again, knowing the result, finds nothing to do.
         let found = Found::read(&set.to_secret_data(), now);
         let looker = Looker { known: Some(&set), seasoned: true, role: Role::Follower };
-        let again = Sight { found: Some(&found), looker, now };
+        let again = Availability { found: Some(&found), looker, now };
         assert_eq!(decide(again), None, "{what}: a second look");
     }
 }
@@ -165,7 +165,7 @@ fn who_missed_a_rotation_does_not_take_what_replaced_its_outcome() {
     let cas = Cas::with_life("kn");
     let spoilt = Found::read(&cas.spoilt("n<k", CA_CERT, "garbage").unwrap(), start());
     let stranger = Looker { known: None, seasoned: false, role: Role::Follower };
-    let sight = Sight { found: Some(&spoilt), looker: stranger, now: start() };
+    let sight = Availability { found: Some(&spoilt), looker: stranger, now: start() };
     let fresh = || Ok(Ca::generate(LIFE, start()).unwrap());
     let replaced = sight.after(&decide(sight).unwrap(), fresh).unwrap().to_secret_data();
     let want = (Restored(Why::Unannounced), "k>*<n");
@@ -178,7 +178,7 @@ fn one_that_has_just_started_takes_another_good_ca() {
     let (mine, found) = (cas.set("m"), Found::read(&cas.secret("t").unwrap(), start()));
     let sight = |seasoned| {
         let looker = Looker { known: Some(&mine), seasoned, role: Role::Follower };
-        Sight { found: Some(&found), looker, now: start() }
+        Availability { found: Some(&found), looker, now: start() }
     };
     assert_eq!(decide(sight(false)), None);
     assert_eq!(decide(sight(true)), Some(Restored(Why::Unannounced)));

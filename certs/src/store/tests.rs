@@ -17,7 +17,7 @@ use crate::set::{CA_CERT, CA_KEY, NEXT_CA_CERT, NEXT_CA_KEY};
 const DAY: Duration = Duration::from_hours(24);
 
 fn store(fake: &FakeApi) -> Store {
-    Store::new(fake.client(), NAMESPACE, NAME, DAY, crate::system_clock())
+    Store::new(fake.client(), NAMESPACE, NAME, DAY, wva_runtime::system_clock())
 }
 
 async fn ensure(store: &Store, known: Option<&CaSet>) -> Result<Ensured, StoreError> {

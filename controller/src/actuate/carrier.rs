@@ -9,25 +9,16 @@ use std::time::{Duration, Instant};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use tokio::sync::{Notify, watch};
+use wva_runtime::Cache;
 use wva_scaling::VariantKey;
 
 use super::pauses::Pauses;
-use super::{ActuateError, Actuator, Outcome, Refusals, Step};
-use crate::published::Reader;
-use crate::report::events::{Reporter, Told};
-use crate::variants::Variant;
-use crate::watches::Cache;
-
-/// A step of a variant that is to be carried out here.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct DueStep {
-    /// The variant.
-    pub(crate) variant: VariantKey,
-    /// What its workload is to be given.
-    pub(crate) step: Step,
-    /// Why, for people.
-    pub(crate) why: String,
-}
+use super::{ActuateError, Actuator, Outcome};
+use crate::model::published::Reader;
+use crate::model::refusals::Refusals;
+use crate::model::step::{DueStep, Step};
+use crate::observe::watches::variant::Variant;
+use crate::publish::events::{PendingEvent, Reporter};
 
 /// How long a step from zero waits for its signal. Requests wait for it, so it comes all the same: an HPA that undoes it
 /// is overruled by the next cycle.
@@ -192,7 +183,7 @@ impl Carrier {
         let VariantKey { namespace, name } = &due.variant;
         let Some(uid) = self.variants.ask(namespace, name, |variant| variant.uid.clone()) else { return };
         let note = format!("scaled from 0 to {}: {}", due.step.to, due.why);
-        let told = Told { warning: false, reason: "ScaledFromZero", note, digest: None };
+        let told = PendingEvent { warning: false, reason: "ScaledFromZero", note, digest: None };
         self.reporter.tell(&due.variant, &uid, &told).await;
     }
 

@@ -7,8 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use wva_scaling::VariantKey;
 
-use super::Step;
-use super::carrier::DueStep;
+use crate::model::step::{DueStep, Step};
 
 /// Of each variant the last step up and the last step down that failed.
 #[derive(Debug, Default)]

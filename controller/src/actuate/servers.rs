@@ -11,8 +11,8 @@ use k8s_openapi::api::core::v1::{Container, Pod, Probe};
 use kube::api::ListParams;
 use kube::{Api, Client};
 
-use crate::page::{self, Figures, NoAnswer, PORTS};
-use crate::template;
+use crate::collect::page::{self, Figures, NoAnswer, PORTS};
+use crate::observe::template;
 
 /// Longest time for all of it: requests that come meanwhile are not seen.
 const TIMEOUT: Duration = Duration::from_millis(1500);

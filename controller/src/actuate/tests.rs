@@ -1,12 +1,14 @@
 //! Steps against a fake API server: one workload with a resourceVersion, and what happens to it meanwhile.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
 
 use tokio_util::sync::CancellationToken;
 use wva_fakes::{FakeApi, Method, Reply, Request};
+use wva_runtime::leadership::Leadership;
 
 use super::*;
-use crate::leadership::Leadership;
 
 const PODS: &str = "/api/v1/namespaces/ns/pods";
 const SCALE: &str = "/apis/apps/v1/namespaces/ns/deployments/d/scale";

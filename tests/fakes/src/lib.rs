@@ -11,6 +11,7 @@
 )]
 
 mod paths;
+pub mod reviews;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,10 +20,11 @@ use std::time::Duration;
 
 use axum::body::Body;
 use futures::stream;
-pub use http::Method;
 use http::Response;
 use serde_json::{Value, json};
 use tokio::sync::watch;
+
+pub use http::Method;
 
 /// A request, as the fake recorded it.
 #[derive(Clone, Debug)]

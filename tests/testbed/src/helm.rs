@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::access::{Ran, run};
+use crate::testbed::access::{Ran, run};
 use crate::{Testbed, Tools};
 
 /// Longer than any `--timeout` that is given to it.

@@ -13,8 +13,6 @@
 )]
 
 mod accept;
-mod access;
-pub mod audit;
 mod components;
 pub mod fixtures;
 mod fleet;
@@ -28,15 +26,14 @@ pub mod picker;
 mod pki;
 mod ports;
 mod process;
-mod prometheus;
 mod protected;
 pub mod replicas;
 pub mod reviews;
 mod testbed;
+
 mod tools;
 mod wait;
 
-pub use access::{Ran, run};
 pub use components::Component;
 pub use fleet::{Engine, ExportFault, Fleet, FleetConfig, PodLoad, Request};
 pub use front::{Door, Front};
@@ -45,9 +42,11 @@ pub use kubelet::{Kubelet, NetworkProxy, Pods};
 pub use nodes::{CRASH_LOOP_LABEL, NodeGroup, START_SECONDS_KEY};
 pub use ports::free_port;
 pub use process::Process;
-pub use prometheus::Sample;
 pub use protected::ProtectedServer;
 pub use rustix::process::Signal;
+pub use testbed::access::{Ran, run};
+pub use testbed::audit;
+pub use testbed::prometheus::Sample;
 pub use testbed::{Options, Testbed};
 pub use tools::Tools;
 pub use wait::{eventually, within};

@@ -5,10 +5,7 @@ use serde_json::Value;
 use wva_crds::names::{DESIRED_REPLICAS_METRIC, LEGACY_DESIRED_REPLICAS_METRIC};
 
 use crate::facts::at;
-use crate::findings::Findings;
-use crate::subject::Subject;
-use crate::table::{Check, Kind, Rule, Scope};
-use crate::text::escape;
+use crate::rule::{Check, Kind, Rule, Scope};
 
 /// The label by which a metric is one variant's.
 const VARIANT: &str = "variant_name";
@@ -81,39 +78,6 @@ fn is_ours(metric: &str) -> bool {
     metric == DESIRED_REPLICAS_METRIC || metric == LEGACY_DESIRED_REPLICAS_METRIC
 }
 
-impl Subject for AutoscalerFacts<'_> {
-    const KIND: &'static str = "HorizontalPodAutoscaler";
-    const GROUP: &'static str = "autoscaling";
-
-    fn shown_name(&self) -> String {
-        escape(at(self.object, &["metadata", "name"]).and_then(Value::as_str).unwrap_or_default(), false)
-    }
-
-    fn judged(&self) -> bool {
-        true
-    }
-
-    fn unchanged(&self) -> bool {
-        false
-    }
-
-    fn before(&self) -> Option<Self> {
-        None
-    }
-
-    fn ask(&self, rule: &Rule) -> Findings {
-        let mut out = Findings::new(rule);
-        if let Check::Autoscaler(check) = rule.check {
-            check(self, &mut out);
-        }
-        out
-    }
-
-    fn untouched(&self, _: &Rule, _: &Self) -> bool {
-        false
-    }
-}
-
 pub(crate) const ALL_VARIANTS: Rule = Rule {
     code: "WVA-HPA-051",
     kind: Kind::Warn,
@@ -155,7 +119,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::verdict::validate_autoscaler;
+    use crate::judge::validate_autoscaler;
 
     #[track_caller]
     fn check(object: &Value, scaled_object: bool, want: &[(&str, &str)]) {

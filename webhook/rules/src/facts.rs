@@ -2,16 +2,9 @@
 //! are raw JSON, because a webhook sees them before any schema has: a wrong type is a finding, not a parse error.
 
 use serde_json::Value;
-use wva_crds::names::{
-    ALLOW_INSTANCE_CHANGE_ANNOTATION, ALLOW_SHARED_TARGET_ANNOTATION, GROUP, INSTANCE_LABEL, KIND,
-    MODE_ANNOTATION,
-};
+use wva_crds::names::{ALLOW_INSTANCE_CHANGE_ANNOTATION, INSTANCE_LABEL};
 
-use crate::findings::Findings;
 use crate::readers::MetricReader;
-use crate::subject::Subject;
-use crate::table::{Check, Rule, Scope};
-use crate::text::escape;
 
 /// What is being done to the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,57 +168,6 @@ impl<'a> Facts<'a> {
     pub fn name(&self) -> &'a str {
         let text = |field| self.get(&["metadata", field]).and_then(Value::as_str).filter(|s| !s.is_empty());
         text("name").or_else(|| text("generateName")).unwrap_or_default()
-    }
-}
-
-impl Subject for Facts<'_> {
-    const KIND: &'static str = KIND;
-    const GROUP: &'static str = GROUP;
-
-    fn shown_name(&self) -> String {
-        escape(self.name(), false)
-    }
-
-    // An object that was this instance's before an update still is: a label taken off is seen.
-    fn judged(&self) -> bool {
-        if self.operation == Operation::Delete {
-            return false;
-        }
-        match (self.reach, self.instance_label()) {
-            (Reach::All, _) | (Reach::Own, None | Some("")) => true,
-            (Reach::Own, Some(label)) => {
-                self.instance == Some(label)
-                    || (self.instance.is_some() && self.old_instance_label() == self.instance)
-            }
-        }
-    }
-
-    fn before(&self) -> Option<Self> {
-        let old = self.old.filter(|_| self.operation == Operation::Update)?;
-        Some(Self { object: old, old: None, operation: Operation::Create, ..*self })
-    }
-
-    // It is about finalizers, owners or foreign annotations then.
-    fn unchanged(&self) -> bool {
-        let Some(before) = self.before() else { return false };
-        let annotations = [MODE_ANNOTATION, ALLOW_INSTANCE_CHANGE_ANNOTATION, ALLOW_SHARED_TARGET_ANNOTATION];
-        self.get(&["spec"]) == before.get(&["spec"])
-            && self.get(&["metadata", "labels"]) == before.get(&["metadata", "labels"])
-            && annotations.iter().all(|key| self.annotation(key) == before.annotation(key))
-    }
-
-    fn ask(&self, rule: &Rule) -> Findings {
-        let mut out = Findings::new(rule);
-        if let Check::Variant(check) = rule.check
-            && (rule.scope == Scope::Object || self.synced)
-        {
-            check(self, &mut out);
-        }
-        out
-    }
-
-    fn untouched(&self, rule: &Rule, before: &Self) -> bool {
-        rule.reads.iter().all(|path| self.get(path) == before.get(path))
     }
 }
 

@@ -4,7 +4,6 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::table::Rule;
 use crate::text::{FOUND_CHARS, shorten, show};
 
 /// Findings of one rule about one object that are noted: an object of a few megabytes could hold hundreds of
@@ -50,8 +49,8 @@ pub struct Findings {
 }
 
 impl Findings {
-    pub(crate) fn new(rule: &Rule) -> Self {
-        Self { rule_field: rule.field, hits: Vec::new(), patch: Vec::new() }
+    pub(crate) fn new(rule_field: &'static str) -> Self {
+        Self { rule_field, hits: Vec::new(), patch: Vec::new() }
     }
 
     /// The rule's field holds this, and must not.
@@ -103,22 +102,21 @@ impl Findings {
 }
 
 impl Finding {
-    /// The rule's message about this finding.
-    pub(crate) fn message(&self, rule: &Rule) -> String {
-        let text = fill(rule.message, &shorten(&self.found, FOUND_CHARS), &shorten(&self.other, FOUND_CHARS));
+    /// The message of the rule, filled in.
+    pub(crate) fn message(&self, template: &str) -> String {
+        let text = fill(template, &shorten(&self.found, FOUND_CHARS), &shorten(&self.other, FOUND_CHARS));
         format!("{text}{}", self.remedy)
     }
 
     /// `[code] field: message` in at most `limit` characters: first the user's own values get shorter, then what would
     /// be right and why are left out, which the rule's page says; only where that is not enough the end is cut off.
-    pub(crate) fn brief(&self, rule: &Rule, limit: usize) -> String {
-        let prefix = format!("[{}] {}: ", rule.code, shorten(&self.field, FIELD_CHARS));
-        let whole = format!("{}{}", self.told(rule.message, &prefix, limit), self.remedy);
-        let message = Some(rule.message.len()).filter(|len| *len > 0);
-        let clause = |at: &usize| rule.message[at + 1..].starts_with(' ');
-        let ends = rule.message.rmatch_indices([';', ':']).map(|(at, _)| at).filter(clause);
-        let shorter =
-            message.into_iter().chain(ends).map(|end| self.told(&rule.message[..end], &prefix, limit));
+    pub(crate) fn brief(&self, code: &str, template: &str, limit: usize) -> String {
+        let prefix = format!("[{}] {}: ", code, shorten(&self.field, FIELD_CHARS));
+        let whole = format!("{}{}", self.told(template, &prefix, limit), self.remedy);
+        let message = Some(template.len()).filter(|len| *len > 0);
+        let clause = |at: &usize| template[at + 1..].starts_with(' ');
+        let ends = template.rmatch_indices([';', ':']).map(|(at, _)| at).filter(clause);
+        let shorter = message.into_iter().chain(ends).map(|end| self.told(&template[..end], &prefix, limit));
         let mut told = std::iter::once(whole.clone()).chain(shorter);
         told.find(|text| text.chars().count() <= limit).unwrap_or_else(|| shorten(&whole, limit))
     }

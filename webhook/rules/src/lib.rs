@@ -7,10 +7,11 @@ mod autoscalers;
 mod defaults;
 mod facts;
 mod findings;
+mod judge;
 mod maps;
 mod policy;
 mod readers;
-mod subject;
+mod rule;
 mod syntax;
 mod table;
 mod text;
@@ -21,14 +22,13 @@ pub use autoscalers::AutoscalerFacts;
 pub use defaults::apply_defaults;
 pub use facts::{Facts, InstancePolicy, NamespaceState, Operation, OtherVariant, Reach, Target};
 pub use findings::{Findings, PatchOp};
+pub use judge::{mutate, validate, validate_autoscaler, validate_map};
 pub use maps::facts::{MapFacts, Running, RunningSource, RunningValue};
 pub use maps::immutable::IMMUTABLE;
 pub use maps::names::{MapNames, MapRole, Place};
 pub use policy::{PolicyInstance, VARIANT_POLICY_CODES, main_map_policy, variant_policy};
 pub use readers::{MetricReader, SeriesSelector};
-pub use table::{ABOUT_KEYS, Check, Kind, RULES, Rule, Scope};
+pub use rule::{Check, Kind, Rule, Scope};
+pub use table::{ABOUT_KEYS, RULES};
 pub use va::cost::sets_cost;
-pub use verdict::{
-    MAX_WARNING_BYTES, MAX_WARNING_CHARS, Severity, Verdict, Violation, mutate, validate,
-    validate_autoscaler, validate_map,
-};
+pub use verdict::{MAX_WARNING_BYTES, MAX_WARNING_CHARS, Severity, Verdict, Violation};

@@ -12,7 +12,7 @@ use wva_crds::settings::map::NESTED_ENTRY;
 use wva_crds::settings::{Kind, SETTINGS, Setting};
 
 use crate::maps::immutable;
-use crate::table::Rule;
+use crate::rule::Rule;
 use crate::text::FOUND_CHARS;
 use crate::va::{instance, labels};
 
@@ -363,7 +363,8 @@ fn literal(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::{RULES, Scope};
+    use crate::rule::Scope;
+    use crate::table::RULES;
 
     #[test]
     fn policies_cover_rules_without_context() {

@@ -1,17 +1,9 @@
-//! From facts to a verdict: every rule is asked, every fault comes back, and an update is not blamed for what it did
-//! not touch. Also the forms in which a verdict is told: the text of a refusal, its causes, and bounded warnings.
+//! The outcome of all rules, and its forms: the text of a refusal, its causes, and bounded warnings.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusCause, StatusDetails};
-use serde_json::{Map, Value};
 use wva_crds::names::{GROUP, KIND};
 
-use crate::autoscalers::AutoscalerFacts;
-use crate::facts::{Facts, at};
-use crate::findings::{Finding, PatchOp};
-use crate::maps::facts::MapFacts;
-use crate::subject::{Subject as _, judge};
-use crate::table::{Kind, RULES, Rule};
-use crate::text::shorten;
+use crate::findings::PatchOp;
 
 /// The most characters of one warning: a longer one is cut by the apiserver.
 pub const MAX_WARNING_CHARS: usize = 120;
@@ -65,54 +57,6 @@ impl Default for Verdict {
     }
 }
 
-/// Judges an object as it is, for the validating webhook, the controller and files.
-///
-/// On an update, a deny rule's violation is only a warning where the old object had the same one and the update left
-/// alone what the rule looks at: a rule that got stricter freezes nobody's objects. An update that leaves spec,
-/// labels and known annotations unchanged is never refused.
-#[must_use]
-pub fn validate(facts: &Facts<'_>) -> Verdict {
-    judge(facts)
-}
-
-/// Judges a ConfigMap that the program reads, by the same principles as [`validate`].
-#[must_use]
-pub fn validate_map(facts: &MapFacts<'_>) -> Verdict {
-    judge(facts)
-}
-
-/// Judges what follows the metric of a variant; for files alone, and with warnings alone.
-#[must_use]
-pub fn validate_autoscaler(facts: &AutoscalerFacts<'_>) -> Verdict {
-    judge(facts)
-}
-
-/// Completes an object and judges what it would become, for the mutating webhook: the person sees every fault in the
-/// first answer, before the schema has stopped at its own.
-///
-/// An update that leaves spec, labels and known annotations unchanged is not completed: a label put on by the way
-/// could make it a refused one.
-#[must_use]
-pub fn mutate(facts: &Facts<'_>) -> Verdict {
-    if !facts.judged() || facts.unchanged() {
-        return validate(facts);
-    }
-    let patch: Vec<PatchOp> =
-        RULES.iter().filter(|r| r.kind == Kind::Mutate).flat_map(|r| facts.ask(r).patch).collect();
-    if patch.is_empty() {
-        return validate(facts);
-    }
-    let mut completed = facts.object.clone();
-    for op in &patch {
-        add(&mut completed, op);
-    }
-    let mut verdict = validate(&Facts { object: &completed, ..*facts });
-    if !verdict.denied() {
-        verdict.patch = patch;
-    }
-    verdict
-}
-
 impl Verdict {
     /// Whether the object is refused.
     #[must_use]
@@ -162,11 +106,6 @@ impl Verdict {
     }
 }
 
-pub(crate) fn violation(rule: &Rule, hit: &Finding, severity: Severity) -> Violation {
-    let field = shorten(&hit.field, MAX_WARNING_CHARS);
-    Violation { code: rule.code, field, message: hit.message(rule), severity }
-}
-
 /// As many warnings as fit, and a last one for the rest.
 pub(crate) fn within_budget(warnings: Vec<String>) -> Vec<String> {
     let total: usize = warnings.iter().map(String::len).sum();
@@ -183,20 +122,4 @@ pub(crate) fn within_budget(warnings: Vec<String>) -> Vec<String> {
     }
     kept.push(format!("and {} more warnings: `wva validate` lists all of them", all - kept.len()));
     kept
-}
-
-/// Carries out one operation of our own patches: paths of maps alone, the last part absent or `null`.
-fn add(object: &mut Value, op: &PatchOp) {
-    let mut parts: Vec<String> =
-        op.path.split('/').skip(1).map(|p| p.replace("~1", "/").replace("~0", "~")).collect();
-    let Some(last) = parts.pop() else { return };
-    let parent = parts.iter().try_fold(object, |v, key| v.as_object_mut()?.get_mut(key));
-    if let Some(Value::Object(map)) = parent {
-        insert(map, last, op.value.clone());
-    }
-}
-
-fn insert(map: &mut Map<String, Value>, key: String, value: Value) {
-    debug_assert!(at(&Value::Object(map.clone()), &[&key]).is_none(), "patches only add what is absent");
-    map.insert(key, value);
 }

@@ -102,7 +102,7 @@ impl Webhook {
 }
 
 fn trust() -> Trust {
-    let (clock, end) = (wva_certs::system_clock(), CancellationToken::new());
+    let (clock, end) = (wva_runtime::system_clock(), CancellationToken::new());
     let nowhere = std::path::Path::new("/nowhere");
     wva_certs::Certs::from_files(nowhere, "tls.crt", "tls.key", clock, end).0.trust("webhooks")
 }

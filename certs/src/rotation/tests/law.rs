@@ -94,7 +94,7 @@ impl World {
         let role = if lead { Role::Leader { trusted: &trusted } } else { Role::Follower };
         let known = self.replicas[who].known.clone();
         let looker = Looker { known: known.as_ref(), seasoned: self.replicas[who].seasoned, role };
-        let sight = Sight { found: found.as_ref(), looker, now: self.now };
+        let sight = Availability { found: found.as_ref(), looker, now: self.now };
         let (set, write) = match decide(sight) {
             None => (sight.kept().unwrap(), false),
             Some(change) => (sight.after(&change, || Ok(self.fresh())).unwrap(), true),

@@ -9,7 +9,7 @@ use wva_fakes::{FakeApi, Reply};
 use super::*;
 use crate::actuate::tests::{actuator, refuse_writes, replicas, step, workload};
 use crate::fixture::{Cluster, decision, key, publication, published};
-use crate::published::Published;
+use crate::model::published::Published;
 
 /// A carrier at work on workload `d` of variant `a`.
 struct Bench {

@@ -19,8 +19,8 @@ use tokio_util::sync::CancellationToken;
 
 use self::queueing::{Queueing, Replica, Service};
 use self::requests::Requests;
-use crate::prometheus::write_targets;
 use crate::testbed::Testbed;
+use crate::testbed::prometheus::write_targets;
 use crate::wait::eventually;
 
 pub use self::requests::Request;

@@ -21,7 +21,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::export::{Figures, render, render_gateway};
 use super::{ExportFault, GATEWAY, Shared};
-use crate::prometheus::write_targets;
+use crate::testbed::prometheus::write_targets;
 use crate::wait::within;
 
 const LOOK: Duration = Duration::from_millis(500);

@@ -29,10 +29,11 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-pub use self::network::NetworkProxy;
-use crate::prometheus::write_targets;
 use crate::testbed::NETWORK;
+use crate::testbed::prometheus::write_targets;
 use crate::{Testbed, run};
+
+pub use self::network::NetworkProxy;
 
 /// Pods that are run here and left alone by kwok.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,14 +11,15 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use futures::future::try_join_all;
 
-pub use self::balancer::Connections;
 use self::balancer::{Balancer, Endpoint, Served};
 use self::link::Link;
-use crate::audit::credential_id;
 use crate::install::manifests::{self, Ports};
 use crate::install::program::Program;
 use crate::install::{API_SERVICE, InstallOptions, RELEASE, SERVICE, SYSTEM, UP, WEBHOOKS};
+use crate::testbed::audit::credential_id;
 use crate::{Process, Signal, Testbed, eventually};
+
+pub use self::balancer::Connections;
 
 /// How long a lease lasts in these installs, and how often and for how long its holder tries to renew it.
 pub const LEASE: Duration = Duration::from_secs(6);

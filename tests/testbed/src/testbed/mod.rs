@@ -1,8 +1,11 @@
 //! The testbed itself: which programs run, in which order they start, what is true once [`Testbed::start`] has
 //! returned, and how a test breaks and mends them. Command lines and folders have modules of their own.
 
+pub(crate) mod access;
+pub mod audit;
 mod data;
 mod plans;
+pub(crate) mod prometheus;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,16 +18,16 @@ use k8s_openapi::api::core::v1::{Node, ServiceAccount};
 use kube::Api;
 use kube::api::{ListParams, PostParams};
 
-pub(crate) use self::data::Data;
 use self::data::log_folder;
-use crate::Signal;
 use crate::components::{Component, Running};
 use crate::kubelet::Pods;
 use crate::nodes::{NodeGroup, stages};
 use crate::process::Process;
 use crate::tools::Tools;
 use crate::wait::{eventually, within};
-use crate::{access, audit, pki, prometheus};
+use crate::{Signal, pki};
+
+pub(crate) use self::data::Data;
 
 /// In the data folder: the port to which ports of pods are forwarded.
 const FORWARD: &str = "forward";

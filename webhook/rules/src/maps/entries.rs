@@ -10,7 +10,7 @@ use crate::maps::facts::{MapFacts, RunningValue};
 use crate::maps::main_map::entry_field;
 use crate::maps::names::MapRole;
 use crate::maps::reading::MOST_FAULTS;
-use crate::table::{Check, Kind, Rule, Scope};
+use crate::rule::{Check, Kind, Rule, Scope};
 
 /// Longer than this, and a model hardly ever goes to zero.
 const LONG_RETENTION: GoDuration = GoDuration::from_secs(24 * 3600);

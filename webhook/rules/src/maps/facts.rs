@@ -11,12 +11,8 @@ use wva_crds::settings::Value as SettingValue;
 use wva_crds::settings::map::MapText;
 
 use crate::facts::{Operation, at};
-use crate::findings::Findings;
 use crate::maps::names::{MapRole, Place};
 use crate::maps::reading::{Bounds, Entries};
-use crate::subject::Subject;
-use crate::table::{Check, Rule};
-use crate::text::escape;
 
 /// What the process was started with: the values a re-created map is compared with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -162,45 +158,15 @@ impl<'a> MapFacts<'a> {
         at(self.object, &["metadata", "annotations", RESTART_REVISION_ANNOTATION])?.as_str()
     }
 
-    fn name(&self) -> &'a str {
-        at(self.object, &["metadata", "name"]).and_then(Value::as_str).unwrap_or_default()
-    }
-}
-
-impl Subject for MapFacts<'_> {
-    const KIND: &'static str = "ConfigMap";
-    const GROUP: &'static str = "";
-
-    fn shown_name(&self) -> String {
-        escape(self.name(), false)
-    }
-
-    fn judged(&self) -> bool {
-        self.operation != Operation::Delete
-    }
-
-    fn unchanged(&self) -> bool {
-        let Some(old) = self.old.filter(|_| self.operation == Operation::Update) else { return false };
-        at(old, &["data"]) == at(self.object, &["data"])
-    }
-
-    fn before(&self) -> Option<Self> {
+    /// The same about the map as it is stored, as if it were new; `None` where this is not an update.
+    pub(crate) fn before_update(&self) -> Option<Self> {
         let object = self.old.filter(|_| self.operation == Operation::Update)?;
         let fresh = Self::of(object, self.namespace, (self.role, self.place));
         let Self { global, running, cancelled, .. } = *self;
         Some(Self { global, running, cancelled, is_stored: true, ..fresh })
     }
 
-    fn ask(&self, rule: &Rule) -> Findings {
-        let mut out = Findings::new(rule);
-        if let Check::ConfigMap(check) = rule.check {
-            check(self, &mut out);
-        }
-        out
-    }
-
-    // Each finding says what it looked at.
-    fn untouched(&self, _: &Rule, _: &Self) -> bool {
-        false
+    pub(crate) fn name(&self) -> &'a str {
+        at(self.object, &["metadata", "name"]).and_then(Value::as_str).unwrap_or_default()
     }
 }

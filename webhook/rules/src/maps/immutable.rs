@@ -9,7 +9,7 @@ use wva_crds::settings::{SETTINGS, Setting, Value as SettingValue};
 use crate::facts::{Operation, at};
 use crate::maps::facts::{MapFacts, RunningSource, RunningValue};
 use crate::maps::main_map::{entry_field, field, shown_value};
-use crate::table::{Check, Kind, Rule, Scope};
+use crate::rule::{Check, Kind, Rule, Scope};
 use crate::text::{quote, shell};
 
 /// Code of the rule whose refusal is also told by an event.

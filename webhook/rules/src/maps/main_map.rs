@@ -7,7 +7,7 @@ use wva_crds::settings::{Setting, order_problems};
 
 use crate::findings::MOST_TOLD;
 use crate::maps::facts::{MapFacts, RunningSource};
-use crate::table::{Check, Kind, Rule, Scope};
+use crate::rule::{Check, Kind, Rule, Scope};
 use crate::text::{escape, inside, nearest, quote, shorten, show};
 
 /// The most characters of a parser's message.

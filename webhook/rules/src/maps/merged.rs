@@ -10,7 +10,7 @@ use crate::maps::facts::MapFacts;
 use crate::maps::main_map::entry_field;
 use crate::maps::names::{MapRole, Place};
 use crate::maps::reading::{Bounds, Entries, Entry};
-use crate::table::{Check, Kind, Rule, Scope};
+use crate::rule::{Check, Kind, Rule, Scope};
 use crate::text::{quote, shorten};
 use crate::va::model::is_model;
 

@@ -1,7 +1,7 @@
 //! Warnings about maps that have no effect where they stand.
 
 use crate::maps::names::{MapRole, Place};
-use crate::table::{Check, Kind, Rule, Scope};
+use crate::rule::{Check, Kind, Rule, Scope};
 
 pub(crate) const ELSEWHERE: Rule = Rule {
     code: "WVA-CM-053",

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::facts::Facts;
 use crate::findings::Findings;
-use crate::table::{Check, Kind, Rule, Scope};
+use crate::rule::{Check, Kind, Rule, Scope};
 
 pub(crate) const MIN: Rule = Rule {
     code: "WVA-VA-009",

@@ -5,8 +5,8 @@ use serde_json::Value;
 use wva_crds::names::DEFAULT_VARIANT_COST;
 
 use crate::facts::at;
+use crate::rule::{Check, Kind, Rule, Scope};
 use crate::syntax::is_decimal;
-use crate::table::{Check, Kind, Rule, Scope};
 use crate::text::{quote, shorten};
 
 /// The CRD's limit: 308 digits are the most that are finite in 64-bit floating point whatever they are.

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use wva_crds::names::INSTANCE_LABEL;
 
 use crate::facts::{Facts, InstancePolicy};
+use crate::rule::{Check, Kind, Rule, Scope};
 use crate::syntax::is_label_value;
-use crate::table::{Check, Kind, Rule, Scope};
 use crate::text::quote;
 
 const FIELD: &str = "metadata.labels[wva.llmd.ai/controller-instance]";

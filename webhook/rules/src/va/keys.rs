@@ -7,7 +7,7 @@ use wva_crds::names::{
 
 use crate::facts::Facts;
 use crate::findings::Findings;
-use crate::table::{Check, Kind, Rule, Scope};
+use crate::rule::{Check, Kind, Rule, Scope};
 use crate::text::{escape, inside, nearest};
 
 const KNOWN_LABELS: &[&str] = &[ACCELERATOR_LABEL, INSTANCE_LABEL];

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use wva_crds::names::{ACCELERATOR_LABEL, MODE_ANNOTATION};
 
-use crate::table::{Check, Kind, Rule, Scope};
+use crate::rule::{Check, Kind, Rule, Scope};
 
 pub(crate) const ACCELERATOR_SHORT: Rule = Rule {
     code: "WVA-VA-016",

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::table::{Check, Kind, Rule, Scope};
+use crate::rule::{Check, Kind, Rule, Scope};
 use crate::text::{quote, shorten};
 
 /// Long enough for every name seen on model hubs, short enough for a metric label.

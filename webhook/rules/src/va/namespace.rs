@@ -2,7 +2,7 @@
 
 use crate::facts::{Facts, NamespaceState};
 use crate::findings::Findings;
-use crate::table::{Check, Kind, Rule, Scope};
+use crate::rule::{Check, Kind, Rule, Scope};
 use crate::text::quote;
 
 const FIELD: &str = "metadata.namespace";

@@ -6,7 +6,7 @@ use wva_crds::names::{ACCELERATOR_LABEL, INSTANCE_LABEL, MODE_ANNOTATION, UNRESO
 
 use crate::facts::Facts;
 use crate::readers::{Operator, Requirement, SeriesSelector};
-use crate::table::{Check, Kind, Rule, Scope};
+use crate::rule::{Check, Kind, Rule, Scope};
 use crate::text::{escape, shorten};
 
 const FIELD: &str = "spec.scaleTargetRef";

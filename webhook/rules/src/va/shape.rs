@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::facts::Facts;
 use crate::findings::Findings;
-use crate::table::{Check, Kind, Rule, Scope};
+use crate::rule::{Check, Kind, Rule, Scope};
 use crate::text::{escape, show};
 
 pub(crate) const SPEC: Rule = Rule {

@@ -4,7 +4,7 @@
 use wva_crds::names::{ALLOW_SHARED_TARGET_ANNOTATION, INSTANCE_LABEL};
 
 use crate::facts::{Facts, OtherVariant, Target};
-use crate::table::{Check, Kind, Rule, Scope};
+use crate::rule::{Check, Kind, Rule, Scope};
 use crate::text::quote;
 
 const FIELD: &str = "spec.scaleTargetRef";

@@ -4,8 +4,8 @@
 use serde_json::Value;
 
 use crate::facts::{Facts, Target};
+use crate::rule::{Check, Kind, Rule, Scope};
 use crate::syntax::{SUBDOMAIN_CHARS, is_subdomain};
-use crate::table::{Check, Kind, Rule, Scope};
 use crate::text::{quote, shorten};
 
 /// Kinds without a `/scale`, or whose number of replicas is not theirs to change. The CRD's rule names the same.

@@ -3,11 +3,13 @@
 
 use std::net::IpAddr;
 
-use axum_server::tls_rustls::RustlsConfig;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
 use rustls::{RootCertStore, ServerConfig};
+use tokio_util::sync::CancellationToken;
+use wva_runtime::connections::Bounds;
+use wva_runtime::server::{Limits, serve};
 
 use super::*;
 
@@ -81,9 +83,11 @@ impl Secure {
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         let (fake, router) = FakePrometheus::at(address, Answers::series([(json!({}), 7)]));
-        let config = RustlsConfig::from_config(Arc::new(config));
-        let server = axum_server::from_tcp_rustls(listener, config).unwrap();
-        tokio::spawn(server.serve(router.into_make_service()));
+        let bounds = Bounds { served: "tests", connections: 64, drain: Duration::ZERO };
+        let second = Duration::from_secs(1);
+        let limits = Limits { bounds, handshake: second, head: second, head_bytes: 16 << 10 };
+        let end = CancellationToken::new();
+        tokio::spawn(serve(listener, Some(Arc::new(config)), router, limits, end));
         Self { fake, tls }
     }
 

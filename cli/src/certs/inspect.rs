@@ -1,0 +1,105 @@
+//! `wva certs inspect`: a table of what was found, what fits, and what does not.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::ArgMatches;
+use k8s_openapi::jiff::Timestamp;
+use wva_certs::inspect::{Report, Row};
+
+use super::{WRONG_USAGE, input};
+
+pub(super) fn inspect(arguments: &ArgMatches) -> ExitCode {
+    let mut given = Vec::new();
+    for path in arguments.get_many::<PathBuf>("path").into_iter().flatten() {
+        match input::read(path) {
+            Ok(parts) => given.extend(parts),
+            Err(error) => {
+                crate::print_error(&error.into());
+                return ExitCode::from(WRONG_USAGE);
+            }
+        }
+    }
+    let now = Timestamp::now();
+    let report = wva_certs::inspect::inspect(&given, now);
+    print(&told(&report, now));
+    if report.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+#[expect(clippy::print_stdout, reason = "the report is what this command is asked to print")]
+fn print(text: &str) {
+    print!("{text}");
+}
+
+fn told(report: &Report, now: Timestamp) -> String {
+    let mut text = String::new();
+    if !report.rows.is_empty() {
+        text.push_str(&table(&report.rows, now));
+        text.push('\n');
+    }
+    for (mark, lines) in [("ok:     ", &report.notes), ("FINDING:", &report.findings)] {
+        for line in lines {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "{mark} {}", shown(line));
+        }
+    }
+    text
+}
+
+fn table(rows: &[Row], now: Timestamp) -> String {
+    const HEAD: [&str; 7] = ["WHERE", "WHAT", "NAMES", "CA", "NOT BEFORE", "NOT AFTER", "SHA-256"];
+    let mut lines = vec![HEAD.map(str::to_owned)];
+    lines.extend(rows.iter().map(|row| {
+        [
+            shown(&row.place),
+            row.what.to_owned(),
+            shown(&row.names),
+            if row.is_ca { "yes" } else { "no" }.to_owned(),
+            row.not_before.to_string(),
+            format!("{} ({})", row.not_after, distance(row.not_after, now)),
+            row.fingerprint.clone(),
+        ]
+    }));
+    let width =
+        |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or_default();
+    let widths: Vec<usize> = (0..HEAD.len()).map(width).collect();
+    let mut text = String::new();
+    for line in &lines {
+        let cells: Vec<String> =
+            line.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        text.push_str(cells.join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// Names and places come from a file of somebody else: no terminal is to be steered by them.
+fn shown(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+/// In days, hours or minutes, whichever says enough.
+fn distance(at: Timestamp, now: Timestamp) -> String {
+    let seconds = at.duration_since(now).as_secs();
+    let span = match seconds.abs() {
+        s if s >= 2 * 86_400 => format!("{} days", s / 86_400),
+        s if s >= 2 * 3600 => format!("{} hours", s / 3600),
+        s => format!("{} minutes", s / 60),
+    };
+    if seconds >= 0 { format!("in {span}") } else { format!("{span} ago") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_terminal_is_steered_by_what_was_found() {
+        let evil = || vec!["Secret \u{1b}[2Ja/b\r: tls.key is fine".to_owned()];
+        let report = Report { notes: evil(), findings: evil(), ..Report::default() };
+        let text = told(&report, Timestamp::UNIX_EPOCH);
+        assert_eq!(text.lines().count(), 2);
+        assert!(text.lines().all(|line| !line.contains(char::is_control)), "{text:?}");
+    }
+}

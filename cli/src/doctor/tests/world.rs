@@ -1,0 +1,164 @@
+//! A cluster in which the chain of one variant holds, for tests to break.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use wva_crds::settings::map::MapText;
+use wva_scaling::Snapshot;
+
+use crate::doctor::controllers::Controller;
+use crate::doctor::facts::{Answered, Facts, Scraped, decided, decisions};
+use crate::leader::{Leaders, Seen as Leader};
+use crate::prometheus::Series;
+use crate::workloads::Workloads;
+
+const NOW: &str = "2026-01-01T01:00:00Z";
+
+/// A cluster in which the chain of `prod/a` holds.
+pub(super) struct World {
+    pub(super) variant: Value,
+    pub(super) deployment: Value,
+    pub(super) pods: Vec<Value>,
+    pub(super) services: Vec<Value>,
+    pub(super) monitors: Vec<Value>,
+    pub(super) hpas: Vec<Value>,
+    pub(super) scaled_objects: Vec<Value>,
+    pub(super) namespaces: Vec<Value>,
+    pub(super) controllers: Vec<Value>,
+    /// The main config map of each of them.
+    pub(super) map: Value,
+    pub(super) hidden: Vec<(&'static str, String)>,
+    pub(super) snapshot: Option<String>,
+    pub(super) told: Result<Vec<Value>, String>,
+    pub(super) models: Vec<Series>,
+    pub(super) duplicates: Vec<Series>,
+    pub(super) signals: Vec<Series>,
+    pub(super) scraped: bool,
+}
+
+pub(super) fn series(labels: &[(&str, &str)], value: f64) -> Series {
+    Series { labels: labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(), value }
+}
+
+pub(super) fn signal(publisher: &str, value: f64) -> Series {
+    let labels =
+        [("__name__", "wva_desired_replicas"), ("variant_name", "a"), ("exported_namespace", "prod")];
+    series(&[&labels[..], &[("namespace", "wva"), ("pod", publisher)]].concat(), value)
+}
+
+/// A metric of the pod that serves.
+fn of_pod(metric: &str) -> Series {
+    series(&[("__name__", metric), ("namespace", "prod"), ("pod", "a-0"), ("model_name", "m")], 1.0)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
+fn controller(name: &str, image: &str, env: Value) -> Value {
+    json!({"metadata": {"namespace": "wva", "name": name}, "status": {"readyReplicas": 1},
+        "spec": {"template": {"spec": {"containers": [{"image": image, "env": env}]}}}})
+}
+
+fn ours(name: &str) -> Value {
+    controller(name, "registry/wva:v1", json!([{"name": "CONFIG_MAP_NAME", "value": "m"}]))
+}
+
+pub(super) fn original() -> Value {
+    controller("original", "ghcr.io/llm-d/llm-d-workload-variant-autoscaler:v0.8.0", json!([]))
+}
+
+impl World {
+    pub(super) fn new() -> Self {
+        let hpa = json!({
+            "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+            "metadata": {"name": "h", "namespace": "prod"},
+            "spec": {
+                "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "a"},
+                "minReplicas": 1, "maxReplicas": 10,
+                "metrics": [{"type": "External", "external": {
+                    "metric": {"name": "wva_desired_replicas", "selector": {"matchLabels": {
+                        "variant_name": "a", "exported_namespace": "prod"}}},
+                    "target": {"type": "AverageValue", "averageValue": "1"}}}],
+            },
+        });
+        Self {
+            variant: json!({
+                "apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling",
+                "metadata": {"name": "a", "namespace": "prod", "creationTimestamp": "2026-01-01T00:00:00Z"},
+                "spec": {"scaleTargetRef": {"name": "a"}, "modelID": "m"},
+                "status": {
+                    "desiredOptimizedAlloc": {"numReplicas": 1, "accelerator": "H100", "lastRunTime": "2026-01-01T00:59:30Z"},
+                    "actuation": {"applied": true},
+                    "conditions": [
+                        {"type": "Ready", "status": "True", "reason": "Ready"},
+                        {"type": "MetricsAvailable", "status": "True", "reason": "MetricsFound", "message": "1 replica"},
+                        {"type": "OptimizationReady", "status": "True", "reason": "SaturationOnlyMode", "message": "1 -> 1"},
+                    ],
+                },
+            }),
+            deployment: json!({
+                "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a", "namespace": "prod"},
+                "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "a"}}}, "status": {"readyReplicas": 1},
+            }),
+            pods: vec![json!({
+                "metadata": {"name": "a-0", "namespace": "prod", "labels": {"app": "a"},
+                    "creationTimestamp": "2026-01-01T00:59:00Z"},
+                "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+            })],
+            services: Vec::new(),
+            monitors: Vec::new(),
+            hpas: vec![hpa],
+            scaled_objects: Vec::new(),
+            namespaces: vec![json!({"metadata": {"name": "prod"}})],
+            controllers: vec![ours("ours")],
+            map: json!({}),
+            hidden: Vec::new(),
+            snapshot: Some(
+                "models: [{modelID: m, namespace: prod, variants: [{name: a, current: 1, max: 10, replicas: [{pod: a-0, kv: \
+                 0.5, queue: 0, age: 9s}]}]}]"
+                    .to_owned(),
+            ),
+            told: Ok(vec![json!({"value": "1", "metricLabels": {"variant_name": "a"}})]),
+            models: ["vllm:kv_cache_usage_perc", "vllm:num_requests_waiting"].map(of_pod).into(),
+            duplicates: Vec::new(),
+            signals: vec![signal("wva-0", 1.0)],
+            scraped: true,
+        }
+    }
+
+    pub(super) fn facts(self) -> Facts {
+        let mut workloads = Workloads::default();
+        workloads.add(self.deployment);
+        let parse =
+            |text: String| Leader { who: "pod wva/wva-0".into(), snapshot: Snapshot::parse(&text).unwrap() };
+        let leaders = Leaders {
+            seen: self.snapshot.map(parse).into_iter().collect(),
+            silent: vec!["pod wva/wva-1: it does not lead".to_owned()],
+        };
+        let decided = decided(&leaders);
+        let map = MapText::of(self.map.as_object().unwrap());
+        let answered = Answered { metric: "wva_desired_replicas".to_owned(), values: self.told };
+        Facts {
+            now: NOW.parse().unwrap(),
+            variants: vec![self.variant],
+            workloads,
+            pods: self.pods,
+            services: self.services,
+            service_monitors: self.monitors,
+            pod_monitors: Vec::new(),
+            autoscalers: self.hpas,
+            scaled_objects: self.scaled_objects,
+            namespaces: self.namespaces,
+            controllers: Some(self.controllers.iter().filter_map(|one| Controller::of(one, &map)).collect()),
+            leaders,
+            decisions: decisions(&decided),
+            external: BTreeMap::from([(("prod".to_owned(), "h".to_owned()), vec![answered])]),
+            api_service: None,
+            crd_lacks: Ok(Vec::new()),
+            scraped: self.scraped.then_some(Ok(Scraped {
+                models: self.models,
+                duplicates: self.duplicates,
+                signals: self.signals,
+            })),
+            hidden: self.hidden,
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! The HTTP side of an emulated server: the part of the `OpenAI` API that a load needs, health, and metrics.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use axum::extract::State;
+use axum::extract::rejection::JsonRejection;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use clap::ArgMatches;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use wva_crds::duration::GoDuration;
+use wva_runtime::Signals;
+use wva_runtime::connections::Bounds;
+use wva_runtime::server::{Limits, bind, serve};
+use wva_simulator::scenario::engines::{ENGINES, GUIDE_A100};
+
+use super::metrics::Metrics;
+use super::timeline::{Rejection, Timeline};
+
+/// Tokens of an answer whose request names no number, as vLLM's completions have it.
+const OUTPUT: u64 = 16;
+/// Characters of a token of English text.
+const CHARACTERS: usize = 4;
+const CONNECTIONS: usize = 4096;
+/// Time for the head of a request, and for requests under way at the end.
+const HEAD: Duration = Duration::from_secs(30);
+
+struct Emulator {
+    model: String,
+    ready_at: Instant,
+    timeline: Timeline,
+    metrics: Metrics,
+}
+
+/// Serves until a signal.
+pub(super) async fn run(arguments: &ArgMatches) -> anyhow::Result<()> {
+    let mut signals = Signals::listen()?;
+    let text = |key| arguments.get_one::<String>(key).cloned().unwrap_or_default();
+    let (model, engine) = (text("model"), text("engine"));
+    let engine = ENGINES.iter().find(|(name, _)| *name == engine).map_or(GUIDE_A100, |(_, engine)| *engine);
+    let load_time =
+        arguments.get_one::<GoDuration>("load-time").copied().map_or(Duration::ZERO, Duration::from);
+    let address = arguments.get_one::<SocketAddr>("address").copied().context("--address is missing")?;
+    let emulator = Arc::new(Emulator {
+        metrics: Metrics::new(&model, &engine)?,
+        model,
+        ready_at: Instant::now() + load_time,
+        timeline: Timeline::new(engine),
+    });
+    let listener = bind("the emulated model server", address)?;
+    let shutdown = CancellationToken::new();
+    let limits = Limits {
+        bounds: Bounds { served: "emulated model server", connections: CONNECTIONS, drain: HEAD },
+        handshake: HEAD,
+        head: HEAD,
+        head_bytes: 16 << 10,
+    };
+    let serving = serve(listener, None, router(emulator.clone()), limits, shutdown.clone());
+    tokio::pin!(serving);
+    tokio::select! {
+        ended = &mut serving => return ended.context("cannot serve"),
+        () = emulator.timeline.run() => {}
+        _ = signals.received() => shutdown.cancel(),
+    }
+    // Requests under way are finished.
+    tokio::select! {
+        ended = serving => ended.context("cannot serve"),
+        () = emulator.timeline.run() => Ok(()),
+    }
+}
+
+fn router(emulator: Arc<Emulator>) -> Router {
+    Router::new()
+        .route("/health", get(health))
+        .route("/v1/models", get(models))
+        .route("/metrics", get(metrics))
+        .route("/v1/completions", post(complete))
+        .route("/v1/chat/completions", post(complete))
+        .with_state(emulator)
+}
+
+type Shared = State<Arc<Emulator>>;
+
+impl Emulator {
+    fn is_ready(&self) -> bool {
+        Instant::now() >= self.ready_at
+    }
+}
+
+async fn health(State(emulator): Shared) -> Response {
+    if emulator.is_ready() { StatusCode::OK.into_response() } else { loading() }
+}
+
+async fn models(State(emulator): Shared) -> Json<Value> {
+    Json(json!({"object": "list", "data": [{"id": emulator.model, "object": "model", "owned_by": "wva"}]}))
+}
+
+async fn metrics(State(emulator): Shared) -> Response {
+    if !emulator.is_ready() {
+        return loading();
+    }
+    match emulator.metrics.page(&emulator.timeline.read()) {
+        Ok(page) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], page).into_response(),
+        Err(error) => refusal(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+    }
+}
+
+/// A completion, of a prompt or of a chat. The answer comes whole.
+async fn complete(State(emulator): Shared, body: Result<Json<Value>, JsonRejection>) -> Response {
+    if !emulator.is_ready() {
+        return loading();
+    }
+    let body = match body {
+        Ok(Json(body)) => body,
+        Err(error) => return refusal(error.status(), &error.body_text()),
+    };
+    if body["model"].as_str().is_some_and(|model| model != emulator.model) {
+        let message = format!("model {} is not served here; it is {:?}", body["model"], emulator.model);
+        return refusal(StatusCode::NOT_FOUND, &message);
+    }
+    if body["stream"] == json!(true) {
+        let message = "this emulated server does not stream; leave stream out";
+        return refusal(StatusCode::BAD_REQUEST, message);
+    }
+    let wanted = ["max_completion_tokens", "max_tokens"].into_iter().find_map(|key| body[key].as_u64());
+    let output = u32::try_from(wanted.unwrap_or(OUTPUT)).unwrap_or(u32::MAX).max(1);
+    let prompt = characters(&body["prompt"]) + characters(&body["messages"]);
+    let input = u32::try_from(prompt.div_ceil(CHARACTERS)).unwrap_or(u32::MAX).max(1);
+    let answer = match emulator.timeline.push(input, output) {
+        Ok(answer) => answer,
+        Err(Rejection::TooLong(tokens)) => {
+            let message = format!(
+                "the request has {input} prompt tokens and asks for {output}; the KV cache holds {tokens} in all"
+            );
+            return refusal(StatusCode::BAD_REQUEST, &message);
+        }
+        Err(Rejection::Full) => {
+            return refusal(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "too many requests are under way; try again later",
+            );
+        }
+    };
+    let Ok(served) = answer.await else {
+        return refusal(StatusCode::INTERNAL_SERVER_ERROR, "the server ends");
+    };
+    emulator.metrics.observe(&served);
+    let text = "token ".repeat(output as usize);
+    let choice = if body["messages"].is_null() {
+        json!({"index": 0, "text": text, "finish_reason": "length"})
+    } else {
+        json!({"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "length"})
+    };
+    let total = u64::from(input) + u64::from(output);
+    Json(json!({
+        "id": format!("emulated-{}", served.request.arrived.to_bits()),
+        "object": if body["messages"].is_null() { "text_completion" } else { "chat.completion" },
+        "model": emulator.model,
+        "choices": [choice],
+        "usage": {"prompt_tokens": input, "completion_tokens": output, "total_tokens": total},
+    }))
+    .into_response()
+}
+
+/// Characters of all texts in a value.
+fn characters(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.chars().count(),
+        Value::Array(items) => items.iter().map(characters).sum(),
+        Value::Object(fields) => fields.get("content").or_else(|| fields.get("text")).map_or(0, characters),
+        // A prompt of token ids: each is a token.
+        Value::Number(_) => CHARACTERS,
+        Value::Null | Value::Bool(_) => 0,
+    }
+}
+
+fn loading() -> Response {
+    refusal(StatusCode::SERVICE_UNAVAILABLE, "the model is being loaded")
+}
+
+/// An error in the shape of the `OpenAI` API.
+fn refusal(status: StatusCode, message: &str) -> Response {
+    (status, Json(json!({"error": {"message": message, "code": status.as_u16()}}))).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use axum::http::Request;
+    use http_body_util::BodyExt as _;
+    use tower::ServiceExt as _;
+
+    use super::*;
+
+    async fn ask(emulator: &Arc<Emulator>, path: &str, body: Option<Value>) -> (u16, Value) {
+        let request = Request::builder().uri(path).header("content-type", "application/json");
+        let request = match body {
+            Some(body) => request.method("POST").body(Body::from(body.to_string())),
+            None => request.body(Body::empty()),
+        };
+        let asked = router(emulator.clone()).oneshot(request.unwrap());
+        let response = tokio::select! {
+            () = emulator.timeline.run() => unreachable!(),
+            response = asked => response.unwrap(),
+        };
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        (status, serde_json::from_slice(&body).unwrap_or_default())
+    }
+
+    fn emulator(load_time: Duration) -> Arc<Emulator> {
+        Arc::new(Emulator {
+            model: "m".to_owned(),
+            ready_at: Instant::now() + load_time,
+            timeline: Timeline::new(GUIDE_A100),
+            metrics: Metrics::new("m", &GUIDE_A100).unwrap(),
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn answers_completions_after_the_time_they_take() {
+        let emulator = emulator(Duration::ZERO);
+        for (path, body) in [
+            ("/v1/completions", json!({"model": "m", "prompt": "x".repeat(400), "max_tokens": 50})),
+            (
+                "/v1/chat/completions",
+                json!({"messages": [{"role": "user", "content": "x".repeat(400)}], "max_completion_tokens": 50}),
+            ),
+        ] {
+            let began = Instant::now();
+            let (status, answer) = ask(&emulator, path, Some(body)).await;
+            assert_eq!(status, 200, "{answer}");
+            assert_eq!(
+                answer["usage"],
+                json!({"prompt_tokens": 100, "completion_tokens": 50, "total_tokens": 150})
+            );
+            assert!(began.elapsed() > Duration::from_secs(1), "50 steps of 21 ms: {:?}", began.elapsed());
+        }
+        assert_eq!(emulator.timeline.read().counters.requests, 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn refuses_what_it_cannot_serve() {
+        let emulator = emulator(Duration::ZERO);
+        for (body, want) in [
+            (json!({"model": "other", "prompt": "x"}), 404),
+            (json!({"prompt": "x", "stream": true}), 400),
+            (json!({"prompt": "x", "max_tokens": 1_000_000}), 400),
+        ] {
+            let (status, answer) = ask(&emulator, "/v1/completions", Some(body)).await;
+            assert_eq!((status, &answer["error"]["code"]), (want, &json!(want)));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn is_unavailable_while_the_model_loads() {
+        let emulator = emulator(Duration::from_secs(20));
+        for path in ["/health", "/metrics"] {
+            assert_eq!(ask(&emulator, path, None).await.0, 503, "{path}");
+        }
+        assert_eq!(ask(&emulator, "/v1/completions", Some(json!({"prompt": "x"}))).await.0, 503);
+        tokio::time::advance(Duration::from_secs(20)).await;
+        assert_eq!(ask(&emulator, "/health", None).await.0, 200);
+    }
+}

@@ -1,0 +1,74 @@
+//! Saturation ConfigMaps of llm-d WVA: an entry that names no analyzer means the percentage analyzer. `wva migrate`
+//! writes that name, so that the entry keeps its meaning next to others that name one. Pure.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use wva_crds::entries::{DEFAULT_ENTRY, SaturationEntry, read_text};
+use wva_rules::{MapNames, MapRole};
+
+use super::objects::metadata;
+use super::plan::{Original, Step};
+use crate::cluster::text;
+
+/// What an entry without an analyzer means, as a line of YAML.
+const LINE: &str = "analyzerName: percentage";
+
+/// Whether the object is a saturation ConfigMap, by its name.
+pub(super) fn is_saturation(object: &Value) -> bool {
+    let name = text(object, "/metadata/name");
+    // The chart of llm-d WVA puts the release before the name.
+    text(object, "/kind") == "ConfigMap"
+        && MapNames::default().in_order(MapRole::Saturation).iter().any(|known| name.ends_with(known))
+}
+
+/// The maps to apply: those whose entries name no analyzer. Nothing where some entry `default` names one: what the
+/// others inherit depends on the layers of the cluster.
+pub(super) fn name_analyzers(maps: &[&Original]) -> Vec<Step> {
+    let inherits_name = |map: &&Original| {
+        entries(&map.object).any(|(key, entry)| key == DEFAULT_ENTRY && entry.analyzer_name.is_some())
+    };
+    if maps.iter().any(inherits_name) {
+        return Vec::new();
+    }
+    maps.iter().filter_map(|map| name_in(map)).collect()
+}
+
+/// The map with the analyzer in `default`, or in each entry where it has no `default`.
+fn name_in(map: &Original) -> Option<Step> {
+    let all: BTreeMap<&str, SaturationEntry> = entries(&map.object).collect();
+    let keys: Vec<&str> = match all.get_key_value(DEFAULT_ENTRY) {
+        Some((key, _)) => vec![key],
+        None => all.iter().filter(|(_, entry)| entry.analyzer_name.is_none()).map(|(key, _)| *key).collect(),
+    };
+    if keys.is_empty() {
+        return None;
+    }
+    let mut data: BTreeMap<&str, String> = BTreeMap::new();
+    for (key, value) in map.object.pointer("/data").and_then(Value::as_object)? {
+        let text = value.as_str()?;
+        let named = keys.contains(&key.as_str()).then(|| with_line(text)).flatten();
+        data.insert(key, named.unwrap_or_else(|| text.to_owned()));
+    }
+    let object =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(&map.object), "data": data});
+    let changes = keys.iter().map(|key| format!("data[{key}] names its analyzer: percentage")).collect();
+    Some(Step { place: map.place.clone(), object, changes })
+}
+
+/// The text of an entry with the analyzer as its first line: comments stay. A text for which this gives no valid entry, such
+/// as one in braces, is written again from what it says.
+fn with_line(text: &str) -> Option<String> {
+    let named = format!("{LINE}\n{text}");
+    let is_named = |text: &str| read_text(text).is_ok_and(|e: SaturationEntry| e.analyzer_name.is_some());
+    if is_named(&named) {
+        return Some(named);
+    }
+    let entry: Value = serde_json::to_value(read_text::<SaturationEntry>(text).ok()?).ok()?;
+    Some(format!("{LINE}\n{}", serde_saphyr::to_string(&entry).ok()?)).filter(|text| is_named(text))
+}
+
+fn entries(object: &Value) -> impl Iterator<Item = (&str, SaturationEntry)> {
+    let data = object.pointer("/data").and_then(Value::as_object).into_iter().flatten();
+    data.filter_map(|(key, value)| Some((key.as_str(), read_text(value.as_str()?).ok()?)))
+}

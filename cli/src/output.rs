@@ -1,0 +1,69 @@
+//! What commands print: tables, and text to somebody who may have stopped reading.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+
+use anyhow::Context;
+
+/// Prints a text to standard output. Who reads the first lines alone, as `head` does, has closed the other end: then
+/// nobody is told any more, which the answer says.
+///
+/// # Errors
+/// Where standard output cannot be written.
+pub fn print(text: &str) -> anyhow::Result<bool> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(error).context("cannot write to standard output"),
+        Ok(()) => Ok(true),
+    }
+}
+
+/// Columns under a heading, as wide as their widest cell, as kubectl prints them.
+pub(super) fn table<const N: usize>(heading: [&str; N], rows: &[[String; N]]) -> String {
+    let mut widths = heading.map(|cell| cell.chars().count());
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut text = String::new();
+    for row in std::iter::once(&heading.map(str::to_owned)).chain(rows) {
+        let mut line = String::new();
+        for (width, cell) in widths.iter().zip(row) {
+            // A String never refuses to grow.
+            let _ = write!(line, "{cell:<width$}   ");
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// A count with its noun: `1 variant`, `2 variants`.
+pub(super) fn count(n: usize, noun: &str) -> String {
+    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
+}
+
+/// A text that somebody else wrote, with nothing in it that ends a line or that a terminal would act on.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}
+
+/// Prints the chain of an error that ends the process, once.
+#[expect(clippy::print_stderr, reason = "the process ends here, perhaps before any logger runs")]
+pub fn print_error(error: &anyhow::Error) {
+    eprintln!("wva: {error:#}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let rows = [["a", "1"], ["longer", "-"]].map(|row| row.map(str::to_owned));
+        assert_eq!(table(["NAME", "N"], &rows), "NAME     N\na        1\nlonger   -\n");
+        assert_eq!(table(["NAME", "N"], &[]), "NAME   N\n");
+    }
+}

@@ -1,0 +1,51 @@
+//! When the engine is woken for requests that wait at endpoint pickers.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use crate::model::keys::ModelKey;
+
+/// The engine is woken again for requests that go on to wait: why no variant could be woken may have changed.
+const TELL_AGAIN: Duration = Duration::from_secs(2);
+
+/// The models for which the engine was last woken.
+#[derive(Default)]
+pub(super) struct WakeDebounce {
+    waiting: BTreeSet<ModelKey>,
+    at: Option<Instant>,
+}
+
+impl WakeDebounce {
+    /// Whether to wake the engine for these models, for which requests wait: at once for a new one, and for the others
+    /// from time to time.
+    pub(super) fn is_due(&mut self, waiting: BTreeSet<ModelKey>, now: Instant) -> bool {
+        let again = self.at.is_none_or(|at| now.saturating_duration_since(at) >= TELL_AGAIN);
+        let due = !waiting.is_empty() && (again || !waiting.is_subset(&self.waiting));
+        self.waiting = waiting;
+        if due {
+            self.at = Some(now);
+        }
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_engine_is_woken_at_once_for_new_models() {
+        let begin = Instant::now();
+        let at = |millis: u64| begin + Duration::from_millis(millis);
+        let key = |model: &str| ("ns".to_owned(), model.to_owned());
+        let mut debounce = WakeDebounce::default();
+        assert!(!debounce.is_due(BTreeSet::new(), at(0)));
+        assert!(debounce.is_due([key("a")].into(), at(0)));
+        assert!(!debounce.is_due([key("a")].into(), at(500)));
+        assert!(debounce.is_due([key("a"), key("b")].into(), at(600)));
+        assert!(!debounce.is_due([key("b")].into(), at(2500)));
+        assert!(debounce.is_due([key("b")].into(), at(2600)));
+        assert!(!debounce.is_due(BTreeSet::new(), at(5000)));
+        assert!(debounce.is_due([key("b")].into(), at(5100)));
+    }
+}

@@ -1,0 +1,98 @@
+//! The reconciler's own health as metrics. Labels come from closed sets; what concerns one variant is in
+//! `report::gauges`.
+
+use std::time::Duration;
+
+use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry};
+
+use crate::collect::signals::{COMPLETED, Query};
+
+/// Handles of the reconciler's own metrics.
+#[derive(Clone, Debug)]
+pub struct Telemetry {
+    cycle_seconds: HistogramVec,
+    cycles: IntCounterVec,
+    query_seconds: HistogramVec,
+    query_errors: IntCounterVec,
+    partial_answers: IntCounterVec,
+    unmapped: IntGauge,
+}
+
+impl Telemetry {
+    /// Registers the metrics.
+    ///
+    /// # Errors
+    /// A name that is registered twice.
+    pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let histogram = |name: &str, help: &str, labels: &[&str]| {
+            HistogramVec::new(HistogramOpts::new(name, help), labels)
+        };
+        let telemetry = Self {
+            cycle_seconds: histogram(
+                "wva_engine_cycle_duration_seconds",
+                "Time one decision cycle took.",
+                &[],
+            )?,
+            cycles: IntCounterVec::new(
+                Opts::new(
+                    "wva_engine_cycles_total",
+                    "Decision cycles, by result: ok, or degraded where the analysis of a model failed.",
+                ),
+                &["result"],
+            )?,
+            query_seconds: histogram(
+                "wva_prometheus_query_duration_seconds",
+                "Time one query to Prometheus took.",
+                &["query"],
+            )?,
+            query_errors: IntCounterVec::new(
+                Opts::new("wva_prometheus_query_errors_total", "Queries to Prometheus that gave no answer."),
+                &["query"],
+            )?,
+            partial_answers: IntCounterVec::new(
+                Opts::new(
+                    "wva_prometheus_partial_answers_total",
+                    "Answers of Prometheus that may lack series, by their own warnings.",
+                ),
+                &["query"],
+            )?,
+            unmapped: IntGauge::new(
+                "wva_unmapped_series",
+                "Pods with series in the newest sample that belong to no known workload; each counts once, however many series it has.",
+            )?,
+        };
+        registry.register(Box::new(telemetry.cycle_seconds.clone()))?;
+        registry.register(Box::new(telemetry.cycles.clone()))?;
+        registry.register(Box::new(telemetry.query_seconds.clone()))?;
+        registry.register(Box::new(telemetry.query_errors.clone()))?;
+        registry.register(Box::new(telemetry.partial_answers.clone()))?;
+        registry.register(Box::new(telemetry.unmapped.clone()))?;
+        // A series that exists from the start can be alerted on.
+        for query in Query::ALL.into_iter().chain(Query::WORK).map(Query::name).chain([COMPLETED]) {
+            telemetry.query_errors.with_label_values(&[query]).inc_by(0);
+            telemetry.partial_answers.with_label_values(&[query]).inc_by(0);
+        }
+        Ok(telemetry)
+    }
+
+    /// One query to Prometheus.
+    pub fn query(&self, query: Query, took: Duration, answered: bool) {
+        self.query_seconds.with_label_values(&[query.name()]).observe(took.as_secs_f64());
+        if !answered {
+            self.query_errors.with_label_values(&[query.name()]).inc();
+        }
+    }
+
+    /// One answer of Prometheus that may lack series.
+    pub fn partial_answer(&self, query: Query) {
+        self.partial_answers.with_label_values(&[query.name()]).inc();
+    }
+
+    /// One cycle.
+    pub fn cycle(&self, took: Duration, all_analyzed: bool, unmapped: usize) {
+        let no_labels: [&str; 0] = [];
+        self.cycle_seconds.with_label_values(&no_labels).observe(took.as_secs_f64());
+        self.cycles.with_label_values(&[if all_analyzed { "ok" } else { "degraded" }]).inc();
+        self.unmapped.set(i64::try_from(unmapped).unwrap_or(i64::MAX));
+    }
+}

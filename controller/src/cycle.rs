@@ -1,0 +1,9 @@
+//! The decision cycle: assembles a Snapshot, decides, and publishes.
+
+pub(crate) mod assemble;
+pub(crate) mod conditions;
+pub(crate) mod engine;
+pub(crate) mod evidence;
+pub(crate) mod inventory;
+pub(crate) mod memory;
+pub(crate) mod pending;

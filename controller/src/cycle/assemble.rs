@@ -1,0 +1,350 @@
+//! Builds the Snapshot of a cycle from watch caches, samples and memory. Whatever a rule needs to know goes in here,
+//! or it cannot be a rule.
+
+mod replicas;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use jiff::SignedDuration;
+use wva_runtime::age;
+use wva_scaling::resolve::Entries;
+use wva_scaling::snapshot::{
+    AnalyzerName, Config, GpuCount, MetricsAge, Model, QueueFigures, SchedulerQueue, Variant, WakeObstacle,
+};
+use wva_scaling::units::Amount;
+use wva_scaling::{Snapshot, VariantKey};
+
+use self::replicas::{Judge, Loads, loads_by_workload, reporting};
+use crate::collect::picker::{OVERFLOW, Pickers};
+use crate::collect::sample::Samples;
+use crate::cycle::inventory::{self, NoInventory, inventory};
+use crate::cycle::memory::{Memory, Remembered};
+use crate::model::keys::{ModelKey, Replicas, WorkloadKey};
+use crate::model::limits::Limits;
+use crate::model::moment::{Moment, whole_millis};
+use crate::observe::pods::{self, PodOf, Standing};
+use crate::observe::template::Template;
+use crate::observe::variants::Managed;
+use crate::observe::watches::variant::Declared;
+use crate::observe::watches::{Watches, Workload};
+use crate::observe::{bounds, workloads};
+
+/// Time for the first metrics of a ready pod: a scrape or two, a round of queries, and a restart of Prometheus' discovery.
+const FIRST_METRICS: SignedDuration = SignedDuration::from_mins(3);
+
+/// A Snapshot and what was learnt while building it.
+#[derive(Debug)]
+pub(crate) struct Assembled {
+    pub(crate) snapshot: Snapshot,
+    /// Replicas of every variant whose workload exists.
+    pub(crate) workloads: BTreeMap<VariantKey, Replicas>,
+    /// Ready replicas of variants of which the newest became ready a moment ago: it may not have reported yet.
+    pub(crate) newly_ready: BTreeMap<VariantKey, u32>,
+    /// Pods that have series and belong to no known workload.
+    pub(crate) unmapped: usize,
+    /// Why nothing is limited, where something should be.
+    pub(crate) unlimited: Option<NoInventory>,
+    /// What autoscalers allow, by the workload they scale.
+    pub(crate) limits: BTreeMap<WorkloadKey, Limits>,
+}
+
+/// One Snapshot of everything this controller manages.
+pub(crate) fn assemble(
+    watches: &Watches,
+    managed: &[Managed],
+    (samples, pickers): (&Samples, &Pickers),
+    memory: &mut Memory,
+    mut config: Config,
+    at: Moment,
+) -> Assembled {
+    let queues = pickers.queues().borrow().clone();
+    let pods = pods::pods(watches);
+    let limits = bounds::limits(watches);
+    let (seen, unmapped) = Seen::new(samples, &pods, &limits, &config, at);
+    let mut models: BTreeMap<ModelKey, Model> = BTreeMap::new();
+    let mut workloads_of: BTreeMap<ModelKey, Vec<&WorkloadKey>> = BTreeMap::new();
+    let (mut present, mut newly_ready) = (BTreeMap::new(), BTreeMap::new());
+    let mut takers: BTreeMap<&WorkloadKey, Taker> = BTreeMap::new();
+    for m in managed {
+        let refused_ago = memory.refusals.since(&m.key, at.now).map(whole_millis);
+        let remembered = memory.of(m, at.now, at.wall);
+        let Ok(declared) = m.declared() else {
+            // Its target is withdrawn, so that a later cycle must not take it up again.
+            remembered.forget();
+            continue;
+        };
+        let key = &declared.workload;
+        let workload = workloads::workload(watches, key);
+        remembered.observe(key, workload.is_some());
+        let Some(workload) = workload else { continue };
+        present.insert(m.key.clone(), workload.replicas);
+        if seen.is_newly_ready(key) {
+            newly_ready.insert(m.key.clone(), workload.replicas.ready);
+        }
+        let id = (m.key.namespace.clone(), declared.model_id.clone());
+        let queue = samples.scheduler_queue(&id.0, &id.1, &seen.ages, at.now);
+        let variant = seen.variant((m, declared), &workload, remembered, queue.late);
+        takers.extend(Taker::of(&variant, workload.replicas).map(|taker| (key, taker)));
+        let model = models.entry(id.clone()).or_insert_with(|| Model {
+            model_id: declared.model_id.clone(),
+            namespace: m.key.namespace.clone(),
+            scheduler_queue: queues.with(&id, queue.queue, at.now),
+            // Most models have one: room for four, with which a vector begins, is most of a large snapshot.
+            variants: Vec::with_capacity(1),
+            ..Model::default()
+        });
+        // A picker shows no queue before requests wait for the first time.
+        if model.scheduler_queue == SchedulerQueue::Absent && pickers.has_one(watches, key) {
+            model.scheduler_queue = SchedulerQueue::Known(QueueFigures::default());
+        }
+        model.variants.push(Variant { refused_ago, ..variant });
+        workloads_of.entry(id).or_default().push(key);
+    }
+    memory.evidence.retain(|id| models.contains_key(id));
+    let born = pods::born(&pods);
+    for (id, model) in &mut models {
+        let to_zero = seen.entries.scale_to_zero(&model.namespace, &model.model_id);
+        let workloads = workloads_of.remove(id).unwrap_or_default();
+        if to_zero.enabled {
+            look_for_wake(model, &workloads, watches, (samples, pickers), (&seen.ages, at.now));
+        }
+        let born = workloads.into_iter().filter_map(|key| born.get(key)).max();
+        memory.evidence.complete(model, to_zero, born.copied(), samples, (&seen.ages, at));
+    }
+    let unlimited = take_stock(&mut config, watches, &pods, &takers);
+    let snapshot = Snapshot {
+        now: Some(at.wall.to_string()),
+        config,
+        models: models.into_values().collect(),
+        ..Snapshot::default()
+    };
+    Assembled { snapshot, workloads: present, newly_ready, unmapped, unlimited, limits }
+}
+
+/// Notes whether requests would wake a model from 0. Queues of an InferencePool that serves this model alone are the
+/// model's, whatever name they carry.
+fn look_for_wake(
+    model: &mut Model,
+    workloads: &[&WorkloadKey],
+    watches: &Watches,
+    (samples, pickers): (&Samples, &Pickers),
+    (ages, now): (&MetricsAge, Instant),
+) {
+    let (namespace, model_id) = (model.namespace.clone(), model.model_id.clone());
+    let queue = |model_id: &str| samples.scheduler_queue(&namespace, model_id, ages, now).queue;
+    let shown = |model_id: &str| matches!(queue(model_id), SchedulerQueue::Known(_));
+    let pools = pickers.pools_of(watches, workloads, &model_id);
+    if pools.is_empty() && queue(&model_id) == SchedulerQueue::Unknown {
+        // A queue of which nothing is known keeps the model up by itself.
+        return;
+    }
+    let mut obstacles = vec![(!shown(&model_id)).then_some(WakeObstacle::NoPool)];
+    for pool in pools {
+        let mut obstacle = pool.obstacle;
+        if let SchedulerQueue::Known(all) = samples.pool_queue(&namespace, &pool.name, ages, now) {
+            let is_sole = pickers.serves_only(watches, &pool, workloads);
+            if is_sole {
+                model.scheduler_queue = model.scheduler_queue.at_least(all);
+            }
+            // What the picker itself shows is newer.
+            if obstacle != Some(WakeObstacle::NoFlowControl) && (is_sole || !shown(OVERFLOW)) {
+                obstacle = None;
+            }
+        }
+        obstacles.push(obstacle);
+    }
+    // One way to wake it is enough, unless requests may come by a picker that holds none back. Of several obstacles the one
+    // that is known best counts.
+    let no_flow_control = Some(WakeObstacle::NoFlowControl);
+    model.wake_obstacle = if obstacles.contains(&no_flow_control) {
+        no_flow_control
+    } else if obstacles.contains(&None) {
+        None
+    } else {
+        obstacles.into_iter().flatten().max()
+    };
+}
+
+/// What all pods show and all autoscalers allow, joined once for every variant.
+struct Seen<'a> {
+    samples: &'a Samples,
+    loads: BTreeMap<&'a WorkloadKey, Loads<'a>>,
+    limits: &'a BTreeMap<WorkloadKey, Limits>,
+    standings: BTreeMap<&'a WorkloadKey, Standing>,
+    ready: BTreeMap<&'a WorkloadKey, BTreeSet<&'a str>>,
+    cold_starts: BTreeMap<&'a WorkloadKey, Duration>,
+    entries: Entries<'a>,
+    ages: MetricsAge,
+    at: Moment,
+}
+
+impl<'a> Seen<'a> {
+    /// Counts the pods that have series and belong to no known workload as well.
+    fn new(
+        samples: &'a Samples,
+        pods: &'a BTreeMap<(String, String), PodOf>,
+        limits: &'a BTreeMap<WorkloadKey, Limits>,
+        config: &'a Config,
+        at: Moment,
+    ) -> (Self, usize) {
+        let (loads, unmapped) = loads_by_workload(samples, pods, &config.metrics_age, at);
+        let seen = Self {
+            samples,
+            loads,
+            limits,
+            standings: pods::standings(pods, at.wall),
+            ready: pods::ready(pods),
+            cold_starts: pods::cold_starts(pods),
+            entries: Entries::of(config),
+            ages: config.metrics_age,
+            at,
+        };
+        (seen, unmapped)
+    }
+
+    /// Whether a replica of a workload became ready within [`FIRST_METRICS`].
+    fn is_newly_ready(&self, key: &WorkloadKey) -> bool {
+        let since = self.standings.get(key).and_then(|standing| standing.last_ready);
+        since.is_some_and(|since| age(since, self.at.wall) <= FIRST_METRICS)
+    }
+
+    /// A variant as rules see it.
+    fn variant(
+        &self,
+        (m, declared): (&Managed, &Declared),
+        workload: &Workload,
+        remembered: &mut Remembered,
+        late_queue: bool,
+    ) -> Variant {
+        let key = &declared.workload;
+        let mut variant = declared_part(m, declared, self.limits.get(key));
+        variant.known = m.status.known;
+        variant.role = workloads::role(&workload.pod_labels);
+        variant.cold_start = self.cold_starts.get(key).copied().map(whole_millis);
+        describe(&mut variant, workload.template.as_ref());
+        let nothing = Standing::default();
+        let standing = self.standings.get(key).unwrap_or(&nothing);
+        progress(&mut variant, remembered, workload.replicas, standing, self.at);
+        let judge = Judge {
+            samples: self.samples,
+            namespace: &m.key.namespace,
+            ages: self.ages,
+            now: self.at.now,
+            tokens: reads_tokens(&self.entries, &m.key.namespace, &declared.model_id),
+            late_queue,
+        };
+        let reported = self.loads.get(key).map(|l| reporting(l, &declared.model_id)).unwrap_or_default();
+        let none = BTreeSet::new();
+        judge.measure(&mut variant, &reported, self.ready.get(key).unwrap_or(&none));
+        variant
+    }
+}
+
+/// Whether a model is analyzed by its tokens.
+fn reads_tokens(entries: &Entries, namespace: &str, model_id: &str) -> bool {
+    entries.saturation(namespace, model_id).0.analyzer == AnalyzerName::Tokens
+}
+
+/// What the object and the autoscalers of its workload say.
+fn declared_part(m: &Managed, declared: &Declared, limits: Option<&Limits>) -> Variant {
+    let Declared { min, max, .. } = *declared;
+    // The narrower of two bounds holds.
+    Variant {
+        name: m.key.name.clone(),
+        accelerator: m.accelerator.clone(),
+        cost: declared.cost,
+        mode: declared.mode,
+        min: min.max(limits.map(|l| l.min)),
+        max: [max, limits.map(|l| l.max)].into_iter().flatten().min(),
+        min_forbids_zero: min.is_some_and(|m| m > 0) || limits.is_some_and(|l| l.min_forbids_zero),
+        hpa_tolerance: limits.and_then(|l| l.tolerance),
+        ..Variant::default()
+    }
+}
+
+/// What the template of the workload says.
+fn describe(variant: &mut Variant, template: Option<&Template>) {
+    let Some(template) = template else { return };
+    if variant.accelerator.is_none() {
+        variant.accelerator = template.accelerator.as_deref().map(str::to_owned);
+    }
+    variant.gpus_per_replica = GpuCount(template.gpus);
+    variant.engine_args = template.engine_args();
+}
+
+/// How far the workload is from the last target.
+fn progress(
+    variant: &mut Variant,
+    remembered: &mut Remembered,
+    replicas: Replicas,
+    standing: &Standing,
+    at: Moment,
+) {
+    let desired = remembered.desired(replicas.current, at.now);
+    variant.current = replicas.current;
+    variant.current_for = remembered.current_for(replicas.current, at.now);
+    variant.ready = Some(replicas.ready);
+    variant.desired = desired.map(|d| d.0);
+    variant.desired_age = desired.map(|d| d.1);
+    variant.pending = Some(remembered.pending(replicas, standing, at));
+    variant.woken_ago = remembered.woken_ago(at.now);
+    variant.remembered_capacity = remembered.capacity().and_then(|c| Amount::try_from(c).ok());
+}
+
+/// A workload that takes GPUs of an accelerator.
+struct Taker {
+    accelerator: String,
+    /// What all its replicas take once they are there.
+    gpus: u64,
+}
+
+impl Taker {
+    /// `None` where nobody knows of which accelerator.
+    fn of(variant: &Variant, replicas: Replicas) -> Option<Self> {
+        let gpus = u64::from(replicas.current).saturating_mul(u64::from(variant.gpus_per_replica.0));
+        Some(Self { accelerator: variant.accelerator.clone()?, gpus })
+    }
+
+    /// GPUs that will be taken and are on no node yet. Those of pods are known; a replica may have no pod so far, or not
+    /// all of them: a quota is in the way, a ReplicaSet lags behind, workers come after their leader.
+    fn asks<'a>(&self, pods: impl Iterator<Item = &'a PodOf>) -> u64 {
+        let (mut there, mut waiting) = (0, 0);
+        for pod in pods.filter(|pod| pod.stays()) {
+            let gpus = u64::from(pod.gpus.total());
+            there += gpus;
+            waiting += if pod.placed { 0 } else { gpus };
+        }
+        self.gpus.saturating_sub(there).saturating_add(waiting)
+    }
+}
+
+/// Takes the inventory where something is to be limited; says why there is none.
+fn take_stock(
+    config: &mut Config,
+    watches: &Watches,
+    pods: &BTreeMap<(String, String), PodOf>,
+    takers: &BTreeMap<&WorkloadKey, Taker>,
+) -> Option<NoInventory> {
+    if !inventory::is_wanted(config) {
+        return None;
+    }
+    let mut of_each: BTreeMap<&WorkloadKey, Vec<&PodOf>> = BTreeMap::new();
+    for pod in pods.values() {
+        of_each.entry(&pod.workload).or_default().push(pod);
+    }
+    let asked = takers.iter().map(|(key, taker)| {
+        let pods = of_each.get(key).into_iter().flatten().copied();
+        (taker.accelerator.as_str(), taker.asks(pods))
+    });
+    match inventory(watches, asked) {
+        Ok(stock) => {
+            config.inventory = Some(stock);
+            None
+        }
+        Err(why) => Some(why),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,236 @@
+//! From caches, samples and memory to the values of a Snapshot: what counts as a variant, and as a replica.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use wva_crds::GoDuration;
+use wva_runtime::Availability;
+use wva_scaling::snapshot::{Mode, PendingState, Replica, SaturationEntry, SchedulerQueue, Variant};
+use wva_scaling::units::{KvUsage, QueueLength};
+
+use super::*;
+use crate::collect::Answer;
+use crate::collect::sample::tests::{answer, cache, failed, no_series, pod_signal, queue_size};
+use crate::collect::signals::Query;
+use crate::fixture::{CREATED, Cluster, gpu_pod};
+use crate::observe::variants::{Ownership, managed};
+
+/// A cluster, what Prometheus answered, and the Snapshot made from both.
+struct Case {
+    cluster: Cluster,
+    samples: Samples,
+    memory: Memory,
+    config: Config,
+    at: Moment,
+}
+
+impl Case {
+    fn new() -> Self {
+        // Ten minutes after everything was made.
+        let wall = CREATED.parse::<Timestamp>().unwrap() + Duration::from_mins(10);
+        let at = Moment { now: Instant::now() + Duration::from_hours(1), wall };
+        Self {
+            cluster: Cluster::new(),
+            samples: Samples::default(),
+            memory: Memory::default(),
+            config: Config::default(),
+            at,
+        }
+    }
+
+    /// Variant `a` of model `m` with these pods, as many of which are ready as there are.
+    fn of(pods: &[&str]) -> Self {
+        let mut case = Self::new();
+        let replicas = u32::try_from(pods.len()).unwrap();
+        case.cluster.variant("a", "m", json!({})).deployment("a", replicas, replicas);
+        for pod in pods {
+            case.cluster.pod(pod, "a");
+        }
+        case
+    }
+
+    fn take_in(&mut self, answers: impl Into<Vec<Answer>>) {
+        self.samples.take_in(self.at.now, answers.into());
+    }
+
+    /// `kv` and `queue` by pod, all of `age` seconds, served under `model`.
+    fn load(&mut self, model: &str, age: f64, pods: &[(&str, f64, f64)]) {
+        let labels = |pod: &str, signal: &str| json!({"namespace": "ns", "pod": pod, "model_name": model, "signal": signal});
+        let (mut kvs, mut queues, mut ages) = (vec![], vec![], vec![]);
+        for (pod, kv, queue) in pods {
+            kvs.push((labels(pod, ""), kv.to_string()));
+            queues.push((labels(pod, ""), queue.to_string()));
+            ages.extend(["kv", "queue"].map(|signal| (labels(pod, signal), age.to_string())));
+        }
+        self.take_in([
+            answer(Query::KvUsage, &kvs),
+            answer(Query::Queue, &queues),
+            answer(Query::SampleAge, &ages),
+            no_series(Query::SchedulerQueue),
+        ]);
+    }
+
+    fn assembled(&mut self) -> Assembled {
+        let watches = self.cluster.watches();
+        let managed = managed(&watches, &Ownership::default());
+        assemble(
+            &watches,
+            &managed,
+            (&self.samples, &Pickers::testing().0),
+            &mut self.memory,
+            self.config.clone(),
+            self.at,
+        )
+    }
+
+    fn variant(&mut self) -> Variant {
+        self.assembled().snapshot.models[0].variants[0].clone()
+    }
+
+    /// The only replica.
+    fn replica(&mut self) -> Replica {
+        let mut replicas = self.variant().replicas;
+        assert_eq!(replicas.len(), 1);
+        replicas.remove(0)
+    }
+
+    /// Pod, KV and queue of every replica.
+    fn replicas(&mut self) -> Vec<(String, Option<f64>, Option<f64>)> {
+        let models = self.assembled().snapshot.models;
+        let variants = models.iter().flat_map(|m| &m.variants);
+        let of = |r: &Replica| (r.pod.clone(), r.kv.map(KvUsage::get), r.queue.map(QueueLength::get));
+        variants.flat_map(|v| v.replicas.iter().map(of)).collect()
+    }
+}
+
+fn ready(since: &str) -> Value {
+    json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": since}]}})
+}
+
+fn unschedulable() -> Value {
+    json!({"status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}})
+}
+
+fn h100_label() -> Value {
+    json!({"metadata": {"labels": {"inference.optimization/acceleratorName": "H100"}}})
+}
+
+fn said(pod: &str, kv: f64, queue: f64) -> (String, Option<f64>, Option<f64>) {
+    (pod.to_owned(), Some(kv), Some(queue))
+}
+
+#[test]
+fn a_snapshot_carries_what_caches_and_samples_say() {
+    let mut case = Case::new();
+    case.cluster
+        .variant(
+            "a",
+            "m",
+            json!({"metadata": {"labels": {"inference.optimization/acceleratorName": "H100"}, "annotations": {"wva.llmd.ai/mode": "paused"}},
+                "spec": {"variantCost": "80", "minReplicas": 1, "maxReplicas": 6},
+                "status": {"desiredOptimizedAlloc": {"numReplicas": 4, "accelerator": "H100", "lastRunTime": CREATED}}}),
+        )
+        .deployment("a", 3, 2)
+        .pod_with("a-0", "ReplicaSet", "a-rs", ready("2026-01-01T00:09:00Z"))
+        .pod_with("a-1", "ReplicaSet", "a-rs", ready("2026-01-01T00:02:00Z"))
+        .pod_with("a-2", "ReplicaSet", "a-rs", unschedulable())
+        .autoscaler("a", "a", json!({"minReplicas": 2, "maxReplicas": 9, "behavior": {"scaleUp": {"tolerance": "0"}}}));
+    case.load("m", 5.0, &[("a-0", 0.7, 2.0), ("a-1", 0.5, 0.0)]);
+    assert_eq!(
+        serde_json::to_value(case.assembled().snapshot.models).unwrap(),
+        json!([{"modelID": "m", "namespace": "ns", "variants": [{
+            "name": "a", "accelerator": "H100", "coldStart": "9m0s", "cost": "80.0", "mode": "paused",
+            "current": 3, "ready": 2, "desired": 4, "desiredAge": "0s",
+            "min": 2, "max": 6, "minForbidsZero": true, "hpaTolerance": {"up": 0.0, "down": 0.1},
+            "pending": [{"age": "1m0s", "state": "unschedulable"}],
+            "replicas": [{"pod": "a-0", "kv": 0.7, "queue": 2.0, "age": "5s"}, {"pod": "a-1", "kv": 0.5, "queue": 0.0, "age": "5s"}],
+        }]}])
+    );
+}
+
+#[test]
+fn variants_of_one_model_are_one_model_and_namespaces_are_not_mixed() {
+    let mut case = Case::new();
+    for (name, model) in [("a", "m"), ("b", "m"), ("c", "other")] {
+        case.cluster.variant(name, model, json!({})).deployment(name, 1, 1);
+    }
+    case.cluster.variant("d", "m", json!({"metadata": {"namespace": "elsewhere"}}));
+    let assembled = case.assembled();
+    let models: Vec<(&str, Vec<&str>)> = assembled
+        .snapshot
+        .models
+        .iter()
+        .map(|m| (m.model_id.as_str(), m.variants.iter().map(|v| v.name.as_str()).collect()))
+        .collect();
+    assert_eq!(models, [("m", vec!["a", "b"]), ("other", vec!["c"])], "d has no workload in its namespace");
+    assert_eq!(assembled.workloads.len(), 3);
+}
+
+#[test]
+fn pods_of_a_workload_count_by_their_owner_until_they_leave() {
+    let mut case = Case::of(&["x"]);
+    case.cluster.deployment("a-2", 1, 1).pod("a-2-0", "a-2").pod_with("a-3", "Job", "a", json!({}));
+    case.cluster.pod_with("a-4", "ReplicaSet", "a-rs", json!({"metadata": {"namespace": "elsewhere"}}));
+    case.cluster.pod_with(
+        "leaves",
+        "ReplicaSet",
+        "a-rs",
+        json!({"metadata": {"deletionTimestamp": CREATED}}),
+    );
+    case.load("m", 1.0, &["x", "a-2-0", "a-3", "a-4", "leaves", "gone"].map(|pod| (pod, 0.1, 0.0)));
+    assert_eq!(case.replicas(), [said("x", 0.1, 0.0)]);
+    assert_eq!(case.assembled().unmapped, 2, "a-4 is in another namespace, and gone is nowhere");
+}
+
+#[test]
+fn of_the_ranks_in_one_pod_the_worst_counts() {
+    for (first, second) in [("a-0-rank-0", "a-0-rank-1"), ("a-0-rank-1", "a-0-rank-0")] {
+        let mut case = Case::of(&["a-0"]);
+        case.load("m", 1.0, &[(first, 0.9, 0.0), (second, 0.1, 7.0)]);
+        assert_eq!(case.replicas(), [said("a-0", 0.9, 7.0)]);
+    }
+}
+
+#[test]
+fn an_object_that_is_set_aside_gives_up_its_target() {
+    let mut case = Case::of(&["a-0", "a-1"]);
+    let with_cost = |cost: &str| json!({"spec": {"variantCost": cost}, "status": {"desiredOptimizedAlloc": {"numReplicas": 4, "accelerator": "", "lastRunTime": CREATED}}});
+    case.cluster.variant("a", "m", with_cost("10"));
+    assert_eq!(case.variant().desired, Some(4));
+    case.cluster.variant("a", "m", with_cost("cheap"));
+    assert!(case.assembled().snapshot.models.is_empty());
+    case.at.now += Duration::from_hours(2);
+    case.cluster.variant("a", "m", with_cost("10"));
+    assert_eq!(case.variant().desired, None, "not one of two hours ago");
+}
+
+#[test]
+fn what_is_not_managed_is_not_in_it() {
+    let mut case = Case::new();
+    let label = |value: &str| json!({"metadata": {"labels": {"wva.llmd.ai/controller-instance": value}}});
+    // No instance has an empty name: no other controller manages it, and this one reports what is wrong with it.
+    for (name, extra) in [("labelled", label("x")), ("plain", json!({})), ("empty", label(""))] {
+        case.cluster.variant(name, "m", extra).deployment(name, 1, 1);
+    }
+    let names = |case: &Case| -> Vec<(String, bool)> {
+        let all = managed(&case.cluster.watches(), &Ownership::default());
+        all.into_iter().map(|m| (m.key.name.clone(), m.declared().is_ok())).collect()
+    };
+    assert_eq!(names(&case), [("empty".to_owned(), false), ("plain".to_owned(), true)]);
+    assert_eq!(case.assembled().workloads.len(), 1);
+    case.cluster.excluded_namespace("ns");
+    assert!(names(&case).is_empty());
+}
+
+#[test]
+fn a_pod_from_the_future_has_just_started() {
+    let mut case = Case::of(&[]);
+    case.cluster.deployment("a", 1, 0);
+    let created = json!({"metadata": {"creationTimestamp": "2027-01-01T00:00:00Z"}});
+    case.cluster.pod_with("a-0", "ReplicaSet", "a-rs", created);
+    let variant = case.variant();
+    assert_eq!(variant.pending.unwrap()[0].age, GoDuration::default());
+    assert_eq!(variant.mode, Mode::Auto);
+}
+
+mod signals;
+mod workloads;

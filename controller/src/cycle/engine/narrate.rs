@@ -1,0 +1,126 @@
+//! What a cycle logs, and counters of changed targets.
+
+use std::collections::BTreeMap;
+use std::mem::{Discriminant, discriminant};
+use std::sync::Arc;
+use std::time::Instant;
+
+use wva_runtime::repeats::{RepeatCounters, Stage};
+use wva_scaling::trace::Trace;
+use wva_scaling::{FallbackSource, VariantKey, Warning};
+
+use crate::model::published::{PublishedVariant, SCALING_DECISION};
+
+// These lines are what runbooks of llm-d WVA search for: they do not change.
+const SAFETY_NET: &str = "Safety net activated: emitted fallback metrics";
+const EMITTED: &str = "Emitted optimization signals for external autoscaler consumption";
+const RECONCILED: &str = "Reconciliation completed";
+
+const SAFETY_NET_ENDED: &str = "Safety net ended";
+
+/// Warnings of one kind that begin or go on together, or that end together.
+struct Group {
+    kind: Option<Discriminant<Warning>>,
+    texts: Vec<String>,
+    /// How often the first of them came up.
+    count: u64,
+}
+
+/// Logs the warnings of a cycle: those of one kind in one line, when they begin, once an hour, and when they end.
+pub(super) fn log_warnings(warned: &mut RepeatCounters<String>, warnings: &[Warning], now: Instant) {
+    for Group { kind, texts, count } in groups(warned, warnings, now) {
+        let Some((first, others)) = texts.split_first() else { continue };
+        let others =
+            if others.is_empty() { String::new() } else { format!("; and {} more like it", others.len()) };
+        if kind.is_some() {
+            tracing::warn!(count, "{first}{others}");
+        } else {
+            tracing::info!(count, "No longer so: {first}{others}");
+        }
+    }
+}
+
+fn groups(warned: &mut RepeatCounters<String>, warnings: &[Warning], now: Instant) -> Vec<Group> {
+    let kinds: BTreeMap<String, _> = warnings.iter().map(|w| (w.to_string(), discriminant(w))).collect();
+    let mut groups: Vec<Group> = Vec::new();
+    for (text, stage) in warned.note_all(kinds.keys().cloned().collect(), now) {
+        let kind = kinds.get(&text).copied();
+        match groups.iter_mut().find(|group| group.kind == kind) {
+            Some(group) => group.texts.push(text),
+            None => groups.push(Group { kind, texts: vec![text], count: stage.count() }),
+        }
+    }
+    groups
+}
+
+/// Logs that a cycle was run, with how many variants have a target that autoscalers read.
+pub(super) fn log_cycle(variants: &BTreeMap<VariantKey, Arc<PublishedVariant>>, all_analyzed: bool) {
+    let signals = variants.values().filter(|variant| variant.signal().is_some()).count();
+    if signals > 0 {
+        tracing::info!(variants = signals, "{EMITTED}");
+    }
+    tracing::info!(
+        variants_processed = variants.len(),
+        optimization_successful = all_analyzed,
+        "{RECONCILED}"
+    );
+}
+
+/// Counts a change of the target that autoscalers are told.
+pub(super) fn count(
+    scalings: &mut BTreeMap<(VariantKey, &'static str, &'static str), u64>,
+    key: &VariantKey,
+    before: Option<&PublishedVariant>,
+    after: &PublishedVariant,
+) {
+    let from = before.map_or(after.inherited.target, PublishedVariant::signal);
+    let (Some(from), Some(to), Some(decision)) = (from, after.signal(), &after.decision) else {
+        return;
+    };
+    let direction = match to.cmp(&from) {
+        std::cmp::Ordering::Greater => "up",
+        std::cmp::Ordering::Less => "down",
+        std::cmp::Ordering::Equal => return,
+    };
+    *scalings.entry((key.clone(), direction, decision.reason().code())).or_default() += 1;
+}
+
+/// A changed target, the beginning and the end of the safety net, and the trace of every decision at debug level.
+pub(super) fn narrate(
+    key: &VariantKey,
+    variant: &PublishedVariant,
+    last_target: Option<u32>,
+    safety_net: Option<Stage>,
+) {
+    if let Some(Stage::Ends(count)) = safety_net {
+        tracing::info!(namespace = key.namespace, variant = key.name, count, "{SAFETY_NET_ENDED}");
+    }
+    let Some(decision) = &variant.decision else { return };
+    if let Some(change) = variant.target_change(last_target) {
+        tracing::info!(namespace = key.namespace, variant = key.name, reason = SCALING_DECISION, "{change}");
+    }
+    if let (Some(source), Some(stage)) = (decision.safety_net, safety_net) {
+        let fallback = match source {
+            FallbackSource::PreviousDesired => "previous-desired",
+            FallbackSource::CurrentReplicas => "current-replicas",
+        };
+        tracing::info!(
+            namespace = key.namespace,
+            variant = key.name,
+            currentReplicas = decision.current,
+            desiredReplicas = decision.target(),
+            fallbackSource = fallback,
+            count = stage.count(),
+            "{SAFETY_NET}"
+        );
+    }
+    tracing::debug!(
+        namespace = key.namespace,
+        variant = key.name,
+        current = decision.current,
+        target = decision.target(),
+        reason = decision.reason().code(),
+        "{}",
+        Trace(decision)
+    );
+}

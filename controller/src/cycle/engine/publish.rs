@@ -1,0 +1,124 @@
+//! What becomes of decisions: what is published of each variant, and what is remembered of it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use wva_crds::names::UNRESOLVED_ACCELERATOR;
+use wva_runtime::Availability;
+use wva_scaling::{Decision, FallbackSource, Outcome, VariantKey};
+
+use super::narrate::{count, narrate};
+use super::{Engine, State};
+use crate::cycle::assemble::Assembled;
+use crate::cycle::conditions::{Outlook, conditions};
+use crate::model::keys::WorkloadKey;
+use crate::model::moment::Moment;
+use crate::model::published::PublishedVariant;
+use crate::model::reported::ReportedState;
+use crate::observe::variants::Managed;
+use crate::observe::workloads;
+
+impl Engine {
+    /// What becomes of the decisions on these variants, and of what is remembered of them.
+    pub(super) fn publish<'a>(
+        &self,
+        state: &mut State,
+        managed: impl IntoIterator<Item = &'a Managed>,
+        assembled: &Assembled,
+        mut outcome: Outcome,
+        at: Moment,
+    ) -> BTreeMap<VariantKey, Arc<PublishedVariant>> {
+        // In order of their keys, as the managed ones are, so that each is moved to where it stays.
+        outcome.decisions.sort_by(|a, b| (&a.namespace, &a.variant).cmp(&(&b.namespace, &b.variant)));
+        let mut decisions = outcome.decisions.into_iter().peekable();
+        let before = self.published.borrow().clone();
+        let mut all = BTreeMap::new();
+        for m in managed {
+            let remembered = state.memory.of(m, at.now, at.wall);
+            let mut decision =
+                decisions.next_if(|d| (&d.namespace, &d.variant) == (&m.key.namespace, &m.key.name));
+            if let Some(d) = &mut decision {
+                d.not_carried_out = remembered.not_carried_out(d.not_carried_out, d.target(), d.current);
+            }
+            let had_target = remembered.has_target();
+            if let (Some(next), Some(d)) = (outcome.next.variants.get(&m.key), &decision) {
+                let echo = d.safety_net == Some(FallbackSource::CurrentReplicas);
+                remembered.decided(*next, d.mode, echo, at.now);
+                remembered.woken(d, assembled.snapshot.config.decision_hold.get(), at.now);
+            }
+            let seen = remembered.target_seen;
+            let sight = m.declared().ok().and_then(|d| workloads::sight(&self.watches, &d.workload.kind));
+            let query_error = state.samples.load_error(&m.key.namespace);
+            let inherited = remembered.inherited();
+            let told = ConditionInputs { query_error, had_target, seen, sight, inherited };
+            let mut variant = outlook(m, decision, assembled, &told);
+            variant.learned = state.learned.told(&m.key);
+            if let Some(obstacle) = variant.decision.as_ref().and_then(|d| d.wake_obstacle) {
+                variant.conditions.note_wake_obstacle(obstacle);
+            }
+            if let Some(why) =
+                state.samples.partial_answer(&m.key.namespace).filter(|_| variant.decision.is_some())
+            {
+                variant.conditions.answered_in_part(why);
+            }
+            let mut variant = state.settings.judge(variant);
+            let old = before.as_ref().and_then(|b| b.variants.get(&m.key)).filter(|o| o.uid == variant.uid);
+            let last_target = old.map_or(variant.inherited.target, |old| old.last_target);
+            variant.last_target = variant.target().or(last_target);
+            count(&mut state.scalings, &m.key, old.map(AsRef::as_ref), &variant);
+            let is_held = variant.decision.as_ref().is_some_and(|d| d.safety_net.is_some());
+            let safety_net = state.safety_nets.note(&m.key, is_held, at.now);
+            narrate(&m.key, &variant, last_target, safety_net);
+            let same = old.filter(|old| ***old == variant).cloned();
+            all.insert(m.key.clone(), same.unwrap_or_else(|| Arc::new(variant)));
+        }
+        all
+    }
+}
+
+/// What a variant's conditions are told beside its decision.
+struct ConditionInputs<'a> {
+    query_error: Option<&'a str>,
+    had_target: bool,
+    /// Its workload was there before.
+    seen: bool,
+    /// How much of the kind of its workload can be seen; `None` where nobody looks.
+    sight: Option<Availability>,
+    /// What its status said at first sight.
+    inherited: &'a ReportedState,
+}
+
+fn outlook(
+    m: &Managed,
+    decision: Option<Decision>,
+    assembled: &Assembled,
+    told: &ConditionInputs<'_>,
+) -> PublishedVariant {
+    let ConditionInputs { query_error, had_target, seen, sight, inherited } = *told;
+    let outlook = match (m.declared(), &decision) {
+        (Err(unusable), _) => Outlook::Unusable(unusable),
+        (Ok(_), Some(decision)) => {
+            let newly_ready = assembled.newly_ready.get(&m.key).copied();
+            Outlook::Decided { decision, query_error, had_target, newly_ready }
+        }
+        (Ok(declared), None) => {
+            let WorkloadKey { kind, name, .. } = &declared.workload;
+            Outlook::NoTarget { kind, name, seen, sight }
+        }
+    };
+    let conditions = conditions(outlook);
+    let accelerator = decision.as_ref().map(|d| d.accelerator.clone()).or_else(|| m.accelerator.clone());
+    PublishedVariant {
+        uid: m.uid.clone(),
+        generation: m.generation,
+        instance: m.instance.clone(),
+        accelerator: accelerator.unwrap_or_else(|| UNRESOLVED_ACCELERATOR.to_owned()),
+        current: assembled.workloads.get(&m.key).map(|r| r.current),
+        target_seen: seen || assembled.workloads.contains_key(&m.key),
+        decision,
+        conditions,
+        last_target: None,
+        inherited: inherited.clone(),
+        learned: None,
+    }
+}

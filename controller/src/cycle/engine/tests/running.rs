@@ -1,0 +1,83 @@
+//! The loop itself: when it begins, what holds it up and what does not, and how it ends.
+
+use wva_runtime::Optional;
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn the_first_decision_waits_for_optional_kinds_and_not_for_ever() {
+    let mut cluster = cluster(json!({}));
+    cluster.nodes_are(Availability::Unknown);
+    let began = tokio::time::Instant::now();
+    cluster.watches().discovered().await;
+    assert_eq!(began.elapsed().as_secs(), 0, "the watch of nodes has ended, and nobody will know more");
+    let (nodes, sight) = watch::channel(Availability::Unknown);
+    let mut watches = cluster.watches();
+    let cache = watches.leader_worker_sets.cache.clone();
+    watches.leader_worker_sets = Optional::with_availability(cache, sight);
+    let told = async {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        nodes.send_replace(Availability::NotInstalled);
+    };
+    tokio::join!(watches.discovered(), told);
+    assert_eq!(began.elapsed().as_secs(), 5);
+    nodes.send_replace(Availability::Unknown);
+    watches.discovered().await;
+    assert!(began.elapsed() < Duration::from_mins(1), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn a_prometheus_that_hangs_holds_up_neither_changes_nor_the_end() {
+    let mut bench = Bench::busy().await;
+    bench.wait_for_answers(Duration::from_mins(10));
+    bench.configure(|c| {
+        (c.fetch_interval, c.cache_ttl) = (Duration::from_millis(100), Duration::from_millis(1));
+    });
+    let mut running = bench.run();
+    running.until(|p| p.variants.len() == 1).await;
+    running.fake.now(Answers::Hangs);
+    running.until_asked(|fake| fake.hanging() > 0).await;
+    running.cluster.without_variant("a");
+    running.changed.notify_one();
+    running.until(|p| p.variants.is_empty()).await;
+    running.end().await;
+}
+
+#[tokio::test]
+async fn a_change_of_settings_holds_at_once() {
+    let mut bench = Bench::busy().await;
+    let settings = bench.configure(|_| ());
+    let mut feed = Feed::new();
+    bench.engine.maps = feed.maps();
+    let mut running = bench.run();
+    running.until(|_| true).await;
+    // The next cycle is an hour away.
+    let hold = Duration::from_mins(3);
+    settings.send_modify(|c| c.decision_hold = hold);
+    running.until(|p| p.snapshot.config.decision_hold.get() == hold).await;
+    feed.put(GLOBAL, &[("default", "kvSpareTrigger: 0.2")]);
+    feed.maps().tell();
+    let trigger = |p: &Published| p.snapshot.config.saturation.get("ns/m")?.kv_spare_trigger.map(f64::from);
+    running.until(|p| trigger(p) == Some(0.2)).await;
+    settings.send_modify(|c| c.interval = Duration::from_millis(20));
+    running.cycles(20).await;
+    // The task that writes settings may end before.
+    drop(settings);
+    running.reader.borrow_and_update();
+    running.cycles(1).await;
+    running.end().await;
+}
+
+#[tokio::test]
+async fn nothing_is_published_before_prometheus_was_asked_and_then_whatever_it_said() {
+    let mut bench = Bench::new(cluster(json!({})), Answers::Hangs).await;
+    bench.wait_for_answers(Duration::from_millis(1500));
+    let mut running = bench.run();
+    running.changed.notify_one();
+    running.until(|_| true).await;
+    let first = running.reader.borrow().clone().unwrap();
+    let reasons: Vec<_> = first.variants.values().map(|v| v.conditions.metrics_available.reason).collect();
+    assert_eq!(reasons, ["PrometheusError"]);
+    assert_eq!(running.fake.queries(), 8, "a round that just failed is not repeated for the cycle");
+    running.end().await;
+}

@@ -1,0 +1,115 @@
+//! What the autoscalers on a workload allow, and which change they ignore: HPAs, and ScaledObjects of KEDA.
+
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use serde_json::Value;
+use wva_scaling::snapshot::HpaTolerance;
+use wva_scaling::units::Amount;
+
+/// `maxReplicaCount` of a ScaledObject that sets none.
+const SCALED_OBJECT_MAX: u32 = 100;
+
+/// What an autoscaler allows, or several of one workload together.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Limits {
+    /// Fewest replicas.
+    pub(crate) min: u32,
+    /// Most replicas.
+    pub(crate) max: u32,
+    /// The minimum is meant to keep the workload from 0, which that of an HPA cannot help saying.
+    pub(crate) min_forbids_zero: bool,
+    /// It takes the workload to 0 and back by itself, as a ScaledObject does that may.
+    pub(crate) scales_to_zero: bool,
+    /// Change that an HPA ignores; `None` where none was seen.
+    pub(crate) tolerance: Option<HpaTolerance>,
+}
+
+impl Limits {
+    /// What two autoscalers on one workload allow together: nothing else would be carried out.
+    pub(crate) fn narrowed(self, other: Self) -> Self {
+        let wider = |a: Amount, b: Amount| if a.get() >= b.get() { a } else { b };
+        let tolerance = match (self.tolerance, other.tolerance) {
+            (Some(a), Some(b)) => Some(HpaTolerance { up: wider(a.up, b.up), down: wider(a.down, b.down) }),
+            (one, other) => one.or(other),
+        };
+        Self {
+            min: self.min.max(other.min),
+            max: self.max.min(other.max),
+            min_forbids_zero: self.min_forbids_zero || other.min_forbids_zero,
+            scales_to_zero: self.scales_to_zero || other.scales_to_zero,
+            tolerance,
+        }
+    }
+}
+
+/// What one HPA allows and ignores.
+pub(crate) fn of_hpa(hpa: &HorizontalPodAutoscaler) -> Limits {
+    let spec = &hpa.spec;
+    let behavior = spec.behavior.as_ref();
+    let default = HpaTolerance::default();
+    let up = behavior.and_then(|b| b.scale_up.as_ref()).and_then(|r| r.tolerance.as_ref()).and_then(share);
+    let down =
+        behavior.and_then(|b| b.scale_down.as_ref()).and_then(|r| r.tolerance.as_ref()).and_then(share);
+    Limits {
+        // 1 is the default.
+        min: spec.min_replicas.map_or(1, |m| u32::try_from(m).unwrap_or(0)),
+        max: u32::try_from(spec.max_replicas).unwrap_or(0),
+        min_forbids_zero: false,
+        scales_to_zero: false,
+        tolerance: Some(HpaTolerance { up: up.unwrap_or(default.up), down: down.unwrap_or(default.down) }),
+    }
+}
+
+/// What a ScaledObject allows, by its `spec`. What it ignores is said by the HPA that KEDA makes of it.
+pub(crate) fn of_scaled_object(spec: &Value) -> Limits {
+    let count = |field: &str| spec.get(field).and_then(Value::as_i64).map(|n| u32::try_from(n).unwrap_or(0));
+    let min = count("minReplicaCount").unwrap_or(0);
+    Limits {
+        min,
+        max: count("maxReplicaCount").unwrap_or(SCALED_OBJECT_MAX),
+        min_forbids_zero: min > 0,
+        scales_to_zero: min == 0,
+        tolerance: None,
+    }
+}
+
+/// A tolerance such as `0.05` or `50m`. The API server admits no negative one; other suffixes make no sense for a
+/// share, and the default counts for them.
+fn share(quantity: &Quantity) -> Option<Amount> {
+    let text = quantity.0.as_str();
+    let value = match text.strip_suffix('m') {
+        Some(milli) => milli.parse::<f64>().ok()? / 1000.0,
+        None => text.parse().ok()?,
+    };
+    Amount::try_from(value).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn tolerances_are_read_as_shares() {
+        for (text, value) in [("0", 0.0), ("0.05", 0.05), ("50m", 0.05), ("1", 1.0)] {
+            assert!((share(&Quantity(text.into())).unwrap().get() - value).abs() < 1e-12, "{text}");
+        }
+        assert_eq!(share(&Quantity("5k".into())), None);
+    }
+
+    #[test]
+    fn a_scaled_object_has_the_defaults_of_keda() {
+        for (spec, min, max, forbids) in [
+            (json!({}), 0, 100, false),
+            (json!({"minReplicaCount": 0, "maxReplicaCount": 5}), 0, 5, false),
+            (json!({"minReplicaCount": 1}), 1, 100, true),
+            (json!({"minReplicaCount": "one", "maxReplicaCount": -1}), 0, 0, false),
+            (Value::Null, 0, 100, false),
+        ] {
+            let want =
+                Limits { min, max, min_forbids_zero: forbids, scales_to_zero: min == 0, tolerance: None };
+            assert_eq!(of_scaled_object(&spec), want, "{spec}");
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! What people have been told of a variant by events: by the publication before, or, where there was none, by the status
+//! that another process left. It is not told again, whichever replica leads.
+
+use std::collections::BTreeSet;
+
+use wva_crds::{ControllerState, VariantAutoscalingStatus};
+use wva_scaling::Decision;
+
+use crate::model::published::PublishedVariant;
+
+/// Version of [`ControllerState`] that this program writes. It reads the fields that it knows of every version.
+const VERSION: i32 = 1;
+
+/// What a Warning event reports of a variant, once for as long as it lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Problem {
+    /// Its workload does not exist.
+    TargetNotFound,
+    /// The analysis failed, and a target is held.
+    SafetyNetActivated,
+    /// Replicas do not become ready.
+    Stuck,
+    /// No autoscaler carried out a target.
+    NotCarriedOut,
+    /// Scale to zero is on, and nothing would wake the model.
+    NotWakeable,
+}
+
+impl Problem {
+    const ALL: [Self; 5] =
+        [Self::TargetNotFound, Self::SafetyNetActivated, Self::Stuck, Self::NotCarriedOut, Self::NotWakeable];
+
+    /// The reason of its event, and its name in [`ControllerState`].
+    pub(crate) const fn reason(self) -> &'static str {
+        match self {
+            Self::TargetNotFound => "TargetNotFound",
+            Self::SafetyNetActivated => "SafetyNetActivated",
+            Self::Stuck => "Stuck",
+            Self::NotCarriedOut => "NotCarriedOut",
+            Self::NotWakeable => "NotWakeable",
+        }
+    }
+}
+
+/// What has been reported of one variant.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReportedState {
+    /// The target.
+    pub(crate) target: Option<u32>,
+    pub(crate) problems: BTreeSet<Problem>,
+    /// The accelerator of which too few GPUs are left.
+    pub(crate) limited_by: Option<String>,
+}
+
+impl ReportedState {
+    /// By a publication.
+    pub(crate) fn of(variant: &PublishedVariant) -> Self {
+        let decision = variant.decision.as_ref();
+        let has = |problem: fn(&Decision) -> bool| decision.is_some_and(problem);
+        let problems = [
+            (Problem::TargetNotFound, variant.conditions.ready.reason == "DeploymentNotFound"),
+            (Problem::SafetyNetActivated, has(|d| d.safety_net.is_some())),
+            (Problem::Stuck, has(|d| d.stuck)),
+            (Problem::NotCarriedOut, has(|d| d.not_carried_out.is_some())),
+            (Problem::NotWakeable, has(|d| d.wake_obstacle.is_some())),
+        ];
+        Self {
+            target: variant.target().or(variant.last_target),
+            problems: problems.into_iter().filter(|(_, holds)| *holds).map(|(problem, _)| problem).collect(),
+            limited_by: decision.and_then(|d| d.limited_by.clone()),
+        }
+    }
+
+    /// By a status with this state.
+    pub(crate) fn of_status(status: &VariantAutoscalingStatus, state: &ControllerState) -> Self {
+        let alloc = status.desired_optimized_alloc.as_ref();
+        let is_reported = |problem: &Problem| state.problems.iter().any(|name| name == problem.reason());
+        Self {
+            target: alloc.and_then(|alloc| u32::try_from(alloc.num_replicas).ok()),
+            problems: Problem::ALL.into_iter().filter(is_reported).collect(),
+            limited_by: state.limited_by.clone(),
+        }
+    }
+
+    /// Whether this problem has been reported.
+    pub(crate) fn has(&self, problem: Problem) -> bool {
+        self.problems.contains(&problem)
+    }
+}
+
+/// What the next leader has to know of this variant.
+pub(crate) fn controller_state(variant: &PublishedVariant) -> ControllerState {
+    let reported = ReportedState::of(variant);
+    ControllerState {
+        version: VERSION,
+        target_seen: variant.target_seen,
+        unanalyzed: variant.conditions.optimization_ready.reason == "MetricsUnavailable",
+        waking: variant.conditions.metrics_available.reason == "ScaleFromZero",
+        problems: reported.problems.iter().map(|problem| problem.reason().to_owned()).collect(),
+        limited_by: reported.limited_by,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use serde_json::json;
+
+    use super::*;
+    use crate::fixture::{decision, published, replicas, without_target};
+    use crate::model::written::Written;
+    use crate::publish::status::wanted;
+
+    /// Publications with every problem, alone and together.
+    fn publications() -> Vec<PublishedVariant> {
+        let of = |variant, config| published(decision(variant, config));
+        let limits = json!({"limitedMode": true, "inventory": {"H100": {"limit": 2, "used": 2}}});
+        let loading = json!({"ready": 1, "pending": [{"age": "11m"}], "replicas": replicas(1, 0.5, "1s")});
+        let late = json!({"desired": 4, "desiredAge": "11m", "replicas": replicas(2, 0.5, "1s")});
+        // Stuck, late, and without metrics: the reason of `Ready` is one of them.
+        let all = json!({"ready": 0, "pending": [{"age": "11m"}, {"age": "11m"}]});
+        let mut all = decision(all, json!({}));
+        all.not_carried_out = Some(3);
+        let mut unusable = of(json!({"replicas": replicas(2, 0.78, "1s")}), limits.clone());
+        unusable.conditions.settings_unusable("because");
+        vec![
+            of(json!({"replicas": replicas(2, 0.5, "1s")}), json!({})),
+            of(json!({"replicas": replicas(2, 0.78, "1s")}), limits),
+            of(json!({"desired": 2}), json!({})),
+            of(json!({"desired": 2, "mode": "paused"}), json!({})),
+            of(loading, json!({})),
+            of(late, json!({})),
+            published(all),
+            unusable,
+            without_target(),
+        ]
+    }
+
+    #[test]
+    fn reworded_conditions_report_the_same() {
+        let interval = std::time::Duration::from_mins(1);
+        for variant in publications() {
+            let mut status = wanted(&variant, &Written::default(), Timestamp::UNIX_EPOCH, interval).unwrap();
+            for condition in &mut status.conditions {
+                condition.message = "reworded".to_owned();
+            }
+            let state = status.controller_state.clone().unwrap();
+            assert_eq!(ReportedState::of_status(&status, &state), ReportedState::of(&variant), "{status:?}");
+        }
+    }
+
+    #[test]
+    fn names_of_a_later_version_are_passed_over() {
+        let problems = ["Stuck", "Melted"].map(str::to_owned).into();
+        let state = ControllerState { version: 2, problems, ..ControllerState::default() };
+        let status = VariantAutoscalingStatus::default();
+        assert_eq!(ReportedState::of_status(&status, &state).problems, BTreeSet::from([Problem::Stuck]));
+    }
+}

@@ -1,0 +1,201 @@
+//! Watch caches: one writer (the watch task) and many readers each. Of an object they keep only what is read; of the
+//! most numerous kinds no more than that is even deserialized.
+
+mod gpus;
+pub(crate) mod kept;
+mod monitor;
+mod node;
+mod pod;
+pub(crate) mod variant;
+mod workload;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
+use kube::api::{ApiResource, DynamicObject, PartialObjectMeta};
+use kube::runtime::watcher;
+use wva_crds::VariantAutoscaling;
+use wva_runtime::optional::OptionalWatch;
+use wva_runtime::watch::{DynamicKind, Observer, WatchScope, config, unobserved};
+use wva_runtime::{Availability, Cache, Optional};
+
+use crate::observe::pools::{InferencePools, Pool};
+
+pub(crate) use gpus::GpuWatches;
+pub use gpus::Limiter;
+pub use kept::NamespaceFacts;
+pub(crate) use kept::{Autoscaler, OwnedSet};
+pub use monitor::watch_service_monitor;
+pub(crate) use node::NodeFacts;
+#[cfg(test)]
+pub(crate) use node::WatchedNode;
+pub(crate) use pod::{Phase, PodFacts, Progress, WatchedPod};
+pub use variant::Variant;
+pub(crate) use workload::Workload;
+
+/// Longest wait for the availability of optional kinds, before the first decision.
+const DISCOVERY: Duration = Duration::from_secs(20);
+/// The API group of InferencePools before they were stable.
+const OLDER_POOLS: &str = "inference.networking.x-k8s.io";
+
+/// Further readers of the autoscalers' watches.
+pub struct AutoscalerObservers {
+    /// HorizontalPodAutoscalers.
+    pub autoscalers: Observer<HorizontalPodAutoscaler>,
+    /// ScaledObjects.
+    pub scaled_objects: Observer<DynamicObject>,
+}
+
+/// Readers of every watch cache of the controller.
+#[derive(Clone)]
+pub struct Watches {
+    /// All VariantAutoscalings in reach.
+    pub(crate) variants: Cache<Arc<Variant>>,
+    /// Deployments.
+    pub(crate) deployments: Cache<Workload>,
+    /// StatefulSets.
+    pub(crate) stateful_sets: Cache<Workload>,
+    /// LeaderWorkerSets.
+    pub(crate) leader_worker_sets: Optional<Workload>,
+    /// ReplicaSets, for their owners.
+    pub(crate) replica_sets: Cache<OwnedSet>,
+    /// Pods, for their owners and what they are doing.
+    pub(crate) pods: Cache<PodFacts>,
+    /// HorizontalPodAutoscalers, for bounds and tolerances.
+    pub(crate) autoscalers: Cache<Autoscaler>,
+    /// ScaledObjects, for bounds.
+    pub(crate) scaled_objects: Optional<Autoscaler>,
+    /// What the inventory of GPUs is taken from; `None` where it is not to be taken.
+    pub(crate) gpus: Option<GpuWatches>,
+    /// Namespaces, for the exclusion annotation; `None` in single-namespace mode, which sees none.
+    pub(crate) namespaces: Option<Cache<NamespaceFacts>>,
+}
+
+impl Watches {
+    /// Whether the ScaledObjects can be seen.
+    #[must_use]
+    pub fn scaled_objects_availability(&self) -> Availability {
+        self.scaled_objects.availability()
+    }
+
+    /// Waits until the availability of every optional kind is known, at most [`DISCOVERY`].
+    pub(crate) async fn discovered(&self) {
+        let gpus = self.gpus.iter().flat_map(|g| [g.nodes.discovered().boxed(), g.pods.discovered().boxed()]);
+        let others = [self.leader_worker_sets.discovered().boxed(), self.scaled_objects.discovered().boxed()];
+        let all = futures::future::join_all(gpus.chain(others));
+        if tokio::time::timeout(DISCOVERY, all).await.is_err() {
+            tracing::warn!("Timed out discovering optional resources; continuing without them");
+        }
+    }
+}
+
+/// Starts the watch of VariantAutoscalings, which admission reads too. They are watched as raw JSON, so that an object
+/// that breaks today's schema never stops the watch.
+pub fn watch_variants(scope: &mut WatchScope<'_>, observe: Observer<DynamicObject>) -> Cache<Arc<Variant>> {
+    let resource = ApiResource::erase::<VariantAutoscaling>(&());
+    let api = match &scope.namespace {
+        Some(namespace) => Api::namespaced_with(scope.client.clone(), namespace, &resource),
+        None => Api::all_with(scope.client.clone(), &resource),
+    };
+    let stream = watcher::watcher(api, config());
+    scope.watch("watch of VariantAutoscalings", stream, Variant::projection(), observe)
+}
+
+/// Starts the watch of Namespaces.
+pub fn watch_namespaces(scope: &mut WatchScope<'_>) -> Cache<NamespaceFacts> {
+    let all = Api::<PartialObjectMeta<Namespace>>::all(scope.client.clone());
+    let stream = watcher::watcher(all, config());
+    scope.watch("watch of Namespaces", stream, NamespaceFacts::namespaces(), unobserved())
+}
+
+/// Starts all other watches of the controller. The caches of VariantAutoscalings and Namespaces are shared with
+/// admission, which observes the autoscalers.
+pub fn watch_all(
+    scope: &mut WatchScope<'_>,
+    variants: Cache<Arc<Variant>>,
+    namespaces: Option<Cache<NamespaceFacts>>,
+    observe: AutoscalerObservers,
+    limiter: &Limiter,
+) -> Watches {
+    let pods = watcher::watcher(scope.api::<WatchedPod>(), config());
+    let pods = scope.watch("watch of Pods", pods, PodFacts::pods(), unobserved());
+    let deployments = watcher::watcher(scope.api::<Deployment>(), config());
+    let stateful_sets = watcher::watcher(scope.api::<StatefulSet>(), config());
+    let replica_sets = watcher::watcher(scope.api::<PartialObjectMeta<ReplicaSet>>(), config());
+    let hpas = watcher::watcher(scope.api::<HorizontalPodAutoscaler>(), config());
+    Watches {
+        variants,
+        namespaces,
+        gpus: gpus::watch_gpus(scope, &pods, limiter),
+        pods,
+        leader_worker_sets: watch_leader_worker_sets(scope),
+        scaled_objects: watch_scaled_objects(scope, observe.scaled_objects),
+        deployments: scope.watch("watch of Deployments", deployments, Workload::deployments(), unobserved()),
+        stateful_sets: scope.watch(
+            "watch of StatefulSets",
+            stateful_sets,
+            Workload::stateful_sets(),
+            unobserved(),
+        ),
+        replica_sets: scope.watch(
+            "watch of ReplicaSets",
+            replica_sets,
+            OwnedSet::replica_sets(),
+            unobserved(),
+        ),
+        autoscalers: scope.watch(
+            "watch of HorizontalPodAutoscalers",
+            hpas,
+            Autoscaler::hpas(),
+            observe.autoscalers,
+        ),
+    }
+}
+
+fn watch_scaled_objects(
+    scope: &mut WatchScope<'_>,
+    observe: Observer<DynamicObject>,
+) -> Optional<Autoscaler> {
+    let kind =
+        DynamicKind { group: "keda.sh", version: "v1alpha1", kind: "ScaledObject", plural: "scaledobjects" };
+    let watch = OptionalWatch {
+        task: "watch of ScaledObjects",
+        name: "scaledobjects.keda.sh",
+        api: scope.dynamic(kind),
+        config: config(),
+    };
+    scope.watch_optional(watch, Autoscaler::scaled_objects(), observe)
+}
+
+fn watch_leader_worker_sets(scope: &mut WatchScope<'_>) -> Optional<Workload> {
+    let kind = DynamicKind {
+        group: "leaderworkerset.x-k8s.io",
+        version: "v1",
+        kind: "LeaderWorkerSet",
+        plural: "leaderworkersets",
+    };
+    let watch = OptionalWatch {
+        task: "watch of LeaderWorkerSets",
+        name: "leaderworkersets.leaderworkerset.x-k8s.io",
+        api: scope.dynamic(kind),
+        config: config(),
+    };
+    scope.watch_optional(watch, Workload::leader_worker_sets(), unobserved())
+}
+
+/// Starts the watch of the InferencePools of an API group.
+pub fn watch_inference_pools(scope: &mut WatchScope<'_>, group: &str) -> InferencePools {
+    let (version, name) = match group {
+        OLDER_POOLS => ("v1alpha2", "inferencepools.inference.networking.x-k8s.io"),
+        _ => ("v1", "inferencepools.inference.networking.k8s.io"),
+    };
+    let kind = DynamicKind { group, version, kind: "InferencePool", plural: "inferencepools" };
+    let api = scope.dynamic(kind);
+    let watch = OptionalWatch { task: "watch of InferencePools", name, api, config: config() };
+    InferencePools(scope.watch_optional(watch, Pool::projection(), unobserved()))
+}

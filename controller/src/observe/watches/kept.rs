@@ -1,0 +1,169 @@
+//! What the caches keep of the objects of Kubernetes itself: exactly what the engine and reviews read. Who needs more
+//! of an object adds a field here.
+
+use k8s_openapi::api::apps::v1::ReplicaSet;
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::ResourceExt;
+use kube::api::{DynamicObject, PartialObjectMeta};
+use serde_json::Value;
+use wva_crds::names::{CONFIG_ENABLED_LABEL, EXCLUDE_ANNOTATION, INSTANCE_LABEL};
+use wva_runtime::cache::Projection;
+
+use crate::model::keys::qualified;
+use crate::model::limits::{Limits, of_hpa, of_scaled_object};
+
+/// The controller an object belongs to.
+#[derive(Clone, Debug)]
+pub(crate) struct Owner {
+    /// Qualified.
+    pub(crate) kind: Box<str>,
+    pub(crate) name: Box<str>,
+    pub(crate) uid: Box<str>,
+}
+
+impl Owner {
+    pub(crate) fn of(meta: &ObjectMeta) -> Option<Self> {
+        let owner = meta.owner_references.iter().flatten().find(|o| o.controller == Some(true))?;
+        Some(Self {
+            kind: qualified(Some(&owner.api_version), &owner.kind).into(),
+            name: owner.name.as_str().into(),
+            uid: owner.uid.as_str().into(),
+        })
+    }
+}
+
+/// A ReplicaSet, for what stands behind it.
+#[derive(Clone, Debug)]
+pub(crate) struct OwnedSet {
+    pub(crate) uid: Box<str>,
+    pub(crate) owner: Option<Owner>,
+}
+
+impl OwnedSet {
+    pub(crate) fn replica_sets() -> Projection<PartialObjectMeta<ReplicaSet>, Self> {
+        let read = |set: &PartialObjectMeta<ReplicaSet>| Self {
+            uid: set.metadata.uid.as_deref().unwrap_or_default().into(),
+            owner: Owner::of(&set.metadata),
+        };
+        Projection { read, same: None }
+    }
+}
+
+/// An HPA or a ScaledObject: what it scales, and how far.
+#[derive(Clone, Debug)]
+pub(crate) struct Autoscaler {
+    /// Kind of the workload, qualified.
+    pub(crate) kind: Box<str>,
+    /// Name of the workload.
+    pub(crate) name: Box<str>,
+    pub(crate) limits: Limits,
+}
+
+impl Autoscaler {
+    pub(crate) fn hpas() -> Projection<HorizontalPodAutoscaler, Self> {
+        let read = |hpa: &HorizontalPodAutoscaler| {
+            let target = &hpa.spec.scale_target_ref;
+            Self {
+                kind: qualified(target.api_version.as_deref(), &target.kind).into(),
+                name: target.name.as_str().into(),
+                limits: of_hpa(hpa),
+            }
+        };
+        Projection { read, same: None }
+    }
+
+    pub(crate) fn scaled_objects() -> Projection<DynamicObject, Self> {
+        let read = |object: &DynamicObject| {
+            let spec = object.data.get("spec").unwrap_or(&Value::Null);
+            let target =
+                |field: &str| spec.pointer(&format!("/scaleTargetRef/{field}")).and_then(Value::as_str);
+            // KEDA scales a Deployment unless told otherwise.
+            let kind = target("kind").filter(|k| !k.is_empty()).unwrap_or("Deployment");
+            Self {
+                kind: qualified(target("apiVersion").filter(|v| !v.is_empty()), kind).into(),
+                name: target("name").unwrap_or_default().into(),
+                limits: of_scaled_object(spec),
+            }
+        };
+        Projection { read, same: None }
+    }
+}
+
+/// A Namespace: what its labels and annotations mean to this program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NamespaceFacts {
+    /// Nothing of it is managed.
+    pub excluded: bool,
+    /// Its instance label.
+    pub instance: Option<Box<str>>,
+    /// Its label that opts in to config maps of its own.
+    pub config_enabled: Option<Box<str>>,
+}
+
+impl NamespaceFacts {
+    pub(crate) fn namespaces() -> Projection<PartialObjectMeta<Namespace>, Self> {
+        let read = |object: &PartialObjectMeta<Namespace>| {
+            let label = |key: &str| object.labels().get(key).map(|value| value.as_str().into());
+            Self {
+                excluded: object.annotations().get(EXCLUDE_ANNOTATION).is_some_and(|v| v == "true"),
+                instance: label(INSTANCE_LABEL),
+                config_enabled: label(CONFIG_ENABLED_LABEL),
+            }
+        };
+        Projection { read, same: Some(Self::eq) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::runtime::watcher::Event;
+    use serde_json::json;
+
+    use super::*;
+    use wva_runtime::cache::Writer;
+
+    #[test]
+    fn a_scaled_object_names_a_deployment_unless_it_says_otherwise() {
+        let read = |target: Value| {
+            let object = json!({"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "metadata": {"name": "s"},
+                "spec": {"scaleTargetRef": target}});
+            let kept = (Autoscaler::scaled_objects().read)(&serde_json::from_value(object).unwrap());
+            (kept.kind.to_string(), kept.name.to_string())
+        };
+        let of = |kind: &str, name: &str| (kind.to_owned(), name.to_owned());
+        assert_eq!(read(json!({"name": "d"})), of("Deployment", "d"));
+        assert_eq!(
+            read(json!({"name": "s", "kind": "StatefulSet", "apiVersion": "apps/v1"})),
+            of("StatefulSet", "s")
+        );
+        let group =
+            json!({"name": "l", "kind": "LeaderWorkerSet", "apiVersion": "leaderworkerset.x-k8s.io/v1"});
+        assert_eq!(read(group), of("LeaderWorkerSet.leaderworkerset.x-k8s.io", "l"));
+        assert_eq!(read(Value::Null), of("Deployment", ""));
+    }
+
+    #[test]
+    fn a_namespace_is_what_its_labels_and_annotations_say() {
+        let mut writer = Writer::new(NamespaceFacts::namespaces());
+        let cache = writer.reader();
+        let mut show = |labels: Value, annotations: Value| {
+            let metadata = json!({"name": "n", "labels": labels, "annotations": annotations});
+            let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata});
+            let concerns = writer.apply(&Event::Apply(serde_json::from_value(object).unwrap()));
+            (concerns, cache.get("", "n").unwrap())
+        };
+        assert_eq!(show(json!({}), json!({})), (true, NamespaceFacts::default()));
+        assert!(!show(json!({"team": "a"}), json!({"note": "b"})).0, "nobody reads these");
+        let excluded = NamespaceFacts { excluded: true, ..NamespaceFacts::default() };
+        assert_eq!(show(json!({}), json!({EXCLUDE_ANNOTATION: "true"})), (true, excluded));
+        let labelled = NamespaceFacts {
+            excluded: false,
+            instance: Some("blue".into()),
+            config_enabled: Some("true".into()),
+        };
+        let labels = json!({INSTANCE_LABEL: "blue", CONFIG_ENABLED_LABEL: "true"});
+        assert_eq!(show(labels, json!({EXCLUDE_ANNOTATION: "yes"})), (true, labelled));
+    }
+}

@@ -1,0 +1,88 @@
+//! The watch of the ServiceMonitor by which the controller's own metrics are scraped, where the cluster has that kind.
+
+use kube::api::DynamicObject;
+use kube::runtime::watcher::Event;
+use tokio::sync::watch;
+use wva_runtime::cache::Projection;
+use wva_runtime::optional::OptionalWatch;
+use wva_runtime::watch::{DynamicKind, Observer, WatchScope, config};
+
+/// Watches one ServiceMonitor by its name. The value is its uid; `None` where it does not exist.
+pub fn watch_service_monitor(
+    scope: &mut WatchScope<'_>,
+    namespace: &str,
+    name: &str,
+) -> watch::Receiver<Option<String>> {
+    let (sender, present) = watch::channel(None);
+    let kind = DynamicKind {
+        group: "monitoring.coreos.com",
+        version: "v1",
+        kind: "ServiceMonitor",
+        plural: "servicemonitors",
+    };
+    let watch = OptionalWatch {
+        task: "watch of the ServiceMonitor",
+        name: "servicemonitors.monitoring.coreos.com",
+        api: scope.dynamic_in(Some(namespace), kind),
+        config: config().fields(&format!("metadata.name={name}")),
+    };
+    scope.watch_optional(watch, Projection { read: |_| (), same: None }, presence(sender));
+    present
+}
+
+/// Follows which object there is, of a watch that sees one at the most.
+fn presence(sender: watch::Sender<Option<String>>) -> Observer<DynamicObject> {
+    let mut listed = None;
+    let uid = |object: &DynamicObject| object.metadata.uid.clone().unwrap_or_default();
+    Box::new(move |event| {
+        let there = match event {
+            Event::Init => {
+                listed = None;
+                return;
+            }
+            Event::InitApply(object) => {
+                listed = Some(uid(object));
+                return;
+            }
+            Event::InitDone => listed.take(),
+            Event::Apply(object) => object.metadata.deletion_timestamp.is_none().then(|| uid(object)),
+            Event::Delete(_) => None,
+        };
+        sender.send_if_modified(|now| {
+            let changed = *now != there;
+            *now = there;
+            changed
+        });
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_gone_is_noticed_by_its_deletion_and_by_a_new_list() {
+        let object = || -> DynamicObject {
+            serde_json::from_value(json!({"apiVersion": "monitoring.coreos.com/v1", "kind": "ServiceMonitor", "metadata": {"name": "m", "uid": "u"}}))
+                .unwrap()
+        };
+        let (sender, present) = watch::channel(None);
+        let mut observe = presence(sender);
+        for (event, is_there) in [
+            (Event::Init, false),
+            (Event::InitDone, false),
+            (Event::Apply(object()), true),
+            (Event::Delete(object()), false),
+            (Event::Init, false),
+            (Event::InitApply(object()), false),
+            (Event::InitDone, true),
+            (Event::Init, true),
+            (Event::InitDone, false),
+        ] {
+            observe(&event);
+            assert_eq!(present.borrow().as_deref(), is_there.then_some("u"), "{event:?}");
+        }
+    }
+}

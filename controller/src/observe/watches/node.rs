@@ -1,0 +1,114 @@
+//! What is kept of a node: the GPUs it offers, and whether it takes new pods.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{Resource, ResourceExt};
+use serde::Deserialize;
+use wva_runtime::cache::Projection;
+use wva_scaling::normalize_accelerator;
+
+use crate::model::gpus::{Gpus, VENDORS};
+
+/// A node as it is watched: without the list of its images above all.
+#[derive(Clone, Debug, Deserialize, Resource)]
+#[resource(inherit = "Node")]
+pub(crate) struct WatchedNode {
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: Spec,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Spec {
+    unschedulable: Option<bool>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Status {
+    allocatable: Option<BTreeMap<String, Quantity>>,
+    conditions: Option<Vec<Condition>>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Condition {
+    r#type: String,
+    status: String,
+}
+
+/// What is kept of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct NodeFacts {
+    /// Its accelerator of each vendor, normalized, in the order of [`VENDORS`].
+    pub(crate) accelerators: [Option<Box<str>>; VENDORS.len()],
+    /// Allocatable GPUs.
+    pub(crate) gpus: Gpus,
+    /// It is neither cordoned nor known to be out of order.
+    pub(crate) takes_pods: bool,
+}
+
+impl NodeFacts {
+    /// Heartbeats change nodes all the time, and no cycle is due for them.
+    pub(crate) fn nodes() -> Projection<WatchedNode, Self> {
+        Projection { read: Self::of, same: None }
+    }
+
+    fn of(node: &WatchedNode) -> Self {
+        let product = |label: &str| node.labels().get(label).filter(|p| !p.is_empty());
+        let ready = node.status.conditions.iter().flatten().find(|c| c.r#type == "Ready");
+        Self {
+            accelerators: VENDORS.map(|v| product(v.product).map(|p| normalize_accelerator(p).into())),
+            gpus: node.status.allocatable.as_ref().map(Gpus::of).unwrap_or_default(),
+            takes_pods: node.spec.unschedulable != Some(true) && ready.is_none_or(|c| c.status == "True"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
+    fn read(labels: Value, spec: Value, status: Value) -> NodeFacts {
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "labels": labels}, "spec": spec, "status": status});
+        NodeFacts::of(&serde_json::from_value(node).unwrap())
+    }
+
+    #[test]
+    fn a_node_tells_its_gpus_by_vendor() {
+        let labels = json!({"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "amd.com/gpu.product": "", "zone": "a"});
+        let allocatable = json!({"cpu": "192", "nvidia.com/gpu": "8", "amd.com/gpu": "4"});
+        let kept = read(labels, json!({}), json!({"allocatable": allocatable, "images": [{"names": ["a"]}]}));
+        assert_eq!(kept.accelerators, [Some("H100".into()), None, None]);
+        assert_eq!((kept.gpus, kept.takes_pods), (Gpus([8, 4, 0]), true));
+        for (label, product, want) in [
+            ("amd.com/gpu.product", "AMD-MI300X-192GB", "MI300X"),
+            ("intel.com/gpu.product", "Intel-Gaudi-2-96GB", "Gaudi-2"),
+        ] {
+            let kept = read(json!({label: product}), json!({}), json!({}));
+            assert_eq!(kept.accelerators.iter().flatten().map(AsRef::as_ref).collect::<Vec<_>>(), [want]);
+        }
+    }
+
+    #[test]
+    fn a_node_that_is_cordoned_or_out_of_order_takes_no_pods() {
+        let ready = |status: &str| json!({"conditions": [{"type": "MemoryPressure", "status": "False"}, {"type": "Ready", "status": status}]});
+        for (spec, status, takes) in [
+            (json!({}), ready("True"), true),
+            (json!({"unschedulable": false}), json!({}), true),
+            (json!({"unschedulable": true}), ready("True"), false),
+            (json!({}), ready("False"), false),
+            (json!({}), ready("Unknown"), false),
+        ] {
+            assert_eq!(read(json!({}), spec.clone(), status.clone()).takes_pods, takes, "{spec} {status}");
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! What is kept of workloads: Deployments, StatefulSets and LeaderWorkerSets.
+
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
+use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::DynamicObject;
+use serde::Deserialize;
+use serde_json::Value;
+use wva_runtime::cache::Projection;
+
+use super::kept::Owner;
+use crate::model::keys::Replicas;
+use crate::observe::pools::Labels;
+use crate::observe::template::Template;
+
+/// A workload.
+#[derive(Clone, Debug)]
+pub(crate) struct Workload {
+    pub(crate) uid: Box<str>,
+    /// It waits for its dependants to be deleted, which counts as gone.
+    pub(crate) leaving: bool,
+    pub(crate) replicas: Replicas,
+    /// What its replicas are like; of a LeaderWorkerSet the pod that serves, with the GPUs of its whole group. `None`
+    /// where it has no template.
+    pub(crate) template: Option<Template>,
+    /// Labels of the pod that serves, by which an InferencePool knows it.
+    pub(crate) pod_labels: Labels,
+    /// What made a StatefulSet, for those of a LeaderWorkerSet.
+    pub(crate) owner: Option<Box<Owner>>,
+}
+
+impl Workload {
+    fn new(
+        meta: &ObjectMeta,
+        asked: Option<i32>,
+        ready: Option<i32>,
+        (template, pod_labels): (Option<Template>, Labels),
+    ) -> Self {
+        Self {
+            uid: meta.uid.as_deref().unwrap_or_default().into(),
+            leaving: meta.deletion_timestamp.is_some(),
+            replicas: Replicas {
+                // Kubernetes runs one replica where spec.replicas is left out.
+                current: u32::try_from(asked.unwrap_or(1)).unwrap_or(0),
+                ready: u32::try_from(ready.unwrap_or(0)).unwrap_or(0),
+            },
+            template,
+            pod_labels,
+            owner: None,
+        }
+    }
+
+    /// Only that it comes or goes is reason for a cycle: its replicas change all the time.
+    fn same(&self, other: &Self) -> bool {
+        (&self.uid, self.leaving) == (&other.uid, other.leaving)
+    }
+
+    pub(crate) fn deployments() -> Projection<Deployment, Self> {
+        let read = |d: &Deployment| {
+            let (spec, status) = (d.spec.as_ref(), d.status.as_ref());
+            let (asked, ready) = (spec.and_then(|s| s.replicas), status.and_then(|s| s.ready_replicas));
+            Self::new(&d.metadata, asked, ready, spec.map(|s| template(&s.template)).unwrap_or_default())
+        };
+        Projection { read, same: Some(Self::same) }
+    }
+
+    pub(crate) fn stateful_sets() -> Projection<StatefulSet, Self> {
+        let read = |set: &StatefulSet| {
+            let (spec, status) = (set.spec.as_ref(), set.status.as_ref());
+            let (asked, ready) = (spec.and_then(|s| s.replicas), status.and_then(|s| s.ready_replicas));
+            let template = spec.map(|s| template(&s.template)).unwrap_or_default();
+            let kept = Self::new(&set.metadata, asked, ready, template);
+            Self { owner: Owner::of(&set.metadata).map(Box::new), ..kept }
+        };
+        Projection { read, same: Some(Self::same) }
+    }
+
+    pub(crate) fn leader_worker_sets() -> Projection<DynamicObject, Self> {
+        let read = |set: &DynamicObject| {
+            let number = |path: &str| set.data.pointer(path).and_then(Value::as_i64);
+            let replicas = |path: &str| number(path).and_then(|n| i32::try_from(n).ok());
+            let group = set.data.pointer("/spec/leaderWorkerTemplate");
+            let (asked, ready) = (replicas("/spec/replicas"), replicas("/status/readyReplicas"));
+            Self::new(&set.metadata, asked, ready, group.and_then(group_template).unwrap_or_default())
+        };
+        Projection { read, same: Some(Self::same) }
+    }
+}
+
+fn template(template: &PodTemplateSpec) -> (Option<Template>, Labels) {
+    (template.spec.as_ref().map(Template::of), pod_labels(template))
+}
+
+fn pod_labels(template: &PodTemplateSpec) -> Labels {
+    let labels = template.metadata.iter().flat_map(|meta| meta.labels.iter().flatten());
+    Labels::of(labels.map(|(key, value)| (key, value.as_str())))
+}
+
+/// What one group of a LeaderWorkerSet is like: a leader, which serves, and `size - 1` workers. Without a template of
+/// its own the leader is made as the workers are.
+fn group_template(group: &Value) -> Option<(Option<Template>, Labels)> {
+    let pod = |name: &str| -> Option<(PodSpec, Labels)> {
+        let template = PodTemplateSpec::deserialize(group.get(name)?).ok()?;
+        let labels = pod_labels(&template);
+        Some((template.spec?, labels))
+    };
+    let worker = pod("workerTemplate");
+    let (leader, labels) = pod("leaderTemplate").or_else(|| worker.clone())?;
+    let workers = group.get("size").and_then(Value::as_u64).unwrap_or(1).saturating_sub(1);
+    let of_worker = worker.as_ref().map_or(0, |(w, _)| Template::of(w).gpus);
+    let of_workers = u64::from(of_worker).saturating_mul(workers);
+    let mut serving = Template::of(&leader);
+    serving.gpus = u32::try_from(of_workers.saturating_add(serving.gpus.into())).unwrap_or(u32::MAX);
+    Some((Some(serving), labels))
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::runtime::watcher::Event;
+    use serde_json::json;
+
+    use super::*;
+    use wva_runtime::cache::Writer;
+
+    fn deployment(uid: &str, replicas: u32, deleted: Option<&str>) -> Deployment {
+        serde_json::from_value(json!({
+            "metadata": {"name": "d", "namespace": "ns", "uid": uid, "deletionTimestamp": deleted},
+            "spec": {"replicas": replicas, "selector": {}, "template": {}},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_workload_asks_for_a_cycle_when_it_comes_or_goes_and_not_when_it_scales() {
+        let mut writer = Writer::new(Workload::deployments());
+        let mut take_in = |d: Deployment| writer.apply(&Event::Apply(d));
+        assert!(take_in(deployment("1", 2, None)));
+        assert!(!take_in(deployment("1", 3, None)));
+        assert!(take_in(deployment("1", 3, Some("2026-01-01T00:00:00Z"))), "its deletion begins");
+        assert!(take_in(deployment("2", 3, None)), "another of the same name");
+    }
+
+    #[test]
+    fn the_latest_figures_of_a_workload_are_kept_though_they_ask_for_no_cycle() {
+        let mut writer = Writer::new(Workload::deployments());
+        let cache = writer.reader();
+        for replicas in [2, 3] {
+            writer.apply(&Event::Apply(deployment("1", replicas, None)));
+            assert_eq!(cache.get("ns", "d").map(|w| w.replicas.current), Some(replicas));
+        }
+    }
+
+    fn group(spec: &Value) -> Workload {
+        let object = json!({"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet",
+            "metadata": {"name": "l", "namespace": "ns", "uid": "1"}, "spec": spec, "status": {"readyReplicas": 1}});
+        (Workload::leader_worker_sets().read)(&serde_json::from_value(object).unwrap())
+    }
+
+    fn pod(gpus: u32, args: &[&str]) -> Value {
+        let container = json!({"name": "vllm", "image": "vllm", "args": args,
+            "resources": {"limits": {"nvidia.com/gpu": gpus.to_string()}}});
+        let selector = json!({"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"});
+        json!({"spec": {"nodeSelector": selector, "containers": [container]}})
+    }
+
+    #[test]
+    fn a_group_counts_as_one_replica_with_the_gpus_of_all_its_pods() {
+        let (leader, worker) = (pod(2, &["--max-num-seqs=1"]), pod(8, &["--max-num-seqs=2"]));
+        for (template, gpus, arg) in [
+            (json!({"size": 4, "leaderTemplate": leader, "workerTemplate": worker}), 26, "--max-num-seqs=1"),
+            (json!({"size": 4, "workerTemplate": worker}), 32, "--max-num-seqs=2"),
+            (json!({"leaderTemplate": leader, "workerTemplate": worker}), 2, "--max-num-seqs=1"),
+            (json!({"size": 1, "workerTemplate": worker}), 8, "--max-num-seqs=2"),
+        ] {
+            let kept = group(&json!({"replicas": 3, "leaderWorkerTemplate": template}));
+            assert_eq!((kept.replicas.current, kept.replicas.ready), (3, 1));
+            let found = kept.template.unwrap();
+            assert_eq!((found.gpus, found.engine_args()), (gpus, vec![arg.to_owned()]), "{template}");
+            assert_eq!(found.accelerator.as_deref(), Some("H100"));
+        }
+    }
+
+    #[test]
+    fn a_leader_worker_set_that_says_little_or_nonsense_is_kept_all_the_same() {
+        let kept = group(&json!({"leaderWorkerTemplate": {"workerTemplate": pod(1, &[])}}));
+        assert_eq!((kept.replicas.current, kept.template.map(|t| t.gpus)), (1, Some(1)));
+        let size = json!({"size": u64::MAX, "workerTemplate": pod(8, &[])});
+        assert_eq!(group(&json!({"leaderWorkerTemplate": size})).template.map(|t| t.gpus), Some(u32::MAX));
+        let kept = group(&json!({"replicas": "three", "leaderWorkerTemplate": {"workerTemplate": 7}}));
+        assert_eq!((kept.replicas.current, kept.template), (1, None));
+    }
+}

@@ -1,0 +1,194 @@
+//! What is told when, and what reaches the API server.
+
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use wva_fakes::{FakeApi, Reply};
+
+use super::*;
+use crate::fixture::{Cluster, decision, key, publication, published, replicas, without_target};
+use crate::model::orphan::Sign;
+use crate::observe::variants::Ownership;
+
+fn variant(variant: Value, config: Value) -> PublishedVariant {
+    published(decision(variant, config))
+}
+
+fn steady() -> PublishedVariant {
+    variant(json!({"replicas": replicas(2, 0.5, "1s")}), json!({}))
+}
+
+/// Reasons, a `!` before warnings.
+fn told(before: Option<&PublishedVariant>, after: &PublishedVariant) -> Vec<String> {
+    let all = transitions(&before.map(ReportedState::of).unwrap_or_default(), after);
+    all.iter().map(|t| format!("{}{}", if t.warning { "!" } else { "" }, t.reason)).collect()
+}
+
+#[test]
+fn only_transitions_are_told() {
+    let grows = variant(json!({"replicas": replicas(2, 0.78, "1s")}), json!({}));
+    let held = variant(json!({"desired": 2}), json!({}));
+    let loading = json!({"ready": 1, "pending": [{"age": "11m"}], "replicas": replicas(1, 0.5, "1s")});
+    let stuck = variant(loading, json!({}));
+    let late =
+        variant(json!({"desired": 4, "desiredAge": "11m", "replicas": replicas(2, 0.5, "1s")}), json!({}));
+    let limits = json!({"limitedMode": true, "inventory": {"H100": {"limit": 2, "used": 2}}});
+    let limited = variant(json!({"replicas": replicas(2, 0.78, "1s")}), limits);
+    for (after, want) in [
+        (&grows, "ScalingDecision"),
+        (&without_target(), "!TargetNotFound"),
+        (&held, "!SafetyNetActivated"),
+        (&stuck, "!Stuck"),
+        (&late, "!NotCarriedOut"),
+        (&limited, "!LimitedBy"),
+    ] {
+        assert_eq!(told(Some(&steady()), after), [want]);
+        assert_eq!(told(Some(after), after), Vec::<String>::new(), "{want} again");
+    }
+    assert_eq!(told(None, &grows), Vec::<String>::new(), "at first sight nothing has changed");
+    assert_eq!(told(Some(&without_target()), &steady()), Vec::<String>::new());
+}
+
+#[test]
+fn an_event_is_about_its_own_reason() {
+    // Not ready for want of metrics and stuck at once: the condition can say only one of them.
+    let pending = json!({"ready": 0, "pending": [{"age": "11m"}, {"age": "11m"}]});
+    let both = variant(pending, json!({}));
+    let all = transitions(&ReportedState::of(&steady()), &both);
+    let stuck = all.iter().find(|t| t.reason == "Stuck").unwrap();
+    assert!(stuck.note.contains("kubectl describe"), "{}", stuck.note);
+    // Limited, and paused after that.
+    let limits = json!({"limitedMode": true, "inventory": {"H100": {"limit": 2, "used": 2}}});
+    let limited = variant(json!({"replicas": replicas(2, 0.78, "1s"), "max": 2, "min": 2}), limits.clone());
+    assert_eq!(told(Some(&steady()), &limited), Vec::<String>::new(), "at its maximum it asks for nothing");
+    let limited = variant(json!({"replicas": replicas(2, 0.78, "1s")}), limits);
+    assert!(transitions(&ReportedState::of(&steady()), &limited)[0].note.contains("H100"));
+}
+
+/// Everything that is published exists, and is managed.
+fn reach(publications: &[Published]) -> Reach {
+    let mut cluster = Cluster::new();
+    for key in publications.iter().flat_map(|p| p.variants.keys()) {
+        cluster.variant(&key.name, "m", json!({"metadata": {"uid": "u"}}));
+    }
+    cluster.reach(Ownership::default())
+}
+
+/// Runs the writer over publications, one after the other.
+async fn write_all(fake: &FakeApi, publications: Vec<Published>) {
+    let reach = reach(&publications);
+    write_within(fake, reach, publications).await;
+}
+
+async fn write_within(fake: &FakeApi, reach: Reach, publications: Vec<Published>) {
+    let (sender, reader) = watch::channel(None);
+    let writer = tokio::spawn(run(fake.client(), Some("pod".into()), reach, reader));
+    for publication in publications {
+        sender.send_replace(Some(Arc::new(publication)));
+        // The writer takes it before the next one stands in its place: one thread, and no await of its own before.
+        for _ in 0..1000 {
+            tokio::task::yield_now().await;
+        }
+    }
+    drop(sender);
+    writer.await.unwrap();
+}
+
+#[tokio::test]
+async fn every_decision_is_an_event_of_its_own() {
+    let of_load = |kv, current: u32| {
+        let v = json!({"current": current, "replicas": replicas(current, kv, "1s")});
+        publication([("a", variant(v, json!({})))])
+    };
+    let fake = FakeApi::new();
+    write_all(&fake, vec![of_load(0.5, 2), of_load(0.78, 2), of_load(0.78, 3)]).await;
+    let sent = fake.requests();
+    let notes: Vec<_> =
+        sent.iter().map(|r| r.body["note"].as_str().unwrap().split(':').next().unwrap()).collect();
+    assert_eq!(notes, ["target 2 -> 3 (SpareBelowTarget)", "target 3 -> 4 (SpareBelowTarget)"]);
+    for request in &sent {
+        let event = &request.body;
+        assert_eq!(request.line(), "POST /apis/events.k8s.io/v1/namespaces/ns/events");
+        assert_eq!(event["metadata"]["generateName"], "a-");
+        assert_eq!(event["regarding"]["uid"], "u");
+        assert_eq!(event["regarding"]["kind"], "VariantAutoscaling");
+        assert_eq!((&event["type"], &event["reportingInstance"]), (&json!("Normal"), &json!("pod")));
+        assert!(event["eventTime"].is_string());
+    }
+}
+
+#[tokio::test]
+async fn what_a_status_said_at_first_sight_is_told_when_it_changes_and_not_before() {
+    let grown = variant(json!({"replicas": replicas(2, 0.78, "1s")}), json!({}));
+    let inherits = |from: &PublishedVariant, variant: PublishedVariant| {
+        publication([("a", PublishedVariant { inherited: ReportedState::of(from), ..variant })])
+    };
+    for (before, first, second, want) in [
+        (without_target(), without_target(), without_target(), &[][..]),
+        (steady(), without_target(), without_target(), &["TargetNotFound"]),
+        (without_target(), steady(), without_target(), &["TargetNotFound"]),
+        (steady(), grown.clone(), grown, &["ScalingDecision"]),
+    ] {
+        let fake = FakeApi::new();
+        write_all(&fake, vec![inherits(&before, first), inherits(&before, second)]).await;
+        let reasons: Vec<_> = fake.requests().iter().map(|r| r.body["reason"].clone()).collect();
+        assert_eq!(reasons, want);
+    }
+}
+
+#[tokio::test]
+async fn a_publication_writes_a_bounded_number_of_events() {
+    let names = || (0..150).map(|i| format!("v{i:03}"));
+    let before = publication(names().map(|n| (n, steady())));
+    let after = publication(names().map(|n| (n, without_target())));
+    let fake = FakeApi::new();
+    write_all(&fake, vec![before, after]).await;
+    assert_eq!(fake.requests().len(), MOST);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_hangs_is_not_waited_for() {
+    let fake = FakeApi::with_rule(|_| Some(Reply::Hang));
+    let began = tokio::time::Instant::now();
+    let both =
+        [steady(), without_target()].map(|v| publication((0..50).map(|i| (format!("v{i}"), v.clone()))));
+    write_all(&fake, both.into()).await;
+    assert!(began.elapsed() <= WRITE_TIMEOUT + Duration::from_secs(1), "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_note_is_cut_where_a_character_ends() {
+    let told = PendingEvent { warning: true, reason: "Stuck", note: "é".repeat(900), digest: None };
+    let event = event(&key("a"), "u", &told, Some(&"p".repeat(200)), Timestamp::UNIX_EPOCH);
+    assert_eq!(event.note.map(|n| n.len()), Some(1000));
+    assert_eq!(event.reporting_instance.map(|n| n.len()), Some(128));
+}
+
+#[tokio::test]
+async fn what_is_no_longer_managed_is_not_told_of() {
+    let publications = [steady(), without_target()].map(|v| publication([("a", v)]));
+    let fake = FakeApi::new();
+    write_within(&fake, reach(&[]), publications.into()).await;
+    assert!(fake.requests().is_empty());
+}
+
+fn nobodys(last_run: Option<&str>) -> Published {
+    let sign = last_run.map_or(Sign::NoStatus, |at| Sign::NotConfirmed(at.parse().unwrap()));
+    let unserved = Unserved { uid: "u".into(), instance: "x".into(), sign };
+    Published { unserved: [(key("a"), unserved)].into(), ..Published::default() }
+}
+
+#[tokio::test]
+async fn a_variant_that_nobody_serves_is_told_of_once_by_all_controllers() {
+    let fake = FakeApi::with_rule(|_| Some(Reply::Failure(409)));
+    let never = nobodys(None);
+    let later = nobodys(Some("2026-01-01T00:00:00Z"));
+    let served = Published::default();
+    write_all(&fake, vec![never.clone(), never, served, later.clone(), later]).await;
+    let sent = fake.requests();
+    let names: Vec<_> = sent.iter().map(|r| r.body["metadata"]["name"].as_str().unwrap()).collect();
+    assert_eq!(names.len(), 2, "only on a transition: {names:?}");
+    assert!(names.iter().all(|name| name.starts_with("a.")) && names[0] != names[1], "{names:?}");
+    let event = &sent[0].body;
+    assert_eq!((&event["reason"], &event["type"]), (&json!("NotManaged"), &json!("Warning")));
+    assert_eq!(event["metadata"]["generateName"], Value::Null);
+}

@@ -1,0 +1,105 @@
+//! From the status of VAs to external metric values. Pure: the objects, the question and the time go in, the list
+//! comes out. What cannot be vouched for is left out and never given as 0, since an HPA holds where a metric is
+//! missing and scales down where it is 0.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use kube::core::{Selector, SelectorExt};
+use serde::Serialize;
+use wva_crds::names::UNRESOLVED_ACCELERATOR;
+use wva_runtime::age;
+use wva_scaling::snapshot::Mode;
+
+use super::{API_VERSION, LEGACY_METRIC, METRIC};
+use crate::model::moment::LONGEST_AGE;
+use crate::observe::watches::variant::Variant;
+
+/// So old a target may be when it is confirmed: the write comes after a cycle, and it takes its time.
+pub const LATEST_CONFIRMATION: SignedDuration = SignedDuration::from_mins(LONGEST_AGE.as_mins() - 1);
+
+/// `ExternalMetricValueList` of `external.metrics.k8s.io/v1beta1`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExternalMetricValueList {
+    kind: &'static str,
+    api_version: &'static str,
+    metadata: BTreeMap<String, String>,
+    /// One per variant, in order of name.
+    pub items: Vec<ExternalMetricValue>,
+}
+
+/// `ExternalMetricValue`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExternalMetricValue {
+    /// As asked for.
+    pub metric_name: String,
+    /// `variant_name`, `exported_namespace`, `accelerator_type`, and `controller_instance` where the VA has one.
+    pub metric_labels: BTreeMap<String, String>,
+    /// When the engine last confirmed the target; whole seconds, as the API's times have.
+    pub timestamp: Timestamp,
+    /// Replicas, as a Kubernetes quantity.
+    pub value: String,
+}
+
+/// Whether `metric` is served: the older name only with `legacy`.
+#[must_use]
+pub fn is_served(metric: &str, legacy: bool) -> bool {
+    metric == METRIC || (legacy && metric == LEGACY_METRIC)
+}
+
+/// The values of `metric` at `now`, of those VAs of one namespace whose labels `selector` matches. VAs of every instance
+/// count. Whether the metric is served is the caller's to know ([`is_served`]).
+#[must_use]
+pub fn values(
+    vas: &[Arc<Variant>],
+    metric: &str,
+    selector: &Selector,
+    now: Timestamp,
+) -> ExternalMetricValueList {
+    let mut items: Vec<_> = vas
+        .iter()
+        .filter_map(|va| value(va, metric, now))
+        .filter(|item| selector.matches(&item.metric_labels))
+        .collect();
+    items.sort_by(|a, b| a.metric_labels["variant_name"].cmp(&b.metric_labels["variant_name"]));
+    ExternalMetricValueList {
+        kind: "ExternalMetricValueList",
+        api_version: API_VERSION,
+        metadata: BTreeMap::new(),
+        items,
+    }
+}
+
+fn value(va: &Variant, metric: &str, now: Timestamp) -> Option<ExternalMetricValue> {
+    // An object that breaks today's rules gets no decisions: its status is what an earlier release left behind.
+    if va.mode()? == Mode::Recommend || va.is_leaving() {
+        return None;
+    }
+    let alloc = va.status.alloc.as_ref()?;
+    let confirmed = alloc.last_run_time.as_ref()?.0;
+    if age(confirmed, now) > LONGEST_AGE {
+        return None;
+    }
+    let accelerator = Some(alloc.accelerator.as_str()).filter(|name| !name.is_empty());
+    let accelerator = accelerator.or(va.accelerator.as_deref()).unwrap_or(UNRESOLVED_ACCELERATOR);
+    let mut metric_labels = BTreeMap::from([
+        ("variant_name".to_owned(), va.key.name.clone()),
+        ("exported_namespace".to_owned(), va.key.namespace.clone()),
+        ("accelerator_type".to_owned(), accelerator.to_owned()),
+    ]);
+    if let Some(instance) = &va.instance {
+        metric_labels.insert("controller_instance".to_owned(), instance.clone());
+    }
+    Some(ExternalMetricValue {
+        metric_name: metric.to_owned(),
+        metric_labels,
+        timestamp: Timestamp::from_second(confirmed.as_second()).ok()?,
+        value: alloc.num_replicas.to_string(),
+    })
+}
+
+#[cfg(test)]
+pub(super) mod tests;

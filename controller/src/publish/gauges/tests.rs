@@ -1,0 +1,190 @@
+//! The exposition as Prometheus reads it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus::TextEncoder;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::*;
+use crate::fixture::{self, Cluster, decision, key, published, replicas, without_target};
+use crate::observe::variants::Ownership;
+
+/// Variant `a` with this label, which is managed by the controller of `instance`.
+fn reach(label: Option<&str>, instance: Option<&str>) -> Reach {
+    let mut cluster = Cluster::new();
+    let labels = json!({"wva.llmd.ai/controller-instance": label.unwrap_or_default()});
+    cluster.variant("a", "m", json!({"metadata": {"uid": "u", "labels": labels}}));
+    cluster.reach(Ownership { instance: instance.map(str::to_owned), ..Ownership::default() })
+}
+
+/// The lines of `/metrics` that are no comments.
+fn shown(published: Published, reach: Reach, legacy: bool) -> Vec<String> {
+    let (_sender, reader) = watch::channel(Some(Arc::new(published)));
+    let mut text = String::new();
+    VariantSeries::new(reader, reach, legacy, CycleProgress::default()).each(&mut |family| {
+        text += &TextEncoder::new().encode_to_string(&[family]).unwrap();
+    });
+    let mut lines: Vec<_> = text.lines().filter(|l| !l.starts_with('#')).map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+fn publication(variants: Vec<(&str, PublishedVariant)>) -> Published {
+    let scalings = [((key("a"), "up", "SpareBelowTarget"), 2)].into();
+    Published { scalings, ..fixture::publication(variants) }
+}
+
+fn exposed(variants: Vec<(&str, PublishedVariant)>, instance: Option<&str>, legacy: bool) -> Vec<String> {
+    shown(publication(variants), reach(instance, instance), legacy)
+}
+
+fn grows(mode: &str) -> PublishedVariant {
+    published(decision(json!({"mode": mode, "replicas": replicas(2, 0.78, "1s")}), json!({})))
+}
+
+const COUNTER: &str = r#"wva_replica_scaling_total{direction="up",namespace="ns",reason="SpareBelowTarget",variant_name="a"} 2"#;
+
+#[test]
+fn a_variant_has_its_three_gauges_under_both_names() {
+    let labels = r#"{accelerator_type="H100",namespace="ns",variant_name="a"}"#;
+    let want = [
+        format!("inferno_current_replicas{labels} 2"),
+        format!("inferno_desired_ratio{labels} 1.5"),
+        format!("inferno_desired_replicas{labels} 3"),
+        format!("wva_current_replicas{labels} 2"),
+        format!("wva_desired_ratio{labels} 1.5"),
+        format!("wva_desired_replicas{labels} 3"),
+        COUNTER.to_owned(),
+        r#"wva_variants{state="Ready"} 1"#.to_owned(),
+    ];
+    assert_eq!(exposed(vec![("a", grows("auto"))], None, true), want);
+    assert_eq!(exposed(vec![("a", grows("auto"))], None, false), want[3..]);
+}
+
+#[test]
+fn the_instance_is_a_label_of_all_where_there_is_one() {
+    let lines = exposed(vec![("a", grows("auto"))], Some("x"), false);
+    let labels = r#"{accelerator_type="H100",controller_instance="x",namespace="ns",variant_name="a"}"#;
+    assert_eq!(lines[2], format!("wva_desired_replicas{labels} 3"));
+    assert_eq!(
+        lines[3],
+        r#"wva_replica_scaling_total{controller_instance="x",direction="up",namespace="ns",reason="SpareBelowTarget",variant_name="a"} 2"#
+    );
+    assert_eq!(lines[4], r#"wva_variants{controller_instance="x",state="Ready"} 1"#);
+}
+
+#[test]
+fn where_nothing_is_published_there_is_no_series_and_no_zero() {
+    for (variant, state) in [(grows("recommend"), "RecommendOnly"), (without_target(), "DeploymentNotFound")]
+    {
+        let mut lines = exposed(vec![("a", variant)], None, true);
+        lines.retain(|line| !line.starts_with("wva_policy_replicas{"));
+        assert_eq!(lines, [COUNTER.to_owned(), format!("wva_variants{{state=\"{state}\"}} 1")]);
+    }
+}
+
+/// What `wva_policy_replicas` says, as policy and replicas.
+fn policies(mode: &str, entry: &Value) -> Vec<String> {
+    let variant = json!({"mode": mode, "max": 8, "replicas": replicas(2, 0.78, "1s")});
+    let config = json!({"saturation": {"default": entry}});
+    let lines = exposed(vec![("a", published(decision(variant, config)))], None, true);
+    let policy = |line: &String| {
+        let rest =
+            line.strip_prefix(r#"wva_policy_replicas{accelerator_type="H100",namespace="ns",policy=""#)?;
+        let (policy, rest) = rest.split_once('"')?;
+        Some(format!("{policy} {}", rest.rsplit_once(' ')?.1))
+    };
+    lines.iter().filter_map(policy).collect()
+}
+
+#[test]
+fn what_runs_and_what_is_only_shown_stand_side_by_side() {
+    let tokens = json!({"shadowAnalyzer": "saturation"});
+    assert_eq!(policies("auto", &json!({})), [""; 0]);
+    assert_eq!(policies("auto", &json!({"shadowAnalyzer": ""})), [""; 0], "the one that decides");
+    assert_eq!(policies("recommend", &json!({})), ["percentage 3", "running 2"]);
+    for mode in ["auto", "recommend", "paused", "fixed=7"] {
+        assert_eq!(policies(mode, &tokens), ["percentage 3", "running 2", "saturation 2"], "{mode}");
+    }
+}
+
+#[test]
+fn from_zero_the_ratio_is_the_target() {
+    for (mode, desired) in [("auto", 0), ("fixed=3", 3)] {
+        let variant = published(decision(json!({"mode": mode, "current": 0}), json!({})));
+        let lines = exposed(vec![("a", variant)], None, false);
+        assert!(
+            lines[1].starts_with("wva_desired_ratio{") && lines[1].ends_with(&format!(" {desired}")),
+            "{lines:?}"
+        );
+    }
+}
+
+#[test]
+fn before_the_first_cycle_and_after_the_last_there_is_nothing() {
+    let (_sender, reader) = watch::channel(None);
+    VariantSeries::new(reader, reach(None, None), true, CycleProgress::default())
+        .each(&mut |family| panic!("{family:?}"));
+}
+
+#[test]
+fn what_another_controller_has_now_is_not_shown_although_it_was_published() {
+    for (label, instance) in [(Some("x"), None), (None, Some("x")), (Some("y"), Some("x"))] {
+        let lines = shown(publication(vec![("a", grows("auto"))]), reach(label, instance), true);
+        assert_eq!(lines, Vec::<String>::new(), "{label:?} under {instance:?}");
+    }
+}
+
+#[test]
+fn what_came_from_another_controller_is_counted_and_not_shown_yet() {
+    let hour = std::time::Duration::from_hours(1);
+    let now = Instant::now();
+    for (until, wanted) in [(now + hour, 1), (now, 8)] {
+        let mut published = publication(vec![("a", grows("auto"))]);
+        published.withheld.insert(key("a"), until);
+        let lines = shown(published, reach(None, None), true);
+        assert_eq!(lines.len(), wanted, "{lines:?}");
+        assert_eq!(lines.last().map(String::as_str), Some(r#"wva_variants{state="Ready"} 1"#));
+    }
+}
+
+#[test]
+fn what_the_throughput_analyzer_counts_is_shown_under_every_mode() {
+    for (mode, names) in
+        [("auto", ["throughput", ""]), ("recommend", ["throughput", ""]), ("auto", ["", "throughput"])]
+    {
+        let work = json!([{"age": "1s", "completed": 30, "running": 2}, {"age": "16s", "running": 2}]);
+        let replica =
+            json!({"pod": "a-0", "kv": 0.3, "queue": 0, "meanInput": 100, "meanOutput": 50, "work": work});
+        let [acting, shadow] = names;
+        let entry = json!({"analyzerName": acting, "shadowAnalyzer": shadow});
+        let config = json!({"saturation": {"default": entry}});
+        let variant = published(decision(json!({"mode": mode, "replicas": [replica]}), config));
+        let lines = exposed(vec![("a", variant)], None, false);
+        let labels = r#"{accelerator_type="H100",namespace="ns",variant_name="a"}"#;
+        for (name, value) in [("arrivals", 2), ("forecast", 2), ("replica_throughput", 0)] {
+            let line = format!("wva_{name}_per_second{labels} {value}");
+            assert!(lines.contains(&line), "{line} is not in {lines:#?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn series_end_when_cycles_stop() {
+    let progress = CycleProgress::default();
+    let _run = progress.begin(Duration::from_mins(1));
+    let published = Some(Arc::new(publication(vec![("a", grows("auto"))])));
+    let (_sender, reader) = watch::channel(published);
+    let series = VariantSeries::new(reader, reach(None, None), false, progress.clone());
+    let shown = || {
+        let mut families = 0;
+        series.each(&mut |_| families += 1);
+        families > 0
+    };
+    tokio::time::advance(Duration::from_mins(5)).await;
+    assert!(shown(), "cycles that come late");
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert!(!shown());
+}

@@ -1,0 +1,280 @@
+//! When a status is written, what the patch says, and what an API server that hangs or refuses does to it.
+
+use std::collections::BTreeSet;
+
+use tokio::sync::watch;
+use wva_crds::LearnedCurves;
+use wva_fakes::{FakeApi, Reply};
+use wva_scaling::snapshot::Learned;
+use wva_scaling::{Snapshot, decide};
+
+use super::*;
+use crate::cycle::conditions::{Outlook, conditions};
+use crate::fixture::{self, Cluster, decision, published, replicas, without_target};
+use crate::observe::variants::Ownership;
+
+const INTERVAL: Duration = Duration::from_mins(1);
+
+fn at(minute: i64) -> Timestamp {
+    Timestamp::UNIX_EPOCH + SignedDuration::from_mins(minute)
+}
+
+fn steady(mode: &str) -> PublishedVariant {
+    published(decision(json!({"mode": mode, "replicas": replicas(2, 0.5, "1s")}), json!({})))
+}
+
+fn first(variant: &PublishedVariant) -> VariantAutoscalingStatus {
+    wanted(variant, &Written::default(), at(0), INTERVAL).unwrap()
+}
+
+#[test]
+fn a_workload_that_is_gone_clears_the_target_by_null() {
+    let before = Written::of(&first(&steady("auto")));
+    let patch = merge_patch(&wanted(&without_target(), &before, at(0), INTERVAL).unwrap());
+    for field in ["desiredOptimizedAlloc", "currentReplicas", "actuation", "learned"] {
+        assert_eq!(patch["status"].get(field), Some(&Value::Null), "{field}");
+    }
+    assert_eq!(patch["status"]["conditions"][0]["reason"], "DeploymentNotFound");
+    assert_eq!(patch["status"]["conditions"][0]["message"], "Target deployment 'd' no longer exists");
+}
+
+#[test]
+fn a_patch_writes_all_that_a_status_says() {
+    let learned = LearnedCurves { a: 0.02, b: 0.001, c: 0.0002, samples: 40 };
+    let status = VariantAutoscalingStatus { learned: Some(learned), ..first(&steady("auto")) };
+    assert_eq!(merge_patch(&status)["status"], json!(status));
+}
+
+#[test]
+fn the_time_of_the_last_run_is_written_with_a_change_or_every_eleven_minutes() {
+    let before = Written::of(&first(&steady("auto")));
+    for (minute, due) in [(0, false), (1, false), (10, false), (11, true), (-10, false), (-60, true)] {
+        let status = wanted(&steady("auto"), &before, at(minute), INTERVAL);
+        assert_eq!(status.is_some(), due, "minute {minute}");
+        if let Some(status) = status {
+            assert_eq!(status.desired_optimized_alloc.unwrap().last_run_time, Some(Time(at(minute))));
+        }
+    }
+    let mut moved = steady("auto");
+    moved.current = Some(9);
+    let status = wanted(&moved, &before, at(1), INTERVAL).unwrap();
+    assert_eq!(status.desired_optimized_alloc.unwrap().last_run_time, Some(Time(at(1))));
+    let nothing = Written::of(&first(&without_target()));
+    assert_eq!(wanted(&without_target(), &nothing, at(60), INTERVAL), None, "no target, no heartbeat");
+}
+
+#[test]
+fn a_status_is_confirmed_before_it_is_too_late_where_cycles_are_rare() {
+    let before = Written::of(&first(&steady("auto")));
+    // Cycles of so many minutes: the age of a status whose next confirmation would come after it is taken as dead.
+    for (interval, minute, due) in [
+        (3, 10, false),
+        (3, 11, true),
+        (5, 5, false),
+        (5, 10, true),
+        (9, 9, true),
+        (10, 10, true),
+        (20, 1, true),
+    ] {
+        let interval = Duration::from_mins(interval);
+        let status = wanted(&steady("auto"), &before, at(minute), interval);
+        assert_eq!(status.is_some(), due, "every {interval:?}, {minute} minutes old");
+    }
+}
+
+/// Two replicas at a steady load, so many seconds after the last look, with noise in every figure.
+fn noisy(analyzer: &str, cycle: u32, learned: Vec<Learned>) -> Snapshot {
+    let noise = |cycle: u32, n: u32| f64::from((cycle * 7 + n * 13) % 11) / 10.0;
+    let scrape = |cycle: u32, n: u32| {
+        let done = 149.0 * f64::from(cycle + 10) + 5.0 * noise(cycle, n);
+        let running = 37.0 + 2.0 * noise(cycle, n);
+        (done, running)
+    };
+    let replica = |n: u32| {
+        let work = [0, 1].map(|ago| {
+            let (done, running) = scrape(cycle + 1 - ago, n);
+            json!({"age": format!("{}s", 1 + 15 * ago), "completed": done, "promptTokens": 100.0 * done,
+                "generatedTokens": 100.0 * done, "running": running})
+        });
+        json!({"pod": format!("a-{n}"), "kv": 0.3 + 0.03 * noise(cycle, n), "queue": 0, "numGpuBlocks": 2400,
+            "blockSize": 16, "meanInput": 100, "meanOutput": 100, "age": "1s", "work": work})
+    };
+    let entry = json!({"analyzerName": analyzer});
+    let variant =
+        json!({"name": "a", "accelerator": "H100", "current": 2, "replicas": [replica(0), replica(1)]});
+    let model = json!({"modelID": "m", "namespace": "ns", "variants": [variant]});
+    let snapshot = json!({"config": {"saturation": {"default": entry}}, "models": [model]});
+    Snapshot { learned, ..Snapshot::parse(&snapshot.to_string()).unwrap() }
+}
+
+#[test]
+fn figures_that_move_at_a_steady_load_are_no_reason_to_write() {
+    for (analyzer, reasons) in
+        [("throughput", &["NoChange"][..]), ("saturation", &["NoChange"]), ("", &["ScaleDownSafe"])]
+    {
+        let (mut before, mut learned, mut writes) = (Written::default(), Vec::new(), Vec::new());
+        let (mut seen, mut texts) = (BTreeSet::new(), BTreeSet::new());
+        for cycle in 0..80 {
+            let mut outcome = decide(&noisy(analyzer, cycle, learned));
+            learned = outcome.next.learned.into_iter().map(|l| l.after(Duration::from_secs(15))).collect();
+            let decision = outcome.decisions.remove(0);
+            // Until it is learnt, and its trend has settled.
+            if cycle >= 30 {
+                seen.insert(decision.reason().code());
+                texts.insert(decision.reason().to_string());
+            }
+            if let Some(status) = wanted(&published(decision), &before, at(0), INTERVAL) {
+                before = Written::of(&status);
+                writes.push(cycle);
+            }
+        }
+        assert_eq!(seen.into_iter().collect::<Vec<_>>(), reasons, "{analyzer:?}");
+        assert!(texts.len() > 5, "the figures do not move: {texts:?}");
+        assert!(writes.iter().all(|cycle| *cycle < 30), "{analyzer:?} was written in {writes:?}");
+    }
+}
+
+#[test]
+fn a_recommendation_is_shown_and_not_applied() {
+    for (mode, applied) in [("auto", true), ("paused", true), ("recommend", false), ("fixed=2", true)] {
+        let status = first(&steady(mode));
+        assert_eq!(status.actuation.map(|a| a.applied), Some(applied), "{mode}");
+        assert_eq!(status.desired_optimized_alloc.map(|a| a.num_replicas), Some(2), "{mode}");
+    }
+}
+
+#[test]
+fn a_condition_keeps_its_time_until_its_truth_changes() {
+    let before = first(&without_target());
+    let mut later = without_target();
+    later.conditions = conditions(Outlook::NoTarget {
+        kind: "Deployment",
+        name: "other",
+        seen: false,
+        sight: Some(wva_runtime::Availability::Watched),
+    });
+    let second = wanted(&later, &Written::of(&before), at(1), INTERVAL).unwrap();
+    assert_eq!(second.conditions[0].last_transition_time, Time(at(0)));
+    assert_ne!(second.conditions[0].message, before.conditions[0].message);
+    let third = wanted(&steady("auto"), &Written::of(&second), at(2), INTERVAL).unwrap();
+    assert_eq!(third.conditions[0].last_transition_time, Time(at(2)));
+}
+
+/// A fake API server that accepts every patch. Each answer is of a revision ten later than the one before.
+fn accepting() -> FakeApi {
+    FakeApi::with_rule(|request| {
+        let version = (10 * (request.number + 1)).to_string();
+        Some(Reply::Json(200, json!({"metadata": {"resourceVersion": version}})))
+    })
+}
+
+fn failing(status: u16) -> FakeApi {
+    FakeApi::with_rule(move |_| Some(Reply::Failure(status)))
+}
+
+fn publication(n: usize) -> Arc<Published> {
+    Arc::new(fixture::publication((0..n).map(|i| (format!("v{i:03}"), steady("auto")))))
+}
+
+/// These variants exist, and are managed.
+fn reach(names: impl IntoIterator<Item = String>) -> Reach {
+    let mut cluster = Cluster::new();
+    for name in names {
+        cluster.variant(&name, "m", json!({"metadata": {"uid": "u"}}));
+    }
+    cluster.reach(Ownership::default())
+}
+
+fn writer(fake: &FakeApi) -> StatusWriter {
+    StatusWriter::new(fake.client(), reach((0..100).map(|i| format!("v{i:03}"))))
+}
+
+#[tokio::test]
+async fn what_was_written_is_not_written_again() {
+    // Deleted in the meantime (404) is as good as written.
+    for fake in [accepting(), failing(404)] {
+        let mut writer = writer(&fake);
+        assert!(writer.write_all(&publication(3)).await);
+        assert!(writer.write_all(&publication(3)).await);
+        let asked = fake.requests();
+        assert_eq!(asked.len(), 3, "{asked:?}");
+        // They are written at the same time.
+        let of_first = "PATCH /apis/llmd.ai/v1alpha1/namespaces/ns/variantautoscalings/v000/status";
+        assert!(asked.iter().any(|request| request.line() == of_first), "{asked:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_somebody_else_wrote_since_is_put_right_by_the_next_cycle() {
+    let fake = accepting();
+    let mut cluster = Cluster::new();
+    let mut seen = |revision: &str, status: Value| {
+        let metadata = json!({"uid": "u", "resourceVersion": revision});
+        cluster.variant("v000", "m", json!({"metadata": metadata, "status": status}));
+        cluster.reach(Ownership::default())
+    };
+    let mut writer = StatusWriter::new(fake.client(), seen("9", json!({})));
+    let mut turn = async || {
+        assert!(writer.write_all(&publication(1)).await);
+        fake.requests().len()
+    };
+    let ours = json!(first(&steady("auto")));
+    let mut theirs = ours.clone();
+    theirs["desiredOptimizedAlloc"]["numReplicas"] = json!(9);
+    // What is written has revision 10, and then 20.
+    assert_eq!([turn().await, turn().await], [1, 1], "the cache is behind");
+    for (revision, status, want, why) in [
+        ("10", &ours, 1, "the cache has caught up"),
+        ("11", &ours, 1, "something else was changed"),
+        ("12", &theirs, 2, "the status was"),
+        ("12", &theirs, 2, "the cache is behind again"),
+        ("20", &ours, 2, "and has caught up again"),
+        ("21", &json!({}), 3, "the status was removed"),
+        ("a later one", &theirs, 3, "nobody can tell"),
+    ] {
+        seen(revision, status.clone());
+        assert_eq!(turn().await, want, "{why}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_written_to_what_is_no_longer_managed() {
+    let fake = accepting();
+    let mut writer = StatusWriter::new(fake.client(), reach(["v001".to_owned()]));
+    assert!(writer.write_all(&publication(3)).await);
+    assert_eq!(fake.requests().len(), 1, "{:?}", fake.requests());
+}
+
+#[tokio::test]
+async fn a_refused_write_stops_no_other_and_is_tried_again() {
+    let fake = failing(422);
+    let mut writer = writer(&fake);
+    assert!(!writer.write_all(&publication(20)).await);
+    assert!(!writer.write_all(&publication(20)).await);
+    assert_eq!(fake.requests().len(), 40);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_hangs_costs_one_time_out_and_not_one_a_variant() {
+    let fake = FakeApi::with_rule(|_| Some(Reply::Hang));
+    let began = tokio::time::Instant::now();
+    assert!(!writer(&fake).write_all(&publication(100)).await);
+    assert!(began.elapsed() < 2 * WRITE_TIMEOUT, "{:?}", began.elapsed());
+    assert!(fake.requests().len() <= 2 * CONCURRENCY);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_write_is_retried_without_a_new_publication() {
+    let fake = failing(409);
+    let (sender, reader) = watch::channel(None);
+    let running = tokio::spawn(writer(&fake).run(reader));
+    sender.send_replace(Some(publication(1)));
+    let three = async {
+        while fake.requests().len() < 3 {
+            tokio::time::sleep(BACKOFF.0).await;
+        }
+    };
+    tokio::time::timeout(4 * BACKOFF.1, three).await.expect("three attempts");
+    drop(sender);
+    running.await.unwrap();
+}

@@ -1,0 +1,206 @@
+//! The aggregator's way of saying for whom it asks: headers, believed only behind a client certificate of the
+//! request-header CA with an allowed common name. The cluster publishes all of it in one ConfigMap, which is watched.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::http::{HeaderMap, HeaderName};
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::Api;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, watcher};
+use rustls::RootCertStore;
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+use tokio_util::sync::CancellationToken;
+
+use super::{ANONYMOUS, AUTHENTICATED, Gate, Peer, User};
+use crate::api_call::ApiCall;
+
+const NAMESPACE: &str = "kube-system";
+const NAME: &str = "extension-apiserver-authentication";
+const CA: &str = "requestheader-client-ca-file";
+
+/// Why the ConfigMap gives no request-header authentication.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RequestHeaderError {
+    /// No such entry: the API server runs without aggregation.
+    #[error("entry {0} is absent: the API server runs without --requestheader-client-ca-file")]
+    Absent(&'static str),
+    /// The entry holds no CA certificates.
+    #[error("entry {CA} holds no usable CA certificate")]
+    NoCa,
+    /// A list entry is no JSON list of texts, or of header names where it has to be.
+    #[error("entry {0} is not a JSON list of header names or common names")]
+    BadList(&'static str),
+}
+
+/// What the aggregator proves itself with and which headers it uses.
+pub struct RequestHeader {
+    verifier: Arc<dyn ClientCertVerifier>,
+    /// Common names; empty means any certificate of the CA.
+    allowed_names: Vec<String>,
+    username: Vec<HeaderName>,
+    uid: Vec<HeaderName>,
+    group: Vec<HeaderName>,
+    extra_prefixes: Vec<String>,
+}
+
+impl RequestHeader {
+    /// Reads the data of the ConfigMap.
+    ///
+    /// # Errors
+    /// [`RequestHeaderError`]; request headers must not be believed then.
+    pub fn parse(data: &BTreeMap<String, String>) -> Result<Self, RequestHeaderError> {
+        let pem = data.get(CA).ok_or(RequestHeaderError::Absent(CA))?;
+        let mut roots = RootCertStore::empty();
+        let (added, _) = roots
+            .add_parsable_certificates(CertificateDer::pem_slice_iter(pem.as_bytes()).filter_map(Result::ok));
+        if added == 0 {
+            return Err(RequestHeaderError::NoCa);
+        }
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+            .build()
+            .map_err(|_| RequestHeaderError::NoCa)?;
+        Ok(Self {
+            verifier,
+            allowed_names: list(data, "requestheader-allowed-names")?,
+            username: headers(data, "requestheader-username-headers")?,
+            uid: headers(data, "requestheader-uid-headers")?,
+            group: headers(data, "requestheader-group-headers")?,
+            extra_prefixes: list(data, "requestheader-extra-headers-prefix")?
+                .into_iter()
+                .map(|prefix| prefix.to_ascii_lowercase())
+                .collect(),
+        })
+    }
+
+    /// The user that the headers name, if the certificate entitles the sender to name one.
+    pub(super) fn user(&self, peer: &Peer, headers: &HeaderMap) -> Option<User> {
+        let (leaf, intermediates) = peer.chain()?;
+        self.verifier.verify_client_cert(leaf, intermediates, UnixTime::now()).ok()?;
+        if !self.allowed_names.is_empty() && !self.allowed_names.contains(&common_name(leaf)?) {
+            return None;
+        }
+        let values = |names: &[HeaderName]| -> Option<Vec<String>> {
+            // A value that is no text makes the whole request unbelievable: half a set of groups is another user.
+            names
+                .iter()
+                .flat_map(|name| headers.get_all(name))
+                .map(|value| String::from_utf8(value.as_bytes().to_vec()).ok())
+                .collect()
+        };
+        let first = |names| Some(values(names)?.into_iter().find(|value| !value.is_empty()));
+        let name = first(&self.username)??;
+        let uid = first(&self.uid)?;
+        let mut groups = values(&self.group)?;
+        // As every API server does: who has a name belongs to this group, whether the aggregator says so or not.
+        if name != ANONYMOUS && !groups.iter().any(|group| group == AUTHENTICATED) {
+            groups.push(AUTHENTICATED.to_owned());
+        }
+        let mut extra: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for header in headers.keys() {
+            let key =
+                self.extra_prefixes.iter().find_map(|prefix| header.as_str().strip_prefix(prefix.as_str()));
+            if let Some(key) = key {
+                extra.insert(percent_decoded(key), values(std::slice::from_ref(header))?);
+            }
+        }
+        Some(User { name, uid, groups, extra })
+    }
+}
+
+fn list(data: &BTreeMap<String, String>, entry: &'static str) -> Result<Vec<String>, RequestHeaderError> {
+    let Some(text) = data.get(entry) else { return Ok(Vec::new()) };
+    serde_json::from_str(text).map_err(|_| RequestHeaderError::BadList(entry))
+}
+
+fn headers(
+    data: &BTreeMap<String, String>,
+    entry: &'static str,
+) -> Result<Vec<HeaderName>, RequestHeaderError> {
+    let name = |name: String| HeaderName::try_from(name).map_err(|_| RequestHeaderError::BadList(entry));
+    list(data, entry)?.into_iter().map(name).collect()
+}
+
+fn common_name(cert: &CertificateDer<'_>) -> Option<String> {
+    let (_, cert) = x509_parser::parse_x509_certificate(cert).ok()?;
+    let name = cert.subject().iter_common_name().next()?.as_str().ok()?.to_owned();
+    Some(name)
+}
+
+/// Keys of extra headers are percent-encoded; one that is not so encoded stays as it is, as in Kubernetes.
+fn percent_decoded(key: &str) -> String {
+    let decoded = || {
+        let (mut bytes, mut rest) = (Vec::new(), key.as_bytes());
+        while let [first, tail @ ..] = rest {
+            if *first == b'%' {
+                let hex = std::str::from_utf8(tail.get(..2)?).ok()?;
+                bytes.push(u8::from_str_radix(hex, 16).ok()?);
+                rest = &tail[2..];
+            } else {
+                bytes.push(*first);
+                rest = tail;
+            }
+        }
+        String::from_utf8(bytes).ok()
+    };
+    decoded().unwrap_or_else(|| key.to_owned())
+}
+
+impl Gate {
+    /// Keeps the request-header configuration up to date until `shutdown`. Where the ConfigMap is forbidden, absent
+    /// or unusable, bearer tokens alone count; the log says so once, and what has been read stays in use while the
+    /// API server merely does not answer.
+    pub async fn watch_request_header(&self, shutdown: CancellationToken) {
+        shutdown.run_until_cancelled(Box::pin(self.follow())).await;
+    }
+
+    async fn follow(&self) {
+        let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), NAMESPACE);
+        let only = watcher::Config::default().fields(&format!("metadata.name={NAME}"));
+        let mut events = watcher(api, only).default_backoff().boxed();
+        let mut said = None;
+        let mut say = |why: Option<String>| {
+            if said.as_ref() != Some(&why) {
+                match &why {
+                    None => tracing::info!("Reading {NAMESPACE}/{NAME}: request headers count"),
+                    Some(why) => tracing::warn!(%why, "No {NAMESPACE}/{NAME}: bearer tokens alone count"),
+                }
+                said = Some(why);
+            }
+        };
+        let mut found = false;
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(watcher::Event::Init) => found = false,
+                Ok(watcher::Event::Apply(map) | watcher::Event::InitApply(map)) => {
+                    found = true;
+                    let parsed = RequestHeader::parse(&map.data.unwrap_or_default());
+                    say(parsed.as_ref().err().map(ToString::to_string));
+                    self.set_request_header(parsed.ok());
+                }
+                Ok(watcher::Event::InitDone) if found => {}
+                Ok(watcher::Event::InitDone | watcher::Event::Delete(_)) => {
+                    say(Some("it does not exist".to_owned()));
+                    self.set_request_header(None);
+                }
+                Err(error) => {
+                    let call =
+                        ApiCall { verb: "watch", resource: "configmaps", namespace: NAMESPACE, name: NAME };
+                    let error = call.failed(&error);
+                    if self.request_header.load().is_none() {
+                        say(Some(error));
+                    } else {
+                        tracing::debug!(error, "A watch broke off: trying again");
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! The wall clock.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+/// Where the wall-clock time comes from. Tests move it; a program uses [`system_clock`].
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// The machine's wall clock.
+#[must_use]
+pub fn system_clock() -> Clock {
+    Arc::new(Timestamp::now)
+}

@@ -1,0 +1,172 @@
+//! An optional kind that appears, is forbidden and goes away, on a fake API server and a clock that is moved.
+
+use std::sync::Arc;
+
+use kube::api::DynamicObject;
+use serde_json::json;
+use tokio::sync::{Notify, mpsc};
+use tokio_util::sync::CancellationToken;
+use wva_fakes::{FakeApi, Reply};
+
+use super::*;
+use crate::watch::{DynamicKind, config};
+use crate::{Synced, Tasks};
+
+const HOUR: Duration = Duration::from_hours(1);
+
+const PATH: &str = "/apis/keda.sh/v1alpha1/namespaces/ns/scaledobjects/a";
+
+/// What the API server does with requests for the kind.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Mode {
+    Absent,
+    Forbidden,
+    /// One object; it may be listed, but not watched.
+    ListOnly,
+    Listed,
+    Broken,
+}
+
+/// Watches end when the server changes its mind.
+fn set_mode(server: &FakeApi, mode: Mode) {
+    server.set_rule(move |request| {
+        assert_eq!(request.path, "/apis/keda.sh/v1alpha1/scaledobjects");
+        match mode {
+            Mode::Absent => Some(Reply::Failure(404)),
+            Mode::Broken => Some(Reply::Failure(500)),
+            Mode::Forbidden => Some(Reply::Failure(403)),
+            Mode::ListOnly => request.is_watch().then_some(Reply::Failure(403)),
+            Mode::Listed => None,
+        }
+    });
+    server.end_watches();
+}
+
+/// Starts the watch; what it observes comes as text.
+fn start(
+    mode: Mode,
+) -> (FakeApi, watch::Receiver<Availability>, mpsc::UnboundedReceiver<String>, Tasks, Synced) {
+    let server = FakeApi::new();
+    server.put(
+        PATH,
+        json!({"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject",
+        "metadata": {"name": "a", "namespace": "ns"}}),
+    );
+    set_mode(&server, mode);
+    let (mut tasks, mut synced) = (Tasks::default(), Synced::default());
+    let mut scope = WatchScope {
+        client: server.client(),
+        namespace: None,
+        changed: Arc::new(Notify::new()),
+        shutdown: CancellationToken::new(),
+        synced: &mut synced,
+        tasks: &mut tasks,
+    };
+    let (observed_sender, observed) = mpsc::unbounded_channel();
+    let kind =
+        DynamicKind { group: "keda.sh", version: "v1alpha1", kind: "ScaledObject", plural: "scaledobjects" };
+    let watch = OptionalWatch {
+        task: "watch of ScaledObjects",
+        name: "scaledobjects.keda.sh",
+        api: scope.dynamic(kind),
+        config: config(),
+    };
+    let observe: Observer<DynamicObject> = Box::new(move |event| {
+        let text = match event {
+            Event::Init => "init".to_owned(),
+            Event::InitDone => "done".to_owned(),
+            Event::InitApply(o) | Event::Apply(o) | Event::Delete(o) => {
+                o.metadata.name.clone().unwrap_or_default()
+            }
+        };
+        let _ = observed_sender.send(text);
+    });
+    let watched = scope.watch_optional(watch, Projection { read: |_| (), same: None }, observe);
+    (server, watched.availability.clone(), observed, tasks, synced)
+}
+
+async fn until(availability: &mut watch::Receiver<Availability>, want: Availability) {
+    // The clock jumps to whatever is next: this is no real hour.
+    let seen = tokio::time::timeout(HOUR, availability.wait_for(|s| *s == want)).await;
+    assert!(seen.is_ok_and(|s| s.is_ok()), "it is not {want:?}");
+}
+
+async fn next(observed: &mut mpsc::UnboundedReceiver<String>) -> String {
+    tokio::time::timeout(HOUR, observed.recv()).await.expect("nothing more is observed").unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_is_followed_when_it_appears_and_forgotten_when_it_goes() {
+    let (server, mut availability, mut observed, _tasks, synced) = start(Mode::Absent);
+    assert!(!availability.borrow().is_complete(), "nobody knows yet");
+    assert!(synced.is_complete(), "readiness does not wait for it");
+    until(&mut availability, Availability::NotInstalled).await;
+    assert!(availability.borrow().is_complete(), "there is nothing to see");
+    set_mode(&server, Mode::Listed);
+    let asked = tokio::time::Instant::now();
+    until(&mut availability, Availability::Watched).await;
+    assert!(asked.elapsed() <= LONGEST_PAUSE, "{:?}", asked.elapsed());
+    for want in ["init", "a", "done"] {
+        assert_eq!(next(&mut observed).await, want);
+    }
+    for (mode, want) in
+        [(Mode::Absent, Availability::NotInstalled), (Mode::Forbidden, Availability::Forbidden)]
+    {
+        set_mode(&server, mode);
+        until(&mut availability, want).await;
+    }
+    for want in ["init", "done"] {
+        assert_eq!(next(&mut observed).await, want, "what was seen is nothing any more");
+    }
+    assert!(!availability.borrow().is_complete(), "what is hidden may be there");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_seen_counts_on_where_it_is_forbidden_until_the_kind_goes() {
+    let (server, mut availability, mut observed, _tasks, _) = start(Mode::Listed);
+    until(&mut availability, Availability::Watched).await;
+    for want in ["init", "a", "done"] {
+        assert_eq!(next(&mut observed).await, want);
+    }
+    availability.mark_unchanged();
+    set_mode(&server, Mode::Forbidden);
+    let before = server.requests().len();
+    tokio::time::sleep(HOUR).await;
+    assert!(
+        observed.is_empty() && !availability.has_changed().unwrap(),
+        "nothing says that the objects have gone"
+    );
+    assert!(server.requests().len() - before >= 60, "it is asked for on and on");
+    set_mode(&server, Mode::Listed);
+    for want in ["init", "a", "done"] {
+        assert_eq!(next(&mut observed).await, want, "it is followed again");
+    }
+    for (mode, wait) in [(Mode::Forbidden, HOUR), (Mode::Absent, LONGEST_PAUSE * 2)] {
+        set_mode(&server, mode);
+        tokio::time::sleep(wait).await;
+    }
+    until(&mut availability, Availability::NotInstalled).await;
+    for want in ["init", "done"] {
+        assert_eq!(next(&mut observed).await, want, "what was seen is nothing any more");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_stays_away_is_asked_for_seldom_and_observed_once() {
+    for (mode, want) in [
+        (Mode::Absent, Availability::NotInstalled),
+        (Mode::Forbidden, Availability::Forbidden),
+        (Mode::ListOnly, Availability::Forbidden),
+        (Mode::Broken, Availability::Unknown),
+    ] {
+        let (server, mut availability, _observed, _tasks, _) = start(mode);
+        until(&mut availability, want).await;
+        availability.mark_unchanged();
+        tokio::time::sleep(HOUR).await;
+        let requests = server.requests().len();
+        // Two requests each half minute; kube itself repeats what failed on the server's side.
+        let most = if mode == Mode::Broken { 2000 } else { 260 };
+        assert!((60..=most).contains(&requests), "{mode:?}: {requests} requests");
+        assert!(!availability.has_changed().unwrap(), "{mode:?}: it was observed again");
+    }
+}

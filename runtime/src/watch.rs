@@ -1,0 +1,147 @@
+//! Watches of Kubernetes kinds: each runs for the life of the process and fills one [`Cache`].
+
+use std::sync::Arc;
+
+use futures::{Stream, StreamExt};
+use kube::api::{ApiResource, DynamicObject};
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event};
+use kube::{Api, Client, Resource};
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::cache::{Cache, Projection, Writer};
+use crate::{Interruptions, Synced, Tasks};
+
+/// Objects in one page of a list, as kubectl has it: 50,000 pods are 100 requests. The API server reads each limited
+/// page from etcd.
+const PAGE: u32 = 500;
+
+/// Receives each event of a watch in order, after the cache has applied it.
+pub type Observer<K> = Box<dyn FnMut(&Event<K>) + Send>;
+
+/// What every watch of a process shares.
+pub struct WatchScope<'a> {
+    /// API client.
+    pub client: Client,
+    /// The one namespace to watch; `None` for all.
+    pub namespace: Option<String>,
+    /// Notified when a cache changed in a way that matters (see [`Projection::same`]).
+    pub changed: Arc<Notify>,
+    /// Ends the watches.
+    pub shutdown: CancellationToken,
+    /// Learns when the cache of each required kind is complete.
+    pub synced: &'a mut Synced,
+    /// Runs the watches.
+    pub tasks: &'a mut Tasks,
+}
+
+/// A kind without a Rust type.
+#[derive(Clone, Copy, Debug)]
+pub struct DynamicKind<'a> {
+    /// API group.
+    pub group: &'a str,
+    /// API version.
+    pub version: &'a str,
+    /// Kind.
+    pub kind: &'a str,
+    /// Resource: plural, lower case.
+    pub plural: &'a str,
+}
+
+impl DynamicKind<'_> {
+    fn resource(self) -> ApiResource {
+        let Self { group, version, kind, plural } = self;
+        ApiResource {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            api_version: format!("{group}/{version}"),
+            kind: kind.to_owned(),
+            plural: plural.to_owned(),
+        }
+    }
+}
+
+impl WatchScope<'_> {
+    /// The API of a kind where this scope looks.
+    #[must_use]
+    pub fn api<K>(&self) -> Api<K>
+    where
+        K: Resource<Scope = k8s_openapi::NamespaceResourceScope>,
+        K::DynamicType: Default,
+    {
+        match &self.namespace {
+            Some(namespace) => Api::namespaced(self.client.clone(), namespace),
+            None => Api::all(self.client.clone()),
+        }
+    }
+
+    /// The same of a kind without a Rust type.
+    #[must_use]
+    pub fn dynamic(&self, kind: DynamicKind<'_>) -> Api<DynamicObject> {
+        self.dynamic_in(self.namespace.as_deref(), kind)
+    }
+
+    /// The same in one namespace, or in all.
+    #[must_use]
+    pub fn dynamic_in(&self, namespace: Option<&str>, kind: DynamicKind<'_>) -> Api<DynamicObject> {
+        let resource = kind.resource();
+        match namespace {
+            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
+            None => Api::all_with(self.client.clone(), &resource),
+        }
+    }
+
+    /// Runs the watch of a required kind: readiness waits for its first list.
+    pub fn watch<K, V>(
+        &mut self,
+        task: &'static str,
+        stream: impl Stream<Item = Result<Event<K>, watcher::Error>> + Send + 'static,
+        projection: Projection<K, V>,
+        mut observe: Observer<K>,
+    ) -> Cache<V>
+    where
+        K: Resource + Send + Sync + 'static,
+        V: Send + Sync + 'static,
+    {
+        let mut writer = Writer::new(projection);
+        let reader = writer.reader();
+        let (changed, shutdown) = (self.changed.clone(), self.shutdown.clone());
+        let (complete, synced) = watch::channel(false);
+        self.synced.add(task, synced);
+        let mut interruptions = Interruptions::new(task, self.namespace.as_deref());
+        let watch = async move {
+            let mut stream = Box::pin(stream.default_backoff());
+            while let Some(event) = stream.next().await {
+                interruptions.log(&event);
+                // After an error the stream goes on by itself, with backoff.
+                let Ok(event) = event else { continue };
+                let has_changed = writer.apply(&event);
+                observe(&event);
+                if matches!(event, Event::InitDone) {
+                    complete.send_replace(true);
+                }
+                if has_changed {
+                    changed.notify_one();
+                }
+            }
+        };
+        self.tasks.spawn(task, async move {
+            let ended = shutdown.run_until_cancelled(watch).await;
+            ended.map_or(Ok(()), |()| Err("its stream ended".to_owned()))
+        });
+        reader
+    }
+}
+
+/// Options of every list and watch.
+#[must_use]
+pub fn config() -> watcher::Config {
+    watcher::Config::default().page_size(PAGE)
+}
+
+/// The observer of a watch of which only the cache is read.
+#[must_use]
+pub fn unobserved<K>() -> Observer<K> {
+    Box::new(|_| {})
+}
