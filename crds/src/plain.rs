@@ -58,7 +58,8 @@ const WORDS: [(&str, &str); 13] = [
 /// be a text of the user.
 #[must_use]
 pub fn plain_words(message: &str) -> String {
-    let message = &message.replace(NULL_INTO_STRING, NULL_TEXT).replace(DUPLICATE_KEY_ADVICE, " not allowed here");
+    let message =
+        &message.replace(NULL_INTO_STRING, NULL_TEXT).replace(DUPLICATE_KEY_ADVICE, " not allowed here");
     let Some((found, expected)) = message.rsplit_once("expected ") else { return message.to_owned() };
     let found = found.replacen("invalid type: unit value", "invalid type: null", 1);
     let found = found.replacen("invalid type: sequence", "invalid type: list", 1);

@@ -16,13 +16,18 @@ struct Unanswered(Duration);
 /// Why there is no client.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Neither a service account nor a kubeconfig can be used. The text of kube's error repeats those of its sources.
-    #[error("no way to the API server: run in a pod with a service account, or set KUBECONFIG: {0}")]
-    NotConfigured(kube::config::InferConfigError),
+    /// Neither a service account nor a kubeconfig can be used.
+    #[error("no way to the API server: run in a pod with a service account, or set KUBECONFIG")]
+    NotConfigured(#[source] InferError),
     /// The configuration names something that cannot be used.
-    #[error("cannot make the client for the API server: {0}")]
+    #[error("cannot make the client for the API server")]
     Unusable(#[source] kube::Error),
 }
+
+/// The text of kube's error, which repeats those of its sources: they are left out.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct InferError(String);
 
 /// A client for the API server. Where a limit is given, that is the longest time for a connection, and for a request
 /// with its retries.
@@ -54,7 +59,7 @@ pub async fn client_without_retries(limit: Duration) -> Result<Client, ClientErr
 }
 
 async fn configured() -> Result<kube::Config, ClientError> {
-    kube::Config::infer().await.map_err(ClientError::NotConfigured)
+    kube::Config::infer().await.map_err(|error| ClientError::NotConfigured(InferError(error.to_string())))
 }
 
 fn made(mut config: kube::Config, limit: Option<Duration>) -> Result<Client, ClientError> {

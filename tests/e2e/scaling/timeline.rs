@@ -104,7 +104,8 @@ impl<'a> Timeline<'a> {
 
     /// Looks, and tells what has changed.
     async fn look(&mut self) -> anyhow::Result<()> {
-        let variants = list(self.testbed, "apis/llmd.ai/v1alpha1", self.namespace, "variantautoscalings").await?;
+        let variants =
+            list(self.testbed, "apis/llmd.ai/v1alpha1", self.namespace, "variantautoscalings").await?;
         let deployments = list(self.testbed, "apis/apps/v1", self.namespace, "deployments").await?;
         for variant in &variants {
             let name = variant["metadata"]["name"].as_str().unwrap_or_default();
