@@ -1,71 +1,127 @@
-//! What reviews are told of the cluster, beyond the indexes that the watches keep: lookups in the watch caches, with
-//! the settings they depend on.
+//! What reviews know of the cluster: indexes and watch caches, with the settings that they depend on.
 
-use std::sync::Arc;
-
+use serde_json::Value;
 use wva_controller::{
     ConfigMaps, NamespaceFacts, Watches, namespace_is_excluded, workload_accelerator, workload_exists,
 };
-use wva_rules::NamespaceState;
-use wva_runtime::{Cache, Synced};
-use wva_webhook::{
-    Check, GlobalMapLookup, NamespaceLookup, OptedInLookup, OwnedLookup, TargetLookup, TargetState,
-};
+use wva_rules::{MapRole, MetricReader, NamespaceState, OtherVariant, Target};
+use wva_runtime::{Availability, Cache, Synced};
+use wva_webhook::{ClusterFacts, Index, Key, TargetState};
 
 use crate::settings::Settings;
 
-/// The cache of Namespaces; `None` in single-namespace mode, which sees none.
-type Namespaces = Option<Cache<NamespaceFacts>>;
-
-/// All caches have seen their first list.
-pub(crate) fn complete(synced: Synced) -> Check {
-    Arc::new(move || synced.is_complete())
+/// Facts from watch caches.
+pub(crate) struct CacheFacts {
+    synced: Synced,
+    variants: Index<OtherVariant>,
+    /// `None` in single-namespace mode, which may not see namespaces.
+    namespaces: Option<Cache<NamespaceFacts>>,
+    /// `None` in a process that only serves admission.
+    controller: Option<ControllerFacts>,
+    watch_namespace: Option<String>,
+    instance: Option<String>,
+    /// Value of the namespace label that opts in to local config maps.
+    config_enabled_value: String,
+    controller_namespace: String,
 }
 
-/// What workloads there are; kinds that are not watched cannot be told.
-pub(crate) fn targets(watches: Watches) -> TargetLookup {
-    Arc::new(move |namespace, target| {
+/// What only a process with a controller watches.
+#[derive(Clone)]
+pub(crate) struct ControllerFacts {
+    pub(crate) watches: Watches,
+    pub(crate) maps: ConfigMaps,
+    /// HPAs that read this program's metric.
+    pub(crate) autoscalers: Index<MetricReader>,
+    /// The same of ScaledObjects.
+    pub(crate) scaled_objects: Index<MetricReader>,
+}
+
+impl CacheFacts {
+    pub(crate) fn new(
+        settings: &Settings,
+        synced: Synced,
+        variants: Index<OtherVariant>,
+        namespaces: Option<Cache<NamespaceFacts>>,
+        controller: Option<ControllerFacts>,
+    ) -> Self {
+        Self {
+            synced,
+            variants,
+            namespaces,
+            controller,
+            watch_namespace: settings.watch_namespace.clone(),
+            instance: settings.instance.clone(),
+            config_enabled_value: settings.config_enabled_value.clone(),
+            controller_namespace: settings.namespace.clone(),
+        }
+    }
+}
+
+impl ClusterFacts for CacheFacts {
+    fn synced(&self) -> bool {
+        self.synced.is_complete()
+    }
+
+    fn others(&self, namespace: &str, target: &Target) -> Vec<OtherVariant> {
+        self.variants.get(&Key::target(namespace, target))
+    }
+
+    fn target(&self, namespace: &str, target: &Target) -> Option<TargetState> {
+        let watches = &self.controller.as_ref()?.watches;
         let (version, kind, name) = (&target.api_version, &target.kind, &target.name);
-        if !workload_exists(&watches, namespace, version, kind, name)? {
+        if !workload_exists(watches, namespace, version, kind, name)? {
             return Some(TargetState::Absent);
         }
-        let accelerator = workload_accelerator(&watches, namespace, version, kind, name);
+        let accelerator = workload_accelerator(watches, namespace, version, kind, name);
         Some(TargetState::Present { accelerator_derivable: accelerator.is_some() })
-    })
-}
+    }
 
-/// Whose a namespace is, as far as the instance policy goes.
-pub(crate) fn owned(settings: &Settings, namespaces: Namespaces) -> OwnedLookup {
-    let (watched, instance) = (settings.watch_namespace.clone(), settings.instance.clone());
-    Arc::new(move |namespace| {
-        if watched.as_deref() == Some(namespace) {
+    fn namespace_owned(&self, namespace: &str) -> bool {
+        if self.watch_namespace.as_deref() == Some(namespace) {
             return true;
         }
-        let object = namespaces.as_ref().and_then(|n| n.get("", namespace));
-        instance.is_some() && object.is_some_and(|o| o.instance.as_deref() == instance.as_deref())
-    })
-}
+        let label = self.namespaces.as_ref().and_then(|all| all.get("", namespace)?.instance);
+        self.instance.is_some() && label.as_deref() == self.instance.as_deref()
+    }
 
-/// What the controller does with the variants of a namespace.
-pub(crate) fn managed(settings: &Settings, namespaces: Namespaces) -> NamespaceLookup {
-    let watched = settings.watch_namespace.clone();
-    Arc::new(move |namespace| match watched.as_deref() {
-        Some(watched) if watched != namespace => NamespaceState::Unwatched,
-        _ if namespace_is_excluded(namespaces.as_ref(), namespace) => NamespaceState::Excluded,
-        _ => NamespaceState::Managed,
-    })
-}
+    fn namespace(&self, namespace: &str) -> NamespaceState {
+        match self.watch_namespace.as_deref() {
+            Some(watched) if watched != namespace => NamespaceState::Unwatched,
+            _ if namespace_is_excluded(self.namespaces.as_ref(), namespace) => NamespaceState::Excluded,
+            _ => NamespaceState::Managed,
+        }
+    }
 
-/// The config maps for all namespaces, as far as they hold.
-pub(crate) fn global_maps(maps: ConfigMaps) -> GlobalMapLookup {
-    Arc::new(move |role| maps.global(role))
-}
+    fn controller_namespace(&self) -> Option<&str> {
+        Some(&self.controller_namespace)
+    }
 
-/// Which namespaces are opted in to config maps of their own, by label.
-pub(crate) fn opted_in(settings: &Settings, namespaces: Namespaces) -> OptedInLookup {
-    let value = settings.config_enabled_value.clone();
-    Arc::new(move |namespace| {
-        let object = namespaces.as_ref()?.get("", namespace);
-        Some(object.is_some_and(|o| o.config_enabled.as_deref() == Some(value.as_str())))
-    })
+    fn config_tracked(&self, namespace: &str) -> Option<bool> {
+        if self.namespace(namespace) != NamespaceState::Managed {
+            return Some(false);
+        }
+        if self.variants.any_in(namespace) {
+            return Some(true);
+        }
+        let label = self.namespaces.as_ref()?.get("", namespace).and_then(|facts| facts.config_enabled);
+        Some(label.as_deref() == Some(self.config_enabled_value.as_str()))
+    }
+
+    fn global_map(&self, role: MapRole) -> Option<Value> {
+        self.controller.as_ref()?.maps.global(role)
+    }
+
+    fn cost_set_by(&self, namespace: &str, model: &str, name: &str) -> Option<String> {
+        self.variants.other_than(&Key::cost_of(namespace, model), name)
+    }
+
+    fn readers(&self, namespace: &str, target: &Target) -> (Vec<MetricReader>, bool) {
+        let Some(controller) = &self.controller else { return (Vec::new(), false) };
+        // Read first, as `synced` is: whatever was complete before the lookup is in it.
+        let is_complete = Availability::is_complete(controller.watches.scaled_objects_availability());
+        let key = Key::target(namespace, target);
+        let mut all = controller.autoscalers.get(&key);
+        all.extend(controller.scaled_objects.get(&key));
+        (all, is_complete)
+    }
 }

@@ -19,8 +19,8 @@ use supervision::{End, supervise};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use wva_controller::{
-    AutoscalerObservers, ConfigMaps, ConfigReloads, CycleProgress, InferencePools, NamespaceFacts, Notices,
-    Variant, Watches, watch_all, watch_config_maps, watch_inference_pools, watch_namespaces, watch_variants,
+    AutoscalerObservers, ConfigReloads, CycleProgress, InferencePools, NamespaceFacts, Notices, Variant,
+    watch_all, watch_config_maps, watch_inference_pools, watch_namespaces, watch_variants,
 };
 use wva_rules::OtherVariant;
 use wva_runtime::auth::Gate;
@@ -28,9 +28,10 @@ use wva_runtime::client::{client, client_without_retries};
 use wva_runtime::leadership::{Leadership, elect};
 use wva_runtime::watch::WatchScope;
 use wva_runtime::{Cache, Signals, Synced, Tasks};
-use wva_webhook::{Index, Readers};
+use wva_webhook::Index;
 
 use crate::endpoints::{Check, Series};
+use crate::facts::ControllerFacts;
 use crate::settings::{Controller, Live, Settings};
 use crate::telemetry::{self, LogLevel};
 
@@ -65,13 +66,9 @@ struct Process {
 
 /// What only a process with a controller watches.
 struct Watched {
-    watches: Watches,
-    /// Whom endpoint pickers serve.
+    facts: ControllerFacts,
+    /// InferencePool cache.
     pools: InferencePools,
-    /// Thresholds and scale to zero, by map.
-    maps: ConfigMaps,
-    /// What follows the metric, for reviews.
-    readers: Readers,
 }
 
 /// Runs until a signal, or until a part that must run has ended.
@@ -189,11 +186,8 @@ impl Process {
             AutoscalerObservers { autoscalers: observe_autoscalers, scaled_objects: observe_scaled_objects };
         let watches = watch_all(&mut scope, variants, namespaces, observe, &controller.limiter);
         let pools = watch_inference_pools(&mut scope, &controller.zero.pool_group);
-        let seen = watches.clone();
-        let scaled_objects_seen = Arc::new(move || seen.scaled_objects_availability().is_complete());
         let maps = watch_config_maps(&mut scope, names, opted_in);
-        let readers = Readers { autoscalers, scaled_objects, scaled_objects_seen };
-        Watched { watches, pools, maps, readers }
+        Watched { facts: ControllerFacts { watches, maps, autoscalers, scaled_objects }, pools }
     }
 
     /// Writes the events that wait for a leader.

@@ -12,7 +12,7 @@ use kube::runtime::watcher::{self, watcher};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use wva_runtime::Clock;
+use wva_runtime::{Backoff, Clock};
 
 use crate::ca::CaCert;
 use crate::leader::Leader;
@@ -49,7 +49,7 @@ pub(crate) struct Task {
     /// No repair before this: somebody who keeps destroying the Secret must not make a busy loop of us.
     rest_until: Instant,
     rest: Rest,
-    pause: Duration,
+    backoff: Backoff,
 }
 
 type Watched = Result<watcher::Event<Secret>, watcher::Error>;
@@ -97,7 +97,7 @@ impl Task {
             repair_at: Some(now),
             rest_until: now,
             rest: Rest::default(),
-            pause: FIRST_PAUSE,
+            backoff: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE),
         };
         (task, leader)
     }
@@ -183,7 +183,7 @@ impl Task {
             Ok((set, secret, change)) => {
                 self.repair_at = None;
                 self.rest_until = Instant::now() + self.rest.after(change.as_ref(), Instant::now());
-                self.pause = FIRST_PAUSE;
+                self.backoff.reset();
                 self.revision = revision(&secret);
                 self.adopt(set, Some(wanted));
                 if let Some(change) = change {
@@ -192,9 +192,9 @@ impl Task {
             }
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
-                tracing::error!(error, pause = ?self.pause, "The CA could not be read or repaired: trying again");
-                self.repair_at = Some(Instant::now() + self.pause);
-                self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+                let pause = self.backoff.next_delay();
+                tracing::error!(error, ?pause, "The CA could not be read or repaired: trying again");
+                self.repair_at = Some(Instant::now() + pause);
             }
         }
     }

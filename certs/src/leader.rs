@@ -8,7 +8,7 @@ use rustls::pki_types::CertificateDer;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use wva_runtime::Clock;
+use wva_runtime::{Backoff, Clock};
 
 use crate::ca::CaCert;
 use crate::news;
@@ -70,7 +70,8 @@ impl Leader {
 
     async fn lead(mut self, stop: &CancellationToken) {
         let began = Instant::now();
-        let (mut look_at, mut rest_until, mut pause) = (began, began, FIRST_PAUSE);
+        let (mut look_at, mut rest_until) = (began, began);
+        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         loop {
             // The task that knows ends with the process.
             let Some(known) = self.first_known().await else { return stop.cancelled().await };
@@ -78,7 +79,10 @@ impl Leader {
             let now = Instant::now();
             if now >= rest_until && (now >= look_at || is_trusted(&known.set, &trusted)) {
                 let done = self.step(&known, &trusted, stop).await;
-                pause = if done { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
+                if done {
+                    backoff.reset();
+                }
+                let pause = backoff.next_delay();
                 let check = self.check.min(ca_check(&known.set));
                 (look_at, rest_until) = (Instant::now() + check, Instant::now() + pause);
             }

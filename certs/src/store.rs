@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, ObjectMeta, PostParams};
 use kube::core::Status;
 use tokio_util::sync::CancellationToken;
-use wva_runtime::Clock;
+use wva_runtime::{Backoff, Clock};
 
 use crate::ca::{Ca, SignError};
 use crate::rotation::{Availability, Change, Looker, decide};
@@ -118,11 +118,10 @@ impl Store {
         looker: Looker<'_>,
         stop: &CancellationToken,
     ) -> Result<Ensured, StoreError> {
-        let mut pause = FIRST_PAUSE;
+        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         for round in 0..ROUNDS {
             if round > 0 {
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(LONGEST_PAUSE);
+                tokio::time::sleep(backoff.next_delay()).await;
             }
             // An API server that fails or does not answer is not asked again here: whoever called has other things to
             // look after meanwhile, and comes back.

@@ -1,7 +1,7 @@
 //! Carries a step out through the `/scale` subresource of a Deployment, StatefulSet or LeaderWorkerSet. A step is written
 //! against what was seen a moment before (uid, replicas and resourceVersion), so that nobody's change is ever undone.
 
-mod carrier;
+mod executor;
 mod pauses;
 mod servers;
 
@@ -17,7 +17,7 @@ use wva_runtime::leadership::NotLeading;
 use crate::model::keys::{LEADER_WORKER_SET, WorkloadKey};
 use crate::model::step::Step;
 
-pub use carrier::Carrier;
+pub use executor::ScaleExecutor;
 pub use servers::ModelServers;
 
 /// Longest time one step may take, its turn included: what it rests on is older then, and the next cycle knows better.

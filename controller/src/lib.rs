@@ -12,7 +12,7 @@ mod model;
 mod observe;
 mod publish;
 
-pub use actuate::{Actuator, Carrier, ModelServers};
+pub use actuate::{Actuator, ModelServers, ScaleExecutor};
 pub use collect::picker::{Asking, PickerConfig, PickerToken, Pickers};
 pub use collect::prometheus::{ClientError, Prometheus, PrometheusConfig};
 pub use collect::telemetry::Telemetry;
@@ -20,7 +20,7 @@ pub use config::{Config, ConfigMaps, ConfigReloads, main_map, watch_config_maps}
 pub use cycle::engine::{Actuation, CycleProgress, Engine, EngineConfig};
 pub use model::moment::LONGEST_AGE;
 pub use model::orphan::{Sign, Unserved};
-pub use model::published::{Published, PublishedVariant, Reader};
+pub use model::published::{Published, PublishedVariant, Reader, StatusTargets};
 pub use model::refusals::Refusals;
 pub use observe::crd::{Undescribed, missing_fields, tell_of_old_crd};
 pub use observe::guard;

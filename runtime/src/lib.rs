@@ -4,6 +4,7 @@
 mod age;
 pub mod api_call;
 pub mod auth;
+mod backoff;
 pub mod cache;
 pub mod client;
 mod clock;
@@ -19,6 +20,7 @@ mod tasks;
 pub mod watch;
 
 pub use age::age;
+pub use backoff::Backoff;
 pub use cache::Cache;
 pub use clock::{Clock, system_clock};
 pub use interruptions::Interruptions;

@@ -13,9 +13,9 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::Interruptions;
 use crate::cache::{Cache, Projection, Writer};
 use crate::watch::{Observer, WatchScope};
+use crate::{Backoff, Interruptions};
 
 /// Time for one discovery request: kube retries a request by itself for longer than that.
 const DISCOVERY: Duration = Duration::from_secs(10);
@@ -172,7 +172,7 @@ async fn follow<K>(watch: &OptionalWatch<K>, publisher: &AvailabilityPublisher, 
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    let mut pause = FIRST_PAUSE;
+    let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
     let mut lost: Option<LostWatch> = None;
     loop {
         let availability = match tokio::time::timeout(DISCOVERY, discover(&watch.api, &watch.config)).await {
@@ -183,7 +183,7 @@ where
                     lost = Some(LostWatch { at: Instant::now(), is_logged: false });
                 }
                 if started.elapsed() > LONGEST_PAUSE {
-                    pause = FIRST_PAUSE;
+                    backoff.reset();
                 }
                 ended.availability
             }
@@ -202,8 +202,7 @@ where
             }
             (None, _) => {}
         }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        tokio::time::sleep(backoff.next_delay()).await;
     }
 }
 

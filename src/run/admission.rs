@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use wva_certs::Certs;
-use wva_webhook::{ClientCa, StoreFacts, registration};
+use wva_webhook::{ClientCa, registration};
 
 use super::{Process, Watched, settled};
-use crate::facts;
+use crate::facts::CacheFacts;
 use crate::settings::Webhook;
 
 impl Process {
@@ -78,18 +78,10 @@ impl Process {
         }
     }
 
-    fn facts(&self, watched: Option<&Watched>) -> StoreFacts {
-        StoreFacts {
-            synced: facts::complete(self.synced.clone()),
-            variants: self.variant_index.clone(),
-            readers: watched.map(|w| w.readers.clone()),
-            targets: watched.map(|w| facts::targets(w.watches.clone())),
-            owned: facts::owned(&self.settings, self.namespaces.clone()),
-            namespaces: facts::managed(&self.settings, self.namespaces.clone()),
-            opted_in: facts::opted_in(&self.settings, self.namespaces.clone()),
-            global_maps: watched.map(|w| facts::global_maps(w.maps.clone())),
-            controller_namespace: self.settings.namespace.clone(),
-        }
+    fn facts(&self, watched: Option<&Watched>) -> CacheFacts {
+        let controller = watched.map(|watched| watched.facts.clone());
+        let (variants, namespaces) = (self.variant_index.clone(), self.namespaces.clone());
+        CacheFacts::new(&self.settings, self.synced.clone(), variants, namespaces, controller)
     }
 
     /// Keeps both webhook configurations open, from the moment a review sent here is answered.

@@ -8,9 +8,9 @@ use tokio::sync::watch;
 use wva_certs::Certs;
 use wva_controller::external_metrics::{self, ExternalMetrics, OwnService};
 use wva_controller::{
-    Actuator, Asking, Carrier, ConfigReloads, Engine, EngineConfig, ModelServers, Ownership, PickerConfig,
-    Prometheus, Reach, Reader, Refusals, Reporter, Scraped, StatusWriter, Telemetry, VariantSeries, events,
-    watch_service_monitor,
+    Actuator, Asking, ConfigReloads, Engine, EngineConfig, ModelServers, Ownership, PickerConfig, Prometheus,
+    Reach, Reader, Refusals, Reporter, ScaleExecutor, Scraped, StatusTargets, StatusWriter, Telemetry,
+    VariantSeries, events, watch_service_monitor,
 };
 
 use super::certificates::Served;
@@ -46,13 +46,13 @@ impl Process {
         let reloads = ConfigReloads::register(&self.registry)?;
         let asked =
             PickerConfig { token: controller.zero.picker_token.clone(), ownership: ownership.clone() };
-        let seen = watched.watches.clone();
+        let seen = watched.facts.watches.clone();
         let (asking, pickers) = Asking::new(self.client.clone(), seen, watched.pools, reader.clone(), asked)?;
         self.ask_pickers(asking);
         let (refusals, refused) = watch::channel(Arc::default());
         let engine = Arc::new(Engine {
-            watches: watched.watches,
-            maps: watched.maps,
+            watches: watched.facts.watches,
+            maps: watched.facts.maps,
             synced: self.synced.clone(),
             prometheus: Prometheus::new(controller.prometheus.clone())?,
             pickers,
@@ -70,9 +70,10 @@ impl Process {
             let (engine, changed) = (engine.clone(), changed.clone());
             async move { engine.run(&changed, ended).await }
         });
-        self.carry_out(controller.zero.steps_at_once, &reader, &refusals)?;
-        self.tell(&reader, &reach);
-        self.tell_of_scraping();
+        let (status_targets, targets) = watch::channel(StatusTargets::new());
+        self.spawn_actuator(controller.zero.steps_at_once, &reader, &refusals, &targets)?;
+        self.spawn_status_and_events(&reader, &reach, &status_targets);
+        self.watch_scraping();
         if let Some(address) = controller.debug_address {
             self.explain(address, reader)?;
         }
@@ -101,23 +102,24 @@ impl Process {
     }
 
     /// The steps that no HPA takes.
-    fn carry_out(
+    fn spawn_actuator(
         &mut self,
         at_once: usize,
         reader: &Reader,
         refusals: &watch::Sender<Arc<Refusals>>,
+        status_targets: &watch::Receiver<StatusTargets>,
     ) -> anyhow::Result<()> {
-        let (client, variants, published) = (self.acting.clone(), self.variants.clone(), reader.clone());
+        let (client, targets, published) = (self.acting.clone(), status_targets.clone(), reader.clone());
         let (changed, pod_name) = (self.changed.clone(), self.settings.pod_name.clone());
         let (servers, refusals) = (ModelServers::new()?, refusals.clone());
         self.spawn_leading("actuation", move |ended| {
             let actuator = Actuator::new(client.clone(), servers.clone(), at_once);
             let reporter = Reporter { client: client.clone(), pod_name: pod_name.clone() };
             let (changed, refusals) = (changed.clone(), refusals.clone());
-            let carrier = Carrier::new(actuator, variants.clone(), changed, refusals, reporter);
+            let executor = ScaleExecutor::new(actuator, targets.clone(), changed, refusals, reporter);
             let published = published.clone();
             settled(async move {
-                ended.run_until_cancelled(carrier.run(published)).await;
+                ended.run_until_cancelled(executor.run(published)).await;
             })
         });
         Ok(())
@@ -131,11 +133,17 @@ impl Process {
         }
     }
 
-    /// Statuses and events, anew in each term: what this replica wrote in an earlier one, others have changed since.
-    fn tell(&mut self, reader: &Reader, reach: &Reach) {
+    /// Statuses and events, with new state in each term: other replicas may have written in between.
+    fn spawn_status_and_events(
+        &mut self,
+        reader: &Reader,
+        reach: &Reach,
+        status_targets: &watch::Sender<StatusTargets>,
+    ) {
+        let targets = status_targets.clone();
         let (client, ours, published) = (self.acting.clone(), reach.clone(), reader.clone());
         self.spawn_leading("status writer", move |ended| {
-            let writer = StatusWriter::new(client.clone(), ours.clone());
+            let writer = StatusWriter::new(client.clone(), ours.clone(), targets.clone());
             let published = published.clone();
             settled(async move {
                 ended.run_until_cancelled(writer.run(published)).await;
@@ -154,7 +162,7 @@ impl Process {
     }
 
     /// That the ServiceMonitor of the controller's own metrics goes, where there are any and a Deployment to tell of it.
-    fn tell_of_scraping(&mut self) {
+    fn watch_scraping(&mut self) {
         let Some(deployment) = self.settings.deployment.clone() else { return };
         if self.settings.metrics_address.is_none() {
             return;

@@ -48,6 +48,19 @@ fn no_import_circle_has_more_than_three_files() {
 }
 
 #[test]
+fn the_page_of_the_architecture_names_files_that_exist() {
+    let page = include_str!("../../docs/development/architecture.md");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut paths =
+        page.split('`').skip(1).step_by(2).filter(|word| word.contains(".rs") || word.ends_with('/'));
+    // The page shortens what stands next to a full path.
+    let folders = ["", "controller/src", "src/run", "controller/src/actuate"].map(|folder| root.join(folder));
+    assert!(paths.clone().count() > 30);
+    let missing = paths.find(|path| !folders.iter().any(|folder| folder.join(path).exists()));
+    assert_eq!(missing, None);
+}
+
+#[test]
 fn circles_and_nested_imports_are_found() {
     let module = |name: &str| vec![name.to_owned()];
     let edge = |from: &str, to: &[&str]| (module(from), to.iter().map(|to| module(to)).collect());

@@ -16,8 +16,7 @@ mod uploads;
 
 pub use client_ca::{ClientCa, ClientCaError};
 pub use cluster::{
-    Check, ClusterFacts, GlobalMapLookup, Index, NamespaceLookup, Observer, OptedInLookup, OwnedLookup,
-    Readers, StoreFacts, TargetLookup, TargetState, autoscaler_index, scaled_object_index, variant_index,
+    ClusterFacts, Index, Key, TargetState, autoscaler_index, scaled_object_index, variant_index,
 };
 pub use config_maps::{Refusals, RefusalsToTell, refusals, tell};
 pub use review::{CONFIG_MAP_PATH, MUTATE_PATH, Settings, State, VALIDATE_PATH};

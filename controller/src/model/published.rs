@@ -89,5 +89,8 @@ impl PublishedVariant {
     }
 }
 
+/// Targets that statuses show, of the variants whose steps are due. Written by the status writer, read by the actuator.
+pub type StatusTargets = BTreeMap<VariantKey, u32>;
+
 /// Readers' end; `None` before the first cycle.
 pub type Reader = tokio::sync::watch::Receiver<Option<Arc<Published>>>;

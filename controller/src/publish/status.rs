@@ -2,7 +2,7 @@
 //! cannot do to fields another manager co-owns. Always works from the newest publication, so nothing queues up, and a
 //! failed write never holds up a cycle.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,13 +12,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
+use tokio::sync::watch;
 use wva_crds::{Actuation, OptimizedAlloc, VariantAutoscaling, VariantAutoscalingStatus};
-use wva_runtime::age;
 use wva_runtime::api_call::ApiCall;
 use wva_runtime::repeats::RepeatCounters;
+use wva_runtime::{Backoff, age};
 use wva_scaling::VariantKey;
 
-use crate::model::published::{Published, PublishedVariant, Reader};
+use crate::model::published::{Published, PublishedVariant, Reader, StatusTargets};
 use crate::model::reported::controller_state;
 use crate::model::written::Written;
 use crate::observe::variants::Reach;
@@ -33,7 +34,8 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Writes under way at once.
 const CONCURRENCY: usize = 8;
 /// First and longest wait after a failed write.
-const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+const FIRST_BACKOFF: Duration = Duration::from_secs(1);
+const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
 
 /// Brings the objects' status up to what was published.
 pub struct StatusWriter {
@@ -43,6 +45,7 @@ pub struct StatusWriter {
     written: BTreeMap<VariantKey, Ours>,
     /// Which statuses cannot be written.
     failing: RepeatCounters<VariantKey>,
+    status_targets: watch::Sender<StatusTargets>,
 }
 
 /// A status that this process wrote.
@@ -105,25 +108,41 @@ pub(crate) fn merge_patch(status: &VariantAutoscalingStatus) -> Value {
 impl StatusWriter {
     /// A writer to what is within reach, which knows the statuses that are there.
     #[must_use]
-    pub fn new(client: Client, reach: Reach) -> Self {
-        Self { client, reach, written: BTreeMap::new(), failing: RepeatCounters::default() }
+    pub fn new(client: Client, reach: Reach, status_targets: watch::Sender<StatusTargets>) -> Self {
+        // Those of an earlier term may have been overwritten since.
+        status_targets.send_replace(StatusTargets::new());
+        Self { client, reach, written: BTreeMap::new(), failing: RepeatCounters::default(), status_targets }
+    }
+
+    /// Publishes which due steps have their target in the status: those of which there is nothing to write.
+    fn publish_targets(&self, published: &Published, due: &[(VariantKey, Written)]) {
+        let to_write: BTreeSet<&VariantKey> = due.iter().map(|(key, _)| key).collect();
+        let steps = published.steps.iter().filter(|due| !to_write.contains(&due.variant));
+        let shown: StatusTargets = steps.filter_map(|due| status_target(published, &due.variant)).collect();
+        self.status_targets.send_if_modified(|targets| {
+            let is_new = *targets != shown;
+            *targets = shown;
+            is_new
+        });
     }
 
     /// Writes at each publication, until the engine is gone.
     pub async fn run(mut self, mut published: Reader) {
-        let mut wait = BACKOFF.0;
+        let mut backoff = Backoff::new(FIRST_BACKOFF, LONGEST_BACKOFF);
+        let mut wait = backoff.next_delay();
         let mut failed = false;
         loop {
             let retry = tokio::time::sleep(wait);
             tokio::select! {
                 changed = published.changed() => if changed.is_err() { return },
-                () = retry, if failed => wait = (wait * 2).min(BACKOFF.1),
+                () = retry, if failed => wait = backoff.next_delay(),
             }
             let newest = published.borrow_and_update().clone();
             if let Some(newest) = newest {
                 failed = !self.write_all(&newest).await;
                 if !failed {
-                    wait = BACKOFF.0;
+                    backoff.reset();
+                    wait = backoff.next_delay();
                 }
             }
         }
@@ -138,6 +157,7 @@ impl StatusWriter {
         // The time of the cycle and not of the write, which a retry may make much later.
         let now = published.at;
         let due = self.due(published);
+        self.publish_targets(published, &due);
         let mut left = due.len();
         let mut log = FailureLog::default();
         let (client, source, reach) = (self.client.clone(), published.clone(), self.reach.clone());
@@ -162,6 +182,9 @@ impl StatusWriter {
             match answer {
                 Ok(revision) => {
                     left -= 1;
+                    if published.steps.iter().any(|due| due.variant == key) {
+                        self.status_targets.send_modify(|all| all.extend(status_target(published, &key)));
+                    }
                     self.written.insert(key, Ours { uid, written, revision });
                 }
                 // The others would wait as long, one after the other, while newer decisions wait for them.
@@ -196,6 +219,11 @@ impl StatusWriter {
             None => object.map(|object| object.status.written.clone()).unwrap_or_default(),
         }
     }
+}
+
+/// The target that a publication has of a variant.
+fn status_target(published: &Published, key: &VariantKey) -> Option<(VariantKey, u32)> {
+    Some((key.clone(), published.variants.get(key)?.target()?))
 }
 
 /// Why a status was not written: what was tried, and the cause.

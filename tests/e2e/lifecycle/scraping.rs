@@ -15,7 +15,7 @@ const APPEARS: Duration = Duration::from_mins(2);
 pub(super) async fn until_watched(cluster: &Cluster, kind: &str) -> anyhow::Result<()> {
     eventually(&format!("{kind} to be watched"), APPEARS, async || {
         let log = cluster.install.process().log();
-        let told = |line: &str| line.contains("An optional kind is watched") && line.contains(kind);
+        let told = |line: &str| line.contains("Watching an optional kind") && line.contains(kind);
         ensure!(log.lines().any(told), "not yet");
         Ok(())
     })

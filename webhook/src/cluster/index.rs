@@ -12,18 +12,35 @@ use kube::runtime::watcher::Event;
 use serde_json::Value;
 use wva_crds::names::INSTANCE_LABEL;
 use wva_rules::{MetricReader, OtherVariant, Target, sets_cost};
+use wva_runtime::watch::Observer;
 
 /// What objects are found by.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Key {
+pub enum Key {
     /// They name this workload. Versions of one group show the same objects.
-    Target { namespace: Box<str>, group: Box<str>, kind: Box<str>, name: Box<str> },
+    Target {
+        /// Of the objects.
+        namespace: Box<str>,
+        /// API group of the workload.
+        group: Box<str>,
+        /// Its kind.
+        kind: Box<str>,
+        /// Its name.
+        name: Box<str>,
+    },
     /// They are variants of this model with a cost that somebody chose.
-    CostOf { namespace: Box<str>, model: Box<str> },
+    CostOf {
+        /// Of the objects.
+        namespace: Box<str>,
+        /// `spec.modelID`.
+        model: Box<str>,
+    },
 }
 
 impl Key {
-    pub(super) fn target(namespace: &str, target: &Target) -> Self {
+    /// Objects that name this workload.
+    #[must_use]
+    pub fn target(namespace: &str, target: &Target) -> Self {
         Self::Target {
             namespace: namespace.into(),
             group: target.group().into(),
@@ -32,7 +49,9 @@ impl Key {
         }
     }
 
-    pub(super) fn cost_of(namespace: &str, model: &str) -> Self {
+    /// Variants of this model with a cost that somebody chose.
+    #[must_use]
+    pub fn cost_of(namespace: &str, model: &str) -> Self {
         Self::CostOf { namespace: namespace.into(), model: model.into() }
     }
 }
@@ -119,7 +138,8 @@ impl<V> fmt::Debug for Index<V> {
 
 impl<V: Clone> Index<V> {
     /// What is found by this key, in order of name.
-    pub(super) fn get(&self, key: &Key) -> Vec<V> {
+    #[must_use]
+    pub fn get(&self, key: &Key) -> Vec<V> {
         // Nothing panics while it holds the lock; if it did, the entries would still be whole.
         let entries = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let ids = entries.by_key.get(key).into_iter().flatten();
@@ -127,22 +147,21 @@ impl<V: Clone> Index<V> {
     }
 
     /// Whether the namespace has any object.
-    pub(super) fn any_in(&self, namespace: &str) -> bool {
+    #[must_use]
+    pub fn any_in(&self, namespace: &str) -> bool {
         let entries = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let first = entries.objects.range::<Id, _>((namespace.into(), "".into())..).next();
         first.is_some_and(|(id, _)| &*id.0 == namespace)
     }
 
     /// The first name under this key that is not `name`.
-    pub(super) fn other_than(&self, key: &Key, name: &str) -> Option<String> {
+    #[must_use]
+    pub fn other_than(&self, key: &Key, name: &str) -> Option<String> {
         let entries = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let mut names = entries.by_key.get(key)?.iter().map(|id| &*id.1);
         names.find(|other| *other != name).map(str::to_owned)
     }
 }
-
-/// The watch's side of an index: takes in each event, in order. There is one for each index.
-pub type Observer<K> = Box<dyn FnMut(&Event<K>) + Send>;
 
 /// An index, and the observer that keeps it. `read` says what is kept of an object.
 fn index<K, V>(read: impl Fn(&K) -> Option<Entry<V>> + Send + 'static) -> (Observer<K>, Index<V>)

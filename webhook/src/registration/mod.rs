@@ -10,6 +10,7 @@ mod service;
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+use wva_runtime::Backoff;
 
 use futures::StreamExt as _;
 use k8s_openapi::ByteString;
@@ -183,7 +184,7 @@ impl Opener {
         mut ca_bundle: watch::Receiver<Vec<u8>>,
     ) -> Result<(), Error> {
         let mut events = door.events();
-        let mut failures: u32 = 0;
+        let mut backoff = Backoff::new(PAUSE, LONGEST_BACKOFF);
         loop {
             let bundle = ca_bundle.borrow_and_update().clone();
             let outcome = self.ensure(door, number, &bundle).await;
@@ -191,9 +192,11 @@ impl Opener {
             let wait = match &outcome {
                 Ok(true) => PAUSE,
                 Ok(false) => self.look,
-                Err(_) => backoff(failures),
+                Err(_) => backoff.next_delay(),
             };
-            failures = if outcome.is_ok() { 0 } else { failures.saturating_add(1) };
+            if outcome.is_ok() {
+                backoff.reset();
+            }
             if let Err(error) = &outcome {
                 tracing::warn!(
                     kind = door.kind(),
@@ -241,11 +244,6 @@ impl Opener {
         );
         Ok(true)
     }
-}
-
-/// The wait after so many failures in a row before this one.
-fn backoff(failures: u32) -> Duration {
-    LONGEST_BACKOFF.min(PAUSE * 2_u32.pow(failures.min(4)))
 }
 
 /// What to apply so that every entry that is there and is known has its rules and the bundle: all of them together,

@@ -320,10 +320,8 @@ async fn nothing_is_opened_before_a_review_would_be_answered() {
 }
 
 #[test]
-fn the_wait_after_a_failure_grows_and_stays_short() {
-    let waits: Vec<_> = (0..6).map(|failures| backoff(failures).as_secs()).collect();
-    assert_eq!(waits, [1, 2, 4, 5, 5, 5]);
-    assert!(CALL_TIMEOUT + backoff(u32::MAX) <= Duration::from_secs(15));
+fn a_retry_is_never_far_away() {
+    assert!(CALL_TIMEOUT + LONGEST_BACKOFF <= Duration::from_secs(15));
 }
 
 #[tokio::test]

@@ -14,8 +14,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use wva_certs::Trust;
-use wva_runtime::Interruptions;
 use wva_runtime::api_call::ApiCall;
+use wva_runtime::{Backoff, Interruptions};
 
 /// The `APIService`'s name.
 const NAME: &str = "v1beta1.external.metrics.k8s.io";
@@ -98,7 +98,7 @@ pub async fn keep_open(
         synced: false,
         said: None,
         write_at: Instant::now(),
-        pause: FIRST_PAUSE,
+        backoff: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE),
         interruptions: Interruptions::new("watch of the APIService", None),
     };
     tokio::select! {
@@ -120,7 +120,7 @@ struct Task {
     said: Option<Verdict>,
     /// No write before this.
     write_at: Instant,
-    pause: Duration,
+    backoff: Backoff,
     interruptions: Interruptions,
 }
 
@@ -221,22 +221,21 @@ impl Task {
         let params = PatchParams::apply(FIELD_MANAGER).force();
         let patch = Patch::Apply(&patch);
         let written = tokio::time::timeout(CALL, self.api.patch(NAME, &params, &patch)).await;
-        self.write_at = Instant::now() + self.pause;
+        let pause = self.backoff.next_delay();
+        self.write_at = Instant::now() + pause;
         match written {
             Ok(Ok(found)) => {
-                self.pause = FIRST_PAUSE;
+                self.backoff.reset();
                 self.found = Some(found);
-                return;
             }
             Ok(Err(error)) => {
                 let error = call("patch").failed(&error);
-                tracing::warn!(error, pause = ?self.pause, "Could not open APIService {NAME}");
+                tracing::warn!(error, ?pause, "Could not open APIService {NAME}");
             }
             Err(_) => {
-                tracing::warn!(pause = ?self.pause, "Could not open APIService {NAME}: no answer in time");
+                tracing::warn!(?pause, "Could not open APIService {NAME}: no answer in time");
             }
         }
-        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
     }
 }
 

@@ -10,7 +10,9 @@ use wva_scaling::{Snapshot, decide};
 
 use super::*;
 use crate::cycle::conditions::{Outlook, conditions};
-use crate::fixture::{self, Cluster, decision, published, replicas, without_target};
+use crate::fixture::{self, Cluster, decision, key, published, replicas, without_target};
+use crate::model::keys::WorkloadKey;
+use crate::model::step::{DueStep, Step};
 use crate::observe::variants::Ownership;
 
 const INTERVAL: Duration = Duration::from_mins(1);
@@ -185,8 +187,13 @@ fn reach(names: impl IntoIterator<Item = String>) -> Reach {
     cluster.reach(Ownership::default())
 }
 
+/// Of which nobody reads the targets.
+fn unread_targets() -> watch::Sender<StatusTargets> {
+    watch::channel(StatusTargets::new()).0
+}
+
 fn writer(fake: &FakeApi) -> StatusWriter {
-    StatusWriter::new(fake.client(), reach((0..100).map(|i| format!("v{i:03}"))))
+    StatusWriter::new(fake.client(), reach((0..100).map(|i| format!("v{i:03}"))), unread_targets())
 }
 
 #[tokio::test]
@@ -205,6 +212,26 @@ async fn what_was_written_is_not_written_again() {
 }
 
 #[tokio::test]
+async fn the_target_of_a_due_step_is_shown_once_written() {
+    let workload = WorkloadKey { namespace: "ns".into(), kind: "Deployment".into(), name: "d".into() };
+    let step = Step { workload, uid: "u".into(), from: 0, to: 1, until: None, ranks: BTreeSet::new() };
+    let due = DueStep { variant: key("v000"), step, why: String::new() };
+    let published = Arc::new(Published { steps: vec![due], ..Arc::unwrap_or_clone(publication(2)) });
+    let shown = status_target(&published, &key("v000"));
+    assert!(shown.is_some());
+    for (fake, want) in [(accepting(), StatusTargets::from_iter(shown)), (failing(422), StatusTargets::new())]
+    {
+        let (sender, targets) = watch::channel(StatusTargets::from([(key("v000"), 9)]));
+        let mut writer = StatusWriter::new(fake.client(), reach(["v000".to_owned()]), sender);
+        assert!(targets.borrow().is_empty(), "an earlier term's targets are dropped");
+        for _ in 0..2 {
+            writer.write_all(&published).await;
+            assert_eq!(*targets.borrow(), want);
+        }
+    }
+}
+
+#[tokio::test]
 async fn what_somebody_else_wrote_since_is_put_right_by_the_next_cycle() {
     let fake = accepting();
     let mut cluster = Cluster::new();
@@ -213,7 +240,7 @@ async fn what_somebody_else_wrote_since_is_put_right_by_the_next_cycle() {
         cluster.variant("v000", "m", json!({"metadata": metadata, "status": status}));
         cluster.reach(Ownership::default())
     };
-    let mut writer = StatusWriter::new(fake.client(), seen("9", json!({})));
+    let mut writer = StatusWriter::new(fake.client(), seen("9", json!({})), unread_targets());
     let mut turn = async || {
         assert!(writer.write_all(&publication(1)).await);
         fake.requests().len()
@@ -240,7 +267,7 @@ async fn what_somebody_else_wrote_since_is_put_right_by_the_next_cycle() {
 #[tokio::test]
 async fn nothing_is_written_to_what_is_no_longer_managed() {
     let fake = accepting();
-    let mut writer = StatusWriter::new(fake.client(), reach(["v001".to_owned()]));
+    let mut writer = StatusWriter::new(fake.client(), reach(["v001".to_owned()]), unread_targets());
     assert!(writer.write_all(&publication(3)).await);
     assert_eq!(fake.requests().len(), 1, "{:?}", fake.requests());
 }
@@ -271,10 +298,10 @@ async fn a_failed_write_is_retried_without_a_new_publication() {
     sender.send_replace(Some(publication(1)));
     let three = async {
         while fake.requests().len() < 3 {
-            tokio::time::sleep(BACKOFF.0).await;
+            tokio::time::sleep(FIRST_BACKOFF).await;
         }
     };
-    tokio::time::timeout(4 * BACKOFF.1, three).await.expect("three attempts");
+    tokio::time::timeout(4 * LONGEST_BACKOFF, three).await.expect("three attempts");
     drop(sender);
     running.await.unwrap();
 }

@@ -9,15 +9,13 @@ use std::time::{Duration, Instant};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use tokio::sync::{Notify, watch};
-use wva_runtime::Cache;
 use wva_scaling::VariantKey;
 
 use super::pauses::Pauses;
 use super::{ActuateError, Actuator, Outcome};
-use crate::model::published::Reader;
+use crate::model::published::{Published, Reader, StatusTargets};
 use crate::model::refusals::Refusals;
 use crate::model::step::{DueStep, Step};
-use crate::observe::watches::variant::Variant;
 use crate::publish::events::{PendingEvent, Reporter};
 
 /// How long a step from zero waits for its signal. Requests wait for it, so it comes all the same: an HPA that undoes it
@@ -25,22 +23,20 @@ use crate::publish::events::{PendingEvent, Reporter};
 const SIGNAL_UP: Duration = Duration::from_millis(500);
 /// How long a step to zero does; without its signal it is not taken.
 const SIGNAL_DOWN: Duration = Duration::from_secs(2);
-/// Time between two looks at the cached status.
-const LOOK: Duration = Duration::from_millis(10);
 /// Time after which a step that failed is decided on anew.
 const PAUSE: Duration = Duration::from_secs(5);
 
 /// Carries out what each publication asks for.
-pub struct Carrier {
+pub struct ScaleExecutor {
     actuator: Actuator,
-    variants: Cache<Arc<Variant>>,
+    status_targets: watch::Receiver<StatusTargets>,
     changed: Arc<Notify>,
     refusals: watch::Sender<Arc<Refusals>>,
     reporter: Reporter,
 }
 
 /// What became of a due step.
-enum Fate {
+enum StepResult {
     /// The engine should look at once.
     Look,
     /// The engine should look after a pause; for people.
@@ -57,17 +53,17 @@ struct Failure {
     pause: Duration,
 }
 
-impl Carrier {
+impl ScaleExecutor {
     /// Asks for a cycle through `changed` when a step has ended, or the pause after its failure, and keeps `refusals`.
     #[must_use]
     pub fn new(
         actuator: Actuator,
-        variants: Cache<Arc<Variant>>,
+        status_targets: watch::Receiver<StatusTargets>,
         changed: Arc<Notify>,
         refusals: watch::Sender<Arc<Refusals>>,
         reporter: Reporter,
     ) -> Self {
-        Self { actuator, variants, changed, refusals, reporter }
+        Self { actuator, status_targets, changed, refusals, reporter }
     }
 
     /// Carries steps out until the engine is gone. Of one variant one at a time: what a newer publication asks for
@@ -121,11 +117,11 @@ impl Carrier {
     }
 
     async fn carry_out(&self, due: DueStep, published: Reader) -> (DueStep, Option<Failure>) {
-        let (why, pause) = match self.fate(&due, &published).await {
-            Fate::Look => return (due, None),
-            Fate::Failed(error) if error.is_refusal() => (error.to_string(), self.refused(&due)),
-            Fate::Failed(error) => (error.to_string(), PAUSE),
-            Fate::NoSignal => ("its status does not show the target yet".to_owned(), PAUSE),
+        let (why, pause) = match self.execute(&due, &published).await {
+            StepResult::Look => return (due, None),
+            StepResult::Failed(error) if error.is_refusal() => (error.to_string(), self.refused(&due)),
+            StepResult::Failed(error) => (error.to_string(), PAUSE),
+            StepResult::NoSignal => ("its status does not show the target yet".to_owned(), PAUSE),
         };
         (due, Some(Failure { why, pause }))
     }
@@ -150,11 +146,11 @@ impl Carrier {
         });
     }
 
-    async fn fate(&self, due: &DueStep, published: &Reader) -> Fate {
+    async fn execute(&self, due: &DueStep, published: &Reader) -> StepResult {
         let Step { from, to, workload, .. } = &due.step;
         let crosses_zero = *from == 0 || *to == 0;
-        if crosses_zero && !self.signal_shows(due).await && *to == 0 {
-            return Fate::NoSignal;
+        if crosses_zero && !self.has_signal(due).await && *to == 0 {
+            return StepResult::NoSignal;
         }
         // A step to zero may be taken back until the last moment.
         let stands = || *to != 0 || stands(due, published);
@@ -165,41 +161,34 @@ impl Carrier {
                 tracing::info!(namespace, variant, kind, name, from, to, "Scaled through /scale");
                 self.not_refused(due);
                 if *from == 0 {
-                    self.tell_scaled_from_zero(due).await;
+                    self.report_scaled_from_zero(due, published).await;
                 }
-                Fate::Look
+                StepResult::Look
             }
             Ok(outcome) => {
                 tracing::debug!(namespace, variant, from, to, ?outcome, "A step needed no write");
-                Fate::Look
+                StepResult::Look
             }
             // Whoever leads now decides anew.
-            Err(ActuateError::NotLeading(_)) => Fate::Look,
-            Err(error) => Fate::Failed(error),
+            Err(ActuateError::NotLeading(_)) => StepResult::Look,
+            Err(error) => StepResult::Failed(error),
         }
     }
 
-    async fn tell_scaled_from_zero(&self, due: &DueStep) {
-        let VariantKey { namespace, name } = &due.variant;
-        let Some(uid) = self.variants.ask(namespace, name, |variant| variant.uid.clone()) else { return };
+    async fn report_scaled_from_zero(&self, due: &DueStep, published: &Reader) {
+        let variant = |newest: &Arc<Published>| newest.variants.get(&due.variant).map(|v| v.uid.clone());
+        let Some(uid) = published.borrow().as_ref().and_then(variant) else { return };
         let note = format!("scaled from 0 to {}: {}", due.step.to, due.why);
-        let told = PendingEvent { warning: false, reason: "ScaledFromZero", note, digest: None };
-        self.reporter.tell(&due.variant, &uid, &told).await;
+        let event = PendingEvent { warning: false, reason: "ScaledFromZero", note, digest: None };
+        self.reporter.tell(&due.variant, &uid, &event).await;
     }
 
     /// Waits for the status to show the target of a step.
-    async fn signal_shows(&self, due: &DueStep) -> bool {
-        let VariantKey { namespace, name } = &due.variant;
-        let target = i32::try_from(due.step.to).ok();
-        let shows =
-            |variant: &Arc<Variant>| variant.status.alloc.as_ref().map(|alloc| alloc.num_replicas) == target;
-        let seen = async {
-            while self.variants.ask(namespace, name, shows) != Some(true) {
-                tokio::time::sleep(LOOK).await;
-            }
-        };
+    async fn has_signal(&self, due: &DueStep) -> bool {
         let longest = if due.step.to == 0 { SIGNAL_DOWN } else { SIGNAL_UP };
-        tokio::time::timeout(longest, seen).await.is_ok()
+        let mut targets = self.status_targets.clone();
+        let shown = targets.wait_for(|targets| targets.get(&due.variant) == Some(&due.step.to));
+        matches!(tokio::time::timeout(longest, shown).await, Ok(Ok(_)))
     }
 }
 
