@@ -91,10 +91,9 @@ async fn cheap_recovers(scarce: &Scarce, timeline: &mut Timeline<'_>) -> anyhow:
             Ok(())
         })
         .await?;
-    let before = of(timeline.last(), "cheap")?.ready;
     scarce.load(timeline, ready(timeline.last()));
-    let grown = timeline.until("the cheaper variant to grow again", SOON, |now| {
-        ensure!(of(now, "cheap")?.ready > before, "{}", of(now, "cheap")?);
+    let grown = timeline.until("the cheaper variant to have all GPUs that are free", SOON, |now| {
+        ensure!(of(now, "cheap")?.ready >= 3, "{}", of(now, "cheap")?);
         Ok(())
     });
     grown.await?;
