@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use kube::Client;
-use live::Reached;
+use live::ReloadTargets;
 use prometheus::Registry;
 use served::Readiness;
 use supervision::{End, supervise};
@@ -38,29 +38,52 @@ use crate::telemetry::{self, LogLevel};
 /// What the parts of one process share.
 struct Process {
     settings: Settings,
+    clients: Clients,
+    leading: Leading,
+    metrics: Metrics,
+    caches: Caches,
+    /// When the engine last decided.
+    progress: CycleProgress,
+    /// What must hold for this replica to be ready.
+    checks: Vec<Check>,
+    tasks: Tasks,
+    end: End,
+}
+
+/// Clients of the API server.
+struct Clients {
     client: Client,
     /// For what only a leader writes.
     acting: Client,
-    /// Who may ask for what only some may.
+    /// Checks what callers may do.
     gate: Arc<Gate>,
+}
+
+/// What depends on which replica leads.
+struct Leading {
     leadership: Leadership,
-    /// What every replica sees and one is to tell.
+    /// Events that every replica sees and the leader writes.
     notices: Notices,
-    /// To be started once all else is.
+    /// Started once all else is.
     election: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+}
+
+/// What Prometheus reads of this process.
+struct Metrics {
     registry: Registry,
-    /// Those of variants, which only a leader shows.
+    /// Series of variants, which only a leader shows.
     series: Option<Series>,
-    tasks: Tasks,
-    end: End,
-    changed: Arc<Notify>,
-    checks: Vec<Check>,
+}
+
+/// Watch caches that every process has.
+struct Caches {
     synced: Synced,
-    /// When the engine last decided.
-    progress: CycleProgress,
+    /// An object changed that the engine reads.
+    changed: Arc<Notify>,
     variants: Cache<Arc<Variant>>,
-    /// The same, by what reviews ask for.
+    /// Variants by what reviews look for.
     variant_index: Index<OtherVariant>,
+    /// None in an install that watches one namespace.
     namespaces: Option<Cache<NamespaceFacts>>,
 }
 
@@ -84,7 +107,7 @@ pub(crate) async fn run(
         tracing::warn!("{warning}");
     }
     let mut process = Process::new(settings).await?;
-    wva_controller::tell_of_old_crd(&process.client).await;
+    wva_controller::warn_if_crd_outdated(&process.clients.client).await;
     let certs = process.certificates()?;
     let controller = process.settings.controller.clone();
     let watched = controller.as_ref().map(|controller| process.watches(controller));
@@ -94,9 +117,9 @@ pub(crate) async fn run(
     let (engine, config) = watch::channel(process.settings.engine());
     let reloads = match controller.zip(watched) {
         Some((controller, watched)) => process.controller(&controller, &certs, watched, config)?,
-        None => ConfigReloads::register(&process.registry)?,
+        None => ConfigReloads::register(&process.metrics.registry)?,
     };
-    process.follow_main_map(live, Reached { engine, level, reloads });
+    process.follow_main_map(live, ReloadTargets { engine, level, reloads });
     process.write_notices();
     process.metrics(&certs)?;
     let ready = process.health()?;
@@ -142,30 +165,21 @@ impl Process {
         let namespaces = settings.watch_namespace.is_none().then(|| watch_namespaces(&mut scope));
         Ok(Self {
             settings,
-            client,
-            acting,
-            gate,
-            leadership,
-            notices: Notices::default(),
-            election,
-            registry,
-            series: None,
+            clients: Clients { client, acting, gate },
+            leading: Leading { leadership, notices: Notices::default(), election },
+            metrics: Metrics { registry, series: None },
+            caches: Caches { synced, changed, variants, variant_index, namespaces },
+            progress: supervision::progress(),
+            checks: Vec::new(),
             tasks,
             end,
-            changed,
-            checks: Vec::new(),
-            synced,
-            progress: supervision::progress(),
-            variants,
-            variant_index,
-            namespaces,
         })
     }
 
     /// Competes for the Lease, from the moment this replica is ready: one that cannot work must not keep it from one
     /// that can.
     fn compete(&mut self, ready: Readiness) {
-        let Some(election) = self.election.take() else { return };
+        let Some(election) = self.leading.election.take() else { return };
         let stopping = self.end.stopping.clone();
         self.spawn("leader election", async move {
             if stopping.run_until_cancelled(ready.wait()).await.is_some() {
@@ -177,7 +191,7 @@ impl Process {
 
     /// The caches of the controller.
     fn watches(&mut self, controller: &Controller) -> Watched {
-        let (variants, namespaces) = (self.variants.clone(), self.namespaces.clone());
+        let (variants, namespaces) = (self.caches.variants.clone(), self.caches.namespaces.clone());
         let (names, opted_in) = (self.settings.maps.clone(), self.settings.config_enabled_value.clone());
         let mut scope = self.scope();
         let (observe_autoscalers, autoscalers) = wva_webhook::autoscaler_index();
@@ -192,7 +206,7 @@ impl Process {
 
     /// Writes the events that wait for a leader.
     fn write_notices(&mut self) {
-        let (client, notices) = (self.acting.clone(), self.notices.clone());
+        let (client, notices) = (self.clients.acting.clone(), self.leading.notices.clone());
         self.spawn_leading("events that wait for a leader", move |ended| {
             let (client, notices) = (client.clone(), notices.clone());
             settled(async move {
@@ -204,11 +218,11 @@ impl Process {
     /// What watches need, after the first of them.
     fn scope(&mut self) -> WatchScope<'_> {
         WatchScope {
-            client: self.client.clone(),
+            client: self.clients.client.clone(),
             namespace: self.settings.watch_namespace.clone(),
-            changed: self.changed.clone(),
+            changed: self.caches.changed.clone(),
             shutdown: self.end.shutdown.clone(),
-            synced: &mut self.synced,
+            synced: &mut self.caches.synced,
             tasks: &mut self.tasks,
         }
     }
@@ -227,7 +241,7 @@ impl Process {
     ) where
         F: Future<Output = Result<(), String>> + Send + 'static,
     {
-        let (leadership, stopping) = (self.leadership.clone(), self.end.stopping.clone());
+        let (leadership, stopping) = (self.leading.leadership.clone(), self.end.stopping.clone());
         self.tasks.spawn(task, async move { leadership.while_leading(&stopping, work).await });
     }
 }

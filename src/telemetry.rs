@@ -8,11 +8,12 @@ use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::Registry;
-use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::filter::EnvFilter;
+use tracing_subscriber::fmt::format::JsonFields;
 use tracing_subscriber::fmt::format::Writer;
-use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, FormattedFields};
 use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::registry::{LookupSpan, SpanRef};
 use tracing_subscriber::reload::{self, Handle};
 use tracing_subscriber::util::SubscriberInitExt;
 use wva_certs::Certs;
@@ -20,12 +21,13 @@ use wva_certs::Certs;
 use crate::settings::{Log, LogFormat};
 
 /// The level of the running log.
-pub(crate) struct LogLevel(Handle<Targets, Registry>);
+pub(crate) struct LogLevel(Handle<EnvFilter, Registry>);
 
 impl LogLevel {
     /// Changes it at once.
     pub(crate) fn set(&self, level: tracing::Level) {
-        if let Err(error) = self.0.reload(filter(level)) {
+        let filter = filter(level, &rust_log()).unwrap_or_else(|_| plain(level));
+        if let Err(error) = self.0.reload(filter) {
             tracing::warn!(%error, "The log level could not be changed");
         }
     }
@@ -35,6 +37,14 @@ impl LogLevel {
 pub(crate) fn start(log: &Log) -> LogLevel {
     let (subscriber, level) = subscriber(log);
     drop(subscriber.try_init()); // A second call in one process keeps the first logger.
+    let rust_log = rust_log();
+    if let Err(error) = filter(log.level, &rust_log) {
+        tracing::warn!(
+            RUST_LOG = rust_log,
+            error,
+            "RUST_LOG is ignored: write directives such as `wva_controller=debug` or `[review]=debug`, with commas"
+        );
+    }
     level
 }
 
@@ -43,18 +53,27 @@ pub(crate) fn start_here(log: &Log) -> tracing::subscriber::DefaultGuard {
     subscriber(log).0.set_default()
 }
 
-/// What is logged at a level. The libraries below say much at debug level that is nobody's concern here.
-fn filter(level: tracing::Level) -> Targets {
-    Targets::new()
-        .with_default(LevelFilter::from_level(level))
-        .with_target("hyper", LevelFilter::WARN)
-        .with_target("hyper_util", LevelFilter::WARN)
-        .with_target("rustls", LevelFilter::WARN)
-        .with_target("tower", LevelFilter::WARN)
-        .with_target("kube_client", LevelFilter::WARN)
-        // These two print every failed request without what it was about. The part of this program that asked logs it in full.
-        .with_target("kube_client::client::builder", LevelFilter::OFF)
-        .with_target("kube_runtime::watcher", LevelFilter::ERROR)
+/// What is logged at every level of the libraries below, which say much that is nobody's concern here. The last two print
+/// every failed request without what it was about: the part of this program that asked logs it in full.
+const LIBRARIES: &str = "hyper=warn,hyper_util=warn,rustls=warn,tower=warn,kube_client=warn,\
+                         kube_client::client::builder=off,kube_runtime::watcher=error";
+
+/// Directives that come after all others, and count before them where they are as narrow or narrower.
+fn rust_log() -> String {
+    std::env::var("RUST_LOG").unwrap_or_default()
+}
+
+/// What is logged at a level.
+///
+/// # Errors
+/// Why the directives are none, for people.
+fn filter(level: tracing::Level, directives: &str) -> Result<EnvFilter, String> {
+    EnvFilter::try_new(format!("{level},{LIBRARIES},{directives}")).map_err(|error| error.to_string())
+}
+
+/// The same, without directives.
+fn plain(level: tracing::Level) -> EnvFilter {
+    EnvFilter::new(format!("{level},{LIBRARIES}"))
 }
 
 fn subscriber(log: &Log) -> (tracing::Dispatch, LogLevel) {
@@ -63,12 +82,12 @@ fn subscriber(log: &Log) -> (tracing::Dispatch, LogLevel) {
         LogFormat::Text => false,
         LogFormat::Auto => !std::io::stderr().is_terminal(),
     };
-    let (filter, level) = reload::Layer::new(filter(log.level));
+    let filter = filter(log.level, &rust_log()).unwrap_or_else(|_| plain(log.level));
+    let (filter, level) = reload::Layer::new(filter);
     let registry = tracing_subscriber::registry().with(filter);
     let dispatch = if json {
-        registry
-            .with(tracing_subscriber::fmt::layer().event_format(JsonLines).with_writer(std::io::stderr))
-            .into()
+        let lines = tracing_subscriber::fmt::layer().event_format(JsonLines).fmt_fields(JsonFields::new());
+        registry.with(lines.with_writer(std::io::stderr)).into()
     } else {
         registry.with(tracing_subscriber::fmt::layer().with_target(false).with_writer(std::io::stderr)).into()
     };
@@ -84,7 +103,7 @@ where
 {
     fn format_event(
         &self,
-        _: &FmtContext<'_, S, N>,
+        context: &FmtContext<'_, S, N>,
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
@@ -93,8 +112,26 @@ where
         line.insert("level".to_owned(), Value::String(level));
         line.insert("ts".to_owned(), Value::String(wva_controller::now_rfc3339()));
         event.record(&mut Fields(&mut line));
+        let spans: Vec<Value> =
+            context.event_scope().into_iter().flatten().map(|span| shown::<S, N>(&span)).collect();
+        if !spans.is_empty() {
+            line.insert("spans".to_owned(), spans.into());
+        }
         writeln!(writer, "{}", Value::Object(line))
     }
+}
+
+/// A span with its fields, which its formatter wrote as JSON.
+fn shown<S, N>(span: &SpanRef<'_, S>) -> Value
+where
+    S: for<'a> LookupSpan<'a>,
+    N: 'static,
+{
+    let written = span.extensions();
+    let fields = written.get::<FormattedFields<N>>().and_then(|fields| serde_json::from_str(fields).ok());
+    let mut fields: Map<String, Value> = fields.unwrap_or_default();
+    fields.insert("name".to_owned(), span.name().into());
+    fields.into()
 }
 
 struct Fields<'a>(&'a mut Map<String, Value>);

@@ -17,7 +17,7 @@ use wva_runtime::{Backoff, Clock};
 use crate::ca::CaCert;
 use crate::leader::Leader;
 use crate::rest::Rest;
-use crate::rotation::{Availability, Looker, Role, decide};
+use crate::rotation::{ReplicaView, Role, SecretView, decide};
 use crate::set::{CaSet, Found};
 use crate::state::{CHECK, CertPublisher, FIRST_PAUSE, Known, LONGEST_PAUSE, LOOKS, ca_check, looks_in};
 use crate::store::Store;
@@ -153,8 +153,8 @@ impl Task {
         let now = (self.clock)();
         let found = secret.data.as_ref().map(|data| Found::read(data, now));
         let known = self.known();
-        let sight = Availability { found: found.as_ref(), looker: self.looker(known.as_ref()), now };
-        match (decide(sight), sight.kept()) {
+        let view = SecretView { found: found.as_ref(), replica: self.replica(known.as_ref()), now };
+        match (decide(view), view.kept()) {
             (None, Some(set)) => self.adopt(set, None),
             _ => self.repair_soon(),
         }
@@ -164,11 +164,11 @@ impl Task {
         self.known.borrow().clone()
     }
 
-    fn looker<'a>(&self, known: Option<&'a Known>) -> Looker<'a> {
+    fn replica<'a>(&self, known: Option<&'a Known>) -> ReplicaView<'a> {
         let role = Role::Follower;
         match known {
-            Some(known) => known.looker(role, settle(&self.config)),
-            None => Looker { known: None, seasoned: false, role },
+            Some(known) => known.replica(role, settle(&self.config)),
+            None => ReplicaView { known: None, trusted_ca_established: false, role },
         }
     }
 
@@ -179,7 +179,7 @@ impl Task {
 
     async fn repair(&mut self, shutdown: &CancellationToken) {
         let (known, wanted) = (self.known(), *self.wanted.borrow());
-        match self.store.ensure(self.looker(known.as_ref()), shutdown).await {
+        match self.store.ensure(self.replica(known.as_ref()), shutdown).await {
             Ok((set, secret, change)) => {
                 self.repair_at = None;
                 self.rest_until = Instant::now() + self.rest.after(change.as_ref(), Instant::now());

@@ -122,8 +122,8 @@ impl Leader {
         trusted: &[CertificateDer<'static>],
         stop: &CancellationToken,
     ) -> bool {
-        let looker = known.looker(Role::Leader { trusted }, self.settle);
-        match self.store.ensure(looker, stop).await {
+        let replica = known.replica(Role::Leader { trusted }, self.settle);
+        match self.store.ensure(replica, stop).await {
             Ok((found, _, None)) => {
                 // Somebody else's step that the task has not seen, as its watch is behind or broken.
                 if !found.is(&known.set) {

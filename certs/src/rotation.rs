@@ -32,21 +32,21 @@ pub(crate) enum Role<'a> {
 
 /// Who looks at the Secret.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Looker<'a> {
+pub(crate) struct ReplicaView<'a> {
     /// What it used so far.
     pub(crate) known: Option<&'a CaSet>,
     /// It has known a CA for a while, and is believed to have one that others trust. One that has just started may
     /// have found or made a CA that nobody knows, and takes another good one as it finds it.
-    pub(crate) seasoned: bool,
+    pub(crate) trusted_ca_established: bool,
     pub(crate) role: Role<'a>,
 }
 
 /// What a decision is made from.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Availability<'a> {
+pub(crate) struct SecretView<'a> {
     /// The Secret; `None` where there is none.
     pub(crate) found: Option<&'a Found>,
-    pub(crate) looker: Looker<'a>,
+    pub(crate) replica: ReplicaView<'a>,
     pub(crate) now: Timestamp,
 }
 
@@ -120,18 +120,18 @@ impl fmt::Display for Change {
 }
 
 /// What to write, if anything.
-pub(crate) fn decide(sight: Availability<'_>) -> Option<Change> {
-    match sight.found {
-        None => Some(sight.without_secret()),
+pub(crate) fn decide(view: SecretView<'_>) -> Option<Change> {
+    match view.found {
+        None => Some(view.without_secret()),
         Some(found) => match &found.current {
-            Err(why) => Some(sight.without_current(found, why.clone())),
-            Ok(_) if sight.is_unannounced(found) => Some(Change::Restored(Why::Unannounced)),
-            Ok(current) => sight.due(found, current.cert()),
+            Err(why) => Some(view.without_current(found, why.clone())),
+            Ok(_) if view.is_unannounced(found) => Some(Change::Restored(Why::Unannounced)),
+            Ok(current) => view.due(found, current.cert()),
         },
     }
 }
 
-impl<'a> Availability<'a> {
+impl<'a> SecretView<'a> {
     fn without_secret(self) -> Change {
         if self.usable_known().is_some() {
             Change::Restored(Why::NoSecret)
@@ -153,7 +153,7 @@ impl<'a> Availability<'a> {
 
     /// The leader's steps.
     fn due(self, found: &Found, current: &CaCert) -> Option<Change> {
-        let Role::Leader { trusted } = self.looker.role else { return None };
+        let Role::Leader { trusted } = self.replica.role else { return None };
         let due = self.now >= current.rotate_at();
         match &found.next {
             None if due => return Some(Change::Announced),
@@ -173,18 +173,19 @@ impl<'a> Availability<'a> {
 
     /// A good Secret without the CA in use: to sign from it at once would be to serve what nobody trusts.
     fn is_unannounced(self, found: &Found) -> bool {
-        self.looker.seasoned && self.usable_known().is_some_and(|known| !found.names(known.current.cert()))
+        self.replica.trusted_ca_established
+            && self.usable_known().is_some_and(|known| !found.names(known.current.cert()))
     }
 
     /// What this replica knows, while its CA is valid. One that is not valid yet is of no more use than one that has
     /// expired: the clock was set back, and to write it back would be to find it bad again, for ever.
     fn usable_known(self) -> Option<&'a CaSet> {
-        self.looker.known.filter(|known| known.current.cert().valid_at(self.now))
+        self.replica.known.filter(|known| known.current.cert().valid_at(self.now))
     }
 
     /// The CA that was to sign next: the Secret's, or the one remembered.
     fn successor(self) -> Option<&'a Arc<Ca>> {
-        let remembered = self.looker.known.and_then(|known| known.next.as_ref());
+        let remembered = self.replica.known.and_then(|known| known.next.as_ref());
         self.found.and_then(Found::good_next).or_else(|| remembered.filter(|ca| ca.cert().valid_at(self.now)))
     }
 
@@ -238,13 +239,13 @@ impl<'a> Availability<'a> {
     /// disagree, and each would overwrite the other.
     fn is_left_out(self, change: &Change, cert: &CaCert) -> bool {
         let at_once = match change {
-            Change::Restored(_) if self.looker.seasoned => None,
+            Change::Restored(_) if self.replica.trusted_ca_established => None,
             Change::Replaced(why) | Change::PromotedAtOnce(why) | Change::Restored(why) => Some(why),
             _ => None,
         };
         let is_at_once = at_once.is_some_and(|why| !matches!(why, Why::NotYetValid { .. }));
-        let announced = self.looker.seasoned && self.usable_known().is_some();
-        let knows = self.looker.known.is_some_and(|known| known.certs().any(|known| known == cert));
+        let announced = self.replica.trusted_ca_established && self.usable_known().is_some();
+        let knows = self.replica.known.is_some_and(|known| known.certs().any(|known| known == cert));
         let gave_way = self.found.is_some_and(|found| found.current_cert.as_ref() == Some(cert));
         is_at_once && self.now < cert.not_after() && !knows && (gave_way || !announced)
     }
@@ -267,7 +268,7 @@ impl<'a> Availability<'a> {
             .found
             .into_iter()
             .flat_map(|found| found.current_cert.iter().chain(&found.previous).chain(&found.early_next));
-        let known = self.looker.known.into_iter().flat_map(CaSet::certs);
+        let known = self.replica.known.into_iter().flat_map(CaSet::certs);
         let mut previous: Vec<CaCert> = Vec::new();
         for cert in found.chain(known) {
             if !signs(cert) && !over(cert, self.now) && !previous.contains(cert) {

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::rotation::{Looker, Role};
+use crate::rotation::{ReplicaView, Role};
 use crate::serving::Serving;
 use crate::set::CaSet;
 
@@ -36,8 +36,8 @@ pub(crate) struct Known {
 
 impl Known {
     /// The replica that knows this, as it looks at the Secret.
-    pub(crate) fn looker<'a>(&'a self, role: Role<'a>, settle: Duration) -> Looker<'a> {
-        Looker { known: Some(&self.set), seasoned: self.first.elapsed() >= settle, role }
+    pub(crate) fn replica<'a>(&'a self, role: Role<'a>, settle: Duration) -> ReplicaView<'a> {
+        ReplicaView { known: Some(&self.set), trusted_ca_established: self.first.elapsed() >= settle, role }
     }
 }
 

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use wva_runtime::{Backoff, Clock};
 
 use crate::ca::{Ca, SignError};
-use crate::rotation::{Availability, Change, Looker, decide};
+use crate::rotation::{Change, ReplicaView, SecretView, decide};
 use crate::set::{CaSet, Found};
 
 /// One call to the API server. kube's client retries by itself for minutes otherwise.
@@ -115,7 +115,7 @@ impl Store {
     /// sense for all of them.
     pub(crate) async fn ensure(
         &self,
-        looker: Looker<'_>,
+        replica: ReplicaView<'_>,
         stop: &CancellationToken,
     ) -> Result<Ensured, StoreError> {
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
@@ -125,7 +125,7 @@ impl Store {
             }
             // An API server that fails or does not answer is not asked again here: whoever called has other things to
             // look after meanwhile, and comes back.
-            if let Some(done) = self.attempt(looker, stop).await? {
+            if let Some(done) = self.attempt(replica, stop).await? {
                 return Ok(done);
             }
         }
@@ -135,18 +135,18 @@ impl Store {
     /// One round. `None`: somebody else wrote in between.
     async fn attempt(
         &self,
-        looker: Looker<'_>,
+        replica: ReplicaView<'_>,
         stop: &CancellationToken,
     ) -> Result<Option<Ensured>, StoreError> {
         let secret = self.call("get", self.api.get_opt(&self.name)).await?;
         let now = (self.clock)();
         let found = secret.as_ref().map(|s| Found::read(s.data.as_ref().unwrap_or(&NO_DATA), now));
-        let sight = Availability { found: found.as_ref(), looker, now };
-        let Some(change) = decide(sight) else {
+        let view = SecretView { found: found.as_ref(), replica, now };
+        let Some(change) = decide(view) else {
             // Nothing to change means that there is a set.
-            return Ok(sight.kept().zip(secret).map(|(set, secret)| (set, secret, None)));
+            return Ok(view.kept().zip(secret).map(|(set, secret)| (set, secret, None)));
         };
-        let set = sight.after(&change, || Ca::generate(self.ca_lifetime, now))?;
+        let set = view.after(&change, || Ca::generate(self.ca_lifetime, now))?;
         if let Some(secret) = secret.as_ref().filter(|secret| holds(secret, &set)) {
             // To write what is there already would wake everybody, who would find the same wrong again.
             return Ok(Some((set, secret.clone(), None)));

@@ -11,7 +11,7 @@ use clap::{Arg, ArgMatches, Command, value_parser};
 use hyper::StatusCode;
 
 use super::cluster::{name_argument, namespace_option};
-use super::leader::{self, Answer, Door};
+use super::leader::{self, Answer, DebugEndpoint};
 use super::output::print;
 
 /// Attempts to get snapshot and explanation of one cycle.
@@ -101,17 +101,17 @@ fn path(arguments: &ArgMatches) -> anyhow::Result<String> {
 /// Asks whom the arguments name, or every controller there is.
 async fn tell(arguments: &ArgMatches, question: &Question) -> anyhow::Result<Vec<Told>> {
     if let Some(address) = word(arguments, "address") {
-        let door = Door::Address(address.to_owned());
-        let answer = ask(&door, question).await.with_context(|| {
+        let endpoint = DebugEndpoint::Address(address.to_owned());
+        let answer = ask(&endpoint, question).await.with_context(|| {
             format!("nothing was told at {address}: it is --address, the controller's WVA_DEBUG_BIND_ADDRESS")
         })?;
-        return Ok(vec![answer.told(&door)?]);
+        return Ok(vec![answer.told(&endpoint)?]);
     }
     let (mut told, mut silent) = (Vec::new(), Vec::new());
-    for door in leader::doors(arguments).await? {
-        match ask(&door, question).await.and_then(|answer| answer.told(&door)) {
+    for endpoint in leader::endpoints(arguments).await? {
+        match ask(&endpoint, question).await.and_then(|answer| answer.told(&endpoint)) {
             Ok(answer) => told.push(answer),
-            Err(error) => silent.push(format!("  {door}: {error:#}")),
+            Err(error) => silent.push(format!("  {endpoint}: {error:#}")),
         }
     }
     anyhow::ensure!(!told.is_empty(), "no controller tells it:\n{}", silent.join("\n"));
@@ -129,9 +129,9 @@ enum Outcome {
 }
 
 impl Outcome {
-    fn told(self, door: &Door) -> anyhow::Result<Told> {
+    fn told(self, endpoint: &DebugEndpoint) -> anyhow::Result<Told> {
         match self {
-            Self::Told { text, snapshot } => Ok(Told { who: door.to_string(), text, snapshot }),
+            Self::Told { text, snapshot } => Ok(Told { who: endpoint.to_string(), text, snapshot }),
             Self::Refused(_, said) if !said.is_empty() => Err(anyhow::anyhow!(said)),
             Self::Refused(status, _) => Err(anyhow::anyhow!(
                 "it answered {status} without a word, as no controller's debug address (WVA_DEBUG_BIND_ADDRESS) does"
@@ -141,13 +141,13 @@ impl Outcome {
 }
 
 /// Snapshot and explanation are to be of one cycle. One that runs in between is rare, and once more is enough.
-async fn ask(door: &Door, question: &Question) -> anyhow::Result<Outcome> {
+async fn ask(endpoint: &DebugEndpoint, question: &Question) -> anyhow::Result<Outcome> {
     for _ in 0..TRIES {
         let snapshot = match question.with_snapshot.then_some("/snapshot") {
-            Some(path) => Some(door.get(path).await?),
+            Some(path) => Some(endpoint.get(path).await?),
             None => None,
         };
-        let explained = door.get(&question.explain).await?;
+        let explained = endpoint.get(&question.explain).await?;
         for answer in snapshot.iter().chain([&explained]) {
             if !answer.status.is_success() {
                 return Ok(Outcome::Refused(answer.status, answer.text.trim().to_owned()));

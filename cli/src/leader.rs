@@ -1,13 +1,13 @@
 //! The controllers that run, for the commands that ask what they know: where they can be asked, and what the one that
 //! leads saw in its last cycle.
 
-mod door;
+mod endpoint;
 mod search;
 
 use clap::{Arg, ArgMatches, Command};
 use wva_scaling::Snapshot;
 
-pub(super) use door::{Answer, Door};
+pub(super) use endpoint::{Answer, DebugEndpoint};
 pub(super) use search::Search;
 
 /// Adds the options that say which controller is asked.
@@ -46,14 +46,14 @@ fn address(text: &str) -> Result<String, String> {
 }
 
 /// Where the controllers can be asked that the options name; at least one.
-pub(super) async fn doors(arguments: &ArgMatches) -> anyhow::Result<Vec<Door>> {
+pub(super) async fn endpoints(arguments: &ArgMatches) -> anyhow::Result<Vec<DebugEndpoint>> {
     let word = |name: &str| arguments.get_one::<String>(name).cloned();
     if let Some(address) = word("address") {
-        return Ok(vec![Door::Address(address)]);
+        return Ok(vec![DebugEndpoint::Address(address)]);
     }
     let search =
         Search { namespace: word("controller-namespace"), selector: word("selector").unwrap_or_default() };
-    search.doors().await
+    search.endpoints().await
 }
 
 /// What a leader saw in its last cycle.
@@ -76,17 +76,17 @@ impl Leaders {
     /// not known.
     pub(super) async fn ask(arguments: &ArgMatches) -> Self {
         let mut all = Self::default();
-        let doors = match doors(arguments).await {
-            Ok(doors) => doors,
+        let endpoints = match endpoints(arguments).await {
+            Ok(endpoints) => endpoints,
             Err(error) => {
                 all.silent.push(format!("{error:#}"));
                 return all;
             }
         };
-        for door in doors {
-            match snapshot(&door).await {
-                Ok(snapshot) => all.seen.push(Seen { who: door.to_string(), snapshot }),
-                Err(error) => all.silent.push(format!("{door}: {error:#}")),
+        for endpoint in endpoints {
+            match snapshot(&endpoint).await {
+                Ok(snapshot) => all.seen.push(Seen { who: endpoint.to_string(), snapshot }),
+                Err(error) => all.silent.push(format!("{endpoint}: {error:#}")),
             }
         }
         all
@@ -98,8 +98,8 @@ impl Leaders {
     }
 }
 
-async fn snapshot(door: &Door) -> anyhow::Result<Snapshot> {
-    let Answer { status, text, .. } = door.get("/snapshot").await?;
+async fn snapshot(endpoint: &DebugEndpoint) -> anyhow::Result<Snapshot> {
+    let Answer { status, text, .. } = endpoint.get("/snapshot").await?;
     anyhow::ensure!(status.is_success(), "{}", if text.is_empty() { status.to_string() } else { text });
     Snapshot::parse(&text).map_err(|e| {
         anyhow::anyhow!(e).context("it is of another release than this program: use the `wva` of its image")

@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
+use tracing::Instrument;
+use wva_runtime::spans;
 
 use self::prometheus::{Prometheus, QueryError, Session};
 use self::scope::Scope;
@@ -49,7 +51,8 @@ pub(crate) async fn fetch(
     for scope in scopes {
         asks.extend(queries.iter().map(|query| (*query, scope.clone())));
     }
-    stream_answers(prometheus, asks, telemetry, within).collect().await
+    let span = spans::prometheus_round(asks.len());
+    stream_answers(prometheus, asks, telemetry, within).collect().instrument(span).await
 }
 
 /// The same, with each answer as soon as it is there.

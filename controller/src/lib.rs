@@ -17,16 +17,16 @@ pub use collect::picker::{Asking, PickerConfig, PickerToken, Pickers};
 pub use collect::prometheus::{ClientError, Prometheus, PrometheusConfig};
 pub use collect::telemetry::Telemetry;
 pub use config::{Config, ConfigMaps, ConfigReloads, main_map, watch_config_maps};
-pub use cycle::engine::{Actuation, CycleProgress, Engine, EngineConfig};
+pub use cycle::engine::{Actuation, CycleProgress, Engine, EngineConfig, EngineMetrics, Sources};
 pub use model::moment::LONGEST_AGE;
-pub use model::orphan::{Sign, Unserved};
+pub use model::orphan::{Orphan, OrphanEvidence};
 pub use model::published::{Published, PublishedVariant, Reader, StatusTargets};
 pub use model::refusals::Refusals;
-pub use observe::crd::{Undescribed, missing_fields, tell_of_old_crd};
+pub use observe::crd::{Undescribed, missing_fields, warn_if_crd_outdated};
 pub use observe::guard;
 pub use observe::pools::InferencePools;
 pub use observe::template::demanded as template_accelerator;
-pub use observe::variants::{Ownership, Reach, is_excluded as namespace_is_excluded, nobody_serves};
+pub use observe::variants::{Ownership, Reach, detect_orphan, is_excluded as namespace_is_excluded};
 pub use observe::watches::{
     AutoscalerObservers, Limiter, NamespaceFacts, Variant, Watches, watch_all, watch_inference_pools,
     watch_namespaces, watch_service_monitor, watch_variants,

@@ -15,6 +15,7 @@ pub mod optional;
 pub mod repeats;
 pub mod server;
 mod signals;
+pub mod spans;
 mod synced;
 mod tasks;
 pub mod watch;

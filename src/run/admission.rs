@@ -27,10 +27,10 @@ impl Process {
             self.review_settings(webhook, client_ca.clone()),
             Arc::new(self.facts(watched)),
             Some(refusals),
-            &self.registry,
+            &self.metrics.registry,
         )?);
         let reporter = self.settings.pod_name.clone().unwrap_or_else(|| "wva".to_owned());
-        let (client, shutdown) = (self.client.clone(), self.end.shutdown.clone());
+        let (client, shutdown) = (self.clients.client.clone(), self.end.shutdown.clone());
         self.spawn(
             "events of refused changes",
             settled(wva_webhook::tell(client, reporter, to_tell, shutdown)),
@@ -80,8 +80,8 @@ impl Process {
 
     fn facts(&self, watched: Option<&Watched>) -> CacheFacts {
         let controller = watched.map(|watched| watched.facts.clone());
-        let (variants, namespaces) = (self.variant_index.clone(), self.namespaces.clone());
-        CacheFacts::new(&self.settings, self.synced.clone(), variants, namespaces, controller)
+        let (variants, namespaces) = (self.caches.variant_index.clone(), self.caches.namespaces.clone());
+        CacheFacts::new(&self.settings, self.caches.synced.clone(), variants, namespaces, controller)
     }
 
     /// Keeps both webhook configurations open, from the moment a review sent here is answered.
@@ -98,7 +98,8 @@ impl Process {
             addr: reachable(address),
             server_name: format!("{service}.{}.svc", self.settings.namespace),
         };
-        let (client, certs, synced) = (self.acting.clone(), certs.clone(), self.synced.clone());
+        let (client, certs, synced) =
+            (self.clients.acting.clone(), certs.clone(), self.caches.synced.clone());
         let trust = certs.trust("webhook configurations");
         self.spawn_leading("registration of the webhooks", move |ended| {
             let (client, config, bundle) = (client.clone(), config.clone(), certs.fresh_ca_bundle());

@@ -46,7 +46,7 @@ impl Process {
         }
         let shown = [("", &serving), ("metrics-", &metrics)];
         let shown = shown.into_iter().filter_map(|(prefix, certs)| Some((prefix, certs.clone()?))).collect();
-        self.registry.register(Box::new(telemetry::CertificateExpiry::new(shown)?))?;
+        self.metrics.registry.register(Box::new(telemetry::CertificateExpiry::new(shown)?))?;
         Ok(Served { serving, metrics })
     }
 
@@ -62,9 +62,10 @@ impl Process {
         let secret_name = format!("{}-ca", service.unwrap_or("wva"));
         let config = CertsConfig { namespace, secret_name, dns_names, ca_lifetime, cert_lifetime };
         let shutdown = self.end.shutdown.clone();
-        let (certs, task) = Certs::start(self.client.clone(), config, wva_runtime::system_clock(), shutdown)?;
+        let (certs, task) =
+            Certs::start(self.clients.client.clone(), config, wva_runtime::system_clock(), shutdown)?;
         self.spawn("certificates", settled(Box::pin(task)));
-        let (rotated, acting) = (certs.clone(), self.acting.clone());
+        let (rotated, acting) = (certs.clone(), self.clients.acting.clone());
         self.spawn_leading("rotation of the CA", move |ended| settled(rotated.rotate(acting.clone(), ended)));
         Ok(certs)
     }

@@ -14,7 +14,7 @@ use crate::settings::{Live, MainMap, Update, keys};
 use crate::telemetry::LogLevel;
 
 /// Those whom a change of settings reaches.
-pub(super) struct Reached {
+pub(super) struct ReloadTargets {
     pub(super) engine: watch::Sender<EngineConfig>,
     pub(super) level: LogLevel,
     pub(super) reloads: ConfigReloads,
@@ -22,11 +22,11 @@ pub(super) struct Reached {
 
 impl Process {
     /// Takes in each change of the main ConfigMap.
-    pub(super) fn follow_main_map(&mut self, mut live: Live, reached: Reached) {
+    pub(super) fn follow_main_map(&mut self, mut live: Live, reached: ReloadTargets) {
         let (namespace, name) = live.main_map();
-        let maps = wva_controller::main_map(self.client.clone(), &namespace, &name);
+        let maps = wva_controller::main_map(self.clients.client.clone(), &namespace, &name);
         let told = ConfigChangeLogger {
-            notices: self.notices.clone(),
+            notices: self.leading.notices.clone(),
             map: (namespace, name),
             reporter: self.settings.pod_name.clone(),
         };
@@ -44,7 +44,7 @@ impl Process {
     }
 }
 
-impl Reached {
+impl ReloadTargets {
     fn take_over(&self, update: &Update) {
         self.reloads.count(Config::Main, update.valid);
         self.level.set(update.level);

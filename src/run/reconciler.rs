@@ -8,9 +8,9 @@ use tokio::sync::watch;
 use wva_certs::Certs;
 use wva_controller::external_metrics::{self, ExternalMetrics, OwnService};
 use wva_controller::{
-    Actuator, Asking, ConfigReloads, Engine, EngineConfig, ModelServers, Ownership, PickerConfig, Prometheus,
-    Reach, Reader, Refusals, Reporter, ScaleExecutor, Scraped, StatusTargets, StatusWriter, Telemetry,
-    VariantSeries, events, watch_service_monitor,
+    Actuator, Asking, ConfigReloads, Engine, EngineConfig, EngineMetrics, ModelServers, Ownership,
+    PickerConfig, Prometheus, Reach, Reader, Refusals, Reporter, ScaleExecutor, Scraped, Sources,
+    StatusTargets, StatusWriter, Telemetry, VariantSeries, events, watch_service_monitor,
 };
 
 use super::certificates::Served;
@@ -29,43 +29,47 @@ impl Process {
     ) -> anyhow::Result<ConfigReloads> {
         let (published, reader) = watch::channel(None);
         let ownership = self.ownership(controller);
-        let reach = Reach::new(ownership.clone(), self.variants.clone(), self.namespaces.clone());
+        let reach =
+            Reach::new(ownership.clone(), self.caches.variants.clone(), self.caches.namespaces.clone());
         let series = VariantSeries::new(
             reader.clone(),
             reach.clone(),
             controller.legacy_metrics,
             self.progress.clone(),
         );
-        let leadership = self.leadership.clone();
-        self.series = Some(Arc::new(move |take| {
+        let leadership = self.leading.leadership.clone();
+        self.metrics.series = Some(Arc::new(move |take| {
             if leadership.shows_series() {
                 series.each(take);
             }
         }));
-        let telemetry = Telemetry::register(&self.registry)?;
-        let reloads = ConfigReloads::register(&self.registry)?;
+        let telemetry = Telemetry::register(&self.metrics.registry)?;
+        let reloads = ConfigReloads::register(&self.metrics.registry)?;
         let asked =
             PickerConfig { token: controller.zero.picker_token.clone(), ownership: ownership.clone() };
         let seen = watched.facts.watches.clone();
-        let (asking, pickers) = Asking::new(self.client.clone(), seen, watched.pools, reader.clone(), asked)?;
+        let (asking, pickers) =
+            Asking::new(self.clients.client.clone(), seen, watched.pools, reader.clone(), asked)?;
         self.ask_pickers(asking);
         let (refusals, refused) = watch::channel(Arc::default());
-        let engine = Arc::new(Engine {
+        let sources = Sources {
             watches: watched.facts.watches,
             maps: watched.facts.maps,
-            synced: self.synced.clone(),
+            synced: self.caches.synced.clone(),
             prometheus: Prometheus::new(controller.prometheus.clone())?,
             pickers,
             refusals: refused,
             ownership,
             namespace: self.settings.watch_namespace.clone(),
+        };
+        let engine = Arc::new(Engine {
+            sources,
             config,
-            telemetry,
-            reloads: reloads.clone(),
+            metrics: EngineMetrics { telemetry, reloads: reloads.clone() },
             progress: self.progress.clone(),
             published,
         });
-        let changed = self.changed.clone();
+        let changed = self.caches.changed.clone();
         self.spawn_leading("engine", move |ended| {
             let (engine, changed) = (engine.clone(), changed.clone());
             async move { engine.run(&changed, ended).await }
@@ -86,7 +90,7 @@ impl Process {
     /// Serves what was decided, for `wva explain`.
     fn explain(&mut self, address: SocketAddr, reader: Reader) -> anyhow::Result<()> {
         let listener = wva_runtime::server::bind("/explain and /snapshot", address)?;
-        let router = endpoints::debug(reader, self.leadership.clone());
+        let router = endpoints::debug(reader, self.leading.leadership.clone());
         let shutdown = self.end.shutdown.clone();
         self.spawn("debug endpoint", endpoints::serve("debug", listener, None, router, shutdown));
         Ok(())
@@ -109,8 +113,9 @@ impl Process {
         refusals: &watch::Sender<Arc<Refusals>>,
         status_targets: &watch::Receiver<StatusTargets>,
     ) -> anyhow::Result<()> {
-        let (client, targets, published) = (self.acting.clone(), status_targets.clone(), reader.clone());
-        let (changed, pod_name) = (self.changed.clone(), self.settings.pod_name.clone());
+        let (client, targets, published) =
+            (self.clients.acting.clone(), status_targets.clone(), reader.clone());
+        let (changed, pod_name) = (self.caches.changed.clone(), self.settings.pod_name.clone());
         let (servers, refusals) = (ModelServers::new()?, refusals.clone());
         self.spawn_leading("actuation", move |ended| {
             let actuator = Actuator::new(client.clone(), servers.clone(), at_once);
@@ -141,7 +146,7 @@ impl Process {
         status_targets: &watch::Sender<StatusTargets>,
     ) {
         let targets = status_targets.clone();
-        let (client, ours, published) = (self.acting.clone(), reach.clone(), reader.clone());
+        let (client, ours, published) = (self.clients.acting.clone(), reach.clone(), reader.clone());
         self.spawn_leading("status writer", move |ended| {
             let writer = StatusWriter::new(client.clone(), ours.clone(), targets.clone());
             let published = published.clone();
@@ -150,7 +155,7 @@ impl Process {
             })
         });
         let (client, pod_name, published) =
-            (self.acting.clone(), self.settings.pod_name.clone(), reader.clone());
+            (self.clients.acting.clone(), self.settings.pod_name.clone(), reader.clone());
         let reach = reach.clone();
         self.spawn_leading("events", move |ended| {
             let (client, pod_name, published) = (client.clone(), pod_name.clone(), published.clone());
@@ -171,7 +176,7 @@ impl Process {
         let scraped = Scraped { namespace, deployment, pod };
         let present = watch_service_monitor(&mut self.scope(), &scraped.namespace, &scraped.monitor());
         let (client, notices, shutdown) =
-            (self.client.clone(), self.notices.clone(), self.end.shutdown.clone());
+            (self.clients.client.clone(), self.leading.notices.clone(), self.end.shutdown.clone());
         self.spawn(
             "events of the ServiceMonitor",
             settled(async move {
@@ -183,12 +188,12 @@ impl Process {
     /// Serves `external.metrics.k8s.io`, and opens its APIService where that names our own Service.
     fn external_metrics(&mut self, address: SocketAddr, certs: &Certs, legacy: bool) -> anyhow::Result<()> {
         let listener = wva_runtime::server::bind("the external metrics API", address)?;
-        let gate = self.gate.clone();
+        let gate = self.clients.gate.clone();
         let tls = Arc::new(wva_certs::server_config_asking_clients(certs.resolver(), self.settings.http2)?);
         let state = Arc::new(ExternalMetrics {
-            variants: self.variants.clone(),
-            namespaces: self.namespaces.clone(),
-            synced: self.synced.clone(),
+            variants: self.caches.variants.clone(),
+            namespaces: self.caches.namespaces.clone(),
+            synced: self.caches.synced.clone(),
             gate: gate.clone(),
             legacy,
             clock: wva_runtime::system_clock(),
@@ -201,7 +206,8 @@ impl Process {
         self.spawn("CA of the aggregator", settled(async move { gate.watch_request_header(shutdown).await }));
         if let Some(name) = self.settings.service.clone() {
             let own = OwnService { namespace: self.settings.namespace.clone(), name };
-            let (client, certs, trust) = (self.acting.clone(), certs.clone(), certs.trust("APIService"));
+            let (client, certs, trust) =
+                (self.clients.acting.clone(), certs.clone(), certs.trust("APIService"));
             self.spawn_leading("opening of the APIService", move |ended| {
                 let (client, own, bundle) = (client.clone(), own.clone(), certs.fresh_ca_bundle());
                 let trust = trust.clone();

@@ -12,11 +12,11 @@ impl Process {
     pub(super) fn metrics(&mut self, certs: &Served) -> anyhow::Result<()> {
         let Some(address) = self.settings.metrics_address else { return Ok(()) };
         let listener = wva_runtime::server::bind("/metrics", address)?;
-        let router = endpoints::metrics(self.registry.clone(), self.series.clone());
+        let router = endpoints::metrics(self.metrics.registry.clone(), self.metrics.series.clone());
         let shutdown = self.end.shutdown.clone();
         if self.settings.metrics_secure {
             let tls = wva_certs::server_config(certs.metrics()?.resolver(), self.settings.http2)?;
-            let guarded = endpoints::guarded(router, self.gate.clone());
+            let guarded = endpoints::guarded(router, self.clients.gate.clone());
             self.spawn(
                 "metrics endpoint",
                 endpoints::serve("/metrics", listener, Some(tls), guarded, shutdown),
@@ -31,7 +31,7 @@ impl Process {
     pub(super) fn health(&mut self) -> anyhow::Result<Readiness> {
         let ready = Readiness(Arc::new(endpoints::Readiness {
             checks: std::mem::take(&mut self.checks),
-            synced: self.synced.clone(),
+            synced: self.caches.synced.clone(),
             stopping: self.end.stopping.clone(),
             progress: self.progress.clone(),
         }));

@@ -404,7 +404,11 @@ metadata: {{name: group, namespace: {ns}}}
 spec: {{replicas: 1, leaderWorkerTemplate: {{size: 1, workerTemplate: {{spec: {{containers: []}}}}}}}}
 "
     ));
-    cluster.testbed.apply(&all.join("---\n")).await?;
+    // HPAs first: a cycle between a variant and its HPA would scale that variant here.
+    let all = all.join("---\n");
+    let (hpas, others): (Vec<_>, Vec<_>) =
+        all.split("---\n").partition(|manifest| manifest.contains("kind: HorizontalPodAutoscaler"));
+    cluster.testbed.apply(&[hpas, others].concat().join("---\n")).await?;
     for (workload, replicas, ours) in [
         ("deployment/free", 3, true),
         ("statefulset/stateful", 2, true),

@@ -12,6 +12,7 @@ use wva_crds::names::{GROUP, KIND};
 use wva_rules::{
     Facts, InstancePolicy, MapNames, Operation, Reach, Running, Target, Verdict, mutate, validate,
 };
+use wva_runtime::spans;
 
 use crate::client_ca::ClientCa;
 use crate::cluster::{ClusterFacts, TargetState};
@@ -151,7 +152,10 @@ pub(crate) fn answer(state: &State, phase: Phase, body: &[u8], call: Call<'_>) -
         }
     };
     match Request::parse(&review, phase.judges(), call) {
-        Ok(request) => judged(state, phase, &request),
+        Ok(request) => {
+            let span = spans::review(&short(request.uid), phase.resource(), request.operation_label);
+            span.in_scope(|| judged(state, phase, &request))
+        }
         Err(message) => Answer::unjudged(StatusCode::BAD_REQUEST, message),
     }
 }

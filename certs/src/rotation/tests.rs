@@ -89,17 +89,17 @@ impl Cas {
         let certs: Vec<_> = self.all(trusted.unwrap_or_default()).map(|ca| ca.cert().der().clone()).collect();
         let role = trusted.map_or(Role::Follower, |_| Role::Leader { trusted: &certs });
         let known = (!known.is_empty()).then(|| self.set(known));
-        let looker = Looker { known: known.as_ref(), seasoned: true, role };
-        let sight = Availability { found: found.as_ref(), looker, now };
-        assert_eq!(decide(sight).as_ref(), want.as_ref().map(|(change, _)| change), "{what}");
+        let replica = ReplicaView { known: known.as_ref(), trusted_ca_established: true, role };
+        let view = SecretView { found: found.as_ref(), replica, now };
+        assert_eq!(decide(view).as_ref(), want.as_ref().map(|(change, _)| change), "{what}");
         let Some((change, after)) = want else { return };
-        let set = sight.after(&change, || Ok(Ca::generate(LIFE, now).unwrap())).unwrap();
+        let set = view.after(&change, || Ok(Ca::generate(LIFE, now).unwrap())).unwrap();
         assert_eq!(self.text(&set), after, "{what}");
         assert_ne!(Some(&set.to_secret_data()), secret, "{what}: what is there is not written again");
         // A replica that looks again, knowing the result, finds nothing to do.
         let found = Found::read(&set.to_secret_data(), now);
-        let looker = Looker { known: Some(&set), seasoned: true, role: Role::Follower };
-        let again = Availability { found: Some(&found), looker, now };
+        let replica = ReplicaView { known: Some(&set), trusted_ca_established: true, role: Role::Follower };
+        let again = SecretView { found: Some(&found), replica, now };
         assert_eq!(decide(again), None, "{what}: a second look");
     }
 }
@@ -164,10 +164,10 @@ fn what_is_found_is_taken_where_the_known_ca_stands_in_it() {
 fn who_missed_a_rotation_does_not_take_what_replaced_its_outcome() {
     let cas = Cas::with_life("kn");
     let spoilt = Found::read(&cas.spoilt("n<k", CA_CERT, "garbage").unwrap(), start());
-    let stranger = Looker { known: None, seasoned: false, role: Role::Follower };
-    let sight = Availability { found: Some(&spoilt), looker: stranger, now: start() };
+    let stranger = ReplicaView { known: None, trusted_ca_established: false, role: Role::Follower };
+    let view = SecretView { found: Some(&spoilt), replica: stranger, now: start() };
     let fresh = || Ok(Ca::generate(LIFE, start()).unwrap());
-    let replaced = sight.after(&decide(sight).unwrap(), fresh).unwrap().to_secret_data();
+    let replaced = view.after(&decide(view).unwrap(), fresh).unwrap().to_secret_data();
     let want = (Restored(Why::Unannounced), "k>*<n");
     cas.check("it knows k>n", Some(&replaced), "k>n", (start(), None), Some(want));
 }
@@ -176,12 +176,12 @@ fn who_missed_a_rotation_does_not_take_what_replaced_its_outcome() {
 fn one_that_has_just_started_takes_another_good_ca() {
     let cas = Cas::with_life("mt");
     let (mine, found) = (cas.set("m"), Found::read(&cas.secret("t").unwrap(), start()));
-    let sight = |seasoned| {
-        let looker = Looker { known: Some(&mine), seasoned, role: Role::Follower };
-        Availability { found: Some(&found), looker, now: start() }
+    let view = |trusted_ca_established| {
+        let replica = ReplicaView { known: Some(&mine), trusted_ca_established, role: Role::Follower };
+        SecretView { found: Some(&found), replica, now: start() }
     };
-    assert_eq!(decide(sight(false)), None);
-    assert_eq!(decide(sight(true)), Some(Restored(Why::Unannounced)));
+    assert_eq!(decide(view(false)), None);
+    assert_eq!(decide(view(true)), Some(Restored(Why::Unannounced)));
 }
 
 #[test]

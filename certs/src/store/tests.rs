@@ -21,7 +21,12 @@ fn store(fake: &FakeApi) -> Store {
 }
 
 async fn ensure(store: &Store, known: Option<&CaSet>) -> Result<Ensured, StoreError> {
-    store.ensure(Looker { known, seasoned: true, role: Role::Follower }, &CancellationToken::new()).await
+    store
+        .ensure(
+            ReplicaView { known, trusted_ca_established: true, role: Role::Follower },
+            &CancellationToken::new(),
+        )
+        .await
 }
 
 fn garbage() -> BTreeMap<String, ByteString> {
@@ -111,7 +116,7 @@ async fn nothing_is_written_once_told_to_stop() {
     let stop = CancellationToken::new();
     stop.cancel();
     let stopped = store(&fake)
-        .ensure(Looker { known: None, seasoned: false, role: Role::Follower }, &stop)
+        .ensure(ReplicaView { known: None, trusted_ca_established: false, role: Role::Follower }, &stop)
         .await
         .unwrap_err();
     assert!(matches!(stopped, StoreError::Stopped { .. }), "{stopped:?}");

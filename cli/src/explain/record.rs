@@ -82,10 +82,10 @@ impl<'a> Recording<'a> {
     async fn ask(&self, seen: Option<&str>) -> anyhow::Result<Option<(String, String)>> {
         let path = seen.map_or_else(|| "/snapshot".to_owned(), |seen| format!("/snapshot?after={seen}"));
         let (mut told, mut silent) = (Vec::new(), Vec::new());
-        for door in leader::doors(self.arguments).await? {
-            match door.get(&path).await.and_then(|answer| news(answer, seen)) {
-                Ok(answer) => told.push((door.to_string(), answer)),
-                Err(error) => silent.push(format!("{door}: {error:#}")),
+        for endpoint in leader::endpoints(self.arguments).await? {
+            match endpoint.get(&path).await.and_then(|answer| news(answer, seen)) {
+                Ok(answer) => told.push((endpoint.to_string(), answer)),
+                Err(error) => silent.push(format!("{endpoint}: {error:#}")),
             }
         }
         anyhow::ensure!(

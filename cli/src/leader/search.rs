@@ -8,7 +8,7 @@ use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use wva_crds::settings::{Setting, without_password};
 
-use super::door::Door;
+use super::endpoint::DebugEndpoint;
 use crate::cluster::unanswered;
 
 /// More replicas of controllers than anybody runs.
@@ -25,7 +25,7 @@ pub(crate) struct Search {
 
 impl Search {
     /// A way to ask each running controller; at least one.
-    pub(crate) async fn doors(&self) -> anyhow::Result<Vec<Door>> {
+    pub(crate) async fn endpoints(&self) -> anyhow::Result<Vec<DebugEndpoint>> {
         let (client, server) = wva_runtime::client::client_with_url(PATIENCE).await?;
         let server = without_password(&server);
         let pods: Api<Pod> = match &self.namespace {
@@ -46,7 +46,7 @@ impl Search {
             self.selector,
             self.place()
         );
-        Ok(found.items.iter().filter_map(|pod| door(&client, pod)).collect())
+        Ok(found.items.iter().filter_map(|pod| endpoint(&client, pod)).collect())
     }
 
     fn place(&self) -> String {
@@ -68,10 +68,10 @@ fn why(server: &str, error: kube::Error) -> String {
 }
 
 /// `None` where the pod says that it has no debug endpoint.
-fn door(client: &kube::Client, pod: &Pod) -> Option<Door> {
+fn endpoint(client: &kube::Client, pod: &Pod) -> Option<DebugEndpoint> {
     let namespace = pod.namespace()?;
     let pods = Box::new(Api::namespaced(client.clone(), &namespace));
-    Some(Door::Pod { pods, name: pod.name_any(), port: port(pod)?, namespace })
+    Some(DebugEndpoint::Pod { pods, name: pod.name_any(), port: port(pod)?, namespace })
 }
 
 /// The port of the debug address: what the pod's environment sets, else the default.

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
-use wva_controller::{LONGEST_AGE, nobody_serves};
+use wva_controller::{LONGEST_AGE, detect_orphan};
 use wva_crds::names::EXCLUDE_ANNOTATION;
 use wva_rules::Target;
 use wva_scaling::Snapshot;
@@ -123,7 +123,7 @@ fn excluded(namespaces: &[Value], name: &str) -> bool {
 fn unserved(read: &Read<'_>, variant: &Value) -> Option<String> {
     let (namespace, name) = id(variant);
     let object = serde_json::from_value(variant.clone()).ok()?;
-    let unserved = nobody_serves(&object, read.now).filter(|_| !excluded(&read.namespaces, &namespace))?;
+    let unserved = detect_orphan(&object, read.now).filter(|_| !excluded(&read.namespaces, &namespace))?;
     Some(format!("  {namespace}/{name}: {unserved}\n"))
 }
 

@@ -69,12 +69,12 @@ pub(crate) fn analyze(model: &ModelView) -> Box<dyn Verdict> {
     let (verdict, instead) = match answer {
         Ok(verdict) if !model.at_zero() => (Box::new(verdict) as Box<dyn Verdict>, None),
         Err(missing) if !model.at_zero() => (by_percentages(model), missing),
-        _ => (Box::new(AtRest) as Box<dyn Verdict>, None),
+        _ => (Box::new(IdleVerdict) as Box<dyn Verdict>, None),
     };
     let may_come =
         matches!(instead, Some(Reason::SignalsMissing { missing: Missing::Counters | Missing::Lengths }));
     let holds = may_come && throughput::holds(model, &learned);
-    Box::new(Watching { verdict, instead, holds, learned: Box::new(learned) })
+    Box::new(LearningVerdict { verdict, instead, holds, learned: Box::new(learned) })
 }
 
 /// The percentages in place of the throughput analyzer.
@@ -89,7 +89,7 @@ fn by_percentages(model: &ModelView) -> Box<dyn Verdict> {
 fn ask(model: &ModelView, analyzer: AnalyzerName) -> Box<dyn Verdict> {
     if model.at_zero() {
         // Pods that are going away may still report; their load is no reason to come back.
-        return Box::new(AtRest);
+        return Box::new(IdleVerdict);
     }
     let verdict = match analyzer {
         AnalyzerName::Tokens => tokens::analyze(model).map(|verdict| Box::new(verdict) as Box<dyn Verdict>),
@@ -99,13 +99,13 @@ fn ask(model: &ModelView, analyzer: AnalyzerName) -> Box<dyn Verdict> {
     };
     match verdict {
         Ok(verdict) => verdict,
-        Err(_) if loads(model) => Box::new(AtRest),
+        Err(_) if loads(model) => Box::new(IdleVerdict),
         Err(error) => Box::new(Failed(error)),
     }
 }
 
 /// A verdict, and the memory of the throughput analyzer, whoever gave it.
-struct Watching {
+struct LearningVerdict {
     verdict: Box<dyn Verdict>,
     /// What the throughput analyzer lacks, so that another decides.
     instead: Option<Reason>,
@@ -114,7 +114,7 @@ struct Watching {
     learned: Box<Learned>,
 }
 
-impl Verdict for Watching {
+impl Verdict for LearningVerdict {
     fn spare(&self) -> f64 {
         self.verdict.spare()
     }
@@ -152,9 +152,9 @@ fn loads(model: &ModelView) -> bool {
 }
 
 /// A model at 0 needs no metrics and no safety net; neither does one whose first replica is loading.
-struct AtRest;
+struct IdleVerdict;
 
-impl Verdict for AtRest {
+impl Verdict for IdleVerdict {
     fn spare(&self) -> f64 {
         0.0
     }

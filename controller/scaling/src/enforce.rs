@@ -47,7 +47,7 @@ pub(crate) fn is_idle(model: &ModelView) -> bool {
         && long_ago(facts.tracked_for)
         && long_ago(facts.since_activity)
         && long_ago(facts.since_pod_start)
-        && model.blind().is_none()
+        && model.metrics_gap().is_none()
         && model.variants.iter().all(|v| {
             long_ago(v.variant.woken_ago)
                 && v.wake_hold(model.config).is_none()

@@ -218,7 +218,7 @@ impl Records {
     fn add(&mut self, case: Case) {
         let Case { view, verdict, drafts, shadow } = case;
         let learnt = verdict.into_learnt();
-        let mut shadows = shadow.map(|case| self.cast(*case)).unwrap_or_default().into_iter();
+        let mut shadows = shadow.map(|case| self.shadow_decision(*case)).unwrap_or_default().into_iter();
         for (i, (variant, mut draft)) in view.variants.iter().zip(drafts).enumerate() {
             draft.close(Stage::Limit);
             publish(variant, &mut draft);
@@ -234,7 +234,7 @@ impl Records {
     }
 
     /// What is shown of a case, in order of the variants. What its analyzer learnt is kept, so that it can take over.
-    fn cast(&mut self, case: Case) -> Vec<Shadow> {
+    fn shadow_decision(&mut self, case: Case) -> Vec<Shadow> {
         let Case { view, verdict, drafts, .. } = case;
         let learnt = verdict.into_learnt();
         self.memory.add(view.model, learnt.observed);

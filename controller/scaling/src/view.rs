@@ -59,8 +59,8 @@ pub(crate) struct Sample<'a> {
 }
 
 /// Why no replica of a model may be taken, as far as its samples tell.
-pub(crate) enum Blind {
-    Gap { ready: u32, reporting: u32 },
+pub(crate) enum MetricsGap {
+    MissingPods { ready: u32, reporting: u32 },
     Stale { stale: u32 },
 }
 
@@ -101,15 +101,15 @@ impl<'a> ModelView<'a> {
     }
 
     /// Old or missing samples, which forbid scale-down for the whole model.
-    pub(crate) fn blind(&self) -> Option<Blind> {
+    pub(crate) fn metrics_gap(&self) -> Option<MetricsGap> {
         let sum = |of: fn(&VariantView) -> u32| self.variants.iter().map(of).fold(0, u32::saturating_add);
         // Variant by variant: a surge pod of one must not hide a gap in another.
         if self.variants.iter().any(|v| v.reporting().saturating_add(v.stale) < v.ready) {
             let reporting = sum(|v| v.reporting().saturating_add(v.stale).min(v.ready));
-            return Some(Blind::Gap { ready: sum(|v| v.ready), reporting });
+            return Some(MetricsGap::MissingPods { ready: sum(|v| v.ready), reporting });
         }
         let stale = sum(|v| v.stale.saturating_add(number(v.counted.iter().filter(|s| s.late).count())));
-        (stale > 0).then_some(Blind::Stale { stale })
+        (stale > 0).then_some(MetricsGap::Stale { stale })
     }
 
     /// Indices of the variants from the cheapest to the dearest, equal ones by name.

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use tokio::sync::{Notify, watch};
+use tracing::Instrument;
+use wva_runtime::spans;
 use wva_scaling::VariantKey;
 
 use super::pauses::Pauses;
@@ -117,7 +119,9 @@ impl ScaleExecutor {
     }
 
     async fn carry_out(&self, due: DueStep, published: Reader) -> (DueStep, Option<Failure>) {
-        let (why, pause) = match self.execute(&due, &published).await {
+        let (Step { from, to, .. }, VariantKey { namespace, name }) = (&due.step, &due.variant);
+        let span = spans::scale_step(namespace, name, *from, *to);
+        let (why, pause) = match self.execute(&due, &published).instrument(span).await {
             StepResult::Look => return (due, None),
             StepResult::Failed(error) if error.is_refusal() => (error.to_string(), self.refused(&due)),
             StepResult::Failed(error) => (error.to_string(), PAUSE),

@@ -121,7 +121,7 @@ impl Pickers {
         let queues = self.queues.borrow();
         let wanted = wanted(watches, pools, managed, part, |_| false);
         let models = wanted.into_iter().flat_map(|(picker, query)| {
-            query.models.into_iter().map(move |model_id| (picker.namespace.clone(), model_id))
+            query.models.into_iter().map(move |model_id| ModelKey::new(&picker.namespace, &model_id))
         });
         models.filter(|model| !queues.is_whole(model, now)).collect()
     }

@@ -23,7 +23,7 @@ use crate::cycle::memory::{Memory, Remembered};
 use crate::model::keys::{ModelKey, Replicas, WorkloadKey};
 use crate::model::limits::Limits;
 use crate::model::moment::{Moment, whole_millis};
-use crate::observe::pods::{self, PodOf, Standing};
+use crate::observe::pods::{self, PodOf, UnreadyPods};
 use crate::observe::template::Template;
 use crate::observe::variants::Managed;
 use crate::observe::watches::variant::Declared;
@@ -61,11 +61,11 @@ pub(crate) fn assemble(
     let queues = pickers.queues().borrow().clone();
     let pods = pods::pods(watches);
     let limits = bounds::limits(watches);
-    let (seen, unmapped) = Seen::new(samples, &pods, &limits, &config, at);
+    let (seen, unmapped) = CycleInputs::new(samples, &pods, &limits, &config, at);
     let mut models: BTreeMap<ModelKey, Model> = BTreeMap::new();
     let mut workloads_of: BTreeMap<ModelKey, Vec<&WorkloadKey>> = BTreeMap::new();
     let (mut present, mut newly_ready) = (BTreeMap::new(), BTreeMap::new());
-    let mut takers: BTreeMap<&WorkloadKey, Taker> = BTreeMap::new();
+    let mut consumers: BTreeMap<&WorkloadKey, GpuConsumer> = BTreeMap::new();
     for m in managed {
         let refused_ago = memory.refusals.since(&m.key, at.now).map(whole_millis);
         let remembered = memory.of(m, at.now, at.wall);
@@ -82,10 +82,10 @@ pub(crate) fn assemble(
         if seen.is_newly_ready(key) {
             newly_ready.insert(m.key.clone(), workload.replicas.ready);
         }
-        let id = (m.key.namespace.clone(), declared.model_id.clone());
-        let queue = samples.scheduler_queue(&id.0, &id.1, &seen.ages, at.now);
+        let id = ModelKey::new(&m.key.namespace, &declared.model_id);
+        let queue = samples.scheduler_queue(&id.namespace, &id.model_id, &seen.ages, at.now);
         let variant = seen.variant((m, declared), &workload, remembered, queue.late);
-        takers.extend(Taker::of(&variant, workload.replicas).map(|taker| (key, taker)));
+        consumers.extend(GpuConsumer::of(&variant, workload.replicas).map(|consumer| (key, consumer)));
         let model = models.entry(id.clone()).or_insert_with(|| Model {
             model_id: declared.model_id.clone(),
             namespace: m.key.namespace.clone(),
@@ -102,7 +102,7 @@ pub(crate) fn assemble(
         workloads_of.entry(id).or_default().push(key);
     }
     memory.evidence.retain(|id| models.contains_key(id));
-    let born = pods::born(&pods);
+    let born = pods::newest_pod_created(&pods);
     for (id, model) in &mut models {
         let to_zero = seen.entries.scale_to_zero(&model.namespace, &model.model_id);
         let workloads = workloads_of.remove(id).unwrap_or_default();
@@ -112,7 +112,7 @@ pub(crate) fn assemble(
         let born = workloads.into_iter().filter_map(|key| born.get(key)).max();
         memory.evidence.complete(model, to_zero, born.copied(), samples, (&seen.ages, at));
     }
-    let unlimited = take_stock(&mut config, watches, &pods, &takers);
+    let unlimited = take_stock(&mut config, watches, &pods, &consumers);
     let snapshot = Snapshot {
         now: Some(at.wall.to_string()),
         config,
@@ -167,11 +167,11 @@ fn look_for_wake(
 }
 
 /// What all pods show and all autoscalers allow, joined once for every variant.
-struct Seen<'a> {
+struct CycleInputs<'a> {
     samples: &'a Samples,
     loads: BTreeMap<&'a WorkloadKey, Loads<'a>>,
     limits: &'a BTreeMap<WorkloadKey, Limits>,
-    standings: BTreeMap<&'a WorkloadKey, Standing>,
+    standings: BTreeMap<&'a WorkloadKey, UnreadyPods>,
     ready: BTreeMap<&'a WorkloadKey, BTreeSet<&'a str>>,
     cold_starts: BTreeMap<&'a WorkloadKey, Duration>,
     entries: Entries<'a>,
@@ -179,7 +179,7 @@ struct Seen<'a> {
     at: Moment,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> CycleInputs<'a> {
     /// Counts the pods that have series and belong to no known workload as well.
     fn new(
         samples: &'a Samples,
@@ -223,7 +223,7 @@ impl<'a> Seen<'a> {
         variant.role = workloads::role(&workload.pod_labels);
         variant.cold_start = self.cold_starts.get(key).copied().map(whole_millis);
         describe(&mut variant, workload.template.as_ref());
-        let nothing = Standing::default();
+        let nothing = UnreadyPods::default();
         let standing = self.standings.get(key).unwrap_or(&nothing);
         progress(&mut variant, remembered, workload.replicas, standing, self.at);
         let judge = Judge {
@@ -278,7 +278,7 @@ fn progress(
     variant: &mut Variant,
     remembered: &mut Remembered,
     replicas: Replicas,
-    standing: &Standing,
+    standing: &UnreadyPods,
     at: Moment,
 ) {
     let desired = remembered.desired(replicas.current, at.now);
@@ -293,13 +293,13 @@ fn progress(
 }
 
 /// A workload that takes GPUs of an accelerator.
-struct Taker {
+struct GpuConsumer {
     accelerator: String,
     /// What all its replicas take once they are there.
     gpus: u64,
 }
 
-impl Taker {
+impl GpuConsumer {
     /// `None` where nobody knows of which accelerator.
     fn of(variant: &Variant, replicas: Replicas) -> Option<Self> {
         let gpus = u64::from(replicas.current).saturating_mul(u64::from(variant.gpus_per_replica.0));
@@ -324,7 +324,7 @@ fn take_stock(
     config: &mut Config,
     watches: &Watches,
     pods: &BTreeMap<(String, String), PodOf>,
-    takers: &BTreeMap<&WorkloadKey, Taker>,
+    consumers: &BTreeMap<&WorkloadKey, GpuConsumer>,
 ) -> Option<NoInventory> {
     if !inventory::is_wanted(config) {
         return None;
@@ -333,9 +333,9 @@ fn take_stock(
     for pod in pods.values() {
         of_each.entry(&pod.workload).or_default().push(pod);
     }
-    let asked = takers.iter().map(|(key, taker)| {
+    let asked = consumers.iter().map(|(key, consumer)| {
         let pods = of_each.get(key).into_iter().flatten().copied();
-        (taker.accelerator.as_str(), taker.asks(pods))
+        (consumer.accelerator.as_str(), consumer.asks(pods))
     });
     match inventory(watches, asked) {
         Ok(stock) => {

@@ -14,9 +14,9 @@ use crate::collect::signals::{Query, Retention};
 use crate::model::keys::ModelKey;
 use crate::model::moment::{Moment, whole_millis};
 
-/// What is remembered of all models, by namespace and `modelID`.
+/// What is remembered of all models.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Evidence(BTreeMap<(String, String), Remembered>);
+pub(crate) struct Evidence(BTreeMap<ModelKey, Remembered>);
 
 /// What is remembered of one model.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +55,7 @@ impl Evidence {
         samples: &Samples,
         (ages, at): (&MetricsAge, Moment),
     ) {
-        let id = (model.namespace.clone(), model.model_id.clone());
+        let id = ModelKey::new(&model.namespace, &model.model_id);
         let new = Remembered { tracked: at.now, idle: at.now, seen: at.now, born: None, counted: None };
         let remembered = self.0.entry(id).or_insert(new);
         let sighting = sighting(model, samples, ages);
@@ -105,7 +105,7 @@ impl Evidence {
     }
 
     /// Forgets models that are gone.
-    pub(crate) fn retain(&mut self, keep: impl Fn(&(String, String)) -> bool) {
+    pub(crate) fn retain(&mut self, keep: impl Fn(&ModelKey) -> bool) {
         self.0.retain(|id, _| keep(id));
     }
 }

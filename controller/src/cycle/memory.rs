@@ -12,12 +12,12 @@ use wva_scaling::snapshot::{Mode, Pending};
 use wva_scaling::{Decision, VariantKey, VariantState};
 
 use crate::cycle::evidence::Evidence;
-use crate::cycle::pending::Waiting;
+use crate::cycle::pending::PendingTracker;
 use crate::model::keys::{Replicas, WorkloadKey};
 use crate::model::moment::{LONGEST_AGE, Moment, whole_millis};
 use crate::model::refusals::Refusals;
 use crate::model::reported::{Problem, ReportedState};
-use crate::observe::pods::Standing;
+use crate::observe::pods::UnreadyPods;
 use crate::observe::variants::Managed;
 use crate::observe::watches::variant::Status;
 
@@ -42,7 +42,7 @@ pub(crate) struct Remembered {
     /// The workload all this is about.
     workload: Option<WorkloadKey>,
     /// Replicas that are not ready.
-    waiting: Waiting,
+    waiting: PendingTracker,
     /// A target that was not carried out, and the replicas that it stood still at.
     not_carried_out: Option<(u32, u32)>,
     /// Replicas its workload had last, and when that became so; no time at first sight.
@@ -126,12 +126,12 @@ impl Remembered {
 
     /// Forgets the target and what was waited for, but not that there was any.
     pub(crate) fn forget(&mut self) {
-        self.waiting = Waiting::default();
+        self.waiting = PendingTracker::default();
         self.desired = None;
     }
 
     /// The replicas that are not ready, those that have been so for longest first.
-    pub(crate) fn pending(&mut self, replicas: Replicas, pods: &Standing, at: Moment) -> Vec<Pending> {
+    pub(crate) fn pending(&mut self, replicas: Replicas, pods: &UnreadyPods, at: Moment) -> Vec<Pending> {
         self.waiting.pending(replicas, pods, at)
     }
 

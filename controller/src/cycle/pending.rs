@@ -8,7 +8,7 @@ use wva_scaling::snapshot::{Pending, PendingState};
 
 use crate::model::keys::Replicas;
 use crate::model::moment::{Moment, whole_millis};
-use crate::observe::pods::Standing;
+use crate::observe::pods::UnreadyPods;
 use crate::observe::watches::Phase;
 
 /// Replicas that are told one by one. No workload has as many on GPUs; one whose count is a slip of a finger must not
@@ -17,7 +17,7 @@ const MOST: usize = 1000;
 
 /// What is remembered between two cycles.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Waiting {
+pub(crate) struct PendingTracker {
     /// Since when replicas have had no pod, the longest first.
     podless: Vec<Instant>,
     /// When there was last one ready replica more, though it may be gone by now.
@@ -36,11 +36,11 @@ struct Peak {
 /// A replica that was ready within this time and is so again has flapped: that is no recovery.
 const FLAPPING: Duration = Duration::from_mins(10);
 
-impl Waiting {
+impl PendingTracker {
     /// What is missing from `replicas`, with the pods that there are. A replica is waited for since its pod was made or
     /// stopped being ready, or since it was first seen to have none; in any case at most since more became ready than
     /// were so of late. The ones waited for longest come first.
-    pub(crate) fn pending(&mut self, replicas: Replicas, pods: &Standing, at: Moment) -> Vec<Pending> {
+    pub(crate) fn pending(&mut self, replicas: Replicas, pods: &UnreadyPods, at: Moment) -> Vec<Pending> {
         if self.recovered(replicas, at.now) {
             // A clock that is ahead must not keep the ages at 0.
             self.last_ready = self.last_ready.max(pods.last_ready.map(|t| t.min(at.wall)));
@@ -48,7 +48,7 @@ impl Waiting {
         let since_ready = self.last_ready.map_or(Duration::MAX, |t| elapsed(t, at.wall));
         let missing =
             usize::try_from(replicas.current.saturating_sub(replicas.ready)).unwrap_or(MOST).min(MOST);
-        let mut pending: Vec<Pending> = hopeful(pods, at.wall);
+        let mut pending: Vec<Pending> = by_likelihood_of_ready(pods, at.wall);
         // A rollout has more pods than replicas: while one of them may yet become ready, nothing is stuck.
         pending.truncate(missing);
         self.lack(missing - pending.len(), at.now);
@@ -83,7 +83,7 @@ impl Waiting {
 }
 
 /// The pods that are not ready, the ones that are most likely to become so first.
-fn hopeful(pods: &Standing, wall: Timestamp) -> Vec<Pending> {
+fn by_likelihood_of_ready(pods: &UnreadyPods, wall: Timestamp) -> Vec<Pending> {
     let mut all: Vec<(Phase, Duration)> = pods
         .unready
         .iter()
@@ -129,9 +129,9 @@ mod tests {
     }
 
     /// Pods that are not ready, with the minutes since they were made; and those since one became ready.
-    fn pods(unready: &[(Phase, i64)], ready: Option<i64>, at: Moment) -> Standing {
+    fn pods(unready: &[(Phase, i64)], ready: Option<i64>, at: Moment) -> UnreadyPods {
         let ago = |minutes: i64| at.wall - SignedDuration::from_mins(minutes);
-        Standing {
+        UnreadyPods {
             unready: unready.iter().map(|(phase, minutes)| (*phase, Some(ago(*minutes)))).collect(),
             last_ready: ready.map(ago),
         }
@@ -150,7 +150,7 @@ mod tests {
     fn each_pod_tells_its_state_and_age() {
         let at = start();
         let all = [(Phase::Starting, 3), (Phase::CrashLooping, 20), (Phase::Unschedulable, 5)];
-        let found = Waiting::default().pending(of(4, 1), &pods(&all, None, at), at);
+        let found = PendingTracker::default().pending(of(4, 1), &pods(&all, None, at), at);
         check(&found, &[(20, CrashLooping), (5, Unschedulable), (3, Starting)]);
     }
 
@@ -160,12 +160,12 @@ mod tests {
         let all = [(Phase::CrashLooping, 9), (Phase::Starting, 2), (Phase::Starting, 4)];
         let pods = pods(&all, None, at);
         // The old version serves in full, and the new one crashes.
-        check(&Waiting::default().pending(of(2, 2), &pods, at), &[]);
-        check(&Waiting::default().pending(of(2, 3), &pods, at), &[]);
+        check(&PendingTracker::default().pending(of(2, 2), &pods, at), &[]);
+        check(&PendingTracker::default().pending(of(2, 3), &pods, at), &[]);
         // One is missing, and may come.
-        check(&Waiting::default().pending(of(3, 2), &pods, at), &[(2, Starting)]);
+        check(&PendingTracker::default().pending(of(3, 2), &pods, at), &[(2, Starting)]);
         check(
-            &Waiting::default().pending(of(3, 0), &pods, at),
+            &PendingTracker::default().pending(of(3, 0), &pods, at),
             &[(9, CrashLooping), (4, Starting), (2, Starting)],
         );
     }
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn a_replica_without_a_pod_ages_from_first_sight() {
         let at = start();
-        let mut waiting = Waiting::default();
+        let mut waiting = PendingTracker::default();
         let mut now = |replicas, unready: &[(Phase, i64)], minute| {
             let at = later(at, minute);
             waiting.pending(replicas, &pods(unready, None, at), at)
@@ -191,7 +191,7 @@ mod tests {
     fn nothing_is_waited_for_longer_than_since_a_replica_became_ready() {
         let at = start();
         let stuck = [(Phase::Unschedulable, 30)];
-        let mut waiting = Waiting::default();
+        let mut waiting = PendingTracker::default();
         check(&waiting.pending(of(2, 1), &pods(&stuck, Some(4), at), at), &[(4, Unschedulable)]);
         // The one that became ready has gone since, and all begins anew all the same.
         let at = later(at, 1);
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn a_replica_that_flaps_does_not_keep_another_from_being_stuck() {
         let start = start();
-        let mut waiting = Waiting::default();
+        let mut waiting = PendingTracker::default();
         let mut ages = |ready: u32, current: u32, became: Option<i64>, minute: i64| -> Vec<i64> {
             let at = later(start, minute);
             let unready = [(Phase::Starting, 60), (Phase::Starting, 0)];
@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn a_clock_that_is_ahead_does_not_keep_ages_at_0() {
         let at = start();
-        let mut waiting = Waiting::default();
+        let mut waiting = PendingTracker::default();
         let unready = [(Phase::Starting, 60)];
         check(&waiting.pending(of(2, 1), &pods(&unready, Some(-30), at), at), &[(0, Starting)]);
         let at = later(at, 4);
@@ -237,16 +237,17 @@ mod tests {
     #[test]
     fn a_pod_from_the_future_has_just_been_made() {
         let at = start();
-        let found = Waiting::default().pending(of(1, 0), &pods(&[(Phase::Starting, -5)], None, at), at);
+        let found =
+            PendingTracker::default().pending(of(1, 0), &pods(&[(Phase::Starting, -5)], None, at), at);
         check(&found, &[(0, Starting)]);
-        let unknown = Standing { unready: vec![(Phase::Starting, None)], last_ready: None };
-        check(&Waiting::default().pending(of(1, 0), &unknown, at), &[(0, Starting)]);
+        let unknown = UnreadyPods { unready: vec![(Phase::Starting, None)], last_ready: None };
+        check(&PendingTracker::default().pending(of(1, 0), &unknown, at), &[(0, Starting)]);
     }
 
     #[test]
     fn a_count_that_is_a_slip_takes_no_memory() {
         let at = start();
-        let found = Waiting::default().pending(of(u32::MAX, 0), &Standing::default(), at);
+        let found = PendingTracker::default().pending(of(u32::MAX, 0), &UnreadyPods::default(), at);
         assert_eq!(found.len(), MOST);
     }
 }

@@ -1,6 +1,7 @@
 //! Keys of workloads and models, and how many replicas a workload has.
 
 use wva_crds::ScaleTargetRef;
+use wva_scaling::Decision;
 
 /// A LeaderWorkerSet, qualified. A cluster need not have the kind.
 pub(crate) const LEADER_WORKER_SET: &str = "LeaderWorkerSet.leaderworkerset.x-k8s.io";
@@ -29,8 +30,27 @@ impl WorkloadKey {
     }
 }
 
-/// Namespace and model ID.
-pub(crate) type ModelKey = (String, String);
+/// Names one model: variants with the same `modelID` in the same namespace.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ModelKey {
+    /// Namespace.
+    pub namespace: String,
+    /// `spec.modelID`.
+    pub model_id: String,
+}
+
+impl ModelKey {
+    #[must_use]
+    pub(crate) fn new(namespace: &str, model_id: &str) -> Self {
+        Self { namespace: namespace.to_owned(), model_id: model_id.to_owned() }
+    }
+
+    /// The model a decision is about.
+    #[must_use]
+    pub(crate) fn of(decision: &Decision) -> Self {
+        Self::new(&decision.namespace, &decision.model_id)
+    }
+}
 
 /// Replicas of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

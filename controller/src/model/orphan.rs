@@ -8,18 +8,18 @@ use wva_crds::names::INSTANCE_LABEL;
 
 /// A labelled variant that nobody serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unserved {
+pub struct Orphan {
     /// Which object this is about.
     pub uid: String,
     /// The instance that should manage it.
     pub instance: String,
     /// How that shows.
-    pub sign: Sign,
+    pub evidence: OrphanEvidence,
 }
 
 /// How it shows that nobody serves a variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sign {
+pub enum OrphanEvidence {
     /// It never got a status.
     NoStatus,
     /// Its target was last confirmed at this time.
@@ -28,27 +28,27 @@ pub enum Sign {
     Outdated(Timestamp),
 }
 
-impl Unserved {
+impl Orphan {
     /// The same wherever the same is found: by it the events of several controllers are one.
     #[must_use]
     pub fn digest(&self) -> u64 {
-        let (sign, at) = match self.sign {
-            Sign::NoStatus => ("NoStatus", String::new()),
-            Sign::NotConfirmed(at) => ("NotConfirmed", at.to_string()),
-            Sign::Outdated(at) => ("Outdated", at.to_string()),
+        let (evidence, at) = match self.evidence {
+            OrphanEvidence::NoStatus => ("NoStatus", String::new()),
+            OrphanEvidence::NotConfirmed(at) => ("NotConfirmed", at.to_string()),
+            OrphanEvidence::Outdated(at) => ("Outdated", at.to_string()),
         };
-        digest(&[&self.uid, &self.instance, sign, &at])
+        digest(&[&self.uid, &self.instance, evidence, &at])
     }
 }
 
-impl fmt::Display for Unserved {
+impl fmt::Display for Orphan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let instance = &self.instance;
         write!(f, "No controller manages this object: it is labelled {INSTANCE_LABEL}={instance}, and ")?;
-        match self.sign {
-            Sign::NoStatus => f.write_str("it never got a status")?,
-            Sign::NotConfirmed(at) => write!(f, "its target was last confirmed at {at}")?,
-            Sign::Outdated(at) => {
+        match self.evidence {
+            OrphanEvidence::NoStatus => f.write_str("it never got a status")?,
+            OrphanEvidence::NotConfirmed(at) => write!(f, "its target was last confirmed at {at}")?,
+            OrphanEvidence::Outdated(at) => {
                 let since = "the object has changed since, or its workload was made";
                 write!(f, "nobody renews its status of {at}, which has no target, though {since}")?;
             }

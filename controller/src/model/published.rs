@@ -10,7 +10,7 @@ use wva_crds::LearnedCurves;
 use wva_scaling::{Decision, Snapshot, VariantKey};
 
 use crate::model::conditions::Conditions;
-use crate::model::orphan::Unserved;
+use crate::model::orphan::Orphan;
 use crate::model::reported::ReportedState;
 use crate::model::step::DueStep;
 
@@ -32,7 +32,7 @@ pub struct Published {
     /// Variants that came from another controller, and when their series may be shown.
     pub withheld: BTreeMap<VariantKey, Instant>,
     /// Variants of other instances that nobody serves.
-    pub unserved: BTreeMap<VariantKey, Unserved>,
+    pub orphans: BTreeMap<VariantKey, Orphan>,
     /// Changes of targets since the process started.
     pub scalings: BTreeMap<(VariantKey, &'static str, &'static str), u64>,
     /// Steps that are carried out by this program, and now.

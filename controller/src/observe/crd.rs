@@ -35,7 +35,7 @@ pub enum Undescribed {
 }
 
 /// Says what the CRD lacks that is installed, if anything.
-pub async fn tell_of_old_crd(client: &Client) {
+pub async fn warn_if_crd_outdated(client: &Client) {
     match missing_fields(client).await {
         Ok(missing) if missing.is_empty() => {}
         Ok(missing) => tracing::warn!(

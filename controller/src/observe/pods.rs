@@ -136,7 +136,7 @@ pub(crate) fn pod_named<'a>(
 
 /// When the youngest pod of each workload was made.
 #[must_use]
-pub(crate) fn born(pods: &BTreeMap<Id, PodOf>) -> BTreeMap<&WorkloadKey, Timestamp> {
+pub(crate) fn newest_pod_created(pods: &BTreeMap<Id, PodOf>) -> BTreeMap<&WorkloadKey, Timestamp> {
     let mut all: BTreeMap<&WorkloadKey, Timestamp> = BTreeMap::new();
     for (workload, created) in pods.values().filter_map(|pod| Some((&pod.workload, pod.created?))) {
         all.entry(workload).and_modify(|youngest| *youngest = created.max(*youngest)).or_insert(created);
@@ -146,7 +146,7 @@ pub(crate) fn born(pods: &BTreeMap<Id, PodOf>) -> BTreeMap<&WorkloadKey, Timesta
 
 /// What the pods of one workload say of its replicas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Standing {
+pub(crate) struct UnreadyPods {
     /// What each replica that is not ready is doing, and since when.
     pub(crate) unready: Vec<(Phase, Option<Timestamp>)>,
     /// When the newest of the ready ones became so.
@@ -203,7 +203,7 @@ struct Group<'a> {
 
 /// The standing of every workload that has pods, at a time of the wall clock.
 #[must_use]
-pub(crate) fn standings(pods: &BTreeMap<Id, PodOf>, wall: Timestamp) -> BTreeMap<&WorkloadKey, Standing> {
+pub(crate) fn standings(pods: &BTreeMap<Id, PodOf>, wall: Timestamp) -> BTreeMap<&WorkloadKey, UnreadyPods> {
     let mut groups: BTreeMap<(&str, &str), Group> = BTreeMap::new();
     for ((namespace, name), pod) in pods.iter().filter(|(_, p)| p.stays()) {
         let leader = pod.leader.as_deref().unwrap_or(name);
@@ -216,7 +216,7 @@ pub(crate) fn standings(pods: &BTreeMap<Id, PodOf>, wall: Timestamp) -> BTreeMap
             std::collections::btree_map::Entry::Occupied(mut entry) => entry.get_mut().join(&own),
         }
     }
-    let mut all: BTreeMap<&WorkloadKey, Standing> = BTreeMap::new();
+    let mut all: BTreeMap<&WorkloadKey, UnreadyPods> = BTreeMap::new();
     for group in groups.into_values().filter(|g| g.led) {
         let standing = all.entry(group.workload).or_default();
         if group.phase == Phase::Ready {

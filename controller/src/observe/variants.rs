@@ -9,15 +9,15 @@ use crate::model::keys::WorkloadKey;
 use crate::observe::watches::Watches;
 use crate::observe::watches::variant::{Declared, Variant};
 
+mod orphans;
 mod ownership;
 mod takeover;
-mod unserved;
 
+pub(crate) use orphans::OrphanTracker;
+pub use orphans::detect_orphan;
 pub(crate) use ownership::is_managed;
 pub use ownership::{Ownership, Reach, is_excluded};
 pub(crate) use takeover::Takeover;
-pub(crate) use unserved::Suspects;
-pub use unserved::nobody_serves;
 
 /// A VariantAutoscaling that this controller manages.
 #[derive(Clone, Debug)]

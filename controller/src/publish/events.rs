@@ -18,7 +18,7 @@ use wva_runtime::api_call::ApiCall;
 use wva_scaling::VariantKey;
 
 use crate::cycle::conditions::{limit, not_carried_out, not_wakeable, stuck};
-use crate::model::orphan::Unserved;
+use crate::model::orphan::Orphan;
 use crate::model::published::{Published, PublishedVariant, Reader, SCALING_DECISION};
 use crate::model::reported::{Problem, ReportedState};
 use crate::observe::variants::Reach;
@@ -160,16 +160,12 @@ fn news(before: Option<&Published>, after: &Published, reach: &Reach) -> Vec<Ite
 
 /// The variants of other instances that have come to be nobody's.
 fn forsaken(before: Option<&Published>, after: &Published) -> Vec<Item> {
-    let known = |key: &VariantKey| before.and_then(|b| b.unserved.get(key));
-    let told = |(key, unserved): (&VariantKey, &Unserved)| {
-        let (note, digest) = (unserved.to_string(), Some(unserved.digest()));
-        (
-            key.clone(),
-            unserved.uid.clone(),
-            PendingEvent { warning: true, reason: "NotManaged", note, digest },
-        )
+    let known = |key: &VariantKey| before.and_then(|b| b.orphans.get(key));
+    let told = |(key, orphan): (&VariantKey, &Orphan)| {
+        let (note, digest) = (orphan.to_string(), Some(orphan.digest()));
+        (key.clone(), orphan.uid.clone(), PendingEvent { warning: true, reason: "NotManaged", note, digest })
     };
-    after.unserved.iter().filter(|(key, unserved)| known(key) != Some(*unserved)).map(told).collect()
+    after.orphans.iter().filter(|(key, orphan)| known(key) != Some(*orphan)).map(told).collect()
 }
 
 impl PendingEvent {

@@ -52,7 +52,7 @@ fn op() -> impl Strategy<Value = Op> {
 struct Replica {
     known: Option<CaSet>,
     /// Has looked since it started when the others did: no replica is away for the first seconds of another.
-    seasoned: bool,
+    trusted_ca_established: bool,
     looked: Timestamp,
     /// Decided, and not yet written: what, at which revision.
     pending: Option<(u64, CaSet, bool)>,
@@ -93,11 +93,15 @@ impl World {
         let lead = lead && who == self.leader;
         let role = if lead { Role::Leader { trusted: &trusted } } else { Role::Follower };
         let known = self.replicas[who].known.clone();
-        let looker = Looker { known: known.as_ref(), seasoned: self.replicas[who].seasoned, role };
-        let sight = Availability { found: found.as_ref(), looker, now: self.now };
-        let (set, write) = match decide(sight) {
-            None => (sight.kept().unwrap(), false),
-            Some(change) => (sight.after(&change, || Ok(self.fresh())).unwrap(), true),
+        let replica = ReplicaView {
+            known: known.as_ref(),
+            trusted_ca_established: self.replicas[who].trusted_ca_established,
+            role,
+        };
+        let view = SecretView { found: found.as_ref(), replica, now: self.now };
+        let (set, write) = match decide(view) {
+            None => (view.kept().unwrap(), false),
+            Some(change) => (view.after(&change, || Ok(self.fresh())).unwrap(), true),
         };
         self.replicas[who].pending = Some((self.revision, set, write));
     }
@@ -137,7 +141,7 @@ impl World {
         // Twice: who has just started may have been overruled.
         for who in 0..REPLICAS {
             self.look(who);
-            self.replicas[who].seasoned = true;
+            self.replicas[who].trusted_ca_established = true;
         }
     }
 
@@ -248,7 +252,7 @@ impl World {
                     trusted || !replica.joined[consumer],
                     "replica {who} is not trusted by {consumer} any more"
                 );
-                replica.joined[consumer] |= trusted && replica.seasoned;
+                replica.joined[consumer] |= trusted && replica.trusted_ca_established;
             }
         }
     }

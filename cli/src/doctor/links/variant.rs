@@ -2,7 +2,7 @@
 
 use k8s_openapi::jiff::SignedDuration;
 use serde_json::Value;
-use wva_controller::{LONGEST_AGE, nobody_serves};
+use wva_controller::{LONGEST_AGE, detect_orphan};
 use wva_crds::names::{EXCLUDE_ANNOTATION, INSTANCE_LABEL};
 use wva_rules::{Facts, Severity, apply_defaults, validate};
 
@@ -103,7 +103,7 @@ fn unserved(seen: &Seen<'_>) -> Option<Found> {
     let logs =
         "kubectl get pods -A -l app.kubernetes.io/name=workload-variant-autoscaler, and look at their logs";
     let object = serde_json::from_value(seen.object.clone()).ok()?;
-    if let Some(unserved) = nobody_serves(&object, seen.facts.now) {
+    if let Some(unserved) = detect_orphan(&object, seen.facts.now) {
         return Some(Found::broken(unserved.to_string(), logs));
     }
     if let Some(age) = seen.confirmed() {

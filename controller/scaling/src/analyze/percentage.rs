@@ -10,7 +10,7 @@ use crate::Stage;
 use crate::limit::Ledger;
 use crate::reason::{AnalysisError, Load, Reason};
 use crate::units::{at_least, below, compare, count, finite};
-use crate::view::{Blind, Draft, ModelView, VariantView, number};
+use crate::view::{Draft, MetricsGap, ModelView, VariantView, number};
 
 /// A model's load, and that of each of its variants.
 pub(super) struct Percentage {
@@ -199,11 +199,11 @@ impl Percentage {
     fn take(&self, model: &ModelView, variant: &VariantView, promised: u32, draft: &mut Draft) {
         let step = variant.step_down();
         let load = self.load.clone();
-        match model.blind() {
-            Some(Blind::Gap { ready, reporting }) => {
+        match model.metrics_gap() {
+            Some(MetricsGap::MissingPods { ready, reporting }) => {
                 draft.note(Stage::Analyze, Reason::ScrapeGap { ready, reporting });
             }
-            Some(Blind::Stale { stale }) => draft.note(Stage::Analyze, Reason::MetricsStale { stale }),
+            Some(MetricsGap::Stale { stale }) => draft.note(Stage::Analyze, Reason::MetricsStale { stale }),
             None if step >= variant.current || !self.can_spare(step.saturating_add(promised)) => {
                 draft.note(Stage::Analyze, Reason::StepNotSafe { step, load });
             }

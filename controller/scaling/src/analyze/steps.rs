@@ -1,7 +1,7 @@
 //! What keeps a variant from a step of several replicas, whichever analyzer asks for it.
 
 use crate::reason::Reason;
-use crate::view::{Blind, ModelView, VariantView};
+use crate::view::{MetricsGap, ModelView, VariantView};
 
 /// What keeps a variant from growing.
 pub(super) fn obstacle(variant: &VariantView) -> Option<Reason> {
@@ -16,9 +16,9 @@ pub(super) fn obstacle(variant: &VariantView) -> Option<Reason> {
 
 /// Why a step down is not taken, if so.
 pub(super) fn withheld(model: &ModelView, variant: &VariantView, step: u32) -> Option<Reason> {
-    match model.blind() {
-        Some(Blind::Gap { ready, reporting }) => Some(Reason::ScrapeGap { ready, reporting }),
-        Some(Blind::Stale { stale }) => Some(Reason::MetricsStale { stale }),
+    match model.metrics_gap() {
+        Some(MetricsGap::MissingPods { ready, reporting }) => Some(Reason::ScrapeGap { ready, reporting }),
+        Some(MetricsGap::Stale { stale }) => Some(Reason::MetricsStale { stale }),
         None if step < variant.step_down() => {
             let tolerance = variant.variant.hpa_tolerance.map_or(0.0, |t| t.down.get());
             Some(Reason::WithinTolerance { step, tolerance })

@@ -37,7 +37,7 @@ mod tests {
     fn the_engine_is_woken_at_once_for_new_models() {
         let begin = Instant::now();
         let at = |millis: u64| begin + Duration::from_millis(millis);
-        let key = |model: &str| ("ns".to_owned(), model.to_owned());
+        let key = |model: &str| ModelKey::new("ns", model);
         let mut debounce = WakeDebounce::default();
         assert!(!debounce.is_due(BTreeSet::new(), at(0)));
         assert!(debounce.is_due([key("a")].into(), at(0)));

@@ -53,7 +53,7 @@ impl Queues {
         now: Instant,
     ) {
         for model in models {
-            let key = (namespace.to_owned(), model.clone());
+            let key = ModelKey::new(namespace, model);
             let said: Vec<Seen> = answers.values().filter_map(|a| said(a, model, now)).collect();
             if answers.is_empty() || said.len() < answers.len() {
                 self.partial.insert(key.clone());
@@ -107,7 +107,7 @@ impl Queues {
     pub(crate) fn testing(namespace: &str, model: &str, size: f64) -> Self {
         let at = Instant::now() + Duration::from_hours(1);
         let seen = Seen { waiting: Waiting { size, bytes: 0.0 }, at };
-        let seen = [((namespace.to_owned(), model.to_owned()), seen)].into();
+        let seen = [(ModelKey::new(namespace, model), seen)].into();
         Self { seen, ..Self::default() }.with_flow_control(namespace, None)
     }
 
@@ -212,7 +212,7 @@ mod tests {
     }
 
     fn key(namespace: &str, model: &str) -> ModelKey {
-        (namespace.to_owned(), model.to_owned())
+        ModelKey::new(namespace, model)
     }
 
     #[test]

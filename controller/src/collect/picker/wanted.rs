@@ -110,7 +110,7 @@ pub(super) fn wanted(
         let Some(current) = workloads::current(watches, &declared.workload) else { continue };
         let role = workloads::role_of(watches, &declared.workload);
         let part = if current == 0 { Part::Leaves } else { part(&m.key) };
-        let model = (m.key.namespace.clone(), declared.model_id.clone());
+        let model = ModelKey::new(&m.key.namespace, &declared.model_id);
         if may_go(&m.key) {
             for key in pickers(watches, pools, &declared.workload) {
                 wanted.entry(key).or_default().candidates.insert(declared.model_id.clone());
@@ -118,7 +118,7 @@ pub(super) fn wanted(
         }
         models.entry(model).or_default().push((role, part, &declared.workload));
     }
-    for ((_, model_id), variants) in &models {
+    for (ModelKey { model_id, .. }, variants) in &models {
         for key in unserved(variants).flat_map(|workload| pickers(watches, pools, workload)) {
             wanted.entry(key).or_default().models.insert(model_id.clone());
         }

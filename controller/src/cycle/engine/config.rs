@@ -41,6 +41,11 @@ pub struct EngineConfig {
 }
 
 impl EngineConfig {
+    /// A round of queries may take this long, which is enough however often one is made.
+    pub(super) fn longest_round(&self) -> Duration {
+        self.fetch_interval.max(Duration::from_secs(15))
+    }
+
     /// Longest time between two cycles: one that is due waits for the round of queries under way.
     pub(super) fn period(&self) -> Duration {
         self.interval.max(self.fetch_interval)

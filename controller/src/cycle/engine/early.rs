@@ -2,21 +2,21 @@
 //! model that asked for nothing more in its last decision, and now does, is decided on; all else stays as it was.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::Instant;
 
 use jiff::Timestamp;
+use wva_runtime::spans;
 use wva_scaling::snapshot::{Learned, Model};
-use wva_scaling::{Action, Decision, Outcome, Snapshot, VariantKey, decide};
+use wva_scaling::{Action, Decision, Outcome, Snapshot, decide};
 
-use super::{Engine, State};
-use crate::cycle::assemble::assemble;
+use super::Engine;
+use super::state::State;
 use crate::model::keys::ModelKey;
 use crate::model::moment::Moment;
 use crate::model::published::Published;
 
 /// What came of looking at some models between two cycles.
-pub(super) enum Between {
+pub(super) enum IncrementalOutcome {
     /// There was nothing to decide.
     Nothing,
     /// These were decided on.
@@ -29,13 +29,13 @@ impl Engine {
     /// Decides on the models for which the newest sample shows that they need more replicas, if there are any. Where
     /// others would have to be decided on as well it waits for the next cycle.
     pub(super) fn early(&self, state: &mut State) {
-        state.news = false;
+        state.sampling.has_news = false;
         let Some(before) = self.published.borrow().clone() else { return };
         let growing = |decisions: &[Decision], before: &Published| {
             if self.config().early_scale_up { growing(decisions, before) } else { BTreeSet::new() }
         };
-        if let Between::Decided(models) = self.between(state, &before, growing) {
-            for (namespace, model_id) in models {
+        if let IncrementalOutcome::Decided(models) = self.decide_subset(state, &before, growing) {
+            for ModelKey { namespace, model_id } in models {
                 tracing::info!(
                     namespace,
                     model_id,
@@ -46,55 +46,42 @@ impl Engine {
     }
 
     /// Decides on the models that `which` names, of what all would be decided now and what was published `before`.
-    pub(super) fn between(
+    pub(super) fn decide_subset(
         &self,
         state: &mut State,
         before: &Published,
         which: impl Fn(&[Decision], &Published) -> BTreeSet<ModelKey>,
-    ) -> Between {
+    ) -> IncrementalOutcome {
         let at = Moment { now: Instant::now(), wall: Timestamp::now() };
-        let managed = self.managed();
+        let _span = spans::cycle(&at.wall, "some").entered();
         // On a copy: of what this sample would change elsewhere, nothing may stay.
-        let mut memory = state.memory.clone();
-        memory.refusals = self.refusals.borrow().clone();
-        // A change of settings is a cycle's to take in.
-        let config = before.snapshot.config.clone();
-        let seen = (&state.samples, &self.pickers);
-        let mut assembled = assemble(&self.watches, &managed, seen, &mut memory, config, at);
+        let mut memory = state.deciding.memory.clone();
+        let known = Snapshot {
+            // A change of settings is a cycle's to take in.
+            config: before.snapshot.config.clone(),
+            remembered: before.snapshot.remembered.clone(),
+            // What it counts on the way is not remembered either: the next cycle counts the same steps.
+            learned: state.deciding.learned.aged(at.now),
+            ..Snapshot::default()
+        };
+        let mut pass = self.look(&state.sampling, &mut memory, known, self.managed(), at);
         // But for activity: a model in which something was seen to run is not idle.
-        std::mem::swap(&mut state.memory.evidence, &mut memory.evidence);
-        assembled.snapshot.remembered.clone_from(&before.snapshot.remembered);
-        // What it counts on the way is not remembered either: the next cycle counts the same steps.
-        assembled.snapshot.learned = state.learned.aged(at.now);
-        let newest = std::mem::take(&mut assembled.snapshot);
+        std::mem::swap(&mut state.deciding.memory.evidence, &mut memory.evidence);
+        let newest = std::mem::take(&mut pass.assembled.snapshot);
         let seen = decide(&newest).decisions;
         let models = which(&seen, before);
         if models.is_empty() {
-            return Between::Nothing;
+            return IncrementalOutcome::Nothing;
         }
         let Some((snapshot, outcome)) = decided(newest, &seen, &models, before) else {
-            return Between::TakesACycle;
+            return IncrementalOutcome::TakesACycle;
         };
-        assembled.snapshot = snapshot;
-        let keys: BTreeSet<VariantKey> = outcome.decisions.iter().map(Decision::key).collect();
-        for key in &keys {
-            state.memory.adopt(key, &mut memory);
+        pass.assembled.snapshot = snapshot;
+        for decision in &outcome.decisions {
+            state.deciding.memory.adopt(&decision.key(), &mut memory);
         }
-        let ours = managed.iter().filter(|m| keys.contains(&m.key));
-        let mut variants = before.variants.clone();
-        variants.extend(self.publish(state, ours, &assembled, outcome, at));
-        let steps = self.due_early(&managed, &variants, &assembled.limits);
-        self.published.send_replace(Some(Arc::new(Published {
-            at: at.wall,
-            interval: before.interval,
-            snapshot: Arc::new(assembled.snapshot),
-            variants,
-            withheld: before.withheld.clone(),
-            unserved: before.unserved.clone(),
-            scalings: state.scalings.clone(),
-            steps,
-        })));
-        Between::Decided(models)
+        self.publish(state, pass, outcome, Some(before));
+        IncrementalOutcome::Decided(models)
     }
 }
 
@@ -114,7 +101,7 @@ fn decided(
     if !outcome.decisions.iter().all(|d| stands(d, models, seen, before)) {
         return None;
     }
-    outcome.decisions.retain(|d| models.contains(&model_of(d)));
+    outcome.decisions.retain(|d| models.contains(&ModelKey::of(d)));
     Some((snapshot, outcome))
 }
 
@@ -126,9 +113,9 @@ fn growing(decisions: &[Decision], before: &Published) -> BTreeSet<ModelKey> {
     for decision in decisions {
         let Some(last) = last(decision) else { continue };
         if last.action() == Action::Up {
-            grown.insert(model_of(decision));
+            grown.insert(ModelKey::of(decision));
         } else if decision.action() == Action::Up && decision.target() > last.target() {
-            growing.insert(model_of(decision));
+            growing.insert(ModelKey::of(decision));
         }
     }
     growing.retain(|model| !grown.contains(model));
@@ -137,20 +124,16 @@ fn growing(decisions: &[Decision], before: &Published) -> BTreeSet<ModelKey> {
 
 /// Whether a decision is what the newest sample asks for, or what is published, where its model is none that grows.
 fn stands(decision: &Decision, growing: &BTreeSet<ModelKey>, seen: &[Decision], before: &Published) -> bool {
-    if growing.contains(&model_of(decision)) {
+    if growing.contains(&ModelKey::of(decision)) {
         return seen.iter().any(|s| s.key() == decision.key() && s.target() == decision.target());
     }
     let published = before.variants.get(&decision.key()).and_then(|v| v.decision.as_ref());
     published.is_some_and(|published| published.steps == decision.steps)
 }
 
-pub(super) fn model_of(decision: &Decision) -> ModelKey {
-    (decision.namespace.clone(), decision.model_id.clone())
-}
-
 /// The snapshot of the last cycle, in which these models are as they were decided on since.
 fn with_models(last: &Snapshot, new: Snapshot, which: &BTreeSet<ModelKey>) -> Snapshot {
-    let key = |m: &Model| (m.namespace.clone(), m.model_id.clone());
+    let key = |m: &Model| ModelKey::new(&m.namespace, &m.model_id);
     let newer: Vec<Model> = new.models.into_iter().filter(|m| which.contains(&key(m))).collect();
     // A variant may have been another model's in the last cycle.
     let moved: BTreeSet<(&str, &str)> = newer
@@ -158,7 +141,7 @@ fn with_models(last: &Snapshot, new: Snapshot, which: &BTreeSet<ModelKey>) -> Sn
         .flat_map(|m| m.variants.iter().map(|v| (m.namespace.as_str(), v.name.as_str())))
         .collect();
     let mut snapshot = last.clone();
-    let is_newer = |l: &Learned| which.contains(&(l.namespace.clone(), l.model_id.clone()));
+    let is_newer = |l: &Learned| which.contains(&ModelKey::new(&l.namespace, &l.model_id));
     snapshot.learned.retain(|l| !is_newer(l));
     snapshot.learned.extend(new.learned.into_iter().filter(is_newer));
     snapshot.models.retain_mut(|m| {
@@ -171,6 +154,8 @@ fn with_models(last: &Snapshot, new: Snapshot, which: &BTreeSet<ModelKey>) -> Sn
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use serde_json::{Value, json};
 
     use super::*;

@@ -13,7 +13,7 @@ const PAUSE: Duration = Duration::from_mins(5);
 
 /// What the leader keeps of it.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct LearnedCache {
     /// As of the last cycle.
     learned: Vec<Learned>,
     /// When that was.
@@ -22,7 +22,7 @@ pub(super) struct Kept {
     told: BTreeMap<VariantKey, (LearnedCurves, Instant)>,
 }
 
-impl Kept {
+impl LearnedCache {
     /// The memory, aged to this moment.
     pub(super) fn aged(&self, now: Instant) -> Vec<Learned> {
         let elapsed = self.at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
@@ -104,7 +104,7 @@ mod tests {
     fn a_status_is_written_anew_only_where_something_moved_and_not_often() {
         let key = || VariantKey { namespace: "ns".to_owned(), name: "a".to_owned() };
         let curves = |a: f64| LearnedCurves { a, b: 0.000_2, c: 0.000_1, samples: 9 };
-        let mut kept = Kept::default();
+        let mut kept = LearnedCache::default();
         let began = Instant::now();
         let mut at = |minute: u64, a: f64| {
             kept.tell(key(), curves(a), began + Duration::from_mins(minute));

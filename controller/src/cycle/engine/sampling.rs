@@ -6,19 +6,26 @@ use std::time::{Duration, Instant};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
+use super::state::{Sampling, State};
 use super::windows::DueCounts;
-use super::{Engine, Fetched, State, TIMER_ERROR};
+use super::{Engine, TIMER_ERROR};
+use crate::collect::Answers;
 use crate::collect::prometheus::QueryError;
 use crate::collect::scope::{Fate, Scope};
 use crate::collect::signals::Query;
 use crate::collect::{self, Answer};
 use crate::observe::{pods, workloads};
 
-/// A round of queries may always take this long, however often they are made.
-pub(super) const SHORTEST_ROUND: Duration = Duration::from_secs(15);
-
 /// Reasons for partial answers that are logged until they are over. Their texts may hold times.
 const MOST_PARTIAL: usize = 16;
+
+/// One round of queries.
+pub(super) struct Fetched {
+    began: Instant,
+    /// The namespaces it was for, where it was not for all of them.
+    part: Option<Scope>,
+    pub(super) answers: Answers,
+}
 
 /// What became of one part of a round.
 fn fate(scope: &Scope, answers: &[Answer]) -> Fate {
@@ -32,7 +39,7 @@ fn fate(scope: &Scope, answers: &[Answer]) -> Fate {
     }
 }
 
-impl State {
+impl Sampling {
     /// Logs each reason why answers may lack series once, and when that is over.
     fn log_partial_answers(&mut self) {
         let found = self.samples.partial_answers();
@@ -55,7 +62,7 @@ impl State {
 impl Engine {
     /// Whether the newest sample is not to be fetched again, be it by `allowance` older than it is.
     pub(super) fn is_young(&self, state: &State, allowance: Duration) -> bool {
-        state.asked.is_some_and(|began| began.elapsed() + allowance <= self.config().cache_ttl)
+        state.sampling.last_round.is_some_and(|began| began.elapsed() + allowance <= self.config().cache_ttl)
     }
 
     /// The round of queries whose time has come, if any: of a sample that is young enough only what a step to zero waits
@@ -70,27 +77,28 @@ impl Engine {
 
     /// A whole round.
     pub(super) fn fetch(&self, state: &mut State) -> BoxFuture<'_, Fetched> {
-        let scopes = match &self.namespace {
+        let scopes = match &self.sources.namespace {
             Some(namespace) => vec![Scope::one(namespace)],
-            None => state.split.next(&self.expected_pods()),
+            None => state.sampling.split.next(&self.expected_pods()),
         };
-        state.counts.request(DueCounts::All);
-        let work = Query::WORK.into_iter().filter(|_| state.work);
+        state.sampling.counts.request(DueCounts::All);
+        let work = Query::WORK.into_iter().filter(|_| state.sampling.reads_work);
         self.ask(scopes, Query::ALL.into_iter().chain(work).collect(), None)
     }
 
     /// A round of what steps to zero wait for, and of that alone: it comes again and again until they are taken.
     pub(super) fn fetch_activity(&self, state: &mut State) -> BoxFuture<'_, Fetched> {
-        state.counts.request(DueCounts::Leaving);
+        state.sampling.counts.request(DueCounts::Leaving);
         let scope = Scope::of(state.steps.namespaces());
         self.ask(vec![scope.clone()], Query::ACTIVITY.to_vec(), Some(scope))
     }
 
     fn ask(&self, scopes: Vec<Scope>, queries: Vec<Query>, part: Option<Scope>) -> BoxFuture<'_, Fetched> {
         let began = Instant::now();
-        let within = self.config().fetch_interval.max(SHORTEST_ROUND);
+        let within = self.config().longest_round();
         async move {
-            let answers = collect::fetch(&self.prometheus, scopes, &queries, &self.telemetry, within);
+            let answers =
+                collect::fetch(&self.sources.prometheus, scopes, &queries, &self.metrics.telemetry, within);
             Fetched { began, part, answers: answers.await }
         }
         .boxed()
@@ -100,7 +108,8 @@ impl Engine {
     fn expected_pods(&self) -> BTreeMap<String, usize> {
         let mut pods: BTreeMap<String, usize> = BTreeMap::new();
         for m in self.managed() {
-            let found = m.declared().ok().and_then(|d| workloads::workload(&self.watches, &d.workload));
+            let found =
+                m.declared().ok().and_then(|d| workloads::workload(&self.sources.watches, &d.workload));
             let expected = found.map_or(0, |w| usize::try_from(w.replicas.current).unwrap_or(usize::MAX));
             let of_namespace = pods.entry(m.key.namespace.clone()).or_default();
             *of_namespace = of_namespace.saturating_add(expected);
@@ -111,18 +120,18 @@ impl Engine {
     pub(super) fn take_in(&self, state: &mut State, fetched: Fetched) {
         let Fetched { began, part, answers } = fetched;
         // Counts are paced by it, too: they are asked for with each round.
-        state.took = began.elapsed().max(state.counts.took);
-        state.news = true;
-        let had_error = state.samples.last_error().is_some();
+        state.sampling.round_took = began.elapsed().max(state.sampling.counts.took);
+        state.sampling.has_news = true;
+        let had_error = state.sampling.samples.last_error().is_some();
         // Ages are told as of the query, not of an answer that may have taken its time.
         if let Some(scope) = part {
-            state.samples.take_in_part(began, scope, answers);
+            state.sampling.samples.take_in_part(began, scope, answers);
         } else {
-            state.asked = Some(began);
-            state.split.ended(|scope| fate(scope, &answers));
-            state.samples.take_in(began, answers);
+            state.sampling.last_round = Some(began);
+            state.sampling.split.ended(|scope| fate(scope, &answers));
+            state.sampling.samples.take_in(began, answers);
         }
-        match state.samples.last_error() {
+        match state.sampling.samples.last_error() {
             Some(error) if !had_error => {
                 tracing::warn!(
                     error,
@@ -132,21 +141,21 @@ impl Engine {
             None if had_error => tracing::info!("Prometheus answers every query again"),
             _ => {}
         }
-        state.log_partial_answers();
+        state.sampling.log_partial_answers();
         self.clean(state, Instant::now());
     }
 
     /// Forgets, from time to time, what no rule reads any more.
     pub(super) fn clean(&self, state: &mut State, now: Instant) {
         let config = self.config();
-        let last = *state.cleaned.get_or_insert(now);
+        let last = *state.sampling.cleaned.get_or_insert(now);
         if now.saturating_duration_since(last) < config.cleanup_interval {
             return;
         }
-        state.cleaned = Some(now);
-        let pods = pods::pods(&self.watches);
+        state.sampling.cleaned = Some(now);
+        let pods = pods::pods(&self.sources.watches);
         let known = |namespace: &str, pod: &str| pods::pod_named(&pods, namespace, pod).is_some();
         // A pod that is not mapped yet may be so in a moment; one that no cache knows is gone.
-        state.samples.clean(now, (config.fresh, config.unavailable), known);
+        state.sampling.samples.clean(now, (config.fresh, config.unavailable), known);
     }
 }

@@ -11,9 +11,8 @@ use wva_scaling::snapshot::{Mode, Model, SchedulerQueue, Snapshot};
 use wva_scaling::{Decision, VariantKey};
 
 use super::Engine;
-use super::early::model_of;
+use super::state::Pass;
 use crate::collect::sample::Samples;
-use crate::cycle::assemble::Assembled;
 use crate::cycle::evidence::Evidence;
 use crate::model::keys::{ModelKey, WorkloadKey};
 use crate::model::limits::Limits;
@@ -54,7 +53,7 @@ pub(super) struct Steps {
 
 /// What a cycle has seen that steps to zero wait for.
 #[derive(Debug)]
-pub(super) struct Look<'a> {
+pub(super) struct ScaleToZeroCheck<'a> {
     /// There was a round of queries.
     pub(super) news: bool,
     pub(super) at: Moment,
@@ -64,12 +63,12 @@ pub(super) struct Look<'a> {
     pub(super) evidence: &'a Evidence,
 }
 
-impl Look<'_> {
+impl ScaleToZeroCheck<'_> {
     /// Whether a variant whose target has been 0 `since` then may be given no replica now.
     fn allows(&self, snapshot: &Snapshot, decision: &Decision, since: Instant) -> bool {
         let may_go =
             |model: &Model| seen_since(model, self.at.now, since) && is_quiet(model, &decision.variant);
-        let counted = self.evidence.counted(&model_of(decision)).is_none_or(|at| at > since);
+        let counted = self.evidence.counted(&ModelKey::of(decision)).is_none_or(|at| at > since);
         let news = self.news && counted;
         news && !self.is_silent(decision) && decided_from(snapshot, decision).is_some_and(may_go)
     }
@@ -80,7 +79,7 @@ impl Look<'_> {
     }
 
     fn is_silent(&self, decision: &Decision) -> bool {
-        self.silent.contains(&model_of(decision))
+        self.silent.contains(&ModelKey::of(decision))
     }
 }
 
@@ -111,10 +110,9 @@ impl Engine {
     pub(super) fn due(
         &self,
         steps: &mut Steps,
-        managed: &[Managed],
+        Pass { managed, assembled, .. }: &Pass,
         variants: &Variants,
-        assembled: &Assembled,
-        look: &Look<'_>,
+        look: &ScaleToZeroCheck<'_>,
     ) -> Vec<DueStep> {
         let mut due = Vec::new();
         let (mut leaving, mut unanswered) = (BTreeMap::new(), BTreeSet::new());
@@ -130,7 +128,7 @@ impl Engine {
                 let now = look.at.now;
                 let since = steps.leaving.get(&m.key).copied().unwrap_or(now);
                 if look.waits_in_vain(decision, since) {
-                    unanswered.insert(model_of(decision));
+                    unanswered.insert(ModelKey::of(decision));
                 }
                 let due = look.allows(&assembled.snapshot, decision, since);
                 // A step that comes to nothing needs a look of its own when it is tried again.
@@ -153,13 +151,12 @@ impl Engine {
     pub(super) fn silent(
         &self,
         samples: &Samples,
-        managed: &[Managed],
+        Pass { at, managed, assembled }: &Pass,
         variants: &Variants,
-        (assembled, at): (&Assembled, Moment),
     ) -> BTreeSet<ModelKey> {
         let ages = &assembled.snapshot.config.metrics_age;
-        let mut silent = self.pickers.silent(&self.watches, managed, variants, at.now);
-        silent.retain(|(namespace, model_id)| {
+        let mut silent = self.sources.pickers.silent(&self.sources.watches, managed, variants, at.now);
+        silent.retain(|ModelKey { namespace, model_id }| {
             let seen = samples.scheduler_queue(namespace, model_id, ages, at.now);
             !matches!(seen.queue, SchedulerQueue::Known(_))
         });
@@ -193,7 +190,7 @@ impl Engine {
             return false;
         }
         // KEDA would carry it out as well; but one that cannot be seen may have been told to keep a replica.
-        let seen = target > 0 || self.watches.scaled_objects_availability().is_complete();
+        let seen = target > 0 || self.sources.watches.scaled_objects_availability().is_complete();
         seen && !limits.is_some_and(|limits| limits.scales_to_zero)
     }
 
@@ -204,10 +201,11 @@ impl Engine {
         decision: &Decision,
         until: Option<Instant>,
     ) -> Option<DueStep> {
-        let uid = workloads::workload(&self.watches, workload)?.uid;
+        let uid = workloads::workload(&self.sources.watches, workload)?.uid;
         let (workload, from, to) = (workload.clone(), decision.current, decision.target());
         // Only who rests on idle servers asks them.
-        let ranks = until.map(|_| self.pickers.ranks(&self.watches, &workload)).unwrap_or_default();
+        let ranks =
+            until.map(|_| self.sources.pickers.ranks(&self.sources.watches, &workload)).unwrap_or_default();
         let step = Step { workload, uid, from, to, until, ranks };
         Some(DueStep { variant: m.key.clone(), step, why: decision.reason().to_string() })
     }
@@ -236,7 +234,7 @@ impl Engine {
 }
 
 fn tell_unanswered<'a>(models: impl Iterator<Item = &'a ModelKey>) {
-    for (namespace, model_id) in models {
+    for ModelKey { namespace, model_id } in models {
         tracing::warn!(
             namespace,
             model_id,

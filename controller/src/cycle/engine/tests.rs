@@ -1,15 +1,22 @@
 //! Cycles over watch caches fed by hand and a fake Prometheus: what is published when signals fail, after a restart,
 //! and while Prometheus hangs.
 
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use futures::StreamExt;
+use jiff::Timestamp;
 use prometheus::Registry;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use wva_runtime::Availability;
-use wva_scaling::FallbackSource;
+use wva_scaling::snapshot::Remembered;
+use wva_scaling::{FallbackSource, VariantKey, decide};
 
 use super::*;
 use crate::collect::picker::Queues;
 use crate::collect::prometheus::tests::{Answers, FakePrometheus};
+use crate::collect::sample::Samples;
 use crate::collect::sample::tests::{pod_signal, queue_size};
 use crate::collect::signals::Query;
 use crate::config::ConfigReloads;
@@ -52,17 +59,21 @@ impl Bench {
             actuation: Actuation::Signal,
         };
         let engine = Engine {
-            watches: cluster.watches(),
-            maps: Feed::new().maps(),
-            synced: Synced::default(),
-            prometheus: fake.client(),
-            pickers,
-            refusals: watch::channel(Arc::default()).1,
-            ownership: Ownership::default(),
-            namespace: None,
+            sources: Sources {
+                watches: cluster.watches(),
+                maps: Feed::new().maps(),
+                synced: Synced::default(),
+                prometheus: fake.client(),
+                pickers,
+                refusals: watch::channel(Arc::default()).1,
+                ownership: Ownership::default(),
+                namespace: None,
+            },
             config: watch::channel(config).1,
-            telemetry: Telemetry::register(&Registry::new()).unwrap(),
-            reloads: ConfigReloads::register(&Registry::new()).unwrap(),
+            metrics: EngineMetrics {
+                telemetry: Telemetry::register(&Registry::new()).unwrap(),
+                reloads: ConfigReloads::register(&Registry::new()).unwrap(),
+            },
             progress: CycleProgress::default(),
             published: watch::channel(None).0,
         };
@@ -93,13 +104,14 @@ impl Bench {
 
     /// Has a pool hold the pods with this label `app`.
     fn with_pool(self, app: &str) -> Self {
-        let engine = Engine { pickers: self.engine.pickers.with_pool(app), ..self.engine };
+        let pickers = self.engine.sources.pickers.with_pool(app);
+        let engine = Engine { sources: Sources { pickers, ..self.engine.sources }, ..self.engine };
         Self { engine, ..self }
     }
 
     /// Gives Prometheus so much time for an answer.
     fn wait_for_answers(&mut self, timeout: Duration) {
-        self.engine.prometheus = self.fake.client().timeout(timeout);
+        self.engine.sources.prometheus = self.fake.client().timeout(timeout);
     }
 
     /// One round of queries and a cycle: what is published of the first variant.
@@ -120,9 +132,9 @@ impl Bench {
     async fn count(&mut self) {
         let mut counts = self.engine.count(&mut self.state);
         while let Some(counted) = counts.next().await {
-            self.state.take_count(counted);
+            self.state.sampling.take_count(counted);
         }
-        self.state.end_count();
+        self.state.sampling.end_count();
     }
 
     fn published(&self) -> Arc<Published> {
@@ -266,7 +278,7 @@ async fn a_failed_prometheus_keeps_values_and_then_the_target() {
     assert_eq!((v.signal(), reasons(&v)), (Some(3), ["Ready", "PrometheusError", "SaturationOnlyMode"]));
     assert!(v.conditions.metrics_available.message.contains("the last values of 2 replica(s)"));
     // And when all are too old.
-    bench.state.samples = Samples::default();
+    bench.state.sampling.samples = Samples::default();
     let v = bench.turn().await;
     assert_eq!((v.signal(), reasons(&v)), (Some(3), ["SafetyNet", "PrometheusError", "SafetyNet"]));
     assert_eq!(v.decision.as_ref().unwrap().safety_net, Some(FallbackSource::PreviousDesired));
@@ -324,7 +336,7 @@ async fn a_query_that_fails_costs_no_other_signal() {
 async fn a_map_changes_what_the_next_cycle_decides() {
     let mut bench = Bench::busy().await;
     let mut feed = Feed::new();
-    bench.engine.maps = feed.maps();
+    bench.engine.sources.maps = feed.maps();
     let local = "ns/wva-saturation-scaling-config";
     let mut check = async |feed: &mut Feed, path: &str, entry: &str, signal: u32, reason: &str| {
         feed.put(path, &[("default", entry)]);
@@ -391,7 +403,7 @@ async fn of_a_workload_that_nobody_has_looked_for_nothing_is_said() {
     bench.engine.cycle(&mut bench.state);
     assert!(bench.published().variants.is_empty());
     bench.cluster.leader_worker_sets_are(Availability::Watched);
-    bench.engine.watches = bench.cluster.watches();
+    bench.engine.sources.watches = bench.cluster.watches();
     let v = bench.turn().await;
     assert_eq!((v.signal(), v.conditions.ready.reason), (Some(5), "SafetyNet"), "the target of its status");
 }
@@ -413,9 +425,9 @@ async fn what_was_observed_and_measured_is_known_in_the_next_cycle() {
     let mut bench = Bench::busy().await;
     bench.turn().await;
     // That of a model without a variant is forgotten.
-    bench.state.observed = vec![observed("gone"), observed("m")];
+    bench.state.deciding.observed = vec![observed("gone"), observed("m")];
     let (managed, at) = (bench.engine.managed(), (Instant::now(), Timestamp::now()));
-    let remembered = bench.state.memory.of(&managed[0], at.0, at.1);
+    let remembered = bench.state.deciding.memory.of(&managed[0], at.0, at.1);
     let measured = wva_scaling::VariantState {
         desired: 3,
         current: 2,
@@ -427,8 +439,8 @@ async fn what_was_observed_and_measured_is_known_in_the_next_cycle() {
         bench.turn().await;
         let snapshot = bench.published().snapshot.clone();
         let capacity = snapshot.models[0].variants[0].remembered_capacity.map(Amount::get);
-        assert_eq!((capacity, &snapshot.remembered), (Some(12800.0), &bench.state.observed));
-        assert_eq!(bench.state.observed, [observed("m")]);
+        assert_eq!((capacity, &snapshot.remembered), (Some(12800.0), &bench.state.deciding.observed));
+        assert_eq!(bench.state.deciding.observed, [observed("m")]);
     }
 }
 

@@ -67,7 +67,7 @@ fn interval(start: Instant, period: Duration) -> Interval {
 }
 
 /// Asks for a cycle after `delay`, unless one comes sooner.
-pub(super) fn sooner(asked: &mut Option<Instant>, delay: Duration) {
+pub(super) fn reschedule_earlier(asked: &mut Option<Instant>, delay: Duration) {
     let at = Instant::now() + delay;
     *asked = Some(asked.map_or(at, |asked| asked.min(at)));
 }
@@ -100,11 +100,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_sooner_of_two_wishes_counts() {
+    async fn the_earlier_of_two_requests_counts() {
         let now = Instant::now();
         let mut asked = None;
         for (delay, at) in [(5, 5), (2, 2), (3, 2)] {
-            sooner(&mut asked, delay * SECOND);
+            reschedule_earlier(&mut asked, delay * SECOND);
             assert_eq!(asked, Some(now + at * SECOND));
         }
     }

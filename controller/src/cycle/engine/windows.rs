@@ -11,8 +11,8 @@ use wva_crds::entries::{PositiveDuration, ScaleToZeroEntry};
 use wva_scaling::resolve::Entries;
 use wva_scaling::snapshot::Config;
 
-use super::sampling::SHORTEST_ROUND;
-use super::{Engine, State};
+use super::Engine;
+use super::state::{Sampling, State};
 use crate::collect::scope::Scope;
 use crate::collect::signals::{Query, Retention};
 use crate::collect::{self, Answer};
@@ -158,29 +158,29 @@ fn few(periods: &BTreeSet<Retention>) -> BTreeSet<Retention> {
 
 impl Engine {
     /// Takes over what a cycle's configuration says of windows.
-    pub(super) fn change_windows(&self, state: &mut State, config: &Config, managed: &[Managed]) {
+    pub(super) fn change_windows(&self, sampling: &mut Sampling, config: &Config, managed: &[Managed]) {
         let exists = |m: &Managed| {
-            m.declared().is_ok_and(|d| workloads::workload(&self.watches, &d.workload).is_some())
+            m.declared().is_ok_and(|d| workloads::workload(&self.sources.watches, &d.workload).is_some())
         };
-        state.counts.change(windows(config, managed, exists));
-        state.samples.forget_windows(|window| state.counts.windows().contains_key(&window));
+        sampling.counts.change(windows(config, managed, exists));
+        sampling.samples.forget_windows(|window| sampling.counts.windows().contains_key(&window));
     }
 
     /// Asks for the counts that are due. Each answer comes as soon as it is there.
     pub(super) fn count<'a>(&'a self, state: &mut State) -> BoxStream<'a, Counted> {
         let began = Instant::now();
-        let within = self.config().fetch_interval.max(SHORTEST_ROUND);
-        let asks = state.counts.asks(state.steps.namespaces());
-        collect::stream_answers(&self.prometheus, asks, &self.telemetry, within)
+        let within = self.config().longest_round();
+        let asks = state.sampling.counts.asks(state.steps.namespaces());
+        collect::stream_answers(&self.sources.prometheus, asks, &self.metrics.telemetry, within)
             .map(move |answer| (began, answer))
             .boxed()
     }
 }
 
-impl State {
+impl Sampling {
     /// Takes in one answer of a part of counts.
     pub(super) fn take_count(&mut self, (began, answer): Counted) {
-        self.news = true;
+        self.has_news = true;
         if let Err(error) = &answer.rows {
             self.counts.error.get_or_insert_with(|| error.to_string());
             self.counts.failed.get_or_insert_with(|| (answer.query, answer.scope.clone()));

@@ -6,7 +6,7 @@ use wva_fakes::{FakeApi, Reply};
 
 use super::*;
 use crate::fixture::{Cluster, decision, key, publication, published, replicas, without_target};
-use crate::model::orphan::Sign;
+use crate::model::orphan::OrphanEvidence;
 use crate::observe::variants::Ownership;
 
 fn variant(variant: Value, config: Value) -> PublishedVariant {
@@ -172,9 +172,10 @@ async fn what_is_no_longer_managed_is_not_told_of() {
 }
 
 fn nobodys(last_run: Option<&str>) -> Published {
-    let sign = last_run.map_or(Sign::NoStatus, |at| Sign::NotConfirmed(at.parse().unwrap()));
-    let unserved = Unserved { uid: "u".into(), instance: "x".into(), sign };
-    Published { unserved: [(key("a"), unserved)].into(), ..Published::default() }
+    let evidence =
+        last_run.map_or(OrphanEvidence::NoStatus, |at| OrphanEvidence::NotConfirmed(at.parse().unwrap()));
+    let orphans = Orphan { uid: "u".into(), instance: "x".into(), evidence };
+    Published { orphans: [(key("a"), orphans)].into(), ..Published::default() }
 }
 
 #[tokio::test]

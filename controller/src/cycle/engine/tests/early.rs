@@ -111,7 +111,7 @@ async fn what_is_remembered_of_others_does_not_move() {
     let managed = bench.engine.managed();
     let (now, wall) = (Instant::now(), Timestamp::now());
     let remembered =
-        |i: usize, bench: &mut Bench| format!("{:?}", bench.state.memory.of(&managed[i], now, wall));
+        |i: usize, bench: &mut Bench| format!("{:?}", bench.state.deciding.memory.of(&managed[i], now, wall));
     let (own, other) = (remembered(0, &mut bench), remembered(1, &mut bench));
     bench.fake.now(load(0.78, 0.6));
     bench.cluster.deployment("a", 3, 2);
@@ -119,7 +119,7 @@ async fn what_is_remembered_of_others_does_not_move() {
     assert_eq!(remembered(0, &mut bench), own, "nothing was decided");
     bench.cluster.deployment("a", 2, 2);
     assert_eq!(bench.sampled_targets().await, [Some(3), Some(2)]);
-    let desired = bench.state.memory.of(&managed[0], now, wall).desired(2, now).unwrap().0;
+    let desired = bench.state.deciding.memory.of(&managed[0], now, wall).desired(2, now).unwrap().0;
     assert_eq!((desired, remembered(1, &mut bench)), (3, other));
 }
 

@@ -95,11 +95,11 @@ async fn decided(retention: u32, ago: u32, others: &[Other]) -> Vec<String> {
     feed.put(&format!("other/{MAP}"), &entries);
     let mut bench = Bench::new(cluster, idle_since(ago)).await;
     bench.wait_for_answers(Duration::from_secs(8));
-    bench.engine.maps = feed.maps();
+    bench.engine.sources.maps = feed.maps();
     let mut cycles = Vec::new();
     for _ in 0..3 {
         bench.turn().await;
-        bench.state.memory.evidence.age(Duration::from_secs(u64::from(retention) + 1));
+        bench.state.deciding.memory.evidence.age(Duration::from_secs(u64::from(retention) + 1));
         let published = bench.published();
         let decision = |v: &Arc<PublishedVariant>| {
             v.decision.as_ref().map(|d| (d.variant.clone(), d.target(), d.reason().code()))
@@ -156,7 +156,7 @@ async fn a_window_is_asked_for_the_namespaces_that_use_it_alone() {
         feed.put(&format!("{namespace}/{MAP}"), &[("default", &format!("{entry} {period}"))]);
     }
     let mut bench = Bench::new(cluster, busy()).await;
-    bench.engine.maps = feed.maps();
+    bench.engine.sources.maps = feed.maps();
     bench.turn().await;
     let before = bench.fake.queries();
     bench.count().await;
@@ -175,7 +175,7 @@ async fn loads_are_acted_on_while_counts_hang() {
     let mut feed = Feed::new();
     feed.put(SATURATION, &[("default", "analyzerName: percentage")]);
     feed.put(&format!("wva/{MAP}"), &[("default", "enable_scale_to_zero: true")]);
-    bench.engine.maps = feed.maps();
+    bench.engine.sources.maps = feed.maps();
     let millis = Duration::from_millis;
     bench.configure(|c| (c.fetch_interval, c.cache_ttl, c.interval) = (millis(50), millis(20), millis(100)));
     let mut running = bench.run();

@@ -8,7 +8,7 @@ use wva_runtime::repeats::RepeatCounters;
 use wva_scaling::Warning;
 
 use super::*;
-use crate::cycle::engine::narrate::log_warnings;
+use crate::cycle::engine::logs::log_warnings;
 
 thread_local! {
     static LINES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -41,12 +41,16 @@ fn keep_lines() {
     LINES.take();
 }
 
-/// Takes this thread's lines with this text.
+/// Takes this thread's lines with this text, without the span of their cycle.
 fn lines_with(text: &str) -> Vec<String> {
     let all = String::from_utf8(LINES.take()).unwrap();
     let (with, others): (Vec<_>, Vec<_>) = all.lines().partition(|line| line.contains(text));
     LINES.set(others.iter().flat_map(|line| [line.as_bytes(), b"\n"].concat()).collect());
-    with.into_iter().map(str::to_owned).collect()
+    let message = |line: &str| match line.strip_prefix("cycle{").and_then(|line| line.split_once("}: ")) {
+        Some((_, message)) => message.to_owned(),
+        None => line.to_owned(),
+    };
+    with.into_iter().map(message).collect()
 }
 
 #[tokio::test]
@@ -76,7 +80,7 @@ async fn a_safety_net_that_lasts_is_logged_when_it_begins_and_ends() {
     bench.turn().await;
     assert_eq!(lines_with("Safety net ended"), ["Safety net ended namespace=\"ns\" variant=\"a\" count=4"]);
     bench.fake.now(down());
-    bench.state.samples = Samples::default();
+    bench.state.sampling.samples = Samples::default();
     bench.turn().await;
     assert_eq!(lines_with("Safety net activated").len(), 1, "another time");
 }

@@ -48,7 +48,7 @@ async fn a_change_of_settings_holds_at_once() {
     let mut bench = Bench::busy().await;
     let settings = bench.configure(|_| ());
     let mut feed = Feed::new();
-    bench.engine.maps = feed.maps();
+    bench.engine.sources.maps = feed.maps();
     let mut running = bench.run();
     running.until(|_| true).await;
     // The next cycle is an hour away.

@@ -8,9 +8,9 @@ async fn a_sample_that_is_young_is_not_fetched_again() {
     for (ttl, age, young) in [(30, 29, true), (30, 30, false), (60, 30, true), (60, 60, false)] {
         bench.configure(|c| c.cache_ttl = Duration::from_secs(ttl));
         let Some(began) = Instant::now().checked_sub(Duration::from_secs(age)) else { continue };
-        bench.state.asked = Some(began);
+        bench.state.sampling.last_round = Some(began);
         assert_eq!(bench.engine.is_young(&bench.state, TIMER_ERROR), young, "{ttl} {age}");
-        bench.state.asked = None;
+        bench.state.sampling.last_round = None;
         assert!(!bench.engine.is_young(&bench.state, TIMER_ERROR), "there is none");
     }
 }
@@ -41,14 +41,14 @@ async fn a_partial_answer_is_told_and_not_taken_as_complete() {
     bench.wait_for_answers(Duration::from_secs(8));
     let told = bench.turn().await.conditions.metrics_available.message.clone();
     assert!(told.contains("Prometheus answers in part (store b is down)"), "{told}");
-    assert!(!bench.state.samples.answered(Query::Running, "ns"), "what it lacks is unknown");
+    assert!(!bench.state.sampling.samples.answered(Query::Running, "ns"), "what it lacks is unknown");
 }
 
 #[tokio::test]
 async fn a_namespaced_install_asks_for_its_namespace_and_others_for_all() {
     for namespace in [None, Some("prod")] {
         let mut bench = Bench::busy().await;
-        bench.engine.namespace = namespace.map(str::to_owned);
+        bench.engine.sources.namespace = namespace.map(str::to_owned);
         let answers = bench.engine.fetch(&mut bench.state).await.answers;
         assert!(answers.iter().all(|a| a.rows.is_ok()));
         let asked = bench.fake.expressions();
@@ -73,7 +73,8 @@ async fn a_large_install_is_asked_for_in_parts_and_a_failing_part_costs_only_its
     let mut kv: Vec<String> = kv.collect();
     kv.sort();
     assert!(kv[0].contains("{namespace=\"big-1\"}") && kv[1].contains("{namespace=~\"big-2|ns\"}"), "{kv:?}");
-    let answered = ["big-1", "big-2", "ns"].map(|ns| bench.state.samples.answered(Query::KvUsage, ns));
+    let answered =
+        ["big-1", "big-2", "ns"].map(|ns| bench.state.sampling.samples.answered(Query::KvUsage, ns));
     assert_eq!(answered, [false, true, true]);
 }
 
@@ -82,7 +83,7 @@ async fn when_others_have_too_many_series_only_ours_are_asked_for() {
     let mut bench = Bench::new(cluster(json!({})), Answers::Floods).await;
     bench.wait_for_answers(Duration::from_mins(1));
     bench.fetch().await;
-    assert!(bench.state.samples.last_error().is_some_and(|e| e.contains("longer than")));
+    assert!(bench.state.sampling.samples.last_error().is_some_and(|e| e.contains("longer than")));
     bench.fake.now(busy());
     let before = bench.fake.queries();
     bench.fetch().await;
@@ -118,8 +119,9 @@ async fn a_sample_is_observed_once_however_many_cycles_it_serves() {
     let mut bench = Bench::new(cluster(labels), full()).await;
     let mut feed = Feed::new();
     feed.put(GLOBAL, &[("default", "analyzerName: saturation")]);
-    bench.engine.maps = feed.maps();
-    let observed = |bench: &Bench| bench.state.observed.iter().map(|r| r.k2.len()).collect::<Vec<_>>();
+    bench.engine.sources.maps = feed.maps();
+    let observed =
+        |bench: &Bench| bench.state.deciding.observed.iter().map(|r| r.k2.len()).collect::<Vec<_>>();
     bench.turn().await;
     assert_eq!(observed(&bench), [1]);
     bench.engine.cycle(&mut bench.state);
@@ -137,12 +139,12 @@ async fn what_is_gone_is_forgotten_at_the_interval() {
     let mut bench = Bench::busy().await;
     bench.turn().await;
     bench.cluster.without_pod("a-1");
-    let (t0, first) = (Instant::now(), bench.state.cleaned.unwrap());
+    let (t0, first) = (Instant::now(), bench.state.sampling.cleaned.unwrap());
     for (after, left) in [(30, 2), (59, 2), (61, 1), (200, 1), (400, 0)] {
         bench.engine.clean(&mut bench.state, t0 + Duration::from_secs(after));
-        assert_eq!(bench.state.samples.iter().count(), left, "{after} s");
+        assert_eq!(bench.state.sampling.samples.iter().count(), left, "{after} s");
     }
-    assert!(bench.state.cleaned.is_some_and(|at| at > first));
+    assert!(bench.state.sampling.cleaned.is_some_and(|at| at > first));
 }
 
 #[tokio::test]
@@ -164,7 +166,7 @@ async fn no_broken_prometheus_looks_idle() {
         assert_eq!(bench.turn().await.signal(), Some(3));
         bench.fake.now(answers);
         assert_eq!(bench.turn().await.signal(), Some(3), "the last values are kept");
-        bench.state.samples = Samples::default();
+        bench.state.sampling.samples = Samples::default();
         let v = bench.turn().await;
         assert_eq!(v.signal(), Some(3), "and then the target");
         assert_eq!(v.decision.as_ref().unwrap().safety_net, Some(FallbackSource::PreviousDesired));

@@ -109,7 +109,7 @@ async fn one_that_cannot_be_scaled_is_passed_over() {
     let mut refused = crate::model::refusals::Refusals::default();
     let cheap = VariantKey { namespace: "ns".into(), name: "cheap".into() };
     let refusals = watch::channel(Arc::new(refused.clone()));
-    bench.engine.refusals = refusals.1;
+    bench.engine.sources.refusals = refusals.1;
     bench.turn().await;
     bench.show_waiting("ns", "m", 3.0);
     bench.wake();
@@ -140,7 +140,7 @@ async fn a_model_whose_pods_a_pool_holds_can_be_woken() {
         let is_warned = |model: &&str| {
             let start =
                 format!("model {model} in namespace ns may go to zero, but no endpoint picker serves it");
-            bench.state.warned.keys().any(|warning| warning.starts_with(&start))
+            bench.state.reporting.warned.keys().any(|warning| warning.starts_with(&start))
         };
         assert_eq!(["m", "other"].into_iter().filter(is_warned).collect::<Vec<_>>(), unwoken);
     }

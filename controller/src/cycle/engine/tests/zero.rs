@@ -67,7 +67,7 @@ impl Bench {
         let mut feed = Feed::new();
         let entry = "enable_scale_to_zero: true\nretention_period: 1h";
         feed.put("wva/wva-model-scale-to-zero-config", &[("default", entry)]);
-        bench.engine.maps = feed.maps();
+        bench.engine.sources.maps = feed.maps();
         bench.show_waiting("ns", "m", 0.0);
         bench
     }
@@ -100,7 +100,7 @@ impl Bench {
 
     /// All that was seen so far was seen longer ago than the retention period.
     fn pass(&mut self) {
-        self.state.memory.evidence.age(RETENTION);
+        self.state.deciding.memory.evidence.age(RETENTION);
     }
 
     /// One round of queries and a cycle: the target, and the steps to carry out.
@@ -149,7 +149,7 @@ async fn a_step_to_zero_follows_a_second_look_at_newer_samples() {
 #[tokio::test]
 async fn a_look_between_two_rounds_asks_for_what_it_needs_and_observes_nothing() {
     let mut bench = Bench::leaving().await;
-    let (before, observed) = (bench.fake.queries(), bench.state.observed_at);
+    let (before, observed) = (bench.fake.queries(), bench.state.deciding.observed_at);
     let fetched = bench.engine.fetch_activity(&mut bench.state).await;
     bench.engine.take_in(&mut bench.state, fetched);
     assert!(bench.cycle().is_empty(), "completed requests were counted before the signal");
@@ -158,7 +158,7 @@ async fn a_look_between_two_rounds_asks_for_what_it_needs_and_observes_nothing()
     let asked = bench.fake.expressions().split_off(before);
     assert_eq!(asked.len(), Query::ACTIVITY.len() + 1, "{asked:?}");
     assert!(asked.iter().all(|e| e.contains("namespace=\"ns\"")), "{asked:?}");
-    assert_eq!(bench.state.observed_at, observed, "the next whole round is observed");
+    assert_eq!(bench.state.deciding.observed_at, observed, "the next whole round is observed");
 }
 
 #[tokio::test]
@@ -217,7 +217,7 @@ async fn a_model_that_nothing_would_wake_gets_no_signal() {
     }
     // Without any pool.
     let mut bench = Bench::idle(json!({})).await;
-    bench.engine.pickers = Pickers::testing().0;
+    bench.engine.sources.pickers = Pickers::testing().0;
     bench.after_retention().await;
     assert!(bench.round().await.0 > Some(0));
 }
@@ -248,7 +248,7 @@ async fn activity_between_two_cycles_is_remembered() {
     bench.after_retention().await;
     bench.say(Quiet { running: "1", ..QUIET });
     bench.fetch().await;
-    let busy = bench.state.samples.taken().unwrap();
+    let busy = bench.state.sampling.samples.taken().unwrap();
     bench.engine.early(&mut bench.state);
     bench.say(QUIET);
     bench.turn().await;

@@ -1,5 +1,5 @@
 //! Labelled variants that no controller serves: the instance they name does not run. Each controller looks for them, and
-//! what it tells of one is told once for all controllers, see [`Unserved::digest`].
+//! what it tells of one is told once for all controllers, see [`Orphan::digest`].
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use wva_scaling::VariantKey;
 
 use super::{Ownership, is_excluded};
 use crate::model::moment::{LONGEST_AGE, Moment};
-use crate::model::orphan::{Sign, Unserved};
+use crate::model::orphan::{Orphan, OrphanEvidence};
 use crate::model::reported::Problem;
 use crate::observe::watches::Watches;
 use crate::observe::watches::variant::{Declared, Variant};
@@ -23,7 +23,7 @@ const FIRST_STATUS: SignedDuration = SignedDuration::from_mins(1);
 /// excluded becomes everybody's at once.
 const SETTLING: Duration = Duration::from_secs(10);
 
-impl Sign {
+impl OrphanEvidence {
     /// How long it is to be seen before it is believed.
     fn patience(self) -> Duration {
         match self {
@@ -37,16 +37,16 @@ impl Sign {
 
 /// The variants of other instances that look as if nobody served them, and since when.
 #[derive(Debug, Default)]
-pub(crate) struct Suspects(BTreeMap<VariantKey, (Unserved, Instant)>);
+pub(crate) struct OrphanTracker(BTreeMap<VariantKey, (Orphan, Instant)>);
 
-impl Suspects {
+impl OrphanTracker {
     /// Takes in how the variants look now, and says which of them nobody serves.
     pub(crate) fn at(
         &mut self,
         watches: &Watches,
         ownership: &Ownership,
         at: Moment,
-    ) -> BTreeMap<VariantKey, Unserved> {
+    ) -> BTreeMap<VariantKey, Orphan> {
         let before = std::mem::take(&mut self.0);
         watches.variants.each(|namespace, _, v| {
             if ownership.includes(v.instance.as_deref())
@@ -54,14 +54,14 @@ impl Suspects {
             {
                 return;
             }
-            let Some(unserved) = judge(Some(watches), v, at.wall) else { return };
-            let known = before.get(&v.key).filter(|(known, _)| *known == unserved);
+            let Some(orphan) = judge(Some(watches), v, at.wall) else { return };
+            let known = before.get(&v.key).filter(|(known, _)| *known == orphan);
             let since = known.map_or(at.now, |(_, since)| *since);
-            self.0.insert(v.key.clone(), (unserved, since));
+            self.0.insert(v.key.clone(), (orphan, since));
         });
-        let told = |(key, (unserved, since)): (&VariantKey, &(Unserved, Instant))| {
+        let told = |(key, (orphan, since)): (&VariantKey, &(Orphan, Instant))| {
             let seen = at.now.saturating_duration_since(*since);
-            (seen >= unserved.sign.patience()).then(|| (key.clone(), unserved.clone()))
+            (seen >= orphan.evidence.patience()).then(|| (key.clone(), orphan.clone()))
         };
         self.0.iter().filter_map(told).collect()
     }
@@ -70,25 +70,25 @@ impl Suspects {
 /// The same of one object as it is stored, for who looks from outside and sees no workloads. Which instances run is not
 /// asked.
 #[must_use]
-pub fn nobody_serves(object: &DynamicObject, now: Timestamp) -> Option<Unserved> {
+pub fn detect_orphan(object: &DynamicObject, now: Timestamp) -> Option<Orphan> {
     judge(None, &Variant::read(object), now)
 }
 
-fn judge(watches: Option<&Watches>, variant: &Variant, now: Timestamp) -> Option<Unserved> {
+fn judge(watches: Option<&Watches>, variant: &Variant, now: Timestamp) -> Option<Orphan> {
     let instance = variant.instance.clone().filter(|_| !variant.leaving)?;
     let written = &variant.status.written;
-    let sign = match written.last_run {
-        Some(at) => (age(at, now) > LONGEST_AGE).then_some(Sign::NotConfirmed(at)),
+    let evidence = match written.last_run {
+        Some(at) => (age(at, now) > LONGEST_AGE).then_some(OrphanEvidence::NotConfirmed(at)),
         // Where there is no target, nothing confirms it: a status like that is right until something shows otherwise.
         None if written.says_something() => {
-            written.last_change().filter(|_| is_outdated(watches, variant)).map(Sign::Outdated)
+            written.last_change().filter(|_| is_outdated(watches, variant)).map(OrphanEvidence::Outdated)
         }
         None => {
             let is_late = variant.created.is_some_and(|at| now.duration_since(at) > FIRST_STATUS);
-            is_late.then_some(Sign::NoStatus)
+            is_late.then_some(OrphanEvidence::NoStatus)
         }
     };
-    Some(Unserved { uid: variant.uid.clone(), instance, sign: sign? })
+    Some(Orphan { uid: variant.uid.clone(), instance, evidence: evidence? })
 }
 
 /// Whether a status without a target speaks of what is no longer so: whoever served the variant would have told by now of
@@ -116,11 +116,11 @@ mod tests {
     /// What is told at these seconds, one after the other.
     fn looks(cluster: &Cluster, seconds: &[i64], own: Option<&str>) -> Vec<Vec<String>> {
         let ownership = Ownership { instance: own.map(str::to_owned), ..Ownership::default() };
-        let (mut suspects, start) = (Suspects::default(), Instant::now());
+        let (mut orphans, start) = (OrphanTracker::default(), Instant::now());
         let mut look = |second: &i64| {
             let now = start + Duration::from_secs(second.unsigned_abs());
-            let all = suspects.at(&cluster.watches(), &ownership, Moment { now, wall: at(*second) });
-            all.into_iter().map(|(key, unserved)| format!("{}: {unserved}", key.name)).collect()
+            let all = orphans.at(&cluster.watches(), &ownership, Moment { now, wall: at(*second) });
+            all.into_iter().map(|(key, orphan)| format!("{}: {orphan}", key.name)).collect()
         };
         seconds.iter().map(&mut look).collect()
     }
@@ -211,12 +211,18 @@ mod tests {
 
     #[test]
     fn two_controllers_tell_the_same_and_a_later_end_tells_something_else() {
-        let of = |sign| Unserved { uid: "u".into(), instance: "x".into(), sign };
-        assert_eq!(of(Sign::NotConfirmed(at(0))).digest(), of(Sign::NotConfirmed(at(0))).digest());
-        assert_ne!(of(Sign::NotConfirmed(at(0))).digest(), of(Sign::NotConfirmed(at(1))).digest());
-        assert_ne!(of(Sign::NoStatus).digest(), of(Sign::NotConfirmed(at(1))).digest());
+        let of = |evidence| Orphan { uid: "u".into(), instance: "x".into(), evidence };
         assert_eq!(
-            of(Sign::NotConfirmed(at(0))).digest(),
+            of(OrphanEvidence::NotConfirmed(at(0))).digest(),
+            of(OrphanEvidence::NotConfirmed(at(0))).digest()
+        );
+        assert_ne!(
+            of(OrphanEvidence::NotConfirmed(at(0))).digest(),
+            of(OrphanEvidence::NotConfirmed(at(1))).digest()
+        );
+        assert_ne!(of(OrphanEvidence::NoStatus).digest(), of(OrphanEvidence::NotConfirmed(at(1))).digest());
+        assert_eq!(
+            of(OrphanEvidence::NotConfirmed(at(0))).digest(),
             0xa04d_4b0c_e0bc_a988,
             "another release tells it by the same name"
         );

@@ -86,7 +86,7 @@ pub(super) fn count(
 }
 
 /// A changed target, the beginning and the end of the safety net, and the trace of every decision at debug level.
-pub(super) fn narrate(
+pub(super) fn log_decision(
     key: &VariantKey,
     variant: &PublishedVariant,
     last_target: Option<u32>,

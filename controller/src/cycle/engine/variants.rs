@@ -7,12 +7,12 @@ use wva_crds::names::UNRESOLVED_ACCELERATOR;
 use wva_runtime::Availability;
 use wva_scaling::{Decision, FallbackSource, Outcome, VariantKey};
 
-use super::narrate::{count, narrate};
-use super::{Engine, State};
+use super::Engine;
+use super::logs::{count, log_decision};
+use super::state::{Pass, State};
 use crate::cycle::assemble::Assembled;
 use crate::cycle::conditions::{Outlook, conditions};
 use crate::model::keys::WorkloadKey;
-use crate::model::moment::Moment;
 use crate::model::published::PublishedVariant;
 use crate::model::reported::ReportedState;
 use crate::observe::variants::Managed;
@@ -20,13 +20,12 @@ use crate::observe::workloads;
 
 impl Engine {
     /// What becomes of the decisions on these variants, and of what is remembered of them.
-    pub(super) fn publish<'a>(
+    pub(super) fn variants<'a>(
         &self,
         state: &mut State,
         managed: impl IntoIterator<Item = &'a Managed>,
-        assembled: &Assembled,
+        Pass { at, assembled, .. }: &Pass,
         mut outcome: Outcome,
-        at: Moment,
     ) -> BTreeMap<VariantKey, Arc<PublishedVariant>> {
         // In order of their keys, as the managed ones are, so that each is moved to where it stays.
         outcome.decisions.sort_by(|a, b| (&a.namespace, &a.variant).cmp(&(&b.namespace, &b.variant)));
@@ -34,7 +33,7 @@ impl Engine {
         let before = self.published.borrow().clone();
         let mut all = BTreeMap::new();
         for m in managed {
-            let remembered = state.memory.of(m, at.now, at.wall);
+            let remembered = state.deciding.memory.of(m, at.now, at.wall);
             let mut decision =
                 decisions.next_if(|d| (&d.namespace, &d.variant) == (&m.key.namespace, &m.key.name));
             if let Some(d) = &mut decision {
@@ -47,28 +46,29 @@ impl Engine {
                 remembered.woken(d, assembled.snapshot.config.decision_hold.get(), at.now);
             }
             let seen = remembered.target_seen;
-            let sight = m.declared().ok().and_then(|d| workloads::sight(&self.watches, &d.workload.kind));
-            let query_error = state.samples.load_error(&m.key.namespace);
+            let sight =
+                m.declared().ok().and_then(|d| workloads::sight(&self.sources.watches, &d.workload.kind));
+            let query_error = state.sampling.samples.load_error(&m.key.namespace);
             let inherited = remembered.inherited();
             let told = ConditionInputs { query_error, had_target, seen, sight, inherited };
             let mut variant = outlook(m, decision, assembled, &told);
-            variant.learned = state.learned.told(&m.key);
+            variant.learned = state.deciding.learned.told(&m.key);
             if let Some(obstacle) = variant.decision.as_ref().and_then(|d| d.wake_obstacle) {
                 variant.conditions.note_wake_obstacle(obstacle);
             }
             if let Some(why) =
-                state.samples.partial_answer(&m.key.namespace).filter(|_| variant.decision.is_some())
+                state.sampling.samples.partial_answer(&m.key.namespace).filter(|_| variant.decision.is_some())
             {
                 variant.conditions.answered_in_part(why);
             }
-            let mut variant = state.settings.judge(variant);
+            let mut variant = state.deciding.settings.judge(variant);
             let old = before.as_ref().and_then(|b| b.variants.get(&m.key)).filter(|o| o.uid == variant.uid);
             let last_target = old.map_or(variant.inherited.target, |old| old.last_target);
             variant.last_target = variant.target().or(last_target);
-            count(&mut state.scalings, &m.key, old.map(AsRef::as_ref), &variant);
+            count(&mut state.reporting.scalings, &m.key, old.map(AsRef::as_ref), &variant);
             let is_held = variant.decision.as_ref().is_some_and(|d| d.safety_net.is_some());
-            let safety_net = state.safety_nets.note(&m.key, is_held, at.now);
-            narrate(&m.key, &variant, last_target, safety_net);
+            let safety_net = state.reporting.safety_nets.note(&m.key, is_held, at.now);
+            log_decision(&m.key, &variant, last_target, safety_net);
             let same = old.filter(|old| ***old == variant).cloned();
             all.insert(m.key.clone(), same.unwrap_or_else(|| Arc::new(variant)));
         }

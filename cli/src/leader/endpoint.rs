@@ -22,14 +22,14 @@ const LIMIT: usize = 256 << 20;
 const CYCLE: &str = "wva-cycle";
 
 /// Where a controller can be asked.
-pub(crate) enum Door {
+pub(crate) enum DebugEndpoint {
     /// An address that can be reached from here.
     Address(String),
     /// A port of a pod, through the API server.
     Pod { pods: Box<Api<Pod>>, namespace: String, name: String, port: u16 },
 }
 
-impl fmt::Display for Door {
+impl fmt::Display for DebugEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Address(address) => f.write_str(address),
@@ -46,7 +46,7 @@ pub(crate) struct Answer {
     pub(crate) text: String,
 }
 
-impl Door {
+impl DebugEndpoint {
     /// Asks for a path.
     pub(crate) async fn get(&self, path: &str) -> anyhow::Result<Answer> {
         let asked = async {
@@ -122,7 +122,7 @@ mod tests {
     /// What comes of an answer after which the connection is closed.
     async fn told(answer: &'static str) -> anyhow::Result<Answer> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let door = Door::Address(listener.local_addr()?.to_string());
+        let endpoint = DebugEndpoint::Address(listener.local_addr()?.to_string());
         let serve = async {
             let (mut stream, _) = listener.accept().await?;
             let read = stream.read(&mut [0; 1024]).await?;
@@ -130,7 +130,7 @@ mod tests {
             stream.write_all(answer.as_bytes()).await?;
             Ok(stream.shutdown().await?)
         };
-        let (served, answer) = tokio::join!(serve, door.get("/explain"));
+        let (served, answer) = tokio::join!(serve, endpoint.get("/explain"));
         served?;
         answer
     }
