@@ -55,9 +55,9 @@ impl Cluster {
         .await
     }
 
-    /// The lines of the program's log with this message, oldest first.
+    /// The lines of the program's log with this message, oldest first. All of the log: the first lines count, too.
     fn lines(&self, message: &str) -> Vec<Value> {
-        let log = self.install.process().log();
+        let log = std::fs::read_to_string(self.install.process().log_path()).unwrap_or_default();
         let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         lines.filter(|line| line["msg"] == message).collect()
     }
