@@ -7,20 +7,19 @@ use std::fmt::Write;
 use std::net::TcpListener;
 use std::sync::Arc;
 
+use axum::Router;
 use axum::extract::{Query, Request};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use axum::{Extension, Router};
 use prometheus::proto::MetricFamily;
 use prometheus::{Encoder, Registry, TextEncoder};
 use tokio_util::sync::CancellationToken;
 use wva_controller::CycleProgress;
 use wva_runtime::Synced;
 use wva_runtime::auth::{Action, Gate, Peer, RETRY_AFTER, Refusal};
-use wva_runtime::connections::Bounds;
-use wva_runtime::server::{self, Connection, Limits};
+use wva_runtime::server::{self, Limits};
 
 pub(crate) use debug::debug;
 
@@ -43,26 +42,12 @@ async fn serve_within(
     router: Router,
     shutdown: CancellationToken,
 ) -> Result<(), String> {
-    let router = router.layer(axum::middleware::from_fn(keep));
+    let router = router.layer(axum::middleware::from_fn(server::keep_answered));
     server::serve(listener, tls.map(Arc::new), router, limits, shutdown).await.map_err(|e| e.to_string())
 }
 
 fn limits(what: &'static str) -> Limits {
-    Limits {
-        bounds: Bounds { served: what, connections: CONNECTIONS, drain: HEADER },
-        handshake: HEADER,
-        head: HEADER,
-        head_bytes: HEADER_BYTES,
-    }
-}
-
-/// Who asked and was answered is not closed any more for those that ask nothing.
-async fn keep(Extension(connection): Extension<Connection>, request: Request, next: Next) -> Response {
-    let response = next.run(request).await;
-    if response.status() == StatusCode::OK {
-        connection.keep();
-    }
-    response
+    Limits { head: HEADER, drain: HEADER, ..Limits::new(what, CONNECTIONS) }
 }
 
 /// A kubelet, a few Prometheuses, a person. All servers together stay below the 1,024 files that a process may have
@@ -71,9 +56,6 @@ const CONNECTIONS: usize = 96;
 
 /// Time for the head of a request, and for requests in flight at the end.
 const HEADER: std::time::Duration = std::time::Duration::from_secs(if cfg!(test) { 1 } else { 10 });
-
-/// Bytes of a head; hyper's own bound is 400 KiB. A service account's token is below 2 KiB.
-const HEADER_BYTES: usize = 16 << 10;
 
 /// Only for callers that the API server knows and allows to `get` the path. A path that is not served is 404 for every
 /// caller, before the API server is asked.
@@ -275,7 +257,10 @@ mod tests {
         let shutdown = CancellationToken::new();
         let (address, _running) = started(&shutdown);
         let mut stream = TcpStream::connect(address).await.unwrap();
-        let long = format!("GET /healthz HTTP/1.1\r\nhost: x\r\nx-long: {}", "x".repeat(2 * HEADER_BYTES));
+        let long = format!(
+            "GET /healthz HTTP/1.1\r\nhost: x\r\nx-long: {}",
+            "x".repeat(2 * limits("tests").head_bytes)
+        );
         let _ = stream.write_all(long.as_bytes()).await;
         let mut answer = [0; 1024];
         let read = tokio::time::timeout(SOON, stream.read(&mut answer)).await.unwrap().unwrap();

@@ -63,7 +63,7 @@ impl ClusterFacts for CacheFacts {
     }
 
     fn others(&self, namespace: &str, target: &Target) -> Vec<OtherVariant> {
-        self.variants.get(&Key::target(namespace, target))
+        self.variants.of_key(namespace, &Key::target(target))
     }
 
     fn target(&self, namespace: &str, target: &Target) -> Option<TargetState> {
@@ -100,7 +100,7 @@ impl ClusterFacts for CacheFacts {
         if self.namespace(namespace) != NamespaceState::Managed {
             return Some(false);
         }
-        if self.variants.any_in(namespace) {
+        if self.variants.has_any_in(namespace) {
             return Some(true);
         }
         let label = self.namespaces.as_ref()?.get("", namespace).and_then(|facts| facts.config_enabled);
@@ -112,16 +112,16 @@ impl ClusterFacts for CacheFacts {
     }
 
     fn cost_set_by(&self, namespace: &str, model: &str, name: &str) -> Option<String> {
-        self.variants.other_than(&Key::cost_of(namespace, model), name)
+        self.variants.other_of_key(namespace, &Key::CostOf(model.into()), name)
     }
 
     fn readers(&self, namespace: &str, target: &Target) -> (Vec<MetricReader>, bool) {
         let Some(controller) = &self.controller else { return (Vec::new(), false) };
         // Read first, as `synced` is: whatever was complete before the lookup is in it.
         let is_complete = Availability::is_complete(controller.watches.scaled_objects_availability());
-        let key = Key::target(namespace, target);
-        let mut all = controller.autoscalers.get(&key);
-        all.extend(controller.scaled_objects.get(&key));
+        let key = Key::target(target);
+        let mut all = controller.autoscalers.of_key(namespace, &key);
+        all.extend(controller.scaled_objects.of_key(namespace, &key));
         (all, is_complete)
     }
 }

@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ObjectReference, Secret};
+use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::events::v1::Event;
 use kube::Api;
 use kube::api::PostParams;
-use wva_crds::events::{News, event};
+use wva_crds::events::{News, event, reference};
 
 use crate::rotation::Change;
 
@@ -18,21 +18,15 @@ const WRITE: Duration = Duration::from_secs(5);
 /// Tells of one change, to the log and to the API server.
 pub(crate) async fn tell(client: &kube::Client, secret: &Secret, change: &Change, at: Timestamp) {
     let (metadata, note) = (&secret.metadata, change.to_string());
-    let name = metadata.name.clone().unwrap_or_default();
+    let namespace = metadata.namespace.as_deref().unwrap_or_default();
+    let name = metadata.name.as_deref().unwrap_or_default();
     if change.is_a_repair() {
         tracing::warn!(secret = name, "{note}");
     } else {
         tracing::info!(secret = name, "{note}");
     }
     let event = event(&News {
-        regarding: ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some("Secret".to_owned()),
-            name: metadata.name.clone(),
-            namespace: metadata.namespace.clone(),
-            uid: metadata.uid.clone(),
-            ..ObjectReference::default()
-        },
+        regarding: reference(("v1", "Secret"), (namespace, name), metadata.uid.as_deref()),
         warning: change.is_a_repair(),
         reason: "CertificateRotated",
         action: "RotateCertificate",
@@ -40,7 +34,7 @@ pub(crate) async fn tell(client: &kube::Client, secret: &Secret, change: &Change
         reporter: None,
         at,
     });
-    let api: Api<Event> = Api::namespaced(client.clone(), metadata.namespace.as_deref().unwrap_or_default());
+    let api: Api<Event> = Api::namespaced(client.clone(), namespace);
     match tokio::time::timeout(WRITE, api.create(&PostParams::default(), &event)).await {
         Ok(Ok(_)) => {}
         Ok(Err(error)) => tracing::debug!(

@@ -5,13 +5,11 @@ mod input;
 mod inspect;
 mod make;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Arg, ArgGroup, ArgMatches, Command, value_parser};
+use clap::{ArgGroup, ArgMatches, Command};
 
-/// As clap ends on wrong usage.
-const WRONG_USAGE: u8 = 2;
+use crate::arguments::{file_option, option, paths};
 
 const INSPECT: &str = "\
 PATH is a PEM file, a manifest (YAML or JSON) of a Secret, of webhook
@@ -47,49 +45,33 @@ pub(crate) fn command() -> Command {
             Command::new("inspect")
                 .about("What certificates, keys and CA bundles are, until when they are valid, and whether they fit")
                 .after_help(INSPECT)
-                .arg(
-                    Arg::new("path")
-                        .value_name("PATH")
-                        .required(true)
-                        .num_args(1..)
-                        .value_parser(value_parser!(PathBuf))
-                        .help("What to look at"),
-                ),
+                .arg(paths(1, "What to look at")),
         )
         .subcommand(make_command())
 }
 
 fn make_command() -> Command {
-    let text = |name: &'static str, value: &'static str, help: &'static str| {
-        Arg::new(name).long(name).value_name(value).help(help)
-    };
     Command::new("make")
         .about("A CA and a serving certificate as files, or the Secret with a CA as a manifest")
         .after_help(MAKE)
-        .arg(text("namespace", "NAMESPACE", "Namespace of the Service, and of the Secret").required(true))
+        .arg(option("namespace", "NAMESPACE", "Namespace of the Service, and of the Secret").required(true))
         .arg(
-            text("service", "SERVICE", "Service that the certificate is for")
+            option("service", "SERVICE", "Service that the certificate is for")
                 .required_unless_present("secret"),
         )
-        .arg(text("ca-lifetime", "DURATION", "Life of the CA").default_value("8760h"))
-        .arg(text("cert-lifetime", "DURATION", "Life of the serving certificate").default_value("2160h"))
-        .arg(
-            Arg::new("out")
-                .long("out")
-                .value_name("DIR")
-                .value_parser(value_parser!(PathBuf))
-                .help("Write files into this folder; none is overwritten"),
-        )
-        .arg(text("secret", "NAME", "Print the manifest of this Secret to standard output"))
+        .arg(option("ca-lifetime", "DURATION", "Life of the CA").default_value("8760h"))
+        .arg(option("cert-lifetime", "DURATION", "Life of the serving certificate").default_value("2160h"))
+        .arg(file_option("out", "Write files into this folder; none is overwritten").value_name("DIR"))
+        .arg(option("secret", "NAME", "Print the manifest of this Secret to standard output"))
         .group(ArgGroup::new("to").args(["out", "secret"]).required(true))
 }
 
 /// Runs `wva certs`.
 pub(super) fn certs(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     match arguments.subcommand() {
-        Some(("inspect", own)) => Ok(inspect::inspect(own)),
+        Some(("inspect", own)) => inspect::inspect(own),
         Some(("make", own)) => make::make(own),
         // clap lets nothing else through.
-        _ => Ok(ExitCode::from(WRONG_USAGE)),
+        _ => Ok(ExitCode::from(crate::WRONG_USAGE)),
     }
 }

@@ -4,12 +4,12 @@
 
 use std::time::Duration;
 
-use clap::Arg;
 use hyper::Request;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use kube::api::ListParams;
 use serde_json::{Value, json};
-use wva_crds::names::{GROUP, KIND, PLURAL, VERSION};
+use wva_crds::names::{EXCLUDE_ANNOTATION, GROUP, KIND, PLURAL, VERSION};
 use wva_crds::settings::without_password;
 
 /// For one answer of the API server.
@@ -60,20 +60,6 @@ pub(super) const NAMESPACES: Resource =
 
 /// The kinds that are scaled.
 pub(super) const WORKLOADS: [&Resource; 3] = [&DEPLOYMENTS, &STATEFUL_SETS, &LEADER_WORKER_SETS];
-
-/// The argument that names one variant.
-pub(super) fn name_argument() -> Arg {
-    Arg::new("name").value_name("NAME").help("One VariantAutoscaling; all where it is left out")
-}
-
-/// The option that names one namespace.
-pub(super) fn namespace_option() -> Arg {
-    Arg::new("namespace")
-        .short('n')
-        .long("namespace")
-        .value_name("NAMESPACE")
-        .help("Only variants of this namespace")
-}
 
 /// Why objects of a kind were not seen.
 #[derive(Debug, thiserror::Error)]
@@ -246,6 +232,27 @@ pub(super) fn items<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item 
 /// Namespace and name.
 pub(super) fn id(object: &Value) -> (String, String) {
     (text(object, "/metadata/namespace").to_owned(), text(object, "/metadata/name").to_owned())
+}
+
+/// A condition of an object's status.
+pub(super) fn condition<'a>(object: &'a Value, of: &str) -> Option<&'a Value> {
+    items(object, "/status/conditions").find(|condition| text(condition, "/type") == of)
+}
+
+/// Time since a time of the API server.
+pub(super) fn since(at: &str, now: Timestamp) -> Option<SignedDuration> {
+    Some(now.duration_since(at.parse().ok()?))
+}
+
+/// Time since a controller last confirmed the target of a variant.
+pub(super) fn confirmed(variant: &Value, now: Timestamp) -> Option<SignedDuration> {
+    since(text(variant, "/status/desiredOptimizedAlloc/lastRunTime"), now).map(SignedDuration::abs)
+}
+
+/// Whether a namespace is excluded by its annotation.
+pub(super) fn is_excluded(namespaces: &[Value], name: &str) -> bool {
+    let namespace = namespaces.iter().find(|namespace| text(namespace, "/metadata/name") == name);
+    namespace.and_then(|it| entry(it, "/metadata/annotations", EXCLUDE_ANNOTATION)) == Some("true")
 }
 
 #[cfg(test)]

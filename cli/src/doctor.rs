@@ -13,13 +13,14 @@ mod text;
 use std::process::ExitCode;
 
 use chain::{Followed, State, follow};
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{ArgMatches, Command};
 use facts::Facts;
 use seen::Seen;
 use serde_json::Value;
 
-use super::cluster::{Cluster, id, name_argument, namespace_option};
+use super::cluster::{Cluster, id};
 use super::{leader, output, prometheus};
+use crate::arguments::{flag, name_argument, namespace_option, word};
 
 const HELP: &str = "\
 The chain: the variant itself, its workload, the pods, the scrape of their
@@ -50,19 +51,11 @@ pub(crate) fn command() -> Command {
     let command = Command::new("doctor")
         .about("Follows the chain from each variant to its replicas, and says where it is broken")
         .after_help(HELP)
-        .args([name_argument(), namespace_option()])
+        .args([name_argument(), namespace_option("Only variants of this namespace")])
+        .arg(flag("verbose", "Show the whole chain of every variant"))
         .arg(
-            Arg::new("verbose")
-                .long("verbose")
-                .action(ArgAction::SetTrue)
-                .help("Show the whole chain of every variant"),
-        )
-        .arg(
-            Arg::new("compare")
-                .long("compare")
-                .action(ArgAction::SetTrue)
-                .requires("prometheus")
-                .help("What another controller publishes, beside what this one decided"),
+            flag("compare", "What another controller publishes, beside what this one decided")
+                .requires("prometheus"),
         );
     prometheus::options(leader::options(command))
 }
@@ -70,11 +63,12 @@ pub(crate) fn command() -> Command {
 /// Runs the command.
 pub(super) fn doctor(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     super::block_on(async {
-        let cluster = Cluster::connect(arguments.get_one::<String>("namespace").cloned()).await?;
+        let (namespace, name) = (word(arguments, "namespace"), word(arguments, "name"));
+        let cluster = Cluster::connect(namespace.map(str::to_owned)).await?;
         let facts = Facts::read(&cluster, arguments).await?;
-        let variants = asked(&facts, arguments.get_one::<String>("name").map(String::as_str));
+        let variants = asked(&facts, name);
         anyhow::ensure!(
-            !variants.is_empty() || arguments.get_one::<String>("name").is_none(),
+            !variants.is_empty() || name.is_none(),
             "there is no such VariantAutoscaling: kubectl get va -A lists them"
         );
         let seen: Vec<Seen<'_>> = variants.into_iter().map(|variant| Seen::of(&facts, variant)).collect();

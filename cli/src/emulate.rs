@@ -9,9 +9,11 @@ mod timeline;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgMatches, Command, value_parser};
 use wva_crds::duration::GoDuration;
 use wva_simulator::scenario::engines::ENGINES;
+
+use crate::arguments::{flag, option};
 
 const HELP: &str = "\
 docs/getting-started/quickstart.md uses both in a cluster.
@@ -32,11 +34,7 @@ pub(crate) fn command() -> Command {
 }
 
 fn model() -> Arg {
-    option("model", "NAME").required(true).help("Model name, as spec.modelID of the VariantAutoscaling")
-}
-
-fn option(name: &'static str, value: &'static str) -> Arg {
-    Arg::new(name).long(name).value_name(value)
+    option("model", "NAME", "Model name, as spec.modelID of the VariantAutoscaling").required(true)
 }
 
 fn server_command() -> Command {
@@ -45,22 +43,19 @@ fn server_command() -> Command {
         .about("Serve the OpenAI API and vLLM's metrics, with the timing of a GPU that is not there")
         .arg(model())
         .arg(
-            option("engine", "ENGINE")
+            option("engine", "ENGINE", "Engine whose speed and KV cache it has")
                 .value_parser(engines.collect::<Vec<_>>())
-                .default_value("guide-a100")
-                .help("Engine whose speed and KV cache it has"),
+                .default_value("guide-a100"),
         )
         .arg(
-            option("address", "ADDRESS")
+            option("address", "ADDRESS", "Where it listens")
                 .value_parser(value_parser!(SocketAddr))
-                .default_value("0.0.0.0:8000")
-                .help("Where it listens"),
+                .default_value("0.0.0.0:8000"),
         )
         .arg(
-            option("load-time", "DURATION")
+            option("load-time", "DURATION", "Time to load the model: until then /health answers 503")
                 .value_parser(value_parser!(GoDuration))
-                .default_value("20s")
-                .help("Time to load the model: until then /health answers 503"),
+                .default_value("20s"),
         )
 }
 
@@ -68,44 +63,38 @@ fn load_command() -> Command {
     Command::new("load")
         .about("Send completions at given rates, and print how long they took")
         .arg(model())
-        .arg(option("url", "URL").required(true).help("Server or Service, such as http://llama:8000"))
+        .arg(option("url", "URL", "Server or Service, such as http://llama:8000").required(true))
         .arg(
-            option("rates", "R,R,...")
-                .value_delimiter(',')
-                .value_parser(load::rate)
-                .default_value("1")
-                .help("Requests per second, one value for each step; arrivals are a Poisson process"),
+            option(
+                "rates",
+                "R,R,...",
+                "Requests per second, one value for each step; arrivals are a Poisson process",
+            )
+            .value_delimiter(',')
+            .value_parser(load::rate)
+            .default_value("1"),
         )
         .arg(
-            option("step", "DURATION")
+            option("step", "DURATION", "How long each rate lasts")
                 .value_parser(value_parser!(GoDuration))
-                .default_value("3m")
-                .help("How long each rate lasts"),
+                .default_value("3m"),
         )
         .arg(
-            option("prompt-tokens", "N")
+            option("prompt-tokens", "N", "Tokens of each prompt, about 4 characters each")
                 .value_parser(value_parser!(u32).range(1..=100_000))
-                .default_value("256")
-                .help("Tokens of each prompt, about 4 characters each"),
+                .default_value("256"),
         )
         .arg(
-            option("output-tokens", "N")
+            option("output-tokens", "N", "Tokens that each request asks for")
                 .value_parser(value_parser!(u32).range(1..=100_000))
-                .default_value("128")
-                .help("Tokens that each request asks for"),
+                .default_value("128"),
         )
         .arg(
-            option("most", "N")
+            option("most", "N", "Requests under way at most; one that would be more is counted as dropped")
                 .value_parser(value_parser!(u32).range(1..=4096))
-                .default_value("512")
-                .help("Requests under way at most; one that would be more is counted as dropped"),
+                .default_value("512"),
         )
-        .arg(
-            Arg::new("repeat")
-                .long("repeat")
-                .action(ArgAction::SetTrue)
-                .help("Begin again after the last rate, until a signal ends it"),
-        )
+        .arg(flag("repeat", "Begin again after the last rate, until a signal ends it"))
 }
 
 /// Runs the command.
@@ -114,7 +103,7 @@ pub(super) fn emulate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
         Some(("server", own)) => super::block_on(server::run(own))?,
         Some(("load", own)) => super::block_on(load::run(own))?,
         // clap requires one of the two.
-        _ => return Ok(ExitCode::from(2)),
+        _ => return Ok(ExitCode::from(crate::WRONG_USAGE)),
     }
     Ok(ExitCode::SUCCESS)
 }

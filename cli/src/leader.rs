@@ -4,36 +4,30 @@
 mod endpoint;
 mod search;
 
-use clap::{Arg, ArgMatches, Command};
+use clap::{ArgMatches, Command};
 use wva_scaling::Snapshot;
 
 pub(super) use endpoint::{Answer, DebugEndpoint};
 pub(super) use search::Search;
 
+use crate::arguments::{option, word};
+
 /// Adds the options that say which controller is asked.
 pub(super) fn options(command: Command) -> Command {
+    let address_help =
+        "Debug address of a controller that runs outside the cluster, or of a port-forward of your own";
+    let namespace_help = "Namespace of the controller; all are searched where it is left out";
     command
         .arg(
-            Arg::new("address")
-                .long("address")
-                .value_name("HOST:PORT")
+            option("address", "HOST:PORT", address_help)
                 .value_parser(address)
-                .conflicts_with_all(["controller-namespace", "selector"])
-                .help("Debug address of a controller that runs outside the cluster, or of a port-forward of your own"),
+                .conflicts_with_all(["controller-namespace", "selector"]),
         )
+        .arg(option("controller-namespace", "NAMESPACE", namespace_help))
         .arg(
-            Arg::new("controller-namespace")
-                .long("controller-namespace")
-                .value_name("NAMESPACE")
-                .help("Namespace of the controller; all are searched where it is left out"),
-        )
-        .arg(
-            Arg::new("selector")
+            option("selector", "SELECTOR", "Labels of the controller's pods")
                 .short('l')
-                .long("selector")
-                .value_name("SELECTOR")
-                .default_value("app.kubernetes.io/name=workload-variant-autoscaler")
-                .help("Labels of the controller's pods"),
+                .default_value("app.kubernetes.io/name=workload-variant-autoscaler"),
         )
 }
 
@@ -47,13 +41,47 @@ fn address(text: &str) -> Result<String, String> {
 
 /// Where the controllers can be asked that the options name; at least one.
 pub(super) async fn endpoints(arguments: &ArgMatches) -> anyhow::Result<Vec<DebugEndpoint>> {
-    let word = |name: &str| arguments.get_one::<String>(name).cloned();
+    let word = |name: &str| word(arguments, name).map(str::to_owned);
     if let Some(address) = word("address") {
         return Ok(vec![DebugEndpoint::Address(address)]);
     }
     let search =
         Search { namespace: word("controller-namespace"), selector: word("selector").unwrap_or_default() };
     search.endpoints().await
+}
+
+/// What controllers answered to one question, each with its name, and why the others did not, one line each.
+pub(super) struct Answers<T> {
+    pub(super) told: Vec<(String, T)>,
+    pub(super) silent: Vec<String>,
+}
+
+impl<T> Answers<T> {
+    /// Asks every controller that the options name.
+    pub(super) async fn ask(
+        arguments: &ArgMatches,
+        question: impl AsyncFn(&DebugEndpoint) -> anyhow::Result<T>,
+    ) -> anyhow::Result<Self> {
+        let (mut told, mut silent) = (Vec::new(), Vec::new());
+        for endpoint in endpoints(arguments).await? {
+            match question(&endpoint).await {
+                Ok(answer) => told.push((endpoint.to_string(), answer)),
+                Err(error) => silent.push(format!("{endpoint}: {error:#}")),
+            }
+        }
+        Ok(Self { told, silent })
+    }
+
+    /// Fails where several answered.
+    pub(super) fn ensure_one(&self) -> anyhow::Result<()> {
+        let names: Vec<&str> = self.told.iter().map(|(who, _)| who.as_str()).collect();
+        anyhow::ensure!(
+            names.len() < 2,
+            "several controllers answer ({}): choose one with --controller-namespace or --selector",
+            names.join(", ")
+        );
+        Ok(())
+    }
 }
 
 /// What a leader saw in its last cycle.
@@ -75,21 +103,13 @@ impl Leaders {
     /// Asks every controller that the options name. That nobody answers is no error: what they would have told is then
     /// not known.
     pub(super) async fn ask(arguments: &ArgMatches) -> Self {
-        let mut all = Self::default();
-        let endpoints = match endpoints(arguments).await {
-            Ok(endpoints) => endpoints,
-            Err(error) => {
-                all.silent.push(format!("{error:#}"));
-                return all;
+        match Answers::ask(arguments, snapshot).await {
+            Ok(Answers { told, silent }) => {
+                let seen = told.into_iter().map(|(who, snapshot)| Seen { who, snapshot });
+                Self { seen: seen.collect(), silent }
             }
-        };
-        for endpoint in endpoints {
-            match snapshot(&endpoint).await {
-                Ok(snapshot) => all.seen.push(Seen { who: endpoint.to_string(), snapshot }),
-                Err(error) => all.silent.push(format!("{endpoint}: {error:#}")),
-            }
+            Err(error) => Self { seen: Vec::new(), silent: vec![format!("{error:#}")] },
         }
-        all
     }
 
     /// Why nothing is known, in one line; `None` where a leader told.
@@ -99,9 +119,8 @@ impl Leaders {
 }
 
 async fn snapshot(endpoint: &DebugEndpoint) -> anyhow::Result<Snapshot> {
-    let Answer { status, text, .. } = endpoint.get("/snapshot").await?;
-    anyhow::ensure!(status.is_success(), "{}", if text.is_empty() { status.to_string() } else { text });
-    Snapshot::parse(&text).map_err(|e| {
+    let answer = endpoint.get("/snapshot").await?.success()?;
+    Snapshot::parse(&answer.text).map_err(|e| {
         anyhow::anyhow!(e).context("it is of another release than this program: use the `wva` of its image")
     })
 }

@@ -1,12 +1,14 @@
 //! The commands of `wva` but for the controller itself. Each is a function from its arguments to an exit code: 0 fine, 1
 //! a finding or a failure; wrong usage (2) is clap's.
 
+mod arguments;
 mod certs;
 mod cluster;
 mod decide;
 mod doctor;
 mod emulate;
 mod explain;
+mod input;
 mod leader;
 mod migrate;
 mod output;
@@ -20,28 +22,35 @@ mod workloads;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::{Arg, ArgMatches, Command};
+use clap::{ArgMatches, Command};
 
 pub use output::{print, print_error};
+
+/// The exit code of clap on wrong usage.
+const WRONG_USAGE: u8 = 2;
+
+/// What a subcommand does.
+type Run = fn(&ArgMatches) -> anyhow::Result<ExitCode>;
+
+/// The subcommands, in the order of `wva --help`.
+static COMMANDS: [(fn() -> Command, Run); 11] = [
+    (validate::command, validate::validate),
+    (decide::command, decide::decide),
+    (explain::command, explain::explain),
+    (status::command, status::status),
+    (doctor::command, doctor::doctor),
+    (migrate::command, migrate::migrate),
+    (simulate::command, simulate::simulate),
+    (emulate::command, emulate::emulate),
+    (certs::command, certs::certs),
+    (crd_command, crd),
+    (webhook_config::command, webhook_config::webhook_config),
+];
 
 /// The subcommands, in the order of `wva --help`.
 #[must_use]
 pub fn commands() -> Vec<Command> {
-    vec![
-        validate::command(),
-        decide::command(),
-        explain::command(format_arg(&["text", "json"])),
-        status::command(),
-        doctor::command(),
-        migrate::command(),
-        simulate::command(format_arg(&["text", "json"])),
-        emulate::command(),
-        certs::command(),
-        Command::new("crd")
-            .about("The CustomResourceDefinition as YAML")
-            .after_help("Example: wva crd | kubectl apply --server-side -f -"),
-        webhook_config::command(),
-    ]
+    COMMANDS.iter().map(|(command, _)| command()).collect()
 }
 
 /// Runs a subcommand; `None` where it is not one of [`commands`].
@@ -50,45 +59,19 @@ pub fn commands() -> Vec<Command> {
 /// What the command could not do.
 #[must_use]
 pub fn run(name: &str, arguments: &ArgMatches) -> Option<anyhow::Result<ExitCode>> {
-    Some(match name {
-        "validate" => validate::validate(arguments),
-        "decide" => decide::decide(arguments),
-        "explain" => explain::explain(arguments),
-        "status" => status::status(arguments),
-        "doctor" => doctor::doctor(arguments),
-        "migrate" => migrate::migrate(arguments),
-        "simulate" => simulate::simulate(arguments),
-        "emulate" => emulate::emulate(arguments),
-        "certs" => certs::certs(arguments),
-        "crd" => crd(),
-        "webhook-config" => webhook_config::webhook_config(arguments),
-        _ => return None,
-    })
+    let (_, run) = COMMANDS.iter().find(|(command, _)| command().get_name() == name)?;
+    Some(run(arguments))
 }
 
-fn format_arg(words: &'static [&'static str]) -> Arg {
-    Arg::new("format")
-        .long("format")
-        .value_name("FORMAT")
-        .value_parser(words.to_vec())
-        .default_value(words[0])
-        .help("Output format")
+fn crd_command() -> Command {
+    Command::new("crd")
+        .about("The CustomResourceDefinition as YAML")
+        .after_help("Example: wva crd | kubectl apply --server-side -f -")
 }
 
-fn crd() -> anyhow::Result<ExitCode> {
+fn crd(_: &ArgMatches) -> anyhow::Result<ExitCode> {
     print(&wva_crds::manifest::crd_yaml()?)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Objects as YAML documents.
-fn yaml(objects: &[serde_json::Value]) -> anyhow::Result<String> {
-    let mut text = String::new();
-    for object in objects {
-        text.push_str("---\n");
-        text.push_str(serde_saphyr::to_string(object)?.trim_end());
-        text.push('\n');
-    }
-    Ok(text)
 }
 
 /// For commands that ask others: one thread is enough.

@@ -11,18 +11,16 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use plan::{Original, Plan, Wanted, plan};
+use clap::{ArgMatches, Command};
+use plan::{Plan, Wanted, plan};
 use serde_json::{Value, json};
 use wva_rules::{MapNames, MapRole};
 
 use super::cluster::{AUTOSCALERS, CONFIG_MAPS, Cluster, SCALED_OBJECTS, VARIANTS, id, text};
 use super::output::{self, count, printable};
-use super::validate::objects_in;
+use super::validate::{FoundObject, objects_in};
 use super::workloads::Workloads;
-
-/// As clap ends on wrong usage.
-const WRONG_USAGE: u8 = 2;
+use crate::arguments::{flag, namespace_option, paths, word};
 
 const HELP: &str = "\
 PATH is a file, a directory (all *.yaml, *.yml and *.json below it), a quoted
@@ -50,52 +48,35 @@ pub(crate) fn command() -> Command {
     Command::new("migrate")
         .about("What to apply so that objects of the original are served; changes nothing itself")
         .after_help(HELP)
-        .arg(
-            Arg::new("path")
-                .value_name("PATH")
-                .num_args(0..)
-                .value_parser(value_parser!(PathBuf))
-                .help("Objects of the original; the cluster is read where it is left out"),
-        )
-        .arg(
-            Arg::new("namespace")
-                .short('n')
-                .long("namespace")
-                .value_name("NAMESPACE")
-                .help("Of a cluster: only this namespace; of files: that of objects that name none"),
-        )
-        .arg(
-            Arg::new("recommend").long("recommend").action(ArgAction::SetTrue).help(
-                "Set wva.llmd.ai/mode: recommend on every variant, also on those that need nothing else",
-            ),
-        )
+        .arg(paths(0, "Objects of the original; the cluster is read where it is left out"))
+        .arg(namespace_option("Of a cluster: only this namespace; of files: that of objects that name none"))
+        .arg(flag(
+            "recommend",
+            "Set wva.llmd.ai/mode: recommend on every variant, also on those that need nothing else",
+        ))
 }
 
 /// Runs the command.
 pub(super) fn migrate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     let paths: Vec<PathBuf> = arguments.get_many("path").into_iter().flatten().cloned().collect();
-    let namespace = arguments.get_one::<String>("namespace").cloned();
+    let namespace = word(arguments, "namespace");
     let wanted = Wanted { recommend: arguments.get_flag("recommend"), in_cluster: paths.is_empty() };
     if paths.is_empty() {
-        let (originals, workloads) = super::block_on(in_cluster(namespace))?;
+        let (originals, workloads) = super::block_on(in_cluster(namespace.map(str::to_owned)))?;
         return tell(&plan(&originals, &workloads, wanted));
     }
-    match objects_in(&paths, namespace.as_deref().unwrap_or("default")) {
-        Ok((found, problems)) => {
-            let originals: Vec<Original> = found.into_iter().map(Original::from).collect();
+    match objects_in(&paths, namespace.unwrap_or("default")) {
+        Ok((originals, problems)) => {
             let mut plan = plan(&originals, &in_files(&originals), wanted);
             plan.open.extend(problems);
             tell(&plan)
         }
-        Err(error) => {
-            crate::print_error(&error);
-            Ok(ExitCode::from(WRONG_USAGE))
-        }
+        Err(error) => Ok(output::wrong_usage(error)),
     }
 }
 
 /// The workloads among the objects of files.
-fn in_files(originals: &[Original]) -> Workloads {
+fn in_files(originals: &[FoundObject]) -> Workloads {
     let mut workloads = Workloads::default();
     for original in originals {
         let mut object = original.object.clone();
@@ -109,7 +90,7 @@ fn in_files(originals: &[Original]) -> Workloads {
 
 /// What a cluster holds of the original.
 #[expect(clippy::print_stderr, reason = "notes are no part of what is to be applied")]
-async fn in_cluster(namespace: Option<String>) -> anyhow::Result<(Vec<Original>, Workloads)> {
+async fn in_cluster(namespace: Option<String>) -> anyhow::Result<(Vec<FoundObject>, Workloads)> {
     let cluster = Cluster::connect(namespace).await?;
     let mut found = Vec::new();
     for kind in [&VARIANTS, &AUTOSCALERS, &SCALED_OBJECTS] {
@@ -121,12 +102,12 @@ async fn in_cluster(namespace: Option<String>) -> anyhow::Result<(Vec<Original>,
     for name in MapNames::default().in_order(MapRole::Saturation) {
         found.extend(cluster.with_name(&CONFIG_MAPS, name).await?);
     }
-    let originals = found.into_iter().map(|object| Original {
+    let originals = found.into_iter().map(|object| FoundObject {
         place: format!("{} {}/{}", text(&object, "/kind"), id(&object).0, id(&object).1),
         namespace: text(&object, "/metadata/namespace").to_owned(),
         object,
     });
-    let originals: Vec<Original> = originals.collect();
+    let originals = originals.collect();
     match wva_controller::missing_fields(&cluster.client).await {
         Ok(missing) if missing.is_empty() => {}
         Ok(missing) => eprintln!(
@@ -160,8 +141,7 @@ fn manifests(plan: &Plan) -> anyhow::Result<String> {
         for change in &step.changes {
             let _ = writeln!(out, "# - {}", printable(change));
         }
-        out.push_str(serde_saphyr::to_string(&step.object)?.trim_end());
-        out.push('\n');
+        out.push_str(&output::yaml(&step.object)?);
     }
     Ok(out)
 }

@@ -1,9 +1,11 @@
 //! What commands print: tables, and text to somebody who may have stopped reading.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
+use std::io::{self, Write as _};
+use std::process::ExitCode;
 
 use anyhow::Context;
+use serde::Serialize;
 
 /// Prints a text to standard output. Who reads the first lines alone, as `head` does, has closed the other end: then
 /// nobody is told any more, which the answer says.
@@ -11,16 +13,30 @@ use anyhow::Context;
 /// # Errors
 /// Where standard output cannot be written.
 pub fn print(text: &str) -> anyhow::Result<bool> {
-    let mut out = std::io::stdout().lock();
+    write(text).context("cannot write to standard output")
+}
+
+/// As [`print`], with the bare error.
+pub(crate) fn write(text: &str) -> io::Result<bool> {
+    let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(error).context("cannot write to standard output"),
-        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        written => written.map(|()| true),
     }
+}
+
+/// An object as a YAML document, without the marker before it.
+pub(crate) fn yaml(object: &impl Serialize) -> anyhow::Result<String> {
+    Ok(format!("{}\n", serde_saphyr::to_string(object)?.trim_end()))
 }
 
 /// Columns under a heading, as wide as their widest cell, as kubectl prints them.
 pub(super) fn table<const N: usize>(heading: [&str; N], rows: &[[String; N]]) -> String {
+    columns(heading, rows, "   ")
+}
+
+/// The same with a gap of another width.
+pub(super) fn columns<const N: usize>(heading: [&str; N], rows: &[[String; N]], gap: &str) -> String {
     let mut widths = heading.map(|cell| cell.chars().count());
     for row in rows {
         for (width, cell) in widths.iter_mut().zip(row) {
@@ -32,7 +48,7 @@ pub(super) fn table<const N: usize>(heading: [&str; N], rows: &[[String; N]]) ->
         let mut line = String::new();
         for (width, cell) in widths.iter().zip(row) {
             // A String never refuses to grow.
-            let _ = write!(line, "{cell:<width$}   ");
+            let _ = write!(line, "{cell:<width$}{gap}");
         }
         text.push_str(line.trim_end());
         text.push('\n');
@@ -48,6 +64,12 @@ pub(super) fn count(n: usize, noun: &str) -> String {
 /// A text that somebody else wrote, with nothing in it that ends a line or that a terminal would act on.
 pub(crate) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}
+
+/// Ends a command that cannot read what it was given.
+pub(crate) fn wrong_usage(error: impl Into<anyhow::Error>) -> ExitCode {
+    print_error(&error.into());
+    ExitCode::from(crate::WRONG_USAGE)
 }
 
 /// Prints the chain of an error that ends the process, once.

@@ -1,146 +1,169 @@
-//! Instant queries to a Prometheus that can be reached from here, for commands that look at series. Time and size are
-//! bounded.
+//! The Prometheus that a person names on the command line, for commands that read series.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
-use clap::{Arg, ArgMatches, Command, value_parser};
-use serde_json::Value;
+use clap::{ArgMatches, Command};
+use reqwest::StatusCode;
+pub(super) use wva_controller::Series;
+use wva_controller::{ClientError, PrometheusConfig, QueryError};
 use wva_crds::settings::Kind;
 
-/// For one query.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// The longest answer that is read.
-const LIMIT: usize = 64 << 20;
+use crate::arguments::{self, file_option, option, word};
 
-/// One series with its value.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Series {
-    pub(super) labels: BTreeMap<String, String>,
-    pub(super) value: f64,
-}
-
-impl Series {
-    /// A label, empty where there is none, which is the same to Prometheus.
-    pub(super) fn label(&self, key: &str) -> &str {
-        self.labels.get(key).map(String::as_str).unwrap_or_default()
-    }
-}
+/// Longest time for one query.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Adds the options that say where Prometheus is.
 pub(super) fn options(command: Command) -> Command {
-    let file = |name: &'static str, help: &'static str| {
-        let arg = Arg::new(name).long(name).value_name("FILE").requires("prometheus");
-        arg.value_parser(value_parser!(PathBuf)).help(help)
-    };
+    let file = |name, help| file_option(name, help).requires("prometheus");
     command
-        .arg(
-            Arg::new("prometheus").long("prometheus").value_name("URL").help(
-                "Prometheus as it is reached from here, such as http://localhost:9090 of a port-forward",
-            ),
-        )
+        .arg(option(
+            "prometheus",
+            "URL",
+            "Prometheus as it is reached from here, such as http://localhost:9090 of a port-forward",
+        ))
         .arg(file("prometheus-token-file", "File with a bearer token for it"))
         .arg(file("prometheus-ca-file", "CA certificates (PEM) to trust for it, besides the system's"))
 }
 
-/// Asks one Prometheus.
-pub(super) struct Prometheus {
-    client: reqwest::Client,
-    url: String,
-    token: Option<String>,
-}
+/// The client of that Prometheus.
+pub(super) struct Prometheus(wva_controller::Prometheus);
 
 impl Prometheus {
-    /// As the options say; `None` where they name none.
-    pub(super) fn of(arguments: &ArgMatches) -> anyhow::Result<Option<Self>> {
-        let Some(url) = arguments.get_one::<String>("prometheus") else { return Ok(None) };
+    /// A client with these options; `None` where they name no Prometheus.
+    pub(super) fn from_options(arguments: &ArgMatches) -> anyhow::Result<Option<Self>> {
+        let Some(url) = word(arguments, "prometheus") else { return Ok(None) };
         Kind::Url.parse(url).context("--prometheus")?;
         let read = |name: &str| {
-            let path = arguments.get_one::<PathBuf>(name);
-            let read = |path: &PathBuf| {
-                std::fs::read(path).with_context(|| format!("--{name} {}: cannot be read", path.display()))
-            };
-            path.map(read).transpose()
+            let Some(path) = arguments::file(arguments, name) else { return Ok(None) };
+            let read = std::fs::read(path).map(Some);
+            read.with_context(|| format!("--{name} {}: cannot be read", path.display()))
         };
-        let mut builder = reqwest::Client::builder().timeout(PATIENCE).no_proxy();
-        if let Some(bundle) = read("prometheus-ca-file")? {
-            let roots = reqwest::Certificate::from_pem_bundle(&bundle);
-            let roots = roots
-                .context("--prometheus-ca-file: found no PEM certificates: name a file such as ca.crt")?;
-            builder = builder.tls_certs_merge(roots);
-        }
+        // The client takes a CA file that does not exist for one that comes later.
+        read("prometheus-ca-file")?;
         let token = read("prometheus-token-file")?.map(String::from_utf8).transpose();
         let token = token
             .context("--prometheus-token-file: found bytes that are no text: name the file with the token")?;
-        Ok(Some(Self {
-            client: builder.build().context("cannot make the client for Prometheus")?,
-            url: format!("{}/api/v1/query", url.trim_end_matches('/')),
-            token: token.map(|token| token.trim().to_owned()),
-        }))
+        let ca_path = arguments::file(arguments, "prometheus-ca-file");
+        let client = wva_controller::Prometheus::new(PrometheusConfig {
+            base_url: url.to_owned(),
+            ca_path: ca_path.map(|path| path.to_string_lossy().into_owned()),
+            bearer_token: token.map(|token| token.trim().to_owned()),
+            is_interactive: true,
+            ..PrometheusConfig::default()
+        });
+        let client = client.map_err(|error| match error {
+            ClientError::Ca { problem, .. } => anyhow::anyhow!(
+                "--prometheus-ca-file: found no PEM certificates: name a file such as ca.crt: {problem}"
+            ),
+            other => anyhow::Error::new(other).context("cannot make the client for Prometheus"),
+        })?;
+        Ok(Some(Self(client.timeout(TIMEOUT))))
     }
 
     /// The series of an instant vector.
-    pub(super) async fn series(&self, expression: &str) -> anyhow::Result<Vec<Series>> {
-        let mut request = self.client.get(&self.url).query(&[("query", expression)]);
-        if let Some(token) = &self.token {
-            request = request.bearer_auth(token);
-        }
-        let mut response = request.send().await.context("Prometheus did not answer: check --prometheus")?;
-        let status = response.status();
-        let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.context("the answer of Prometheus broke off")? {
-            anyhow::ensure!(
-                body.len() + chunk.len() <= LIMIT,
-                "Prometheus answered with more than {LIMIT} bytes"
-            );
-            body.extend_from_slice(&chunk);
-        }
-        anyhow::ensure!(status.is_success(), "Prometheus answered {status}: check --prometheus");
-        let answer = serde_json::from_slice(&body)
-            .context("the answer of Prometheus is no JSON: check --prometheus")?;
-        read(&answer).context("Prometheus did not answer with a vector")
+    pub(super) async fn series(&self, expression: &str) -> Result<Vec<Series>, String> {
+        self.0.series(expression).await.map_err(|error| match error {
+            QueryError::Unreachable { cause, has_begun: false, .. } => {
+                format!("Prometheus did not answer: check --prometheus: {cause}")
+            }
+            QueryError::Unreachable { cause, .. } => {
+                format!("the answer of Prometheus broke off: {cause}")
+            }
+            QueryError::Refused { status, .. } => {
+                let status = StatusCode::from_u16(status).map_or(status.to_string(), |s| s.to_string());
+                format!("Prometheus answered {status}: check --prometheus")
+            }
+            QueryError::Unreadable { is_json: true, .. } => {
+                "Prometheus did not answer with a vector".to_owned()
+            }
+            QueryError::Unreadable { problem, .. } => {
+                format!("the answer of Prometheus is no JSON: check --prometheus: {problem}")
+            }
+            QueryError::TooLong { limit, .. } => format!("Prometheus answered with more than {limit} bytes"),
+            QueryError::Token { .. } => error.to_string(),
+        })
     }
-}
-
-/// The series of an answer; `None` where it is none.
-fn read(answer: &Value) -> Option<Vec<Series>> {
-    let result = answer.pointer("/data/result").filter(|_| answer["status"] == "success")?;
-    let one = |element: &Value| {
-        let labels = serde_json::from_value(element.get("metric")?.clone()).ok()?;
-        // Prometheus writes NaN, +Inf and -Inf, all of which Rust reads.
-        Some(Series { labels, value: element.pointer("/value/1")?.as_str()?.parse().ok()? })
-    };
-    result.as_array()?.iter().map(one).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use axum::Router;
+    use axum::http::{HeaderMap, Method, Uri};
+    use axum::response::{IntoResponse, Redirect, Response};
 
     use super::*;
 
+    fn client(url: &str) -> anyhow::Result<Option<Prometheus>> {
+        let command = options(Command::new("doctor"));
+        Prometheus::from_options(&command.get_matches_from(["doctor", "--prometheus", url]))
+    }
+
     #[test]
     fn a_url_that_is_none_is_refused_without_its_password() {
-        let of = |url: &str| {
-            let command = options(Command::new("doctor"));
-            Prometheus::of(&command.get_matches_from(["doctor", "--prometheus", url]))
-        };
         for url in ["ftp://user:pass@prometheus", "prometheus:9090", "http://"] {
-            let said = of(url).err().map(|error| format!("{error:#}")).unwrap();
+            let said = client(url).err().map(|error| format!("{error:#}")).unwrap();
             assert!(said.starts_with("--prometheus: found") && said.contains("http://"), "{said}");
             assert!(!said.contains("pass@"), "{said}");
         }
     }
 
     #[test]
-    fn an_answer_is_read_whole_or_not_at_all() {
-        let answer = json!({"status": "success", "data": {"resultType": "vector", "result": [
-            {"metric": {"pod": "a"}, "value": [1, "2.5"]}]}});
-        let series = read(&answer).unwrap();
-        assert_eq!((series[0].label("pod"), series[0].label("no"), series[0].value), ("a", "", 2.5));
-        assert_eq!(read(&json!({"status": "error", "data": {"result": []}})), None);
-        assert_eq!(read(&json!({"status": "success", "data": {"result": [{"value": [1, "x"]}]}})), None);
+    fn a_file_that_is_unusable_is_named() {
+        let error = |option: &str, path: &str| {
+            let command = options(Command::new("doctor"));
+            let url = ["doctor", "--prometheus", "http://localhost:1", option, path];
+            let client = Prometheus::from_options(&command.get_matches_from(url));
+            client.err().map(|error| format!("{error:#}")).unwrap()
+        };
+        let own = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+        let unreadable = error("--prometheus-ca-file", "/absent");
+        assert!(unreadable.starts_with("--prometheus-ca-file /absent: cannot be read"), "{unreadable}");
+        let unreadable = error("--prometheus-token-file", "/absent");
+        assert!(unreadable.starts_with("--prometheus-token-file /absent: cannot be read"), "{unreadable}");
+        let no_certificate = error("--prometheus-ca-file", own);
+        assert!(no_certificate.starts_with("--prometheus-ca-file: found no PEM"), "{no_certificate}");
+    }
+
+    /// A server that gives each kind of answer, by expression.
+    async fn answer(method: Method, uri: Uri, headers: HeaderMap) -> Response {
+        assert_eq!(method, Method::GET);
+        assert!(headers.get("authorization").is_none());
+        let query = uri.query().unwrap_or_default();
+        let vector = r#"{"status":"success","data":{"resultType":"vector","result":[
+            {"metric":{"pod":"a","odd":"b"},"value":[1,"2.5"]}]}}"#;
+        match query.trim_start_matches("query=") {
+            "vector" => vector.into_response(),
+            "moved" => Redirect::temporary("/elsewhere?query=vector").into_response(),
+            "error" => (StatusCode::BAD_REQUEST, "{}").into_response(),
+            "failed" => r#"{"status":"error","data":{"result":[]}}"#.into_response(),
+            "text" => vector.replace("2.5", "x").into_response(),
+            _ => "<html>".into_response(),
+        }
+    }
+
+    #[tokio::test]
+    async fn answers_are_read_and_errors_name_the_option() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        tokio::spawn(async move { axum::serve(listener, Router::new().fallback(answer)).await });
+        let client = client(&url).unwrap().unwrap();
+        for expression in ["vector", "moved"] {
+            let series = client.series(expression).await.unwrap();
+            assert_eq!((series[0].label("pod"), series[0].label("no"), series[0].value), ("a", "", 2.5));
+        }
+        let no_vector = "Prometheus did not answer with a vector";
+        for (expression, text) in [
+            ("error", "Prometheus answered 400 Bad Request: check --prometheus"),
+            ("failed", no_vector),
+            ("text", no_vector),
+            ("html", "the answer of Prometheus is no JSON: check --prometheus: expected value at line 1"),
+        ] {
+            let error = client.series(expression).await.unwrap_err();
+            assert!(error.starts_with(text), "{error}");
+        }
+        let nobody = self::client("http://127.0.0.1:1").unwrap().unwrap().series("x").await.unwrap_err();
+        assert!(nobody.starts_with("Prometheus did not answer: check --prometheus: "), "{nobody}");
     }
 }

@@ -18,6 +18,7 @@ use wva_simulator::study::study;
 use wva_simulator::traffic::trace;
 
 use self::sweep::Sweep;
+use crate::arguments::{file, file_option, format_option, option, word};
 use crate::output::print;
 
 /// A scenario is a page or two.
@@ -40,7 +41,7 @@ Examples:
 The same scenario and seeds give the same bytes.";
 
 /// The command line of `wva simulate`.
-pub(crate) fn command(format: Arg) -> Command {
+pub(crate) fn command() -> Command {
     Command::new("simulate")
         .about("Try policies on a simulated fleet under a load, faster than real time")
         .after_help(HELP)
@@ -53,42 +54,35 @@ pub(crate) fn command(format: Arg) -> Command {
                 .help("Scenario file, YAML or JSON"),
         )
         .arg(
-            Arg::new("compare")
-                .long("compare")
+            file_option("compare", "Two scenarios, one table below the other")
                 .value_names(["A", "B"])
                 .num_args(2)
-                .conflicts_with("scenario")
-                .value_parser(value_parser!(PathBuf))
-                .help("Two scenarios, one table below the other"),
+                .conflicts_with("scenario"),
         )
         .arg(
-            Arg::new("seeds")
-                .long("seeds")
-                .value_name("N")
-                .default_value("1")
-                .value_parser(value_parser!(u64).range(1..=1000))
-                .help("Runs each policy on the seeds 1 to N, and shows means with confidence intervals"),
+            option(
+                "seeds",
+                "N",
+                "Runs each policy on the seeds 1 to N, and shows means with confidence intervals",
+            )
+            .default_value("1")
+            .value_parser(value_parser!(u64).range(1..=1000)),
         )
         .arg(
-            Arg::new("sweep")
-                .long("sweep")
-                .value_name("FIELD=A..B[/N]")
-                .value_parser(value_parser!(Sweep))
-                .help("Sets a field of the scenario to N values from A to B (6), one table each"),
+            option(
+                "sweep",
+                "FIELD=A..B[/N]",
+                "Sets a field of the scenario to N values from A to B (6), one table each",
+            )
+            .value_parser(value_parser!(Sweep)),
         )
-        .arg(
-            Arg::new("report")
-                .long("report")
-                .value_name("FILE")
-                .value_parser(value_parser!(PathBuf))
-                .help("Writes one HTML page with plots that needs no network"),
-        )
+        .arg(file_option("report", "Writes one HTML page with plots that needs no network"))
         .args(replay::arguments())
-        .arg(format)
+        .arg(format_option(&["text", "json"]))
 }
 
 pub(crate) fn simulate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
-    if let Some(recorded) = arguments.get_one::<PathBuf>("replay") {
+    if let Some(recorded) = file(arguments, "replay") {
         return replay::replay(recorded, arguments);
     }
     let seeds = arguments.get_one::<u64>("seeds").copied().unwrap_or(1);
@@ -103,12 +97,12 @@ pub(crate) fn simulate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
         );
     }
     let sections: Vec<Section> = scenarios.into_iter().map(|(title, s)| section(title, s, seeds)).collect();
-    print(&match arguments.get_one::<String>("format").map(String::as_str) {
+    print(&match word(arguments, "format") {
         Some("json") => format!("{}\n", report::json(&sections)),
         _ => report::table(&sections),
     })?;
     // Last: hours of simulation are not lost for want of a folder.
-    if let Some(file) = arguments.get_one::<PathBuf>("report") {
+    if let Some(file) = file(arguments, "report") {
         std::fs::write(file, report::html(&sections))
             .with_context(|| format!("cannot write {}", file.display()))?;
     }

@@ -6,13 +6,14 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{ArgMatches, Command};
 use k8s_openapi::jiff::Timestamp;
 
-use super::cluster::{Cluster, NAMESPACES, VARIANTS, namespace_option};
+use super::cluster::{Cluster, NAMESPACES, VARIANTS};
 use super::leader::{self, Leaders};
 use super::output;
 use super::workloads::Workloads;
+use crate::arguments::{flag, namespace_option, word};
 
 /// Between two tables of `--watch`.
 const EVERY: Duration = Duration::from_secs(5);
@@ -41,21 +42,15 @@ pub(crate) fn command() -> Command {
     let command = Command::new("status")
         .about("A table of all variants: target, current and ready replicas, saturation, condition")
         .after_help(HELP)
-        .arg(namespace_option())
-        .arg(
-            Arg::new("watch")
-                .short('w')
-                .long("watch")
-                .action(ArgAction::SetTrue)
-                .help("Print it again every 5 seconds"),
-        );
+        .arg(namespace_option("Only variants of this namespace"))
+        .arg(flag("watch", "Print it again every 5 seconds").short('w'));
     leader::options(command)
 }
 
 /// Runs the command.
 pub(super) fn status(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     super::block_on(async {
-        let cluster = Cluster::connect(arguments.get_one::<String>("namespace").cloned()).await?;
+        let cluster = Cluster::connect(word(arguments, "namespace").map(str::to_owned)).await?;
         while show(&cluster, arguments).await? && arguments.get_flag("watch") {
             tokio::select! {
                 () = tokio::time::sleep(EVERY) => {}

@@ -15,16 +15,17 @@ mod sarif;
 mod secrets;
 mod text;
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{ArgMatches, Command};
 use report::Report;
 
-/// As clap ends on wrong usage.
-const WRONG_USAGE: u8 = 2;
+use crate::arguments::{file, file_option, flag, format_option, namespace_option, paths, word};
+use crate::output::{write, wrong_usage};
+
 const EXAMPLES: &str = "\
 PATH is a file, a directory (all *.yaml, *.yml and *.json below it), a quoted
 pattern ('apps/**/va-*.yaml') or - for standard input.
@@ -44,52 +45,29 @@ pub(crate) fn command() -> Command {
     Command::new("validate")
         .about("The admission rules over files, as the webhook applies them, without a cluster")
         .after_help(EXAMPLES)
+        .arg(paths(1, "What to judge; objects of other kinds are passed over"))
+        .arg(format_option(&["text", "json", "sarif", "github"]).help(
+            "For people, for programs, for code scanning (SARIF 2.1.0), for annotations of GitHub Actions",
+        ))
+        .arg(flag("strict", "Warnings fail too"))
         .arg(
-            Arg::new("path")
-                .value_name("PATH")
-                .required(true)
-                .num_args(1..)
-                .value_parser(value_parser!(PathBuf))
-                .help("What to judge; objects of other kinds are passed over"),
+            file_option(
+                "against",
+                "The objects as they were: what stands there too is judged as an update of it",
+            )
+            .value_name("DIR"),
         )
-        .arg(
-            Arg::new("format")
-                .long("format")
-                .value_name("FORMAT")
-                .value_parser(["text", "json", "sarif", "github"])
-                .default_value("text")
-                .help("For people, for programs, for code scanning (SARIF 2.1.0), for annotations of GitHub Actions"),
-        )
-        .arg(Arg::new("strict").long("strict").action(ArgAction::SetTrue).help("Warnings fail too"))
-        .arg(
-            Arg::new("against")
-                .long("against")
-                .value_name("DIR")
-                .value_parser(value_parser!(PathBuf))
-                .help("The objects as they were: what stands there too is judged as an update of it"),
-        )
-        .arg(
-            Arg::new("namespace")
-                .short('n')
-                .long("namespace")
-                .value_name("NAMESPACE")
-                .default_value("default")
-                .help("Namespace of the objects that name none"),
-        )
+        .arg(namespace_option("Namespace of the objects that name none").default_value("default"))
 }
 
 /// Runs the command.
 pub(crate) fn validate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     let paths: Vec<PathBuf> = arguments.get_many("path").context("no path")?.cloned().collect();
-    let namespace = arguments.get_one::<String>("namespace").context("no namespace")?;
-    let against = arguments.get_one::<PathBuf>("against");
-    let old = against.map(|path| input::read_old(path)).transpose();
+    let namespace = word(arguments, "namespace").context("no namespace")?;
+    let old = file(arguments, "against").map(input::read_old).transpose();
     let (sources, old) = match input::read(&paths).and_then(|sources| Ok((sources, old?))) {
         Ok(read) => read,
-        Err(error) => {
-            crate::print_error(&error.into());
-            return Ok(ExitCode::from(WRONG_USAGE));
-        }
+        Err(error) => return Ok(wrong_usage(error)),
     };
     let collected = objects::collect(&sources, namespace);
     let old_sources = old.unwrap_or_default();
@@ -97,26 +75,20 @@ pub(crate) fn validate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     note_problems(&old_sources, &old.problems);
 
     let report = Report::new(&sources, &collected, judge::judge(&collected.objects, &old.objects));
-    let told = match arguments.get_one::<String>("format").map(String::as_str) {
+    let told = match word(arguments, "format") {
         Some("json") => json::render(&report),
         Some("sarif") => sarif::render(&report),
         Some("github") => github::render(&report),
         _ => text::render(&report, coloured()),
     };
-    match std::io::stdout().lock().write_all(told.as_bytes()) {
-        // Who reads the first lines alone, as `head` does, has closed the other end.
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            return Err(error).context("cannot write the findings");
-        }
-        _ => {}
-    }
+    write(&told).context("cannot write the findings")?;
     let failed = report.denied() > 0 || (arguments.get_flag("strict") && report.warned() > 0);
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// An object of a file as it stands there, without what a schema would fill in.
-pub(super) struct InFile {
-    /// File and line.
+/// An object as it stands in a file or in a cluster, without what a schema would fill in.
+pub(super) struct FoundObject {
+    /// Where it was found.
     pub(super) place: String,
     /// Its own namespace, or the one for objects that name none.
     pub(super) namespace: String,
@@ -128,7 +100,10 @@ pub(super) struct InFile {
 ///
 /// # Errors
 /// As for this command: where a path cannot be read or stands for nothing.
-pub(super) fn objects_in(paths: &[PathBuf], namespace: &str) -> anyhow::Result<(Vec<InFile>, Vec<String>)> {
+pub(super) fn objects_in(
+    paths: &[PathBuf],
+    namespace: &str,
+) -> anyhow::Result<(Vec<FoundObject>, Vec<String>)> {
     let sources = input::read(paths)?;
     let collected = objects::collect(&sources, namespace);
     let place = |source: usize, offset: usize| {
@@ -138,7 +113,7 @@ pub(super) fn objects_in(paths: &[PathBuf], namespace: &str) -> anyhow::Result<(
     let problems = collected.problems.iter().map(|(source, problem)| {
         format!("{}: {}", place(*source, problem.at.start), input::printable(&problem.message))
     });
-    let objects = collected.objects.iter().map(|object| InFile {
+    let objects = collected.objects.iter().map(|object| FoundObject {
         place: place(object.source, object.node.span.start),
         namespace: object.namespace.clone(),
         object: object.node.to_value(),

@@ -1,11 +1,11 @@
 //! `wva webhook-config`: the webhook configurations, and the APIService where it is wanted, as YAML for those who keep
 //! them whole in Git. What is printed depends on the command line alone, so that it is the same everywhere.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgMatches, Command};
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 use wva_crds::names::{MAIN_MAP_NAME, SATURATION_MAP_NAMES, SCALE_TO_ZERO_MAP_NAMES, SERVICE_CLASS_MAP_NAME};
@@ -13,7 +13,8 @@ use wva_crds::settings::Setting;
 use wva_rules::InstancePolicy;
 use wva_webhook::registration::{Door, FailurePolicy, render, render_open};
 
-use super::output;
+use super::output::{self, yaml};
+use crate::arguments::{file, file_option, flag, option, word};
 
 /// More than any bundle of CAs.
 const BUNDLE: u64 = 1 << 20;
@@ -38,16 +39,13 @@ Examples:
 
 /// The command line of `wva webhook-config`.
 pub(crate) fn command() -> Command {
-    let flag = |name: &'static str, help: &'static str| {
-        Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
-    };
     let command = Command::new("webhook-config")
         .about("The webhook configurations, and the APIService, as YAML")
         .after_help(HELP);
     named(command)
         .arg(policy("failure-policy", "Fail", "For VariantAutoscalings, while no webhook answers"))
         .arg(policy("config-map-failure-policy", "Ignore", "For ConfigMaps, while no webhook answers"))
-        .arg(text("ca-file", "FILE", "CA bundle (PEM) to put in").value_parser(value_parser!(PathBuf)))
+        .arg(file_option("ca-file", "CA bundle (PEM) to put in"))
         .arg(
             flag("without-rules", "Leave out rules and caBundle, which the leader then adds")
                 .conflicts_with("ca-file"),
@@ -78,7 +76,7 @@ fn named(command: Command) -> Command {
         ))
         .arg(of_controller("CONTROLLER_INSTANCE", "controller-instance", "INSTANCE"))
         .arg(
-            text("instance-policy", "POLICY", "What the instance does with unlabelled objects")
+            option("instance-policy", "POLICY", "What the instance does with unlabelled objects")
                 .value_parser(["inject", "require", "ignore"])
                 .default_value("inject"),
         )
@@ -88,10 +86,6 @@ fn named(command: Command) -> Command {
         .arg(of_controller("SERVICE_CLASS_CONFIG_MAP_NAME", "service-class-config-map-name", "NAME"))
 }
 
-fn text(name: &'static str, value: &'static str, help: &'static str) -> Arg {
-    Arg::new(name).long(name).value_name(value).help(help)
-}
-
 /// A setting of the controller, as it is called there.
 fn of_controller(key: &'static str, name: &'static str, value: &'static str) -> Arg {
     setting(key, name, value, "").help(format!("{key} of the controller"))
@@ -99,7 +93,7 @@ fn of_controller(key: &'static str, name: &'static str, value: &'static str) -> 
 
 /// What only a valid value of a setting can be: the API server would refuse anything else in these objects.
 fn setting(key: &'static str, name: &'static str, value: &'static str, help: &'static str) -> Arg {
-    text(name, value, help).value_parser(move |found: &str| match Setting::by_key(key) {
+    option(name, value, help).value_parser(move |found: &str| match Setting::by_key(key) {
         _ if found.is_empty() => Err("it is empty: write a name, or leave the option out".to_owned()),
         Some(setting) => setting.kind.parse(found).map(|_| found.to_owned()).map_err(|e| e.to_string()),
         None => Ok(found.to_owned()),
@@ -107,13 +101,13 @@ fn setting(key: &'static str, name: &'static str, value: &'static str, help: &'s
 }
 
 fn policy(name: &'static str, default: &'static str, help: &'static str) -> Arg {
-    text(name, "POLICY", help).value_parser(["Fail", "Ignore"]).default_value(default)
+    option(name, "POLICY", help).value_parser(["Fail", "Ignore"]).default_value(default)
 }
 
 /// Runs the command.
 pub(super) fn webhook_config(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
-    let word = |name: &str| arguments.get_one::<String>(name).map(String::as_str);
-    let bundle = arguments.get_one::<PathBuf>("ca-file").map(|path| bundle(path)).transpose()?;
+    let word = |name: &str| word(arguments, name);
+    let bundle = file(arguments, "ca-file").map(bundle).transpose()?;
     let (namespace, service) =
         (word("namespace").unwrap_or_default(), word("webhook-service").unwrap_or_default());
     let name = word("webhook-configuration").map_or_else(|| configuration(namespace, service), str::to_owned);
@@ -143,7 +137,8 @@ pub(super) fn webhook_config(arguments: &ArgMatches) -> anyhow::Result<ExitCode>
     if arguments.get_flag("external-metrics") {
         objects.push(api_service(namespace, service, bundle.as_deref()));
     }
-    output::print(&super::yaml(&objects)?)?;
+    let documents = objects.iter().map(|object| Ok(format!("---\n{}", yaml(object)?)));
+    output::print(&documents.collect::<anyhow::Result<String>>()?)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -3,12 +3,17 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use wva_rules::Target;
+use wva_rules::{Target, api_group};
 
-use super::cluster::{Cluster, Unseen, WORKLOADS, id, number, text};
+use super::cluster::{Cluster, Unseen, WORKLOADS, id, items, number, text};
 
-/// Namespace, group, kind and name.
-type Key = (String, String, String, String);
+/// Namespace, group, kind and name of a workload.
+pub(crate) type Key = (String, String, String, String);
+
+/// The key of the workload that a reference in a namespace names.
+pub(crate) fn workload(namespace: &str, target: &Target) -> Key {
+    (namespace.to_owned(), target.group().to_owned(), target.kind.clone(), target.name.clone())
+}
 
 /// All workloads of the kinds that are scaled.
 #[derive(Default)]
@@ -45,7 +50,7 @@ impl Workloads {
 
     /// Takes one in that is of a kind that is scaled.
     pub(super) fn add(&mut self, object: Value) {
-        let group = text(&object, "/apiVersion").split_once('/').map_or("", |(group, _)| group).to_owned();
+        let group = api_group(text(&object, "/apiVersion")).to_owned();
         let kind = text(&object, "/kind").to_owned();
         if WORKLOADS.iter().any(|known| known.group == group && known.kind == kind) {
             let (namespace, name) = id(&object);
@@ -59,8 +64,7 @@ impl Workloads {
         if !WORKLOADS.iter().any(|known| known.group == group && known.kind == kind) {
             return Found::Unknown;
         }
-        let key = (namespace.to_owned(), group.to_owned(), kind.to_owned(), target.name.clone());
-        if let Some(object) = self.all.get(&key) {
+        if let Some(object) = self.all.get(&workload(namespace, target)) {
             return Found::Here(object);
         }
         let hidden = self.unseen.iter().find(|(unseen, _)| *unseen == kind);
@@ -78,6 +82,15 @@ pub(super) fn accelerator(workload: &Value) -> Option<String> {
     let template = ["/spec/template/spec", "/spec/leaderWorkerTemplate/workerTemplate/spec"];
     let pod = template.into_iter().find_map(|pointer| workload.pointer(pointer))?;
     wva_controller::template_accelerator(&serde_json::from_value(pod.clone()).ok()?)
+}
+
+/// A variable of a container; the namespace may stand there as a reference to the pod's own.
+pub(crate) fn in_environment(container: &Value, namespace: &str, key: &str) -> Option<String> {
+    let variable = items(container, "/env").find(|variable| text(variable, "/name") == key)?;
+    if text(variable, "/valueFrom/fieldRef/fieldPath") == "metadata.namespace" {
+        return Some(namespace.to_owned());
+    }
+    Some(text(variable, "/value").to_owned()).filter(|value| !value.is_empty())
 }
 
 /// Those of them that are ready.

@@ -7,6 +7,7 @@ pub(crate) mod sample;
 pub(crate) mod scope;
 pub(crate) mod signals;
 pub(crate) mod telemetry;
+mod totals;
 pub(crate) mod work;
 
 use std::sync::Arc;

@@ -3,11 +3,16 @@
 const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const PRIME: u64 = 0x0000_0100_0000_01b3;
 
-/// FNV-1a, 64 bits, of these texts. Each ends in a byte that no text holds, so that their borders count.
+/// FNV-1a, 64 bits.
+#[must_use]
+pub fn fnv1a(bytes: impl Iterator<Item = u8>) -> u64 {
+    bytes.fold(OFFSET, |digest, byte| (digest ^ u64::from(byte)).wrapping_mul(PRIME))
+}
+
+/// The digest of these texts. Each ends in a byte that no text holds, so that their borders count.
 #[must_use]
 pub fn digest(texts: &[&str]) -> u64 {
-    let bytes = texts.iter().flat_map(|text| text.bytes().chain([0xff]));
-    bytes.fold(OFFSET, |digest, byte| (digest ^ u64::from(byte)).wrapping_mul(PRIME))
+    fnv1a(texts.iter().flat_map(|text| text.bytes().chain([0xff])))
 }
 
 #[cfg(test)]

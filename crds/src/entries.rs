@@ -15,9 +15,7 @@ mod throughput;
 mod units;
 
 pub use index::EntryIndex;
-pub use merge::{
-    Conflict, DEFAULT_ENTRY, DroppedLayer, Merged, Order, Saturation, Scoped, layers, merge, overlaid,
-};
+pub use merge::{Conflict, DEFAULT_ENTRY, DroppedLayer, Merged, Order, Saturation, Scoped, merge};
 pub use read::{Entry, Fault, Reading, Wrong, read_text, read_value, yaml_value};
 pub use saturation::{AnalyzerName, Optimizer, SaturationEntry, WarmSpare};
 pub use scale_to_zero::{MAX_RETENTION, ScaleToZero, ScaleToZeroEntry};

@@ -35,6 +35,23 @@ pub struct News<'a> {
     pub at: Timestamp,
 }
 
+/// A reference to the object that an event is about.
+#[must_use]
+pub fn reference(
+    (api_version, kind): (&str, &str),
+    (namespace, name): (&str, &str),
+    uid: Option<&str>,
+) -> ObjectReference {
+    ObjectReference {
+        api_version: Some(api_version.to_owned()),
+        kind: Some(kind.to_owned()),
+        namespace: Some(namespace.to_owned()),
+        name: Some(name.to_owned()),
+        uid: uid.map(str::to_owned),
+        ..ObjectReference::default()
+    }
+}
+
 /// The event to create.
 #[must_use]
 pub fn event(news: &News<'_>) -> Event {
@@ -87,14 +104,7 @@ pub struct ImmutableChange<'a> {
 #[must_use]
 pub fn immutable_change(change: &ImmutableChange<'_>) -> Event {
     event(&News {
-        regarding: ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some("ConfigMap".to_owned()),
-            name: Some(change.name.to_owned()),
-            namespace: Some(change.namespace.to_owned()),
-            uid: change.uid.map(str::to_owned),
-            ..ObjectReference::default()
-        },
+        regarding: reference(("v1", "ConfigMap"), (change.namespace, change.name), change.uid),
         warning: true,
         reason: "ImmutableConfigChangeRejected",
         action: "Reject",
@@ -109,13 +119,8 @@ mod tests {
     use super::*;
 
     fn told(name: &str, text: &str) -> Event {
-        let regarding = ObjectReference {
-            name: Some(name.into()),
-            namespace: Some("b".into()),
-            ..ObjectReference::default()
-        };
         event(&News {
-            regarding,
+            regarding: reference(("v1", "Pod"), ("b", name), None),
             warning: true,
             reason: "Stuck",
             action: "Decide",

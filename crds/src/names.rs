@@ -53,3 +53,15 @@ pub const SERVICE_CLASSES_KEY: &str = "serviceClasses";
 pub const DESIRED_REPLICAS_METRIC: &str = "wva_desired_replicas";
 /// Its name in the first releases, served too unless `WVA_LEGACY_METRICS` says otherwise.
 pub const LEGACY_DESIRED_REPLICAS_METRIC: &str = "inferno_desired_replicas";
+
+/// Whether a metric is the one that HPAs follow, under its present name or that of the first releases.
+#[must_use]
+pub fn is_desired_replicas(metric: &str) -> bool {
+    [DESIRED_REPLICAS_METRIC, LEGACY_DESIRED_REPLICAS_METRIC].contains(&metric)
+}
+
+/// Whether a query reads that metric.
+#[must_use]
+pub fn reads_desired_replicas(query: &str) -> bool {
+    [DESIRED_REPLICAS_METRIC, LEGACY_DESIRED_REPLICAS_METRIC].iter().any(|metric| query.contains(metric))
+}

@@ -1,94 +1,75 @@
-//! The connections of every server of the program: which are held, and which one goes when there are more than can be.
-//! A connection is on probation until it has asked something that its server keeps it for (a review that could be
-//! judged, a question of somebody who may ask), and is kept from then on. Each of the two kinds has room of its own and
-//! makes room for itself, so that a flood of connections that ask nothing can neither lock a new client out nor cost
-//! an API server the connections it uses. It stands here because both servers' crates stand on this one.
+//! The connections of every server: how many there are, and which one is closed when there are more. A connection is
+//! unproven until it has asked something that its server keeps it for: a review that could be judged, a question of a
+//! caller who may ask. From then on it is kept. Each of the two kinds has slots of its own and makes room for itself.
+//!
+//! No limit of hyper or tokio does that. These rows of `make test-bad-input` need it: "slow headers", "slow bodies",
+//! "idle connections", "nothing for a handshake" and "half a handshake" hold every unproven slot, and a new API server
+//! must still get one; "idle after a review" holds every kept slot, and must not take the unproven ones.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-/// Nobody loses a place on probation sooner: a handshake and a review take milliseconds, on a busy machine some tens.
+use crate::server::Limits;
+
+/// An unproven connection is not closed sooner: a handshake and a review take milliseconds, on a busy machine some tens.
 const GRACE: Duration = Duration::from_millis(100);
-/// A kept connection that was used within this time is not closed for another: its client may be just about to.
+/// A kept connection that was used within this time is not closed for another: its client may be about to use it.
+/// Longer than any request takes.
 const IN_USE: Duration = Duration::from_secs(10);
-/// A flood closes thousands of connections a second; one line in this time says it.
+/// A flood closes thousands of connections a second; one line in this time reports it.
 const QUIET: Duration = Duration::from_mins(1);
 
-/// What the connections of a server may take.
-#[derive(Clone, Copy, Debug)]
-pub struct Bounds {
-    /// What is served, as the log names it.
-    pub served: &'static str,
-    /// Connections at a time. One more costs another its place: one that is on probation, where there is one.
-    pub connections: usize,
-    /// How long what is under way may take after the end was asked for.
-    pub drain: Duration,
-}
-
-/// Accepts connections until `shutdown` and runs `serve` for each, until that ends or the connection's place is given
-/// to another; then waits for those that are left. No more than one waits for its place: the rest wait in the system's
+/// Accepts connections until `shutdown` and runs `serve` for each, until that ends or the slot is given to another
+/// connection; then waits for those that are left. One connection waits for its slot: the rest wait in the system's
 /// queue.
-pub async fn accept<F>(
+pub(crate) async fn accept<F>(
     listener: TcpListener,
-    bounds: Bounds,
+    limits: Limits,
     shutdown: CancellationToken,
-    serve: impl Fn(TcpStream, Place) -> F,
+    serve: impl Fn(TcpStream, ConnectionSlot) -> F,
 ) where
     F: Future<Output = ()> + Send + 'static,
 {
-    let Bounds { served, connections: most, drain } = bounds;
-    let places = Arc::new(Connections::at_most(most, served));
-    let slots = Arc::new(Semaphore::new(most.max(1)));
+    let served = limits.served;
+    let slots = Arc::new(Slots::new(limits.connections, served));
     let mut connections = JoinSet::new();
-    loop {
-        while connections.try_join_next().is_some() {}
-        let accepted = tokio::select! {
-            biased;
-            () = shutdown.cancelled() => break,
-            accepted = listener.accept() => accepted,
-        };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                tracing::warn!(%error, served, "Cannot accept a connection: check the limit of open files");
-                // Running out of files lasts; without a pause this loop would only heat the machine.
-                tokio::time::sleep(Duration::from_millis(50)).await;
-                continue;
+    let accepting = async {
+        loop {
+            while connections.try_join_next().is_some() {}
+            let stream = match listener.accept().await {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    tracing::warn!(%error, served, "Cannot accept a connection: check the limit of open files");
+                    // Running out of files lasts; without a pause this loop would only heat the machine.
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    continue;
+                }
+            };
+            let slot = slots.take().await;
+            // A connection that has lost its slot ends at once, but not before its task has run: until then it counts.
+            while connections.len() >= limits.connections.max(1) {
+                connections.join_next().await;
             }
-        };
-        let place = tokio::select! {
-            biased;
-            () = shutdown.cancelled() => break,
-            place = places.admit() => place,
-        };
-        // A connection that has lost its place ends at once, but not before its task has run: until then it counts.
-        let slot = tokio::select! {
-            biased;
-            () = shutdown.cancelled() => break,
-            slot = Arc::clone(&slots).acquire_owned() => slot,
-        };
-        let _ = stream.set_nodelay(true);
-        let lost = place.lost();
-        let connection = serve(stream, place);
-        connections.spawn(async move {
-            // The semaphore is never closed.
-            let _slot = slot;
-            tokio::select! {
-                () = lost => tracing::debug!(served, "A connection was closed to make room for another"),
-                () = connection => {}
-            }
-        });
-    }
+            let _ = stream.set_nodelay(true);
+            let lost = slot.lost.clone();
+            let connection = serve(stream, slot);
+            connections.spawn(async move {
+                if lost.run_until_cancelled(connection).await.is_none() {
+                    tracing::debug!(served, "A connection was closed to make room for another");
+                }
+            });
+        }
+    };
+    shutdown.run_until_cancelled(accepting).await;
     drop(listener);
-    if timeout(drain, async { while connections.join_next().await.is_some() {} }).await.is_err() {
+    if timeout(limits.drain, async { while connections.join_next().await.is_some() {} }).await.is_err() {
         tracing::warn!(
             left = connections.len(),
             served,
@@ -97,107 +78,76 @@ pub async fn accept<F>(
     }
 }
 
-/// Drives a connection; on shutdown it takes no further request and ends after the present one.
-///
-/// # Errors
-/// Those of the connection, in words.
-pub async fn until_shutdown<C, E>(
-    connection: C,
-    shutdown: CancellationToken,
-    graceful: impl FnOnce(std::pin::Pin<&mut C>),
-) -> Result<(), String>
-where
-    C: Future<Output = Result<(), E>>,
-    E: std::fmt::Display,
-{
-    let mut connection = std::pin::pin!(connection);
-    tokio::select! {
-        // A request that has arrived is answered, even if it came together with the end.
-        biased;
-        done = connection.as_mut() => return done.map_err(|e| e.to_string()),
-        () = shutdown.cancelled() => graceful(connection.as_mut()),
-    }
-    connection.await.map_err(|e| e.to_string())
-}
-
-/// The connections of a server.
+/// The slots of a server.
 #[derive(Debug)]
-struct Connections {
+struct Slots {
     served: &'static str,
-    /// How many may be on probation, and how many may be kept.
-    bounds: (usize, usize),
+    most_unproven: usize,
+    most_kept: usize,
     table: Mutex<Table>,
-    left: Notify,
+    freed: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Table {
     /// Connections so far.
     count: u64,
-    /// By the time they came.
-    probation: BTreeMap<u64, Held>,
+    /// By the order in which they came.
+    unproven: BTreeMap<u64, Connection>,
     /// By the same.
-    kept: BTreeMap<u64, Held>,
-    told: Option<Instant>,
+    kept: BTreeMap<u64, Connection>,
+    logged: Option<Instant>,
 }
 
 #[derive(Debug)]
-struct Held {
-    end: CancellationToken,
-    activity: Arc<Activity>,
-    /// When it came, or last gave a reason to keep it.
+struct Connection {
+    lost: CancellationToken,
+    /// When it came, or was last used once it was kept.
     used: Instant,
 }
 
-/// A connection's place among the others, free again when this is dropped.
+/// The slot of one connection, free again when this is dropped.
 #[derive(Debug)]
-pub struct Place {
+pub(crate) struct ConnectionSlot {
     id: u64,
-    connections: Arc<Connections>,
-    end: CancellationToken,
-    activity: Arc<Activity>,
+    slots: Arc<Slots>,
+    /// Cancelled when the slot is given to another connection.
+    lost: CancellationToken,
 }
 
-impl Connections {
-    /// Room for `most` connections, at least one; a quarter of it for those that are kept, of which an API server has
-    /// some tens.
-    fn at_most(most: usize, served: &'static str) -> Self {
-        let kept = most / 4;
-        Self {
-            served,
-            bounds: (most.saturating_sub(kept).max(1), kept),
-            table: Mutex::default(),
-            left: Notify::new(),
-        }
+impl Slots {
+    /// `most` slots, at least one; a quarter of them for kept connections, of which an API server has some tens.
+    fn new(most: usize, served: &'static str) -> Self {
+        let most_kept = most / 4;
+        let most_unproven = most.saturating_sub(most_kept).max(1);
+        Self { served, most_unproven, most_kept, table: Mutex::default(), freed: Notify::new() }
     }
 
-    /// A place for a new connection. Where there is none, the one that is longest on probation loses its own, though
-    /// not within its first moments: until then this waits.
-    async fn admit(self: &Arc<Self>) -> Place {
-        loop {
-            let grace_ends = match self.table().oldest(self.bounds.0) {
-                None => break,
-                Some(came) => came + GRACE,
-            };
-            if grace_ends <= Instant::now() {
+    /// A slot for a new connection. Where none is free, the oldest unproven connection loses its own, though not within
+    /// its first moments: until then this waits.
+    async fn take(self: &Arc<Self>) -> ConnectionSlot {
+        while let Some(oldest) = self.oldest_of_full() {
+            if timeout_at(oldest + GRACE, self.freed.notified()).await.is_err() {
                 break;
             }
-            // Either way there is a place then, or somebody else has to go.
-            let _ = timeout_at(grace_ends, self.left.notified()).await;
         }
         let mut table = self.table();
-        if table.probation.len() >= self.bounds.0
-            && let Some((_, oldest)) = table.probation.pop_first()
+        if table.unproven.len() >= self.most_unproven
+            && let Some((_, oldest)) = table.unproven.pop_first()
         {
-            oldest.end.cancel();
-            table.tell(self.served);
+            table.close(&oldest, self.served);
         }
         table.count += 1;
-        let id = table.count;
-        let (end, activity) = (CancellationToken::new(), Arc::new(Activity::default()));
-        let used = Instant::now();
-        table.probation.insert(id, Held { end: end.clone(), activity: Arc::clone(&activity), used });
-        Place { id, connections: Arc::clone(self), end, activity }
+        let (id, lost) = (table.count, CancellationToken::new());
+        table.unproven.insert(id, Connection { lost: lost.clone(), used: Instant::now() });
+        ConnectionSlot { id, slots: Arc::clone(self), lost }
+    }
+
+    /// When the oldest unproven connection came; `None` where a slot is free.
+    fn oldest_of_full(&self) -> Option<Instant> {
+        let table = self.table();
+        let (_, oldest) = table.unproven.first_key_value()?;
+        (table.unproven.len() >= self.most_unproven).then_some(oldest.used)
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -207,24 +157,18 @@ impl Connections {
 }
 
 impl Table {
-    /// When the one that is longest on probation came, where no more than `most` can be.
-    fn oldest(&self, most: usize) -> Option<Instant> {
-        let oldest = self.probation.values().next();
-        oldest.filter(|_| self.probation.len() >= most).map(|held| held.used)
-    }
-
     /// The kept connection that was used the longest ago, where that is long enough.
     fn least_used(&self) -> Option<u64> {
         let now = Instant::now();
-        let idle = |held: &Held| !held.activity.busy() && now.duration_since(held.used) >= IN_USE;
-        let least = self.kept.iter().filter(|(_, held)| idle(held)).min_by_key(|(_, held)| held.used);
-        least.map(|(id, _)| *id)
+        let idle = self.kept.iter().filter(|(_, kept)| now.duration_since(kept.used) >= IN_USE);
+        idle.min_by_key(|(_, kept)| kept.used).map(|(id, _)| *id)
     }
 
-    fn tell(&mut self, served: &'static str) {
+    fn close(&mut self, connection: &Connection, served: &'static str) {
+        connection.lost.cancel();
         let now = Instant::now();
-        if self.told.is_none_or(|at| now.duration_since(at) >= QUIET) {
-            self.told = Some(now);
+        if self.logged.is_none_or(|at| now.duration_since(at) >= QUIET) {
+            self.logged = Some(now);
             tracing::warn!(
                 served,
                 "Too many connections at once: those that ask nothing are closed, oldest first"
@@ -233,85 +177,41 @@ impl Table {
     }
 }
 
-impl Place {
-    /// Ends when the place was given to another connection.
-    fn lost(&self) -> impl Future<Output = ()> + use<> {
-        self.end.clone().cancelled_owned()
+impl ConnectionSlot {
+    /// A request has begun. Says whether the connection is kept, which counts as used then.
+    pub(crate) fn touch(&self) -> bool {
+        let mut table = self.slots.table();
+        let Some(kept) = table.kept.get_mut(&self.id) else { return false };
+        kept.used = Instant::now();
+        true
     }
 
-    /// The requests of this connection.
-    #[must_use]
-    pub fn activity(&self) -> &Arc<Activity> {
-        &self.activity
-    }
-
-    /// This connection has given a reason to keep it: it is kept from now on. Where all that are kept are in use it
-    /// stays on probation, until its next reason.
-    pub fn keep(&self) {
-        let mut table = self.connections.table();
-        let used = Instant::now();
-        if let Some(held) = table.kept.get_mut(&self.id) {
-            held.used = used;
+    /// The connection has given a reason to keep it. Where all that are kept are in use it stays unproven, until its
+    /// next reason.
+    pub(crate) fn keep(&self) {
+        if self.touch() {
             return;
         }
-        if table.kept.len() >= self.connections.bounds.1 {
-            let Some(least) = table.least_used() else { return };
-            if let Some(held) = table.kept.remove(&least) {
-                held.end.cancel();
-                table.tell(self.connections.served);
+        let mut table = self.slots.table();
+        if table.kept.len() >= self.slots.most_kept {
+            let Some(id) = table.least_used() else { return };
+            if let Some(least_used) = table.kept.remove(&id) {
+                table.close(&least_used, self.slots.served);
             }
         }
-        if let Some(held) = table.probation.remove(&self.id) {
-            table.kept.insert(self.id, Held { used, ..held });
+        if let Some(connection) = table.unproven.remove(&self.id) {
+            table.kept.insert(self.id, Connection { used: Instant::now(), ..connection });
         }
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        let mut table = self.connections.table();
-        table.probation.remove(&self.id);
+        let mut table = self.slots.table();
+        table.unproven.remove(&self.id);
         table.kept.remove(&self.id);
         drop(table);
-        self.connections.left.notify_one();
-    }
-}
-
-/// Counts the requests of one connection.
-#[derive(Debug, Default)]
-pub struct Activity {
-    started: AtomicUsize,
-    ended: AtomicUsize,
-}
-
-impl Activity {
-    /// A request's headers have been read. It lasts until the guard is dropped.
-    #[must_use]
-    pub fn begin(self: &Arc<Self>) -> Busy {
-        self.started.fetch_add(1, Ordering::AcqRel);
-        Busy(Arc::clone(self))
-    }
-
-    /// Requests so far.
-    #[must_use]
-    pub fn started(&self) -> usize {
-        self.started.load(Ordering::Acquire)
-    }
-
-    /// Whether a request is under way.
-    #[must_use]
-    pub fn busy(&self) -> bool {
-        self.started() != self.ended.load(Ordering::Acquire)
-    }
-}
-
-/// A request under way.
-#[derive(Debug)]
-pub struct Busy(Arc<Activity>);
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        self.0.ended.fetch_add(1, Ordering::AcqRel);
+        self.slots.freed.notify_one();
     }
 }
 
@@ -319,69 +219,70 @@ impl Drop for Busy {
 mod tests {
     use super::*;
 
-    fn lost(places: &[Place]) -> Vec<usize> {
-        let lost = places.iter().enumerate().filter(|(_, place)| place.end.is_cancelled());
+    fn lost(slots: &[ConnectionSlot]) -> Vec<usize> {
+        let lost = slots.iter().enumerate().filter(|(_, slot)| slot.lost.is_cancelled());
         lost.map(|(i, _)| i).collect()
     }
 
-    async fn admit(connections: &Arc<Connections>, n: usize) -> Vec<Place> {
-        let mut places = Vec::new();
+    async fn take(slots: &Arc<Slots>, n: usize) -> Vec<ConnectionSlot> {
+        let mut taken = Vec::new();
         for _ in 0..n {
-            places.push(connections.admit().await);
+            taken.push(slots.take().await);
         }
-        places
+        taken
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_longest_on_probation_makes_room_after_its_grace_and_the_kept_stay() {
-        let connections = Arc::new(Connections::at_most(4, "tests"));
-        let kept = connections.admit().await;
+    async fn oldest_unproven_makes_room_after_its_grace() {
+        let slots = Arc::new(Slots::new(4, "tests"));
+        let kept = slots.take().await;
         kept.keep();
-        let flood = admit(&connections, 3).await;
+        let flood = take(&slots, 3).await;
         let begun = Instant::now();
-        let more = admit(&connections, 2).await;
+        let more = take(&slots, 2).await;
         assert_eq!((lost(&flood), begun.elapsed()), (vec![0, 1], GRACE));
-        assert!(!kept.end.is_cancelled());
+        assert!(!kept.lost.is_cancelled());
         drop((flood, more));
         let begun = Instant::now();
-        assert_eq!(lost(&admit(&connections, 3).await), [0; 0], "the places of those that left are free");
+        assert_eq!(lost(&take(&slots, 3).await), [0; 0], "the slots of those that left are free");
         assert_eq!(begun.elapsed(), Duration::ZERO);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_place_that_becomes_free_is_not_waited_for_any_longer() {
-        let connections = Arc::new(Connections::at_most(1, "tests"));
-        let first = connections.admit().await;
-        let (second, ()) = tokio::join!(connections.admit(), async { drop(first) });
-        assert!(!second.end.is_cancelled());
+    async fn a_slot_that_becomes_free_is_taken_at_once() {
+        let slots = Arc::new(Slots::new(1, "tests"));
+        let first = slots.take().await;
+        let (second, ()) = tokio::join!(slots.take(), async { drop(first) });
+        assert!(!second.lost.is_cancelled());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn of_the_kept_the_least_used_one_makes_room_and_none_that_is_in_use() {
-        let connections = Arc::new(Connections::at_most(12, "tests"));
-        let places = admit(&connections, 3).await;
-        places.iter().for_each(Place::keep);
-        let next = connections.admit().await;
+    async fn least_used_of_the_kept_makes_room() {
+        let slots = Arc::new(Slots::new(12, "tests"));
+        let taken = take(&slots, 3).await;
+        taken.iter().for_each(ConnectionSlot::keep);
+        let next = slots.take().await;
         next.keep();
-        assert_eq!(lost(&places), [0; 0], "all three were used just now");
-        let busy = places[0].activity.begin();
+        assert_eq!(lost(&taken), [0; 0], "all three were used just now");
         tokio::time::advance(IN_USE).await;
-        places[1].keep();
+        assert!(taken[0].touch(), "a request of it begins");
+        taken[1].keep();
         next.keep();
-        assert_eq!(lost(&places), [2], "the first is busy, the second was used again");
-        drop(busy);
-        let another = connections.admit().await;
+        assert_eq!(lost(&taken), [2], "the first is busy, the second was used again");
+        tokio::time::advance(IN_USE).await;
+        taken[1].keep();
+        let another = slots.take().await;
         another.keep();
-        assert_eq!(lost(&places), [0, 2]);
+        assert_eq!(lost(&taken), [0, 2]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn there_is_room_for_one() {
-        let connections = Arc::new(Connections::at_most(0, "tests"));
-        let first = connections.admit().await;
+        let slots = Arc::new(Slots::new(0, "tests"));
+        let first = slots.take().await;
         first.keep();
-        assert!(!first.end.is_cancelled());
-        let second = connections.admit().await;
-        assert!(first.end.is_cancelled() && !second.end.is_cancelled());
+        assert!(!first.lost.is_cancelled());
+        let second = slots.take().await;
+        assert!(first.lost.is_cancelled() && !second.lost.is_cancelled());
     }
 }

@@ -23,14 +23,18 @@ impl Interruptions {
         Self { task, namespace, counter: RepeatCounter::default() }
     }
 
-    /// Logs what the watch says, where that is new.
+    /// Logs an event of the watch, where that is new.
     pub fn log<K>(&mut self, event: &Result<Event<K>, Error>) {
         // Each attempt begins with it, a failed one too.
-        if matches!(event, Ok(Event::Init)) {
-            return;
+        if !matches!(event, Ok(Event::Init)) {
+            self.log_error(event.as_ref().err());
         }
-        let stage = self.counter.note(event.is_err(), Instant::now());
-        let (task, failure) = (self.task, event.as_ref().err().map(|error| self.failure(error)));
+    }
+
+    /// Logs whether the watch works, where that is new: of a watch of one object, which has no events.
+    pub fn log_error(&mut self, error: Option<&Error>) {
+        let stage = self.counter.note(error.is_some(), Instant::now());
+        let (task, failure) = (self.task, error.map(|error| self.failure(error)));
         match (stage.map(Stage::count), failure) {
             (Some(count), Some(error)) => {
                 tracing::warn!(error, task, count, "A watch was interrupted and is being resumed");

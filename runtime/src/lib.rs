@@ -8,7 +8,7 @@ mod backoff;
 pub mod cache;
 pub mod client;
 mod clock;
-pub mod connections;
+mod connections;
 mod interruptions;
 pub mod leadership;
 pub mod optional;

@@ -116,6 +116,7 @@ impl Reader<'_> {
                 bearer_token: self.optional("PROMETHEUS_BEARER_TOKEN"),
                 token_path: self.optional("PROMETHEUS_TOKEN_PATH"),
                 extra_matchers: self.text("PROMETHEUS_EXTRA_MATCHERS"),
+                is_interactive: false,
             },
             limiter: wva_controller::Limiter {
                 limited_mode: self.flag("WVA_LIMITED_MODE"),

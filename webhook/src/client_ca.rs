@@ -15,6 +15,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
+use wva_runtime::auth::Peer;
 
 /// Between two looks at the file.
 const POLL: Duration = Duration::from_secs(5);
@@ -56,16 +57,6 @@ pub struct ClientCa {
 struct Trusted {
     pem: Vec<u8>,
     verifier: Arc<dyn ClientCertVerifier>,
-}
-
-/// The certificates that the client of one connection sent; nothing of them is verified but that it holds the key.
-#[derive(Clone, Debug)]
-pub(crate) struct Peer(Arc<[CertificateDer<'static>]>);
-
-impl Peer {
-    pub(crate) fn new(chain: Option<&[CertificateDer<'static>]>) -> Self {
-        Self(chain.unwrap_or_default().into())
-    }
 }
 
 impl ClientCa {
@@ -110,7 +101,7 @@ impl ClientCa {
 
     /// Whether the client showed a certificate of this CA that is valid now.
     pub(crate) fn verifies(&self, peer: Option<&Peer>) -> bool {
-        let Some((leaf, intermediates)) = peer.and_then(|peer| peer.0.split_first()) else { return false };
+        let Some((leaf, intermediates)) = peer.and_then(Peer::chain) else { return false };
         self.trusted.load().verifier.verify_client_cert(leaf, intermediates, UnixTime::now()).is_ok()
     }
 }

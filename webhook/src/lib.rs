@@ -7,12 +7,10 @@ mod cluster;
 mod config_maps;
 mod decode;
 mod metrics;
-mod patience;
 pub mod registration;
 mod review;
 mod routes;
 mod server;
-mod uploads;
 
 pub use client_ca::{ClientCa, ClientCaError};
 pub use cluster::{
@@ -21,4 +19,5 @@ pub use cluster::{
 pub use config_maps::{Refusals, RefusalsToTell, refusals, tell};
 pub use review::{CONFIG_MAP_PATH, MUTATE_PATH, Settings, State, VALIDATE_PATH};
 pub use routes::router;
-pub use server::{End, Error, Limits, serve, serve_with};
+pub use server::{Limits, serve, serve_with};
+pub use wva_runtime::server::End;

@@ -19,7 +19,8 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::ApiResource;
-use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::watch_object;
 use kube::{Client, Resource};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -286,12 +287,11 @@ impl Object {
 
     /// Something happened to the object, or may have.
     fn events(&self) -> futures::stream::BoxStream<'static, ()> {
-        let only = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
         let (kind, name) = (self.kind().to_owned(), self.name.clone());
-        watcher(self.api.clone(), only)
+        watch_object(self.api.clone(), &self.name)
             .default_backoff()
-            .map(move |event| {
-                if let Err(error) = event {
+            .map(move |found| {
+                if let Err(error) = found {
                     tracing::debug!(kind, name, %error, "Watch of a webhook configuration broke off");
                 }
             })
@@ -299,7 +299,7 @@ impl Object {
     }
 
     async fn get(&self) -> Result<Option<Value>, Error> {
-        let found = self.call("read", self.api.get_opt(&self.name)).await?;
+        let found = call("read", self.kind(), &self.name, self.api.get_opt(&self.name)).await?;
         Ok(found.map(|object| object.data))
     }
 
@@ -311,21 +311,24 @@ impl Object {
         });
         // Forced: whoever else wrote these two fields (a restored backup, kubectl edit) must not keep the door shut.
         let params = PatchParams::apply(FIELD_MANAGER).force();
-        self.call("open", self.api.patch(&self.name, &params, &Patch::Apply(&body))).await?;
+        let apply = Patch::Apply(&body);
+        call("open", self.kind(), &self.name, self.api.patch(&self.name, &params, &apply)).await?;
         Ok(names)
     }
+}
 
-    async fn call<T>(
-        &self,
-        doing: &'static str,
-        call: impl Future<Output = kube::Result<T>>,
-    ) -> Result<T, Error> {
-        let (kind, name) = (self.kind().to_owned(), self.name.clone());
-        match timeout(CALL_TIMEOUT, call).await {
-            Ok(Ok(done)) => Ok(done),
-            Ok(Err(source)) => Err(Error::Api { doing, kind, name, source: Box::new(source) }),
-            Err(_) => Err(Error::Slow { doing, kind, name }),
-        }
+/// Bounds a request about an object, and says what failed.
+async fn call<T>(
+    doing: &'static str,
+    kind: &str,
+    name: &str,
+    request: impl Future<Output = kube::Result<T>>,
+) -> Result<T, Error> {
+    let (kind, name) = (kind.to_owned(), name.to_owned());
+    match timeout(CALL_TIMEOUT, request).await {
+        Ok(Ok(done)) => Ok(done),
+        Ok(Err(source)) => Err(Error::Api { doing, kind, name, source: Box::new(source) }),
+        Err(_) => Err(Error::Slow { doing, kind, name }),
     }
 }
 

@@ -83,7 +83,8 @@ impl State {
 const INSTANCE_LABEL_POINTER: &str = "/metadata/labels/wva.llmd.ai~1controller-instance";
 
 /// The most bytes of memory that a review takes once it is read. A map of a megabyte is far below, before and after a
-/// change together, unless it is all of the smallest keys there are.
+/// change together, unless it is all of the smallest keys there are. Row "a hundred times its size" of
+/// `make test-bad-input`.
 const DECODED: usize = 16 << 20;
 
 /// Which webhook asks.

@@ -7,31 +7,34 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, BodyDataStream, Bytes, HttpBody as _};
+use axum::body::{Body, HttpBody as _};
 use axum::extract::{Request, State as Extract};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use futures::StreamExt as _;
-use tokio::sync::{mpsc, oneshot};
-use tokio::time::Instant;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, timeout_at};
+use wva_runtime::server::Connection;
 
 use crate::client_ca::UNVERIFIED;
 use crate::review::{Answer, CONFIG_MAP_PATH, Call, MUTATE_PATH, Phase, State, VALIDATE_PATH, answer};
-use crate::server::{Error, Limits};
-use crate::uploads::{Lost, Upload, Uploads};
+use crate::server::Limits;
 
 #[derive(Clone)]
 struct Context {
     state: Arc<State>,
     limits: Limits,
-    uploads: Arc<Uploads>,
-    large: mpsc::Sender<Job>,
-    maps: mpsc::Sender<Job>,
+    /// Bytes for the large bodies in memory, while they arrive and until they are judged. Row "half of 7 MiB, then
+    /// nothing" of `make test-bad-input`.
+    memory: Arc<Semaphore>,
+    /// One turn: each large review may take many times its body's size while it is parsed. Row "a hundred times its
+    /// size".
+    large: Arc<Semaphore>,
+    /// The same for small ConfigMaps: no large body holds them up. Row "ConfigMap YAML".
+    maps: Arc<Semaphore>,
 }
-
-/// The judging of one review.
-type Job = Box<dyn FnOnce() + Send>;
 
 /// Sets its flag when it is dropped: the answer is not awaited any more.
 #[derive(Default)]
@@ -43,23 +46,6 @@ impl Drop for Cancel {
     }
 }
 
-/// A thread that judges reviews, one after another: each may take many times its body's size while it is parsed, and
-/// every thread keeps for itself what it has freed. Small ConfigMaps have a thread of their own: no large body holds them
-/// up. It ends with the last sender.
-fn worker(thread: std::thread::Builder, name: &str) -> Result<mpsc::Sender<Job>, Error> {
-    let (sender, mut jobs) = mpsc::channel::<Job>(WAITING);
-    let work = move || {
-        while let Some(job) = jobs.blocking_recv() {
-            job();
-        }
-    };
-    thread.name(name.to_owned()).spawn(work).map_err(|source| Error::Thread { source })?;
-    Ok(sender)
-}
-
-/// Reviews that wait for a thread.
-const WAITING: usize = 64;
-
 /// The room for large bodies in memory, in the largest: one is judged while the next arrives.
 const HELD: usize = 2;
 
@@ -68,29 +54,26 @@ const HELD: usize = 2;
 const SMALL: usize = 64 << 10;
 
 /// The paths of the server, for tests without a socket.
-///
-/// # Errors
-/// Where there is no thread for large reviews, which would never be answered.
-pub fn router(state: Arc<State>, limits: Limits) -> Result<Router, Error> {
-    let uploads = Arc::new(Uploads::at_most(limits.body.saturating_mul(HELD)));
-    let [large, maps] =
-        ["large-reviews", "map-reviews"].map(|name| worker(std::thread::Builder::new(), name));
-    let context = Context { state, limits, uploads, large: large?, maps: maps? };
+pub fn router(state: Arc<State>, limits: Limits) -> Router {
+    let [memory, large, maps] = [limits.body.saturating_mul(HELD).min(Semaphore::MAX_PERMITS), 1, 1]
+        .map(|n| Arc::new(Semaphore::new(n)));
+    let context = Context { state, limits, memory, large, maps };
     let unknown =
         || async { (StatusCode::NOT_FOUND, "no such path: see the paths of the webhook configurations\n") };
-    Ok(Router::new()
+    Router::new()
         .route(MUTATE_PATH, post(|context, request| review(context, Phase::Mutate, request)))
         .route(VALIDATE_PATH, post(|context, request| review(context, Phase::Validate, request)))
         .route(CONFIG_MAP_PATH, post(|context, request| review(context, Phase::ConfigMap, request)))
         .fallback(unknown)
-        .with_state(context))
+        .with_state(context)
 }
 
 async fn review(Extract(context): Extract<Context>, phase: Phase, request: Request) -> Response {
     let start = Instant::now();
     let most = within(context.limits.review, request.uri().query());
     let ca = context.state.settings.client_ca.as_deref();
-    let answer = if ca.is_none_or(|ca| ca.verifies(request.extensions().get())) {
+    let peer = request.extensions().get().map(|connection: &Connection| &connection.peer);
+    let answer = if ca.is_none_or(|ca| ca.verifies(peer)) {
         within_deadline(&context, phase, start + most, request.into_body()).await
     } else {
         Answer::unjudged(StatusCode::FORBIDDEN, UNVERIFIED)
@@ -117,110 +100,72 @@ fn within(own: Duration, query: Option<&str>) -> Duration {
 }
 
 async fn within_deadline(context: &Context, phase: Phase, deadline: Instant, body: Body) -> Answer {
-    let received = match tokio::time::timeout_at(deadline, receive(context, body)).await {
+    let Received { bytes, held } = match timeout_at(deadline, receive(context, body)).await {
         Ok(Ok(received)) => received,
         Ok(Err(answer)) => return answer,
         Err(_) => return Answer::unjudged(StatusCode::REQUEST_TIMEOUT, "the body took too long to arrive"),
     };
-    let Received { bytes, held } = received;
     let state = Arc::clone(&context.state);
     let cancel = Cancel::default();
     let cancelled = Arc::clone(&cancel.0);
     // With a CA, every call that comes this far is verified.
     let verified = state.settings.client_ca.is_some();
-    let judge = move || {
-        let call = Call { verified, cancelled: &cancelled };
-        std::panic::catch_unwind(AssertUnwindSafe(|| answer(&state, phase, &bytes, call)))
-            .unwrap_or_else(|_| failed())
-    };
+    let judge = move || answer(&state, phase, &bytes, Call { verified, cancelled: &cancelled });
     // The entries of a small ConfigMap can still be a lot of work; variants of that size are work of microseconds, and
     // another thread would cost more than they take.
     if held.is_none() && phase != Phase::ConfigMap {
-        return judge();
+        return std::panic::catch_unwind(AssertUnwindSafe(judge)).unwrap_or_else(|_| failed());
     }
-    // Parsing megabytes must not hold up the other connections of this thread. The body is held until the work is
+    // Parsing megabytes must not hold up the other connections of this thread. Turn and memory are free once the work is
     // done, which may be later than the answer.
-    let (sender, judged) = oneshot::channel();
-    let worker = if held.is_some() { &context.large } else { &context.maps };
-    let job = Box::new(move || {
-        // One whose deadline is over before its turn is not judged at all.
-        if !sender.is_closed() {
-            drop(sender.send(judge()));
-        }
-        drop(held);
-    });
-    if worker.try_send(job).is_err() {
-        return too_many();
-    }
-    let answered = tokio::time::timeout_at(deadline, judged).await;
-    drop(cancel);
-    match answered {
+    let turns = Arc::clone(if held.is_some() { &context.large } else { &context.maps });
+    let judged = async {
+        let turn = turns.acquire_owned().await;
+        let work = move || {
+            let _until_done = (turn, held);
+            judge()
+        };
+        spawn_blocking(work).await
+    };
+    match timeout_at(deadline, judged).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(_)) => failed(),
         Err(_) => Answer::unjudged(StatusCode::GATEWAY_TIMEOUT, "the review took longer than it may"),
     }
 }
 
-/// A body in memory, with its place among the large ones where it is one.
+/// A body, and the memory that it takes where it is large.
 struct Received {
     bytes: Vec<u8>,
-    held: Option<Upload>,
+    held: Option<OwnedSemaphorePermit>,
 }
 
-/// Reads a body. One that grows large needs a place before more of it is read, and can lose it to another.
+/// Reads a body. One that turns out to be large waits for memory, for all that it has announced, before more of it is
+/// read.
 async fn receive(context: &Context, body: Body) -> Result<Received, Answer> {
     let limit = context.limits.body;
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     if announced > limit {
         return Err(too_large(limit));
     }
-    let mut received = Received { bytes: Vec::new(), held: None };
-    let mut room = SMALL;
+    let (mut bytes, mut held) = (Vec::new(), None);
     let mut chunks = body.into_data_stream();
-    while let Some(chunk) = next(&mut chunks, received.held.as_ref()).await? {
-        let length = received.bytes.len() + chunk.len();
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk.map_err(|error| unreadable(&error))?;
+        let length = bytes.len() + chunk.len();
         if length > limit {
             return Err(too_large(limit));
         }
-        if length > room {
-            room = larger(length, announced, limit);
-            let held = received.held.get_or_insert_with(|| context.uploads.begin());
-            held.grow(room).await.map_err(|Lost| too_many())?;
-            received.bytes.reserve_exact(room - received.bytes.len());
+        if length > SMALL && held.is_none() {
+            let room = if announced < length { limit } else { announced };
+            let memory = Arc::clone(&context.memory);
+            // Never closed.
+            held = memory.acquire_many_owned(u32::try_from(room).unwrap_or(u32::MAX)).await.ok();
+            bytes.reserve_exact(room - bytes.len());
         }
-        received.bytes.extend_from_slice(&chunk);
-        if let Some(held) = &received.held {
-            held.received(length);
-        }
+        bytes.extend_from_slice(&chunk);
     }
-    if let Some(held) = &received.held {
-        held.complete();
-    }
-    Ok(received)
-}
-
-/// The next part of a body, unless its place is lost before it comes.
-async fn next(chunks: &mut BodyDataStream, held: Option<&Upload>) -> Result<Option<Bytes>, Answer> {
-    let chunk = match held {
-        None => chunks.next().await,
-        Some(held) => tokio::select! {
-            biased;
-            () = held.lost() => return Err(too_many()),
-            chunk = chunks.next() => chunk,
-        },
-    };
-    chunk.transpose().map_err(|error| unreadable(&error))
-}
-
-/// Room for a body that has come to `length`. In few steps, and never for all that was announced at once: who announces
-/// much and sends little takes little.
-fn larger(length: usize, announced: usize, limit: usize) -> usize {
-    let step = length.saturating_mul(4).min(limit);
-    if announced >= length { step.min(announced) } else { step }
-}
-
-fn too_many() -> Answer {
-    Answer::unjudged(StatusCode::SERVICE_UNAVAILABLE, "too many large reviews at once: try again")
+    Ok(Received { bytes, held })
 }
 
 fn failed() -> Answer {
@@ -258,12 +203,5 @@ mod tests {
         ] {
             assert_eq!(within(own, query), Duration::from_millis(milliseconds), "{query:?}");
         }
-    }
-
-    #[test]
-    fn without_a_thread_for_large_reviews_there_is_no_server() {
-        // More than any machine has of addresses.
-        let impossible = std::thread::Builder::new().stack_size(1 << 50);
-        assert!(matches!(worker(impossible, "t"), Err(Error::Thread { .. })));
     }
 }

@@ -11,13 +11,15 @@ use support::{SOON, Server, accepted, ask, head, read_to_end};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
+use wva_runtime::server;
 use wva_webhook::{CONFIG_MAP_PATH, Limits, VALIDATE_PATH};
 
 const NEVER: Duration = Duration::from_mins(10);
 
 /// Nobody is let go for being slow: what is closed was closed for want of room.
 fn patient(connections: usize) -> Limits {
-    Limits { connections, handshake: NEVER, header: NEVER, review: NEVER, idle: NEVER, ..Limits::default() }
+    let server = server::Limits { connections, handshake: NEVER, head: NEVER, ..Limits::default().server };
+    Limits { server, review: NEVER, ..Limits::default() }
 }
 
 async fn is_closed(stream: &mut (impl tokio::io::AsyncRead + Unpin)) {
@@ -104,11 +106,13 @@ async fn large_bodies_that_stall_end_and_hold_up_no_small_one() {
 }
 
 #[tokio::test]
-async fn large_bodies_that_stall_lose_their_places_to_one_that_goes_on() {
-    let server = Server::start(Limits { body: 1 << 20, ..patient(64) });
+async fn large_bodies_that_stall_make_room_at_their_deadline() {
+    let review = Duration::from_secs(1);
+    let server = Server::start(Limits { body: 1 << 20, review, ..patient(64) });
     let large = [accepted(), vec![b' '; 700 << 10]].concat();
     for sent in [65 << 10, 300 << 10] {
         let _held = stalled(&server, 12, 1 << 20, sent).await;
+        tokio::time::sleep(review).await;
         for _ in 0..3 {
             let answer = tokio::time::timeout(SOON, server.post(VALIDATE_PATH, &large)).await;
             assert!(matches!(&answer, Ok((200, _))), "{sent}: {answer:?}");

@@ -9,6 +9,7 @@ use prometheus::{Encoder as _, TextEncoder};
 use serde_json::json;
 use support::{Server, accepted, ask, head, read_to_end};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use wva_runtime::server;
 use wva_webhook::{CONFIG_MAP_PATH, Limits, MUTATE_PATH, VALIDATE_PATH};
 
 const UID: &str = "705ab4f5-6393-11e8-b7cc-42010a800002";
@@ -182,7 +183,8 @@ async fn a_panicking_review_is_an_error_of_that_review_alone() {
 #[tokio::test]
 async fn slow_clients_are_let_go() {
     let short = Duration::from_millis(300);
-    let limits = Limits { handshake: short, header: short, review: short, ..Limits::default() };
+    let server = server::Limits { handshake: short, head: short, ..Limits::default().server };
+    let limits = Limits { server, review: short, ..Limits::default() };
     let server = Server::start(limits);
     let patience = Duration::from_secs(20);
     let within = |start: Instant| assert!(start.elapsed() < patience, "{:?}", start.elapsed());
@@ -218,15 +220,16 @@ async fn slow_clients_are_let_go() {
 }
 
 #[tokio::test]
-async fn an_idle_connection_outlives_the_header_limit_and_ends_at_its_own() {
-    let header = Duration::from_millis(300);
-    let server = Server::start(Limits { header, idle: Duration::from_secs(2), ..Limits::default() });
+async fn an_idle_connection_is_kept_for_its_time_and_not_longer() {
+    let head = Duration::from_secs(2);
+    let server = server::Limits { head, ..Limits::default().server };
+    let server = Server::start(Limits { server, ..Limits::default() });
     let mut stream = server.connect().await;
     let mut byte = [0];
-    for _ in 0..2 {
+    for _ in 0..4 {
         ask(&mut stream).await;
-        let idle = tokio::time::timeout(header * 2, stream.read(&mut byte)).await;
-        assert!(idle.is_err(), "still open after twice the header limit: {idle:?}");
+        let idle = tokio::time::timeout(Duration::from_millis(600), stream.read(&mut byte)).await;
+        assert!(idle.is_err(), "each review restarts its time: {idle:?}");
     }
     let ended = tokio::time::timeout(Duration::from_secs(20), stream.read(&mut byte)).await.unwrap();
     assert!(matches!(ended, Ok(0) | Err(_)), "idle for too long");

@@ -1,12 +1,14 @@
 //! What `wva certs inspect` looks at: PEM files, and the certificates that stand in Secrets, webhook configurations
 //! and `APIService`s. Sizes are bounded, and nothing of a text is repeated in an error: it may be a key.
 
-use std::io::Read;
 use std::path::Path;
 
 use k8s_openapi::ByteString;
 use serde_json::Value;
 use wva_certs::inspect::{BUNDLE, Given};
+
+use crate::cluster::items;
+use crate::input::{self, STDIN, is_stdin};
 
 /// A Secret takes at most 1 MiB; this is a list of some, in base64.
 const LONGEST: u64 = 16 << 20;
@@ -26,29 +28,21 @@ pub(super) enum InputError {
 
 /// Reads one path, or standard input.
 pub(super) fn read(path: &Path) -> Result<Vec<Given>, InputError> {
-    let stdin = path == Path::new("-");
-    let name = if stdin { "<stdin>".to_owned() } else { path.display().to_string() };
-    let unreadable = |source| InputError::Unreadable { path: name.clone(), source };
-    let mut bytes = Vec::new();
-    if stdin {
-        std::io::stdin().lock().take(LONGEST + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    } else {
-        let file = std::fs::File::open(path).map_err(unreadable)?;
-        file.take(LONGEST + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    let name = if is_stdin(path) { STDIN.to_owned() } else { path.display().to_string() };
+    match input::read(path, LONGEST) {
+        Ok(Some(bytes)) => Ok(objects(&bytes).unwrap_or_else(|| vec![file(path, name, bytes)])),
+        Ok(None) => Err(InputError::TooLong { path: name }),
+        Err(source) => Err(InputError::Unreadable { path: name, source }),
     }
-    if bytes.len() as u64 > LONGEST {
-        return Err(InputError::TooLong { path: name });
-    }
-    Ok(objects(&bytes).unwrap_or_else(|| vec![file(path, &name, bytes)]))
 }
 
-fn file(path: &Path, shown: &str, pem: Vec<u8>) -> Given {
-    let name = path.file_name().map_or_else(|| shown.to_owned(), |name| name.to_string_lossy().into_owned());
+fn file(path: &Path, shown: String, pem: Vec<u8>) -> Given {
+    if is_stdin(path) {
+        return Given { place: String::new(), name: shown, pem };
+    }
+    let name = path.file_name().map_or(shown, |name| name.to_string_lossy().into_owned());
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let place = folder.map(|folder| format!("{}/", folder.display())).unwrap_or_default();
-    if shown == "<stdin>" {
-        return Given { place: String::new(), name: shown.to_owned(), pem };
-    }
     Given { place, name, pem }
 }
 
@@ -110,8 +104,7 @@ fn is_about_certificates(name: &str) -> bool {
 
 /// Name and CA bundle of each webhook that has been opened: one without a bundle is still shut.
 fn webhooks(object: &Value) -> impl Iterator<Item = (&str, &Value)> {
-    let webhooks = object.get("webhooks").and_then(Value::as_array).into_iter().flatten();
-    webhooks.filter_map(|webhook| {
+    items(object, "/webhooks").filter_map(|webhook| {
         Some((webhook["name"].as_str().unwrap_or_default(), webhook.pointer("/clientConfig/caBundle")?))
     })
 }

@@ -8,28 +8,21 @@ use clap::ArgMatches;
 use k8s_openapi::jiff::Timestamp;
 use wva_certs::inspect::{Report, Row};
 
-use super::{WRONG_USAGE, input};
+use super::input;
+use crate::output::{columns, print, wrong_usage};
 
-pub(super) fn inspect(arguments: &ArgMatches) -> ExitCode {
+pub(super) fn inspect(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     let mut given = Vec::new();
     for path in arguments.get_many::<PathBuf>("path").into_iter().flatten() {
         match input::read(path) {
             Ok(parts) => given.extend(parts),
-            Err(error) => {
-                crate::print_error(&error.into());
-                return ExitCode::from(WRONG_USAGE);
-            }
+            Err(error) => return Ok(wrong_usage(error)),
         }
     }
     let now = Timestamp::now();
     let report = wva_certs::inspect::inspect(&given, now);
-    print(&told(&report, now));
-    if report.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-#[expect(clippy::print_stdout, reason = "the report is what this command is asked to print")]
-fn print(text: &str) {
-    print!("{text}");
+    print(&told(&report, now))?;
+    Ok(if report.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn told(report: &Report, now: Timestamp) -> String {
@@ -49,8 +42,7 @@ fn told(report: &Report, now: Timestamp) -> String {
 
 fn table(rows: &[Row], now: Timestamp) -> String {
     const HEAD: [&str; 7] = ["WHERE", "WHAT", "NAMES", "CA", "NOT BEFORE", "NOT AFTER", "SHA-256"];
-    let mut lines = vec![HEAD.map(str::to_owned)];
-    lines.extend(rows.iter().map(|row| {
+    let rows = rows.iter().map(|row| {
         [
             shown(&row.place),
             row.what.to_owned(),
@@ -60,18 +52,8 @@ fn table(rows: &[Row], now: Timestamp) -> String {
             format!("{} ({})", row.not_after, distance(row.not_after, now)),
             row.fingerprint.clone(),
         ]
-    }));
-    let width =
-        |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or_default();
-    let widths: Vec<usize> = (0..HEAD.len()).map(width).collect();
-    let mut text = String::new();
-    for line in &lines {
-        let cells: Vec<String> =
-            line.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-        text.push_str(cells.join("  ").trim_end());
-        text.push('\n');
-    }
-    text
+    });
+    columns(HEAD, &rows.collect::<Vec<_>>(), "  ")
 }
 
 /// Names and places come from a file of somebody else: no terminal is to be steered by them.

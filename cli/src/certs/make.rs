@@ -3,7 +3,7 @@
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -15,6 +15,10 @@ use wva_certs::CertsConfig;
 use wva_certs::ca::Ca;
 use wva_certs::set::CaSet;
 use wva_crds::GoDuration;
+use wva_crds::settings::is_name;
+
+use crate::arguments::{file, word};
+use crate::output::{print, yaml};
 
 /// Below it, a running program would chase its own renewals.
 const SHORTEST: Duration = Duration::from_mins(1);
@@ -24,16 +28,16 @@ const PRIVATE: u32 = 0o600;
 const PUBLIC: u32 = 0o644;
 
 pub(super) fn make(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
-    let text = |name: &str| arguments.get_one::<String>(name).map(String::as_str);
+    let text = |name: &str| word(arguments, name);
     let namespace = label("--namespace", text("namespace").context("--namespace is missing")?)?;
     let now = Timestamp::now();
     let ca = Ca::generate(lifetime("--ca-lifetime", text("ca-lifetime"))?, now)?;
     if let Some(secret) = text("secret") {
-        print(&manifest(namespace, secret, ca)?);
+        print(&manifest(namespace, secret, ca)?)?;
         return Ok(ExitCode::SUCCESS);
     }
     let service = label("--service", text("service").context("--service is missing")?)?;
-    let folder = arguments.get_one::<PathBuf>("out").context("--out is missing")?;
+    let folder = file(arguments, "out").context("--out is missing")?;
     let names = CertsConfig::service_names(service, namespace);
     let (cert, key) =
         ca.sign_serving_pem(&names, lifetime("--cert-lifetime", text("cert-lifetime"))?, now)?;
@@ -41,13 +45,8 @@ pub(super) fn make(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
         [("tls.crt", cert.as_str(), PUBLIC), ("tls.key", &key, PRIVATE), ("ca.crt", ca.cert().pem(), PUBLIC)];
     write_all(folder, &files)?;
     let made: Vec<_> = files.iter().map(|(name, ..)| folder.join(name).display().to_string()).collect();
-    print(&format!("{}\n", made.join("\n")));
+    print(&format!("{}\n", made.join("\n")))?;
     Ok(ExitCode::SUCCESS)
-}
-
-#[expect(clippy::print_stdout, reason = "what was made is what this command is asked to print")]
-fn print(text: &str) {
-    print!("{text}");
 }
 
 /// The Secret of mode `self`, with a CA and nothing else.
@@ -64,18 +63,13 @@ fn manifest(namespace: &str, name: &str, ca: Ca) -> anyhow::Result<String> {
         "metadata": {"name": name, "namespace": namespace},
         "data": CaSet::of(ca).to_secret_data(),
     });
-    Ok(serde_saphyr::to_string(&secret)?)
+    yaml(&secret)
 }
 
 /// Names of namespaces and Services are labels of a DNS name.
 fn label<'a>(flag: &str, name: &'a str) -> anyhow::Result<&'a str> {
-    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     ensure!(
-        !name.is_empty()
-            && name.len() <= 63
-            && name.chars().all(inner)
-            && !name.starts_with('-')
-            && !name.ends_with('-'),
+        is_name(name, false),
         "{flag} {name:?} is no name of a namespace or Service: at most 63 lower-case letters, digits and -"
     );
     Ok(name)

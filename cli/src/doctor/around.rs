@@ -5,8 +5,7 @@ use wva_crds::names::INSTANCE_LABEL;
 
 use super::chain::Found;
 use super::controllers::Controller;
-use super::facts::Facts;
-use super::seen::condition;
+use super::facts::{DESCRIBE_API_SERVICE, Facts, served_by};
 use crate::cluster::{entry, text};
 
 /// The namespaceSelector of every webhook and admission policy excludes it.
@@ -121,13 +120,6 @@ fn metrics_api(facts: &Facts) -> Found {
         }
         return Found::fine("none is registered: HPAs cannot read external metrics, ScaledObjects need KEDA");
     };
-    let whose =
-        format!("{}/{}", text(service, "/spec/service/namespace"), text(service, "/spec/service/name"));
-    match condition(service, "Available").filter(|c| text(c, "/status") != "True") {
-        Some(failing) => Found::broken(
-            format!("served by {whose}, which is not available: {}", text(failing, "/message")),
-            "kubectl describe apiservice v1beta1.external.metrics.k8s.io",
-        ),
-        None => Found::fine(format!("served by {whose}")),
-    }
+    let (whose, is_available) = served_by(service);
+    if is_available { Found::fine(whose) } else { Found::broken(whose, DESCRIBE_API_SERVICE) }
 }

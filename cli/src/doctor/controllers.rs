@@ -8,7 +8,7 @@ use wva_crds::settings::Setting;
 use wva_crds::settings::map::MapText;
 
 use crate::cluster::{Cluster, DEPLOYMENTS, Refusal, entry, id, items, text};
-use crate::workloads::{ready, replicas};
+use crate::workloads::{in_environment, ready, replicas};
 
 /// The repository of the original's image ends in this.
 const ORIGINAL: &str = "/llm-d-workload-variant-autoscaler";
@@ -159,15 +159,6 @@ fn setting(container: &Value, namespace: &str, map: &MapText, key: &str) -> Opti
         return Some(value.to_owned()).filter(|value| !value.is_empty());
     }
     in_environment(container, namespace, key).or_else(|| Some(map.get(key)?.text.clone()))
-}
-
-/// A variable of a container; the namespace may stand there as a reference to the pod's own.
-fn in_environment(container: &Value, namespace: &str, key: &str) -> Option<String> {
-    let variable = items(container, "/env").find(|variable| text(variable, "/name") == key)?;
-    if text(variable, "/valueFrom/fieldRef/fieldPath") == "metadata.namespace" {
-        return Some(namespace.to_owned());
-    }
-    Some(text(variable, "/value").to_owned()).filter(|value| !value.is_empty())
 }
 
 #[cfg(test)]

@@ -9,13 +9,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::jiff::Timestamp;
 use kube::core::Selector;
 use serde_json::Value;
-use wva_crds::names::{DESIRED_REPLICAS_METRIC, LEGACY_DESIRED_REPLICAS_METRIC};
+use wva_crds::names::is_desired_replicas;
 use wva_scaling::{Decision, Outcome, decide};
 
 use super::controllers::{Controller, controllers};
 use crate::cluster::{
     AUTOSCALERS, Cluster, NAMESPACES, POD_MONITORS, PODS, Refusal, Resource, SCALED_OBJECTS,
-    SERVICE_MONITORS, SERVICES, VARIANTS, id, items, text,
+    SERVICE_MONITORS, SERVICES, VARIANTS, condition, id, items, text,
 };
 use crate::leader::Leaders;
 use crate::prometheus::{Prometheus, Series};
@@ -29,7 +29,9 @@ const MODELS: &str = r#"count by (__name__, namespace, pod, pod_name, model_name
 const DUPLICATES: &str = "vllm:num_requests_waiting and on (namespace, pod, pod_name, model_name, engine) (count by (namespace, pod, pod_name, model_name, engine) (vllm:num_requests_waiting) > 1)";
 /// What controllers publish.
 pub(super) const SIGNALS: &str = r#"{__name__=~"(wva|inferno)_desired_replicas"}"#;
-/// The APIService that HPAs read external metrics from.
+/// How a person looks at the APIService that HPAs read external metrics from.
+pub(super) const DESCRIBE_API_SERVICE: &str = "kubectl describe apiservice v1beta1.external.metrics.k8s.io";
+/// The same for this command.
 const API_SERVICE: &str = "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.external.metrics.k8s.io";
 
 /// What the external metrics API answered to one metric of an HPA.
@@ -84,7 +86,7 @@ impl Facts {
     /// # Errors
     /// Where not even the variants can be read.
     pub(super) async fn read(cluster: &Cluster, arguments: &ArgMatches) -> anyhow::Result<Self> {
-        let prometheus = Prometheus::of(arguments)?;
+        let prometheus = Prometheus::from_options(arguments)?;
         let variants = cluster.list(&VARIANTS).await?;
         let mut hidden = Vec::new();
         let autoscalers = seen(cluster, &AUTOSCALERS, &mut hidden).await;
@@ -156,12 +158,10 @@ pub(super) fn decisions(decided: &[Outcome]) -> BTreeMap<(String, String), Decis
 }
 
 async fn scraped(prometheus: &Prometheus) -> Result<Scraped, String> {
-    let series =
-        async |expression: &'static str| prometheus.series(expression).await.map_err(|e| format!("{e:#}"));
     Ok(Scraped {
-        models: series(MODELS).await?,
-        duplicates: series(DUPLICATES).await?,
-        signals: series(SIGNALS).await?,
+        models: prometheus.series(MODELS).await?,
+        duplicates: prometheus.series(DUPLICATES).await?,
+        signals: prometheus.series(SIGNALS).await?,
     })
 }
 
@@ -183,12 +183,20 @@ async fn external(cluster: &Cluster, autoscalers: &[Value]) -> BTreeMap<(String,
     all
 }
 
+/// What serves external metrics by its APIService, and whether it is available.
+pub(super) fn served_by(service: &Value) -> (String, bool) {
+    let (namespace, name) = (text(service, "/spec/service/namespace"), text(service, "/spec/service/name"));
+    let whose = format!("served by {namespace}/{name}");
+    match condition(service, "Available").filter(|available| text(available, "/status") != "True") {
+        Some(failing) => (format!("{whose}, which is not available: {}", text(failing, "/message")), false),
+        None => (whose, true),
+    }
+}
+
 /// The external metrics of this program that an HPA follows.
 pub(super) fn metrics(hpa: &Value) -> impl Iterator<Item = &Value> {
     let ours = |metric: &&Value| {
-        let name = text(metric, "/external/metric/name");
-        text(metric, "/type") == "External"
-            && (name == DESIRED_REPLICAS_METRIC || name == LEGACY_DESIRED_REPLICAS_METRIC)
+        text(metric, "/type") == "External" && is_desired_replicas(text(metric, "/external/metric/name"))
     };
     items(hpa, "/spec/metrics").filter(ours)
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use k8s_openapi::jiff::SignedDuration;
 use kube::core::{Selector, SelectorExt as _};
 use serde_json::Value;
 use wva_crds::names::MODE_ANNOTATION;
@@ -12,7 +12,7 @@ use wva_rules::Target;
 use wva_scaling::{Decision, snapshot};
 
 use super::facts::Facts;
-use crate::cluster::{entry, id, items, number, text};
+use crate::cluster::{self, entry, id, number, text};
 use crate::workloads::{Found as Workload, ready};
 
 /// The label by which the pods of a LeaderWorkerSet carry its name.
@@ -79,7 +79,7 @@ impl<'a> Seen<'a> {
 
     /// A condition of its status.
     pub(super) fn condition(&self, of: &str) -> Option<&'a Value> {
-        condition(self.object, of)
+        cluster::condition(self.object, of)
     }
 
     /// The mode as the annotation says it.
@@ -99,24 +99,13 @@ impl<'a> Seen<'a> {
 
     /// Since a controller last confirmed that target.
     pub(super) fn confirmed(&self) -> Option<SignedDuration> {
-        since(text(self.object, "/status/desiredOptimizedAlloc/lastRunTime"), self.facts.now)
-            .map(SignedDuration::abs)
+        cluster::confirmed(self.object, self.facts.now)
     }
 
     /// For commands: `-n prod llama`.
     pub(super) fn argument(&self) -> String {
         format!("-n {} {}", self.namespace, self.name)
     }
-}
-
-/// Since a time of the API server.
-pub(super) fn since(at: &str, now: Timestamp) -> Option<SignedDuration> {
-    Some(now.duration_since(at.parse::<Timestamp>().ok()?))
-}
-
-/// A condition of an object's status.
-pub(super) fn condition<'a>(object: &'a Value, of: &str) -> Option<&'a Value> {
-    items(object, "/status/conditions").find(|condition| text(condition, "/type") == of)
 }
 
 /// Labels of an object, or what a selector has for them.

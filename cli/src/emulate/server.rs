@@ -5,19 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use axum::extract::State;
-use axum::extract::rejection::JsonRejection;
+use axum::extract::{FromRequest as _, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use clap::ArgMatches;
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use wva_crds::duration::GoDuration;
 use wva_runtime::Signals;
-use wva_runtime::connections::Bounds;
 use wva_runtime::server::{Limits, bind, serve};
 use wva_simulator::scenario::engines::{ENGINES, GUIDE_A100};
 
@@ -29,8 +27,8 @@ const OUTPUT: u64 = 16;
 /// Characters of a token of English text.
 const CHARACTERS: usize = 4;
 const CONNECTIONS: usize = 4096;
-/// Time for the head of a request, and for requests under way at the end.
-const HEAD: Duration = Duration::from_secs(30);
+/// Time for the head of a request, for its body, and for requests under way at the end.
+const TIME: Duration = Duration::from_secs(30);
 
 struct Emulator {
     model: String,
@@ -56,12 +54,7 @@ pub(super) async fn run(arguments: &ArgMatches) -> anyhow::Result<()> {
     });
     let listener = bind("the emulated model server", address)?;
     let shutdown = CancellationToken::new();
-    let limits = Limits {
-        bounds: Bounds { served: "emulated model server", connections: CONNECTIONS, drain: HEAD },
-        handshake: HEAD,
-        head: HEAD,
-        head_bytes: 16 << 10,
-    };
+    let limits = Limits { head: TIME, drain: TIME, ..Limits::new("emulated model server", CONNECTIONS) };
     let serving = serve(listener, None, router(emulator.clone()), limits, shutdown.clone());
     tokio::pin!(serving);
     tokio::select! {
@@ -113,13 +106,14 @@ async fn metrics(State(emulator): Shared) -> Response {
 }
 
 /// A completion, of a prompt or of a chat. The answer comes whole.
-async fn complete(State(emulator): Shared, body: Result<Json<Value>, JsonRejection>) -> Response {
+async fn complete(State(emulator): Shared, request: Request) -> Response {
     if !emulator.is_ready() {
         return loading();
     }
-    let body = match body {
-        Ok(Json(body)) => body,
-        Err(error) => return refusal(error.status(), &error.body_text()),
+    let body = match timeout(TIME, Json::<Value>::from_request(request, &())).await {
+        Ok(Ok(Json(body))) => body,
+        Ok(Err(error)) => return refusal(error.status(), &error.body_text()),
+        Err(_) => return refusal(StatusCode::REQUEST_TIMEOUT, "the body took too long to arrive"),
     };
     if body["model"].as_str().is_some_and(|model| model != emulator.model) {
         let message = format!("model {} is not served here; it is {:?}", body["model"], emulator.model);
@@ -257,6 +251,15 @@ mod tests {
             let (status, answer) = ask(&emulator, "/v1/completions", Some(body)).await;
             assert_eq!((status, &answer["error"]["code"]), (want, &json!(want)));
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn gives_up_on_a_body_that_does_not_arrive() {
+        let body = Body::from_stream(futures::stream::pending::<Result<Vec<u8>, std::convert::Infallible>>());
+        let request = Request::post("/v1/completions").header("content-type", "application/json");
+        let began = Instant::now();
+        let answer = router(emulator(Duration::ZERO)).oneshot(request.body(body).unwrap()).await.unwrap();
+        assert_eq!((answer.status(), began.elapsed()), (StatusCode::REQUEST_TIMEOUT, TIME));
     }
 
     #[tokio::test(start_paused = true)]

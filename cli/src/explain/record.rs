@@ -13,26 +13,17 @@ use tokio::time::Instant;
 use wva_crds::GoDuration;
 use wva_runtime::Signals;
 
-use super::super::leader::{self, Answer};
+use crate::arguments::{file, file_option, option};
+use crate::leader::{Answer, Answers, DebugEndpoint};
 
 /// Between two questions. Cycles are rarer but where one was hastened, and then the earlier may be missed.
 const PAUSE: Duration = Duration::from_secs(2);
 
 pub(super) fn arguments() -> [Arg; 2] {
-    let record = Arg::new("record")
-        .long("record")
-        .value_name("FILE")
-        .value_parser(value_parser!(PathBuf))
-        .conflicts_with_all(["name", "namespace", "snapshot"])
-        .help("Append the snapshot of every cycle to a file, one a line, which `wva simulate --replay` decides again");
-    let time = Arg::new("for")
-        .long("for")
-        .value_name("DURATION")
-        .value_parser(value_parser!(GoDuration))
-        .default_value("1h")
-        .requires("record")
-        .help("How long to record; Ctrl-C ends it earlier, and nothing is lost");
-    [record, time]
+    let record = "Append the snapshot of every cycle to a file, one a line, which `wva simulate --replay` decides again";
+    let record = file_option("record", record).conflicts_with_all(["name", "namespace", "snapshot"]);
+    let time = option("for", "DURATION", "How long to record; Ctrl-C ends it earlier, and nothing is lost");
+    [record, time.value_parser(value_parser!(GoDuration)).default_value("1h").requires("record")]
 }
 
 /// What is to be recorded, from whom, and how long.
@@ -45,7 +36,7 @@ pub(super) struct Recording<'a> {
 impl<'a> Recording<'a> {
     /// `None` where the arguments ask for none.
     pub(super) fn of(arguments: &'a ArgMatches) -> Option<Self> {
-        let file = arguments.get_one::<PathBuf>("record")?.clone();
+        let file = file(arguments, "record")?.to_owned();
         let time = arguments.get_one::<GoDuration>("for").map_or(Duration::ZERO, |time| time.get());
         Some(Self { file, time, arguments })
     }
@@ -81,20 +72,12 @@ impl<'a> Recording<'a> {
     /// A cycle later than `seen`, with its name; `None` where none has run since.
     async fn ask(&self, seen: Option<&str>) -> anyhow::Result<Option<(String, String)>> {
         let path = seen.map_or_else(|| "/snapshot".to_owned(), |seen| format!("/snapshot?after={seen}"));
-        let (mut told, mut silent) = (Vec::new(), Vec::new());
-        for endpoint in leader::endpoints(self.arguments).await? {
-            match endpoint.get(&path).await.and_then(|answer| news(answer, seen)) {
-                Ok(answer) => told.push((endpoint.to_string(), answer)),
-                Err(error) => silent.push(format!("{endpoint}: {error:#}")),
-            }
-        }
-        anyhow::ensure!(
-            told.len() < 2,
-            "several controllers answer ({}): choose one with --controller-namespace or --selector",
-            told.iter().map(|(who, _)| who.as_str()).collect::<Vec<_>>().join(", ")
-        );
+        let question = async |endpoint: &DebugEndpoint| news(endpoint.get(&path).await?.success()?, seen);
+        let mut answers = Answers::ask(self.arguments, question).await?;
+        answers.ensure_one()?;
+        let answer = answers.told.pop();
         let (_, answer) =
-            told.pop().with_context(|| format!("no controller tells it: {}", silent.join("; ")))?;
+            answer.with_context(|| format!("no controller tells it: {}", answers.silent.join("; ")))?;
         Ok(answer)
     }
 }
@@ -146,10 +129,6 @@ fn append(file: &mut std::fs::File, path: &Path, snapshot: &str) -> anyhow::Resu
 
 /// The cycle an answer is of, and its snapshot, where it is another than `seen`.
 fn news(answer: Answer, seen: Option<&str>) -> anyhow::Result<Option<(String, String)>> {
-    if !answer.status.is_success() {
-        let said = answer.text.trim();
-        anyhow::bail!("{}", if said.is_empty() { answer.status.to_string() } else { said.to_owned() });
-    }
     let name = answer.cycle.context("the answer does not say which cycle it is of")?;
     let same = answer.status == StatusCode::NO_CONTENT || seen == Some(name.as_str());
     Ok((!same).then_some((name, answer.text)))

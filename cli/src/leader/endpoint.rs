@@ -46,6 +46,16 @@ pub(crate) struct Answer {
     pub(crate) text: String,
 }
 
+impl Answer {
+    /// Fails where the controller refused, with what it said.
+    pub(crate) fn success(self) -> anyhow::Result<Self> {
+        let said = self.text.trim();
+        anyhow::ensure!(self.status.is_success() || said.is_empty(), "{said}");
+        anyhow::ensure!(self.status.is_success(), "{}", self.status);
+        Ok(self)
+    }
+}
+
 impl DebugEndpoint {
     /// Asks for a path.
     pub(crate) async fn get(&self, path: &str) -> anyhow::Result<Answer> {

@@ -3,11 +3,12 @@
 
 use serde_json::{Map, Value, json};
 use wva_crds::names::{
-    ACCELERATOR_LABEL, DESIRED_REPLICAS_METRIC, GROUP, INSTANCE_LABEL, KIND, LEGACY_DESIRED_REPLICAS_METRIC,
-    VERSION,
+    ACCELERATOR_LABEL, DESIRED_REPLICAS_METRIC, GROUP, INSTANCE_LABEL, KIND, VERSION, is_desired_replicas,
+    reads_desired_replicas,
 };
 
 use super::objects::{metadata, object, set};
+use super::variant::Changed;
 use crate::cluster::{entry, items, text};
 
 const MANAGED: &str = "llm-d.ai/managed";
@@ -18,10 +19,9 @@ const COST: &str = "llm-d.ai/variant-cost";
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Made {
     /// `None` where a person has to say something first.
-    pub(super) variant: Option<Value>,
-    pub(super) changes: Vec<String>,
-    /// The autoscaler, and what is different about it.
-    pub(super) autoscaler: Option<(Value, Vec<String>)>,
+    pub(super) variant: Option<Changed>,
+    /// `None` where it follows the variant already.
+    pub(super) autoscaler: Option<Changed>,
     /// What a person has to settle.
     pub(super) open: Vec<String>,
 }
@@ -45,7 +45,7 @@ pub(super) fn migrate(autoscaler: &Value, namespace: &str) -> Made {
         .find(|(key, _)| key == "variant_name")
         .map_or(target, |(_, name)| name.as_str());
     match variant(autoscaler, name, &followed) {
-        Ok((object, changes)) => (made.variant, made.changes) = (Some(object), changes),
+        Ok(changed) => made.variant = Some(changed),
         Err(open) => made.open.push(open),
     }
     if scaled_object {
@@ -64,14 +64,10 @@ struct Followed {
     labels: Vec<(String, String)>,
 }
 
-fn is_ours(metric: &str) -> bool {
-    metric == DESIRED_REPLICAS_METRIC || metric == LEGACY_DESIRED_REPLICAS_METRIC
-}
-
 fn of_metrics(hpa: &Value) -> Followed {
     let mut followed = Followed { all: Vec::new(), follows: false, labels: Vec::new() };
     for (i, metric) in items(hpa, "/spec/metrics").enumerate() {
-        if !is_ours(text(metric, "/external/metric/name")) {
+        if !is_desired_replicas(text(metric, "/external/metric/name")) {
             continue;
         }
         followed.follows = true;
@@ -93,7 +89,7 @@ fn of_triggers(scaled_object: &Value) -> Followed {
     let mut followed = Followed { all: Vec::new(), follows: false, labels: Vec::new() };
     for (i, trigger) in items(scaled_object, "/spec/triggers").enumerate() {
         let query = text(trigger, "/metadata/query");
-        if ![DESIRED_REPLICAS_METRIC, LEGACY_DESIRED_REPLICAS_METRIC].iter().any(|m| query.contains(m)) {
+        if !reads_desired_replicas(query) {
             continue;
         }
         followed.follows = true;
@@ -116,7 +112,7 @@ fn matched<'a>(query: &'a str, key: &str) -> Option<&'a str> {
     after[1..].split_once(quote).map(|(value, _)| value)
 }
 
-fn variant(autoscaler: &Value, name: &str, followed: &Followed) -> Result<(Value, Vec<String>), String> {
+fn variant(autoscaler: &Value, name: &str, followed: &Followed) -> Result<Changed, String> {
     let annotation = |key| entry(autoscaler, "/metadata/annotations", key).filter(|v| !v.trim().is_empty());
     let model = annotation(MODEL).ok_or_else(|| {
         format!("metadata.annotations[{MODEL}]: found none, and nothing else names the model: add it")
@@ -152,11 +148,12 @@ fn variant(autoscaler: &Value, name: &str, followed: &Followed) -> Result<(Value
             changes.push(format!("metadata.labels[{label}] is what it selects by {of_series}"));
         }
     }
-    Ok((object(&format!("{GROUP}/{VERSION}"), KIND, &metadata, &spec), changes))
+    let object = object(&format!("{GROUP}/{VERSION}"), KIND, &metadata, &spec);
+    Ok(Changed { object, changes })
 }
 
 /// An HPA that follows this one variant; `None` where it does already.
-fn following(hpa: &Value, name: &str, namespace: &str) -> Option<(Value, Vec<String>)> {
+fn following(hpa: &Value, name: &str, namespace: &str) -> Option<Changed> {
     let followed = of_metrics(hpa);
     if followed.follows && followed.all.is_empty() {
         return None;
@@ -186,7 +183,7 @@ fn following(hpa: &Value, name: &str, namespace: &str) -> Option<(Value, Vec<Str
         ));
     }
     let object = object(text(hpa, "/apiVersion"), text(hpa, "/kind"), &metadata(hpa), &spec);
-    Some((object, changes))
+    Some(Changed { object, changes })
 }
 
 /// What a person has to write into a ScaledObject, whose query is not taken apart.

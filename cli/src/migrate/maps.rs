@@ -8,8 +8,9 @@ use wva_crds::entries::{DEFAULT_ENTRY, SaturationEntry, read_text};
 use wva_rules::{MapNames, MapRole};
 
 use super::objects::metadata;
-use super::plan::{Original, Step};
+use super::plan::Step;
 use crate::cluster::text;
+use crate::validate::FoundObject;
 
 /// What an entry without an analyzer means, as a line of YAML.
 const LINE: &str = "analyzerName: percentage";
@@ -24,8 +25,8 @@ pub(super) fn is_saturation(object: &Value) -> bool {
 
 /// The maps to apply: those whose entries name no analyzer. Nothing where some entry `default` names one: what the
 /// others inherit depends on the layers of the cluster.
-pub(super) fn name_analyzers(maps: &[&Original]) -> Vec<Step> {
-    let inherits_name = |map: &&Original| {
+pub(super) fn name_analyzers(maps: &[&FoundObject]) -> Vec<Step> {
+    let inherits_name = |map: &&FoundObject| {
         entries(&map.object).any(|(key, entry)| key == DEFAULT_ENTRY && entry.analyzer_name.is_some())
     };
     if maps.iter().any(inherits_name) {
@@ -35,7 +36,7 @@ pub(super) fn name_analyzers(maps: &[&Original]) -> Vec<Step> {
 }
 
 /// The map with the analyzer in `default`, or in each entry where it has no `default`.
-fn name_in(map: &Original) -> Option<Step> {
+fn name_in(map: &FoundObject) -> Option<Step> {
     let all: BTreeMap<&str, SaturationEntry> = entries(&map.object).collect();
     let keys: Vec<&str> = match all.get_key_value(DEFAULT_ENTRY) {
         Some((key, _)) => vec![key],

@@ -11,22 +11,8 @@ use super::objects::set;
 use super::variant::{self, Changed};
 use super::{annotated, maps};
 use crate::cluster::{entry, text};
-use crate::validate::InFile;
-use crate::workloads::{Found, Workloads, accelerator};
-
-/// An object of the original.
-pub(super) struct Original {
-    /// Where it was found.
-    pub(super) place: String,
-    pub(super) namespace: String,
-    pub(super) object: Value,
-}
-
-impl From<InFile> for Original {
-    fn from(InFile { place, namespace, object }: InFile) -> Self {
-        Self { place, namespace, object }
-    }
-}
+use crate::validate::FoundObject;
+use crate::workloads::{Found, Key, Workloads, accelerator, workload};
 
 /// What is asked for beyond what has to be.
 #[derive(Clone, Copy, Debug, Default)]
@@ -66,13 +52,12 @@ struct Draft {
 }
 
 /// The plan for all of them, with the workloads of the cluster or of the same files.
-pub(super) fn plan(originals: &[Original], workloads: &Workloads, wanted: Wanted) -> Plan {
+pub(super) fn plan(originals: &[FoundObject], workloads: &Workloads, wanted: Wanted) -> Plan {
     let mut plan = Plan::default();
     let mut drafts: Vec<Draft> = Vec::new();
     for original in originals.iter().filter(|o| text(&o.object, "/kind") == KIND) {
         plan.read += 1;
-        let changed = variant::migrate(&original.object);
-        drafts.push(Draft { place: original.place.clone(), namespace: original.namespace.clone(), changed });
+        drafts.push(Draft::of(original, variant::migrate(&original.object)));
     }
     let known: BTreeSet<Key> = drafts.iter().filter_map(Draft::key).collect();
     let mut autoscalers = Vec::new();
@@ -80,23 +65,17 @@ pub(super) fn plan(originals: &[Original], workloads: &Workloads, wanted: Wanted
         plan.read += 1;
         // Somebody has made the variant already.
         if Target::of(&original.object)
-            .is_some_and(|target| known.contains(&key(&original.namespace, &target)))
+            .is_some_and(|target| known.contains(&workload(&original.namespace, &target)))
         {
             plan.fine += 1;
             continue;
         }
         let made = annotated::migrate(&original.object, &original.namespace);
         plan.open.extend(made.open.iter().map(|open| format!("{}: {open}", original.place)));
-        if let Some(object) = made.variant {
-            let changed = Changed { object, changes: made.changes };
-            drafts.push(Draft {
-                place: original.place.clone(),
-                namespace: original.namespace.clone(),
-                changed,
-            });
-        }
-        autoscalers.extend(made.autoscaler.map(|(object, changes)| Step {
-            place: original.place.clone(),
+        drafts.extend(made.variant.map(|changed| Draft::of(original, changed)));
+        let place = original.place.clone();
+        autoscalers.extend(made.autoscaler.map(|Changed { object, changes }| Step {
+            place,
             object,
             changes,
         }));
@@ -109,7 +88,7 @@ pub(super) fn plan(originals: &[Original], workloads: &Workloads, wanted: Wanted
     }
     settle(&mut plan, &drafts, workloads, wanted);
     plan.steps.extend(autoscalers);
-    let maps: Vec<&Original> = originals.iter().filter(|o| maps::is_saturation(&o.object)).collect();
+    let maps: Vec<&FoundObject> = originals.iter().filter(|o| maps::is_saturation(&o.object)).collect();
     let named = maps::name_analyzers(&maps);
     plan.read += maps.len();
     plan.fine += maps.len() - named.len();
@@ -117,16 +96,13 @@ pub(super) fn plan(originals: &[Original], workloads: &Workloads, wanted: Wanted
     plan
 }
 
-/// A workload: namespace, group, kind and name.
-type Key = (String, String, String, String);
-
-fn key(namespace: &str, target: &Target) -> Key {
-    (namespace.to_owned(), target.group().to_owned(), target.kind.clone(), target.name.clone())
-}
-
 impl Draft {
+    fn of(original: &FoundObject, changed: Changed) -> Self {
+        Self { place: original.place.clone(), namespace: original.namespace.clone(), changed }
+    }
+
     fn key(&self) -> Option<Key> {
-        Target::of(&self.changed.object).map(|target| key(&self.namespace, &target))
+        Target::of(&self.changed.object).map(|target| workload(&self.namespace, &target))
     }
 }
 

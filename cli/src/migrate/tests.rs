@@ -2,16 +2,16 @@
 
 use std::path::PathBuf;
 
-use super::plan::{Original, Plan, Wanted, plan};
+use super::plan::{Plan, Wanted, plan};
 use super::{annotated, variant, *};
 
 const RECOMMEND: Wanted = Wanted { recommend: true, in_cluster: false };
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures");
 
 fn planned(file: &str, wanted: Wanted) -> Plan {
-    let (found, problems) = objects_in(&[PathBuf::from(format!("{FIXTURES}/{file}"))], "default").unwrap();
+    let (originals, problems) =
+        objects_in(&[PathBuf::from(format!("{FIXTURES}/{file}"))], "default").unwrap();
     assert_eq!(problems, Vec::<String>::new());
-    let originals: Vec<Original> = found.into_iter().map(Original::from).collect();
     plan(&originals, &in_files(&originals), wanted)
 }
 
@@ -110,7 +110,7 @@ fn annotated_autoscalers_become_variants_that_they_follow() {
 fn a_second_run_has_nothing_left_to_do() {
     for file in ["first-releases", "v0.8", "v0.9"] {
         let first = planned(&format!("migrate/{file}.yaml"), RECOMMEND);
-        let again = first.steps.iter().map(|step| Original {
+        let again = first.steps.iter().map(|step| FoundObject {
             place: step.place.clone(),
             namespace: text(&step.object, "/metadata/namespace").to_owned(),
             object: step.object.clone(),
@@ -161,7 +161,7 @@ fn what_the_api_server_wrote_is_not_applied() {
 
 #[test]
 fn what_the_rules_refuse_is_a_persons_to_settle() {
-    let of = |name: &str, spec: Value| Original {
+    let of = |name: &str, spec: Value| FoundObject {
         place: format!("{name}.yaml:1"),
         namespace: "n".to_owned(),
         object: json!({"apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling",
@@ -191,7 +191,7 @@ fn what_an_annotated_autoscaler_does_not_say_is_asked_for() {
     assert!(made.variant.is_none() && made.open[0].contains("llm-d.ai/model-id"), "{made:?}");
     let cpu = json!([{"type": "Resource", "resource": {"name": "cpu"}}]);
     let made = annotated::migrate(&hpa(json!({"llm-d.ai/model-id": "m"}), cpu), "n");
-    let (autoscaler, changes) = made.autoscaler.unwrap();
+    let variant::Changed { object: autoscaler, changes } = made.autoscaler.unwrap();
     assert_eq!(autoscaler["spec"]["metrics"].as_array().unwrap().len(), 2, "the other metric stays");
     assert_eq!(autoscaler["spec"]["metrics"][1]["external"]["target"]["averageValue"], "1");
     assert!(changes[0].contains("the most of all its metrics"), "{changes:?}");
@@ -221,7 +221,7 @@ fn a_comment_cannot_be_left() {
 
 /// Applies the plan to saturation maps, given as data, and returns data and number of changes of each step.
 fn named(maps: &[Value]) -> Vec<(Value, usize)> {
-    let original = |(i, data): (usize, &Value)| Original {
+    let original = |(i, data): (usize, &Value)| FoundObject {
         place: format!("map {i}"),
         namespace: "ns".to_owned(),
         object: json!({
@@ -229,7 +229,7 @@ fn named(maps: &[Value]) -> Vec<(Value, usize)> {
             "metadata": {"name": "wva-saturation-scaling-config", "namespace": format!("ns{i}"), "uid": "1"},
         }),
     };
-    let originals: Vec<Original> = maps.iter().enumerate().map(original).collect();
+    let originals: Vec<FoundObject> = maps.iter().enumerate().map(original).collect();
     let plan = plan(&originals, &in_files(&originals), Wanted::default());
     assert_eq!(plan.read, plan.fine + plan.steps.len());
     plan.steps.iter().map(|step| (step.object["data"].clone(), step.changes.len())).collect()

@@ -2,45 +2,36 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::{Arg, ArgMatches, value_parser};
+use clap::{Arg, ArgMatches};
 use wva_scaling::Snapshot;
 use wva_simulator::replay::{Change, Replay};
 
+use crate::arguments::{file, file_option, word};
 use crate::output::print;
 
 /// Snapshots of the largest installs are a few megabytes.
 const LONGEST_LINE: u64 = 256 << 20;
 
 pub(super) fn arguments() -> [Arg; 2] {
-    let replay = Arg::new("replay")
-        .long("replay")
-        .value_name("FILE")
-        .requires("config")
-        .conflicts_with_all(["compare", "seeds", "sweep", "report"])
-        .value_parser(value_parser!(PathBuf))
-        .help("Cycles that `wva explain --record` recorded, decided again under --config (open loop)");
-    let config = Arg::new("config")
-        .long("config")
-        .value_name("FILE")
-        .requires("replay")
-        // Beside a scenario, which forbids --replay, it would not be asked for.
-        .conflicts_with("scenario")
-        .value_parser(value_parser!(PathBuf))
-        .help("Settings for --replay: fields of a snapshot's config, each in place of the recorded one");
-    [replay, config]
+    let replay = "Cycles that `wva explain --record` recorded, decided again under --config (open loop)";
+    let config = "Settings for --replay: fields of a snapshot's config, each in place of the recorded one";
+    let replay = file_option("replay", replay).requires("config");
+    // Beside a scenario, which forbids --replay, --config would not be asked for.
+    let config = file_option("config", config).requires("replay").conflicts_with("scenario");
+    [replay.conflicts_with_all(["compare", "seeds", "sweep", "report"]), config]
 }
 
 pub(super) fn replay(recorded: &Path, arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
-    let config = arguments.get_one::<PathBuf>("config").context("no --config")?;
+    let config = file(arguments, "config").context("no --config")?;
     let change = super::text(config).with_context(|| format!("{} cannot be applied", config.display()))?;
     let change = Change::read(&change).with_context(|| format!("{} cannot be applied", config.display()))?;
     let replay = decide_again(recorded, &change)?;
     anyhow::ensure!(replay.cycles > 0, "{}: no cycle is recorded in it", recorded.display());
-    print(&match arguments.get_one::<String>("format").map(String::as_str) {
+    print(&match word(arguments, "format") {
         Some("json") => format!("{}\n", replay.json()),
         _ => replay.text(),
     })?;

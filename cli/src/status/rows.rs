@@ -2,16 +2,15 @@
 
 use std::fmt::Write as _;
 
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 use wva_controller::{LONGEST_AGE, detect_orphan};
-use wva_crds::names::EXCLUDE_ANNOTATION;
 use wva_rules::Target;
 use wva_scaling::Snapshot;
 use wva_scaling::resolve::{Entries, Saturation};
 use wva_scaling::snapshot::Variant;
 
-use crate::cluster::{entry, id, items, number, text as text_of};
+use crate::cluster::{self, confirmed, id, is_excluded, number, text as text_of};
 use crate::leader::Seen;
 use crate::output::{count, table};
 use crate::workloads::{Found, Workloads, ready, replicas};
@@ -90,40 +89,26 @@ fn condition(read: &Read<'_>, variant: &Value) -> String {
     if variant.pointer("/metadata/deletionTimestamp").is_some() {
         return "Deleting".to_owned();
     }
-    if excluded(&read.namespaces, text_of(variant, "/metadata/namespace")) {
+    if is_excluded(&read.namespaces, text_of(variant, "/metadata/namespace")) {
         return "Excluded".to_owned();
     }
     if unserved(read, variant).is_some() {
         return "NotManaged".to_owned();
     }
-    let Some(ready) = items(variant, "/status/conditions").find(|c| text_of(c, "/type") == "Ready") else {
-        return "no status yet".to_owned();
-    };
+    let Some(ready) = cluster::condition(variant, "Ready") else { return "no status yet".to_owned() };
     let negated = if text_of(ready, "/status") == "True" { "" } else { "not ready: " };
     let reason = format!("{negated}{}", text_of(ready, "/reason"));
-    match age(variant, read.now).filter(|age| *age > LONGEST_AGE) {
+    match confirmed(variant, read.now).filter(|age| *age > LONGEST_AGE) {
         Some(age) => format!("{reason} ({} min ago)", age.as_mins()),
         None => reason,
     }
-}
-
-/// Since a controller last confirmed the target.
-fn age(variant: &Value, now: Timestamp) -> Option<SignedDuration> {
-    let at: Timestamp = text_of(variant, "/status/desiredOptimizedAlloc/lastRunTime").parse().ok()?;
-    Some(wva_runtime::age(at, now))
-}
-
-fn excluded(namespaces: &[Value], name: &str) -> bool {
-    let is_it = |n: &&Value| text_of(n, "/metadata/name") == name;
-    let namespace = namespaces.iter().find(is_it);
-    namespace.and_then(|n| entry(n, "/metadata/annotations", EXCLUDE_ANNOTATION)) == Some("true")
 }
 
 /// What is to be said of a labelled variant that no controller serves.
 fn unserved(read: &Read<'_>, variant: &Value) -> Option<String> {
     let (namespace, name) = id(variant);
     let object = serde_json::from_value(variant.clone()).ok()?;
-    let unserved = detect_orphan(&object, read.now).filter(|_| !excluded(&read.namespaces, &namespace))?;
+    let unserved = detect_orphan(&object, read.now).filter(|_| !is_excluded(&read.namespaces, &namespace))?;
     Some(format!("  {namespace}/{name}: {unserved}\n"))
 }
 
@@ -212,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_labelled_variant_that_nobody_serves_is_listed_with_the_instance_that_is_missing() {
+    fn a_labelled_variant_that_detect_orphan_is_listed_with_the_instance_that_is_missing() {
         let label = |v: &mut Value| {
             v["metadata"]["labels"] = json!({"wva.llmd.ai/controller-instance": "blue"});
             v["status"] = json!({});

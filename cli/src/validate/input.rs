@@ -2,21 +2,18 @@
 //! Sizes and numbers are bounded.
 
 use std::collections::BTreeSet;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::files;
 use super::located::Problem;
+use crate::input::{self, STDIN, is_stdin};
 
 /// The most bytes of one file. etcd takes 1.5 MiB an object, so this is a bundle of many.
-const FILE: usize = 16 << 20;
+const FILE: u64 = 16 << 20;
 /// The most bytes of all files together.
 const ALL: usize = 128 << 20;
 /// The most files.
 pub(super) const FILES: usize = 10_000;
-/// The name under which standard input is reported.
-const STDIN: &str = "<stdin>";
-
 /// A text and where it came from.
 #[derive(Debug)]
 pub(super) struct Source {
@@ -95,7 +92,7 @@ pub(super) fn read(paths: &[PathBuf]) -> Result<Vec<Source>, InputError> {
     let mut found = Vec::new();
     for path in paths {
         let before = found.len();
-        if path == Path::new("-") {
+        if is_stdin(path) {
             found.push(path.clone());
         } else {
             files::expand(path, &mut found)?;
@@ -121,7 +118,7 @@ fn load(files: &[PathBuf]) -> Result<Vec<Source>, InputError> {
     let (mut sources, mut known, mut total) = (Vec::new(), BTreeSet::new(), 0);
     for path in files {
         // GitHub knows a file by its path without this.
-        let path = path.strip_prefix(".").ok().filter(|p| *p != Path::new("-")).unwrap_or(path);
+        let path = path.strip_prefix(".").ok().filter(|p| !is_stdin(p)).unwrap_or(path);
         if !known.insert(path) {
             continue;
         }
@@ -136,24 +133,13 @@ fn load(files: &[PathBuf]) -> Result<Vec<Source>, InputError> {
 }
 
 fn load_one(path: &Path) -> Result<Source, InputError> {
-    let stdin = path == Path::new("-");
-    let name = if stdin { STDIN.to_owned() } else { shown(path) };
-    let unreadable = |source| InputError::Unreadable { path: name.clone(), source };
-    let mut bytes = Vec::new();
-    let limit = FILE as u64 + 1;
-    if stdin {
-        std::io::stdin().lock().take(limit).read_to_end(&mut bytes).map_err(unreadable)?;
-    } else {
-        let file = std::fs::File::open(path).map_err(unreadable)?;
-        file.take(limit).read_to_end(&mut bytes).map_err(unreadable)?;
+    let name = if is_stdin(path) { STDIN.to_owned() } else { shown(path) };
+    match input::read(path, FILE) {
+        Ok(Some(bytes)) if is_stdin(path) && bytes.trim_ascii().is_empty() => Err(InputError::EmptyStdin),
+        Ok(Some(bytes)) => Ok(Source::new(name, bytes)),
+        Ok(None) => Err(InputError::TooLong { path: name }),
+        Err(source) => Err(InputError::Unreadable { path: name, source }),
     }
-    if bytes.len() > FILE {
-        return Err(InputError::TooLong { path: name });
-    }
-    if stdin && bytes.trim_ascii().is_empty() {
-        return Err(InputError::EmptyStdin);
-    }
-    Ok(Source::new(name, bytes))
 }
 
 pub(super) fn shown(path: &Path) -> String {

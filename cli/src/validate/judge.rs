@@ -8,19 +8,18 @@ use serde_json::Value;
 use wva_crds::names::{GROUP, KIND};
 use wva_rules::{
     AutoscalerFacts, Facts, Kind, MapFacts, MapRole, MetricReader, Operation, OtherVariant, Place, RULES,
-    Target, Violation, apply_defaults, sets_cost, validate, validate_autoscaler, validate_map,
+    Target, Violation, api_group, apply_defaults, sets_cost, validate, validate_autoscaler, validate_map,
 };
 
 use super::maps::Names;
 use super::objects::Object;
+use crate::workloads::{self, workload};
 
 /// The code of what is wrong with a file before any rule can look at its objects.
 pub(super) const FILE_CODE: &str = "WVA-FILE-001";
 
 /// What tells one object from all others: group, kind, namespace, name.
 type Key<'a> = (&'a str, &'a str, &'a str, &'a str);
-/// A workload: namespace, group, kind, name.
-type Workload = (String, String, String, String);
 
 /// A rule as the reports describe it.
 #[derive(Debug)]
@@ -57,7 +56,7 @@ enum Kept {
 }
 
 fn kept(api_version: &str, kind: &str) -> Option<Kept> {
-    match (group(api_version), kind) {
+    match (api_group(api_version), kind) {
         (GROUP, KIND) => Some(Kept::Variant),
         ("", "ConfigMap") => Some(Kept::ConfigMap),
         ("autoscaling", "HorizontalPodAutoscaler") => Some(Kept::Autoscaler),
@@ -92,11 +91,11 @@ pub(super) struct Judged {
 struct Input<'a> {
     names: Names,
     /// Variants by their targets.
-    sharing: BTreeMap<Workload, Vec<OtherVariant>>,
+    sharing: BTreeMap<workloads::Key, Vec<OtherVariant>>,
     /// Names of the variants that set their cost, by namespace and model.
     costs: BTreeMap<(&'a str, &'a str), Vec<&'a str>>,
     /// What follows the metric, by what it scales.
-    readers: BTreeMap<Workload, Vec<MetricReader>>,
+    readers: BTreeMap<workloads::Key, Vec<MetricReader>>,
     /// Global maps, the one that is read before the others of its role.
     global: Vec<(MapRole, &'a Object)>,
     /// Objects as they were.
@@ -142,7 +141,7 @@ impl<'a> Input<'a> {
             input.take_in(object);
         }
         let names = &input.names;
-        input.global.sort_by_key(|(_, map)| names.rank(&map.name));
+        input.global.sort_by_key(|(role, map)| names.rank(*role, &map.name));
         input
     }
 
@@ -206,14 +205,6 @@ impl<'a> Input<'a> {
     }
 }
 
-fn workload(namespace: &str, target: &Target) -> Workload {
-    (namespace.to_owned(), target.group().to_owned(), target.kind.clone(), target.name.clone())
-}
-
 fn key(object: &Object) -> Key<'_> {
-    (group(&object.api_version), &object.kind, &object.namespace, &object.name)
-}
-
-fn group(api_version: &str) -> &str {
-    api_version.split_once('/').map_or("", |(group, _)| group)
+    (api_group(&object.api_version), &object.kind, &object.namespace, &object.name)
 }

@@ -3,10 +3,11 @@
 //! makes.
 
 use serde_json::Value;
-use wva_crds::names::{SATURATION_MAP_NAMES, SCALE_TO_ZERO_MAP_NAMES};
 use wva_rules::{MapNames, MapRole, Place};
 
 use super::objects::Object;
+use crate::cluster::{entry, items, text};
+use crate::workloads::in_environment;
 
 /// The name of the chart.
 const CHART: &str = "workload-variant-autoscaler";
@@ -50,12 +51,11 @@ impl Names {
     }
 
     /// Which of the global maps of one role is read: the first by this that exists.
-    pub(super) fn rank(&self, name: &str) -> usize {
-        let configured =
-            self.installs.iter().any(|n| [&n.saturation, &n.service_classes].contains(&&name.to_owned()));
-        let known =
-            || SATURATION_MAP_NAMES.iter().chain(&SCALE_TO_ZERO_MAP_NAMES).position(|known| *known == name);
-        if configured { 0 } else { known().map_or(usize::MAX, |n| n + 1) }
+    pub(super) fn rank(&self, role: MapRole, name: &str) -> usize {
+        let default = [MapNames::default()];
+        let installs = if self.installs.is_empty() { &default[..] } else { &self.installs };
+        let rank = |names: &MapNames| names.in_order(role).iter().position(|known| *known == name);
+        installs.iter().filter_map(rank).min().unwrap_or(usize::MAX)
     }
 
     /// What is read in place of a map that is not.
@@ -66,8 +66,7 @@ impl Names {
 
 /// What a map of the chart is. Others may give theirs such names, so it must say that it is the chart's.
 fn of_the_chart(map: &Object) -> Option<(MapRole, Place)> {
-    let labels = map.value.pointer("/metadata/labels")?;
-    let label = |key: &str| labels.get(key).and_then(Value::as_str).unwrap_or_default();
+    let label = |key: &str| entry(&map.value, "/metadata/labels", key).unwrap_or_default();
     let chart = label("helm.sh/chart").strip_prefix(CHART).is_some_and(|version| version.starts_with('-'));
     if !chart && label("app.kubernetes.io/name") != CHART {
         return None;
@@ -78,12 +77,11 @@ fn of_the_chart(map: &Object) -> Option<(MapRole, Place)> {
 
 /// The names of the install that a Deployment is, if it is one.
 fn install(object: &Object) -> Option<MapNames> {
-    let containers = object.value.pointer("/spec/template/spec/containers")?.as_array()?;
-    let container = containers.iter().find(|c| variable(c, "CONFIG_MAP_NAME").is_some())?;
+    let names_map =
+        |container: &&Value| items(container, "/env").any(|v| text(v, "/name") == "CONFIG_MAP_NAME");
+    let container = items(&object.value, "/spec/template/spec/containers").find(names_map)?;
     let default = MapNames::default();
-    let read = |key: &str, default: String| {
-        variable(container, key).filter(|text| !text.is_empty()).map_or(default, str::to_owned)
-    };
+    let read = |key, default| in_environment(container, &object.namespace, key).unwrap_or(default);
     Some(MapNames {
         // Where it comes from the pod itself, it is the namespace of the Deployment.
         namespace: read("POD_NAMESPACE", object.namespace.clone()),
@@ -91,11 +89,4 @@ fn install(object: &Object) -> Option<MapNames> {
         saturation: read("SATURATION_CONFIG_MAP_NAME", default.saturation),
         service_classes: read("SERVICE_CLASS_CONFIG_MAP_NAME", default.service_classes),
     })
-}
-
-/// The value of a variable; empty where it comes from elsewhere.
-fn variable<'a>(container: &'a Value, name: &str) -> Option<&'a str> {
-    let variables = container.get("env")?.as_array()?;
-    let found = variables.iter().find(|v| v.get("name").and_then(Value::as_str) == Some(name))?;
-    Some(found.get("value").and_then(Value::as_str).unwrap_or_default())
 }

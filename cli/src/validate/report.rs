@@ -7,6 +7,7 @@ use super::input::{Source, printable};
 use super::judge::{FILE_CODE, Judged};
 use super::objects::{Collected, Object};
 use super::position::{self, Part};
+use crate::output::count;
 
 /// Everything found.
 #[derive(Debug)]
@@ -97,17 +98,12 @@ impl<'a> Report<'a> {
     /// The last line for people: `2 objects: 3 denied, 1 warning`.
     pub(super) fn totals(&self) -> String {
         let (denied, warned) = (self.denied(), self.warned());
-        let plural = |n: usize| if n == 1 { "" } else { "s" };
         let others = match self.objects - self.judged {
             0 => String::new(),
             n => format!(" ({n} of other kinds passed over)"),
         };
-        let objects = self.objects;
-        format!(
-            "{objects} object{}{others}: {denied} denied, {warned} warning{}",
-            plural(objects),
-            plural(warned)
-        )
+        let (objects, warnings) = (count(self.objects, "object"), count(warned, "warning"));
+        format!("{objects}{others}: {denied} denied, {warnings}")
     }
 }
 

@@ -1,6 +1,6 @@
-//! One client for Prometheus: instant queries with a time-out, one more try where the connection failed, and a bound on
-//! the answer. An error, an empty answer and a value are three different things here, because an outage must never
-//! look like an idle model.
+//! The client for Prometheus, of the reconciler and of commands: instant queries with a time-out, one retry of a failed
+//! connection, and a bound on the answer. An error, an empty answer and a value differ, because an outage must never look
+//! like an idle model.
 
 pub(crate) mod answer;
 mod connection;
@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use wva_crds::settings::without_password;
 use wva_crds::text::causes;
 
+pub use answer::Series;
 use answer::{Body, Sink};
 use connection::Connection;
 pub(crate) use connection::Session;
@@ -23,13 +24,13 @@ pub use files::ClientError;
 pub struct PrometheusConfig {
     /// `http` or `https` URL, with or without a path.
     pub base_url: String,
-    /// Trust any certificate; for tests alone.
+    /// Trust any certificate; only for tests.
     pub insecure_skip_verify: bool,
-    /// File with CA certificates to trust besides the system's.
+    /// File with CA certificates to trust in addition to the system's.
     pub ca_path: Option<String>,
-    /// Files with the client certificate, its chain below it, and with its key.
+    /// Files with the client certificate and its chain, and with its key.
     pub client_identity: Option<(String, String)>,
-    /// DNS name that is asked for and verified in place of the URL's host.
+    /// DNS name to ask for and to verify instead of the URL's host.
     pub server_name: Option<String>,
     /// Bearer token; wins over `token_path`.
     pub bearer_token: Option<String>,
@@ -37,10 +38,12 @@ pub struct PrometheusConfig {
     pub token_path: Option<String>,
     /// Label matchers for every selector, such as `cluster="a"`; empty for none.
     pub extra_matchers: String,
+    /// Ask as a person's command does: by GET, without a proxy, and along redirects.
+    pub is_interactive: bool,
 }
 
 impl std::fmt::Debug for PrometheusConfig {
-    /// Without the secrets, which have no place in a log.
+    /// Without secrets, for logs.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("PrometheusConfig")
             .field("base_url", &without_password(&self.base_url))
@@ -51,24 +54,25 @@ impl std::fmt::Debug for PrometheusConfig {
             .field("bearer_token", &self.bearer_token.as_ref().map(|_| "..."))
             .field("token_path", &self.token_path)
             .field("extra_matchers", &self.extra_matchers)
+            .field("is_interactive", &self.is_interactive)
             .finish()
     }
 }
 
-/// Longest time one query may take, answer and second try included.
+/// Longest time for one query, with its answer and its retry.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest answer that is read: about 200,000 series.
+/// Longest answer in bytes: about 200,000 series.
 const ANSWER_LIMIT: usize = 64 << 20;
-/// Longest refusal that is read; its first line is told.
+/// Bytes read of a refusal; its first line is reported.
 const REFUSAL_LIMIT: usize = 64 << 10;
-/// Chunks of an answer that wait for their reader. What comes faster is left to the connection to hold back.
+/// Chunks of an answer that wait for their reader. The connection holds back the rest.
 const CHUNKS: usize = 4;
-/// Shortest pause before the second try, and how much longer it may be.
+/// Shortest pause before the retry, and how much longer it may be.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(400));
 
 /// Why a query gave no answer.
 #[derive(Clone, Debug, thiserror::Error)]
-pub(crate) enum QueryError {
+pub enum QueryError {
     /// No connection, no answer in time, or a broken one.
     #[error(
         "Prometheus at {url} did not answer: {cause}; check PROMETHEUS_BASE_URL and that Prometheus runs"
@@ -76,8 +80,10 @@ pub(crate) enum QueryError {
     Unreachable {
         /// The base URL.
         url: String,
-        /// What the HTTP client says, down to the first cause, without the query.
+        /// Error of the HTTP client down to its first cause, without the query.
         cause: String,
+        /// A part of an answer arrived before.
+        has_begun: bool,
     },
     /// An HTTP status other than 200.
     #[error("Prometheus at {url} answered {status}: {message}")]
@@ -89,15 +95,17 @@ pub(crate) enum QueryError {
         /// The first line of the answer, shortened.
         message: String,
     },
-    /// Something that is no answer of Prometheus.
+    /// The body is not an answer to an instant query.
     #[error("Prometheus at {url} gave an answer that cannot be read: {problem}")]
     Unreadable {
         /// The base URL.
         url: String,
         /// What is wrong with it.
         problem: String,
+        /// It is JSON, as far as it was read.
+        is_json: bool,
     },
-    /// An answer that is not read to its end.
+    /// The answer is too long to be read.
     #[error(
         "Prometheus at {url} gave an answer that is longer than {limit} bytes: less is asked for at once from now on"
     )]
@@ -114,37 +122,31 @@ pub(crate) enum QueryError {
     Token {
         /// The file.
         path: String,
-        /// What the system says.
+        /// Error of the system.
         problem: String,
     },
 }
 
-/// A client that asks one Prometheus.
+/// A client of one Prometheus.
 #[derive(Debug)]
 pub struct Prometheus {
     connection: Connection,
-    /// The base URL without the password that may be in it.
+    /// The base URL without its password.
     shown: String,
     /// Label matchers for every selector.
     extra_matchers: String,
     timeout: Duration,
-    /// Longest answer that is read, in bytes.
+    /// Longest answer, in bytes.
     limit: usize,
 }
 
-/// What became of one try.
-enum Failed {
-    /// The connection failed before anything of an answer was there: another may do better.
-    Connection(QueryError),
-    Finally(QueryError),
-}
-
 impl Prometheus {
-    /// A client for the configured address. Nothing is asked yet: a Prometheus that is down at the start is no error.
+    /// A client for the configured address. It does not connect yet: a Prometheus that is down at the start is not an
+    /// error.
     ///
     /// # Errors
-    /// [`ClientError`] where a file, the server name or the URL is not usable. A CA file that does not exist is only
-    /// warned of, as documented.
+    /// [`ClientError`] where a file, the server name or the URL is not usable. A CA file that does not exist only causes a
+    /// warning, as documented.
     pub fn new(config: PrometheusConfig) -> Result<Self, ClientError> {
         let shown = without_password(&config.base_url);
         let extra_matchers = config.extra_matchers.clone();
@@ -157,19 +159,19 @@ impl Prometheus {
         &self.extra_matchers
     }
 
-    /// The same with another time-out; for tests, which do not wait for [`QUERY_TIMEOUT`].
-    #[cfg(test)]
-    pub(crate) fn timeout(self, timeout: Duration) -> Self {
+    /// The same with another time-out for each query.
+    #[must_use]
+    pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
     }
 
-    /// The same with another bound on answers; for tests, which do not send 64 MiB.
+    /// The same with another bound on answers, for tests.
     #[cfg(test)]
     pub(crate) fn limit(self, limit: usize) -> Self {
         Self { limit, ..self }
     }
 
-    /// What the queries of one round are made with: files that have changed are read before it.
+    /// A session for the queries of one round. It reads files that have changed.
     ///
     /// # Errors
     /// [`QueryError::Token`] where the token file was never readable.
@@ -177,11 +179,20 @@ impl Prometheus {
         self.connection.session().await
     }
 
-    /// Makes an instant query and hands the series to a sink, which it gives back with why some may be lacking. An
-    /// empty vector is an answer, not an error. `sink` is called once a try.
+    /// Makes an instant query; returns the series with all their labels.
     ///
     /// # Errors
-    /// [`QueryError`], after at most [`QUERY_TIMEOUT`].
+    /// [`QueryError`], after at most the time-out.
+    pub async fn series(&self, expression: &str) -> Result<Vec<Series>, QueryError> {
+        let session = self.session().await?;
+        Ok(self.ask(&session, expression, Vec::new).await?.0)
+    }
+
+    /// Makes an instant query; returns the sink with the series, and why some may be lacking. An empty vector is an
+    /// answer, not an error. `sink` is called once a try.
+    ///
+    /// # Errors
+    /// [`QueryError`], after at most the time-out.
     pub(crate) async fn ask<S: Sink>(
         &self,
         session: &Session,
@@ -190,24 +201,27 @@ impl Prometheus {
     ) -> Result<(S, Option<String>), QueryError> {
         let both = async {
             match self.attempt(session, expression, sink()).await {
-                Err(Failed::Connection(_)) => {
+                // Another connection may do better.
+                Err(QueryError::Unreachable { has_begun: false, .. }) => {
                     tokio::time::sleep(pause()).await;
                     self.attempt(session, expression, sink()).await
                 }
                 other => other,
             }
         };
-        match tokio::time::timeout(self.timeout, both).await {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(Failed::Connection(error) | Failed::Finally(error))) => Err(error),
-            Err(_) => Err(self.out_of_time(self.timeout)),
-        }
+        let answer = tokio::time::timeout(self.timeout, both).await;
+        answer.unwrap_or_else(|_| Err(self.out_of_time(self.timeout)))
     }
 
-    /// The error of what had no answer in time.
+    /// The error of a query without an answer in time.
     pub(crate) fn out_of_time(&self, after: Duration) -> QueryError {
         let cause = format!("it timed out after {after:?}");
-        QueryError::Unreachable { url: self.shown.clone(), cause }
+        QueryError::Unreachable { url: self.shown.clone(), cause, has_begun: false }
+    }
+
+    fn unreachable(&self, error: reqwest::Error, has_begun: bool) -> QueryError {
+        let cause = causes(&error.without_url());
+        QueryError::Unreachable { url: self.shown.clone(), cause, has_begun }
     }
 
     async fn attempt<S: Sink>(
@@ -215,48 +229,44 @@ impl Prometheus {
         session: &Session,
         expression: &str,
         sink: S,
-    ) -> Result<(S, Option<String>), Failed> {
-        let unreachable = |e: reqwest::Error| QueryError::Unreachable {
-            url: self.shown.clone(),
-            cause: causes(&e.without_url()),
-        };
+    ) -> Result<(S, Option<String>), QueryError> {
         let sent = session.query(expression).send().await;
-        let response = sent.map_err(|e| Failed::Connection(unreachable(e)))?;
+        let response = sent.map_err(|e| self.unreachable(e, false))?;
         if response.status() != reqwest::StatusCode::OK {
-            return Err(Failed::Finally(self.refusal(response).await.unwrap_or_else(unreachable)));
+            return Err(self.refusal(response).await.unwrap_or_else(|e| self.unreachable(e, true)));
         }
-        self.read(response, sink).await.map_err(Failed::Finally)
+        self.read(response, sink).await
     }
 
-    /// Reads an answer on a thread of its own while it arrives.
+    /// Reads an answer while it arrives, on a thread of its own.
     async fn read<S: Sink>(
         &self,
         response: reqwest::Response,
         sink: S,
     ) -> Result<(S, Option<String>), QueryError> {
         let url = || self.shown.clone();
-        let unreadable = |problem: String| QueryError::Unreadable { url: url(), problem };
+        let unreadable = |problem: String, is_json| QueryError::Unreadable { url: url(), problem, is_json };
         let (sender, chunks) = mpsc::channel(CHUNKS);
-        // The reader ends when the sender is gone, whatever way.
+        // The reader ends when the sender is gone, for whatever reason.
         let reader = tokio::task::spawn_blocking(move || {
             let mut sink = sink;
             answer::read(Body::new(chunks), &mut sink).map(|outline| (sink, outline))
         });
         let whole = feed(response, sender, self.limit).await;
-        let read = reader.await.map_err(|e| unreadable(e.to_string()))?;
-        // What was read of an answer that broke off has no end, and the end is not what is wrong with it.
-        if !whole.map_err(|e| QueryError::Unreachable { url: url(), cause: causes(&e.without_url()) })? {
+        let read = reader.await.map_err(|e| unreadable(e.to_string(), false))?;
+        // An answer that broke off is not reported as bad JSON.
+        if !whole.map_err(|e| self.unreachable(e, true))? {
             return Err(QueryError::TooLong { url: url(), limit: self.limit });
         }
-        let (sink, outline) = read.map_err(|e| unreadable(e.to_string()))?;
+        let (sink, outline) = read.map_err(|e| unreadable(e.to_string(), e.is_data()))?;
         if outline.status != "success" || !outline.has_data {
             let error = first_line(outline.error.as_bytes());
-            return Err(unreadable(format!("status {:?} without data {error}", outline.status)));
+            return Err(unreadable(format!("status {:?} without data {error}", outline.status), true));
         }
         Ok((sink, outline.partial.map(|text| first_line(text.as_bytes()))))
     }
 
-    /// What an answer other than 200 says.
+    /// The error of an answer other than 200.
     async fn refusal(&self, mut response: reqwest::Response) -> Result<QueryError, reqwest::Error> {
         let status = response.status().as_u16();
         let mut body = Vec::new();
@@ -274,7 +284,7 @@ impl Prometheus {
     }
 }
 
-/// Hands the body over chunk by chunk; false where it is too long.
+/// Sends the body to the reader chunk by chunk; false where it is too long.
 async fn feed(
     mut response: reqwest::Response,
     sender: mpsc::Sender<tokio_util::bytes::Bytes>,
@@ -285,20 +295,20 @@ async fn feed(
         let Some(rest) = left.checked_sub(chunk.len()) else { return Ok(false) };
         left = rest;
         if sender.send(chunk).await.is_err() {
-            // The reader has seen enough: it knows that this is no answer.
+            // The reader has failed: this is not an answer.
             break;
         }
     }
     Ok(true)
 }
 
-/// Pauses differ, so that several of us do not come back together.
+/// A random pause, so that several clients do not retry together.
 fn pause() -> Duration {
     let random = u16::try_from(RandomState::new().build_hasher().finish() & 0xffff).unwrap_or_default();
     PAUSE.0 + PAUSE.1.mul_f64(f64::from(random) / 65536.0)
 }
 
-/// At most 200 bytes of the first line; what a server answers ends up in logs and in statuses.
+/// At most 200 bytes of the first line, for logs and statuses.
 fn first_line(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(&body[..body.len().min(200)]);
     text.lines().next().unwrap_or_default().to_owned()

@@ -1,6 +1,6 @@
-//! What is known of every pod's load, its KV cache and every model's queue at an endpoint picker: the newest value of
-//! each signal and when it was observed. A signal that the newest answer lacks, or whose query failed, keeps its last
-//! value and ages. Owned and written by the engine alone.
+//! Samples of every pod's load and KV cache, and of every model's queue at an endpoint picker: the newest value of each
+//! signal and when it was observed. A signal that the newest answer lacks, or whose query failed, keeps its last value and
+//! ages. Only the engine writes them.
 
 mod load;
 mod queues;
@@ -13,7 +13,7 @@ use wva_scaling::snapshot::{MetricsAge, SchedulerQueue};
 
 use super::scope::Scope;
 use super::signals::{CacheConfig, PodModel, Query, QueueRow, Retention, Rows, Signal};
-use super::work::Works;
+use super::work::CounterHistory;
 use super::{Answer, Answers};
 
 use queues::QueueMap;
@@ -21,7 +21,7 @@ use queues::QueueMap;
 pub(crate) use load::{PodLoad, lesser};
 pub(crate) use queues::SeenQueue;
 
-/// A value with the time it was observed at.
+/// A value with the time of its scrape.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Observed<T = f64> {
     /// The value; a number is finite.
@@ -38,12 +38,12 @@ impl<T> Observed<T> {
     }
 }
 
-/// Age given to a value whose own age was not reported: `max_over_time(..[1m])` can be that old.
+/// Age of a value whose age was not reported: `max_over_time(..[1m])` can be that old.
 const WINDOW: Duration = Duration::from_mins(1);
-/// A queue that no endpoint picker has shown for so long belongs to one that is gone.
+/// After this time without a value, the endpoint picker of a queue is gone.
 const QUEUE_GONE: Duration = Duration::from_hours(1);
 
-/// What is known of all pods.
+/// The newest samples of all pods and queues.
 #[derive(Debug, Default)]
 pub(crate) struct Samples {
     loads: BTreeMap<PodModel, PodLoad>,
@@ -53,33 +53,33 @@ pub(crate) struct Samples {
     queues: QueueMap,
     /// All queues of a picker together, by namespace and InferencePool.
     pool_queues: QueueMap,
-    /// By namespace and model: how many requests completed within which windows, and when each was asked for.
+    /// By namespace and model: the completed requests within each window, and when the query was made.
     completed: BTreeMap<(Arc<str>, Arc<str>), BTreeMap<Retention, Observed>>,
     /// Windows whose newest answer may lack series, with its namespaces and the reason.
     partial_windows: BTreeMap<Retention, (Scope, String)>,
     /// Counters, where an entry asks for the throughput analyzer.
-    works: Works,
-    /// When the newest round began that was answered a load.
+    works: CounterHistory,
+    /// Begin of the newest round with an answer about loads.
     taken: Option<Instant>,
-    /// The first query of the newest round that failed, and why; cleared by one in which all were answered.
+    /// The first query of the newest round that failed, and why.
     last_error: Option<(Query, String)>,
     /// The newest round.
     whole: Option<Round>,
-    /// One since for some namespaces and queries alone.
+    /// A round after it, for some namespaces and queries only.
     part: Option<Round>,
 }
 
-/// What became of a round of queries.
+/// Outcome of a round of queries.
 #[derive(Debug)]
 struct Round {
     began: Instant,
     /// The namespaces it was for.
     scope: Scope,
-    /// It was answered a load.
+    /// It has an answer about loads.
     loaded: bool,
-    /// Where each query was given a whole answer, be it an empty one.
+    /// Where each query has a whole answer, which may be empty.
     answered: BTreeMap<Query, Vec<Scope>>,
-    /// Where each query was given one that may lack series, and why.
+    /// Where each query has an answer that may lack series, and why.
     partial: Vec<(Query, Scope, String)>,
 }
 
@@ -90,7 +90,7 @@ impl Round {
 }
 
 impl Samples {
-    /// Takes in the answers of one round of queries, made at `now`. Failed queries change no value.
+    /// Adds the answers of one round of queries, made at `now`. Failed queries change no value.
     pub(crate) fn take_in(&mut self, now: Instant, answers: Answers) {
         self.last_error = None;
         self.part = None;
@@ -101,8 +101,7 @@ impl Samples {
         self.whole = Some(round);
     }
 
-    /// The same of one in which these namespaces alone were asked for, and not every query was made: what is known of
-    /// others stays as it is.
+    /// Adds the answers of a round for these namespaces only, with some of the queries. Other samples stay as they are.
     pub(crate) fn take_in_part(&mut self, now: Instant, scope: Scope, answers: Answers) {
         let round = self.take_answers(Round::new(now, scope), answers);
         self.part = Some(round);
@@ -133,7 +132,7 @@ impl Samples {
                         }
                     }
                 }
-                // The answers come in any order, and the same failure should not be told in other words each time.
+                // Answers come in any order; the same failure must give the same text each time.
                 Err(error) if self.last_error.as_ref().is_none_or(|(first, _)| query < *first) => {
                     self.last_error = Some((query, error.to_string()));
                 }
@@ -151,8 +150,8 @@ impl Samples {
         values: Vec<(Signal, PodModel, f64)>,
         ages: &HashMap<(Signal, PodModel), f64>,
     ) {
-        // Nobody says how old it is: as old as what was seen before, for the series may have ended, but not older than
-        // the window, or it would not be in it.
+        // A value of unknown age is as old as the one before, since the series may have ended, but not older than the
+        // window that it is in.
         let oldest = now.checked_sub(WINDOW).unwrap_or(now);
         for (signal, key, value) in values {
             let reported = match signal.age() {
@@ -170,7 +169,7 @@ impl Samples {
         }
     }
 
-    /// Of several engines in a pod the one with the least cache counts.
+    /// The smallest cache of the engines in a pod counts.
     fn take_caches(&mut self, now: Instant, caches: Vec<(Arc<str>, Arc<str>, CacheConfig)>) {
         for (namespace, pod, cache) in caches {
             let new = Observed { value: cache, at: now };
@@ -181,8 +180,8 @@ impl Samples {
         }
     }
 
-    /// Takes in the answer to the query of one window, which was asked at `now`. Of one that may lack series nothing is
-    /// taken: the lacking ones may have been busy.
+    /// Adds the answer to the query of one window, made at `now`. An answer that may lack series is left out: the lacking
+    /// ones may have been busy.
     pub(crate) fn take_completed(&mut self, now: Instant, Answer { query, scope, rows }: Answer) {
         let Query::Completed(within) = query else { return };
         for (_, windows) in self.completed.iter_mut().filter(|((namespace, _), _)| scope.holds(namespace)) {
@@ -203,7 +202,7 @@ impl Samples {
         }
     }
 
-    /// Forgets windows that are not asked for any more.
+    /// Forgets windows that no query asks for any more.
     pub(crate) fn forget_windows(&mut self, is_asked: impl Fn(Retention) -> bool) {
         self.completed.retain(|_, windows| {
             windows.retain(|window, _| is_asked(*window));
@@ -217,16 +216,21 @@ impl Samples {
         queues::add(&mut self.pool_queues, now, rows, |row| row.pool.as_ref());
     }
 
-    /// When the newest round began that was answered a load. What is known of loads is not newer, but where
-    /// [`Samples::taken_in`] says so.
+    /// Begin of the newest whole round with an answer about loads.
     pub(crate) fn taken(&self) -> Option<Instant> {
         self.taken
     }
 
-    /// The same for one namespace, which may have been asked for since.
+    /// The same for one namespace, partial rounds included.
     pub(crate) fn taken_in(&self, namespace: &str) -> Option<Instant> {
         let part = self.part.as_ref().filter(|part| part.loaded && part.scope.holds(namespace));
         part.map(|part| part.began).or(self.taken)
+    }
+
+    /// The rounds that asked for a namespace, the newest first.
+    fn rounds(&self, namespace: &str) -> impl Iterator<Item = &Round> {
+        let rounds = [&self.part, &self.whole].into_iter().flatten();
+        rounds.filter(move |round| round.scope.holds(namespace))
     }
 
     /// Why the newest round lacks a signal.
@@ -242,21 +246,18 @@ impl Samples {
         self.last_error().filter(|_| !whole)
     }
 
-    /// Whether the newest attempt was given a whole answer to a query for this namespace. What lacks the signal then
-    /// has none; otherwise nobody knows.
+    /// Whether the newest query for this namespace has a whole answer. If so, pods without the signal have none; otherwise
+    /// the signal is unknown.
     #[must_use]
     pub(crate) fn answered(&self, query: Query, namespace: &str) -> bool {
-        let rounds = [&self.part, &self.whole].into_iter().flatten();
-        let mut asked = rounds.filter(|round| round.scope.holds(namespace));
-        let newest = asked.find_map(|round| round.answered.get(&query));
+        let newest = self.rounds(namespace).find_map(|round| round.answered.get(&query));
         newest.into_iter().flatten().any(|scope| scope.holds(namespace))
     }
 
-    /// Whether the newest attempt showed a model's queue, where it was ever shown. One that was, and is not any more, may
-    /// hold requests that nobody sees.
+    /// Whether the newest round shows a model's queue, or none ever did. A queue that is no longer shown may hold unseen
+    /// requests.
     pub(crate) fn shows_queue(&self, namespace: &str, model: &str) -> bool {
-        let rounds = [&self.part, &self.whole].into_iter().flatten();
-        let newest = rounds.filter(|round| round.scope.holds(namespace)).map(|round| round.began).max();
+        let newest = self.rounds(namespace).map(|round| round.began).max();
         let seen = self.queues.get(&(namespace.into(), model.into()));
         seen.is_none_or(|seen| newest.is_none_or(|newest| seen.at >= newest))
     }
@@ -269,12 +270,10 @@ impl Samples {
         of_model.range(within..).next().map(|(_, value)| *value)
     }
 
-    /// Why the newest answers for a namespace may lack series, where they say so.
+    /// Why the newest answers for a namespace may lack series, where they report it.
     #[must_use]
     pub(crate) fn partial_answer(&self, namespace: &str) -> Option<&str> {
-        let mut rounds = [&self.part, &self.whole].into_iter().flatten();
-        let newest = rounds.find(|round| round.scope.holds(namespace));
-        let of_loads = newest.into_iter().flat_map(|round| &round.partial);
+        let of_loads = self.rounds(namespace).next().into_iter().flat_map(|round| &round.partial);
         let of_loads =
             of_loads.filter(|(_, scope, _)| scope.holds(namespace)).min_by_key(|(query, _, _)| *query);
         let mut of_windows = self.partial_windows.values();
@@ -290,13 +289,13 @@ impl Samples {
         of_loads.chain(self.partial_windows.values().map(|(_, why)| why.as_str())).collect()
     }
 
-    /// All that is known, in order of namespace, pod and model.
+    /// All loads, in order of namespace, pod and model.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&PodModel, &PodLoad)> {
         self.loads.iter()
     }
 
-    /// The scrapes of a pod's counters.
-    pub(crate) fn works(&self) -> &Works {
+    /// The scrapes of the pods' counters.
+    pub(crate) fn works(&self) -> &CounterHistory {
         &self.works
     }
 
@@ -305,8 +304,7 @@ impl Samples {
         self.caches.iter().map(|((namespace, pod), cache)| (&**namespace, &**pod, *cache))
     }
 
-    /// What is known of a model's queue. One that was seen once and is not any more, or that nobody could ask for, is
-    /// unknown, which is not empty.
+    /// A model's queue. A queue that is no longer shown, or whose query failed, is unknown, which is not empty.
     #[must_use]
     pub(crate) fn scheduler_queue(
         &self,
@@ -323,7 +321,7 @@ impl Samples {
         queues::judge(seen, ages, now)
     }
 
-    /// All that waits at the pickers of an InferencePool. `Absent`: Prometheus does not show them by pool.
+    /// All queues at the pickers of an InferencePool. `Absent`: Prometheus does not show them by pool.
     #[must_use]
     pub(crate) fn pool_queue(
         &self,
@@ -336,7 +334,7 @@ impl Samples {
         seen.map_or(SchedulerQueue::Absent, |seen| queues::judge(seen, ages, now).queue)
     }
 
-    /// Forgets what is too old to count: that of pods that no longer exist after `gone`, of others after `missing`.
+    /// Forgets old samples: of pods that no longer exist after `gone`, of others after `missing`.
     pub(crate) fn clean(
         &mut self,
         now: Instant,

@@ -1,11 +1,11 @@
-//! Which namespaces a query asks for. A small install asks for all at once; a large one is split, so that neither a
-//! query nor its answer outgrows its bound, and what fails costs only its own namespaces their signals.
+//! The namespaces of a query. A small install asks for all at once. A large one is split, so that no query and no answer
+//! exceeds its bound, and a failed query affects only its own namespaces.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Pods whose series are asked for at once. An answer has at most three series a pod, and one with long names is 700
-/// bytes long: 42 MB, well below what is read of an answer.
+/// Most pods in one query. An answer has at most three series a pod, of up to 700 bytes: 42 MB, well below the bound of an
+/// answer.
 const MOST_PODS: usize = 20_000;
 /// Longest text of namespaces in one query. Proxies in front of Prometheus take a few tens of kilobytes.
 const LONGEST_MATCHER: usize = 8 << 10;
@@ -25,7 +25,7 @@ impl Scope {
         Self::These([Box::from(namespace)].into())
     }
 
-    /// These namespaces alone, unless they are so many that a query could not name them.
+    /// Only these namespaces, unless they are too many for one query.
     pub(crate) fn of<'a>(namespaces: impl Iterator<Item = &'a str>) -> Self {
         let names: BTreeSet<&str> = namespaces.filter(|name| is_namespace(name)).collect();
         let length: usize = names.iter().map(|name| name.len() + 1).sum();
@@ -35,42 +35,24 @@ impl Scope {
         Self::These(names.into_iter().map(Box::from).collect())
     }
 
-    /// These namespaces alone, however many there are: in as many queries as it takes to name them.
+    /// Only these namespaces, in as many queries as it takes.
     pub(crate) fn parts(namespaces: &[&str]) -> Vec<Self> {
         split(&namespaces.iter().map(|name| ((*name).to_owned(), 0)).collect(), MOST_PODS)
     }
 
-    /// Whether a namespace is asked for.
+    /// Its namespaces, in order; `None` for all there are.
+    fn names(&self) -> Option<&[Box<str>]> {
+        match self {
+            Self::All => None,
+            Self::These(names) => Some(names),
+        }
+    }
+
+    /// Whether it has a namespace.
     #[must_use]
     pub(crate) fn holds(&self, namespace: &str) -> bool {
-        match self {
-            Self::All => true,
-            Self::These(names) => names.binary_search_by(|name| (**name).cmp(namespace)).is_ok(),
-        }
-    }
-
-    /// Its first namespace.
-    fn first(&self) -> Option<Box<str>> {
-        match self {
-            Self::All => None,
-            Self::These(names) => names.first().cloned(),
-        }
-    }
-
-    /// How many namespaces it has; `None` for all there are.
-    fn size(&self) -> Option<usize> {
-        match self {
-            Self::All => None,
-            Self::These(names) => Some(names.len()),
-        }
-    }
-
-    /// Whether it goes as far as this name.
-    fn reaches(&self, name: &str) -> bool {
-        match self {
-            Self::All => true,
-            Self::These(names) => names.last().is_some_and(|last| **last >= *name),
-        }
+        let found = |names: &[Box<str>]| names.binary_search_by(|name| (**name).cmp(namespace)).is_ok();
+        self.names().is_none_or(found)
     }
 
     /// The label matcher that asks for them; empty for all.
@@ -85,18 +67,17 @@ impl Scope {
     }
 }
 
-/// Whole rounds after which larger parts are tried again: an hour at the default interval. A try that fails costs a
-/// round.
+/// Whole rounds before larger parts are tried again: an hour at the default interval, since a failed try costs a round.
 const TRY_AGAIN: u32 = 120;
 
-/// What became of one part of a round.
+/// Outcome of one part of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// Every query was answered.
     Answered,
     /// An answer was too long to be read.
     TooLong,
-    /// A query failed, or time did not suffice for it.
+    /// A query failed or was out of time.
     Failed,
 }
 
@@ -105,13 +86,13 @@ pub(crate) enum Fate {
 pub(crate) struct Split {
     /// Pods asked for at once.
     most_pods: usize,
-    /// All namespaces at once are too much: there are others than ours.
+    /// An answer for all namespaces is too long: others than ours have series too.
     only_ours: bool,
     /// The parts of the round under way, in the order they are asked for.
     asked: Vec<Scope>,
-    /// The namespace that the next round begins with, so that no part is always the one that time does not suffice for.
+    /// The namespace that the next round begins with, so that no part is always the one without time.
     first: Option<Box<str>>,
-    /// Rounds since the last in which a part was lacking.
+    /// Rounds since the last one without an answer for a part.
     whole: u32,
 }
 
@@ -122,31 +103,31 @@ impl Default for Split {
 }
 
 impl Split {
-    /// What to ask for in the next round, `pods` being how many are expected by namespace.
+    /// The parts of the next round; `pods` is how many pods each namespace is expected to have.
     pub(crate) fn next(&mut self, pods: &BTreeMap<String, usize>) -> Vec<Scope> {
         let all = pods.values().fold(0_usize, |sum, n| sum.saturating_add(*n));
         self.asked = if !self.only_ours && all <= self.most_pods {
             vec![Scope::All]
         } else {
             let mut parts = split(pods, self.most_pods);
-            let first =
-                self.first.as_deref().and_then(|name| parts.iter().position(|part| part.reaches(name)));
+            let reaches = |part: &Scope| part.names().and_then(<[_]>::last) >= self.first.as_ref();
+            let first = parts.iter().position(reaches);
             parts.rotate_left(first.unwrap_or_default());
             parts
         };
         self.asked.clone()
     }
 
-    /// The round is over. Where an answer was too long the next one asks for less at once.
+    /// Ends the round. Where an answer was too long the next round asks for less at once.
     pub(crate) fn ended(&mut self, fate: impl Fn(&Scope) -> Fate) {
         let fates: Vec<Fate> = self.asked.iter().map(fate).collect();
-        // Not with the same part again, even if it failed: one that always takes all the time would leave none.
+        // Not with the same part again, even if it failed: it might take all the time in every round.
         let next = (1..fates.len()).find(|i| fates[*i] == Fate::Failed).unwrap_or(1);
-        self.first = self.asked.get(next).and_then(Scope::first);
+        self.first = self.asked.get(next).and_then(|part| part.names()?.first().cloned());
         let too_long = self.asked.iter().zip(&fates).filter(|(_, fate)| **fate == Fate::TooLong);
-        match too_long.map(|(part, _)| part.size()).max() {
+        match too_long.map(|(part, _)| part.names().map(<[_]>::len)).max() {
             Some(None) => self.only_ours = true,
-            // Once for all parts, and of one namespace there is no half.
+            // Once for all parts. One namespace cannot be halved.
             Some(Some(2..)) => self.most_pods = (self.most_pods / 2).max(1),
             _ => {}
         }
@@ -176,7 +157,7 @@ fn split(pods: &BTreeMap<String, usize>, most_pods: usize) -> Vec<Scope> {
     parts.into_iter().map(|names| Scope::These(names.into())).collect()
 }
 
-/// A DNS label (RFC 1123), which every name of a namespace is. Nothing else gets into a query.
+/// Whether this is a DNS label (RFC 1123), as every name of a namespace is. Nothing else gets into a query.
 fn is_namespace(name: &str) -> bool {
     let alphanumeric = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     let ends = name.bytes().next().zip(name.bytes().last());

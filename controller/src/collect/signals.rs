@@ -1,13 +1,11 @@
-//! The table of queries: which signals each asks for, and how. One query serves all models, and all of them together are
-//! few: a round of a small install is one of each. Where models may go to zero, one for each of their retention periods
-//! comes on top.
+//! The table of queries: their signals and their expressions. One query serves all models, so a round of a small install is
+//! one of each. Where models may go to zero, there is one more for each of their retention periods.
 
 mod rows;
 
 use std::fmt;
 use std::time::Duration;
 
-use super::prometheus::answer::{Label, Labels};
 use super::scope::Scope;
 use super::work;
 
@@ -47,7 +45,7 @@ pub enum Query {
     Queue,
     /// Ages of the samples of both.
     SampleAge,
-    /// Requests running and waiting in one scrape, and its age: a step to zero rests on these, and in two answers they
+    /// Requests running and waiting in one scrape, and its age. A step to zero depends on these, and in two answers they
     /// could be of two scrapes.
     Running,
     /// Size of the KV cache.
@@ -84,10 +82,10 @@ impl Signal {
 }
 
 impl Query {
-    /// What the throughput analyzer reads beside all others. They are made where an entry asks for it.
+    /// The queries that only the throughput analyzer needs. They are made where an entry asks for it.
     pub const WORK: [Self; 2] = [Self::Work, Self::WorkBefore];
 
-    /// All other queries but those for retention periods, in the order they are made: those that every model needs come
+    /// All other queries except those for retention periods, in the order they are made: those that every model needs
     /// first.
     pub const ALL: [Self; 8] = [
         Self::KvUsage,
@@ -100,7 +98,7 @@ impl Query {
         Self::SchedulerQueue,
     ];
 
-    /// What shows whether anything is asked of a model, completed requests left aside.
+    /// The queries that show whether a model has requests, without those that completed.
     pub(crate) const ACTIVITY: [Self; 5] =
         [Self::KvUsage, Self::Queue, Self::SampleAge, Self::Running, Self::SchedulerQueue];
 
@@ -130,11 +128,11 @@ impl Query {
         match self {
             Self::KvUsage => worst(&format!("max_over_time({}[1m])", select.of(kv))),
             Self::Queue => worst(&format!("max_over_time({}[1m])", select.of(queue))),
-            Self::SampleAge => any_signal(&[("kv", &select.age(kv)), ("queue", &select.age(queue))]),
+            Self::SampleAge => any_signal(&[("kv", select.age(kv)), ("queue", select.age(queue))]),
             Self::Running => {
                 let running = "vllm:num_requests_running";
                 let [now, waiting] = [running, queue].map(|metric| sum(&select.of(metric)));
-                any_signal(&[("running", &now), ("waiting", &waiting), ("age", &select.age(running))])
+                any_signal(&[("running", now), ("waiting", waiting), ("age", select.age(running))])
             }
             Self::CacheConfig => {
                 let by = "namespace, pod, pod_name, num_gpu_blocks, block_size";
@@ -142,7 +140,7 @@ impl Query {
             }
             Self::Tokens => {
                 let (input, output) = ("vllm:request_prompt_tokens", "vllm:request_generation_tokens");
-                any_signal(&[("input", &select.mean(input)), ("output", &select.mean(output))])
+                any_signal(&[("input", select.mean(input)), ("output", select.mean(output))])
             }
             Self::PrefixHitRate => {
                 let hits = select.rate_of_either("vllm:prefix_cache_hits");
@@ -161,37 +159,27 @@ impl Query {
         }
     }
 
-    /// The signals it asks for.
-    pub(crate) const fn signals(self) -> &'static [Signal] {
+    /// The signals it asks for, each with the label `signal` of its series, which is empty where there is only one.
+    pub(crate) const fn signals(self) -> &'static [(&'static str, Signal)] {
         match self {
-            Self::KvUsage => &[Signal::KvUsage],
-            Self::Queue => &[Signal::Queue],
-            Self::SampleAge => &[Signal::KvAge, Signal::QueueAge],
-            Self::Running => &[Signal::Running, Signal::Waiting, Signal::ScrapeAge],
-            Self::Tokens => &[Signal::MeanInput, Signal::MeanOutput],
-            Self::PrefixHitRate => &[Signal::PrefixHitRate],
+            Self::KvUsage => &[("", Signal::KvUsage)],
+            Self::Queue => &[("", Signal::Queue)],
+            Self::SampleAge => &[("kv", Signal::KvAge), ("queue", Signal::QueueAge)],
+            Self::Running => {
+                &[("running", Signal::Running), ("waiting", Signal::Waiting), ("age", Signal::ScrapeAge)]
+            }
+            Self::Tokens => &[("input", Signal::MeanInput), ("output", Signal::MeanOutput)],
+            Self::PrefixHitRate => &[("", Signal::PrefixHitRate)],
             Self::CacheConfig | Self::SchedulerQueue | Self::Completed(_) | Self::Work | Self::WorkBefore => {
                 &[]
             }
         }
     }
 
-    /// Which signal a series is.
-    fn signal(self, labels: &Labels) -> Option<Signal> {
-        if let [only] = self.signals() {
-            return Some(*only);
-        }
-        let signal = match labels.get(Label::Signal)? {
-            "kv" => Signal::KvAge,
-            "queue" => Signal::QueueAge,
-            "running" => Signal::Running,
-            "waiting" => Signal::Waiting,
-            "age" => Signal::ScrapeAge,
-            "input" => Signal::MeanInput,
-            "output" => Signal::MeanOutput,
-            _ => return None,
-        };
-        self.signals().contains(&signal).then_some(signal)
+    /// The signal of a series with this label.
+    fn signal(self, label: &str) -> Option<Signal> {
+        let mut all = self.signals().iter();
+        all.find(|(name, _)| name.is_empty() || *name == label).map(|(_, signal)| *signal)
     }
 }
 
@@ -304,10 +292,9 @@ fn sum(expression: &str) -> String {
     format!("sum by ({POD}) (max by ({ENGINE}) ({expression}))")
 }
 
-/// Several signals in one answer. Series have no name of a metric any more once a function was applied, so a label tells
-/// them apart.
-fn any_signal(all: &[(&str, &str)]) -> String {
-    let labelled = |(name, expression): &(&str, &str)| {
+/// Several signals in one answer, told apart by a label: a function removes the name of the metric.
+pub(super) fn any_signal(all: &[(&str, String)]) -> String {
+    let labelled = |(name, expression): &(&str, String)| {
         format!("label_replace({expression}, \"signal\", \"{name}\", \"\", \"\")")
     };
     all.iter().map(labelled).collect::<Vec<_>>().join(" or ")

@@ -1,5 +1,4 @@
-//! The reconciler's own health as metrics. Labels come from closed sets; what concerns one variant is in
-//! `report::gauges`.
+//! Metrics of the reconciler's own health. Labels come from closed sets; metrics of one variant are in `publish::gauges`.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
-//! The counters that the throughput analyzer reads: raw, for their resets are handled there; those of several engines in a
-//! pod are added up here, and their resets with them. All of a pod come in one answer, so that they are those of one
-//! scrape, and two answers give two scrapes in each round.
+//! The counters that the throughput analyzer reads. They are raw, since the analyzer handles their resets; only the engines of
+//! one pod are added up here, with their resets. One answer has all counters of a pod, so that they are of one scrape; two
+//! answers give two scrapes in each round.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use wva_crds::GoDuration;
 use wva_scaling::snapshot::WorkSample;
 use wva_scaling::units::Amount;
 
-use super::signals::{ENGINE, OUTCOME, PodModel};
+use super::signals::{ENGINE, OUTCOME, PodModel, any_signal};
 
-/// Scrapes that are kept of a pod: those of two rounds and one more.
+/// Scrapes kept of an engine: those of two rounds and one more.
 const SCRAPES: usize = 6;
-/// Scrapes less than this apart are one.
+/// Scrapes less than this apart are the same scrape.
 const SAME: Duration = Duration::from_millis(500);
 
 /// One value of a scrape.
@@ -34,61 +34,35 @@ pub(crate) enum Counter {
 }
 
 impl Counter {
-    pub(crate) const ALL: [Self; 10] = [
-        Self::Completed,
-        Self::PromptTokens,
-        Self::GeneratedTokens,
-        Self::Prefills,
-        Self::PrefillSeconds,
-        Self::Gaps,
-        Self::GapSeconds,
-        Self::Running,
-        Self::Waiting,
-        Self::Age,
+    /// Every counter, with the label `signal` of its series and its metrics: the current name, and the one before.
+    pub(crate) const TABLE: [(Self, &str, &[&str]); 10] = [
+        (Self::Completed, "completed", &["vllm:request_success_total"]),
+        (Self::PromptTokens, "prompt_tokens", &["vllm:prompt_tokens_total"]),
+        (Self::GeneratedTokens, "generated_tokens", &["vllm:generation_tokens_total"]),
+        (Self::Prefills, "prefills", &["vllm:request_prefill_time_seconds_count"]),
+        (Self::PrefillSeconds, "prefill_seconds", &["vllm:request_prefill_time_seconds_sum"]),
+        (
+            Self::Gaps,
+            "gaps",
+            &["vllm:inter_token_latency_seconds_count", "vllm:time_per_output_token_seconds_count"],
+        ),
+        (
+            Self::GapSeconds,
+            "gap_seconds",
+            &["vllm:inter_token_latency_seconds_sum", "vllm:time_per_output_token_seconds_sum"],
+        ),
+        (Self::Running, "running", &["vllm:num_requests_running"]),
+        (Self::Waiting, "waiting", &["vllm:num_requests_waiting"]),
+        (Self::Age, "age", &["vllm:generation_tokens_total"]),
     ];
 
-    /// How a query labels its series.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Completed => "completed",
-            Self::PromptTokens => "prompt_tokens",
-            Self::GeneratedTokens => "generated_tokens",
-            Self::Prefills => "prefills",
-            Self::PrefillSeconds => "prefill_seconds",
-            Self::Gaps => "gaps",
-            Self::GapSeconds => "gap_seconds",
-            Self::Running => "running",
-            Self::Waiting => "waiting",
-            Self::Age => "age",
-        }
-    }
-
-    /// The metrics that have it: the name of today, and the one before.
-    pub(crate) const fn metrics(self) -> &'static [&'static str] {
-        match self {
-            Self::Completed => &["vllm:request_success_total"],
-            Self::PromptTokens => &["vllm:prompt_tokens_total"],
-            Self::GeneratedTokens | Self::Age => &["vllm:generation_tokens_total"],
-            Self::Prefills => &["vllm:request_prefill_time_seconds_count"],
-            Self::PrefillSeconds => &["vllm:request_prefill_time_seconds_sum"],
-            Self::Gaps => {
-                &["vllm:inter_token_latency_seconds_count", "vllm:time_per_output_token_seconds_count"]
-            }
-            Self::GapSeconds => {
-                &["vllm:inter_token_latency_seconds_sum", "vllm:time_per_output_token_seconds_sum"]
-            }
-            Self::Running => &["vllm:num_requests_running"],
-            Self::Waiting => &["vllm:num_requests_waiting"],
-        }
-    }
-
-    /// By the label of a series.
-    pub(crate) fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|counter| counter.name() == name)
+    /// The counter of a series with this label.
+    pub(crate) fn named(label: &str) -> Option<Self> {
+        Self::TABLE.iter().find(|(_, name, _)| *name == label).map(|(counter, ..)| *counter)
     }
 }
 
-/// One engine of a server. Data-parallel servers have several in a pod, which count apart and may start anew apart.
+/// One engine of a server. A data-parallel server has several in a pod, each with its own counters and restarts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rank {
     pub(crate) pod: PodModel,
@@ -96,26 +70,25 @@ pub(crate) struct Rank {
     pub(crate) engine: Arc<str>,
 }
 
-/// Asks for all counters of a scrape in one answer, of the metrics that `select` makes of their names.
+/// The expression for all counters of a scrape; `select` turns the name of a metric into its selector.
 pub(super) fn expression(select: impl Fn(&str) -> String) -> String {
-    let of = |counter: Counter| {
-        let metrics: Vec<String> = counter.metrics().iter().map(|metric| select(metric)).collect();
-        let all = metrics.join(" or ");
+    let of = |(counter, name, metrics): (Counter, &'static str, &[&str])| {
+        let all = metrics.iter().map(|metric| select(metric)).collect::<Vec<_>>().join(" or ");
         let expression = match counter {
             Counter::Age => format!("min by ({ENGINE}) (time() - timestamp({all}))"),
             _ => format!("sum by ({ENGINE}) (max by ({ENGINE}, {OUTCOME}) ({all}))"),
         };
-        format!("label_replace({expression}, \"signal\", \"{}\", \"\", \"\")", counter.name())
+        (name, expression)
     };
-    Counter::ALL.map(of).join(" or ")
+    any_signal(&Counter::TABLE.map(of))
 }
 
 /// The scrapes of every pod, by engine.
 #[derive(Debug, Default)]
-pub(crate) struct Works(BTreeMap<PodModel, BTreeMap<Arc<str>, Scrapes>>);
+pub(crate) struct CounterHistory(BTreeMap<PodModel, BTreeMap<Arc<str>, Scrapes>>);
 
-impl Works {
-    /// Takes in one answer to a query made at `now`. An engine that lacks its count of requests or tokens says nothing.
+impl CounterHistory {
+    /// Adds one answer to a query made at `now`. An engine without its counts of requests and tokens is left out.
     pub(crate) fn take_in(&mut self, now: Instant, rows: Vec<(Counter, Rank, f64)>) {
         let mut of_each: BTreeMap<Rank, [Option<f64>; 10]> = BTreeMap::new();
         for (counter, rank, value) in rows {
@@ -128,8 +101,7 @@ impl Works {
         }
     }
 
-    /// The scrapes since `begin` of a pod that has these servers, with their ages, and how many engines it has. Those of
-    /// several are added up.
+    /// The scrapes since `begin` of a pod with these servers, its engines added up, and how many engines it has.
     pub(crate) fn of(
         &self,
         servers: &[&PodModel],
@@ -139,7 +111,7 @@ impl Works {
         let engines = servers.iter().filter_map(|key| self.0.get(key)).flat_map(BTreeMap::values);
         let engines: Vec<&Scrapes> = engines.collect();
         let is_own = |(at, _): &(Instant, WorkSample)| begin.is_none_or(|begin| *at >= begin);
-        // What an earlier pod of this name showed stays in the sum, lest that fall; but it is no engine of this one.
+        // Engines of an earlier pod of this name stay in the sum, which would fall without them, but do not count.
         let ranks = engines.iter().filter(|scrapes| scrapes.kept.back().is_some_and(is_own)).count();
         let all: Vec<(Instant, WorkSample)> = match engines.as_slice() {
             [one] => one.kept.iter().copied().collect(),
@@ -149,8 +121,8 @@ impl Works {
         (own.map(|(at, sample)| WorkSample { age: age(now, at), ..sample }).collect(), ranks)
     }
 
-    /// Forgets pods without a scrape for longer than `limit` says. Of one that has any all engines stay: a sum that falls
-    /// would look like a server that starts anew.
+    /// Forgets pods without a scrape for longer than `limit`. Of other pods all engines stay: a sum that falls would look
+    /// like a restart of the server.
     pub(crate) fn clean(&mut self, now: Instant, limit: impl Fn(&PodModel) -> Duration) {
         self.0.retain(|key, engines| {
             let newest = engines.values().filter_map(Scrapes::newest).max();
@@ -163,14 +135,14 @@ impl Works {
 #[derive(Debug, Default)]
 struct Scrapes {
     kept: VecDeque<(Instant, WorkSample)>,
-    /// What it had counted each time before it started anew, but for what the kept ones show.
+    /// Counts before each restart that the kept scrapes do not show.
     lost: WorkSample,
 }
 
 impl Scrapes {
     fn add(&mut self, at: Instant, sample: WorkSample) {
         let kept = &mut self.kept;
-        // The answer about the time before may come last.
+        // The answer for the earlier scrape may come last.
         let place = kept.iter().rposition(|(other, _)| *other <= at + SAME).map_or(0, |i| i + 1);
         let known =
             place.checked_sub(1).and_then(|i| kept.get(i)).is_some_and(|(other, _)| *other + SAME > at);
@@ -191,7 +163,7 @@ impl Scrapes {
         self.kept.back().map(|(at, _)| *at)
     }
 
-    /// The scrapes as if it had never started anew.
+    /// The scrapes as if it had never restarted.
     fn whole(&self) -> Vec<(Instant, WorkSample)> {
         let mut base = self.lost;
         let mut before: Option<WorkSample> = None;
@@ -205,8 +177,8 @@ impl Scrapes {
     }
 }
 
-/// What several engines did together, each as it was last seen, at the times of the one that was seen last. While one of
-/// them has not been seen nobody knows.
+/// The sum over several engines at the times of the one with the newest scrape, each by its last scrape until then. Times
+/// before the first scrape of an engine are left out.
 fn together(engines: &[&Scrapes]) -> Vec<(Instant, WorkSample)> {
     let each: Vec<_> = engines.iter().map(|scrapes| scrapes.whole()).collect();
     let Some(last) = each.iter().max_by_key(|scrapes| scrapes.last().map(|(at, _)| *at)) else {
@@ -222,7 +194,7 @@ fn together(engines: &[&Scrapes]) -> Vec<(Instant, WorkSample)> {
     last.iter().filter_map(at_once).collect()
 }
 
-/// A scrape without what it shows of that moment alone.
+/// A scrape without its gauges.
 fn counters(sample: WorkSample) -> WorkSample {
     WorkSample { running: Amount::default(), waiting: Amount::default(), ..sample }
 }
@@ -248,7 +220,7 @@ fn age(now: Instant, at: Instant) -> GoDuration {
     Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX)).into()
 }
 
-/// A scrape out of its values, and when it was. What only some releases show is 0 where it is missing.
+/// A scrape from its values, and its time. Counters that only some releases have are 0 where they are missing.
 fn scrape(now: Instant, values: [Option<f64>; 10]) -> Option<(Instant, WorkSample)> {
     let value = |counter: Counter| Amount::try_from(values[counter as usize]?).ok();
     let or_0 = |counter| value(counter).unwrap_or_default();
@@ -283,38 +255,38 @@ mod tests {
             _ => 1.0,
         };
         let rank = Rank { pod: key(), engine: engine.into() };
-        Counter::ALL.into_iter().map(|counter| (counter, rank.clone(), value(counter))).collect()
+        Counter::TABLE.iter().map(|(counter, ..)| (*counter, rank.clone(), value(*counter))).collect()
     }
 
     fn rows(age: f64, completed: f64) -> Vec<(Counter, Rank, f64)> {
         rows_of("0", age, completed)
     }
 
-    fn seen(works: &Works, now: Instant) -> Vec<(u64, f64)> {
-        let (all, _) = works.of(&[&key()], None, now);
+    fn seen(history: &CounterHistory, now: Instant) -> Vec<(u64, f64)> {
+        let (all, _) = history.of(&[&key()], None, now);
         all.iter().map(|s| (s.age.get().as_secs(), s.completed.get())).collect()
     }
 
     #[test]
     fn scrapes_are_kept_once_and_in_order() {
-        let mut works = Works::default();
+        let mut history = CounterHistory::default();
         let began = Instant::now();
-        works.take_in(began, rows(3.0, 20.0));
-        works.take_in(began, rows(18.0, 10.0));
+        history.take_in(began, rows(3.0, 20.0));
+        history.take_in(began, rows(18.0, 10.0));
         // The next round shows the newest of the last once more.
         let later = began + Duration::from_secs(15);
-        works.take_in(later, rows(18.2, 20.0));
-        works.take_in(later, rows(3.2, 30.0));
-        assert_eq!(seen(&works, later), [(33, 10.0), (18, 20.0), (3, 30.0)]);
+        history.take_in(later, rows(18.2, 20.0));
+        history.take_in(later, rows(3.2, 30.0));
+        assert_eq!(seen(&history, later), [(33, 10.0), (18, 20.0), (3, 30.0)]);
         for i in 0..10_u32 {
-            works.take_in(later + Duration::from_secs(15) * (i + 1), rows(3.0, 40.0));
+            history.take_in(later + Duration::from_secs(15) * (i + 1), rows(3.0, 40.0));
         }
-        assert_eq!(works.0[&key()]["0"].kept.len(), SCRAPES);
+        assert_eq!(history.0[&key()]["0"].kept.len(), SCRAPES);
     }
 
     #[test]
-    fn engines_are_added_up_and_one_that_starts_anew_takes_nothing_away() {
-        let mut works = Works::default();
+    fn engines_are_added_up_and_a_restart_takes_nothing_away() {
+        let mut history = CounterHistory::default();
         let began = Instant::now();
         let at = |step: u32| began + Duration::from_secs(15) * step;
         // They are scraped apart, and the second is seen a step later.
@@ -326,55 +298,57 @@ mod tests {
             (140.0, Some(12.0)),
         ];
         for (step, (first, second)) in (0..).zip(rounds) {
-            works.take_in(at(step), rows_of("0", 3.0, first));
+            history.take_in(at(step), rows_of("0", 3.0, first));
             if let Some(second) = second {
-                works.take_in(at(step), rows_of("1", 7.0, second));
+                history.take_in(at(step), rows_of("1", 7.0, second));
             }
         }
-        let counts = |works: &Works, now| seen(works, now).into_iter().map(|(_, n)| n).collect::<Vec<_>>();
+        let counts = |history: &CounterHistory, now| {
+            seen(history, now).into_iter().map(|(_, n)| n).collect::<Vec<_>>()
+        };
         assert_eq!(
-            counts(&works, at(4)),
+            counts(&history, at(4)),
             [160.0, 180.0, 192.0, 212.0],
             "110 + 50, 120 + 60, 130 + 62, 140 + 72"
         );
-        let (samples, engines) = works.of(&[&key()], None, at(4));
+        let (samples, engines) = history.of(&[&key()], None, at(4));
         assert_eq!((samples[0].running.get(), samples[0].generated_tokens.get(), engines), (2.0, 2.0, 2));
-        // What was counted before the second one started anew stays, however long ago that was.
+        // The counts before the restart of the second one stay, however long ago that was.
         for step in 5..20 {
-            works.take_in(at(step), rows_of("0", 3.0, 140.0));
-            works.take_in(at(step), rows_of("1", 7.0, 12.0));
+            history.take_in(at(step), rows_of("0", 3.0, 140.0));
+            history.take_in(at(step), rows_of("1", 7.0, 12.0));
         }
-        assert_eq!(counts(&works, at(19)), [212.0; SCRAPES]);
+        assert_eq!(counts(&history, at(19)), [212.0; SCRAPES]);
         // One that is not scraped any more counts as it was last.
         for step in 20..40 {
-            works.take_in(at(step), rows_of("0", 3.0, 150.0));
-            works.clean(at(step), |_| Duration::from_mins(1));
+            history.take_in(at(step), rows_of("0", 3.0, 150.0));
+            history.clean(at(step), |_| Duration::from_mins(1));
         }
-        assert_eq!(counts(&works, at(39)), [222.0; SCRAPES]);
-        let (samples, engines) = works.of(&[&key()], Some(at(37)), at(39));
-        assert_eq!((samples.len(), samples[0].completed.get(), engines), (2, 222.0, 1), "a pod made anew");
+        assert_eq!(counts(&history, at(39)), [222.0; SCRAPES]);
+        let (samples, engines) = history.of(&[&key()], Some(at(37)), at(39));
+        assert_eq!((samples.len(), samples[0].completed.get(), engines), (2, 222.0, 1), "a new pod");
     }
 
     #[test]
-    fn an_engine_alone_shows_that_it_started_anew() {
-        let mut works = Works::default();
+    fn a_single_engine_shows_its_restart() {
+        let mut history = CounterHistory::default();
         let began = Instant::now();
-        works.take_in(began, rows(18.0, 100.0));
-        works.take_in(began, rows(3.0, 5.0));
-        assert_eq!(seen(&works, began), [(18, 100.0), (3, 5.0)]);
+        history.take_in(began, rows(18.0, 100.0));
+        history.take_in(began, rows(3.0, 5.0));
+        assert_eq!(seen(&history, began), [(18, 100.0), (3, 5.0)]);
     }
 
     #[test]
     fn a_pod_without_its_counts_says_nothing_and_is_forgotten_in_time() {
-        let mut works = Works::default();
+        let mut history = CounterHistory::default();
         let began = Instant::now();
         let without = |counter| rows(3.0, 1.0).into_iter().filter(|r| r.0 != counter).collect::<Vec<_>>();
-        works.take_in(began, without(Counter::GeneratedTokens));
-        works.take_in(began, without(Counter::Age));
-        assert_eq!(seen(&works, began), []);
-        works.take_in(began, without(Counter::Gaps));
-        assert_eq!(seen(&works, began).len(), 1);
-        works.clean(began + Duration::from_secs(100), |_| Duration::from_mins(1));
-        assert!(works.0.is_empty());
+        history.take_in(began, without(Counter::GeneratedTokens));
+        history.take_in(began, without(Counter::Age));
+        assert_eq!(seen(&history, began), []);
+        history.take_in(began, without(Counter::Gaps));
+        assert_eq!(seen(&history, began).len(), 1);
+        history.clean(began + Duration::from_secs(100), |_| Duration::from_mins(1));
+        assert!(history.0.is_empty());
     }
 }

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use wva_rules::precedence;
+
 use crate::model::conditions::Unusable;
 use crate::model::keys::WorkloadKey;
 use crate::observe::watches::Watches;
@@ -59,14 +61,13 @@ pub(crate) fn managed(watches: &Watches, ownership: &Ownership) -> Vec<Managed> 
     all
 }
 
-/// Of several with one target the oldest counts, then the first by name.
+/// Of several with one target the first by [`precedence`] counts.
 fn set_conflicts_aside(all: &mut [Managed]) {
-    let rank = |v: &Variant| (v.created, v.key.name.clone());
     let mut winners: BTreeMap<&WorkloadKey, &Variant> = BTreeMap::new();
     for m in all.iter() {
         let Ok(declared) = m.declared() else { continue };
         let winner = winners.entry(&declared.workload).or_insert(m);
-        if rank(m) < rank(winner) {
+        if precedence(m.created, &m.key.name) < precedence(winner.created, &winner.key.name) {
             *winner = m;
         }
     }

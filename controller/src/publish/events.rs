@@ -9,11 +9,11 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::PostParams;
 use kube::{Api, Client};
-use wva_crds::events::News;
+use wva_crds::events::{News, reference};
+use wva_crds::names::{GROUP, KIND, VERSION};
 use wva_runtime::api_call::ApiCall;
 use wva_scaling::VariantKey;
 
@@ -192,15 +192,9 @@ impl PendingEvent {
 }
 
 fn event(key: &VariantKey, uid: &str, told: &PendingEvent, reporter: Option<&str>, at: Timestamp) -> Event {
+    let api_version = format!("{GROUP}/{VERSION}");
     let mut event = wva_crds::events::event(&News {
-        regarding: ObjectReference {
-            api_version: Some(format!("{}/{}", wva_crds::names::GROUP, wva_crds::names::VERSION)),
-            kind: Some(wva_crds::names::KIND.to_owned()),
-            name: Some(key.name.clone()),
-            namespace: Some(key.namespace.clone()),
-            uid: Some(uid.to_owned()),
-            ..ObjectReference::default()
-        },
+        regarding: reference((&api_version, KIND), (&key.namespace, &key.name), Some(uid)),
         warning: told.warning,
         reason: told.reason,
         action: "Decide",

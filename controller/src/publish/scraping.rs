@@ -1,19 +1,14 @@
 //! The event `ServiceMonitorDeleted`: the ServiceMonitor by which the controller's own metrics are scraped has gone, so
 //! HPAs that read them from Prometheus hold from now on.
 
-use std::time::Duration;
-
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{Api, Client};
 use tokio::sync::watch;
-use wva_crds::events::{News, event};
+use wva_crds::events::{News, event, reference};
 
 use crate::publish::notices::Notices;
-
-/// How long reading the Deployment may take.
-const CALL: Duration = Duration::from_secs(10);
 
 /// Whose metrics are scraped, and by what.
 #[derive(Clone, Debug)]
@@ -70,15 +65,8 @@ impl Scraped {
     /// The Deployment. Its uid, which `kubectl describe` selects by, is left out where it cannot be read.
     async fn regarding(&self, client: &Client) -> ObjectReference {
         let api: Api<Deployment> = Api::namespaced(client.clone(), &self.namespace);
-        let found = tokio::time::timeout(CALL, api.get_metadata_opt(&self.deployment)).await;
-        let uid = found.ok().and_then(Result::ok).flatten().and_then(|d| d.metadata.uid);
-        ObjectReference {
-            api_version: Some("apps/v1".to_owned()),
-            kind: Some("Deployment".to_owned()),
-            name: Some(self.deployment.clone()),
-            namespace: Some(self.namespace.clone()),
-            uid,
-            ..ObjectReference::default()
-        }
+        let found = api.get_metadata_opt(&self.deployment).await;
+        let uid = found.ok().flatten().and_then(|d| d.metadata.uid);
+        reference(("apps/v1", "Deployment"), (&self.namespace, &self.deployment), uid.as_deref())
     }
 }

@@ -1,9 +1,7 @@
 //! The entries of one map, found by the model they are for. A cycle with an entry for each of thousands of models asks
-//! for the layers of every one of them; this finds what [`layers`] finds, and does not read the whole map each time.
-//!
-//! [`layers`]: super::layers
+//! for the layers of every one of them, and must not read the whole map each time.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use super::{DEFAULT_ENTRY, Scoped};
 
@@ -19,22 +17,25 @@ pub struct EntryIndex<'a, E> {
 }
 
 impl<'a, E: Scoped> EntryIndex<'a, E> {
-    /// Reads a map once.
+    /// Reads a map once, in order of its keys.
     #[must_use]
-    pub fn new(entries: &'a BTreeMap<String, E>) -> Self {
-        let mut index = Self { default: None, by_model: HashMap::with_capacity(entries.len()) };
+    pub fn new(entries: impl IntoIterator<Item = (&'a (impl AsRef<str> + ?Sized + 'a), &'a E)>) -> Self {
+        let entries = entries.into_iter();
+        let mut index = Self { default: None, by_model: HashMap::with_capacity(entries.size_hint().0) };
         for (key, entry) in entries {
+            let key = key.as_ref();
             if key == DEFAULT_ENTRY {
                 index.default = Some((key, entry));
             } else if let Some(model) = entry.model_id() {
-                // The map is in order of its keys, and the first of two that are for the same model wins.
+                // The first of two that are for the same model wins.
                 index.by_model.entry((model, entry.namespace())).or_insert((key, entry));
             }
         }
         index
     }
 
-    /// The entries that are for a model, the least specific first: what [`layers`](super::layers) finds.
+    /// The entries that are for a model, the least specific first: `default`, the one for the model, the one for the model
+    /// in this namespace. Where two of a kind are for the same model, the first by key wins.
     #[must_use]
     pub fn layers(&self, namespace: &str, model_id: &str) -> Vec<Keyed<'a, E>> {
         let found = |namespace: Option<&str>| self.by_model.get(&(model_id, namespace)).copied();
@@ -44,12 +45,14 @@ impl<'a, E: Scoped> EntryIndex<'a, E> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use proptest::collection::btree_map;
     use proptest::option::of;
     use proptest::prelude::*;
 
     use super::*;
-    use crate::entries::{ScaleToZeroEntry, layers};
+    use crate::entries::ScaleToZeroEntry;
 
     /// Few names, so that many entries are for the same model.
     const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -62,6 +65,25 @@ mod tests {
         fn entry()(model_id in of(name()), namespace in of(name())) -> ScaleToZeroEntry {
             ScaleToZeroEntry { model_id, namespace, ..ScaleToZeroEntry::default() }
         }
+    }
+
+    /// The same by reading the whole map.
+    fn layers<'a, E: Scoped>(
+        entries: &'a BTreeMap<String, E>,
+        namespace: &str,
+        model_id: &str,
+    ) -> Vec<(&'a str, &'a E)> {
+        let mut found: [Option<(&str, &E)>; 3] = [None; 3];
+        for (key, entry) in entries {
+            let rank = match (entry.model_id(), entry.namespace()) {
+                _ if key == DEFAULT_ENTRY => 0,
+                (Some(model), None) if model == model_id => 1,
+                (Some(model), Some(ns)) if model == model_id && ns == namespace => 2,
+                _ => continue,
+            };
+            found[rank].get_or_insert((key, entry));
+        }
+        found.into_iter().flatten().collect()
     }
 
     proptest! {

@@ -2,7 +2,6 @@
 //! `default`, over the built-in defaults, field by field. Admission and the engine merge with this code, so that both
 //! see the same whole and the same broken rules between fields.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use super::{AnalyzerName, SaturationEntry, ScaleToZeroEntry, Throughput};
@@ -59,7 +58,7 @@ impl Saturation {
         Self::default().with(entry)
     }
 
-    /// The settings that layers ask for together, the least specific first: those of [`overlaid`].
+    /// The settings that layers ask for together, the least specific first.
     #[must_use]
     pub fn of_layers(layers: &[(&str, &SaturationEntry)]) -> Self {
         layers.iter().fold(Self::default(), |settings, (_, entry)| settings.with(entry))
@@ -199,7 +198,7 @@ impl Merged {
 /// the whole breaks a rule between fields, the most local layer that makes it so is left out. With no layer left the
 /// defaults hold.
 ///
-/// Admission refuses where [`Merged::dropped`] is not empty; [`overlaid`] with [`Saturation::conflicts`] gives every
+/// Admission refuses where [`Merged::dropped`] is not empty; [`Saturation::of_layers`] with [`Saturation::conflicts`] gives every
 /// rule that the whole breaks.
 #[must_use]
 pub fn merge(layers: &[(&str, &SaturationEntry)]) -> Merged {
@@ -221,8 +220,7 @@ pub fn merge(layers: &[(&str, &SaturationEntry)]) -> Merged {
 }
 
 /// What the layers say together, the least specific first, conflicts or not.
-#[must_use]
-pub fn overlaid(layers: &[(&str, &SaturationEntry)]) -> SaturationEntry {
+fn overlaid(layers: &[(&str, &SaturationEntry)]) -> SaturationEntry {
     layers.iter().fold(SaturationEntry::default(), |base, (_, entry)| entry.over(base))
 }
 
@@ -266,31 +264,12 @@ impl Scoped for ScaleToZeroEntry {
     }
 }
 
-/// The entries of one map that are for a model, the least specific first: `default`, the one for the model, the one
-/// for the model in this namespace. Where two of a kind are for the same model, the first by key wins.
-#[must_use]
-pub fn layers<'a, E: Scoped>(
-    entries: &'a BTreeMap<String, E>,
-    namespace: &str,
-    model_id: &str,
-) -> Vec<(&'a str, &'a E)> {
-    let mut found: [Option<(&str, &E)>; 3] = [None; 3];
-    for (key, entry) in entries {
-        let rank = match (entry.model_id(), entry.namespace()) {
-            _ if key == DEFAULT_ENTRY => 0,
-            (Some(model), None) if model == model_id => 1,
-            (Some(model), Some(ns)) if model == model_id && ns == namespace => 2,
-            _ => continue,
-        };
-        found[rank].get_or_insert((key, entry));
-    }
-    found.into_iter().flatten().collect()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
-    use crate::entries::{Amount, Fraction, PositiveFraction};
+    use crate::entries::{Amount, EntryIndex, Fraction, PositiveFraction};
 
     fn entry(kv: Option<f64>, trigger: Option<f64>) -> SaturationEntry {
         let fraction = |v: f64| Fraction::try_from(v).unwrap();
@@ -380,7 +359,8 @@ mod tests {
         put("a", Some("m"), Some("ns"), 9.0);
         put("b", Some("m"), None, 8.0);
         put("c", Some("m"), None, 6.0);
-        let queue = |ns, m| merge(&layers(&entries, ns, m)).settings.queue_length_threshold.to_string();
+        let index = EntryIndex::new(&entries);
+        let queue = |ns, m| merge(&index.layers(ns, m)).settings.queue_length_threshold.to_string();
         assert_eq!([queue("ns", "m"), queue("x", "m"), queue("ns", "x")], ["9", "8", "7"]);
     }
 }

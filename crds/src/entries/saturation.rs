@@ -1,13 +1,11 @@
 //! Entries of the saturation map: the thresholds of the analyzers, for all models (`default`) or for one. A snapshot
 //! file holds the same entries and may spell their keys the Go way, too.
 
-use std::borrow::Cow;
-
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::read::{given, text};
-use super::units::{Amount, Fraction, Millis, PositiveDuration, PositiveFraction};
+use super::units::{Amount, Fraction, Millis, PositiveDuration, PositiveFraction, schema};
 
 /// One entry of the saturation map. A field left out is inherited.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -166,26 +164,9 @@ pub enum WarmSpare {
     Off,
 }
 
-/// The words of an enumeration, as its `Serialize` writes them: the derived schema would repeat comments meant for
-/// readers of this code.
-macro_rules! words {
-    ($name:ident, [$($variant:ident),+] $(, $alias:literal)*) => {
-        impl JsonSchema for $name {
-            fn inline_schema() -> bool {
-                true
-            }
-
-            fn schema_name() -> Cow<'static, str> {
-                stringify!($name).into()
-            }
-
-            fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                json_schema!({ "type": "string", "enum": [$($name::$variant),+ $(, $alias)*] })
-            }
-        }
-    };
-}
-
-words!(AnalyzerName, [Percentage, Tokens, Throughput], "percentage", "token");
-words!(Optimizer, [CostAware, Exact]);
-words!(WarmSpare, [Auto, On, Off]);
+schema!(AnalyzerName, {
+    "type": "string",
+    "enum": [AnalyzerName::Percentage, AnalyzerName::Tokens, AnalyzerName::Throughput, "percentage", "token"],
+});
+schema!(Optimizer, { "type": "string", "enum": [Optimizer::CostAware, Optimizer::Exact] });
+schema!(WarmSpare, { "type": "string", "enum": [WarmSpare::Auto, WarmSpare::On, WarmSpare::Off] });

@@ -1,11 +1,9 @@
 //! Numbers with a unit and a range. A value that is not finite or out of range is refused where it enters, so that
 //! no rule has to ask again; the JSON Schema of each says the same range.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -104,24 +102,26 @@ where
     T::try_from(deserializer.deserialize_f64(Number(range))?).map_err(de::Error::custom)
 }
 
-/// The schema of a type, written where every entry uses it.
+/// The schema of a type, written where every entry uses it. A derived one would repeat comments meant for readers of this
+/// code.
 macro_rules! schema {
     ($name:ident, $schema:tt) => {
-        impl JsonSchema for $name {
+        impl ::schemars::JsonSchema for $name {
             fn inline_schema() -> bool {
                 true
             }
 
-            fn schema_name() -> Cow<'static, str> {
+            fn schema_name() -> ::std::borrow::Cow<'static, str> {
                 stringify!($name).into()
             }
 
-            fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                json_schema!($schema)
+            fn json_schema(_: &mut ::schemars::SchemaGenerator) -> ::schemars::Schema {
+                ::schemars::json_schema!($schema)
             }
         }
     };
 }
+pub(super) use schema;
 
 quantity!(
     /// A share or threshold, dimensionless, 0..=1.

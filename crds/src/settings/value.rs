@@ -67,110 +67,21 @@ pub enum Value {
 /// Why a value is not valid; the text says what would be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ValueError {
-    /// Neither true nor false.
-    #[error("found {found:?}: write true or false")]
-    Bool {
-        /// The text.
-        found: String,
-    },
-    /// No whole number, or too small a one.
-    #[error("found {found:?}: write a whole number of {min} or more")]
-    Int {
-        /// The text.
-        found: String,
-        /// Smallest value.
-        min: i64,
-    },
     /// No duration.
     #[error(transparent)]
     Duration(#[from] crate::duration::DurationError),
-    /// Too short a duration.
-    #[error("found {found:?}: write a duration of {min} or more")]
-    TooShort {
-        /// The text.
-        found: String,
-        /// Smallest value.
-        min: GoDuration,
-    },
-    /// No address.
-    #[error(
-        "found {found:?}: write an address such as \":8443\" or \"127.0.0.1:8443\", or \"0\" to switch it off"
-    )]
-    Address {
-        /// The text.
-        found: String,
-    },
-    /// An address that others can reach.
-    #[error(
-        "found {found:?}: this endpoint has no authentication, so write a loopback address such as \"127.0.0.1:8082\", or \"0\" to switch it off"
-    )]
-    NotLoopback {
-        /// The text.
-        found: String,
-    },
-    /// No URL, or one of another scheme.
-    #[error(
-        "found {found:?}: write a URL that starts with http:// or https:// and names a host, and a port up to 65535 if any"
-    )]
-    Url {
-        /// The text, without the password that may be in it.
-        found: String,
-    },
     /// No bearer token. The text is a secret.
     #[error(
         "it is empty, or it holds white space or another character that no HTTP header carries: write the token in one line, or remove the setting to send no token"
     )]
     Token,
-    /// No label value.
-    #[error(
-        "found {found:?}: write a label value: at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends"
-    )]
-    LabelValue {
-        /// The text.
+    /// A text of another kind, or out of range.
+    #[error("found {found:?}: {}", kind.advice())]
+    Invalid {
+        /// The text, without the password that may be in a URL.
         found: String,
-    },
-    /// No name of an object.
-    #[error(
-        "found {found:?}: write the name of one object: lower-case letters, digits{} '-', with a letter or digit at both ends",
-        if *dots { ", '.' and" } else { " and" }
-    )]
-    Name {
-        /// The text.
-        found: String,
-        /// Dots may stand in it.
-        dots: bool,
-    },
-    /// No DNS name.
-    #[error(
-        "found {found:?}: write the DNS name that the certificate carries, such as \"prometheus.monitoring.svc\": no address, no port and no scheme"
-    )]
-    DnsName {
-        /// The text.
-        found: String,
-    },
-    /// No label selector.
-    #[error(
-        "found {found:?}: write a label selector such as \"gpu=a100,zone in (a, b),!spot\", or leave it empty for all"
-    )]
-    Selector {
-        /// The text.
-        found: String,
-    },
-    /// No label matchers.
-    #[error(
-        "found {found:?}: write label matchers of PromQL without braces, such as cluster=\"a\",region=~\"eu.*\"; __name__ cannot be among them"
-    )]
-    Matchers {
-        /// The text.
-        found: String,
-    },
-    /// None of the words.
-    #[error("found {found:?}: write one of {}", one_of.join(", "))]
-    OneOf {
-        /// The text.
-        found: String,
-        /// The words.
-        one_of: &'static [&'static str],
+        /// What was expected.
+        kind: Kind,
     },
 }
 
@@ -180,88 +91,88 @@ impl Kind {
     /// # Errors
     /// [`ValueError`], which names what was found and what would be right.
     pub fn parse(self, text: &str) -> Result<Value, ValueError> {
-        let found = || text.to_owned();
+        let text_if = |is_valid: bool| {
+            if is_valid { Ok(Value::Text(text.to_owned())) } else { Err(self.invalid(text)) }
+        };
         match self {
             Self::Bool => match text {
                 "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(Value::Bool(true)),
                 "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(Value::Bool(false)),
-                _ => Err(ValueError::Bool { found: found() }),
+                _ => Err(self.invalid(text)),
             },
             Self::Int { min } => match text.parse() {
                 Ok(n) if n >= min => Ok(Value::Int(n)),
-                _ => Err(ValueError::Int { found: found(), min }),
+                _ => Err(self.invalid(text)),
             },
-            Self::Duration { min_ms } => {
-                let min = GoDuration::from(std::time::Duration::from_millis(min_ms));
-                let d: GoDuration = text.parse()?;
-                if d < min {
-                    Err(ValueError::TooShort { found: found(), min })
-                } else {
-                    Ok(Value::Duration(d))
-                }
-            }
+            Self::Duration { min_ms } => match text.parse::<GoDuration>()? {
+                duration if duration < millis(min_ms) => Err(self.invalid(text)),
+                duration => Ok(Value::Duration(duration)),
+            },
             Self::Address => address(text).map(Value::Address),
             Self::LoopbackAddress => match address(text)? {
-                Some(a) if !a.ip().is_loopback() => Err(ValueError::NotLoopback { found: found() }),
+                Some(a) if !a.ip().is_loopback() => Err(self.invalid(text)),
                 a => Ok(Value::Address(a)),
             },
-            Self::Url => {
-                if is_url(text) {
-                    Ok(Value::Text(found()))
-                } else {
-                    Err(ValueError::Url { found: without_password(text) })
-                }
-            }
-            Self::Text => Ok(Value::Text(found())),
+            Self::Url => text_if(is_url(text)),
+            Self::Text => text_if(true),
             Self::Token => match text.trim() {
                 token if !token.is_empty() && token.bytes().all(|b| b.is_ascii_graphic()) => {
                     Ok(Value::Text(token.to_owned()))
                 }
                 _ => Err(ValueError::Token),
             },
+            Self::LabelValue => text_if(is_label_value(text)),
+            Self::Name { dots } => text_if(text.is_empty() || is_name(text, dots)),
+            Self::DnsName => text_if(text.is_empty() || is_dns_name(text)),
+            Self::Selector => text_if(is_selector(text)),
+            Self::Matchers if is_matchers(text) => Ok(Value::Text(text.trim().to_owned())),
+            Self::Matchers => text_if(false),
+            Self::OneOf(words) => text_if(words.contains(&text)),
+        }
+    }
+
+    fn invalid(self, text: &str) -> ValueError {
+        let found = if self == Self::Url { without_password(text) } else { text.to_owned() };
+        ValueError::Invalid { found, kind: self }
+    }
+
+    /// What to write.
+    fn advice(self) -> String {
+        let advice = match self {
+            Self::Bool => "write true or false",
+            Self::Int { min } => return format!("write a whole number of {min} or more"),
+            Self::Duration { min_ms } => return format!("write a duration of {} or more", millis(min_ms)),
+            Self::Address => {
+                "write an address such as \":8443\" or \"127.0.0.1:8443\", or \"0\" to switch it off"
+            }
+            Self::LoopbackAddress => {
+                "this endpoint has no authentication, so write a loopback address such as \"127.0.0.1:8082\", or \"0\" to switch it off"
+            }
+            Self::Url => {
+                "write a URL that starts with http:// or https:// and names a host, and a port up to 65535 if any"
+            }
+            Self::Text | Self::Token => "write a text",
             Self::LabelValue => {
-                if is_label_value(text) {
-                    Ok(Value::Text(found()))
-                } else {
-                    Err(ValueError::LabelValue { found: found() })
-                }
+                "write a label value: at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends"
             }
             Self::Name { dots } => {
-                if text.is_empty() || is_name(text, dots) {
-                    Ok(Value::Text(found()))
-                } else {
-                    Err(ValueError::Name { found: found(), dots })
-                }
+                let more = if dots { ", '.' and" } else { " and" };
+                return format!(
+                    "write the name of one object: lower-case letters, digits{more} '-', with a letter or digit at both ends"
+                );
             }
             Self::DnsName => {
-                if text.is_empty() || is_dns_name(text) {
-                    Ok(Value::Text(found()))
-                } else {
-                    Err(ValueError::DnsName { found: found() })
-                }
+                "write the DNS name that the certificate carries, such as \"prometheus.monitoring.svc\": no address, no port and no scheme"
             }
             Self::Selector => {
-                if is_selector(text) {
-                    Ok(Value::Text(found()))
-                } else {
-                    Err(ValueError::Selector { found: found() })
-                }
+                "write a label selector such as \"gpu=a100,zone in (a, b),!spot\", or leave it empty for all"
             }
             Self::Matchers => {
-                if is_matchers(text) {
-                    Ok(Value::Text(text.trim().to_owned()))
-                } else {
-                    Err(ValueError::Matchers { found: found() })
-                }
+                "write label matchers of PromQL without braces, such as cluster=\"a\",region=~\"eu.*\"; __name__ cannot be among them"
             }
-            Self::OneOf(words) => {
-                if words.contains(&text) {
-                    Ok(Value::Text(found()))
-                } else {
-                    Err(ValueError::OneOf { found: found(), one_of: words })
-                }
-            }
-        }
+            Self::OneOf(words) => return format!("write one of {}", words.join(", ")),
+        };
+        advice.to_owned()
     }
 
     /// What stands for the value in `--help`.
@@ -284,6 +195,10 @@ impl Kind {
     }
 }
 
+fn millis(millis: u64) -> GoDuration {
+    std::time::Duration::from_millis(millis).into()
+}
+
 /// `:PORT` means every address of the machine, as it does in Go.
 fn address(text: &str) -> Result<Option<SocketAddr>, ValueError> {
     if text == "0" || text.is_empty() {
@@ -294,7 +209,7 @@ fn address(text: &str) -> Result<Option<SocketAddr>, ValueError> {
     } else {
         text.replacen("localhost:", "127.0.0.1:", 1)
     };
-    full.parse().map(Some).map_err(|_| ValueError::Address { found: text.to_owned() })
+    full.parse().map(Some).map_err(|_| Kind::Address.invalid(text))
 }
 
 #[cfg(test)]

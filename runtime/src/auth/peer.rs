@@ -19,7 +19,9 @@ impl Peer {
         Self { chain: chain.unwrap_or_default().into() }
     }
 
-    pub(super) fn chain(&self) -> Option<(&CertificateDer<'static>, &[CertificateDer<'static>])> {
+    /// The client's own certificate and the others that it sent.
+    #[must_use]
+    pub fn chain(&self) -> Option<(&CertificateDer<'static>, &[CertificateDer<'static>])> {
         self.chain.split_first()
     }
 }

@@ -9,7 +9,7 @@ use futures::StreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::Api;
 use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{self, watcher};
+use kube::runtime::watcher::watch_object;
 use rustls::RootCertStore;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
@@ -163,8 +163,7 @@ impl Gate {
 
     async fn follow(&self) {
         let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), NAMESPACE);
-        let only = watcher::Config::default().fields(&format!("metadata.name={NAME}"));
-        let mut events = watcher(api, only).default_backoff().boxed();
+        let mut changes = watch_object(api, NAME).default_backoff().boxed();
         let mut said = None;
         let mut say = |why: Option<String>| {
             if said.as_ref() != Some(&why) {
@@ -175,18 +174,14 @@ impl Gate {
                 said = Some(why);
             }
         };
-        let mut found = false;
-        while let Some(event) = events.next().await {
-            match event {
-                Ok(watcher::Event::Init) => found = false,
-                Ok(watcher::Event::Apply(map) | watcher::Event::InitApply(map)) => {
-                    found = true;
+        while let Some(found) = changes.next().await {
+            match found {
+                Ok(Some(map)) => {
                     let parsed = RequestHeader::parse(&map.data.unwrap_or_default());
                     say(parsed.as_ref().err().map(ToString::to_string));
                     self.set_request_header(parsed.ok());
                 }
-                Ok(watcher::Event::InitDone) if found => {}
-                Ok(watcher::Event::InitDone | watcher::Event::Delete(_)) => {
+                Ok(None) => {
                     say(Some("it does not exist".to_owned()));
                     self.set_request_header(None);
                 }

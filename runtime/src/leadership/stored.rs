@@ -8,7 +8,7 @@ use futures::stream::BoxStream;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, PostParams};
 use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{self, Event, watcher};
+use kube::runtime::watcher::{self, watch_object};
 use tokio::time::timeout;
 
 use super::lease;
@@ -75,13 +75,10 @@ impl StoredLease {
     }
 
     pub(super) fn news(&self) -> News {
-        let only = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
-        let news = async |event: Result<Event<Lease>, watcher::Error>| match event {
-            Ok(Event::Apply(lease) | Event::InitApply(lease)) => {
-                Some(lease.spec.as_ref().and_then(lease::holder).map(str::to_owned))
+        let news = async |found: watcher::Result<Option<Lease>>| match found {
+            Ok(lease) => {
+                Some(lease.and_then(|lease| lease.spec.as_ref().and_then(lease::holder).map(str::to_owned)))
             }
-            Ok(Event::Delete(_)) => Some(None),
-            Ok(Event::Init | Event::InitDone) => None,
             Err(error) => {
                 tracing::debug!(
                     error = root_cause(&error),
@@ -90,7 +87,7 @@ impl StoredLease {
                 None
             }
         };
-        watcher(self.api.clone(), only).default_backoff().filter_map(news).boxed()
+        watch_object(self.api.clone(), &self.name).default_backoff().filter_map(news).boxed()
     }
 
     async fn call<T>(

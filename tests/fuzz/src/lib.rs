@@ -69,7 +69,7 @@ static SERVER: LazyLock<Server> = LazyLock::new(|| {
     let settings = Settings::of(Some("a".into()), InstancePolicy::Inject);
     let state =
         State::new(settings, Arc::new(Cluster), None, &prometheus::Registry::new()).expect("new metrics");
-    (runtime, router(Arc::new(state), Limits::default()).expect("a thread"))
+    (runtime, router(Arc::new(state), Limits::default()))
 });
 
 /// A review: the first byte says which path, and whether the rest is the whole body or the object of a review.

@@ -71,7 +71,7 @@ fn others() -> Vec<OtherVariant> {
             name: format!("other-{i}"),
             instance: Some("a".to_owned()),
             target: target(&format!("other-{i}")),
-            created: Some("2026-01-01T00:00:00Z".to_owned()),
+            created: "2026-01-01T00:00:00Z".parse().ok(),
         })
         .collect()
 }

@@ -2,10 +2,10 @@
 //! asked of files alone: no webhook of ours is called for objects of these kinds.
 
 use serde_json::Value;
-use wva_crds::names::{DESIRED_REPLICAS_METRIC, LEGACY_DESIRED_REPLICAS_METRIC};
+use wva_crds::names::{is_desired_replicas, reads_desired_replicas};
 
 use crate::facts::at;
-use crate::rule::{Check, Kind, Rule, Scope};
+use crate::rule::{Check, Rule, WARN};
 
 /// The label by which a metric is one variant's.
 const VARIANT: &str = "variant_name";
@@ -38,7 +38,7 @@ impl<'a> AutoscalerFacts<'a> {
         let metrics = at(self.object, &["spec", "metrics"]).and_then(Value::as_array).into_iter().flatten();
         let ours = |(i, metric): (usize, &'a Value)| {
             let external = at(metric, &["external"])?;
-            at(external, &["metric", "name"])?.as_str().filter(|name| is_ours(name))?;
+            at(external, &["metric", "name"])?.as_str().filter(|name| is_desired_replicas(name))?;
             let selector = at(external, &["metric", "selector"]);
             let labels = selector.and_then(|s| at(s, &["matchLabels", VARIANT])).is_some();
             let expressions = selector.and_then(|s| at(s, &["matchExpressions"])).and_then(Value::as_array);
@@ -59,8 +59,8 @@ impl<'a> AutoscalerFacts<'a> {
         let triggers = at(self.object, &["spec", "triggers"]).and_then(Value::as_array).into_iter().flatten();
         let ours = |(i, trigger): (usize, &'a Value)| {
             at(trigger, &["type"])?.as_str().filter(|t| *t == "prometheus")?;
-            let query = at(trigger, &["metadata", "query"])?.as_str()?;
-            [DESIRED_REPLICAS_METRIC, LEGACY_DESIRED_REPLICAS_METRIC].iter().find(|m| query.contains(**m))?;
+            let query =
+                at(trigger, &["metadata", "query"])?.as_str().filter(|q| reads_desired_replicas(q))?;
             Some(Followed {
                 field: format!("spec.triggers[{i}].metadata.query"),
                 one_variant: query.contains(VARIANT),
@@ -74,16 +74,9 @@ impl<'a> AutoscalerFacts<'a> {
     }
 }
 
-fn is_ours(metric: &str) -> bool {
-    metric == DESIRED_REPLICAS_METRIC || metric == LEGACY_DESIRED_REPLICAS_METRIC
-}
-
 pub(crate) const ALL_VARIANTS: Rule = Rule {
     code: "WVA-HPA-051",
-    kind: Kind::Warn,
-    scope: Scope::Object,
     field: "spec.metrics",
-    reads: &[],
     message: "adds up all variants: select variant_name",
     docs: "An HPA or a ScaledObject follows the metric without selecting `variant_name`. An HPA adds up all series \
            that match, so the workload would be scaled to the replicas of all variants together.",
@@ -92,14 +85,12 @@ pub(crate) const ALL_VARIANTS: Rule = Rule {
             out.at(metric.field, "", "");
         }
     }),
+    ..WARN
 };
 
 pub(crate) const MULTIPLIES: Rule = Rule {
     code: "WVA-HPA-052",
-    kind: Kind::Warn,
-    scope: Scope::Object,
     field: "spec.metrics",
-    reads: &[],
     message: "Value multiplies by the replicas there are: use AverageValue",
     docs: "An HPA or a ScaledObject follows the metric with the target type `Value`, by which the HPA multiplies the \
            replicas there are by the metric. The metric is the number of replicas itself, so the type is \
@@ -112,11 +103,13 @@ pub(crate) const MULTIPLIES: Rule = Rule {
             }
         }
     }),
+    ..WARN
 };
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use wva_crds::names::{DESIRED_REPLICAS_METRIC, LEGACY_DESIRED_REPLICAS_METRIC};
 
     use super::*;
     use crate::judge::validate_autoscaler;

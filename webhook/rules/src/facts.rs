@@ -1,6 +1,7 @@
 //! What a rule may look at: the object as it came, its predecessor, and what the caller knows of the cluster. Objects
 //! are raw JSON, because a webhook sees them before any schema has: a wrong type is a finding, not a parse error.
 
+use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 use wva_crds::names::{ALLOW_INSTANCE_CHANGE_ANNOTATION, INSTANCE_LABEL};
 
@@ -215,7 +216,7 @@ impl Target {
     /// The API group, empty for the core group.
     #[must_use]
     pub fn group(&self) -> &str {
-        self.api_version.split_once('/').map_or("", |(group, _)| group)
+        api_group(&self.api_version)
     }
 
     /// Both name one object. Versions of one group show the same objects.
@@ -223,6 +224,12 @@ impl Target {
     pub fn same_object(&self, other: &Self) -> bool {
         self.group() == other.group() && self.kind == other.kind && self.name == other.name
     }
+}
+
+/// The group of an `apiVersion`, empty for the core group.
+#[must_use]
+pub fn api_group(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
 /// What the rules need to know of the other variants of a namespace.
@@ -234,8 +241,8 @@ pub struct OtherVariant {
     pub instance: Option<String>,
     /// The workload it targets.
     pub target: Target,
-    /// `metadata.creationTimestamp` as the apiserver writes it (RFC 3339, UTC).
-    pub created: Option<String>,
+    /// `metadata.creationTimestamp`.
+    pub created: Option<Timestamp>,
 }
 
 impl OtherVariant {
@@ -243,19 +250,27 @@ impl OtherVariant {
     /// it cannot conflict with anything.
     #[must_use]
     pub fn of(object: &Value) -> Option<Self> {
-        let text = |path: &[&str]| at(object, path).and_then(Value::as_str).map(str::to_owned);
-        Some(Self {
-            name: text(&["metadata", "name"])?,
-            instance: text(&["metadata", "labels", INSTANCE_LABEL]),
-            target: Target::of(object)?,
-            created: text(&["metadata", "creationTimestamp"]),
-        })
+        let text = |path: &[&str]| at(object, path).and_then(Value::as_str);
+        let created = text(&["metadata", "creationTimestamp"]).and_then(|time| time.parse().ok());
+        let instance = text(&["metadata", "labels", INSTANCE_LABEL]);
+        Self::new(text(&["metadata", "name"])?, instance, created, object)
     }
 
-    /// Of two variants with one target the controller manages the older one, then the first by name.
+    /// The same of one whose metadata is parsed already; `object` may lack it.
     #[must_use]
-    pub fn precedes(&self, other: &Self) -> bool {
-        // The apiserver writes all times in one form, so their order is that of their texts.
-        (&self.created, &self.name) < (&other.created, &other.name)
+    pub fn new(
+        name: &str,
+        instance: Option<&str>,
+        created: Option<Timestamp>,
+        object: &Value,
+    ) -> Option<Self> {
+        let (name, instance) = (name.to_owned(), instance.map(str::to_owned));
+        Some(Self { name, instance, target: Target::of(object)?, created })
     }
+}
+
+/// The order of variants with one target, of which the controller manages the first: the oldest, then the first by name.
+#[must_use]
+pub fn precedence(created: Option<Timestamp>, name: &str) -> impl Ord {
+    (created, name)
 }

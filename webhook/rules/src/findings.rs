@@ -140,24 +140,20 @@ impl Finding {
     }
 }
 
-/// Fills in the template from left to right, so that a user's value that looks like a hole stays what it is.
 fn fill(template: &str, found: &str, other: &str) -> String {
-    let mut out = String::new();
-    let mut rest = template;
-    while let Some(start) = rest.find('{') {
-        out.push_str(&rest[..start]);
-        rest = &rest[start..];
-        if let Some(after) = rest.strip_prefix("{found}") {
-            out.push_str(found);
-            rest = after;
-        } else if let Some(after) = rest.strip_prefix("{other}") {
-            out.push_str(other);
-            rest = after;
-        } else {
-            out.push('{');
-            rest = &rest[1..];
-        }
+    parts(template, str::to_owned, found, other).concat()
+}
+
+/// The parts of a template from left to right, each text as `text` writes it. A user's value that looks like a hole stays
+/// what it is.
+pub(crate) fn parts(template: &str, text: impl Fn(&str) -> String, found: &str, other: &str) -> Vec<String> {
+    let (mut parts, mut rest) = (Vec::new(), template);
+    let next = |rest: &str| ["{found}", "{other}"].into_iter().filter_map(|h| Some((rest.find(h)?, h))).min();
+    while let Some((at, hole)) = next(rest) {
+        parts.push(text(&rest[..at]));
+        parts.push(if hole == "{found}" { found } else { other }.to_owned());
+        rest = &rest[at + hole.len()..];
     }
-    out.push_str(rest);
-    out
+    parts.push(text(rest));
+    parts
 }

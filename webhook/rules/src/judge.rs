@@ -25,24 +25,39 @@ trait Subject: Sized {
     /// API group of that kind.
     const GROUP: &'static str;
 
-    /// The object's name, harmless on a terminal.
-    fn shown_name(&self) -> String;
+    /// The object's name.
+    fn object_name(&self) -> &str;
     /// Whether this caller judges the object at all.
-    fn judged(&self) -> bool;
+    fn judged(&self) -> bool {
+        true
+    }
     /// This update leaves alone everything that rules look at.
-    fn unchanged(&self) -> bool;
+    fn unchanged(&self) -> bool {
+        false
+    }
     /// The same facts about the object that is stored now, as if it were new.
-    fn before(&self) -> Option<Self>;
-    /// What a rule finds; nothing where it is about another kind, or cannot be asked now.
-    fn ask(&self, rule: &Rule) -> Findings;
-    /// The update left alone what the rule reads.
-    fn untouched(&self, rule: &Rule, before: &Self) -> bool;
+    fn before(&self) -> Option<Self> {
+        None
+    }
+    /// Runs a rule; not where it is about another kind, or cannot be asked now.
+    fn run(&self, rule: &Rule, out: &mut Findings);
+    /// What a rule finds.
+    fn ask(&self, rule: &Rule) -> Findings {
+        let mut out = Findings::new(rule.field);
+        self.run(rule, &mut out);
+        out
+    }
+    /// The update left alone what the rule reads. Where findings say what they looked at, the rule need not.
+    fn untouched(&self, _: &Rule, _before: &Self) -> bool {
+        false
+    }
 }
 
 /// Asks every rule that refuses or warns.
 fn judge<S: Subject>(facts: &S) -> Verdict {
-    let mut verdict =
-        Verdict { kind: S::KIND, group: S::GROUP, name: facts.shown_name(), ..Verdict::default() };
+    // Harmless on a terminal.
+    let name = escape(facts.object_name(), false);
+    let mut verdict = Verdict { kind: S::KIND, group: S::GROUP, name, ..Verdict::default() };
     if !facts.judged() {
         return verdict;
     }
@@ -172,8 +187,8 @@ impl Subject for Facts<'_> {
     const KIND: &'static str = KIND;
     const GROUP: &'static str = GROUP;
 
-    fn shown_name(&self) -> String {
-        escape(self.name(), false)
+    fn object_name(&self) -> &str {
+        self.name()
     }
 
     // An object that was this instance's before an update still is: a label taken off is seen.
@@ -204,14 +219,12 @@ impl Subject for Facts<'_> {
             && annotations.iter().all(|key| self.annotation(key) == before.annotation(key))
     }
 
-    fn ask(&self, rule: &Rule) -> Findings {
-        let mut out = Findings::new(rule.field);
+    fn run(&self, rule: &Rule, out: &mut Findings) {
         if let Check::Variant(check) = rule.check
             && (rule.scope == Scope::Object || self.synced)
         {
-            check(self, &mut out);
+            check(self, out);
         }
-        out
     }
 
     fn untouched(&self, rule: &Rule, before: &Self) -> bool {
@@ -223,8 +236,8 @@ impl Subject for MapFacts<'_> {
     const KIND: &'static str = "ConfigMap";
     const GROUP: &'static str = "";
 
-    fn shown_name(&self) -> String {
-        escape(self.name(), false)
+    fn object_name(&self) -> &str {
+        self.name()
     }
 
     fn judged(&self) -> bool {
@@ -240,17 +253,10 @@ impl Subject for MapFacts<'_> {
         self.before_update()
     }
 
-    fn ask(&self, rule: &Rule) -> Findings {
-        let mut out = Findings::new(rule.field);
+    fn run(&self, rule: &Rule, out: &mut Findings) {
         if let Check::ConfigMap(check) = rule.check {
-            check(self, &mut out);
+            check(self, out);
         }
-        out
-    }
-
-    // Each finding says what it looked at.
-    fn untouched(&self, _: &Rule, _: &Self) -> bool {
-        false
     }
 }
 
@@ -258,31 +264,13 @@ impl Subject for AutoscalerFacts<'_> {
     const KIND: &'static str = "HorizontalPodAutoscaler";
     const GROUP: &'static str = "autoscaling";
 
-    fn shown_name(&self) -> String {
-        escape(at(self.object, &["metadata", "name"]).and_then(Value::as_str).unwrap_or_default(), false)
+    fn object_name(&self) -> &str {
+        at(self.object, &["metadata", "name"]).and_then(Value::as_str).unwrap_or_default()
     }
 
-    fn judged(&self) -> bool {
-        true
-    }
-
-    fn unchanged(&self) -> bool {
-        false
-    }
-
-    fn before(&self) -> Option<Self> {
-        None
-    }
-
-    fn ask(&self, rule: &Rule) -> Findings {
-        let mut out = Findings::new(rule.field);
+    fn run(&self, rule: &Rule, out: &mut Findings) {
         if let Check::Autoscaler(check) = rule.check {
-            check(self, &mut out);
+            check(self, out);
         }
-        out
-    }
-
-    fn untouched(&self, _: &Rule, _: &Self) -> bool {
-        false
     }
 }

@@ -20,7 +20,9 @@ mod verdict;
 
 pub use autoscalers::AutoscalerFacts;
 pub use defaults::apply_defaults;
-pub use facts::{Facts, InstancePolicy, NamespaceState, Operation, OtherVariant, Reach, Target};
+pub use facts::{
+    Facts, InstancePolicy, NamespaceState, Operation, OtherVariant, Reach, Target, api_group, precedence,
+};
 pub use findings::{Findings, PatchOp};
 pub use judge::{mutate, validate, validate_autoscaler, validate_map};
 pub use maps::facts::{MapFacts, Running, RunningSource, RunningValue};

@@ -9,3 +9,10 @@ pub(crate) mod merged;
 pub(crate) mod names;
 pub(crate) mod reading;
 pub(crate) mod unread;
+
+use crate::rule::{self, Rule};
+
+/// What most rules that refuse a map have in common.
+const DENY: Rule = Rule { field: "data", ..rule::DENY };
+/// What most rules that warn of a map have in common.
+const WARN: Rule = Rule { field: "data", ..rule::WARN };

@@ -11,6 +11,7 @@ use wva_crds::names::{
 use wva_crds::settings::map::NESTED_ENTRY;
 use wva_crds::settings::{Kind, SETTINGS, Setting};
 
+use crate::findings::parts;
 use crate::maps::immutable;
 use crate::rule::Rule;
 use crate::text::FOUND_CHARS;
@@ -335,16 +336,7 @@ fn message(rule: &Rule, found: &str, other: &str) -> String {
 
 /// A rule's text with `{found}` and `{other}` as CEL.
 fn filled(text: &str, found: &str, other: &str) -> String {
-    let mut parts = Vec::new();
-    let mut rest = text;
-    while let Some((at, hole)) = ["{found}", "{other}"].iter().filter_map(|h| Some((rest.find(h)?, *h))).min()
-    {
-        parts.push(literal(&rest[..at]));
-        parts.push(if hole == "{found}" { found.to_owned() } else { other.to_owned() });
-        rest = &rest[at + hole.len()..];
-    }
-    parts.push(literal(rest));
-    parts.join(" + ")
+    parts(text, literal, found, other).join(" + ")
 }
 
 /// The text in a list in double quotes, escaped, and cut off as messages do.

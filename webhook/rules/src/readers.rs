@@ -4,7 +4,7 @@
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::Value;
-use wva_crds::names::{DESIRED_REPLICAS_METRIC, LEGACY_DESIRED_REPLICAS_METRIC};
+use wva_crds::names::{is_desired_replicas, reads_desired_replicas};
 
 use crate::facts::{Target, at};
 
@@ -70,7 +70,7 @@ impl MetricReader {
         let metrics = hpa.spec.metrics.iter().flatten().filter(|m| m.type_ == "External");
         let mut selectors: Vec<SeriesSelector> = metrics
             .filter_map(|m| Some(&m.external.as_ref()?.metric))
-            .filter(|metric| is_ours(&metric.name))
+            .filter(|metric| is_desired_replicas(&metric.name))
             .map(|metric| metric.selector.as_ref().map(Into::into).unwrap_or_default())
             .collect();
         selectors.shrink_to_fit();
@@ -88,17 +88,11 @@ impl MetricReader {
         let target = Target::named(text("apiVersion"), text("kind"), text("name")?);
         let reads = |trigger: &Value| {
             trigger.get("type").and_then(Value::as_str) == Some("prometheus")
-                && at(trigger, &["metadata", "query"]).and_then(Value::as_str).is_some_and(|query| {
-                    [DESIRED_REPLICAS_METRIC, LEGACY_DESIRED_REPLICAS_METRIC]
-                        .iter()
-                        .any(|m| query.contains(m))
-                })
+                && at(trigger, &["metadata", "query"])
+                    .and_then(Value::as_str)
+                    .is_some_and(reads_desired_replicas)
         };
         let triggers = at(object, &["spec", "triggers"]).and_then(Value::as_array)?;
         triggers.iter().any(reads).then(|| (target, Self { name: name.to_owned(), selectors: Vec::new() }))
     }
-}
-
-fn is_ours(metric: &str) -> bool {
-    metric == DESIRED_REPLICAS_METRIC || metric == LEGACY_DESIRED_REPLICAS_METRIC
 }

@@ -47,6 +47,21 @@ pub struct Rule {
     pub check: Check,
 }
 
+/// What most rules that refuse have in common: the object alone says whether it breaks them.
+pub(crate) const DENY: Rule = Rule {
+    code: "",
+    kind: Kind::Deny,
+    scope: Scope::Object,
+    field: "",
+    reads: &[],
+    message: "",
+    docs: "",
+    check: Check::Variant(|_, _| {}),
+};
+
+/// What most rules that warn have in common.
+pub(crate) const WARN: Rule = Rule { kind: Kind::Warn, ..DENY };
+
 /// What a rule looks at, and how.
 #[derive(Clone, Copy, Debug)]
 pub enum Check {

@@ -5,9 +5,8 @@ use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::Client;
 use kube::api::{Api, ListParams};
-use tokio::time::timeout;
 
-use super::{CALL_TIMEOUT, Error};
+use super::{Error, call};
 
 /// The Service that the webhook configurations name.
 #[derive(Clone, Debug)]
@@ -23,13 +22,14 @@ impl ServiceRef {
     /// nothing here can look.
     pub(super) async fn leads_somewhere(&self, client: &Client) -> Result<(), Error> {
         let services: Api<Service> = Api::namespaced(client.clone(), &self.namespace);
-        let service = self.call("Service", services.get(&self.name)).await?;
+        let service = call("read", "Service", &self.name, services.get(&self.name)).await?;
         if service.spec.and_then(|spec| spec.type_).as_deref() == Some("ExternalName") {
             return Ok(());
         }
         let slices: Api<EndpointSlice> = Api::namespaced(client.clone(), &self.namespace);
         let of_service = ListParams::default().labels(&format!("kubernetes.io/service-name={}", self.name));
-        let slices = self.call("EndpointSlices of Service", slices.list(&of_service)).await?;
+        let request = slices.list(&of_service);
+        let slices = call("read", "EndpointSlices of Service", &self.name, request).await?;
         // Not said to be ready means ready, by the API's own words.
         let ready = slices
             .iter()
@@ -39,15 +39,6 @@ impl ServiceRef {
             Ok(())
         } else {
             Err(Error::NoEndpoint { namespace: self.namespace.clone(), name: self.name.clone() })
-        }
-    }
-
-    async fn call<T>(&self, kind: &str, call: impl Future<Output = kube::Result<T>>) -> Result<T, Error> {
-        let (doing, kind, name) = ("read", kind.to_owned(), self.name.clone());
-        match timeout(CALL_TIMEOUT, call).await {
-            Ok(Ok(done)) => Ok(done),
-            Ok(Err(source)) => Err(Error::Api { doing, kind, name, source: Box::new(source) }),
-            Err(_) => Err(Error::Slow { doing, kind, name }),
         }
     }
 }

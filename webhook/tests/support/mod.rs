@@ -16,9 +16,7 @@ use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use wva_rules::{InstancePolicy, MapRole, OtherVariant, Target};
-use wva_webhook::{
-    ClusterFacts, End, Error, Limits, Settings, State, TargetState, VALIDATE_PATH, serve_with,
-};
+use wva_webhook::{ClusterFacts, End, Limits, Settings, State, TargetState, VALIDATE_PATH, serve_with};
 
 pub const NAME: &str = "wva-webhook.wva.svc";
 
@@ -77,7 +75,7 @@ pub struct Server {
     pub addr: SocketAddr,
     pub registry: Registry,
     pub end: End,
-    pub ended: JoinHandle<Result<(), Error>>,
+    pub ended: JoinHandle<std::io::Result<()>>,
     pub cluster: Cluster,
     tls: TlsConnector,
 }

@@ -4,9 +4,9 @@
 use serde_json::Value;
 
 use super::metric::follows;
-use crate::cluster::{id, number, text};
+use crate::cluster::{condition, id, number, text};
 use crate::doctor::chain::Found;
-use crate::doctor::seen::{Seen, condition};
+use crate::doctor::seen::Seen;
 
 /// Bounds, and whose they are.
 struct Bounds {

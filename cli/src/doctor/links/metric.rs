@@ -4,12 +4,10 @@
 use serde_json::Value;
 use wva_crds::names::DESIRED_REPLICAS_METRIC;
 
-use crate::cluster::{id, items, text};
+use crate::cluster::{condition, id, items, text};
 use crate::doctor::chain::Found;
-use crate::doctor::facts::{Answered, metrics};
-use crate::doctor::seen::{Seen, condition};
-
-const DESCRIBE: &str = "kubectl describe apiservice v1beta1.external.metrics.k8s.io";
+use crate::doctor::facts::{Answered, DESCRIBE_API_SERVICE, metrics, served_by};
+use crate::doctor::seen::Seen;
 
 pub(in crate::doctor) fn check(seen: &Seen<'_>) -> Vec<Found> {
     let hidden =
@@ -75,7 +73,7 @@ fn hpa(seen: &Seen<'_>, hpa: &Value, answered: &Answered) -> Found {
     let (name, metric) = (id(hpa).1, &answered.metric);
     let values = match &answered.values {
         Err(said) => {
-            let (why, remedy) = served_by(seen);
+            let (why, remedy) = who_serves(seen);
             return Found::broken(format!("HPA {name} cannot read {metric}: {said} ({why})"), remedy);
         }
         Ok(values) => values,
@@ -86,7 +84,7 @@ fn hpa(seen: &Seen<'_>, hpa: &Value, answered: &Answered) -> Found {
             Found::fine(format!("HPA {name} is told nothing, as mode recommend wants"))
         }
         [] => {
-            let (why, _) = served_by(seen);
+            let (why, _) = who_serves(seen);
             Found::broken(
                 format!(
                     "HPA {name} is told nothing of {metric} ({why}): no series meets its selector, or none arrives there"
@@ -117,10 +115,10 @@ fn hpa(seen: &Seen<'_>, hpa: &Value, answered: &Answered) -> Found {
 }
 
 /// Who serves external metrics, and what to do where that is nobody.
-fn served_by(seen: &Seen<'_>) -> (String, String) {
+fn who_serves(seen: &Seen<'_>) -> (String, String) {
     let Some(service) = &seen.facts.api_service else {
         if let Some(why) = seen.facts.hidden("apiservices") {
-            return (format!("who serves it cannot be seen: {why}"), DESCRIBE.to_owned());
+            return (format!("who serves it cannot be seen: {why}"), DESCRIBE_API_SERVICE.to_owned());
         }
         let why = "no APIService v1beta1.external.metrics.k8s.io";
         let remedy =
@@ -128,13 +126,8 @@ fn served_by(seen: &Seen<'_>) -> (String, String) {
         return (why.to_owned(), remedy.to_owned());
     };
     let (namespace, name) = (text(service, "/spec/service/namespace"), text(service, "/spec/service/name"));
-    let whose = format!("served by {namespace}/{name}");
-    let available = condition(service, "Available").filter(|c| text(c, "/status") != "True");
-    let whose = match available {
-        Some(condition) => format!("{whose}, which is not available: {}", text(condition, "/message")),
-        None => whose,
-    };
-    (whose, format!("{DESCRIBE}, and look at the pods behind {namespace}/{name}"))
+    let remedy = format!("{DESCRIBE_API_SERVICE}, and look at the pods behind {namespace}/{name}");
+    (served_by(service).0, remedy)
 }
 
 /// Whether an autoscaler follows the metric of this program at all.

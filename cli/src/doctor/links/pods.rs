@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use crate::cluster::{items, text};
+use crate::cluster::{condition, items, since, text};
 use crate::doctor::chain::Found;
-use crate::doctor::seen::{Seen, condition, since};
+use crate::doctor::seen::Seen;
 use crate::output::count;
 use crate::workloads::{Found as Workload, replicas};
 

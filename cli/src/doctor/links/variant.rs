@@ -1,15 +1,14 @@
 //! The object itself: does it keep the rules, does one controller take it, and does that one serve it?
 
 use k8s_openapi::jiff::SignedDuration;
-use serde_json::Value;
 use wva_controller::{LONGEST_AGE, detect_orphan};
 use wva_crds::names::{EXCLUDE_ANNOTATION, INSTANCE_LABEL};
 use wva_rules::{Facts, Severity, apply_defaults, validate};
 
-use crate::cluster::{entry, text};
+use crate::cluster::{entry, is_excluded, since, text};
 use crate::doctor::chain::Found;
 use crate::doctor::controllers::Controller;
-use crate::doctor::seen::{Seen, since};
+use crate::doctor::seen::Seen;
 
 /// Time for a controller to write the first status.
 const FIRST_STATUS: SignedDuration = SignedDuration::from_mins(1);
@@ -35,10 +34,7 @@ fn rules(seen: &Seen<'_>) -> Option<Found> {
 }
 
 fn excluded(seen: &Seen<'_>) -> Option<Found> {
-    let is_it = |n: &&Value| text(n, "/metadata/name") == seen.namespace;
-    let namespace = seen.facts.namespaces.iter().find(is_it)?;
-    let value = entry(namespace, "/metadata/annotations", EXCLUDE_ANNOTATION);
-    (value == Some("true")).then(|| {
+    is_excluded(&seen.facts.namespaces, &seen.namespace).then(|| {
         Found::broken(
             format!(
                 "its namespace has the annotation {EXCLUDE_ANNOTATION}: \"true\", so nothing in it is managed"

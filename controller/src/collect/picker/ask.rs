@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use reqwest::header::HeaderValue;
 use tokio::sync::watch;
 
-use super::page::{PickerPage, QueueFigures};
+use super::page::{PickerPage, QueueReader};
 use super::wanted::PickerQuery;
 use crate::collect::page::{self, NoAnswer};
 
@@ -17,7 +17,7 @@ pub(super) struct Asker {
 }
 
 impl Asker {
-    /// One that shows what `token` holds.
+    /// An asker that sends this token.
     ///
     /// # Errors
     /// Where the HTTP client cannot be made.
@@ -25,7 +25,7 @@ impl Asker {
         Ok(Self { pages: page::Client::new()?, token })
     }
 
-    /// What the page of one pod says. Adds the bytes of the page to `bytes`.
+    /// Reads the page of one pod. Adds the bytes of the page to `bytes`.
     ///
     /// # Errors
     /// [`NoAnswer`], after a second at the latest.
@@ -37,7 +37,7 @@ impl Asker {
     ) -> Result<PickerPage, NoAnswer> {
         let token = self.token.borrow().clone();
         let url = format!("http://{pod}/metrics");
-        let figures = QueueFigures::of(query);
+        let figures = QueueReader::of(query);
         Ok(self.pages.read_counted(&url, token, figures, bytes).await?.into_page())
     }
 }

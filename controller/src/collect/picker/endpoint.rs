@@ -1,9 +1,9 @@
-//! One endpoint picker: the Service that a pool names, the pods behind it, and what each of them last said. A pod that
-//! hangs is asked again when it has been given up, and keeps nobody else waiting.
+//! One endpoint picker: the Service that a pool names, the pods behind it, and the last reply of each. A pod that hangs is
+//! asked again after its time-out, and delays no other pod.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,11 +11,9 @@ use futures::future::BoxFuture;
 use futures::stream::{BoxStream, FuturesUnordered};
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::core::v1::{Pod, Service};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event};
-use kube::{Api, Client, Resource};
-use serde::Deserialize;
+use kube::{Api, Client};
 use tokio::sync::{Notify, watch};
 use tokio::time::MissedTickBehavior;
 use wva_runtime::cache::{Cache, Projection, Writer};
@@ -31,16 +29,16 @@ use crate::collect::page::{NoAnswer, PORTS};
 const DEFAULT_PORT: u16 = 9090;
 /// Pods of one picker that are asked. It has one, or a few that stand in for each other.
 const MOST_PODS: usize = 16;
-/// How often the Service is looked at. Its selector hardly ever changes.
-const LOOK: Duration = Duration::from_secs(30);
-/// The same where it is not there, or has no selector.
-const LOOK_AGAIN: Duration = Duration::from_secs(2);
-/// Longest time for that: kube repeats a request by itself for longer.
-const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
-/// A pod that gives no answer is spoken of no more often than this.
-const SAY_AGAIN: Duration = Duration::from_mins(10);
+/// Time between two readings of the Service. Its selector hardly ever changes.
+const REREAD: Duration = Duration::from_secs(30);
+/// The same where it does not exist, or has no selector.
+const RETRY: Duration = Duration::from_secs(2);
+/// Longest time for a reading: kube itself repeats a request for longer.
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
+/// Shortest time between two warnings of a pod without an answer.
+const WARN_AGAIN: Duration = Duration::from_mins(10);
 
-/// What is known of one pod of a picker.
+/// The last replies of one pod of a picker.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PodAnswer {
     /// The last page that it answered with, and when.
@@ -52,58 +50,21 @@ pub(super) struct PodAnswer {
 /// The last answers of the pods of one picker.
 pub(super) type Answers = BTreeMap<Box<str>, PodAnswer>;
 
-/// A pod as it is watched.
-#[derive(Clone, Debug, Deserialize, Resource)]
-#[resource(inherit = "Pod")]
-struct PickerPod {
-    metadata: ObjectMeta,
-    #[serde(default)]
-    spec: Spec,
-    #[serde(default)]
-    status: Status,
+/// The address of a pod, read of its object.
+fn projection() -> Projection<Pod, Option<SocketAddr>> {
+    Projection { read: address, same: None }
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct Spec {
-    containers: Vec<Container>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct Container {
-    ports: Vec<Port>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Port {
-    #[serde(default)]
-    name: Option<String>,
-    container_port: u16,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct Status {
-    phase: Option<String>,
-    #[serde(rename = "podIP")]
-    pod_ip: Option<IpAddr>,
-}
-
-impl PickerPod {
-    fn kind() -> Projection<Self, Option<SocketAddr>> {
-        Projection { read: Self::address, same: None }
-    }
-
-    /// Where its metrics are; `None` while it has no address, and once it has ended.
-    fn address(&self) -> Option<SocketAddr> {
-        let over = matches!(self.status.phase.as_deref(), Some("Succeeded" | "Failed"));
-        let ports = self.spec.containers.iter().flat_map(|c| &c.ports);
-        let named = |name: &&str| ports.clone().find(|p| p.name.as_deref() == Some(*name));
-        let port = PORTS.iter().find_map(named).map_or(DEFAULT_PORT, |p| p.container_port);
-        self.status.pod_ip.filter(|_| !over).map(|ip| SocketAddr::new(ip, port))
-    }
+/// The address of a pod's metrics; `None` while it has none, and once the pod has ended.
+fn address(pod: &Pod) -> Option<SocketAddr> {
+    let status = pod.status.as_ref()?;
+    let has_ended = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
+    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+    let ports = containers.flat_map(|c| c.ports.iter().flatten());
+    let named = |name: &&str| ports.clone().find(|p| p.name.as_deref() == Some(*name));
+    let port = PORTS.iter().find_map(named).and_then(|p| u16::try_from(p.container_port).ok());
+    let ip = status.pod_ip.as_ref().filter(|_| !has_ended)?.parse().ok()?;
+    Some(SocketAddr::new(ip, port.unwrap_or(DEFAULT_PORT)))
 }
 
 /// One picker, while a model of it is at zero, on its way there, or may go there.
@@ -111,21 +72,21 @@ pub(super) struct Endpoint {
     pub(super) key: PickerKey,
     pub(super) client: Client,
     pub(super) asker: Asker,
-    /// What all pickers may cost.
+    /// The budget of all pickers.
     pub(super) budget: Arc<Budget>,
-    /// What it is asked.
+    /// The query to it.
     pub(super) query: watch::Receiver<Arc<PickerQuery>>,
-    /// What its pods said; this is the only writer.
+    /// The last replies of its pods; this is the only writer.
     pub(super) answers: watch::Sender<Answers>,
     /// Woken at each answer.
     pub(super) news: Arc<Notify>,
 }
 
-/// The answer of a pod.
-type Said = (Box<str>, Result<PickerPage, NoAnswer>);
+/// The reply of a pod.
+type Reply = (Box<str>, Result<PickerPage, NoAnswer>);
 
 /// The events of the pods behind a Service.
-type Pods = BoxStream<'static, Result<Event<PickerPod>, watcher::Error>>;
+type Pods = BoxStream<'static, Result<Event<Pod>, watcher::Error>>;
 
 impl Endpoint {
     /// Asks its pods every [`PERIOD`] while a model is at zero, else more rarely. Never ends.
@@ -133,8 +94,8 @@ impl Endpoint {
         let mut selector: Option<String> = None;
         let mut look = self.look(Duration::ZERO);
         let mut pods: Pods = futures::stream::pending().boxed();
-        let mut writer = Writer::new(PickerPod::kind());
-        let mut asking: FuturesUnordered<BoxFuture<'_, Said>> = FuturesUnordered::new();
+        let mut writer = Writer::new(projection());
+        let mut asking: FuturesUnordered<BoxFuture<'_, Reply>> = FuturesUnordered::new();
         let mut asked = BTreeSet::new();
         let mut schedule = Schedule::default();
         let mut at_zero = false;
@@ -148,23 +109,23 @@ impl Endpoint {
                     if let Some(new) = faults.of_service(&self.key, found)
                         && selector.as_ref() != Some(&new)
                     {
-                        writer = Writer::new(PickerPod::kind());
+                        writer = Writer::new(projection());
                         pods = self.pods(&new);
                         selector = Some(new);
                     }
-                    look = self.look(if missing { LOOK_AGAIN } else { LOOK });
+                    look = self.look(if missing { RETRY } else { REREAD });
                 }
-                // What cannot be watched for a moment is still there.
+                // Pods still exist while the watch fails.
                 Some(event) = pods.next() => if let Ok(event) = event {
                     writer.apply(&event);
                     if matches!(event, Event::InitDone) {
                         ticks.reset_immediately();
                     }
                 },
-                Some((pod, said)) = asking.next() => {
+                Some((pod, reply)) = asking.next() => {
                     asked.remove(&pod);
-                    schedule.note(pod.clone(), of_use(&said), at_zero, Instant::now());
-                    self.take_in(pod, said, &mut faults);
+                    schedule.note(pod.clone(), of_use(&reply), at_zero, Instant::now());
+                    self.take_in(pod, reply, &mut faults);
                 }
                 _ = ticks.tick() => {
                     let was_at_zero = std::mem::replace(&mut at_zero, !self.query.borrow().models.is_empty());
@@ -177,12 +138,12 @@ impl Endpoint {
         }
     }
 
-    /// Begins to ask every pod that is due and not being asked already, and forgets what pods said that are gone.
+    /// Begins to ask every pod that is due and not being asked already, and forgets the replies of pods that are gone.
     fn ask_all<'a>(
         &'a self,
         pods: &Cache<Option<SocketAddr>>,
         (asked, schedule): (&mut BTreeSet<Box<str>>, &mut Schedule),
-        asking: &FuturesUnordered<BoxFuture<'a, Said>>,
+        asking: &FuturesUnordered<BoxFuture<'a, Reply>>,
     ) {
         let there = targets(pods);
         self.answers.send_modify(|answers| {
@@ -206,31 +167,31 @@ impl Endpoint {
         let name = self.key.service.clone();
         async move {
             tokio::time::sleep(after).await;
-            match tokio::time::timeout(LOOK_TIMEOUT, services.get(&name)).await {
+            match tokio::time::timeout(READ_TIMEOUT, services.get(&name)).await {
                 Ok(Ok(service)) => Ok(selector(&service)),
                 Ok(Err(error)) => Err(error.to_string()),
-                Err(_) => Err(format!("the API server did not answer within {} s", LOOK_TIMEOUT.as_secs())),
+                Err(_) => Err(format!("the API server did not answer within {} s", READ_TIMEOUT.as_secs())),
             }
         }
         .boxed()
     }
 
     fn pods(&self, selector: &str) -> Pods {
-        let api: Api<PickerPod> = Api::namespaced(self.client.clone(), &self.key.namespace);
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), &self.key.namespace);
         watcher::watcher(api, wva_runtime::watch::config().labels(selector)).default_backoff().boxed()
     }
 
-    async fn ask(&self, pod: Box<str>, address: SocketAddr) -> Said {
+    async fn ask(&self, pod: Box<str>, address: SocketAddr) -> Reply {
         let _admission = self.budget.admit(&self.key.namespace).await;
         let query = self.query.borrow().clone();
         let mut bytes = 0;
-        let said = self.asker.ask(address, &query, &mut bytes).await;
+        let reply = self.asker.ask(address, &query, &mut bytes).await;
         self.budget.charge(&self.key.namespace, bytes);
-        (pod, said)
+        (pod, reply)
     }
 
-    fn take_in(&self, pod: Box<str>, said: Result<PickerPage, NoAnswer>, faults: &mut Faults) {
-        match said {
+    fn take_in(&self, pod: Box<str>, reply: Result<PickerPage, NoAnswer>, faults: &mut Faults) {
+        match reply {
             Ok(page) => {
                 let answer = PodAnswer { page: Some((Instant::now(), page)), failed: false };
                 self.answers.send_modify(|answers| drop(answers.insert(pod, answer)));
@@ -244,8 +205,8 @@ impl Endpoint {
     }
 }
 
-fn of_use(said: &Result<PickerPage, NoAnswer>) -> Use {
-    match said {
+fn of_use(reply: &Result<PickerPage, NoAnswer>) -> Use {
+    match reply {
         Ok(page) if page.has_flow_control => Use::Useful,
         Err(NoAnswer::TooLong | NoAnswer::NotMetrics(_)) => Use::Misused,
         Ok(_) | Err(_) => Use::Useless,
@@ -270,7 +231,7 @@ fn selector(service: &Service) -> Option<String> {
     Some(pairs.join(","))
 }
 
-/// What was said of faults, so that it is not said again and again.
+/// Faults that were logged, so that they are not logged again and again.
 #[derive(Default)]
 struct Faults {
     service: Option<String>,
@@ -278,7 +239,7 @@ struct Faults {
 }
 
 impl Faults {
-    /// The selector, where the Service has one; a fault of it is said once.
+    /// The selector, where the Service has one; a fault of it is logged once.
     fn of_service(&mut self, key: &PickerKey, found: Result<Option<String>, String>) -> Option<String> {
         let fault = match found {
             Ok(Some(selector)) => {
@@ -303,11 +264,11 @@ impl Faults {
 
     fn of_pod(&mut self, key: &PickerKey, pod: Box<str>, error: &NoAnswer) {
         // Names of pods that are long gone.
-        self.pods.retain(|_, at| at.elapsed() < SAY_AGAIN);
-        if let Entry::Vacant(unsaid) = self.pods.entry(pod) {
-            let pod = &**unsaid.key();
+        self.pods.retain(|_, at| at.elapsed() < WARN_AGAIN);
+        if let Entry::Vacant(unlogged) = self.pods.entry(pod) {
+            let pod = &**unlogged.key();
             tracing::warn!(namespace = key.namespace, pod, %error, "An endpoint picker gives no answer");
-            unsaid.insert(Instant::now());
+            unlogged.insert(Instant::now());
         }
     }
 }
@@ -321,7 +282,7 @@ mod tests {
     fn address(containers: &Value, status: &Value) -> Option<String> {
         let pod =
             json!({"metadata": {"name": "epp-0"}, "spec": {"containers": containers}, "status": status});
-        serde_json::from_value::<PickerPod>(pod).unwrap().address().map(|a| a.to_string())
+        super::address(&serde_json::from_value(pod).unwrap()).map(|a| a.to_string())
     }
 
     #[test]
@@ -348,7 +309,7 @@ mod tests {
 
     #[test]
     fn no_more_pods_are_asked_than_a_picker_has() {
-        let mut writer = Writer::new(PickerPod::kind());
+        let mut writer = Writer::new(projection());
         for i in 0..100 {
             let pod = json!({"metadata": {"name": format!("p{i:03}"), "namespace": "ns"}, "status": {"podIP": "10.0.0.1"}});
             writer.apply(&Event::Apply(serde_json::from_value(pod).unwrap()));

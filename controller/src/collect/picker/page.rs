@@ -1,9 +1,10 @@
-//! What the metrics page of an endpoint picker says of its flow control, for the models that are asked about.
+//! Flow control of an endpoint picker, as its metrics page shows it for the models of a query.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::wanted::PickerQuery;
 use crate::collect::page::{self, Figures};
+use crate::collect::totals::QueueTotals;
 
 /// Families that a picker shows only while its flow control runs. `flow_control_stale_endpoints` is not one of them: a
 /// picker without flow control shows it as well.
@@ -12,49 +13,23 @@ const EVIDENCE: [&str; 3] =
 /// The name of all models beyond the first 1,000.
 pub(crate) const OVERFLOW: &str = "other";
 
-/// What the page of a picker's pod says.
+/// The page of a picker's pod.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct PickerPage {
-    /// What waits for each model at zero.
-    pub(super) waiting: BTreeMap<String, Waiting>,
+    /// The queue of each model at zero.
+    pub(super) waiting: BTreeMap<String, QueueTotals>,
     /// It shows that flow control runs.
     pub(super) has_flow_control: bool,
     /// Models whose requests it may report under another name.
     pub(super) unnamed: BTreeSet<String>,
 }
 
-/// What waits for one model.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Waiting {
-    /// Requests.
-    pub(super) size: f64,
-    /// Their bytes.
-    pub(super) bytes: f64,
-}
-
-impl Waiting {
-    /// There is something.
-    pub(super) fn is_any(self) -> bool {
-        self.size > 0.0 || self.bytes > 0.0
-    }
-
-    /// Replicas of a picker have parts of one queue.
-    pub(super) fn plus(self, other: Self) -> Self {
-        // A sum that overflows would be no number.
-        Self { size: (self.size + other.size).min(f64::MAX), bytes: (self.bytes + other.bytes).min(f64::MAX) }
-    }
-
-    fn greater(self, other: Self) -> Self {
-        Self { size: self.size.max(other.size), bytes: self.bytes.max(other.bytes) }
-    }
-}
-
-/// What is read of the page.
-pub(super) struct QueueFigures<'a> {
+/// Reads the page.
+pub(super) struct QueueReader<'a> {
     query: &'a PickerQuery,
     /// By model, under the earlier and the later name of the metrics.
-    found: BTreeMap<String, [Waiting; 2]>,
-    /// Models with a figure that is none: more may wait for them than was found.
+    found: BTreeMap<String, [QueueTotals; 2]>,
+    /// Models with a value that is not a number of requests or bytes: more may wait for them than was found.
     unclear: BTreeSet<String>,
     has_flow_control: bool,
     /// Models that it names.
@@ -63,7 +38,7 @@ pub(super) struct QueueFigures<'a> {
     overflows: bool,
 }
 
-impl<'a> QueueFigures<'a> {
+impl<'a> QueueReader<'a> {
     /// For this query.
     pub(super) fn of(query: &'a PickerQuery) -> Self {
         Self {
@@ -76,12 +51,11 @@ impl<'a> QueueFigures<'a> {
         }
     }
 
-    /// What the page says. Of a model at zero nothing waits where the page does not show a queue. A model is left out
-    /// where all that is shown are figures that are none.
+    /// The page as it was read. The queue of a model at zero is empty where the page does not show one. A model is left
+    /// out where all its values are invalid.
     pub(super) fn into_page(mut self) -> PickerPage {
         let Self { query, has_flow_control, .. } = self;
         let waiting = |model: &String| {
-            // A picker that shows its queue under both names has one queue.
             let [earlier, later] = self.found.remove(model).unwrap_or_default();
             let waiting = earlier.greater(later);
             (waiting.is_any() || !self.unclear.contains(model)).then(|| (model.clone(), waiting))
@@ -100,14 +74,14 @@ impl<'a> QueueFigures<'a> {
                 self.named.insert(name.clone());
             }
         }
-        // Whatever a picker of one model queues is for that model: its adapters and aliases as well.
+        // All queues of a picker of one model are of that model, those of its adapters and aliases too.
         let model = self.query.sole_model.clone();
         // The target counts before the one that was asked for.
         model.or(target).or(asked).filter(|model| self.query.models.contains(model))
     }
 }
 
-impl Figures for QueueFigures<'_> {
+impl Figures for QueueReader<'_> {
     fn take(&mut self, name: &str, rest: &str) -> Option<()> {
         let generations = ["inference_extension_flow_control_", "llm_d_epp_flow_control_"];
         let family =
@@ -133,9 +107,8 @@ impl Figures for QueueFigures<'_> {
         };
         if is_figure {
             let waiting = &mut self.found.entry(model).or_default()[generation];
-            let more =
-                if bytes { Waiting { size: 0.0, bytes: value } } else { Waiting { size: value, bytes: 0.0 } };
-            *waiting = waiting.plus(more);
+            let (size, bytes) = if bytes { (0.0, value) } else { (value, 0.0) };
+            *waiting = waiting.plus(QueueTotals { size, bytes });
         } else {
             self.unclear.insert(model);
         }
@@ -154,7 +127,7 @@ mod tests {
 
     fn page(text: &[u8], chunk: usize) -> Result<Vec<(String, f64, f64)>, NotMetrics> {
         let query = PickerQuery { models: models(), ..PickerQuery::default() };
-        let mut page = Page::new(QueueFigures::of(&query));
+        let mut page = Page::new(QueueReader::of(&query));
         for chunk in text.chunks(chunk) {
             page.feed(chunk)?;
         }
@@ -163,7 +136,7 @@ mod tests {
     }
 
     fn read(text: &str, query: &PickerQuery) -> PickerPage {
-        let mut page = Page::new(QueueFigures::of(query));
+        let mut page = Page::new(QueueReader::of(query));
         page.feed(text.as_bytes()).unwrap();
         page.end().unwrap().into_page()
     }

@@ -1,5 +1,5 @@
-//! What waits at endpoint pickers, by model, as the engine reads it. Written by the task that asks them, whole; what is
-//! not asked any more grows old and counts no longer.
+//! Queues at endpoint pickers, by model, as the engine reads them. The task that asks the pickers writes them as a whole;
+//! what it no longer asks for grows too old to count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -8,8 +8,8 @@ use wva_scaling::snapshot::{QueueFigures, SchedulerQueue, WakeObstacle};
 use wva_scaling::units::Amount;
 
 use super::endpoint::{Answers, PodAnswer};
-use super::page::Waiting;
 use super::{PERIOD, PickerKey};
+use crate::collect::totals::QueueTotals;
 use crate::model::keys::ModelKey;
 
 /// How long an answer counts: a pod that is asked twice a second has missed several by then.
@@ -17,17 +17,17 @@ const COUNTS: Duration = PERIOD.saturating_mul(6);
 /// How long a picker may take to show its pods and to answer for the first time.
 const FIRST_ANSWER: Duration = Duration::from_secs(10);
 
-/// What waits for each model that is asked about.
+/// The queue of each model that pickers are asked about.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Queues {
-    seen: BTreeMap<ModelKey, Seen>,
-    /// Models of which some pod of a picker has not said lately what waits for them.
+    seen: BTreeMap<ModelKey, QueueSample>,
+    /// Models whose queue some pod of a picker has not shown lately.
     partial: BTreeSet<ModelKey>,
     /// Whether pickers would queue requests for models at zero.
     pickers: BTreeMap<PickerKey, FlowControl>,
 }
 
-/// What is known of a picker's flow control.
+/// Flow control of a picker.
 #[derive(Clone, Debug, PartialEq)]
 struct FlowControl {
     /// Why it wakes no model.
@@ -36,15 +36,16 @@ struct FlowControl {
     unnamed: BTreeSet<String>,
 }
 
+/// A model's queue at a time.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Seen {
-    waiting: Waiting,
+struct QueueSample {
+    waiting: QueueTotals,
     /// The oldest answer that is in it.
     at: Instant,
 }
 
 impl Queues {
-    /// Adds what the pods of one picker said of these models of its namespace, as far as it counts.
+    /// Adds the queues of these models at the pods of one picker, as far as they count.
     pub(super) fn add(
         &mut self,
         namespace: &str,
@@ -54,17 +55,18 @@ impl Queues {
     ) {
         for model in models {
             let key = ModelKey::new(namespace, model);
-            let said: Vec<Seen> = answers.values().filter_map(|a| said(a, model, now)).collect();
-            if answers.is_empty() || said.len() < answers.len() {
+            let samples: Vec<QueueSample> =
+                answers.values().filter_map(|a| sample_of(a, model, now)).collect();
+            if answers.is_empty() || samples.len() < answers.len() {
                 self.partial.insert(key.clone());
             }
-            let all = said.into_iter().chain(self.seen.remove(&key)).reduce(Seen::and);
+            let all = samples.into_iter().chain(self.seen.remove(&key)).reduce(QueueSample::and);
             self.seen.extend(all.map(|seen| (key, seen)));
         }
     }
 
-    /// Notes what the pods of a picker, which is asked `since` then, show of its flow control. What was seen of a pod
-    /// counts for as long as the pod is there.
+    /// Notes the flow control that the pods of a picker show, which is asked `since` then. The last page of a pod counts
+    /// as long as the pod exists.
     pub(super) fn note(&mut self, picker: PickerKey, answers: &Answers, since: Instant, now: Instant) {
         let pages = || answers.values().filter_map(|answer| answer.page.as_ref()).map(|(_, page)| page);
         let failed = answers.values().any(|answer| answer.failed)
@@ -82,7 +84,7 @@ impl Queues {
         self.pickers.insert(picker, FlowControl { obstacle, unnamed });
     }
 
-    /// Notes a picker that is not asked, for there are too many.
+    /// Notes a picker that is not asked because there are too many.
     pub(super) fn note_excess(&mut self, picker: PickerKey) {
         let obstacle = Some(WakeObstacle::Unreadable);
         self.pickers.insert(picker, FlowControl { obstacle, unnamed: BTreeSet::new() });
@@ -94,7 +96,7 @@ impl Queues {
         known.obstacle.or_else(|| known.unnamed.contains(model).then_some(WakeObstacle::NameNotReported))
     }
 
-    /// The picker `epp` of a namespace has this to say of its flow control.
+    /// The same with this flow control of the picker `epp` of a namespace.
     #[cfg(test)]
     pub(crate) fn with_flow_control(mut self, namespace: &str, obstacle: Option<WakeObstacle>) -> Self {
         let picker = PickerKey { namespace: namespace.into(), service: "epp".into() };
@@ -106,7 +108,7 @@ impl Queues {
     #[cfg(test)]
     pub(crate) fn testing(namespace: &str, model: &str, size: f64) -> Self {
         let at = Instant::now() + Duration::from_hours(1);
-        let seen = Seen { waiting: Waiting { size, bytes: 0.0 }, at };
+        let seen = QueueSample { waiting: QueueTotals { size, bytes: 0.0 }, at };
         let seen = [(ModelKey::new(namespace, model), seen)].into();
         Self { seen, ..Self::default() }.with_flow_control(namespace, None)
     }
@@ -116,12 +118,12 @@ impl Queues {
         self.seen.iter().filter(|(_, seen)| seen.waiting.is_any()).map(|(key, _)| key.clone()).collect()
     }
 
-    /// Whether a model is asked about, and every pod of its pickers has said lately what waits for it.
+    /// Whether pickers are asked about a model, and all their pods have shown its queue lately.
     pub(super) fn is_whole(&self, key: &ModelKey, now: Instant) -> bool {
         !self.partial.contains(key) && self.seen.get(key).is_some_and(|seen| counts(seen.at, now))
     }
 
-    /// What is known of a model's queue, `elsewhere` being what Prometheus has: of two figures the greater counts.
+    /// A model's queue, or the one that Prometheus shows `elsewhere`: of two values the greater counts.
     pub(crate) fn with(&self, key: &ModelKey, elsewhere: SchedulerQueue, now: Instant) -> SchedulerQueue {
         let Some(seen) = self.seen.get(key).filter(|seen| counts(seen.at, now)) else { return elsewhere };
         let before = match elsewhere {
@@ -136,18 +138,18 @@ impl Queues {
     }
 }
 
-impl Seen {
+impl QueueSample {
     /// Pods of a picker have parts of one queue.
     fn and(self, other: Self) -> Self {
         Self { waiting: self.waiting.plus(other.waiting), at: self.at.min(other.at) }
     }
 }
 
-/// What a pod said of a model, where that counts. Before it was asked about the model it said nothing.
-fn said(answer: &PodAnswer, model: &str, now: Instant) -> Option<Seen> {
+/// The queue of a model at a pod, where it counts.
+fn sample_of(answer: &PodAnswer, model: &str, now: Instant) -> Option<QueueSample> {
     let (at, page) = answer.page.as_ref()?;
     let waiting = page.waiting.get(model).filter(|_| counts(*at, now))?;
-    Some(Seen { waiting: *waiting, at: *at })
+    Some(QueueSample { waiting: *waiting, at: *at })
 }
 
 fn counts(at: Instant, now: Instant) -> bool {
@@ -163,8 +165,8 @@ mod tests {
 
     fn answers(at: Instant, pods: &[(&str, f64)]) -> Answers {
         let page = |size: f64| {
-            let waiting = Waiting { size, bytes: 10.0 * size };
-            [("m".to_owned(), waiting), ("other".to_owned(), Waiting::default())].into()
+            let waiting = QueueTotals { size, bytes: 10.0 * size };
+            [("m".to_owned(), waiting), ("other".to_owned(), QueueTotals::default())].into()
         };
         let answer =
             |size| PickerPage { waiting: page(size), has_flow_control: true, ..PickerPage::default() };

@@ -9,6 +9,7 @@ use kube::{Api, Client};
 use reqwest::header::HeaderValue;
 use tokio::sync::watch;
 use tokio::time::Instant;
+use wva_runtime::Backoff;
 
 /// Validity that a token is requested with.
 const LIFETIME: Duration = Duration::from_hours(1);
@@ -49,7 +50,8 @@ impl PickerToken {
 
 async fn renew(client: &Client, account: (&str, &str), header: &watch::Sender<Option<HeaderValue>>) {
     let mut expires = Instant::now();
-    let mut backoff = BACKOFF.0;
+    let mut backoff = Backoff::new(BACKOFF.0, BACKOFF.1);
+    let mut has_failed = false;
     loop {
         let requested = Instant::now();
         let answer = tokio::time::timeout(TIMEOUT, request(client, account)).await;
@@ -57,11 +59,12 @@ async fn renew(client: &Client, account: (&str, &str), header: &watch::Sender<Op
             Ok((token, lifetime)) => {
                 header.send_replace(Some(token));
                 expires = requested + lifetime;
-                backoff = BACKOFF.0;
+                backoff.reset();
+                has_failed = false;
                 lifetime.mul_f64(0.8)
             }
             Err(error) => {
-                if backoff == BACKOFF.0 {
+                if !std::mem::replace(&mut has_failed, true) {
                     let (namespace, service_account) = account;
                     tracing::warn!(
                         namespace,
@@ -73,9 +76,7 @@ async fn renew(client: &Client, account: (&str, &str), header: &watch::Sender<Op
                 if expires <= requested {
                     header.send_replace(None);
                 }
-                let wait = backoff;
-                backoff = (backoff * 2).min(BACKOFF.1);
-                wait
+                backoff.next_delay()
             }
         };
         tokio::time::sleep(wait).await;

@@ -1,5 +1,5 @@
-//! Which endpoint pickers are asked, and about which models: those that no replica serves or is going to, and those that
-//! may go to zero. Pure, from the watch caches and the last decisions.
+//! The endpoint pickers to ask, and about which models: those that no replica serves or is going to serve, and those that may
+//! go to zero. Pure, from the watch caches and the last decisions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,17 +14,17 @@ use crate::observe::variants::Managed;
 use crate::observe::watches::Watches;
 use crate::observe::workloads;
 
-/// Pickers by their Service, and what each is asked.
+/// Pickers by their Service, each with its query.
 pub(super) type Wanted = BTreeMap<PickerKey, PickerQuery>;
 
-/// What a picker is asked.
+/// The query to a picker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct PickerQuery {
-    /// Models at zero or on their way there: what waits for them.
+    /// Models at zero or on their way there, to read their queues.
     pub(super) models: BTreeSet<String>,
-    /// Models that may go to zero: whether the picker would queue their requests.
+    /// Models that may go to zero, to check that the picker would queue their requests.
     pub(super) candidates: BTreeSet<String>,
-    /// The one model that the picker's pools serve. `None`: several, or other workloads.
+    /// The only model that the picker's pools serve. `None`: several, or other workloads.
     pub(super) sole_model: Option<String>,
 }
 
@@ -39,7 +39,7 @@ impl PickerQuery {
 const MOST_IN_NAMESPACE: usize = 32;
 const MOST_PICKERS: usize = 512;
 
-/// Takes out the pickers beyond the bounds. No namespace's pickers come before all of another's.
+/// Takes out the pickers beyond the bounds. No namespace takes the pickers of another.
 pub(super) fn take_excess(wanted: &mut Wanted) -> BTreeSet<PickerKey> {
     let mut in_namespace: BTreeMap<(&str, bool), usize> = BTreeMap::new();
     let mut order: Vec<_> = wanted
@@ -68,12 +68,12 @@ pub(super) fn take_excess(wanted: &mut Wanted) -> BTreeSet<PickerKey> {
     excess
 }
 
-/// What a variant that has replicas is to its model.
+/// The part of a variant with replicas in serving its model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     /// It serves it.
     Serves,
-    /// It does not come to serve it.
+    /// Its replicas do not become ready.
     Stuck,
     /// It serves it, and is on its way to zero.
     Leaves,
@@ -90,8 +90,8 @@ impl Part {
     }
 }
 
-/// A variant's part of a request, what it is to its model, and its workload.
-type Standing<'w> = (Option<Role>, Part, &'w WorkloadKey);
+/// A variant of a model: its role in a request, its part in serving the model, and its workload.
+type ModelVariant<'w> = (Option<Role>, Part, &'w WorkloadKey);
 
 /// The pickers of models of which every variant is at 0 replicas, on its way there or stuck, and at least one is not
 /// stuck. Where all do a part of each request only, those of one part are enough. And the pickers of models that
@@ -103,7 +103,7 @@ pub(super) fn wanted(
     part: impl Fn(&VariantKey) -> Part,
     may_go: impl Fn(&VariantKey) -> bool,
 ) -> Wanted {
-    let mut models: BTreeMap<ModelKey, Vec<Standing<'_>>> = BTreeMap::new();
+    let mut models: BTreeMap<ModelKey, Vec<ModelVariant<'_>>> = BTreeMap::new();
     let mut wanted = Wanted::new();
     for m in managed {
         let Ok(declared) = m.declared() else { continue };
@@ -165,7 +165,7 @@ pub(super) fn serves_only(
 }
 
 /// The workloads that could be woken for what no variant of the model serves.
-fn unserved<'w>(variants: &[Standing<'w>]) -> impl Iterator<Item = &'w WorkloadKey> {
+fn unserved<'w>(variants: &[ModelVariant<'w>]) -> impl Iterator<Item = &'w WorkloadKey> {
     let whole = variants.iter().any(|(role, _, _)| role.is_none());
     let of = move |role: Option<Role>| role.filter(|_| !whole);
     let serving = variants.iter().filter(|(_, part, _)| *part == Part::Serves);
@@ -176,11 +176,7 @@ fn unserved<'w>(variants: &[Standing<'w>]) -> impl Iterator<Item = &'w WorkloadK
 
 /// The pickers whose pools hold the pods of a workload. A pool serves pods of its own namespace alone.
 pub(super) fn pickers(watches: &Watches, pools: &Cache<Pool>, workload: &WorkloadKey) -> BTreeSet<PickerKey> {
-    let mut pickers = BTreeSet::new();
-    let key =
-        |service: &str| PickerKey { namespace: workload.namespace.clone(), service: service.to_owned() };
-    each_pool(watches, pools, workload, |pool| pickers.extend(pool.picker.as_deref().map(key)));
-    pickers
+    pool_names(watches, pools, workload).into_values().collect()
 }
 
 /// The names of these pools, each with its picker.

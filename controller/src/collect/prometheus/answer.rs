@@ -1,82 +1,63 @@
-//! Reads the answer to an instant query while it arrives: each series goes straight to who wants it, and neither the
-//! text of the answer nor a map of each series' labels is ever held whole.
+//! Reads the answer to an instant query while it arrives: each series goes straight to its sink. Neither the text of the
+//! answer nor the list of its series is ever held whole.
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::io::{self, Read};
 
 use serde::Deserialize;
-use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{
+    DeserializeOwned, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
 use tokio::sync::mpsc;
 use tokio_util::bytes::{Buf, Bytes};
 
-/// The labels that anybody reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Label {
-    /// `__name__`.
-    Name,
-    /// `namespace`.
-    Namespace,
-    /// `pod`.
-    Pod,
-    /// `pod_name`, the older name of `pod`.
-    PodName,
-    /// `model_name`.
-    ModelName,
-    /// `target_model_name`.
-    TargetModelName,
-    /// `inference_pool`.
-    InferencePool,
-    /// `signal`, which a query gives that asks for two signals at once.
-    Signal,
-    /// `num_gpu_blocks`.
-    NumGpuBlocks,
-    /// `block_size`.
-    BlockSize,
-    /// `engine`, of which a server has one for each rank.
-    Engine,
+/// One series of an answer, with the labels that its sink reads.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct Series<L = BTreeMap<String, String>> {
+    /// Labels.
+    #[serde(rename = "metric", default)]
+    pub labels: L,
+    /// The value; it may be NaN or infinite.
+    #[serde(deserialize_with = "number")]
+    pub value: f64,
 }
 
-impl Label {
-    fn named(name: &str) -> Option<Self> {
-        Some(match name {
-            "__name__" => Self::Name,
-            "namespace" => Self::Namespace,
-            "pod" => Self::Pod,
-            "pod_name" => Self::PodName,
-            "model_name" => Self::ModelName,
-            "target_model_name" => Self::TargetModelName,
-            "inference_pool" => Self::InferencePool,
-            "signal" => Self::Signal,
-            "num_gpu_blocks" => Self::NumGpuBlocks,
-            "block_size" => Self::BlockSize,
-            "engine" => Self::Engine,
-            _ => return None,
-        })
-    }
-}
-
-/// The labels of one series. The buffers are used again for the next.
-#[derive(Debug, Default)]
-pub(crate) struct Labels([String; 11]);
-
-impl Labels {
-    /// Its value; `None` where the series has no such label or an empty one, which are the same to Prometheus.
+impl Series {
+    /// The value of a label. Empty where the series has no such label, which is the same to Prometheus.
     #[must_use]
-    pub(crate) fn get(&self, label: Label) -> Option<&str> {
-        Some(self.0[label as usize].as_str()).filter(|value| !value.is_empty())
+    pub fn label(&self, name: &str) -> &str {
+        self.labels.get(name).map(String::as_str).unwrap_or_default()
     }
+}
 
-    fn clear(&mut self) {
-        self.0.iter_mut().for_each(String::clear);
-    }
+/// Reads a number as Prometheus writes it: after a time, as a string such as `0.25`, `NaN` or `+Inf`.
+fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    let (_, text) = <(IgnoredAny, String)>::deserialize(deserializer)?;
+    text.parse().map_err(|_| {
+        let short: String = text.chars().take(40).collect();
+        D::Error::custom(format!("{short:?} is no number"))
+    })
 }
 
 /// Takes the series of an answer one by one.
 pub(crate) trait Sink: Send + 'static {
-    /// One series. The value may be NaN or infinite.
-    fn series(&mut self, labels: &Labels, value: f64);
+    /// The labels that it reads.
+    type Labels: DeserializeOwned + Default;
+
+    /// Takes one series.
+    fn series(&mut self, series: Series<Self::Labels>);
 }
 
-/// What an answer says beside its series.
+impl Sink for Vec<Series> {
+    type Labels = BTreeMap<String, String>;
+
+    fn series(&mut self, series: Series) {
+        self.push(series);
+    }
+}
+
+/// The fields of an answer, except its series.
 #[derive(Debug, Default)]
 pub(crate) struct Outline {
     /// `success` or `error`.
@@ -85,19 +66,20 @@ pub(crate) struct Outline {
     pub(crate) error: String,
     /// There was a result.
     pub(crate) has_data: bool,
-    /// Why series may be lacking: a server that answers for several lost some of them.
+    /// Why series may be lacking, where a server that answers for several servers reports it.
     pub(crate) partial: Option<String>,
 }
 
 /// Reads one whole answer and hands its series to `sink`.
 ///
 /// # Errors
-/// Where it is no answer to an instant query. Series before the fault have been handed over.
+/// Where it is not an answer to an instant query. The sink has the series before the fault.
 pub(crate) fn read(body: impl Read, sink: &mut impl Sink) -> Result<Outline, serde_json::Error> {
     let mut deserializer = serde_json::Deserializer::from_reader(io::BufReader::with_capacity(1 << 16, body));
-    let outline = Top { sink, labels: &mut Labels::default() }.deserialize(&mut deserializer)?;
+    let mut reader = Reader { sink, outline: Outline::default() };
+    reader.deserialize(&mut deserializer)?;
     deserializer.end()?;
-    Ok(outline)
+    Ok(reader.outline)
 }
 
 /// A body that arrives in chunks, for a reader on a thread of its own. It ends when its sender is gone.
@@ -124,7 +106,7 @@ impl Read for Body {
     }
 }
 
-/// Every field that is read, at whatever depth.
+/// Every field that is read of an answer and of its `data`.
 #[derive(Deserialize)]
 #[serde(field_identifier, rename_all = "camelCase")]
 enum Field {
@@ -135,264 +117,81 @@ enum Field {
     Data,
     ResultType,
     Result,
-    Metric,
-    Value,
     #[serde(other)]
     Other,
 }
 
-/// The whole answer.
-struct Top<'a, S> {
+/// Reads an answer, its `data` in it, and in that the list of series. The value is whether it was a whole vector.
+struct Reader<'a, S> {
     sink: &'a mut S,
-    labels: &'a mut Labels,
+    outline: Outline,
 }
 
-impl<'de, S: Sink> DeserializeSeed<'de> for Top<'_, S> {
-    type Value = Outline;
+impl<'de, S: Sink> DeserializeSeed<'de> for &mut Reader<'_, S> {
+    type Value = bool;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Outline, D::Error> {
-        deserializer.deserialize_map(self)
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<bool, D::Error> {
+        deserializer.deserialize_any(self)
     }
 }
 
-impl<'de, S: Sink> Visitor<'de> for Top<'_, S> {
-    type Value = Outline;
+impl<'de, S: Sink> Visitor<'de> for &mut Reader<'_, S> {
+    type Value = bool;
 
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an answer of Prometheus")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Outline, A::Error> {
-        let mut outline = Outline::default();
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<bool, A::Error> {
+        let (mut is_vector, mut has_result) = (false, false);
         while let Some(field) = map.next_key()? {
             match field {
-                Field::Status => outline.status = map.next_value()?,
-                Field::Error => outline.error = map.next_value()?,
-                Field::Warnings => outline.partial = lacking(map.next_value()?).or(outline.partial),
-                // VictoriaMetrics' word for it.
-                Field::IsPartial if map.next_value::<bool>()? => {
-                    outline.partial.get_or_insert_with(|| "isPartial is true".to_owned());
+                Field::Status => self.outline.status = map.next_value()?,
+                Field::Error => self.outline.error = map.next_value()?,
+                Field::Warnings => {
+                    self.outline.partial = lacking(map.next_value()?).or(self.outline.partial.take());
+                }
+                // Of VictoriaMetrics.
+                Field::IsPartial if map.next_value()? => {
+                    self.outline.partial.get_or_insert_with(|| "isPartial is true".to_owned());
                 }
                 Field::IsPartial => {}
                 Field::Data => {
-                    map.next_value_seed(Data { sink: &mut *self.sink, labels: &mut *self.labels })?;
-                    outline.has_data = true;
+                    self.outline.has_data = map.next_value_seed(&mut *self)?;
+                    if !self.outline.has_data {
+                        return Err(A::Error::custom("data without a vector"));
+                    }
                 }
-                _ => drop(map.next_value::<IgnoredAny>()?),
+                Field::ResultType => {
+                    let kind: String = map.next_value()?;
+                    is_vector = kind == "vector";
+                    if !is_vector {
+                        return Err(A::Error::custom(format!("its type is {kind:?}, not vector")));
+                    }
+                }
+                Field::Result => has_result = map.next_value_seed(&mut *self)?,
+                Field::Other => drop(map.next_value::<IgnoredAny>()?),
             }
         }
-        Ok(outline)
+        Ok(is_vector && has_result)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<bool, A::Error> {
+        while let Some(series) = all.next_element()? {
+            self.sink.series(series);
+        }
+        Ok(true)
     }
 }
 
-/// What PromQL notes about the expression itself begins with one of these. Such an answer lacks no series.
+/// Begins of notes about the expression itself. An answer with such a note lacks no series.
 const ANNOTATIONS: [&str; 2] = ["PromQL warning:", "PromQL info:"];
 
-/// The first warning that says that series are lacking.
+/// The first warning that series are lacking.
 fn lacking(warnings: Option<Vec<serde_json::Value>>) -> Option<String> {
     let mut texts = warnings.into_iter().flatten().map(|warning| match warning {
         serde_json::Value::String(text) => text,
         other => other.to_string(),
     });
     texts.find(|text| !ANNOTATIONS.iter().any(|begin| text.starts_with(begin)))
-}
-
-/// Its `data`.
-struct Data<'a, S> {
-    sink: &'a mut S,
-    labels: &'a mut Labels,
-}
-
-impl<'de, S: Sink> DeserializeSeed<'de> for Data<'_, S> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
-impl<'de, S: Sink> Visitor<'de> for Data<'_, S> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("data with a resultType and a result")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let mut complete = [false; 2];
-        while let Some(field) = map.next_key()? {
-            match field {
-                Field::ResultType => {
-                    let kind: String = map.next_value()?;
-                    if kind != "vector" {
-                        return Err(de::Error::custom(format!("its type is {kind:?}, not vector")));
-                    }
-                    complete[0] = true;
-                }
-                Field::Result => {
-                    map.next_value_seed(Vector { sink: &mut *self.sink, labels: &mut *self.labels })?;
-                    complete[1] = true;
-                }
-                _ => drop(map.next_value::<IgnoredAny>()?),
-            }
-        }
-        if complete == [true; 2] { Ok(()) } else { Err(de::Error::custom("data without a vector")) }
-    }
-}
-
-/// The list of its series.
-struct Vector<'a, S> {
-    sink: &'a mut S,
-    labels: &'a mut Labels,
-}
-
-impl<'de, S: Sink> DeserializeSeed<'de> for Vector<'_, S> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_seq(self)
-    }
-}
-
-impl<'de, S: Sink> Visitor<'de> for Vector<'_, S> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("a list of series")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<(), A::Error> {
-        while let Some(value) = all.next_element_seed(One(&mut *self.labels))? {
-            self.sink.series(self.labels, value);
-        }
-        Ok(())
-    }
-}
-
-/// One series: its labels go into the buffers, its value comes back.
-struct One<'a>(&'a mut Labels);
-
-impl<'de> DeserializeSeed<'de> for One<'_> {
-    type Value = f64;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<f64, D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for One<'_> {
-    type Value = f64;
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("a series")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<f64, A::Error> {
-        self.0.clear();
-        let mut value = None;
-        while let Some(field) = map.next_key()? {
-            match field {
-                Field::Metric => map.next_value_seed(Metric(&mut *self.0))?,
-                Field::Value => value = Some(map.next_value::<Sample>()?.0),
-                _ => drop(map.next_value::<IgnoredAny>()?),
-            }
-        }
-        value.ok_or_else(|| de::Error::missing_field("value"))
-    }
-}
-
-/// The labels of a series.
-struct Metric<'a>(&'a mut Labels);
-
-impl<'de> DeserializeSeed<'de> for Metric<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Metric<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("labels")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(LabelName(label)) = map.next_key()? {
-            match label {
-                Some(label) => map.next_value_seed(LabelValue(&mut self.0.0[label as usize]))?,
-                None => drop(map.next_value::<IgnoredAny>()?),
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The name of a label; `None` for one that nobody reads.
-struct LabelName(Option<Label>);
-
-impl<'de> Deserialize<'de> for LabelName {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        text(deserializer, |name| Some(Self(Label::named(name))))
-    }
-}
-
-/// The value of a label, into its buffer.
-struct LabelValue<'a>(&'a mut String);
-
-impl<'de> DeserializeSeed<'de> for LabelValue<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        text(deserializer, |value| {
-            self.0.clear();
-            self.0.push_str(value);
-            Some(())
-        })
-    }
-}
-
-/// Time and value. The time is that of the query, and nobody reads it.
-struct Sample(f64);
-
-impl<'de> Deserialize<'de> for Sample {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let (_, Number(value)) = <(IgnoredAny, Number)>::deserialize(deserializer)?;
-        Ok(Self(value))
-    }
-}
-
-/// A number as Prometheus writes it: a text such as `0.25`, `NaN` or `+Inf`.
-struct Number(f64);
-
-impl<'de> Deserialize<'de> for Number {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        text(deserializer, |text| text.parse().ok().map(Self))
-    }
-}
-
-/// Reads a text where it lies, without a copy of its own; `None` refuses it.
-fn text<'de, D: Deserializer<'de>, T>(
-    deserializer: D,
-    read: impl FnOnce(&str) -> Option<T>,
-) -> Result<T, D::Error> {
-    struct Text<F>(F);
-    impl<T, F: FnOnce(&str) -> Option<T>> Visitor<'_> for Text<F> {
-        type Value = T;
-
-        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            f.write_str("a text")
-        }
-
-        fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
-            let refused = || {
-                let short: String = text.chars().take(40).collect();
-                E::custom(format!("{short:?} is no number"))
-            };
-            (self.0)(text).ok_or_else(refused)
-        }
-    }
-    deserializer.deserialize_str(Text(read))
 }

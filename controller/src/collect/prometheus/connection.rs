@@ -1,5 +1,5 @@
-//! What queries are made with. Files are looked at before each round, on a thread of their own and for a bounded time:
-//! a volume that hangs costs no more than that its news is late.
+//! The connection to Prometheus. Before each round a thread of its own reads the files, for a bounded time: a volume that
+//! hangs only delays their changes.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,22 +14,29 @@ use tokio::sync::Mutex as AsyncMutex;
 use super::files::{ClientError, Files};
 use super::{PrometheusConfig, QueryError};
 
-/// Longest wait for the files. What they held before is good enough for this round.
-const LOOK: Duration = Duration::from_secs(2);
+/// Longest wait for the files. After it their last contents serve this round.
+const LONGEST_READING: Duration = Duration::from_secs(2);
 
-/// What queries are made with, until the next look at the files.
+/// Client and token for the queries of one round.
 pub(crate) struct Session {
     http: Client,
     token: Option<String>,
     endpoint: Url,
-    /// The host of the URL, where another name stands in the endpoint.
+    /// The host of the URL, where the endpoint has the server name instead.
     host: Option<String>,
+    is_interactive: bool,
 }
 
 impl Session {
-    /// The request that makes a query. By POST, because the expression of a large install outgrows a URL.
+    /// The request that makes a query. By POST, unless a person's command asks: the expression of a large install is too
+    /// long for a URL.
     pub(super) fn query(&self, expression: &str) -> RequestBuilder {
-        let mut request = self.http.post(self.endpoint.clone()).form(&[("query", expression)]);
+        let (endpoint, query) = (self.endpoint.clone(), [("query", expression)]);
+        let mut request = if self.is_interactive {
+            self.http.get(endpoint).query(&query)
+        } else {
+            self.http.post(endpoint).form(&query)
+        };
         if let Some(host) = &self.host {
             request = request.header(HOST, host);
         }
@@ -40,15 +47,15 @@ impl Session {
     }
 }
 
-/// Makes sessions.
+/// Opens sessions.
 pub(super) struct Connection {
     config: PrometheusConfig,
     endpoint: Url,
     /// Host of the URL with its port, where the endpoint has the server name instead.
     host: Option<String>,
-    /// Locked while somebody looks.
+    /// Locked while they are read.
     pub(super) files: Arc<AsyncMutex<Files>>,
-    /// What the last look found.
+    /// Result of the last reading.
     current: Arc<Mutex<Current>>,
 }
 
@@ -65,7 +72,7 @@ impl Connection {
     pub(super) fn new(config: PrometheusConfig) -> Result<Self, ClientError> {
         let (endpoint, host) = endpoint(&config)?;
         let files = Files::read(config.clone())?;
-        // A query without the token that is wanted would be refused, with words that name no file.
+        // Prometheus would refuse a query without the token, and its error would not name the file.
         let current = match (&config.bearer_token, &config.token_path) {
             (None, Some(path)) => {
                 let problem = "it was not read yet".to_owned();
@@ -77,24 +84,25 @@ impl Connection {
         Ok(Self { config, endpoint, host, files, current })
     }
 
-    /// Looks at the files and makes a session from what is good.
+    /// Reads the files and opens a session with their last good contents.
     pub(super) async fn session(&self) -> Result<Session, QueryError> {
-        // Reading may block for long on a network volume; then the look under way is the only one.
+        // Reading may block for long on a network volume; only one reading is under way.
         if let Ok(mut files) = self.files.clone().try_lock_owned() {
             let current = self.current.clone();
-            let look = tokio::task::spawn_blocking(move || {
-                let found = files.look();
+            let reading = tokio::task::spawn_blocking(move || {
+                let found = files.reread();
                 *current.lock().unwrap_or_else(PoisonError::into_inner) = found;
             });
-            // Whatever became of it, the last good look counts.
-            let _ = tokio::time::timeout(LOOK, look).await;
+            // If it failed or is late, the result of the last one counts.
+            let _ = tokio::time::timeout(LONGEST_READING, reading).await;
         }
         let (http, token) = self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
-        Ok(Session { http, token, endpoint: self.endpoint.clone(), host: self.host.clone() })
+        let (endpoint, host) = (self.endpoint.clone(), self.host.clone());
+        Ok(Session { http, token, endpoint, host, is_interactive: self.config.is_interactive })
     }
 }
 
-/// Where queries go, and the host to name where that is another than the certificate's.
+/// The URL of queries, and the host to name where the URL has the server name instead.
 fn endpoint(config: &PrometheusConfig) -> Result<(Url, Option<String>), ClientError> {
     let text = format!("{}/api/v1/query", config.base_url.trim_end_matches('/'));
     let unusable = |problem: String| ClientError::Url {
@@ -116,14 +124,14 @@ fn endpoint(config: &PrometheusConfig) -> Result<(Url, Option<String>), ClientEr
     Ok((url, Some(host)))
 }
 
-/// The server name and the host behind it, where there is one.
+/// The server name and the host behind it, where a server name is set.
 pub(super) fn renamed(config: &PrometheusConfig) -> Option<(String, String)> {
     let url = Url::parse(&config.base_url).ok().filter(|url| url.scheme() == "https")?;
     let host = url.host_str()?.trim_matches(['[', ']']).to_owned();
     Some((config.server_name.clone()?, host))
 }
 
-/// Finds the URL's host under the name of its certificate: so the handshake asks for that name and verifies it.
+/// Resolves the server name to the URL's host, so that the handshake asks for that name and verifies it.
 pub(super) struct Renamed {
     pub(super) name: String,
     pub(super) host: String,

@@ -1,10 +1,11 @@
-//! The files of the connection to Prometheus: a CA, a client certificate and a token, which others renew. They are
-//! looked at before each round. Whatever is bad is said once, and what was good stays in use.
+//! The files of the connection to Prometheus: a CA, a client certificate and a token, which other programs renew. They are
+//! read before each round. A bad file is logged once, and its last good contents stay in use.
 
 use std::io::{self, Read};
 use std::path::Path;
 use std::time::Duration;
 
+use reqwest::redirect::Policy;
 use reqwest::{Certificate, Client, ClientBuilder, Identity};
 use wva_crds::text::causes;
 
@@ -28,7 +29,7 @@ pub enum ClientError {
         setting: &'static str,
         /// The file.
         path: String,
-        /// What the system says.
+        /// Error of the system.
         problem: String,
     },
     /// The CA file holds no certificate that can be read.
@@ -39,7 +40,7 @@ pub enum ClientError {
         /// What is wrong.
         problem: String,
     },
-    /// Client certificate and key are no pair.
+    /// Client certificate and key do not fit.
     #[error(
         "PROMETHEUS_CLIENT_CERT_PATH {cert} and PROMETHEUS_CLIENT_KEY_PATH {key}: {problem}; they must hold a PEM \
          certificate and its key"
@@ -52,13 +53,13 @@ pub enum ClientError {
         /// What is wrong.
         problem: String,
     },
-    /// A server name that no certificate is verified for.
+    /// The server name is not a DNS name.
     #[error(
         "PROMETHEUS_SERVER_NAME {found:?} is no DNS name; write the name that the certificate of Prometheus carries \
          (an address belongs into PROMETHEUS_BASE_URL)"
     )]
     ServerName {
-        /// What was found.
+        /// The setting's value.
         found: String,
     },
     /// The URL has no host.
@@ -72,16 +73,16 @@ pub enum ClientError {
     /// The HTTP client could not be made.
     #[error("cannot make the HTTP client for Prometheus: {problem}")]
     Http {
-        /// What the client's library says.
+        /// Error of the HTTP library.
         problem: String,
     },
 }
 
-/// What the files held at one moment. `None` where a file is not there, or none is named.
+/// Contents of the files at one moment. `None` where a file does not exist, or the setting names none.
 #[derive(Clone, Default, PartialEq, Eq)]
 struct Contents {
     ca: Option<Vec<u8>>,
-    /// Read where the CA file is named and is not there.
+    /// Read where the CA file does not exist.
     service_account_ca: Option<Vec<u8>>,
     identity: Option<Vec<u8>>,
 }
@@ -92,8 +93,8 @@ pub(super) struct Files {
     pub(super) http: Client,
     contents: Contents,
     token: Option<String>,
-    /// What was wrong at the last look, so that it is said once.
-    pub(super) said: Vec<String>,
+    /// Faults of the last reading, so that each is logged once.
+    pub(super) faults: Vec<String>,
 }
 
 impl Files {
@@ -106,11 +107,11 @@ impl Files {
             );
         }
         let http = client(&config, &contents)?;
-        Ok(Self { config, http, contents, token: None, said: Vec::new() })
+        Ok(Self { config, http, contents, token: None, faults: Vec::new() })
     }
 
-    /// Puts what has changed to use; the client and the token.
-    pub(super) fn look(&mut self) -> Result<(Client, Option<String>), QueryError> {
+    /// Reads the files again; returns the client and the token.
+    pub(super) fn reread(&mut self) -> Result<(Client, Option<String>), QueryError> {
         let mut faults = Vec::new();
         if let Err(fault) = self.renew() {
             faults.push(fault.to_string());
@@ -119,10 +120,10 @@ impl Files {
         if let (Err(fault), Some(_)) = (&token, &self.token) {
             faults.push(fault.to_string());
         }
-        for fault in faults.iter().filter(|fault| !self.said.contains(fault)) {
+        for fault in faults.iter().filter(|fault| !self.faults.contains(fault)) {
             tracing::warn!(fault, "A file for Prometheus is not right; what was in it before stays in use");
         }
-        self.said = faults;
+        self.faults = faults;
         let token = token.or_else(|fault| self.token.clone().map(Some).ok_or(fault))?;
         Ok((self.http.clone(), token))
     }
@@ -147,7 +148,7 @@ impl Files {
         let bytes = read(path).map_err(|e| unusable(e.to_string()))?;
         let text = String::from_utf8(bytes).map_err(|_| unusable("it is no text".to_owned()))?;
         let token = text.trim();
-        // What no header can carry would fail every query with words that name no file.
+        // A token that no header can carry would fail every query, with an error that does not name the file.
         if token.is_empty() || !token.bytes().all(|b| b.is_ascii_graphic()) {
             return Err(unusable("it holds no token".to_owned()));
         }
@@ -156,7 +157,7 @@ impl Files {
     }
 }
 
-/// Reads the files. One that was there `before` and is gone now is a fault, and no wish to do without it.
+/// Reads the files. It is a fault if one that existed `before` is gone.
 fn contents(config: &PrometheusConfig, before: Option<&Contents>) -> Result<Contents, ClientError> {
     let fault = |setting, path: &String| {
         let path = path.clone();
@@ -183,7 +184,7 @@ fn contents(config: &PrometheusConfig, before: Option<&Contents>) -> Result<Cont
 }
 
 fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
-    // To open a pipe would be to wait for who writes it.
+    // Opening a pipe would wait for its writer.
     if !std::fs::metadata(&path)?.is_file() {
         return Err(io::Error::other("it is no regular file"));
     }
@@ -198,8 +199,8 @@ fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
 fn client(config: &PrometheusConfig, contents: &Contents) -> Result<Client, ClientError> {
     let mut builder = Client::builder()
         .connect_timeout(CONNECT_TIMEOUT)
-        .redirect(reqwest::redirect::Policy::none())
         .tls_danger_accept_invalid_certs(config.insecure_skip_verify);
+    builder = if config.is_interactive { builder.no_proxy() } else { builder.redirect(Policy::none()) };
     builder = with_roots(builder, config, contents)?;
     let no_pair = |e: reqwest::Error| {
         let (cert, key) = config.client_identity.clone().unwrap_or_default();
@@ -209,24 +210,24 @@ fn client(config: &PrometheusConfig, contents: &Contents) -> Result<Client, Clie
         builder = builder.identity(Identity::from_pem(pem).map_err(no_pair)?);
     }
     if let Some((name, host)) = renamed(config) {
-        // A proxy would be told the name of the certificate, and would go there.
+        // A proxy would connect to the name of the certificate.
         builder = builder.no_proxy().dns_resolver(Renamed { name, host });
     }
-    // All that is left to fail is the pair, where there is one.
+    // Only the certificate and its key can fail here, where there are any.
     builder.build().map_err(|e| match contents.identity {
         Some(_) => no_pair(e),
         None => ClientError::Http { problem: causes(&e) },
     })
 }
 
-/// Who is trusted: the system's roots and what the files hold.
+/// Trusts the system's roots and the CAs of the files.
 fn with_roots(
     builder: ClientBuilder,
     config: &PrometheusConfig,
     contents: &Contents,
 ) -> Result<ClientBuilder, ClientError> {
-    if !config.base_url.starts_with("https:") {
-        // Nothing is verified, and an image without roots is good enough.
+    if !config.base_url.starts_with("https:") && !config.is_interactive {
+        // Nothing is verified, so an image without roots is enough.
         return Ok(builder.tls_certs_only([]));
     }
     let mut roots = Vec::new();

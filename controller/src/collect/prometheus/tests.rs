@@ -11,7 +11,6 @@ use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
 use serde_json::{Value, json};
 
-use super::answer::Labels;
 use super::*;
 
 /// What the fake does with a query.
@@ -55,21 +54,10 @@ impl Answers {
     }
 }
 
-/// Values as they come; labels are another's business.
-#[derive(Debug, Default, PartialEq)]
-pub(crate) struct Values(pub(crate) Vec<f64>);
-
-impl Sink for Values {
-    fn series(&mut self, _: &Labels, value: f64) {
-        self.0.push(value);
-    }
-}
-
 impl Prometheus {
     /// The values of a query.
     pub(crate) async fn values(&self, expression: &str) -> Result<Vec<f64>, QueryError> {
-        let session = self.session().await?;
-        Ok(self.ask(&session, expression, Values::default).await?.0.0)
+        Ok(self.series(expression).await?.into_iter().map(|series| series.value).collect())
     }
 }
 
@@ -251,8 +239,8 @@ async fn an_answer_that_says_so_may_lack_some_series() {
         let fake = FakePrometheus::start(Answers::Says(200, answer.to_string())).await;
         let client = fake.client();
         let session = client.session().await.unwrap();
-        let answered = client.ask(&session, "x", Values::default).await.unwrap();
-        assert_eq!(answered, (Values(vec![]), partial.map(str::to_owned)), "{answer}");
+        let answered = client.ask(&session, "x", Vec::new).await.unwrap();
+        assert_eq!(answered, (vec![], partial.map(str::to_owned)), "{answer}");
     }
 }
 

@@ -9,9 +9,10 @@ use wva_scaling::units::Amount;
 
 use super::Observed;
 use crate::collect::signals::QueueRow;
+use crate::collect::totals::QueueTotals;
 
 /// Queues by namespace and model, or namespace and InferencePool.
-pub(super) type QueueMap = BTreeMap<(Arc<str>, Arc<str>), Observed<Waiting>>;
+pub(super) type QueueMap = BTreeMap<(Arc<str>, Arc<str>), Observed<QueueTotals>>;
 
 /// A queue as rules see it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -21,46 +22,30 @@ pub(crate) struct SeenQueue {
     pub late: bool,
 }
 
-/// What waits at an endpoint picker.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Waiting {
-    size: f64,
-    bytes: f64,
-}
-
-impl Observed<Waiting> {
-    fn greater(self, other: Self) -> Self {
-        let (a, b) = (self.value, other.value);
-        Self { value: Waiting { size: a.size.max(b.size), bytes: a.bytes.max(b.bytes) }, ..self }
-    }
-}
-
-/// Takes in rows that were observed at `now`, each under the name that `of` gives it.
+/// Adds rows that were observed at `now`, each under the name that `of` gives it.
 pub(super) fn add(
     queues: &mut QueueMap,
     now: Instant,
     rows: &[QueueRow],
     of: impl Fn(&QueueRow) -> Option<&Arc<str>>,
 ) {
-    // Endpoint pickers that stand in for each other have parts of one queue.
-    let mut by_name: BTreeMap<(&Arc<str>, &Arc<str>, bool), Waiting> = BTreeMap::new();
+    // Replicas of an endpoint picker have parts of one queue.
+    let mut by_name: BTreeMap<(&Arc<str>, &Arc<str>, bool), QueueTotals> = BTreeMap::new();
     for row in rows {
         let Some(name) = of(row) else { continue };
         let waiting = by_name.entry((&row.namespace, name, row.later)).or_default();
         *(if row.bytes { &mut waiting.bytes } else { &mut waiting.size }) += row.value;
     }
     for ((namespace, name, _), value) in by_name {
-        let new = Observed { value, at: now };
-        queues
-            .entry((namespace.clone(), name.clone()))
-            // One that shows a metric under both of its names has one queue.
-            .and_modify(|old| *old = if old.at == now { old.greater(new) } else { new })
-            .or_insert(new);
+        let key = (namespace.clone(), name.clone());
+        let same = queues.get(&key).filter(|old| old.at == now);
+        let value = same.map_or(value, |old| old.value.greater(value));
+        queues.insert(key, Observed { value, at: now });
     }
 }
 
-/// What a queue of this age counts as.
-pub(super) fn judge(seen: &Observed<Waiting>, ages: &MetricsAge, now: Instant) -> SeenQueue {
+/// The queue as rules see it at its age.
+pub(super) fn judge(seen: &Observed<QueueTotals>, ages: &MetricsAge, now: Instant) -> SeenQueue {
     let age = seen.age(now);
     match (Amount::try_from(seen.value.size), Amount::try_from(seen.value.bytes)) {
         (Ok(size), Ok(bytes)) if age <= ages.stale.get() => SeenQueue {

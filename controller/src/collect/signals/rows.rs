@@ -1,13 +1,37 @@
-//! What a series of an answer says: of which pod, model or queue it is, and its value.
+//! The rows of an answer: each series with its pod, model or queue.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use serde::Deserialize;
+
 use super::{Query, Signal};
-use crate::collect::prometheus::answer::{Label, Labels, Sink};
+use crate::collect::prometheus::Series;
+use crate::collect::prometheus::answer::Sink;
 use crate::collect::work::{Counter, Rank};
 
-/// A series belongs to a pod and, where vLLM says so, to a model.
+/// The labels that queries read. Empty where a series has none, which is the same to Prometheus.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Labels {
+    #[serde(rename = "__name__")]
+    name: String,
+    namespace: String,
+    pod: String,
+    /// The older name of `pod`.
+    pod_name: String,
+    model_name: String,
+    target_model_name: String,
+    inference_pool: String,
+    /// Added by a query that asks for several signals at once.
+    signal: String,
+    num_gpu_blocks: String,
+    block_size: String,
+    /// One of the data-parallel engines of a server.
+    engine: String,
+}
+
+/// The pod of a series and, where vLLM names it, the model.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct PodModel {
     /// Namespace of the pod.
@@ -27,7 +51,7 @@ pub(crate) struct CacheConfig {
     pub block_size: u32,
 }
 
-/// What one endpoint picker's series says of a model's queue.
+/// A series of a model's queue at an endpoint picker.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct QueueRow {
     /// Namespace of the endpoint picker.
@@ -44,12 +68,11 @@ pub(crate) struct QueueRow {
     pub value: f64,
 }
 
-/// The series of one answer, as far as they say something. NaN and infinities are absent values, and a series without
-/// a namespace or a pod belongs to nobody.
+/// The rows of one answer. A series that is NaN or infinite, or lacks the labels of its query, gives no row.
 #[derive(Debug)]
 pub(crate) struct Rows {
     query: Query,
-    /// The same few names again and again.
+    /// Each name once: an answer repeats a few of them thousands of times.
     names: HashSet<Arc<str>>,
     /// Values of pods.
     pub(crate) pods: Vec<(Signal, PodModel, f64)>,
@@ -61,12 +84,12 @@ pub(crate) struct Rows {
     pub(crate) completed: Vec<(Arc<str>, Arc<str>, f64)>,
     /// Counters of pods.
     pub(crate) work: Vec<(Counter, Rank, f64)>,
-    /// Why some series may be lacking, where the answer says so.
+    /// Why series may be lacking, where the answer reports it.
     pub(crate) partial: Option<String>,
 }
 
 impl Rows {
-    /// Of the answer to a query.
+    /// No rows yet of the answer to a query.
     pub(crate) fn of(query: Query) -> Self {
         Self {
             query,
@@ -80,6 +103,7 @@ impl Rows {
         }
     }
 
+    /// The shared copy of a name.
     fn name(&mut self, name: &str) -> Arc<str> {
         if let Some(known) = self.names.get(name) {
             return known.clone();
@@ -90,13 +114,13 @@ impl Rows {
     }
 
     fn pod_model(&mut self, namespace: &str, pod: &str, labels: &Labels) -> PodModel {
-        let model_name = self.name(labels.get(Label::ModelName).unwrap_or_default());
+        let model_name = self.name(&labels.model_name);
         PodModel { namespace: self.name(namespace), pod: pod.into(), model_name }
     }
 
     fn take(&mut self, labels: &Labels, value: f64) -> Option<()> {
-        let namespace = labels.get(Label::Namespace)?;
-        let pod = || labels.get(Label::Pod).or_else(|| labels.get(Label::PodName));
+        let namespace = present(&labels.namespace)?;
+        let pod = || present(&labels.pod).or_else(|| present(&labels.pod_name));
         match self.query {
             Query::CacheConfig => {
                 let cache = cache_config(labels)?;
@@ -104,26 +128,26 @@ impl Rows {
                 self.caches.push((namespace, pod, cache));
             }
             Query::SchedulerQueue => {
-                let model = labels.get(Label::TargetModelName).or_else(|| labels.get(Label::ModelName))?;
-                let metric = labels.get(Label::Name)?;
+                let model = present(&labels.target_model_name).or_else(|| present(&labels.model_name))?;
+                let metric = present(&labels.name)?;
                 let (namespace, model) = (self.name(namespace), self.name(model));
-                let pool = labels.get(Label::InferencePool).map(|pool| self.name(pool));
+                let pool = present(&labels.inference_pool).map(|pool| self.name(pool));
                 let (later, bytes) = (metric.starts_with("llm_d_epp"), metric.ends_with("_bytes"));
                 self.queues.push(QueueRow { namespace, model, pool, later, bytes, value });
             }
             Query::Completed(_) => {
-                let model = labels.get(Label::ModelName)?;
+                let model = present(&labels.model_name)?;
                 let (namespace, model) = (self.name(namespace), self.name(model));
                 self.completed.push((namespace, model, value));
             }
             Query::Work | Query::WorkBefore => {
-                let counter = Counter::named(labels.get(Label::Signal)?)?;
+                let counter = Counter::named(&labels.signal)?;
                 let pod = self.pod_model(namespace, pod()?, labels);
-                let engine = self.name(labels.get(Label::Engine).unwrap_or_default());
+                let engine = self.name(&labels.engine);
                 self.work.push((counter, Rank { pod, engine }, value));
             }
             query => {
-                let signal = query.signal(labels)?;
+                let signal = query.signal(&labels.signal)?;
                 let key = self.pod_model(namespace, pod()?, labels);
                 self.pods.push((signal, key, value));
             }
@@ -133,16 +157,26 @@ impl Rows {
 }
 
 impl Sink for Rows {
-    fn series(&mut self, labels: &Labels, value: f64) {
-        if value.is_finite() {
-            // What says nothing is left out.
-            let _ = self.take(labels, value);
+    type Labels = Labels;
+
+    fn series(&mut self, series: Series<Labels>) {
+        if series.value.is_finite() {
+            // A series without the labels of its query gives no row.
+            let _ = self.take(&series.labels, series.value);
         }
     }
 }
 
+/// The value of a label that the series has.
+fn present(label: &str) -> Option<&str> {
+    Some(label).filter(|value| !value.is_empty())
+}
+
 /// vLLM writes `None` until it has measured how much memory is left.
 fn cache_config(labels: &Labels) -> Option<CacheConfig> {
-    let number = |label| labels.get(label)?.parse().ok().filter(|n| *n > 0);
-    Some(CacheConfig { num_gpu_blocks: number(Label::NumGpuBlocks)?, block_size: number(Label::BlockSize)? })
+    let number = |label: &str| label.parse().ok().filter(|n| *n > 0);
+    Some(CacheConfig {
+        num_gpu_blocks: number(&labels.num_gpu_blocks)?,
+        block_size: number(&labels.block_size)?,
+    })
 }

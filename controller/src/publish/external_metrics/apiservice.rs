@@ -8,7 +8,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use kube::api::{Api, Patch, PatchParams};
 use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{self, watcher};
+use kube::runtime::watcher::{self, watch_object};
 use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior};
@@ -131,8 +131,7 @@ fn call(verb: &str) -> ApiCall<'_> {
 
 impl Task {
     async fn run(mut self) {
-        let only = watcher::Config::default().fields(&format!("metadata.name={NAME}"));
-        let mut events = watcher(self.api.clone(), only).default_backoff().boxed();
+        let mut watch = watch_object(self.api.clone(), NAME).default_backoff().boxed();
         let mut bundle = self.bundle.clone();
         let mut bundles_end = false;
         let mut look = tokio::time::interval_at(Instant::now() + LOOK, LOOK);
@@ -148,21 +147,16 @@ impl Task {
             tokio::select! {
                 () = tokio::time::sleep_until(write_at), if verdict == Verdict::Shut => self.open().await,
                 changed = bundle.changed(), if !bundles_end => bundles_end = changed.is_err(),
-                Some(event) = events.next() => self.seen(event),
+                Some(found) = watch.next() => self.seen(found),
                 _ = look.tick() => self.look().await,
             }
         }
     }
 
-    fn seen(&mut self, event: Result<watcher::Event<APIService>, watcher::Error>) {
-        self.interruptions.log(&event);
-        match event {
-            Ok(watcher::Event::Apply(found) | watcher::Event::InitApply(found)) => self.found = Some(found),
-            Ok(watcher::Event::Delete(_)) => self.found = None,
-            // A list begins: what was deleted meanwhile is not in it.
-            Ok(watcher::Event::Init) => (self.found, self.synced) = (None, false),
-            Ok(watcher::Event::InitDone) => self.synced = true,
-            Err(_) => {}
+    fn seen(&mut self, found: watcher::Result<Option<APIService>>) {
+        self.interruptions.log_error(found.as_ref().err());
+        if let Ok(found) = found {
+            (self.found, self.synced) = (found, true);
         }
     }
 

@@ -13,7 +13,6 @@ use axum::{Extension, Json, Router};
 use rustls::ServerConfig;
 use tokio_util::sync::CancellationToken;
 use wva_runtime::auth::{Action, Gate, Refusal};
-use wva_runtime::connections::Bounds;
 use wva_runtime::server::{self, Connection, Limits};
 use wva_runtime::{Cache, Clock, Synced};
 
@@ -25,12 +24,8 @@ use crate::observe::watches::variant::Variant;
 
 /// The aggregator multiplexes all HPAs over a few connections. All servers together stay below the 1,024 files that a
 /// process may have open where nobody says otherwise.
-const LIMITS: Limits = Limits {
-    bounds: Bounds { served: "external metrics", connections: 128, drain: Duration::from_secs(10) },
-    handshake: Duration::from_secs(10),
-    head: Duration::from_secs(30),
-    head_bytes: 64 * 1024,
-};
+const LIMITS: Limits =
+    Limits { head: Duration::from_secs(30), head_bytes: 64 * 1024, ..Limits::new("external metrics", 128) };
 
 /// A namespace's name is a DNS label.
 const LONGEST_NAMESPACE: usize = 63;

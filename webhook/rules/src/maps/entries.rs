@@ -10,17 +10,14 @@ use crate::maps::facts::{MapFacts, RunningValue};
 use crate::maps::main_map::entry_field;
 use crate::maps::names::MapRole;
 use crate::maps::reading::MOST_FAULTS;
-use crate::rule::{Check, Kind, Rule, Scope};
+use crate::maps::{DENY, WARN};
+use crate::rule::{Check, Rule};
 
 /// Longer than this, and a model hardly ever goes to zero.
 const LONG_RETENTION: GoDuration = GoDuration::from_secs(24 * 3600);
 
 pub(crate) const FORM: Rule = Rule {
     code: "WVA-CM-020",
-    kind: Kind::Deny,
-    scope: Scope::Object,
-    field: "data",
-    reads: &[],
     message: "found {found}: the entry cannot be read, and the rest would hold without it",
     docs: "Each entry of a saturation, scale-to-zero or service-class map is YAML: fields and values, one a line. After 64 \
            faults in the entries that a request changes, its other changed entries are not read.",
@@ -35,36 +32,27 @@ pub(crate) const FORM: Rule = Rule {
             out.remedy(format!("; correct those faults first, then this entry is read{more}"));
         }
     }),
+    ..DENY
 };
 
 pub(crate) const DUPLICATE: Rule = Rule {
     code: "WVA-CM-021",
-    kind: Kind::Deny,
-    scope: Scope::Object,
-    field: "data",
-    reads: &[],
     message: "found {found}: only one of the two would hold; delete the other",
     docs: "No field stands twice in an entry.",
     check: Check::ConfigMap(|facts, out| faults(facts, Wrong::Duplicate, out)),
+    ..DENY
 };
 
 pub(crate) const UNKNOWN: Rule = Rule {
     code: "WVA-CM-022",
-    kind: Kind::Deny,
-    scope: Scope::Object,
-    field: "data",
-    reads: &[],
     message: "there is no field {found}, so it would do nothing",
     docs: "An entry holds no field that does not exist. The nearest one that does is named.",
     check: Check::ConfigMap(|facts, out| faults(facts, Wrong::Unknown, out)),
+    ..DENY
 };
 
 pub(crate) const VALUE: Rule = Rule {
     code: "WVA-CM-023",
-    kind: Kind::Deny,
-    scope: Scope::Object,
-    field: "data",
-    reads: &[],
     message: "found {found}",
     docs: "Each field of an entry has a value of its type and within its range, as the JSON Schema of the entry says \
            (`crds/schemas/`).",
@@ -72,14 +60,11 @@ pub(crate) const VALUE: Rule = Rule {
         faults(facts, Wrong::Value, out);
         faults(facts, Wrong::Missing, out);
     }),
+    ..DENY
 };
 
 pub(crate) const TOO_LONG: Rule = Rule {
     code: "WVA-CM-028",
-    kind: Kind::Deny,
-    scope: Scope::Object,
-    field: "data",
-    reads: &[],
     message: "found {found}, over the maximum {other} (WVA_MAX_RETENTION_PERIOD): write {other} or less",
     docs: "`retention_period` is at most `WVA_MAX_RETENTION_PERIOD`, 7 days unless set otherwise. Every period is a \
            query to Prometheus over so long a time. The controller counts a longer one that is stored already as the \
@@ -91,14 +76,11 @@ pub(crate) const TOO_LONG: Rule = Rule {
             out.basis(retention.to_string());
         }
     }),
+    ..DENY
 };
 
 pub(crate) const LONG: Rule = Rule {
     code: "WVA-CM-061",
-    kind: Kind::Warn,
-    scope: Scope::Object,
-    field: "data",
-    reads: &[],
     message: "{found} is over 24h: the model hardly ever goes to zero",
     docs: "`retention_period` is longer than a day. The model keeps its last replica that long after its last request.",
     check: Check::ConfigMap(|facts, out| {
@@ -108,14 +90,12 @@ pub(crate) const LONG: Rule = Rule {
             out.at(field, retention.to_string(), "");
         }
     }),
+    ..WARN
 };
 
 pub(crate) const DEFAULT_MODEL: Rule = Rule {
     code: "WVA-CM-062",
-    kind: Kind::Warn,
-    scope: Scope::Object,
     field: "data.default.model_id",
-    reads: &[],
     message: "is ignored: the entry default holds for every model",
     docs: "The entry `default` names a model. It holds for every model all the same; an entry for one model has a key \
            of its own.",
@@ -128,14 +108,11 @@ pub(crate) const DEFAULT_MODEL: Rule = Rule {
             out.text("", "");
         }
     }),
+    ..WARN
 };
 
 pub(crate) const NO_OPTIMIZER: Rule = Rule {
     code: "WVA-CM-064",
-    kind: Kind::Warn,
-    scope: Scope::Object,
-    field: "data",
-    reads: &[],
     message: "\"exact\" is read as \"costAware\": the search for the least cost of one cycle was removed; delete the field",
     docs: "`optimizer: exact` searched for the least cost of one cycle. Over a growing load that cost more than `costAware`, \
            so the search was removed. The entry is accepted, and the token analyzer decides as with `costAware`.",
@@ -148,6 +125,7 @@ pub(crate) const NO_OPTIMIZER: Rule = Rule {
             }
         }
     }),
+    ..WARN
 };
 
 /// The longest retention period, as this process was started.

@@ -2,6 +2,7 @@
 //! unseen, for whatever restarts the program next. The refusal hands over the command that makes the change properly.
 
 use serde_json::{Map, Value, json};
+use wva_crds::digest::fnv1a;
 use wva_crds::names::RESTART_REVISION_ANNOTATION;
 use wva_crds::settings::map::{Layout, Written};
 use wva_crds::settings::{SETTINGS, Setting, Value as SettingValue};
@@ -9,7 +10,8 @@ use wva_crds::settings::{SETTINGS, Setting, Value as SettingValue};
 use crate::facts::{Operation, at};
 use crate::maps::facts::{MapFacts, RunningSource, RunningValue};
 use crate::maps::main_map::{entry_field, field, shown_value};
-use crate::rule::{Check, Kind, Rule, Scope};
+use crate::maps::{DENY, WARN};
+use crate::rule::{Check, Rule};
 use crate::text::{quote, shell};
 
 /// Code of the rule whose refusal is also told by an event.
@@ -23,10 +25,6 @@ const MOST_COMMAND_CHARS: usize = 1000;
 
 pub(crate) const CHANGED: Rule = Rule {
     code: IMMUTABLE,
-    kind: Kind::Deny,
-    scope: Scope::Object,
-    field: "data",
-    reads: &[],
     message: "found {found}, before {other}: this setting is read at the start alone, so the change would wait \
               unseen for the next restart",
     docs: "A setting that holds until a restart is not changed in the main map, unless the same request changes the \
@@ -46,14 +44,11 @@ pub(crate) const CHANGED: Rule = Rule {
             out.remedy(remedy(facts, &changes));
         }
     }),
+    ..DENY
 };
 
 pub(crate) const AT_RESTART: Rule = Rule {
     code: "WVA-CM-054",
-    kind: Kind::Warn,
-    scope: Scope::Object,
-    field: "data",
-    reads: &[],
     message: "in force from the restart on, until then {other}",
     docs: "A setting that holds until a restart was changed, and the annotation `wva.llmd.ai/restart-revision` with \
            it: the new value takes effect when the program restarts.",
@@ -64,6 +59,7 @@ pub(crate) const AT_RESTART: Rule = Rule {
             }
         }
     }),
+    ..WARN
 };
 
 /// One setting that would change.
@@ -189,10 +185,9 @@ fn remedy(facts: &MapFacts<'_>, changes: &[Change<'_>]) -> String {
         );
     };
     let patch = json!({"metadata": {"annotations": {RESTART_REVISION_ANNOTATION: revision}}, "data": data});
-    let name = at(facts.object, &["metadata", "name"]).and_then(Value::as_str).unwrap_or_default();
     format!(
         "; change it and restart in one step: kubectl patch configmap {} -n {namespace} --type=merge -p {} && {restart}",
-        shell(name),
+        shell(facts.name()),
         shell(&ascii(&patch.to_string())),
     )
 }
@@ -234,8 +229,8 @@ fn ascii(json: &str) -> String {
     out
 }
 
-/// A revision that differs from the one before: made from the change itself, since rules know no clock. FNV-1a, whose
-/// result is the same in every build, as the rule reference prints it.
+/// A revision that differs from the one before: made from the change itself, since rules know no clock. The same in every
+/// build, as the rule reference prints it.
 fn revision(facts: &MapFacts<'_>, changes: &[Change<'_>]) -> String {
     let before = facts.old.and_then(|old| at(old, &["metadata", "annotations", RESTART_REVISION_ANNOTATION]));
     let running = facts.running.and_then(|r| r.restart_revision.as_deref());
@@ -244,8 +239,5 @@ fn revision(facts: &MapFacts<'_>, changes: &[Change<'_>]) -> String {
         texts.extend([Some(change.setting.key), change.new.map(|w| w.text.as_str()), change.known_old()]);
     }
     let bytes = texts.into_iter().flat_map(|text| text.unwrap_or_default().bytes().chain([0]));
-    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    format!("{hash:016x}")
+    format!("{:016x}", fnv1a(bytes))
 }

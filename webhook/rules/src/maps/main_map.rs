@@ -7,7 +7,8 @@ use wva_crds::settings::{Setting, order_problems};
 
 use crate::findings::MOST_TOLD;
 use crate::maps::facts::{MapFacts, RunningSource};
-use crate::rule::{Check, Kind, Rule, Scope};
+use crate::maps::{DENY, WARN};
+use crate::rule::{Check, Rule};
 use crate::text::{escape, inside, nearest, quote, shorten, show};
 
 /// The most characters of a parser's message.
@@ -15,10 +16,6 @@ const PROBLEM_CHARS: usize = 300;
 
 pub(crate) const VALUE: Rule = Rule {
     code: "WVA-CM-002",
-    kind: Kind::Deny,
-    scope: Scope::Object,
-    field: "data",
-    reads: &[],
     message: "",
     docs: "Each value of the main map parses as its setting demands: durations, booleans, numbers, addresses, URLs of \
            the schemes http and https, and words out of a few. A value that does not would fail the next start.",
@@ -32,14 +29,11 @@ pub(crate) const VALUE: Rule = Rule {
             }
         }
     }),
+    ..DENY
 };
 
 pub(crate) const CONTRADICTION: Rule = Rule {
     code: "WVA-CM-003",
-    kind: Kind::Deny,
-    scope: Scope::Object,
-    field: "data",
-    reads: &[],
     message: "found {found}, and {other}: one of the two would be ignored; give the key once",
     docs: "No setting has different values in the two layouts (a flat key, and a key inside the entry `config.yaml`), \
            or under its present and its old name.",
@@ -52,14 +46,12 @@ pub(crate) const CONTRADICTION: Rule = Rule {
             }
         }
     }),
+    ..DENY
 };
 
 pub(crate) const NESTED: Rule = Rule {
     code: "WVA-CM-004",
-    kind: Kind::Deny,
-    scope: Scope::Object,
     field: "data[config.yaml]",
-    reads: &[],
     message: "",
     docs: "The entry `config.yaml` is a YAML map from keys to single values, each key once.",
     check: Check::ConfigMap(|facts, out| {
@@ -72,14 +64,11 @@ pub(crate) const NESTED: Rule = Rule {
             out.basis(facts.data().and_then(|d| d.get(NESTED_ENTRY)).cloned().unwrap_or_default());
         }
     }),
+    ..DENY
 };
 
 pub(crate) const DATA: Rule = Rule {
     code: "WVA-CM-005",
-    kind: Kind::Deny,
-    scope: Scope::Object,
-    field: "data",
-    reads: &[],
     message: "found {found}: a ConfigMap holds texts; put values that look like numbers or booleans in quotes, and \
               maps under a key with `|`",
     docs: "`data` is a map from text to text. The apiserver refuses anything else; `wva validate` says it earlier.",
@@ -100,6 +89,7 @@ pub(crate) const DATA: Rule = Rule {
             out.basis(value.clone());
         }
     }),
+    ..DENY
 };
 
 /// The longest key of a ConfigMap.
@@ -107,10 +97,6 @@ const KEY_CHARS: usize = 253;
 
 pub(crate) const KEY: Rule = Rule {
     code: "WVA-CM-007",
-    kind: Kind::Deny,
-    scope: Scope::Object,
-    field: "data",
-    reads: &[],
     message: "found the key {found}: a key has 1 to 253 letters, digits, `-`, `_` or `.`, and is not `.` nor begins \
               with `..`; any such key will do for a model, which the entry names by model_id",
     docs: "Each key of `data` is one that a ConfigMap may have. A model's name with a `/` is none; it stands in the \
@@ -127,14 +113,11 @@ pub(crate) const KEY: Rule = Rule {
             out.basis(key.as_str());
         }
     }),
+    ..DENY
 };
 
 pub(crate) const ORDER: Rule = Rule {
     code: "WVA-CM-006",
-    kind: Kind::Deny,
-    scope: Scope::Object,
-    field: "data",
-    reads: &[],
     message: "found {found}: the program would not start with it",
     docs: "Settings that belong together are in order: lease duration > renew deadline > retry period, and fresh <= \
            stale <= unavailable threshold of the metrics cache. The program would not start otherwise.",
@@ -180,14 +163,11 @@ pub(crate) const ORDER: Rule = Rule {
             }
         }
     }),
+    ..DENY
 };
 
 pub(crate) const UNKNOWN: Rule = Rule {
     code: "WVA-CM-051",
-    kind: Kind::Warn,
-    scope: Scope::Object,
-    field: "data",
-    reads: &[],
     message: "nobody reads this key{other}",
     docs: "A key of the main map is none that is read. Where a known one is near, it is named.",
     check: Check::ConfigMap(|facts, out| {
@@ -198,14 +178,11 @@ pub(crate) const UNKNOWN: Rule = Rule {
             out.at(field(written), "", meant);
         }
     }),
+    ..WARN
 };
 
 pub(crate) const HIDDEN: Rule = Rule {
     code: "WVA-CM-052",
-    kind: Kind::Warn,
-    scope: Scope::Object,
-    field: "data",
-    reads: &[],
     message: "has no effect: {other} wins",
     docs: "A flag or an environment variable of the running process gives this setting, and wins over the map. \
            Change it there, or remove it there and restart, to have the map decide.",
@@ -218,14 +195,11 @@ pub(crate) const HIDDEN: Rule = Rule {
             }
         }
     }),
+    ..WARN
 };
 
 pub(crate) const OLD_NAME: Rule = Rule {
     code: "WVA-CM-055",
-    kind: Kind::Warn,
-    scope: Scope::Object,
-    field: "data",
-    reads: &[],
     message: "is an old name of {other}",
     docs: "A key of the main map has the name it had in the first releases. It is read all the same, \
            so there is no hurry to rename it.",
@@ -234,14 +208,11 @@ pub(crate) const OLD_NAME: Rule = Rule {
             out.at(field(written), "", written.setting.map_or("", |s| s.key));
         }
     }),
+    ..WARN
 };
 
 pub(crate) const OUTSIDE: Rule = Rule {
     code: "WVA-CM-056",
-    kind: Kind::Warn,
-    scope: Scope::Object,
-    field: "data",
-    reads: &[],
     message: "is read from the environment alone: it says where this map is",
     docs: "`CONFIG_MAP_NAME`, `POD_NAMESPACE`, `POD_NAME`, `DEPLOYMENT_NAME`, `CONTROLLER_INSTANCE` and `CONFIG_FILE` \
            are no keys of the map: they say where the map is and who reads it, and are read from the environment (the \
@@ -251,6 +222,7 @@ pub(crate) const OUTSIDE: Rule = Rule {
             out.at(field(written), "", "");
         }
     }),
+    ..WARN
 };
 
 /// The keys of the main map, where this process reads it.

@@ -3,23 +3,20 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use wva_crds::entries::{Conflict, DEFAULT_ENTRY, Order, Saturation, SaturationEntry, overlaid};
+use wva_crds::entries::{Conflict, DEFAULT_ENTRY, EntryIndex, Order, Saturation, SaturationEntry, Scoped};
 
 use crate::facts::at;
 use crate::maps::facts::MapFacts;
 use crate::maps::main_map::entry_field;
 use crate::maps::names::{MapRole, Place};
 use crate::maps::reading::{Bounds, Entries, Entry};
-use crate::rule::{Check, Kind, Rule, Scope};
+use crate::maps::{DENY, WARN};
+use crate::rule::{Check, Rule, Scope};
 use crate::text::{quote, shorten};
 use crate::va::model::is_model;
 
 pub(crate) const NO_MODEL: Rule = Rule {
     code: "WVA-CM-024",
-    kind: Kind::Deny,
-    scope: Scope::Object,
-    field: "data",
-    reads: &[],
     message: "found {found}: an entry that is not called default is for one model; give its model_id as the model \
               server does, or call the entry default",
     docs: "An entry under any key but `default` names its model: a text of at most 512 bytes that holds more than white \
@@ -36,14 +33,11 @@ pub(crate) const NO_MODEL: Rule = Rule {
             }
         }
     }),
+    ..DENY
 };
 
 pub(crate) const TWICE: Rule = Rule {
     code: "WVA-CM-025",
-    kind: Kind::Deny,
-    scope: Scope::Object,
-    field: "data",
-    reads: &[],
     message: "found {found}, for which {other} is too: only one of them would hold; delete one",
     docs: "No two entries are for the same model and namespace, and no service class names a model twice.",
     check: Check::ConfigMap(|facts, out| {
@@ -65,14 +59,11 @@ pub(crate) const TWICE: Rule = Rule {
             }
         }
     }),
+    ..DENY
 };
 
 pub(crate) const OTHER_NAMESPACE: Rule = Rule {
     code: "WVA-CM-027",
-    kind: Kind::Deny,
-    scope: Scope::Object,
-    field: "data",
-    reads: &[],
     message: "found {found}: a map of namespace {other} holds for that namespace alone; write that one, or leave the \
               field out",
     docs: "In a namespace-local map the `namespace` of an entry is that of the map, or left out.",
@@ -85,46 +76,46 @@ pub(crate) const OTHER_NAMESPACE: Rule = Rule {
             }
         }
     }),
+    ..DENY
 };
 
 pub(crate) const CONFLICT: Rule = Rule {
     code: "WVA-CM-026",
-    kind: Kind::Deny,
-    scope: Scope::Object,
-    field: "data",
-    reads: &[],
     message: "found {found}: {other}; change one of the two",
     docs: "After an entry has inherited what it leaves out from `default`, and that from the built-in defaults, \
            `kvSpareTrigger` is at most `kvCacheThreshold`, and, where the analyzer is `saturation`, `scaleUpThreshold` is \
            above `scaleDownBoundary`. In a namespace-local map, which inherits from the global one first, only what the map says itself is compared.",
     check: Check::ConfigMap(|facts, out| {
-        let Some(layers) = Layers::of(facts) else { return };
-        for own in &layers.all {
-            for conflict in own_conflicts(facts.place, &layers.chain(own)) {
+        let layers = saturation_layers(facts);
+        let index = indexed(&layers);
+        for own in &layers {
+            for conflict in own_conflicts(facts.place, &chain(&index, own)) {
                 told(own.entry, &conflict, out);
             }
         }
     }),
+    ..DENY
 };
 
 pub(crate) const LEFT_OUT: Rule = Rule {
     code: "WVA-CM-063",
-    kind: Kind::Warn,
     scope: Scope::Cluster,
-    field: "data",
-    reads: &[],
     message: "the entry is left out: the global {other}",
     docs: "Together with what it inherits from the global map, an entry of a namespace-local map breaks a rule between \
            fields. The entry is left out as long as that is so.",
     check: Check::ConfigMap(|facts, out| {
         let Some(global) = facts.global.filter(|_| facts.place == Place::Local) else { return };
-        let Some(layers) = Layers::of(facts) else { return };
+        let layers = saturation_layers(facts);
+        if layers.is_empty() {
+            return;
+        }
         let stored = at(global, &["data"]).and_then(Value::as_object);
         let read = Entries::of(facts.role, stored, Bounds { stored, cancelled: facts.cancelled });
-        let global = Layers::read(&read);
-        for own in &layers.all {
-            let chain = layers.chain(own);
-            let below = global.below(own.entry.text("model_id"), facts.namespace);
+        let global = valid_layers(&read);
+        let (index, global) = (indexed(&layers), indexed(&global));
+        for own in &layers {
+            let chain = chain(&index, own);
+            let below = global.layers(facts.namespace, own.model_id().unwrap_or_default());
             // What the map says itself is judged by the rule above.
             let judged = own_conflicts(facts.place, &chain);
             for c in news(&below, &chain).into_iter().filter(|c| !judged.contains(c)) {
@@ -135,6 +126,7 @@ pub(crate) const LEFT_OUT: Rule = Rule {
             }
         }
     }),
+    ..WARN
 };
 
 /// The field by which an entry says what reads its other fields.
@@ -166,7 +158,7 @@ fn given_field(entry: &Entry, conflict: &Conflict) -> &'static str {
 }
 
 /// What a chain of entries of one map breaks by itself. What a map of a namespace leaves out, others may know better.
-fn own_conflicts(place: Place, chain: &[&Layer<'_>]) -> Vec<Conflict> {
+fn own_conflicts(place: Place, chain: &[Keyed<'_, '_>]) -> Vec<Conflict> {
     let both = |c: &Conflict| gives(chain, c.field) && gives(chain, c.other);
     news(&[], chain).into_iter().filter(|c| place != Place::Local || both(c)).collect()
 }
@@ -177,68 +169,53 @@ struct Layer<'f> {
     read: SaturationEntry,
 }
 
-/// The valid entries of a saturation map, and by whom they are for where each stands among them, so that each finds
-/// what it inherits from at once: a map can hold tens of thousands.
-struct Layers<'f> {
-    all: Vec<Layer<'f>>,
-    default: Option<usize>,
-    /// For a model in every namespace; of several the first by key.
-    wide: BTreeMap<&'f str, usize>,
-    /// For a model in one namespace; likewise.
-    narrow: BTreeMap<(&'f str, &'f str), usize>,
-}
-
-impl<'f> Layers<'f> {
-    fn of(facts: &'f MapFacts<'_>) -> Option<Self> {
-        let saturation = facts.role == MapRole::Saturation && facts.has_entries();
-        saturation.then(|| Self::read(facts.entries()))
+impl Scoped for Layer<'_> {
+    fn model_id(&self) -> Option<&str> {
+        self.read.model_id()
     }
 
-    fn read(entries: &'f Entries) -> Self {
-        let typed = |entry: &'f Entry| Some(Layer { entry, read: entry.typed()? });
-        let all: Vec<Layer<'f>> = entries.valid().filter_map(typed).collect();
-        let (mut default, mut wide, mut narrow) = (None, BTreeMap::new(), BTreeMap::new());
-        for (i, Layer { entry, .. }) in all.iter().enumerate() {
-            match (entry.text("model_id"), entry.text("namespace")) {
-                _ if entry.key == DEFAULT_ENTRY => default = Some(i),
-                (Some(model), None) => drop(wide.entry(model).or_insert(i)),
-                (Some(model), Some(namespace)) => drop(narrow.entry((model, namespace)).or_insert(i)),
-                (None, _) => {}
-            }
-        }
-        Self { all, default, wide, narrow }
-    }
-
-    /// An entry, after those of the same map that it inherits from.
-    fn chain<'l>(&'l self, own: &'l Layer<'f>) -> Vec<&'l Layer<'f>> {
-        if own.entry.key == DEFAULT_ENTRY {
-            return vec![own];
-        }
-        let named = own.entry.text("namespace").and(own.entry.text("model_id"));
-        let wide = named.and_then(|model| self.wide.get(model));
-        self.at([self.default.as_ref(), wide]).chain([own]).collect()
-    }
-
-    /// What a model in a namespace gets from this map.
-    fn below(&self, model: Option<&str>, namespace: &str) -> Vec<&Layer<'f>> {
-        let wide = model.and_then(|model| self.wide.get(model));
-        let narrow = model.and_then(|model| self.narrow.get(&(model, namespace)));
-        self.at([self.default.as_ref(), wide, narrow]).collect()
-    }
-
-    fn at<const N: usize>(&self, places: [Option<&usize>; N]) -> impl Iterator<Item = &Layer<'f>> {
-        places.map(Option::<&usize>::copied).into_iter().flatten().map(|i| &self.all[i])
+    fn namespace(&self) -> Option<&str> {
+        self.read.namespace()
     }
 }
 
-fn gives(chain: &[&Layer<'_>], field: &str) -> bool {
-    chain.iter().any(|layer| layer.entry.gives(field))
+/// A layer with the key of its entry.
+type Keyed<'l, 'f> = (&'l str, &'l Layer<'f>);
+
+/// The valid entries of a saturation map; none of another.
+fn saturation_layers<'f>(facts: &'f MapFacts<'_>) -> Vec<Layer<'f>> {
+    let is_read = facts.role == MapRole::Saturation && facts.has_entries();
+    if is_read { valid_layers(facts.entries()) } else { Vec::new() }
+}
+
+fn valid_layers(entries: &Entries) -> Vec<Layer<'_>> {
+    entries.valid().filter_map(|entry| Some(Layer { entry, read: entry.typed()? })).collect()
+}
+
+/// The layers by whom they are for, so that each finds what it inherits from at once: a map can hold tens of thousands.
+fn indexed<'l, 'f>(layers: &'l [Layer<'f>]) -> EntryIndex<'l, Layer<'f>> {
+    EntryIndex::new(layers.iter().map(|layer| (&layer.entry.key, layer)))
+}
+
+/// An entry, after those of the same map that it inherits from.
+fn chain<'l, 'f>(index: &EntryIndex<'l, Layer<'f>>, own: &'l Layer<'f>) -> Vec<Keyed<'l, 'f>> {
+    let own = (own.entry.key.as_str(), own);
+    if own.0 == DEFAULT_ENTRY {
+        return vec![own];
+    }
+    // One for a namespace inherits from the one for its model, too.
+    let model = own.1.namespace().and(own.1.model_id()).unwrap_or_default();
+    index.layers("", model).into_iter().chain([own]).collect()
+}
+
+fn gives(chain: &[Keyed<'_, '_>], field: &str) -> bool {
+    chain.iter().any(|(_, layer)| layer.entry.gives(field))
 }
 
 /// The rules between fields that a chain of entries breaks, and does not without its last one.
-fn news(below: &[&Layer<'_>], chain: &[&Layer<'_>]) -> Vec<Conflict> {
-    let layers: Vec<(&str, &SaturationEntry)> = below.iter().chain(chain).map(|l| ("", &l.read)).collect();
-    let conflicts = |layers: &[(&str, &SaturationEntry)]| Saturation::of(&overlaid(layers)).conflicts();
+fn news(below: &[Keyed<'_, '_>], chain: &[Keyed<'_, '_>]) -> Vec<Conflict> {
+    let layers: Vec<_> = below.iter().chain(chain).map(|(key, layer)| (*key, &layer.read)).collect();
+    let conflicts = |layers: &[(&str, &SaturationEntry)]| Saturation::of_layers(layers).conflicts();
     let before = conflicts(&layers[..layers.len().saturating_sub(1)]);
     conflicts(&layers).into_iter().filter(|c| !before.contains(c)).collect()
 }
@@ -251,10 +228,10 @@ fn overrides<'f>(facts: &'f MapFacts<'_>) -> impl Iterator<Item = &'f Entry> {
 }
 
 /// A model and the namespace or class it is named for, and the field that says so.
-type Scoped = ((String, Option<String>), String);
+type Named = ((String, Option<String>), String);
 
 /// Whom each override is for.
-fn scopes(facts: &MapFacts<'_>) -> Vec<Scoped> {
+fn scopes(facts: &MapFacts<'_>) -> Vec<Named> {
     let scope = |entry: &Entry| {
         let model = entry.text("model_id")?;
         let own = (facts.place == Place::Local).then_some(facts.namespace);
@@ -265,7 +242,7 @@ fn scopes(facts: &MapFacts<'_>) -> Vec<Scoped> {
 }
 
 /// Which models each class is for.
-fn classes(facts: &MapFacts<'_>) -> Vec<Scoped> {
+fn classes(facts: &MapFacts<'_>) -> Vec<Named> {
     let mut found = Vec::new();
     if !facts.has_entries() {
         return found;

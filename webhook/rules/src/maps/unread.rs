@@ -1,14 +1,12 @@
 //! Warnings about maps that have no effect where they stand.
 
+use crate::maps::WARN;
 use crate::maps::names::{MapRole, Place};
-use crate::rule::{Check, Kind, Rule, Scope};
+use crate::rule::{Check, Rule, Scope};
 
 pub(crate) const ELSEWHERE: Rule = Rule {
     code: "WVA-CM-053",
-    kind: Kind::Warn,
-    scope: Scope::Object,
     field: "metadata.namespace",
-    reads: &[],
     message: "not read here: {other} is",
     docs: "The main map, a service-class map, or a map under an older name stands in a namespace other than the \
            controller's: nothing reads it there. Namespace-local maps are exactly `wva-saturation-scaling-config` and \
@@ -20,14 +18,13 @@ pub(crate) const ELSEWHERE: Rule = Rule {
             out.at(field, "", facts.read_instead);
         }
     }),
+    ..WARN
 };
 
 pub(crate) const NOT_TRACKED: Rule = Rule {
     code: "WVA-CM-060",
-    kind: Kind::Warn,
     scope: Scope::Cluster,
     field: "metadata.namespace",
-    reads: &[],
     message: "no effect yet: no variants here, nor label {other}",
     docs: "The namespace of a local map has no variants and no opt-in label `wva.llmd.ai/config-enabled`, or it is \
            excluded by the annotation `wva.llmd.ai/exclude`: the map is not read yet.",
@@ -36,4 +33,5 @@ pub(crate) const NOT_TRACKED: Rule = Rule {
             out.text("", wva_crds::names::CONFIG_ENABLED_LABEL);
         }
     }),
+    ..WARN
 };

@@ -4,36 +4,32 @@ use serde_json::Value;
 
 use crate::facts::Facts;
 use crate::findings::Findings;
-use crate::rule::{Check, Kind, Rule, Scope};
+use crate::rule::{Check, DENY, Rule};
 
 pub(crate) const MIN: Rule = Rule {
     code: "WVA-VA-009",
-    kind: Kind::Deny,
-    scope: Scope::Object,
     field: "spec.minReplicas",
     reads: &[&["spec", "minReplicas"]],
     message: "found {found}: a number of replicas is whole and not negative; give 0 to 2147483647 without quotes, \
               or leave it out",
     docs: "`spec.minReplicas` is a whole number, 0 to 2147483647.",
     check: Check::Variant(|facts, out| count(facts, "minReplicas", out)),
+    ..DENY
 };
 
 pub(crate) const MAX: Rule = Rule {
     code: "WVA-VA-010",
-    kind: Kind::Deny,
-    scope: Scope::Object,
     field: "spec.maxReplicas",
     reads: &[&["spec", "maxReplicas"]],
     message: "found {found}: a number of replicas is whole and not negative; give 0 to 2147483647 without quotes, \
               or leave it out",
     docs: "`spec.maxReplicas` is a whole number, 0 to 2147483647.",
     check: Check::Variant(|facts, out| count(facts, "maxReplicas", out)),
+    ..DENY
 };
 
 pub(crate) const ORDER: Rule = Rule {
     code: "WVA-VA-011",
-    kind: Kind::Deny,
-    scope: Scope::Object,
     field: "spec.minReplicas",
     reads: &[&["spec", "minReplicas"], &["spec", "maxReplicas"]],
     message: "found {found}, above maxReplicas {other}: no number of replicas satisfies both; lower minReplicas \
@@ -47,6 +43,7 @@ pub(crate) const ORDER: Rule = Rule {
             out.text(min.to_string(), max.to_string());
         }
     }),
+    ..DENY
 };
 
 fn count(facts: &Facts<'_>, field: &str, out: &mut Findings) {

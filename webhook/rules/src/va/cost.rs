@@ -5,7 +5,7 @@ use serde_json::Value;
 use wva_crds::names::DEFAULT_VARIANT_COST;
 
 use crate::facts::at;
-use crate::rule::{Check, Kind, Rule, Scope};
+use crate::rule::{Check, DENY, Rule, Scope, WARN};
 use crate::syntax::is_decimal;
 use crate::text::{quote, shorten};
 
@@ -14,8 +14,6 @@ const COST_CHARS: usize = 308;
 
 pub(crate) const PATTERN: Rule = Rule {
     code: "WVA-VA-003",
-    kind: Kind::Deny,
-    scope: Scope::Object,
     field: "spec.variantCost",
     reads: &[&["spec", "variantCost"]],
     message: "found {found}: costs are compared as numbers; write the cost of one replica as a decimal number \
@@ -30,14 +28,13 @@ pub(crate) const PATTERN: Rule = Rule {
         None | Some(Value::Null) => {}
         Some(v) => out.value(v),
     }),
+    ..DENY
 };
 
 pub(crate) const DEFAULT: Rule = Rule {
     code: "WVA-VA-062",
-    kind: Kind::Warn,
     scope: Scope::Cluster,
     field: "spec.variantCost",
-    reads: &[],
     message: "left at the default, while {found} sets its own: they are compared",
     docs: "`spec.variantCost` is left at the default while another variant of the model in the namespace sets one of \
            its own. The schema fills the default in, so a `\"10.0\"` that was chosen looks the same: write `\"10\"`.",
@@ -51,6 +48,7 @@ pub(crate) const DEFAULT: Rule = Rule {
             out.text(quote(other), "");
         }
     }),
+    ..WARN
 };
 
 /// The model of a variant whose cost somebody chose: any but the default, however that is written.

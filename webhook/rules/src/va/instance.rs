@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use wva_crds::names::INSTANCE_LABEL;
 
 use crate::facts::{Facts, InstancePolicy};
-use crate::rule::{Check, Kind, Rule, Scope};
+use crate::rule::{Check, DENY, Kind, Rule};
 use crate::syntax::is_label_value;
 use crate::text::quote;
 
@@ -14,8 +14,6 @@ const PATH: &[&str] = &["metadata", "labels", INSTANCE_LABEL];
 
 pub(crate) const VALUE: Rule = Rule {
     code: "WVA-VA-012",
-    kind: Kind::Deny,
-    scope: Scope::Object,
     field: FIELD,
     reads: &[PATH],
     message: "found {found}: that names no controller instance; give the instance's name (1 to 63 letters, \
@@ -26,12 +24,11 @@ pub(crate) const VALUE: Rule = Rule {
         Some(v) => out.value(v),
         None => {}
     }),
+    ..DENY
 };
 
 pub(crate) const REQUIRED: Rule = Rule {
     code: "WVA-VA-013",
-    kind: Kind::Deny,
-    scope: Scope::Object,
     field: FIELD,
     reads: &[PATH],
     message: "found {found}: in this namespace every VariantAutoscaling must say who manages it; add the label \
@@ -42,12 +39,11 @@ pub(crate) const REQUIRED: Rule = Rule {
             out.text("nothing", quote(facts.instance.unwrap_or_default()));
         }
     }),
+    ..DENY
 };
 
 pub(crate) const CHANGED: Rule = Rule {
     code: "WVA-VA-014",
-    kind: Kind::Deny,
-    scope: Scope::Object,
     field: FIELD,
     reads: &[PATH],
     message: "found {found}, before {other}: two controllers could both scale the workload meanwhile; delete and \
@@ -61,15 +57,13 @@ pub(crate) const CHANGED: Rule = Rule {
             out.text(new.map_or_else(|| "nothing".to_owned(), quote), quote(old));
         }
     }),
+    ..DENY
 };
 
 pub(crate) const INJECT: Rule = Rule {
     code: "WVA-VA-090",
     kind: Kind::Mutate,
-    scope: Scope::Object,
     field: FIELD,
-    reads: &[],
-    message: "",
     docs: "Under the policy `inject` an object without the instance label is given that of the instance whose \
            namespace it is in.",
     check: Check::Variant(|facts, out| {
@@ -84,6 +78,7 @@ pub(crate) const INJECT: Rule = Rule {
             Some(_) => {}
         }
     }),
+    ..DENY
 };
 
 fn injects(facts: &Facts<'_>) -> bool {

@@ -7,7 +7,7 @@ use wva_crds::names::{
 
 use crate::facts::Facts;
 use crate::findings::Findings;
-use crate::rule::{Check, Kind, Rule, Scope};
+use crate::rule::{Check, Rule, WARN};
 use crate::text::{escape, inside, nearest};
 
 const KNOWN_LABELS: &[&str] = &[ACCELERATOR_LABEL, INSTANCE_LABEL];
@@ -17,32 +17,25 @@ const KNOWN_SPEC: &[&str] = &["scaleTargetRef", "modelID", "variantCost", "minRe
 
 pub(crate) const LABELS: Rule = Rule {
     code: "WVA-VA-056",
-    kind: Kind::Warn,
-    scope: Scope::Object,
     field: "metadata.labels",
-    reads: &[],
     message: "unknown: {other}?",
     docs: "A label key is one or two letters off a known one. It is stored as it is and does nothing.",
     check: Check::Variant(|facts, out| near(facts, &["metadata", "labels"], KNOWN_LABELS, out)),
+    ..WARN
 };
 
 pub(crate) const ANNOTATIONS: Rule = Rule {
     code: "WVA-VA-057",
-    kind: Kind::Warn,
-    scope: Scope::Object,
     field: "metadata.annotations",
-    reads: &[],
     message: "unknown: {other}?",
     docs: "An annotation key is one or two letters off a known one. It is stored as it is and does nothing.",
     check: Check::Variant(|facts, out| near(facts, &["metadata", "annotations"], KNOWN_ANNOTATIONS, out)),
+    ..WARN
 };
 
 pub(crate) const SPEC: Rule = Rule {
     code: "WVA-VA-059",
-    kind: Kind::Warn,
-    scope: Scope::Object,
     field: "spec",
-    reads: &[],
     message: "there is no such field; it is ignored{other}",
     docs: "`spec` holds a field that does not exist. An apiserver refuses or prunes it before any webhook; \
            `wva validate` names the right spelling.",
@@ -53,6 +46,7 @@ pub(crate) const SPEC: Rule = Rule {
             out.at(inside("spec", key), "", meant);
         }
     }),
+    ..WARN
 };
 
 fn near(facts: &Facts<'_>, path: &[&str], known: &[&str], out: &mut Findings) {

@@ -3,12 +3,10 @@
 use serde_json::Value;
 use wva_crds::names::{ACCELERATOR_LABEL, MODE_ANNOTATION};
 
-use crate::rule::{Check, Kind, Rule, Scope};
+use crate::rule::{Check, DENY, Rule, WARN};
 
 pub(crate) const ACCELERATOR_SHORT: Rule = Rule {
     code: "WVA-VA-016",
-    kind: Kind::Deny,
-    scope: Scope::Object,
     field: "metadata.labels[inference.optimization/acceleratorName]",
     reads: &[&["metadata", "labels", ACCELERATOR_LABEL]],
     message: "found {found}: no accelerator has so short a name; give its name, e.g. H100, or remove the label",
@@ -17,14 +15,12 @@ pub(crate) const ACCELERATOR_SHORT: Rule = Rule {
         Some(value @ Value::String(name)) if name.chars().count() < 2 => out.value(value),
         _ => {}
     }),
+    ..DENY
 };
 
 pub(crate) const ACCELERATOR_ABSENT: Rule = Rule {
     code: "WVA-VA-055",
-    kind: Kind::Warn,
-    scope: Scope::Object,
     field: "metadata.labels",
-    reads: &[],
     message: "no inference.optimization/acceleratorName, e.g. H100",
     docs: "The accelerator label is absent and the accelerator cannot be told from the target; metrics then say \
            `unresolved`.",
@@ -37,12 +33,11 @@ pub(crate) const ACCELERATOR_ABSENT: Rule = Rule {
             out.text("", "");
         }
     }),
+    ..WARN
 };
 
 pub(crate) const MODE: Rule = Rule {
     code: "WVA-VA-017",
-    kind: Kind::Deny,
-    scope: Scope::Object,
     field: "metadata.annotations[wva.llmd.ai/mode]",
     reads: &[&["metadata", "annotations", MODE_ANNOTATION]],
     message: "found {found}: that is no mode, and guessing could scale the workload; use auto, recommend, paused \
@@ -53,6 +48,7 @@ pub(crate) const MODE: Rule = Rule {
         Some(value @ Value::String(mode)) if !is_mode(mode) => out.value(value),
         _ => {}
     }),
+    ..DENY
 };
 
 fn is_mode(mode: &str) -> bool {

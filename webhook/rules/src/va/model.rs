@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::rule::{Check, Kind, Rule, Scope};
+use crate::rule::{Check, DENY, Rule};
 use crate::text::{quote, shorten};
 
 /// Long enough for every name seen on model hubs, short enough for a metric label.
@@ -11,8 +11,6 @@ const MODEL_BYTES: usize = 512;
 
 pub(crate) const REQUIRED: Rule = Rule {
     code: "WVA-VA-006",
-    kind: Kind::Deny,
-    scope: Scope::Object,
     field: "spec.modelID",
     reads: &[&["spec", "modelID"]],
     message: "found {found}: without the model's name its load cannot be told from others'; give it as its server \
@@ -24,12 +22,11 @@ pub(crate) const REQUIRED: Rule = Rule {
         Some(Value::String(id)) if !id.chars().all(char::is_whitespace) => {}
         Some(v) => out.value(v),
     }),
+    ..DENY
 };
 
 pub(crate) const LENGTH: Rule = Rule {
     code: "WVA-VA-007",
-    kind: Kind::Deny,
-    scope: Scope::Object,
     field: "spec.modelID",
     reads: &[&["spec", "modelID"]],
     message: "found {found}: a model's name becomes a metric label, which must stay short; use at most 512 bytes",
@@ -41,12 +38,11 @@ pub(crate) const LENGTH: Rule = Rule {
             out.text(format!("{} ({} bytes)", quote(&shorten(id, 40)), id.len()), "");
         }
     }),
+    ..DENY
 };
 
 pub(crate) const CONTROL: Rule = Rule {
     code: "WVA-VA-008",
-    kind: Kind::Deny,
-    scope: Scope::Object,
     field: "spec.modelID",
     reads: &[&["spec", "modelID"]],
     message: "found {found}: it holds a control character, which no model's name has; remove it (often a line \
@@ -60,6 +56,7 @@ pub(crate) const CONTROL: Rule = Rule {
             out.value(value);
         }
     }),
+    ..DENY
 };
 
 /// A name that all of these rules accept.

@@ -6,7 +6,7 @@ use wva_crds::names::{ACCELERATOR_LABEL, INSTANCE_LABEL, MODE_ANNOTATION, UNRESO
 
 use crate::facts::Facts;
 use crate::readers::{Operator, Requirement, SeriesSelector};
-use crate::rule::{Check, Kind, Rule, Scope};
+use crate::rule::{Check, Rule, Scope, WARN};
 use crate::text::{escape, shorten};
 
 const FIELD: &str = "spec.scaleTargetRef";
@@ -15,10 +15,8 @@ const PART_CHARS: usize = 24;
 
 pub(crate) const NONE: Rule = Rule {
     code: "WVA-VA-063",
-    kind: Kind::Warn,
     scope: Scope::Cluster,
     field: FIELD,
-    reads: &[],
     message: "no HPA or ScaledObject on it reads wva_desired_replicas (yet)",
     docs: "No HPA on the target has an external metric `wva_desired_replicas` (or `inferno_desired_replicas`), and no \
            ScaledObject on it a Prometheus trigger whose query names one, so nobody carries decisions out. Not said \
@@ -30,14 +28,13 @@ pub(crate) const NONE: Rule = Rule {
             out.text("", "");
         }
     }),
+    ..WARN
 };
 
 pub(crate) const NO_MATCH: Rule = Rule {
     code: "WVA-VA-064",
-    kind: Kind::Warn,
     scope: Scope::Cluster,
     field: FIELD,
-    reads: &[],
     message: "HPA {found}; here: {other}",
     docs: "An HPA on the target reads the metric with a selector that no series of this variant can match: it names \
            another `variant_name`, `exported_namespace` (or `namespace`), `accelerator_type` or \
@@ -54,6 +51,7 @@ pub(crate) const NO_MATCH: Rule = Rule {
             }
         }
     }),
+    ..WARN
 };
 
 /// A label of this variant's series, as far as it is known.

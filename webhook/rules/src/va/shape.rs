@@ -5,13 +5,11 @@ use serde_json::Value;
 
 use crate::facts::Facts;
 use crate::findings::Findings;
-use crate::rule::{Check, Kind, Rule, Scope};
+use crate::rule::{Check, DENY, Rule, WARN};
 use crate::text::{escape, show};
 
 pub(crate) const SPEC: Rule = Rule {
     code: "WVA-VA-018",
-    kind: Kind::Deny,
-    scope: Scope::Object,
     field: "spec",
     reads: &[&["spec"]],
     message: "found {found}: a VariantAutoscaling without a spec says nothing; give a map with at least \
@@ -22,24 +20,22 @@ pub(crate) const SPEC: Rule = Rule {
         Some(spec) if !spec.is_object() => out.value(spec),
         Some(_) => {}
     }),
+    ..DENY
 };
 
 pub(crate) const LABELS: Rule = Rule {
     code: "WVA-VA-019",
-    kind: Kind::Deny,
-    scope: Scope::Object,
     field: "metadata.labels",
     reads: &[&["metadata", "labels"]],
     message: "found {found}: labels are a map from text to text; put values that look like numbers or booleans \
               in quotes",
     docs: "Labels are a map from text to text. The apiserver refuses anything else; `wva validate` says it earlier.",
     check: Check::Variant(|facts, out| texts(facts, "labels", out)),
+    ..DENY
 };
 
 pub(crate) const ANNOTATIONS: Rule = Rule {
     code: "WVA-VA-020",
-    kind: Kind::Deny,
-    scope: Scope::Object,
     field: "metadata.annotations",
     reads: &[&["metadata", "annotations"]],
     message: "found {found}: annotations are a map from text to text; put values that look like numbers or \
@@ -47,14 +43,12 @@ pub(crate) const ANNOTATIONS: Rule = Rule {
     docs: "Annotations are a map from text to text. The apiserver refuses anything else; `wva validate` says it \
            earlier.",
     check: Check::Variant(|facts, out| texts(facts, "annotations", out)),
+    ..DENY
 };
 
 pub(crate) const NOT_SYNCED: Rule = Rule {
     code: "WVA-VA-058",
-    kind: Kind::Warn,
-    scope: Scope::Object,
     field: "spec.scaleTargetRef",
-    reads: &[],
     message: "not compared with other objects: the controller is starting",
     docs: "The controller's caches were not complete yet, so the rules that look at other objects were skipped. Nothing \
            has to be done: the controller looks again before it acts.",
@@ -63,6 +57,7 @@ pub(crate) const NOT_SYNCED: Rule = Rule {
             out.text("", "");
         }
     }),
+    ..WARN
 };
 
 /// A map from text to text under `metadata`, or absent.

@@ -3,8 +3,8 @@
 
 use wva_crds::names::{ALLOW_SHARED_TARGET_ANNOTATION, INSTANCE_LABEL};
 
-use crate::facts::{Facts, OtherVariant, Target};
-use crate::rule::{Check, Kind, Rule, Scope};
+use crate::facts::{Facts, OtherVariant, Target, precedence};
+use crate::rule::{Check, DENY, Rule, Scope, WARN};
 use crate::text::quote;
 
 const FIELD: &str = "spec.scaleTargetRef";
@@ -16,7 +16,6 @@ const READS: &[&[&str]] = &[
 
 pub(crate) const SAME_INSTANCE: Rule = Rule {
     code: "WVA-VA-015",
-    kind: Kind::Deny,
     scope: Scope::Cluster,
     field: FIELD,
     reads: READS,
@@ -32,14 +31,13 @@ pub(crate) const SAME_INSTANCE: Rule = Rule {
             out.text(name(&target), quote(&other.name));
         }
     }),
+    ..DENY
 };
 
 pub(crate) const OTHER_INSTANCE: Rule = Rule {
     code: "WVA-VA-052",
-    kind: Kind::Warn,
     scope: Scope::Cluster,
     field: FIELD,
-    reads: &[],
     message: "also the target of {other}, of another instance",
     docs: "A variant of another instance targets the same workload. Each controller publishes a number of replicas for \
            it, and an HPA that matches both adds them up: keep one of the two.",
@@ -48,14 +46,13 @@ pub(crate) const OTHER_INSTANCE: Rule = Rule {
             out.text("", quote(&other.name));
         }
     }),
+    ..WARN
 };
 
 pub(crate) const ALLOWED: Rule = Rule {
     code: "WVA-VA-053",
-    kind: Kind::Warn,
     scope: Scope::Cluster,
     field: FIELD,
-    reads: &[],
     message: "also the target of {other}: the older one is managed",
     docs: "Another variant of the instance targets the same workload, and an annotation allows it. Until one of \
            them is gone, the older one is managed.",
@@ -66,6 +63,7 @@ pub(crate) const ALLOWED: Rule = Rule {
             out.text("", quote(&other.name));
         }
     }),
+    ..WARN
 };
 
 /// The first other variant, by age and name, with the same target, of the same instance or of another.
@@ -73,16 +71,14 @@ fn shared<'a>(facts: &Facts<'a>, same_instance: bool) -> Option<(Target, &'a Oth
     let target = Target::of(facts.object)?;
     // Not the prefix that a name will be made from, which may be another's whole name.
     let own = facts.get(&["metadata", "name"]).and_then(|name| name.as_str()).unwrap_or_default();
-    let mut first: Option<&OtherVariant> = None;
-    for other in facts.others {
-        let conflicts = other.name != own
+    let conflicts = |other: &&OtherVariant| {
+        other.name != own
             && other.target.same_object(&target)
-            && (other.instance.as_deref() == facts.instance_label()) == same_instance;
-        if conflicts && first.is_none_or(|f| other.precedes(f)) {
-            first = Some(other);
-        }
-    }
-    first.map(|other| (target, other))
+            && (other.instance.as_deref() == facts.instance_label()) == same_instance
+    };
+    let others = facts.others.iter().filter(conflicts);
+    let first = others.min_by_key(|other| precedence(other.created, &other.name))?;
+    Some((target, first))
 }
 
 fn allowed(facts: &Facts<'_>) -> bool {

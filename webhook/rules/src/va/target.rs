@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use crate::facts::{Facts, Target};
-use crate::rule::{Check, Kind, Rule, Scope};
+use crate::rule::{Check, DENY, Rule, Scope, WARN};
 use crate::syntax::{SUBDOMAIN_CHARS, is_subdomain};
 use crate::text::{quote, shorten};
 
@@ -26,8 +26,6 @@ const API_VERSION_CHARS: usize = 317;
 
 pub(crate) const REQUIRED: Rule = Rule {
     code: "WVA-VA-001",
-    kind: Kind::Deny,
-    scope: Scope::Object,
     field: "spec.scaleTargetRef",
     reads: &[&["spec", "scaleTargetRef"]],
     message: "found {found}: without a workload there is nothing to scale; name one, e.g. {name: llama-8b}, in \
@@ -39,12 +37,11 @@ pub(crate) const REQUIRED: Rule = Rule {
         Some(Value::Null) => out.absent(),
         Some(v) => out.value(v),
     }),
+    ..DENY
 };
 
 pub(crate) const NAME: Rule = Rule {
     code: "WVA-VA-002",
-    kind: Kind::Deny,
-    scope: Scope::Object,
     field: "spec.scaleTargetRef.name",
     reads: &[&["spec", "scaleTargetRef", "name"]],
     message: "found {found}: no workload can have that name; give one as `kubectl get deployments` prints it: at \
@@ -59,12 +56,11 @@ pub(crate) const NAME: Rule = Rule {
         }
         Some(v) => out.value(v),
     }),
+    ..DENY
 };
 
 pub(crate) const KIND: Rule = Rule {
     code: "WVA-VA-004",
-    kind: Kind::Deny,
-    scope: Scope::Object,
     field: "spec.scaleTargetRef.kind",
     reads: &[&["spec", "scaleTargetRef", "kind"]],
     message: "found {found}: that cannot be scaled; name a Deployment, a StatefulSet or a LeaderWorkerSet",
@@ -78,12 +74,11 @@ pub(crate) const KIND: Rule = Rule {
         None | Some(Value::Null) => {}
         Some(v) => out.value(v),
     }),
+    ..DENY
 };
 
 pub(crate) const API_VERSION: Rule = Rule {
     code: "WVA-VA-005",
-    kind: Kind::Deny,
-    scope: Scope::Object,
     field: "spec.scaleTargetRef.apiVersion",
     reads: &[&["spec", "scaleTargetRef", "apiVersion"]],
     message: "found {found}: that is no group and version; write e.g. apps/v1 for a Deployment or a StatefulSet",
@@ -93,14 +88,12 @@ pub(crate) const API_VERSION: Rule = Rule {
         None | Some(Value::Null) => {}
         Some(v) => out.value(v),
     }),
+    ..DENY
 };
 
 pub(crate) const UNKNOWN: Rule = Rule {
     code: "WVA-VA-051",
-    kind: Kind::Warn,
-    scope: Scope::Object,
     field: "spec.scaleTargetRef",
-    reads: &[],
     message: "{found} is no kind of workload that this release scales",
     docs: "The target is none of `apps/v1` Deployment and StatefulSet and `leaderworkerset.x-k8s.io/v1` \
            LeaderWorkerSet. The object is admitted, but this release scales no other kind, whether it has a `/scale` \
@@ -114,14 +107,13 @@ pub(crate) const UNKNOWN: Rule = Rule {
             out.text(quote(&format!("{} {}", target.api_version, target.kind)), "");
         }
     }),
+    ..WARN
 };
 
 pub(crate) const ABSENT: Rule = Rule {
     code: "WVA-VA-054",
-    kind: Kind::Warn,
     scope: Scope::Cluster,
     field: "spec.scaleTargetRef.name",
-    reads: &[],
     message: "{found} does not exist (yet): scaling starts when it does",
     docs: "The target does not exist yet. Scaling starts by itself as soon as it does; where nobody is about to create it, \
            the name is probably misspelt.",
@@ -132,6 +124,7 @@ pub(crate) const ABSENT: Rule = Rule {
             out.text(quote(&target.name), "");
         }
     }),
+    ..WARN
 };
 
 /// A field of `scaleTargetRef`, `Null` where it is absent.

@@ -58,7 +58,7 @@ fn other(name: &str, instance: Option<&str>, api_version: &str, created: &str) -
         name: name.into(),
         instance: instance.map(str::to_owned),
         target,
-        created: Some(created.into()),
+        created: created.parse().ok(),
     }
 }
 

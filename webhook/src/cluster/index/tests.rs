@@ -1,10 +1,7 @@
-//! The indexes against what the watches show them: whatever happens, and in whatever order, an index is the one that
-//! would be built anew from the store.
+//! What reviews find by their keys of what the watches show.
 
-use kube::core::{ApiResource, GroupVersionKind};
-use kube::runtime::reflector::store::Writer;
-use proptest::prelude::*;
-use serde_json::json;
+use kube::runtime::watcher::Event;
+use serde_json::{Value, json};
 
 use super::*;
 
@@ -18,9 +15,9 @@ fn target(name: &str) -> Target {
     Target { api_version: "apps/v1".into(), kind: "Deployment".into(), name: name.into() }
 }
 
-/// Names found by a key.
+/// Names found by a key in namespace `ns`.
 fn names(index: &Index<OtherVariant>, key: &Key) -> Vec<String> {
-    index.get(key).into_iter().map(|v| v.name).collect()
+    index.of_key("ns", key).into_iter().map(|v| v.name).collect()
 }
 
 #[test]
@@ -37,30 +34,30 @@ fn variants_are_found_by_target_and_by_cost_in_their_own_namespace() {
     ] {
         observe(&Event::InitApply(listed));
     }
-    assert_eq!(names(&index, &Key::target("ns", &target("llama"))), [""; 0], "the list is not whole yet");
+    assert_eq!(names(&index, &Key::target(&target("llama"))), [""; 0], "the list is not whole yet");
     observe(&Event::InitDone);
     let want = OtherVariant {
         name: "x".into(),
         instance: Some("a".into()),
         target: target("llama"),
-        created: Some("2026-01-02T03:04:05Z".into()),
+        created: "2026-01-02T03:04:05Z".parse().ok(),
     };
-    assert_eq!(index.get(&Key::target("ns", &target("llama"))), [want]);
+    assert_eq!(index.of_key("ns", &Key::target(&target("llama"))), [want]);
     let beta = Target { api_version: "apps/v1beta2".into(), ..target("qwen") };
-    assert_eq!(names(&index, &Key::target("ns", &beta)), ["y"], "versions show one object");
+    assert_eq!(names(&index, &Key::target(&beta)), ["y"], "versions show one object");
     let set = Target { kind: "StatefulSet".into(), ..target("qwen") };
-    assert_eq!(names(&index, &Key::target("ns", &set)), [""; 0]);
-    let cost = Key::cost_of("ns", "m");
+    assert_eq!(names(&index, &Key::target(&set)), [""; 0]);
+    let cost = Key::CostOf("m".into());
     assert_eq!(names(&index, &cost), ["y"], "the default is no choice, however it is written");
-    assert_eq!(index.other_than(&cost, "x").as_deref(), Some("y"));
-    assert_eq!(index.other_than(&cost, "y"), None, "an object is not compared with itself");
+    assert_eq!(index.other_of_key("ns", &cost, "x").as_deref(), Some("y"));
+    assert_eq!(index.other_of_key("ns", &cost, "y"), None, "an object is not compared with itself");
     // A new target and a cost of its own: found by the new, and by the old no more.
     observe(&Event::Apply(variant("ns", "x", &spec("qwen", "7"))));
-    assert_eq!(names(&index, &Key::target("ns", &target("llama"))), [""; 0]);
-    assert_eq!(names(&index, &Key::target("ns", &target("qwen"))), ["x", "y"]);
-    assert_eq!(index.other_than(&cost, "y").as_deref(), Some("x"));
+    assert_eq!(names(&index, &Key::target(&target("llama"))), [""; 0]);
+    assert_eq!(names(&index, &Key::target(&target("qwen"))), ["x", "y"]);
+    assert_eq!(index.other_of_key("ns", &cost, "y").as_deref(), Some("x"));
     observe(&Event::Delete(variant("ns", "y", &json!({}))));
-    assert_eq!(names(&index, &Key::target("ns", &target("qwen"))), ["x"]);
+    assert_eq!(names(&index, &Key::target(&target("qwen"))), ["x"]);
     // Gone while the watch was down.
     observe(&Event::Init);
     assert_eq!(names(&index, &cost), ["x"], "the old list counts until the new one is whole");
@@ -92,8 +89,8 @@ fn readers_are_found_by_what_they_scale() {
     ] {
         observe(&Event::Apply(applied));
     }
-    let key = Key::target("ns", &target("llama"));
-    let found: Vec<_> = index.get(&key).into_iter().map(|r| (r.name, r.selectors.len())).collect();
+    let key = Key::target(&target("llama"));
+    let found: Vec<_> = index.of_key("ns", &key).into_iter().map(|r| (r.name, r.selectors.len())).collect();
     assert_eq!(found, [("new".to_owned(), 1), ("old".to_owned(), 1)]);
 
     let (mut observe, index) = scaled_object_index();
@@ -112,48 +109,6 @@ fn readers_are_found_by_what_they_scale() {
     ] {
         observe(&Event::Apply(applied));
     }
-    let found: Vec<_> = index.get(&key).into_iter().map(|r| r.name).collect();
+    let found: Vec<_> = index.of_key("ns", &key).into_iter().map(|r| r.name).collect();
     assert_eq!(found, ["new", "old"]);
-}
-
-fn object() -> impl Strategy<Value = DynamicObject> {
-    let name = || proptest::sample::select(vec!["a", "b", "c"]);
-    let spec = (name(), name(), proptest::sample::select(vec!["10.0", "40", "x"]), any::<bool>());
-    (name(), name(), spec).prop_map(|(namespace, own, (target, model, cost, broken))| {
-        let target = if broken { json!(null) } else { json!({"name": target}) };
-        variant(namespace, own, &json!({"scaleTargetRef": target, "modelID": model, "variantCost": cost}))
-    })
-}
-
-/// Events as a watch emits them: single changes, and lists, which may break off.
-fn events() -> impl Strategy<Value = Vec<Event<DynamicObject>>> {
-    let list = (proptest::collection::vec(object(), 0..6), any::<bool>()).prop_map(|(objects, whole)| {
-        let shown = objects.into_iter().map(Event::InitApply);
-        [Event::Init].into_iter().chain(shown).chain(whole.then_some(Event::InitDone)).collect::<Vec<_>>()
-    });
-    let change = prop_oneof![
-        3 => object().prop_map(|o| vec![Event::Apply(o)]),
-        1 => object().prop_map(|o| vec![Event::Delete(o)]),
-        1 => list,
-    ];
-    proptest::collection::vec(change, 0..30).prop_map(|changes| changes.into_iter().flatten().collect())
-}
-
-proptest! {
-    #[test]
-    fn an_index_is_always_the_one_built_anew_from_the_store(events in events()) {
-        let kind = GroupVersionKind::gvk("llmd.ai", "v1alpha1", "VariantAutoscaling");
-        let mut writer = Writer::new(ApiResource::from_gvk(&kind));
-        let store = writer.as_reader();
-        let (mut observe, index) = variant_index();
-        for event in events {
-            writer.apply_watcher_event(&event);
-            observe(&event);
-            let (mut anew, built) = variant_index();
-            for object in store.state() {
-                anew(&Event::Apply((*object).clone()));
-            }
-            prop_assert_eq!(&*index.0.read().unwrap(), &*built.0.read().unwrap());
-        }
-    }
 }

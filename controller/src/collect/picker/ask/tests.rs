@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::super::token::bearer;
 use super::*;
-use crate::collect::picker::page::Waiting;
+use crate::collect::totals::QueueTotals;
 
 /// Longer than a request may take.
 const LONG: Duration = Duration::from_secs(10);
@@ -56,7 +56,7 @@ async fn pod(answer: impl Fn(&str) -> String + Send + 'static, then: Then) -> So
     address
 }
 
-async fn ask(address: SocketAddr, token: Option<&str>) -> Result<BTreeMap<String, Waiting>, NoAnswer> {
+async fn ask(address: SocketAddr, token: Option<&str>) -> Result<BTreeMap<String, QueueTotals>, NoAnswer> {
     let (_, token) = watch::channel(token.and_then(bearer));
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let asker = Asker::new(token).unwrap();
@@ -67,7 +67,7 @@ async fn ask(address: SocketAddr, token: Option<&str>) -> Result<BTreeMap<String
 #[tokio::test]
 async fn a_page_says_what_waits() {
     for (page, waiting) in
-        [(PAGE, Waiting { size: 3.0, bytes: 0.0 }), ("go_goroutines 12\n", Waiting::default())]
+        [(PAGE, QueueTotals { size: 3.0, bytes: 0.0 }), ("go_goroutines 12\n", QueueTotals::default())]
     {
         let said = ask(pod(|_| says("200 OK", page), Then::Closes).await, None).await.unwrap();
         assert_eq!(said, [("m".to_owned(), waiting)].into());

@@ -8,7 +8,6 @@ use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
 use rustls::{RootCertStore, ServerConfig};
 use tokio_util::sync::CancellationToken;
-use wva_runtime::connections::Bounds;
 use wva_runtime::server::{Limits, serve};
 
 use super::*;
@@ -83,9 +82,9 @@ impl Secure {
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         let (fake, router) = FakePrometheus::at(address, Answers::series([(json!({}), 7)]));
-        let bounds = Bounds { served: "tests", connections: 64, drain: Duration::ZERO };
         let second = Duration::from_secs(1);
-        let limits = Limits { bounds, handshake: second, head: second, head_bytes: 16 << 10 };
+        let limits =
+            Limits { handshake: second, head: second, drain: Duration::ZERO, ..Limits::new("tests", 64) };
         let end = CancellationToken::new();
         tokio::spawn(serve(listener, Some(Arc::new(config)), router, limits, end));
         Self { fake, tls }
@@ -102,9 +101,9 @@ async fn asks(client: &Prometheus) -> Result<(), String> {
     client.values("x").await.map(|values| assert_eq!(values, [7.0])).map_err(|e| e.to_string())
 }
 
-/// What was wrong with the files at the last look.
-fn said(client: &Prometheus) -> Vec<String> {
-    client.connection.files.try_lock().unwrap().said.clone()
+/// Faults of the files at the last reading.
+fn faults(client: &Prometheus) -> Vec<String> {
+    client.connection.files.try_lock().unwrap().faults.clone()
 }
 
 #[tokio::test]
@@ -187,11 +186,11 @@ async fn a_client_certificate_is_sent_and_a_renewed_one_is_used() {
     asks(&client).await.unwrap();
     std::fs::remove_file(folder.path("tls.crt")).unwrap();
     asks(&client).await.unwrap();
-    let now = said(&client);
+    let now = faults(&client);
     assert!(now.len() == 1 && now[0].contains("PROMETHEUS_CLIENT_CERT_PATH"), "{now:?}");
     put(&clients.issue("wva"));
     asks(&client).await.unwrap();
-    assert!(said(&client).is_empty());
+    assert!(faults(&client).is_empty());
 }
 
 #[tokio::test]
@@ -214,7 +213,7 @@ async fn a_ca_that_changes_is_used_and_garbage_is_not() {
     assert!(matches!(client(&before), Err(ClientError::Ca { .. })), "nobody starts with it");
     std::fs::remove_file(folder.path("ca.crt")).unwrap();
     asks(&to_old).await.unwrap();
-    assert_eq!(said(&to_old).len(), 1);
+    assert_eq!(faults(&to_old).len(), 1);
     folder.write("ca.crt", new.pem());
     asks(&to_new).await.unwrap();
     asks(&to_old).await.unwrap_err();

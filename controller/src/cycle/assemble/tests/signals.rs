@@ -266,8 +266,8 @@ fn the_work_of_all_ranks_of_a_pod_is_added_up() {
     ] {
         let mut case = Case::of(&["a-0"]);
         let of = |(pod, engine, completed): &(&str, &str, f64)| {
-            Counter::ALL.map(|counter| {
-                let mut labels = pod_signal(pod, counter.name());
+            Counter::TABLE.map(|(counter, name, _)| {
+                let mut labels = pod_signal(pod, name);
                 labels["engine"] = json!(engine);
                 (labels, if counter == Counter::Completed { *completed } else { 3.0 })
             })

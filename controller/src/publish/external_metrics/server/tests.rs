@@ -279,7 +279,7 @@ async fn strangers_that_hold_connections_lock_nobody_out() {
     let mut stranger = running.connect().await;
     assert_eq!(ask_over(&mut stranger, "/healthz").await, "HTTP/1.1 200 OK");
     let mut idle = Vec::new();
-    for _ in 0..2 * LIMITS.bounds.connections {
+    for _ in 0..2 * LIMITS.connections {
         idle.push(TcpStream::connect(running.address).await.unwrap());
     }
     assert_eq!(names(&timeout(SOON, running.as_hpa(PROD)).await.unwrap()), ["a", "b"]);
