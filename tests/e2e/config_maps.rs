@@ -7,7 +7,7 @@ mod main_map;
 
 use std::path::Path;
 
-use crate::support::{Cluster, DEADLINE, is, merge, options, repository, target};
+use crate::support::{Cluster, DEADLINE, condition, is, merge, options, repository, target};
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 use wva_crds::names::{LOCAL_SATURATION_MAP_NAME, SATURATION_MAP_NAMES};
@@ -109,12 +109,15 @@ async fn a_global_map_changes_a_decision_at_once(cluster: &Cluster, served: &str
     load.wait_ready(1, DEADLINE).await?;
     let mut cost = 10;
     eventually("the load to be measured", DEADLINE, async || {
-        // A cycle on the newest sample: nothing else asks for one.
-        cost += 1;
-        let change = json!({"spec": {"variantCost": format!("{cost}.0")}});
-        merge(&cluster.testbed, served, "va/served", &change).await?.success()?;
         let va = cluster.variant(served, "served").await?;
-        let measured = is(&va, "MetricsAvailable", ("True", "MetricsFound")) && target(&va) == Some(1);
+        let (_, reason) = condition(&va, "MetricsAvailable")?;
+        let measured = reason == "MetricsFound" && target(&va) == Some(1);
+        if !measured {
+            // The cycle on this generation is over, and nothing else asks for one on a newer sample.
+            cost += 1;
+            let change = json!({"spec": {"variantCost": format!("{cost}.0")}});
+            merge(&cluster.testbed, served, "va/served", &change).await?.success()?;
+        }
         ensure!(measured, "{}", va["status"]);
         Ok(())
     })
