@@ -16,7 +16,7 @@ vpath %.yaml tests/scenarios tests/scenarios/attacks
 SCENARIOS := $(wildcard tests/scenarios/*.yaml tests/scenarios/attacks/*.yaml)
 POLICY_RESULTS := $(patsubst %.yaml,$(RESULTS)/%.json,$(notdir $(SCENARIOS)))
 
-.PHONY: help tools build test lint lint-files chart generate demo bench bench-idle bench-policies bench-admission bench-cycle bench-decide bench-simulate test-bad-input test-consumers test-faults test-from-zero test-image test-long test-quick test-install test-outages test-scaling test-side-by-side test-throughput test-upgrade test-zero fuzz deny clean
+.PHONY: help tools build test lint lint-files chart generate demo bench bench-idle bench-policies bench-admission bench-cycle bench-decide bench-simulate compare-decisions test-bad-input test-consumers test-faults test-from-zero test-image test-long test-quick test-install test-outages test-scaling test-side-by-side test-throughput test-upgrade test-zero fuzz deny clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -107,6 +107,9 @@ test-install: tools build ## Install, upgrade and remove the chart and the manif
 
 test-upgrade: tools build ## Upgrade a release of the chart of the commit PREVIOUS, with Helm 4 and 3; two minutes
 	@FULL=1 $(CARGO) test --workspace --test e2e -- chart::releases_of_the_previous_chart_upgrade --ignored --nocapture
+
+compare-decisions: ## Compare the answers of `wva decide` with those of the commit PREVIOUS, for 1,000 generated snapshots
+	@tests/compare-decisions.sh $(PREVIOUS)
 
 test-outages: tools ## Every kind of outage of Prometheus, 3 minutes each, with the release binary; some 25 minutes
 	$(CARGO) build --release --bin wva

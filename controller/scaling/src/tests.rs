@@ -5,5 +5,6 @@ mod conformance;
 mod file;
 mod fixture;
 mod generate;
+mod generated;
 mod laws;
 mod outcomes;
