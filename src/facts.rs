@@ -6,7 +6,7 @@ use wva_controller::{
 };
 use wva_rules::{MapRole, MetricReader, NamespaceState, OtherVariant, Target};
 use wva_runtime::{Availability, Cache, Synced};
-use wva_webhook::{ClusterFacts, Index, Key, TargetState};
+use wva_webhook::{ClusterFacts, Index, Key, TargetReaders, TargetState};
 
 use crate::settings::Settings;
 
@@ -115,13 +115,13 @@ impl ClusterFacts for CacheFacts {
         self.variants.other_of_key(namespace, &Key::CostOf(model.into()), name)
     }
 
-    fn readers(&self, namespace: &str, target: &Target) -> (Vec<MetricReader>, bool) {
-        let Some(controller) = &self.controller else { return (Vec::new(), false) };
+    fn readers(&self, namespace: &str, target: &Target) -> TargetReaders {
+        let Some(controller) = &self.controller else { return TargetReaders::default() };
         // Read first, as `synced` is: whatever was complete before the lookup is in it.
-        let is_complete = Availability::is_complete(controller.watches.scaled_objects_availability());
+        let are_complete = Availability::is_complete(controller.watches.scaled_objects_availability());
         let key = Key::target(target);
-        let mut all = controller.autoscalers.of_key(namespace, &key);
-        all.extend(controller.scaled_objects.of_key(namespace, &key));
-        (all, is_complete)
+        let mut readers = controller.autoscalers.of_key(namespace, &key);
+        readers.extend(controller.scaled_objects.of_key(namespace, &key));
+        TargetReaders { readers, are_complete }
     }
 }

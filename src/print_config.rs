@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use clap::ArgMatches;
 use wva_cli::print;
 
-use crate::settings::{MainMap, Patience, Sources};
+use crate::settings::{MainMap, MapName, Patience, Sources};
 use crate::start::main_map;
 
 /// Prints the settings that the program would start with.
@@ -16,7 +16,7 @@ use crate::start::main_map;
 /// All settings that are wrong.
 pub(crate) async fn print_config(arguments: &ArgMatches) -> anyhow::Result<()> {
     let sources = Sources::collect(arguments, |key| std::env::var(key).ok());
-    let (namespace, name) = sources.main_map();
+    let MapName { namespace, name } = sources.main_map();
     let (map, state) = match main_map(&sources, Patience::Once).await {
         Ok(map) if map.uid.is_none() => (map, "there is none".to_owned()),
         Ok(map) => (map, "read".to_owned()),

@@ -32,7 +32,7 @@ use wva_webhook::Index;
 
 use crate::endpoints::{Check, Series};
 use crate::facts::ControllerFacts;
-use crate::settings::{Controller, Live, Settings};
+use crate::settings::{Controller, Live, Settings, SettingsInForce};
 use crate::telemetry::{self, LogLevel};
 
 /// What the parts of one process share.
@@ -101,7 +101,7 @@ pub(crate) async fn run(
     level: LogLevel,
     signals: Signals,
 ) -> anyhow::Result<()> {
-    let (given, defaults) = settings.given_and_defaults();
+    let SettingsInForce { given, defaults } = settings.in_force();
     tracing::info!(given, defaults, "Settings in force");
     for warning in &settings.warnings {
         tracing::warn!("{warning}");

@@ -16,7 +16,8 @@ use raw::{Raw, Wrong};
 
 pub(crate) use files::{MainMap, Patience, fetch};
 pub(crate) use live::{Live, Update, keys};
-pub(crate) use sources::Sources;
+pub(crate) use shown::SettingsInForce;
+pub(crate) use sources::{MapName, Sources};
 pub(crate) use words::LogFormat;
 
 /// What one process needs to know before it starts.

@@ -4,7 +4,7 @@ use anyhow::Context as _;
 use clap::ArgMatches;
 use wva_crds::settings::map::MapText;
 
-use crate::settings::{self, Live, MainMap, Patience, Settings, Sources};
+use crate::settings::{self, Live, MainMap, MapName, Patience, Settings, Sources};
 use crate::telemetry;
 
 /// Settings from all sources, and what follows the main ConfigMap from here on. Where flags or environment are wrong
@@ -24,7 +24,7 @@ pub(crate) async fn settings(arguments: &ArgMatches) -> anyhow::Result<(Settings
         }
     };
     let mut settings = sources.read(&map.text).with_context(|| {
-        let (namespace, name) = sources.main_map();
+        let MapName { namespace, name } = sources.main_map();
         format!("settings (the main ConfigMap is {namespace}/{name})")
     })?;
     settings.running.restart_revision.clone_from(&map.restart_revision);
@@ -35,8 +35,7 @@ pub(crate) async fn settings(arguments: &ArgMatches) -> anyhow::Result<(Settings
 
 /// The main ConfigMap as it is now.
 pub(crate) async fn main_map(sources: &Sources, patience: Patience) -> anyhow::Result<MainMap> {
-    let (namespace, name) = sources.main_map();
     // `block_on` keeps this on one thread.
     let _log = telemetry::start_here(&sources.first_log());
-    settings::fetch(&wva_runtime::client::client(None).await?, (&namespace, &name), patience).await
+    settings::fetch(&wva_runtime::client::client(None).await?, &sources.main_map(), patience).await
 }

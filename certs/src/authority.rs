@@ -20,7 +20,7 @@ use crate::rest::Rest;
 use crate::rotation::{ReplicaView, Role, SecretView, decide};
 use crate::set::{CaSet, Found};
 use crate::state::{CHECK, CertPublisher, FIRST_PAUSE, Known, LONGEST_PAUSE, LOOKS, ca_check, looks_in};
-use crate::store::Store;
+use crate::store::{EnsuredSecret, Store};
 use crate::trust::Trusts;
 use crate::{CertsConfig, news};
 
@@ -180,7 +180,7 @@ impl Task {
     async fn repair(&mut self, shutdown: &CancellationToken) {
         let (known, wanted) = (self.known(), *self.wanted.borrow());
         match self.store.ensure(self.replica(known.as_ref()), shutdown).await {
-            Ok((set, secret, change)) => {
+            Ok(EnsuredSecret { set, secret, change }) => {
                 self.repair_at = None;
                 self.rest_until = Instant::now() + self.rest.after(change.as_ref(), Instant::now());
                 self.backoff.reset();

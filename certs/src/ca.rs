@@ -172,6 +172,14 @@ pub struct Signed {
     pub not_after: Timestamp,
 }
 
+/// A certificate and its key as PEM.
+pub struct PemPair {
+    /// The certificate.
+    pub cert: String,
+    /// Its key.
+    pub key: String,
+}
+
 impl Ca {
     /// Makes a new CA whose validity began an hour before `now` and ends `lifetime` after it.
     ///
@@ -245,7 +253,7 @@ impl Ca {
         Ok(Signed { cert: cert.der().clone(), key, issued: now, not_after })
     }
 
-    /// The same as PEM, certificate and key: for files.
+    /// The same as PEM, for files.
     ///
     /// # Errors
     /// Those of [`Ca::sign_serving`].
@@ -254,10 +262,10 @@ impl Ca {
         names: &[String],
         lifetime: Duration,
         now: Timestamp,
-    ) -> Result<(String, String), SignError> {
+    ) -> Result<PemPair, SignError> {
         let key = fresh_key()?;
         let (cert, _) = self.sign(&key, names, lifetime, now)?;
-        Ok((cert.pem(), key.serialize_pem()))
+        Ok(PemPair { cert: cert.pem(), key: key.serialize_pem() })
     }
 
     /// A serving certificate that is of no use, for the CA's own key: whether it verifies tells of the CA.

@@ -15,7 +15,7 @@ use crate::news;
 use crate::rotation::Role;
 use crate::set::CaSet;
 use crate::state::{FIRST_PAUSE, Known, LONGEST_PAUSE, ca_check};
-use crate::store::{Store, StoreError};
+use crate::store::{EnsuredSecret, Store, StoreError};
 use crate::trust::Trusts;
 
 /// How often those who trust are asked about while a rotation is under way.
@@ -124,14 +124,14 @@ impl Leader {
     ) -> bool {
         let replica = known.replica(Role::Leader { trusted }, self.settle);
         match self.store.ensure(replica, stop).await {
-            Ok((found, _, None)) => {
+            Ok(EnsuredSecret { set: found, change: None, .. }) => {
                 // Somebody else's step that the task has not seen, as its watch is behind or broken.
                 if !found.is(&known.set) {
                     self.want();
                 }
                 true
             }
-            Ok((_, secret, Some(change))) => {
+            Ok(EnsuredSecret { secret, change: Some(change), .. }) => {
                 self.want();
                 news::tell(&self.client, &secret, &change, (self.clock)()).await;
                 true

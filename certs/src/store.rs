@@ -72,8 +72,15 @@ pub(crate) enum StoreError {
     Sign(#[from] SignError),
 }
 
-/// What the Secret holds in the end, the object, and what had to be changed for that.
-pub(crate) type Ensured = (CaSet, Secret, Option<Change>);
+/// The Secret as it is in the end.
+#[derive(Debug)]
+pub(crate) struct EnsuredSecret {
+    /// What it holds.
+    pub(crate) set: CaSet,
+    pub(crate) secret: Secret,
+    /// What had to be changed for that.
+    pub(crate) change: Option<Change>,
+}
 
 /// Reads and writes one Secret.
 #[derive(Clone)]
@@ -117,7 +124,7 @@ impl Store {
         &self,
         replica: ReplicaView<'_>,
         stop: &CancellationToken,
-    ) -> Result<Ensured, StoreError> {
+    ) -> Result<EnsuredSecret, StoreError> {
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         for round in 0..ROUNDS {
             if round > 0 {
@@ -137,25 +144,26 @@ impl Store {
         &self,
         replica: ReplicaView<'_>,
         stop: &CancellationToken,
-    ) -> Result<Option<Ensured>, StoreError> {
+    ) -> Result<Option<EnsuredSecret>, StoreError> {
         let secret = self.call("get", self.api.get_opt(&self.name)).await?;
         let now = (self.clock)();
         let found = secret.as_ref().map(|s| Found::read(s.data.as_ref().unwrap_or(&NO_DATA), now));
         let view = SecretView { found: found.as_ref(), replica, now };
         let Some(change) = decide(view) else {
             // Nothing to change means that there is a set.
-            return Ok(view.kept().zip(secret).map(|(set, secret)| (set, secret, None)));
+            let kept = view.kept().zip(secret);
+            return Ok(kept.map(|(set, secret)| EnsuredSecret { set, secret, change: None }));
         };
         let set = view.after(&change, || Ca::generate(self.ca_lifetime, now))?;
         if let Some(secret) = secret.as_ref().filter(|secret| holds(secret, &set)) {
             // To write what is there already would wake everybody, who would find the same wrong again.
-            return Ok(Some((set, secret.clone(), None)));
+            return Ok(Some(EnsuredSecret { set, secret: secret.clone(), change: None }));
         }
         if stop.is_cancelled() {
             return Err(StoreError::Stopped { namespace: self.namespace.clone(), name: self.name.clone() });
         }
         match self.write(secret, &set).await {
-            Ok(secret) => Ok(Some((set, secret, Some(change)))),
+            Ok(secret) => Ok(Some(EnsuredSecret { set, secret, change: Some(change) })),
             Err(StoreError::Api { source, .. }) if lost_race(&source) => Ok(None),
             Err(error) => Err(error),
         }

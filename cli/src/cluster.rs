@@ -229,9 +229,18 @@ pub(super) fn items<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item 
     object.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
 }
 
+/// Names an object of its kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ObjectId {
+    /// Empty where the object has none.
+    pub(super) namespace: String,
+    pub(super) name: String,
+}
+
 /// Namespace and name.
-pub(super) fn id(object: &Value) -> (String, String) {
-    (text(object, "/metadata/namespace").to_owned(), text(object, "/metadata/name").to_owned())
+pub(super) fn id(object: &Value) -> ObjectId {
+    let text = |pointer| text(object, pointer).to_owned();
+    ObjectId { namespace: text("/metadata/namespace"), name: text("/metadata/name") }
 }
 
 /// A condition of an object's status.
@@ -269,7 +278,7 @@ mod tests {
     #[test]
     fn what_is_not_there_is_empty() {
         let object = json!({"metadata": {"name": "a", "labels": {"x/y": "z"}}, "n": 3, "list": [1]});
-        assert_eq!(id(&object), (String::new(), "a".to_owned()));
+        assert_eq!(id(&object), ObjectId { name: "a".to_owned(), ..ObjectId::default() });
         assert_eq!(entry(&object, "/metadata/labels", "x/y"), Some("z"));
         assert_eq!(entry(&object, "/metadata/annotations", "x/y"), None);
         assert_eq!((number(&object, "/n"), number(&object, "/list")), (Some(3), None));

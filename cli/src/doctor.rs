@@ -72,13 +72,13 @@ pub(super) fn doctor(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
             "there is no such VariantAutoscaling: kubectl get va -A lists them"
         );
         let seen: Vec<Seen<'_>> = variants.into_iter().map(|variant| Seen::of(&facts, variant)).collect();
-        let (told, fine) = if arguments.get_flag("compare") {
+        let report = if arguments.get_flag("compare") {
             compare::compare(&facts, &seen)?
         } else {
             examine(&facts, &seen, arguments)
         };
-        output::print(&told)?;
-        Ok(if fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        output::print(&report.text)?;
+        Ok(if report.is_fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     })
 }
 
@@ -86,17 +86,23 @@ pub(super) fn doctor(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
 fn asked<'a>(facts: &'a Facts, name: Option<&str>) -> Vec<&'a Value> {
     let mut all: Vec<&Value> = facts.variants.iter().collect();
     all.sort_by_key(|variant| id(variant));
-    all.retain(|variant| name.is_none_or(|name| id(variant).1 == name));
+    all.retain(|variant| name.is_none_or(|name| id(variant).name == name));
     all
 }
 
-/// The report, and whether nothing is broken.
-fn examine(facts: &Facts, seen: &[Seen<'_>], arguments: &ArgMatches) -> (String, bool) {
+/// What the command prints.
+struct Report {
+    text: String,
+    /// Nothing is broken, or both controllers agree: the exit code is 0.
+    is_fine: bool,
+}
+
+fn examine(facts: &Facts, seen: &[Seen<'_>], arguments: &ArgMatches) -> Report {
     let around = around::look(facts);
     let all: Vec<Followed> = seen.iter().map(follow).collect();
     let broken = around.iter().map(|(_, found)| found.state).chain(all.iter().map(Followed::state));
-    let fine = broken.max().is_none_or(|worst| worst < State::Broken);
-    (text::render(&around, &all, arguments.get_flag("verbose")), fine)
+    let is_fine = broken.max().is_none_or(|worst| worst < State::Broken);
+    Report { text: text::render(&around, &all, arguments.get_flag("verbose")), is_fine }
 }
 
 #[cfg(test)]

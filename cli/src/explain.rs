@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::{ArgMatches, Command};
 
-use super::leader::{self, Answer, Answers, DebugEndpoint};
+use super::leader::{self, Answer, Answers, ControllerAnswer, DebugEndpoint};
 use super::output::print;
 use crate::arguments::{file, file_option, format_option, name_argument, namespace_option, word};
 
@@ -59,7 +59,7 @@ pub(crate) fn explain(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
         answers.ensure_one()?;
     }
     let several = answers.told.len() > 1;
-    for (who, explanation) in &answers.told {
+    for ControllerAnswer { who, answer: explanation } in &answers.told {
         let who = if several { format!("# {who}\n") } else { String::new() };
         print(&format!("{who}{}\n", explanation.text))?;
         if let (Some(file), Some(snapshot)) = (file, &explanation.snapshot) {
@@ -91,7 +91,8 @@ async fn tell(arguments: &ArgMatches, question: &Question) -> anyhow::Result<Ans
         let answer = ask(&DebugEndpoint::Address(address.to_owned()), question).await.with_context(|| {
             format!("nothing was told at {address}: it is --address, the controller's WVA_DEBUG_BIND_ADDRESS")
         })?;
-        return Ok(Answers { told: vec![(address.to_owned(), answer?)], silent: Vec::new() });
+        let told = ControllerAnswer { who: address.to_owned(), answer: answer? };
+        return Ok(Answers { told: vec![told], silent: Vec::new() });
     }
     let answers =
         Answers::ask(arguments, async |endpoint: &DebugEndpoint| ask(endpoint, question).await?).await?;

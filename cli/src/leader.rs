@@ -50,10 +50,18 @@ pub(super) async fn endpoints(arguments: &ArgMatches) -> anyhow::Result<Vec<Debu
     search.endpoints().await
 }
 
-/// What controllers answered to one question, each with its name, and why the others did not, one line each.
+/// What controllers answered to one question.
 pub(super) struct Answers<T> {
-    pub(super) told: Vec<(String, T)>,
+    pub(super) told: Vec<ControllerAnswer<T>>,
+    /// Why the others did not, one line each.
     pub(super) silent: Vec<String>,
+}
+
+/// The answer of one controller.
+pub(super) struct ControllerAnswer<T> {
+    /// Its name.
+    pub(super) who: String,
+    pub(super) answer: T,
 }
 
 impl<T> Answers<T> {
@@ -65,7 +73,7 @@ impl<T> Answers<T> {
         let (mut told, mut silent) = (Vec::new(), Vec::new());
         for endpoint in endpoints(arguments).await? {
             match question(&endpoint).await {
-                Ok(answer) => told.push((endpoint.to_string(), answer)),
+                Ok(answer) => told.push(ControllerAnswer { who: endpoint.to_string(), answer }),
                 Err(error) => silent.push(format!("{endpoint}: {error:#}")),
             }
         }
@@ -74,7 +82,7 @@ impl<T> Answers<T> {
 
     /// Fails where several answered.
     pub(super) fn ensure_one(&self) -> anyhow::Result<()> {
-        let names: Vec<&str> = self.told.iter().map(|(who, _)| who.as_str()).collect();
+        let names: Vec<&str> = self.told.iter().map(|told| told.who.as_str()).collect();
         anyhow::ensure!(
             names.len() < 2,
             "several controllers answer ({}): choose one with --controller-namespace or --selector",
@@ -105,7 +113,7 @@ impl Leaders {
     pub(super) async fn ask(arguments: &ArgMatches) -> Self {
         match Answers::ask(arguments, snapshot).await {
             Ok(Answers { told, silent }) => {
-                let seen = told.into_iter().map(|(who, snapshot)| Seen { who, snapshot });
+                let seen = told.into_iter().map(|told| Seen { who: told.who, snapshot: told.answer });
                 Self { seen: seen.collect(), silent }
             }
             Err(error) => Self { seen: Vec::new(), silent: vec![format!("{error:#}")] },

@@ -16,7 +16,7 @@ use plan::{Plan, Wanted, plan};
 use serde_json::{Value, json};
 use wva_rules::{MapNames, MapRole};
 
-use super::cluster::{AUTOSCALERS, CONFIG_MAPS, Cluster, SCALED_OBJECTS, VARIANTS, id, text};
+use super::cluster::{AUTOSCALERS, CONFIG_MAPS, Cluster, ObjectId, SCALED_OBJECTS, VARIANTS, id, text};
 use super::output::{self, count, printable};
 use super::validate::{FoundObject, objects_in};
 use super::workloads::Workloads;
@@ -102,10 +102,9 @@ async fn in_cluster(namespace: Option<String>) -> anyhow::Result<(Vec<FoundObjec
     for name in MapNames::default().in_order(MapRole::Saturation) {
         found.extend(cluster.with_name(&CONFIG_MAPS, name).await?);
     }
-    let originals = found.into_iter().map(|object| FoundObject {
-        place: format!("{} {}/{}", text(&object, "/kind"), id(&object).0, id(&object).1),
-        namespace: text(&object, "/metadata/namespace").to_owned(),
-        object,
+    let originals = found.into_iter().map(|object| {
+        let ObjectId { namespace, name } = id(&object);
+        FoundObject { place: format!("{} {namespace}/{name}", text(&object, "/kind")), namespace, object }
     });
     let originals = originals.collect();
     match wva_controller::missing_fields(&cluster.client).await {

@@ -21,6 +21,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{ArgMatches, Command};
+use objects::SourceProblem;
 use report::Report;
 
 use crate::arguments::{file, file_option, flag, format_option, namespace_option, paths, word};
@@ -110,7 +111,7 @@ pub(super) fn objects_in(
         let source = &sources[source];
         format!("{}:{}", source.name, source.position(offset).0)
     };
-    let problems = collected.problems.iter().map(|(source, problem)| {
+    let problems = collected.problems.iter().map(|SourceProblem { source, problem }| {
         format!("{}: {}", place(*source, problem.at.start), input::printable(&problem.message))
     });
     let objects = collected.objects.iter().map(|object| FoundObject {
@@ -130,8 +131,8 @@ fn coloured() -> bool {
 
 /// Old files are not what is judged, but who relies on them wants to know that some were not read.
 #[expect(clippy::print_stderr, reason = "a note about the comparison is no finding")]
-fn note_problems(sources: &[input::Source], problems: &[(usize, located::Problem)]) {
-    for (source, problem) in problems {
+fn note_problems(sources: &[input::Source], problems: &[SourceProblem]) {
+    for SourceProblem { source, problem } in problems {
         let source = &sources[*source];
         let (line, column) = source.position(problem.at.start);
         let message = input::printable(&problem.message);

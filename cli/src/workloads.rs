@@ -5,20 +5,33 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use wva_rules::{Target, api_group};
 
-use super::cluster::{Cluster, Unseen, WORKLOADS, id, items, number, text};
+use super::cluster::{Cluster, ObjectId, Unseen, WORKLOADS, id, items, number, text};
 
-/// Namespace, group, kind and name of a workload.
-pub(crate) type Key = (String, String, String, String);
+/// Names a workload.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct WorkloadKey {
+    namespace: String,
+    group: String,
+    kind: String,
+    name: String,
+}
 
-/// The key of the workload that a reference in a namespace names.
-pub(crate) fn workload(namespace: &str, target: &Target) -> Key {
-    (namespace.to_owned(), target.group().to_owned(), target.kind.clone(), target.name.clone())
+impl WorkloadKey {
+    /// The workload that a reference in a namespace names.
+    pub(crate) fn new(namespace: &str, target: &Target) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            group: target.group().to_owned(),
+            kind: target.kind.clone(),
+            name: target.name.clone(),
+        }
+    }
 }
 
 /// All workloads of the kinds that are scaled.
 #[derive(Default)]
 pub(super) struct Workloads {
-    all: BTreeMap<Key, Value>,
+    all: BTreeMap<WorkloadKey, Value>,
     /// Kinds that could not be seen, and why.
     pub(super) unseen: Vec<(&'static str, Unseen)>,
 }
@@ -53,8 +66,8 @@ impl Workloads {
         let group = api_group(text(&object, "/apiVersion")).to_owned();
         let kind = text(&object, "/kind").to_owned();
         if WORKLOADS.iter().any(|known| known.group == group && known.kind == kind) {
-            let (namespace, name) = id(&object);
-            self.all.insert((namespace, group, kind, name), object);
+            let ObjectId { namespace, name } = id(&object);
+            self.all.insert(WorkloadKey { namespace, group, kind, name }, object);
         }
     }
 
@@ -64,7 +77,7 @@ impl Workloads {
         if !WORKLOADS.iter().any(|known| known.group == group && known.kind == kind) {
             return Found::Unknown;
         }
-        if let Some(object) = self.all.get(&workload(namespace, target)) {
+        if let Some(object) = self.all.get(&WorkloadKey::new(namespace, target)) {
             return Found::Here(object);
         }
         let hidden = self.unseen.iter().find(|(unseen, _)| *unseen == kind);

@@ -45,11 +45,23 @@ pub(crate) enum Outcome {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ActuateError {
     /// The API server does not allow it.
-    #[error("the API server did not take it: {0}; check that this program may get and patch {1}")]
-    Forbidden(String, String),
+    #[error(
+        "the API server did not take it: {failure}; check that this program may get and patch {resource}"
+    )]
+    Forbidden {
+        /// The call and its answer.
+        failure: String,
+        /// What may not be patched.
+        resource: String,
+    },
     /// The API server refused it, with this code.
-    #[error("the API server did not take it: {0}")]
-    Refused(String, u16),
+    #[error("the API server did not take it: {failure}")]
+    Refused {
+        /// The call and its answer.
+        failure: String,
+        /// HTTP status.
+        code: u16,
+    },
     /// There was no answer, or none that can be read.
     #[error("the request to the API server failed: {0}")]
     Failed(String),
@@ -73,9 +85,9 @@ impl ActuateError {
     /// The API server has decided against it: the same step would be refused again.
     fn is_refusal(&self) -> bool {
         match self {
-            Self::Forbidden(..) => true,
+            Self::Forbidden { .. } => true,
             // Too many requests, and time-outs, are none.
-            Self::Refused(_, code) => (400..500).contains(code) && !matches!(code, 408 | 429),
+            Self::Refused { code, .. } => (400..500).contains(code) && !matches!(code, 408 | 429),
             _ => false,
         }
     }
@@ -264,9 +276,9 @@ impl Scales {
         let failure = ApiCall { verb, resource: &self.resource, namespace, name }.failed(error);
         match error {
             kube::Error::Api(status) if status.code == 403 => {
-                ActuateError::Forbidden(failure, self.resource.clone())
+                ActuateError::Forbidden { failure, resource: self.resource.clone() }
             }
-            kube::Error::Api(status) => ActuateError::Refused(failure, status.code),
+            kube::Error::Api(status) => ActuateError::Refused { failure, code: status.code },
             _ => ActuateError::Failed(failure),
         }
     }

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use in_force::{Readers, global};
 use k8s_openapi::api::core::v1::ConfigMap;
-use read::{Key, MapEntry, Maps};
+use read::{MapEntry, MapKey, Maps};
 use serde_json::Value;
 use service_classes::ServiceClasses;
 use tokio::sync::Notify;
@@ -53,7 +53,7 @@ pub struct ConfigMaps {
 struct Kept {
     /// Maps of other namespaces than the controller's as they came, for the day that somebody reads them. Of a namespace
     /// that nobody reads there is no more than this: what is made of a map can be much larger.
-    local: BTreeMap<Key, Arc<ConfigMap>>,
+    local: BTreeMap<MapKey, Arc<ConfigMap>>,
     saturation: Maps<SaturationEntry>,
     to_zero: Maps<ScaleToZeroEntry>,
     classes: Maps<ServiceClasses>,
@@ -61,12 +61,12 @@ struct Kept {
 
 impl Kept {
     /// Something was made of the map.
-    fn knows(&self, key: &Key) -> bool {
+    fn knows(&self, key: &MapKey) -> bool {
         self.saturation.contains_key(key) || self.to_zero.contains_key(key) || self.classes.contains_key(key)
     }
 
     /// Lets go what was made of a map. Says whether there was anything.
-    fn forget(&mut self, key: &Key) -> bool {
+    fn forget(&mut self, key: &MapKey) -> bool {
         let forgotten = [
             self.saturation.remove(key).is_some(),
             self.to_zero.remove(key).is_some(),
@@ -127,7 +127,7 @@ impl ConfigMaps {
         {
             let kept = self.kept();
             for (key, map) in &kept.local {
-                match (readers.includes(&key.0), kept.knows(key)) {
+                match (readers.includes(&key.namespace), kept.knows(key)) {
                     (true, false) => read.push(map.clone()),
                     (false, true) => unread.push(key.clone()),
                     _ => {}

@@ -14,7 +14,9 @@ mod publish;
 
 pub use actuate::{Actuator, ModelServers, ScaleExecutor};
 pub use collect::picker::{Asking, PickerConfig, PickerToken, Pickers};
-pub use collect::prometheus::{ClientError, Prometheus, PrometheusConfig, QueryError, Series};
+pub use collect::prometheus::{
+    ClientError, ClientIdentity, Prometheus, PrometheusConfig, QueryError, Series,
+};
 pub use collect::telemetry::Telemetry;
 pub use config::{Config, ConfigMaps, ConfigReloads, main_map, watch_config_maps};
 pub use cycle::engine::{Actuation, CycleProgress, Engine, EngineConfig, EngineMetrics, Sources};

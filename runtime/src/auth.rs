@@ -6,23 +6,17 @@ mod bucket;
 mod cache;
 mod peer;
 mod request_header;
+mod reviewer;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use axum::http::{HeaderMap, StatusCode, header};
 use bucket::Bucket;
 use cache::Cache;
-use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec};
-use k8s_openapi::api::authorization::v1::{
-    NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
-};
-use kube::api::{Api, PostParams};
-use tokio::sync::Semaphore;
-use tokio::time::{Instant, timeout_at};
+use reviewer::{Reviewer, Unanswered};
 
 pub use peer::Peer;
 pub use request_header::{RequestHeader, RequestHeaderError};
@@ -33,15 +27,9 @@ const CACHE_LIFETIME: Duration = Duration::from_mins(1);
 const OUTAGE: Duration = Duration::from_mins(10);
 /// Decisions kept; the oldest goes first.
 const KEPT: usize = 1024;
-/// One call to the API server. An HPA gives up after half a minute, the aggregator's check after 6 seconds.
-const CALL: Duration = Duration::from_secs(4);
-/// The same about a caller that an earlier answer holds for: Prometheus gives up a scrape after 10 seconds.
-const KNOWN_CALL: Duration = Duration::from_secs(2);
 /// Reviews of tokens that were never seen valid: so many at once, then two a second.
 const UNKNOWN_TOKENS: u32 = 32;
 const UNKNOWN_TOKEN_INTERVAL: Duration = Duration::from_millis(500);
-/// Reviews of one kind at a time. Whoever comes later waits for his turn within the time of the call.
-const REVIEWS: usize = 16;
 /// Longer than any token an API server issues.
 const LONGEST_TOKEN: usize = 16 * 1024;
 /// The group whose members every API server allows everything, without asking its authorizer.
@@ -127,15 +115,6 @@ impl Refusal {
 /// Seconds after which a caller that got 429 or 503 may try again: the value of `Retry-After`.
 pub const RETRY_AFTER: &str = "1";
 
-/// Why a review was not answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unanswered {
-    /// The API server cannot be reached, or fails.
-    Unreachable,
-    /// It refused the review, or there was no turn to ask it.
-    NotReviewed,
-}
-
 /// Authenticates and authorizes. One per process; made with the pod's own client, whose service account needs
 /// `create` on `tokenreviews` and `subjectaccessreviews` (cluster role `system:auth-delegator`).
 pub struct Gate {
@@ -145,13 +124,9 @@ pub struct Gate {
     /// Apart from those of users: anybody can make up tokens, and they must not push a user's out.
     made_up: Cache<String, ()>,
     decisions: Cache<(User, Action), Result<(), String>>,
-    /// Turns. Apart for the same reason: whom no token was asked of does not wait for made-up ones.
-    token_reviews: Semaphore,
-    access_reviews: Semaphore,
+    reviewer: Reviewer,
     /// Reviews left for tokens that were never seen valid.
     unknown_tokens: Bucket,
-    /// The last review had no answer.
-    unreachable: AtomicBool,
 }
 
 impl Gate {
@@ -165,15 +140,13 @@ impl Gate {
     #[must_use]
     pub fn with_cache_lifetime(client: kube::Client, lifetime: Duration) -> Self {
         Self {
+            reviewer: Reviewer::new(client.clone()),
             client,
             request_header: ArcSwapOption::empty(),
             tokens: Cache::new(KEPT, lifetime),
             made_up: Cache::new(KEPT, lifetime),
             decisions: Cache::new(KEPT, lifetime),
-            token_reviews: Semaphore::new(REVIEWS),
-            access_reviews: Semaphore::new(REVIEWS),
             unknown_tokens: Bucket::new(UNKNOWN_TOKENS, UNKNOWN_TOKEN_INTERVAL),
-            unreachable: AtomicBool::new(false),
         }
     }
 
@@ -213,7 +186,7 @@ impl Gate {
         if earlier.is_none() && !self.unknown_tokens.take() {
             return Err(Refusal::TooMany);
         }
-        match self.review_token(token, earlier.is_some()).await {
+        match self.reviewer.review_token(token, earlier.is_some()).await {
             Ok(Some(user)) => {
                 self.tokens.insert(token.to_owned(), user.clone());
                 Ok(user)
@@ -242,7 +215,7 @@ impl Gate {
             decision
         } else {
             let earlier = self.decisions.get_within(&key, OUTAGE).filter(Result::is_ok);
-            match self.review_access(user, &key.1, earlier.is_some()).await {
+            match self.reviewer.review_access(user, &key.1, earlier.is_some()).await {
                 Ok(decision) => {
                     self.decisions.insert(key.clone(), decision.clone());
                     decision
@@ -251,132 +224,8 @@ impl Gate {
                 Err(Unanswered::NotReviewed) => return Err(Refusal::Undecided),
             }
         };
-        decision.map_err(|reason| Refusal::Forbidden { user: key.0.name, action: key.1.to_string(), reason })
-    }
-
-    async fn review_token(&self, token: &str, known: bool) -> Result<Option<User>, Unanswered> {
-        let spec = TokenReviewSpec { token: token.to_owned(), audiences: None };
-        let review = TokenReview { spec, ..TokenReview::default() };
-        let status =
-            self.create("TokenReview", &self.token_reviews, &review, known).await?.status.unwrap_or_default();
-        if status.authenticated != Some(true) {
-            return Ok(None);
-        }
-        let user = status.user.unwrap_or_default();
-        let Some(name) = user.username.filter(|name| !name.is_empty()) else { return Ok(None) };
-        let (groups, extra) = (user.groups.unwrap_or_default(), user.extra.unwrap_or_default());
-        Ok(Some(User { name, uid: user.uid, groups, extra }))
-    }
-
-    async fn review_access(
-        &self,
-        user: &User,
-        action: &Action,
-        known: bool,
-    ) -> Result<Result<(), String>, Unanswered> {
-        let mut spec = SubjectAccessReviewSpec {
-            user: Some(user.name.clone()),
-            uid: user.uid.clone(),
-            groups: Some(user.groups.clone()),
-            extra: Some(user.extra.clone()),
-            ..SubjectAccessReviewSpec::default()
-        };
-        match action.clone() {
-            Action::Resource { verb, group, version, resource, namespace } => {
-                spec.resource_attributes = Some(ResourceAttributes {
-                    verb: Some(verb.to_owned()),
-                    group: Some(group.to_owned()),
-                    version: Some(version.to_owned()),
-                    resource: Some(resource),
-                    namespace: Some(namespace),
-                    ..ResourceAttributes::default()
-                });
-            }
-            Action::Path { verb, path } => {
-                let verb = Some(verb.to_owned());
-                spec.non_resource_attributes = Some(NonResourceAttributes { path: Some(path), verb });
-            }
-        }
-        let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
-        let status = self
-            .create("SubjectAccessReview", &self.access_reviews, &review, known)
-            .await?
-            .status
-            .unwrap_or_default();
-        if status.allowed && status.denied != Some(true) {
-            return Ok(Ok(()));
-        }
-        Ok(Err(status
-            .reason
-            .filter(|reason| !reason.is_empty())
-            .unwrap_or_else(|| "no rule allows it".to_owned())))
-    }
-
-    /// Posts a review. Nothing of its content is logged: it holds tokens.
-    async fn create<K>(
-        &self,
-        kind: &'static str,
-        turns: &Semaphore,
-        review: &K,
-        known: bool,
-    ) -> Result<K, Unanswered>
-    where
-        K: kube::Resource<DynamicType = (), Scope = k8s_openapi::ClusterResourceScope>
-            + Clone
-            + std::fmt::Debug
-            + serde::Serialize
-            + serde::de::DeserializeOwned,
-    {
-        let api: Api<K> = Api::all(self.client.clone());
-        let limit = if known { KNOWN_CALL } else { CALL };
-        let deadline = Instant::now() + limit;
-        // Never closed.
-        let Ok(_turn) = timeout_at(deadline, turns.acquire()).await else {
-            tracing::debug!(kind, "No turn for a review in time");
-            return Err(Unanswered::NotReviewed);
-        };
-        let params = PostParams::default();
-        let error = match timeout_at(deadline, api.create(&params, review)).await {
-            Ok(Ok(answer)) => {
-                if self.unreachable.swap(false, Ordering::Relaxed) {
-                    tracing::info!(kind, "The API server answers reviews again");
-                }
-                return Ok(answer);
-            }
-            Ok(Err(kube::Error::Api(status))) if status.code == 403 => {
-                tracing::warn!(
-                    kind,
-                    error = %status,
-                    "The service account of wva may not create a {kind}: bind it to the cluster role system:auth-delegator"
-                );
-                return Err(Unanswered::NotReviewed);
-            }
-            Ok(Err(error)) if !is_unreachable(&error) => {
-                let error = crate::api_call::root_cause(&error);
-                tracing::warn!(kind, error, "The API server refused a review");
-                return Err(Unanswered::NotReviewed);
-            }
-            Ok(Err(error)) => crate::api_call::root_cause(&error),
-            Err(_) => format!("no answer within {limit:?}"),
-        };
-        // Once per outage: Prometheus asks every few seconds.
-        if !self.unreachable.swap(true, Ordering::Relaxed) {
-            tracing::warn!(
-                kind,
-                error,
-                "The API server could not be asked for a review; callers allowed in the last 10 minutes are still served"
-            );
-        }
-        Err(Unanswered::Unreachable)
-    }
-}
-
-/// The API server was not reached, or failed. Any other answer is a decision of it.
-fn is_unreachable(error: &kube::Error) -> bool {
-    match error {
-        kube::Error::Api(status) => status.code >= 500,
-        kube::Error::Service(_) | kube::Error::HyperError(_) => true,
-        _ => false,
+        let (User { name: user, .. }, action) = key;
+        decision.map_err(|reason| Refusal::Forbidden { user, action: action.to_string(), reason })
     }
 }
 

@@ -10,7 +10,7 @@ use wva_controller::{Config, ConfigReloads, EngineConfig, Notices};
 use wva_crds::events::{ImmutableChange, immutable_change};
 
 use super::Process;
-use crate::settings::{Live, MainMap, Update, keys};
+use crate::settings::{Live, MainMap, MapName, Update, keys};
 use crate::telemetry::LogLevel;
 
 /// Those whom a change of settings reaches.
@@ -23,11 +23,11 @@ pub(super) struct ReloadTargets {
 impl Process {
     /// Takes in each change of the main ConfigMap.
     pub(super) fn follow_main_map(&mut self, mut live: Live, reached: ReloadTargets) {
-        let (namespace, name) = live.main_map();
-        let maps = wva_controller::main_map(self.clients.client.clone(), &namespace, &name);
+        let map = live.main_map();
+        let maps = wva_controller::main_map(self.clients.client.clone(), &map.namespace, &map.name);
         let told = ConfigChangeLogger {
             notices: self.leading.notices.clone(),
-            map: (namespace, name),
+            map,
             reporter: self.settings.pod_name.clone(),
         };
         let shutdown = self.end.shutdown.clone();
@@ -56,8 +56,7 @@ impl ReloadTargets {
 struct ConfigChangeLogger {
     /// For the events, which a leader writes.
     notices: Notices,
-    /// Namespace and name.
-    map: (String, String),
+    map: MapName,
     reporter: Option<String>,
 }
 
@@ -102,7 +101,7 @@ impl ConfigChangeLogger {
         }
         let changes = update.refused.iter().map(|c| format!("{}: {:?} -> {:?}", c.key, c.old, c.new));
         let changes = changes.collect::<Vec<_>>().join(", ");
-        let (namespace, name) = &self.map;
+        let MapName { namespace, name } = &self.map;
         tracing::warn!(namespace, name, keys, changes, "Attempted to change immutable parameters");
         let event = immutable_change(&ImmutableChange {
             namespace,

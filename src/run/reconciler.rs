@@ -31,18 +31,7 @@ impl Process {
         let ownership = self.ownership(controller);
         let reach =
             Reach::new(ownership.clone(), self.caches.variants.clone(), self.caches.namespaces.clone());
-        let series = VariantSeries::new(
-            reader.clone(),
-            reach.clone(),
-            controller.legacy_metrics,
-            self.progress.clone(),
-        );
-        let leadership = self.leading.leadership.clone();
-        self.metrics.series = Some(Arc::new(move |take| {
-            if leadership.shows_series() {
-                series.each(take);
-            }
-        }));
+        self.export_series(&reader, &reach, controller.legacy_metrics);
         let telemetry = Telemetry::register(&self.metrics.registry)?;
         let reloads = ConfigReloads::register(&self.metrics.registry)?;
         let asked =
@@ -62,18 +51,9 @@ impl Process {
             ownership,
             namespace: self.settings.watch_namespace.clone(),
         };
-        let engine = Arc::new(Engine {
-            sources,
-            config,
-            metrics: EngineMetrics { telemetry, reloads: reloads.clone() },
-            progress: self.progress.clone(),
-            published,
-        });
-        let changed = self.caches.changed.clone();
-        self.spawn_leading("engine", move |ended| {
-            let (engine, changed) = (engine.clone(), changed.clone());
-            async move { engine.run(&changed, ended).await }
-        });
+        let metrics = EngineMetrics { telemetry, reloads: reloads.clone() };
+        let progress = self.progress.clone();
+        self.spawn_engine(Engine { sources, config, metrics, progress, published });
         let (status_targets, targets) = watch::channel(StatusTargets::new());
         self.spawn_actuator(controller.zero.steps_at_once, &reader, &refusals, &targets)?;
         self.spawn_status_and_events(&reader, &reach, &status_targets);
@@ -85,6 +65,25 @@ impl Process {
             self.external_metrics(address, certs.serving()?, controller.legacy_metrics)?;
         }
         Ok(reloads)
+    }
+
+    /// Adds the series of variants to `/metrics`, while this replica leads.
+    fn export_series(&mut self, reader: &Reader, reach: &Reach, legacy: bool) {
+        let series = VariantSeries::new(reader.clone(), reach.clone(), legacy, self.progress.clone());
+        let leadership = self.leading.leadership.clone();
+        self.metrics.series = Some(Arc::new(move |take| {
+            if leadership.shows_series() {
+                series.each(take);
+            }
+        }));
+    }
+
+    fn spawn_engine(&mut self, engine: Engine) {
+        let (engine, changed) = (Arc::new(engine), self.caches.changed.clone());
+        self.spawn_leading("engine", move |ended| {
+            let (engine, changed) = (engine.clone(), changed.clone());
+            async move { engine.run(&changed, ended).await }
+        });
     }
 
     /// Serves what was decided, for `wva explain`.

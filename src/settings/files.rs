@@ -11,6 +11,8 @@ use wva_crds::names::RESTART_REVISION_ANNOTATION;
 use wva_crds::settings::map::{MapText, nested};
 use wva_rules::{MapFacts, MapRole, Place, Severity, validate_map};
 
+use super::sources::MapName;
+
 /// How long one try to read the map may take.
 const TRY: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_secs(2);
@@ -54,7 +56,7 @@ pub(crate) struct MainMap {
 /// When it cannot be read in time. Each try that failed is logged but the last.
 pub(crate) async fn fetch(
     client: &Client,
-    (namespace, name): (&str, &str),
+    MapName { namespace, name }: &MapName,
     patience: Patience,
 ) -> anyhow::Result<MainMap> {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);

@@ -10,7 +10,7 @@ use wva_crds::settings::{SETTINGS, Setting, order_problems};
 use super::files::MainMap;
 use super::raw::{Raw, Source, Wrong};
 use super::reader::Reader;
-use super::sources::{Sources, nested_error};
+use super::sources::{MapName, Sources, nested_error};
 
 /// What is in force, with where it comes from. One owner: the watch of the main map.
 #[derive(Debug)]
@@ -65,8 +65,8 @@ impl Live {
         Self { sources, map, text, in_force, waiting: BTreeMap::new(), wrong: Vec::new() }
     }
 
-    /// Namespace and name of the map.
-    pub(crate) fn main_map(&self) -> (String, String) {
+    /// Where the map is.
+    pub(crate) fn main_map(&self) -> MapName {
         self.sources.main_map()
     }
 

@@ -111,7 +111,8 @@ impl Reader<'_> {
                 // One without the other is refused elsewhere.
                 client_identity: self
                     .optional("PROMETHEUS_CLIENT_CERT_PATH")
-                    .zip(self.optional("PROMETHEUS_CLIENT_KEY_PATH")),
+                    .zip(self.optional("PROMETHEUS_CLIENT_KEY_PATH"))
+                    .map(|(cert, key)| wva_controller::ClientIdentity { cert, key }),
                 server_name: self.optional("PROMETHEUS_SERVER_NAME"),
                 bearer_token: self.optional("PROMETHEUS_BEARER_TOKEN"),
                 token_path: self.optional("PROMETHEUS_TOKEN_PATH"),

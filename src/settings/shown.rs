@@ -10,6 +10,14 @@ use super::raw::Source;
 /// Columns of a line before its source, where the value leaves so much room.
 const WIDTH: usize = 72;
 
+/// Settings as texts.
+pub(crate) struct SettingsInForce {
+    /// Those that were set, each with its source.
+    pub(crate) given: String,
+    /// Those that have their defaults.
+    pub(crate) defaults: String,
+}
+
 impl Settings {
     /// Every setting, one line each, in the notation of the environment.
     pub(crate) fn lines(&self) -> String {
@@ -26,8 +34,8 @@ impl Settings {
         out
     }
 
-    /// What somebody set with its source, and what has its default: the texts for the log.
-    pub(crate) fn given_and_defaults(&self) -> (String, String) {
+    /// The settings in force, for the log.
+    pub(crate) fn in_force(&self) -> SettingsInForce {
         let (mut given, mut defaults) = (Vec::new(), Vec::new());
         for setting in SETTINGS {
             let Some(held) = self.values.get(setting.key) else { continue };
@@ -37,7 +45,7 @@ impl Settings {
                 source => given.push(format!("{}={value} ({source})", setting.key)),
             }
         }
-        (given.join("; "), defaults.join("; "))
+        SettingsInForce { given: given.join("; "), defaults: defaults.join("; ") }
     }
 }
 

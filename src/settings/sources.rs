@@ -29,6 +29,13 @@ impl std::fmt::Debug for Sources {
     }
 }
 
+/// Names a ConfigMap.
+#[derive(Clone, Debug)]
+pub(crate) struct MapName {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
 impl Sources {
     /// Takes what flags and environment say, and reads the config file that they name.
     pub(crate) fn collect(flags: &ArgMatches, environment: impl Fn(&str) -> Option<String>) -> Self {
@@ -72,13 +79,13 @@ impl Sources {
         self.environment.get(name).cloned()
     }
 
-    /// Where the main map is: its namespace and its name. That alone is read from the environment alone.
-    pub(crate) fn main_map(&self) -> (String, String) {
+    /// Where the main map is. That alone is read from the environment alone.
+    pub(crate) fn main_map(&self) -> MapName {
         let read = |key: &str| {
             let default = || Some(Setting::by_key(key)?.default?.to_owned());
             self.variable(key).or_else(default).unwrap_or_default()
         };
-        (read("POD_NAMESPACE"), read("CONFIG_MAP_NAME"))
+        MapName { namespace: read("POD_NAMESPACE"), name: read("CONFIG_MAP_NAME") }
     }
 
     /// How to log until all sources are read; what does not parse counts as not set.

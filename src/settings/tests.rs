@@ -1,5 +1,6 @@
 //! Which source wins, what is refused with which words, and what is warned of.
 
+use wva_controller::ClientIdentity;
 use wva_crds::settings::map::MapText;
 use wva_rules::RunningSource;
 
@@ -204,7 +205,7 @@ fn how_to_speak_to_prometheus_is_read() {
     assert_eq!(all.warnings, [""; 0], "all of it has an effect");
     let engine = all.engine();
     let config = all.controller.unwrap().prometheus;
-    assert_eq!(config.client_identity, Some(("/c".to_owned(), "/k".to_owned())));
+    assert_eq!(config.client_identity, Some(ClientIdentity { cert: "/c".to_owned(), key: "/k".to_owned() }));
     assert_eq!(config.server_name.as_deref(), Some("p"));
     assert_eq!(engine.cleanup_interval, Duration::from_secs(7));
     assert!(!engine.early_scale_up);
@@ -360,7 +361,7 @@ fn every_value_is_shown_with_its_source_and_no_secret_is() {
     has("PROMETHEUS_BEARER_TOKEN=(a secret) ", "environment PROMETHEUS_BEARER_TOKEN");
     has("EPP_METRIC_READER_BEARER_TOKEN= ", "not set");
     has("POD_NAME= ", "not set");
-    let (given, defaults) = settings.given_and_defaults();
+    let SettingsInForce { given, defaults } = settings.in_force();
     assert!(given.contains("LEADER_ELECT=true (flag --leader-elect); "), "{given}");
     assert!(defaults.contains("GLOBAL_OPT_INTERVAL=60s; "), "{defaults}");
     assert!(![lines, given, defaults, format!("{settings:?}")].concat().contains("hunter2"));

@@ -144,29 +144,10 @@ async fn a_workload_may_come_after_its_variant_go_and_come_back() -> anyhow::Res
     for round in ["created", "re-created"] {
         let time = Timeline::event(&format!("the Deployment is {round}"));
         cluster.testbed.apply(&fixture.deployment()).await?;
-        eventually("its series", SOON, async || {
-            let lines = series(cluster, &ns, "late").await?;
-            ensure!(lines.iter().any(|line| line.starts_with("wva_desired_replicas{")), "{lines:?}");
-            ensure!(lines.iter().any(|line| line.starts_with("inferno_desired_replicas{")), "{lines:?}");
-            Ok(())
-        })
-        .await?;
-        time.seen("series: wva_desired_replicas and inferno_desired_replicas are shown");
-        published(cluster, &ns, "late", 1).await?;
-        time.seen("status: TargetResolved=True, numReplicas 1");
-        served(cluster, &ns, "late", &["1"]).await?;
-
+        publishes_its_workload(cluster, &ns, &time).await?;
         let time = Timeline::event("the Deployment is deleted");
         run(cluster, &["delete", "deployment", "late", "-n", &ns]).await?;
-        let va = cluster.until(&ns, "late", "miss its workload", misses_its_workload).await?;
-        // In the same pass: not a line of it is left when the status says so.
-        let left = series(cluster, &ns, "late").await?;
-        ensure!(left.is_empty(), "{left:?}");
-        time.seen("status: Ready=False/DeploymentNotFound; no series of any metric");
-        for field in ["desiredOptimizedAlloc", "currentReplicas", "actuation"] {
-            ensure!(va["status"][field].is_null(), "{}", va["status"]);
-        }
-        served(cluster, &ns, "late", &[]).await?;
+        forgets_its_workload(cluster, &ns, &time).await?;
     }
     // The last event comes after its status.
     let told = eventually("one event for each time it was missing", SOON, async || {
@@ -188,6 +169,34 @@ async fn a_workload_may_come_after_its_variant_go_and_come_back() -> anyhow::Res
     let log = cluster.install.process().log();
     ensure!(log.lines().any(|line| line.contains(change) && line.contains("late")), "no line in the log");
     Ok(())
+}
+
+/// Waits until the variant `late` has its one replica in its series, its status and the external metrics API.
+async fn publishes_its_workload(cluster: &Cluster, ns: &str, time: &Timeline) -> anyhow::Result<()> {
+    eventually("its series", SOON, async || {
+        let lines = series(cluster, ns, "late").await?;
+        ensure!(lines.iter().any(|line| line.starts_with("wva_desired_replicas{")), "{lines:?}");
+        ensure!(lines.iter().any(|line| line.starts_with("inferno_desired_replicas{")), "{lines:?}");
+        Ok(())
+    })
+    .await?;
+    time.seen("series: wva_desired_replicas and inferno_desired_replicas are shown");
+    published(cluster, ns, "late", 1).await?;
+    time.seen("status: TargetResolved=True, numReplicas 1");
+    served(cluster, ns, "late", &["1"]).await
+}
+
+/// Waits until the variant `late` misses its workload: neither its status nor a series has a figure.
+async fn forgets_its_workload(cluster: &Cluster, ns: &str, time: &Timeline) -> anyhow::Result<()> {
+    let va = cluster.until(ns, "late", "miss its workload", misses_its_workload).await?;
+    // In the same pass: not a line of it is left when the status says so.
+    let left = series(cluster, ns, "late").await?;
+    ensure!(left.is_empty(), "{left:?}");
+    time.seen("status: Ready=False/DeploymentNotFound; no series of any metric");
+    for field in ["desiredOptimizedAlloc", "currentReplicas", "actuation"] {
+        ensure!(va["status"][field].is_null(), "{}", va["status"]);
+    }
+    served(cluster, ns, "late", &[]).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

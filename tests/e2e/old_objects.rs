@@ -33,6 +33,24 @@ async fn writes_nothing(cluster: &Cluster, namespace: &str, name: &str) -> anyho
     Ok(())
 }
 
+/// Waits until the condition of a variant names an invalid field. The variant has no series.
+async fn reports_invalid_field(
+    cluster: &Cluster,
+    namespace: &str,
+    name: &str,
+    field: &str,
+) -> anyhow::Result<()> {
+    let is_invalid = |va: &Value| is(va, "Ready", ("False", "InvalidConfiguration"));
+    let va = cluster.until(namespace, name, "be reported as invalid", is_invalid).await?;
+    let ready = found(&va, "Ready")?;
+    ensure!(ready["message"].to_string().contains(field), "{name}: {field} is not named: {ready}");
+    for series in ["wva_desired_replicas", "wva_current_replicas", "wva_desired_ratio"] {
+        let value = cluster.install.series(series, &[("variant_name", name)]).await?;
+        ensure!(value.is_none(), "{series} of {name} is {value:?}");
+    }
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_of_old_releases_are_told_and_hold_up_nobody() -> anyhow::Result<()> {
     let testbed = Testbed::start(Options { name: "old-objects".to_owned(), ..Options::default() }).await?;
@@ -65,14 +83,7 @@ async fn objects_of_old_releases_are_told_and_hold_up_nobody() -> anyhow::Result
     let desired = cluster.install.series("wva_desired_replicas", &[("variant_name", "good")]).await?;
     ensure!(desired == Some(1.0), "its series is {desired:?}");
     for (name, _, field) in &old {
-        let is_told = |va: &Value| is(va, "Ready", ("False", "InvalidConfiguration"));
-        let va = cluster.until(&namespace, name, "be told of its fault", is_told).await?;
-        let ready = found(&va, "Ready")?;
-        ensure!(ready["message"].to_string().contains(field), "{name}: {field} is not named: {ready}");
-        for series in ["wva_desired_replicas", "wva_current_replicas", "wva_desired_ratio"] {
-            let value = cluster.install.series(series, &[("variant_name", name)]).await?;
-            ensure!(value.is_none(), "{series} of {name} is {value:?}");
-        }
+        reports_invalid_field(&cluster, &namespace, name, field).await?;
     }
     let listed = ["get", "va", "-n", &namespace, "--no-headers"];
     let listed = cluster.testbed.kubectl(&listed).await?.success()?;

@@ -44,6 +44,11 @@ async fn unmoved_until(cluster: &Cluster, ns: &str, when: &str, reason: (&str, &
     moved.map_or(Ok(()), Err)
 }
 
+/// Whether a variant has this target by its load.
+fn is_decided(va: &Value, wanted: u64) -> bool {
+    target(va) == Some(wanted) && is(va, "OptimizationReady", ("True", "SaturationOnlyMode"))
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn no_outage_changes_a_target() -> anyhow::Result<()> {
     let mut options = options();
@@ -59,39 +64,19 @@ async fn no_outage_changes_a_target() -> anyhow::Result<()> {
     let load = Fleet::start(&cluster.testbed, served(&ns))?;
     load.set_fixed_all(0.78, 0.0);
     cluster.testbed.apply(&variant.all()).await?;
-    let decided = |va: &Value, wanted| {
-        target(va) == Some(wanted) && is(va, "OptimizationReady", ("True", "SaturationOnlyMode"))
-    };
     cluster.until_replicas(&ns, "held", 2).await?;
-    cluster.until(&ns, "held", "have a target of 2 by its load", |va| decided(va, 2)).await?;
+    cluster.until(&ns, "held", "have a target of 2 by its load", |va| is_decided(va, 2)).await?;
     load.wait_ready(2, DEADLINE).await?;
 
     // Stopped: the load falls meanwhile, and nobody can see it.
     cluster.testbed.prometheus_stop().await?;
     load.set_fixed_all(0.01, 0.0);
-    unmoved_until(&cluster, &ns, "while Prometheus is stopped", ("True", "SafetyNet")).await?;
-    let va = cluster.variant(&ns, "held").await?;
-    ensure!(is(&va, "MetricsAvailable", ("False", "PrometheusError")), "{}", va["status"]);
-    ensure!(is(&va, "Ready", ("True", "SafetyNet")), "{}", va["status"]);
-    let log = cluster.install.process().log();
-    for line in [
-        "Safety net activated: emitted fallback metrics",
-        "Emitted optimization signals for external autoscaler consumption",
-        "Reconciliation completed",
-    ] {
-        ensure!(log.contains(line), "no line {line:?} in the log");
-    }
-
-    eventually("the event of the safety net", DEADLINE, async || {
-        ensure!(!cluster.events(&ns, "SafetyNetActivated").await?.is_empty(), "none yet");
-        Ok(())
-    })
-    .await?;
+    safety_net_holds_target(&cluster, &ns).await?;
 
     // Restarted in the dark: what it published before comes back from the status, and no other value before it.
     let Cluster { testbed, install } = cluster;
     install.stop().await?;
-    let told = events(&testbed, &ns, "SafetyNetActivated").await?.len();
+    let before = events(&testbed, &ns, "SafetyNetActivated").await?.len();
     let install = Install::start(&testbed, &options).await?;
     cluster = Cluster { testbed, install };
     unmoved_until(&cluster, &ns, "after a restart without Prometheus", ("True", "SafetyNet")).await?;
@@ -104,21 +89,46 @@ async fn no_outage_changes_a_target() -> anyhow::Result<()> {
 
     // Back: the low load is seen, and now it may scale down.
     cluster.testbed.prometheus_start().await?;
-    cluster.until(&ns, "held", "follow its load again", |va| decided(va, 1)).await?;
+    cluster.until(&ns, "held", "follow its load again", |va| is_decided(va, 1)).await?;
     let now = cluster.events(&ns, "SafetyNetActivated").await?.len();
-    ensure!(now == told, "the safety net was told of {now} times, of which {told} before the restart");
+    ensure!(now == before, "{now} events of the safety net, {before} of them before the restart");
 
-    // Frozen: every query runs into its time-out, admission answers all the same, and SIGTERM is obeyed.
+    frozen_prometheus_blocks_nothing(&cluster, &ns).await?;
+    stopped_cycles_end_series_and_fail_health(&cluster.testbed, &ns).await
+}
+
+/// Prometheus is stopped: conditions, the log and one event say that the last target is held.
+async fn safety_net_holds_target(cluster: &Cluster, ns: &str) -> anyhow::Result<()> {
+    unmoved_until(cluster, ns, "while Prometheus is stopped", ("True", "SafetyNet")).await?;
+    let va = cluster.variant(ns, "held").await?;
+    ensure!(is(&va, "MetricsAvailable", ("False", "PrometheusError")), "{}", va["status"]);
+    ensure!(is(&va, "Ready", ("True", "SafetyNet")), "{}", va["status"]);
+    let log = cluster.install.process().log();
+    for line in [
+        "Safety net activated: emitted fallback metrics",
+        "Emitted optimization signals for external autoscaler consumption",
+        "Reconciliation completed",
+    ] {
+        ensure!(log.contains(line), "no line {line:?} in the log");
+    }
+    eventually("the event of the safety net", DEADLINE, async || {
+        ensure!(!cluster.events(ns, "SafetyNetActivated").await?.is_empty(), "none yet");
+        Ok(())
+    })
+    .await
+}
+
+/// Every query runs into its time-out, admission answers all the same, and SIGTERM is obeyed.
+async fn frozen_prometheus_blocks_nothing(cluster: &Cluster, ns: &str) -> anyhow::Result<()> {
     cluster.testbed.pause(Component::Prometheus)?;
     let began = std::time::Instant::now();
-    cluster.testbed.apply(&VariantFixture::new(&ns, "other").variant()).await?;
+    cluster.testbed.apply(&VariantFixture::new(ns, "other").variant()).await?;
     ensure!(began.elapsed() < Duration::from_secs(10), "admission waited for Prometheus");
     let process = cluster.install.process();
     process.signal(Signal::Term)?;
     let status = process.wait_exit(Duration::from_secs(30)).await?;
     ensure!(status.success(), "it ended with {status}: {}", process.log_tail(5));
-    cluster.testbed.resume(Component::Prometheus)?;
-    stopped_cycles_end_series_and_fail_health(&cluster.testbed, &ns).await
+    cluster.testbed.resume(Component::Prometheus)
 }
 
 /// The engine hangs, and its replica goes on leading.

@@ -30,6 +30,44 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: scraper}
 subjects: [{kind: ServiceAccount, name: scraper, namespace: default}]
 ";
 
+/// A caller of `/metrics` over HTTPS.
+struct Scraper<'a> {
+    testbed: &'a Testbed,
+    install: &'a Install,
+    client: reqwest::Client,
+}
+
+/// Status and body of an answer.
+struct Scrape {
+    status: u16,
+    body: String,
+}
+
+impl Scraper<'_> {
+    async fn scrape(&self, token: Option<&str>) -> anyhow::Result<Scrape> {
+        let request =
+            self.client.get(format!("https://localhost:{}/metrics", port(self.install, "metrics")?));
+        let answer = token.iter().fold(request, reqwest::RequestBuilder::bearer_auth).send().await?;
+        Ok(Scrape { status: answer.status().as_u16(), body: answer.text().await? })
+    }
+
+    /// Requires this status, and metrics with 200 alone.
+    async fn expect(&self, what: &str, token: Option<&str>, wanted: u16) -> anyhow::Result<()> {
+        let Scrape { status, body } = self.scrape(token).await?;
+        ensure!(
+            status == wanted && body.contains("wva_build_info") == (wanted == 200),
+            "{what}: {status} {body}"
+        );
+        Ok(())
+    }
+
+    /// A new token of a service account.
+    async fn token(&self, account: &str) -> anyhow::Result<String> {
+        let token = self.testbed.kubectl(&["create", "token", account]).await?.success()?;
+        Ok(token.trim().to_owned())
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn only_those_the_api_server_allows_read_metrics() -> anyhow::Result<()> {
     let testbed = Testbed::start(Options { name: "secure-metrics".to_owned(), ..Options::default() }).await?;
@@ -47,55 +85,41 @@ async fn only_those_the_api_server_allows_read_metrics() -> anyhow::Result<()> {
         .timeout(Duration::from_secs(20))
         .tls_certs_only([reqwest::Certificate::from_pem(&pem)?])
         .build()?;
-    let port = port(&install, "metrics")?;
-    let ask = async |token: Option<&str>| {
-        let request = client.get(format!("https://localhost:{port}/metrics"));
-        let answer = token.iter().fold(request, reqwest::RequestBuilder::bearer_auth).send().await?;
-        anyhow::Ok((answer.status().as_u16(), answer.text().await?))
-    };
-    let token = async |name: &str| testbed.kubectl(&["create", "token", name]).await?.success();
+    let caller = Scraper { testbed: &testbed, install: &install, client };
+    caller.expect("without a token", None, 401).await?;
+    caller.expect("with a token nobody issued", Some("made-up"), 401).await?;
+    caller.expect("without the right", Some(&caller.token("stranger").await?), 403).await?;
+    let (scraper, never_seen) = (caller.token("scraper").await?, caller.token("scraper").await?);
+    caller.expect("with the right", Some(&scraper), 200).await?;
+    every_https_endpoint_offers_http2(&install, &pem, &caller.token("scraper").await?).await?;
 
-    let (status, text) = ask(None).await?;
-    ensure!(status == 401 && !text.contains("wva_build_info"), "without a token: {status} {text}");
-    let (status, _) = ask(Some("made-up")).await?;
-    ensure!(status == 401, "with a token nobody issued: {status}");
-    let (status, text) = ask(Some(token("stranger").await?.trim())).await?;
-    ensure!(status == 403 && !text.contains("wva_build_info"), "without the right: {status} {text}");
-    let (scraper, never_seen) = (token("scraper").await?, token("scraper").await?);
-    let (status, text) = ask(Some(scraper.trim())).await?;
-    ensure!(status == 200 && text.contains("wva_build_info"), "with the right: {status} {text}");
-    every_https_endpoint_offers_http2(&install, &pem, token("scraper").await?.trim()).await?;
-
-    // A caller that was allowed is served while the API server is away, also once its answer would be asked for again.
     testbed.stop(Component::Apiserver).await?;
-    eventually("a review that has no answer", OUTAGE, async || {
-        let (status, text) = ask(Some(scraper.trim())).await?;
-        // Not a failure to be tried again.
-        if status != 200 {
-            return Ok(Err(format!("{status} {text}")));
-        }
-        ensure!(
-            install.process().log().contains("The API server could not be asked for a review"),
-            "not yet"
-        );
-        Ok(Ok(()))
-    })
-    .await?
-    .map_err(|answer| anyhow::anyhow!("while the API server is away: {answer}"))?;
-    let (status, text) = ask(Some(scraper.trim())).await?;
-    ensure!(status == 200 && text.contains("wva_build_info"), "after the first such review: {status} {text}");
-    let (status, text) = ask(Some(never_seen.trim())).await?;
-    ensure!(
-        status == 503 && !text.contains("wva_build_info"),
-        "a token that was never seen: {status} {text}"
-    );
+    allowed_until_reviewed_again(&caller, &scraper).await?;
+    caller.expect("after the first such review", Some(&scraper), 200).await?;
+    caller.expect("a token that was never seen", Some(&never_seen), 503).await?;
     testbed.start_again(Component::Apiserver).await?;
     eventually("the token to be reviewed", OUTAGE, async || {
-        let (status, _) = ask(Some(never_seen.trim())).await?;
+        let status = caller.scrape(Some(&never_seen)).await?.status;
         ensure!(status == 200, "{status}");
         Ok(())
     })
     .await
+}
+
+/// A caller that was allowed is served while the API server is away, also when its review is due again.
+async fn allowed_until_reviewed_again(caller: &Scraper<'_>, token: &str) -> anyhow::Result<()> {
+    eventually("a review that has no answer", OUTAGE, async || {
+        let Scrape { status, body } = caller.scrape(Some(token)).await?;
+        // Not a failure to be tried again.
+        if status != 200 {
+            return Ok(Err(format!("{status} {body}")));
+        }
+        let log = caller.install.process().log();
+        ensure!(log.contains("The API server could not be asked for a review"), "not yet");
+        Ok(Ok(()))
+    })
+    .await?
+    .map_err(|answer| anyhow::anyhow!("while the API server is away: {answer}"))
 }
 
 fn port(install: &Install, what: &str) -> anyhow::Result<u16> {

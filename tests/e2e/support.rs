@@ -1,20 +1,21 @@
-//! What the groups share: a control plane with the program installed and queries for tests; and `VariantAutoscaling`s as
-//! raw JSON with the API server's answer to them, for typed clients cannot express most faults.
+//! What the groups share: a control plane with the program installed, and queries for tests.
+
+mod objects;
+mod program;
 
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use k8s_openapi::ByteString;
-use kube::api::PostParams;
-use kube::core::{Request, Status};
 use serde_json::{Value, json};
-use tokio::io::AsyncWriteExt as _;
 use tokio::sync::OnceCell;
 use wva_testbed::fixtures::{MODEL_LABEL, VariantFixture};
 use wva_testbed::install::{Install, InstallOptions, SERVICE, SYSTEM, get};
 use wva_testbed::{FleetConfig, NodeGroup, Options, Ran, Testbed, eventually, within};
+
+pub(crate) use self::objects::{Answer, answer, controller_pod, good, odd, requests, try_create, variant};
+pub(crate) use self::program::{Outcome, Run, is_full, program, wva};
 
 /// Longest wait for what has to happen: seconds usually, with room for a loaded machine.
 pub(crate) const DEADLINE: Duration = Duration::from_mins(3);
@@ -309,111 +310,4 @@ pub(crate) fn condition<'a>(va: &'a Value, kind: &str) -> anyhow::Result<(&'a st
 /// Whether a condition has this status and reason.
 pub(crate) fn is(va: &Value, kind: &str, wanted: (&str, &str)) -> bool {
     condition(va, kind).is_ok_and(|found| found == wanted)
-}
-
-/// Longest wait for one answer: twice what a webhook may take in each of the two phases.
-const CALL: Duration = Duration::from_secs(20);
-
-/// What the API server says to an object: what it would store, or the refusal.
-pub(crate) type Answer = Result<Value, Box<Status>>;
-
-/// A variant with this spec.
-pub(crate) fn variant(name: &str, spec: &Value) -> Value {
-    json!({"apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling", "metadata": {"name": name}, "spec": spec})
-}
-
-/// A variant with a fault that the CRD does not know: WVA-VA-017.
-pub(crate) fn odd(name: &str) -> Value {
-    let mut object = variant(name, &good(name));
-    object["metadata"]["annotations"] = json!({"wva.llmd.ai/mode": "sometimes"});
-    object
-}
-
-/// A spec without a fault. Its target's name is made from the variant's.
-pub(crate) fn good(target: &str) -> Value {
-    json!({"scaleTargetRef": {"name": target}, "modelID": "meta-llama/Llama-3.1-8B"})
-}
-
-/// Asks to create the object, without storing it.
-pub(crate) async fn try_create(
-    client: &kube::Client,
-    namespace: &str,
-    object: &Value,
-) -> anyhow::Result<Answer> {
-    let dry_run = PostParams { dry_run: true, ..PostParams::default() };
-    let request = requests(namespace).create(&dry_run, object.to_string().into_bytes())?;
-    answer(client.request(request)).await
-}
-
-/// The path of the variants of a namespace.
-pub(crate) fn requests(namespace: &str) -> Request {
-    Request::new(format!("/apis/llmd.ai/v1alpha1/namespaces/{namespace}/variantautoscalings"))
-}
-
-/// Waits for the answer to a request, bounded: the client repeats some by itself.
-pub(crate) async fn answer(call: impl Future<Output = kube::Result<Value>>) -> anyhow::Result<Answer> {
-    match within("a request", CALL, async { anyhow::Ok(call.await) }).await? {
-        Ok(object) => Ok(Ok(object)),
-        Err(kube::Error::Api(status)) => Ok(Err(status)),
-        Err(other) => Err(other.into()),
-    }
-}
-
-/// The controller's pod, as far as others look at it: the program itself runs outside.
-pub(crate) fn controller_pod(container: &Value) -> Value {
-    let labels = json!({"app.kubernetes.io/name": "workload-variant-autoscaler", "control-plane": "controller-manager"});
-    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "wva-0", "namespace": SYSTEM, "labels": labels},
-        "spec": {"nodeName": "h100-0", "containers": [container]}})
-}
-
-/// What a command did.
-#[derive(Clone, Debug)]
-pub(crate) struct Run {
-    pub(crate) code: i32,
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
-}
-
-/// Runs `wva` as a person with the administrator's kubeconfig, with this text on its standard input.
-pub(crate) async fn wva(testbed: &Testbed, args: &[&str], input: &str) -> anyhow::Result<Run> {
-    let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_wva"));
-    command.args(args).env("KUBECONFIG", testbed.admin_kubeconfig()).kill_on_drop(true);
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    let mut stdin = child.stdin.take().context("no standard input")?;
-    // A program that does not read its input may have closed it.
-    let _ = stdin.write_all(input.as_bytes()).await;
-    drop(stdin);
-    let out = within(&format!("wva {}", args.join(" ")), DEADLINE, child.wait_with_output()).await?;
-    Ok(Run {
-        code: out.status.code().context("it was killed")?,
-        stdout: String::from_utf8_lossy(&out.stdout).into_owned(),
-        stderr: String::from_utf8_lossy(&out.stderr).into_owned(),
-    })
-}
-
-/// What an experiment showed.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Outcome {
-    /// The measured figures, for people.
-    pub(crate) figures: String,
-    /// What did not hold; empty where the contract was kept.
-    pub(crate) faults: Vec<String>,
-}
-
-impl Outcome {
-    /// Success where nothing was at fault.
-    pub(crate) fn kept(self) -> anyhow::Result<String> {
-        ensure!(self.faults.is_empty(), "{}; {}", self.faults.join("; "), self.figures);
-        Ok(self.figures)
-    }
-}
-
-/// Whether experiments run in full: `FULL=1`, which the `make test-*` targets set.
-pub(crate) fn is_full() -> bool {
-    std::env::var_os("FULL").is_some_and(|full| full == "1")
-}
-
-/// The program under test: `WVA_PROGRAM`, such as a release build, or the debug build of these tests.
-pub(crate) fn program() -> PathBuf {
-    std::env::var_os("WVA_PROGRAM").map_or_else(|| env!("CARGO_BIN_EXE_wva").into(), PathBuf::from)
 }

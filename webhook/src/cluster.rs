@@ -39,10 +39,19 @@ pub trait ClusterFacts: Send + Sync {
     fn cost_set_by(&self, _namespace: &str, _model: &str, _name: &str) -> Option<String> {
         None
     }
-    /// What scales the workload by this program's metric, and whether that is all there is.
-    fn readers(&self, _namespace: &str, _target: &Target) -> (Vec<MetricReader>, bool) {
-        (Vec::new(), false)
+    /// What scales the workload by this program's metric.
+    fn readers(&self, _namespace: &str, _target: &Target) -> TargetReaders {
+        TargetReaders::default()
     }
+}
+
+/// What scales one workload by this program's metric.
+#[derive(Clone, Debug, Default)]
+pub struct TargetReaders {
+    /// Autoscalers.
+    pub readers: Vec<MetricReader>,
+    /// There are no others.
+    pub are_complete: bool,
 }
 
 /// What is known of a workload of a kind that is watched.

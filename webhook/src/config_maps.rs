@@ -49,6 +49,14 @@ pub fn refusals() -> (Refusals, RefusalsToTell) {
     (Refusals(sender), RefusalsToTell(receiver))
 }
 
+/// Refusals of one map with the same words.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct RefusalKey {
+    namespace: String,
+    name: String,
+    note: String,
+}
+
 /// Writes the events of refusals until shutdown. One that cannot be written is dropped with a line in the log.
 pub async fn tell(
     client: Client,
@@ -56,11 +64,15 @@ pub async fn tell(
     mut refusals: RefusalsToTell,
     shutdown: CancellationToken,
 ) {
-    let mut told: BTreeMap<(String, String, String), Instant> = BTreeMap::new();
+    let mut told: BTreeMap<RefusalKey, Instant> = BTreeMap::new();
     while let Some(Some(refusal)) = shutdown.run_until_cancelled(refusals.0.recv()).await {
         let now = Instant::now();
         told.retain(|_, at| now.duration_since(*at) < QUIET);
-        let key = (refusal.namespace.clone(), refusal.name.clone(), refusal.note.clone());
+        let key = RefusalKey {
+            namespace: refusal.namespace.clone(),
+            name: refusal.name.clone(),
+            note: refusal.note.clone(),
+        };
         // Bounded, whatever is refused: a flood of different ones loses its events, not its lines in the log.
         if told.contains_key(&key) || told.len() >= QUEUE {
             continue;

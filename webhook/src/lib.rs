@@ -14,7 +14,8 @@ mod server;
 
 pub use client_ca::{ClientCa, ClientCaError};
 pub use cluster::{
-    ClusterFacts, Index, Key, TargetState, autoscaler_index, scaled_object_index, variant_index,
+    ClusterFacts, Index, Key, TargetReaders, TargetState, autoscaler_index, scaled_object_index,
+    variant_index,
 };
 pub use config_maps::{Refusals, RefusalsToTell, refusals, tell};
 pub use review::{CONFIG_MAP_PATH, MUTATE_PATH, Settings, State, VALIDATE_PATH};

@@ -269,7 +269,7 @@ fn verdict(state: &State, phase: Phase, operation: Operation, request: &Request<
     let of_target = target
         .as_ref()
         .map(|t| (cluster.others(namespace, t), cluster.readers(namespace, t), cluster.target(namespace, t)));
-    let (others, (readers, readers_complete), found) = of_target.unwrap_or_default();
+    let (others, readers, found) = of_target.unwrap_or_default();
     let cost_set_by = text("/spec/modelID")
         .and_then(|model| cluster.cost_set_by(namespace, model, text("/metadata/name").unwrap_or_default()));
     // An instance is asked about a new object without its label only by the entry whose selector has seen that the
@@ -288,8 +288,8 @@ fn verdict(state: &State, phase: Phase, operation: Operation, request: &Request<
         synced,
         others: &others,
         cost_set_by: cost_set_by.as_deref(),
-        readers: &readers,
-        readers_complete,
+        readers: &readers.readers,
+        readers_complete: readers.are_complete,
         target_exists: found.map(|f| f != TargetState::Absent),
         accelerator_derivable: found.and_then(|f| match f {
             TargetState::Present { accelerator_derivable } => Some(accelerator_derivable),

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use super::*;
 use crate::Serving;
-use crate::ca::Ca;
+use crate::ca::{Ca, PemPair};
 
 const DAY: Duration = Duration::from_hours(24);
 
@@ -61,7 +61,7 @@ impl Made {
 fn made(life: Duration) -> Made {
     let now = now();
     let ca = Ca::generate(life, now).unwrap();
-    let (cert, key) = ca.sign_serving_pem(&["a.b.svc".to_owned()], life, now).unwrap();
+    let PemPair { cert, key } = ca.sign_serving_pem(&["a.b.svc".to_owned()], life, now).unwrap();
     Made { ca: ca.cert().pem().to_owned(), cert, key, end: ca.cert().not_after() }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 
 use super::*;
-use crate::ca::Ca;
+use crate::ca::{Ca, PemPair};
 use crate::set::{CA_KEY, CaSet};
 
 const DAY: Duration = Duration::from_hours(24);
@@ -36,7 +36,7 @@ fn finds(what: &str, all: &[Given], want: &[&str]) -> Report {
 #[test]
 fn what_fits_has_no_findings() {
     let (ca, other) = (Ca::generate(DAY, now()).unwrap(), Ca::generate(DAY, now()).unwrap());
-    let (cert, key) = ca.sign_serving_pem(&["a.b.svc".to_owned()], DAY, now()).unwrap();
+    let PemPair { cert, key } = ca.sign_serving_pem(&["a.b.svc".to_owned()], DAY, now()).unwrap();
     let files =
         [given("", "tls.crt", cert), given("", "tls.key", key.clone()), given("", "ca.crt", ca.cert().pem())];
     let report = finds("files", &files, &[]);
@@ -61,7 +61,7 @@ fn what_fits_has_no_findings() {
 #[test]
 fn what_does_not_fit_is_found() {
     let (ca, other) = (Ca::generate(DAY, now()).unwrap(), Ca::generate(DAY, now()).unwrap());
-    let (cert, _) = ca.sign_serving_pem(&["a.b.svc".to_owned()], DAY, now()).unwrap();
+    let cert = ca.sign_serving_pem(&["a.b.svc".to_owned()], DAY, now()).unwrap().cert;
     let other_pem = other.cert().pem().to_owned();
     let file = |name: &str, pem: &str| given("", name, pem);
     finds("another CA", &[file("tls.crt", &cert), file("ca.crt", &other_pem)], &["does not verify"]);

@@ -20,7 +20,7 @@ fn store(fake: &FakeApi) -> Store {
     Store::new(fake.client(), NAMESPACE, NAME, DAY, wva_runtime::system_clock())
 }
 
-async fn ensure(store: &Store, known: Option<&CaSet>) -> Result<Ensured, StoreError> {
+async fn ensure(store: &Store, known: Option<&CaSet>) -> Result<EnsuredSecret, StoreError> {
     store
         .ensure(
             ReplicaView { known, trusted_ca_established: true, role: Role::Follower },
@@ -41,10 +41,10 @@ async fn race(fake: &FakeApi) -> Vec<Option<Change>> {
         tasks.spawn(async move { ensure(&store, None).await.unwrap() });
     }
     let done = tasks.join_all().await;
-    let bundles: BTreeSet<Vec<u8>> = done.iter().map(|(set, ..)| set.bundle(Timestamp::now())).collect();
+    let bundles: BTreeSet<Vec<u8>> = done.iter().map(|done| done.set.bundle(Timestamp::now())).collect();
     assert_eq!(bundles.len(), 1, "all authorities use one CA");
     assert_eq!(bundles.first(), Some(&data(fake)[CA_CERT].0), "and it is the Secret's");
-    done.into_iter().map(|(.., outcome)| outcome).collect()
+    done.into_iter().map(|done| done.change).collect()
 }
 
 #[tokio::test]
@@ -69,9 +69,9 @@ async fn fifty_authorities_repair_one_bad_secret_once() {
 #[tokio::test]
 async fn a_good_secret_is_left_alone() {
     let fake = FakeApi::new();
-    let (first, ..) = ensure(&store(&fake), None).await.unwrap();
-    let (second, _, outcome) = ensure(&store(&fake), None).await.unwrap();
-    assert_eq!(outcome, None);
+    let first = ensure(&store(&fake), None).await.unwrap().set;
+    let EnsuredSecret { set: second, change, .. } = ensure(&store(&fake), None).await.unwrap();
+    assert_eq!(change, None);
     assert_eq!(first.current.cert(), second.current.cert());
     assert_eq!(count(&fake, "PUT", 200) + count(&fake, "POST", 201), 1);
 }
@@ -79,15 +79,15 @@ async fn a_good_secret_is_left_alone() {
 #[tokio::test]
 async fn a_repair_keeps_metadata_and_the_known_ca() {
     let fake = FakeApi::new();
-    let (known, ..) = ensure(&store(&fake), None).await.unwrap();
+    let known = ensure(&store(&fake), None).await.unwrap().set;
     let secrets: Api<Secret> = Api::namespaced(fake.client(), NAMESPACE);
     let mut secret = secrets.get(NAME).await.unwrap();
     secret.metadata.labels = Some(BTreeMap::from([("team".to_owned(), "a".to_owned())]));
     secret.data = Some(garbage());
     secrets.replace(NAME, &PostParams::default(), &secret).await.unwrap();
 
-    let (set, _, outcome) = ensure(&store(&fake), Some(&known)).await.unwrap();
-    assert_eq!(outcome, Some(Change::Restored(Why::NotACertificate { entry: CA_CERT })));
+    let EnsuredSecret { set, change, .. } = ensure(&store(&fake), Some(&known)).await.unwrap();
+    assert_eq!(change, Some(Change::Restored(Why::NotACertificate { entry: CA_CERT })));
     assert_eq!(set.current.cert(), known.current.cert());
     let data = data(&fake);
     assert_eq!(
@@ -100,12 +100,12 @@ async fn a_repair_keeps_metadata_and_the_known_ca() {
 #[tokio::test]
 async fn an_expired_ca_is_replaced() {
     let fake = FakeApi::new();
-    let (old, ..) = ensure(&store(&fake), None).await.unwrap();
+    let old = ensure(&store(&fake), None).await.unwrap().set;
     let tomorrow: Timestamp = old.current.cert().not_after();
     let late = Store::new(fake.client(), NAMESPACE, NAME, DAY, Arc::new(move || tomorrow));
-    let (set, _, outcome) = ensure(&late, Some(&old)).await.unwrap();
+    let EnsuredSecret { set, change, .. } = ensure(&late, Some(&old)).await.unwrap();
     let why = Why::Expired { entry: CA_CERT, not_after: tomorrow };
-    assert_eq!(outcome, Some(Change::Replaced(why)));
+    assert_eq!(change, Some(Change::Replaced(why)));
     assert_eq!(set.previous, [old.current.cert().clone()], "for those whose clock is a little slow");
     assert_eq!(set.bundle(tomorrow), set.current.cert().pem().as_bytes(), "and nobody trusts it any more");
 }

@@ -12,7 +12,7 @@ use clap::ArgMatches;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 use wva_certs::CertsConfig;
-use wva_certs::ca::Ca;
+use wva_certs::ca::{Ca, PemPair};
 use wva_certs::set::CaSet;
 use wva_crds::GoDuration;
 use wva_crds::settings::is_name;
@@ -39,7 +39,7 @@ pub(super) fn make(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     let service = label("--service", text("service").context("--service is missing")?)?;
     let folder = file(arguments, "out").context("--out is missing")?;
     let names = CertsConfig::service_names(service, namespace);
-    let (cert, key) =
+    let PemPair { cert, key } =
         ca.sign_serving_pem(&names, lifetime("--cert-lifetime", text("cert-lifetime"))?, now)?;
     let files =
         [("tls.crt", cert.as_str(), PUBLIC), ("tls.key", &key, PRIVATE), ("ca.crt", ca.cert().pem(), PUBLIC)];

@@ -5,7 +5,7 @@ use wva_crds::names::INSTANCE_LABEL;
 
 use super::chain::Found;
 use super::controllers::Controller;
-use super::facts::{DESCRIBE_API_SERVICE, Facts, served_by};
+use super::facts::{DESCRIBE_API_SERVICE, Facts, MetricsServer, served_by};
 use crate::cluster::{entry, text};
 
 /// The namespaceSelector of every webhook and admission policy excludes it.
@@ -16,8 +16,8 @@ pub(super) fn look(facts: &Facts) -> Vec<(&'static str, Found)> {
     let mut found = vec![("crd", crd(facts)), ("controller", controller(facts)), ("leader", leader(facts))];
     found.extend(unreviewed(facts).chain(namespaces(facts)).map(|f| ("namespace", f)));
     found.push(("metrics API", metrics_api(facts)));
-    let hidden = facts.hidden.iter().filter(|(kind, _)| !["controllers", "apiservices"].contains(kind));
-    found.extend(hidden.map(|(_, why)| ("rights", Found::unknown(why.as_str()))));
+    let hidden = facts.hidden.iter().filter(|h| !["controllers", "apiservices"].contains(&h.plural));
+    found.extend(hidden.map(|hidden| ("rights", Found::unknown(hidden.why.as_str()))));
     found
 }
 
@@ -120,6 +120,6 @@ fn metrics_api(facts: &Facts) -> Found {
         }
         return Found::fine("none is registered: HPAs cannot read external metrics, ScaledObjects need KEDA");
     };
-    let (whose, is_available) = served_by(service);
-    if is_available { Found::fine(whose) } else { Found::broken(whose, DESCRIBE_API_SERVICE) }
+    let MetricsServer { text, is_available } = served_by(service);
+    if is_available { Found::fine(text) } else { Found::broken(text, DESCRIBE_API_SERVICE) }
 }

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use wva_crds::names::DESIRED_REPLICAS_METRIC;
 use wva_scaling::{Decision, Stage};
 
+use super::Report;
 use super::facts::{Facts, Scraped};
 use super::links::signal::{of_variant, publisher};
 use super::seen::Seen;
@@ -26,8 +27,8 @@ struct Row {
     doubled: bool,
 }
 
-/// The table, and whether both say the same of every variant.
-pub(super) fn compare(facts: &Facts, seen: &[Seen<'_>]) -> anyhow::Result<(String, bool)> {
+/// The table of both controllers' targets.
+pub(super) fn compare(facts: &Facts, seen: &[Seen<'_>]) -> anyhow::Result<Report> {
     let scraped = match &facts.scraped {
         Some(Ok(scraped)) => scraped,
         Some(Err(why)) => anyhow::bail!("nothing to compare with: {why}"),
@@ -59,7 +60,7 @@ pub(super) fn compare(facts: &Facts, seen: &[Seen<'_>]) -> anyhow::Result<(Strin
     }
     let _ =
         writeln!(out, "{}: {agreeing} the same, {} not", count(rows.len(), "variant"), rows.len() - agreeing);
-    Ok((out, agreeing == rows.len() && doubled == 0))
+    Ok(Report { text: out, is_fine: agreeing == rows.len() && doubled == 0 })
 }
 
 fn row(seen: &Seen<'_>, scraped: &Scraped) -> Row {

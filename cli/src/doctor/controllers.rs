@@ -7,7 +7,8 @@ use wva_crds::names::{INSTANCE_LABEL, MAIN_MAP_NAME};
 use wva_crds::settings::Setting;
 use wva_crds::settings::map::MapText;
 
-use crate::cluster::{Cluster, DEPLOYMENTS, Refusal, entry, id, items, text};
+use crate::cluster::{Cluster, DEPLOYMENTS, ObjectId, Refusal, entry, id, items, text};
+use crate::doctor::facts::HiddenKind;
 use crate::workloads::{in_environment, ready, replicas};
 
 /// The repository of the original's image ends in this.
@@ -42,7 +43,7 @@ impl Controller {
         if replicas(deployment) == 0 {
             return None;
         }
-        let (namespace, name) = id(deployment);
+        let ObjectId { namespace, name } = id(deployment);
         let original = is_original(container);
         let setting = |key| setting(container, &namespace, map, key);
         let instance = setting("CONTROLLER_INSTANCE");
@@ -77,7 +78,7 @@ impl Controller {
 pub(super) async fn controllers(
     cluster: &Cluster,
     arguments: &ArgMatches,
-    hidden: &mut Vec<(&'static str, String)>,
+    hidden: &mut Vec<HiddenKind>,
 ) -> Option<Vec<Controller>> {
     let namespace = arguments.get_one::<String>("controller-namespace").cloned();
     let everywhere = Cluster { namespace, ..cluster.clone() };
@@ -86,7 +87,7 @@ pub(super) async fn controllers(
         match everywhere.select(&DEPLOYMENTS, labels).await {
             Ok(found) => deployments.extend(found.into_iter().filter(|one| container(one).is_some())),
             Err(error) => {
-                hidden.push(("controllers", error.to_string()));
+                hidden.push(HiddenKind { plural: "controllers", why: error.to_string() });
                 return None;
             }
         }
@@ -102,12 +103,8 @@ pub(super) async fn controllers(
 }
 
 /// What the main config map of a controller says; nothing where there is none, or nobody may look.
-async fn main_map(
-    cluster: &Cluster,
-    deployment: &Value,
-    hidden: &mut Vec<(&'static str, String)>,
-) -> MapText {
-    let (namespace, _) = id(deployment);
+async fn main_map(cluster: &Cluster, deployment: &Value, hidden: &mut Vec<HiddenKind>) -> MapText {
+    let namespace = id(deployment).namespace;
     let name =
         container(deployment).and_then(|container| in_environment(container, &namespace, "CONFIG_MAP_NAME"));
     let name = name.unwrap_or_else(|| MAIN_MAP_NAME.to_owned());
@@ -115,10 +112,8 @@ async fn main_map(
         Ok(map) => map["data"].as_object().map(MapText::of).unwrap_or_default(),
         Err(Refusal { code: 404, .. }) => MapText::default(),
         Err(Refusal { said, .. }) => {
-            hidden.push((
-                "configmaps",
-                format!("settings in ConfigMap {namespace}/{name} are not known: {said}"),
-            ));
+            let why = format!("settings in ConfigMap {namespace}/{name} are not known: {said}");
+            hidden.push(HiddenKind { plural: "configmaps", why });
             MapText::default()
         }
     }

@@ -14,7 +14,7 @@ use wva_scaling::{Decision, Outcome, decide};
 
 use super::controllers::{Controller, controllers};
 use crate::cluster::{
-    AUTOSCALERS, Cluster, NAMESPACES, POD_MONITORS, PODS, Refusal, Resource, SCALED_OBJECTS,
+    AUTOSCALERS, Cluster, NAMESPACES, ObjectId, POD_MONITORS, PODS, Refusal, Resource, SCALED_OBJECTS,
     SERVICE_MONITORS, SERVICES, VARIANTS, condition, id, items, text,
 };
 use crate::leader::Leaders;
@@ -51,6 +51,12 @@ pub(super) struct Scraped {
     pub(super) signals: Vec<Series>,
 }
 
+/// A kind, or a part of it, that could not be seen.
+pub(super) struct HiddenKind {
+    pub(super) plural: &'static str,
+    pub(super) why: String,
+}
+
 /// All that was read.
 pub(super) struct Facts {
     pub(super) now: Timestamp,
@@ -67,17 +73,17 @@ pub(super) struct Facts {
     pub(super) controllers: Option<Vec<Controller>>,
     pub(super) leaders: Leaders,
     /// What the leaders decided of their last cycle, by namespace and name.
-    pub(super) decisions: BTreeMap<(String, String), Decision>,
+    pub(super) decisions: BTreeMap<ObjectId, Decision>,
     /// By namespace and name of the HPA.
-    pub(super) external: BTreeMap<(String, String), Vec<Answered>>,
+    pub(super) external: BTreeMap<ObjectId, Vec<Answered>>,
     /// `None`: there is none, or it cannot be seen.
     pub(super) api_service: Option<Value>,
     /// Fields that the CRD lacks, or why nobody knows.
     pub(super) crd_lacks: Result<Vec<String>, String>,
     /// `None` where nobody named a Prometheus.
     pub(super) scraped: Option<Result<Scraped, String>>,
-    /// Plurals of the kinds that could not be read, with the reason.
-    pub(super) hidden: Vec<(&'static str, String)>,
+    /// Kinds that could not be read.
+    pub(super) hidden: Vec<HiddenKind>,
 }
 
 impl Facts {
@@ -121,27 +127,27 @@ impl Facts {
 
     /// Why a kind could not be read; `None` where it could.
     pub(super) fn hidden(&self, plural: &str) -> Option<&str> {
-        self.hidden.iter().find(|(hidden, _)| *hidden == plural).map(|(_, why)| why.as_str())
+        self.hidden.iter().find(|hidden| hidden.plural == plural).map(|hidden| hidden.why.as_str())
     }
 }
 
-async fn seen(cluster: &Cluster, of: &Resource, hidden: &mut Vec<(&'static str, String)>) -> Vec<Value> {
+async fn seen(cluster: &Cluster, of: &Resource, hidden: &mut Vec<HiddenKind>) -> Vec<Value> {
     match cluster.list(of).await {
         Ok(found) => found,
         Err(error) if error.is_no_kind() => Vec::new(),
         Err(error) => {
-            hidden.push((of.plural, error.to_string()));
+            hidden.push(HiddenKind { plural: of.plural, why: error.to_string() });
             Vec::new()
         }
     }
 }
 
-async fn api_service(cluster: &Cluster, hidden: &mut Vec<(&'static str, String)>) -> Option<Value> {
+async fn api_service(cluster: &Cluster, hidden: &mut Vec<HiddenKind>) -> Option<Value> {
     match cluster.get(API_SERVICE).await {
         Ok(service) => Some(service),
         Err(Refusal { code: 404, .. }) => None,
         Err(Refusal { said, .. }) => {
-            hidden.push(("apiservices", said));
+            hidden.push(HiddenKind { plural: "apiservices", why: said });
             None
         }
     }
@@ -152,9 +158,10 @@ pub(super) fn decided(leaders: &Leaders) -> Vec<Outcome> {
     leaders.seen.iter().map(|leader| decide(&leader.snapshot)).collect()
 }
 
-pub(super) fn decisions(decided: &[Outcome]) -> BTreeMap<(String, String), Decision> {
+pub(super) fn decisions(decided: &[Outcome]) -> BTreeMap<ObjectId, Decision> {
     let all = decided.iter().flat_map(|outcome| &outcome.decisions);
-    all.map(|decision| ((decision.namespace.clone(), decision.variant.clone()), decision.clone())).collect()
+    let id = |d: &Decision| ObjectId { namespace: d.namespace.clone(), name: d.variant.clone() };
+    all.map(|decision| (id(decision), decision.clone())).collect()
 }
 
 async fn scraped(prometheus: &Prometheus) -> Result<Scraped, String> {
@@ -166,30 +173,40 @@ async fn scraped(prometheus: &Prometheus) -> Result<Scraped, String> {
 }
 
 /// What each HPA that follows the metric is told.
-async fn external(cluster: &Cluster, autoscalers: &[Value]) -> BTreeMap<(String, String), Vec<Answered>> {
+async fn external(cluster: &Cluster, autoscalers: &[Value]) -> BTreeMap<ObjectId, Vec<Answered>> {
     let asked = autoscalers.iter().flat_map(|hpa| metrics(hpa).map(move |metric| (id(hpa), metric)));
     let answers: Vec<_> = stream::iter(asked)
         .map(|(hpa, metric)| async move {
-            let answered = ask(cluster, &hpa.0, metric).await;
+            let answered = ask(cluster, &hpa.namespace, metric).await;
             (hpa, answered)
         })
         .buffered(AT_ONCE)
         .collect()
         .await;
-    let mut all: BTreeMap<(String, String), Vec<Answered>> = BTreeMap::new();
+    let mut all: BTreeMap<ObjectId, Vec<Answered>> = BTreeMap::new();
     for (hpa, answered) in answers {
         all.entry(hpa).or_default().push(answered);
     }
     all
 }
 
-/// What serves external metrics by its APIService, and whether it is available.
-pub(super) fn served_by(service: &Value) -> (String, bool) {
+/// What serves external metrics.
+pub(super) struct MetricsServer {
+    /// Its Service, for people.
+    pub(super) text: String,
+    pub(super) is_available: bool,
+}
+
+/// What serves external metrics by its APIService.
+pub(super) fn served_by(service: &Value) -> MetricsServer {
     let (namespace, name) = (text(service, "/spec/service/namespace"), text(service, "/spec/service/name"));
     let whose = format!("served by {namespace}/{name}");
     match condition(service, "Available").filter(|available| text(available, "/status") != "True") {
-        Some(failing) => (format!("{whose}, which is not available: {}", text(failing, "/message")), false),
-        None => (whose, true),
+        Some(failing) => MetricsServer {
+            text: format!("{whose}, which is not available: {}", text(failing, "/message")),
+            is_available: false,
+        },
+        None => MetricsServer { text: whose, is_available: true },
     }
 }
 

@@ -12,7 +12,7 @@ use wva_rules::Target;
 use wva_scaling::{Decision, snapshot};
 
 use super::facts::Facts;
-use crate::cluster::{self, entry, id, number, text};
+use crate::cluster::{self, ObjectId, entry, id, number, text};
 use crate::workloads::{Found as Workload, ready};
 
 /// The label by which the pods of a LeaderWorkerSet carry its name.
@@ -35,19 +35,19 @@ pub(super) struct Seen<'a> {
 
 impl<'a> Seen<'a> {
     pub(super) fn of(facts: &'a Facts, object: &'a Value) -> Self {
-        let (namespace, name) = id(object);
+        let id = id(object);
         let target = Target::of(object);
         let of_target = |autoscaler: &&Value| {
-            text(autoscaler, "/metadata/namespace") == namespace
+            text(autoscaler, "/metadata/namespace") == id.namespace
                 && Target::of(autoscaler).zip(target.as_ref()).is_some_and(|(a, b)| a.same_object(b))
         };
         let autoscalers = facts.autoscalers.iter().chain(&facts.scaled_objects).filter(of_target).collect();
-        let key = (namespace.clone(), name.clone());
         let cycle = facts.leaders.seen.iter().find_map(|leader| {
-            let models = leader.snapshot.models.iter().filter(|model| model.namespace == key.0);
-            models.flat_map(|model| &model.variants).find(|variant| variant.name == key.1)
+            let models = leader.snapshot.models.iter().filter(|model| model.namespace == id.namespace);
+            models.flat_map(|model| &model.variants).find(|variant| variant.name == id.name)
         });
-        let decision = facts.decisions.get(&key);
+        let decision = facts.decisions.get(&id);
+        let ObjectId { namespace, name } = id;
         Self { facts, object, namespace, name, target, autoscalers, cycle, decision }
     }
 

@@ -3,7 +3,7 @@
 mod world;
 
 use serde_json::{Value, json};
-use world::{World, original, series, signal};
+use world::{World, hidden_api_services, original, series, signal};
 
 use super::*;
 
@@ -210,7 +210,7 @@ fn what_carries_the_metric_and_its_selector() {
     check("metric", &["is told nothing"], |w| w.told = Ok(Vec::new()));
     check("metric", &["who serves it cannot be seen: forbidden"], |w| {
         w.told = Ok(Vec::new());
-        w.hidden.push(("apiservices", "forbidden".to_owned()));
+        w.hidden.push(hidden_api_services());
     });
     check("metric", &["2 values", "adds up: 1 ", "; 4 "], |w| {
         w.told = Ok(["1", "4"].map(|v| json!({"value": v, "metricLabels": {"pod": v}})).into());
@@ -281,7 +281,7 @@ fn around_the_variants() {
         w.controllers[0]["status"] = json!({});
     });
     assert!(crashing.contains("BROKEN controller  no replica of Deployment wva/ours is ready"), "{crashing}");
-    let forbidden = look(|w| w.hidden.push(("apiservices", "forbidden".to_owned())));
+    let forbidden = look(|w| w.hidden.push(hidden_api_services()));
     assert!(forbidden.contains("?      metrics API forbidden"), "{forbidden}");
 }
 
@@ -296,18 +296,18 @@ fn both_controllers_series_are_compared() {
         let seen = Seen::of(&facts, &facts.variants[0]);
         compare::compare(&facts, &[seen]).unwrap()
     };
-    let (told, same) = compared(|_| {});
-    assert!(same && told.contains("OTHER is published by namespace=wva,pod=original-0"), "{told}");
+    let Report { text: told, is_fine } = compared(|_| {});
+    assert!(is_fine && told.contains("OTHER is published by namespace=wva,pod=original-0"), "{told}");
     let row = "prod        a      1         1       1      0            NoChange\n";
     assert!(told.contains(row), "{told}");
-    let (told, same) = compared(|w| w.signals = vec![signal("original-0", 3.0)]);
-    assert!(!same && told.contains("-2") && told.contains("0 the same, 1 not"), "{told}");
-    let (told, same) = compared(|w| w.signals.clear());
-    assert!(!same && told.contains("by nobody"), "{told}");
+    let Report { text: told, is_fine } = compared(|w| w.signals = vec![signal("original-0", 3.0)]);
+    assert!(!is_fine && told.contains("-2") && told.contains("0 the same, 1 not"), "{told}");
+    let Report { text: told, is_fine } = compared(|w| w.signals.clear());
+    assert!(!is_fine && told.contains("by nobody"), "{told}");
     // Without the mode this one publishes too.
-    let (told, same) = compared(|w| {
+    let Report { text: told, is_fine } = compared(|w| {
         w.variant["metadata"]["annotations"] = json!({});
         w.signals.push(signal("wva-0", 1.0));
     });
-    assert!(!same && told.contains("1 variant not in mode recommend"), "{told}");
+    assert!(!is_fine && told.contains("1 variant not in mode recommend"), "{told}");
 }

@@ -41,6 +41,17 @@ struct Window {
 }
 
 impl Window {
+    /// Counts the end of a request: the seconds to its answer, or its failure.
+    fn record(&mut self, ended: Result<f64, String>) {
+        match ended {
+            Ok(seconds) => self.seconds.push(seconds),
+            Err(failure) => {
+                self.failed += 1;
+                self.failure = Some(failure);
+            }
+        }
+    }
+
     fn line(&mut self, elapsed: Duration, rate: f64, under_way: usize) -> String {
         self.seconds.sort_by(f64::total_cmp);
         let times = match (percentile(&self.seconds, 50), percentile(&self.seconds, 95)) {
@@ -82,11 +93,15 @@ pub(super) async fn run(arguments: &ArgMatches) -> anyhow::Result<()> {
         }),
     };
     reqwest::Url::parse(&sender.url).with_context(|| format!("--url: {:?} is not a URL", text("url")))?;
-    let places = Arc::new(Semaphore::new(number("most") as usize));
-    let sender = Arc::new(sender);
+    let mut load = Load {
+        sender: Arc::new(sender),
+        places: Arc::new(Semaphore::new(number("most") as usize)),
+        requests: JoinSet::new(),
+        window: Window::default(),
+    };
     tokio::select! {
         _ = signals.received() => Ok(()),
-        sent = send(&sender, &places, &rates, step, arguments.get_flag("repeat")) => sent,
+        sent = load.run(&rates, step, arguments.get_flag("repeat")) => sent,
     }
 }
 
@@ -116,68 +131,69 @@ fn excerpt(text: &str) -> String {
     crate::output::printable(&text.chars().take(200).collect::<String>())
 }
 
-async fn send(
-    sender: &Arc<Sender>,
-    places: &Arc<Semaphore>,
-    rates: &[f64],
-    step: Duration,
-    repeat: bool,
-) -> anyhow::Result<()> {
-    let began = Instant::now();
-    let mut random = stream(std::process::id().into(), Stream::Arrivals);
-    let mut requests = JoinSet::new();
-    let mut window = Window::default();
-    let mut lines = interval_at(began + EVERY, EVERY);
-    lines.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    for (i, rate) in (0_u32..).zip(rates.iter().cycle().take(if repeat { usize::MAX } else { rates.len() })) {
-        let ends = began + step.saturating_mul(i + 1);
-        let gaps = Varying::gamma(1.0 / rate, 1.0);
-        // At rate 0 nothing arrives.
-        let mut gap = || Duration::try_from_secs_f64(gaps.draw(&mut random)).unwrap_or(step);
-        let mut next = Instant::now() + gap();
-        loop {
-            tokio::select! {
-                () = sleep_until(next.min(ends)) => {
-                    if next >= ends {
-                        break;
-                    }
-                    next += gap();
-                    if let Ok(place) = places.clone().try_acquire_owned() {
-                        let sender = sender.clone();
-                        requests.spawn(async move {
-                            let _place = place;
-                            sender.send().await
-                        });
-                    } else {
-                        window.dropped += 1;
-                    }
-                }
-                Some(ended) = requests.join_next() => {
-                    match ended.unwrap_or_else(|error| Err(error.to_string())) {
-                        Ok(seconds) => window.seconds.push(seconds),
-                        Err(failure) => {
-                            window.failed += 1;
-                            window.failure = Some(failure);
+/// Requests under way, and those that ended since the last line.
+struct Load {
+    sender: Arc<Sender>,
+    /// One for each request that may be under way.
+    places: Arc<Semaphore>,
+    requests: JoinSet<Result<f64, String>>,
+    window: Window,
+}
+
+impl Load {
+    async fn run(&mut self, rates: &[f64], step: Duration, repeat: bool) -> anyhow::Result<()> {
+        let began = Instant::now();
+        let mut random = stream(std::process::id().into(), Stream::Arrivals);
+        let mut lines = interval_at(began + EVERY, EVERY);
+        lines.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let steps = if repeat { usize::MAX } else { rates.len() };
+        for (i, rate) in (0_u32..).zip(rates.iter().cycle().take(steps)) {
+            let ends = began + step.saturating_mul(i + 1);
+            let gaps = Varying::gamma(1.0 / rate, 1.0);
+            // At rate 0 nothing arrives.
+            let mut gap = || Duration::try_from_secs_f64(gaps.draw(&mut random)).unwrap_or(step);
+            let mut next = Instant::now() + gap();
+            loop {
+                tokio::select! {
+                    () = sleep_until(next.min(ends)) => {
+                        if next >= ends {
+                            break;
                         }
+                        next += gap();
+                        self.start_request();
                     }
-                }
-                _ = lines.tick() => {
-                    // The reader of the lines has gone.
-                    if !print(&window.line(began.elapsed(), *rate, requests.len()))? {
-                        return Ok(());
+                    Some(ended) = self.requests.join_next() => {
+                        self.window.record(ended.unwrap_or_else(|error| Err(error.to_string())));
                     }
-                    window = Window::default();
+                    _ = lines.tick() => {
+                        // The reader of the lines has gone.
+                        if !print(&self.window.line(began.elapsed(), *rate, self.requests.len()))? {
+                            return Ok(());
+                        }
+                        self.window = Window::default();
+                    }
                 }
             }
         }
+        let drained = timeout(DRAIN, async { while self.requests.join_next().await.is_some() {} }).await;
+        let left = if drained.is_ok() { 0 } else { self.requests.len() };
+        let seconds = began.elapsed().as_secs();
+        print(&format!("{seconds:>6} s  the load has ended; {left} requests are left unanswered\n"))?;
+        Ok(())
     }
-    let drained = timeout(DRAIN, async { while requests.join_next().await.is_some() {} }).await;
-    let left = if drained.is_ok() { 0 } else { requests.len() };
-    print(&format!(
-        "{:>6} s  the load has ended; {left} requests are left unanswered\n",
-        began.elapsed().as_secs()
-    ))?;
-    Ok(())
+
+    /// Sends a request, or drops it where the most allowed are under way.
+    fn start_request(&mut self) {
+        let Ok(place) = self.places.clone().try_acquire_owned() else {
+            self.window.dropped += 1;
+            return;
+        };
+        let sender = self.sender.clone();
+        self.requests.spawn(async move {
+            let _place = place;
+            sender.send().await
+        });
+    }
 }
 
 #[cfg(test)]

@@ -123,44 +123,70 @@ async fn complete(State(emulator): Shared, request: Request) -> Response {
         let message = "this emulated server does not stream; leave stream out";
         return refusal(StatusCode::BAD_REQUEST, message);
     }
-    let wanted = ["max_completion_tokens", "max_tokens"].into_iter().find_map(|key| body[key].as_u64());
-    let output = u32::try_from(wanted.unwrap_or(OUTPUT)).unwrap_or(u32::MAX).max(1);
-    let prompt = characters(&body["prompt"]) + characters(&body["messages"]);
-    let input = u32::try_from(prompt.div_ceil(CHARACTERS)).unwrap_or(u32::MAX).max(1);
-    let answer = match emulator.timeline.push(input, output) {
+    let tokens = Tokens::of(&body);
+    let answer = match emulator.timeline.push(tokens.input, tokens.output) {
         Ok(answer) => answer,
-        Err(Rejection::TooLong(tokens)) => {
-            let message = format!(
-                "the request has {input} prompt tokens and asks for {output}; the KV cache holds {tokens} in all"
-            );
-            return refusal(StatusCode::BAD_REQUEST, &message);
-        }
-        Err(Rejection::Full) => {
-            return refusal(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "too many requests are under way; try again later",
-            );
-        }
+        Err(rejection) => return rejected(tokens, &rejection),
     };
     let Ok(served) = answer.await else {
         return refusal(StatusCode::INTERNAL_SERVER_ERROR, "the server ends");
     };
     emulator.metrics.observe(&served);
+    let id = format!("emulated-{}", served.request.arrived.to_bits());
+    Json(completion(&emulator.model, &id, &body, tokens)).into_response()
+}
+
+/// Tokens of a request.
+#[derive(Clone, Copy)]
+struct Tokens {
+    /// In the prompt.
+    input: u32,
+    /// In the answer.
+    output: u32,
+}
+
+impl Tokens {
+    fn of(body: &Value) -> Self {
+        let wanted = ["max_completion_tokens", "max_tokens"].into_iter().find_map(|key| body[key].as_u64());
+        let prompt = characters(&body["prompt"]) + characters(&body["messages"]);
+        Self {
+            input: u32::try_from(prompt.div_ceil(CHARACTERS)).unwrap_or(u32::MAX).max(1),
+            output: u32::try_from(wanted.unwrap_or(OUTPUT)).unwrap_or(u32::MAX).max(1),
+        }
+    }
+}
+
+fn rejected(Tokens { input, output }: Tokens, rejection: &Rejection) -> Response {
+    match rejection {
+        Rejection::TooLong(tokens) => {
+            let message = format!(
+                "the request has {input} prompt tokens and asks for {output}; the KV cache holds {tokens} in all"
+            );
+            refusal(StatusCode::BAD_REQUEST, &message)
+        }
+        Rejection::Full => {
+            refusal(StatusCode::SERVICE_UNAVAILABLE, "too many requests are under way; try again later")
+        }
+    }
+}
+
+/// The answer to a prompt, or to a chat.
+fn completion(model: &str, id: &str, body: &Value, Tokens { input, output }: Tokens) -> Value {
     let text = "token ".repeat(output as usize);
-    let choice = if body["messages"].is_null() {
-        json!({"index": 0, "text": text, "finish_reason": "length"})
+    let (object, choice) = if body["messages"].is_null() {
+        ("text_completion", json!({"index": 0, "text": text, "finish_reason": "length"}))
     } else {
-        json!({"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "length"})
+        let message = json!({"role": "assistant", "content": text});
+        ("chat.completion", json!({"index": 0, "message": message, "finish_reason": "length"}))
     };
     let total = u64::from(input) + u64::from(output);
-    Json(json!({
-        "id": format!("emulated-{}", served.request.arrived.to_bits()),
-        "object": if body["messages"].is_null() { "text_completion" } else { "chat.completion" },
-        "model": emulator.model,
+    json!({
+        "id": id,
+        "object": object,
+        "model": model,
         "choices": [choice],
         "usage": {"prompt_tokens": input, "completion_tokens": output, "total_tokens": total},
-    }))
-    .into_response()
+    })
 }
 
 /// Characters of all texts in a value.

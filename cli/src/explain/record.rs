@@ -69,17 +69,23 @@ impl<'a> Recording<'a> {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// A cycle later than `seen`, with its name; `None` where none has run since.
-    async fn ask(&self, seen: Option<&str>) -> anyhow::Result<Option<(String, String)>> {
+    /// A cycle later than `seen`; `None` where none has run since.
+    async fn ask(&self, seen: Option<&str>) -> anyhow::Result<Option<Cycle>> {
         let path = seen.map_or_else(|| "/snapshot".to_owned(), |seen| format!("/snapshot?after={seen}"));
         let question = async |endpoint: &DebugEndpoint| news(endpoint.get(&path).await?.success()?, seen);
         let mut answers = Answers::ask(self.arguments, question).await?;
         answers.ensure_one()?;
-        let answer = answers.told.pop();
-        let (_, answer) =
-            answer.with_context(|| format!("no controller tells it: {}", answers.silent.join("; ")))?;
-        Ok(answer)
+        let told = answers.told.pop();
+        let told = told.with_context(|| format!("no controller tells it: {}", answers.silent.join("; ")))?;
+        Ok(told.answer)
     }
+}
+
+/// One cycle of a controller.
+struct Cycle {
+    /// As the controller calls it.
+    name: String,
+    snapshot: String,
 }
 
 /// How far a recording is.
@@ -95,7 +101,7 @@ struct State {
 impl State {
     /// What is to be recorded of an answer. Who never answered is not there, which is an error; who did may come back.
     #[expect(clippy::print_stderr, reason = "it runs for hours, and says how it goes")]
-    fn take(&mut self, answer: anyhow::Result<Option<(String, String)>>) -> anyhow::Result<Option<String>> {
+    fn take(&mut self, answer: anyhow::Result<Option<Cycle>>) -> anyhow::Result<Option<String>> {
         let news = match answer {
             Ok(news) => news,
             Err(error) if self.count == 0 => return Err(error),
@@ -111,7 +117,7 @@ impl State {
         if self.gap.take().is_some() {
             eprintln!("recording again");
         }
-        let Some((name, snapshot)) = news else { return Ok(None) };
+        let Some(Cycle { name, snapshot }) = news else { return Ok(None) };
         self.count += 1;
         if self.count == 1 {
             eprintln!("recording: the first cycle is of {name}");
@@ -127,9 +133,9 @@ fn append(file: &mut std::fs::File, path: &Path, snapshot: &str) -> anyhow::Resu
     file.write_all(line.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// The cycle an answer is of, and its snapshot, where it is another than `seen`.
-fn news(answer: Answer, seen: Option<&str>) -> anyhow::Result<Option<(String, String)>> {
+/// The cycle an answer is of, where it is another than `seen`.
+fn news(answer: Answer, seen: Option<&str>) -> anyhow::Result<Option<Cycle>> {
     let name = answer.cycle.context("the answer does not say which cycle it is of")?;
     let same = answer.status == StatusCode::NO_CONTENT || seen == Some(name.as_str());
-    Ok((!same).then_some((name, answer.text)))
+    Ok((!same).then_some(Cycle { name, snapshot: answer.text }))
 }

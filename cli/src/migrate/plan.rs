@@ -12,7 +12,7 @@ use super::variant::{self, Changed};
 use super::{annotated, maps};
 use crate::cluster::{entry, text};
 use crate::validate::FoundObject;
-use crate::workloads::{Found, Key, Workloads, accelerator, workload};
+use crate::workloads::{Found, WorkloadKey, Workloads, accelerator};
 
 /// What is asked for beyond what has to be.
 #[derive(Clone, Copy, Debug, Default)]
@@ -59,13 +59,13 @@ pub(super) fn plan(originals: &[FoundObject], workloads: &Workloads, wanted: Wan
         plan.read += 1;
         drafts.push(Draft::of(original, variant::migrate(&original.object)));
     }
-    let known: BTreeSet<Key> = drafts.iter().filter_map(Draft::key).collect();
+    let known: BTreeSet<WorkloadKey> = drafts.iter().filter_map(Draft::key).collect();
     let mut autoscalers = Vec::new();
     for original in originals.iter().filter(|o| annotated::is_managed(&o.object)) {
         plan.read += 1;
         // Somebody has made the variant already.
         if Target::of(&original.object)
-            .is_some_and(|target| known.contains(&workload(&original.namespace, &target)))
+            .is_some_and(|target| known.contains(&WorkloadKey::new(&original.namespace, &target)))
         {
             plan.fine += 1;
             continue;
@@ -101,8 +101,8 @@ impl Draft {
         Self { place: original.place.clone(), namespace: original.namespace.clone(), changed }
     }
 
-    fn key(&self) -> Option<Key> {
-        Target::of(&self.changed.object).map(|target| workload(&self.namespace, &target))
+    fn key(&self) -> Option<WorkloadKey> {
+        Target::of(&self.changed.object).map(|target| WorkloadKey::new(&self.namespace, &target))
     }
 }
 

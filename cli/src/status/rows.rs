@@ -10,7 +10,7 @@ use wva_scaling::Snapshot;
 use wva_scaling::resolve::{Entries, Saturation};
 use wva_scaling::snapshot::Variant;
 
-use crate::cluster::{self, confirmed, id, is_excluded, number, text as text_of};
+use crate::cluster::{self, ObjectId, confirmed, id, is_excluded, number, text as text_of};
 use crate::leader::Seen;
 use crate::output::{count, table};
 use crate::workloads::{Found, Workloads, ready, replicas};
@@ -45,7 +45,7 @@ pub(super) fn text(read: &Read<'_>) -> String {
 }
 
 fn row(read: &Read<'_>, variant: &Value) -> [String; 7] {
-    let (namespace, name) = id(variant);
+    let ObjectId { namespace, name } = id(variant);
     let workload = Target::of(variant).map(|target| read.workloads.find(&namespace, &target));
     let (current, ready) = match workload {
         Some(Found::Here(workload)) => (Some(replicas(workload)), Some(ready(workload))),
@@ -106,7 +106,7 @@ fn condition(read: &Read<'_>, variant: &Value) -> String {
 
 /// What is to be said of a labelled variant that no controller serves.
 fn unserved(read: &Read<'_>, variant: &Value) -> Option<String> {
-    let (namespace, name) = id(variant);
+    let ObjectId { namespace, name } = id(variant);
     let object = serde_json::from_value(variant.clone()).ok()?;
     let unserved = detect_orphan(&object, read.now).filter(|_| !is_excluded(&read.namespaces, &namespace))?;
     Some(format!("  {namespace}/{name}: {unserved}\n"))

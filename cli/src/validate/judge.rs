@@ -13,13 +13,19 @@ use wva_rules::{
 
 use super::maps::Names;
 use super::objects::Object;
-use crate::workloads::{self, workload};
+use crate::workloads::WorkloadKey;
 
 /// The code of what is wrong with a file before any rule can look at its objects.
 pub(super) const FILE_CODE: &str = "WVA-FILE-001";
 
-/// What tells one object from all others: group, kind, namespace, name.
-type Key<'a> = (&'a str, &'a str, &'a str, &'a str);
+/// Names an object.
+#[derive(PartialEq, Eq, Hash)]
+struct ObjectKey<'a> {
+    group: &'a str,
+    kind: &'a str,
+    namespace: &'a str,
+    name: &'a str,
+}
 
 /// A rule as the reports describe it.
 #[derive(Debug)]
@@ -82,24 +88,32 @@ pub(super) fn complete(kind: &str, object: &mut Value) {
 #[derive(Debug, Default)]
 pub(super) struct Judged {
     /// Each with the number of its object.
-    pub(super) violations: Vec<(usize, Violation)>,
+    pub(super) violations: Vec<ObjectViolation>,
     /// How many objects were judged.
     pub(super) count: usize,
+}
+
+/// A violation of one object.
+#[derive(Debug)]
+pub(super) struct ObjectViolation {
+    /// Index of the object.
+    pub(super) object: usize,
+    pub(super) violation: Violation,
 }
 
 /// What the objects of an input know of each other.
 struct Input<'a> {
     names: Names,
     /// Variants by their targets.
-    sharing: BTreeMap<workloads::Key, Vec<OtherVariant>>,
+    sharing: BTreeMap<WorkloadKey, Vec<OtherVariant>>,
     /// Names of the variants that set their cost, by namespace and model.
     costs: BTreeMap<(&'a str, &'a str), Vec<&'a str>>,
     /// What follows the metric, by what it scales.
-    readers: BTreeMap<workloads::Key, Vec<MetricReader>>,
+    readers: BTreeMap<WorkloadKey, Vec<MetricReader>>,
     /// Global maps, the one that is read before the others of its role.
     global: Vec<(MapRole, &'a Object)>,
     /// Objects as they were.
-    before: HashMap<Key<'a>, &'a Value>,
+    before: HashMap<ObjectKey<'a>, &'a Value>,
 }
 
 /// Judges all objects of an input together. Variants of the input in one namespace know of each other; an object that
@@ -121,7 +135,8 @@ pub(super) fn judge(objects: &[Object], old: &[Object]) -> Judged {
             Some(Kept::Deployment) | None => continue,
         };
         judged.count += 1;
-        judged.violations.extend(violations.into_iter().map(|violation| (index, violation)));
+        let of_object = |violation| ObjectViolation { object: index, violation };
+        judged.violations.extend(violations.into_iter().map(of_object));
     }
     judged
 }
@@ -149,13 +164,13 @@ impl<'a> Input<'a> {
         let (namespace, value) = (object.namespace.as_str(), &object.value);
         let mut reader = |found: Option<(Target, MetricReader)>| {
             if let Some((target, reader)) = found {
-                self.readers.entry(workload(namespace, &target)).or_default().push(reader);
+                self.readers.entry(WorkloadKey::new(namespace, &target)).or_default().push(reader);
             }
         };
         match kept(&object.api_version, &object.kind) {
             Some(Kept::Variant) => {
                 if let Some(other) = OtherVariant::of(value) {
-                    self.sharing.entry(workload(namespace, &other.target)).or_default().push(other);
+                    self.sharing.entry(WorkloadKey::new(namespace, &other.target)).or_default().push(other);
                 }
                 if let Some(model) = sets_cost(value) {
                     self.costs.entry((namespace, model)).or_default().push(&object.name);
@@ -178,7 +193,7 @@ impl<'a> Input<'a> {
 
     fn variant(&self, object: &Object) -> Vec<Violation> {
         let old = self.before.get(&key(object)).copied();
-        let target = Target::of(&object.value).map(|target| workload(&object.namespace, &target));
+        let target = Target::of(&object.value).map(|target| WorkloadKey::new(&object.namespace, &target));
         let model = object.value.pointer("/spec/modelID").and_then(Value::as_str);
         let setters = model.and_then(|model| self.costs.get(&(object.namespace.as_str(), model)));
         let facts = Facts {
@@ -205,6 +220,7 @@ impl<'a> Input<'a> {
     }
 }
 
-fn key(object: &Object) -> Key<'_> {
-    (api_group(&object.api_version), &object.kind, &object.namespace, &object.name)
+fn key(object: &Object) -> ObjectKey<'_> {
+    let group = api_group(&object.api_version);
+    ObjectKey { group, kind: &object.kind, namespace: &object.namespace, name: &object.name }
 }

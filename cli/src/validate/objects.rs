@@ -33,8 +33,16 @@ pub(super) struct Collected {
     pub(super) objects: Vec<Object>,
     /// Objects of every kind, and documents that say no kind.
     pub(super) counted: usize,
-    /// What is no YAML or no object, by source.
-    pub(super) problems: Vec<(usize, Problem)>,
+    /// What is no YAML or no object.
+    pub(super) problems: Vec<SourceProblem>,
+}
+
+/// A problem of one source.
+#[derive(Debug)]
+pub(super) struct SourceProblem {
+    /// Index of the source.
+    pub(super) source: usize,
+    pub(super) problem: Problem,
 }
 
 /// Reads all objects of the sources.
@@ -42,7 +50,7 @@ pub(super) fn collect(sources: &[Source], namespace: &str) -> Collected {
     let mut out = Collected::default();
     for (index, source) in sources.iter().enumerate() {
         if let Some(problem) = &source.problem {
-            out.problems.push((index, problem.clone()));
+            out.problems.push(SourceProblem { source: index, problem: problem.clone() });
             continue;
         }
         let documents = documents(&source.text);
@@ -52,10 +60,11 @@ pub(super) fn collect(sources: &[Source], namespace: &str) -> Collected {
                 Ok(node) if only && !matches!(node.content, Content::Map(_)) => {
                     let message =
                         "no Kubernetes object: an object is a mapping with apiVersion and kind".to_owned();
-                    out.problems.push((index, Problem { message, at: node.span.clone() }));
+                    let problem = Problem { message, at: node.span.clone() };
+                    out.problems.push(SourceProblem { source: index, problem });
                 }
                 Ok(node) => open(index, &node, None, namespace, &mut out),
-                Err(problem) => out.problems.push((index, problem)),
+                Err(problem) => out.problems.push(SourceProblem { source: index, problem }),
             }
         }
     }

@@ -50,6 +50,49 @@ fn steps(field: &str) -> Vec<&str> {
     steps
 }
 
+/// The last node on the way along some steps.
+struct PathEnd<'a, 'f> {
+    node: &'a Node,
+    /// The nearest key.
+    key_at: Range<usize>,
+    value_at: Option<Range<usize>>,
+    /// Steps that are left, where the node is a scalar.
+    rest: &'f [&'f str],
+}
+
+/// Goes along the steps through maps and lists. `Err` with the nearest key, where the next step is missing.
+fn walk<'a, 'f>(
+    root: &'a Node,
+    steps: &'f [&'f str],
+    nearest: Range<usize>,
+) -> Result<PathEnd<'a, 'f>, Range<usize>> {
+    let mut end = PathEnd { node: root, key_at: nearest, value_at: None, rest: steps };
+    while let Some((step, rest)) = end.rest.split_first() {
+        let (node, steps) = (end.node, end.rest);
+        match &node.content {
+            Content::Map(_) => {
+                // A key with dots may stand in the path as it is.
+                let found = (1..=steps.len()).find_map(|n| Some((n, node.entry(&steps[..n].join("."))?)));
+                let Some((taken, entry)) = found else { return Err(end.key_at) };
+                end = PathEnd {
+                    node: &entry.node,
+                    key_at: entry.key_at.clone(),
+                    value_at: Some(entry.at.clone()),
+                    rest: &steps[taken..],
+                };
+            }
+            Content::List(items) => {
+                let item = step.parse().ok().and_then(|n: usize| items.get(n));
+                let Some(item) = item else { return Err(end.key_at) };
+                let at = item.at.clone();
+                end = PathEnd { node: &item.node, key_at: at.clone(), value_at: Some(at), rest };
+            }
+            Content::Scalar { .. } => break,
+        }
+    }
+    Ok(end)
+}
+
 /// Goes as far along the steps as the text does. `nearest` is the place of the nearest key so far; `entries` says
 /// that a text on the way may be YAML of its own.
 fn find(
@@ -60,59 +103,48 @@ fn find(
     part: Part,
     entries: bool,
 ) -> Range<usize> {
-    let (mut node, mut nearest, mut value, mut steps) = (root, nearest, None, steps);
-    while let Some((step, rest)) = steps.split_first() {
-        match &node.content {
-            Content::Map(_) => {
-                // A key with dots may stand in the path as it is.
-                let found = (1..=steps.len()).find_map(|n| Some((n, node.entry(&steps[..n].join("."))?)));
-                let Some((taken, entry)) = found else { return nearest };
-                nearest = entry.key_at.clone();
-                value = Some(entry.at.clone());
-                (node, steps) = (&entry.node, &steps[taken..]);
-            }
-            Content::List(items) => {
-                let Some(item) = step.parse().ok().and_then(|n: usize| items.get(n)) else { return nearest };
-                nearest = item.at.clone();
-                value = Some(item.at.clone());
-                (node, steps) = (&item.node, rest);
-            }
-            Content::Scalar { .. } => break,
-        }
-    }
-    if part == Part::Key && steps.is_empty() {
-        return nearest;
+    let end = match walk(root, steps, nearest) {
+        Ok(end) => end,
+        Err(nearest) => return nearest,
+    };
+    let PathEnd { node, key_at, value_at, rest } = end;
+    if part == Part::Key && rest.is_empty() {
+        return key_at;
     }
     let Content::Scalar { value: scalar, style } = &node.content else {
         // A block begins with its first key, which is not what is meant; brackets and an alias are one thing.
         let whole = |at: &Range<usize>| text.get(at.clone()).is_some_and(|t| t.starts_with(['{', '[', '*']));
-        return value.filter(|at| steps.is_empty() && whole(at)).unwrap_or(nearest);
+        return value_at.filter(|at| rest.is_empty() && whole(at)).unwrap_or(key_at);
     };
     let block = matches!(style, ScalarStyle::Literal | ScalarStyle::Folded);
-    if let (Some(inner), true) = (scalar.as_str(), entries && (block || !steps.is_empty())) {
-        let within = match documents(inner).into_iter().next() {
-            // Where the entry as a whole is wrong, a key that stands in it twice is why.
-            Some(Ok(root)) if steps.is_empty() => root.repeated_keys().first().map(|e| e.key_at.clone()),
-            // Where the entry has nothing of it, the entry's own key is nearest.
-            Some(Ok(root)) => Some(find(inner, &root, steps, 0..0, part, false)).filter(|at| !at.is_empty()),
-            // What this reader refuses, such as `.inf`, may be right there.
-            Some(Err(_)) if !steps.is_empty() => None,
-            Some(Err(problem)) => Some(problem.at),
-            None => None,
-        };
+    if let (Some(inner), true) = (scalar.as_str(), entries && (block || !rest.is_empty())) {
         if *style == ScalarStyle::Literal
-            && let Some(at) = within.and_then(|at| through_literal(text, node, inner, &first_line(inner, at)))
+            && let Some(at) = find_within(inner, rest, part)
+            && let Some(at) = through_literal(text, node, inner, &first_line(inner, at))
         {
             return at;
         }
-        if let [key] = steps
+        if let [key] = rest
             && let Some(at) = line_of_key(text, node.span.clone(), key)
         {
             return at;
         }
     }
     // The `|` of a block says less than its key; a value that is not there has no place.
-    value.filter(|at| !block && !at.is_empty()).unwrap_or(nearest)
+    value_at.filter(|at| !block && !at.is_empty()).unwrap_or(key_at)
+}
+
+/// The place in an entry that is YAML of its own, if it has one.
+fn find_within(entry: &str, steps: &[&str], part: Part) -> Option<Range<usize>> {
+    match documents(entry).into_iter().next()? {
+        // Where the entry as a whole is wrong, a key that stands in it twice is why.
+        Ok(root) if steps.is_empty() => root.repeated_keys().first().map(|e| e.key_at.clone()),
+        // Where the entry has nothing of it, the entry's own key is nearest.
+        Ok(root) => Some(find(entry, &root, steps, 0..0, part, false)).filter(|at| !at.is_empty()),
+        // What this reader refuses, such as `.inf`, may be right there.
+        Err(_) if !steps.is_empty() => None,
+        Err(problem) => Some(problem.at),
+    }
 }
 
 /// The line of a key in an entry that is read as a text on several lines, folded or in quotes, or that holds what

@@ -4,8 +4,8 @@
 use wva_rules::{ABOUT_KEYS, Severity};
 
 use super::input::{Source, printable};
-use super::judge::{FILE_CODE, Judged};
-use super::objects::{Collected, Object};
+use super::judge::{FILE_CODE, Judged, ObjectViolation};
+use super::objects::{Collected, Object, SourceProblem};
 use super::position::{self, Part};
 use crate::output::count;
 
@@ -45,7 +45,7 @@ pub(super) struct Finding<'a> {
 impl<'a> Report<'a> {
     pub(super) fn new(sources: &'a [Source], collected: &'a Collected, judged: Judged) -> Self {
         let mut findings = Vec::new();
-        for (source, problem) in &collected.problems {
+        for SourceProblem { source, problem } in &collected.problems {
             let message = hint(&sources[*source].text, &problem.message);
             findings.push(file_finding(&sources[*source], None, problem.at.clone(), &message));
         }
@@ -63,8 +63,8 @@ impl<'a> Report<'a> {
                 ));
             }
         }
-        for (index, violation) in judged.violations {
-            let object = &collected.objects[index];
+        for ObjectViolation { object, violation } in judged.violations {
+            let object = &collected.objects[object];
             let source = &sources[object.source];
             let part = if ABOUT_KEYS.contains(&violation.code) { Part::Key } else { Part::Value };
             let at = position::of(&source.text, &object.node, &violation.field, part);

@@ -44,27 +44,39 @@ fn model(of: &Remembered) -> (&str, &str) {
 }
 
 /// What is remembered, ordered.
-pub(crate) struct Memory(BTreeMap<Kind, Vec<Amount>>);
+pub(crate) struct Memory(BTreeMap<ObservedKey, Vec<Amount>>);
 
-/// Namespace, model, accelerator and length of output.
-type Kind = (String, String, String, OutputBucket);
+/// What observations are kept apart by.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct ObservedKey {
+    /// Empty for every namespace.
+    namespace: String,
+    model_id: String,
+    accelerator: String,
+    output: OutputBucket,
+}
 
 impl Memory {
     pub(crate) fn new(remembered: &[Remembered]) -> Self {
-        let kind =
-            |r: &Remembered| (r.namespace.clone(), r.model_id.clone(), r.accelerator.clone(), r.output);
-        Self(remembered.iter().map(|r| (kind(r), r.k2.clone())).collect())
+        let key = |r: &Remembered| ObservedKey {
+            namespace: r.namespace.clone(),
+            model_id: r.model_id.clone(),
+            accelerator: r.accelerator.clone(),
+            output: r.output,
+        };
+        Self(remembered.iter().map(|r| (key(r), r.k2.clone())).collect())
     }
 
     /// Adds what a model showed in this cycle.
     pub(crate) fn add(&mut self, model: &Model, observed: Vec<Observation>) {
         for Observation { accelerator, output, k2 } in observed {
             let Ok(k2) = Amount::try_from(k2) else { continue };
-            let mut kind = (String::new(), model.model_id.clone(), accelerator, output);
-            if !self.0.contains_key(&kind) {
-                kind.0.clone_from(&model.namespace);
+            let model_id = model.model_id.clone();
+            let mut key = ObservedKey { namespace: String::new(), model_id, accelerator, output };
+            if !self.0.contains_key(&key) {
+                key.namespace.clone_from(&model.namespace);
             }
-            self.0.entry(kind).or_default().push(k2);
+            self.0.entry(key).or_default().push(k2);
         }
     }
 
@@ -72,7 +84,7 @@ impl Memory {
     pub(crate) fn into_remembered(self) -> Vec<Remembered> {
         self.0
             .into_iter()
-            .map(|((namespace, model_id, accelerator, output), mut k2)| {
+            .map(|(ObservedKey { namespace, model_id, accelerator, output }, mut k2)| {
                 k2.drain(..k2.len().saturating_sub(OBSERVATIONS));
                 Remembered { namespace, model_id, accelerator, output, k2 }
             })

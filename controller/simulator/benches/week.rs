@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use wva_simulator::fleet::engine::{Engine, StepTokens};
-use wva_simulator::fleet::variant::{Front, Router, Variant};
+use wva_simulator::fleet::variant::{Front, Router, ScrapeFaults, SlowStart, Variant};
 use wva_simulator::measure::Objectives;
 use wva_simulator::policy::wva::{Settings, Wva};
 use wva_simulator::random::Varying;
@@ -35,8 +35,9 @@ fn main() -> ExitCode {
     if took <= LONGEST && kib <= MOST_KIB { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn setting() -> Setting {
-    let variant = |name: &str, cost: f64, speed: f64| Variant {
+/// A variant whose steps take `speed` times as long as on an H100.
+fn variant(name: &str, cost: f64, speed: f64) -> Variant {
+    Variant {
         name: name.to_owned(),
         accelerator: name.to_owned(),
         cost,
@@ -58,13 +59,16 @@ fn setting() -> Setting {
         min: 1,
         max: 20,
         start: Varying::log_normal(103.0, 0.1),
-        slow_start: (0.0, 1.0),
+        slow_start: SlowStart::NEVER,
         time_to_failure: f64::INFINITY,
         slowness: Varying::log_normal(1.0, 0.0),
         prefix_hits: Vec::new(),
         speculation: Vec::new(),
         role: None,
-    };
+    }
+}
+
+fn setting() -> Setting {
     let (input, output) = (Varying::log_normal(1000.0, 0.5), Varying::log_normal(300.0, 0.8));
     Setting {
         variants: vec![
@@ -81,7 +85,7 @@ fn setting() -> Setting {
             grace: 120.0,
             retries: 0.0,
             uncounted: 0.0,
-            scrapes: (0.0, 0.0),
+            scrapes: ScrapeFaults::default(),
         },
         stock: Vec::new(),
         objectives: Objectives { ttft: 1.0, itl: 0.1, attainment: 0.99 },

@@ -20,7 +20,7 @@ use rand_pcg::Pcg64Mcg;
 use self::engine::Engine;
 use self::replica::{Phase, Replica};
 use self::server::{Finished, Request, Server};
-use self::variant::{Front, Role, Stock, Variant};
+use self::variant::{Front, Role, ScrapeFaults, SlowStart, Stock, Variant};
 use crate::random::{Stream, Varying, stream};
 
 /// Why a request was not served.
@@ -43,6 +43,15 @@ pub struct Events {
     pub finished: Finished,
     /// What was lost on the way.
     pub lost: Vec<(Request, Lost)>,
+}
+
+/// GPUs of an accelerator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GpuStock {
+    /// As many as there are.
+    pub limit: u32,
+    /// Those that replicas hold.
+    pub held: u32,
 }
 
 /// A fleet of one model.
@@ -149,10 +158,11 @@ impl Fleet {
 
     /// GPUs of an accelerator at a time, and those of them that replicas hold. `None`: there is no limit.
     #[must_use]
-    pub fn stock_of(&self, accelerator: &str, now: f64) -> Option<(u32, u32)> {
-        let stock = self.stock.iter().find(|s| s.accelerator == accelerator).and_then(|s| s.at(now))?;
+    pub fn stock_of(&self, accelerator: &str, now: f64) -> Option<GpuStock> {
+        let limit = self.stock.iter().find(|s| s.accelerator == accelerator).and_then(|s| s.at(now))?;
         let held = self.replicas.iter().filter(|r| r.is_scheduled()).map(|r| &self.variants[r.variant]);
-        Some((stock, held.filter(|v| v.accelerator == accelerator).map(|v| v.gpus).sum()))
+        let held = held.filter(|v| v.accelerator == accelerator).map(|v| v.gpus).sum();
+        Some(GpuStock { limit, held })
     }
 
     /// Whether any request is still in it.
@@ -190,7 +200,7 @@ impl Fleet {
 
     /// Notes what a scrape of every ready replica shows, as far as it is not lost.
     pub fn scrape(&mut self, now: f64) {
-        let (lost, late) = self.front.scrapes;
+        let ScrapeFaults { lost, late } = self.front.scrapes;
         for replica in self.replicas.iter_mut().filter(|r| r.is_ready()) {
             let (luck, delay): (f64, f64) = if lost > 0.0 || late > 0.0 {
                 (StandardUniform.sample(&mut self.scraping), StandardUniform.sample(&mut self.scraping))
@@ -236,12 +246,13 @@ impl Fleet {
 
     fn fits(&self, variant: usize, now: f64) -> bool {
         let wanted = &self.variants[variant];
-        self.stock_of(&wanted.accelerator, now).is_none_or(|(stock, held)| held + wanted.gpus <= stock)
+        let stock = self.stock_of(&wanted.accelerator, now);
+        stock.is_none_or(|stock| stock.held + wanted.gpus <= stock.limit)
     }
 
     fn start_time(&mut self, variant: usize) -> f64 {
         let variant = &self.variants[variant];
-        let (share, factor) = variant.slow_start;
+        let SlowStart { share, factor } = variant.slow_start;
         let time = variant.start.draw(&mut self.random);
         let slow = StandardUniform.sample(&mut self.random);
         if share > slow { time * factor } else { time }

@@ -14,7 +14,7 @@ pub mod wva;
 #[cfg(test)]
 mod tests;
 
-pub use seen::{Pod, Seen};
+pub use seen::{MeanTokens, Peaks, PickerQueue, Pod, Seen};
 
 /// How often a policy is asked, in seconds: the sync period of the controller of `HorizontalPodAutoscalers`.
 pub const SYNC: f64 = 15.0;

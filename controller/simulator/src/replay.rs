@@ -139,13 +139,22 @@ pub struct Tally {
     pub changed_cost: f64,
 }
 
+/// Times of a recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Of the first cycle.
+    pub first: String,
+    /// Of the last cycle.
+    pub last: String,
+}
+
 /// What came of the cycles so far.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Replay {
     /// Cycles decided again.
     pub cycles: u32,
-    /// When the first was, and the last.
-    pub span: Option<(String, String)>,
+    /// When they were.
+    pub span: Option<Span>,
     /// Every variant there was.
     pub variants: BTreeMap<VariantKey, Tally>,
     /// Where they differ, in the order in which that began; the first [`MOST_SHOWN`].
@@ -161,7 +170,8 @@ impl Replay {
     pub fn take(&mut self, mut snapshot: Snapshot, change: &Change) {
         self.cycles += 1;
         if let Some(now) = &snapshot.now {
-            self.span.get_or_insert_with(|| (now.clone(), now.clone())).1.clone_from(now);
+            let span = self.span.get_or_insert_with(|| Span { first: now.clone(), last: String::new() });
+            span.last.clone_from(now);
         }
         let costs = costs(&snapshot);
         let recorded = decide(&snapshot);

@@ -7,11 +7,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 use wva_scaling::VariantKey;
 
-use crate::model::step::{DueStep, Step};
+use crate::model::step::{DirectionKey, DueStep, Step};
 
 /// Of each variant the last step up and the last step down that failed.
 #[derive(Debug, Default)]
-pub(super) struct Pauses(BTreeMap<(VariantKey, bool), Pause>);
+pub(super) struct Pauses(BTreeMap<DirectionKey, Pause>);
 
 #[derive(Debug)]
 struct Pause {
@@ -24,18 +24,18 @@ impl Pauses {
     pub(super) fn add(&mut self, due: DueStep, pause: Duration) {
         let now = Instant::now();
         let until = now.checked_add(pause).unwrap_or(now);
-        self.0.insert((due.variant, due.step.grows()), Pause { step: due.step, until });
+        self.0.insert(DirectionKey::new(&due.variant, due.step.grows()), Pause { step: due.step, until });
     }
 
     /// Whether this step is to wait.
     pub(super) fn hold(&self, due: &DueStep) -> bool {
-        let paused = self.0.get(&(due.variant.clone(), due.step.grows()));
+        let paused = self.0.get(&DirectionKey::new(&due.variant, due.step.grows()));
         paused.is_some_and(|paused| paused.step.is_like(&due.step) && Instant::now() < paused.until)
     }
 
     /// Forgets those of variants that are gone.
     pub(super) fn retain(&mut self, is_there: impl Fn(&VariantKey) -> bool) {
-        self.0.retain(|(variant, _), _| is_there(variant));
+        self.0.retain(|key, _| is_there(&key.variant));
     }
 
     /// Waits for the end of one of them and forgets it; for ever where there is none.

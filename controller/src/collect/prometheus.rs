@@ -28,8 +28,8 @@ pub struct PrometheusConfig {
     pub insecure_skip_verify: bool,
     /// File with CA certificates to trust in addition to the system's.
     pub ca_path: Option<String>,
-    /// Files with the client certificate and its chain, and with its key.
-    pub client_identity: Option<(String, String)>,
+    /// The client certificate to present.
+    pub client_identity: Option<ClientIdentity>,
     /// DNS name to ask for and to verify instead of the URL's host.
     pub server_name: Option<String>,
     /// Bearer token; wins over `token_path`.
@@ -40,6 +40,15 @@ pub struct PrometheusConfig {
     pub extra_matchers: String,
     /// Ask as a person's command does: by GET, without a proxy, and along redirects.
     pub is_interactive: bool,
+}
+
+/// PEM files of a client certificate.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClientIdentity {
+    /// Path of the certificate with its chain.
+    pub cert: String,
+    /// Path of its key.
+    pub key: String,
 }
 
 impl std::fmt::Debug for PrometheusConfig {
@@ -67,8 +76,10 @@ const ANSWER_LIMIT: usize = 64 << 20;
 const REFUSAL_LIMIT: usize = 64 << 10;
 /// Chunks of an answer that wait for their reader. The connection holds back the rest.
 const CHUNKS: usize = 4;
-/// Shortest pause before the retry, and how much longer it may be.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(400));
+/// Shortest pause before the retry.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
+/// How much longer it may be.
+const PAUSE_JITTER: Duration = Duration::from_millis(400);
 
 /// Why a query gave no answer.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -305,7 +316,7 @@ async fn feed(
 /// A random pause, so that several clients do not retry together.
 fn pause() -> Duration {
     let random = u16::try_from(RandomState::new().build_hasher().finish() & 0xffff).unwrap_or_default();
-    PAUSE.0 + PAUSE.1.mul_f64(f64::from(random) / 65536.0)
+    SHORTEST_PAUSE + PAUSE_JITTER.mul_f64(f64::from(random) / 65536.0)
 }
 
 /// At most 200 bytes of the first line, for logs and statuses.

@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 use wva_scaling::snapshot::{MetricsAge, SchedulerQueue};
 
 use super::scope::Scope;
-use super::signals::{CacheConfig, PodModel, Query, QueueRow, Retention, Rows, Signal};
+use super::signals::{
+    CacheConfig, CacheRow, CompletedRow, PodModel, Query, QueueRow, Retention, Rows, Signal,
+};
 use super::work::CounterHistory;
 use super::{Answer, Answers};
 
@@ -42,6 +44,17 @@ impl<T> Observed<T> {
 const WINDOW: Duration = Duration::from_mins(1);
 /// After this time without a value, the endpoint picker of a queue is gone.
 const QUEUE_GONE: Duration = Duration::from_hours(1);
+
+/// The KV cache of a pod.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PodCache<'a> {
+    /// Namespace of the pod.
+    pub namespace: &'a str,
+    /// Pod name as the series has it; it may carry a rank suffix.
+    pub pod: &'a str,
+    /// Size of its cache.
+    pub cache: Observed<CacheConfig>,
+}
 
 /// The newest samples of all pods and queues.
 #[derive(Debug, Default)]
@@ -170,8 +183,8 @@ impl Samples {
     }
 
     /// The smallest cache of the engines in a pod counts.
-    fn take_caches(&mut self, now: Instant, caches: Vec<(Arc<str>, Arc<str>, CacheConfig)>) {
-        for (namespace, pod, cache) in caches {
+    fn take_caches(&mut self, now: Instant, caches: Vec<CacheRow>) {
+        for CacheRow { namespace, pod, cache } in caches {
             let new = Observed { value: cache, at: now };
             self.caches
                 .entry((namespace, pod))
@@ -193,9 +206,9 @@ impl Samples {
                 self.partial_windows.insert(within, (scope, why));
             }
             Ok(rows) => {
-                for (namespace, model, value) in rows.completed {
+                for CompletedRow { namespace, model, requests } in rows.completed {
                     let windows = self.completed.entry((namespace, model)).or_default();
-                    windows.insert(within, Observed { value, at: now });
+                    windows.insert(within, Observed { value: requests, at: now });
                 }
             }
             Err(_) => {}
@@ -300,8 +313,8 @@ impl Samples {
     }
 
     /// KV caches, in order of namespace and pod.
-    pub(crate) fn caches(&self) -> impl Iterator<Item = (&str, &str, Observed<CacheConfig>)> {
-        self.caches.iter().map(|((namespace, pod), cache)| (&**namespace, &**pod, *cache))
+    pub(crate) fn caches(&self) -> impl Iterator<Item = PodCache<'_>> {
+        self.caches.iter().map(|((namespace, pod), cache)| PodCache { namespace, pod, cache: *cache })
     }
 
     /// A model's queue. A queue that is no longer shown, or whose query failed, is unknown, which is not empty.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::scope::Scope;
 use super::work;
 
-pub(crate) use rows::{CacheConfig, PodModel, QueueRow, Rows};
+pub(crate) use rows::{CacheConfig, CacheRow, CompletedRow, PodModel, QueueRow, Rows};
 
 /// One signal of a pod and model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

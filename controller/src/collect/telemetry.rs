@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use prometheus::core::Collector;
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry};
 
 use crate::collect::signals::{COMPLETED, Query};
@@ -23,8 +24,11 @@ impl Telemetry {
     /// # Errors
     /// A name that is registered twice.
     pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let counter = |name: &str, help: &str, label: &str| {
+            register(registry, IntCounterVec::new(Opts::new(name, help), &[label])?)
+        };
         let histogram = |name: &str, help: &str, labels: &[&str]| {
-            HistogramVec::new(HistogramOpts::new(name, help), labels)
+            register(registry, HistogramVec::new(HistogramOpts::new(name, help), labels)?)
         };
         let telemetry = Self {
             cycle_seconds: histogram(
@@ -32,40 +36,34 @@ impl Telemetry {
                 "Time one decision cycle took.",
                 &[],
             )?,
-            cycles: IntCounterVec::new(
-                Opts::new(
-                    "wva_engine_cycles_total",
-                    "Decision cycles, by result: ok, or degraded where the analysis of a model failed.",
-                ),
-                &["result"],
+            cycles: counter(
+                "wva_engine_cycles_total",
+                "Decision cycles, by result: ok, or degraded where the analysis of a model failed.",
+                "result",
             )?,
             query_seconds: histogram(
                 "wva_prometheus_query_duration_seconds",
                 "Time one query to Prometheus took.",
                 &["query"],
             )?,
-            query_errors: IntCounterVec::new(
-                Opts::new("wva_prometheus_query_errors_total", "Queries to Prometheus that gave no answer."),
-                &["query"],
+            query_errors: counter(
+                "wva_prometheus_query_errors_total",
+                "Queries to Prometheus that gave no answer.",
+                "query",
             )?,
-            partial_answers: IntCounterVec::new(
-                Opts::new(
-                    "wva_prometheus_partial_answers_total",
-                    "Answers of Prometheus that may lack series, by their own warnings.",
-                ),
-                &["query"],
+            partial_answers: counter(
+                "wva_prometheus_partial_answers_total",
+                "Answers of Prometheus that may lack series, by their own warnings.",
+                "query",
             )?,
-            unmapped: IntGauge::new(
-                "wva_unmapped_series",
-                "Pods with series in the newest sample that belong to no known workload; each counts once, however many series it has.",
+            unmapped: register(
+                registry,
+                IntGauge::new(
+                    "wva_unmapped_series",
+                    "Pods with series in the newest sample that belong to no known workload; each counts once, however many series it has.",
+                )?,
             )?,
         };
-        registry.register(Box::new(telemetry.cycle_seconds.clone()))?;
-        registry.register(Box::new(telemetry.cycles.clone()))?;
-        registry.register(Box::new(telemetry.query_seconds.clone()))?;
-        registry.register(Box::new(telemetry.query_errors.clone()))?;
-        registry.register(Box::new(telemetry.partial_answers.clone()))?;
-        registry.register(Box::new(telemetry.unmapped.clone()))?;
         // A series that exists from the start can be alerted on.
         for query in Query::ALL.into_iter().chain(Query::WORK).map(Query::name).chain([COMPLETED]) {
             telemetry.query_errors.with_label_values(&[query]).inc_by(0);
@@ -94,4 +92,9 @@ impl Telemetry {
         self.cycles.with_label_values(&[if all_analyzed { "ok" } else { "degraded" }]).inc();
         self.unmapped.set(i64::try_from(unmapped).unwrap_or(i64::MAX));
     }
+}
+
+fn register<C: Collector + Clone + 'static>(registry: &Registry, metric: C) -> Result<C, prometheus::Error> {
+    registry.register(Box::new(metric.clone()))?;
+    Ok(metric)
 }

@@ -9,7 +9,7 @@ use wva_runtime::Cache;
 
 use super::ConfigMaps;
 use super::layers::InForce;
-use super::read::{Maps, ReadMap};
+use super::read::{MapKey, Maps, ReadMap};
 use crate::observe::variants::{Managed, is_excluded};
 use crate::observe::watches::NamespaceFacts;
 
@@ -50,7 +50,7 @@ pub(super) fn global<'m, E>(
     names: &'m MapNames,
     role: MapRole,
 ) -> impl Iterator<Item = &'m Arc<ReadMap<E>>> {
-    let of_name = |name: &str| maps.get(&(names.namespace.as_str().into(), name.into()));
+    let of_name = |name: &str| maps.get(&MapKey::new(&names.namespace, name));
     names.in_order(role).into_iter().filter_map(of_name)
 }
 
@@ -60,8 +60,8 @@ pub(super) fn in_force<E>(maps: &Maps<E>, names: &MapNames, role: MapRole, reade
     let first = present.next().cloned();
     let behind = present.map(|map| map.name.to_string()).collect();
     // Elsewhere only maps of the one local name are kept.
-    let local = maps.iter().filter(|((namespace, _), _)| **namespace != *names.namespace);
-    let local = local.filter(|((namespace, _), _)| readers.includes(namespace));
-    let local = local.map(|((namespace, _), map)| (namespace.clone(), map.clone())).collect();
+    let local = maps.iter().filter(|(key, _)| *key.namespace != *names.namespace);
+    let local = local.filter(|(key, _)| readers.includes(&key.namespace));
+    let local = local.map(|(key, map)| (key.namespace.clone(), map.clone())).collect();
     InForce { global: first, behind, local }
 }

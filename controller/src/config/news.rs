@@ -85,12 +85,12 @@ fn tell_map<E: MapEntry>(
 /// What cannot be used and was not told of the map before.
 fn tell_wrong<E: MapEntry>(before: Option<&ReadMap<E>>, after: &ReadMap<E>) {
     let map = after.title();
-    let told = before.map_or((&[][..], 0), |before| (&before.wrong, before.more_wrong));
-    for Wrong { key, problem, kept } in after.wrong.iter().filter(|wrong| !told.0.contains(wrong)) {
+    let (told, more_told) = before.map_or((&[][..], 0), |before| (&before.wrong[..], before.more_wrong));
+    for Wrong { key, problem, kept } in after.wrong.iter().filter(|wrong| !told.contains(wrong)) {
         let instead = if *kept { "its last good value holds" } else { "it is left out" };
         tracing::warn!(map, entry = &**key, problem, "An entry of a ConfigMap cannot be used: {instead}");
     }
-    if after.more_wrong > 0 && after.more_wrong != told.1 {
+    if after.more_wrong > 0 && after.more_wrong != more_told {
         tracing::warn!(map, entries = after.more_wrong, "More entries of the ConfigMap cannot be used");
     }
 }

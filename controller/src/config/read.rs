@@ -20,10 +20,25 @@ const MOST_KEYS: usize = 10_000;
 /// Entries of one map that cannot be used and of which it is kept why; more are counted.
 const MOST_WRONG: usize = 20;
 
-/// Namespace and name of a map.
-pub(super) type Key = (Box<str>, Box<str>);
+/// Names one map.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct MapKey {
+    pub(super) namespace: Box<str>,
+    pub(super) name: Box<str>,
+}
+
+impl MapKey {
+    pub(super) fn new(namespace: &str, name: &str) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+
+    pub(super) fn of(map: &ConfigMap) -> Self {
+        Self::new(map.metadata.namespace.as_deref().unwrap_or_default(), &map.name_any())
+    }
+}
+
 /// The maps of one kind.
-pub(super) type Maps<E> = BTreeMap<Key, Arc<ReadMap<E>>>;
+pub(super) type Maps<E> = BTreeMap<MapKey, Arc<ReadMap<E>>>;
 
 /// What stands under one key of a map.
 pub(super) trait MapEntry: Clone + PartialEq + Serialize {

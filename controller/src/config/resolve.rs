@@ -191,21 +191,29 @@ fn key(namespace: &str, model: &str) -> String {
     format!("{namespace}/{model}")
 }
 
-/// The layers that were left out in one cycle: each with the first model it was left out for, and how many there are.
+/// The layers that were left out in one cycle.
 #[derive(Debug, Default)]
-struct Dropped(BTreeMap<String, (String, usize)>);
+struct Dropped(BTreeMap<String, DroppedFor>);
+
+/// The models for which a layer was left out.
+#[derive(Debug)]
+struct DroppedFor {
+    first: String,
+    models: usize,
+}
 
 impl Dropped {
     fn add(&mut self, namespace: &str, model: &str, merged: Merged) {
         for layer in merged.dropped {
-            let (_, models) = self.0.entry(layer.to_string()).or_insert_with(|| (key(namespace, model), 0));
-            *models += 1;
+            let fresh = || DroppedFor { first: key(namespace, model), models: 0 };
+            self.0.entry(layer.to_string()).or_insert_with(fresh).models += 1;
         }
     }
 
     /// Tells those that were not left out before, one line each, however many models it concerns.
     fn tell(self, before: &BTreeSet<String>) -> BTreeSet<String> {
-        for (layer, (model, models)) in self.0.iter().filter(|(layer, _)| !before.contains(*layer)) {
+        for (layer, dropped) in self.0.iter().filter(|(layer, _)| !before.contains(*layer)) {
+            let DroppedFor { first: model, models } = dropped;
             tracing::warn!(model, models, "Settings of a model contradict each other: {layer}");
         }
         self.0.into_keys().collect()

@@ -9,14 +9,14 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event};
-use kube::{Api, Client, ResourceExt};
+use kube::{Api, Client};
 use tokio::sync::watch;
 use wva_crds::names::{LOCAL_SATURATION_MAP_NAME, LOCAL_SCALE_TO_ZERO_MAP_NAME};
 use wva_rules::{MapNames, MapRole, Place};
 use wva_runtime::Interruptions;
 use wva_runtime::watch::{WatchScope, config};
 
-use super::read::{Key, MapEntry, Maps, ReadMap};
+use super::read::{MapEntry, MapKey, Maps, ReadMap};
 use super::{ConfigMaps, Kept};
 
 const TASK: &str = "watch of ConfigMaps";
@@ -79,8 +79,8 @@ impl Selection {
         watcher::watcher(api, by_name).default_backoff()
     }
 
-    fn brings(&self, namespace: &str, name: &str) -> bool {
-        self.name == name && self.namespace.as_deref().is_none_or(|own| own == namespace)
+    fn brings(&self, map: &MapKey) -> bool {
+        *self.name == *map.name && self.namespace.as_deref().is_none_or(|own| own == &*map.namespace)
     }
 }
 
@@ -102,7 +102,7 @@ pub(super) struct Writer {
     maps: ConfigMaps,
     selections: Vec<Selection>,
     /// Maps of the list under way, by stream.
-    listed: Vec<BTreeSet<(String, String)>>,
+    listed: Vec<BTreeSet<MapKey>>,
     /// Which streams have listed once.
     complete: Vec<bool>,
 }
@@ -124,13 +124,16 @@ impl Writer {
         let _making = maps.making();
         match event {
             Event::Apply(map) => self.put(map),
-            Event::Delete(map) => self.remove(&map.namespace().unwrap_or_default(), &map.name_any()),
+            Event::Delete(map) => {
+                let key = MapKey::of(map);
+                self.maps.change(|kept| kept.local.remove(&key).is_some() | kept.forget(&key))
+            }
             Event::Init => {
                 self.listed[at].clear();
                 false
             }
             Event::InitApply(map) => {
-                self.listed[at].insert((map.namespace().unwrap_or_default(), map.name_any()));
+                self.listed[at].insert(MapKey::of(map));
                 self.put(map)
             }
             Event::InitDone => {
@@ -138,12 +141,9 @@ impl Writer {
                 let listed = std::mem::take(&mut self.listed[at]);
                 let selection = &self.selections[at];
                 self.maps.change(|kept| {
-                    let stays = |namespace: &str, name: &str| {
-                        !selection.brings(namespace, name)
-                            || listed.contains(&(namespace.to_owned(), name.to_owned()))
-                    };
+                    let stays = |key: &MapKey| !selection.brings(key) || listed.contains(key);
                     // All of them, whatever the first one says.
-                    kept.local.retain(|(namespace, name), _| stays(namespace, name));
+                    kept.local.retain(|key, _| stays(key));
                     retain(&mut kept.saturation, stays)
                         | retain(&mut kept.to_zero, stays)
                         | retain(&mut kept.classes, stays)
@@ -165,27 +165,22 @@ impl Writer {
 
     /// A map of a namespace that nobody reads is only kept: whether it changes anything is seen when somebody does.
     fn put(&self, map: &ConfigMap) -> bool {
-        let key = key(map);
-        let Some((_, place)) = self.maps.names.role(&key.0, &key.1) else { return false };
+        let key = MapKey::of(map);
+        let Some((_, place)) = self.maps.names.role(&key.namespace, &key.name) else { return false };
         if place == Place::Local {
             self.maps.change(|kept| kept.local.insert(key.clone(), Arc::new(text_of(map))));
-            if !self.maps.are_read(&key.0) {
+            if !self.maps.are_read(&key.namespace) {
                 return self.maps.change(|kept| kept.forget(&key));
             }
         }
         self.maps.read(map)
-    }
-
-    fn remove(&self, namespace: &str, name: &str) -> bool {
-        let key = (namespace.into(), name.into());
-        self.maps.change(|kept| kept.local.remove(&key).is_some() | kept.forget(&key))
     }
 }
 
 impl ConfigMaps {
     /// Reads a map and keeps what it says. Says whether that is anything new.
     pub(super) fn read(&self, map: &ConfigMap) -> bool {
-        let (namespace, name) = key(map);
+        let MapKey { namespace, name } = MapKey::of(map);
         match self.names.role(&namespace, &name) {
             None | Some((_, Place::Unread) | (MapRole::Main, _)) => false,
             Some((MapRole::Saturation, place)) => put(self, |kept| &mut kept.saturation, map, place),
@@ -193,10 +188,6 @@ impl ConfigMaps {
             Some((MapRole::ServiceClasses, place)) => put(self, |kept| &mut kept.classes, map, place),
         }
     }
-}
-
-fn key(map: &ConfigMap) -> Key {
-    (map.namespace().unwrap_or_default().into(), map.name_any().into())
 }
 
 /// Of a map what is read.
@@ -217,7 +208,7 @@ fn put<E: MapEntry>(
     map: &ConfigMap,
     place: Place,
 ) -> bool {
-    let key = key(map);
+    let key = MapKey::of(map);
     let before = maps.change(|kept| of_kind(kept).get(&key).cloned());
     let read = ReadMap::read(map, place, before.as_deref());
     if before.is_some_and(|before| *before == read) {
@@ -228,9 +219,9 @@ fn put<E: MapEntry>(
 }
 
 /// Whether anything went.
-fn retain<E>(maps: &mut Maps<E>, stays: impl Fn(&str, &str) -> bool) -> bool {
+fn retain<E>(maps: &mut Maps<E>, stays: impl Fn(&MapKey) -> bool) -> bool {
     let before = maps.len();
-    maps.retain(|(namespace, name), _| stays(namespace, name));
+    maps.retain(|key, _| stays(key));
     maps.len() != before
 }
 

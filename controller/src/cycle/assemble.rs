@@ -4,9 +4,9 @@
 mod replicas;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use wva_runtime::age;
 use wva_scaling::resolve::Entries;
 use wva_scaling::snapshot::{
@@ -18,9 +18,10 @@ use wva_scaling::{Snapshot, VariantKey};
 use self::replicas::{Judge, Loads, loads_by_workload, reporting};
 use crate::collect::picker::{OVERFLOW, Pickers};
 use crate::collect::sample::Samples;
+use crate::cycle::evidence::Evidence;
 use crate::cycle::inventory::{self, NoInventory, inventory};
 use crate::cycle::memory::{Memory, Remembered};
-use crate::model::keys::{ModelKey, Replicas, WorkloadKey};
+use crate::model::keys::{ModelKey, PodKey, Replicas, WorkloadKey};
 use crate::model::limits::Limits;
 use crate::model::moment::{Moment, whole_millis};
 use crate::observe::pods::{self, PodOf, UnreadyPods};
@@ -61,9 +62,8 @@ pub(crate) fn assemble(
     let queues = pickers.queues().borrow().clone();
     let pods = pods::pods(watches);
     let limits = bounds::limits(watches);
-    let (seen, unmapped) = CycleInputs::new(samples, &pods, &limits, &config, at);
-    let mut models: BTreeMap<ModelKey, Model> = BTreeMap::new();
-    let mut workloads_of: BTreeMap<ModelKey, Vec<&WorkloadKey>> = BTreeMap::new();
+    let (inputs, unmapped) = CycleInputs::new(watches, (samples, pickers), &pods, &limits, &config, at);
+    let mut models: BTreeMap<ModelKey, ModelInputs> = BTreeMap::new();
     let (mut present, mut newly_ready) = (BTreeMap::new(), BTreeMap::new());
     let mut consumers: BTreeMap<&WorkloadKey, GpuConsumer> = BTreeMap::new();
     for m in managed {
@@ -79,101 +79,68 @@ pub(crate) fn assemble(
         remembered.observe(key, workload.is_some());
         let Some(workload) = workload else { continue };
         present.insert(m.key.clone(), workload.replicas);
-        if seen.is_newly_ready(key) {
+        if inputs.is_newly_ready(key) {
             newly_ready.insert(m.key.clone(), workload.replicas.ready);
         }
         let id = ModelKey::new(&m.key.namespace, &declared.model_id);
-        let queue = samples.scheduler_queue(&id.namespace, &id.model_id, &seen.ages, at.now);
-        let variant = seen.variant((m, declared), &workload, remembered, queue.late);
+        let queue = samples.scheduler_queue(&id.namespace, &id.model_id, &inputs.ages, at.now);
+        let variant = inputs.variant((m, declared), &workload, remembered, queue.late);
         consumers.extend(GpuConsumer::of(&variant, workload.replicas).map(|consumer| (key, consumer)));
-        let model = models.entry(id.clone()).or_insert_with(|| Model {
-            model_id: declared.model_id.clone(),
-            namespace: m.key.namespace.clone(),
-            scheduler_queue: queues.with(&id, queue.queue, at.now),
-            // Most models have one: room for four, with which a vector begins, is most of a large snapshot.
-            variants: Vec::with_capacity(1),
-            ..Model::default()
-        });
-        // A picker shows no queue before requests wait for the first time.
-        if model.scheduler_queue == SchedulerQueue::Absent && pickers.has_one(watches, key) {
-            model.scheduler_queue = SchedulerQueue::Known(QueueFigures::default());
-        }
-        model.variants.push(Variant { refused_ago, ..variant });
-        workloads_of.entry(id).or_default().push(key);
+        let of_model = models
+            .entry(id)
+            .or_insert_with_key(|id| ModelInputs::new(id, queues.with(id, queue.queue, at.now)));
+        of_model.add(Variant { refused_ago, ..variant }, key, &inputs);
     }
     memory.evidence.retain(|id| models.contains_key(id));
-    let born = pods::newest_pod_created(&pods);
-    for (id, model) in &mut models {
-        let to_zero = seen.entries.scale_to_zero(&model.namespace, &model.model_id);
-        let workloads = workloads_of.remove(id).unwrap_or_default();
-        if to_zero.enabled {
-            look_for_wake(model, &workloads, watches, (samples, pickers), (&seen.ages, at.now));
-        }
-        let born = workloads.into_iter().filter_map(|key| born.get(key)).max();
-        memory.evidence.complete(model, to_zero, born.copied(), samples, (&seen.ages, at));
-    }
+    let complete = |of_model| inputs.complete(of_model, &mut memory.evidence);
+    let models = models.into_values().map(complete).collect();
     let unlimited = take_stock(&mut config, watches, &pods, &consumers);
-    let snapshot = Snapshot {
-        now: Some(at.wall.to_string()),
-        config,
-        models: models.into_values().collect(),
-        ..Snapshot::default()
-    };
+    let snapshot = Snapshot { now: Some(at.wall.to_string()), config, models, ..Snapshot::default() };
     Assembled { snapshot, workloads: present, newly_ready, unmapped, unlimited, limits }
 }
 
-/// Notes whether requests would wake a model from 0. Queues of an InferencePool that serves this model alone are the
-/// model's, whatever name they carry.
-fn look_for_wake(
-    model: &mut Model,
-    workloads: &[&WorkloadKey],
-    watches: &Watches,
-    (samples, pickers): (&Samples, &Pickers),
-    (ages, now): (&MetricsAge, Instant),
-) {
-    let (namespace, model_id) = (model.namespace.clone(), model.model_id.clone());
-    let queue = |model_id: &str| samples.scheduler_queue(&namespace, model_id, ages, now).queue;
-    let shown = |model_id: &str| matches!(queue(model_id), SchedulerQueue::Known(_));
-    let pools = pickers.pools_of(watches, workloads, &model_id);
-    if pools.is_empty() && queue(&model_id) == SchedulerQueue::Unknown {
-        // A queue of which nothing is known keeps the model up by itself.
-        return;
+/// A model and the workloads of its variants.
+struct ModelInputs<'a> {
+    model: Model,
+    workloads: Vec<&'a WorkloadKey>,
+}
+
+impl<'a> ModelInputs<'a> {
+    /// A model without variants.
+    fn new(id: &ModelKey, scheduler_queue: SchedulerQueue) -> Self {
+        let model = Model {
+            model_id: id.model_id.clone(),
+            namespace: id.namespace.clone(),
+            scheduler_queue,
+            // Most models have one: room for four, with which a vector begins, is most of a large snapshot.
+            variants: Vec::with_capacity(1),
+            ..Model::default()
+        };
+        Self { model, workloads: Vec::new() }
     }
-    let mut obstacles = vec![(!shown(&model_id)).then_some(WakeObstacle::NoPool)];
-    for pool in pools {
-        let mut obstacle = pool.obstacle;
-        if let SchedulerQueue::Known(all) = samples.pool_queue(&namespace, &pool.name, ages, now) {
-            let is_sole = pickers.serves_only(watches, &pool, workloads);
-            if is_sole {
-                model.scheduler_queue = model.scheduler_queue.at_least(all);
-            }
-            // What the picker itself shows is newer.
-            if obstacle != Some(WakeObstacle::NoFlowControl) && (is_sole || !shown(OVERFLOW)) {
-                obstacle = None;
-            }
+
+    fn add(&mut self, variant: Variant, workload: &'a WorkloadKey, inputs: &CycleInputs) {
+        let queue = &mut self.model.scheduler_queue;
+        // A picker shows no queue before requests wait for the first time.
+        if *queue == SchedulerQueue::Absent && inputs.pickers.has_one(inputs.watches, workload) {
+            *queue = SchedulerQueue::Known(QueueFigures::default());
         }
-        obstacles.push(obstacle);
+        self.model.variants.push(variant);
+        self.workloads.push(workload);
     }
-    // One way to wake it is enough, unless requests may come by a picker that holds none back. Of several obstacles the one
-    // that is known best counts.
-    let no_flow_control = Some(WakeObstacle::NoFlowControl);
-    model.wake_obstacle = if obstacles.contains(&no_flow_control) {
-        no_flow_control
-    } else if obstacles.contains(&None) {
-        None
-    } else {
-        obstacles.into_iter().flatten().max()
-    };
 }
 
 /// What all pods show and all autoscalers allow, joined once for every variant.
 struct CycleInputs<'a> {
+    watches: &'a Watches,
     samples: &'a Samples,
+    pickers: &'a Pickers,
     loads: BTreeMap<&'a WorkloadKey, Loads<'a>>,
     limits: &'a BTreeMap<WorkloadKey, Limits>,
     standings: BTreeMap<&'a WorkloadKey, UnreadyPods>,
     ready: BTreeMap<&'a WorkloadKey, BTreeSet<&'a str>>,
     cold_starts: BTreeMap<&'a WorkloadKey, Duration>,
+    newest_pod_created: BTreeMap<&'a WorkloadKey, Timestamp>,
     entries: Entries<'a>,
     ages: MetricsAge,
     at: Moment,
@@ -182,25 +149,29 @@ struct CycleInputs<'a> {
 impl<'a> CycleInputs<'a> {
     /// Counts the pods that have series and belong to no known workload as well.
     fn new(
-        samples: &'a Samples,
-        pods: &'a BTreeMap<(String, String), PodOf>,
+        watches: &'a Watches,
+        (samples, pickers): (&'a Samples, &'a Pickers),
+        pods: &'a BTreeMap<PodKey, PodOf>,
         limits: &'a BTreeMap<WorkloadKey, Limits>,
         config: &'a Config,
         at: Moment,
     ) -> (Self, usize) {
         let (loads, unmapped) = loads_by_workload(samples, pods, &config.metrics_age, at);
-        let seen = Self {
+        let inputs = Self {
+            watches,
             samples,
+            pickers,
             loads,
             limits,
             standings: pods::standings(pods, at.wall),
             ready: pods::ready(pods),
             cold_starts: pods::cold_starts(pods),
+            newest_pod_created: pods::newest_pod_created(pods),
             entries: Entries::of(config),
             ages: config.metrics_age,
             at,
         };
-        (seen, unmapped)
+        (inputs, unmapped)
     }
 
     /// Whether a replica of a workload became ready within [`FIRST_METRICS`].
@@ -238,6 +209,57 @@ impl<'a> CycleInputs<'a> {
         let none = BTreeSet::new();
         judge.measure(&mut variant, &reported, self.ready.get(key).unwrap_or(&none));
         variant
+    }
+
+    /// A model with what its workloads show together: whether requests would wake it from 0, and evidence of requests.
+    fn complete(&self, of_model: ModelInputs, evidence: &mut Evidence) -> Model {
+        let ModelInputs { mut model, workloads } = of_model;
+        let to_zero = self.entries.scale_to_zero(&model.namespace, &model.model_id);
+        if to_zero.enabled {
+            self.look_for_wake(&mut model, &workloads);
+        }
+        let born = workloads.into_iter().filter_map(|key| self.newest_pod_created.get(key)).max();
+        evidence.complete(&mut model, to_zero, born.copied(), self.samples, (&self.ages, self.at));
+        model
+    }
+
+    /// Notes whether requests would wake a model from 0. Queues of an InferencePool that serves this model alone are the
+    /// model's, whatever name they carry.
+    fn look_for_wake(&self, model: &mut Model, workloads: &[&WorkloadKey]) {
+        let Self { watches, samples, pickers, ages, at, .. } = self;
+        let (namespace, model_id) = (model.namespace.clone(), model.model_id.clone());
+        let queue = |model_id: &str| samples.scheduler_queue(&namespace, model_id, ages, at.now).queue;
+        let shown = |model_id: &str| matches!(queue(model_id), SchedulerQueue::Known(_));
+        let pools = pickers.pools_of(watches, workloads, &model_id);
+        if pools.is_empty() && queue(&model_id) == SchedulerQueue::Unknown {
+            // A queue of which nothing is known keeps the model up by itself.
+            return;
+        }
+        let mut obstacles = vec![(!shown(&model_id)).then_some(WakeObstacle::NoPool)];
+        for pool in pools {
+            let mut obstacle = pool.obstacle;
+            if let SchedulerQueue::Known(all) = samples.pool_queue(&namespace, &pool.name, ages, at.now) {
+                let is_sole = pickers.serves_only(watches, &pool, workloads);
+                if is_sole {
+                    model.scheduler_queue = model.scheduler_queue.at_least(all);
+                }
+                // What the picker itself shows is newer.
+                if obstacle != Some(WakeObstacle::NoFlowControl) && (is_sole || !shown(OVERFLOW)) {
+                    obstacle = None;
+                }
+            }
+            obstacles.push(obstacle);
+        }
+        // One way to wake it is enough, unless requests may come by a picker that holds none back. Of several obstacles
+        // the one that is known best counts.
+        let no_flow_control = Some(WakeObstacle::NoFlowControl);
+        model.wake_obstacle = if obstacles.contains(&no_flow_control) {
+            no_flow_control
+        } else if obstacles.contains(&None) {
+            None
+        } else {
+            obstacles.into_iter().flatten().max()
+        };
     }
 }
 
@@ -285,8 +307,8 @@ fn progress(
     variant.current = replicas.current;
     variant.current_for = remembered.current_for(replicas.current, at.now);
     variant.ready = Some(replicas.ready);
-    variant.desired = desired.map(|d| d.0);
-    variant.desired_age = desired.map(|d| d.1);
+    variant.desired = desired.map(|d| d.target);
+    variant.desired_age = desired.map(|d| d.age);
     variant.pending = Some(remembered.pending(replicas, standing, at));
     variant.woken_ago = remembered.woken_ago(at.now);
     variant.remembered_capacity = remembered.capacity().and_then(|c| Amount::try_from(c).ok());
@@ -323,7 +345,7 @@ impl GpuConsumer {
 fn take_stock(
     config: &mut Config,
     watches: &Watches,
-    pods: &BTreeMap<(String, String), PodOf>,
+    pods: &BTreeMap<PodKey, PodOf>,
     consumers: &BTreeMap<&WorkloadKey, GpuConsumer>,
 ) -> Option<NoInventory> {
     if !inventory::is_wanted(config) {

@@ -67,12 +67,18 @@ pub(crate) fn inventory<'a>(
     for (accelerator, gpus) in asked {
         stocks.ask(accelerator, gpus);
     }
-    Ok(stocks.0.into_values().collect())
+    Ok(stocks.0.into_values().map(|stock| (stock.accelerator, stock.gpus)).collect())
 }
 
-/// Name and stock of each accelerator, by what all its spellings have in common.
+/// The stock of each accelerator, by what all its spellings have in common.
 #[derive(Default)]
-struct Stocks(BTreeMap<String, (String, Inventory)>);
+struct Stocks(BTreeMap<String, Stock>);
+
+struct Stock {
+    /// The spelling of the first node.
+    accelerator: String,
+    gpus: Inventory,
+}
 
 impl Stocks {
     /// Adds a node. What one has too little of, as when GPUs fail under the pods that hold them, is not taken from
@@ -81,17 +87,18 @@ impl Stocks {
         for vendor in 0..VENDORS.len() {
             let Some(accelerator) = &node.accelerators[vendor] else { continue };
             let (used, has) = (u64::from(held.0[vendor]), u64::from(node.gpus.0[vendor]));
-            let fresh = || (accelerator.to_string(), Inventory { limit: 0, used: 0 });
-            let (_, stock) = self.0.entry(accelerator_key(accelerator)).or_insert_with(fresh);
-            stock.limit += if node.takes_pods { has.max(used) } else { used };
-            stock.used += used;
+            let fresh =
+                || Stock { accelerator: accelerator.to_string(), gpus: Inventory { limit: 0, used: 0 } };
+            let Stock { gpus, .. } = self.0.entry(accelerator_key(accelerator)).or_insert_with(fresh);
+            gpus.limit += if node.takes_pods { has.max(used) } else { used };
+            gpus.used += used;
         }
     }
 
     /// Adds what will be taken from somewhere.
-    fn ask(&mut self, accelerator: &str, gpus: u64) {
-        if let Some((_, stock)) = self.0.get_mut(&accelerator_key(accelerator)) {
-            stock.used = stock.used.saturating_add(gpus);
+    fn ask(&mut self, accelerator: &str, more: u64) {
+        if let Some(Stock { gpus, .. }) = self.0.get_mut(&accelerator_key(accelerator)) {
+            gpus.used = gpus.used.saturating_add(more);
         }
     }
 }

@@ -43,14 +43,37 @@ pub(crate) struct Remembered {
     workload: Option<WorkloadKey>,
     /// Replicas that are not ready.
     waiting: PendingTracker,
-    /// A target that was not carried out, and the replicas that it stood still at.
-    not_carried_out: Option<(u32, u32)>,
-    /// Replicas its workload had last, and when that became so; no time at first sight.
-    current: Option<(u32, Option<Instant>)>,
+    /// A target that was not carried out.
+    not_carried_out: Option<Standstill>,
+    /// Replicas its workload had last.
+    current: Option<LastReplicas>,
     /// When it was lifted from 0, until a replica of it reports.
     woken: Option<Instant>,
     /// What its status said at first sight.
     inherited: ReportedState,
+}
+
+/// The last target of a variant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Desired {
+    pub(crate) target: u32,
+    /// Time without progress towards it.
+    pub(crate) age: GoDuration,
+}
+
+/// A target that was not carried out, and the replicas that the workload kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Standstill {
+    target: u32,
+    current: u32,
+}
+
+/// Replicas of a workload.
+#[derive(Clone, Copy, Debug)]
+struct LastReplicas {
+    current: u32,
+    /// When they became so many; unknown at first sight.
+    since: Option<Instant>,
 }
 
 impl Memory {
@@ -100,7 +123,8 @@ impl Remembered {
             // It stands still for as long as the workload and the target do, whoever looks.
             not_carried_out: reported_target
                 .zip(*current)
-                .filter(|(target, current)| reported.has(Problem::NotCarriedOut) && target != current),
+                .filter(|(target, current)| reported.has(Problem::NotCarriedOut) && target != current)
+                .map(|(target, current)| Standstill { target, current }),
             // Another process may have decided something else since an old status.
             inherited: ReportedState { target: reported_target, ..reported.clone() },
             ..Self::default()
@@ -137,13 +161,13 @@ impl Remembered {
 
     /// Since the workload has had `current` replicas, as far as was seen.
     pub(crate) fn current_for(&mut self, current: u32, now: Instant) -> Option<GoDuration> {
-        let changed = match self.current {
-            Some((before, changed)) if before == current => changed,
+        let since = match self.current {
+            Some(before) if before.current == current => before.since,
             Some(_) => Some(now),
             None => None,
         };
-        self.current = Some((current, changed));
-        changed.map(|at| whole_millis(now.saturating_duration_since(at)))
+        self.current = Some(LastReplicas { current, since });
+        since.map(|at| whole_millis(now.saturating_duration_since(at)))
     }
 
     /// What the status said at first sight.
@@ -159,9 +183,10 @@ impl Remembered {
 
     /// The last target and its age without progress, the workload having `current` replicas now.
     #[must_use]
-    pub(crate) fn desired(&self, current: u32, now: Instant) -> Option<(u32, GoDuration)> {
+    pub(crate) fn desired(&self, current: u32, now: Instant) -> Option<Desired> {
         let (state, at) = self.desired.as_ref()?;
-        Some((state.desired, state.age_after(now.saturating_duration_since(*at), current)))
+        let age = state.age_after(now.saturating_duration_since(*at), current);
+        Some(Desired { target: state.desired, age })
     }
 
     /// Since it was lifted from 0, where none of its replicas has reported since.
@@ -194,11 +219,11 @@ impl Remembered {
     /// target is another one, so that nobody is told of it anew every time it is given up again.
     pub(crate) fn not_carried_out(&mut self, ended: Option<u32>, target: u32, current: u32) -> Option<u32> {
         match (ended, self.not_carried_out) {
-            (Some(desired), _) => self.not_carried_out = Some((desired, current)),
-            (None, Some(stood)) if stood != (target, current) => self.not_carried_out = None,
+            (Some(target), _) => self.not_carried_out = Some(Standstill { target, current }),
+            (None, Some(before)) if before != (Standstill { target, current }) => self.not_carried_out = None,
             _ => {}
         }
-        self.not_carried_out.map(|(desired, _)| desired)
+        self.not_carried_out.map(|standstill| standstill.target)
     }
 
     /// Takes in what the next cycle has to know. A target that only echoes the present replicas, for want of any

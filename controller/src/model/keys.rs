@@ -1,4 +1,4 @@
-//! Keys of workloads and models, and how many replicas a workload has.
+//! Keys of workloads, pods and models, and how many replicas a workload has.
 
 use wva_crds::ScaleTargetRef;
 use wva_scaling::Decision;
@@ -27,6 +27,22 @@ impl WorkloadKey {
             kind: qualified(Some(&target.api_version), &target.kind),
             name: target.name.clone(),
         }
+    }
+}
+
+/// Names one pod.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct PodKey {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+}
+
+impl PodKey {
+    #[must_use]
+    pub(crate) fn new(namespace: &str, name: &str) -> Self {
+        Self { namespace: namespace.to_owned(), name: name.to_owned() }
     }
 }
 

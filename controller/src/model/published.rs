@@ -34,9 +34,20 @@ pub struct Published {
     /// Variants of other instances that nobody serves.
     pub orphans: BTreeMap<VariantKey, Orphan>,
     /// Changes of targets since the process started.
-    pub scalings: BTreeMap<(VariantKey, &'static str, &'static str), u64>,
+    pub scalings: BTreeMap<ScalingKey, u64>,
     /// Steps that are carried out by this program, and now.
     pub(crate) steps: Vec<DueStep>,
+}
+
+/// What changes of targets are counted by.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ScalingKey {
+    /// The variant.
+    pub variant: VariantKey,
+    /// `up` or `down`.
+    pub direction: &'static str,
+    /// Code of the decision's reason.
+    pub reason: &'static str,
 }
 
 /// One variant after a cycle.

@@ -7,14 +7,16 @@ use std::time::{Duration, Instant};
 
 use wva_scaling::VariantKey;
 
+use crate::model::step::DirectionKey;
+
 /// Time until the second try.
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
 /// Longest time between two tries: who has mended it waits no longer than this.
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 
-/// Refusals that are in force, by variant and by whether it was to grow.
+/// Refusals that are in force.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Refusals(BTreeMap<(VariantKey, bool), Refused>);
+pub struct Refusals(BTreeMap<DirectionKey, Refused>);
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Refused {
@@ -30,27 +32,28 @@ impl Refusals {
     pub(crate) fn add(&mut self, key: &VariantKey, up: bool, now: Instant) -> Duration {
         // Variants that are gone, or that nobody asked to grow for long.
         self.0.retain(|_, refused| now.saturating_duration_since(refused.until) < 2 * LONGEST_PAUSE);
-        let before = self.0.get(&(key.clone(), up));
+        let key = DirectionKey::new(key, up);
+        let before = self.0.get(&key);
         let pause = before.map_or(FIRST_PAUSE, |before| (before.pause * 2).min(LONGEST_PAUSE));
         let since = before.map_or(now, |before| before.since);
         let until = now.checked_add(pause).unwrap_or(now);
-        self.0.insert((key.clone(), up), Refused { since, pause, until });
+        self.0.insert(key, Refused { since, pause, until });
         pause
     }
 
     /// Whether a variant is among them.
     pub(crate) fn has(&self, key: &VariantKey, up: bool) -> bool {
-        self.0.contains_key(&(key.clone(), up))
+        self.0.contains_key(&DirectionKey::new(key, up))
     }
 
     /// It is refused no more.
     pub(crate) fn remove(&mut self, key: &VariantKey, up: bool) {
-        self.0.remove(&(key.clone(), up));
+        self.0.remove(&DirectionKey::new(key, up));
     }
 
     /// How long ago a variant was first refused to grow, while nobody tries again.
     pub(crate) fn since(&self, key: &VariantKey, now: Instant) -> Option<Duration> {
-        let refused = self.0.get(&(key.clone(), true)).filter(|refused| now < refused.until)?;
+        let refused = self.0.get(&DirectionKey::new(key, true)).filter(|refused| now < refused.until)?;
         Some(now.saturating_duration_since(refused.since))
     }
 }

@@ -38,6 +38,21 @@ impl Step {
     }
 }
 
+/// Names the steps of a variant in one direction: those up and those down are kept apart.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct DirectionKey {
+    /// The variant.
+    pub(crate) variant: VariantKey,
+    /// Steps up, else down.
+    pub(crate) up: bool,
+}
+
+impl DirectionKey {
+    pub(crate) fn new(variant: &VariantKey, up: bool) -> Self {
+        Self { variant: variant.clone(), up }
+    }
+}
+
 /// A step of a variant that is to be carried out here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DueStep {

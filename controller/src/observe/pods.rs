@@ -7,12 +7,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::model::gpus::Gpus;
-use crate::model::keys::{LEADER_WORKER_SET, WorkloadKey};
+use crate::model::keys::{LEADER_WORKER_SET, PodKey, WorkloadKey};
 use crate::observe::watches::kept::Owner;
 use crate::observe::watches::{Phase, PodFacts, Progress, Watches};
-
-/// Namespace and name.
-type Id = (String, String);
 
 /// A pod of a workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,23 +52,24 @@ enum Belongs {
 
 /// Every pod that belongs to a workload, by namespace and name.
 #[must_use]
-pub(crate) fn pods(watches: &Watches) -> BTreeMap<Id, PodOf> {
+pub(crate) fn pods(watches: &Watches) -> BTreeMap<PodKey, PodOf> {
     let mut all = BTreeMap::new();
     let mut workers = Vec::new();
     watches.pods.each(|namespace, name, pod| {
-        let id = || (namespace.to_owned(), name.to_owned());
+        let key = || PodKey::new(namespace, name);
         match belongs(watches, namespace, pod.owner.as_ref()) {
             Some(Belongs::To(workload)) => {
-                all.insert(id(), pod_of(pod, workload, None));
+                all.insert(key(), pod_of(pod, workload, None));
             }
-            Some(Belongs::With(leader)) => workers.push((id(), leader, pod.clone())),
+            Some(Belongs::With(leader)) => workers.push((key(), leader, pod.clone())),
             None => {}
         }
     });
-    for (id, leader, pod) in workers {
-        let led = all.get(&(id.0.clone(), leader.to_string())).map(|leader: &PodOf| leader.workload.clone());
+    for (key, leader, pod) in workers {
+        let leader_key = PodKey::new(&key.namespace, &leader);
+        let led = all.get(&leader_key).map(|leader: &PodOf| leader.workload.clone());
         if let Some(workload) = led.filter(|workload| workload.kind == LEADER_WORKER_SET) {
-            all.insert(id, pod_of(&pod, workload, Some(leader)));
+            all.insert(key, pod_of(&pod, workload, Some(leader)));
         }
     }
     all
@@ -121,12 +119,12 @@ fn belongs(watches: &Watches, namespace: &str, owner: Option<&Owner>) -> Option<
 /// The pod a metric's label names: KServe adds a rank suffix, which is tried without when no pod has the full name.
 #[must_use]
 pub(crate) fn pod_named<'a>(
-    pods: &'a BTreeMap<Id, PodOf>,
+    pods: &'a BTreeMap<PodKey, PodOf>,
     namespace: &str,
     label: &str,
 ) -> Option<(&'a str, &'a PodOf)> {
     let find = |name: &str| {
-        pods.get_key_value(&(namespace.to_owned(), name.to_owned())).map(|(k, v)| (k.1.as_str(), v))
+        pods.get_key_value(&PodKey::new(namespace, name)).map(|(key, pod)| (key.name.as_str(), pod))
     };
     find(label).or_else(|| {
         let (name, rank) = label.rsplit_once("-rank-")?;
@@ -136,7 +134,7 @@ pub(crate) fn pod_named<'a>(
 
 /// When the youngest pod of each workload was made.
 #[must_use]
-pub(crate) fn newest_pod_created(pods: &BTreeMap<Id, PodOf>) -> BTreeMap<&WorkloadKey, Timestamp> {
+pub(crate) fn newest_pod_created(pods: &BTreeMap<PodKey, PodOf>) -> BTreeMap<&WorkloadKey, Timestamp> {
     let mut all: BTreeMap<&WorkloadKey, Timestamp> = BTreeMap::new();
     for (workload, created) in pods.values().filter_map(|pod| Some((&pod.workload, pod.created?))) {
         all.entry(workload).and_modify(|youngest| *youngest = created.max(*youngest)).or_insert(created);
@@ -155,17 +153,17 @@ pub(crate) struct UnreadyPods {
 
 /// Of every workload the pods that may be sent requests: of a group the leader, once all of its pods are ready.
 #[must_use]
-pub(crate) fn ready(pods: &BTreeMap<Id, PodOf>) -> BTreeMap<&WorkloadKey, BTreeSet<&str>> {
+pub(crate) fn ready(pods: &BTreeMap<PodKey, PodOf>) -> BTreeMap<&WorkloadKey, BTreeSet<&str>> {
     let there = || pods.iter().filter(|(_, p)| p.stays());
-    let waits_for = |((namespace, _), p): (&'_ Id, &'_ PodOf)| -> Option<(String, String)> {
+    let waits_for = |(key, p): (&PodKey, &PodOf)| {
         let leader = p.leader.as_deref().filter(|_| !p.progress.is_ready())?;
-        Some((namespace.clone(), leader.to_owned()))
+        Some(PodKey::new(&key.namespace, leader))
     };
-    let incomplete: BTreeSet<Id> = there().filter_map(waits_for).collect();
+    let incomplete: BTreeSet<PodKey> = there().filter_map(waits_for).collect();
     let mut all: BTreeMap<&WorkloadKey, BTreeSet<&str>> = BTreeMap::new();
-    for (id, pod) in there().filter(|(_, p)| p.serves() && p.progress.is_ready()) {
-        if !incomplete.contains(id) {
-            all.entry(&pod.workload).or_default().insert(&id.1);
+    for (key, pod) in there().filter(|(_, p)| p.serves() && p.progress.is_ready()) {
+        if !incomplete.contains(key) {
+            all.entry(&pod.workload).or_default().insert(&key.name);
         }
     }
     all
@@ -176,7 +174,7 @@ const LONGEST_START: Duration = Duration::from_hours(1);
 
 /// Of each workload the median time from the creation of a pod until it was ready, of those that are.
 #[must_use]
-pub(crate) fn cold_starts(pods: &BTreeMap<Id, PodOf>) -> BTreeMap<&WorkloadKey, Duration> {
+pub(crate) fn cold_starts(pods: &BTreeMap<PodKey, PodOf>) -> BTreeMap<&WorkloadKey, Duration> {
     let mut all: BTreeMap<&WorkloadKey, Vec<Duration>> = BTreeMap::new();
     for pod in pods.values().filter(|p| p.serves() && p.progress.is_ready()) {
         let (Some(created), Some(since)) = (pod.created, pod.since) else { continue };
@@ -203,13 +201,16 @@ struct Group<'a> {
 
 /// The standing of every workload that has pods, at a time of the wall clock.
 #[must_use]
-pub(crate) fn standings(pods: &BTreeMap<Id, PodOf>, wall: Timestamp) -> BTreeMap<&WorkloadKey, UnreadyPods> {
+pub(crate) fn standings(
+    pods: &BTreeMap<PodKey, PodOf>,
+    wall: Timestamp,
+) -> BTreeMap<&WorkloadKey, UnreadyPods> {
     let mut groups: BTreeMap<(&str, &str), Group> = BTreeMap::new();
-    for ((namespace, name), pod) in pods.iter().filter(|(_, p)| p.stays()) {
-        let leader = pod.leader.as_deref().unwrap_or(name);
+    for (key, pod) in pods.iter().filter(|(_, p)| p.stays()) {
+        let leader = pod.leader.as_deref().unwrap_or(&key.name);
         let phase = pod.progress.at(wall);
         let own = Group { workload: &pod.workload, led: pod.leader.is_none(), phase, since: pod.since };
-        match groups.entry((namespace, leader)) {
+        match groups.entry((key.namespace.as_str(), leader)) {
             std::collections::btree_map::Entry::Vacant(entry) => {
                 entry.insert(own);
             }

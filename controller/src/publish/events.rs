@@ -93,7 +93,7 @@ pub async fn run(client: Client, pod_name: Option<String>, reach: Reach, mut pub
                 has_engine = changed.is_ok();
                 let Some(after) = published.borrow_and_update().clone().filter(|_| has_engine) else { continue };
                 let news = unwritten(before.as_deref(), &after, &reach, MOST.saturating_sub(queued.len()));
-                queued.extend(news.iter().map(|(key, uid, told)| event(key, uid, told, pod_name.as_deref(), after.at)));
+                queued.extend(news.iter().map(|n| event(&n.variant, &n.uid, &n.event, pod_name.as_deref(), after.at)));
                 before = Some(after);
             }
             Some(written) = writing.next(), if !writing.is_empty() => if let Err(error) = written {
@@ -112,11 +112,13 @@ pub async fn run(client: Client, pod_name: Option<String>, reach: Reach, mut pub
 }
 
 /// The news of one publication, each with its line in the log; of their events at most so many are to be written.
-fn unwritten(before: Option<&Published>, after: &Published, reach: &Reach, most: usize) -> Vec<Item> {
+fn unwritten(before: Option<&Published>, after: &Published, reach: &Reach, most: usize) -> Vec<VariantEvent> {
     let mut news = news(before, after, reach);
     news.extend(forsaken(before, after));
-    for (key, _, told) in news.iter().filter(|(_, _, told)| told.reason != SCALING_DECISION) {
-        told.log(key);
+    for VariantEvent { variant, event, .. } in &news {
+        if event.reason != SCALING_DECISION {
+            event.log(variant);
+        }
     }
     if news.len() > most {
         tracing::warn!(written = most, dropped = news.len() - most, "More events than are written at once");
@@ -144,26 +146,32 @@ impl Reporter {
     }
 }
 
-/// Of whom, its uid, and what.
-type Item = (VariantKey, String, PendingEvent);
+/// An event with the object it is about.
+struct VariantEvent {
+    variant: VariantKey,
+    uid: String,
+    event: PendingEvent,
+}
 
 /// All that is worth telling about one publication, of what is still managed.
-fn news(before: Option<&Published>, after: &Published, reach: &Reach) -> Vec<Item> {
+fn news(before: Option<&Published>, after: &Published, reach: &Reach) -> Vec<VariantEvent> {
     let of_variant = |(key, variant): (&VariantKey, &Arc<PublishedVariant>)| {
         let old = before.and_then(|b| b.variants.get(key)).filter(|o| o.uid == variant.uid);
         let said = old.map(|old| ReportedState::of(old));
         let told = transitions(said.as_ref().unwrap_or(&variant.inherited), variant);
-        told.into_iter().map(|told| (key.clone(), variant.uid.clone(), told)).collect::<Vec<_>>()
+        let of_event = |event| VariantEvent { variant: key.clone(), uid: variant.uid.clone(), event };
+        told.into_iter().map(of_event).collect::<Vec<_>>()
     };
     after.variants.iter().filter(|(key, v)| reach.holds(key, &v.uid)).flat_map(of_variant).collect()
 }
 
 /// The variants of other instances that have come to be nobody's.
-fn forsaken(before: Option<&Published>, after: &Published) -> Vec<Item> {
+fn forsaken(before: Option<&Published>, after: &Published) -> Vec<VariantEvent> {
     let known = |key: &VariantKey| before.and_then(|b| b.orphans.get(key));
     let told = |(key, orphan): (&VariantKey, &Orphan)| {
         let (note, digest) = (orphan.to_string(), Some(orphan.digest()));
-        (key.clone(), orphan.uid.clone(), PendingEvent { warning: true, reason: "NotManaged", note, digest })
+        let event = PendingEvent { warning: true, reason: "NotManaged", note, digest };
+        VariantEvent { variant: key.clone(), uid: orphan.uid.clone(), event }
     };
     after.orphans.iter().filter(|(key, orphan)| known(key) != Some(*orphan)).map(told).collect()
 }

@@ -12,7 +12,7 @@ use wva_scaling::snapshot::Mode;
 use wva_scaling::{Decision, VariantKey};
 
 use crate::cycle::engine::CycleProgress;
-use crate::model::published::{Published, PublishedVariant, Reader};
+use crate::model::published::{Published, PublishedVariant, Reader, ScalingKey};
 use crate::observe::variants::Reach;
 
 /// Makes the per-variant series out of what was published.
@@ -130,12 +130,12 @@ impl VariantSeries {
     }
 
     fn scalings(&self, published: &Published, shown: &Shown<'_>) -> MetricFamily {
-        let counter = |((key, direction, reason), count): (&(VariantKey, &str, &str), &u64)| {
+        let counter = |(key, count): (&ScalingKey, &u64)| {
             let mut metric = self.metric(&[
-                ("direction", direction),
-                ("namespace", &key.namespace),
-                ("reason", reason),
-                ("variant_name", &key.name),
+                ("direction", key.direction),
+                ("namespace", &key.variant.namespace),
+                ("reason", key.reason),
+                ("variant_name", &key.variant.name),
             ]);
             let mut counter = Counter::default();
             #[expect(clippy::cast_precision_loss, reason = "changes of a target, far below 2^52")]
@@ -143,7 +143,8 @@ impl VariantSeries {
             metric.set_counter(counter);
             metric
         };
-        let metrics = published.scalings.iter().filter(|((key, ..), _)| shown.contains_key(key)).map(counter);
+        let metrics =
+            published.scalings.iter().filter(|(key, _)| shown.contains_key(&key.variant)).map(counter);
         family("wva_replica_scaling_total", "Changes of a variant's target.", MetricType::COUNTER, metrics)
     }
 

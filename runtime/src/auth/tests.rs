@@ -3,10 +3,12 @@
 use axum::http::{HeaderName, HeaderValue};
 use rustls::pki_types::CertificateDer;
 use serde_json::json;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use wva_fakes::reviews::{ClientCa, access_reviews, asks_about_token, review, reviewer};
 use wva_fakes::{FakeApi, Reply};
 
+use super::reviewer::{KNOWN_CALL, REVIEWS};
 use super::*;
 
 const MAP: &str = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
@@ -330,9 +332,9 @@ async fn the_config_map_is_followed() {
     });
     let named = headers(&[("X-Remote-User", "alice")]);
     let believes = async |cert: &rcgen::Certificate, wanted: bool| {
-        let deadline = tokio::time::Instant::now() + Duration::from_hours(1);
+        let deadline = Instant::now() + Duration::from_hours(1);
         while gate.authenticate(&peer(cert), &named).await.is_ok() != wanted {
-            assert!(tokio::time::Instant::now() < deadline, "believed is not {wanted}");
+            assert!(Instant::now() < deadline, "believed is not {wanted}");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };

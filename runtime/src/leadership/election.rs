@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use futures::StreamExt;
-use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use tokio::sync::watch;
@@ -13,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::lease::{self, Observed};
 use super::stored::{CallError, News, Refused, StoredLease};
-use super::term::{Term, Validity, WorkLeft};
+use super::term::{Moment, Term, Validity, WorkLeft};
 use super::{Leadership, State};
 use crate::Clock;
 use crate::repeats::RepeatCounter;
@@ -88,8 +87,13 @@ struct Task {
     failures: RepeatCounter,
 }
 
-/// A Lease as it was written, and when the write was begun.
-type Won = (Lease, (Instant, Timestamp));
+/// A Lease that this replica took.
+struct TakenLease {
+    /// As it was written.
+    lease: Lease,
+    /// When the write was begun.
+    at: Moment,
+}
 
 /// A renewal that was not.
 enum Failed {
@@ -110,14 +114,14 @@ enum End {
 impl Task {
     async fn run(mut self, stopping: CancellationToken) {
         let mut news = self.stored.news();
-        while let Some((lease, at)) = self.compete(&mut news, &stopping).await {
+        while let Some(TakenLease { lease, at }) = self.compete(&mut news, &stopping).await {
             self.lead(lease, at, &mut news, &stopping).await;
         }
         self.give_back().await;
     }
 
     /// Waits until this replica holds the Lease; `None` where it is to stop.
-    async fn compete(&mut self, news: &mut News, stopping: &CancellationToken) -> Option<Won> {
+    async fn compete(&mut self, news: &mut News, stopping: &CancellationToken) -> Option<TakenLease> {
         let began = Instant::now();
         self.failures = RepeatCounter::default();
         loop {
@@ -130,7 +134,7 @@ impl Task {
                     let free_at = self.see(found.as_ref());
                     if Instant::now() >= free_at {
                         match self.take(found).await {
-                            Ok(won) => return Some(won),
+                            Ok(taken) => return Some(taken),
                             Err(Failed::Call(error)) => self.complain(&error),
                             Err(Failed::Lost | Failed::Changed(_)) => wait = AT_ONCE,
                         }
@@ -175,14 +179,14 @@ impl Task {
         })
     }
 
-    async fn take(&mut self, found: Option<Lease>) -> Result<Won, Failed> {
+    async fn take(&mut self, found: Option<Lease>) -> Result<TakenLease, Failed> {
         let at = self.validity.now();
         let e = &self.election;
         let exists = found.is_some();
         let lease = lease::taken(found, &e.name, &e.identity, e.lease_duration, (self.clock)());
         self.acquired = lease.spec.as_ref().and_then(|spec| spec.acquire_time.clone());
-        let written = self.write(exists, &lease).await?;
-        Ok((written, at))
+        let lease = self.write(exists, &lease).await?;
+        Ok(TakenLease { lease, at })
     }
 
     async fn write(&self, exists: bool, lease: &Lease) -> Result<Lease, Failed> {
@@ -203,13 +207,7 @@ impl Task {
     }
 
     /// One term: renews until it cannot any more, or is asked to stop.
-    async fn lead(
-        &mut self,
-        lease: Lease,
-        at: (Instant, Timestamp),
-        news: &mut News,
-        stopping: &CancellationToken,
-    ) {
+    async fn lead(&mut self, lease: Lease, at: Moment, news: &mut News, stopping: &CancellationToken) {
         let mut left = self.begin(&lease, at, stopping);
         let end = self.renew_while_possible(lease, at, news, stopping).await;
         self.end();
@@ -219,7 +217,7 @@ impl Task {
         }
     }
 
-    fn begin(&mut self, lease: &Lease, at: (Instant, Timestamp), stopping: &CancellationToken) -> WorkLeft {
+    fn begin(&mut self, lease: &Lease, at: Moment, stopping: &CancellationToken) -> WorkLeft {
         let (term, left) = Term::begin(stopping);
         self.observed.see(Some(lease), Instant::now());
         self.validity.extend(at, self.election.renew_deadline);
@@ -231,14 +229,14 @@ impl Task {
     async fn renew_while_possible(
         &mut self,
         lease: Lease,
-        began: (Instant, Timestamp),
+        began: Moment,
         news: &mut News,
         stopping: &CancellationToken,
     ) -> End {
         let mut held = Some(lease);
         let (renew_deadline, retry_period) = (self.election.renew_deadline, self.election.retry_period);
-        let mut deadline = began.0 + renew_deadline;
-        let mut next = began.0 + retry_period;
+        let mut deadline = began.monotonic + renew_deadline;
+        let mut next = began.monotonic + retry_period;
         loop {
             tokio::select! {
                 biased;
@@ -262,8 +260,8 @@ impl Task {
             next = match renewed {
                 Ok(()) => {
                     self.validity.extend(at, renew_deadline);
-                    deadline = at.0 + renew_deadline;
-                    at.0 + retry_period
+                    deadline = at.monotonic + renew_deadline;
+                    at.monotonic + retry_period
                 }
                 Err(Failed::Lost) => return self.taken(),
                 Err(Failed::Changed(found)) => {
@@ -272,7 +270,7 @@ impl Task {
                 }
                 Err(Failed::Call(error)) => {
                     self.not_renewed(&error);
-                    (at.0 + retry_period).max(Instant::now() + AT_ONCE)
+                    (at.monotonic + retry_period).max(Instant::now() + AT_ONCE)
                 }
             };
         }

@@ -40,7 +40,7 @@ impl Term {
 #[derive(Clone)]
 pub(super) struct Validity {
     /// `None`: there is no election.
-    until: Option<Arc<Mutex<Option<Until>>>>,
+    until: Option<Arc<Mutex<Option<Moment>>>>,
     clock: Clock,
 }
 
@@ -52,8 +52,8 @@ impl std::fmt::Debug for Validity {
 
 /// The same moment by two clocks: the one stands still while the machine is suspended, the other can be set.
 #[derive(Clone, Copy, Debug)]
-struct Until {
-    monotonic: Instant,
+pub(super) struct Moment {
+    pub(super) monotonic: Instant,
     wall: Timestamp,
 }
 
@@ -75,16 +75,16 @@ impl Validity {
     }
 
     /// The present moment, to be given to [`Validity::extend`] later.
-    pub(super) fn now(&self) -> (Instant, Timestamp) {
-        (Instant::now(), (self.clock)())
+    pub(super) fn now(&self) -> Moment {
+        Moment { monotonic: Instant::now(), wall: (self.clock)() }
     }
 
     /// Holds for `span` from a moment on.
-    pub(super) fn extend(&self, (monotonic, wall): (Instant, Timestamp), span: Duration) {
+    pub(super) fn extend(&self, Moment { monotonic, wall }: Moment, span: Duration) {
         let until = jiff::SignedDuration::try_from(span)
             .ok()
             .and_then(|wait| wall.checked_add(wait).ok())
-            .map(|wall| Until { monotonic: monotonic + span, wall });
+            .map(|wall| Moment { monotonic: monotonic + span, wall });
         self.set(until);
     }
 
@@ -92,7 +92,7 @@ impl Validity {
         self.set(None);
     }
 
-    fn set(&self, to: Option<Until>) {
+    fn set(&self, to: Option<Moment>) {
         if let Some(until) = &self.until {
             *until.lock().unwrap_or_else(PoisonError::into_inner) = to;
         }

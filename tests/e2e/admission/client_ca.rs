@@ -82,24 +82,35 @@ async fn user_names_and_events_come_from_verified_callers() -> anyhow::Result<()
     let started_with = release.map(&json!({"WVA_NODE_SELECTOR": "pool=gold", "REST_CLIENT_TIMEOUT": "77s"}));
     create(testbed, &release.namespace, &started_with).await?.success()?;
 
-    // Without a CA.
-    let install = Install::start(testbed, &release.options).await?;
-    let (status, told) = release.forge(&install).await?;
-    ensure!(status == 200 && told.contains("WVA-CM-006"), "{status} {told}");
+    without_client_ca(&release).await?;
+    let ca = testbed.webhook_client_ca().to_str().context("the path is not UTF-8")?.to_owned();
+    release.options.env.push(("WVA_WEBHOOK_CLIENT_CA".to_owned(), ca));
+    with_client_ca(&release).await
+}
+
+/// A forged review is answered, without a running value, and its user is in no event.
+async fn without_client_ca(release: &Release<'_>) -> anyhow::Result<()> {
+    let install = Install::start(release.testbed, &release.options).await?;
+    let (status, answer) = release.forge(&install).await?;
+    ensure!(status == 200 && answer.contains("WVA-CM-006"), "{status} {answer}");
     for part in ["data.WVA_NODE_SELECTOR", "data.REST_CLIENT_TIMEOUT"] {
-        ensure!(told.contains(part), "{part:?} is not in the answer: {told}");
+        ensure!(answer.contains(part), "{part:?} is not in the answer: {answer}");
     }
-    ensure!(RUNNING.iter().all(|value| !told.contains(value)), "a running value is in the answer: {told}");
+    ensure!(
+        RUNNING.iter().all(|value| !answer.contains(value)),
+        "a running value is in the answer: {answer}"
+    );
     let notes = release.notes_of(1).await?;
     ensure!(!notes[0].contains("forged") && notes[0].contains("WVA_NODE_SELECTOR"), "{notes:?}");
     let log = install.process().log();
     ensure!(log.contains(&format!("\"unverified_user\":\"{FORGED}\"")), "{log}");
     ensure!(!log.contains(&format!("\"user\":\"{FORGED}\"")), "{log}");
-    install.stop().await?;
+    install.stop().await
+}
 
-    // With one.
-    let ca = testbed.webhook_client_ca().to_str().context("the path is not UTF-8")?.to_owned();
-    release.options.env.push(("WVA_WEBHOOK_CLIENT_CA".to_owned(), ca));
+/// A forged review is refused. The API server's are answered, and events name the user of one.
+async fn with_client_ca(release: &Release<'_>) -> anyhow::Result<()> {
+    let testbed = release.testbed;
     let install = Install::start(testbed, &release.options).await?;
     let (status, told) = release.forge(&install).await?;
     ensure!(status == 403 && told.contains("WVA_WEBHOOK_CLIENT_CA"), "{status} {told}");

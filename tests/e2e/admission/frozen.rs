@@ -4,7 +4,7 @@
 use anyhow::ensure;
 use futures::future::try_join_all;
 use serde_json::{Value, json};
-use wva_testbed::{Process, Signal, eventually};
+use wva_testbed::{Process, Signal, Testbed, eventually};
 
 use super::{DOORS, SOON, create, judged_again, patch, shared};
 use crate::support::{good, merge_status, variant};
@@ -26,6 +26,15 @@ impl Drop for Frozen<'_> {
     }
 }
 
+const ONE: &str = "example.com/one";
+const TWO: &str = "example.com/two";
+
+/// A change that leaves these finalizers.
+fn finalizers(left: &[&str]) -> Value {
+    let left = Some(left).filter(|left| !left.is_empty());
+    json!({"metadata": {"finalizers": left}})
+}
+
 /// A variant with these finalizers.
 fn held(name: &str, finalizers: &[&str]) -> Value {
     let mut object = variant(name, &good(name));
@@ -35,8 +44,6 @@ fn held(name: &str, finalizers: &[&str]) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_must_never_wait_for_the_program_does_not() -> anyhow::Result<()> {
-    const ONE: &str = "example.com/one";
-    const TWO: &str = "example.com/two";
     let shared = shared().await?;
     let testbed = &shared.testbed;
     let _alone = DOORS.write().await;
@@ -53,9 +60,8 @@ async fn what_must_never_wait_for_the_program_does_not() -> anyhow::Result<()> {
 
     let frozen = Frozen::freeze(shared.install.process())?;
     // A call of a frozen webhook fails after its time-out, so each success says that none was called.
-    let finalizers = |left: Value| json!({"metadata": {"finalizers": left}});
-    patch(testbed, &namespace, "both", &finalizers(json!([TWO]))).await?.success()?;
-    patch(testbed, &namespace, "both", &finalizers(Value::Null)).await?.success()?;
+    patch(testbed, &namespace, "both", &finalizers(&[TWO])).await?.success()?;
+    patch(testbed, &namespace, "both", &finalizers(&[])).await?.success()?;
     merge_status(testbed, &namespace, "plain", &json!({"currentReplicas": 5})).await?;
     testbed.kubectl(&["delete", "va", "plain", "-n", &namespace]).await?.success()?;
     let mut theirs = variant("theirs", &good("theirs"));
@@ -65,31 +71,35 @@ async fn what_must_never_wait_for_the_program_does_not() -> anyhow::Result<()> {
     let left: Vec<_> = left.lines().filter_map(|l| l.rsplit('/').next()).collect();
     assert_eq!(left, ["alive", "sly", "theirs"]);
 
-    // No door beside these: a finalizer taken from an object that lives, added to one under deletion or exchanged, a
-    // change of its spec under the cover of one, and whatever is new.
-    let mut cover = finalizers(json!([ONE]));
-    cover["spec"] = json!({"variantCost": "40"});
-    let fresh = variant("new", &good("new"));
-    let changes = [
-        ("alive", finalizers(Value::Null)),
-        ("alive", json!({"spec": {"variantCost": "40"}})),
-        ("sly", finalizers(json!([ONE, "example.com/three"]))),
-        ("sly", cover),
-    ];
-    // Side by side, since each runs into its time-out.
-    let patched = changes.iter().map(|(name, change)| patch(testbed, &namespace, name, change));
-    let (created, patched) = tokio::try_join!(create(testbed, &namespace, &fresh), try_join_all(patched))?;
-    for ran in patched.iter().chain([&created]) {
-        ensure!(!ran.ok && ran.stderr.contains("failed calling webhook"), "{ran:?}");
-    }
-
+    refuses_everything_else(testbed, &namespace).await?;
     drop(frozen);
     judged_again(testbed).await?;
-    patch(testbed, &namespace, "sly", &finalizers(Value::Null)).await?.success()?;
+    patch(testbed, &namespace, "sly", &finalizers(&[])).await?.success()?;
     eventually("the object to be gone", SOON, async || {
         let ran = testbed.kubectl(&["get", "va", "sly", "-n", &namespace]).await?;
         ensure!(!ran.ok, "it is still there");
         Ok(())
     })
     .await
+}
+
+/// The webhook judges everything else: a finalizer taken from an object that lives, added to one under deletion or
+/// exchanged, a change of its spec together with one, and a new object.
+async fn refuses_everything_else(testbed: &Testbed, namespace: &str) -> anyhow::Result<()> {
+    let mut cover = finalizers(&[ONE]);
+    cover["spec"] = json!({"variantCost": "40"});
+    let fresh = variant("new", &good("new"));
+    let changes = [
+        ("alive", finalizers(&[])),
+        ("alive", json!({"spec": {"variantCost": "40"}})),
+        ("sly", finalizers(&[ONE, "example.com/three"])),
+        ("sly", cover),
+    ];
+    // All at once, since each runs into its time-out.
+    let patched = changes.iter().map(|(name, change)| patch(testbed, namespace, name, change));
+    let (created, patched) = tokio::try_join!(create(testbed, namespace, &fresh), try_join_all(patched))?;
+    for ran in patched.iter().chain([&created]) {
+        ensure!(!ran.ok && ran.stderr.contains("failed calling webhook"), "{ran:?}");
+    }
+    Ok(())
 }

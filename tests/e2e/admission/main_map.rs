@@ -42,25 +42,9 @@ async fn a_change_that_needs_a_restart_comes_with_one() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
     let _open = DOORS.read().await;
     let _alone = MAIN_MAP.lock().await;
-    // What does not parse, in both layouts, and what contradicts itself.
-    let bad = json!({
-        "GLOBAL_OPT_INTERVAL": "60", "PROMETHEUS_BASE_URL": "ftp://x", "V": "1",
-        "config.yaml": "V: 2\nWVA_SCALE_TO_ZERO: sometimes\n",
-    });
-    let said = [
-        "data.GLOBAL_OPT_INTERVAL: [WVA-CM-002]",
-        "data.PROMETHEUS_BASE_URL: [WVA-CM-002]",
-        "data[config.yaml].WVA_SCALE_TO_ZERO: [WVA-CM-002]",
-        "data[config.yaml].V: [WVA-CM-003]",
-    ];
-    refused(&send(testbed, &["create"], &map(&bad, None)).await?, &said)?;
+    refuses_invalid_maps(testbed).await?;
 
-    // A new map is compared with what the process was started with.
-    let late = map(&json!({"WVA_SCALE_TO_ZERO": "true"}), None);
-    refused(&send(testbed, &["create", "--dry-run=server"], &late).await?, &["WVA-CM-001"])?;
-    ensure!(events(testbed, SYSTEM, REFUSED).await?.is_empty(), "a dry run leaves no event");
-
-    // What changes at run time may; keys that a variable hides are told of.
+    // What changes at run time may; keys that a variable hides cause a warning.
     let first = json!({"GLOBAL_OPT_INTERVAL": "60s", "REST_CLIENT_TIMEOUT": "60s"});
     let created = send(testbed, &["create"], &map(&first, None)).await?;
     ensure!(created.ok && created.stderr.contains("[WVA-CM-052] data.GLOBAL_OPT_INTERVAL"), "{created:?}");
@@ -70,46 +54,66 @@ async fn a_change_that_needs_a_restart_comes_with_one() -> anyhow::Result<()> {
         "60s is 1m, and the interval may change"
     );
 
-    // The rest is refused, told by an event, and the message brings the remedy.
-    let changed = json!({"GLOBAL_OPT_INTERVAL": "30s", "REST_CLIENT_TIMEOUT": "20s"});
-    let ran = send(testbed, &["apply"], &map(&changed, None)).await?;
-    refused(&ran, &["data.REST_CLIENT_TIMEOUT: [WVA-CM-001] found \"20s\", before \"1m\""])?;
-    eventually("the event of the refusal", SOON, async || {
-        let told = events(testbed, SYSTEM, REFUSED).await?;
-        let [event] = told.as_slice() else { anyhow::bail!("{} events", told.len()) };
-        ensure!(event["involvedObject"]["name"] == MAP && event["type"] == "Warning", "{event}");
-        ensure!(event["message"].to_string().contains("REST_CLIENT_TIMEOUT"), "{event}");
-        Ok(())
-    })
-    .await?;
-    // A pipeline that tries again is no news.
-    refused(&send(testbed, &["apply"], &map(&changed, None)).await?, &["WVA-CM-001"])?;
-    assert_eq!(events(testbed, SYSTEM, REFUSED).await?.len(), 1);
-
+    // The rest is refused, and the message brings the remedy.
+    let refusal = refuses_with_one_event(testbed).await?;
     testbed.apply(DEPLOYMENT).await?;
     let command =
-        ran.stderr.lines().find_map(|l| Some(&l[l.find("kubectl patch")?..])).context("no command")?;
+        refusal.stderr.lines().find_map(|l| Some(&l[l.find("kubectl patch")?..])).context("no command")?;
     let done = shell(testbed, command).await?;
     ensure!(done.contains("configmap/wva-variantautoscaling-config patched"), "{done}");
     ensure!(done.contains("deployment.apps/wva restarted"), "{done}");
     let stored = read(testbed, &["configmap", MAP, "-n", SYSTEM]).await?;
     assert_eq!(stored["data"]["REST_CLIENT_TIMEOUT"], "20s");
 
-    // A pipeline states its rollout by the annotation, and is told what waits for it.
+    // A pipeline states its rollout by the annotation; a warning names what waits for it.
     let piped = send(testbed, &["apply"], &map(&json!({"REST_CLIENT_TIMEOUT": "40s"}), Some("v2"))).await?;
     ensure!(piped.ok && piped.stderr.contains("[WVA-CM-054] data.REST_CLIENT_TIMEOUT"), "{piped:?}");
     refused(&send(testbed, &["apply"], &map(&json!({}), Some("v2"))).await?, &["WVA-CM-001"])?;
 
     // Deleting is admitted, and no way round.
     testbed.kubectl(&["delete", "configmap", MAP, "-n", SYSTEM]).await?.success()?;
-    let again = map(&json!({"REST_CLIENT_TIMEOUT": "40s"}), None);
-    refused(&send(testbed, &["create"], &again).await?, &["WVA-CM-001"])?;
-    ensure!(
-        send(testbed, &["create"], &map(&json!({"REST_CLIENT_TIMEOUT": "40s"}), Some("v3"))).await?.ok,
-        "v3"
-    );
+    let again = json!({"REST_CLIENT_TIMEOUT": "40s"});
+    refused(&send(testbed, &["create"], &map(&again, None)).await?, &["WVA-CM-001"])?;
+    ensure!(send(testbed, &["create"], &map(&again, Some("v3"))).await?.ok, "v3");
     testbed.kubectl(&["delete", "configmap", MAP, "-n", SYSTEM]).await?.success()?;
     Ok(())
+}
+
+/// New maps that do not parse, contradict themselves, or differ from what the process was started with.
+async fn refuses_invalid_maps(testbed: &Testbed) -> anyhow::Result<()> {
+    let bad = json!({
+        "GLOBAL_OPT_INTERVAL": "60", "PROMETHEUS_BASE_URL": "ftp://x", "V": "1",
+        "config.yaml": "V: 2\nWVA_SCALE_TO_ZERO: sometimes\n",
+    });
+    let violations = [
+        "data.GLOBAL_OPT_INTERVAL: [WVA-CM-002]",
+        "data.PROMETHEUS_BASE_URL: [WVA-CM-002]",
+        "data[config.yaml].WVA_SCALE_TO_ZERO: [WVA-CM-002]",
+        "data[config.yaml].V: [WVA-CM-003]",
+    ];
+    refused(&send(testbed, &["create"], &map(&bad, None)).await?, &violations)?;
+    let late = map(&json!({"WVA_SCALE_TO_ZERO": "true"}), None);
+    refused(&send(testbed, &["create", "--dry-run=server"], &late).await?, &["WVA-CM-001"])?;
+    ensure!(events(testbed, SYSTEM, REFUSED).await?.is_empty(), "a dry run leaves no event");
+    Ok(())
+}
+
+/// A change that needs a restart is refused with one event, however often it is sent. Returns the first refusal.
+async fn refuses_with_one_event(testbed: &Testbed) -> anyhow::Result<Ran> {
+    let changed = map(&json!({"GLOBAL_OPT_INTERVAL": "30s", "REST_CLIENT_TIMEOUT": "20s"}), None);
+    let refusal = send(testbed, &["apply"], &changed).await?;
+    refused(&refusal, &["data.REST_CLIENT_TIMEOUT: [WVA-CM-001] found \"20s\", before \"1m\""])?;
+    eventually("the event of the refusal", SOON, async || {
+        let events = events(testbed, SYSTEM, REFUSED).await?;
+        let [event] = events.as_slice() else { anyhow::bail!("{} events", events.len()) };
+        ensure!(event["involvedObject"]["name"] == MAP && event["type"] == "Warning", "{event}");
+        ensure!(event["message"].to_string().contains("REST_CLIENT_TIMEOUT"), "{event}");
+        Ok(())
+    })
+    .await?;
+    refused(&send(testbed, &["apply"], &changed).await?, &["WVA-CM-001"])?;
+    assert_eq!(events(testbed, SYSTEM, REFUSED).await?.len(), 1);
+    Ok(refusal)
 }
 
 /// Runs a command line as a person would, who has kubectl in the path.

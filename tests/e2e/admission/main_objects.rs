@@ -29,6 +29,15 @@ fn texts(setting: &Setting) -> Vec<&'static str> {
     }
 }
 
+/// Texts of the entry `config.yaml`.
+const NESTED: [&str; 28] = [
+    "", "~", "V", "V: [1]\n", "- V\n", "1: 2\n", "a: [1\n", "\tV: 1\n", "# nothing\n", "V: {a: b}\n",
+    "V: 1\nV: 2\n", "V: null\n", "V: 0x10\n", "V: 1e3\n", "V: 1_0\n", "V: .inf\n", "LEADER_ELECT: yes\n",
+    "LEADER_ELECT: True\n", "LEADER_ELECT: on\n", "V: 1\n---\nV: 2\n", "V: &a 1\nX: *a\n", "\u{feff}V: 1\n",
+    "V: \"1\"\r\nLOG_LEVEL: info\r\n", "? [a]\n: b\n", "GLOBAL_OPT_INTERVALL: 60s\n",
+    "GLOBAL_OPT_INTERVAL: 60s # a minute\n", "GLOBAL_OPT_INTERVAL: 1:30\n", "V: 2001-01-01\n",
+];
+
 /// The `data` of main maps: each setting alone, flat and nested, then what is about several keys or about the shape.
 pub(crate) fn main_maps() -> Vec<Value> {
     let mut all = Vec::new();
@@ -45,15 +54,7 @@ pub(crate) fn main_maps() -> Vec<Value> {
         all.push(json!({"config.yaml": format!("{}: {first}\n", setting.key)}));
         all.push(json!({"config.yaml": format!("{}: {last}\n", setting.key), setting.key: first}));
     }
-    let nested = ["", "~", "V", "V: [1]\n", "- V\n", "1: 2\n", "a: [1\n", "\tV: 1\n"];
-    let long = [
-        "# nothing\n", "V: {a: b}\n", "V: 1\nV: 2\n", "V: null\n", "V: 0x10\n", "V: 1e3\n", "V: 1_0\n",
-        "V: .inf\n", "LEADER_ELECT: yes\n", "LEADER_ELECT: True\n", "LEADER_ELECT: on\n",
-        "V: 1\n---\nV: 2\n", "V: &a 1\nX: *a\n", "\u{feff}V: 1\n", "V: \"1\"\r\nLOG_LEVEL: info\r\n",
-        "? [a]\n: b\n", "GLOBAL_OPT_INTERVALL: 60s\n", "GLOBAL_OPT_INTERVAL: 60s # a minute\n",
-        "GLOBAL_OPT_INTERVAL: 1:30\n", "V: 2001-01-01\n",
-    ];
-    for nested in nested.into_iter().chain(long) {
+    for nested in NESTED {
         all.push(json!({"config.yaml": nested}));
         all.push(json!({"config.yaml": nested, "V": "1", "GLOBAL_OPT_INTERVAL": "60s"}));
     }
@@ -83,14 +84,15 @@ pub(crate) fn main_maps() -> Vec<Value> {
     all
 }
 
-/// The main map that updates are compared with, and what may take its place: each setting left out, changed, written
-/// otherwise; with and without the word that a restart comes with it.
-pub(crate) fn main_updates() -> (Value, Vec<MapCase>) {
-    let annotated = |data: &Value, revision: Option<&str>| {
-        let mut object = map(SYSTEM, MAIN, data);
-        object["metadata"]["annotations"] = json!({"wva.llmd.ai/restart-revision": revision});
-        object
-    };
+/// A main map, with the annotation that a restart comes with a change.
+fn annotated(data: &Value, revision: Option<&str>) -> Value {
+    let mut object = map(SYSTEM, MAIN, data);
+    object["metadata"]["annotations"] = json!({"wva.llmd.ai/restart-revision": revision});
+    object
+}
+
+/// The `data` of the stored map: every setting with its first text, as far as they fit together.
+fn stored_data() -> Map<String, Value> {
     let kept = SETTINGS.iter().filter(|s| s.in_map && !s.key.starts_with("LEADER_ELECTION_R"));
     let mut data: Map<String, Value> = kept.map(|s| (s.key.to_owned(), json!(texts(s)[0]))).collect();
     for (key, text) in [
@@ -102,6 +104,13 @@ pub(crate) fn main_updates() -> (Value, Vec<MapCase>) {
         data.insert(key.to_owned(), json!(text));
     }
     data.insert("config.yaml".to_owned(), json!("LEADER_ELECTION_RETRY_PERIOD: 20s\n"));
+    data
+}
+
+/// The main map that updates are compared with, and what may take its place: each setting left out, changed, written
+/// otherwise; with and without the word that a restart comes with it.
+pub(crate) fn main_updates() -> (Value, Vec<MapCase>) {
+    let data = stored_data();
     let stored = annotated(&json!(data), Some("one"));
     let mut all = Vec::new();
     let with = |change: &[(&str, Option<&str>)]| {

@@ -280,32 +280,42 @@ fn claims(wanted: &Faults, maps: [&Value; 2]) -> BTreeSet<String> {
     keys.filter(|key| is_known(key)).map(str::to_owned).collect()
 }
 
+/// The stored map with each of the [`SPELLINGS`].
+fn respelled(stored: &Value) -> impl Iterator<Item = MapCase> {
+    let texts = SPELLINGS.into_iter().flat_map(|(key, texts)| texts.iter().map(move |text| (key, text)));
+    texts.map(|(key, text)| {
+        let mut object = stored.clone();
+        object["data"][key] = json!(text);
+        MapCase(object)
+    })
+}
+
+/// A map in the namespace that no webhook sees.
+fn moved(map: &Value) -> Value {
+    let mut map = map.clone();
+    map["metadata"]["namespace"] = json!(UNSEEN);
+    map
+}
+
+/// Asks to replace the stored map there, without storing it.
+fn replace_map(map: &Value) -> anyhow::Result<http::Request<Vec<u8>>> {
+    let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+    let requests = Request::new(format!("/api/v1/namespaces/{UNSEEN}/configmaps"));
+    Ok(requests.replace(MAIN, &dry_run, moved(map).to_string().into_bytes())?)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn policy_agrees_with_webhook_on_the_main_map() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
     let client = testbed.admin()?;
     let (stored, mut updates) = main_updates();
-    for (key, texts) in SPELLINGS {
-        for text in texts {
-            let mut object = stored.clone();
-            object["data"][key] = json!(text);
-            updates.push(MapCase(object));
-        }
-    }
-    let moved = |object: &Value| {
-        let mut object = object.clone();
-        object["metadata"]["namespace"] = json!(UNSEEN);
-        object
-    };
+    updates.extend(respelled(&stored));
     let copies = bind(testbed, &Door { namespace: UNSEEN, ..door(Some("maps")) }, "main-map").await?;
     testbed.kubectl_with(&["create", "-f", "-"], &moved(&stored).to_string()).await?.success()?;
-    let requests = || Request::new(format!("/api/v1/namespaces/{UNSEEN}/configmaps"));
-    let dry_run = PostParams { dry_run: true, ..PostParams::default() };
-    let mut changed = moved(&stored);
+    let mut changed = stored.clone();
     changed["data"]["REST_CLIENT_TIMEOUT"] = json!("1s");
     eventually("the policy to take effect", SOON, async || {
-        let request = requests().replace(MAIN, &dry_run, changed.to_string().into_bytes())?;
-        ensure!(answer(client.request(request)).await?.is_err(), "admitted");
+        ensure!(answer(client.request(replace_map(&changed)?)).await?.is_err(), "admitted");
         Ok(())
     })
     .await?;
@@ -316,8 +326,7 @@ async fn policy_agrees_with_webhook_on_the_main_map() -> anyhow::Result<()> {
         let claims = claims(&wanted, [&stored, &case.0]);
         refused += usize::from(!wanted.is_empty());
         claimed += usize::from(!claims.is_empty());
-        let request = requests().replace(MAIN, &dry_run, moved(&case.0).to_string().into_bytes())?;
-        let client = client.clone();
+        let (request, client) = (replace_map(&case.0)?, client.clone());
         judged.push(async move {
             let found = answer(client.request(request)).await?;
             let agrees = agrees(&wanted, &claims, &found);

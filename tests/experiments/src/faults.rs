@@ -70,6 +70,18 @@ pub(crate) async fn run(wva: &Path, only: Option<&str>) -> anyhow::Result<()> {
     }
     site.phase(&mut report, "all at once", &abuses, TOGETHER).await?;
 
+    check_process(&mut report, &install, before).await?;
+    client::is_admitted(&site.door, abuse::VALIDATE, &site.valid).await?;
+    let namespace = testbed.namespace("faults").await?;
+    let refused = testbed.apply(&VariantFixture::new(&namespace, "bad").cost("-1").variant()).await;
+    ensure!(refused.is_err(), "the API server no longer asks the webhook");
+    report.end()?;
+    say("all of it held")
+}
+
+/// The process still runs, without panics, and gives memory and files back. `before`: open files at the start.
+async fn check_process(report: &mut Report, install: &Install, before: usize) -> anyhow::Result<()> {
+    let pid = install.process().pid();
     let log = std::fs::read_to_string(install.process().log_path()).context("cannot read the log of wva")?;
     let bad: Vec<&str> =
         log.lines().filter(|l| l.contains("panicked") || l.contains("A review failed")).collect();
@@ -88,13 +100,15 @@ pub(crate) async fn run(wva: &Path, only: Option<&str>) -> anyhow::Result<()> {
     });
     let settled = settled.await.is_ok();
     report.row("open files of wva", after, &format!("{before} before, and 20"), settled)?;
-    report.at_most("resident, at most since the start", peak, BOUND_KIB, mib)?;
-    client::is_admitted(&site.door, abuse::VALIDATE, &site.valid).await?;
-    let namespace = testbed.namespace("faults").await?;
-    let refused = testbed.apply(&VariantFixture::new(&namespace, "bad").cost("-1").variant()).await;
-    ensure!(refused.is_err(), "the API server no longer asks the webhook");
-    report.end()?;
-    say("all of it held")
+    report.at_most("resident, at most since the start", peak, BOUND_KIB, mib)
+}
+
+/// Valid reviews that were sent all the while.
+struct Load {
+    /// Over connections that stay.
+    kept: Measured,
+    /// Over new connections.
+    new: Measured,
 }
 
 /// The program under test and what is sent to it.
@@ -107,18 +121,17 @@ struct Site {
 
 impl Site {
     /// Valid reviews over connections that stay, and over new ones.
-    async fn load(&self, lasts: Duration) -> anyhow::Result<[(&'static str, Measured); 2]> {
+    async fn load(&self, lasts: Duration) -> anyhow::Result<Load> {
         let attack = async |name: &'static str, rate: u32, keepalive: &'static str| {
             let flags = [keepalive, "-http2=false", "-max-workers=200", "-max-connections=16"];
             let (paths, bodies, flags) = (&[abuse::VALIDATE], std::slice::from_ref(&self.valid), &flags);
-            let measured = self.vegeta.attack(&Attack { name, paths, bodies, rate, lasts, flags }).await?;
-            anyhow::Ok((name, measured))
+            self.vegeta.attack(&Attack { name, paths, bodies, rate, lasts, flags }).await
         };
         let (kept, new) = tokio::try_join!(
             attack("kept", KEPT_RATE, "-keepalive=true"),
             attack("new", NEW_RATE, "-keepalive=false")
         )?;
-        Ok([kept, new])
+        Ok(Load { kept, new })
     }
 
     /// Keeps abuses up for a while, next to the load; prints the row.
@@ -145,23 +158,23 @@ impl Site {
             }
         };
         let (done, peak) = peak_during(self.pid, async { tokio::try_join!(self.load(time), crowding) }).await;
-        let ([kept, new], ()) = done?;
+        let (Load { kept, new }, ()) = done?;
         let outcomes = outcomes.lock().clone();
         let answered: Vec<String> = outcomes.iter().map(|(what, n)| format!("{n} x {what}")).collect();
         let clients: usize = abuses.iter().map(|a| a.clients).sum();
         let shown = |of: &Measured| {
             format!("{:.1} ms, {:.2} % of {}", of.latencies.p99, of.success * 100.0, of.requests)
         };
-        let (kept_shown, new_shown) = (shown(&kept.1), shown(&new.1));
+        let (kept_shown, new_shown) = (shown(&kept), shown(&new));
         let answered = answered.join(", ");
         say(&format!("{name} | {clients} | {answered} | {kept_shown} / {new_shown} | {}", mib(peak)))?;
-        for (which, measured) in [&kept, &new] {
+        for (which, measured) in [("kept", &kept), ("new", &new)] {
             let Measured { success, status_codes, errors, .. } = measured;
             report.require(*success >= 1.0, || {
                 format!("{name}: reviews over {which} connections failed: {status_codes} {errors}")
             });
         }
-        let p99 = kept.1.latencies.p99;
+        let p99 = kept.latencies.p99;
         report.require(p99 <= P99.as_secs_f64() * 1000.0, || format!("{name}: p99 is {p99:.1} ms"));
         report.require(peak <= BOUND_KIB, || format!("{name}: {} resident", mib(peak)));
         Ok(())

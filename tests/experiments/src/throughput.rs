@@ -66,8 +66,10 @@ struct Row {
     rate: f64,
     prompt: u32,
     truth: Truth,
-    /// Targets at its beginning and end.
-    targets: (u64, u64),
+    /// The target at its beginning.
+    first_target: u64,
+    /// The target at its end.
+    last_target: u64,
     /// When the target first rose.
     rose: Option<Duration>,
     /// Most requests that waited, at all pods together.
@@ -82,7 +84,7 @@ pub(crate) async fn run(wva: &Path, lasts: Duration) -> anyhow::Result<()> {
     let each = lasts / u32::try_from(STEPS.len())?;
     let mut rows: Vec<Row> = Vec::new();
     for (rate, prompt) in STEPS {
-        let before = rows.last().map_or(1, |row| row.targets.1);
+        let before = rows.last().map_or(1, |row| row.last_target);
         rows.push(model.step((rate, prompt), before, each).await?);
     }
     let mut report = Report::default();
@@ -142,19 +144,27 @@ impl Model {
         self.fleet.set_prompt_tokens(prompt)?;
         self.fleet.set_rate(rate);
         let began = Instant::now();
-        let (truth, targets) = (Truth::of(prompt), (before, before));
-        let mut row = Row { rate, prompt, truth, targets, rose: None, queue: 0.0, told: None };
+        let mut row = Row {
+            rate,
+            prompt,
+            truth: Truth::of(prompt),
+            first_target: before,
+            last_target: before,
+            rose: None,
+            queue: 0.0,
+            told: None,
+        };
         while began.elapsed() < lasts {
             let waiting: f64 = self.fleet.pods().iter().map(|pod| pod.waiting).sum();
             row.queue = row.queue.max(waiting + self.fleet.at_gateway());
             if let Some(new) = self.look().await? {
-                if new.target != row.targets.1 {
-                    self.note(&format!("target {} -> {}; {}", row.targets.1, new.target, new.trace))?;
+                if new.target != row.last_target {
+                    self.note(&format!("target {} -> {}; {}", row.last_target, new.target, new.trace))?;
                 }
                 if new.target > before {
                     row.rose.get_or_insert(began.elapsed());
                 }
-                row.targets.1 = new.target;
+                row.last_target = new.target;
                 row.told = Some(new);
             }
             tokio::time::sleep(LOOK).await;
@@ -227,7 +237,7 @@ impl Row {
 
     /// As the table shows it.
     fn line(&self) -> String {
-        let Self { rate, prompt, targets: (from, to), queue, .. } = self;
+        let Self { rate, prompt, first_target: from, last_target: to, queue, .. } = self;
         let (needed, rose) = (self.truth.needed(*rate), self.rose());
         let counted = self.told.as_ref().map_or("-".to_owned(), |told| format!("{:.1}", told.arrivals));
         let work = self.work().map_or("- | - | -".to_owned(), |(learnt, truth)| {
@@ -240,12 +250,12 @@ impl Row {
     fn judge(&self, before: f64, report: &mut Report) {
         let at = format!("at {} req/s of {} tokens", self.rate, self.prompt);
         let needed = self.truth.needed(self.rate);
-        let must_rise = self.rate > before && needed > self.targets.0;
+        let must_rise = self.rate > before && needed > self.first_target;
         let is_early = self.rose.is_some_and(|after| after <= ANSWERED_WITHIN);
         report.require(is_early || !must_rise, || {
             format!("{at} the target rose after {}, at most {ANSWERED_WITHIN:?}", self.rose())
         });
-        let target = self.targets.1;
+        let target = self.last_target;
         report.require(target >= needed, || format!("{at} the target was {target} in the end, not {needed}"));
         let Some(told) = &self.told else {
             return report.require(false, || format!("{at} no decision was made"));

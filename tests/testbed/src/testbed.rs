@@ -4,6 +4,7 @@
 pub(crate) mod access;
 pub mod audit;
 mod data;
+mod launcher;
 mod plans;
 pub(crate) mod prometheus;
 
@@ -19,6 +20,7 @@ use kube::Api;
 use kube::api::{ListParams, PostParams};
 
 use self::data::log_folder;
+use self::launcher::Launcher;
 use crate::components::{Component, Running};
 use crate::kubelet::Pods;
 use crate::nodes::{NodeGroup, stages};
@@ -123,49 +125,17 @@ impl Testbed {
         data.write("tokens.csv", &format!("{token},admin,admin,\"system:masters\"\n"))?;
         let stages = data.write("stages.yaml", &stages(options.pod_start, &data.path.join(FORWARD)))?;
 
-        let etcd = Running::launch(Component::Etcd, tools.path("etcd")?, &logs, 2, |ports| {
-            plans::etcd(&options, &data, ports)
-        })
-        .await?;
-        let audit = audit::write_policy(&data, options.audit)?;
-        let webhook_client =
-            options.webhook_client.then(|| plans::write_webhook_client(&data)).transpose()?;
-        let network = options.kubelet.map(|_| plans::write_egress(&data)).transpose()?;
-        let plan = |ports: &[u16]| {
-            let mut plan = plans::apiserver(&options, &data, &token, etcd.port(0), ports);
-            plan.args.extend(audit.iter().flat_map(|policy| audit::flags(policy, &data)));
-            plan.args.extend(network.clone());
-            plan.args.extend(webhook_client.clone());
-            plan
-        };
-        let server =
-            Running::launch(Component::Apiserver, tools.path("kube-apiserver")?, &logs, 1, plan).await?;
+        let launcher = Launcher { options: &options, data: &data, tools: &tools, logs: &logs };
+        let etcd = launcher.etcd().await?;
+        let server = launcher.apiserver(&token, etcd.port(0)).await?;
         let kubeconfig = access::write_kubeconfig(&data, "admin", server.port(0), &ca, &token)?;
         let config = access::load(&kubeconfig).await?;
 
         let (controllers, scheduler, kwok, prometheus, ()) = tokio::try_join!(
-            async {
-                let plan = |_: &[u16]| plans::controller_manager(&options, &data, &kubeconfig);
-                let program = tools.path("kube-controller-manager")?;
-                Running::launch(Component::ControllerManager, program, &logs, 0, plan).await
-            },
-            async {
-                let plan = |_: &[u16]| plans::scheduler(&options, &kubeconfig);
-                Running::launch(Component::Scheduler, tools.path("kube-scheduler")?, &logs, 0, plan).await
-            },
-            async {
-                let plan = |ports: &[u16]| plans::kwok(&options, &kubeconfig, &stages, ports);
-                Running::launch(Component::Kwok, tools.path("kwok")?, &logs, 1, plan).await
-            },
-            async {
-                if !options.with_prometheus {
-                    return Ok(None);
-                }
-                let config = prometheus::write_config(&data, options.scrape_interval)?;
-                let plan = |ports: &[u16]| prometheus::plan(&data, &config, ports);
-                let program = tools.path("prometheus")?;
-                Running::launch(Component::Prometheus, program, &logs, 1, plan).await.map(Some)
-            },
+            launcher.controller_manager(&kubeconfig),
+            launcher.scheduler(&kubeconfig),
+            launcher.kwok(&kubeconfig, &stages),
+            launcher.prometheus(),
             create_nodes(&config, &options.nodes),
         )?;
         let mut running = BTreeMap::from([

@@ -25,8 +25,10 @@ struct Followed<'a> {
     field: String,
     /// It selects the series of one variant.
     one_variant: bool,
-    /// How the value is read: `Value` or `AverageValue`, and the field that says so.
-    kind: (String, Option<&'a str>),
+    /// How the value is read: `Value` or `AverageValue`.
+    kind: Option<&'a str>,
+    /// The field that says so.
+    kind_field: String,
 }
 
 impl<'a> AutoscalerFacts<'a> {
@@ -46,10 +48,8 @@ impl<'a> AutoscalerFacts<'a> {
             Some(Followed {
                 field: format!("spec.metrics[{i}].external.metric"),
                 one_variant: labels || expressions.is_some_and(|all| all.iter().any(selects)),
-                kind: (
-                    format!("spec.metrics[{i}].external.target.type"),
-                    at(external, &["target", "type"]).and_then(Value::as_str),
-                ),
+                kind: at(external, &["target", "type"]).and_then(Value::as_str),
+                kind_field: format!("spec.metrics[{i}].external.target.type"),
             })
         };
         metrics.enumerate().filter_map(ours).collect()
@@ -64,10 +64,8 @@ impl<'a> AutoscalerFacts<'a> {
             Some(Followed {
                 field: format!("spec.triggers[{i}].metadata.query"),
                 one_variant: query.contains(VARIANT),
-                kind: (
-                    format!("spec.triggers[{i}].metricType"),
-                    at(trigger, &["metricType"]).and_then(Value::as_str),
-                ),
+                kind: at(trigger, &["metricType"]).and_then(Value::as_str),
+                kind_field: format!("spec.triggers[{i}].metricType"),
             })
         };
         triggers.enumerate().filter_map(ours).collect()
@@ -97,9 +95,8 @@ pub(crate) const MULTIPLIES: Rule = Rule {
            `AverageValue`, with the value 1.",
     check: Check::Autoscaler(|facts, out| {
         for metric in facts.followed() {
-            let (field, kind) = metric.kind;
-            if kind == Some("Value") {
-                out.at(field, "", "");
+            if metric.kind == Some("Value") {
+                out.at(metric.kind_field, "", "");
             }
         }
     }),

@@ -61,10 +61,10 @@ pub fn variant_policy(of: PolicyInstance<'_>) -> Value {
         ("move", "annotations", ALLOW_INSTANCE_CHANGE_ANNOTATION),
     ] {
         for (side, object) in [("now", "object"), ("before", "oldObject")] {
-            let (there, text) = entry(object, field, key);
-            let there = format!("{object} != null && {there}");
+            let CelEntry { is_there, value } = entry(object, field, key);
+            let there = format!("{object} != null && {is_there}");
             variables.push(json!({
-                "name": format!("{name}_{side}"), "expression": format!("{there} ? [{text}] : []"),
+                "name": format!("{name}_{side}"), "expression": format!("{there} ? [{value}] : []"),
             }));
         }
     }
@@ -79,22 +79,51 @@ pub fn variant_policy(of: PolicyInstance<'_>) -> Value {
 /// The objects that the controller judges: without a label, or of its instance before the update or after it.
 fn judged(instance: &str) -> String {
     let instance = literal(instance);
-    let (is_now, now) = entry("object", "labels", INSTANCE_LABEL);
-    let (was, before) = entry("oldObject", "labels", INSTANCE_LABEL);
+    let CelEntry { is_there: is_now, value: now } = entry("object", "labels", INSTANCE_LABEL);
+    let CelEntry { is_there: was, value: before } = entry("oldObject", "labels", INSTANCE_LABEL);
     format!(
         "!({is_now}) || {now} in ['', {instance}] || ({instance} != '' && oldObject != null && {was} && {before} == \
          {instance})"
     )
 }
 
-/// Whether an object has a label or an annotation, and its value. Server-side apply leaves nulls where they are.
-fn entry(object: &str, field: &str, key: &str) -> (String, String) {
+/// A label or an annotation of an object, in CEL.
+struct CelEntry {
+    /// Whether the object has it.
+    is_there: String,
+    value: String,
+}
+
+/// Server-side apply leaves nulls where they are.
+fn entry(object: &str, field: &str, key: &str) -> CelEntry {
     let (map, key) = (format!("{object}.metadata.{field}"), literal(key));
     let value = format!("{map}[{key}]");
-    (format!("has({map}) && {map} != null && {key} in {map} && {value} != null"), value)
+    CelEntry { is_there: format!("has({map}) && {map} != null && {key} in {map} && {value} != null"), value }
 }
 
 fn variant_rules(of: PolicyInstance<'_>) -> Vec<CelRule> {
+    let [value, required, changed] = instance_rules(of);
+    let accelerator = CelRule {
+        rule: &labels::ACCELERATOR_SHORT,
+        name: "accelerator",
+        broken: "variables.accelerator_now.exists(a, size(a) < 2)".to_owned(),
+        found: quoted("variables.accelerator_now"),
+        other: literal(""),
+    };
+    let mode = CelRule {
+        rule: &labels::MODE,
+        name: "mode",
+        broken: "variables.mode_now.exists(m, !(m in ['auto', 'recommend', 'paused'] || \
+                 (m.matches('^fixed=0*[0-9]{1,10}$') && int(m.substring(6)) <= 2147483647)))"
+            .to_owned(),
+        found: quoted("variables.mode_now"),
+        other: literal(""),
+    };
+    vec![value, required, changed, accelerator, mode]
+}
+
+/// The rules about the label of the controller instance.
+fn instance_rules(of: PolicyInstance<'_>) -> [CelRule; 3] {
     let (instance, key) = (literal(of.instance), literal(INSTANCE_LABEL));
     let own_namespace = format!(
         "{} == 'one' || (has(namespaceObject.metadata.labels) && {key} in namespaceObject.metadata.labels && \
@@ -102,46 +131,27 @@ fn variant_rules(of: PolicyInstance<'_>) -> Vec<CelRule> {
         literal(of.namespaces)
     );
     let requires = format!("{instance} != '' && {} == 'require'", literal(of.instance_policy));
-    let rule = |rule, name, broken: String, found, other| CelRule { rule, name, broken, found, other };
-    vec![
+    let rule = |rule, broken: String, found, other| CelRule { rule, name: "instance", broken, found, other };
+    [
         rule(
             &instance::VALUE,
-            "instance",
             "variables.instance_now == ['']".to_owned(),
             quoted("variables.instance_now"),
             literal(""),
         ),
         rule(
             &instance::REQUIRED,
-            "instance",
             format!("{requires} && variables.instance_now == [] && ({own_namespace})"),
             literal("nothing"),
             quoted(&format!("[{instance}]")),
         ),
         rule(
             &instance::CHANGED,
-            "instance",
             "variables.instance_before != [] && variables.instance_before != [''] && variables.instance_now != variables.instance_before && \
              (variables.move_now != ['true'] || variables.move_before == ['true'])"
                 .to_owned(),
             format!("(variables.instance_now == [] ? 'nothing' : {})", quoted("variables.instance_now")),
             quoted("variables.instance_before"),
-        ),
-        rule(
-            &labels::ACCELERATOR_SHORT,
-            "accelerator",
-            "variables.accelerator_now.exists(a, size(a) < 2)".to_owned(),
-            quoted("variables.accelerator_now"),
-            literal(""),
-        ),
-        rule(
-            &labels::MODE,
-            "mode",
-            "variables.mode_now.exists(m, !(m in ['auto', 'recommend', 'paused'] || \
-             (m.matches('^fixed=0*[0-9]{1,10}$') && int(m.substring(6)) <= 2147483647)))"
-                .to_owned(),
-            quoted("variables.mode_now"),
-            literal(""),
         ),
     ]
 }

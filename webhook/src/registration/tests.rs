@@ -160,14 +160,7 @@ async fn opens_what_exists_and_repairs_drift() {
     let object = fake.object(VALIDATING);
     assert_eq!(entry(&object, "foreign.example.com"), &foreign);
     assert_eq!(entry(&object, "entries.configmap.llmd.ai")["rules"][0]["resources"], json!(["configmaps"]));
-    for patch in patches(&fake) {
-        assert_eq!(patch.query, format!("&force=true&fieldManager={FIELD_MANAGER}"));
-        for applied in patch.body["webhooks"].as_array().unwrap() {
-            let keys: Vec<_> = applied.as_object().unwrap().keys().map(String::as_str).collect();
-            assert_eq!(keys, ["clientConfig", "name", "rules"], "only the two fields are owned");
-            assert_eq!(applied["clientConfig"].as_object().unwrap().len(), 1);
-        }
-    }
+    assert_patches_own_two_fields(&fake);
 
     let carried = |pem: &[u8]| CertificateDer::pem_slice_iter(pem).map(Result::unwrap).collect::<Vec<_>>();
     until_trusted(&trust, Some(carried(&pem))).await;
@@ -198,6 +191,18 @@ async fn opens_what_exists_and_repairs_drift() {
     assert!(fake.requests().iter().filter(|request| request.is_watch()).all(of_one));
     shutdown.cancel();
     timeout(Duration::from_secs(5), running).await.unwrap().unwrap().unwrap();
+}
+
+/// Every server-side apply so far named only the rules and the CA of entries.
+fn assert_patches_own_two_fields(fake: &FakeApi) {
+    for patch in patches(fake) {
+        assert_eq!(patch.query, format!("&force=true&fieldManager={FIELD_MANAGER}"));
+        for applied in patch.body["webhooks"].as_array().unwrap() {
+            let keys: Vec<_> = applied.as_object().unwrap().keys().map(String::as_str).collect();
+            assert_eq!(keys, ["clientConfig", "name", "rules"], "only the two fields are owned");
+            assert_eq!(applied["clientConfig"].as_object().unwrap().len(), 1);
+        }
+    }
 }
 
 /// Waits until the part reports that it carries this, or that it does not know.

@@ -43,7 +43,7 @@ fn bounds(seen: &Seen<'_>) -> Vec<Bounds> {
             ("/spec/minReplicas", "/spec/maxReplicas", (1, u64::MAX))
         };
         Bounds {
-            whose: format!("{} {}", if scaled_object { "ScaledObject" } else { "HPA" }, id(autoscaler).1),
+            whose: format!("{} {}", if scaled_object { "ScaledObject" } else { "HPA" }, id(autoscaler).name),
             min: number(autoscaler, min).unwrap_or(default.0),
             max: number(autoscaler, max).unwrap_or(default.1),
         }
@@ -93,7 +93,7 @@ fn of_itself(seen: &Seen<'_>, autoscaler: &Value) -> Option<Found> {
     if text(autoscaler, "/kind") == "ScaledObject" || !follows(autoscaler) || seen.recommends() {
         return None;
     }
-    let name = id(autoscaler).1;
+    let name = id(autoscaler).name;
     let describe = format!("kubectl describe hpa -n {} {name}", seen.namespace);
     let fails = ["AbleToScale", "ScalingActive"].into_iter().filter_map(|of| condition(autoscaler, of));
     let mut fails = fails.filter(|c| text(c, "/status") == "False");

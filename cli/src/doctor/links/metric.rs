@@ -45,7 +45,7 @@ fn of(seen: &Seen<'_>, autoscaler: &Value) -> Vec<Found> {
 /// KEDA says of each whether it can read its triggers.
 fn scaled_object(object: &Value) -> Option<Found> {
     let mut queries = items(object, "/spec/triggers").map(|trigger| text(trigger, "/metadata/query"));
-    let (_, name) = id(object);
+    let name = id(object).name;
     queries.find(|query| query.contains("_desired_replicas"))?;
     Some(match condition(object, "Ready") {
         None => Found::unknown(format!("ScaledObject {name} has no status: does KEDA run?")),
@@ -70,10 +70,10 @@ fn scaled_object(object: &Value) -> Option<Found> {
 }
 
 fn hpa(seen: &Seen<'_>, hpa: &Value, answered: &Answered) -> Found {
-    let (name, metric) = (id(hpa).1, &answered.metric);
+    let (name, metric) = (id(hpa).name, &answered.metric);
     let values = match &answered.values {
         Err(said) => {
-            let (why, remedy) = who_serves(seen);
+            let MetricsPath { why, remedy } = metrics_path(seen);
             return Found::broken(format!("HPA {name} cannot read {metric}: {said} ({why})"), remedy);
         }
         Ok(values) => values,
@@ -84,7 +84,7 @@ fn hpa(seen: &Seen<'_>, hpa: &Value, answered: &Answered) -> Found {
             Found::fine(format!("HPA {name} is told nothing, as mode recommend wants"))
         }
         [] => {
-            let (why, _) = who_serves(seen);
+            let why = metrics_path(seen).why;
             Found::broken(
                 format!(
                     "HPA {name} is told nothing of {metric} ({why}): no series meets its selector, or none arrives there"
@@ -114,20 +114,28 @@ fn hpa(seen: &Seen<'_>, hpa: &Value, answered: &Answered) -> Found {
     }
 }
 
-/// Who serves external metrics, and what to do where that is nobody.
-fn who_serves(seen: &Seen<'_>) -> (String, String) {
+/// How external metrics reach an HPA.
+struct MetricsPath {
+    /// What serves them, or why nothing does.
+    why: String,
+    /// What to do where they do not arrive.
+    remedy: String,
+}
+
+fn metrics_path(seen: &Seen<'_>) -> MetricsPath {
     let Some(service) = &seen.facts.api_service else {
         if let Some(why) = seen.facts.hidden("apiservices") {
-            return (format!("who serves it cannot be seen: {why}"), DESCRIBE_API_SERVICE.to_owned());
+            let why = format!("who serves it cannot be seen: {why}");
+            return MetricsPath { why, remedy: DESCRIBE_API_SERVICE.to_owned() };
         }
         let why = "no APIService v1beta1.external.metrics.k8s.io";
         let remedy =
             "install prometheus-adapter or KEDA, or set wva.externalMetrics.enabled=true in the chart";
-        return (why.to_owned(), remedy.to_owned());
+        return MetricsPath { why: why.to_owned(), remedy: remedy.to_owned() };
     };
     let (namespace, name) = (text(service, "/spec/service/namespace"), text(service, "/spec/service/name"));
     let remedy = format!("{DESCRIBE_API_SERVICE}, and look at the pods behind {namespace}/{name}");
-    (served_by(service).0, remedy)
+    MetricsPath { why: served_by(service).text, remedy }
 }
 
 /// Whether an autoscaler follows the metric of this program at all.

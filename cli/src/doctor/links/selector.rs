@@ -4,7 +4,7 @@ use serde_json::Value;
 use wva_rules::{AutoscalerFacts, Facts, MetricReader, apply_defaults, validate, validate_autoscaler};
 
 use super::metric::follows;
-use crate::cluster::{id, text};
+use crate::cluster::{ObjectId, id, text};
 use crate::doctor::chain::Found;
 use crate::doctor::seen::Seen;
 
@@ -22,7 +22,7 @@ pub(in crate::doctor) fn check(seen: &Seen<'_>) -> Vec<Found> {
     if hpas.is_empty() {
         return vec![Found::fine("no HPA selects series")];
     }
-    let names: Vec<String> = hpas.iter().map(|hpa| id(hpa).1).collect();
+    let names: Vec<String> = hpas.iter().map(|hpa| id(hpa).name).collect();
     vec![Found::fine(format!("HPA {} selects this variant alone", names.join(", ")))]
 }
 
@@ -42,7 +42,7 @@ fn wrong(autoscaler: &Value) -> Vec<Found> {
     let scaled_object = text(autoscaler, "/kind") == "ScaledObject";
     let verdict = validate_autoscaler(&AutoscalerFacts { object: autoscaler, scaled_object });
     let kind = if scaled_object { "scaledobject" } else { "hpa" };
-    let (namespace, name) = id(autoscaler);
+    let ObjectId { namespace, name } = id(autoscaler);
     let remedy = format!("kubectl edit {kind} -n {namespace} {name}");
     verdict
         .violations

@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 use wva_crds::settings::map::MapText;
 use wva_scaling::Snapshot;
 
+use crate::cluster::id;
 use crate::doctor::controllers::Controller;
-use crate::doctor::facts::{Answered, Facts, Scraped, decided, decisions};
+use crate::doctor::facts::{Answered, Facts, HiddenKind, Scraped, decided, decisions};
 use crate::leader::{Leaders, Seen as Leader};
 use crate::prometheus::Series;
 use crate::workloads::Workloads;
@@ -27,7 +28,7 @@ pub(super) struct World {
     pub(super) controllers: Vec<Value>,
     /// The main config map of each of them.
     pub(super) map: Value,
-    pub(super) hidden: Vec<(&'static str, String)>,
+    pub(super) hidden: Vec<HiddenKind>,
     pub(super) snapshot: Option<String>,
     pub(super) told: Result<Vec<Value>, String>,
     pub(super) models: Vec<Series>,
@@ -65,35 +66,48 @@ pub(super) fn original() -> Value {
     controller("original", "ghcr.io/llm-d/llm-d-workload-variant-autoscaler:v0.8.0", json!([]))
 }
 
+/// A variant that is ready with one replica.
+fn variant() -> Value {
+    json!({
+        "apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling",
+        "metadata": {"name": "a", "namespace": "prod", "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"scaleTargetRef": {"name": "a"}, "modelID": "m"},
+        "status": {
+            "desiredOptimizedAlloc": {"numReplicas": 1, "accelerator": "H100", "lastRunTime": "2026-01-01T00:59:30Z"},
+            "actuation": {"applied": true},
+            "conditions": [
+                {"type": "Ready", "status": "True", "reason": "Ready"},
+                {"type": "MetricsAvailable", "status": "True", "reason": "MetricsFound", "message": "1 replica"},
+                {"type": "OptimizationReady", "status": "True", "reason": "SaturationOnlyMode", "message": "1 -> 1"},
+            ],
+        },
+    })
+}
+
+pub(super) fn hidden_api_services() -> HiddenKind {
+    HiddenKind { plural: "apiservices", why: "forbidden".to_owned() }
+}
+
+/// The HPA of that variant.
+fn hpa() -> Value {
+    json!({
+        "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "h", "namespace": "prod"},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "a"},
+            "minReplicas": 1, "maxReplicas": 10,
+            "metrics": [{"type": "External", "external": {
+                "metric": {"name": "wva_desired_replicas", "selector": {"matchLabels": {
+                    "variant_name": "a", "exported_namespace": "prod"}}},
+                "target": {"type": "AverageValue", "averageValue": "1"}}}],
+        },
+    })
+}
+
 impl World {
     pub(super) fn new() -> Self {
-        let hpa = json!({
-            "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
-            "metadata": {"name": "h", "namespace": "prod"},
-            "spec": {
-                "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "a"},
-                "minReplicas": 1, "maxReplicas": 10,
-                "metrics": [{"type": "External", "external": {
-                    "metric": {"name": "wva_desired_replicas", "selector": {"matchLabels": {
-                        "variant_name": "a", "exported_namespace": "prod"}}},
-                    "target": {"type": "AverageValue", "averageValue": "1"}}}],
-            },
-        });
         Self {
-            variant: json!({
-                "apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling",
-                "metadata": {"name": "a", "namespace": "prod", "creationTimestamp": "2026-01-01T00:00:00Z"},
-                "spec": {"scaleTargetRef": {"name": "a"}, "modelID": "m"},
-                "status": {
-                    "desiredOptimizedAlloc": {"numReplicas": 1, "accelerator": "H100", "lastRunTime": "2026-01-01T00:59:30Z"},
-                    "actuation": {"applied": true},
-                    "conditions": [
-                        {"type": "Ready", "status": "True", "reason": "Ready"},
-                        {"type": "MetricsAvailable", "status": "True", "reason": "MetricsFound", "message": "1 replica"},
-                        {"type": "OptimizationReady", "status": "True", "reason": "SaturationOnlyMode", "message": "1 -> 1"},
-                    ],
-                },
-            }),
+            variant: variant(),
             deployment: json!({
                 "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a", "namespace": "prod"},
                 "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "a"}}}, "status": {"readyReplicas": 1},
@@ -105,7 +119,7 @@ impl World {
             })],
             services: Vec::new(),
             monitors: Vec::new(),
-            hpas: vec![hpa],
+            hpas: vec![hpa()],
             scaled_objects: Vec::new(),
             namespaces: vec![json!({"metadata": {"name": "prod"}})],
             controllers: vec![ours("ours")],
@@ -150,7 +164,7 @@ impl World {
             controllers: Some(self.controllers.iter().filter_map(|one| Controller::of(one, &map)).collect()),
             leaders,
             decisions: decisions(&decided),
-            external: BTreeMap::from([(("prod".to_owned(), "h".to_owned()), vec![answered])]),
+            external: BTreeMap::from([(id(&hpa()), vec![answered])]),
             api_service: None,
             crd_lacks: Ok(Vec::new()),
             scraped: self.scraped.then_some(Ok(Scraped {

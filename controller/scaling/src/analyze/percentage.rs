@@ -19,8 +19,8 @@ pub(super) struct Percentage {
     calm: Sum,
     /// Over all that report.
     all: Sum,
-    /// Mean spare KV and queue of each variant, in order of the view.
-    spares: Vec<(f64, f64)>,
+    /// Of each variant, in order of the view.
+    spares: Vec<MeanSpare>,
     /// Replicas that report and are more than their workload asks for: surge pods of a rollout, or pods that are about
     /// to go. Their load is there, but they will not be there to bear it.
     surplus: u32,
@@ -36,6 +36,13 @@ struct Sum {
     spare_queue: f64,
 }
 
+/// Mean over replicas of what is left below the thresholds.
+#[derive(Clone, Copy, Default)]
+struct MeanSpare {
+    kv: f64,
+    queue: f64,
+}
+
 impl Sum {
     fn add(&mut self, kv: f64, queue: f64, spare_kv: f64, spare_queue: f64) {
         self.replicas += 1;
@@ -45,12 +52,13 @@ impl Sum {
         self.spare_queue += spare_queue;
     }
 
-    /// Mean spare KV and queue, 0 over no replicas.
-    fn mean_spares(&self) -> (f64, f64) {
+    /// 0 over no replicas.
+    fn mean_spare(&self) -> MeanSpare {
         if self.replicas == 0 {
-            return (0.0, 0.0);
+            return MeanSpare::default();
         }
-        (finite(self.spare_kv) / count(self.replicas), finite(self.spare_queue) / count(self.replicas))
+        let n = count(self.replicas);
+        MeanSpare { kv: finite(self.spare_kv) / n, queue: finite(self.spare_queue) / n }
     }
 }
 
@@ -70,16 +78,16 @@ pub(super) fn analyze(model: &ModelView) -> Result<Percentage, AnalysisError> {
                 own.add(kv, queue, spare_kv, spare_queue);
             }
         }
-        spares.push(own.mean_spares());
+        spares.push(own.mean_spare());
     }
     if all.replicas == 0 {
         let ready = model.variants.iter().map(|v| v.ready).fold(0, u32::saturating_add);
         return Err(AnalysisError::NoMetrics { ready });
     }
-    let (mean_spare_kv, mean_spare_queue) = calm.mean_spares();
+    let spare = calm.mean_spare();
     let load = Load {
-        mean_spare_kv,
-        mean_spare_queue,
+        mean_spare_kv: spare.kv,
+        mean_spare_queue: spare.queue,
         non_saturated: number(calm.replicas),
         reporting: number(all.replicas),
         kv_cache_threshold: s.kv_cache_threshold,
@@ -125,8 +133,8 @@ impl Percentage {
 
     /// Prefers the variant with more to spare; equal ones are left in the order they come in.
     fn by_spare(&self, a: usize, b: usize) -> Ordering {
-        let ((kv_a, queue_a), (kv_b, queue_b)) = (self.spares[a], self.spares[b]);
-        compare(kv_b, kv_a).then(compare(queue_b, queue_a))
+        let (a, b) = (self.spares[a], self.spares[b]);
+        compare(b.kv, a.kv).then(compare(b.queue, a.queue))
     }
 
     /// The best of some variants: `better` compares, and of equal ones the first to come stays.

@@ -30,15 +30,18 @@ const COLD_START: f64 = 120.0;
 const REACTION: f64 = 45.0;
 /// Cold start from which on `warmSpare: auto` keeps one, in seconds.
 const LONG_START: f64 = 180.0;
-/// A replica is saturated where so many wait, or so much of its cache is used.
-const SATURATED: (f64, f64) = (3.0, 0.85);
+/// A replica is saturated where so many requests wait, or so much of its cache is used.
+const SATURATED_WAITING: f64 = 3.0;
+const SATURATED_KV: f64 = 0.85;
 /// Share of the replicas that have to be, and for how many steps before the model grows whatever is believed.
 const MOST_SATURATED: f64 = 0.6;
 const PATIENCE: u32 = 4;
-/// Before anything is learnt a replica is hot where so many wait, or so much of its cache is used.
-const HOT: (f64, f64) = (2.0, 0.6);
+/// Before anything is learnt a replica is hot where so many requests wait, or so much of its cache is used.
+const HOT_WAITING: f64 = 2.0;
+const HOT_KV: f64 = 0.6;
 /// The model then grows to so many times its ready replicas, and at most to so many.
-const UNLEARNT: (f64, f64) = (1.5, 4.0);
+const UNLEARNT_GROWTH: f64 = 1.5;
+const MOST_UNLEARNT_GROWTH: f64 = 4.0;
 /// Seconds for which what is learnt of a kind of hardware, or of other arguments of the engine, is kept that no variant has
 /// any more: who rolls back within a day finds it again.
 const KEPT: f64 = 86_400.0;
@@ -82,8 +85,8 @@ pub(super) fn analyze(model: &ModelView) -> (Result<Plan, Option<Reason>>, Learn
     let (passed, spans) = arrivals::fold(model, &mut memory);
     let curves = learn(model, &mut memory, &spans, passed);
     measure(model, &mut memory);
-    let saturated =
-        share(model, |s| waiting(s).max(s.queue) >= SATURATED.0 || s.kv >= SATURATED.1) > MOST_SATURATED;
+    let saturated = share(model, |s| waiting(s).max(s.queue) >= SATURATED_WAITING || s.kv >= SATURATED_KV)
+        > MOST_SATURATED;
     memory.saturated = match (saturated, memory.saturated) {
         (false, _) => 0,
         // How long it has been so already nobody knows.
@@ -277,12 +280,13 @@ fn wait(model: &ModelView, traffic: Traffic, full: f64) -> f64 {
 /// Nothing is learnt yet: where most replicas are hot the model grows by the ratio of what arrives and what is done, or
 /// by half. Replicas are counted instead of requests.
 fn unlearnt(model: &ModelView, memory: &Learned, traffic: Traffic, abilities: Vec<Ability>) -> Plan {
-    let hot = share(model, |s| waiting(s).max(s.queue) >= HOT.0 || s.kv >= HOT.1) > 0.5;
+    let hot = share(model, |s| waiting(s).max(s.queue) >= HOT_WAITING || s.kv >= HOT_KV) > 0.5;
     let ready = model.variants.iter().map(|v| f64::from(v.ready)).sum::<f64>();
     // Of the same scrapes, so nothing that is assumed.
     let last = |steps: &[Amount]| steps.iter().rev().take(4).map(|n| n.get()).sum::<f64>();
     let done = Some(last(&memory.completed)).filter(|done| *done > 0.0);
-    let factor = done.map_or(UNLEARNT.0, |done| last(&memory.arrivals) / done).clamp(1.0, UNLEARNT.1);
+    let factor = done.map_or(UNLEARNT_GROWTH, |done| last(&memory.arrivals) / done);
+    let factor = factor.clamp(1.0, MOST_UNLEARNT_GROWTH);
     let per_replica = vec![1.0; model.variants.len()];
     Plan {
         able: able(model, &per_replica),

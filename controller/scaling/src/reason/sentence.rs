@@ -96,18 +96,10 @@ impl Reason {
             _ => Ok(()),
         }
     }
-}
 
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lead = self.lead().unwrap_or_default();
-        if let Some(counted) = self.counted() {
-            return write!(f, "{lead}: {counted}");
-        }
+    /// Why the target stays where it is, as a sentence.
+    fn write_hold(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::KeptDecision { age_seconds } => {
-                write!(f, "{lead}, last progress {} s ago", figure(*age_seconds))
-            }
             Self::SafetyNet { fallback_source: FallbackSource::PreviousDesired, cause } => {
                 write!(f, "the last target is held, for the analysis failed: {cause}")
             }
@@ -116,12 +108,6 @@ impl fmt::Display for Reason {
             }
             Self::PendingReplicas { pending } => {
                 write!(f, "waits for {pending} pending replica(s) before it moves again")
-            }
-            Self::Stuck { stuck } => {
-                write!(
-                    f,
-                    "{stuck} replica(s) do not become ready, so other variants grow instead: look at its pods"
-                )
             }
             Self::StepNotSafe { step, load } => {
                 write!(f, "the HPA acts on no step below {step}, and {step} fewer would be too few: {load}")
@@ -132,20 +118,18 @@ impl fmt::Display for Reason {
             Self::MetricsStale { stale } => {
                 write!(f, "not scaled down, for the metrics of {stale} replica(s) are old")
             }
-            Self::OutOfBounds { .. } | Self::Superseded { .. } | Self::NotCarriedOut { .. } => {
-                self.write_end(f)
-            }
-            Self::HeldPeak { held, flow } => f.write_str(&flow.held(*held)),
-            Self::NotLearnt { flow } => f.write_str(&flow.unlearnt()),
-            Self::SignalsMissing { missing } => {
-                write!(
-                    f,
-                    "the percentage analyzer decides until the throughput analyzer has its signals: {missing}"
-                )
-            }
             Self::WithinTolerance { step, tolerance } => {
                 write!(f, "the HPA would ignore a step of {step}: its tolerance is {}", figure(*tolerance))
             }
+            Self::HeldPeak { held, flow } => f.write_str(&flow.held(*held)),
+            Self::NotLearnt { flow } => f.write_str(&flow.unlearnt()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Why a model goes to zero, stays at one or is woken, as a sentence.
+    fn write_scale_to_zero(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             Self::NoRequests { retention_seconds } => {
                 write!(f, "nothing was asked of the model for {} s", figure(*retention_seconds))
             }
@@ -163,6 +147,13 @@ impl fmt::Display for Reason {
             Self::WakeHold { woken_seconds } => {
                 write!(f, "woken {} s ago, held until its replica reports", figure(*woken_seconds))
             }
+            _ => Ok(()),
+        }
+    }
+
+    /// What limits a decision: inventory, bounds or the mode, as a sentence.
+    fn write_limit(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             Self::LimitedBy { accelerator, left, gpus_per_replica } => {
                 write!(
                     f,
@@ -176,6 +167,54 @@ impl fmt::Display for Reason {
             Self::Fixed { asked, decided } => {
                 write!(f, "fixed at {asked}, within the bounds; decided was {decided}")
             }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lead = self.lead().unwrap_or_default();
+        if let Some(counted) = self.counted() {
+            return write!(f, "{lead}: {counted}");
+        }
+        match self {
+            Self::KeptDecision { age_seconds } => {
+                write!(f, "{lead}, last progress {} s ago", figure(*age_seconds))
+            }
+            Self::Stuck { stuck } => {
+                write!(
+                    f,
+                    "{stuck} replica(s) do not become ready, so other variants grow instead: look at its pods"
+                )
+            }
+            Self::SignalsMissing { missing } => {
+                write!(
+                    f,
+                    "the percentage analyzer decides until the throughput analyzer has its signals: {missing}"
+                )
+            }
+            Self::OutOfBounds { .. } | Self::Superseded { .. } | Self::NotCarriedOut { .. } => {
+                self.write_end(f)
+            }
+            Self::SafetyNet { .. }
+            | Self::PendingReplicas { .. }
+            | Self::StepNotSafe { .. }
+            | Self::ScrapeGap { .. }
+            | Self::MetricsStale { .. }
+            | Self::WithinTolerance { .. }
+            | Self::HeldPeak { .. }
+            | Self::NotLearnt { .. } => self.write_hold(f),
+            Self::NoRequests { .. }
+            | Self::MinimumKept {}
+            | Self::RequestsWaiting { .. }
+            | Self::WakeHold { .. } => self.write_scale_to_zero(f),
+            Self::LimitedBy { .. }
+            | Self::AtMaximum { .. }
+            | Self::AtMinimum { .. }
+            | Self::Paused { .. }
+            | Self::RecommendOnly {}
+            | Self::Fixed { .. } => self.write_limit(f),
             _ => f.write_str(lead),
         }
     }

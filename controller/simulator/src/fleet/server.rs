@@ -43,8 +43,10 @@ pub struct Server {
     engine: Engine,
     role: Option<Role>,
     patience: f64,
-    /// Share of the requests that are not counted when they end, and how much of one is left out so far.
-    uncounted: (f64, f64),
+    /// Share of the requests that are not counted when they end.
+    uncounted_share: f64,
+    /// Uncounted requests so far, less those that were left out.
+    uncounted: f64,
     waiting: VecDeque<Sequence>,
     /// Admitted sequences with the prompt tokens that are still to be computed, in order of admission.
     prefilling: VecDeque<(Sequence, u64)>,
@@ -72,7 +74,8 @@ impl Server {
             engine,
             role: None,
             patience,
-            uncounted: (0.0, 0.0),
+            uncounted_share: 0.0,
+            uncounted: 0.0,
             waiting: VecDeque::new(),
             prefilling: VecDeque::new(),
             decoding: Vec::new(),
@@ -89,7 +92,7 @@ impl Server {
     /// The same, but that this share of its requests is not counted when they end.
     #[must_use]
     pub fn leaving_out(self, share: f64) -> Self {
-        Self { uncounted: (share, 0.0), ..self }
+        Self { uncounted_share: share, ..self }
     }
 
     /// The same, but that it does this part of each request.
@@ -218,9 +221,9 @@ impl Server {
     fn close(&mut self, sequence: Sequence, now: f64, finished: &mut Finished) {
         let request = sequence.request;
         let first_token = sequence.first_token.unwrap_or(now);
-        self.uncounted.1 += self.uncounted.0;
-        if self.uncounted.1 >= 1.0 {
-            self.uncounted.1 -= 1.0;
+        self.uncounted += self.uncounted_share;
+        if self.uncounted >= 1.0 {
+            self.uncounted -= 1.0;
         } else {
             self.counters.requests += 1;
             self.counters.input += u64::from(request.input);

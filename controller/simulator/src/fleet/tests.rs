@@ -17,7 +17,7 @@ fn front() -> Front {
         grace: 30.0,
         retries: 0.0,
         uncounted: 0.0,
-        scrapes: (0.0, 0.0),
+        scrapes: ScrapeFaults::default(),
     }
 }
 
@@ -145,7 +145,11 @@ fn a_failure_loses_what_the_replica_had_and_costs_a_start() {
 
 #[test]
 fn scrapes_are_lost_or_come_late_and_nothing_of_them_is_seen_before() {
-    let mut fleet = fleet(vec![variant("a", 1)], Front { scrapes: (0.5, 40.0), ..front() }, vec![]);
+    let mut fleet = fleet(
+        vec![variant("a", 1)],
+        Front { scrapes: ScrapeFaults { lost: 0.5, late: 40.0 }, ..front() },
+        vec![],
+    );
     for i in 1..=20_u32 {
         fleet.scrape(15.0 * f64::from(i));
     }

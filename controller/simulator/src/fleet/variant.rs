@@ -28,8 +28,8 @@ pub struct Variant {
     pub max: u32,
     /// From the time a replica has its GPUs until it is ready.
     pub start: Varying,
-    /// Share of starts that are slow, and how many times as long they take.
-    pub slow_start: (f64, f64),
+    /// Starts that take longer.
+    pub slow_start: SlowStart,
     /// Mean time until a ready replica fails. Infinite: never.
     pub time_to_failure: f64,
     /// How many times as long as its engine's each replica's steps take.
@@ -40,6 +40,29 @@ pub struct Variant {
     pub speculation: Vec<(f64, StepTokens)>,
     /// What its pods do of a request; all of it, where there are no roles.
     pub role: Option<Role>,
+}
+
+/// Starts that take longer than others.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SlowStart {
+    /// Share of the starts.
+    pub share: f64,
+    /// How many times as long they take.
+    pub factor: f64,
+}
+
+impl SlowStart {
+    /// No start is slow.
+    pub const NEVER: Self = Self { share: 0.0, factor: 1.0 };
+}
+
+/// Scrapes that do not come as they should.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ScrapeFaults {
+    /// Share of the scrapes that are lost.
+    pub lost: f64,
+    /// How late others come at most, in seconds.
+    pub late: f64,
 }
 
 /// The part of a request that a pod does (label `llm-d.ai/role`).
@@ -86,8 +109,8 @@ pub struct Front {
     pub retries: f64,
     /// Share of the requests that servers do not count among those that ended: their clients left midway.
     pub uncounted: f64,
-    /// Share of the scrapes that are lost, and how late others come at most.
-    pub scrapes: (f64, f64),
+    /// Scrapes that are lost or late.
+    pub scrapes: ScrapeFaults,
 }
 
 /// When a replica is full for the flow control: either is reached.
@@ -154,7 +177,7 @@ pub(crate) fn test_variant() -> Variant {
         min: 1,
         max: 10,
         start: Varying::log_normal(100.0, 0.0),
-        slow_start: (0.0, 1.0),
+        slow_start: SlowStart::NEVER,
         time_to_failure: f64::INFINITY,
         slowness: Varying::log_normal(1.0, 0.0),
         prefix_hits: Vec::new(),

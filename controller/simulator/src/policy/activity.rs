@@ -53,7 +53,7 @@ impl Activity {
         while self.completed.front().is_some_and(|(at, _)| seen.now - at > self.retention) {
             self.completed.pop_front();
         }
-        let waits = seen.queue().is_some_and(|(size, _)| size > 0);
+        let waits = seen.queue().is_some_and(|queue| queue.requests > 0);
         if completed > 0 || waits || pods().any(|pod| pod.newest().running > 0) {
             self.active = seen.now;
         }

@@ -8,7 +8,7 @@ use wva_crds::entries::SaturationEntry;
 
 use super::autoscaler::external_value;
 use super::hpa::{Behavior, Hpa};
-use super::{Policy, Seen, is_due};
+use super::{Peaks, Policy, Seen, is_due};
 use crate::fleet::engine::real;
 
 /// Settings of the original's loop.
@@ -110,7 +110,7 @@ impl Thresholds {
     fn ask(&self, seen: &Seen<'_>) -> Asks {
         let (mut pods, mut spared, mut spare_kv, mut spare_queue) = (0, 0.0, 0.0, 0.0);
         for pod in (0..seen.variants().len()).flat_map(|v| seen.pods(v)) {
-            let (kv, waiting) = pod.peaks();
+            let Peaks { kv, waiting } = pod.peaks();
             let queue = real(waiting as u64);
             pods += 1;
             if kv < self.kv && queue < self.queue {

@@ -1,10 +1,10 @@
 //! What an autoscaler is able to see of a fleet: the API server's counts, and the samples that Prometheus has scraped.
 //! The queues and caches themselves are behind the scrapes.
 
-use crate::fleet::Fleet;
 use crate::fleet::engine::real;
 use crate::fleet::replica::{Phase, Replica, Sample};
 use crate::fleet::variant::Variant;
+use crate::fleet::{Fleet, GpuStock};
 
 /// What can be seen at a time.
 #[derive(Clone, Copy)]
@@ -85,22 +85,50 @@ impl<'a> Seen<'a> {
     /// Requests that wait in front of the fleet, and their prompt tokens, as an endpoint picker with flow control shows
     /// them. `None`: there is none.
     #[must_use]
-    pub fn queue(&self) -> Option<(usize, f64)> {
+    pub fn queue(&self) -> Option<PickerQueue> {
         self.fleet.has_flow_control().then(|| {
             let queue = self.fleet.queue();
-            (queue.len(), queue.iter().map(|r| f64::from(r.input)).sum())
+            let tokens = queue.iter().map(|r| f64::from(r.input)).sum();
+            PickerQueue { requests: queue.len(), tokens }
         })
     }
 
-    /// GPUs of an accelerator and those of them that are held. `None`: no limit is known.
+    /// GPUs of an accelerator. `None`: no limit is known.
     #[must_use]
-    pub fn stock(&self, accelerator: &str) -> Option<(u32, u32)> {
+    pub fn stock(&self, accelerator: &str) -> Option<GpuStock> {
         self.fleet.stock_of(accelerator, self.now)
     }
 
     fn replicas(&self, variant: usize) -> impl Iterator<Item = &'a Replica> + 'a {
         self.fleet.replicas().iter().filter(move |r| r.variant == variant)
     }
+}
+
+/// Requests that wait at an endpoint picker.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PickerQueue {
+    /// How many.
+    pub requests: usize,
+    /// Their prompt tokens.
+    pub tokens: f64,
+}
+
+/// The greatest values of a pod within a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Peaks {
+    /// Share of its KV cache in use.
+    pub kv: f64,
+    /// Requests that wait at it.
+    pub waiting: usize,
+}
+
+/// Mean tokens of a request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MeanTokens {
+    /// In the prompt.
+    pub input: f64,
+    /// Generated.
+    pub output: f64,
 }
 
 /// The samples of a replica that are there at a time, oldest first.
@@ -135,18 +163,22 @@ impl Pod<'_> {
 
     /// The greatest KV cache use and queue within the last minute: `max_over_time(..[1m])`.
     #[must_use]
-    pub fn peaks(&self) -> (f64, usize) {
+    pub fn peaks(&self) -> Peaks {
         let minute = shown(self.replica, self.now).filter(|s| self.now - s.at <= 60.0);
-        minute.fold((0.0, 0), |(kv, waiting), s| (s.kv.max(kv), s.waiting.max(waiting)))
+        let greatest = |p: Peaks, s: Sample| Peaks { kv: s.kv.max(p.kv), waiting: s.waiting.max(p.waiting) };
+        minute.fold(Peaks::default(), greatest)
     }
 
     /// Mean prompt and generated tokens of the requests that ended within the last five minutes, where any did.
     #[must_use]
-    pub fn mean_tokens(&self) -> Option<(f64, f64)> {
+    pub fn mean_tokens(&self) -> Option<MeanTokens> {
         let oldest = shown(self.replica, self.now).find(|s| self.now - s.at <= 300.0)?.counters;
         let newest = self.newest.counters;
         let requests = newest.requests.checked_sub(oldest.requests).filter(|n| *n > 0)?;
         let mean = |new: u64, old: u64| real(new - old) / real(requests);
-        Some((mean(newest.input, oldest.input), mean(newest.output, oldest.output)))
+        Some(MeanTokens {
+            input: mean(newest.input, oldest.input),
+            output: mean(newest.output, oldest.output),
+        })
     }
 }

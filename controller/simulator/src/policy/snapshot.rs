@@ -11,7 +11,7 @@ use wva_scaling::units::{Amount, Cost, KvUsage, QueueLength};
 
 use super::activity::Activity;
 use super::hpa::Behavior;
-use super::{Pod, Seen};
+use super::{Peaks, PickerQueue, Pod, Seen};
 use crate::fleet;
 use crate::fleet::engine::real;
 use crate::fleet::replica::Sample;
@@ -21,10 +21,18 @@ pub(super) const MODEL: &str = "model";
 /// See [`MODEL`].
 pub(super) const NAMESPACE: &str = "simulated";
 
+/// The last target of a variant.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Desired {
+    pub(super) target: u32,
+    /// Time without progress towards it.
+    pub(super) age: GoDuration,
+}
+
 /// What is remembered of a variant from the last cycle.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Memory {
-    pub(super) desired: Option<(u32, GoDuration)>,
+    pub(super) desired: Option<Desired>,
     pub(super) capacity: Option<f64>,
     pub(super) woken: Option<f64>,
     pub(super) current_for: Option<f64>,
@@ -32,9 +40,10 @@ pub(super) struct Memory {
 
 /// The model with all its variants.
 pub(super) fn model(seen: &Seen<'_>, memory: &[Memory], behavior: &Behavior, activity: &Activity) -> Model {
-    let queue = seen.queue().map_or(SchedulerQueue::Absent, |(size, tokens)| {
+    let queue = seen.queue().map_or(SchedulerQueue::Absent, |PickerQueue { requests, tokens }| {
         // Four bytes a token, as the analyzer reads it back.
-        SchedulerQueue::Known(QueueFigures { size: amount(real(size as u64)), bytes: amount(4.0 * tokens) })
+        let (size, bytes) = (amount(real(requests as u64)), amount(4.0 * tokens));
+        SchedulerQueue::Known(QueueFigures { size, bytes })
     });
     Model {
         model_id: MODEL.to_owned(),
@@ -59,8 +68,8 @@ fn variant(seen: &Seen<'_>, v: usize, memory: Memory, behavior: &Behavior) -> Va
         cost: Cost::try_from(own.cost).unwrap_or_default(),
         current: seen.current(v),
         ready: Some(seen.ready(v)),
-        desired: memory.desired.map(|(desired, _)| desired),
-        desired_age: memory.desired.map(|(_, age)| age),
+        desired: memory.desired.map(|desired| desired.target),
+        desired_age: memory.desired.map(|desired| desired.age),
         current_for: memory.current_for.map(seconds),
         min: Some(own.min),
         max: Some(own.max),
@@ -92,7 +101,7 @@ fn pending((age, unschedulable): (f64, bool)) -> Pending {
 
 fn replica(seen: &Seen<'_>, v: usize, pod: Pod<'_>) -> Replica {
     let own = &seen.variants()[v];
-    let (kv, waiting) = pod.peaks();
+    let Peaks { kv, waiting } = pod.peaks();
     let tokens = pod.mean_tokens();
     Replica {
         pod: format!("{}-{:06}", own.name, pod.serial()),
@@ -100,8 +109,8 @@ fn replica(seen: &Seen<'_>, v: usize, pod: Pod<'_>) -> Replica {
         queue: QueueLength::try_from(real(waiting as u64)).ok(),
         num_gpu_blocks: Some(amount(real(own.engine.kv_blocks))),
         block_size: Some(amount(real(own.engine.block_size))),
-        mean_input: tokens.map(|(input, _)| amount(input)),
-        mean_output: tokens.map(|(_, output)| amount(output)),
+        mean_input: tokens.map(|tokens| amount(tokens.input)),
+        mean_output: tokens.map(|tokens| amount(tokens.output)),
         prefix_hit_rate: None,
         age: seconds(pod.age()),
         work: pod.samples(WORK).map(|s| work(seen, &s)).collect(),

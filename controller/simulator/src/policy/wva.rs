@@ -13,8 +13,9 @@ use wva_scaling::{Action, Decision, Outcome, Snapshot, VariantKey, VariantState,
 use super::activity::Activity;
 use super::autoscaler::external_value;
 use super::hpa::{Behavior, Hpa};
-use super::snapshot::{Memory, NAMESPACE, model};
+use super::snapshot::{Desired, Memory, NAMESPACE, model};
 use super::{Policy, Seen, is_due};
+use crate::fleet::GpuStock;
 use crate::fleet::variant::Variant;
 
 /// Settings of the program and of the HPA behind it.
@@ -67,8 +68,10 @@ pub struct Wva {
     states: Vec<Option<(VariantState, f64)>>,
     woken: Vec<Option<f64>>,
     remembered: Vec<Remembered>,
-    /// What the throughput analyzer learnt, and when.
-    learned: (Vec<Learned>, f64),
+    /// What the throughput analyzer learnt.
+    learned: Vec<Learned>,
+    /// When it learnt that, in seconds.
+    learned_at: f64,
     last: Vec<Option<Decision>>,
     hpas: Vec<Hpa>,
     activity: Activity,
@@ -96,7 +99,8 @@ impl Wva {
             states: vec![None; variants.len()],
             woken: vec![None; variants.len()],
             remembered: Vec::new(),
-            learned: (Vec::new(), 0.0),
+            learned: Vec::new(),
+            learned_at: 0.0,
             last: vec![None; variants.len()],
             hpas: variants.iter().map(|v| Hpa::new(settings.behavior.clone(), v.min, v.max)).collect(),
             activity: Activity::new(retention.get().as_secs_f64(), variants.len()),
@@ -110,15 +114,15 @@ impl Wva {
         let mut config = self.config.clone();
         config.inventory = self.settings.limited_mode.then(|| self.inventory(seen));
         let model = model(seen, &memory, &self.settings.behavior, &self.activity);
-        let elapsed = Duration::from_secs_f64((seen.now - self.learned.1).max(0.0));
-        let learned = self.learned.0.iter().map(|l| l.clone().after(elapsed)).collect();
+        let elapsed = Duration::from_secs_f64((seen.now - self.learned_at).max(0.0));
+        let learned = self.learned.iter().map(|l| l.clone().after(elapsed)).collect();
         Snapshot { now: None, config, remembered: self.remembered.clone(), learned, models: vec![model] }
     }
 
     fn memory(&self, seen: &Seen<'_>, v: usize) -> Memory {
         let desired = self.states[v].map(|(state, at)| {
             let elapsed = Duration::from_secs_f64((seen.now - at).max(0.0));
-            (state.desired, state.age_after(elapsed, seen.current(v)))
+            Desired { target: state.desired, age: state.age_after(elapsed, seen.current(v)) }
         });
         let capacity = self.states[v].and_then(|(state, _)| state.capacity);
         let current_for = self.activity.current_for(v, seen.now);
@@ -126,11 +130,11 @@ impl Wva {
     }
 
     fn inventory(&self, seen: &Seen<'_>) -> BTreeMap<String, Inventory> {
-        let known =
-            self.accelerators.iter().filter_map(|a| seen.stock(a).map(|(limit, used)| (a, limit, used)));
-        known
-            .map(|(a, limit, used)| (a.clone(), Inventory { limit: limit.into(), used: used.into() }))
-            .collect()
+        let known = |a: &String| {
+            let GpuStock { limit, held } = seen.stock(a)?;
+            Some((a.clone(), Inventory { limit: limit.into(), used: held.into() }))
+        };
+        self.accelerators.iter().filter_map(known).collect()
     }
 
     /// Decides on what is seen, and takes the decisions over: all of them in a cycle, else only those of a model that
@@ -152,7 +156,8 @@ impl Wva {
         // What an early look observes is not remembered: that is a cycle's.
         if !early {
             self.remembered = decided.next.remembered;
-            self.learned = (decided.next.learned, seen.now);
+            self.learned = decided.next.learned;
+            self.learned_at = seen.now;
         }
     }
 
@@ -181,7 +186,7 @@ impl Wva {
 impl Policy for Wva {
     fn decide(&mut self, seen: &Seen<'_>) -> Vec<u32> {
         self.activity.look(seen);
-        let waits = seen.queue().is_some_and(|(size, _)| size > 0);
+        let waits = seen.queue().is_some_and(|queue| queue.requests > 0);
         let at_zero = (0..self.keys.len()).all(|v| seen.current(v) == 0);
         if is_due(seen.now, self.settings.interval.get().as_secs_f64()) || (at_zero && waits) {
             self.cycle(seen, false);

@@ -12,7 +12,11 @@ impl Replay {
     /// Targets by variant, and where they differ.
     #[must_use]
     pub fn text(&self) -> String {
-        let span = self.span.as_ref().map(|(from, to)| format!(" from {from} to {to}")).unwrap_or_default();
+        let span = self
+            .span
+            .as_ref()
+            .map(|span| format!(" from {} to {}", span.first, span.last))
+            .unwrap_or_default();
         let mut text = format!(
             "{} cycles{span}, each decided as recorded and again with the changed settings.\n\
              Open loop: what became of the fleet is as recorded; a target that differs is not carried out.\n\n{}",
@@ -69,8 +73,8 @@ impl Replay {
         json!({
             "openLoop": true,
             "cycles": self.cycles,
-            "from": self.span.as_ref().map(|(from, _)| from),
-            "to": self.span.as_ref().map(|(_, to)| to),
+            "from": self.span.as_ref().map(|span| &span.first),
+            "to": self.span.as_ref().map(|span| &span.last),
             "variants": self.variants.iter().map(variant).collect::<Vec<_>>(),
             "differences": self.differences.iter().map(difference).collect::<Vec<_>>(),
             "differencesNotShown": self.not_shown,

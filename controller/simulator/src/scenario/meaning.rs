@@ -10,7 +10,7 @@ use super::spec::{self, Spec};
 use super::{Scenario, ScenarioError};
 use crate::fleet::engine::{Engine, StepTokens, real};
 use crate::fleet::server::Request;
-use crate::fleet::variant::{Front, Saturation, Stock, Variant};
+use crate::fleet::variant::{Front, Saturation, ScrapeFaults, SlowStart, Stock, Variant};
 use crate::measure::Objectives;
 use crate::random::Varying;
 use crate::run::Setting;
@@ -104,7 +104,7 @@ impl spec::Front {
             grace: self.grace.map_or(120.0, seconds),
             retries: self.retries.get(),
             uncounted: self.uncounted.get(),
-            scrapes: (self.lost_scrapes.get(), seconds(self.late_scrapes)),
+            scrapes: ScrapeFaults { lost: self.lost_scrapes.get(), late: seconds(self.late_scrapes) },
         }
     }
 }
@@ -117,8 +117,11 @@ impl spec::Variant {
             return Err(ScenarioError::new(format!("variants[{i}].min"), problem));
         }
         let start = self.start.as_ref();
-        let time = start.map_or((103.0, 0.1), |s| (seconds(s.mean), s.cv.get()));
-        let slow = start.map_or((0.0, 1.0), |s| (s.slow_share.get(), s.slow_factor.map_or(5.0, Amount::get)));
+        let (mean, cv) = start.map_or((103.0, 0.1), |s| (seconds(s.mean), s.cv.get()));
+        let slow = |s: &spec::Start| SlowStart {
+            share: s.slow_share.get(),
+            factor: s.slow_factor.map_or(5.0, Amount::get),
+        };
         Ok(Variant {
             name: self.name.clone(),
             accelerator: self.accelerator.clone(),
@@ -129,8 +132,8 @@ impl spec::Variant {
             initial: self.initial.unwrap_or(min),
             min,
             max,
-            start: Varying::log_normal(time.0, time.1),
-            slow_start: slow,
+            start: Varying::log_normal(mean, cv),
+            slow_start: start.map_or(SlowStart::NEVER, slow),
             time_to_failure: self.time_to_failure.map_or(f64::INFINITY, positive),
             slowness: Varying::log_normal(1.0, self.unevenness.get()),
             prefix_hits: in_order(

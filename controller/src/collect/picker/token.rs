@@ -13,10 +13,12 @@ use wva_runtime::Backoff;
 
 /// Validity that a token is requested with.
 const LIFETIME: Duration = Duration::from_hours(1);
-/// The API server grants other validities within these bounds.
-const GRANTED: (Duration, Duration) = (Duration::from_mins(1), Duration::from_hours(24));
-/// First and longest wait after a failed request.
-const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
+/// The API server grants other validities, which count within these bounds.
+const SHORTEST_LIFETIME: Duration = Duration::from_mins(1);
+const LONGEST_LIFETIME: Duration = Duration::from_hours(24);
+/// First wait after a failed request.
+const FIRST_BACKOFF: Duration = Duration::from_secs(1);
+const LONGEST_BACKOFF: Duration = Duration::from_mins(1);
 /// Longest wait for an answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -50,7 +52,7 @@ impl PickerToken {
 
 async fn renew(client: &Client, account: (&str, &str), header: &watch::Sender<Option<HeaderValue>>) {
     let mut expires = Instant::now();
-    let mut backoff = Backoff::new(BACKOFF.0, BACKOFF.1);
+    let mut backoff = Backoff::new(FIRST_BACKOFF, LONGEST_BACKOFF);
     let mut has_failed = false;
     loop {
         let requested = Instant::now();
@@ -106,7 +108,7 @@ async fn request(
     let answer = accounts.create_token_request(name, &PostParams::default(), &wanted).await;
     let answer = answer.map_err(|error| error.to_string())?;
     let granted = answer.spec.and_then(|spec| spec.expiration_seconds).and_then(|s| u64::try_from(s).ok());
-    let lifetime = granted.map_or(LIFETIME, Duration::from_secs).clamp(GRANTED.0, GRANTED.1);
+    let lifetime = granted.map_or(LIFETIME, Duration::from_secs).clamp(SHORTEST_LIFETIME, LONGEST_LIFETIME);
     let token = answer.status.and_then(|status| bearer(status.token.as_deref()?));
     Ok((token.ok_or("the answer holds no usable token")?, lifetime))
 }

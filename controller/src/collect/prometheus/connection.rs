@@ -124,20 +124,22 @@ fn endpoint(config: &PrometheusConfig) -> Result<(Url, Option<String>), ClientEr
     Ok((url, Some(host)))
 }
 
-/// The server name and the host behind it, where a server name is set.
-pub(super) fn renamed(config: &PrometheusConfig) -> Option<(String, String)> {
-    let url = Url::parse(&config.base_url).ok().filter(|url| url.scheme() == "https")?;
-    let host = url.host_str()?.trim_matches(['[', ']']).to_owned();
-    Some((config.server_name.clone()?, host))
-}
-
 /// Resolves the server name to the URL's host, so that the handshake asks for that name and verifies it.
-pub(super) struct Renamed {
-    pub(super) name: String,
+pub(super) struct ServerName {
+    name: String,
     pub(super) host: String,
 }
 
-impl Resolve for Renamed {
+impl ServerName {
+    /// `None` where no server name is set.
+    pub(super) fn of(config: &PrometheusConfig) -> Option<Self> {
+        let url = Url::parse(&config.base_url).ok().filter(|url| url.scheme() == "https")?;
+        let host = url.host_str()?.trim_matches(['[', ']']).to_owned();
+        Some(Self { name: config.server_name.clone()?, host })
+    }
+}
+
+impl Resolve for ServerName {
     fn resolve(&self, asked: Name) -> Resolving {
         let same = asked.as_str().eq_ignore_ascii_case(&self.name);
         let host = if same { self.host.clone() } else { asked.as_str().to_owned() };

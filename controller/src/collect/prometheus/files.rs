@@ -9,8 +9,8 @@ use reqwest::redirect::Policy;
 use reqwest::{Certificate, Client, ClientBuilder, Identity};
 use wva_crds::text::causes;
 
-use super::connection::{Renamed, renamed};
-use super::{PrometheusConfig, QueryError};
+use super::connection::ServerName;
+use super::{ClientIdentity, PrometheusConfig, QueryError};
 
 /// CA of the cluster, as every pod has it.
 const SERVICE_ACCOUNT_CA: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
@@ -174,7 +174,7 @@ fn contents(config: &PrometheusConfig, before: Option<&Contents>) -> Result<Cont
             Err(e) => return Err(fault("PROMETHEUS_CA_CERT_PATH", path)(e)),
         }
     }
-    if let Some((cert, key)) = &config.client_identity {
+    if let Some(ClientIdentity { cert, key }) = &config.client_identity {
         let mut pem = read(cert).map_err(fault("PROMETHEUS_CLIENT_CERT_PATH", cert))?;
         pem.push(b'\n');
         pem.extend(read(key).map_err(fault("PROMETHEUS_CLIENT_KEY_PATH", key))?);
@@ -203,15 +203,15 @@ fn client(config: &PrometheusConfig, contents: &Contents) -> Result<Client, Clie
     builder = if config.is_interactive { builder.no_proxy() } else { builder.redirect(Policy::none()) };
     builder = with_roots(builder, config, contents)?;
     let no_pair = |e: reqwest::Error| {
-        let (cert, key) = config.client_identity.clone().unwrap_or_default();
+        let ClientIdentity { cert, key } = config.client_identity.clone().unwrap_or_default();
         ClientError::Identity { cert, key, problem: causes(&e) }
     };
     if let Some(pem) = &contents.identity {
         builder = builder.identity(Identity::from_pem(pem).map_err(no_pair)?);
     }
-    if let Some((name, host)) = renamed(config) {
+    if let Some(server_name) = ServerName::of(config) {
         // A proxy would connect to the name of the certificate.
-        builder = builder.no_proxy().dns_resolver(Renamed { name, host });
+        builder = builder.no_proxy().dns_resolver(server_name);
     }
     // Only the certificate and its key can fail here, where there are any.
     builder.build().map_err(|e| match contents.identity {

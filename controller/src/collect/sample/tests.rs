@@ -145,7 +145,7 @@ fn what_a_partial_answer_lacks_is_unknown() {
 #[test]
 fn of_several_engines_the_least_cache_counts_and_a_new_config_replaces_the_old() {
     let (t0, mut s) = (Instant::now(), Samples::default());
-    let blocks = |s: &Samples| s.caches().next().map(|c| c.2.value.num_gpu_blocks);
+    let blocks = |s: &Samples| s.caches().next().map(|pod| pod.cache.value.num_gpu_blocks);
     let three = ["1000", "900", "2000"].map(|blocks| cache("a", blocks));
     s.take_in(t0, vec![answer(Query::CacheConfig, &three)]);
     assert_eq!(blocks(&s), Some(900));

@@ -68,6 +68,28 @@ pub(crate) struct QueueRow {
     pub value: f64,
 }
 
+/// The KV cache of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CacheRow {
+    /// Namespace of the pod.
+    pub namespace: Arc<str>,
+    /// Pod name as the series has it; it may carry a rank suffix.
+    pub pod: Arc<str>,
+    /// Size of its cache.
+    pub cache: CacheConfig,
+}
+
+/// Requests that a model completed within the window of the query.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct CompletedRow {
+    /// Namespace of its pods.
+    pub namespace: Arc<str>,
+    /// `model_name`.
+    pub model: Arc<str>,
+    /// How many; finite.
+    pub requests: f64,
+}
+
 /// The rows of one answer. A series that is NaN or infinite, or lacks the labels of its query, gives no row.
 #[derive(Debug)]
 pub(crate) struct Rows {
@@ -76,12 +98,12 @@ pub(crate) struct Rows {
     names: HashSet<Arc<str>>,
     /// Values of pods.
     pub(crate) pods: Vec<(Signal, PodModel, f64)>,
-    /// Caches by namespace and pod.
-    pub(crate) caches: Vec<(Arc<str>, Arc<str>, CacheConfig)>,
+    /// Caches of pods.
+    pub(crate) caches: Vec<CacheRow>,
     /// Queues of endpoint pickers.
     pub(crate) queues: Vec<QueueRow>,
-    /// Completed requests by namespace and model.
-    pub(crate) completed: Vec<(Arc<str>, Arc<str>, f64)>,
+    /// Completed requests of models.
+    pub(crate) completed: Vec<CompletedRow>,
     /// Counters of pods.
     pub(crate) work: Vec<(Counter, Rank, f64)>,
     /// Why series may be lacking, where the answer reports it.
@@ -125,7 +147,7 @@ impl Rows {
             Query::CacheConfig => {
                 let cache = cache_config(labels)?;
                 let (namespace, pod) = (self.name(namespace), pod()?.into());
-                self.caches.push((namespace, pod, cache));
+                self.caches.push(CacheRow { namespace, pod, cache });
             }
             Query::SchedulerQueue => {
                 let model = present(&labels.target_model_name).or_else(|| present(&labels.model_name))?;
@@ -138,7 +160,7 @@ impl Rows {
             Query::Completed(_) => {
                 let model = present(&labels.model_name)?;
                 let (namespace, model) = (self.name(namespace), self.name(model));
-                self.completed.push((namespace, model, value));
+                self.completed.push(CompletedRow { namespace, model, requests: value });
             }
             Query::Work | Query::WorkBefore => {
                 let counter = Counter::named(&labels.signal)?;

@@ -153,7 +153,7 @@ fn the_size_of_a_cache_is_in_its_labels() {
         rows(Query::CacheConfig, &[(labels, "1")])
             .caches
             .first()
-            .map(|c| (c.2.num_gpu_blocks, c.2.block_size))
+            .map(|row| (row.cache.num_gpu_blocks, row.cache.block_size))
     };
     assert_eq!(cache("1000", "16"), Some((1000, 16)));
     // Before it has measured its memory, vLLM says None.

@@ -7,9 +7,9 @@ use wva_crds::GoDuration;
 use wva_scaling::snapshot::{MetricsAge, Replica, Variant};
 use wva_scaling::units::{Amount, Fraction, KvUsage, QueueLength};
 
-use crate::collect::sample::{Observed, PodLoad, Samples, lesser};
+use crate::collect::sample::{Observed, PodCache, PodLoad, Samples, lesser};
 use crate::collect::signals::{CacheConfig, PodModel, Query};
-use crate::model::keys::WorkloadKey;
+use crate::model::keys::{PodKey, WorkloadKey};
 use crate::model::moment::{Moment, whole_millis};
 use crate::observe::pods::{self, PodOf};
 
@@ -55,7 +55,7 @@ fn begin(pod: &PodOf, at: Moment) -> Option<Instant> {
 /// is left out: a name that a server had once must not stand beside its present one.
 pub(super) fn loads_by_workload<'a>(
     samples: &'a Samples,
-    pods: &'a BTreeMap<(String, String), PodOf>,
+    pods: &'a BTreeMap<PodKey, PodOf>,
     ages: &MetricsAge,
     at: Moment,
 ) -> (BTreeMap<&'a WorkloadKey, Loads<'a>>, usize) {
@@ -87,7 +87,10 @@ pub(super) fn loads_by_workload<'a>(
             _ => {}
         }
     }
-    for (namespace, pod, cache) in samples.caches().filter(|c| c.2.age(now) <= ages.unavailable.get()) {
+    for PodCache { namespace, pod, cache } in samples.caches() {
+        if cache.age(now) > ages.unavailable.get() {
+            continue;
+        }
         let Some((pod, of)) = pods::pod_named(pods, namespace, pod) else { continue };
         if begin(of, at).is_some_and(|begin| cache.at < begin) {
             continue;

@@ -1,6 +1,7 @@
 //! From caches, samples and memory to the values of a Snapshot: what counts as a variant, and as a replica.
 
-use jiff::Timestamp;
+use std::time::Instant;
+
 use serde_json::{Value, json};
 use wva_crds::GoDuration;
 use wva_runtime::Availability;

@@ -63,6 +63,10 @@ fn a_decision_gives_the_reasons_of_the_api() {
         assert_eq!(reasons(&c), want, "{variant}");
         assert_eq!((c.target_resolved.holds, c.target_resolved.reason), (true, "TargetFound"));
     }
+}
+
+#[test]
+fn the_reason_names_the_analyzer_that_decided() {
     let tokens = json!({"saturation": {"default": {"analyzerName": "saturation"}}});
     let blocks = ["a-0", "a-1"].map(|pod| {
         json!({"pod": pod, "kv": 0.5, "queue": 0, "numGpuBlocks": 1000, "blockSize": 16, "meanInput": 10,
@@ -72,7 +76,7 @@ fn a_decision_gives_the_reasons_of_the_api() {
     assert_eq!(reasons(&c), ["Ready", "MetricsFound", "OptimizationSucceeded"]);
     // The throughput analyzer has no counters yet, so the percentage analyzer decides.
     let throughput = json!({"saturation": {"default": {"analyzerName": "throughput"}}});
-    let c = decided(&decision(json!({"replicas": ok()}), throughput));
+    let c = decided(&decision(json!({"replicas": replicas(2, 0.5, "1s")}), throughput));
     assert_eq!(reasons(&c), ["Ready", "MetricsFound", "SaturationOnlyMode"]);
 }
 

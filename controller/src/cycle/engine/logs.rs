@@ -9,7 +9,7 @@ use wva_runtime::repeats::{RepeatCounters, Stage};
 use wva_scaling::trace::Trace;
 use wva_scaling::{FallbackSource, VariantKey, Warning};
 
-use crate::model::published::{PublishedVariant, SCALING_DECISION};
+use crate::model::published::{PublishedVariant, SCALING_DECISION, ScalingKey};
 
 // These lines are what runbooks of llm-d WVA search for: they do not change.
 const SAFETY_NET: &str = "Safety net activated: emitted fallback metrics";
@@ -68,8 +68,8 @@ pub(super) fn log_cycle(variants: &BTreeMap<VariantKey, Arc<PublishedVariant>>, 
 
 /// Counts a change of the target that autoscalers are told.
 pub(super) fn count(
-    scalings: &mut BTreeMap<(VariantKey, &'static str, &'static str), u64>,
-    key: &VariantKey,
+    scalings: &mut BTreeMap<ScalingKey, u64>,
+    variant: &VariantKey,
     before: Option<&PublishedVariant>,
     after: &PublishedVariant,
 ) {
@@ -82,7 +82,8 @@ pub(super) fn count(
         std::cmp::Ordering::Less => "down",
         std::cmp::Ordering::Equal => return,
     };
-    *scalings.entry((key.clone(), direction, decision.reason().code())).or_default() += 1;
+    let key = ScalingKey { variant: variant.clone(), direction, reason: decision.reason().code() };
+    *scalings.entry(key).or_default() += 1;
 }
 
 /// A changed target, the beginning and the end of the safety net, and the trace of every decision at debug level.

@@ -125,7 +125,7 @@ impl Engine {
         state
             .reporting
             .scalings
-            .retain(|(key, _, _), _| variants.get(key).is_some_and(|v| v.current.is_some()));
+            .retain(|key, _| variants.get(&key.variant).is_some_and(|v| v.current.is_some()));
         let (watches, ownership) = (&self.sources.watches, &self.sources.ownership);
         Published {
             interval: self.config().interval,

@@ -18,6 +18,7 @@ use crate::cycle::assemble::Assembled;
 use crate::cycle::inventory::NoInventory;
 use crate::cycle::memory::Memory;
 use crate::model::moment::Moment;
+use crate::model::published::ScalingKey;
 use crate::observe::variants::{Managed, OrphanTracker, Takeover};
 
 /// What is known at one moment.
@@ -79,8 +80,8 @@ pub(super) struct Deciding {
 /// What was logged and counted.
 #[derive(Default)]
 pub(super) struct Reporting {
-    /// Changes of targets by variant, direction and reason.
-    pub(super) scalings: BTreeMap<(VariantKey, &'static str, &'static str), u64>,
+    /// Changes of targets.
+    pub(super) scalings: BTreeMap<ScalingKey, u64>,
     /// Warnings that go on.
     pub(super) warned: RepeatCounters<String>,
     /// Variants of which the analysis fails.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use wva_crds::names::UNRESOLVED_ACCELERATOR;
 use wva_runtime::Availability;
-use wva_scaling::{Decision, FallbackSource, Outcome, VariantKey};
+use wva_scaling::{Decision, FallbackSource, Outcome, VariantKey, VariantState};
 
 use super::Engine;
 use super::logs::{count, log_decision};
@@ -24,7 +24,7 @@ impl Engine {
         &self,
         state: &mut State,
         managed: impl IntoIterator<Item = &'a Managed>,
-        Pass { at, assembled, .. }: &Pass,
+        pass: &Pass,
         mut outcome: Outcome,
     ) -> BTreeMap<VariantKey, Arc<PublishedVariant>> {
         // In order of their keys, as the managed ones are, so that each is moved to where it stays.
@@ -33,46 +33,58 @@ impl Engine {
         let before = self.published.borrow().clone();
         let mut all = BTreeMap::new();
         for m in managed {
-            let remembered = state.deciding.memory.of(m, at.now, at.wall);
-            let mut decision =
+            let decision =
                 decisions.next_if(|d| (&d.namespace, &d.variant) == (&m.key.namespace, &m.key.name));
-            if let Some(d) = &mut decision {
-                d.not_carried_out = remembered.not_carried_out(d.not_carried_out, d.target(), d.current);
-            }
-            let had_target = remembered.has_target();
-            if let (Some(next), Some(d)) = (outcome.next.variants.get(&m.key), &decision) {
-                let echo = d.safety_net == Some(FallbackSource::CurrentReplicas);
-                remembered.decided(*next, d.mode, echo, at.now);
-                remembered.woken(d, assembled.snapshot.config.decision_hold.get(), at.now);
-            }
-            let seen = remembered.target_seen;
-            let sight =
-                m.declared().ok().and_then(|d| workloads::sight(&self.sources.watches, &d.workload.kind));
-            let query_error = state.sampling.samples.load_error(&m.key.namespace);
-            let inherited = remembered.inherited();
-            let told = ConditionInputs { query_error, had_target, seen, sight, inherited };
-            let mut variant = outlook(m, decision, assembled, &told);
-            variant.learned = state.deciding.learned.told(&m.key);
-            if let Some(obstacle) = variant.decision.as_ref().and_then(|d| d.wake_obstacle) {
-                variant.conditions.note_wake_obstacle(obstacle);
-            }
-            if let Some(why) =
-                state.sampling.samples.partial_answer(&m.key.namespace).filter(|_| variant.decision.is_some())
-            {
-                variant.conditions.answered_in_part(why);
-            }
-            let mut variant = state.deciding.settings.judge(variant);
+            let next = outcome.next.variants.get(&m.key);
+            let mut variant = self.published_variant(state, m, pass, decision, next);
             let old = before.as_ref().and_then(|b| b.variants.get(&m.key)).filter(|o| o.uid == variant.uid);
             let last_target = old.map_or(variant.inherited.target, |old| old.last_target);
             variant.last_target = variant.target().or(last_target);
             count(&mut state.reporting.scalings, &m.key, old.map(AsRef::as_ref), &variant);
             let is_held = variant.decision.as_ref().is_some_and(|d| d.safety_net.is_some());
-            let safety_net = state.reporting.safety_nets.note(&m.key, is_held, at.now);
+            let safety_net = state.reporting.safety_nets.note(&m.key, is_held, pass.at.now);
             log_decision(&m.key, &variant, last_target, safety_net);
             let same = old.filter(|old| ***old == variant).cloned();
             all.insert(m.key.clone(), same.unwrap_or_else(|| Arc::new(variant)));
         }
         all
+    }
+
+    /// A variant with its decision and conditions. Remembers its next state.
+    fn published_variant(
+        &self,
+        state: &mut State,
+        m: &Managed,
+        Pass { at, assembled, .. }: &Pass,
+        mut decision: Option<Decision>,
+        next: Option<&VariantState>,
+    ) -> PublishedVariant {
+        let remembered = state.deciding.memory.of(m, at.now, at.wall);
+        if let Some(d) = &mut decision {
+            d.not_carried_out = remembered.not_carried_out(d.not_carried_out, d.target(), d.current);
+        }
+        let had_target = remembered.has_target();
+        if let (Some(next), Some(d)) = (next, &decision) {
+            let echo = d.safety_net == Some(FallbackSource::CurrentReplicas);
+            remembered.decided(*next, d.mode, echo, at.now);
+            remembered.woken(d, assembled.snapshot.config.decision_hold.get(), at.now);
+        }
+        let seen = remembered.target_seen;
+        let sight = m.declared().ok().and_then(|d| workloads::sight(&self.sources.watches, &d.workload.kind));
+        let query_error = state.sampling.samples.load_error(&m.key.namespace);
+        let inherited = remembered.inherited();
+        let inputs = ConditionInputs { query_error, had_target, seen, sight, inherited };
+        let mut variant = outlook(m, decision, assembled, &inputs);
+        variant.learned = state.deciding.learned.told(&m.key);
+        if let Some(decision) = &variant.decision {
+            if let Some(obstacle) = decision.wake_obstacle {
+                variant.conditions.note_wake_obstacle(obstacle);
+            }
+            if let Some(why) = state.sampling.samples.partial_answer(&m.key.namespace) {
+                variant.conditions.answered_in_part(why);
+            }
+        }
+        state.deciding.settings.judge(variant)
     }
 }
 

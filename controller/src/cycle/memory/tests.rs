@@ -36,8 +36,8 @@ fn a_decision_ages_until_the_workload_comes_nearer() {
     let mut r = Remembered::default();
     let t0 = Instant::now();
     r.decided(state(4, 2), Auto, false, t0);
-    assert_eq!(r.desired(2, t0 + MINUTE), Some((4, GoDuration::from_secs(60))));
-    assert_eq!(r.desired(3, t0 + MINUTE), Some((4, GoDuration::default())));
+    assert_eq!(r.desired(2, t0 + MINUTE), Some(Desired { target: 4, age: GoDuration::from_secs(60) }));
+    assert_eq!(r.desired(3, t0 + MINUTE), Some(Desired { target: 4, age: GoDuration::default() }));
 }
 
 #[test]
@@ -46,10 +46,10 @@ fn what_only_echoes_the_present_is_no_memory() {
     for (mode, kept) in [(Auto, None), (Recommend, None), (Paused, Some(2)), (Fixed(2), Some(2))] {
         let mut r = Remembered::default();
         r.decided(state(2, 2), mode, true, now);
-        assert_eq!(r.desired(2, now).map(|d| d.0), kept, "{mode}");
+        assert_eq!(r.desired(2, now).map(|d| d.target), kept, "{mode}");
         r.decided(state(3, 2), mode, false, now);
         r.decided(state(3, 2), mode, true, now);
-        assert_eq!(r.desired(3, now).map(|d| d.0), Some(3), "{mode}");
+        assert_eq!(r.desired(3, now).map(|d| d.target), Some(3), "{mode}");
     }
 }
 
@@ -60,7 +60,7 @@ fn a_target_that_nobody_carries_out_is_not_late_when_the_mode_becomes_auto() {
     for (mode, age) in [(Auto, 3600), (Recommend, 0), (Paused, 0), (Fixed(4), 0)] {
         let mut r = Remembered::default();
         r.decided(aged, mode, false, now);
-        assert_eq!(r.desired(2, now), Some((4, GoDuration::from_secs(age))), "{mode}");
+        assert_eq!(r.desired(2, now), Some(Desired { target: 4, age: GoDuration::from_secs(age) }), "{mode}");
     }
 }
 
@@ -85,7 +85,7 @@ fn another_workload_does_not_inherit_the_target() {
     assert_eq!(r.desired(1, now), None);
     r.decided(state(2, 1), Auto, false, now);
     r.observe(&workload("other"), true);
-    assert_eq!(r.desired(1, now).map(|d| d.0), Some(2), "the same one keeps it");
+    assert_eq!(r.desired(1, now).map(|d| d.target), Some(2), "the same one keeps it");
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn after_a_restart_the_target_is_that_of_a_young_status() {
         let mut status = json!({"desiredOptimizedAlloc": {"numReplicas": 7, "accelerator": "H100", "lastRunTime": last_run.to_string()}});
         status["conditions"] = more;
         let r = after_restart(status.clone(), wall);
-        assert_eq!(r.desired(2, Instant::now()).map(|d| d.0), want, "{status}");
+        assert_eq!(r.desired(2, Instant::now()).map(|d| d.target), want, "{status}");
         assert!(r.target_seen);
     };
     for (minutes_ago, want) in

@@ -9,10 +9,6 @@ fn wall() -> Timestamp {
     "2026-01-01T00:10:00Z".parse().unwrap()
 }
 
-fn named(namespace: &str, name: &str) -> Id {
-    (namespace.to_owned(), name.to_owned())
-}
-
 #[test]
 fn a_rank_suffix_is_tried_only_when_no_pod_has_the_full_name() {
     let mut cluster = Cluster::new();
@@ -38,7 +34,7 @@ fn group() -> Cluster {
 fn of_a_group_the_leader_alone_serves() {
     let all = pods(&group().watches());
     let workload = WorkloadKey { namespace: "ns".into(), kind: LEADER_WORKER_SET.into(), name: "l".into() };
-    let (leader, worker) = (&all[&named("ns", "l-0")], &all[&named("ns", "l-0-1")]);
+    let (leader, worker) = (&all[&PodKey::new("ns", "l-0")], &all[&PodKey::new("ns", "l-0-1")]);
     assert_eq!((&leader.workload, leader.serves()), (&workload, true));
     assert_eq!((&worker.workload, worker.serves()), (&workload, false));
     assert_eq!(standings(&all, wall())[&workload].unready.len(), 1, "it is one replica");
@@ -55,7 +51,7 @@ fn a_stateful_set_that_something_else_made_is_the_workload_itself() {
     }
     let all = pods(&cluster.watches());
     for set in ["s", "t"] {
-        let of = &all[&named("ns", &format!("{set}-0"))];
+        let of = &all[&PodKey::new("ns", &format!("{set}-0"))];
         assert_eq!((of.workload.kind.as_str(), of.workload.name.as_str()), ("StatefulSet", set));
     }
 }
@@ -98,7 +94,7 @@ fn pods_that_go_or_have_ended_are_no_replicas() {
     let all = pods(&cluster.watches());
     assert_eq!(all.len(), 3);
     let serving: Vec<_> =
-        all.iter().filter(|(_, pod)| pod.serves()).map(|((_, name), _)| name.as_str()).collect();
+        all.iter().filter(|(_, pod)| pod.serves()).map(|(key, _)| key.name.as_str()).collect();
     assert_eq!(serving, ["stays"], "what one that has ended said last is nobody's load");
     assert_eq!(standings(&all, wall()).into_values().next().unwrap().unready.len(), 1);
 }

@@ -32,7 +32,8 @@ fn shown(published: Published, reach: Reach, legacy: bool) -> Vec<String> {
 }
 
 fn publication(variants: Vec<(&str, PublishedVariant)>) -> Published {
-    let scalings = [((key("a"), "up", "SpareBelowTarget"), 2)].into();
+    let scaling = ScalingKey { variant: key("a"), direction: "up", reason: "SpareBelowTarget" };
+    let scalings = [(scaling, 2)].into();
     Published { scalings, ..fixture::publication(variants) }
 }
 

@@ -49,29 +49,47 @@ pub(crate) async fn run(wva: &Path, folder: &Path) -> anyhow::Result<()> {
 
 /// Counters of the program at one time.
 struct Reading {
-    /// Seconds and number of the queries of each signal.
-    queries: BTreeMap<String, (f64, f64)>,
-    cycles: (f64, f64),
+    /// The queries of each signal.
+    queries: BTreeMap<String, Timing>,
+    cycles: Timing,
     usage: Usage,
+}
+
+/// Sum and count of a histogram of times.
+#[derive(Clone, Copy, Default)]
+struct Timing {
+    seconds: f64,
+    count: f64,
+}
+
+impl Timing {
+    /// What came after an earlier reading.
+    fn since(self, before: Self) -> Self {
+        Self { seconds: self.seconds - before.seconds, count: self.count - before.count }
+    }
+
+    fn mean(self) -> f64 {
+        self.seconds / self.count
+    }
 }
 
 async fn read(install: &Install) -> anyhow::Result<Reading> {
     let usage = Usage::of(install.process().pid())?;
     let page = install.metrics().await?;
-    let sum_and_count = |name: &str, labels: &[(&str, &str)]| -> anyhow::Result<(f64, f64)> {
+    let timing = |name: &str, labels: &[(&str, &str)]| -> anyhow::Result<Timing> {
         let part = |part: &str| {
             series(&page, &format!("{name}_seconds_{part}"), labels).map(Option::unwrap_or_default)
         };
-        Ok((part("sum")?, part("count")?))
+        Ok(Timing { seconds: part("sum")?, count: part("count")? })
     };
     let asked = page.lines().filter_map(|line| {
         line.strip_prefix("wva_prometheus_query_duration_seconds_count{query=\"")?.split('"').next()
     });
     let query = |query: &str| {
-        anyhow::Ok((query.to_owned(), sum_and_count("wva_prometheus_query_duration", &[("query", query)])?))
+        anyhow::Ok((query.to_owned(), timing("wva_prometheus_query_duration", &[("query", query)])?))
     };
     let queries = asked.map(query).collect::<anyhow::Result<_>>()?;
-    Ok(Reading { queries, cycles: sum_and_count("wva_engine_cycle_duration", &[])?, usage })
+    Ok(Reading { queries, cycles: timing("wva_engine_cycle_duration", &[])?, usage })
 }
 
 async fn measure(install: &Install) -> anyhow::Result<Figures> {
@@ -85,33 +103,32 @@ async fn measure(install: &Install) -> anyhow::Result<Figures> {
     let begin = after_cycles(install, 3.0).await?;
     say(&format!("measuring {ROUNDS} rounds and cycles"))?;
     let end = after_cycles(install, ROUNDS).await?;
-    let cycles = end.cycles.1 - begin.cycles.1;
+    let cycles = end.cycles.since(begin.cycles);
     let queries = end
         .queries
         .iter()
-        .map(|(name, (seconds, number))| {
-            let (before, asked) = begin.queries.get(name).copied().unwrap_or_default();
-            (name.clone(), (seconds - before, number - asked))
+        .map(|(name, timing)| {
+            (name.clone(), timing.since(begin.queries.get(name).copied().unwrap_or_default()))
         })
-        .filter(|(_, (_, number))| *number > 0.0)
+        .filter(|(_, timing)| timing.count > 0.0)
         .collect();
     Ok(Figures {
-        cycles,
-        cycle: (end.cycles.0 - begin.cycles.0) / cycles,
+        cycles: cycles.count,
+        cycle: cycles.mean(),
         queries,
-        own: end.usage.cpu.saturating_sub(begin.usage.cpu).as_secs_f64() / cycles,
+        own: end.usage.cpu.saturating_sub(begin.usage.cpu).as_secs_f64() / cycles.count,
         usage: end.usage,
     })
 }
 
 /// Waits for more cycles.
 async fn after_cycles(install: &Install, more: f64) -> anyhow::Result<Reading> {
-    let until = read(install).await?.cycles.1 + more;
+    let until = read(install).await?.cycles.count + more;
     eventually("cycles to run", Duration::from_mins(5), async || {
         // Not all of /metrics each time, which takes the program longer than a cycle.
         tokio::time::sleep(Duration::from_secs(5)).await;
         let reading = read(install).await?;
-        ensure!(reading.cycles.1 >= until, "{} of {until}", reading.cycles.1);
+        ensure!(reading.cycles.count >= until, "{} of {until}", reading.cycles.count);
         Ok(reading)
     })
     .await
@@ -121,24 +138,26 @@ async fn after_cycles(install: &Install, more: f64) -> anyhow::Result<Reading> {
 struct Figures {
     cycles: f64,
     cycle: f64,
-    queries: BTreeMap<String, (f64, f64)>,
+    queries: BTreeMap<String, Timing>,
     own: f64,
     usage: Usage,
 }
 
 impl Figures {
     fn a_round(&self) -> f64 {
-        self.queries.values().map(|(_, number)| number).sum::<f64>() / self.cycles
+        self.queries.values().map(|timing| timing.count).sum::<f64>() / self.cycles
     }
 
     fn total(&self) -> f64 {
-        self.queries.values().map(|(seconds, _)| seconds).sum::<f64>() / self.cycles + self.cycle
+        self.queries.values().map(|timing| timing.seconds).sum::<f64>() / self.cycles + self.cycle
     }
 
     fn json(&self) -> serde_json::Value {
+        let of_queries: BTreeMap<_, _> =
+            self.queries.iter().map(|(name, timing)| (name, timing.mean())).collect();
         json!({
             "models": VARIANTS, "pods": PODS, "cycles": self.cycles,
-            "secondsOfQueries": self.queries.iter().map(|(n, (s, c))| (n.clone(), s / c)).collect::<BTreeMap<_, _>>(),
+            "secondsOfQueries": of_queries,
             "queriesARound": self.a_round(), "secondsOfACycle": self.cycle,
             "secondsInAllOneAfterTheOther": self.total(), "processorSecondsOfTheProgram": self.own,
             "residentKiB": {"now": self.usage.resident, "most": self.usage.peak, "ofThatCode": self.usage.code},
@@ -148,8 +167,8 @@ impl Figures {
     fn report(&self) -> anyhow::Result<()> {
         let mut report = Report::default();
         say(&format!("\n{VARIANTS} models, {PODS} pods, {} cycles every {EVERY}", self.cycles))?;
-        for (name, (seconds, number)) in &self.queries {
-            Report::note(&format!("query {name}"), ms(seconds / number))?;
+        for (name, timing) in &self.queries {
+            Report::note(&format!("query {name}"), ms(timing.mean()))?;
         }
         // A query more or less at the edges of the span.
         let (round, bound) = (self.a_round(), QUERIES_BOUND + 0.5);

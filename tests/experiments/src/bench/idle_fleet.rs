@@ -101,9 +101,19 @@ struct Idle {
     statuses: usize,
     /// Other requests after the first minute, by verb and resource, besides watches and the Lease.
     requests: BTreeMap<String, usize>,
-    /// Mean resident memory, KiB, of the first and the last minute, and the most at any time since the start.
-    resident: (u64, u64, u64),
+    /// Resident memory in KiB.
+    resident: Resident,
     cores: f64,
+}
+
+/// Resident memory in KiB.
+struct Resident {
+    /// Mean of the first minute.
+    first: u64,
+    /// Mean of the last minute.
+    last: u64,
+    /// The most at any time since the start.
+    most: u64,
 }
 
 async fn idle(testbed: &Testbed, install: &Install, lasts: Duration) -> anyhow::Result<Idle> {
@@ -121,7 +131,11 @@ async fn idle(testbed: &Testbed, install: &Install, lasts: Duration) -> anyhow::
         let all: Vec<u64> = looks.iter().filter(|(at, _)| within(*at)).map(|(_, u)| u.resident).collect();
         all.iter().sum::<u64>() / u64::try_from(all.len()).unwrap_or(1).max(1)
     };
-    let resident = (mean(&|at| at < MINUTE), mean(&|at| at + MINUTE >= lasts), last_usage.peak);
+    let resident = Resident {
+        first: mean(&|at| at < MINUTE),
+        last: mean(&|at| at + MINUTE >= lasts),
+        most: last_usage.peak,
+    };
     let from = wall + k8s_openapi::jiff::SignedDuration::from_mins(1);
     let asked: Vec<Write> = testbed.audit()?.into_iter().filter(|w| w.at >= from).collect();
     let mut requests = BTreeMap::new();
@@ -140,7 +154,7 @@ async fn idle(testbed: &Testbed, install: &Install, lasts: Duration) -> anyhow::
 /// Prints the figures; fails where a bound was missed.
 fn report(start: &Start, idle: &Idle) -> anyhow::Result<()> {
     let mut report = Report::default();
-    let (first, last, most) = idle.resident;
+    let Resident { first, last, most } = idle.resident;
     let requests = count(idle.requests.values().sum::<usize>() + idle.statuses) / idle.seconds;
     let seconds = |time: Duration| format!("{:.1} s", time.as_secs_f64());
     say(&format!("{VARIANTS} variants, a pod each"))?;

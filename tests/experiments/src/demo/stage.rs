@@ -17,8 +17,19 @@ pub(super) struct Stage {
     pub(super) testbed: Testbed,
     began: Instant,
     step_began: Instant,
-    /// The steps so far, and how long each took.
-    steps: Vec<(String, Duration)>,
+    /// The steps so far.
+    steps: Vec<Step>,
+}
+
+struct Step {
+    title: String,
+    took: Duration,
+}
+
+impl Step {
+    fn new(title: &str) -> Self {
+        Self { title: title.to_owned(), took: Duration::ZERO }
+    }
 }
 
 impl Stage {
@@ -27,19 +38,19 @@ impl Stage {
         let (began, first) = (Instant::now(), "A control plane");
         say(&format!("\n== 1. {first}\n{about}"))?;
         let testbed = Testbed::start(options).await?;
-        Ok(Self { testbed, began, step_began: began, steps: vec![(first.to_owned(), Duration::ZERO)] })
+        Ok(Self { testbed, began, step_began: began, steps: vec![Step::new(first)] })
     }
 
     /// Begins a step.
     pub(super) fn step(&mut self, title: &str, about: &str) -> anyhow::Result<()> {
         self.close();
-        self.steps.push((title.to_owned(), Duration::ZERO));
+        self.steps.push(Step::new(title));
         say(&format!("\n== {}. {title}\n{about}", self.steps.len()))
     }
 
     fn close(&mut self) {
         if let Some(last) = self.steps.last_mut() {
-            last.1 = self.step_began.elapsed();
+            last.took = self.step_began.elapsed();
         }
         self.step_began = Instant::now();
     }
@@ -48,7 +59,7 @@ impl Stage {
     pub(super) fn end(&mut self) -> anyhow::Result<()> {
         self.close();
         say("\n== Every step happened and was checked")?;
-        for (i, (title, took)) in self.steps.iter().enumerate() {
+        for (i, Step { title, took }) in self.steps.iter().enumerate() {
             say(&format!("{:>5} s  {}. {title}", took.as_secs(), i + 1))?;
         }
         say(&format!("{:>5} s  in all", self.began.elapsed().as_secs()))

@@ -88,17 +88,10 @@ pub(super) async fn run(
             ready();
             let Ok(mut stream) = stream else { return told("closed in the handshake".to_owned()) };
             let _ = timeout_at(end, stream.write_all(bytes)).await;
-            if matches!(act, Act::Hold(_)) {
-                return told(until_closed(&mut stream, end).await);
-            }
-            while Instant::now() < end {
-                let _ = timeout(DRIP, stream.write_all(b"x")).await;
-                let said = until_closed(&mut stream, (Instant::now() + DRIP).min(end)).await;
-                if said != OPEN {
-                    return told(said);
-                }
-            }
-            told(OPEN.to_owned());
+            told(match act {
+                Act::Drip(_) => drip_until_closed(&mut stream, end).await,
+                _ => until_closed(&mut stream, end).await,
+            });
         }
         Act::Reset(bytes) => {
             let stream = door.shaken().await;
@@ -123,6 +116,18 @@ async fn until_closed(stream: &mut (impl tokio::io::AsyncRead + Unpin), end: Ins
         Ok(Ok(read)) if read > 0 => status(&answer[..read]),
         Ok(_) => "closed by the server".to_owned(),
     }
+}
+
+/// Sends a byte every half second until the server closes.
+async fn drip_until_closed(stream: &mut TlsStream<TcpStream>, end: Instant) -> String {
+    while Instant::now() < end {
+        let _ = timeout(DRIP, stream.write_all(b"x")).await;
+        let outcome = until_closed(stream, (Instant::now() + DRIP).min(end)).await;
+        if outcome != OPEN {
+            return outcome;
+        }
+    }
+    OPEN.to_owned()
 }
 
 /// One request; the answer, or what became of the connection.

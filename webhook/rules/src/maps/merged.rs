@@ -47,7 +47,7 @@ pub(crate) const TWICE: Rule = Rule {
         } else {
             (scopes(facts), "namespace")
         };
-        for ((model, within), field) in named {
+        for NamedModel { model, within, field } in named {
             if let Some(other) = first.get(&(model.clone(), within.clone())) {
                 let shown =
                     within.as_ref().map_or_else(|| model.clone(), |w| format!("{model} in {place} {w}"));
@@ -199,13 +199,13 @@ fn indexed<'l, 'f>(layers: &'l [Layer<'f>]) -> EntryIndex<'l, Layer<'f>> {
 
 /// An entry, after those of the same map that it inherits from.
 fn chain<'l, 'f>(index: &EntryIndex<'l, Layer<'f>>, own: &'l Layer<'f>) -> Vec<Keyed<'l, 'f>> {
-    let own = (own.entry.key.as_str(), own);
-    if own.0 == DEFAULT_ENTRY {
-        return vec![own];
+    let keyed = (own.entry.key.as_str(), own);
+    if own.entry.key == DEFAULT_ENTRY {
+        return vec![keyed];
     }
     // One for a namespace inherits from the one for its model, too.
-    let model = own.1.namespace().and(own.1.model_id()).unwrap_or_default();
-    index.layers("", model).into_iter().chain([own]).collect()
+    let model = own.namespace().and(own.model_id()).unwrap_or_default();
+    index.layers("", model).into_iter().chain([keyed]).collect()
 }
 
 fn gives(chain: &[Keyed<'_, '_>], field: &str) -> bool {
@@ -227,22 +227,31 @@ fn overrides<'f>(facts: &'f MapFacts<'_>) -> impl Iterator<Item = &'f Entry> {
     entries.into_iter().flatten().filter(|e| e.key != DEFAULT_ENTRY && e.is_map())
 }
 
-/// A model and the namespace or class it is named for, and the field that says so.
-type Named = ((String, Option<String>), String);
+/// A model as an entry names it.
+struct NamedModel {
+    model: String,
+    /// The namespace or class it is named for.
+    within: Option<String>,
+    /// The field that says so.
+    field: String,
+}
 
 /// Whom each override is for.
-fn scopes(facts: &MapFacts<'_>) -> Vec<Named> {
+fn scopes(facts: &MapFacts<'_>) -> Vec<NamedModel> {
     let scope = |entry: &Entry| {
         let model = entry.text("model_id")?;
         let own = (facts.place == Place::Local).then_some(facts.namespace);
-        let namespace = entry.text("namespace").or(own).map(str::to_owned);
-        Some(((model.to_owned(), namespace), format!("{}.model_id", entry_field(&entry.key))))
+        Some(NamedModel {
+            model: model.to_owned(),
+            within: entry.text("namespace").or(own).map(str::to_owned),
+            field: format!("{}.model_id", entry_field(&entry.key)),
+        })
     };
     overrides(facts).filter_map(scope).collect()
 }
 
 /// Which models each class is for.
-fn classes(facts: &MapFacts<'_>) -> Vec<Named> {
+fn classes(facts: &MapFacts<'_>) -> Vec<NamedModel> {
     let mut found = Vec::new();
     if !facts.has_entries() {
         return found;
@@ -261,7 +270,8 @@ fn classes(facts: &MapFacts<'_>) -> Vec<Named> {
             if let (Some(class), Some(model)) =
                 (class.clone().or_else(|| text(row, "name")), text(row, "model"))
             {
-                found.push(((model, Some(class)), format!("{list}[{i}].model")));
+                let field = format!("{list}[{i}].model");
+                found.push(NamedModel { model, within: Some(class), field });
             }
         }
     }

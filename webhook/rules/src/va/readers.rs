@@ -44,7 +44,7 @@ pub(crate) const NO_MATCH: Rule = Rule {
         for reader in facts.readers {
             let mut contradictions = reader.selectors.iter().map(|s| contradiction(s, &labels));
             // One metric that can match is enough for the HPA to follow this variant.
-            if let Some(Some((wanted, right))) = contradictions.next()
+            if let Some(Some(Contradiction { wanted, right })) = contradictions.next()
                 && contradictions.all(|c| c.is_some())
             {
                 out.text(format!("{} wants {wanted}", part(&reader.name)), right);
@@ -94,8 +94,15 @@ fn labels<'a>(facts: &Facts<'a>) -> Vec<Label<'a>> {
     all
 }
 
-/// The first part of a selector that none of the variant's series can meet, and what is right; both as text.
-fn contradiction(selector: &SeriesSelector, labels: &[Label<'_>]) -> Option<(String, String)> {
+/// A part of a selector that none of the variant's series can meet.
+struct Contradiction {
+    wanted: String,
+    /// What the series have.
+    right: String,
+}
+
+/// The first contradiction of a selector.
+fn contradiction(selector: &SeriesSelector, labels: &[Label<'_>]) -> Option<Contradiction> {
     for requirement in &selector.0 {
         let Some(label) = labels.iter().find(|l| l.key == &*requirement.key) else { continue };
         if label.values.iter().any(|value| meets(requirement, *value)) {
@@ -111,7 +118,7 @@ fn contradiction(selector: &SeriesSelector, labels: &[Label<'_>]) -> Option<(Str
             Operator::DoesNotExist => format!("!{key}"),
         };
         let right = label.values[0].map_or_else(|| "no such label".to_owned(), |v| escape(v, false));
-        return Some((wanted, right));
+        return Some(Contradiction { wanted, right });
     }
     None
 }

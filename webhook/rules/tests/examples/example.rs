@@ -129,14 +129,9 @@ impl Example {
         };
         let others: Vec<OtherVariant> = here(KIND).filter_map(OtherVariant::of).collect();
         let model = |o: &&Value| sets_cost(o) == Some(text(object, "/spec/modelID"));
-        let autoscalers = here("HorizontalPodAutoscaler").filter_map(|o| {
-            let hpa: HorizontalPodAutoscaler = serde_json::from_value(o.clone()).unwrap();
-            MetricReader::of_autoscaler(&hpa)
-        });
-        let scaled =
-            here("ScaledObject").filter_map(|o| MetricReader::of_scaled_object(text(o, "/metadata/name"), o));
-        let readers: Vec<MetricReader> = autoscalers
-            .chain(scaled)
+        let readers: Vec<MetricReader> = here("HorizontalPodAutoscaler")
+            .chain(here("ScaledObject"))
+            .filter_map(reader)
             .filter(|(named, _)| target.as_ref().is_some_and(|t| t.same_object(named)))
             .map(|(_, reader)| reader)
             .collect();
@@ -147,26 +142,15 @@ impl Example {
             target.as_ref().is_some_and(named)
         };
         let instance = self.environment("CONTROLLER_INSTANCE");
-        let watched = self.environment("WATCH_NAMESPACE");
         let names = MapNames::default();
         let facts = Facts {
             operation: operation(old),
             old,
             instance,
-            policy: match self.environment("WVA_INSTANCE_POLICY") {
-                None | Some("inject") => InstancePolicy::Inject,
-                Some("require") => InstancePolicy::Require,
-                Some(_) => InstancePolicy::Ignore,
-            },
+            policy: self.instance_policy(),
             namespace_owned: instance.is_some()
                 && of_namespace(&cluster, namespace, "labels", INSTANCE_LABEL) == instance,
-            namespace: if watched.is_some_and(|w| w != namespace) {
-                NamespaceState::Unwatched
-            } else if of_namespace(&cluster, namespace, "annotations", EXCLUDE_ANNOTATION) == Some("true") {
-                NamespaceState::Excluded
-            } else {
-                NamespaceState::Managed
-            },
+            namespace: self.namespace_state(&cluster, namespace),
             controller_namespace: Some(&names.namespace),
             synced: !starting,
             others: &others,
@@ -177,6 +161,24 @@ impl Example {
             ..Facts::of(object)
         };
         mutate(&facts)
+    }
+
+    fn instance_policy(&self) -> InstancePolicy {
+        match self.environment("WVA_INSTANCE_POLICY") {
+            None | Some("inject") => InstancePolicy::Inject,
+            Some("require") => InstancePolicy::Require,
+            Some(_) => InstancePolicy::Ignore,
+        }
+    }
+
+    fn namespace_state(&self, cluster: &[Value], namespace: &str) -> NamespaceState {
+        if self.environment("WATCH_NAMESPACE").is_some_and(|watched| watched != namespace) {
+            NamespaceState::Unwatched
+        } else if of_namespace(cluster, namespace, "annotations", EXCLUDE_ANNOTATION) == Some("true") {
+            NamespaceState::Excluded
+        } else {
+            NamespaceState::Managed
+        }
     }
 
     fn map(&self, object: &Value, old: Option<&Value>) -> Verdict {
@@ -231,6 +233,15 @@ pub(crate) fn object(text: &str) -> Value {
         apply_defaults(&mut object);
     }
     object
+}
+
+/// The workload of an HPA or a ScaledObject, and what it reads.
+fn reader(object: &Value) -> Option<(Target, MetricReader)> {
+    if object["kind"] == "ScaledObject" {
+        return MetricReader::of_scaled_object(text(object, "/metadata/name"), object);
+    }
+    let hpa: HorizontalPodAutoscaler = serde_json::from_value(object.clone()).unwrap();
+    MetricReader::of_autoscaler(&hpa)
 }
 
 fn operation(old: Option<&Value>) -> Operation {

@@ -108,10 +108,17 @@ fn hpa(selectors: &[Value]) -> [MetricReader; 1] {
     [MetricReader { name: "llama-hpa".into(), selectors }]
 }
 
+fn is(key: &str, value: &str) -> Value {
+    json!({"matchLabels": {key: value}})
+}
+
+fn that(key: &str, operator: &str, values: &[&str]) -> Value {
+    let values = Some(values).filter(|values| !values.is_empty());
+    json!({"matchExpressions": [{"key": key, "operator": operator, "values": values}]})
+}
+
 #[test]
 fn an_hpa_that_can_never_match_is_told_with_the_label_and_the_right_value() {
-    let is = |key: &str, value: &str| json!({"matchLabels": {key: value}});
-    let that = |key: &str, operator: &str, values: Value| json!({"matchExpressions": [{"key": key, "operator": operator, "values": values}]});
     let plain = va(json!({}));
     let owned = va(json!({"metadata": {"labels": {INSTANCE: "a"}}}));
     let bare = va(json!({"metadata": {"labels": {ACCELERATOR: null}}}));
@@ -120,11 +127,11 @@ fn an_hpa_that_can_never_match_is_told_with_the_label_and_the_right_value() {
         (&plain, is("variant_name", "x"), None),
         (&plain, is("variant_name", "y"), Some("llama-hpa wants variant_name=y; here: x")),
         (&generated, is("variant_name", "y"), None),
-        (&plain, that("variant_name", "In", json!(["x", "y"])), None),
-        (&plain, that("variant_name", "In", json!(["y", "z"])), Some("variant_name in (y,z); here: x")),
-        (&plain, that("variant_name", "NotIn", json!(["x"])), Some("variant_name notin (x); here: x")),
-        (&plain, that("variant_name", "DoesNotExist", json!(null)), Some("wants !variant_name; here: x")),
-        (&plain, that("variant_name", "Exists", json!(null)), None),
+        (&plain, that("variant_name", "In", &["x", "y"]), None),
+        (&plain, that("variant_name", "In", &["y", "z"]), Some("variant_name in (y,z); here: x")),
+        (&plain, that("variant_name", "NotIn", &["x"]), Some("variant_name notin (x); here: x")),
+        (&plain, that("variant_name", "DoesNotExist", &[]), Some("wants !variant_name; here: x")),
+        (&plain, that("variant_name", "Exists", &[]), None),
         (&plain, is("exported_namespace", "ns"), None),
         (&plain, is("exported_namespace", "default"), Some("exported_namespace=default; here: ns")),
         // What Prometheus puts in the place of the variant's own, unless it honours labels.
@@ -135,12 +142,8 @@ fn an_hpa_that_can_never_match_is_told_with_the_label_and_the_right_value() {
         (&plain, is("accelerator_type", "A100"), Some("accelerator_type=A100; here: H100")),
         (&bare, is("accelerator_type", "A100"), None),
         (&plain, is("controller_instance", "a"), Some("controller_instance=a; here: no such label")),
-        (
-            &plain,
-            that("controller_instance", "Exists", json!(null)),
-            Some("wants controller_instance; here: no"),
-        ),
-        (&plain, that("controller_instance", "NotIn", json!(["b"])), None),
+        (&plain, that("controller_instance", "Exists", &[]), Some("wants controller_instance; here: no")),
+        (&plain, that("controller_instance", "NotIn", &["b"]), None),
         (&owned, is("controller_instance", "a"), None),
         (&owned, is("controller_instance", "b"), Some("controller_instance=b; here: a")),
         (&plain, is("job", "anything"), None),
@@ -160,6 +163,12 @@ fn an_hpa_that_can_never_match_is_told_with_the_label_and_the_right_value() {
         assert!(message.contains(told), "{selector}: {message}");
         silent(&Facts { synced: false, ..facts }, "WVA-VA-064");
     }
+}
+
+#[test]
+fn an_hpa_is_judged_by_what_prometheus_writes() {
+    let plain = va(json!({}));
+    let bare = va(json!({"metadata": {"labels": {ACCELERATOR: null}}}));
     // Nothing says what the accelerator is: the series say so too.
     let readers = hpa(&[is("accelerator_type", "A100")]);
     let unresolved = Facts { readers: &readers, accelerator_derivable: Some(false), ..Facts::of(&bare) };

@@ -3,7 +3,8 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Value, json};
 use wva_rules::{
-    Facts, MAX_WARNING_BYTES, MAX_WARNING_CHARS, MetricReader, NamespaceState, OtherVariant, Target, validate,
+    Facts, MAX_WARNING_BYTES, MAX_WARNING_CHARS, MetricReader, NamespaceState, OtherVariant, Target, Verdict,
+    validate,
 };
 
 use crate::{ACCELERATOR, INSTANCE, MODE, silent, update, va, warns};
@@ -119,8 +120,8 @@ fn a_flood_of_faults_is_refused_in_few_words_and_little_time() {
     assert!(validate(&update(&old, &new)).violations.len() < 200);
 }
 
-#[test]
-fn warnings_stay_within_the_apiservers_limits() {
+/// The verdict on an object with many faults and the longest names. An HPA reads its metric, or none does.
+fn longest_warnings(is_read: bool) -> Verdict {
     let long = "n".repeat(253);
     let mut spec =
         json!({"scaleTargetRef": {"name": long, "kind": "Widget", "apiVersion": "example.com/v1"}});
@@ -147,10 +148,15 @@ fn warnings_stay_within_the_apiservers_limits() {
         readers: &readers,
         ..Facts::of(&object)
     };
-    let verdict = validate(&facts);
-    let unread =
-        Facts { namespace: NamespaceState::Unwatched, readers: &[], readers_complete: true, ..facts };
-    let unread = validate(&unread).warnings;
+    if is_read {
+        return validate(&facts);
+    }
+    validate(&Facts { namespace: NamespaceState::Unwatched, readers: &[], readers_complete: true, ..facts })
+}
+
+#[test]
+fn warnings_stay_within_the_apiservers_limits() {
+    let verdict = longest_warnings(true);
     assert!(verdict.warnings.iter().all(|w| w.chars().count() <= MAX_WARNING_CHARS), "{verdict:#?}");
     assert!(verdict.warnings.iter().map(String::len).sum::<usize>() <= MAX_WARNING_BYTES);
     let last = verdict.warnings.last().unwrap();
@@ -162,6 +168,11 @@ fn warnings_stay_within_the_apiservers_limits() {
             "{code} is told before the budget is used up"
         );
     }
+}
+
+#[test]
+fn a_shortened_warning_keeps_the_rules_own_words() {
+    let (read, unread) = (longest_warnings(true).warnings, longest_warnings(false).warnings);
     for (code, end) in [
         ("WVA-VA-051", "that this release scales"),
         ("WVA-VA-052", "of another instance"),
@@ -172,10 +183,10 @@ fn warnings_stay_within_the_apiservers_limits() {
         ("WVA-VA-062", "they are compared"),
         ("WVA-VA-063", "(yet)"),
     ] {
-        let told = verdict.warnings.iter().chain(&unread).find(|w| w.contains(code)).unwrap();
-        assert!(told.ends_with(end), "the rule's own words are whole: {told}");
+        let warning = read.iter().chain(&unread).find(|w| w.contains(code)).unwrap();
+        assert!(warning.ends_with(end), "the rule's own words are whole: {warning}");
     }
-    let contradictions: Vec<_> = verdict.warnings.iter().filter(|w| w.contains("WVA-VA-064")).collect();
+    let contradictions: Vec<_> = read.iter().filter(|w| w.contains("WVA-VA-064")).collect();
     assert!(contradictions[0].contains("variant_name=nnn") && contradictions[0].ends_with("; here: x"));
     assert!(contradictions[1].contains("controller_instance=n"), "{}", contradictions[1]);
     assert!(contradictions[1].ends_with("; here: no such label"), "{}", contradictions[1]);

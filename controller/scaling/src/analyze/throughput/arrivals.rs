@@ -17,8 +17,10 @@ const FORGET: f64 = 300.0;
 const ASSUMED: f64 = 45.0;
 /// Steps after which a server is warm.
 const WARM: usize = 4;
-/// A pod that is first seen has done at most so many times what others did, or a few: its counters may be older.
-const NEWCOMER: (f64, f64) = (4.0, 10.0);
+/// A pod that is first seen has done at most so many times what others did, or so many requests: its counters may be
+/// older.
+const NEWCOMER_RATIO: f64 = 4.0;
+const NEWCOMER_REQUESTS: f64 = 10.0;
 /// Two ages of one scrape differ by less than this, in seconds.
 const SAME: f64 = 0.5;
 
@@ -29,8 +31,10 @@ pub(super) struct Span {
     pub(super) variant: usize,
     /// Its length in seconds, above 0.
     pub(super) seconds: f64,
-    /// Requests running at its beginning and end.
-    pub(super) running: (f64, f64),
+    /// Requests running at its beginning.
+    pub(super) running_before: f64,
+    /// Requests running at its end.
+    pub(super) running_after: f64,
     pub(super) generated: f64,
     pub(super) prompt: f64,
     pub(super) prefills: f64,
@@ -237,7 +241,7 @@ impl Counting {
     /// A pod that was not known. What came to it since its server started is spread over one step: it was not seen before.
     fn begin(&mut self, pod: &str, sample: &WorkSample, age: f64) -> LearnedPod {
         let arrived = self.usual.map_or(0.0, |usual| {
-            let credible = (NEWCOMER.0 * usual).max(NEWCOMER.1);
+            let credible = (NEWCOMER_RATIO * usual).max(NEWCOMER_REQUESTS);
             // Of one that was there before, what runs and waits came at some time or other as well.
             let is_older = sample.completed.get() > credible;
             let all = finite(sample.running.get() + sample.waiting.get() + sample.completed.get());
@@ -284,7 +288,8 @@ impl Counting {
         let done = Span {
             variant,
             seconds: length,
-            running: (old.running.get() / ranks, sample.running.get() / ranks),
+            running_before: old.running.get() / ranks,
+            running_after: sample.running.get() / ranks,
             generated: grown(|s| s.generated_tokens),
             prompt: grown(|s| s.prompt_tokens),
             prefills: grown(|s| s.prefills),

@@ -8,25 +8,32 @@ use crate::units::{Amount, amount, finite, seconds, span};
 /// What is believed before anything is measured: 25 ms, 0.23 ms, 0.1 ms.
 const PRIOR: [f64; 3] = [0.025, 0.000_23, 0.000_1];
 /// Each time is within these parts of its prior.
-const BOUNDS: (f64, f64) = (0.05, 20.0);
+const LEAST_OF_PRIOR: f64 = 0.05;
+const MOST_OF_PRIOR: f64 = 20.0;
 /// What a sample still counts when the next one comes.
 const FORGETTING: f64 = 0.998;
-/// What the past still counts once what is measured is off by more than this share: it is no longer true, or never was.
-const SURPRISED: (f64, f64) = (0.2, 0.25);
+/// Once what is measured is off by more than this share, the past is no longer true, or never was.
+const SURPRISING: f64 = 0.25;
+/// What the past then still counts.
+const LEFT_OF_PAST: f64 = 0.2;
 /// How fast the ratio of what is measured and what was expected follows, in each step.
 const FOLLOWS: f64 = 0.25;
 /// Seconds to which a sample is scaled, whatever the hardware: that of a busy replica, and of one with single requests.
-const SCALE: (f64, f64) = (15.0, 7.5);
+const BUSY_SCALE: f64 = 15.0;
+const SINGLE_SCALE: f64 = 7.5;
 /// A residual beyond this many of those seconds counts no more than this.
 const HUBER: f64 = 5.0;
 /// What took less, in seconds, is not measured well.
 const SHORTEST: f64 = 0.001;
-/// Running sequences from which on a replica counts as busy, and the fewest at either end.
-const BUSY: (f64, f64) = (3.0, 2.0);
+/// Mean running sequences from which on a replica counts as busy.
+const BUSY: f64 = 3.0;
+/// The fewest at the beginning or the end of a span in which it does.
+const BUSY_AT_ENDS: f64 = 2.0;
 /// Samples from which on a curve is learnt.
 const ENOUGH: f64 = 4.0;
 /// A belief without a sample for so many seconds loosens, by a tenth in each of the following spans, up to twice.
-const LOOSENS: (f64, f64) = (900.0, 600.0);
+const LOOSENS_AFTER: f64 = 900.0;
+const LOOSENING_SPAN: f64 = 600.0;
 
 /// The times of a step, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -83,7 +90,7 @@ pub(super) fn is_of(curve: &Curve, accelerator: &str, engine_args: &[String]) ->
 fn bounded(times: [f64; 3]) -> [f64; 3] {
     let mut times = times;
     for (time, prior) in times.iter_mut().zip(PRIOR) {
-        *time = time.clamp(BOUNDS.0 * prior, BOUNDS.1 * prior);
+        *time = time.clamp(LEAST_OF_PRIOR * prior, MOST_OF_PRIOR * prior);
     }
     times
 }
@@ -120,7 +127,7 @@ fn doubt(curve: &mut Curve, samples: &[Sample], believed: Times) {
     let before = curve.ratio.get().clamp(0.01, 100.0);
     let now = before + FOLLOWS * (median - before);
     curve.ratio = amount(now);
-    if !(1.0 / (1.0 + SURPRISED.1)..=1.0 + SURPRISED.1).contains(&now) {
+    if !(1.0 / (1.0 + SURPRISING)..=1.0 + SURPRISING).contains(&now) {
         let old = prior(curve);
         let new = bounded(old.map(|time| time * now));
         shift(curve, old, new);
@@ -132,25 +139,25 @@ fn doubt(curve: &mut Curve, samples: &[Sample], believed: Times) {
 fn shift(curve: &mut Curve, old: [f64; 3], new: [f64; 3]) {
     let [a, b, c] = [0, 1, 2].map(|i| new[i] / old[i]);
     for (sum, by) in curve.normal.iter_mut().zip([a * a, a * b, a * c, b * b, b * c, c * c]) {
-        *sum = amount(SURPRISED.0 * by * sum.get());
+        *sum = amount(LEFT_OF_PAST * by * sum.get());
     }
     for (sum, by) in curve.right.iter_mut().zip([a, b, c]) {
-        *sum = amount(SURPRISED.0 * by * sum.get());
+        *sum = amount(LEFT_OF_PAST * by * sum.get());
     }
-    curve.weight = amount(SURPRISED.0 * curve.weight.get());
+    curve.weight = amount(LEFT_OF_PAST * curve.weight.get());
     let [a, b, c] = new.map(amount);
     curve.prior = StepTimes { a, b, c };
 }
 
 /// The equations of one span: one of a busy replica, up to two of one that serves single requests.
 fn observe(span: &Span, believed: Times) -> impl Iterator<Item = Sample> {
-    let running = f64::midpoint(span.running.0, span.running.1);
-    let least = span.running.0.min(span.running.1);
-    let changed = (span.running.1 - span.running.0).abs();
-    let equations = if running < BUSY.0 {
+    let running = f64::midpoint(span.running_before, span.running_after);
+    let least = span.running_before.min(span.running_after);
+    let changed = (span.running_after - span.running_before).abs();
+    let equations = if running < BUSY {
         let says = |s: &Sample| s.measured > SHORTEST && s.parts[0] > 0.0;
         [prefills(span, running).filter(says), Some(tokens(span, running, believed)).filter(says)]
-    } else if least >= BUSY.1 && changed <= running / 2.0 + 2.0 {
+    } else if least >= BUSY_AT_ENDS && changed <= running / 2.0 + 2.0 {
         [Some(steps(span, running)), None]
     } else {
         [None, None]
@@ -162,14 +169,14 @@ fn observe(span: &Span, believed: Times) -> impl Iterator<Item = Sample> {
 fn steps(span: &Span, running: f64) -> Sample {
     let measured = span.seconds * (1.0 - (-running).exp());
     let parts = [span.generated / running, span.generated, span.prompt];
-    Sample { measured, parts, scale: SCALE.0 }
+    Sample { measured, parts, scale: BUSY_SCALE }
 }
 
 /// The prompts of single requests. vLLM counts a prompt when it is computed, and the time that took when its request ends:
 /// where requests are few that is often another span, and then neither tells anything.
 fn prefills(span: &Span, running: f64) -> Option<Sample> {
     let parts = [span.prefills, span.prefills * running, span.prompt];
-    (span.prompt > 0.0).then_some(Sample { measured: span.prefill_seconds, parts, scale: SCALE.1 })
+    (span.prompt > 0.0).then_some(Sample { measured: span.prefill_seconds, parts, scale: SINGLE_SCALE })
 }
 
 /// The tokens of single requests, without the time in which others' prompts were computed. With speculative decoding one
@@ -178,7 +185,7 @@ fn tokens(span: &Span, running: f64, believed: Times) -> Sample {
     let tokens = span.gaps.max(span.generated - span.prefills);
     let without_prompts = (1.0 - believed.c * span.prompt / span.seconds).clamp(0.0, 1.0);
     let parts = [tokens, tokens * (1.0 + running), 0.0];
-    Sample { measured: span.gap_seconds * without_prompts, parts, scale: SCALE.1 }
+    Sample { measured: span.gap_seconds * without_prompts, parts, scale: SINGLE_SCALE }
 }
 
 fn add(curve: &mut Curve, sample: &Sample, believed: Times) {
@@ -212,7 +219,7 @@ pub(super) fn times(curve: &Curve) -> Times {
     for _ in 0..3 {
         let Some(found) = solve(curve, fixed) else { break };
         parts = found;
-        let limits = |i: usize| (BOUNDS.0 * PRIOR[i] / prior[i], BOUNDS.1 * PRIOR[i] / prior[i]);
+        let limits = |i: usize| (LEAST_OF_PRIOR * PRIOR[i] / prior[i], MOST_OF_PRIOR * PRIOR[i] / prior[i]);
         let out = |i: &usize| {
             let (low, high) = limits(*i);
             fixed[*i].is_none() && !(low..=high).contains(&parts[*i])
@@ -232,8 +239,8 @@ pub(super) fn is_learnt(curve: &Curve) -> bool {
 
 /// By how much more a replica is believed to do, because nothing was measured for long.
 pub(super) fn loosened(curve: &Curve) -> f64 {
-    let over = seconds(curve.quiet) - LOOSENS.0;
-    if over < 0.0 { 1.0 } else { 1.1_f64.powf((over / LOOSENS.1).floor().min(10.0) + 1.0).min(2.0) }
+    let over = seconds(curve.quiet) - LOOSENS_AFTER;
+    if over < 0.0 { 1.0 } else { 1.1_f64.powf((over / LOOSENING_SPAN).floor().min(10.0) + 1.0).min(2.0) }
 }
 
 /// Solves the normal equations with the ridge for what is not fixed. `None` where no finite solution is found.

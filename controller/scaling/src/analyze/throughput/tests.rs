@@ -27,7 +27,8 @@ fn busy(truth: Times, running: f64, input_by_output: f64) -> Span {
     Span {
         variant: 0,
         seconds: 15.0,
-        running: (running, running),
+        running_before: running,
+        running_after: running,
         generated,
         prompt: generated * input_by_output,
         prefills: 0.0,
@@ -44,7 +45,8 @@ fn calm(truth: Times, running: f64, input: f64) -> Span {
     Span {
         variant: 0,
         seconds: 15.0,
-        running: (running, running),
+        running_before: running,
+        running_after: running,
         generated: gaps,
         prompt: input,
         prefills: 1.0,

@@ -12,7 +12,8 @@ const SIGNIFICANT: f64 = 2.0;
 /// How far a forecast goes beyond what arrives.
 const FURTHEST: f64 = 1.5;
 /// A trend is steep where its t-value is above this, and it adds this share within the horizon.
-const STEEP: (f64, f64) = (3.0, 0.3);
+const STEEP_T: f64 = 3.0;
+const STEEP_SHARE: f64 = 0.3;
 /// Residuals of a perfect line would make t infinite.
 const MOST_T: f64 = 1000.0;
 
@@ -34,7 +35,7 @@ pub(super) struct Traffic {
 impl Traffic {
     /// A replica more should be warm.
     pub(super) fn is_steep(&self) -> bool {
-        self.t > STEEP.0 && self.slope * self.horizon > STEEP.1 * self.arrivals
+        self.t > STEEP_T && self.slope * self.horizon > STEEP_SHARE * self.arrivals
     }
 }
 
@@ -42,18 +43,25 @@ impl Traffic {
 pub(super) fn traffic(all: &[f64], horizon: f64) -> Option<Traffic> {
     let (minute, half) = (rate(all, 60.0)?, rate(all, 30.0)?);
     let arrivals = minute.max(half - (half / 30.0).sqrt()).max(0.0);
-    let (slope, t) = slope(all);
+    let Slope { slope, t } = slope(all);
     // After a step the whole window rises for minutes, and the last of it does not.
-    let (recent, _) = self::slope(&all[all.len().saturating_sub(RECENT)..]);
-    let rise = slope.min(recent).max(0.0);
+    let recent = self::slope(&all[all.len().saturating_sub(RECENT)..]);
+    let rise = slope.min(recent.slope).max(0.0);
     let ahead = if t > SIGNIFICANT { (arrivals + rise * horizon).min(FURTHEST * arrivals) } else { arrivals };
     Some(Traffic { arrivals, forecast: ahead.max(arrivals), slope, t, horizon })
 }
 
-/// Slope in requests a second in a second, and its t-value; both 0 where there are too few steps.
-fn slope(steps: &[f64]) -> (f64, f64) {
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Slope {
+    /// Requests a second in a second.
+    slope: f64,
+    t: f64,
+}
+
+/// The slope and its t-value; both 0 where there are too few steps.
+fn slope(steps: &[f64]) -> Slope {
     if steps.len() < FEWEST {
-        return (0.0, 0.0);
+        return Slope::default();
     }
     let n = count(steps.len());
     let at = |i: usize| (count(i) - (n - 1.0) / 2.0) * STEP;
@@ -64,5 +72,5 @@ fn slope(steps: &[f64]) -> (f64, f64) {
     let residuals: f64 = values().map(|(i, y)| (y - mean - slope * at(i)).powi(2)).sum();
     let error = (residuals / (n - 2.0) / spread).sqrt();
     let t = if slope == 0.0 { 0.0 } else { (slope / error).clamp(-MOST_T, MOST_T) };
-    if slope.is_finite() && t.is_finite() { (slope, t) } else { (0.0, 0.0) }
+    if slope.is_finite() && t.is_finite() { Slope { slope, t } } else { Slope::default() }
 }

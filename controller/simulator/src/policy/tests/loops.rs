@@ -7,7 +7,7 @@ use wva_scaling::units::Amount;
 
 use crate::fleet::engine::StepTokens;
 use crate::fleet::server::Request;
-use crate::fleet::variant::{Front, Role, Router, Variant, test_variant};
+use crate::fleet::variant::{Front, Role, Router, ScrapeFaults, Variant, test_variant};
 use crate::fleet::{Events, Fleet};
 use crate::policy::autoscaler::{Hpas, PodMetrics, Threshold};
 use crate::policy::hpa::Behavior;
@@ -39,7 +39,7 @@ impl World {
             grace: 1e6,
             retries: 0.0,
             uncounted: 0.0,
-            scrapes: (0.0, 0.0),
+            scrapes: ScrapeFaults::default(),
         };
         Self { fleet: Fleet::new(variants.clone(), front, vec![], 1), variants, now: 0.0 }
     }

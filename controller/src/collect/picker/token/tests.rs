@@ -89,7 +89,7 @@ async fn sends_no_expired_token_and_retries_with_backoff() {
     assert_eq!(kept.header(), None);
     assert!(fake.count(asks_for_token) < 12, "{} requests", fake.count(asks_for_token));
     set_token(&fake, Some("second"));
-    tokio::time::sleep(BACKOFF.1).await;
+    tokio::time::sleep(LONGEST_BACKOFF).await;
     assert_eq!(kept.header().as_deref(), Some("Bearer second"));
 }
 

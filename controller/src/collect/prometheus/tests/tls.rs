@@ -164,11 +164,11 @@ async fn a_client_certificate_is_sent_and_a_renewed_one_is_used() {
     let (ca, clients, folder) = (Ca::new(), Ca::new(), Folder::new());
     folder.write("ca.crt", ca.pem());
     let server = Secure::start(&ca, "localhost", Some(&clients));
-    let with = |identity: Option<(String, String)>| {
+    let with = |identity: Option<ClientIdentity>| {
         let (ca_path, client_identity) = (Some(folder.path("ca.crt")), identity);
         Prometheus::new(PrometheusConfig { ca_path, client_identity, ..server.config("localhost") })
     };
-    let files = || Some((folder.path("tls.crt"), folder.path("tls.key")));
+    let files = || Some(ClientIdentity { cert: folder.path("tls.crt"), key: folder.path("tls.key") });
     let put = |pair: &Pair| {
         folder.write("tls.crt", pair.cert.pem());
         folder.write("tls.key", pair.key.serialize_pem());
@@ -243,7 +243,7 @@ fn a_host_is_an_address_or_a_name() {
         let server_name = Some("name".to_owned());
         let config =
             PrometheusConfig { base_url: url.to_owned(), server_name, ..PrometheusConfig::default() };
-        connection::renamed(&config).map(|(_, host)| host)
+        connection::ServerName::of(&config).map(|server_name| server_name.host)
     };
     let v6 = host("https://[::1]:9090/prometheus").unwrap();
     assert!(v6.parse::<IpAddr>().is_ok(), "{v6}");

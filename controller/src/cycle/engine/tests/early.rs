@@ -58,7 +58,7 @@ async fn a_model_that_needs_more_is_decided_on_at_once_and_no_other() {
         .collect();
     assert_eq!(kv, [("m", 0.78), ("other", 0.6)].into(), "a snapshot shows each model as it was decided on");
     assert_eq!(
-        early.scalings.iter().map(|((key, way, _), n)| (&*key.name, *way, *n)).collect::<Vec<_>>(),
+        early.scalings.iter().map(|(key, n)| (&*key.variant.name, key.direction, *n)).collect::<Vec<_>>(),
         [("a", "up", 1)]
     );
     // And what is left waits for the cycle.
@@ -119,7 +119,7 @@ async fn what_is_remembered_of_others_does_not_move() {
     assert_eq!(remembered(0, &mut bench), own, "nothing was decided");
     bench.cluster.deployment("a", 2, 2);
     assert_eq!(bench.sampled_targets().await, [Some(3), Some(2)]);
-    let desired = bench.state.deciding.memory.of(&managed[0], now, wall).desired(2, now).unwrap().0;
+    let desired = bench.state.deciding.memory.of(&managed[0], now, wall).desired(2, now).unwrap().target;
     assert_eq!((desired, remembered(1, &mut bench)), (3, other));
 }
 

@@ -1,0 +1,177 @@
+//! One cycle after another: what is published when signals fail, when maps change, and what is kept.
+
+use wva_scaling::decide;
+use wva_scaling::snapshot::Remembered;
+
+use super::*;
+
+#[tokio::test]
+async fn a_failed_prometheus_keeps_values_and_then_the_target() {
+    let mut bench = Bench::busy().await;
+    assert_eq!(bench.turn().await.signal(), Some(3));
+    // A moment later the values are still known.
+    bench.fake.now(down());
+    let v = bench.turn().await;
+    assert_eq!((v.signal(), reasons(&v)), (Some(3), ["Ready", "PrometheusError", "SaturationOnlyMode"]));
+    assert!(v.conditions.metrics_available.message.contains("the last values of 2 replica(s)"));
+    // And when all are too old.
+    bench.state.sampling.samples = Samples::default();
+    let v = bench.turn().await;
+    assert_eq!((v.signal(), reasons(&v)), (Some(3), ["SafetyNet", "PrometheusError", "SafetyNet"]));
+    assert_eq!(v.decision.as_ref().unwrap().safety_net, Some(FallbackSource::PreviousDesired));
+    // An empty answer is no error, and no idle model either.
+    bench.fake.now(Answers::no_series());
+    let v = bench.turn().await;
+    assert_eq!((v.signal(), reasons(&v)), (Some(3), ["SafetyNet", "MetricsMissing", "SafetyNet"]));
+}
+
+#[tokio::test]
+async fn each_variant_has_its_own_decision_whatever_the_order_of_the_models() {
+    let mut cluster = Cluster::new();
+    cluster.variant("a", "z", json!({})).deployment("a", 1, 1);
+    cluster.variant("b", "y", json!({}));
+    cluster.variant("c", "x", json!({})).deployment("c", 3, 3);
+    let mut bench = Bench::new(cluster, Answers::no_series()).await;
+    bench.turn().await;
+    let of = |v: &PublishedVariant| v.decision.as_ref().map(|d| (d.variant.clone(), d.current));
+    let decided: Vec<_> = bench.published().variants.values().map(|v| of(v)).collect();
+    assert_eq!(decided, [Some(("a".to_owned(), 1)), None, Some(("c".to_owned(), 3))]);
+}
+
+#[tokio::test]
+async fn what_has_not_changed_is_published_again_and_not_anew() {
+    let mut cluster = cluster(json!({}));
+    cluster.variant("b", "other", json!({})).deployment("b", 1, 1);
+    let mut bench = Bench::new(cluster, Answers::no_series()).await;
+    bench.turn().await;
+    let before = bench.published();
+    bench.cluster.deployment("b", 4, 4);
+    bench.turn().await;
+    let after = bench.published();
+    assert_eq!(same(&before, &after), [true, false]);
+    assert_eq!(after.variants.values().map(|v| v.current).collect::<Vec<_>>(), [Some(2), Some(4)]);
+}
+
+#[tokio::test]
+async fn a_query_that_fails_costs_no_other_signal() {
+    for (failing, told) in [
+        ("timestamp", "MetricsFound"),
+        ("num_requests_waiting", "PrometheusError"),
+        ("num_requests_running", "MetricsFound"),
+    ] {
+        let v = Bench::new(cluster(json!({})), on(failing, down(), busy())).await.turn().await;
+        assert_eq!((v.signal(), v.conditions.metrics_available.reason), (Some(3), told), "{failing}");
+    }
+}
+
+#[tokio::test]
+async fn a_map_changes_what_the_next_cycle_decides() {
+    let mut bench = Bench::busy().await;
+    let mut feed = Feed::new();
+    bench.engine.sources.maps = feed.maps();
+    let local = "ns/wva-saturation-scaling-config";
+    let mut check = async |feed: &mut Feed, path: &str, entry: &str, signal: u32, reason: &str| {
+        feed.put(path, &[("default", entry)]);
+        bench.state = State::default();
+        let v = bench.turn().await;
+        assert_eq!((v.signal(), v.conditions.optimization_ready.reason), (Some(signal), reason), "{entry}");
+        let decided = decide(&bench.published().snapshot).decisions;
+        assert_eq!(v.decision.as_ref(), decided.first());
+        assert_eq!(v.conditions.ready.reason == "Ready", reason != "MetricsUnavailable");
+    };
+    check(&mut feed, GLOBAL, "", 3, "SaturationOnlyMode").await;
+    check(&mut feed, GLOBAL, "kvCacheThreshold: 0.95", 2, "SaturationOnlyMode").await;
+    check(&mut feed, local, "kvSpareTrigger: 0.3", 3, "SaturationOnlyMode").await;
+    // The tokens of the model are not known here, so that the analyzer fails.
+    check(&mut feed, local, "analyzerName: saturation", 2, "MetricsUnavailable").await;
+    feed.delete(GLOBAL);
+    feed.delete(local);
+    // What the defaults say is published.
+    check(&mut feed, GLOBAL, "kvSpareTrigger: 7", 3, "InvalidConfiguration").await;
+}
+
+#[tokio::test]
+async fn nan_is_absent_and_never_a_load() {
+    let v = Bench::new(cluster(json!({})), both("NaN")).await.turn().await;
+    assert_eq!(reasons(&v), ["MetricsUnavailable", "MetricsMissing", "MetricsUnavailable"]);
+    assert_eq!(v.signal(), Some(2));
+}
+
+#[tokio::test]
+async fn changes_of_what_is_published_are_counted_by_direction_and_reason() {
+    let mut bench = Bench::new(cluster(json!({})), both("0")).await;
+    let counts = |bench: &Bench| -> Vec<(&'static str, &'static str, u64)> {
+        bench.published().scalings.iter().map(|(key, n)| (key.direction, key.reason, *n)).collect()
+    };
+    bench.turn().await;
+    assert_eq!(counts(&bench), [], "a first target is no change");
+    bench.fake.now(busy());
+    bench.turn().await;
+    bench.turn().await;
+    assert_eq!(counts(&bench), [("up", "SpareBelowTarget", 1)]);
+    bench.cluster.variant("a", "m", mode("fixed=7"));
+    bench.turn().await;
+    let before = counts(&bench);
+    assert!(before.contains(&("up", "Fixed", 1)));
+    for to in ["recommend", "auto"] {
+        bench.cluster.variant("a", "m", mode(to));
+        bench.turn().await;
+        assert_eq!(counts(&bench), before, "{to}: nothing was published on one side of the change");
+    }
+    bench.cluster.without_deployment("a");
+    bench.turn().await;
+    assert_eq!(counts(&bench), [], "a variant without a target has no series");
+}
+
+#[tokio::test]
+async fn of_a_workload_that_nobody_has_looked_for_nothing_is_said() {
+    let target = json!({"scaleTargetRef": {"apiVersion": "leaderworkerset.x-k8s.io/v1"}});
+    let mut cluster = Cluster::new();
+    let extra = json!({"spec": target, "status": {"desiredOptimizedAlloc": alloc(5, 0)}});
+    cluster.variant_of("a", "LeaderWorkerSet", "l", "m", extra).leader_worker_set("l", 2, 2, json!({}));
+    cluster.leader_worker_sets_are(Availability::Unknown);
+    let mut bench = Bench::new(cluster, down()).await;
+    bench.fetch().await;
+    bench.engine.cycle(&mut bench.state);
+    assert!(bench.published().variants.is_empty());
+    bench.cluster.leader_worker_sets_are(Availability::Watched);
+    bench.engine.sources.watches = bench.cluster.watches();
+    let v = bench.turn().await;
+    assert_eq!((v.signal(), v.conditions.ready.reason), (Some(5), "SafetyNet"), "the target of its status");
+}
+
+/// A bound that the token analyzer observed of a model.
+fn observed(model: &str) -> Remembered {
+    Remembered {
+        namespace: "ns".to_owned(),
+        model_id: model.to_owned(),
+        accelerator: "H100".to_owned(),
+        output: wva_scaling::snapshot::OutputBucket::Short,
+        k2: vec![wva_scaling::units::Amount::try_from(9000.0).unwrap()],
+    }
+}
+
+#[tokio::test]
+async fn what_was_observed_and_measured_is_known_in_the_next_cycle() {
+    use wva_scaling::units::Amount;
+    let mut bench = Bench::busy().await;
+    bench.turn().await;
+    // That of a model without a variant is forgotten.
+    bench.state.deciding.observed = vec![observed("gone"), observed("m")];
+    let (managed, at) = (bench.engine.managed(), (Instant::now(), Timestamp::now()));
+    let remembered = bench.state.deciding.memory.of(&managed[0], at.0, at.1);
+    let measured = wva_scaling::VariantState {
+        desired: 3,
+        current: 2,
+        desired_age: wva_crds::GoDuration::default(),
+        capacity: Some(12800.0),
+    };
+    remembered.decided(measured, wva_scaling::snapshot::Mode::Auto, false, at.0);
+    for _ in 0..2 {
+        bench.turn().await;
+        let snapshot = bench.published().snapshot.clone();
+        let capacity = snapshot.models[0].variants[0].remembered_capacity.map(Amount::get);
+        assert_eq!((capacity, &snapshot.remembered), (Some(12800.0), &bench.state.deciding.observed));
+        assert_eq!(bench.state.deciding.observed, [observed("m")]);
+    }
+}

@@ -1,0 +1,224 @@
+//! One model with its servers, endpoint picker and whatever else scales it, on its way to zero and back.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use serde_json::Value;
+use wva_testbed::fixtures::VariantFixture;
+use wva_testbed::picker::{FakePicker, Manner, pool};
+use wva_testbed::{Fleet, eventually};
+
+use crate::support::{Cluster, DEADLINE, found, is, read, served, target};
+
+/// How long nothing may have been asked of a model.
+pub(super) const RETENTION: Duration = Duration::from_secs(8);
+/// A request outlives the retention period.
+const REQUEST: Duration = Duration::from_secs(12);
+
+/// What else scales a workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OtherScaler {
+    Nothing,
+    /// An HPA that cannot say 0.
+    Hpa,
+    /// One that can.
+    HpaToZero,
+    /// A ScaledObject that may go to 0 (there is no KEDA that would).
+    ScaledObject,
+    /// Nothing, and the workload is a StatefulSet.
+    StatefulSet,
+}
+
+impl OtherScaler {
+    pub(super) const ALL: [Self; 5] =
+        [Self::Nothing, Self::Hpa, Self::HpaToZero, Self::ScaledObject, Self::StatefulSet];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "zero-nothing",
+            Self::Hpa => "zero-hpa",
+            Self::HpaToZero => "zero-hpa-to-zero",
+            Self::ScaledObject => "zero-keda",
+            Self::StatefulSet => "zero-stateful",
+        }
+    }
+
+    /// The manifests of a variant.
+    pub(super) fn manifests(self, fixture: &VariantFixture) -> String {
+        let (name, ns) = (&fixture.name, &fixture.namespace);
+        let scaled_object = format!(
+            "apiVersion: keda.sh/v1alpha1
+kind: ScaledObject
+metadata: {{name: {name}, namespace: {ns}}}
+spec: {{scaleTargetRef: {{name: {name}}}, minReplicaCount: 0, maxReplicaCount: 5}}
+"
+        );
+        let (workload, variant) = (fixture.deployment(), fixture.variant());
+        let all = match self {
+            Self::Nothing => vec![workload, variant],
+            Self::Hpa => vec![workload, variant, fixture.autoscaler()],
+            Self::HpaToZero => {
+                vec![workload, variant, fixture.autoscaler().replace("minReplicas: 1", "minReplicas: 0")]
+            }
+            Self::ScaledObject => vec![workload, variant, scaled_object],
+            Self::StatefulSet => vec![
+                workload
+                    .replace("kind: Deployment", "kind: StatefulSet")
+                    .replace("  selector:", "  serviceName: none\n  selector:"),
+                variant.replace("kind: Deployment", "kind: StatefulSet"),
+            ],
+        };
+        all.join("---\n")
+    }
+
+    fn workload(self) -> String {
+        let kind = if self == Self::StatefulSet { "statefulset" } else { "deployment" };
+        format!("{kind}/a")
+    }
+}
+
+/// Scale to zero for all models of a namespace.
+fn map(namespace: &str) -> String {
+    let retention = RETENTION.as_secs();
+    format!(
+        "apiVersion: v1
+kind: ConfigMap
+metadata: {{name: wva-model-scale-to-zero-config, namespace: {namespace}}}
+data:
+  default: |
+    enable_scale_to_zero: true
+    retention_period: {retention}s
+"
+    )
+}
+
+/// One model under way.
+pub(super) struct Model<'a> {
+    cluster: &'a Cluster,
+    pub(super) scaler: OtherScaler,
+    pub(super) namespace: String,
+    pub(super) fleet: Fleet,
+    /// Without one that has flow control no model goes to zero.
+    _picker: Option<FakePicker>,
+}
+
+/// The servers of the model of a namespace, of which there are none yet.
+pub(super) fn servers(cluster: &Cluster, namespace: &str) -> anyhow::Result<Fleet> {
+    Fleet::start(&cluster.testbed, served(namespace))
+}
+
+impl<'a> Model<'a> {
+    /// With a request that its first pod runs from its first moment on, however late that is seen here.
+    pub(super) async fn start(cluster: &'a Cluster, scaler: OtherScaler) -> anyhow::Result<Self> {
+        let namespace = cluster.testbed.namespace(scaler.name()).await?;
+        let fleet = servers(cluster, &namespace)?;
+        fleet.send(REQUEST);
+        let picker = picker(cluster, &namespace, Manner::Later).await?;
+        let model = Self::serve(cluster, scaler, namespace, fleet).await?;
+        Ok(Self { _picker: Some(picker), ..model })
+    }
+
+    pub(super) async fn serve(
+        cluster: &'a Cluster,
+        scaler: OtherScaler,
+        namespace: String,
+        fleet: Fleet,
+    ) -> anyhow::Result<Self> {
+        let fixture = VariantFixture::new(&namespace, "a");
+        cluster.testbed.apply(&scaler.manifests(&fixture.port(fleet.port()))).await?;
+        cluster.testbed.apply(&map(&namespace)).await?;
+        fleet.wait_ready(1, DEADLINE).await?;
+        Ok(Self { cluster, scaler, namespace, fleet, _picker: None })
+    }
+
+    /// Lines of the program's log with this message about the model's workload.
+    pub(super) fn log_lines(&self, message: &str) -> anyhow::Result<Vec<Value>> {
+        let log = std::fs::read_to_string(self.cluster.install.process().log_path())?;
+        let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let ours = |line: &Value| line["msg"] == message && line["namespace"] == self.namespace.as_str();
+        Ok(lines.filter(ours).collect())
+    }
+
+    pub(super) async fn replicas(&self) -> anyhow::Result<u64> {
+        let workload = read(&self.cluster.testbed, &[&self.scaler.workload(), "-n", &self.namespace]).await?;
+        workload["spec"]["replicas"].as_u64().context("no replicas")
+    }
+
+    pub(super) async fn variant(&self) -> anyhow::Result<Value> {
+        self.cluster.variant(&self.namespace, "a").await
+    }
+
+    /// Waits for the model to be at rest at zero; the signal alone where somebody else acts on it.
+    pub(super) async fn goes_to_zero(&self) -> anyhow::Result<()> {
+        let left = u64::from(self.scaler == OtherScaler::ScaledObject);
+        eventually(&format!("{} to go to zero", self.scaler.name()), DEADLINE, async || {
+            let va = self.variant().await?;
+            ensure!(target(&va) == Some(0), "{}", va["status"]);
+            ensure!(self.replicas().await? == left, "{} replicas", self.replicas().await?);
+            let rests = [
+                ("MetricsAvailable", "ScaleFromZero"),
+                ("OptimizationReady", "ScaleFromZeroMode"),
+                ("Ready", "Ready"),
+            ];
+            let rests = rests.iter().all(|(kind, reason)| is(&va, kind, ("True", reason)));
+            ensure!(left > 0 || rests, "{}", va["status"]);
+            Ok(())
+        })
+        .await
+    }
+
+    /// Names of the pods that are ready.
+    pub(super) fn pods(&self) -> Vec<String> {
+        self.fleet.pods().into_iter().map(|load| load.pod).collect()
+    }
+
+    /// A request finds no replica, and a person scales the workload up: it stays up while it loads and while it serves.
+    pub(super) async fn is_woken(&self) -> anyhow::Result<()> {
+        let scale = ["scale", &self.scaler.workload(), "-n", &self.namespace, "--replicas=1"];
+        self.fleet.send(REQUEST);
+        self.cluster.testbed.kubectl(&scale).await?.success()?;
+        let name = self.scaler.name();
+        eventually(&format!("{name} to be measured again"), DEADLINE, async || {
+            // An HPA that may say 0 can be sooner than the new target, and takes the replica back: the person tries again.
+            if self.scaler == OtherScaler::HpaToZero && self.replicas().await? == 0 {
+                self.cluster.testbed.kubectl(&scale).await?.success()?;
+            }
+            let va = self.variant().await?;
+            let measured = is(&va, "MetricsAvailable", ("True", "MetricsFound")) && target(&va) == Some(1);
+            ensure!(measured && self.replicas().await? == 1, "{}", va["status"]);
+            Ok(())
+        })
+        .await?;
+        let what = format!("the request in {name}");
+        eventually(&what, DEADLINE, async || was_spared(&self.fleet, 1)).await
+    }
+}
+
+/// A pool of a namespace with a fake endpoint picker.
+pub(super) async fn picker(cluster: &Cluster, namespace: &str, manner: Manner) -> anyhow::Result<FakePicker> {
+    let picker = FakePicker::start([127, 0, 0, 10]).await?;
+    picker.behaves(manner);
+    picker.pod(&cluster.testbed, namespace, "epp", "epp-0").await?;
+    cluster.testbed.apply(&pool(namespace, "epp")).await?;
+    Ok(picker)
+}
+
+/// A request of a fleet ran to its end on the pod that it began on.
+pub(super) fn was_spared(fleet: &Fleet, nth: usize) -> anyhow::Result<()> {
+    let all = fleet.requests();
+    let request = all.get(nth).context("no request was sent")?;
+    ensure!(request.ended.is_some() && request.begins == 1, "{request:?}");
+    Ok(())
+}
+
+/// Waits until the condition `ScalingActive` of an HPA has this status.
+pub(super) async fn until_scaling_active(model: &Model<'_>, active: &str) -> anyhow::Result<()> {
+    eventually(&format!("ScalingActive of the HPA to be {active}"), DEADLINE, async || {
+        let hpa = read(&model.cluster.testbed, &["hpa/a", "-n", &model.namespace]).await?;
+        let condition = found(&hpa, "ScalingActive")?;
+        ensure!(condition["status"] == active, "{condition}");
+        ensure!(active == "True" || condition["reason"] == "ScalingDisabled", "{condition}");
+        Ok(())
+    })
+    .await
+}
