@@ -14,10 +14,10 @@ use std::time::Duration;
 
 use raw::{Raw, Wrong};
 
-pub(crate) use files::{MainMap, Patience, fetch};
+pub(crate) use files::{MainMap, MapName, Patience, fetch};
 pub(crate) use live::{Live, Update, keys};
 pub(crate) use shown::SettingsInForce;
-pub(crate) use sources::{MapName, Sources};
+pub(crate) use sources::Sources;
 pub(crate) use words::LogFormat;
 
 /// What one process needs to know before it starts.

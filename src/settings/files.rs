@@ -11,8 +11,6 @@ use wva_crds::names::RESTART_REVISION_ANNOTATION;
 use wva_crds::settings::map::{MapText, nested};
 use wva_rules::{MapFacts, MapRole, Place, Severity, validate_map};
 
-use super::sources::MapName;
-
 /// How long one try to read the map may take.
 const TRY: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_secs(2);
@@ -48,6 +46,13 @@ pub(crate) struct MainMap {
     pub(crate) version: Option<String>,
     /// What the rules say of it, to be logged: admission is not trusted to have run.
     pub(crate) warnings: Vec<String>,
+}
+
+/// Names a ConfigMap.
+#[derive(Clone, Debug)]
+pub(crate) struct MapName {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
 }
 
 /// Reads the main map; an absent one is empty.

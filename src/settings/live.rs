@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use wva_crds::settings::map::{Layout, MapText};
 use wva_crds::settings::{SETTINGS, Setting, order_problems};
 
-use super::files::MainMap;
+use super::files::{MainMap, MapName};
 use super::raw::{Raw, Source, Wrong};
 use super::reader::Reader;
-use super::sources::{MapName, Sources, nested_error};
+use super::sources::{Sources, nested_error};
 
 /// What is in force, with where it comes from. One owner: the watch of the main map.
 #[derive(Debug)]

@@ -7,9 +7,10 @@ use clap::ArgMatches;
 use wva_crds::settings::map::{MapText, NESTED_ENTRY};
 use wva_crds::settings::{Kind, SETTINGS, Setting, Value};
 
+use super::files::{self, MapName};
 use super::raw::{Raw, Source, Wrong};
 use super::reader::Reader;
-use super::{Log, Settings, SettingsError, files};
+use super::{Log, Settings, SettingsError};
 
 /// What the process was started with.
 #[derive(Clone, Default)]
@@ -27,13 +28,6 @@ impl std::fmt::Debug for Sources {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Sources").field("file", &self.file).finish_non_exhaustive()
     }
-}
-
-/// Names a ConfigMap.
-#[derive(Clone, Debug)]
-pub(crate) struct MapName {
-    pub(crate) namespace: String,
-    pub(crate) name: String,
 }
 
 impl Sources {
