@@ -88,7 +88,7 @@ pub(crate) struct Webhook {
 #[derive(Clone, Debug)]
 pub(crate) struct Controller {
     pub(crate) prometheus: wva_controller::PrometheusConfig,
-    pub(crate) limiter: wva_controller::Limiter,
+    pub(crate) limiter: wva_controller::GpuWatchConfig,
     pub(crate) external_metrics_address: Option<SocketAddr>,
     pub(crate) debug_address: Option<SocketAddr>,
     pub(crate) legacy_metrics: bool,

@@ -59,12 +59,12 @@ impl Prometheus {
             ),
             other => anyhow::Error::new(other).context("cannot make the client for Prometheus"),
         })?;
-        Ok(Some(Self(client.timeout(TIMEOUT))))
+        Ok(Some(Self(client.with_timeout(TIMEOUT))))
     }
 
     /// The series of an instant vector.
     pub(super) async fn series(&self, expression: &str) -> Result<Vec<Series>, String> {
-        self.0.series(expression).await.map_err(|error| match error {
+        self.0.query(expression).await.map_err(|error| match error {
             QueryError::Unreachable { cause, has_begun: false, .. } => {
                 format!("Prometheus did not answer: check --prometheus: {cause}")
             }

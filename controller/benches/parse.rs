@@ -10,7 +10,7 @@ use std::io::{self, Read};
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use serde::Deserialize;
-use wva_controller::measured::rows;
+use wva_controller::bench::rows;
 
 /// An answer with a series for each of so many pods, made while it is read.
 struct Answer {

@@ -1,4 +1,4 @@
-//! From Prometheus to values: a few queries for all models, and what is known of each pod, with its age.
+//! Collects metrics from Prometheus and endpoint pickers: a few queries for all models, and samples of each pod with ages.
 
 pub(crate) mod page;
 pub(crate) mod picker;
@@ -23,64 +23,63 @@ use self::scope::Scope;
 use self::signals::{Query, Rows};
 use crate::collect::telemetry::Telemetry;
 
-/// What was answered to one query.
+/// The result of one query.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    /// The query.
     pub(crate) query: Query,
-    /// The namespaces it was for.
+    /// Namespaces of the query.
     pub(crate) scope: Scope,
-    /// Its series, or why there are none.
+    /// Series, or why the query failed.
     pub(crate) rows: Result<Rows, QueryError>,
 }
 
-/// The answers of one round, in any order.
+/// Answers of one round, in any order.
 pub(crate) type Answers = Vec<Answer>;
 
-/// Queries under way at once: enough to keep Prometheus busy, and not so many that it is kept from all else.
+/// Concurrent queries: enough for throughput, and few enough not to overload Prometheus.
 const CONCURRENCY: usize = 4;
 
-/// Asks these queries for every scope. Takes at most as long as `within`: what has no answer by then has failed.
-pub(crate) async fn fetch(
+/// Makes these queries for every scope. Queries without an answer within `within` fail.
+pub(crate) async fn query_round(
     prometheus: &Prometheus,
     scopes: Vec<Scope>,
     queries: &[Query],
     telemetry: &Telemetry,
     within: Duration,
 ) -> Answers {
-    let mut asks = Vec::new();
+    let mut requests = Vec::new();
     for scope in scopes {
-        asks.extend(queries.iter().map(|query| (*query, scope.clone())));
+        requests.extend(queries.iter().map(|query| (*query, scope.clone())));
     }
-    let span = spans::prometheus_round(asks.len());
-    stream_answers(prometheus, asks, telemetry, within).collect().instrument(span).await
+    let span = spans::prometheus_round(requests.len());
+    stream_answers(prometheus, requests, telemetry, within).collect().instrument(span).await
 }
 
-/// The same, with each answer as soon as it is there.
+/// Makes queries and yields each answer as it arrives. Queries without an answer within `within` fail.
 pub(crate) fn stream_answers<'a>(
     prometheus: &'a Prometheus,
-    mut asks: Vec<(Query, Scope)>,
+    mut requests: Vec<(Query, Scope)>,
     telemetry: &'a Telemetry,
     within: Duration,
 ) -> BoxStream<'a, Answer> {
     let deadline = tokio::time::Instant::now() + within;
     let session = async move {
         let session = tokio::time::timeout_at(deadline, prometheus.session()).await;
-        Arc::new(session.unwrap_or_else(|_| Err(prometheus.out_of_time(within))))
+        Arc::new(session.unwrap_or_else(|_| Err(prometheus.timed_out(within))))
     };
     let answer = move |session: Arc<Result<Session, QueryError>>, (query, scope): (Query, Scope)| async move {
         let began = Instant::now();
-        let asked = async {
+        let result = async {
             let session = session.as_ref().as_ref().map_err(Clone::clone)?;
             let expression = query.expression(&scope, prometheus.extra_matchers());
-            prometheus.ask(session, &expression, || Rows::of(query)).await
+            prometheus.query_into(session, &expression, || Rows::new(query)).await
         };
-        let answer = tokio::time::timeout_at(deadline, asked).await;
-        let answer = answer.unwrap_or_else(|_| Err(prometheus.out_of_time(within)));
-        telemetry.query(query, began.elapsed(), answer.is_ok());
+        let answer = tokio::time::timeout_at(deadline, result).await;
+        let answer = answer.unwrap_or_else(|_| Err(prometheus.timed_out(within)));
+        telemetry.record_query(query, began.elapsed(), answer.is_ok());
         let rows = answer.map(|(mut rows, partial)| {
             if partial.is_some() {
-                telemetry.partial_answer(query);
+                telemetry.record_partial_answer(query);
             }
             rows.partial = partial;
             rows
@@ -88,8 +87,8 @@ pub(crate) fn stream_answers<'a>(
         Answer { query, scope, rows }
     };
     let all = move |session: Arc<Result<Session, QueryError>>| {
-        let asks = stream::iter(std::mem::take(&mut asks));
-        asks.map(move |ask| answer(session.clone(), ask)).buffer_unordered(CONCURRENCY)
+        let requests = stream::iter(std::mem::take(&mut requests));
+        requests.map(move |request| answer(session.clone(), request)).buffer_unordered(CONCURRENCY)
     };
     stream::once(session).flat_map(all).boxed()
 }

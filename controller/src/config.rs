@@ -1,13 +1,11 @@
-//! The ConfigMaps with entries: thresholds and scale to zero, for all namespaces or for their own, and service classes.
-//! A watch keeps what
-//! was last read of each map; the engine asks, cycle by cycle, which of them are in force, and which settings follow
-//! for each model.
+//! ConfigMaps with entries: thresholds and scale to zero, global or for one namespace, and service classes. A watch caches
+//! the parsed maps. In each cycle the engine determines the effective maps and resolves the settings of each model.
 
-mod in_force;
+mod change_log;
+mod effective;
 mod layers;
 mod main_map;
-mod news;
-mod read;
+mod parsed_map;
 mod reloads;
 mod resolve;
 mod service_classes;
@@ -18,9 +16,9 @@ mod watch;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
-use in_force::{Readers, global};
+use effective::{LocalMapScope, global_maps};
 use k8s_openapi::api::core::v1::ConfigMap;
-use read::{MapEntry, MapKey, Maps};
+use parsed_map::{MapEntry, MapKey, Maps};
 use serde_json::Value;
 use service_classes::ServiceClasses;
 use tokio::sync::Notify;
@@ -28,128 +26,126 @@ use wva_crds::entries::{SaturationEntry, ScaleToZeroEntry};
 use wva_rules::{MapNames, MapRole};
 
 pub use main_map::main_map;
-pub use reloads::{Config, ConfigReloads};
+pub use reloads::{ConfigKind, ConfigReloads};
 pub(crate) use resolve::Settings;
 pub use watch::watch_config_maps;
 
-/// Which ConfigMaps are read, and what was read of them last. One writer, the watch; any number of readers.
+/// Cache of parsed ConfigMaps. The watch is the only writer.
 #[derive(Clone, Debug)]
 pub struct ConfigMaps {
     names: MapNames,
-    /// Value of the namespace label that opts in to maps there.
-    opted_in: String,
-    kept: Arc<RwLock<Kept>>,
-    /// Held while something is made of a map, by the watch and by the engine: what an older version says must not be
-    /// kept in place of a newer one, nor after the map is gone.
-    making: Arc<Mutex<()>>,
-    /// Which namespaces the last cycle read maps of. `None`: there was none yet.
-    readers: Arc<RwLock<Option<Arc<Readers>>>>,
-    /// A map that is read has changed.
+    /// Value of the namespace label that opts in to local maps.
+    opt_in_value: String,
+    cache: Arc<RwLock<MapCache>>,
+    /// Serializes parsing by the watch and by the engine, so that an old version never replaces a newer one or survives
+    /// the deletion of the map.
+    parsing: Arc<Mutex<()>>,
+    /// Namespaces whose local maps the last cycle read; `None` before the first cycle.
+    local_scope: Arc<RwLock<Option<Arc<LocalMapScope>>>>,
+    /// Notified of a change of a map in use.
     changed: Arc<Notify>,
 }
 
-/// What is kept of all maps.
+/// Cached maps.
 #[derive(Debug, Default)]
-struct Kept {
-    /// Maps of other namespaces than the controller's as they came, for the day that somebody reads them. Of a namespace
-    /// that nobody reads there is no more than this: what is made of a map can be much larger.
+struct MapCache {
+    /// Unparsed maps of all namespaces except the controller's. They are parsed when their namespace comes into use, because
+    /// a parsed map can be much larger.
     local: BTreeMap<MapKey, Arc<ConfigMap>>,
     saturation: Maps<SaturationEntry>,
     to_zero: Maps<ScaleToZeroEntry>,
     classes: Maps<ServiceClasses>,
 }
 
-impl Kept {
-    /// Something was made of the map.
-    fn knows(&self, key: &MapKey) -> bool {
+impl MapCache {
+    fn has_parsed(&self, key: &MapKey) -> bool {
         self.saturation.contains_key(key) || self.to_zero.contains_key(key) || self.classes.contains_key(key)
     }
 
-    /// Lets go what was made of a map. Says whether there was anything.
-    fn forget(&mut self, key: &MapKey) -> bool {
-        let forgotten = [
+    /// Removes a parsed map; returns whether there was one.
+    fn remove_parsed(&mut self, key: &MapKey) -> bool {
+        let removed = [
             self.saturation.remove(key).is_some(),
             self.to_zero.remove(key).is_some(),
             self.classes.remove(key).is_some(),
         ];
-        forgotten.contains(&true)
+        removed.contains(&true)
     }
 }
 
 impl ConfigMaps {
-    fn new(names: MapNames, opted_in: String) -> Self {
-        let (kept, making, readers, changed) = Default::default();
-        Self { names, opted_in, kept, making, readers, changed }
+    fn new(names: MapNames, opt_in_value: String) -> Self {
+        let (cache, parsing, local_scope, changed) = Default::default();
+        Self { names, opt_in_value, cache, parsing, local_scope, changed }
     }
 
-    fn making(&self) -> MutexGuard<'_, ()> {
-        self.making.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_parsing(&self) -> MutexGuard<'_, ()> {
+        self.parsing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a change of a map that is read.
+    /// Waits for a change of a map in use.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }
 
-    /// Tells the engine of one.
-    pub(crate) fn tell(&self) {
+    /// Notifies the engine of a change.
+    pub(crate) fn notify_changed(&self) {
         self.changed.notify_one();
     }
 
-    /// The global map with entries of this role that is in force, as far as it holds: what a namespace's own map inherits
-    /// from. `None` where there is none, and for roles without such maps.
+    /// The valid entries of the effective global map of a role, from which local maps inherit. `None` if there is no map, and
+    /// for roles without local maps.
     #[must_use]
     pub fn global(&self, role: MapRole) -> Option<Value> {
         match role {
-            MapRole::Saturation => self.first(role, |kept| &kept.saturation),
-            MapRole::ScaleToZero => self.first(role, |kept| &kept.to_zero),
+            MapRole::Saturation => self.first_global(role, |cache| &cache.saturation),
+            MapRole::ScaleToZero => self.first_global(role, |cache| &cache.to_zero),
             MapRole::Main | MapRole::ServiceClasses => None,
         }
     }
 
-    fn first<E: MapEntry>(&self, role: MapRole, of_kind: fn(&Kept) -> &Maps<E>) -> Option<Value> {
-        // No longer than that: a large map takes its time to be written.
-        let map = global(of_kind(&self.kept()), &self.names, role).next().cloned()?;
-        Some(map.object())
+    fn first_global<E: MapEntry>(&self, role: MapRole, maps: fn(&MapCache) -> &Maps<E>) -> Option<Value> {
+        // The lock ends here: serializing a large map takes time.
+        let map = global_maps(maps(&self.cache()), &self.names, role).next().cloned()?;
+        Some(map.to_object())
     }
 
-    fn kept(&self) -> RwLockReadGuard<'_, Kept> {
-        // Nothing panics while it holds the lock; if it did, what is kept would still be whole.
-        self.kept.read().unwrap_or_else(PoisonError::into_inner)
+    fn cache(&self) -> RwLockReadGuard<'_, MapCache> {
+        // No code panics with the lock held, and the cache would be consistent even then.
+        self.cache.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes over who reads maps: those of namespaces that are read now are, and of the others only the text stays.
-    fn read_by(&self, readers: &Arc<Readers>) {
-        // First: a map that comes in meanwhile is either found here, or starts the next cycle.
-        *self.readers.write().unwrap_or_else(PoisonError::into_inner) = Some(readers.clone());
-        let (mut read, mut unread) = (Vec::new(), Vec::new());
-        let _making = self.making();
+    /// Sets the namespaces in use: parses their maps, and removes the parsed maps of others.
+    fn set_local_scope(&self, scope: &Arc<LocalMapScope>) {
+        // First, so that a map that arrives now is either found here or starts the next cycle.
+        *self.local_scope.write().unwrap_or_else(PoisonError::into_inner) = Some(scope.clone());
+        let (mut unparsed, mut unused) = (Vec::new(), Vec::new());
+        let _parsing = self.lock_parsing();
         {
-            let kept = self.kept();
-            for (key, map) in &kept.local {
-                match (readers.includes(&key.namespace), kept.knows(key)) {
-                    (true, false) => read.push(map.clone()),
-                    (false, true) => unread.push(key.clone()),
+            let cache = self.cache();
+            for (key, map) in &cache.local {
+                match (scope.includes(&key.namespace), cache.has_parsed(key)) {
+                    (true, false) => unparsed.push(map.clone()),
+                    (false, true) => unused.push(key.clone()),
                     _ => {}
                 }
             }
         }
-        for map in read {
-            self.read(&map);
+        for map in unparsed {
+            self.parse(&map);
         }
-        for key in unread {
-            self.change(|kept| kept.forget(&key));
+        for key in unused {
+            self.change(|cache| cache.remove_parsed(&key));
         }
     }
 
-    /// Whether anybody reads the maps of a namespace: anybody may write there.
-    fn are_read(&self, namespace: &str) -> bool {
-        let readers = self.readers.read().unwrap_or_else(PoisonError::into_inner);
-        namespace == self.names.namespace
-            || readers.as_ref().is_none_or(|readers| readers.includes(namespace))
+    /// Whether the maps of a namespace are in use.
+    fn is_in_use(&self, namespace: &str) -> bool {
+        let scope = self.local_scope.read().unwrap_or_else(PoisonError::into_inner);
+        namespace == self.names.namespace || scope.as_ref().is_none_or(|scope| scope.includes(namespace))
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut Kept) -> T) -> T {
-        change(&mut self.kept.write().unwrap_or_else(PoisonError::into_inner))
+    fn change<T>(&self, change: impl FnOnce(&mut MapCache) -> T) -> T {
+        change(&mut self.cache.write().unwrap_or_else(PoisonError::into_inner))
     }
 }

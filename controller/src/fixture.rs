@@ -18,7 +18,7 @@ use wva_scaling::VariantKey;
 use crate::cycle::conditions::{Outlook, conditions};
 use crate::model::published::{Published, PublishedVariant};
 use crate::model::reported::ReportedState;
-use crate::observe::variants::{Ownership, Reach};
+use crate::observe::variants::{Ownership, OwnershipView};
 use crate::observe::watches::variant::Variant;
 use crate::observe::watches::{
     Autoscaler, GpuWatches, NamespaceFacts, NodeFacts, OwnedSet, PodFacts, WatchedNode, WatchedPod, Watches,
@@ -89,9 +89,9 @@ impl Cluster {
     }
 
     /// What a controller of `ownership` manages.
-    pub(crate) fn reach(&self, ownership: Ownership) -> Reach {
+    pub(crate) fn reach(&self, ownership: Ownership) -> OwnershipView {
         let watches = self.watches();
-        Reach::new(ownership, watches.variants, watches.namespaces)
+        OwnershipView::new(ownership, watches.variants, watches.namespaces)
     }
 
     /// The VariantAutoscaling of a Deployment of the same name; `extra` is merged over it at the top level.

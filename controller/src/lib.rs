@@ -13,24 +13,24 @@ mod observe;
 mod publish;
 
 pub use actuate::{Actuator, ModelServers, ScaleExecutor};
-pub use collect::picker::{Asking, PickerConfig, PickerToken, Pickers};
+pub use collect::picker::{PickerConfig, PickerPoller, PickerToken, Pickers};
 pub use collect::prometheus::{
     ClientError, ClientIdentity, Prometheus, PrometheusConfig, QueryError, Series,
 };
 pub use collect::telemetry::Telemetry;
-pub use config::{Config, ConfigMaps, ConfigReloads, main_map, watch_config_maps};
+pub use config::{ConfigKind, ConfigMaps, ConfigReloads, main_map, watch_config_maps};
 pub use cycle::engine::{Actuation, CycleProgress, Engine, EngineConfig, EngineMetrics, Sources};
 pub use model::moment::LONGEST_AGE;
 pub use model::orphan::{Orphan, OrphanEvidence};
 pub use model::published::{Published, PublishedVariant, Reader, StatusTargets};
 pub use model::refusals::Refusals;
-pub use observe::crd::{Undescribed, missing_fields, warn_if_crd_outdated};
-pub use observe::guard;
+pub use observe::crd::{CrdSchemaError, missing_fields, warn_if_crd_outdated};
 pub use observe::pools::InferencePools;
-pub use observe::template::demanded as template_accelerator;
-pub use observe::variants::{Ownership, Reach, detect_orphan, is_excluded as namespace_is_excluded};
+pub use observe::template::required_accelerator as template_accelerator;
+pub use observe::validation::validate_stored;
+pub use observe::variants::{Ownership, OwnershipView, detect_orphan, is_excluded as namespace_is_excluded};
 pub use observe::watches::{
-    AutoscalerObservers, Limiter, NamespaceFacts, Variant, Watches, watch_all, watch_inference_pools,
+    AutoscalerObservers, GpuWatchConfig, NamespaceFacts, Variant, Watches, watch_all, watch_inference_pools,
     watch_namespaces, watch_service_monitor, watch_variants,
 };
 pub use observe::workloads::{accelerator as workload_accelerator, exists as workload_exists};
@@ -43,7 +43,7 @@ pub use publish::status::StatusWriter;
 
 /// What benches measure; no part of the API.
 #[doc(hidden)]
-pub mod measured {
+pub mod bench {
     use std::io::Read;
 
     use crate::collect::prometheus::answer::read;
@@ -54,7 +54,7 @@ pub mod measured {
     /// # Errors
     /// Where it is no answer.
     pub fn rows(body: impl Read) -> Result<Vec<(std::sync::Arc<str>, f64)>, serde_json::Error> {
-        let mut rows = Rows::of(Query::KvUsage);
+        let mut rows = Rows::new(Query::KvUsage);
         read(body, &mut rows)?;
         Ok(rows.pods.into_iter().map(|(_, key, value)| (key.pod, value)).collect())
     }

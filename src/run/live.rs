@@ -6,7 +6,7 @@ use std::pin::pin;
 use futures::StreamExt;
 use k8s_openapi::jiff::Timestamp;
 use tokio::sync::watch;
-use wva_controller::{Config, ConfigReloads, EngineConfig, Notices};
+use wva_controller::{ConfigKind, ConfigReloads, EngineConfig, Notices};
 use wva_crds::events::{ImmutableChange, immutable_change};
 
 use super::Process;
@@ -46,7 +46,7 @@ impl Process {
 
 impl ReloadTargets {
     fn take_over(&self, update: &Update) {
-        self.reloads.count(Config::Main, update.valid);
+        self.reloads.count(ConfigKind::Main, update.valid);
         self.level.set(update.level);
         self.engine.send_if_modified(|config| std::mem::replace(config, update.engine) != update.engine);
     }

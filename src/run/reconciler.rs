@@ -8,8 +8,8 @@ use tokio::sync::watch;
 use wva_certs::Certs;
 use wva_controller::external_metrics::{self, ExternalMetrics, OwnService};
 use wva_controller::{
-    Actuator, Asking, ConfigReloads, Engine, EngineConfig, EngineMetrics, ModelServers, Ownership,
-    PickerConfig, Prometheus, Reach, Reader, Refusals, Reporter, ScaleExecutor, Scraped, Sources,
+    Actuator, ConfigReloads, Engine, EngineConfig, EngineMetrics, ModelServers, Ownership, OwnershipView,
+    PickerConfig, PickerPoller, Prometheus, Reader, Refusals, Reporter, ScaleExecutor, Scraped, Sources,
     StatusTargets, StatusWriter, Telemetry, VariantSeries, events, watch_service_monitor,
 };
 
@@ -29,17 +29,20 @@ impl Process {
     ) -> anyhow::Result<ConfigReloads> {
         let (published, reader) = watch::channel(None);
         let ownership = self.ownership(controller);
-        let reach =
-            Reach::new(ownership.clone(), self.caches.variants.clone(), self.caches.namespaces.clone());
+        let reach = OwnershipView::new(
+            ownership.clone(),
+            self.caches.variants.clone(),
+            self.caches.namespaces.clone(),
+        );
         self.export_series(&reader, &reach, controller.legacy_metrics);
         let telemetry = Telemetry::register(&self.metrics.registry)?;
         let reloads = ConfigReloads::register(&self.metrics.registry)?;
         let asked =
             PickerConfig { token: controller.zero.picker_token.clone(), ownership: ownership.clone() };
         let seen = watched.facts.watches.clone();
-        let (asking, pickers) =
-            Asking::new(self.clients.client.clone(), seen, watched.pools, reader.clone(), asked)?;
-        self.ask_pickers(asking);
+        let (poller, pickers) =
+            PickerPoller::new(self.clients.client.clone(), seen, watched.pools, reader.clone(), asked)?;
+        self.spawn_picker_poller(poller);
         let (refusals, refused) = watch::channel(Arc::default());
         let sources = Sources {
             watches: watched.facts.watches,
@@ -68,7 +71,7 @@ impl Process {
     }
 
     /// Adds the series of variants to `/metrics`, while this replica leads.
-    fn export_series(&mut self, reader: &Reader, reach: &Reach, legacy: bool) {
+    fn export_series(&mut self, reader: &Reader, reach: &OwnershipView, legacy: bool) {
         let series = VariantSeries::new(reader.clone(), reach.clone(), legacy, self.progress.clone());
         let leadership = self.leading.leadership.clone();
         self.metrics.series = Some(Arc::new(move |take| {
@@ -96,11 +99,11 @@ impl Process {
     }
 
     /// Asks endpoint pickers about models at zero.
-    fn ask_pickers(&mut self, asking: Asking) {
-        let asking = Arc::new(asking);
+    fn spawn_picker_poller(&mut self, poller: PickerPoller) {
+        let poller = Arc::new(poller);
         self.spawn_leading("endpoint pickers", move |ended| {
-            let asking = asking.clone();
-            settled(async move { asking.run(ended).await })
+            let poller = poller.clone();
+            settled(async move { poller.run(ended).await })
         });
     }
 
@@ -141,7 +144,7 @@ impl Process {
     fn spawn_status_and_events(
         &mut self,
         reader: &Reader,
-        reach: &Reach,
+        reach: &OwnershipView,
         status_targets: &watch::Sender<StatusTargets>,
     ) {
         let targets = status_targets.clone();

@@ -119,7 +119,7 @@ impl Reader<'_> {
                 extra_matchers: self.text("PROMETHEUS_EXTRA_MATCHERS"),
                 is_interactive: false,
             },
-            limiter: wva_controller::Limiter {
+            limiter: wva_controller::GpuWatchConfig {
                 limited_mode: self.flag("WVA_LIMITED_MODE"),
                 node_selector: self.text("WVA_NODE_SELECTOR"),
             },

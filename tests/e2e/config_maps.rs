@@ -16,7 +16,7 @@ use wva_testbed::install::{Install, SYSTEM, WEBHOOKS};
 use wva_testbed::{Fleet, Options, Process, Testbed, Tools, eventually};
 
 const UPDATED: &str = "Updated saturation config";
-const UNUSABLE: &str = "An entry of a ConfigMap cannot be used: its last good value holds";
+const UNUSABLE: &str = "Invalid ConfigMap entry; keeping its last valid value";
 
 fn map(namespace: &str, name: &str, entries: &Value) -> String {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": namespace, "name": name}, "data": entries})

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{Container, Pod, Probe};
 use kube::api::ListParams;
 use kube::{Api, Client};
 
-use crate::collect::page::{self, Figures, NoAnswer, PORTS};
+use crate::collect::page::{self, PORTS, PageError, PageReader};
 use crate::observe::template;
 
 /// Longest time for all of it: requests that come meanwhile are not seen.
@@ -100,14 +100,14 @@ impl ModelServers {
 }
 
 impl Said {
-    fn take_in(&mut self, server: String, answer: Result<InFlight, NoAnswer>) {
+    fn take_in(&mut self, server: String, answer: Result<InFlight, PageError>) {
         match answer {
             Ok(InFlight { requests: Some(requests) }) if requests > 0.0 => self.busy = Some(server),
             Ok(InFlight { requests: Some(_) }) => self.idle += 1,
             Ok(InFlight { requests: None }) => {
                 self.unknown.push(format!("{server}: its page shows no vllm:num_requests_running"));
             }
-            Err(NoAnswer::TooSlow) => self.slow = Some(server),
+            Err(PageError::TooSlow) => self.slow = Some(server),
             Err(error) => self.unknown.push(format!("{server}: {error}")),
         }
     }
@@ -119,12 +119,12 @@ struct InFlight {
     requests: Option<f64>,
 }
 
-impl Figures for InFlight {
-    fn take(&mut self, name: &str, rest: &str) -> Option<()> {
+impl PageReader for InFlight {
+    fn read_series(&mut self, name: &str, rest: &str) -> Option<()> {
         if !matches!(name, "vllm:num_requests_running" | "vllm:num_requests_waiting") {
-            return page::other(rest);
+            return page::check_number(rest);
         }
-        let value = page::value(rest, |_, _| {})?;
+        let value = page::parse_value(rest, |_, _| {})?;
         if value.is_finite() && value >= 0.0 {
             self.requests = Some(self.requests.unwrap_or_default() + value);
         }
@@ -157,12 +157,12 @@ fn pages_of(pod: &Pod, ranks: &BTreeSet<u16>) -> Option<Vec<Page>> {
 /// The ports at which the servers of a pod show what they do, and whether they speak HTTPS there: those of its ranks, each
 /// a server of its own, else that of each container with a server.
 fn ports_of(containers: &[Container], ranks: &BTreeSet<u16>) -> BTreeSet<(u16, bool)> {
-    let Some(first) = template::server(containers) else { return BTreeSet::new() };
+    let Some(first) = template::find_server(containers) else { return BTreeSet::new() };
     if !ranks.is_empty() {
         let tls = speaks_tls(first);
         return ranks.iter().map(|port| (*port, tls)).collect();
     }
-    let all = template::servers(containers).chain([first]);
+    let all = template::vllm_containers(containers).chain([first]);
     all.map(|server| (port_of(server), speaks_tls(server))).collect()
 }
 
@@ -179,7 +179,7 @@ fn speaks_tls(server: &Container) -> bool {
     let probes = [&server.readiness_probe, &server.liveness_probe, &server.startup_probe];
     let scheme = |probe: &Probe| probe.http_get.as_ref()?.scheme.clone();
     probes.into_iter().flatten().filter_map(scheme).any(|scheme| scheme == "HTTPS")
-        || template::words(server).any(|word| word.contains("--ssl-certfile"))
+        || template::command_line(server).any(|word| word.contains("--ssl-certfile"))
 }
 
 #[cfg(test)]
@@ -248,7 +248,7 @@ mod tests {
     fn in_flight(page: &str) -> Option<f64> {
         let mut read = page::Page::new(InFlight::default());
         read.feed(page.as_bytes()).unwrap();
-        read.end().unwrap().requests
+        read.finish().unwrap().requests
     }
 
     #[test]

@@ -1,94 +1,93 @@
-//! Metrics pages of pods that are asked directly, read as they arrive: of thousands of lines only those that somebody
-//! asks about are kept. What is no metrics page is no answer, for a page without a figure would mean that it is 0.
+//! Streaming reader of the metrics pages of pods. It keeps only the series that a [`PageReader`] reads. A page that is not
+//! in the metrics format is an error: a missing series would otherwise mean 0.
 
 mod client;
 
-pub(crate) use client::{Client, NoAnswer};
+pub(crate) use client::{Client, PageError};
 
-/// Names of the container port with the metrics.
+/// Names of the container port that serves metrics.
 pub(crate) const PORTS: [&str; 2] = ["metrics", "http-metrics"];
-/// Longest line that is held until its end has arrived.
+/// Longest line, in bytes.
 const LONGEST_LINE: usize = 64 << 10;
 
-/// The page holds something that is no metric.
+/// The page has a line that is not a metric.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line} is no metric: {text:?}")]
-pub(crate) struct NotMetrics {
+#[error("line {line} is not a metric: {text:?}")]
+pub(crate) struct InvalidPage {
     /// Counted from 1.
     line: usize,
-    /// How it begins.
+    /// Start of the line.
     text: String,
 }
 
-/// What is read of a page.
-pub(crate) trait Figures {
-    /// Takes in a series: its name, and what follows it. `None` for what is no metric.
-    fn take(&mut self, name: &str, rest: &str) -> Option<()>;
+/// Reads the series of a page.
+pub(crate) trait PageReader {
+    /// Reads one series: its name, and the rest of its line. Returns `None` if the line is invalid.
+    fn read_series(&mut self, name: &str, rest: &str) -> Option<()>;
 }
 
-/// A page that is being read.
-pub(crate) struct Page<F> {
-    figures: F,
-    /// The beginning of a line whose end has not arrived.
-    begun: Vec<u8>,
+/// A page that arrives in chunks.
+pub(crate) struct Page<R> {
+    reader: R,
+    /// Start of a line whose end has not arrived.
+    partial_line: Vec<u8>,
     lines: usize,
 }
 
-impl<F: Figures> Page<F> {
-    /// Of which this is read.
-    pub(crate) fn new(figures: F) -> Self {
-        Self { figures, begun: Vec::new(), lines: 0 }
+impl<R: PageReader> Page<R> {
+    pub(crate) fn new(reader: R) -> Self {
+        Self { reader, partial_line: Vec::new(), lines: 0 }
     }
 
-    /// Takes in what has arrived.
+    /// Reads the next chunk.
     ///
     /// # Errors
-    /// [`NotMetrics`] at the first line that is none.
-    pub(crate) fn feed(&mut self, chunk: &[u8]) -> Result<(), NotMetrics> {
+    /// [`InvalidPage`] at the first invalid line.
+    pub(crate) fn feed(&mut self, chunk: &[u8]) -> Result<(), InvalidPage> {
         let mut lines = chunk.split(|byte| *byte == b'\n');
-        // What comes after the last newline goes on in the next chunk.
+        // The text after the last newline continues in the next chunk.
         let mut piece = lines.next().unwrap_or_default();
         for next in lines {
-            if self.begun.is_empty() {
-                self.line(piece)?;
+            if self.partial_line.is_empty() {
+                self.read_line(piece)?;
             } else {
-                self.begun.extend_from_slice(piece);
-                let line = std::mem::take(&mut self.begun);
-                self.line(&line)?;
+                self.partial_line.extend_from_slice(piece);
+                let line = std::mem::take(&mut self.partial_line);
+                self.read_line(&line)?;
             }
             piece = next;
         }
-        self.begun.extend_from_slice(piece);
-        if self.begun.len() > LONGEST_LINE { Err(self.wrong(&self.begun)) } else { Ok(()) }
+        self.partial_line.extend_from_slice(piece);
+        if self.partial_line.len() > LONGEST_LINE { Err(self.invalid(&self.partial_line)) } else { Ok(()) }
     }
 
-    /// The page is over: what was read of it.
+    /// Ends the page and returns its reader.
     ///
     /// # Errors
-    /// [`NotMetrics`] where its last line is none, or there was none at all.
-    pub(crate) fn end(mut self) -> Result<F, NotMetrics> {
-        let last = std::mem::take(&mut self.begun);
-        self.line(&last)?;
+    /// [`InvalidPage`] if the last line is invalid, or the page is empty.
+    pub(crate) fn finish(mut self) -> Result<R, InvalidPage> {
+        let last = std::mem::take(&mut self.partial_line);
+        self.read_line(&last)?;
         if self.lines == 0 {
-            return Err(self.wrong(b""));
+            return Err(self.invalid(b""));
         }
-        Ok(self.figures)
+        Ok(self.reader)
     }
 
-    fn line(&mut self, line: &[u8]) -> Result<(), NotMetrics> {
+    fn read_line(&mut self, line: &[u8]) -> Result<(), InvalidPage> {
         let line = line.trim_ascii();
         if line.is_empty() {
             return Ok(());
         }
-        if line[0] != b'#' && self.read(line).is_none() {
-            return Err(self.wrong(line));
+        if line[0] != b'#' && self.read_metric(line).is_none() {
+            return Err(self.invalid(line));
         }
         self.lines += 1;
         Ok(())
     }
 
-    /// Reads a line that is no comment; `None` for what is no metric.
-    fn read(&mut self, line: &[u8]) -> Option<()> {
+    /// Reads a line that is not a comment; `None` if it is not a metric.
+    fn read_metric(&mut self, line: &[u8]) -> Option<()> {
         let line = std::str::from_utf8(line).ok()?;
         let name = line.split(['{', ' ', '\t']).next()?;
         let valid = |at: usize, byte: u8| {
@@ -97,32 +96,32 @@ impl<F: Figures> Page<F> {
         if name.is_empty() || !name.bytes().enumerate().all(|(at, byte)| valid(at, byte)) {
             return None;
         }
-        self.figures.take(name, &line[name.len()..])
+        self.reader.read_series(name, &line[name.len()..])
     }
 
-    fn wrong(&self, line: &[u8]) -> NotMetrics {
+    fn invalid(&self, line: &[u8]) -> InvalidPage {
         let text = String::from_utf8_lossy(&line[..line.len().min(60)]).into_owned();
-        NotMetrics { line: self.lines + 1, text }
+        InvalidPage { line: self.lines + 1, text }
     }
 }
 
-/// A series that nobody asks about: a number at its end is enough to tell a metric from prose.
-pub(crate) fn other(rest: &str) -> Option<()> {
+/// Checks a series whose value is not needed: its line must end in a number.
+pub(crate) fn check_number(rest: &str) -> Option<()> {
     let last = rest.rsplit([' ', '\t', '}']).next()?;
     last.parse::<f64>().ok().map(|_| ())
 }
 
-/// The value of a series; `label` is given each of its labels.
-pub(crate) fn value(rest: &str, label: impl FnMut(&str, String)) -> Option<f64> {
+/// Value of a series. Calls `label` for each of its labels.
+pub(crate) fn parse_value(rest: &str, label: impl FnMut(&str, String)) -> Option<f64> {
     let rest = match rest.strip_prefix('{') {
         Some(labels) => after_labels(labels, label)?,
         None => rest,
     };
-    // A time stamp may follow.
+    // A timestamp may follow.
     rest.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// What follows the labels.
+/// Reads the labels; returns the text after them.
 fn after_labels(labels: &str, mut label: impl FnMut(&str, String)) -> Option<&str> {
     let mut rest = labels.trim_start();
     loop {
@@ -140,7 +139,7 @@ fn after_labels(labels: &str, mut label: impl FnMut(&str, String)) -> Option<&st
     }
 }
 
-/// A text in quotation marks, and what follows it.
+/// A quoted string, and the text after it.
 fn quoted(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut chars = text.strip_prefix('"')?.char_indices();

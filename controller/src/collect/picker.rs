@@ -1,19 +1,16 @@
-//! Endpoint pickers: which requests wait for models that no replica serves, or is going to. While there is such a model the
-//! leader asks its picker twice a second; the engine decides from the answers which variant to wake. The pickers of models
-//! that may go to zero are asked now and then whether their flow control runs.
+//! Polls endpoint pickers for requests that wait for models without replicas. The leader reads the queues of models at zero
+//! twice a second, and the engine decides which variant to wake. It checks less often that flow control runs at the pickers
+//! of models that may scale to zero.
 
-mod ask;
 mod budget;
 mod debounce;
 mod endpoint;
+mod fetch;
 mod page;
 mod queues;
+mod selection;
 mod token;
-mod wanted;
 
-use crate::model::keys::ModelKey;
-use crate::observe::pools::InferencePools;
-use crate::observe::pools::Pool;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,34 +23,36 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use wva_scaling::snapshot::WakeObstacle;
 use wva_scaling::{Decision, VariantKey};
 
-use crate::model::keys::WorkloadKey;
-use crate::model::published::{PublishedVariant, Reader};
-use crate::observe::variants::{self, Managed, Ownership};
-use crate::observe::watches::Watches;
-use ask::Asker;
-use budget::Budget;
-use debounce::WakeDebounce;
-use endpoint::{Answers, Endpoint};
-use wanted::{Part, PickerQuery, wanted};
 #[cfg(test)]
 use wva_runtime::Availability;
 use wva_runtime::Optional;
+
+use crate::model::keys::{ModelKey, WorkloadKey};
+use crate::model::published::{PublishedVariant, Reader};
+use crate::observe::pools::{InferencePools, Pool};
+use crate::observe::variants::{self, ManagedVariant, Ownership};
+use crate::observe::watches::Watches;
+use budget::Budget;
+use debounce::WakeDebounce;
+use endpoint::{Answers, Endpoint};
+use fetch::PageFetcher;
+use selection::{PickerQueries, PickerQuery, ServingState, select_pickers};
 
 pub(crate) use page::OVERFLOW;
 pub(crate) use queues::Queues;
 pub use token::PickerToken;
 
-/// Time between two requests to a pod. A request that waits is to be answered by a step within a second.
+/// Time between two requests to a pod. A waiting request should lead to a scale-up within a second.
 const PERIOD: Duration = Duration::from_millis(500);
 
-/// The Service of an endpoint picker.
+/// Service of an endpoint picker.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct PickerKey {
     namespace: String,
     service: String,
 }
 
-/// What is known of endpoint pickers. Clones share it.
+/// InferencePools and the queues at their pickers.
 #[derive(Clone)]
 pub struct Pickers {
     pools: Optional<Pool>,
@@ -61,18 +60,18 @@ pub struct Pickers {
 }
 
 impl Pickers {
-    /// What they said last.
+    /// Newest queues at the pickers.
     pub(crate) fn queues(&self) -> watch::Receiver<Arc<Queues>> {
         self.queues.clone()
     }
 
-    /// Whether a pool holds the pods of this workload, so that its picker has the requests for them.
-    pub(crate) fn has_one(&self, watches: &Watches, workload: &WorkloadKey) -> bool {
+    /// Whether a pool selects the pods of this workload, so that a picker queues its requests.
+    pub(crate) fn has_picker(&self, watches: &Watches, workload: &WorkloadKey) -> bool {
         let pools = &self.pools.cache;
-        !pools.is_empty() && !wanted::pickers(watches, pools, workload).is_empty()
+        !pools.is_empty() && !selection::pickers(watches, pools, workload).is_empty()
     }
 
-    /// The pools that hold the pods of these workloads of a model.
+    /// The pools that select pods of these workloads of a model.
     pub(crate) fn pools_of(
         &self,
         watches: &Watches,
@@ -85,53 +84,54 @@ impl Pickers {
         }
         let queues = self.queues.borrow();
         let names: BTreeMap<_, _> =
-            workloads.iter().flat_map(|workload| wanted::pool_names(watches, pools, workload)).collect();
-        let of = |(name, picker): (Box<str>, PickerKey)| ModelPool {
+            workloads.iter().flat_map(|workload| selection::pool_pickers(watches, pools, workload)).collect();
+        let model_pool = |(name, picker): (Box<str>, PickerKey)| ModelPool {
             name,
             obstacle: queues.obstacle(&picker, model),
             picker,
         };
-        names.into_iter().map(of).collect()
+        names.into_iter().map(model_pool).collect()
     }
 
-    /// Whether a pool serves these workloads alone.
+    /// Whether a pool selects only these workloads.
     pub(crate) fn serves_only(
         &self,
         watches: &Watches,
         pool: &ModelPool,
         workloads: &[&WorkloadKey],
     ) -> bool {
-        wanted::serves_only(watches, &self.pools.cache, &pool.picker, workloads)
+        selection::serves_only(watches, &self.pools.cache, &pool.picker, workloads)
     }
 
-    /// Models that no replica is going to serve, and of which their pickers have not said, all of them and lately, what
-    /// waits.
-    pub(crate) fn silent(
+    /// Models without a serving replica whose queue is not read recently from all pods of all their pickers.
+    pub(crate) fn models_with_unread_queue(
         &self,
         watches: &Watches,
-        managed: &[Managed],
+        managed: &[ManagedVariant],
         variants: &BTreeMap<VariantKey, Arc<PublishedVariant>>,
         now: Instant,
     ) -> BTreeSet<ModelKey> {
         let pools = &self.pools.cache;
-        let part = |key: &VariantKey| Part::of(variants.get(key).and_then(|v| v.decision.as_ref()));
-        if pools.is_empty() || !variants.keys().any(|key| part(key) == Part::Leaves) {
+        let state = |key: &VariantKey| {
+            ServingState::from_decision(variants.get(key).and_then(|v| v.decision.as_ref()))
+        };
+        if pools.is_empty() || !variants.keys().any(|key| state(key) == ServingState::ToZero) {
             return BTreeSet::new();
         }
         let queues = self.queues.borrow();
-        let wanted = wanted(watches, pools, managed, part, |_| false);
-        let models = wanted.into_iter().flat_map(|(picker, query)| {
+        let queries = select_pickers(watches, pools, managed, state, |_| false);
+        let models = queries.into_iter().flat_map(|(picker, query)| {
             query.models.into_iter().map(move |model_id| ModelKey::new(&picker.namespace, &model_id))
         });
-        models.filter(|model| !queues.is_whole(model, now)).collect()
+        models.filter(|model| !queues.is_complete(model, now)).collect()
     }
 
-    /// The ports of the data parallel ranks in each pod of a workload, where its pools name several.
+    /// Ports of the data-parallel ranks in each pod of a workload; empty if its pools have one port.
     pub(crate) fn ranks(&self, watches: &Watches, workload: &WorkloadKey) -> BTreeSet<u16> {
-        wanted::ranks(watches, &self.pools.cache, workload)
+        selection::ranks(watches, &self.pools.cache, workload)
     }
 
-    /// Where nobody asks; what they say is written by a test.
+    /// Pickers without pools; the test sends the queues.
     #[cfg(test)]
     pub(crate) fn testing() -> (Self, watch::Sender<Arc<Queues>>) {
         let pools = wva_runtime::cache::Writer::new(Pool::projection()).reader();
@@ -140,7 +140,7 @@ impl Pickers {
         (Self { pools, queues }, sender)
     }
 
-    /// The same where a pool of the namespace `ns` holds pods with this label `app`.
+    /// Adds a pool in the namespace `ns` that selects pods with this label `app`.
     #[cfg(test)]
     pub(crate) fn with_pool(self, app: &str) -> Self {
         let mut writer = wva_runtime::cache::Writer::new(Pool::projection());
@@ -153,48 +153,47 @@ impl Pickers {
     }
 }
 
-/// A pool that holds pods of a model.
+/// A pool that selects pods of a model.
 pub(crate) struct ModelPool {
     pub(crate) name: Box<str>,
     picker: PickerKey,
-    /// Why requests at its picker would not wake the model.
+    /// Why requests at the picker would not wake the model.
     pub(crate) obstacle: Option<WakeObstacle>,
 }
 
-/// What asking them takes.
+/// Settings of the poller.
 pub struct PickerConfig {
-    /// Where their bearer token comes from.
+    /// Source of the bearer token.
     pub token: PickerToken,
-    /// Which variants are ours.
+    /// Selects the variants of this controller.
     pub ownership: Ownership,
 }
 
-/// Asks endpoint pickers while one of their models is at zero, on its way there, or may go there.
-pub struct Asking {
+/// Polls endpoint pickers that have a model at zero, on its way to zero, or allowed to scale to zero.
+pub struct PickerPoller {
     client: Client,
     watches: Watches,
     pools: Optional<Pool>,
     published: Reader,
     ownership: Ownership,
     token: PickerToken,
-    asker: Asker,
+    fetcher: PageFetcher,
     budget: Arc<Budget>,
-    shown_token: watch::Sender<Option<reqwest::header::HeaderValue>>,
+    token_header: watch::Sender<Option<reqwest::header::HeaderValue>>,
     queues: watch::Sender<Arc<Queues>>,
 }
 
-/// A picker that is asked; dropping it ends that.
-struct Asked {
+/// A polled picker. Dropping it ends its task.
+struct PolledPicker {
     query: watch::Sender<Arc<PickerQuery>>,
     answers: watch::Receiver<Answers>,
-    /// When its pods last showed a page, or asking began.
+    /// Time of the last answer with a page, else the start.
     since: Instant,
     task: JoinHandle<()>,
     _end: DropGuard,
 }
 
-impl Asked {
-    /// Asks this from now on.
+impl PolledPicker {
     fn change_query(&self, query: PickerQuery) {
         self.query.send_if_modified(|now| {
             let differs = **now != query;
@@ -205,17 +204,17 @@ impl Asked {
         });
     }
 
-    /// Whether its task still runs. It never ends by itself, so that it must have panicked.
+    /// Whether the task still runs. It ends by itself only by a panic.
     fn is_alive(&self) -> bool {
         !self.task.is_finished()
     }
 }
 
-impl Asking {
-    /// Nobody is asked before [`Asking::run`].
+impl PickerPoller {
+    /// Creates a poller. [`PickerPoller::run`] starts it.
     ///
     /// # Errors
-    /// Where the HTTP client cannot be made.
+    /// If the HTTP client cannot be created.
     pub fn new(
         client: Client,
         watches: Watches,
@@ -223,41 +222,41 @@ impl Asking {
         published: Reader,
         config: PickerConfig,
     ) -> Result<(Self, Pickers), reqwest::Error> {
-        let (shown_token, token) = watch::channel(None);
+        let (token_header, token) = watch::channel(None);
         let (queues, reader) = watch::channel(Arc::default());
         let pickers = Pickers { pools: pools.0.clone(), queues: reader };
-        let asking = Self {
+        let poller = Self {
             client,
             watches,
             pools: pools.0,
             published,
             ownership: config.ownership,
             token: config.token,
-            asker: Asker::new(token)?,
+            fetcher: PageFetcher::new(token)?,
             budget: Arc::new(Budget::new()),
-            shown_token,
+            token_header,
             queues,
         };
-        Ok((asking, pickers))
+        Ok((poller, pickers))
     }
 
-    /// Asks until the end of the term. To be run by the leader.
+    /// Polls until the end of the leader's term.
     pub async fn run(&self, ended: CancellationToken) {
-        let mut first_token = self.shown_token.subscribe();
-        let asking = async {
-            // The first request to a picker carries the token already. It fails only without a sender, which is ours.
+        let mut first_token = self.token_header.subscribe();
+        let polling = async {
+            // The first request already has the token. `changed` cannot fail: the sender is in `self`.
             let _ = first_token.changed().await;
-            self.follow().await;
+            self.poll().await;
         };
-        let both = async { tokio::join!(self.token.keep(&self.client, &self.shown_token), asking) };
+        let both = async { tokio::join!(self.token.keep_renewed(&self.client, &self.token_header), polling) };
         ended.run_until_cancelled(both).await;
         self.queues.send_replace(Arc::default());
     }
 
-    /// Looks every [`PERIOD`] which pickers to ask, and hands on their answers.
-    async fn follow(&self) {
-        let news = Arc::new(Notify::new());
-        let mut asked: BTreeMap<PickerKey, Asked> = BTreeMap::new();
+    /// Selects the pickers every [`PERIOD`], and publishes their answers.
+    async fn poll(&self) {
+        let answered = Arc::new(Notify::new());
+        let mut polled: BTreeMap<PickerKey, PolledPicker> = BTreeMap::new();
         let mut excess = BTreeSet::new();
         let mut debounce = WakeDebounce::default();
         let mut ticks = tokio::time::interval(PERIOD);
@@ -265,81 +264,88 @@ impl Asking {
         loop {
             tokio::select! {
                 _ = ticks.tick() => {
-                    let before = std::mem::replace(&mut excess, self.choose(&mut asked, &news));
+                    let before = std::mem::replace(&mut excess, self.update_polled(&mut polled, &answered));
                     warn_of_excess(&before, &excess);
                 }
-                () = news.notified() => {}
+                () = answered.notified() => {}
             }
-            self.tell(&mut asked, &excess, &mut debounce);
+            self.publish(&mut polled, &excess, &mut debounce);
         }
     }
 
-    /// Begins to ask those that are wanted, and ceases to ask the others. Returns those that are too many.
-    fn choose(&self, asked: &mut BTreeMap<PickerKey, Asked>, news: &Arc<Notify>) -> BTreeSet<PickerKey> {
+    /// Starts and stops polling by the current selection. Returns the pickers beyond the limits.
+    fn update_polled(
+        &self,
+        polled: &mut BTreeMap<PickerKey, PolledPicker>,
+        answered: &Arc<Notify>,
+    ) -> BTreeSet<PickerKey> {
         let pools = &self.pools.cache;
-        let mut wanted = wanted::Wanted::default();
+        let mut queries = PickerQueries::default();
         let mut excess = BTreeSet::new();
         if !pools.is_empty() {
-            let managed = variants::managed(&self.watches, &self.ownership);
+            let managed = variants::managed_variants(&self.watches, &self.ownership);
             let published = self.published.borrow().clone();
             let last = |key: &VariantKey| -> Option<&Decision> {
                 published.as_ref()?.variants.get(key)?.decision.as_ref()
             };
-            let may_go = |key: &VariantKey| last(key).is_some_and(|decision| decision.scale_to_zero);
-            wanted = self::wanted(&self.watches, pools, &managed, |key| Part::of(last(key)), may_go);
-            excess = wanted::take_excess(&mut wanted);
-            wanted::note_sole_models(&mut wanted, &self.watches, pools, &managed);
+            let may_scale_to_zero =
+                |key: &VariantKey| last(key).is_some_and(|decision| decision.scale_to_zero);
+            let state = |key: &VariantKey| ServingState::from_decision(last(key));
+            queries = select_pickers(&self.watches, pools, &managed, state, may_scale_to_zero);
+            excess = selection::remove_excess(&mut queries);
+            selection::set_sole_models(&mut queries, &self.watches, pools, &managed);
         }
-        let namespaces: BTreeSet<String> = wanted.keys().map(|key| key.namespace.clone()).collect();
+        let namespaces: BTreeSet<String> = queries.keys().map(|key| key.namespace.clone()).collect();
         self.budget.retain(|namespace| namespaces.contains(namespace));
-        update(asked, wanted, |key, query| self.begin(key, query, news));
+        apply_queries(polled, queries, |key, query| self.start(key, query, answered));
         excess
     }
 
-    fn begin(&self, key: PickerKey, query: PickerQuery, news: &Arc<Notify>) -> Asked {
+    fn start(&self, key: PickerKey, query: PickerQuery, answered: &Arc<Notify>) -> PolledPicker {
         tracing::debug!(
             namespace = key.namespace,
             service = key.service,
-            "An endpoint picker is asked: a model of it is at zero, or may go there"
+            "Polling an endpoint picker: a model is at zero or may scale to zero"
         );
-        let (query, query_now) = watch::channel(Arc::new(query));
-        let (answers, said) = watch::channel(Answers::default());
+        let (query, query_receiver) = watch::channel(Arc::new(query));
+        let (answers, answers_receiver) = watch::channel(Answers::default());
         let endpoint = Endpoint {
             key,
             client: self.client.clone(),
-            asker: self.asker.clone(),
+            fetcher: self.fetcher.clone(),
             budget: self.budget.clone(),
-            query: query_now,
+            query: query_receiver,
             answers,
-            news: news.clone(),
+            answered: answered.clone(),
         };
         let end = CancellationToken::new();
         let ended = end.clone();
         let task = tokio::spawn(async move {
             ended.run_until_cancelled(endpoint.run()).await;
         });
-        Asked { query, answers: said, since: Instant::now(), task, _end: end.drop_guard() }
+        let (answers, since) = (answers_receiver, Instant::now());
+        PolledPicker { query, answers, since, task, _end: end.drop_guard() }
     }
 
-    /// Hands on all answers, and wakes the engine where requests wait.
-    fn tell(
+    /// Publishes all answers, and wakes the engine if requests are waiting.
+    fn publish(
         &self,
-        asked: &mut BTreeMap<PickerKey, Asked>,
+        polled: &mut BTreeMap<PickerKey, PolledPicker>,
         excess: &BTreeSet<PickerKey>,
         debounce: &mut WakeDebounce,
     ) {
         let now = Instant::now();
         let mut queues = Queues::default();
-        for (key, asked) in asked {
-            queues.add(&key.namespace, &asked.query.borrow().models, &asked.answers.borrow(), now);
-            let answers = asked.answers.borrow().clone();
+        for (key, picker) in polled {
+            queues.add(&key.namespace, &picker.query.borrow().models, &picker.answers.borrow(), now);
+            let answers = picker.answers.borrow().clone();
             if answers.values().any(|answer| answer.page.is_some()) {
-                asked.since = now;
+                picker.since = now;
             }
-            queues.note(key.clone(), &answers, asked.since, now);
+            queues.set_flow_control(key.clone(), &answers, picker.since, now);
         }
         for key in excess {
-            queues.note_excess(key.clone());
+            queues.mark_excess(key.clone());
         }
         let due = debounce.is_due(queues.waiting(), now);
         self.queues.send_if_modified(|last| {
@@ -355,20 +361,20 @@ fn warn_of_excess(before: &BTreeSet<PickerKey>, now: &BTreeSet<PickerKey>) {
             namespace = first.namespace,
             service = first.service,
             count = now.len(),
-            "Too many endpoint pickers: some are not asked, and their models do not go to zero"
+            "Too many endpoint pickers: some are not polled, and their models do not scale to zero"
         );
     }
 }
 
-/// Makes those that are asked the ones that are wanted. One whose task has panicked is begun anew.
-fn update(
-    asked: &mut BTreeMap<PickerKey, Asked>,
-    wanted: wanted::Wanted,
-    begin: impl Fn(PickerKey, PickerQuery) -> Asked,
+/// Starts, changes and ends the polling of pickers. A picker whose task panicked is started again.
+fn apply_queries(
+    polled: &mut BTreeMap<PickerKey, PolledPicker>,
+    queries: PickerQueries,
+    start: impl Fn(PickerKey, PickerQuery) -> PolledPicker,
 ) {
-    asked.retain(|key, _| wanted.contains_key(key));
-    for (key, query) in wanted {
-        match asked.get(&key) {
+    polled.retain(|key, _| queries.contains_key(key));
+    for (key, query) in queries {
+        match polled.get(&key) {
             Some(known) if known.is_alive() => known.change_query(query),
             known => {
                 if known.is_some() {
@@ -376,10 +382,10 @@ fn update(
                     tracing::error!(
                         namespace,
                         service,
-                        "Asking an endpoint picker broke off: it begins anew"
+                        "The poll task of an endpoint picker panicked; restarting it"
                     );
                 }
-                asked.insert(key.clone(), begin(key, query));
+                polled.insert(key.clone(), start(key, query));
             }
         }
     }

@@ -1,6 +1,5 @@
-//! The client for Prometheus, of the reconciler and of commands: instant queries with a time-out, one retry of a failed
-//! connection, and a bound on the answer. An error, an empty answer and a value differ, because an outage must never look
-//! like an idle model.
+//! Prometheus client of the controller and of commands: instant queries with a timeout, one retry of a failed connection,
+//! and a limit on the answer. Errors and empty answers differ: an outage must never look like an idle model.
 
 pub(crate) mod answer;
 mod connection;
@@ -19,26 +18,26 @@ use connection::Connection;
 pub(crate) use connection::Session;
 pub use files::ClientError;
 
-/// Where Prometheus is and how to speak to it. Files are read again when they change.
+/// Address, credentials and options of the connection. Changed files are read again.
 #[derive(Clone, Default)]
 pub struct PrometheusConfig {
     /// `http` or `https` URL, with or without a path.
     pub base_url: String,
     /// Trust any certificate; only for tests.
     pub insecure_skip_verify: bool,
-    /// File with CA certificates to trust in addition to the system's.
+    /// File with CA certificates, trusted in addition to the system's.
     pub ca_path: Option<String>,
-    /// The client certificate to present.
+    /// Client certificate.
     pub client_identity: Option<ClientIdentity>,
-    /// DNS name to ask for and to verify instead of the URL's host.
+    /// DNS name to request and verify in place of the URL's host.
     pub server_name: Option<String>,
-    /// Bearer token; wins over `token_path`.
+    /// Bearer token; takes precedence over `token_path`.
     pub bearer_token: Option<String>,
     /// File with the bearer token.
     pub token_path: Option<String>,
     /// Label matchers for every selector, such as `cluster="a"`; empty for none.
     pub extra_matchers: String,
-    /// Ask as a person's command does: by GET, without a proxy, and along redirects.
+    /// Query by GET, without a proxy, and follow redirects, as for interactive commands.
     pub is_interactive: bool,
 }
 
@@ -47,12 +46,12 @@ pub struct PrometheusConfig {
 pub struct ClientIdentity {
     /// Path of the certificate with its chain.
     pub cert: String,
-    /// Path of its key.
+    /// Path of the key.
     pub key: String,
 }
 
 impl std::fmt::Debug for PrometheusConfig {
-    /// Without secrets, for logs.
+    /// Omits secrets.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("PrometheusConfig")
             .field("base_url", &without_password(&self.base_url))
@@ -68,32 +67,32 @@ impl std::fmt::Debug for PrometheusConfig {
     }
 }
 
-/// Longest time for one query, with its answer and its retry.
+/// Longest time of a query with its answer and retry.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest answer in bytes: about 200,000 series.
 const ANSWER_LIMIT: usize = 64 << 20;
-/// Bytes read of a refusal; its first line is reported.
-const REFUSAL_LIMIT: usize = 64 << 10;
-/// Chunks of an answer that wait for their reader. The connection holds back the rest.
+/// Most bytes read of an error answer; its first line is reported.
+const ERROR_LIMIT: usize = 64 << 10;
+/// Buffered chunks of an answer. Flow control of the connection holds back the rest.
 const CHUNKS: usize = 4;
 /// Shortest pause before the retry.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
-/// How much longer it may be.
+/// Largest random addition to the pause.
 const PAUSE_JITTER: Duration = Duration::from_millis(400);
 
-/// Why a query gave no answer.
+/// Why a query failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum QueryError {
-    /// No connection, no answer in time, or a broken one.
+    /// The connection failed, or no complete answer came in time.
     #[error(
         "Prometheus at {url} did not answer: {cause}; check PROMETHEUS_BASE_URL and that Prometheus runs"
     )]
     Unreachable {
         /// The base URL.
         url: String,
-        /// Error of the HTTP client down to its first cause, without the query.
+        /// Error of the HTTP client with all causes, without the query.
         cause: String,
-        /// A part of an answer arrived before.
+        /// A part of the answer had arrived.
         has_begun: bool,
     },
     /// An HTTP status other than 200.
@@ -107,23 +106,23 @@ pub enum QueryError {
         message: String,
     },
     /// The body is not an answer to an instant query.
-    #[error("Prometheus at {url} gave an answer that cannot be read: {problem}")]
+    #[error("cannot read the answer of Prometheus at {url}: {problem}")]
     Unreadable {
         /// The base URL.
         url: String,
-        /// What is wrong with it.
+        /// Fault of the answer.
         problem: String,
-        /// It is JSON, as far as it was read.
+        /// The part that was read is JSON.
         is_json: bool,
     },
-    /// The answer is too long to be read.
+    /// The answer is longer than the limit.
     #[error(
-        "Prometheus at {url} gave an answer that is longer than {limit} bytes: less is asked for at once from now on"
+        "the answer of Prometheus at {url} is longer than {limit} bytes; the next queries are for fewer namespaces"
     )]
     TooLong {
         /// The base URL.
         url: String,
-        /// The bound.
+        /// Longest answer, in bytes.
         limit: usize,
     },
     /// The token file cannot be read.
@@ -133,12 +132,12 @@ pub enum QueryError {
     Token {
         /// The file.
         path: String,
-        /// Error of the system.
+        /// Cause.
         problem: String,
     },
 }
 
-/// A client of one Prometheus.
+/// Client of one Prometheus.
 #[derive(Debug)]
 pub struct Prometheus {
     connection: Connection,
@@ -152,12 +151,11 @@ pub struct Prometheus {
 }
 
 impl Prometheus {
-    /// A client for the configured address. It does not connect yet: a Prometheus that is down at the start is not an
-    /// error.
+    /// Creates a client. It does not connect yet, so Prometheus may be down at start-up.
     ///
     /// # Errors
-    /// [`ClientError`] where a file, the server name or the URL is not usable. A CA file that does not exist only causes a
-    /// warning, as documented.
+    /// [`ClientError`] if a file, the server name or the URL is invalid. A missing CA file only causes a warning, as
+    /// documented.
     pub fn new(config: PrometheusConfig) -> Result<Self, ClientError> {
         let shown = without_password(&config.base_url);
         let extra_matchers = config.extra_matchers.clone();
@@ -170,49 +168,49 @@ impl Prometheus {
         &self.extra_matchers
     }
 
-    /// The same with another time-out for each query.
+    /// Sets the timeout of a query.
     #[must_use]
-    pub fn timeout(self, timeout: Duration) -> Self {
+    pub fn with_timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
     }
 
-    /// The same with another bound on answers, for tests.
+    /// Sets the longest answer, in bytes.
     #[cfg(test)]
-    pub(crate) fn limit(self, limit: usize) -> Self {
+    pub(crate) fn with_limit(self, limit: usize) -> Self {
         Self { limit, ..self }
     }
 
-    /// A session for the queries of one round. It reads files that have changed.
+    /// Opens a session for the queries of one round. It reads changed files.
     ///
     /// # Errors
-    /// [`QueryError::Token`] where the token file was never readable.
+    /// [`QueryError::Token`] if the token file was never readable.
     pub(crate) async fn session(&self) -> Result<Session, QueryError> {
         self.connection.session().await
     }
 
-    /// Makes an instant query; returns the series with all their labels.
+    /// Makes an instant query; returns the series with all labels.
     ///
     /// # Errors
-    /// [`QueryError`], after at most the time-out.
-    pub async fn series(&self, expression: &str) -> Result<Vec<Series>, QueryError> {
+    /// [`QueryError`], within the timeout.
+    pub async fn query(&self, expression: &str) -> Result<Vec<Series>, QueryError> {
         let session = self.session().await?;
-        Ok(self.ask(&session, expression, Vec::new).await?.0)
+        Ok(self.query_into(&session, expression, Vec::new).await?.0)
     }
 
-    /// Makes an instant query; returns the sink with the series, and why some may be lacking. An empty vector is an
-    /// answer, not an error. `sink` is called once a try.
+    /// Makes an instant query; returns the sink with the series, and the warning if some may be missing. An empty vector
+    /// is not an error. `sink` creates a sink for each attempt.
     ///
     /// # Errors
-    /// [`QueryError`], after at most the time-out.
-    pub(crate) async fn ask<S: Sink>(
+    /// [`QueryError`], within the timeout.
+    pub(crate) async fn query_into<S: Sink>(
         &self,
         session: &Session,
         expression: &str,
         sink: impl Fn() -> S,
     ) -> Result<(S, Option<String>), QueryError> {
-        let both = async {
+        let attempts = async {
             match self.attempt(session, expression, sink()).await {
-                // Another connection may do better.
+                // Another connection may work.
                 Err(QueryError::Unreachable { has_begun: false, .. }) => {
                     tokio::time::sleep(pause()).await;
                     self.attempt(session, expression, sink()).await
@@ -220,12 +218,12 @@ impl Prometheus {
                 other => other,
             }
         };
-        let answer = tokio::time::timeout(self.timeout, both).await;
-        answer.unwrap_or_else(|_| Err(self.out_of_time(self.timeout)))
+        let answer = tokio::time::timeout(self.timeout, attempts).await;
+        answer.unwrap_or_else(|_| Err(self.timed_out(self.timeout)))
     }
 
-    /// The error of a query without an answer in time.
-    pub(crate) fn out_of_time(&self, after: Duration) -> QueryError {
+    /// Error of a query without an answer in time.
+    pub(crate) fn timed_out(&self, after: Duration) -> QueryError {
         let cause = format!("it timed out after {after:?}");
         QueryError::Unreachable { url: self.shown.clone(), cause, has_begun: false }
     }
@@ -244,12 +242,12 @@ impl Prometheus {
         let sent = session.query(expression).send().await;
         let response = sent.map_err(|e| self.unreachable(e, false))?;
         if response.status() != reqwest::StatusCode::OK {
-            return Err(self.refusal(response).await.unwrap_or_else(|e| self.unreachable(e, true)));
+            return Err(self.read_refusal(response).await.unwrap_or_else(|e| self.unreachable(e, true)));
         }
         self.read(response, sink).await
     }
 
-    /// Reads an answer while it arrives, on a thread of its own.
+    /// Reads an answer while it arrives, on a blocking thread.
     async fn read<S: Sink>(
         &self,
         response: reqwest::Response,
@@ -258,15 +256,15 @@ impl Prometheus {
         let url = || self.shown.clone();
         let unreadable = |problem: String, is_json| QueryError::Unreadable { url: url(), problem, is_json };
         let (sender, chunks) = mpsc::channel(CHUNKS);
-        // The reader ends when the sender is gone, for whatever reason.
+        // The reader ends when the sender is dropped.
         let reader = tokio::task::spawn_blocking(move || {
             let mut sink = sink;
             answer::read(Body::new(chunks), &mut sink).map(|outline| (sink, outline))
         });
-        let whole = feed(response, sender, self.limit).await;
+        let is_within_limit = forward(response, sender, self.limit).await;
         let read = reader.await.map_err(|e| unreadable(e.to_string(), false))?;
-        // An answer that broke off is not reported as bad JSON.
-        if !whole.map_err(|e| self.unreachable(e, true))? {
+        // An interrupted answer is not reported as invalid JSON.
+        if !is_within_limit.map_err(|e| self.unreachable(e, true))? {
             return Err(QueryError::TooLong { url: url(), limit: self.limit });
         }
         let (sink, outline) = read.map_err(|e| unreadable(e.to_string(), e.is_data()))?;
@@ -277,14 +275,14 @@ impl Prometheus {
         Ok((sink, outline.partial.map(|text| first_line(text.as_bytes()))))
     }
 
-    /// The error of an answer other than 200.
-    async fn refusal(&self, mut response: reqwest::Response) -> Result<QueryError, reqwest::Error> {
+    /// Reads the error of an answer other than 200.
+    async fn read_refusal(&self, mut response: reqwest::Response) -> Result<QueryError, reqwest::Error> {
         let status = response.status().as_u16();
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await? {
-            let room = REFUSAL_LIMIT.saturating_sub(body.len());
+            let room = ERROR_LIMIT.saturating_sub(body.len());
             body.extend_from_slice(&chunk[..chunk.len().min(room)]);
-            if body.len() >= REFUSAL_LIMIT {
+            if body.len() >= ERROR_LIMIT {
                 break;
             }
         }
@@ -295,8 +293,8 @@ impl Prometheus {
     }
 }
 
-/// Sends the body to the reader chunk by chunk; false where it is too long.
-async fn feed(
+/// Sends the body to the reader chunk by chunk; returns false if it is too long.
+async fn forward(
     mut response: reqwest::Response,
     sender: mpsc::Sender<tokio_util::bytes::Bytes>,
     limit: usize,
@@ -306,7 +304,7 @@ async fn feed(
         let Some(rest) = left.checked_sub(chunk.len()) else { return Ok(false) };
         left = rest;
         if sender.send(chunk).await.is_err() {
-            // The reader has failed: this is not an answer.
+            // The reader has failed.
             break;
         }
     }

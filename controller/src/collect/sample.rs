@@ -1,6 +1,5 @@
-//! Samples of every pod's load and KV cache, and of every model's queue at an endpoint picker: the newest value of each
-//! signal and when it was observed. A signal that the newest answer lacks, or whose query failed, keeps its last value and
-//! ages. Only the engine writes them.
+//! Samples of pod loads, KV caches, and queues at endpoint pickers: the newest value of each signal with its time. A signal
+//! that is missing in the newest answer, or whose query failed, keeps its last value and ages. The engine is the only writer.
 
 mod load;
 mod queues;
@@ -20,65 +19,65 @@ use super::{Answer, Answers};
 
 use queues::QueueMap;
 
-pub(crate) use load::{PodLoad, lesser};
-pub(crate) use queues::SeenQueue;
+pub(crate) use load::{PodLoad, smaller_cache};
+pub(crate) use queues::QueueState;
 
-/// A value with the time of its scrape.
+/// A value and the time of its scrape.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Observed<T = f64> {
-    /// The value; a number is finite.
+pub(crate) struct TimedValue<T = f64> {
+    /// Value; finite if it is a number.
     pub value: T,
-    /// When it was scraped, by the clock of this process.
+    /// Time of the scrape, by the clock of this process.
     pub at: Instant,
 }
 
-impl<T> Observed<T> {
-    /// How old it is.
+impl<T> TimedValue<T> {
+    /// Age of the value.
     #[must_use]
     pub(crate) fn age(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.at)
     }
 }
 
-/// Age of a value whose age was not reported: `max_over_time(..[1m])` can be that old.
+/// Assumed age of a value whose age is unknown: the window of `max_over_time(..[1m])`.
 const WINDOW: Duration = Duration::from_mins(1);
-/// After this time without a value, the endpoint picker of a queue is gone.
-const QUEUE_GONE: Duration = Duration::from_hours(1);
+/// Time without a value after which the endpoint picker of a queue no longer exists.
+const QUEUE_EXPIRY: Duration = Duration::from_hours(1);
 
-/// The KV cache of a pod.
+/// KV cache of a pod.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PodCache<'a> {
     /// Namespace of the pod.
     pub namespace: &'a str,
-    /// Pod name as the series has it; it may carry a rank suffix.
+    /// Pod name in the series; it may have a rank suffix.
     pub pod: &'a str,
-    /// Size of its cache.
-    pub cache: Observed<CacheConfig>,
+    /// Size of the cache.
+    pub cache: TimedValue<CacheConfig>,
 }
 
-/// The newest samples of all pods and queues.
+/// Newest samples of all pods and queues.
 #[derive(Debug, Default)]
 pub(crate) struct Samples {
     loads: BTreeMap<PodModel, PodLoad>,
     /// By namespace and pod.
-    caches: BTreeMap<(Arc<str>, Arc<str>), Observed<CacheConfig>>,
+    caches: BTreeMap<(Arc<str>, Arc<str>), TimedValue<CacheConfig>>,
     /// By namespace and model.
     queues: QueueMap,
-    /// All queues of a picker together, by namespace and InferencePool.
+    /// Sums of all queues of a picker, by namespace and InferencePool.
     pool_queues: QueueMap,
-    /// By namespace and model: the completed requests within each window, and when the query was made.
-    completed: BTreeMap<(Arc<str>, Arc<str>), BTreeMap<Retention, Observed>>,
-    /// Windows whose newest answer may lack series, with its namespaces and the reason.
+    /// Completed requests within each window with the time of the query, by namespace and model.
+    completed: BTreeMap<(Arc<str>, Arc<str>), BTreeMap<Retention, TimedValue>>,
+    /// Windows whose newest answer may lack series, with its scope and the reason.
     partial_windows: BTreeMap<Retention, (Scope, String)>,
-    /// Counters, where an entry asks for the throughput analyzer.
-    works: CounterHistory,
-    /// Begin of the newest round with an answer about loads.
-    taken: Option<Instant>,
-    /// The first query of the newest round that failed, and why.
+    /// Work counters, if an entry selects the throughput analyzer.
+    counters: CounterHistory,
+    /// Start of the newest full round with an answer about loads.
+    last_round: Option<Instant>,
+    /// The first failed query of the newest round, and its error.
     last_error: Option<(Query, String)>,
-    /// The newest round.
-    whole: Option<Round>,
-    /// A round after it, for some namespaces and queries only.
+    /// The newest full round.
+    full: Option<Round>,
+    /// A later round for some namespaces and queries.
     part: Option<Round>,
 }
 
@@ -86,41 +85,41 @@ pub(crate) struct Samples {
 #[derive(Debug)]
 struct Round {
     began: Instant,
-    /// The namespaces it was for.
+    /// Namespaces of the round.
     scope: Scope,
     /// It has an answer about loads.
-    loaded: bool,
-    /// Where each query has a whole answer, which may be empty.
+    has_loads: bool,
+    /// Scopes with a complete answer for each query. The answer may be empty.
     answered: BTreeMap<Query, Vec<Scope>>,
-    /// Where each query has an answer that may lack series, and why.
+    /// Scopes whose answer may lack series, and the reason.
     partial: Vec<(Query, Scope, String)>,
 }
 
 impl Round {
     fn new(began: Instant, scope: Scope) -> Self {
-        Self { began, scope, loaded: false, answered: BTreeMap::new(), partial: Vec::new() }
+        Self { began, scope, has_loads: false, answered: BTreeMap::new(), partial: Vec::new() }
     }
 }
 
 impl Samples {
-    /// Adds the answers of one round of queries, made at `now`. Failed queries change no value.
-    pub(crate) fn take_in(&mut self, now: Instant, answers: Answers) {
+    /// Adds the answers of a full round, made at `now`. Failed queries change no value.
+    pub(crate) fn add_round(&mut self, now: Instant, answers: Answers) {
         self.last_error = None;
         self.part = None;
-        let round = self.take_answers(Round::new(now, Scope::All), answers);
-        if round.loaded {
-            self.taken = Some(now);
+        let round = self.add_answers(Round::new(now, Scope::All), answers);
+        if round.has_loads {
+            self.last_round = Some(now);
         }
-        self.whole = Some(round);
+        self.full = Some(round);
     }
 
-    /// Adds the answers of a round for these namespaces only, with some of the queries. Other samples stay as they are.
-    pub(crate) fn take_in_part(&mut self, now: Instant, scope: Scope, answers: Answers) {
-        let round = self.take_answers(Round::new(now, scope), answers);
+    /// Adds the answers of a round for some namespaces and queries. Other samples are unchanged.
+    pub(crate) fn add_partial_round(&mut self, now: Instant, scope: Scope, answers: Answers) {
+        let round = self.add_answers(Round::new(now, scope), answers);
         self.part = Some(round);
     }
 
-    fn take_answers(&mut self, mut round: Round, answers: Answers) -> Round {
+    fn add_answers(&mut self, mut round: Round, answers: Answers) -> Round {
         let mut ages = HashMap::new();
         let mut values = Vec::new();
         let mut queues = Vec::new();
@@ -129,13 +128,13 @@ impl Samples {
             match rows {
                 Ok(rows) => {
                     let Rows { pods, caches, queues: waiting, work, partial, .. } = rows;
-                    self.works.take_in(round.began, work);
+                    self.counters.add(round.began, work);
                     match partial {
                         Some(why) => round.partial.push((query, scope, why)),
                         None => answered.push(scope),
                     }
-                    round.loaded |= matches!(query, Query::KvUsage | Query::Queue);
-                    self.take_caches(round.began, caches);
+                    round.has_loads |= matches!(query, Query::KvUsage | Query::Queue);
+                    self.add_caches(round.began, caches);
                     queues.extend(waiting);
                     for (signal, key, value) in pods {
                         if signal.is_age() {
@@ -145,26 +144,26 @@ impl Samples {
                         }
                     }
                 }
-                // Answers come in any order; the same failure must give the same text each time.
+                // Answers arrive in any order, but the same failures must give the same text.
                 Err(error) if self.last_error.as_ref().is_none_or(|(first, _)| query < *first) => {
                     self.last_error = Some((query, error.to_string()));
                 }
                 Err(_) => {}
             }
         }
-        self.take_loads(round.began, values, &ages);
-        self.take_queues(round.began, &queues);
+        self.add_loads(round.began, values, &ages);
+        self.add_queues(round.began, &queues);
         round
     }
 
-    fn take_loads(
+    fn add_loads(
         &mut self,
         now: Instant,
         values: Vec<(Signal, PodModel, f64)>,
         ages: &HashMap<(Signal, PodModel), f64>,
     ) {
-        // A value of unknown age is as old as the one before, since the series may have ended, but not older than the
-        // window that it is in.
+        // A value of unknown age is as old as the previous one, because the series may have ended, but not older than its
+        // window.
         let oldest = now.checked_sub(WINDOW).unwrap_or(now);
         for (signal, key, value) in values {
             let reported = match signal.age() {
@@ -178,26 +177,27 @@ impl Samples {
                 (None, Some(before)) => before.at.max(oldest),
                 (None, None) => oldest,
             };
-            *slot = Some(Observed { value, at });
+            *slot = Some(TimedValue { value, at });
         }
     }
 
-    /// The smallest cache of the engines in a pod counts.
-    fn take_caches(&mut self, now: Instant, caches: Vec<CacheRow>) {
+    /// Adds caches. Of several engines in a pod the smallest cache counts.
+    fn add_caches(&mut self, now: Instant, caches: Vec<CacheRow>) {
         for CacheRow { namespace, pod, cache } in caches {
-            let new = Observed { value: cache, at: now };
+            let new = TimedValue { value: cache, at: now };
             self.caches
                 .entry((namespace, pod))
-                .and_modify(|old| *old = if old.at == now { lesser(*old, new) } else { new })
+                .and_modify(|old| *old = if old.at == now { smaller_cache(*old, new) } else { new })
                 .or_insert(new);
         }
     }
 
-    /// Adds the answer to the query of one window, made at `now`. An answer that may lack series is left out: the lacking
-    /// ones may have been busy.
-    pub(crate) fn take_completed(&mut self, now: Instant, Answer { query, scope, rows }: Answer) {
+    /// Adds the answer for one window, made at `now`. An answer that may lack series is not used: the missing series may
+    /// have had requests.
+    pub(crate) fn add_completed(&mut self, now: Instant, Answer { query, scope, rows }: Answer) {
         let Query::Completed(within) = query else { return };
-        for (_, windows) in self.completed.iter_mut().filter(|((namespace, _), _)| scope.holds(namespace)) {
+        for (_, windows) in self.completed.iter_mut().filter(|((namespace, _), _)| scope.contains(namespace))
+        {
             windows.remove(&within);
         }
         self.partial_windows.remove(&within);
@@ -208,66 +208,65 @@ impl Samples {
             Ok(rows) => {
                 for CompletedRow { namespace, model, requests } in rows.completed {
                     let windows = self.completed.entry((namespace, model)).or_default();
-                    windows.insert(within, Observed { value: requests, at: now });
+                    windows.insert(within, TimedValue { value: requests, at: now });
                 }
             }
             Err(_) => {}
         }
     }
 
-    /// Forgets windows that no query asks for any more.
-    pub(crate) fn forget_windows(&mut self, is_asked: impl Fn(Retention) -> bool) {
+    /// Removes windows that are no longer queried.
+    pub(crate) fn remove_windows(&mut self, is_queried: impl Fn(Retention) -> bool) {
         self.completed.retain(|_, windows| {
-            windows.retain(|window, _| is_asked(*window));
+            windows.retain(|window, _| is_queried(*window));
             !windows.is_empty()
         });
-        self.partial_windows.retain(|window, _| is_asked(*window));
+        self.partial_windows.retain(|window, _| is_queried(*window));
     }
 
-    fn take_queues(&mut self, now: Instant, rows: &[QueueRow]) {
+    fn add_queues(&mut self, now: Instant, rows: &[QueueRow]) {
         queues::add(&mut self.queues, now, rows, |row| Some(&row.model));
         queues::add(&mut self.pool_queues, now, rows, |row| row.pool.as_ref());
     }
 
-    /// Begin of the newest whole round with an answer about loads.
-    pub(crate) fn taken(&self) -> Option<Instant> {
-        self.taken
+    /// Start of the newest full round with an answer about loads.
+    pub(crate) fn last_round(&self) -> Option<Instant> {
+        self.last_round
     }
 
-    /// The same for one namespace, partial rounds included.
-    pub(crate) fn taken_in(&self, namespace: &str) -> Option<Instant> {
-        let part = self.part.as_ref().filter(|part| part.loaded && part.scope.holds(namespace));
-        part.map(|part| part.began).or(self.taken)
+    /// Start of the newest round, full or partial, with an answer about loads of a namespace.
+    pub(crate) fn last_round_for(&self, namespace: &str) -> Option<Instant> {
+        let part = self.part.as_ref().filter(|part| part.has_loads && part.scope.contains(namespace));
+        part.map(|part| part.began).or(self.last_round)
     }
 
-    /// The rounds that asked for a namespace, the newest first.
+    /// Rounds of a namespace, the newest first.
     fn rounds(&self, namespace: &str) -> impl Iterator<Item = &Round> {
-        let rounds = [&self.part, &self.whole].into_iter().flatten();
-        rounds.filter(move |round| round.scope.holds(namespace))
+        let rounds = [&self.part, &self.full].into_iter().flatten();
+        rounds.filter(move |round| round.scope.contains(namespace))
     }
 
-    /// Why the newest round lacks a signal.
+    /// Error of the newest round.
     #[must_use]
     pub(crate) fn last_error(&self) -> Option<&str> {
         self.last_error.as_ref().map(|(_, error)| error.as_str())
     }
 
-    /// Why the newest round lacks the load of this namespace's pods, where it does.
+    /// Why the newest round lacks loads of this namespace, if it does.
     #[must_use]
     pub(crate) fn load_error(&self, namespace: &str) -> Option<&str> {
-        let whole = [Query::KvUsage, Query::Queue].iter().all(|query| self.answered(*query, namespace));
-        self.last_error().filter(|_| !whole)
+        let is_complete = [Query::KvUsage, Query::Queue].iter().all(|query| self.answered(*query, namespace));
+        self.last_error().filter(|_| !is_complete)
     }
 
-    /// Whether the newest query for this namespace has a whole answer. If so, pods without the signal have none; otherwise
-    /// the signal is unknown.
+    /// Whether the newest query for this namespace has a complete answer. If not, missing signals are unknown.
     #[must_use]
     pub(crate) fn answered(&self, query: Query, namespace: &str) -> bool {
         let newest = self.rounds(namespace).find_map(|round| round.answered.get(&query));
-        newest.into_iter().flatten().any(|scope| scope.holds(namespace))
+        newest.into_iter().flatten().any(|scope| scope.contains(namespace))
     }
 
-    /// Whether the newest round shows a model's queue, or none ever did. A queue that is no longer shown may hold unseen
+    /// Whether the newest round has the queue of a model, or no round ever had it. A queue that is missing now may hold
     /// requests.
     pub(crate) fn shows_queue(&self, namespace: &str, model: &str) -> bool {
         let newest = self.rounds(namespace).map(|round| round.began).max();
@@ -275,49 +274,49 @@ impl Samples {
         seen.is_none_or(|seen| newest.is_none_or(|newest| seen.at >= newest))
     }
 
-    /// Requests of a model that completed within a period, or within the shortest longer window of its namespace. `None`
-    /// where the newest attempt failed, which is not 0.
+    /// Completed requests of a model within a period, or within the next longer window. `None` means unknown, such as after
+    /// a failed query; it does not mean 0.
     #[must_use]
-    pub(crate) fn completed(&self, namespace: &str, model: &str, within: Retention) -> Option<Observed> {
+    pub(crate) fn completed(&self, namespace: &str, model: &str, within: Retention) -> Option<TimedValue> {
         let of_model = self.completed.get(&(namespace.into(), model.into()))?;
         of_model.range(within..).next().map(|(_, value)| *value)
     }
 
-    /// Why the newest answers for a namespace may lack series, where they report it.
+    /// Warning of the newest answers for a namespace that series may be missing.
     #[must_use]
     pub(crate) fn partial_answer(&self, namespace: &str) -> Option<&str> {
         let of_loads = self.rounds(namespace).next().into_iter().flat_map(|round| &round.partial);
         let of_loads =
-            of_loads.filter(|(_, scope, _)| scope.holds(namespace)).min_by_key(|(query, _, _)| *query);
+            of_loads.filter(|(_, scope, _)| scope.contains(namespace)).min_by_key(|(query, _, _)| *query);
         let mut of_windows = self.partial_windows.values();
         of_loads
             .map(|(_, _, why)| why.as_str())
-            .or_else(|| of_windows.find(|(scope, _)| scope.holds(namespace)).map(|(_, why)| why.as_str()))
+            .or_else(|| of_windows.find(|(scope, _)| scope.contains(namespace)).map(|(_, why)| why.as_str()))
     }
 
-    /// Why any of the newest answers may lack series.
+    /// All warnings of the newest answers that series may be missing.
     pub(crate) fn partial_answers(&self) -> BTreeSet<&str> {
-        let rounds = [&self.part, &self.whole].into_iter().flatten();
+        let rounds = [&self.part, &self.full].into_iter().flatten();
         let of_loads = rounds.flat_map(|round| &round.partial).map(|(_, _, why)| why.as_str());
         of_loads.chain(self.partial_windows.values().map(|(_, why)| why.as_str())).collect()
     }
 
-    /// All loads, in order of namespace, pod and model.
+    /// All loads, ordered by namespace, pod and model.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&PodModel, &PodLoad)> {
         self.loads.iter()
     }
 
-    /// The scrapes of the pods' counters.
-    pub(crate) fn works(&self) -> &CounterHistory {
-        &self.works
+    /// Scrapes of the work counters.
+    pub(crate) fn counters(&self) -> &CounterHistory {
+        &self.counters
     }
 
-    /// KV caches, in order of namespace and pod.
+    /// All KV caches, ordered by namespace and pod.
     pub(crate) fn caches(&self) -> impl Iterator<Item = PodCache<'_>> {
         self.caches.iter().map(|((namespace, pod), cache)| PodCache { namespace, pod, cache: *cache })
     }
 
-    /// A model's queue. A queue that is no longer shown, or whose query failed, is unknown, which is not empty.
+    /// Queue of a model. A queue that is no longer reported, or whose query failed, is unknown, not empty.
     #[must_use]
     pub(crate) fn scheduler_queue(
         &self,
@@ -325,16 +324,16 @@ impl Samples {
         model: &str,
         ages: &MetricsAge,
         now: Instant,
-    ) -> SeenQueue {
+    ) -> QueueState {
         let Some(seen) = self.queues.get(&(namespace.into(), model.into())) else {
             let answered = self.answered(Query::SchedulerQueue, namespace);
             let queue = if answered { SchedulerQueue::Absent } else { SchedulerQueue::Unknown };
-            return SeenQueue { queue, late: false };
+            return QueueState { queue, is_late: false };
         };
-        queues::judge(seen, ages, now)
+        queues::state(seen, ages, now)
     }
 
-    /// All queues at the pickers of an InferencePool. `Absent`: Prometheus does not show them by pool.
+    /// Sum of all queues at the pickers of an InferencePool. `Absent`: the series have no pool label.
     #[must_use]
     pub(crate) fn pool_queue(
         &self,
@@ -344,25 +343,25 @@ impl Samples {
         now: Instant,
     ) -> SchedulerQueue {
         let seen = self.pool_queues.get(&(namespace.into(), pool.into()));
-        seen.map_or(SchedulerQueue::Absent, |seen| queues::judge(seen, ages, now).queue)
+        seen.map_or(SchedulerQueue::Absent, |seen| queues::state(seen, ages, now).queue)
     }
 
-    /// Forgets old samples: of pods that no longer exist after `gone`, of others after `missing`.
-    pub(crate) fn clean(
+    /// Removes old samples: of deleted pods after `deleted`, of existing pods after `existing`.
+    pub(crate) fn remove_expired(
         &mut self,
         now: Instant,
-        (gone, missing): (Duration, Duration),
+        (deleted, existing): (Duration, Duration),
         exists: impl Fn(&str, &str) -> bool,
     ) {
-        let limit = |namespace: &str, pod: &str| if exists(namespace, pod) { missing } else { gone };
+        let limit = |namespace: &str, pod: &str| if exists(namespace, pod) { existing } else { deleted };
         self.loads.retain(|key, load| {
-            let age = load.youngest().map(|at| now.saturating_duration_since(at));
+            let age = load.newest().map(|at| now.saturating_duration_since(at));
             age.is_some_and(|age| age <= limit(&key.namespace, &key.pod))
         });
         self.caches.retain(|(namespace, pod), cache| cache.age(now) <= limit(namespace, pod));
-        self.works.clean(now, |key| limit(&key.namespace, &key.pod));
+        self.counters.remove_expired(now, |key| limit(&key.namespace, &key.pod));
         for queues in [&mut self.queues, &mut self.pool_queues] {
-            queues.retain(|_, queue| queue.age(now) <= QUEUE_GONE);
+            queues.retain(|_, queue| queue.age(now) <= QUEUE_EXPIRY);
         }
     }
 }

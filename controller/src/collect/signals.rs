@@ -1,5 +1,5 @@
-//! The table of queries: their signals and their expressions. One query serves all models, so a round of a small install is
-//! one of each. Where models may go to zero, there is one more for each of their retention periods.
+//! The Prometheus queries: signals and expressions. One query serves all models, so a round of a small install has one of
+//! each. If models may scale to zero, each retention period adds a query.
 
 mod rows;
 
@@ -14,25 +14,25 @@ pub(crate) use rows::{CacheConfig, CacheRow, CompletedRow, PodModel, QueueRow, R
 /// One signal of a pod and model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Signal {
-    /// Share of the KV cache in use, 0..=1.
+    /// Share of the KV cache in use, 0 to 1.
     KvUsage,
-    /// Requests waiting.
+    /// Waiting requests.
     Queue,
-    /// Age of the newest KV cache sample, seconds.
+    /// Age of the newest KV cache sample, in seconds.
     KvAge,
-    /// Age of the newest queue sample, seconds.
+    /// Age of the newest queue sample, in seconds.
     QueueAge,
-    /// Requests running.
+    /// Running requests.
     Running,
-    /// Requests waiting in the same scrape.
+    /// Waiting requests in the same scrape.
     Waiting,
-    /// Age of that scrape, seconds.
+    /// Age of that scrape, in seconds.
     ScrapeAge,
-    /// Mean tokens of a prompt.
+    /// Mean prompt tokens of a request.
     MeanInput,
-    /// Mean tokens that a request generates.
+    /// Mean generated tokens of a request.
     MeanOutput,
-    /// Share of the prompt tokens that the prefix cache has, 0..=1.
+    /// Share of prompt tokens found in the prefix cache, 0 to 1.
     PrefixHitRate,
 }
 
@@ -41,31 +41,31 @@ pub(crate) enum Signal {
 pub enum Query {
     /// Share of the KV cache in use.
     KvUsage,
-    /// Requests waiting.
+    /// Waiting requests.
     Queue,
-    /// Ages of the samples of both.
+    /// Ages of the KV cache and queue samples.
     SampleAge,
-    /// Requests running and waiting in one scrape, and its age. A step to zero depends on these, and in two answers they
-    /// could be of two scrapes.
+    /// Running and waiting requests in one scrape, and its age. Scale to zero needs them from the same scrape, so they are
+    /// one query.
     Running,
     /// Size of the KV cache.
     CacheConfig,
-    /// Mean tokens of a request: of its prompt and of what it generates.
+    /// Mean prompt and generated tokens of a request.
     Tokens,
     /// Hit rate of the prefix cache.
     PrefixHitRate,
-    /// Size and bytes of the endpoint picker's queue.
+    /// Requests and bytes in the queue of the endpoint picker.
     SchedulerQueue,
-    /// Requests that completed within a retention period.
+    /// Requests completed within a retention period.
     Completed(Retention),
-    /// Counters of what pods do, of their newest scrape.
+    /// Work counters of pods in their newest scrape.
     Work,
-    /// The same of the scrape before.
+    /// Work counters in the previous scrape.
     WorkBefore,
 }
 
 impl Signal {
-    /// The age of a signal, where it is asked for.
+    /// The age signal of a signal, if it has one.
     pub(crate) const fn age(self) -> Option<Self> {
         match self {
             Self::KvUsage => Some(Self::KvAge),
@@ -75,18 +75,17 @@ impl Signal {
         }
     }
 
-    /// It is the age of another signal.
+    /// Whether this is an age signal.
     pub(crate) const fn is_age(self) -> bool {
         matches!(self, Self::KvAge | Self::QueueAge | Self::ScrapeAge)
     }
 }
 
 impl Query {
-    /// The queries that only the throughput analyzer needs. They are made where an entry asks for it.
+    /// Queries of the throughput analyzer. They are made only if an entry selects it.
     pub const WORK: [Self; 2] = [Self::Work, Self::WorkBefore];
 
-    /// All other queries except those for retention periods, in the order they are made: those that every model needs
-    /// first.
+    /// All other queries except those of retention periods, in query order. Signals that every model needs come first.
     pub const ALL: [Self; 8] = [
         Self::KvUsage,
         Self::Queue,
@@ -98,7 +97,7 @@ impl Query {
         Self::SchedulerQueue,
     ];
 
-    /// The queries that show whether a model has requests, without those that completed.
+    /// Queries that show whether a model has requests now.
     pub(crate) const ACTIVITY: [Self; 5] =
         [Self::KvUsage, Self::Queue, Self::SampleAge, Self::Running, Self::SchedulerQueue];
 
@@ -123,20 +122,20 @@ impl Query {
     /// The PromQL expression for these namespaces, with `extra` label matchers in every selector.
     #[must_use]
     pub(crate) fn expression(self, scope: &Scope, extra: &str) -> String {
-        let select = Select::new(scope, extra);
+        let select = Selector::new(scope, extra);
         let (kv, queue) = ("vllm:kv_cache_usage_perc", "vllm:num_requests_waiting");
         match self {
-            Self::KvUsage => worst(&format!("max_over_time({}[1m])", select.of(kv))),
-            Self::Queue => worst(&format!("max_over_time({}[1m])", select.of(queue))),
+            Self::KvUsage => worst(&format!("max_over_time({}[1m])", select.metric(kv))),
+            Self::Queue => worst(&format!("max_over_time({}[1m])", select.metric(queue))),
             Self::SampleAge => any_signal(&[("kv", select.age(kv)), ("queue", select.age(queue))]),
             Self::Running => {
                 let running = "vllm:num_requests_running";
-                let [now, waiting] = [running, queue].map(|metric| sum(&select.of(metric)));
+                let [now, waiting] = [running, queue].map(|metric| sum(&select.metric(metric)));
                 any_signal(&[("running", now), ("waiting", waiting), ("age", select.age(running))])
             }
             Self::CacheConfig => {
                 let by = "namespace, pod, pod_name, num_gpu_blocks, block_size";
-                format!("max by ({by}) ({})", select.of("vllm:cache_config_info"))
+                format!("max by ({by}) ({})", select.metric("vllm:cache_config_info"))
             }
             Self::Tokens => {
                 let (input, output) = ("vllm:request_prompt_tokens", "vllm:request_generation_tokens");
@@ -150,16 +149,16 @@ impl Query {
                 let name = "__name__=~\"(inference_extension|llm_d_epp)_flow_control_queue_(size|bytes)\"";
                 let by = "__name__, namespace, inference_pool, target_model_name, model_name";
                 let of_picker = format!("{by}, pod, pod_name, fairness_id, priority");
-                format!("sum by ({by}) (max by ({of_picker}) ({}))", select.braced(name))
+                format!("sum by ({by}) (max by ({of_picker}) ({}))", select.name_matcher(name))
             }
             Self::Completed(within) => select.completed("vllm:request_success_total", within),
-            Self::Work => work::expression(|metric| select.of(metric)),
-            // A usual scrape interval ago: trends need more points than rounds of queries give.
-            Self::WorkBefore => work::expression(|metric| format!("{} offset 15s", select.of(metric))),
+            Self::Work => work::expression(|metric| select.metric(metric)),
+            // One usual scrape interval ago: trends need more points than one per round.
+            Self::WorkBefore => work::expression(|metric| format!("{} offset 15s", select.metric(metric))),
         }
     }
 
-    /// The signals it asks for, each with the label `signal` of its series, which is empty where there is only one.
+    /// The signals of the query, each with the value of the label `signal` of its series. Empty label: the only signal.
     pub(crate) const fn signals(self) -> &'static [(&'static str, Signal)] {
         match self {
             Self::KvUsage => &[("", Signal::KvUsage)],
@@ -176,35 +175,34 @@ impl Query {
         }
     }
 
-    /// The signal of a series with this label.
+    /// The signal of a series with this label value.
     fn signal(self, label: &str) -> Option<Signal> {
         let mut all = self.signals().iter();
         all.find(|(name, _)| name.is_empty() || *name == label).map(|(_, signal)| *signal)
     }
 }
 
-/// The name of the queries for completed requests.
+/// Name of the queries for completed requests.
 pub(crate) const COMPLETED: &str = "completed";
 
-/// A window to count completed requests in.
+/// Window for counting completed requests, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Retention {
     millis: u64,
 }
 
 impl Retention {
-    /// This long, rounded up to what Prometheus can be asked for.
+    /// A window of this length, rounded up to milliseconds, the resolution of PromQL.
     pub(crate) fn new(period: Duration) -> Self {
         let millis = period.as_nanos().div_ceil(1_000_000);
         Self { millis: u64::try_from(millis).unwrap_or(u64::MAX).max(1) }
     }
 
-    /// The next power of two, in milliseconds: less than twice as long.
+    /// Rounded up to a power of two milliseconds, which is less than twice as long.
     pub(crate) fn rounded_up(self) -> Self {
         Self { millis: self.millis.checked_next_power_of_two().unwrap_or(self.millis) }
     }
 
-    /// Its length.
     #[cfg(test)]
     pub(crate) fn get(self) -> Duration {
         Duration::from_millis(self.millis)
@@ -212,7 +210,7 @@ impl Retention {
 }
 
 impl fmt::Display for Retention {
-    /// As PromQL writes durations.
+    /// Formats the window as a PromQL duration.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.millis.is_multiple_of(1000) {
             write!(f, "{}s", self.millis / 1000)
@@ -222,77 +220,76 @@ impl fmt::Display for Retention {
     }
 }
 
-/// Metrics of some namespaces.
-struct Select {
+/// Builds selectors with the label matchers of a scope.
+struct Selector {
     /// Label matchers; empty for all series.
     matcher: String,
 }
 
-impl Select {
+impl Selector {
     fn new(scope: &Scope, extra: &str) -> Self {
         let both = [scope.matcher(), extra.to_owned()];
         Self { matcher: both.into_iter().filter(|m| !m.is_empty()).collect::<Vec<_>>().join(", ") }
     }
 
-    fn of(&self, metric: &str) -> String {
+    fn metric(&self, metric: &str) -> String {
         if self.matcher.is_empty() { metric.to_owned() } else { format!("{metric}{{{}}}", self.matcher) }
     }
 
-    /// The same for a metric that a matcher names.
-    fn braced(&self, name: &str) -> String {
+    /// Selector of metrics that match this name matcher.
+    fn name_matcher(&self, name: &str) -> String {
         let both: Vec<&str> = [name, &self.matcher].into_iter().filter(|m| !m.is_empty()).collect();
         format!("{{{}}}", both.join(", "))
     }
 
     fn rate(&self, metric: &str) -> String {
-        format!("rate({}[5m])", self.of(metric))
+        format!("rate({}[5m])", self.metric(metric))
     }
 
-    /// Of the scrapes of one engine the newest counts: another Prometheus replica may have stopped.
+    /// Age of the newest scrape of each engine. An older duplicate may be of a Prometheus replica that has stopped.
     fn age(&self, metric: &str) -> String {
-        worst(&format!("min by ({ENGINE}) (time() - timestamp({}))", self.of(metric)))
+        worst(&format!("min by ({ENGINE}) (time() - timestamp({}))", self.metric(metric)))
     }
 
-    /// The mean of what a request observes, over all engines of a pod, each as much as it has requests.
+    /// Mean of a histogram over all requests of a pod's engines.
     fn mean(&self, metric: &str) -> String {
         let [total, count] = ["sum", "count"].map(|part| sum(&self.rate(&format!("{metric}_{part}"))));
         format!("{total} / {count}")
     }
 
-    /// By how much a counter grew within a window. `increase` counts from the first value that it sees, so of a series
-    /// that was not there when the window began, gone since or not, the value itself counts.
+    /// Increase of a counter within a window. `increase` starts from the first sample, so for a series that is younger than
+    /// the window the value itself counts, whether it still exists or not.
     fn completed(&self, metric: &str, within: Retention) -> String {
-        let counter = self.of(metric);
-        let born = format!("last_over_time({counter}[{within}]) unless {counter} offset {within}");
-        let grown = format!("({born}) or increase({counter}[{within}])");
-        format!("sum by (namespace, model_name) (max by ({ENGINE}, {OUTCOME}) ({grown}))")
+        let counter = self.metric(metric);
+        let new_series = format!("last_over_time({counter}[{within}]) unless {counter} offset {within}");
+        let increase = format!("({new_series}) or increase({counter}[{within}])");
+        format!("sum by (namespace, model_name) (max by ({ENGINE}, {OUTCOME}) ({increase}))")
     }
 
-    /// Of a counter with the suffix `_total` or without. Selected by one expression, a pod that has both in the window,
-    /// for it was replaced in place by one of another release, would fail the query for all pods.
+    /// Rate of a counter with or without the suffix `_total`. One selector for both names would fail the query for all
+    /// pods if one pod has both in the window, after an in-place update to another release.
     fn rate_of_either(&self, metric: &str) -> String {
         sum(&format!("{} or {}", self.rate(&format!("{metric}_total")), self.rate(metric)))
     }
 }
 
-/// Labels of a pod's figures. Grouping by them adds up its engines.
+/// Labels of a pod and model. Grouping by them adds up engines.
 pub(super) const POD: &str = "namespace, pod, pod_name, model_name";
-/// Labels of one engine's figures. Series that share them are one figure scraped twice: by two jobs, or by both Prometheus
-/// servers of an HA pair.
+/// Labels of one engine. Series with equal labels are duplicates, scraped by two jobs or by both servers of an HA pair.
 pub(super) const ENGINE: &str = "namespace, pod, pod_name, model_name, engine";
-/// Label of a counter of requests that has one series for each outcome.
+/// Label of the outcome in request counters, which have one series per outcome.
 pub(super) const OUTCOME: &str = "finished_reason";
 
 fn worst(expression: &str) -> String {
     format!("max by ({POD}) ({expression})")
 }
 
-/// The sum over the engines of a pod, each counted once however often it is scraped.
+/// Sum over the engines of a pod, without duplicate scrapes.
 fn sum(expression: &str) -> String {
     format!("sum by ({POD}) (max by ({ENGINE}) ({expression}))")
 }
 
-/// Several signals in one answer, told apart by a label: a function removes the name of the metric.
+/// Several signals in one answer, distinguished by the label `signal`, because functions remove the metric name.
 pub(super) fn any_signal(all: &[(&str, String)]) -> String {
     let labelled = |(name, expression): &(&str, String)| {
         format!("label_replace({expression}, \"signal\", \"{name}\", \"\", \"\")")

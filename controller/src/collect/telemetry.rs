@@ -1,4 +1,4 @@
-//! Metrics of the reconciler's own health. Labels come from closed sets; metrics of one variant are in `publish::gauges`.
+//! Metrics of the controller itself. Label values come from closed sets. Metrics of variants are in `publish::gauges`.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Reg
 
 use crate::collect::signals::{COMPLETED, Query};
 
-/// Handles of the reconciler's own metrics.
+/// Handles of the controller's own metrics.
 #[derive(Clone, Debug)]
 pub struct Telemetry {
     cycle_seconds: HistogramVec,
@@ -22,7 +22,7 @@ impl Telemetry {
     /// Registers the metrics.
     ///
     /// # Errors
-    /// A name that is registered twice.
+    /// If a name is already registered.
     pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
         let counter = |name: &str, help: &str, label: &str| {
             register(registry, IntCounterVec::new(Opts::new(name, help), &[label])?)
@@ -33,38 +33,36 @@ impl Telemetry {
         let telemetry = Self {
             cycle_seconds: histogram(
                 "wva_engine_cycle_duration_seconds",
-                "Time one decision cycle took.",
+                "Duration of a decision cycle.",
                 &[],
             )?,
             cycles: counter(
                 "wva_engine_cycles_total",
-                "Decision cycles, by result: ok, or degraded where the analysis of a model failed.",
+                "Decision cycles, by result: ok, or degraded if the analysis of a model failed.",
                 "result",
             )?,
             query_seconds: histogram(
                 "wva_prometheus_query_duration_seconds",
-                "Time one query to Prometheus took.",
+                "Duration of a Prometheus query.",
                 &["query"],
             )?,
             query_errors: counter(
-                "wva_prometheus_query_errors_total",
-                "Queries to Prometheus that gave no answer.",
-                "query",
+                "wva_prometheus_query_errors_total", "Failed Prometheus queries.", "query",
             )?,
             partial_answers: counter(
                 "wva_prometheus_partial_answers_total",
-                "Answers of Prometheus that may lack series, by their own warnings.",
+                "Prometheus answers that report missing series in a warning.",
                 "query",
             )?,
             unmapped: register(
                 registry,
                 IntGauge::new(
                     "wva_unmapped_series",
-                    "Pods with series in the newest sample that belong to no known workload; each counts once, however many series it has.",
+                    "Pods with series in the newest sample that belong to no known workload.",
                 )?,
             )?,
         };
-        // A series that exists from the start can be alerted on.
+        // Alerts need series that exist from the start.
         for query in Query::ALL.into_iter().chain(Query::WORK).map(Query::name).chain([COMPLETED]) {
             telemetry.query_errors.with_label_values(&[query]).inc_by(0);
             telemetry.partial_answers.with_label_values(&[query]).inc_by(0);
@@ -72,21 +70,21 @@ impl Telemetry {
         Ok(telemetry)
     }
 
-    /// One query to Prometheus.
-    pub fn query(&self, query: Query, took: Duration, answered: bool) {
+    /// Records one Prometheus query.
+    pub fn record_query(&self, query: Query, took: Duration, answered: bool) {
         self.query_seconds.with_label_values(&[query.name()]).observe(took.as_secs_f64());
         if !answered {
             self.query_errors.with_label_values(&[query.name()]).inc();
         }
     }
 
-    /// One answer of Prometheus that may lack series.
-    pub fn partial_answer(&self, query: Query) {
+    /// Records one answer that may lack series.
+    pub fn record_partial_answer(&self, query: Query) {
         self.partial_answers.with_label_values(&[query.name()]).inc();
     }
 
-    /// One cycle.
-    pub fn cycle(&self, took: Duration, all_analyzed: bool, unmapped: usize) {
+    /// Records one cycle.
+    pub fn record_cycle(&self, took: Duration, all_analyzed: bool, unmapped: usize) {
         let no_labels: [&str; 0] = [];
         self.cycle_seconds.with_label_values(&no_labels).observe(took.as_secs_f64());
         self.cycles.with_label_values(&[if all_analyzed { "ok" } else { "degraded" }]).inc();

@@ -1,6 +1,6 @@
 //! Totals of a queue at an endpoint picker.
 
-/// The requests that wait in a queue, and their bytes.
+/// Requests waiting in a queue, and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct QueueTotals {
     /// Requests.
@@ -10,19 +10,19 @@ pub(super) struct QueueTotals {
 }
 
 impl QueueTotals {
-    /// Whether requests wait.
-    pub(super) fn is_any(self) -> bool {
+    /// Whether requests are waiting.
+    pub(super) fn has_requests(self) -> bool {
         self.size > 0.0 || self.bytes > 0.0
     }
 
-    /// Replicas of a picker have parts of one queue.
+    /// Sum of two parts: each replica of a picker has a part of the queue.
     pub(super) fn plus(self, other: Self) -> Self {
-        // A sum that overflows would not be a number.
+        // An infinite sum would be invalid.
         Self { size: (self.size + other.size).min(f64::MAX), bytes: (self.bytes + other.bytes).min(f64::MAX) }
     }
 
-    /// A picker that shows a queue under both names of its metrics has one queue.
-    pub(super) fn greater(self, other: Self) -> Self {
+    /// Maximum of two readings of one queue, such as under both names of the metric.
+    pub(super) fn max(self, other: Self) -> Self {
         Self { size: self.size.max(other.size), bytes: self.bytes.max(other.bytes) }
     }
 }

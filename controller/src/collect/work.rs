@@ -1,6 +1,6 @@
-//! The counters that the throughput analyzer reads. They are raw, since the analyzer handles their resets; only the engines of
-//! one pod are added up here, with their resets. One answer has all counters of a pod, so that they are of one scrape; two
-//! answers give two scrapes in each round.
+//! Work counters for the throughput analyzer. The analyzer handles resets of a pod's counters; only the engines of a pod
+//! are added up here, with their resets. One answer has all counters of a pod, so they are of one scrape; two answers give
+//! two scrapes per round.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use wva_scaling::units::Amount;
 
 use super::signals::{ENGINE, OUTCOME, PodModel, any_signal};
 
-/// Scrapes kept of an engine: those of two rounds and one more.
-const SCRAPES: usize = 6;
-/// Scrapes less than this apart are the same scrape.
-const SAME: Duration = Duration::from_millis(500);
+/// Most scrapes of an engine: three rounds.
+const MAX_SCRAPES: usize = 6;
+/// Scrapes closer than this are the same scrape.
+const SAME_SCRAPE: Duration = Duration::from_millis(500);
 
 /// One value of a scrape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,12 +29,12 @@ pub(crate) enum Counter {
     GapSeconds,
     Running,
     Waiting,
-    /// Age of the scrape in seconds.
+    /// Age of the scrape, in seconds.
     Age,
 }
 
 impl Counter {
-    /// Every counter, with the label `signal` of its series and its metrics: the current name, and the one before.
+    /// Every counter with the label `signal` of its series and its metrics, current name first.
     pub(crate) const TABLE: [(Self, &str, &[&str]); 10] = [
         (Self::Completed, "completed", &["vllm:request_success_total"]),
         (Self::PromptTokens, "prompt_tokens", &["vllm:prompt_tokens_total"]),
@@ -56,21 +56,21 @@ impl Counter {
         (Self::Age, "age", &["vllm:generation_tokens_total"]),
     ];
 
-    /// The counter of a series with this label.
-    pub(crate) fn named(label: &str) -> Option<Self> {
+    /// The counter of a series with this value of the label `signal`.
+    pub(crate) fn from_label(label: &str) -> Option<Self> {
         Self::TABLE.iter().find(|(_, name, _)| *name == label).map(|(counter, ..)| *counter)
     }
 }
 
-/// One engine of a server. A data-parallel server has several in a pod, each with its own counters and restarts.
+/// One engine of a server. A data-parallel server has several in a pod, each with its counters and restarts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Rank {
+pub(crate) struct EngineKey {
     pub(crate) pod: PodModel,
-    /// vLLM's label `engine`; empty where it has none.
+    /// vLLM's label `engine`; empty if absent.
     pub(crate) engine: Arc<str>,
 }
 
-/// The expression for all counters of a scrape; `select` turns the name of a metric into its selector.
+/// Expression for all counters of a scrape; `select` turns a metric name into its selector.
 pub(super) fn expression(select: impl Fn(&str) -> String) -> String {
     let of = |(counter, name, metrics): (Counter, &'static str, &[&str])| {
         let all = metrics.iter().map(|metric| select(metric)).collect::<Vec<_>>().join(" or ");
@@ -83,26 +83,26 @@ pub(super) fn expression(select: impl Fn(&str) -> String) -> String {
     any_signal(&Counter::TABLE.map(of))
 }
 
-/// The scrapes of every pod, by engine.
+/// Scrapes of every pod, by engine.
 #[derive(Debug, Default)]
 pub(crate) struct CounterHistory(BTreeMap<PodModel, BTreeMap<Arc<str>, Scrapes>>);
 
 impl CounterHistory {
-    /// Adds one answer to a query made at `now`. An engine without its counts of requests and tokens is left out.
-    pub(crate) fn take_in(&mut self, now: Instant, rows: Vec<(Counter, Rank, f64)>) {
-        let mut of_each: BTreeMap<Rank, [Option<f64>; 10]> = BTreeMap::new();
-        for (counter, rank, value) in rows {
-            of_each.entry(rank).or_default()[counter as usize] = Some(value);
+    /// Adds the answer to a query made at `now`. Engines without counts of requests and tokens are skipped.
+    pub(crate) fn add(&mut self, now: Instant, rows: Vec<(Counter, EngineKey, f64)>) {
+        let mut engines: BTreeMap<EngineKey, [Option<f64>; 10]> = BTreeMap::new();
+        for (counter, key, value) in rows {
+            engines.entry(key).or_default()[counter as usize] = Some(value);
         }
-        for (Rank { pod, engine }, values) in of_each {
+        for (EngineKey { pod, engine }, values) in engines {
             if let Some((at, sample)) = scrape(now, values) {
                 self.0.entry(pod).or_default().entry(engine).or_default().add(at, sample);
             }
         }
     }
 
-    /// The scrapes since `begin` of a pod with these servers, its engines added up, and how many engines it has.
-    pub(crate) fn of(
+    /// Scrapes since `begin` of a pod with these servers, summed over its engines, and the number of engines.
+    pub(crate) fn samples_of(
         &self,
         servers: &[&PodModel],
         begin: Option<Instant>,
@@ -110,20 +110,20 @@ impl CounterHistory {
     ) -> (Vec<WorkSample>, usize) {
         let engines = servers.iter().filter_map(|key| self.0.get(key)).flat_map(BTreeMap::values);
         let engines: Vec<&Scrapes> = engines.collect();
-        let is_own = |(at, _): &(Instant, WorkSample)| begin.is_none_or(|begin| *at >= begin);
-        // Engines of an earlier pod of this name stay in the sum, which would fall without them, but do not count.
-        let ranks = engines.iter().filter(|scrapes| scrapes.kept.back().is_some_and(is_own)).count();
+        let is_current = |(at, _): &(Instant, WorkSample)| begin.is_none_or(|begin| *at >= begin);
+        // Engines of an earlier pod of this name stay in the sum, which would otherwise fall, but are not counted.
+        let count = engines.iter().filter(|scrapes| scrapes.kept.back().is_some_and(is_current)).count();
         let all: Vec<(Instant, WorkSample)> = match engines.as_slice() {
             [one] => one.kept.iter().copied().collect(),
-            several => together(several),
+            several => sum_engines(several),
         };
-        let own = all.into_iter().filter(is_own);
-        (own.map(|(at, sample)| WorkSample { age: age(now, at), ..sample }).collect(), ranks)
+        let current = all.into_iter().filter(is_current);
+        (current.map(|(at, sample)| WorkSample { age: age(now, at), ..sample }).collect(), count)
     }
 
-    /// Forgets pods without a scrape for longer than `limit`. Of other pods all engines stay: a sum that falls would look
-    /// like a restart of the server.
-    pub(crate) fn clean(&mut self, now: Instant, limit: impl Fn(&PodModel) -> Duration) {
+    /// Removes pods without a scrape for longer than `limit`. Other pods keep all engines: a falling sum would look like a
+    /// restart of the server.
+    pub(crate) fn remove_expired(&mut self, now: Instant, limit: impl Fn(&PodModel) -> Duration) {
         self.0.retain(|key, engines| {
             let newest = engines.values().filter_map(Scrapes::newest).max();
             newest.is_some_and(|at| now.saturating_duration_since(at) <= limit(key))
@@ -131,30 +131,32 @@ impl CounterHistory {
     }
 }
 
-/// The scrapes of one engine, in order of time.
+/// Scrapes of one engine, in order of time.
 #[derive(Debug, Default)]
 struct Scrapes {
     kept: VecDeque<(Instant, WorkSample)>,
-    /// Counts before each restart that the kept scrapes do not show.
-    lost: WorkSample,
+    /// Counts from before restarts that are no longer in the kept scrapes.
+    base: WorkSample,
 }
 
 impl Scrapes {
     fn add(&mut self, at: Instant, sample: WorkSample) {
         let kept = &mut self.kept;
-        // The answer for the earlier scrape may come last.
-        let place = kept.iter().rposition(|(other, _)| *other <= at + SAME).map_or(0, |i| i + 1);
-        let known =
-            place.checked_sub(1).and_then(|i| kept.get(i)).is_some_and(|(other, _)| *other + SAME > at);
-        if !known {
-            kept.insert(place, (at, sample));
+        // The answer for the earlier scrape may arrive last.
+        let index = kept.iter().rposition(|(other, _)| *other <= at + SAME_SCRAPE).map_or(0, |i| i + 1);
+        let is_known = index
+            .checked_sub(1)
+            .and_then(|i| kept.get(i))
+            .is_some_and(|(other, _)| *other + SAME_SCRAPE > at);
+        if !is_known {
+            kept.insert(index, (at, sample));
         }
-        while kept.len() > SCRAPES {
-            let gone = kept.pop_front();
-            if let (Some((_, gone)), Some((_, next))) = (gone, kept.front())
-                && next.restarted_since(&gone)
+        while kept.len() > MAX_SCRAPES {
+            let removed = kept.pop_front();
+            if let (Some((_, removed)), Some((_, next))) = (removed, kept.front())
+                && next.restarted_since(&removed)
             {
-                self.lost = plus(self.lost, counters(gone));
+                self.base = plus(self.base, without_gauges(removed));
             }
         }
     }
@@ -163,13 +165,13 @@ impl Scrapes {
         self.kept.back().map(|(at, _)| *at)
     }
 
-    /// The scrapes as if it had never restarted.
-    fn whole(&self) -> Vec<(Instant, WorkSample)> {
-        let mut base = self.lost;
+    /// The scrapes without resets at restarts.
+    fn without_resets(&self) -> Vec<(Instant, WorkSample)> {
+        let mut base = self.base;
         let mut before: Option<WorkSample> = None;
         let one = |(at, sample): &(Instant, WorkSample)| {
             if let Some(before) = before.replace(*sample).filter(|before| sample.restarted_since(before)) {
-                base = plus(base, counters(before));
+                base = plus(base, without_gauges(before));
             }
             (*at, plus(base, *sample))
         };
@@ -177,25 +179,24 @@ impl Scrapes {
     }
 }
 
-/// The sum over several engines at the times of the one with the newest scrape, each by its last scrape until then. Times
-/// before the first scrape of an engine are left out.
-fn together(engines: &[&Scrapes]) -> Vec<(Instant, WorkSample)> {
-    let each: Vec<_> = engines.iter().map(|scrapes| scrapes.whole()).collect();
+/// Sums several engines at the scrape times of the engine with the newest scrape. Each engine has its last scrape until
+/// then. Times before the first scrape of an engine are skipped.
+fn sum_engines(engines: &[&Scrapes]) -> Vec<(Instant, WorkSample)> {
+    let each: Vec<_> = engines.iter().map(|scrapes| scrapes.without_resets()).collect();
     let Some(last) = each.iter().max_by_key(|scrapes| scrapes.last().map(|(at, _)| *at)) else {
         return Vec::new();
     };
-    let at_once = |(at, _): &(Instant, WorkSample)| {
-        let seen = |all: &Vec<(Instant, WorkSample)>| {
-            all.iter().rev().find(|(other, _)| *other <= *at + SAME).map(|(_, sample)| *sample)
+    let sum_at = |(at, _): &(Instant, WorkSample)| {
+        let last_until = |all: &Vec<(Instant, WorkSample)>| {
+            all.iter().rev().find(|(other, _)| *other <= *at + SAME_SCRAPE).map(|(_, sample)| *sample)
         };
-        let all: Vec<WorkSample> = each.iter().map(seen).collect::<Option<_>>()?;
+        let all: Vec<WorkSample> = each.iter().map(last_until).collect::<Option<_>>()?;
         Some((*at, all.into_iter().fold(WorkSample::default(), plus)))
     };
-    last.iter().filter_map(at_once).collect()
+    last.iter().filter_map(sum_at).collect()
 }
 
-/// A scrape without its gauges.
-fn counters(sample: WorkSample) -> WorkSample {
+fn without_gauges(sample: WorkSample) -> WorkSample {
     WorkSample { running: Amount::default(), waiting: Amount::default(), ..sample }
 }
 
@@ -220,7 +221,7 @@ fn age(now: Instant, at: Instant) -> GoDuration {
     Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX)).into()
 }
 
-/// A scrape from its values, and its time. Counters that only some releases have are 0 where they are missing.
+/// A scrape and its time. Counters that only some vLLM releases have default to 0.
 fn scrape(now: Instant, values: [Option<f64>; 10]) -> Option<(Instant, WorkSample)> {
     let value = |counter: Counter| Amount::try_from(values[counter as usize]?).ok();
     let or_0 = |counter| value(counter).unwrap_or_default();
@@ -248,48 +249,48 @@ mod tests {
         PodModel { namespace: "ns".into(), pod: "a-0".into(), model_name: "m".into() }
     }
 
-    fn rows_of(engine: &str, age: f64, completed: f64) -> Vec<(Counter, Rank, f64)> {
+    fn rows_of(engine: &str, age: f64, completed: f64) -> Vec<(Counter, EngineKey, f64)> {
         let value = |counter| match counter {
             Counter::Age => age,
             Counter::Completed => completed,
             _ => 1.0,
         };
-        let rank = Rank { pod: key(), engine: engine.into() };
-        Counter::TABLE.iter().map(|(counter, ..)| (*counter, rank.clone(), value(*counter))).collect()
+        let key = EngineKey { pod: key(), engine: engine.into() };
+        Counter::TABLE.iter().map(|(counter, ..)| (*counter, key.clone(), value(*counter))).collect()
     }
 
-    fn rows(age: f64, completed: f64) -> Vec<(Counter, Rank, f64)> {
+    fn rows(age: f64, completed: f64) -> Vec<(Counter, EngineKey, f64)> {
         rows_of("0", age, completed)
     }
 
-    fn seen(history: &CounterHistory, now: Instant) -> Vec<(u64, f64)> {
-        let (all, _) = history.of(&[&key()], None, now);
+    fn samples(history: &CounterHistory, now: Instant) -> Vec<(u64, f64)> {
+        let (all, _) = history.samples_of(&[&key()], None, now);
         all.iter().map(|s| (s.age.get().as_secs(), s.completed.get())).collect()
     }
 
     #[test]
-    fn scrapes_are_kept_once_and_in_order() {
+    fn keeps_scrapes_once_and_in_order() {
         let mut history = CounterHistory::default();
         let began = Instant::now();
-        history.take_in(began, rows(3.0, 20.0));
-        history.take_in(began, rows(18.0, 10.0));
-        // The next round shows the newest of the last once more.
+        history.add(began, rows(3.0, 20.0));
+        history.add(began, rows(18.0, 10.0));
+        // The next round repeats the newest scrape of the last one.
         let later = began + Duration::from_secs(15);
-        history.take_in(later, rows(18.2, 20.0));
-        history.take_in(later, rows(3.2, 30.0));
-        assert_eq!(seen(&history, later), [(33, 10.0), (18, 20.0), (3, 30.0)]);
+        history.add(later, rows(18.2, 20.0));
+        history.add(later, rows(3.2, 30.0));
+        assert_eq!(samples(&history, later), [(33, 10.0), (18, 20.0), (3, 30.0)]);
         for i in 0..10_u32 {
-            history.take_in(later + Duration::from_secs(15) * (i + 1), rows(3.0, 40.0));
+            history.add(later + Duration::from_secs(15) * (i + 1), rows(3.0, 40.0));
         }
-        assert_eq!(history.0[&key()]["0"].kept.len(), SCRAPES);
+        assert_eq!(history.0[&key()]["0"].kept.len(), MAX_SCRAPES);
     }
 
     #[test]
-    fn engines_are_added_up_and_a_restart_takes_nothing_away() {
+    fn sums_engines_and_survives_restarts() {
         let mut history = CounterHistory::default();
         let began = Instant::now();
         let at = |step: u32| began + Duration::from_secs(15) * step;
-        // They are scraped apart, and the second is seen a step later.
+        // The engines are scraped at different times, and the second appears a step later.
         let rounds = [
             (100.0, None),
             (110.0, Some(50.0)),
@@ -298,57 +299,57 @@ mod tests {
             (140.0, Some(12.0)),
         ];
         for (step, (first, second)) in (0..).zip(rounds) {
-            history.take_in(at(step), rows_of("0", 3.0, first));
+            history.add(at(step), rows_of("0", 3.0, first));
             if let Some(second) = second {
-                history.take_in(at(step), rows_of("1", 7.0, second));
+                history.add(at(step), rows_of("1", 7.0, second));
             }
         }
         let counts = |history: &CounterHistory, now| {
-            seen(history, now).into_iter().map(|(_, n)| n).collect::<Vec<_>>()
+            samples(history, now).into_iter().map(|(_, n)| n).collect::<Vec<_>>()
         };
         assert_eq!(
             counts(&history, at(4)),
             [160.0, 180.0, 192.0, 212.0],
             "110 + 50, 120 + 60, 130 + 62, 140 + 72"
         );
-        let (samples, engines) = history.of(&[&key()], None, at(4));
+        let (samples, engines) = history.samples_of(&[&key()], None, at(4));
         assert_eq!((samples[0].running.get(), samples[0].generated_tokens.get(), engines), (2.0, 2.0, 2));
-        // The counts before the restart of the second one stay, however long ago that was.
+        // The counts from before the restart of the second engine remain.
         for step in 5..20 {
-            history.take_in(at(step), rows_of("0", 3.0, 140.0));
-            history.take_in(at(step), rows_of("1", 7.0, 12.0));
+            history.add(at(step), rows_of("0", 3.0, 140.0));
+            history.add(at(step), rows_of("1", 7.0, 12.0));
         }
-        assert_eq!(counts(&history, at(19)), [212.0; SCRAPES]);
-        // One that is not scraped any more counts as it was last.
+        assert_eq!(counts(&history, at(19)), [212.0; MAX_SCRAPES]);
+        // An engine that is no longer scraped keeps its last counts.
         for step in 20..40 {
-            history.take_in(at(step), rows_of("0", 3.0, 150.0));
-            history.clean(at(step), |_| Duration::from_mins(1));
+            history.add(at(step), rows_of("0", 3.0, 150.0));
+            history.remove_expired(at(step), |_| Duration::from_mins(1));
         }
-        assert_eq!(counts(&history, at(39)), [222.0; SCRAPES]);
-        let (samples, engines) = history.of(&[&key()], Some(at(37)), at(39));
+        assert_eq!(counts(&history, at(39)), [222.0; MAX_SCRAPES]);
+        let (samples, engines) = history.samples_of(&[&key()], Some(at(37)), at(39));
         assert_eq!((samples.len(), samples[0].completed.get(), engines), (2, 222.0, 1), "a new pod");
     }
 
     #[test]
-    fn a_single_engine_shows_its_restart() {
+    fn single_engine_shows_its_restart() {
         let mut history = CounterHistory::default();
         let began = Instant::now();
-        history.take_in(began, rows(18.0, 100.0));
-        history.take_in(began, rows(3.0, 5.0));
-        assert_eq!(seen(&history, began), [(18, 100.0), (3, 5.0)]);
+        history.add(began, rows(18.0, 100.0));
+        history.add(began, rows(3.0, 5.0));
+        assert_eq!(samples(&history, began), [(18, 100.0), (3, 5.0)]);
     }
 
     #[test]
-    fn a_pod_without_its_counts_says_nothing_and_is_forgotten_in_time() {
+    fn skips_pod_without_counts_and_removes_expired_pod() {
         let mut history = CounterHistory::default();
         let began = Instant::now();
         let without = |counter| rows(3.0, 1.0).into_iter().filter(|r| r.0 != counter).collect::<Vec<_>>();
-        history.take_in(began, without(Counter::GeneratedTokens));
-        history.take_in(began, without(Counter::Age));
-        assert_eq!(seen(&history, began), []);
-        history.take_in(began, without(Counter::Gaps));
-        assert_eq!(seen(&history, began).len(), 1);
-        history.clean(began + Duration::from_secs(100), |_| Duration::from_mins(1));
+        history.add(began, without(Counter::GeneratedTokens));
+        history.add(began, without(Counter::Age));
+        assert_eq!(samples(&history, began), []);
+        history.add(began, without(Counter::Gaps));
+        assert_eq!(samples(&history, began).len(), 1);
+        history.remove_expired(began + Duration::from_secs(100), |_| Duration::from_mins(1));
         assert!(history.0.is_empty());
     }
 }

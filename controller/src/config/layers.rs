@@ -1,30 +1,30 @@
-//! The layers of settings for a model, from the maps in force: those of its namespace over the global ones, and in
-//! each map the entry for the model over `default`.
+//! Layers of settings for a model from the effective maps: the local map over the global map, and in each map the entry for
+//! the model over `default`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::read::ReadMap;
+use super::parsed_map::ParsedMap;
 
-/// The maps of one kind that are in force.
+/// Effective maps of one kind.
 #[derive(Debug)]
-pub(super) struct InForce<E> {
-    /// The one that is for every namespace.
-    pub(super) global: Option<Arc<ReadMap<E>>>,
-    /// Maps that would be global if the one before them were not there.
-    pub(super) behind: Vec<String>,
-    /// Those that namespaces have for themselves.
-    pub(super) local: BTreeMap<Box<str>, Arc<ReadMap<E>>>,
+pub(super) struct EffectiveMaps<E> {
+    /// The map for all namespaces.
+    pub(super) global: Option<Arc<ParsedMap<E>>>,
+    /// Names of further global maps, which are ignored.
+    pub(super) ignored: Vec<String>,
+    /// Local maps by namespace.
+    pub(super) local: BTreeMap<Box<str>, Arc<ParsedMap<E>>>,
 }
 
-impl<E> Default for InForce<E> {
+impl<E> Default for EffectiveMaps<E> {
     fn default() -> Self {
-        Self { global: None, behind: Vec::new(), local: BTreeMap::new() }
+        Self { global: None, ignored: Vec::new(), local: BTreeMap::new() }
     }
 }
 
-impl<E> InForce<E> {
-    /// The entries that hold for a model, the least specific first, each with the name it is told by.
+impl<E> EffectiveMaps<E> {
+    /// The entries for a model with their names, the least specific first.
     pub(super) fn layers(&self, namespace: &str, model: &str) -> Vec<(String, &E)> {
         let mut found = Vec::new();
         for map in self.maps(namespace) {
@@ -35,8 +35,8 @@ impl<E> InForce<E> {
         found
     }
 
-    /// The maps that a namespace reads, the least specific first.
-    pub(super) fn maps(&self, namespace: &str) -> impl Iterator<Item = &ReadMap<E>> {
+    /// The maps of a namespace, the least specific first.
+    pub(super) fn maps(&self, namespace: &str) -> impl Iterator<Item = &ParsedMap<E>> {
         [self.global.as_ref(), self.local.get(namespace)].into_iter().flatten().map(AsRef::as_ref)
     }
 }

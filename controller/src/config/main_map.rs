@@ -1,4 +1,4 @@
-//! The watch of the main ConfigMap. It is known from the start of the process; here come its changes.
+//! Watch of the main ConfigMap. The process reads it at start-up; the watch brings changes.
 
 use futures::future;
 use futures::stream::{Stream, StreamExt};
@@ -8,8 +8,8 @@ use kube::runtime::watcher::watch_object;
 use kube::{Api, Client};
 use wva_runtime::Interruptions;
 
-/// The map of this name as it is after each change; an empty one without a name where there is none. The stream goes on
-/// by itself when the watch is interrupted, and may bring what it brought before.
+/// Stream of the states of the map; an empty map without a name means that it does not exist. The stream resumes by itself
+/// after an interruption, and may repeat a state.
 pub fn main_map(client: Client, namespace: &str, name: &str) -> impl Stream<Item = ConfigMap> + Send + use<> {
     let api: Api<ConfigMap> = Api::namespaced(client, namespace);
     let mut interruptions = Interruptions::new("watch of the main ConfigMap", Some(namespace));

@@ -1,21 +1,21 @@
-//! How often each kind of ConfigMap was taken in, and how it went.
+//! Counter of ConfigMap reloads by kind and result.
 
 use prometheus::{IntCounterVec, Opts, Registry};
 
-/// What a map is for, as metrics and logs name it.
+/// Kind of a ConfigMap in metrics and logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Config {
-    /// The settings of the program.
+pub enum ConfigKind {
+    /// Settings of the controller.
     Main,
     /// Thresholds of the analyzers.
     Saturation,
-    /// Whether and when models go to zero.
+    /// Scale to zero and retention periods.
     ScaleToZero,
     /// Latency objectives.
     ServiceClasses,
 }
 
-impl Config {
+impl ConfigKind {
     /// Every kind.
     const ALL: [Self; 4] = [Self::Main, Self::Saturation, Self::ScaleToZero, Self::ServiceClasses];
 
@@ -29,7 +29,7 @@ impl Config {
         }
     }
 
-    /// The line of a change, which runbooks of the original look for.
+    /// Log message of a change. Runbooks of llm-d WVA search for it: do not change it.
     pub(super) const fn updated(self) -> &'static str {
         match self {
             Self::Main => "Updated configuration",
@@ -48,16 +48,16 @@ impl ConfigReloads {
     /// Registers the counter.
     ///
     /// # Errors
-    /// Where it is registered already.
+    /// If the counter is already registered.
     pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
         let opts = Opts::new(
             "wva_config_reloads_total",
-            "ConfigMaps that came into force or changed, by result: ok, or invalid where something in one cannot be used.",
+            "Loads and changes of ConfigMaps, by result: ok, or invalid if an entry or setting is invalid.",
         );
         let counter = IntCounterVec::new(opts, &["config", "result"])?;
         registry.register(Box::new(counter.clone()))?;
-        // A series that exists from the start can be alerted on.
-        for config in Config::ALL {
+        // Alerts need series that exist from the start.
+        for config in ConfigKind::ALL {
             for result in ["ok", "invalid"] {
                 counter.with_label_values(&[config.label(), result]).inc_by(0);
             }
@@ -65,8 +65,8 @@ impl ConfigReloads {
         Ok(Self(counter))
     }
 
-    /// A map that came into force or changed, or is no longer there.
-    pub fn count(&self, config: Config, valid: bool) {
+    /// Counts the load, change or removal of a map.
+    pub fn count(&self, config: ConfigKind, valid: bool) {
         let result = if valid { "ok" } else { "invalid" };
         self.0.with_label_values(&[config.label(), result]).inc();
     }

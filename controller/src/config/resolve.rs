@@ -1,5 +1,5 @@
-//! Which settings hold for each model, out of the maps in force. The engine asks once a cycle; what it is told goes into
-//! the Snapshot, resolved, so that a decision can be replayed without the maps.
+//! Resolves the settings of each model from the effective maps, once per cycle. The Snapshot gets the resolved settings, so
+//! that a decision can be replayed without the maps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,63 +10,62 @@ use wva_runtime::Cache;
 use wva_scaling::snapshot::Config as RulesConfig;
 
 use super::ConfigMaps;
-use super::in_force::{Readers, global, in_force};
-use super::layers::InForce;
-use super::news::{tell, tell_each};
-use super::read::ReadMap;
-use super::reloads::{Config, ConfigReloads};
-use super::service_classes::{Goal, ServiceClasses};
+use super::change_log::{log_changes, log_map_changes};
+use super::effective::{LocalMapScope, effective_maps, global_maps};
+use super::layers::EffectiveMaps;
+use super::parsed_map::ParsedMap;
+use super::reloads::{ConfigKind, ConfigReloads};
+use super::service_classes::{Objectives, ServiceClasses};
 use crate::model::published::PublishedVariant;
-use crate::observe::variants::Managed;
+use crate::observe::variants::ManagedVariant;
 use crate::observe::watches::NamespaceFacts;
 
-/// The analyzer of a model that no saturation map is read for. In a map, an entry that names none means percentages, as in
-/// llm-d WVA.
-const WITHOUT_MAP: AnalyzerName = AnalyzerName::Throughput;
+/// Analyzer of a model without a saturation map. In a map, an entry without an analyzer means `percentage`, as in llm-d WVA.
+const ANALYZER_WITHOUT_MAP: AnalyzerName = AnalyzerName::Throughput;
 
-/// The settings of every model, as one run of the engine knows them. What it holds was told.
+/// Effective maps and faults of one engine run, as far as they are logged.
 #[derive(Debug, Default)]
 pub(crate) struct Settings {
-    saturation: InForce<SaturationEntry>,
-    to_zero: InForce<ScaleToZeroEntry>,
-    /// Every one that exists.
-    classes: Vec<Arc<ReadMap<ServiceClasses>>>,
-    /// It was told that there is no global saturation map.
-    told_none: bool,
-    /// Layers that are left out for some model, with why.
-    left_out: BTreeSet<String>,
-    /// Models for which nothing that people wrote can be used, by [`key`], with why.
+    saturation: EffectiveMaps<SaturationEntry>,
+    to_zero: EffectiveMaps<ScaleToZeroEntry>,
+    /// All existing maps of service classes.
+    classes: Vec<Arc<ParsedMap<ServiceClasses>>>,
+    /// The warning that there is no global saturation map is logged.
+    warned_no_global: bool,
+    /// Dropped layers with the reason.
+    dropped_layers: BTreeSet<String>,
+    /// Models without a usable layer, by [`key`], with the reason.
     unusable: BTreeMap<String, String>,
 }
 
 impl Settings {
-    /// Looks at the maps anew, tells what changed, and gives the entries of a Snapshot, of both kinds: one for each
-    /// managed model, which inherits nothing from another entry any more, and `default` for the rest. The rest of the
-    /// configuration is left as it is by default. `proactive`: arrivals decide for every model that a service class names.
+    /// Updates the effective maps, logs changes, and returns the entries of a Snapshot: one resolved entry for each managed
+    /// model, and `default` for others. Other fields of the result have default values. `proactive`: every model with a
+    /// service class uses the throughput analyzer.
     pub(crate) fn resolve(
         &mut self,
         maps: &ConfigMaps,
-        managed: &[Managed],
+        managed: &[ManagedVariant],
         namespaces: Option<&Cache<NamespaceFacts>>,
         reloads: &ConfigReloads,
         proactive: bool,
     ) -> RulesConfig {
-        let readers = Arc::new(Readers::new(maps, managed, namespaces));
-        // First, so that a map that comes in meanwhile is either read here or starts the next cycle.
-        maps.read_by(&readers);
-        self.take_in(maps, &readers, reloads);
+        let scope = Arc::new(LocalMapScope::new(maps, managed, namespaces));
+        // First, so that a map that arrives now is either read here or starts the next cycle.
+        maps.set_local_scope(&scope);
+        self.update_maps(maps, &scope, reloads);
         let mut models = BTreeSet::new();
         for m in managed {
-            models
-                .extend(m.declared().map(|declared| (m.key.namespace.as_str(), declared.model_id.as_str())));
+            models.extend(m.spec().map(|spec| (m.key.namespace.as_str(), spec.model_id.as_str())));
         }
         self.unusable.clear();
-        let mut dropped = Dropped::default();
-        let mut resolved = self.for_all();
+        let mut dropped = DroppedLayers::default();
+        let mut resolved = self.resolve_default();
         for (namespace, model) in models {
             let key = key(namespace, model);
-            resolved.scale_to_zero.extend(self.to_zero(namespace, model).map(|entry| (key.clone(), entry)));
-            let mut entry = self.for_model(namespace, model, &mut dropped);
+            let to_zero = self.resolve_scale_to_zero(namespace, model);
+            resolved.scale_to_zero.extend(to_zero.map(|entry| (key.clone(), entry)));
+            let mut entry = self.resolve_model(namespace, model, &mut dropped);
             if let Some(objectives) = self.objectives(model) {
                 entry.itl_slo = entry.itl_slo.or(objectives.itl);
                 entry.ttft_slo = entry.ttft_slo.or(objectives.ttft);
@@ -76,23 +75,23 @@ impl Settings {
             }
             resolved.saturation.insert(key, entry);
         }
-        self.left_out = dropped.tell(&self.left_out);
+        self.dropped_layers = dropped.log_new(&self.dropped_layers);
         resolved
     }
 
-    /// What the service classes hold a model to. `None` where none names it.
-    fn objectives(&self, model: &str) -> Option<&Goal> {
+    /// Objectives of a model; `None` if no service class has it.
+    fn objectives(&self, model: &str) -> Option<&Objectives> {
         let classes = self.classes.iter().flat_map(|map| &map.entries);
         ServiceClasses::objectives(classes.map(|keyed| &keyed.entry), model)
     }
 
-    /// What holds for a model that nobody names.
-    fn for_all(&self) -> RulesConfig {
+    /// Settings of models without an entry.
+    fn resolve_default(&self) -> RulesConfig {
         let entry = self.saturation.global.as_ref().and_then(|map| map.default_entry());
         let layers: Vec<_> = entry.map(|entry| (DEFAULT_ENTRY, entry)).into_iter().collect();
         let mut saturation = SaturationEntry { model_id: None, namespace: None, ..merge(&layers).resolved() };
         if self.saturation.global.is_none() {
-            saturation.analyzer_name = Some(WITHOUT_MAP);
+            saturation.analyzer_name = Some(ANALYZER_WITHOUT_MAP);
         }
         let to_zero = self.to_zero.global.as_ref().and_then(|map| map.default_entry());
         let to_zero = to_zero
@@ -106,30 +105,35 @@ impl Settings {
         }
     }
 
-    /// What people wrote of scale to zero for a model. `None` where they wrote nothing: the settings of the program hold.
-    fn to_zero(&self, namespace: &str, model: &str) -> Option<ScaleToZeroEntry> {
+    /// Scale-to-zero settings of a model. `None` if no entry has any: the settings of the controller apply.
+    fn resolve_scale_to_zero(&self, namespace: &str, model: &str) -> Option<ScaleToZeroEntry> {
         let layers = self.to_zero.layers(namespace, model);
         let merged = layers.iter().fold(ScaleToZeroEntry::default(), |base, (_, entry)| entry.over(base));
-        let says = merged.enable_scale_to_zero.is_some() || merged.retention_period.is_some();
-        says.then(|| ScaleToZeroEntry {
+        let is_set = merged.enable_scale_to_zero.is_some() || merged.retention_period.is_some();
+        is_set.then(|| ScaleToZeroEntry {
             model_id: Some(model.to_owned()),
             namespace: Some(namespace.to_owned()),
             ..merged
         })
     }
 
-    fn for_model(&mut self, namespace: &str, model: &str, dropped: &mut Dropped) -> SaturationEntry {
+    fn resolve_model(
+        &mut self,
+        namespace: &str,
+        model: &str,
+        dropped: &mut DroppedLayers,
+    ) -> SaturationEntry {
         let layers = self.saturation.layers(namespace, model);
         let named: Vec<_> = layers.iter().map(|(name, entry)| (name.as_str(), *entry)).collect();
         let merged = merge(&named);
         if merged.dropped.len() == layers.len()
-            && let Some(why) = self.nothing_left(namespace, &merged)
+            && let Some(why) = self.unusable_reason(namespace, &merged)
         {
             self.unusable.insert(key(namespace, model), why);
         }
         let mut resolved = merged.resolved();
         if self.saturation.maps(namespace).next().is_none() {
-            resolved.analyzer_name = Some(WITHOUT_MAP);
+            resolved.analyzer_name = Some(ANALYZER_WITHOUT_MAP);
         }
         dropped.add(namespace, model, merged);
         SaturationEntry {
@@ -139,9 +143,8 @@ impl Settings {
         }
     }
 
-    /// A variant as it is published: where nothing of what people wrote for its model can be used, it says so. The
-    /// built-in defaults hold then, and what they decide is published.
-    pub(crate) fn judge(&self, mut variant: PublishedVariant) -> PublishedVariant {
+    /// Sets the condition of a variant whose model has no usable layer. Its target comes from the built-in defaults.
+    pub(crate) fn flag_unusable(&self, mut variant: PublishedVariant) -> PublishedVariant {
         let unusable =
             variant.decision.as_ref().and_then(|d| self.unusable.get(&key(&d.namespace, &d.model_id)));
         if let Some(why) = unusable {
@@ -150,35 +153,35 @@ impl Settings {
         variant
     }
 
-    fn take_in(&mut self, maps: &ConfigMaps, readers: &Readers, reloads: &ConfigReloads) {
+    fn update_maps(&mut self, maps: &ConfigMaps, scope: &LocalMapScope, reloads: &ConfigReloads) {
         let (saturation, to_zero, classes): (_, _, Vec<_>) = {
-            let kept = maps.kept();
+            let cache = maps.cache();
             (
-                in_force(&kept.saturation, &maps.names, MapRole::Saturation, readers),
-                in_force(&kept.to_zero, &maps.names, MapRole::ScaleToZero, readers),
-                global(&kept.classes, &maps.names, MapRole::ServiceClasses).cloned().collect(),
+                effective_maps(&cache.saturation, &maps.names, MapRole::Saturation, scope),
+                effective_maps(&cache.to_zero, &maps.names, MapRole::ScaleToZero, scope),
+                global_maps(&cache.classes, &maps.names, MapRole::ServiceClasses).cloned().collect(),
             )
         };
-        tell(Config::Saturation, &self.saturation, &saturation, reloads);
-        tell(Config::ScaleToZero, &self.to_zero, &to_zero, reloads);
-        tell_each(Config::ServiceClasses, [self.classes.iter(), classes.iter()], reloads);
-        let none = saturation.global.is_none();
-        if none && !self.told_none {
+        log_changes(ConfigKind::Saturation, &self.saturation, &saturation, reloads);
+        log_changes(ConfigKind::ScaleToZero, &self.to_zero, &to_zero, reloads);
+        log_map_changes(ConfigKind::ServiceClasses, [self.classes.iter(), classes.iter()], reloads);
+        let has_no_global = saturation.global.is_none();
+        if has_no_global && !self.warned_no_global {
             tracing::warn!(
                 namespace = maps.names.namespace,
                 names = maps.names.in_order(MapRole::Saturation).join(", "),
                 "No global saturation ConfigMap: the throughput analyzer decides with built-in settings, except in namespaces with a map"
             );
         }
-        self.told_none = none;
+        self.warned_no_global = has_no_global;
         (self.saturation, self.to_zero, self.classes) = (saturation, to_zero, classes);
     }
 
-    /// Why no layer is left for a model, where somebody wrote one.
-    fn nothing_left(&self, namespace: &str, merged: &Merged) -> Option<String> {
+    /// Why no layer of a model is usable; `None` if it has no layers.
+    fn unusable_reason(&self, namespace: &str, merged: &Merged) -> Option<String> {
         let lost = self.saturation.maps(namespace).filter_map(|map| {
-            let lost = map.default_lost()?;
-            Some(format!("the entry {}[{DEFAULT_ENTRY}] cannot be used: {}", map.title(), lost.problem))
+            let lost = map.lost_default()?;
+            Some(format!("the entry {}[{DEFAULT_ENTRY}] is invalid: {}", map.title(), lost.problem))
         });
         let dropped = merged.dropped.iter().map(ToString::to_string);
         let problems: Vec<String> = lost.chain(dropped).collect();
@@ -186,35 +189,35 @@ impl Settings {
     }
 }
 
-/// How a model's entry is called in a Snapshot. A namespace holds no slash, so no two models share one.
+/// Key of a model's entry in a Snapshot. It is unique, because a namespace contains no slash.
 fn key(namespace: &str, model: &str) -> String {
     format!("{namespace}/{model}")
 }
 
-/// The layers that were left out in one cycle.
+/// Layers that were dropped in one cycle, by layer and reason.
 #[derive(Debug, Default)]
-struct Dropped(BTreeMap<String, DroppedFor>);
+struct DroppedLayers(BTreeMap<String, AffectedModels>);
 
-/// The models for which a layer was left out.
+/// Models that a dropped layer affects.
 #[derive(Debug)]
-struct DroppedFor {
+struct AffectedModels {
     first: String,
-    models: usize,
+    count: usize,
 }
 
-impl Dropped {
+impl DroppedLayers {
     fn add(&mut self, namespace: &str, model: &str, merged: Merged) {
         for layer in merged.dropped {
-            let fresh = || DroppedFor { first: key(namespace, model), models: 0 };
-            self.0.entry(layer.to_string()).or_insert_with(fresh).models += 1;
+            let none_yet = || AffectedModels { first: key(namespace, model), count: 0 };
+            self.0.entry(layer.to_string()).or_insert_with(none_yet).count += 1;
         }
     }
 
-    /// Tells those that were not left out before, one line each, however many models it concerns.
-    fn tell(self, before: &BTreeSet<String>) -> BTreeSet<String> {
-        for (layer, dropped) in self.0.iter().filter(|(layer, _)| !before.contains(*layer)) {
-            let DroppedFor { first: model, models } = dropped;
-            tracing::warn!(model, models, "Settings of a model contradict each other: {layer}");
+    /// Logs the newly dropped layers, one line each, however many models they affect.
+    fn log_new(self, before: &BTreeSet<String>) -> BTreeSet<String> {
+        for (layer, affected) in self.0.iter().filter(|(layer, _)| !before.contains(*layer)) {
+            let AffectedModels { first: model, count: models } = affected;
+            tracing::warn!(model, models, "Conflicting settings of a model: {layer}");
         }
         self.0.into_keys().collect()
     }

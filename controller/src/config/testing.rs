@@ -1,4 +1,4 @@
-//! Maps for tests, fed by hand without an API server, through the same writer.
+//! ConfigMaps for tests, fed through the writer without an API server.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use wva_rules::MapNames;
 use super::ConfigMaps;
 use super::watch::{Writer, selections};
 
-/// The controller's namespace.
+/// Namespace of the controller.
 pub(crate) const SYSTEM: &str = "wva";
 
-/// The writer of the maps of a controller that watches all namespaces.
+/// Feeds the maps of a controller that watches all namespaces.
 pub(crate) struct Feed {
     maps: ConfigMaps,
     writer: Writer,
@@ -34,9 +34,9 @@ impl Feed {
         self.maps.clone()
     }
 
-    /// Says whether it changed anything.
+    /// Applies an event; returns whether it changed a map.
     pub(crate) fn event(&mut self, event: &Event<ConfigMap>) -> bool {
-        self.writer.take_in(0, event)
+        self.writer.apply(0, event)
     }
 
     /// Stores `namespace/name` with these entries.
@@ -49,7 +49,7 @@ impl Feed {
     }
 }
 
-/// The map `namespace/name`, as the API server has it.
+/// The map `namespace/name` with these entries.
 pub(crate) fn map(path: &str, entries: &[(&str, &str)]) -> ConfigMap {
     let (namespace, name) = path.split_once('/').unwrap();
     let data: BTreeMap<_, _> = entries.iter().copied().collect();

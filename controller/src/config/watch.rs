@@ -1,5 +1,5 @@
-//! The watch of the ConfigMaps with entries, by name: a cluster holds thousands of others, of up to a megabyte each.
-//! A field selector takes one name, so there is a stream for each; one task takes in all of them.
+//! Watch of the ConfigMaps with entries, by name, because a cluster has thousands of others of up to a megabyte. A field
+//! selector takes one name, so there is a stream for each name, and one task reads all streams.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,19 +16,19 @@ use wva_rules::{MapNames, MapRole, Place};
 use wva_runtime::Interruptions;
 use wva_runtime::watch::{WatchScope, config};
 
-use super::read::{MapEntry, MapKey, Maps, ReadMap};
-use super::{ConfigMaps, Kept};
+use super::parsed_map::{MapEntry, MapKey, Maps, ParsedMap};
+use super::{ConfigMaps, MapCache};
 
 const TASK: &str = "watch of ConfigMaps";
 
-/// Names of the maps that a namespace may have for itself.
-const LOCAL: [&str; 2] = [LOCAL_SATURATION_MAP_NAME, LOCAL_SCALE_TO_ZERO_MAP_NAME];
+/// Names of local maps.
+const LOCAL_NAMES: [&str; 2] = [LOCAL_SATURATION_MAP_NAME, LOCAL_SCALE_TO_ZERO_MAP_NAME];
 
-/// The maps with entries: the global ones in the controller's namespace, and those that watched namespaces have for
-/// themselves. `opted_in`: value of the namespace label by which such a map is read before a variant is there.
-pub fn watch_config_maps(scope: &mut WatchScope<'_>, names: MapNames, opted_in: String) -> ConfigMaps {
+/// Starts the watch of global maps in the controller's namespace and of local maps in watched namespaces. `opt_in_value` is
+/// the value of the namespace label by which local maps are used before the namespace has a variant.
+pub fn watch_config_maps(scope: &mut WatchScope<'_>, names: MapNames, opt_in_value: String) -> ConfigMaps {
     let selections = selections(&names, scope.namespace.as_deref());
-    let maps = ConfigMaps::new(names, opted_in);
+    let maps = ConfigMaps::new(names, opt_in_value);
     let mut streams = SelectAll::new();
     for (at, selection) in selections.iter().enumerate() {
         streams.push(Box::pin(selection.stream(&scope.client).map(move |event| (at, event))));
@@ -41,10 +41,10 @@ pub fn watch_config_maps(scope: &mut WatchScope<'_>, names: MapNames, opted_in: 
     let watch = async move {
         while let Some((at, event)) = streams.next().await {
             interruptions.log(&event);
-            // After an error the stream goes on by itself, with backoff.
+            // After an error the stream resumes by itself, with backoff.
             let Ok(event) = event else { continue };
-            if writer.take_in(at, &event) && writer.concerns(&event) {
-                writer.maps.tell();
+            if writer.apply(at, &event) && writer.starts_cycle(&event) {
+                writer.maps.notify_changed();
             }
             if matches!(event, Event::InitDone) && writer.is_complete() {
                 complete.send_replace(true);
@@ -58,11 +58,11 @@ pub fn watch_config_maps(scope: &mut WatchScope<'_>, names: MapNames, opted_in: 
     maps
 }
 
-/// The maps that one stream brings.
+/// The maps of one stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Selection {
     name: String,
-    /// `None`: of all namespaces.
+    /// `None`: all namespaces.
     namespace: Option<String>,
 }
 
@@ -79,31 +79,32 @@ impl Selection {
         watcher::watcher(api, by_name).default_backoff()
     }
 
-    fn brings(&self, map: &MapKey) -> bool {
+    fn matches(&self, map: &MapKey) -> bool {
         *self.name == *map.name && self.namespace.as_deref().is_none_or(|own| own == &*map.namespace)
     }
 }
 
-/// What has to be watched, each map once.
+/// The streams to watch. They do not overlap.
 pub(super) fn selections(names: &MapNames, watched: Option<&str>) -> Vec<Selection> {
     let roles = [MapRole::Saturation, MapRole::ScaleToZero, MapRole::ServiceClasses];
     let global = roles.into_iter().flat_map(|role| names.in_order(role));
-    let here = |name: &str| Selection { name: name.to_owned(), namespace: Some(names.namespace.clone()) };
-    let there = |name: &str| Selection { name: name.to_owned(), namespace: watched.map(str::to_owned) };
-    let elsewhere = watched != Some(&*names.namespace);
-    let local = LOCAL.into_iter().filter(|_| elsewhere).map(there);
-    // What is watched in all namespaces is watched here, too.
-    let seen = |name: &str| watched.is_none() && LOCAL.contains(&name);
-    global.filter(|name| !seen(name)).map(here).chain(local).collect()
+    let in_own_namespace =
+        |name: &str| Selection { name: name.to_owned(), namespace: Some(names.namespace.clone()) };
+    let in_watched = |name: &str| Selection { name: name.to_owned(), namespace: watched.map(str::to_owned) };
+    let watches_others = watched != Some(&*names.namespace);
+    let local = LOCAL_NAMES.into_iter().filter(|_| watches_others).map(in_watched);
+    // A stream of all namespaces includes the controller's.
+    let is_covered = |name: &str| watched.is_none() && LOCAL_NAMES.contains(&name);
+    global.filter(|name| !is_covered(name)).map(in_own_namespace).chain(local).collect()
 }
 
-/// Takes in the events of all streams, each in order.
+/// Applies the events of all streams to the cache, in order per stream.
 pub(super) struct Writer {
     maps: ConfigMaps,
     selections: Vec<Selection>,
-    /// Maps of the list under way, by stream.
+    /// Maps of the current list, by stream.
     listed: Vec<BTreeSet<MapKey>>,
-    /// Which streams have listed once.
+    /// Streams that have completed a list.
     complete: Vec<bool>,
 }
 
@@ -113,85 +114,85 @@ impl Writer {
         Self { maps, selections, listed, complete }
     }
 
-    /// Every stream has seen its first list.
+    /// Whether every stream has completed a list.
     pub(super) fn is_complete(&self) -> bool {
         self.complete.iter().all(|complete| *complete)
     }
 
-    /// Takes in an event of a stream, and says whether it changed anything.
-    pub(super) fn take_in(&mut self, at: usize, event: &Event<ConfigMap>) -> bool {
+    /// Applies an event of a stream; returns whether it changed a map.
+    pub(super) fn apply(&mut self, at: usize, event: &Event<ConfigMap>) -> bool {
         let maps = self.maps.clone();
-        let _making = maps.making();
+        let _parsing = maps.lock_parsing();
         match event {
             Event::Apply(map) => self.put(map),
             Event::Delete(map) => {
-                let key = MapKey::of(map);
-                self.maps.change(|kept| kept.local.remove(&key).is_some() | kept.forget(&key))
+                let key = MapKey::from_map(map);
+                self.maps.change(|cache| cache.local.remove(&key).is_some() | cache.remove_parsed(&key))
             }
             Event::Init => {
                 self.listed[at].clear();
                 false
             }
             Event::InitApply(map) => {
-                self.listed[at].insert(MapKey::of(map));
+                self.listed[at].insert(MapKey::from_map(map));
                 self.put(map)
             }
             Event::InitDone => {
                 self.complete[at] = true;
                 let listed = std::mem::take(&mut self.listed[at]);
                 let selection = &self.selections[at];
-                self.maps.change(|kept| {
-                    let stays = |key: &MapKey| !selection.brings(key) || listed.contains(key);
-                    // All of them, whatever the first one says.
-                    kept.local.retain(|key, _| stays(key));
-                    retain(&mut kept.saturation, stays)
-                        | retain(&mut kept.to_zero, stays)
-                        | retain(&mut kept.classes, stays)
+                self.maps.change(|cache| {
+                    let remains = |key: &MapKey| !selection.matches(key) || listed.contains(key);
+                    cache.local.retain(|key, _| remains(key));
+                    // Without short-circuit evaluation: every map must be filtered.
+                    retain(&mut cache.saturation, remains)
+                        | retain(&mut cache.to_zero, remains)
+                        | retain(&mut cache.classes, remains)
                 })
             }
         }
     }
 
-    /// Whether it is reason for a cycle: a map of a namespace that nobody reads is kept for the day that somebody does,
-    /// whose own event starts a cycle then.
-    pub(super) fn concerns(&self, event: &Event<ConfigMap>) -> bool {
+    /// Whether an event starts a cycle. Maps of unused namespaces do not; the event that brings such a namespace into use
+    /// starts one.
+    pub(super) fn starts_cycle(&self, event: &Event<ConfigMap>) -> bool {
         match event {
             Event::Apply(map) | Event::InitApply(map) | Event::Delete(map) => {
-                self.maps.are_read(map.metadata.namespace.as_deref().unwrap_or_default())
+                self.maps.is_in_use(map.metadata.namespace.as_deref().unwrap_or_default())
             }
             Event::Init | Event::InitDone => true,
         }
     }
 
-    /// A map of a namespace that nobody reads is only kept: whether it changes anything is seen when somebody does.
+    /// Stores a map; returns whether it changed. A map of an unused namespace is stored unparsed.
     fn put(&self, map: &ConfigMap) -> bool {
-        let key = MapKey::of(map);
+        let key = MapKey::from_map(map);
         let Some((_, place)) = self.maps.names.role(&key.namespace, &key.name) else { return false };
         if place == Place::Local {
-            self.maps.change(|kept| kept.local.insert(key.clone(), Arc::new(text_of(map))));
-            if !self.maps.are_read(&key.namespace) {
-                return self.maps.change(|kept| kept.forget(&key));
+            self.maps.change(|cache| cache.local.insert(key.clone(), Arc::new(used_fields(map))));
+            if !self.maps.is_in_use(&key.namespace) {
+                return self.maps.change(|cache| cache.remove_parsed(&key));
             }
         }
-        self.maps.read(map)
+        self.maps.parse(map)
     }
 }
 
 impl ConfigMaps {
-    /// Reads a map and keeps what it says. Says whether that is anything new.
-    pub(super) fn read(&self, map: &ConfigMap) -> bool {
-        let MapKey { namespace, name } = MapKey::of(map);
+    /// Parses and stores a map; returns whether its content changed.
+    pub(super) fn parse(&self, map: &ConfigMap) -> bool {
+        let MapKey { namespace, name } = MapKey::from_map(map);
         match self.names.role(&namespace, &name) {
             None | Some((_, Place::Unread) | (MapRole::Main, _)) => false,
-            Some((MapRole::Saturation, place)) => put(self, |kept| &mut kept.saturation, map, place),
-            Some((MapRole::ScaleToZero, place)) => put(self, |kept| &mut kept.to_zero, map, place),
-            Some((MapRole::ServiceClasses, place)) => put(self, |kept| &mut kept.classes, map, place),
+            Some((MapRole::Saturation, place)) => put(self, |cache| &mut cache.saturation, map, place),
+            Some((MapRole::ScaleToZero, place)) => put(self, |cache| &mut cache.to_zero, map, place),
+            Some((MapRole::ServiceClasses, place)) => put(self, |cache| &mut cache.classes, map, place),
         }
     }
 }
 
-/// Of a map what is read.
-fn text_of(map: &ConfigMap) -> ConfigMap {
+/// A copy of the fields in use.
+fn used_fields(map: &ConfigMap) -> ConfigMap {
     let metadata = ObjectMeta {
         namespace: map.metadata.namespace.clone(),
         name: map.metadata.name.clone(),
@@ -201,27 +202,27 @@ fn text_of(map: &ConfigMap) -> ConfigMap {
     ConfigMap { metadata, data: map.data.clone(), ..ConfigMap::default() }
 }
 
-/// Reads a map and keeps it, unless it says what it said before. Whoever reads meanwhile does not wait for the parser.
+/// Parses and stores a map; returns whether its content changed. Parsing happens without the lock.
 fn put<E: MapEntry>(
     maps: &ConfigMaps,
-    of_kind: fn(&mut Kept) -> &mut Maps<E>,
+    of_kind: fn(&mut MapCache) -> &mut Maps<E>,
     map: &ConfigMap,
     place: Place,
 ) -> bool {
-    let key = MapKey::of(map);
-    let before = maps.change(|kept| of_kind(kept).get(&key).cloned());
-    let read = ReadMap::read(map, place, before.as_deref());
-    if before.is_some_and(|before| *before == read) {
+    let key = MapKey::from_map(map);
+    let before = maps.change(|cache| of_kind(cache).get(&key).cloned());
+    let parsed = ParsedMap::parse(map, place, before.as_deref());
+    if before.is_some_and(|before| *before == parsed) {
         return false;
     }
-    maps.change(|kept| of_kind(kept).insert(key, Arc::new(read)));
+    maps.change(|cache| of_kind(cache).insert(key, Arc::new(parsed)));
     true
 }
 
-/// Whether anything went.
-fn retain<E>(maps: &mut Maps<E>, stays: impl Fn(&MapKey) -> bool) -> bool {
+/// Removes all other maps; returns whether there were any.
+fn retain<E>(maps: &mut Maps<E>, remains: impl Fn(&MapKey) -> bool) -> bool {
     let before = maps.len();
-    maps.retain(|key, _| stays(key));
+    maps.retain(|key, _| remains(key));
     maps.len() != before
 }
 

@@ -24,10 +24,10 @@ use crate::cycle::memory::{Memory, Remembered};
 use crate::model::keys::{ModelKey, PodKey, Replicas, WorkloadKey};
 use crate::model::limits::Limits;
 use crate::model::moment::{Moment, whole_millis};
-use crate::observe::pods::{self, PodOf, UnreadyPods};
+use crate::observe::pods::{self, UnreadyPods, WorkloadPod};
 use crate::observe::template::Template;
-use crate::observe::variants::Managed;
-use crate::observe::watches::variant::Declared;
+use crate::observe::variants::ManagedVariant;
+use crate::observe::watches::variant::ParsedSpec;
 use crate::observe::watches::{Watches, Workload};
 use crate::observe::{bounds, workloads};
 
@@ -53,15 +53,15 @@ pub(crate) struct Assembled {
 /// One Snapshot of everything this controller manages.
 pub(crate) fn assemble(
     watches: &Watches,
-    managed: &[Managed],
+    managed: &[ManagedVariant],
     (samples, pickers): (&Samples, &Pickers),
     memory: &mut Memory,
     mut config: Config,
     at: Moment,
 ) -> Assembled {
     let queues = pickers.queues().borrow().clone();
-    let pods = pods::pods(watches);
-    let limits = bounds::limits(watches);
+    let pods = pods::workload_pods(watches);
+    let limits = bounds::autoscaler_limits(watches);
     let (inputs, unmapped) = CycleInputs::new(watches, (samples, pickers), &pods, &limits, &config, at);
     let mut models: BTreeMap<ModelKey, ModelInputs> = BTreeMap::new();
     let (mut present, mut newly_ready) = (BTreeMap::new(), BTreeMap::new());
@@ -69,13 +69,13 @@ pub(crate) fn assemble(
     for m in managed {
         let refused_ago = memory.refusals.since(&m.key, at.now).map(whole_millis);
         let remembered = memory.of(m, at.now, at.wall);
-        let Ok(declared) = m.declared() else {
+        let Ok(declared) = m.spec() else {
             // Its target is withdrawn, so that a later cycle must not take it up again.
             remembered.forget();
             continue;
         };
         let key = &declared.workload;
-        let workload = workloads::workload(watches, key);
+        let workload = workloads::find_workload(watches, key);
         remembered.observe(key, workload.is_some());
         let Some(workload) = workload else { continue };
         present.insert(m.key.clone(), workload.replicas);
@@ -84,11 +84,11 @@ pub(crate) fn assemble(
         }
         let id = ModelKey::new(&m.key.namespace, &declared.model_id);
         let queue = samples.scheduler_queue(&id.namespace, &id.model_id, &inputs.ages, at.now);
-        let variant = inputs.variant((m, declared), &workload, remembered, queue.late);
+        let variant = inputs.variant((m, declared), &workload, remembered, queue.is_late);
         consumers.extend(GpuConsumer::of(&variant, workload.replicas).map(|consumer| (key, consumer)));
         let of_model = models
             .entry(id)
-            .or_insert_with_key(|id| ModelInputs::new(id, queues.with(id, queue.queue, at.now)));
+            .or_insert_with_key(|id| ModelInputs::new(id, queues.max_with(id, queue.queue, at.now)));
         of_model.add(Variant { refused_ago, ..variant }, key, &inputs);
     }
     memory.evidence.retain(|id| models.contains_key(id));
@@ -122,7 +122,7 @@ impl<'a> ModelInputs<'a> {
     fn add(&mut self, variant: Variant, workload: &'a WorkloadKey, inputs: &CycleInputs) {
         let queue = &mut self.model.scheduler_queue;
         // A picker shows no queue before requests wait for the first time.
-        if *queue == SchedulerQueue::Absent && inputs.pickers.has_one(inputs.watches, workload) {
+        if *queue == SchedulerQueue::Absent && inputs.pickers.has_picker(inputs.watches, workload) {
             *queue = SchedulerQueue::Known(QueueFigures::default());
         }
         self.model.variants.push(variant);
@@ -151,7 +151,7 @@ impl<'a> CycleInputs<'a> {
     fn new(
         watches: &'a Watches,
         (samples, pickers): (&'a Samples, &'a Pickers),
-        pods: &'a BTreeMap<PodKey, PodOf>,
+        pods: &'a BTreeMap<PodKey, WorkloadPod>,
         limits: &'a BTreeMap<WorkloadKey, Limits>,
         config: &'a Config,
         at: Moment,
@@ -163,9 +163,9 @@ impl<'a> CycleInputs<'a> {
             pickers,
             loads,
             limits,
-            standings: pods::standings(pods, at.wall),
-            ready: pods::ready(pods),
-            cold_starts: pods::cold_starts(pods),
+            standings: pods::unready_pods(pods, at.wall),
+            ready: pods::ready_pods(pods),
+            cold_starts: pods::median_cold_starts(pods),
             newest_pod_created: pods::newest_pod_created(pods),
             entries: Entries::of(config),
             ages: config.metrics_age,
@@ -183,15 +183,15 @@ impl<'a> CycleInputs<'a> {
     /// A variant as rules see it.
     fn variant(
         &self,
-        (m, declared): (&Managed, &Declared),
+        (m, declared): (&ManagedVariant, &ParsedSpec),
         workload: &Workload,
         remembered: &mut Remembered,
         late_queue: bool,
     ) -> Variant {
         let key = &declared.workload;
         let mut variant = declared_part(m, declared, self.limits.get(key));
-        variant.known = m.status.known;
-        variant.role = workloads::role(&workload.pod_labels);
+        variant.known = m.status.learned;
+        variant.role = workloads::role_of_labels(&workload.pod_labels);
         variant.cold_start = self.cold_starts.get(key).copied().map(whole_millis);
         describe(&mut variant, workload.template.as_ref());
         let nothing = UnreadyPods::default();
@@ -269,8 +269,8 @@ fn reads_tokens(entries: &Entries, namespace: &str, model_id: &str) -> bool {
 }
 
 /// What the object and the autoscalers of its workload say.
-fn declared_part(m: &Managed, declared: &Declared, limits: Option<&Limits>) -> Variant {
-    let Declared { min, max, .. } = *declared;
+fn declared_part(m: &ManagedVariant, declared: &ParsedSpec, limits: Option<&Limits>) -> Variant {
+    let ParsedSpec { min, max, .. } = *declared;
     // The narrower of two bounds holds.
     Variant {
         name: m.key.name.clone(),
@@ -330,12 +330,12 @@ impl GpuConsumer {
 
     /// GPUs that will be taken and are on no node yet. Those of pods are known; a replica may have no pod so far, or not
     /// all of them: a quota is in the way, a ReplicaSet lags behind, workers come after their leader.
-    fn asks<'a>(&self, pods: impl Iterator<Item = &'a PodOf>) -> u64 {
+    fn asks<'a>(&self, pods: impl Iterator<Item = &'a WorkloadPod>) -> u64 {
         let (mut there, mut waiting) = (0, 0);
-        for pod in pods.filter(|pod| pod.stays()) {
+        for pod in pods.filter(|pod| pod.is_active()) {
             let gpus = u64::from(pod.gpus.total());
             there += gpus;
-            waiting += if pod.placed { 0 } else { gpus };
+            waiting += if pod.is_placed { 0 } else { gpus };
         }
         self.gpus.saturating_sub(there).saturating_add(waiting)
     }
@@ -345,13 +345,13 @@ impl GpuConsumer {
 fn take_stock(
     config: &mut Config,
     watches: &Watches,
-    pods: &BTreeMap<PodKey, PodOf>,
+    pods: &BTreeMap<PodKey, WorkloadPod>,
     consumers: &BTreeMap<&WorkloadKey, GpuConsumer>,
 ) -> Option<NoInventory> {
     if !inventory::is_wanted(config) {
         return None;
     }
-    let mut of_each: BTreeMap<&WorkloadKey, Vec<&PodOf>> = BTreeMap::new();
+    let mut of_each: BTreeMap<&WorkloadKey, Vec<&WorkloadPod>> = BTreeMap::new();
     for pod in pods.values() {
         of_each.entry(&pod.workload).or_default().push(pod);
     }

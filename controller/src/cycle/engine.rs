@@ -32,7 +32,7 @@ use crate::collect::telemetry::Telemetry;
 use crate::config::{ConfigMaps, ConfigReloads};
 use crate::model::published::Published;
 use crate::model::refusals::Refusals;
-use crate::observe::variants::{self as observed, Managed, Ownership};
+use crate::observe::variants::{self as observed, ManagedVariant, Ownership};
 use crate::observe::watches::Watches;
 use crate::observe::workloads;
 
@@ -106,7 +106,7 @@ impl Engine {
         }
         tracing::info!("All watch caches are complete");
         // What is decided without the bounds of ScaledObjects, or without the GPUs there are, would be wrong for a cycle.
-        if shutdown.run_until_cancelled(self.sources.watches.discovered()).await.is_none() {
+        if shutdown.run_until_cancelled(self.sources.watches.wait_for_discovery()).await.is_none() {
             return Ok(());
         }
         self.cycles(changed, &shutdown).await;
@@ -195,11 +195,11 @@ impl Engine {
     }
 
     /// All that is managed, and of which one can know whether its workload is there.
-    fn managed(&self) -> Vec<Managed> {
-        let mut managed = observed::managed(&self.sources.watches, &self.sources.ownership);
+    fn managed(&self) -> Vec<ManagedVariant> {
+        let mut managed = observed::managed_variants(&self.sources.watches, &self.sources.ownership);
         // Nothing is said of a workload while nobody knows whether it is there: its status is the memory of its target.
         managed.retain(|m| {
-            m.declared().ok().and_then(|d| workloads::sight(&self.sources.watches, &d.workload.kind))
+            m.spec().ok().and_then(|d| workloads::kind_availability(&self.sources.watches, &d.workload.kind))
                 != Some(Availability::Unknown)
         });
         managed

@@ -62,7 +62,7 @@ impl Evidence {
         remembered.born = remembered.born.max(born);
         if sighting != Sighting::Unknown {
             // Another cycle on the same sample sees nothing new.
-            let taken = samples.taken_in(&model.namespace).unwrap_or(at.now);
+            let taken = samples.last_round_for(&model.namespace).unwrap_or(at.now);
             remembered.see(sighting == Sighting::Busy, taken, ages.stale.get());
         }
         remembered.counted = None;

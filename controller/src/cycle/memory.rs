@@ -18,8 +18,8 @@ use crate::model::moment::{LONGEST_AGE, Moment, whole_millis};
 use crate::model::refusals::Refusals;
 use crate::model::reported::{Problem, ReportedState};
 use crate::observe::pods::UnreadyPods;
-use crate::observe::variants::Managed;
-use crate::observe::watches::variant::Status;
+use crate::observe::variants::ManagedVariant;
+use crate::observe::watches::variant::VariantStatus;
 
 /// The memory of all variants. Owned by the engine.
 #[derive(Clone, Debug, Default)]
@@ -78,7 +78,7 @@ struct LastReplicas {
 
 impl Memory {
     /// What is remembered of a variant, made from its status at first sight.
-    pub(crate) fn of(&mut self, managed: &Managed, now: Instant, wall: Timestamp) -> &mut Remembered {
+    pub(crate) fn of(&mut self, managed: &ManagedVariant, now: Instant, wall: Timestamp) -> &mut Remembered {
         let fresh = || Remembered::from_status(managed, now, wall);
         let entry = self.variants.entry(managed.key.clone()).or_insert_with(fresh);
         if entry.uid != managed.uid {
@@ -100,13 +100,13 @@ impl Memory {
 }
 
 impl Remembered {
-    fn from_status(managed: &Managed, now: Instant, wall: Timestamp) -> Self {
-        let Status { alloc, unanalyzed, target_seen, current, reported, .. } = &managed.status;
+    fn from_status(managed: &ManagedVariant, now: Instant, wall: Timestamp) -> Self {
+        let VariantStatus { alloc, unanalyzed, target_seen, current, reported, .. } = &managed.status;
         let recent =
             alloc.as_ref().filter(|a| a.last_run_time.as_ref().is_some_and(|t| age(t.0, wall) < LONGEST_AGE));
         let reported_target = recent.and_then(|a| u32::try_from(a.num_replicas).ok());
         // What was only an echo of the replicas, for want of any analysis, is no target after a restart either.
-        let set_by_hand = managed.declared().is_ok_and(|d| matches!(d.mode, Mode::Paused | Mode::Fixed(_)));
+        let set_by_hand = managed.spec().is_ok_and(|d| matches!(d.mode, Mode::Paused | Mode::Fixed(_)));
         let recent = recent.filter(|_| !*unanalyzed || set_by_hand);
         let target = recent.and_then(|a| u32::try_from(a.num_replicas).ok());
         let state = |desired| VariantState {
@@ -243,9 +243,9 @@ impl Remembered {
 
 /// When the process before lifted it from 0, where its status says that no replica has reported since: what was woken
 /// must not go back to 0 because another leads.
-fn woken_before(managed: &Managed, now: Instant, wall: Timestamp) -> Option<Instant> {
-    let Status { alloc, waking, .. } = &managed.status;
-    let auto = managed.declared().is_ok_and(|d| d.mode == Mode::Auto);
+fn woken_before(managed: &ManagedVariant, now: Instant, wall: Timestamp) -> Option<Instant> {
+    let VariantStatus { alloc, waking, .. } = &managed.status;
+    let auto = managed.spec().is_ok_and(|d| d.mode == Mode::Auto);
     let alloc = alloc.as_ref().filter(|alloc| *waking && auto && alloc.num_replicas > 0)?;
     let ago = wall.duration_since(alloc.last_run_time.as_ref()?.0);
     // A clock that was set back says nothing of the age.

@@ -1,4 +1,4 @@
-//! Limits of the autoscalers, by the workload that they scale.
+//! Replica limits and tolerances of autoscalers.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,9 @@ use crate::model::keys::WorkloadKey;
 use crate::model::limits::Limits;
 use crate::observe::watches::{Autoscaler, Watches};
 
-/// What the autoscalers allow, by the workload they scale. Of several on one workload the narrowest bounds and the
-/// greatest tolerance count.
+/// Limits by scaled workload. Several autoscalers of one workload give the narrowest bounds and the greatest tolerance.
 #[must_use]
-pub(crate) fn limits(watches: &Watches) -> BTreeMap<WorkloadKey, Limits> {
+pub(crate) fn autoscaler_limits(watches: &Watches) -> BTreeMap<WorkloadKey, Limits> {
     let mut all: BTreeMap<WorkloadKey, Limits> = BTreeMap::new();
     let mut take = |namespace: &str, _: &str, autoscaler: &Autoscaler| {
         let own = autoscaler.limits;

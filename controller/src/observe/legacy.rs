@@ -1,5 +1,5 @@
-//! Statuses of release 0.1.0 and before, which have no [`ControllerState`]: what a new leader must know is read from
-//! the conditions once, in the words that those releases used. Nothing writes these words any more.
+//! Statuses of release 0.1.0 and before, which have no [`ControllerState`]. A new leader derives it once from the
+//! condition messages of those releases. Do not change these texts: no current code writes them.
 
 use wva_crds::{ControllerState, VariantAutoscalingStatus};
 
@@ -10,13 +10,13 @@ const STUCK: &str =
 const NOT_CARRIED_OUT: &str = "was not carried out: check that an HPA or ScaledObject reads";
 const NOT_WAKEABLE: &str = "Scale to zero is on, but ";
 
-/// Reason and message of a condition; empty where there is none.
+/// Reason and message of a condition; empty if the condition is absent.
 fn condition<'a>(status: &'a VariantAutoscalingStatus, type_: &str) -> (&'a str, &'a str) {
     let found = status.conditions.iter().find(|c| c.type_ == type_);
     found.map_or(("", ""), |c| (c.reason.as_str(), c.message.as_str()))
 }
 
-/// What such a status says, as today's releases write it.
+/// State derived from the conditions of an old status.
 pub(crate) fn controller_state(status: &VariantAutoscalingStatus) -> ControllerState {
     let (ready, message) = condition(status, "Ready");
     let (optimization, decided) = condition(status, "OptimizationReady");
@@ -41,7 +41,7 @@ pub(crate) fn controller_state(status: &VariantAutoscalingStatus) -> ControllerS
     }
 }
 
-/// The accelerator of "0 GPU(s) of H100 are left, ...".
+/// Accelerator in "0 GPU(s) of H100 are left, ...".
 fn limited_accelerator(message: &str) -> Option<&str> {
     let (_, rest) = message.split_once(" GPU(s) of ")?;
     rest.split_once(" are left, ").map(|(accelerator, _)| accelerator)
@@ -53,7 +53,7 @@ mod tests {
 
     use super::*;
 
-    /// A status of release 0.1.0 with these conditions: type, reason, message.
+    /// A status of release 0.1.0 with these conditions, each as type, reason and message.
     fn status(conditions: &[[&str; 3]]) -> VariantAutoscalingStatus {
         let condition = |[type_, reason, message]: &[&str; 3]| {
             json!({"type": type_, "status": "False", "reason": reason, "message": message,
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn statuses_of_the_first_release_are_understood() {
+    fn reads_state_from_conditions_of_release_0_1_0() {
         let late = "The target 4 was not carried out: check that an HPA or ScaledObject reads wva_desired_replicas for this variant, and its bounds and behavior";
         let stuck = "Replicas of this variant do not become ready, so other variants of the model grow instead: look at its pods with kubectl describe";
         let zero = "2 -> 2: spare; Scale to zero is on, but no scheduler queue can be read";

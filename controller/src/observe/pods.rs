@@ -1,5 +1,4 @@
-//! Which pod belongs to which workload, by owner references: a pod whose name merely looks alike never counts. And what
-//! the pods of a workload say of its replicas.
+//! Pods by workload, from owner references alone (names never count), and the readiness of replicas from their pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,89 +7,90 @@ use jiff::Timestamp;
 
 use crate::model::gpus::Gpus;
 use crate::model::keys::{LEADER_WORKER_SET, PodKey, WorkloadKey};
-use crate::observe::watches::kept::Owner;
+use crate::observe::watches::objects::Owner;
 use crate::observe::watches::{Phase, PodFacts, Progress, Watches};
 
 /// A pod of a workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PodOf {
-    /// Whose it is.
+pub(crate) struct WorkloadPod {
+    /// Workload that owns the pod.
     pub(crate) workload: WorkloadKey,
-    /// The leader of its group, where it is a worker of a LeaderWorkerSet: then it serves nobody itself.
+    /// Leader pod of the group, for a worker of a LeaderWorkerSet. Workers take no requests.
     pub(crate) leader: Option<Box<str>>,
-    /// It is going away: it gets no new requests, and is neither ready nor pending.
-    pub(crate) leaving: bool,
-    /// What it is doing.
+    /// The pod is being deleted: it takes no new requests, and is neither ready nor pending.
+    pub(crate) is_terminating: bool,
+    /// Start-up progress.
     pub(crate) progress: Progress,
-    /// When it was made.
+    /// Creation time.
     pub(crate) created: Option<Timestamp>,
-    /// Since it has been ready, or not.
+    /// Time of the last change of readiness.
     pub(crate) since: Option<Timestamp>,
-    /// It is on a node, where its GPUs are counted.
-    pub(crate) placed: bool,
+    /// The pod is bound to a node, where its GPUs are counted.
+    pub(crate) is_placed: bool,
+    /// Requested GPUs.
     pub(crate) gpus: Gpus,
 }
 
-impl PodOf {
-    /// It is, or will be, a replica that is asked.
-    pub(crate) fn serves(&self) -> bool {
-        self.stays() && self.leader.is_none()
+impl WorkloadPod {
+    /// Whether the pod takes requests, now or once it is ready.
+    pub(crate) fn takes_requests(&self) -> bool {
+        self.is_active() && self.leader.is_none()
     }
 
-    /// It is one of those that its workload has, and neither going away nor at its end (evicted, say).
-    pub(crate) fn stays(&self) -> bool {
-        !self.leaving && !self.progress.is_done()
+    /// Whether the pod counts for its workload: it is neither terminating nor finished (evicted, for example).
+    pub(crate) fn is_active(&self) -> bool {
+        !self.is_terminating && !self.progress.is_done()
     }
 }
 
-/// Whose a pod is.
-enum Belongs {
-    To(WorkloadKey),
-    /// A worker of the group of this leader.
-    With(Box<str>),
+/// Owner of a pod.
+enum PodOwner {
+    Workload(WorkloadKey),
+    /// Leader pod of the worker's group.
+    Leader(Box<str>),
 }
 
-/// Every pod that belongs to a workload, by namespace and name.
+/// All pods of workloads, by namespace and name.
 #[must_use]
-pub(crate) fn pods(watches: &Watches) -> BTreeMap<PodKey, PodOf> {
+pub(crate) fn workload_pods(watches: &Watches) -> BTreeMap<PodKey, WorkloadPod> {
     let mut all = BTreeMap::new();
     let mut workers = Vec::new();
     watches.pods.each(|namespace, name, pod| {
         let key = || PodKey::new(namespace, name);
-        match belongs(watches, namespace, pod.owner.as_ref()) {
-            Some(Belongs::To(workload)) => {
-                all.insert(key(), pod_of(pod, workload, None));
+        match pod_owner(watches, namespace, pod.owner.as_ref()) {
+            Some(PodOwner::Workload(workload)) => {
+                all.insert(key(), workload_pod(pod, workload, None));
             }
-            Some(Belongs::With(leader)) => workers.push((key(), leader, pod.clone())),
+            Some(PodOwner::Leader(leader)) => workers.push((key(), leader, pod.clone())),
             None => {}
         }
     });
     for (key, leader, pod) in workers {
         let leader_key = PodKey::new(&key.namespace, &leader);
-        let led = all.get(&leader_key).map(|leader: &PodOf| leader.workload.clone());
-        if let Some(workload) = led.filter(|workload| workload.kind == LEADER_WORKER_SET) {
-            all.insert(key, pod_of(&pod, workload, Some(leader)));
+        let owner = all.get(&leader_key).map(|leader: &WorkloadPod| leader.workload.clone());
+        if let Some(workload) = owner.filter(|workload| workload.kind == LEADER_WORKER_SET) {
+            all.insert(key, workload_pod(&pod, workload, Some(leader)));
         }
     }
     all
 }
 
-fn pod_of(pod: &PodFacts, workload: WorkloadKey, leader: Option<Box<str>>) -> PodOf {
-    PodOf {
+fn workload_pod(pod: &PodFacts, workload: WorkloadKey, leader: Option<Box<str>>) -> WorkloadPod {
+    WorkloadPod {
         workload,
         leader,
-        leaving: pod.leaving,
+        is_terminating: pod.is_terminating,
         progress: pod.progress,
         created: pod.created,
         since: pod.since,
-        placed: pod.node.is_some(),
+        is_placed: pod.node.is_some(),
         gpus: pod.gpus,
     }
 }
 
-/// pod -> ReplicaSet -> Deployment; pod -> StatefulSet; leader -> StatefulSet -> LeaderWorkerSet, of which the workers
-/// are in StatefulSets of their leaders.
-fn belongs(watches: &Watches, namespace: &str, owner: Option<&Owner>) -> Option<Belongs> {
+/// Follows owner references: pod -> ReplicaSet -> Deployment; pod -> StatefulSet; leader pod -> StatefulSet ->
+/// LeaderWorkerSet; worker pod -> StatefulSet -> leader pod.
+fn pod_owner(watches: &Watches, namespace: &str, owner: Option<&Owner>) -> Option<PodOwner> {
     let owner = owner?;
     let key = |owner: &Owner| WorkloadKey {
         namespace: namespace.to_owned(),
@@ -100,29 +100,29 @@ fn belongs(watches: &Watches, namespace: &str, owner: Option<&Owner>) -> Option<
     match &*owner.kind {
         "ReplicaSet" => {
             let set = watches.replica_sets.get(namespace, &owner.name)?;
-            set.owner.as_ref().filter(|_| set.uid == owner.uid).map(key).map(Belongs::To)
+            set.owner.as_ref().filter(|_| set.uid == owner.uid).map(key).map(PodOwner::Workload)
         }
         "StatefulSet" => {
             let above = watches.stateful_sets.ask(namespace, &owner.name, |set| {
                 set.owner.as_deref().filter(|_| set.uid == owner.uid).cloned()
             });
             Some(match above.flatten() {
-                Some(above) if &*above.kind == LEADER_WORKER_SET => Belongs::To(key(&above)),
-                Some(above) if &*above.kind == "Pod.core" => Belongs::With(above.name),
-                _ => Belongs::To(key(owner)),
+                Some(above) if &*above.kind == LEADER_WORKER_SET => PodOwner::Workload(key(&above)),
+                Some(above) if &*above.kind == "Pod.core" => PodOwner::Leader(above.name),
+                _ => PodOwner::Workload(key(owner)),
             })
         }
-        _ => Some(Belongs::To(key(owner))),
+        _ => Some(PodOwner::Workload(key(owner))),
     }
 }
 
-/// The pod a metric's label names: KServe adds a rank suffix, which is tried without when no pod has the full name.
+/// Finds the pod that a metric label names. Without a pod of that name, KServe's rank suffix is dropped.
 #[must_use]
-pub(crate) fn pod_named<'a>(
-    pods: &'a BTreeMap<PodKey, PodOf>,
+pub(crate) fn find_pod<'a>(
+    pods: &'a BTreeMap<PodKey, WorkloadPod>,
     namespace: &str,
     label: &str,
-) -> Option<(&'a str, &'a PodOf)> {
+) -> Option<(&'a str, &'a WorkloadPod)> {
     let find = |name: &str| {
         pods.get_key_value(&PodKey::new(namespace, name)).map(|(key, pod)| (key.name.as_str(), pod))
     };
@@ -132,36 +132,36 @@ pub(crate) fn pod_named<'a>(
     })
 }
 
-/// When the youngest pod of each workload was made.
+/// Creation time of the newest pod of each workload.
 #[must_use]
-pub(crate) fn newest_pod_created(pods: &BTreeMap<PodKey, PodOf>) -> BTreeMap<&WorkloadKey, Timestamp> {
+pub(crate) fn newest_pod_created(pods: &BTreeMap<PodKey, WorkloadPod>) -> BTreeMap<&WorkloadKey, Timestamp> {
     let mut all: BTreeMap<&WorkloadKey, Timestamp> = BTreeMap::new();
     for (workload, created) in pods.values().filter_map(|pod| Some((&pod.workload, pod.created?))) {
-        all.entry(workload).and_modify(|youngest| *youngest = created.max(*youngest)).or_insert(created);
+        all.entry(workload).and_modify(|newest| *newest = created.max(*newest)).or_insert(created);
     }
     all
 }
 
-/// What the pods of one workload say of its replicas.
+/// Readiness of the replicas of one workload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct UnreadyPods {
-    /// What each replica that is not ready is doing, and since when.
+    /// Phase of each replica that is not ready, and its start.
     pub(crate) unready: Vec<(Phase, Option<Timestamp>)>,
-    /// When the newest of the ready ones became so.
+    /// Last time that a replica became ready, of those that are ready.
     pub(crate) last_ready: Option<Timestamp>,
 }
 
-/// Of every workload the pods that may be sent requests: of a group the leader, once all of its pods are ready.
+/// Ready pods of each workload that take requests. The leader of a group counts once all pods of the group are ready.
 #[must_use]
-pub(crate) fn ready(pods: &BTreeMap<PodKey, PodOf>) -> BTreeMap<&WorkloadKey, BTreeSet<&str>> {
-    let there = || pods.iter().filter(|(_, p)| p.stays());
-    let waits_for = |(key, p): (&PodKey, &PodOf)| {
+pub(crate) fn ready_pods(pods: &BTreeMap<PodKey, WorkloadPod>) -> BTreeMap<&WorkloadKey, BTreeSet<&str>> {
+    let active = || pods.iter().filter(|(_, p)| p.is_active());
+    let leader_of_unready = |(key, p): (&PodKey, &WorkloadPod)| {
         let leader = p.leader.as_deref().filter(|_| !p.progress.is_ready())?;
         Some(PodKey::new(&key.namespace, leader))
     };
-    let incomplete: BTreeSet<PodKey> = there().filter_map(waits_for).collect();
+    let incomplete: BTreeSet<PodKey> = active().filter_map(leader_of_unready).collect();
     let mut all: BTreeMap<&WorkloadKey, BTreeSet<&str>> = BTreeMap::new();
-    for (key, pod) in there().filter(|(_, p)| p.serves() && p.progress.is_ready()) {
+    for (key, pod) in active().filter(|(_, p)| p.takes_requests() && p.progress.is_ready()) {
         if !incomplete.contains(key) {
             all.entry(&pod.workload).or_default().insert(&key.name);
         }
@@ -169,14 +169,14 @@ pub(crate) fn ready(pods: &BTreeMap<PodKey, PodOf>) -> BTreeMap<&WorkloadKey, BT
     all
 }
 
-/// A start that took longer than this was none: the pod was ready before, and its server started anew since.
+/// Longest plausible start. After a longer time the pod was ready before, and its server restarted.
 const LONGEST_START: Duration = Duration::from_hours(1);
 
-/// Of each workload the median time from the creation of a pod until it was ready, of those that are.
+/// Median time from creation to readiness of the ready pods of each workload.
 #[must_use]
-pub(crate) fn cold_starts(pods: &BTreeMap<PodKey, PodOf>) -> BTreeMap<&WorkloadKey, Duration> {
+pub(crate) fn median_cold_starts(pods: &BTreeMap<PodKey, WorkloadPod>) -> BTreeMap<&WorkloadKey, Duration> {
     let mut all: BTreeMap<&WorkloadKey, Vec<Duration>> = BTreeMap::new();
-    for pod in pods.values().filter(|p| p.serves() && p.progress.is_ready()) {
+    for pod in pods.values().filter(|p| p.takes_requests() && p.progress.is_ready()) {
         let (Some(created), Some(since)) = (pod.created, pod.since) else { continue };
         let took = Duration::try_from(since.duration_since(created)).unwrap_or_default();
         if took <= LONGEST_START {
@@ -193,23 +193,24 @@ pub(crate) fn cold_starts(pods: &BTreeMap<PodKey, PodOf>) -> BTreeMap<&WorkloadK
 /// One replica: a pod, or a leader with its workers.
 struct Group<'a> {
     workload: &'a WorkloadKey,
-    /// Without a leader the group is about to be made anew.
-    led: bool,
+    /// Without a leader, the group is about to be recreated and does not count.
+    has_leader: bool,
     phase: Phase,
     since: Option<Timestamp>,
 }
 
-/// The standing of every workload that has pods, at a time of the wall clock.
+/// Readiness of the replicas of every workload with pods, at a wall-clock time.
 #[must_use]
-pub(crate) fn standings(
-    pods: &BTreeMap<PodKey, PodOf>,
+pub(crate) fn unready_pods(
+    pods: &BTreeMap<PodKey, WorkloadPod>,
     wall: Timestamp,
 ) -> BTreeMap<&WorkloadKey, UnreadyPods> {
     let mut groups: BTreeMap<(&str, &str), Group> = BTreeMap::new();
-    for (key, pod) in pods.iter().filter(|(_, p)| p.stays()) {
+    for (key, pod) in pods.iter().filter(|(_, p)| p.is_active()) {
         let leader = pod.leader.as_deref().unwrap_or(&key.name);
-        let phase = pod.progress.at(wall);
-        let own = Group { workload: &pod.workload, led: pod.leader.is_none(), phase, since: pod.since };
+        let phase = pod.progress.phase_at(wall);
+        let has_leader = pod.leader.is_none();
+        let own = Group { workload: &pod.workload, has_leader, phase, since: pod.since };
         match groups.entry((key.namespace.as_str(), leader)) {
             std::collections::btree_map::Entry::Vacant(entry) => {
                 entry.insert(own);
@@ -218,21 +219,21 @@ pub(crate) fn standings(
         }
     }
     let mut all: BTreeMap<&WorkloadKey, UnreadyPods> = BTreeMap::new();
-    for group in groups.into_values().filter(|g| g.led) {
-        let standing = all.entry(group.workload).or_default();
+    for group in groups.into_values().filter(|g| g.has_leader) {
+        let replicas = all.entry(group.workload).or_default();
         if group.phase == Phase::Ready {
-            standing.last_ready = standing.last_ready.max(group.since);
+            replicas.last_ready = replicas.last_ready.max(group.since);
         } else {
-            standing.unready.push((group.phase, group.since));
+            replicas.unready.push((group.phase, group.since));
         }
     }
     all
 }
 
 impl Group<'_> {
-    /// A group is as far as the pod of it that is furthest behind, and ready since the last of them is.
+    /// Adds a pod. The worst phase of its pods is the phase of the group, since the last pod entered it.
     fn join(&mut self, other: &Self) {
-        self.led |= other.led;
+        self.has_leader |= other.has_leader;
         let behind = match self.phase.cmp(&other.phase) {
             std::cmp::Ordering::Less => other,
             std::cmp::Ordering::Greater => return,

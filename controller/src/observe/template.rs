@@ -1,56 +1,55 @@
-//! What a pod template says of the replicas it makes: on which accelerator they can only run, how many GPUs each holds,
-//! and the arguments of the vLLM server in them.
+//! Facts from pod templates: required accelerator, GPUs of a replica, and arguments of the vLLM server.
 
 use k8s_openapi::api::core::v1::{Container, NodeSelectorTerm, PodSpec};
 use wva_scaling::{Demand, derive_accelerator, engine_arguments};
 
 use crate::model::gpus::Gpus;
 
-/// Bytes of arguments that are read of one template. A server's own are some hundreds; a script may be anything.
-const MOST_ARGUMENTS: usize = 16 * 1024;
-/// Stands between two arguments as they are kept. No argument of a process can hold it.
-const BETWEEN: char = '\0';
-/// The switch between vLLM's engines, which is no argument.
+/// Most bytes of arguments that are read of a template. A server has some hundreds; a script can have any number.
+const MAX_ARGUMENT_BYTES: usize = 16 * 1024;
+/// Separator of stored arguments. No process argument can contain it.
+const SEPARATOR: char = '\0';
+/// Environment variable that selects vLLM's engine.
 const ENGINE_SWITCH: &str = "VLLM_USE_V1";
 
-/// What is kept of a pod template.
+/// Cached fields of a pod template.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Template {
-    /// The accelerator that its pods can only run on, where it says one.
+    /// Accelerator that the template requires, if any.
     pub(crate) accelerator: Option<Box<str>>,
     /// GPUs of one pod.
     pub(crate) gpus: u32,
-    /// One text, since there are thousands of templates and few that anybody asks for. See [`Template::engine_args`].
+    /// Arguments as one string, which saves memory. See [`Template::engine_args`].
     arguments: Option<Box<str>>,
 }
 
 impl Template {
-    pub(crate) fn of(pod: &PodSpec) -> Self {
+    pub(crate) fn new(pod: &PodSpec) -> Self {
         let gpus = Gpus::of_template(pod);
         let serves = gpus > 0 || pod.containers.iter().any(may_serve);
-        let arguments = if serves { server(&pod.containers).and_then(arguments) } else { None };
-        Self { accelerator: demanded(pod).map(Into::into), gpus, arguments }
+        let arguments = if serves { find_server(&pod.containers).and_then(arguments) } else { None };
+        Self { accelerator: required_accelerator(pod).map(Into::into), gpus, arguments }
     }
 
-    /// What command, arguments and environment of the server say of its capacity. Of a template that neither asks for
-    /// GPUs nor looks like a model server, nothing is kept.
+    /// Server arguments that affect capacity, from command, arguments and environment. Empty for a template without
+    /// GPUs that does not look like a model server.
     pub(crate) fn engine_args(&self) -> Vec<String> {
-        self.arguments.iter().flat_map(|all| all.split(BETWEEN)).map(str::to_owned).collect()
+        self.arguments.iter().flat_map(|all| all.split(SEPARATOR)).map(str::to_owned).collect()
     }
 }
 
-/// The container whose command or arguments name vLLM, else the first.
-pub(crate) fn server(containers: &[Container]) -> Option<&Container> {
-    servers(containers).next().or_else(|| containers.first())
+/// The first container whose command or arguments name vLLM, else the first container.
+pub(crate) fn find_server(containers: &[Container]) -> Option<&Container> {
+    vllm_containers(containers).next().or_else(|| containers.first())
 }
 
 /// All containers whose command or arguments name vLLM.
-pub(crate) fn servers(containers: &[Container]) -> impl Iterator<Item = &Container> {
-    containers.iter().filter(|c| words(c).any(names_vllm))
+pub(crate) fn vllm_containers(containers: &[Container]) -> impl Iterator<Item = &Container> {
+    containers.iter().filter(|c| command_line(c).any(names_vllm))
 }
 
-/// Its command and arguments.
-pub(crate) fn words(container: &Container) -> impl Iterator<Item = &str> {
+/// Command and arguments of a container.
+pub(crate) fn command_line(container: &Container) -> impl Iterator<Item = &str> {
     container.command.iter().chain(&container.args).flatten().map(String::as_str)
 }
 
@@ -58,29 +57,31 @@ fn names_vllm(text: &str) -> bool {
     text.to_ascii_lowercase().contains("vllm")
 }
 
-/// Whether a container may be a model server, GPUs or not: emulations and CPU builds ask for none.
+/// Whether a container may be a model server. GPUs do not decide it: emulations and CPU builds request none.
 fn may_serve(container: &Container) -> bool {
     let model = |word: &str| word.starts_with("--model") || word.starts_with("--served-model-name");
-    container.image.as_deref().is_some_and(names_vllm) || words(container).any(|w| names_vllm(w) || model(w))
+    container.image.as_deref().is_some_and(names_vllm)
+        || command_line(container).any(|w| names_vllm(w) || model(w))
 }
 
-/// What bounds the capacity of the server, of as many whole words as are read.
+/// Arguments that affect capacity, from the first [`MAX_ARGUMENT_BYTES`] of whole words.
 fn arguments(container: &Container) -> Option<Box<str>> {
     let switch = container.env.iter().flatten().find(|e| e.name == ENGINE_SWITCH);
     let switch = switch.and_then(|e| e.value.as_ref()).map(|value| format!("{ENGINE_SWITCH}={value}"));
-    let mut room = MOST_ARGUMENTS;
+    let mut room = MAX_ARGUMENT_BYTES;
     let fits = |word: &&str| {
         room = room.saturating_sub(word.len() + 1);
         room > 0
     };
-    let read: Vec<String> = words(container).take_while(fits).map(str::to_owned).chain(switch).collect();
+    let read: Vec<String> =
+        command_line(container).take_while(fits).map(str::to_owned).chain(switch).collect();
     let kept = engine_arguments(&read);
-    (!kept.is_empty()).then(|| kept.join(&BETWEEN.to_string()).into())
+    (!kept.is_empty()).then(|| kept.join(&SEPARATOR.to_string()).into())
 }
 
-/// What a pod's node selector says, else its required node affinity.
+/// The accelerator that a pod requires by its node selector, else by its required node affinity.
 #[must_use]
-pub fn demanded(pod: &PodSpec) -> Option<String> {
+pub fn required_accelerator(pod: &PodSpec) -> Option<String> {
     let selector: Vec<Demand> =
         pod.node_selector.iter().flatten().map(|(key, value)| (key.as_str(), vec![value.as_str()])).collect();
     derive_accelerator(&[selector]).or_else(|| {
@@ -110,7 +111,7 @@ mod tests {
         for (key, value) in pod.as_object().unwrap() {
             spec[key] = value.clone();
         }
-        Template::of(&serde_json::from_value(spec).unwrap())
+        Template::new(&serde_json::from_value(spec).unwrap())
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_container_that_names_vllm_is_the_server_else_the_first() {
+    fn server_is_container_that_names_vllm_else_first() {
         let proxy = json!({"name": "proxy", "image": "envoy", "args": ["--listen", ":80"]});
         let server = json!({"name": "s", "image": "own", "command": ["vllm", "serve", "m"], "args": ["--max-num-seqs=64"]});
         let want = ["--max-num-seqs=64"];
@@ -128,21 +129,21 @@ mod tests {
         let shell = json!({"name": "s", "image": "own",
             "command": ["sh", "-c", "exec python -m VLLM.entrypoints --api-key secret --max-num-seqs 32"]});
         assert_eq!(args(json!([proxy, shell])), ["--max-num-seqs=32"]);
-        // The image alone names it: the first container counts.
+        // Only the image names vLLM: the first container counts.
         let image = json!({"name": "s", "image": "vllm/vllm-openai", "args": ["--max-model-len", "4096"]});
         assert_eq!(args(json!([image, proxy])), ["--max-model-len=4096"]);
     }
 
     #[test]
-    fn the_engine_switch_is_a_word_of_its_own() {
+    fn reads_engine_switch_from_environment() {
         let container = |value: &Value| json!([{"name": "s", "image": "vllm", "args": ["m"], "env": [{"name": "A", "value": "b"}, value]}]);
         assert_eq!(args(container(&json!({"name": "VLLM_USE_V1", "value": "0"}))), ["VLLM_USE_V1=0"]);
         let from = json!({"name": "VLLM_USE_V1", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}});
-        assert_eq!(args(container(&from)), [""; 0], "its value is not known here");
+        assert_eq!(args(container(&from)), [""; 0], "the value is not in the template");
     }
 
     #[test]
-    fn of_what_serves_no_model_no_argument_is_kept() {
+    fn keeps_arguments_of_model_servers_only() {
         let web = json!({"name": "web", "image": "nginx", "args": ["--block-size", "4"]});
         assert_eq!(args(json!([web])), Vec::<String>::new());
         let mut on_gpus = web.clone();
@@ -154,14 +155,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_of_a_script_is_bounded() {
+    fn bounds_argument_bytes() {
         let container = json!([{"name": "s", "image": "vllm", "command": ["sh", "-c", "x".repeat(20_000)],
             "args": ["--max-num-seqs=5"], "env": [{"name": "VLLM_USE_V1", "value": "0"}]}]);
         assert_eq!(args(container), ["VLLM_USE_V1=0"]);
     }
 
     #[test]
-    fn the_template_tells_the_accelerator() {
+    fn derives_accelerator_from_selector_or_affinity() {
         let term = |value: &str| {
             json!({"matchExpressions": [
             {"key": "nvidia.com/gpu.product", "operator": "In", "values": [value]}]})

@@ -1,4 +1,4 @@
-//! Which VariantAutoscalings this controller manages.
+//! The VariantAutoscalings that this controller manages.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -9,7 +9,7 @@ use wva_rules::precedence;
 use crate::model::conditions::Unusable;
 use crate::model::keys::WorkloadKey;
 use crate::observe::watches::Watches;
-use crate::observe::watches::variant::{Declared, Variant};
+use crate::observe::watches::variant::{ParsedSpec, Variant};
 
 mod orphans;
 mod ownership;
@@ -18,18 +18,18 @@ mod takeover;
 pub(crate) use orphans::OrphanTracker;
 pub use orphans::detect_orphan;
 pub(crate) use ownership::is_managed;
-pub use ownership::{Ownership, Reach, is_excluded};
-pub(crate) use takeover::Takeover;
+pub use ownership::{Ownership, OwnershipView, is_excluded};
+pub(crate) use takeover::TakeoverTracker;
 
 /// A VariantAutoscaling that this controller manages.
 #[derive(Clone, Debug)]
-pub(crate) struct Managed {
+pub(crate) struct ManagedVariant {
     variant: Arc<Variant>,
-    /// Set where another one has the same target and came first.
+    /// Set if an older variant has the same target.
     conflict: Option<Unusable>,
 }
 
-impl Deref for Managed {
+impl Deref for ManagedVariant {
     type Target = Variant;
 
     fn deref(&self) -> &Variant {
@@ -37,42 +37,42 @@ impl Deref for Managed {
     }
 }
 
-impl Managed {
-    /// What it declares, or why that cannot be used.
-    pub(crate) fn declared(&self) -> Result<&Declared, &Unusable> {
+impl ManagedVariant {
+    /// The parsed spec, or why it cannot be used.
+    pub(crate) fn spec(&self) -> Result<&ParsedSpec, &Unusable> {
         match &self.conflict {
             Some(conflict) => Err(conflict),
-            None => self.variant.declared.as_ref(),
+            None => self.variant.spec.as_ref(),
         }
     }
 }
 
-/// All VariantAutoscalings this controller manages, in order of namespace and name.
+/// All managed VariantAutoscalings, in order of namespace and name.
 #[must_use]
-pub(crate) fn managed(watches: &Watches, ownership: &Ownership) -> Vec<Managed> {
-    let mut all: Vec<Managed> = watches
+pub(crate) fn managed_variants(watches: &Watches, ownership: &Ownership) -> Vec<ManagedVariant> {
+    let mut all: Vec<ManagedVariant> = watches
         .variants
         .all()
         .into_iter()
         .filter(|v| is_managed(v, ownership, watches.namespaces.as_ref()))
-        .map(|variant| Managed { variant, conflict: None })
+        .map(|variant| ManagedVariant { variant, conflict: None })
         .collect();
-    set_conflicts_aside(&mut all);
+    mark_conflicts(&mut all);
     all
 }
 
-/// Of several with one target the first by [`precedence`] counts.
-fn set_conflicts_aside(all: &mut [Managed]) {
+/// Marks all variants of one target except the first by [`precedence`].
+fn mark_conflicts(all: &mut [ManagedVariant]) {
     let mut winners: BTreeMap<&WorkloadKey, &Variant> = BTreeMap::new();
     for m in all.iter() {
-        let Ok(declared) = m.declared() else { continue };
-        let winner = winners.entry(&declared.workload).or_insert(m);
+        let Ok(spec) = m.spec() else { continue };
+        let winner = winners.entry(&spec.workload).or_insert(m);
         if precedence(m.created, &m.key.name) < precedence(winner.created, &winner.key.name) {
             *winner = m;
         }
     }
-    let conflict = |m: &Managed| {
-        let workload = &m.declared().ok()?.workload;
+    let conflict = |m: &ManagedVariant| {
+        let workload = &m.spec().ok()?.workload;
         let with = winners.get(workload).filter(|winner| winner.key.name != m.key.name)?;
         let target = format!("{}/{}", workload.kind, workload.name);
         Some(Unusable::Conflict { with: with.key.name.clone(), target })
@@ -90,24 +90,23 @@ pub(crate) mod testing {
 
     use super::*;
 
-    /// The VariantAutoscaling `ns/v` of Deployment `d` with a status.
+    /// VariantAutoscaling `ns/v` of Deployment `d` with a status.
     #[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
-    pub(crate) fn managed(status: serde_json::Value) -> Managed {
-        of(&object("v", &status))
+    pub(crate) fn managed(status: serde_json::Value) -> ManagedVariant {
+        managed_variant(&object("v", &status))
     }
 
     /// Another object of the same name.
-    pub(crate) fn made_anew(m: &Managed) -> Managed {
+    pub(crate) fn recreated(m: &ManagedVariant) -> ManagedVariant {
         let mut other = object(&m.key.name, &Value::Null);
         other.metadata.uid = Some("another".to_owned());
-        of(&other)
+        managed_variant(&other)
     }
 
-    fn of(object: &DynamicObject) -> Managed {
-        Managed { variant: Arc::new(Variant::read(object)), conflict: None }
+    fn managed_variant(object: &DynamicObject) -> ManagedVariant {
+        ManagedVariant { variant: Arc::new(Variant::read(object)), conflict: None }
     }
 
-    /// As it is stored.
     fn object(name: &str, status: &serde_json::Value) -> DynamicObject {
         let object = serde_json::json!({
             "apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling",

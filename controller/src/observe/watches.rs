@@ -1,10 +1,10 @@
-//! Watch caches: one writer (the watch task) and many readers each. Of an object they keep only what is read; of the
-//! most numerous kinds no more than that is even deserialized.
+//! Watch caches, each with one writer (the watch task) and many readers. They keep only fields that are read; of the
+//! most numerous kinds only those fields are deserialized.
 
 mod gpus;
-pub(crate) mod kept;
 mod monitor;
 mod node;
+pub(crate) mod objects;
 mod pod;
 pub(crate) mod variant;
 mod workload;
@@ -26,24 +26,24 @@ use wva_runtime::{Availability, Cache, Optional};
 
 use crate::observe::pools::{InferencePools, Pool};
 
+pub use gpus::GpuWatchConfig;
 pub(crate) use gpus::GpuWatches;
-pub use gpus::Limiter;
-pub use kept::NamespaceFacts;
-pub(crate) use kept::{Autoscaler, OwnedSet};
 pub use monitor::watch_service_monitor;
 pub(crate) use node::NodeFacts;
 #[cfg(test)]
 pub(crate) use node::WatchedNode;
+pub use objects::NamespaceFacts;
+pub(crate) use objects::{Autoscaler, OwnedSet};
 pub(crate) use pod::{Phase, PodFacts, Progress, WatchedPod};
 pub use variant::Variant;
 pub(crate) use workload::Workload;
 
-/// Longest wait for the availability of optional kinds, before the first decision.
+/// Longest wait for the availability of optional kinds before the first decision.
 const DISCOVERY: Duration = Duration::from_secs(20);
-/// The API group of InferencePools before they were stable.
-const OLDER_POOLS: &str = "inference.networking.x-k8s.io";
+/// API group of InferencePools before v1.
+const ALPHA_POOL_GROUP: &str = "inference.networking.x-k8s.io";
 
-/// Further readers of the autoscalers' watches.
+/// Additional observers of the autoscaler watches.
 pub struct AutoscalerObservers {
     /// HorizontalPodAutoscalers.
     pub autoscalers: Observer<HorizontalPodAutoscaler>,
@@ -54,7 +54,7 @@ pub struct AutoscalerObservers {
 /// Readers of every watch cache of the controller.
 #[derive(Clone)]
 pub struct Watches {
-    /// All VariantAutoscalings in reach.
+    /// VariantAutoscalings in all watched namespaces.
     pub(crate) variants: Cache<Arc<Variant>>,
     /// Deployments.
     pub(crate) deployments: Cache<Workload>,
@@ -64,27 +64,27 @@ pub struct Watches {
     pub(crate) leader_worker_sets: Optional<Workload>,
     /// ReplicaSets, for their owners.
     pub(crate) replica_sets: Cache<OwnedSet>,
-    /// Pods, for their owners and what they are doing.
+    /// Pods, for their owners and their progress.
     pub(crate) pods: Cache<PodFacts>,
     /// HorizontalPodAutoscalers, for bounds and tolerances.
     pub(crate) autoscalers: Cache<Autoscaler>,
     /// ScaledObjects, for bounds.
     pub(crate) scaled_objects: Optional<Autoscaler>,
-    /// What the inventory of GPUs is taken from; `None` where it is not to be taken.
+    /// Nodes and pods of the GPU inventory; `None` if there is no inventory.
     pub(crate) gpus: Option<GpuWatches>,
-    /// Namespaces, for the exclusion annotation; `None` in single-namespace mode, which sees none.
+    /// Namespaces, for the exclusion annotation; `None` in single-namespace mode.
     pub(crate) namespaces: Option<Cache<NamespaceFacts>>,
 }
 
 impl Watches {
-    /// Whether the ScaledObjects can be seen.
+    /// Availability of the ScaledObjects.
     #[must_use]
     pub fn scaled_objects_availability(&self) -> Availability {
         self.scaled_objects.availability()
     }
 
     /// Waits until the availability of every optional kind is known, at most [`DISCOVERY`].
-    pub(crate) async fn discovered(&self) {
+    pub(crate) async fn wait_for_discovery(&self) {
         let gpus = self.gpus.iter().flat_map(|g| [g.nodes.discovered().boxed(), g.pods.discovered().boxed()]);
         let others = [self.leader_worker_sets.discovered().boxed(), self.scaled_objects.discovered().boxed()];
         let all = futures::future::join_all(gpus.chain(others));
@@ -94,8 +94,8 @@ impl Watches {
     }
 }
 
-/// Starts the watch of VariantAutoscalings, which admission reads too. They are watched as raw JSON, so that an object
-/// that breaks today's schema never stops the watch.
+/// Starts the watch of VariantAutoscalings, which admission reads too. It reads raw JSON, so that an object that
+/// violates the current schema never stops the watch.
 pub fn watch_variants(scope: &mut WatchScope<'_>, observe: Observer<DynamicObject>) -> Cache<Arc<Variant>> {
     let resource = ApiResource::erase::<VariantAutoscaling>(&());
     let api = match &scope.namespace {
@@ -113,14 +113,14 @@ pub fn watch_namespaces(scope: &mut WatchScope<'_>) -> Cache<NamespaceFacts> {
     scope.watch("watch of Namespaces", stream, NamespaceFacts::namespaces(), unobserved())
 }
 
-/// Starts all other watches of the controller. The caches of VariantAutoscalings and Namespaces are shared with
-/// admission, which observes the autoscalers.
+/// Starts all other watches of the controller. Admission shares the caches of VariantAutoscalings and Namespaces, and
+/// observes the autoscalers.
 pub fn watch_all(
     scope: &mut WatchScope<'_>,
     variants: Cache<Arc<Variant>>,
     namespaces: Option<Cache<NamespaceFacts>>,
     observe: AutoscalerObservers,
-    limiter: &Limiter,
+    gpu_config: &GpuWatchConfig,
 ) -> Watches {
     let pods = watcher::watcher(scope.api::<WatchedPod>(), config());
     let pods = scope.watch("watch of Pods", pods, PodFacts::pods(), unobserved());
@@ -131,7 +131,7 @@ pub fn watch_all(
     Watches {
         variants,
         namespaces,
-        gpus: gpus::watch_gpus(scope, &pods, limiter),
+        gpus: gpus::watch_gpus(scope, &pods, gpu_config),
         pods,
         leader_worker_sets: watch_leader_worker_sets(scope),
         scaled_objects: watch_scaled_objects(scope, observe.scaled_objects),
@@ -188,10 +188,10 @@ fn watch_leader_worker_sets(scope: &mut WatchScope<'_>) -> Optional<Workload> {
     scope.watch_optional(watch, Workload::leader_worker_sets(), unobserved())
 }
 
-/// Starts the watch of the InferencePools of an API group.
+/// Starts the watch of InferencePools in an API group.
 pub fn watch_inference_pools(scope: &mut WatchScope<'_>, group: &str) -> InferencePools {
     let (version, name) = match group {
-        OLDER_POOLS => ("v1alpha2", "inferencepools.inference.networking.x-k8s.io"),
+        ALPHA_POOL_GROUP => ("v1alpha2", "inferencepools.inference.networking.x-k8s.io"),
         _ => ("v1", "inferencepools.inference.networking.k8s.io"),
     };
     let kind = DynamicKind { group, version, kind: "InferencePool", plural: "inferencepools" };

@@ -1,4 +1,4 @@
-//! The workloads behind the variants, read from the watch caches.
+//! Lookups of workloads in the watch caches.
 
 use wva_crds::names::ROLE_LABEL;
 use wva_runtime::Availability;
@@ -8,8 +8,8 @@ use crate::model::keys::{LEADER_WORKER_SET, WorkloadKey, qualified};
 use crate::observe::pools::Labels;
 use crate::observe::watches::{Watches, Workload};
 
-/// Whether the workloads of a kind can be seen, so that one that is not there does not exist.
-pub(crate) fn sight(watches: &Watches, kind: &str) -> Option<Availability> {
+/// Availability of a workload kind. Only if it is watched, an absent workload does not exist. `None`: unsupported kind.
+pub(crate) fn kind_availability(watches: &Watches, kind: &str) -> Option<Availability> {
     match kind {
         "Deployment" | "StatefulSet" => Some(Availability::Watched),
         LEADER_WORKER_SET => Some(watches.leader_worker_sets.availability()),
@@ -17,13 +17,13 @@ pub(crate) fn sight(watches: &Watches, kind: &str) -> Option<Availability> {
     }
 }
 
-/// What is kept of a workload; `None` where it does not exist, or is being deleted, and for kinds that are not watched.
+/// A workload; `None` if it does not exist, is being deleted, or is of an unsupported kind.
 #[must_use]
-pub(crate) fn workload(watches: &Watches, key: &WorkloadKey) -> Option<Workload> {
-    find(watches, &key.namespace, &key.kind, &key.name).filter(|kept| !kept.leaving)
+pub(crate) fn find_workload(watches: &Watches, key: &WorkloadKey) -> Option<Workload> {
+    find_any(watches, &key.namespace, &key.kind, &key.name).filter(|workload| !workload.is_terminating)
 }
 
-fn find(watches: &Watches, namespace: &str, kind: &str, name: &str) -> Option<Workload> {
+fn find_any(watches: &Watches, namespace: &str, kind: &str, name: &str) -> Option<Workload> {
     match kind {
         "Deployment" => watches.deployments.get(namespace, name),
         "StatefulSet" => watches.stateful_sets.get(namespace, name),
@@ -32,14 +32,15 @@ fn find(watches: &Watches, namespace: &str, kind: &str, name: &str) -> Option<Wo
     }
 }
 
-/// Replicas a workload asks for; `None` where it does not exist, or is being deleted.
+/// `spec.replicas` of a workload; `None` if it does not exist or is being deleted.
 #[must_use]
-pub(crate) fn current(watches: &Watches, key: &WorkloadKey) -> Option<u32> {
-    ask(watches, key, |kept| (!kept.leaving).then_some(kept.replicas.current)).flatten()
+pub(crate) fn current_replicas(watches: &Watches, key: &WorkloadKey) -> Option<u32> {
+    inspect(watches, key, |workload| (!workload.is_terminating).then_some(workload.replicas.current))
+        .flatten()
 }
 
-/// The part of a request that pods with these labels do. With `both` they do all of it.
-pub(crate) fn role(pod_labels: &Labels) -> Option<Role> {
+/// Role of pods with these labels. `None`: they serve whole requests (label `both` or absent).
+pub(crate) fn role_of_labels(pod_labels: &Labels) -> Option<Role> {
     match pod_labels.get(ROLE_LABEL)? {
         "prefill" => Some(Role::Prefill),
         "decode" => Some(Role::Decode),
@@ -47,54 +48,54 @@ pub(crate) fn role(pod_labels: &Labels) -> Option<Role> {
     }
 }
 
-/// The part of a request that the pods of a workload do.
-pub(crate) fn role_of(watches: &Watches, key: &WorkloadKey) -> Option<Role> {
-    ask(watches, key, |kept| role(&kept.pod_labels)).flatten()
+/// Role of the pods of a workload.
+pub(crate) fn role(watches: &Watches, key: &WorkloadKey) -> Option<Role> {
+    inspect(watches, key, |workload| role_of_labels(&workload.pod_labels)).flatten()
 }
 
-/// Labels of the pods of a workload; none for one that is not known.
+/// Labels of the pods of a workload; empty for an unknown workload.
 #[must_use]
 pub(crate) fn pod_labels(watches: &Watches, key: &WorkloadKey) -> Labels {
-    ask(watches, key, |kept| kept.pod_labels.clone()).unwrap_or_default()
+    inspect(watches, key, |workload| workload.pod_labels.clone()).unwrap_or_default()
 }
 
-/// All workloads of a namespace, with the labels of their pods.
-pub(crate) fn of_namespace(watches: &Watches, namespace: &str) -> Vec<(WorkloadKey, Labels)> {
+/// Workloads of a namespace, each with the labels of its pods.
+pub(crate) fn list(watches: &Watches, namespace: &str) -> Vec<(WorkloadKey, Labels)> {
     let mut all = Vec::new();
     for (kind, cache) in [
         ("Deployment", &watches.deployments),
         ("StatefulSet", &watches.stateful_sets),
         (LEADER_WORKER_SET, &watches.leader_worker_sets.cache),
     ] {
-        cache.each_of(namespace, |name, kept| {
+        cache.each_of(namespace, |name, workload| {
             let (namespace, kind) = (namespace.to_owned(), kind.to_owned());
-            all.push((WorkloadKey { namespace, kind, name: name.to_owned() }, kept.pod_labels.clone()));
+            all.push((WorkloadKey { namespace, kind, name: name.to_owned() }, workload.pod_labels.clone()));
         });
     }
     all
 }
 
-/// Asks what is kept of a workload, without a copy of it.
-fn ask<T>(watches: &Watches, key: &WorkloadKey, question: impl FnOnce(&Workload) -> T) -> Option<T> {
+/// Applies a function to a workload without a copy of it.
+fn inspect<T>(watches: &Watches, key: &WorkloadKey, read: impl FnOnce(&Workload) -> T) -> Option<T> {
     let WorkloadKey { namespace, kind, name } = key;
     match kind.as_str() {
-        "Deployment" => watches.deployments.ask(namespace, name, question),
-        "StatefulSet" => watches.stateful_sets.ask(namespace, name, question),
-        LEADER_WORKER_SET => watches.leader_worker_sets.cache.ask(namespace, name, question),
+        "Deployment" => watches.deployments.ask(namespace, name, read),
+        "StatefulSet" => watches.stateful_sets.ask(namespace, name, read),
+        LEADER_WORKER_SET => watches.leader_worker_sets.cache.ask(namespace, name, read),
         _ => None,
     }
 }
 
-/// Whether a workload exists; `None` for kinds that are not watched, or cannot be seen.
+/// Whether a workload exists; `None` for kinds that are unsupported or not watched.
 #[must_use]
 pub fn exists(watches: &Watches, namespace: &str, api_version: &str, kind: &str, name: &str) -> Option<bool> {
     let kind = qualified(Some(api_version), kind);
-    let seen = sight(watches, &kind).is_some_and(Availability::is_complete);
-    seen.then(|| find(watches, namespace, &kind, name).is_some_and(|kept| !kept.leaving))
+    let is_watched = kind_availability(watches, &kind).is_some_and(Availability::is_complete);
+    is_watched
+        .then(|| find_any(watches, namespace, &kind, name).is_some_and(|workload| !workload.is_terminating))
 }
 
-/// The accelerator that the pods of a workload can only run on, as its template says; `None` where it says none, and
-/// for a workload that is not known.
+/// The accelerator that the pod template of a workload requires; `None` if it requires none, or the workload is unknown.
 #[must_use]
 pub fn accelerator(
     watches: &Watches,
@@ -104,7 +105,7 @@ pub fn accelerator(
     name: &str,
 ) -> Option<String> {
     let kind = qualified(Some(api_version), kind);
-    find(watches, namespace, &kind, name)?.template?.accelerator.map(Into::into)
+    find_any(watches, namespace, &kind, name)?.template?.accelerator.map(Into::into)
 }
 
 #[cfg(test)]
@@ -115,7 +116,7 @@ mod tests {
     use crate::fixture::Cluster;
 
     #[test]
-    fn the_template_of_a_workload_tells_its_accelerator() {
+    fn reads_accelerator_from_pod_template() {
         let mut cluster = Cluster::new();
         cluster.template(
             "d",
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_seen_is_not_said_to_be_missing() {
+    fn existence_is_unknown_for_unwatched_kinds() {
         let mut cluster = Cluster::new();
         cluster.leader_worker_set("l", 1, 1, json!({}));
         let is_there = |cluster: &Cluster, kind: &str, name: &str| {
@@ -138,14 +139,14 @@ mod tests {
         };
         assert_eq!(is_there(&cluster, "Deployment", "d"), Some(false));
         assert_eq!(is_there(&cluster, "DaemonSet", "d"), None);
-        for (sight, l, other) in [
+        for (availability, l, other) in [
             (Availability::Watched, Some(true), Some(false)),
             (Availability::Unknown, None, None),
             (Availability::Forbidden, None, None),
         ] {
-            cluster.leader_worker_sets_are(sight);
-            assert_eq!(is_there(&cluster, "LeaderWorkerSet", "l"), l, "{sight:?}");
-            assert_eq!(is_there(&cluster, "LeaderWorkerSet", "m"), other, "{sight:?}");
+            cluster.leader_worker_sets_are(availability);
+            assert_eq!(is_there(&cluster, "LeaderWorkerSet", "l"), l, "{availability:?}");
+            assert_eq!(is_there(&cluster, "LeaderWorkerSet", "m"), other, "{availability:?}");
         }
     }
 }

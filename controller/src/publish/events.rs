@@ -21,7 +21,7 @@ use crate::cycle::conditions::{limit, not_carried_out, not_wakeable, stuck};
 use crate::model::orphan::Orphan;
 use crate::model::published::{Published, PublishedVariant, Reader, SCALING_DECISION};
 use crate::model::reported::{Problem, ReportedState};
-use crate::observe::variants::Reach;
+use crate::observe::variants::OwnershipView;
 
 /// Events written for one publication; what changes more than that at once is told by the statuses.
 const MOST: usize = 100;
@@ -83,7 +83,7 @@ pub(crate) fn transitions(before: &ReportedState, after: &PublishedVariant) -> V
 /// Writes events at each publication, until the engine is gone. It reads the next publication while it writes, so that
 /// no change goes unseen. Events that cannot be written are dropped with a line in the log: the state itself is in the
 /// status.
-pub async fn run(client: Client, pod_name: Option<String>, reach: Reach, mut published: Reader) {
+pub async fn run(client: Client, pod_name: Option<String>, reach: OwnershipView, mut published: Reader) {
     let mut before: Option<Arc<Published>> = None;
     let (mut queued, mut writing) = (VecDeque::new(), FuturesUnordered::new());
     let mut has_engine = true;
@@ -112,7 +112,12 @@ pub async fn run(client: Client, pod_name: Option<String>, reach: Reach, mut pub
 }
 
 /// The news of one publication, each with its line in the log; of their events at most so many are to be written.
-fn unwritten(before: Option<&Published>, after: &Published, reach: &Reach, most: usize) -> Vec<VariantEvent> {
+fn unwritten(
+    before: Option<&Published>,
+    after: &Published,
+    reach: &OwnershipView,
+    most: usize,
+) -> Vec<VariantEvent> {
     let mut news = news(before, after, reach);
     news.extend(forsaken(before, after));
     for VariantEvent { variant, event, .. } in &news {
@@ -154,7 +159,7 @@ struct VariantEvent {
 }
 
 /// All that is worth telling about one publication, of what is still managed.
-fn news(before: Option<&Published>, after: &Published, reach: &Reach) -> Vec<VariantEvent> {
+fn news(before: Option<&Published>, after: &Published, reach: &OwnershipView) -> Vec<VariantEvent> {
     let of_variant = |(key, variant): (&VariantKey, &Arc<PublishedVariant>)| {
         let old = before.and_then(|b| b.variants.get(key)).filter(|o| o.uid == variant.uid);
         let said = old.map(|old| ReportedState::of(old));
@@ -162,7 +167,7 @@ fn news(before: Option<&Published>, after: &Published, reach: &Reach) -> Vec<Var
         let of_event = |event| VariantEvent { variant: key.clone(), uid: variant.uid.clone(), event };
         told.into_iter().map(of_event).collect::<Vec<_>>()
     };
-    after.variants.iter().filter(|(key, v)| reach.holds(key, &v.uid)).flat_map(of_variant).collect()
+    after.variants.iter().filter(|(key, v)| reach.is_managed(key, &v.uid)).flat_map(of_variant).collect()
 }
 
 /// The variants of other instances that have come to be nobody's.

@@ -13,14 +13,14 @@ use wva_scaling::{Decision, VariantKey};
 
 use crate::cycle::engine::CycleProgress;
 use crate::model::published::{Published, PublishedVariant, Reader, ScalingKey};
-use crate::observe::variants::Reach;
+use crate::observe::variants::OwnershipView;
 
 /// Makes the per-variant series out of what was published.
 pub struct VariantSeries {
     published: Reader,
     /// What is shown: a scrape may come before the cycle that takes in that a variant was given away. Its instance is
     /// the label `controller_instance`, which exists only where there is one.
-    reach: Reach,
+    reach: OwnershipView,
     /// Also under the names of the first releases.
     legacy: bool,
     /// A publication that no cycle has renewed in time is not shown.
@@ -33,7 +33,7 @@ type Shown<'a> = BTreeMap<&'a VariantKey, &'a PublishedVariant>;
 impl VariantSeries {
     /// A collector over what is published and within reach.
     #[must_use]
-    pub fn new(published: Reader, reach: Reach, legacy: bool, progress: CycleProgress) -> Self {
+    pub fn new(published: Reader, reach: OwnershipView, legacy: bool, progress: CycleProgress) -> Self {
         Self { published, reach, legacy, progress }
     }
 
@@ -51,7 +51,7 @@ impl VariantSeries {
     }
 
     fn families(&self, published: &Published, take: &mut dyn FnMut(MetricFamily)) {
-        let ours = published.variants.iter().filter(|(key, v)| self.reach.holds(key, &v.uid));
+        let ours = published.variants.iter().filter(|(key, v)| self.reach.is_managed(key, &v.uid));
         let ours: Shown<'_> = ours.map(|(key, v)| (key, &**v)).collect();
         let now = Instant::now();
         let mut shown = ours.clone();

@@ -22,7 +22,7 @@ use wva_scaling::VariantKey;
 use crate::model::published::{Published, PublishedVariant, Reader, StatusTargets};
 use crate::model::reported::controller_state;
 use crate::model::written::Written;
-use crate::observe::variants::Reach;
+use crate::observe::variants::OwnershipView;
 use crate::observe::watches::variant::revision;
 use crate::publish::external_metrics::values::LATEST_CONFIRMATION;
 
@@ -40,7 +40,7 @@ const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
 /// Brings the objects' status up to what was published.
 pub struct StatusWriter {
     client: Client,
-    reach: Reach,
+    reach: OwnershipView,
     /// What this process last wrote, by object.
     written: BTreeMap<VariantKey, Ours>,
     /// Which statuses cannot be written.
@@ -108,7 +108,7 @@ pub(crate) fn merge_patch(status: &VariantAutoscalingStatus) -> Value {
 impl StatusWriter {
     /// A writer to what is within reach, which knows the statuses that are there.
     #[must_use]
-    pub fn new(client: Client, reach: Reach, status_targets: watch::Sender<StatusTargets>) -> Self {
+    pub fn new(client: Client, reach: OwnershipView, status_targets: watch::Sender<StatusTargets>) -> Self {
         // Those of an earlier term may have been overwritten since.
         status_targets.send_replace(StatusTargets::new());
         Self { client, reach, written: BTreeMap::new(), failing: RepeatCounters::default(), status_targets }
@@ -152,7 +152,7 @@ impl StatusWriter {
     async fn write_all(&mut self, published: &Arc<Published>) -> bool {
         // Whoever has it meanwhile writes something else.
         let (variants, reach) = (&published.variants, &self.reach);
-        self.written.retain(|key, ours| variants.contains_key(key) && reach.holds(key, &ours.uid));
+        self.written.retain(|key, ours| variants.contains_key(key) && reach.is_managed(key, &ours.uid));
         self.failing.retain(|key| variants.contains_key(key));
         // The time of the cycle and not of the write, which a retry may make much later.
         let now = published.at;
@@ -166,7 +166,7 @@ impl StatusWriter {
                 let (client, source, reach) = (client.clone(), source.clone(), reach.clone());
                 async move {
                     // Made when its turn comes: after a start there may be thousands to write.
-                    let variant = source.variants.get(&key).filter(|v| reach.holds(&key, &v.uid))?;
+                    let variant = source.variants.get(&key).filter(|v| reach.is_managed(&key, &v.uid))?;
                     let status = wanted(variant, &before, now, source.interval)?;
                     let answer = write(&client, &key, &status).await;
                     Some((key, variant.uid.clone(), Written::of(&status), answer))

@@ -151,7 +151,7 @@ fn judge_guard(object: &Value) -> anyhow::Result<Vec<String>> {
     let mut stored = object.clone();
     apply_defaults(&mut stored);
     let stored: DynamicObject = serde_json::from_value(stored)?;
-    let found = of_verdict(&wva_controller::guard::verdict(&stored));
+    let found = of_verdict(&wva_controller::validate_stored(&stored));
     Ok((found != wanted)
         .then(|| against(object, &wanted, "guard", &format!("{found:?}")))
         .into_iter()

@@ -1,5 +1,4 @@
-//! One request for the metrics page of one pod. Whatever answers there is bounded in time and length: it may hang, send
-//! for ever, or send us elsewhere.
+//! Requests for the metrics pages of pods. Answers are bounded in time and length, and redirects are not followed.
 
 use std::time::Duration;
 
@@ -7,108 +6,107 @@ use reqwest::StatusCode;
 use reqwest::header::{AUTHORIZATION, HeaderValue};
 use reqwest::redirect::Policy;
 
-use super::{Figures, NotMetrics, Page};
+use super::{InvalidPage, Page, PageReader};
 
-/// Longest time one request may take, its answer included. What is slower than this is of no use: requests wait for
-/// what follows from it.
+/// Longest time of a request with its answer. User requests wait for the decision that follows.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(1);
-/// Longest time to a connection: who takes longer is out of reach, and who has taken one and says nothing is there.
+/// Longest time to connect. It distinguishes an unreachable pod from a slow one.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
-/// Longest page that is read. A picker's page has some 75 kilobytes for each model and tenant.
+/// Longest page, in bytes. A picker's page has some 75 kilobytes for each model and tenant.
 const PAGE_LIMIT: usize = 4 << 20;
 
-/// Why a pod gave no answer.
+/// Why the page of a pod cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum NoAnswer {
-    /// No connection, or it broke off.
-    #[error("it cannot be reached: {0}")]
+pub(crate) enum PageError {
+    /// The connection failed.
+    #[error("the pod cannot be reached: {0}")]
     Unreachable(String),
-    /// It took the request, and too long.
-    #[error("it did not answer within {} s", TIMEOUT.as_secs())]
+    /// No complete answer in time.
+    #[error("the pod did not answer within {} s", TIMEOUT.as_secs())]
     TooSlow,
-    /// Any status but 200, a redirect among them.
+    /// A status other than 200, such as a redirect.
     #[error(
-        "it answered {0}: the metrics page is expected at /metrics, for the bearer token of this program where it is asked with one"
+        "the pod answered {0}; it must serve /metrics, and accept the bearer token if the controller sends one"
     )]
     Refused(StatusCode),
-    /// The page goes on and on.
-    #[error("its page is longer than {PAGE_LIMIT} bytes")]
+    /// The page is too long.
+    #[error("the metrics page is longer than {PAGE_LIMIT} bytes")]
     TooLong,
-    /// The page is none.
+    /// The page is not in the metrics format.
     #[error(transparent)]
-    NotMetrics(#[from] NotMetrics),
+    InvalidPage(#[from] InvalidPage),
 }
 
-/// Asks pods for their pages. Clones share connections.
+/// HTTP client for the metrics pages of pods.
 #[derive(Clone, Debug)]
 pub(crate) struct Client(reqwest::Client);
 
 impl Client {
-    /// One that believes whoever answers over HTTPS: a pod's certificate does not name its address. So nothing secret
-    /// may be sent that way, nor anything follow from the answer that would be worth a lie.
+    /// Creates a client that verifies no certificates, because the certificate of a pod does not contain its address. Do
+    /// not send secrets over it, and do not trust the answers with security decisions.
     ///
     /// # Errors
-    /// Where the HTTP client cannot be made.
+    /// If the HTTP client cannot be created.
     pub(crate) fn new() -> Result<Self, reqwest::Error> {
         let http = reqwest::Client::builder()
-            // A proxy knows no way to a pod.
+            // Proxies cannot reach pods.
             .no_proxy()
             .redirect(Policy::none())
             .timeout(TIMEOUT)
             .connect_timeout(CONNECT_TIMEOUT)
-            // No socket stays open between two requests.
+            // Keep no idle connections.
             .pool_max_idle_per_host(0)
-            // Nothing is verified, and an image without roots is good enough.
+            // No roots are needed without verification.
             .tls_certs_only([])
             .tls_danger_accept_invalid_certs(true)
             .build()?;
         Ok(Self(http))
     }
 
-    /// Reads the page at `url`, and shows the token there.
+    /// Reads the page at `url`, with the bearer token if there is one.
     ///
     /// # Errors
-    /// [`NoAnswer`], within [`TIMEOUT`].
-    pub(crate) async fn read<F: Figures>(
+    /// [`PageError`], within [`TIMEOUT`].
+    pub(crate) async fn read<R: PageReader>(
         &self,
         url: &str,
         token: Option<HeaderValue>,
-        figures: F,
-    ) -> Result<F, NoAnswer> {
-        self.read_counted(url, token, figures, &mut 0).await
+        reader: R,
+    ) -> Result<R, PageError> {
+        self.read_counted(url, token, reader, &mut 0).await
     }
 
-    /// The same; adds the bytes that it reads to `bytes`, whatever comes of it.
+    /// Reads the page like [`Client::read`], and adds the bytes read to `bytes`, also on an error.
     ///
     /// # Errors
     /// As [`Client::read`].
-    pub(crate) async fn read_counted<F: Figures>(
+    pub(crate) async fn read_counted<R: PageReader>(
         &self,
         url: &str,
         token: Option<HeaderValue>,
-        figures: F,
+        reader: R,
         bytes: &mut usize,
-    ) -> Result<F, NoAnswer> {
+    ) -> Result<R, PageError> {
         let mut request = self.0.get(url);
         if let Some(token) = token {
             request = request.header(AUTHORIZATION, token);
         }
         let mut answer = request.send().await?;
         if answer.status() != StatusCode::OK {
-            return Err(NoAnswer::Refused(answer.status()));
+            return Err(PageError::Refused(answer.status()));
         }
-        let mut page = Page::new(figures);
+        let mut page = Page::new(reader);
         let mut left = PAGE_LIMIT;
         while let Some(chunk) = answer.chunk().await? {
             *bytes += chunk.len();
-            left = left.checked_sub(chunk.len()).ok_or(NoAnswer::TooLong)?;
+            left = left.checked_sub(chunk.len()).ok_or(PageError::TooLong)?;
             page.feed(&chunk)?;
         }
-        Ok(page.end()?)
+        Ok(page.finish()?)
     }
 }
 
-impl From<reqwest::Error> for NoAnswer {
+impl From<reqwest::Error> for PageError {
     fn from(error: reqwest::Error) -> Self {
         if error.is_timeout() && !error.is_connect() {
             return Self::TooSlow;

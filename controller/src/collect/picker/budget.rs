@@ -1,5 +1,5 @@
-//! What endpoint pickers may cost: requests in flight and bytes read, of each namespace and in all, and how often a pod is
-//! asked that says nothing of use. Pods of pickers belong to tenants, and answer what they like.
+//! Limits on polling endpoint pickers: requests in flight and bytes read, per namespace and in total, and a backoff for pods
+//! without useful answers. Picker pods belong to tenants and are not trusted.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,94 +9,94 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::PERIOD;
 
-/// Requests in flight, and so sockets, in all and in one namespace.
-const MOST_REQUESTS: usize = 64;
-const MOST_IN_NAMESPACE: usize = 8;
-/// Bytes of pages in a second, in all and in one namespace.
-const ALL_BYTES: f64 = 8_388_608.0;
-const NAMESPACE_BYTES: f64 = 1_048_576.0;
-/// A namespace may read what it did not read in the last seconds.
+/// Most requests in flight, and so sockets, in total and in one namespace.
+const MAX_REQUESTS: usize = 64;
+const MAX_NAMESPACE_REQUESTS: usize = 8;
+/// Bytes of pages per second, in total and in one namespace.
+const TOTAL_RATE: f64 = 8_388_608.0;
+const NAMESPACE_RATE: f64 = 1_048_576.0;
+/// A namespace can save up the bytes of this many seconds.
 const BURST_SECONDS: f64 = 4.0;
 
-/// Longest time to the next request to a pod that gives no answer while a model of it is at zero.
+/// Longest time to the next request to a useless pod while a model of its picker is at zero.
 const LONGEST_WAIT: Duration = Duration::from_secs(3);
-/// The same where it answers something that is not its metrics or too long, or where no model is at zero.
+/// Longest time to the next request if the answer is invalid or too long, or no model is at zero.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// The budget of all pickers.
+/// Budget of all pickers.
 #[derive(Debug)]
 pub(super) struct Budget {
     slots: Arc<Semaphore>,
     namespaces: Mutex<BTreeMap<String, Account>>,
 }
 
-/// What one namespace has left.
+/// Remaining budget of one namespace.
 #[derive(Debug)]
 struct Account {
     slots: Arc<Semaphore>,
-    /// Bytes; less than 0 after a long page.
+    /// Available bytes; negative after a long page.
     bytes: f64,
     at: Instant,
 }
 
-/// A request in flight; dropping it frees its place.
+/// Permits of a request in flight, released on drop.
 #[derive(Debug)]
-pub(super) struct Admission {
+pub(super) struct RequestPermit {
     _slots: [Option<OwnedSemaphorePermit>; 2],
 }
 
 impl Budget {
     pub(super) fn new() -> Self {
-        Self { slots: Arc::new(Semaphore::new(MOST_REQUESTS)), namespaces: Mutex::default() }
+        Self { slots: Arc::new(Semaphore::new(MAX_REQUESTS)), namespaces: Mutex::default() }
     }
 
     /// Waits until the namespace may make a request.
-    pub(super) async fn admit(&self, namespace: &str) -> Admission {
-        let own = self.with(namespace, |account, _| account.slots.clone());
-        // They are never closed.
+    pub(super) async fn admit(&self, namespace: &str) -> RequestPermit {
+        let own = self.with_account(namespace, |account, _| account.slots.clone());
+        // The semaphores are never closed.
         let own = own.acquire_owned().await.ok();
         while let Some(wait) = self.debt(namespace) {
             tokio::time::sleep(wait).await;
         }
-        Admission { _slots: [own, self.slots.clone().acquire_owned().await.ok()] }
+        RequestPermit { _slots: [own, self.slots.clone().acquire_owned().await.ok()] }
     }
 
-    /// Counts what a request of the namespace has read.
+    /// Subtracts the bytes that a request of the namespace has read.
     pub(super) fn charge(&self, namespace: &str, bytes: usize) {
         // Pages are shorter than 2^32 bytes.
         let bytes = u32::try_from(bytes).map_or(f64::MAX, f64::from);
-        self.with(namespace, |account, _| account.bytes -= bytes);
+        self.with_account(namespace, |account, _| account.bytes -= bytes);
     }
 
-    /// Forgets namespaces of which no picker is asked, once they owe nothing.
-    pub(super) fn retain(&self, is_asked: impl Fn(&str) -> bool) {
+    /// Removes namespaces without a polled picker, unless they have a debt.
+    pub(super) fn retain(&self, is_polled: impl Fn(&str) -> bool) {
         let now = Instant::now();
         let mut all = self.lock();
         let rate = rate(&all);
         all.retain(|namespace, account| {
             account.refill(rate, now);
-            is_asked(namespace) || account.bytes < 0.0
+            is_polled(namespace) || account.bytes < 0.0
         });
     }
 
-    /// How long the namespace has to wait for its next request.
+    /// Time that the namespace must wait before its next request; `None` without a debt.
     fn debt(&self, namespace: &str) -> Option<Duration> {
         let wait = |account: &mut Account, rate: f64| (account.bytes < 0.0).then(|| -account.bytes / rate);
-        let wait = self.with(namespace, wait)?;
+        let wait = self.with_account(namespace, wait)?;
         Some(Duration::try_from_secs_f64(wait).unwrap_or(LONGEST_PAUSE).clamp(PERIOD, LONGEST_PAUSE))
     }
 
-    fn with<T>(&self, namespace: &str, look: impl FnOnce(&mut Account, f64) -> T) -> T {
+    fn with_account<T>(&self, namespace: &str, action: impl FnOnce(&mut Account, f64) -> T) -> T {
         let now = Instant::now();
         let mut all = self.lock();
         let rate = rate(&all);
         let account = all.entry(namespace.to_owned()).or_insert_with(|| Account {
-            slots: Arc::new(Semaphore::new(MOST_IN_NAMESPACE)),
+            slots: Arc::new(Semaphore::new(MAX_NAMESPACE_REQUESTS)),
             bytes: 0.0,
             at: now,
         });
         account.refill(rate, now);
-        look(account, rate)
+        action(account, rate)
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Account>> {
@@ -112,61 +112,63 @@ impl Account {
     }
 }
 
-/// Bytes in a second for a namespace. Those that have to wait share the bound; the others take nothing from them.
+/// Bytes per second for a namespace. Namespaces with a debt share the total rate.
 fn rate(all: &BTreeMap<String, Account>) -> f64 {
     let waiting = all.values().filter(|account| account.bytes < 0.0).count();
     let waiting = u32::try_from(waiting.max(1)).map_or(f64::MAX, f64::from);
-    NAMESPACE_BYTES.min(ALL_BYTES / waiting)
+    NAMESPACE_RATE.min(TOTAL_RATE / waiting)
 }
 
-/// What came of a request.
+/// Usefulness of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Use {
-    /// It shows flow control.
+pub(super) enum AnswerKind {
+    /// The page shows flow control.
     Useful,
-    /// It gives no answer, or shows no flow control.
+    /// No answer, or no flow control on the page.
     Useless,
-    /// It answers with something else, or too much.
-    Misused,
+    /// The answer is not a metrics page, or is too long.
+    Invalid,
 }
 
-/// When each pod of a picker is asked again.
+/// Time of the next request to each pod of a picker.
 #[derive(Debug, Default)]
-pub(super) struct Schedule(BTreeMap<Box<str>, Turn>);
+pub(super) struct Schedule(BTreeMap<Box<str>, NextRequest>);
 
 #[derive(Debug)]
-struct Turn {
-    next: Instant,
-    /// Answers in a row that were of no use.
+struct NextRequest {
+    at: Instant,
+    /// Consecutive answers that were not useful.
     useless: u32,
 }
 
 impl Schedule {
     pub(super) fn is_due(&self, pod: &str, now: Instant) -> bool {
-        // The ticks are not exact.
-        self.0.get(pod).is_none_or(|turn| turn.next <= now + PERIOD / 5)
+        // Ticks are not exact.
+        self.0.get(pod).is_none_or(|next| next.at <= now + PERIOD / 5)
     }
 
-    /// Every pod is asked at once.
+    /// Makes every pod due.
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }
 
-    pub(super) fn retain(&mut self, is_there: impl Fn(&str) -> bool) {
-        self.0.retain(|pod, _| is_there(pod));
+    pub(super) fn retain(&mut self, exists: impl Fn(&str) -> bool) {
+        self.0.retain(|pod, _| exists(pod));
     }
 
-    /// Notes what came of a request. `at_zero`: a model of the picker is at zero.
-    pub(super) fn note(&mut self, pod: Box<str>, of_use: Use, at_zero: bool, now: Instant) {
-        let turn = self.0.entry(pod).or_insert(Turn { next: now, useless: 0 });
-        let longest = if at_zero && of_use != Use::Misused { LONGEST_WAIT } else { LONGEST_PAUSE };
-        let wait = match of_use {
-            Use::Useful if at_zero => PERIOD,
-            Use::Useful => LONGEST_PAUSE,
-            Use::Useless | Use::Misused => PERIOD.saturating_mul(1 << turn.useless.min(6)).min(longest),
+    /// Schedules the next request after an answer. `at_zero`: a model of the picker is at zero.
+    pub(super) fn record(&mut self, pod: Box<str>, answer: AnswerKind, at_zero: bool, now: Instant) {
+        let next = self.0.entry(pod).or_insert(NextRequest { at: now, useless: 0 });
+        let longest = if at_zero && answer != AnswerKind::Invalid { LONGEST_WAIT } else { LONGEST_PAUSE };
+        let wait = match answer {
+            AnswerKind::Useful if at_zero => PERIOD,
+            AnswerKind::Useful => LONGEST_PAUSE,
+            AnswerKind::Useless | AnswerKind::Invalid => {
+                PERIOD.saturating_mul(1 << next.useless.min(6)).min(longest)
+            }
         };
-        turn.useless = if of_use == Use::Useful { 0 } else { turn.useless.saturating_add(1) };
-        turn.next = now + wait;
+        next.useless = if answer == AnswerKind::Useful { 0 } else { next.useless.saturating_add(1) };
+        next.at = now + wait;
     }
 }
 
@@ -175,26 +177,29 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_namespace_takes_a_part_of_all_requests() {
+    async fn namespace_has_a_share_of_all_requests() {
         let budget = Budget::new();
         let mut held = Vec::new();
-        for _ in 0..MOST_IN_NAMESPACE {
+        for _ in 0..MAX_NAMESPACE_REQUESTS {
             held.push(budget.admit("a").await);
         }
         let soon = Duration::from_millis(20);
-        assert!(tokio::time::timeout(soon, budget.admit("a")).await.is_err(), "it has all of its own");
-        for namespace in 1..MOST_REQUESTS / MOST_IN_NAMESPACE {
-            for _ in 0..MOST_IN_NAMESPACE {
+        assert!(
+            tokio::time::timeout(soon, budget.admit("a")).await.is_err(),
+            "the namespace has all of its requests in flight"
+        );
+        for namespace in 1..MAX_REQUESTS / MAX_NAMESPACE_REQUESTS {
+            for _ in 0..MAX_NAMESPACE_REQUESTS {
                 held.push(tokio::time::timeout(soon, budget.admit(&format!("b{namespace}"))).await.unwrap());
             }
         }
-        assert!(tokio::time::timeout(soon, budget.admit("c")).await.is_err(), "all are taken");
+        assert!(tokio::time::timeout(soon, budget.admit("c")).await.is_err(), "all requests are in flight");
         held.clear();
         assert!(tokio::time::timeout(soon, budget.admit("a")).await.is_ok());
     }
 
     #[test]
-    fn what_a_namespace_reads_is_bounded_in_time() {
+    fn limits_the_bytes_of_a_namespace_per_second() {
         let budget = Budget::new();
         assert_eq!(budget.debt("a"), None);
         budget.charge("a", 4 << 20);
@@ -204,38 +209,38 @@ mod tests {
         budget.charge("a", usize::MAX);
         assert_eq!(budget.debt("a"), Some(LONGEST_PAUSE));
         budget.retain(|_| false);
-        assert!(budget.debt("a").is_some(), "a debt is not forgotten");
+        assert!(budget.debt("a").is_some(), "a debt is kept");
     }
 
     #[test]
-    fn all_namespaces_together_read_no_more_than_the_bound() {
+    fn limits_the_bytes_of_all_namespaces_per_second() {
         for namespaces in [1_u32, 8, 9, 500] {
             let account = |bytes| Account { slots: Arc::new(Semaphore::new(1)), bytes, at: Instant::now() };
             let mut all: BTreeMap<String, Account> =
                 (0..namespaces).map(|n| (format!("waits{n}"), account(-1.0))).collect();
             let waiting = rate(&all);
             let sum = waiting * f64::from(namespaces);
-            assert!(sum <= ALL_BYTES && waiting <= NAMESPACE_BYTES, "{namespaces}: {sum}");
-            all.insert("rests".to_owned(), account(0.0));
-            assert!((rate(&all) - waiting).abs() < 1e-9, "one that owes nothing takes nothing");
+            assert!(sum <= TOTAL_RATE && waiting <= NAMESPACE_RATE, "{namespaces}: {sum}");
+            all.insert("idle".to_owned(), account(0.0));
+            assert!((rate(&all) - waiting).abs() < 1e-9, "a namespace without debt takes no share");
         }
     }
 
     #[test]
-    fn a_pod_of_no_use_is_asked_ever_more_rarely() {
-        let waits = |of_use: Use, at_zero: bool| {
+    fn backs_off_from_useless_pods() {
+        let waits = |answer: AnswerKind, at_zero: bool| {
             let (mut schedule, now) = (Schedule::default(), Instant::now());
             let mut wait = || {
-                schedule.note("p".into(), of_use, at_zero, now);
-                schedule.0["p"].next.duration_since(now).as_millis()
+                schedule.record("p".into(), answer, at_zero, now);
+                schedule.0["p"].at.duration_since(now).as_millis()
             };
             [wait(), wait(), wait(), wait(), wait(), wait(), wait(), wait()]
         };
-        assert_eq!(waits(Use::Useful, true), [500; 8]);
-        assert_eq!(waits(Use::Useful, false), [30_000; 8]);
-        assert_eq!(waits(Use::Useless, true), [500, 1000, 2000, 3000, 3000, 3000, 3000, 3000]);
+        assert_eq!(waits(AnswerKind::Useful, true), [500; 8]);
+        assert_eq!(waits(AnswerKind::Useful, false), [30_000; 8]);
+        assert_eq!(waits(AnswerKind::Useless, true), [500, 1000, 2000, 3000, 3000, 3000, 3000, 3000]);
         let rarely = [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000];
-        assert_eq!(waits(Use::Useless, false), rarely);
-        assert_eq!(waits(Use::Misused, true), rarely);
+        assert_eq!(waits(AnswerKind::Useless, false), rarely);
+        assert_eq!(waits(AnswerKind::Invalid, true), rarely);
     }
 }

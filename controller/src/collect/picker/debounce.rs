@@ -1,14 +1,14 @@
-//! When the engine is woken for requests that wait at endpoint pickers.
+//! Limits how often the engine is woken for requests that wait at endpoint pickers.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use crate::model::keys::ModelKey;
 
-/// The engine is woken again for requests that go on to wait: why no variant could be woken may have changed.
-const TELL_AGAIN: Duration = Duration::from_secs(2);
+/// Time after which the engine is woken again for the same models: the obstacle to a wake-up may be gone.
+const REPEAT: Duration = Duration::from_secs(2);
 
-/// The models for which the engine was last woken.
+/// Models for which the engine was last woken.
 #[derive(Default)]
 pub(super) struct WakeDebounce {
     waiting: BTreeSet<ModelKey>,
@@ -16,10 +16,9 @@ pub(super) struct WakeDebounce {
 }
 
 impl WakeDebounce {
-    /// Whether to wake the engine for these models, for which requests wait: at once for a new one, and for the others
-    /// from time to time.
+    /// Whether to wake the engine for these models with waiting requests: at once for a new model, else every [`REPEAT`].
     pub(super) fn is_due(&mut self, waiting: BTreeSet<ModelKey>, now: Instant) -> bool {
-        let again = self.at.is_none_or(|at| now.saturating_duration_since(at) >= TELL_AGAIN);
+        let again = self.at.is_none_or(|at| now.saturating_duration_since(at) >= REPEAT);
         let due = !waiting.is_empty() && (again || !waiting.is_subset(&self.waiting));
         self.waiting = waiting;
         if due {
@@ -34,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_engine_is_woken_at_once_for_new_models() {
+    fn wakes_the_engine_at_once_for_new_models() {
         let begin = Instant::now();
         let at = |millis: u64| begin + Duration::from_millis(millis);
         let key = |model: &str| ModelKey::new("ns", model);

@@ -1,5 +1,4 @@
-//! One endpoint picker: the Service that a pool names, the pods behind it, and the last reply of each. A pod that hangs is
-//! asked again after its time-out, and delays no other pod.
+//! Polls one endpoint picker: the pods behind its Service, each on its own, so that a hanging pod delays no other.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,44 +17,44 @@ use tokio::sync::{Notify, watch};
 use tokio::time::MissedTickBehavior;
 use wva_runtime::cache::{Cache, Projection, Writer};
 
-use super::ask::Asker;
-use super::budget::{Budget, Schedule, Use};
+use super::budget::{AnswerKind, Budget, Schedule};
+use super::fetch::PageFetcher;
 use super::page::PickerPage;
-use super::wanted::PickerQuery;
+use super::selection::PickerQuery;
 use super::{PERIOD, PickerKey};
-use crate::collect::page::{NoAnswer, PORTS};
+use crate::collect::page::{PORTS, PageError};
 
-/// The port with the metrics where no container names one.
+/// Metrics port of a pod without a named one.
 const DEFAULT_PORT: u16 = 9090;
-/// Pods of one picker that are asked. It has one, or a few that stand in for each other.
-const MOST_PODS: usize = 16;
-/// Time between two readings of the Service. Its selector hardly ever changes.
+/// Most pods of one picker that are polled. A picker has one or a few replicas.
+const MAX_PODS: usize = 16;
+/// Time between two reads of the Service. Its selector rarely changes.
 const REREAD: Duration = Duration::from_secs(30);
-/// The same where it does not exist, or has no selector.
+/// Time between two reads of a Service that does not exist or has no selector.
 const RETRY: Duration = Duration::from_secs(2);
-/// Longest time for a reading: kube itself repeats a request for longer.
+/// Longest time of a read. Retries inside kube take longer.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
-/// Shortest time between two warnings of a pod without an answer.
-const WARN_AGAIN: Duration = Duration::from_mins(10);
+/// Shortest time between two warnings about the same pod.
+const WARN_INTERVAL: Duration = Duration::from_mins(10);
 
-/// The last replies of one pod of a picker.
+/// Last answers of one pod of a picker.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PodAnswer {
-    /// The last page that it answered with, and when.
+    /// The last page and its time.
     pub(super) page: Option<(Instant, PickerPage)>,
-    /// It gave no answer since.
-    pub(super) failed: bool,
+    /// The last request after that page failed.
+    pub(super) has_failed: bool,
 }
 
-/// The last answers of the pods of one picker.
+/// Last answers of the pods of one picker.
 pub(super) type Answers = BTreeMap<Box<str>, PodAnswer>;
 
-/// The address of a pod, read of its object.
+/// Reads the metrics addresses of pods into the cache.
 fn projection() -> Projection<Pod, Option<SocketAddr>> {
     Projection { read: address, same: None }
 }
 
-/// The address of a pod's metrics; `None` while it has none, and once the pod has ended.
+/// Metrics address of a pod; `None` before it has an IP address and after it has finished.
 fn address(pod: &Pod) -> Option<SocketAddr> {
     let status = pod.status.as_ref()?;
     let has_ended = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
@@ -67,102 +66,102 @@ fn address(pod: &Pod) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, port.unwrap_or(DEFAULT_PORT)))
 }
 
-/// One picker, while a model of it is at zero, on its way there, or may go there.
+/// A polled picker.
 pub(super) struct Endpoint {
     pub(super) key: PickerKey,
     pub(super) client: Client,
-    pub(super) asker: Asker,
-    /// The budget of all pickers.
+    pub(super) fetcher: PageFetcher,
+    /// Budget of all pickers.
     pub(super) budget: Arc<Budget>,
-    /// The query to it.
+    /// Current query.
     pub(super) query: watch::Receiver<Arc<PickerQuery>>,
-    /// The last replies of its pods; this is the only writer.
+    /// Last answers of its pods. This is the only writer.
     pub(super) answers: watch::Sender<Answers>,
-    /// Woken at each answer.
-    pub(super) news: Arc<Notify>,
+    /// Notified of each answer.
+    pub(super) answered: Arc<Notify>,
 }
 
-/// The reply of a pod.
-type Reply = (Box<str>, Result<PickerPage, NoAnswer>);
+/// Answer of a pod.
+type Reply = (Box<str>, Result<PickerPage, PageError>);
 
-/// The events of the pods behind a Service.
-type Pods = BoxStream<'static, Result<Event<Pod>, watcher::Error>>;
+/// Watch events of the pods behind a Service.
+type PodEvents = BoxStream<'static, Result<Event<Pod>, watcher::Error>>;
 
 impl Endpoint {
-    /// Asks its pods every [`PERIOD`] while a model is at zero, else more rarely. Never ends.
+    /// Polls the pods every [`PERIOD`] while a model is at zero, else less often. Never returns.
     pub(super) async fn run(self) {
         let mut selector: Option<String> = None;
-        let mut look = self.look(Duration::ZERO);
-        let mut pods: Pods = futures::stream::pending().boxed();
+        let mut read_selector = self.read_selector(Duration::ZERO);
+        let mut pods: PodEvents = futures::stream::pending().boxed();
         let mut writer = Writer::new(projection());
-        let mut asking: FuturesUnordered<BoxFuture<'_, Reply>> = FuturesUnordered::new();
-        let mut asked = BTreeSet::new();
+        let mut requests: FuturesUnordered<BoxFuture<'_, Reply>> = FuturesUnordered::new();
+        let mut in_flight = BTreeSet::new();
         let mut schedule = Schedule::default();
         let mut at_zero = false;
-        let mut faults = Faults::default();
+        let mut faults = FaultLog::default();
         let mut ticks = tokio::time::interval(PERIOD);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                found = &mut look => {
-                    let missing = !matches!(found, Ok(Some(_)));
-                    if let Some(new) = faults.of_service(&self.key, found)
+                found = &mut read_selector => {
+                    let is_missing = !matches!(found, Ok(Some(_)));
+                    if let Some(new) = faults.log_service(&self.key, found)
                         && selector.as_ref() != Some(&new)
                     {
                         writer = Writer::new(projection());
-                        pods = self.pods(&new);
+                        pods = self.watch_pods(&new);
                         selector = Some(new);
                     }
-                    look = self.look(if missing { RETRY } else { REREAD });
+                    read_selector = self.read_selector(if is_missing { RETRY } else { REREAD });
                 }
-                // Pods still exist while the watch fails.
+                // While the watch fails, the known pods stay.
                 Some(event) = pods.next() => if let Ok(event) = event {
                     writer.apply(&event);
                     if matches!(event, Event::InitDone) {
                         ticks.reset_immediately();
                     }
                 },
-                Some((pod, reply)) = asking.next() => {
-                    asked.remove(&pod);
-                    schedule.note(pod.clone(), of_use(&reply), at_zero, Instant::now());
-                    self.take_in(pod, reply, &mut faults);
+                Some((pod, reply)) = requests.next() => {
+                    in_flight.remove(&pod);
+                    schedule.record(pod.clone(), answer_kind(&reply), at_zero, Instant::now());
+                    self.store(pod, reply, &mut faults);
                 }
                 _ = ticks.tick() => {
                     let was_at_zero = std::mem::replace(&mut at_zero, !self.query.borrow().models.is_empty());
                     if at_zero && !was_at_zero {
                         schedule.clear();
                     }
-                    self.ask_all(&writer.reader(), (&mut asked, &mut schedule), &asking);
+                    self.request_due(&writer.reader(), (&mut in_flight, &mut schedule), &requests);
                 }
             }
         }
     }
 
-    /// Begins to ask every pod that is due and not being asked already, and forgets the replies of pods that are gone.
-    fn ask_all<'a>(
+    /// Starts a request to every due pod without one in flight, and removes the answers of deleted pods.
+    fn request_due<'a>(
         &'a self,
         pods: &Cache<Option<SocketAddr>>,
-        (asked, schedule): (&mut BTreeSet<Box<str>>, &mut Schedule),
-        asking: &FuturesUnordered<BoxFuture<'a, Reply>>,
+        (in_flight, schedule): (&mut BTreeSet<Box<str>>, &mut Schedule),
+        requests: &FuturesUnordered<BoxFuture<'a, Reply>>,
     ) {
-        let there = targets(pods);
+        let targets = targets(pods);
         self.answers.send_modify(|answers| {
-            answers.retain(|pod, _| there.contains_key(pod));
-            for pod in there.keys() {
+            answers.retain(|pod, _| targets.contains_key(pod));
+            for pod in targets.keys() {
                 answers.entry(pod.clone()).or_default();
             }
         });
-        schedule.retain(|pod| there.contains_key(pod));
+        schedule.retain(|pod| targets.contains_key(pod));
         let now = Instant::now();
-        for (pod, address) in there {
-            if schedule.is_due(&pod, now) && asked.insert(pod.clone()) {
-                asking.push(self.ask(pod, address).boxed());
+        for (pod, address) in targets {
+            if schedule.is_due(&pod, now) && in_flight.insert(pod.clone()) {
+                requests.push(self.request(pod, address).boxed());
             }
         }
     }
 
-    /// The selector of its Service, some time from now; `None` where it has none.
-    fn look(&self, after: Duration) -> BoxFuture<'static, Result<Option<String>, String>> {
+    /// Reads the selector of the Service after a delay; `None` if it has none.
+    fn read_selector(&self, after: Duration) -> BoxFuture<'static, Result<Option<String>, String>> {
         let services: Api<Service> = Api::namespaced(self.client.clone(), &self.key.namespace);
         let name = self.key.service.clone();
         async move {
@@ -176,77 +175,77 @@ impl Endpoint {
         .boxed()
     }
 
-    fn pods(&self, selector: &str) -> Pods {
+    fn watch_pods(&self, selector: &str) -> PodEvents {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &self.key.namespace);
         watcher::watcher(api, wva_runtime::watch::config().labels(selector)).default_backoff().boxed()
     }
 
-    async fn ask(&self, pod: Box<str>, address: SocketAddr) -> Reply {
-        let _admission = self.budget.admit(&self.key.namespace).await;
+    async fn request(&self, pod: Box<str>, address: SocketAddr) -> Reply {
+        let _permit = self.budget.admit(&self.key.namespace).await;
         let query = self.query.borrow().clone();
         let mut bytes = 0;
-        let reply = self.asker.ask(address, &query, &mut bytes).await;
+        let reply = self.fetcher.fetch(address, &query, &mut bytes).await;
         self.budget.charge(&self.key.namespace, bytes);
         (pod, reply)
     }
 
-    fn take_in(&self, pod: Box<str>, reply: Result<PickerPage, NoAnswer>, faults: &mut Faults) {
+    fn store(&self, pod: Box<str>, reply: Result<PickerPage, PageError>, faults: &mut FaultLog) {
         match reply {
             Ok(page) => {
-                let answer = PodAnswer { page: Some((Instant::now(), page)), failed: false };
+                let answer = PodAnswer { page: Some((Instant::now(), page)), has_failed: false };
                 self.answers.send_modify(|answers| drop(answers.insert(pod, answer)));
-                self.news.notify_one();
+                self.answered.notify_one();
             }
             Err(error) => {
-                self.answers.send_modify(|answers| answers.entry(pod.clone()).or_default().failed = true);
-                faults.of_pod(&self.key, pod, &error);
+                self.answers.send_modify(|answers| answers.entry(pod.clone()).or_default().has_failed = true);
+                faults.log_pod(&self.key, pod, &error);
             }
         }
     }
 }
 
-fn of_use(reply: &Result<PickerPage, NoAnswer>) -> Use {
+fn answer_kind(reply: &Result<PickerPage, PageError>) -> AnswerKind {
     match reply {
-        Ok(page) if page.has_flow_control => Use::Useful,
-        Err(NoAnswer::TooLong | NoAnswer::NotMetrics(_)) => Use::Misused,
-        Ok(_) | Err(_) => Use::Useless,
+        Ok(page) if page.has_flow_control => AnswerKind::Useful,
+        Err(PageError::TooLong | PageError::InvalidPage(_)) => AnswerKind::Invalid,
+        Ok(_) | Err(_) => AnswerKind::Useless,
     }
 }
 
-/// The pods that are asked.
+/// The polled pods.
 fn targets(pods: &Cache<Option<SocketAddr>>) -> BTreeMap<Box<str>, SocketAddr> {
     let mut targets = BTreeMap::new();
     pods.each(|_, name, address| {
-        if let Some(address) = address.filter(|_| targets.len() < MOST_PODS) {
+        if let Some(address) = address.filter(|_| targets.len() < MAX_PODS) {
             targets.insert(name.into(), address);
         }
     });
     targets
 }
 
-/// The selector of a Service as a query takes it.
+/// The selector of a Service as a label selector.
 fn selector(service: &Service) -> Option<String> {
     let labels = service.spec.as_ref()?.selector.as_ref().filter(|labels| !labels.is_empty())?;
     let pairs: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
     Some(pairs.join(","))
 }
 
-/// Faults that were logged, so that they are not logged again and again.
+/// Logs faults of the Service and of pods, without repetitions.
 #[derive(Default)]
-struct Faults {
+struct FaultLog {
     service: Option<String>,
     pods: BTreeMap<Box<str>, Instant>,
 }
 
-impl Faults {
-    /// The selector, where the Service has one; a fault of it is logged once.
-    fn of_service(&mut self, key: &PickerKey, found: Result<Option<String>, String>) -> Option<String> {
+impl FaultLog {
+    /// Returns the selector of the Service, or logs its fault once.
+    fn log_service(&mut self, key: &PickerKey, found: Result<Option<String>, String>) -> Option<String> {
         let fault = match found {
             Ok(Some(selector)) => {
                 self.service = None;
                 return Some(selector);
             }
-            Ok(None) => "it has no selector, so that its pods cannot be found".to_owned(),
+            Ok(None) => "the Service has no selector".to_owned(),
             Err(error) => error,
         };
         if self.service.as_ref() != Some(&fault) {
@@ -255,19 +254,18 @@ impl Faults {
                 namespace,
                 service,
                 fault,
-                "The Service of an endpoint picker cannot be used: its models are woken by what Prometheus knows alone"
+                "Cannot use the Service of an endpoint picker; its models wake only by the queues in Prometheus"
             );
             self.service = Some(fault);
         }
         None
     }
 
-    fn of_pod(&mut self, key: &PickerKey, pod: Box<str>, error: &NoAnswer) {
-        // Names of pods that are long gone.
-        self.pods.retain(|_, at| at.elapsed() < WARN_AGAIN);
+    fn log_pod(&mut self, key: &PickerKey, pod: Box<str>, error: &PageError) {
+        self.pods.retain(|_, at| at.elapsed() < WARN_INTERVAL);
         if let Entry::Vacant(unlogged) = self.pods.entry(pod) {
             let pod = &**unlogged.key();
-            tracing::warn!(namespace = key.namespace, pod, %error, "An endpoint picker gives no answer");
+            tracing::warn!(namespace = key.namespace, pod, %error, "Cannot read the metrics of an endpoint picker pod");
             unlogged.insert(Instant::now());
         }
     }
@@ -286,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn the_port_is_the_one_named_for_metrics() {
+    fn uses_the_port_named_for_metrics() {
         let running = json!({"phase": "Running", "podIP": "10.1.2.3"});
         let port = |name: &str, port: u16| json!({"name": name, "containerPort": port});
         let of = |ports: Value| address(&json!([{"name": "sidecar"}, {"ports": ports}]), &running);
@@ -300,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_without_an_address_or_at_its_end_is_not_asked() {
+    fn skips_pods_without_address_and_finished_pods() {
         assert_eq!(address(&json!([]), &json!({"phase": "Pending"})), None);
         for phase in ["Succeeded", "Failed"] {
             assert_eq!(address(&json!([]), &json!({"phase": phase, "podIP": "10.1.2.3"})), None);
@@ -308,18 +306,18 @@ mod tests {
     }
 
     #[test]
-    fn no_more_pods_are_asked_than_a_picker_has() {
+    fn limits_the_number_of_polled_pods() {
         let mut writer = Writer::new(projection());
         for i in 0..100 {
             let pod = json!({"metadata": {"name": format!("p{i:03}"), "namespace": "ns"}, "status": {"podIP": "10.0.0.1"}});
             writer.apply(&Event::Apply(serde_json::from_value(pod).unwrap()));
         }
-        let asked: Vec<_> = targets(&writer.reader()).into_keys().collect();
-        assert_eq!((asked.len(), &*asked[0], &*asked[15]), (16, "p000", "p015"));
+        let polled: Vec<_> = targets(&writer.reader()).into_keys().collect();
+        assert_eq!((polled.len(), &*polled[0], &*polled[15]), (16, "p000", "p015"));
     }
 
     #[test]
-    fn the_pods_of_a_service_are_those_of_its_selector() {
+    fn reads_the_selector_of_a_service() {
         let of = |selector: Value| selector_of(&json!({"spec": {"selector": selector}}));
         assert_eq!(of(json!({"app": "epp", "tier": "a"})).as_deref(), Some("app=epp,tier=a"));
         assert_eq!(of(json!({})), None);

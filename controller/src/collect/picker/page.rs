@@ -1,88 +1,88 @@
-//! Flow control of an endpoint picker, as its metrics page shows it for the models of a query.
+//! Reads flow control and the queues of a query's models from the metrics page of an endpoint picker.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::wanted::PickerQuery;
-use crate::collect::page::{self, Figures};
+use super::selection::PickerQuery;
+use crate::collect::page::{self, PageReader};
 use crate::collect::totals::QueueTotals;
 
-/// Families that a picker shows only while its flow control runs. `flow_control_stale_endpoints` is not one of them: a
-/// picker without flow control shows it as well.
+/// Metric families that exist only while flow control runs. A picker without flow control also has
+/// `flow_control_stale_endpoints`.
 const EVIDENCE: [&str; 3] =
     ["pool_saturation", "dispatch_cycle_duration_seconds_count", "request_queue_duration_seconds_count"];
-/// The name of all models beyond the first 1,000.
+/// Model name under which a picker reports all models beyond the first 1,000.
 pub(crate) const OVERFLOW: &str = "other";
 
-/// The page of a picker's pod.
+/// Facts from the page of a picker pod.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct PickerPage {
-    /// The queue of each model at zero.
+    /// Queue of each model at zero.
     pub(super) waiting: BTreeMap<String, QueueTotals>,
-    /// It shows that flow control runs.
+    /// Flow control runs.
     pub(super) has_flow_control: bool,
-    /// Models whose requests it may report under another name.
+    /// Models whose requests may be reported under [`OVERFLOW`].
     pub(super) unnamed: BTreeSet<String>,
 }
 
-/// Reads the page.
+/// Reads the page of a picker pod.
 pub(super) struct QueueReader<'a> {
     query: &'a PickerQuery,
-    /// By model, under the earlier and the later name of the metrics.
-    found: BTreeMap<String, [QueueTotals; 2]>,
-    /// Models with a value that is not a number of requests or bytes: more may wait for them than was found.
-    unclear: BTreeSet<String>,
+    /// Totals by model, under the earlier and the later name of the metrics.
+    totals: BTreeMap<String, [QueueTotals; 2]>,
+    /// Models with an invalid value: more requests may be waiting than the totals.
+    invalid: BTreeSet<String>,
     has_flow_control: bool,
-    /// Models that it names.
+    /// Models that the page names.
     named: BTreeSet<String>,
-    /// It has more model names than it shows.
+    /// The page has the model name [`OVERFLOW`].
     overflows: bool,
 }
 
 impl<'a> QueueReader<'a> {
-    /// For this query.
-    pub(super) fn of(query: &'a PickerQuery) -> Self {
+    pub(super) fn new(query: &'a PickerQuery) -> Self {
         Self {
             query,
-            found: BTreeMap::new(),
-            unclear: BTreeSet::new(),
+            totals: BTreeMap::new(),
+            invalid: BTreeSet::new(),
             has_flow_control: false,
             named: BTreeSet::new(),
             overflows: false,
         }
     }
 
-    /// The page as it was read. The queue of a model at zero is empty where the page does not show one. A model is left
-    /// out where all its values are invalid.
+    /// Returns the facts. Without series the queue of a model at zero is empty; with only invalid values the model is
+    /// missing.
     pub(super) fn into_page(mut self) -> PickerPage {
         let Self { query, has_flow_control, .. } = self;
         let waiting = |model: &String| {
-            let [earlier, later] = self.found.remove(model).unwrap_or_default();
-            let waiting = earlier.greater(later);
-            (waiting.is_any() || !self.unclear.contains(model)).then(|| (model.clone(), waiting))
+            let [earlier, later] = self.totals.remove(model).unwrap_or_default();
+            let waiting = earlier.max(later);
+            (waiting.has_requests() || !self.invalid.contains(model)).then(|| (model.clone(), waiting))
         };
         let waiting = query.models.iter().filter_map(waiting).collect();
-        let hides = self.overflows && query.sole_model.is_none();
-        let unnamed = query.all().filter(|model| hides && !self.named.contains(*model)).cloned().collect();
+        let hides_models = self.overflows && query.sole_model.is_none();
+        let unnamed = query.all().filter(|model| hides_models && !self.named.contains(*model));
+        let unnamed = unnamed.cloned().collect();
         PickerPage { waiting, has_flow_control, unnamed }
     }
 
-    /// The model that a queue is of, where it is asked about.
-    fn model(&mut self, target: Option<String>, asked: Option<String>) -> Option<String> {
-        for name in [&target, &asked].into_iter().flatten() {
+    /// The model of a queue; `None` if the query does not have it. `target` is the label `target_model_name`, `requested`
+    /// the label `model_name`.
+    fn model(&mut self, target: Option<String>, requested: Option<String>) -> Option<String> {
+        for name in [&target, &requested].into_iter().flatten() {
             self.overflows |= name == OVERFLOW;
             if self.query.models.contains(name) || self.query.candidates.contains(name) {
                 self.named.insert(name.clone());
             }
         }
-        // All queues of a picker of one model are of that model, those of its adapters and aliases too.
+        // All queues at a picker of one model count for it, including adapters and aliases.
         let model = self.query.sole_model.clone();
-        // The target counts before the one that was asked for.
-        model.or(target).or(asked).filter(|model| self.query.models.contains(model))
+        model.or(target).or(requested).filter(|model| self.query.models.contains(model))
     }
 }
 
-impl Figures for QueueReader<'_> {
-    fn take(&mut self, name: &str, rest: &str) -> Option<()> {
+impl PageReader for QueueReader<'_> {
+    fn read_series(&mut self, name: &str, rest: &str) -> Option<()> {
         let generations = ["inference_extension_flow_control_", "llm_d_epp_flow_control_"];
         let family =
             generations.iter().enumerate().find_map(|(i, prefix)| Some((i, name.strip_prefix(prefix)?)));
@@ -91,26 +91,26 @@ impl Figures for QueueReader<'_> {
             Some((generation, "queue_bytes")) => (generation, true),
             other => {
                 self.has_flow_control |= other.is_some_and(|(_, family)| EVIDENCE.contains(&family));
-                return page::other(rest);
+                return page::check_number(rest);
             }
         };
-        let (mut target, mut asked) = (None, None);
-        let value = page::value(rest, |label, value| match label {
+        let (mut target, mut requested) = (None, None);
+        let value = page::parse_value(rest, |label, value| match label {
             "target_model_name" if !value.is_empty() => target = Some(value),
-            "model_name" if !value.is_empty() => asked = Some(value),
+            "model_name" if !value.is_empty() => requested = Some(value),
             _ => {}
         })?;
-        let is_figure = value.is_finite() && value >= 0.0;
-        self.has_flow_control |= is_figure;
-        let Some(model) = self.model(target, asked) else {
+        let is_valid = value.is_finite() && value >= 0.0;
+        self.has_flow_control |= is_valid;
+        let Some(model) = self.model(target, requested) else {
             return Some(());
         };
-        if is_figure {
-            let waiting = &mut self.found.entry(model).or_default()[generation];
+        if is_valid {
+            let waiting = &mut self.totals.entry(model).or_default()[generation];
             let (size, bytes) = if bytes { (0.0, value) } else { (value, 0.0) };
             *waiting = waiting.plus(QueueTotals { size, bytes });
         } else {
-            self.unclear.insert(model);
+            self.invalid.insert(model);
         }
         Some(())
     }
@@ -119,40 +119,40 @@ impl Figures for QueueReader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collect::page::{NotMetrics, Page};
+    use crate::collect::page::{InvalidPage, Page};
 
     fn models() -> BTreeSet<String> {
         ["m", "meta/llama", "a\"b\\c\nd", "t"].map(str::to_owned).into()
     }
 
-    fn page(text: &[u8], chunk: usize) -> Result<Vec<(String, f64, f64)>, NotMetrics> {
+    fn page(text: &[u8], chunk: usize) -> Result<Vec<(String, f64, f64)>, InvalidPage> {
         let query = PickerQuery { models: models(), ..PickerQuery::default() };
-        let mut page = Page::new(QueueReader::of(&query));
+        let mut page = Page::new(QueueReader::new(&query));
         for chunk in text.chunks(chunk) {
             page.feed(chunk)?;
         }
-        let waiting = page.end()?.into_page().waiting.into_iter().filter(|(_, w)| w.is_any());
+        let waiting = page.finish()?.into_page().waiting.into_iter().filter(|(_, w)| w.has_requests());
         Ok(waiting.map(|(model, w)| (model, w.size, w.bytes)).collect())
     }
 
     fn read(text: &str, query: &PickerQuery) -> PickerPage {
-        let mut page = Page::new(QueueReader::of(query));
+        let mut page = Page::new(QueueReader::new(query));
         page.feed(text.as_bytes()).unwrap();
-        page.end().unwrap().into_page()
+        page.finish().unwrap().into_page()
     }
 
     #[track_caller]
     fn check(text: &str, want: &[(&str, f64, f64)]) {
         let want: Vec<_> =
             want.iter().map(|(model, size, bytes)| ((*model).to_owned(), *size, *bytes)).collect();
-        // However it arrives.
+        // The chunk size must not matter.
         for chunk in [1, 7, 64, usize::MAX] {
-            assert_eq!(page(text.as_bytes(), chunk), Ok(want.clone()), "in pieces of {chunk}: {text}");
+            assert_eq!(page(text.as_bytes(), chunk), Ok(want.clone()), "chunks of {chunk}: {text}");
         }
     }
 
     #[test]
-    fn queues_are_read_under_both_names_and_both_labels() {
+    fn reads_queues_under_both_names_and_both_labels() {
         check(
             "# HELP inference_extension_flow_control_queue_size Requests.\n\
              # TYPE inference_extension_flow_control_queue_size gauge\n\
@@ -167,7 +167,7 @@ mod tests {
              llm_d_epp_flow_control_queue_bytes{ target_model_name = \"t\" , model_name = \"alias\" } 1e3",
             &[("t", 4.0, 1000.0)],
         );
-        // One queue under both names is one queue.
+        // Both metric names show the same queue.
         check(
             "inference_extension_flow_control_queue_size{model_name=\"m\"} 2\r\n\
              llm_d_epp_flow_control_queue_size{model_name=\"m\",target_model_name=\"\"} 3\r\n",
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_asked_about_or_no_figure_is_left_out() {
+    fn skips_other_models_and_invalid_values() {
         check("llm_d_epp_flow_control_queue_size{model_name=\"other\"} 9\n", &[]);
         check(
             "llm_d_epp_flow_control_queue_size 9\nllm_d_epp_flow_control_queue_size_total{model_name=\"m\"} 9\n",
@@ -195,23 +195,23 @@ mod tests {
     }
 
     #[test]
-    fn a_page_without_a_queue_says_that_nothing_waits_and_one_with_no_figure_says_nothing() {
-        let said = |text: &str| {
+    fn missing_series_means_empty_and_invalid_value_unknown() {
+        let size = |text: &str| {
             let query = PickerQuery { models: ["m".to_owned()].into(), ..PickerQuery::default() };
             read(text, &query).waiting.remove("m").map(|w| w.size)
         };
         let series = |value: &str| format!("llm_d_epp_flow_control_queue_size{{model_name=\"m\"}} {value}\n");
-        assert_eq!(said("go_goroutines 12\n"), Some(0.0));
-        assert_eq!(said(&series("0")), Some(0.0));
+        assert_eq!(size("go_goroutines 12\n"), Some(0.0));
+        assert_eq!(size(&series("0")), Some(0.0));
         for value in ["NaN", "+Inf", "-1"] {
-            assert_eq!(said(&series(value)), None, "{value}");
-            assert_eq!(said(&(series("0") + &series(value))), None, "0 and {value}");
-            assert_eq!(said(&(series("2") + &series(value))), Some(2.0), "2 and {value}");
+            assert_eq!(size(&series(value)), None, "{value}");
+            assert_eq!(size(&(series("0") + &series(value))), None, "0 and {value}");
+            assert_eq!(size(&(series("2") + &series(value))), Some(2.0), "2 and {value}");
         }
     }
 
     #[test]
-    fn flow_control_is_seen_by_what_only_it_shows() {
+    fn detects_flow_control_by_its_own_metrics() {
         let shows = |text: &str| read(&format!("go_goroutines 12\n{text}\n"), &PickerQuery::default());
         for family in [
             "llm_d_epp_flow_control_pool_saturation{inference_pool=\"p\",stage=\"effective\"} 1",
@@ -226,7 +226,7 @@ mod tests {
         for family in [
             "",
             "# TYPE llm_d_epp_flow_control_queue_size gauge",
-            // The saturation detector of a picker without flow control.
+            // From the saturation detector of a picker without flow control.
             "llm_d_epp_flow_control_stale_endpoints{detector=\"utilization-detector\"} 0",
             "llm_d_epp_flow_control_queue_size{model_name=\"x\"} NaN",
             "other_flow_control_pool_saturation 1",
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn every_queue_of_a_picker_of_one_model_is_that_models() {
+    fn all_queues_of_a_single_model_picker_count_for_it() {
         let series = |model: &str, size: u32| {
             format!("llm_d_epp_flow_control_queue_size{{target_model_name=\"{model}\"}} {size}\n")
         };
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_beyond_the_names_of_a_picker_is_unnamed() {
+    fn model_beyond_the_name_limit_is_unnamed() {
         let unnamed = |names: &[&str], sole: Option<&str>| {
             let candidates = ["m".to_owned()].into();
             let query =
@@ -261,12 +261,12 @@ mod tests {
         };
         assert!(unnamed(&["n", "other"], None));
         assert!(!unnamed(&["m", "other"], None), "it is one of the first 1,000");
-        assert!(!unnamed(&["n"], None), "there are not so many");
-        assert!(!unnamed(&["n", "other"], Some("m")), "all of them are its own");
+        assert!(!unnamed(&["n"], None), "the page does not overflow");
+        assert!(!unnamed(&["n", "other"], Some("m")), "all queues are of this model");
     }
 
     #[test]
-    fn what_is_no_metrics_page_is_no_answer() {
+    fn rejects_pages_that_are_not_metrics() {
         for text in [
             "",
             "\n\n",
@@ -286,7 +286,7 @@ mod tests {
         }
         assert!(page(b"go_goroutines 12\nm\xff 1\n", 8).is_err());
         assert!(page(&vec![b'a'; (64 << 10) + 1], 4096).is_err());
-        let told = page("go_goroutines 12\n<html>\n".as_bytes(), 8).unwrap_err().to_string();
-        assert_eq!(told, "line 2 is no metric: \"<html>\"");
+        let error = page("go_goroutines 12\n<html>\n".as_bytes(), 8).unwrap_err().to_string();
+        assert_eq!(error, "line 2 is not a metric: \"<html>\"");
     }
 }

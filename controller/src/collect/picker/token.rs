@@ -1,4 +1,4 @@
-//! The bearer token for endpoint pickers. Pickers belong to tenants: they never get the token of the controller itself.
+//! Bearer token for endpoint pickers. Pickers belong to tenants and never get the controller's own token.
 
 use std::time::Duration;
 
@@ -11,25 +11,25 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use wva_runtime::Backoff;
 
-/// Validity that a token is requested with.
+/// Requested lifetime of a token.
 const LIFETIME: Duration = Duration::from_hours(1);
-/// The API server grants other validities, which count within these bounds.
+/// Bounds of the lifetime that the API server grants.
 const SHORTEST_LIFETIME: Duration = Duration::from_mins(1);
 const LONGEST_LIFETIME: Duration = Duration::from_hours(24);
-/// First wait after a failed request.
+/// Wait after the first failed request.
 const FIRST_BACKOFF: Duration = Duration::from_secs(1);
 const LONGEST_BACKOFF: Duration = Duration::from_mins(1);
-/// Longest wait for an answer.
+/// Longest wait for a token.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Where the bearer token for endpoint pickers comes from.
+/// Source of the bearer token for endpoint pickers.
 #[derive(Clone, PartialEq, Eq)]
 pub enum PickerToken {
-    /// Pickers get no token.
+    /// No token.
     None,
     /// `EPP_METRIC_READER_BEARER_TOKEN`.
     Fixed(String),
-    /// `EPP_METRIC_READER_SERVICE_ACCOUNT`: the controller requests short-lived tokens of this account.
+    /// `EPP_METRIC_READER_SERVICE_ACCOUNT`: short-lived tokens of this service account.
     Account {
         /// Namespace of the account.
         namespace: String,
@@ -39,8 +39,8 @@ pub enum PickerToken {
 }
 
 impl PickerToken {
-    /// Keeps `header` up to date, and sets it within [`TIMEOUT`] for the first time. Never ends.
-    pub(super) async fn keep(&self, client: &Client, header: &watch::Sender<Option<HeaderValue>>) {
+    /// Sets `header` within [`TIMEOUT`] and keeps it valid. Never returns.
+    pub(super) async fn keep_renewed(&self, client: &Client, header: &watch::Sender<Option<HeaderValue>>) {
         match self {
             Self::None => drop(header.send_replace(None)),
             Self::Fixed(token) => drop(header.send_replace(bearer(token))),
@@ -72,7 +72,7 @@ async fn renew(client: &Client, account: (&str, &str), header: &watch::Sender<Op
                         namespace,
                         service_account,
                         error,
-                        "Cannot request a token for endpoint pickers; once the last one has expired they get none. Check EPP_METRIC_READER_SERVICE_ACCOUNT, and that the controller may create serviceaccounts/token of this account"
+                        "Cannot request a token for endpoint pickers; after the last token expires none is sent. Check EPP_METRIC_READER_SERVICE_ACCOUNT, and that the controller may create serviceaccounts/token of this account"
                     );
                 }
                 if expires <= requested {
@@ -85,42 +85,42 @@ async fn renew(client: &Client, account: (&str, &str), header: &watch::Sender<Op
     }
 }
 
-/// A token of the account, and its validity.
+/// Requests a token of the account; returns its header and lifetime.
 async fn request(
     client: &Client,
     (namespace, name): (&str, &str),
 ) -> Result<(HeaderValue, Duration), String> {
     match own_user(client).await {
-        None => return Err("the API server does not say which account the controller has".to_owned()),
+        None => return Err("cannot find out the controller's own account".to_owned()),
         Some(own) if own == format!("system:serviceaccount:{namespace}:{name}") => {
             return Err(
-                "this is the controller's own account; name one that may only get /metrics".to_owned()
+                "this is the controller's own account; use an account that may only get /metrics".to_owned()
             );
         }
         Some(_) => {}
     }
     let seconds = i64::try_from(LIFETIME.as_secs()).ok();
-    let wanted = TokenRequest {
+    let token_request = TokenRequest {
         spec: Some(TokenRequestSpec { expiration_seconds: seconds, ..TokenRequestSpec::default() }),
         ..TokenRequest::default()
     };
     let accounts = Api::<ServiceAccount>::namespaced(client.clone(), namespace);
-    let answer = accounts.create_token_request(name, &PostParams::default(), &wanted).await;
+    let answer = accounts.create_token_request(name, &PostParams::default(), &token_request).await;
     let answer = answer.map_err(|error| error.to_string())?;
     let granted = answer.spec.and_then(|spec| spec.expiration_seconds).and_then(|s| u64::try_from(s).ok());
     let lifetime = granted.map_or(LIFETIME, Duration::from_secs).clamp(SHORTEST_LIFETIME, LONGEST_LIFETIME);
     let token = answer.status.and_then(|status| bearer(status.token.as_deref()?));
-    Ok((token.ok_or("the answer holds no usable token")?, lifetime))
+    Ok((token.ok_or("the answer has no valid token")?, lifetime))
 }
 
-/// The user that this client is; `None` where the API server does not say.
+/// The user name of this client; `None` if unknown.
 async fn own_user(client: &Client) -> Option<String> {
     let review = Api::<SelfSubjectReview>::all(client.clone());
     let answer = review.create(&PostParams::default(), &SelfSubjectReview::default()).await.ok()?;
     answer.status?.user_info?.username
 }
 
-/// The Authorization header; `None` for a token that no header carries.
+/// The Authorization header; `None` for a token that is not a valid header value.
 pub(super) fn bearer(token: &str) -> Option<HeaderValue> {
     let mut header = HeaderValue::from_str(&format!("Bearer {token}")).ok().filter(|_| !token.is_empty())?;
     header.set_sensitive(true);

@@ -1,5 +1,5 @@
-//! Reads the answer to an instant query while it arrives: each series goes straight to its sink. Neither the text of the
-//! answer nor the list of its series is ever held whole.
+//! Streaming reader of instant query answers. Each series goes straight to a sink; neither the text nor the list of series
+//! is held in memory.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,48 +12,48 @@ use serde::de::{
 use tokio::sync::mpsc;
 use tokio_util::bytes::{Buf, Bytes};
 
-/// One series of an answer, with the labels that its sink reads.
+/// One series of an answer with the labels that its sink reads.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Series<L = BTreeMap<String, String>> {
     /// Labels.
     #[serde(rename = "metric", default)]
     pub labels: L,
-    /// The value; it may be NaN or infinite.
-    #[serde(deserialize_with = "number")]
+    /// Value, possibly NaN or infinite.
+    #[serde(deserialize_with = "read_number")]
     pub value: f64,
 }
 
 impl Series {
-    /// The value of a label. Empty where the series has no such label, which is the same to Prometheus.
+    /// The value of a label; empty if absent, as in Prometheus.
     #[must_use]
     pub fn label(&self, name: &str) -> &str {
         self.labels.get(name).map(String::as_str).unwrap_or_default()
     }
 }
 
-/// Reads a number as Prometheus writes it: after a time, as a string such as `0.25`, `NaN` or `+Inf`.
-fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+/// Reads a Prometheus value: a time, and a number as a string such as `0.25`, `NaN` or `+Inf`.
+fn read_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     let (_, text) = <(IgnoredAny, String)>::deserialize(deserializer)?;
     text.parse().map_err(|_| {
         let short: String = text.chars().take(40).collect();
-        D::Error::custom(format!("{short:?} is no number"))
+        D::Error::custom(format!("{short:?} is not a number"))
     })
 }
 
-/// Takes the series of an answer one by one.
+/// Receiver of the series of an answer.
 pub(crate) trait Sink: Send + 'static {
-    /// The labels that it reads.
+    /// Labels that the sink reads.
     type Labels: DeserializeOwned + Default;
 
-    /// Takes one series.
-    fn series(&mut self, series: Series<Self::Labels>);
+    /// Adds one series.
+    fn push(&mut self, series: Series<Self::Labels>);
 }
 
 impl Sink for Vec<Series> {
     type Labels = BTreeMap<String, String>;
 
-    fn series(&mut self, series: Series) {
-        self.push(series);
+    fn push(&mut self, series: Series) {
+        Vec::push(self, series);
     }
 }
 
@@ -62,18 +62,18 @@ impl Sink for Vec<Series> {
 pub(crate) struct Outline {
     /// `success` or `error`.
     pub(crate) status: String,
-    /// Why it is an error.
+    /// Error message.
     pub(crate) error: String,
-    /// There was a result.
+    /// The answer has a result.
     pub(crate) has_data: bool,
-    /// Why series may be lacking, where a server that answers for several servers reports it.
+    /// Warning that series may be missing, from servers that query several others.
     pub(crate) partial: Option<String>,
 }
 
-/// Reads one whole answer and hands its series to `sink`.
+/// Reads an answer and pushes its series to `sink`.
 ///
 /// # Errors
-/// Where it is not an answer to an instant query. The sink has the series before the fault.
+/// If it is not an answer to an instant query. The sink keeps the series before the error.
 pub(crate) fn read(body: impl Read, sink: &mut impl Sink) -> Result<Outline, serde_json::Error> {
     let mut deserializer = serde_json::Deserializer::from_reader(io::BufReader::with_capacity(1 << 16, body));
     let mut reader = Reader { sink, outline: Outline::default() };
@@ -82,7 +82,7 @@ pub(crate) fn read(body: impl Read, sink: &mut impl Sink) -> Result<Outline, ser
     Ok(reader.outline)
 }
 
-/// A body that arrives in chunks, for a reader on a thread of its own. It ends when its sender is gone.
+/// A body that arrives in chunks, for a blocking reader. It ends when the sender is dropped.
 pub(crate) struct Body {
     chunks: mpsc::Receiver<Bytes>,
     rest: Bytes,
@@ -106,7 +106,7 @@ impl Read for Body {
     }
 }
 
-/// Every field that is read of an answer and of its `data`.
+/// Fields of an answer and of its `data`.
 #[derive(Deserialize)]
 #[serde(field_identifier, rename_all = "camelCase")]
 enum Field {
@@ -121,7 +121,7 @@ enum Field {
     Other,
 }
 
-/// Reads an answer, its `data` in it, and in that the list of series. The value is whether it was a whole vector.
+/// Visitor of the answer, of its `data` and of the list of series. Its value is whether `data` was a complete vector.
 struct Reader<'a, S> {
     sink: &'a mut S,
     outline: Outline,
@@ -139,7 +139,7 @@ impl<'de, S: Sink> Visitor<'de> for &mut Reader<'_, S> {
     type Value = bool;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an answer of Prometheus")
+        f.write_str("a Prometheus answer")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<bool, A::Error> {
@@ -149,9 +149,10 @@ impl<'de, S: Sink> Visitor<'de> for &mut Reader<'_, S> {
                 Field::Status => self.outline.status = map.next_value()?,
                 Field::Error => self.outline.error = map.next_value()?,
                 Field::Warnings => {
-                    self.outline.partial = lacking(map.next_value()?).or(self.outline.partial.take());
+                    self.outline.partial =
+                        missing_series_warning(map.next_value()?).or(self.outline.partial.take());
                 }
-                // Of VictoriaMetrics.
+                // VictoriaMetrics.
                 Field::IsPartial if map.next_value()? => {
                     self.outline.partial.get_or_insert_with(|| "isPartial is true".to_owned());
                 }
@@ -166,7 +167,7 @@ impl<'de, S: Sink> Visitor<'de> for &mut Reader<'_, S> {
                     let kind: String = map.next_value()?;
                     is_vector = kind == "vector";
                     if !is_vector {
-                        return Err(A::Error::custom(format!("its type is {kind:?}, not vector")));
+                        return Err(A::Error::custom(format!("the result type is {kind:?}, not vector")));
                     }
                 }
                 Field::Result => has_result = map.next_value_seed(&mut *self)?,
@@ -178,20 +179,20 @@ impl<'de, S: Sink> Visitor<'de> for &mut Reader<'_, S> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<bool, A::Error> {
         while let Some(series) = all.next_element()? {
-            self.sink.series(series);
+            self.sink.push(series);
         }
         Ok(true)
     }
 }
 
-/// Begins of notes about the expression itself. An answer with such a note lacks no series.
+/// Prefixes of annotations about the expression, which do not mean that series are missing.
 const ANNOTATIONS: [&str; 2] = ["PromQL warning:", "PromQL info:"];
 
-/// The first warning that series are lacking.
-fn lacking(warnings: Option<Vec<serde_json::Value>>) -> Option<String> {
+/// The first warning that series are missing.
+fn missing_series_warning(warnings: Option<Vec<serde_json::Value>>) -> Option<String> {
     let mut texts = warnings.into_iter().flatten().map(|warning| match warning {
         serde_json::Value::String(text) => text,
         other => other.to_string(),
     });
-    texts.find(|text| !ANNOTATIONS.iter().any(|begin| text.starts_with(begin)))
+    texts.find(|text| !ANNOTATIONS.iter().any(|prefix| text.starts_with(prefix)))
 }

@@ -1,5 +1,5 @@
-//! The connection to Prometheus. Before each round a thread of its own reads the files, for a bounded time: a volume that
-//! hangs only delays their changes.
+//! Sessions with Prometheus. Before each round a blocking thread reads the files, for a bounded time: a hanging volume only
+//! delays changes.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,22 +14,21 @@ use tokio::sync::Mutex as AsyncMutex;
 use super::files::{ClientError, Files};
 use super::{PrometheusConfig, QueryError};
 
-/// Longest wait for the files. After it their last contents serve this round.
-const LONGEST_READING: Duration = Duration::from_secs(2);
+/// Longest wait for the files. After that their last contents serve this round.
+const READ_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Client and token for the queries of one round.
 pub(crate) struct Session {
     http: Client,
     token: Option<String>,
     endpoint: Url,
-    /// The host of the URL, where the endpoint has the server name instead.
+    /// Host header, if the endpoint has the server name in place of the host.
     host: Option<String>,
     is_interactive: bool,
 }
 
 impl Session {
-    /// The request that makes a query. By POST, unless a person's command asks: the expression of a large install is too
-    /// long for a URL.
+    /// The request of a query. The controller uses POST, because the expression of a large install is too long for a URL.
     pub(super) fn query(&self, expression: &str) -> RequestBuilder {
         let (endpoint, query) = (self.endpoint.clone(), [("query", expression)]);
         let mut request = if self.is_interactive {
@@ -51,16 +50,16 @@ impl Session {
 pub(super) struct Connection {
     config: PrometheusConfig,
     endpoint: Url,
-    /// Host of the URL with its port, where the endpoint has the server name instead.
+    /// Host header with the port, if the endpoint has the server name in place of the host.
     host: Option<String>,
-    /// Locked while they are read.
+    /// Locked during a read.
     pub(super) files: Arc<AsyncMutex<Files>>,
-    /// Result of the last reading.
-    current: Arc<Mutex<Current>>,
+    /// Result of the last read.
+    current: Arc<Mutex<ClientAndToken>>,
 }
 
-/// Client and token.
-type Current = Result<(Client, Option<String>), QueryError>;
+/// Client and token, or why there is no token.
+type ClientAndToken = Result<(Client, Option<String>), QueryError>;
 
 impl std::fmt::Debug for Connection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -72,10 +71,10 @@ impl Connection {
     pub(super) fn new(config: PrometheusConfig) -> Result<Self, ClientError> {
         let (endpoint, host) = endpoint(&config)?;
         let files = Files::read(config.clone())?;
-        // Prometheus would refuse a query without the token, and its error would not name the file.
+        // Without the token Prometheus would refuse the query with an error that does not name the file.
         let current = match (&config.bearer_token, &config.token_path) {
             (None, Some(path)) => {
-                let problem = "it was not read yet".to_owned();
+                let problem = "not read yet".to_owned();
                 Err(QueryError::Token { path: path.clone(), problem })
             }
             (token, _) => Ok((files.http.clone(), token.clone())),
@@ -86,15 +85,15 @@ impl Connection {
 
     /// Reads the files and opens a session with their last good contents.
     pub(super) async fn session(&self) -> Result<Session, QueryError> {
-        // Reading may block for long on a network volume; only one reading is under way.
+        // A read may block for long on a network volume. There is one read at a time.
         if let Ok(mut files) = self.files.clone().try_lock_owned() {
             let current = self.current.clone();
             let reading = tokio::task::spawn_blocking(move || {
                 let found = files.reread();
                 *current.lock().unwrap_or_else(PoisonError::into_inner) = found;
             });
-            // If it failed or is late, the result of the last one counts.
-            let _ = tokio::time::timeout(LONGEST_READING, reading).await;
+            // After a failed or late read the last result counts.
+            let _ = tokio::time::timeout(READ_TIMEOUT, reading).await;
         }
         let (http, token) = self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
         let (endpoint, host) = (self.endpoint.clone(), self.host.clone());
@@ -102,7 +101,7 @@ impl Connection {
     }
 }
 
-/// The URL of queries, and the host to name where the URL has the server name instead.
+/// URL of queries, and the Host header if the URL has the server name in place of the host.
 fn endpoint(config: &PrometheusConfig) -> Result<(Url, Option<String>), ClientError> {
     let text = format!("{}/api/v1/query", config.base_url.trim_end_matches('/'));
     let unusable = |problem: String| ClientError::Url {
@@ -111,7 +110,7 @@ fn endpoint(config: &PrometheusConfig) -> Result<(Url, Option<String>), ClientEr
     };
     let mut url = Url::parse(&text).map_err(|e| unusable(e.to_string()))?;
     let Some(host) = url.host_str().map(str::to_owned) else {
-        return Err(unusable("it has no host".to_owned()));
+        return Err(unusable("the URL has no host".to_owned()));
     };
     let Some(name) = config.server_name.as_ref().filter(|_| url.scheme() == "https") else {
         return Ok((url, None));
@@ -124,15 +123,15 @@ fn endpoint(config: &PrometheusConfig) -> Result<(Url, Option<String>), ClientEr
     Ok((url, Some(host)))
 }
 
-/// Resolves the server name to the URL's host, so that the handshake asks for that name and verifies it.
+/// Resolver from the server name to the URL's host, so that TLS requests and verifies the server name.
 pub(super) struct ServerName {
     name: String,
     pub(super) host: String,
 }
 
 impl ServerName {
-    /// `None` where no server name is set.
-    pub(super) fn of(config: &PrometheusConfig) -> Option<Self> {
+    /// `None` without a server name, or without TLS.
+    pub(super) fn from_config(config: &PrometheusConfig) -> Option<Self> {
         let url = Url::parse(&config.base_url).ok().filter(|url| url.scheme() == "https")?;
         let host = url.host_str()?.trim_matches(['[', ']']).to_owned();
         Some(Self { name: config.server_name.clone()?, host })
@@ -140,11 +139,11 @@ impl ServerName {
 }
 
 impl Resolve for ServerName {
-    fn resolve(&self, asked: Name) -> Resolving {
-        let same = asked.as_str().eq_ignore_ascii_case(&self.name);
-        let host = if same { self.host.clone() } else { asked.as_str().to_owned() };
+    fn resolve(&self, name: Name) -> Resolving {
+        let is_server_name = name.as_str().eq_ignore_ascii_case(&self.name);
+        let host = if is_server_name { self.host.clone() } else { name.as_str().to_owned() };
         Box::pin(async move {
-            // The port of the URL counts.
+            // The URL sets the port.
             let found: Vec<SocketAddr> = tokio::net::lookup_host((host, 0)).await?.collect();
             Ok(Box::new(found.into_iter()) as Addrs)
         })

@@ -1,5 +1,5 @@
-//! The files of the connection to Prometheus: a CA, a client certificate and a token, which other programs renew. They are
-//! read before each round. A bad file is logged once, and its last good contents stay in use.
+//! Files of the Prometheus connection: CA, client certificate and token. Other programs renew them, so they are read before
+//! each round. An invalid file is logged once, and its last valid contents stay in use.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -12,14 +12,14 @@ use wva_crds::text::causes;
 use super::connection::ServerName;
 use super::{ClientIdentity, PrometheusConfig, QueryError};
 
-/// CA of the cluster, as every pod has it.
+/// Cluster CA in every pod.
 const SERVICE_ACCOUNT_CA: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
-/// Longest file that is read: a bundle of the whole web is a fifth of it.
-const LONGEST: u64 = 1 << 20;
-/// Longest time to a connection.
+/// Longest file, in bytes. A bundle of all public CAs has a fifth of that.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+/// Longest time to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why no client could be made.
+/// Why no client could be created.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// A file cannot be read.
@@ -29,18 +29,18 @@ pub enum ClientError {
         setting: &'static str,
         /// The file.
         path: String,
-        /// Error of the system.
+        /// Cause.
         problem: String,
     },
-    /// The CA file holds no certificate that can be read.
+    /// The CA file has no valid certificate.
     #[error("PROMETHEUS_CA_CERT_PATH {path}: {problem}; it must hold PEM certificates")]
     Ca {
         /// The file.
         path: String,
-        /// What is wrong.
+        /// Cause.
         problem: String,
     },
-    /// Client certificate and key do not fit.
+    /// Client certificate and key are not a valid pair.
     #[error(
         "PROMETHEUS_CLIENT_CERT_PATH {cert} and PROMETHEUS_CLIENT_KEY_PATH {key}: {problem}; they must hold a PEM \
          certificate and its key"
@@ -50,63 +50,65 @@ pub enum ClientError {
         cert: String,
         /// The key's file.
         key: String,
-        /// What is wrong.
+        /// Cause.
         problem: String,
     },
     /// The server name is not a DNS name.
     #[error(
-        "PROMETHEUS_SERVER_NAME {found:?} is no DNS name; write the name that the certificate of Prometheus carries \
-         (an address belongs into PROMETHEUS_BASE_URL)"
+        "PROMETHEUS_SERVER_NAME {found:?} is not a DNS name; use a name in the certificate of Prometheus (an IP address \
+         belongs in PROMETHEUS_BASE_URL)"
     )]
     ServerName {
-        /// The setting's value.
+        /// Value of the setting.
         found: String,
     },
     /// The URL has no host.
-    #[error("PROMETHEUS_BASE_URL {url} cannot be used: {problem}")]
+    #[error(
+        "PROMETHEUS_BASE_URL {url} is not usable: {problem}; use a URL such as https://prometheus.monitoring:9090"
+    )]
     Url {
-        /// The URL, without a password.
+        /// The URL without its password.
         url: String,
-        /// What is wrong.
+        /// Cause.
         problem: String,
     },
-    /// The HTTP client could not be made.
-    #[error("cannot make the HTTP client for Prometheus: {problem}")]
+    /// The HTTP client could not be created.
+    #[error("cannot create the HTTP client for Prometheus: {problem}")]
     Http {
-        /// Error of the HTTP library.
+        /// Cause.
         problem: String,
     },
 }
 
-/// Contents of the files at one moment. `None` where a file does not exist, or the setting names none.
+/// Contents of the files. `None` for a file that does not exist or is not configured.
 #[derive(Clone, Default, PartialEq, Eq)]
 struct Contents {
     ca: Option<Vec<u8>>,
-    /// Read where the CA file does not exist.
+    /// Read if the configured CA file does not exist.
     service_account_ca: Option<Vec<u8>>,
     identity: Option<Vec<u8>>,
 }
 
-/// A client and a token, and the files they were made from.
+/// Client and token, with the contents of the files that they were created from.
 pub(super) struct Files {
     config: PrometheusConfig,
     pub(super) http: Client,
     contents: Contents,
     token: Option<String>,
-    /// Faults of the last reading, so that each is logged once.
+    /// Faults of the last read, so that each is logged once.
     pub(super) faults: Vec<String>,
 }
 
 impl Files {
     pub(super) fn read(config: PrometheusConfig) -> Result<Self, ClientError> {
-        let contents = contents(&config, None)?;
+        let contents = read_contents(&config, None)?;
         if let (Some(path), None) = (&config.ca_path, &contents.ca) {
             tracing::warn!(
                 path,
-                "The CA file for Prometheus does not exist: the system's roots and the service account's CA are used"
+                "The CA file for Prometheus does not exist; using the system roots and the service account CA"
             );
         }
-        let http = client(&config, &contents)?;
+        let http = create_client(&config, &contents)?;
         Ok(Self { config, http, contents, token: None, faults: Vec::new() })
     }
 
@@ -121,7 +123,7 @@ impl Files {
             faults.push(fault.to_string());
         }
         for fault in faults.iter().filter(|fault| !self.faults.contains(fault)) {
-            tracing::warn!(fault, "A file for Prometheus is not right; what was in it before stays in use");
+            tracing::warn!(fault, "Invalid file for Prometheus; keeping its last valid contents");
         }
         self.faults = faults;
         let token = token.or_else(|fault| self.token.clone().map(Some).ok_or(fault))?;
@@ -129,13 +131,13 @@ impl Files {
     }
 
     fn renew(&mut self) -> Result<(), ClientError> {
-        let contents = contents(&self.config, Some(&self.contents))?;
+        let contents = read_contents(&self.config, Some(&self.contents))?;
         if contents == self.contents {
             return Ok(());
         }
-        self.http = client(&self.config, &contents)?;
+        self.http = create_client(&self.config, &contents)?;
         self.contents = contents;
-        tracing::info!("The certificate files for Prometheus have changed and are in use");
+        tracing::info!("Reloaded the certificate files for Prometheus");
         Ok(())
     }
 
@@ -146,19 +148,19 @@ impl Files {
         let Some(path) = &self.config.token_path else { return Ok(None) };
         let unusable = |problem: String| QueryError::Token { path: path.clone(), problem };
         let bytes = read(path).map_err(|e| unusable(e.to_string()))?;
-        let text = String::from_utf8(bytes).map_err(|_| unusable("it is no text".to_owned()))?;
+        let text = String::from_utf8(bytes).map_err(|_| unusable("the file is not UTF-8 text".to_owned()))?;
         let token = text.trim();
-        // A token that no header can carry would fail every query, with an error that does not name the file.
+        // An invalid header value would fail every query with an error that does not name the file.
         if token.is_empty() || !token.bytes().all(|b| b.is_ascii_graphic()) {
-            return Err(unusable("it holds no token".to_owned()));
+            return Err(unusable("the file has no valid token".to_owned()));
         }
         self.token = Some(token.to_owned());
         Ok(self.token.clone())
     }
 }
 
-/// Reads the files. It is a fault if one that existed `before` is gone.
-fn contents(config: &PrometheusConfig, before: Option<&Contents>) -> Result<Contents, ClientError> {
+/// Reads the files. A missing file that existed `before` is an error.
+fn read_contents(config: &PrometheusConfig, before: Option<&Contents>) -> Result<Contents, ClientError> {
     let fault = |setting, path: &String| {
         let path = path.clone();
         move |e: io::Error| ClientError::File { setting, path, problem: e.to_string() }
@@ -184,50 +186,50 @@ fn contents(config: &PrometheusConfig, before: Option<&Contents>) -> Result<Cont
 }
 
 fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
-    // Opening a pipe would wait for its writer.
+    // Opening a pipe would block until it has a writer.
     if !std::fs::metadata(&path)?.is_file() {
-        return Err(io::Error::other("it is no regular file"));
+        return Err(io::Error::other("not a regular file"));
     }
     let mut bytes = Vec::new();
-    std::fs::File::open(&path)?.take(LONGEST + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > LONGEST {
-        return Err(io::Error::other(format!("it is longer than {LONGEST} bytes")));
+    std::fs::File::open(&path)?.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
+        return Err(io::Error::other(format!("longer than {MAX_FILE_BYTES} bytes")));
     }
     Ok(bytes)
 }
 
-fn client(config: &PrometheusConfig, contents: &Contents) -> Result<Client, ClientError> {
+fn create_client(config: &PrometheusConfig, contents: &Contents) -> Result<Client, ClientError> {
     let mut builder = Client::builder()
         .connect_timeout(CONNECT_TIMEOUT)
         .tls_danger_accept_invalid_certs(config.insecure_skip_verify);
     builder = if config.is_interactive { builder.no_proxy() } else { builder.redirect(Policy::none()) };
     builder = with_roots(builder, config, contents)?;
-    let no_pair = |e: reqwest::Error| {
+    let invalid_pair = |e: reqwest::Error| {
         let ClientIdentity { cert, key } = config.client_identity.clone().unwrap_or_default();
         ClientError::Identity { cert, key, problem: causes(&e) }
     };
     if let Some(pem) = &contents.identity {
-        builder = builder.identity(Identity::from_pem(pem).map_err(no_pair)?);
+        builder = builder.identity(Identity::from_pem(pem).map_err(invalid_pair)?);
     }
-    if let Some(server_name) = ServerName::of(config) {
-        // A proxy would connect to the name of the certificate.
+    if let Some(server_name) = ServerName::from_config(config) {
+        // A proxy would connect to the server name.
         builder = builder.no_proxy().dns_resolver(server_name);
     }
-    // Only the certificate and its key can fail here, where there are any.
+    // With a client certificate, only the certificate and its key can fail here.
     builder.build().map_err(|e| match contents.identity {
-        Some(_) => no_pair(e),
+        Some(_) => invalid_pair(e),
         None => ClientError::Http { problem: causes(&e) },
     })
 }
 
-/// Trusts the system's roots and the CAs of the files.
+/// Trusts the system roots and the CAs of the files.
 fn with_roots(
     builder: ClientBuilder,
     config: &PrometheusConfig,
     contents: &Contents,
 ) -> Result<ClientBuilder, ClientError> {
     if !config.base_url.starts_with("https:") && !config.is_interactive {
-        // Nothing is verified, so an image without roots is enough.
+        // Without TLS no roots are needed.
         return Ok(builder.tls_certs_only([]));
     }
     let mut roots = Vec::new();
@@ -236,13 +238,17 @@ fn with_roots(
             |problem| ClientError::Ca { path: config.ca_path.clone().unwrap_or_default(), problem };
         roots = Certificate::from_pem_bundle(pem).map_err(|e| unusable(causes(&e)))?;
         if roots.is_empty() {
-            return Err(unusable("no certificate in it".to_owned()));
+            return Err(unusable("no certificate found".to_owned()));
         }
     }
     if let Some(pem) = &contents.service_account_ca {
         match Certificate::from_pem_bundle(pem) {
             Ok(more) => roots.extend(more),
-            Err(e) => tracing::warn!(path = SERVICE_ACCOUNT_CA, error = causes(&e), "This CA cannot be read"),
+            Err(e) => tracing::warn!(
+                path = SERVICE_ACCOUNT_CA,
+                error = causes(&e),
+                "Cannot read the service account CA"
+            ),
         }
     }
     Ok(builder.tls_certs_merge(roots))

@@ -1,4 +1,4 @@
-//! The client against a fake Prometheus on a loopback socket, which says or does whatever a test asks of it.
+//! Tests of the client against a fake Prometheus on a loopback socket.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,55 +13,55 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// What the fake does with a query.
+/// Reply of the fake to a query.
 #[derive(Clone)]
-pub(crate) enum Answers {
-    /// Answers with a status and a body.
-    Says(u16, String),
-    /// Takes the query and never answers.
-    Hangs,
-    /// Begins to answer and never ends.
-    Trickles,
+pub(crate) enum FakeReply {
+    /// A status and a body.
+    Body(u16, String),
+    /// Accepts the query and never answers.
+    Hang,
+    /// Starts an answer and never ends it.
+    Trickle,
     /// Sends more than the client reads.
-    Floods,
+    Flood,
     /// Depends on the expression.
-    By(Arc<dyn Fn(&str) -> Answers + Send + Sync>),
+    By(Arc<dyn Fn(&str) -> FakeReply + Send + Sync>),
 }
 
-impl Answers {
-    pub(crate) fn by(answers: impl Fn(&str) -> Answers + Send + Sync + 'static) -> Self {
-        Self::By(Arc::new(answers))
+impl FakeReply {
+    pub(crate) fn by(reply: impl Fn(&str) -> FakeReply + Send + Sync + 'static) -> Self {
+        Self::By(Arc::new(reply))
     }
 
-    /// Series, each its labels and its value.
+    /// Series, each as labels and value.
     pub(crate) fn series(series: impl IntoIterator<Item = (Value, impl ToString)>) -> Self {
         let rows = series
             .into_iter()
             .map(|(labels, value)| json!({"metric": labels, "value": [1_700_000_000.5, value.to_string()]}));
-        Self::Says(200, vector(&rows.collect()))
+        Self::Body(200, vector(&rows.collect()))
     }
 
     pub(crate) fn no_series() -> Self {
-        Self::Says(200, vector(&json!([])))
+        Self::Body(200, vector(&json!([])))
     }
 
-    /// The answer to one expression.
-    pub(crate) fn to(&self, expression: &str) -> Self {
+    /// The reply to one expression.
+    pub(crate) fn for_expression(&self, expression: &str) -> Self {
         match self {
-            Self::By(answers) => answers(expression).to(expression),
+            Self::By(reply) => reply(expression).for_expression(expression),
             other => other.clone(),
         }
     }
 }
 
 impl Prometheus {
-    /// The values of a query.
+    /// Values of a query.
     pub(crate) async fn values(&self, expression: &str) -> Result<Vec<f64>, QueryError> {
-        Ok(self.series(expression).await?.into_iter().map(|series| series.value).collect())
+        Ok(self.query(expression).await?.into_iter().map(|series| series.value).collect())
     }
 }
 
-/// What the fake was asked.
+/// A query to the fake.
 #[derive(Debug)]
 struct Request {
     host: String,
@@ -69,27 +69,27 @@ struct Request {
     expression: String,
 }
 
-/// A fake Prometheus; it ends with the test's runtime.
+/// A fake Prometheus. It ends with the runtime of the test.
 #[derive(Clone)]
 pub(crate) struct FakePrometheus {
     address: SocketAddr,
-    answers: Arc<Mutex<Answers>>,
-    asked: Arc<Mutex<Vec<Request>>>,
+    reply: Arc<Mutex<FakeReply>>,
+    requests: Arc<Mutex<Vec<Request>>>,
     hanging: Arc<AtomicUsize>,
 }
 
 impl FakePrometheus {
-    pub(crate) async fn start(answers: Answers) -> Self {
+    pub(crate) async fn start(reply: FakeReply) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (fake, router) = Self::at(listener.local_addr().unwrap(), answers);
+        let (fake, router) = Self::at(listener.local_addr().unwrap(), reply);
         tokio::spawn(async move { axum::serve(listener, router).await });
         fake
     }
 
-    /// The fake behind a listener, and what is to be served there.
-    fn at(address: SocketAddr, answers: Answers) -> (Self, Router) {
-        let answers = Arc::new(Mutex::new(answers));
-        let fake = Self { address, answers, asked: Arc::default(), hanging: Arc::default() };
+    /// A fake at the address of a listener, and the router to serve there.
+    fn at(address: SocketAddr, reply: FakeReply) -> (Self, Router) {
+        let reply = Arc::new(Mutex::new(reply));
+        let fake = Self { address, reply, requests: Arc::default(), hanging: Arc::default() };
         let handler = fake.clone();
         let router = Router::new().fallback(move |headers: HeaderMap, body: String| {
             let fake = handler.clone();
@@ -98,53 +98,52 @@ impl FakePrometheus {
         (fake, router)
     }
 
-    pub(crate) fn now(&self, answers: Answers) {
-        *self.answers.lock().unwrap() = answers;
+    pub(crate) fn set_reply(&self, reply: FakeReply) {
+        *self.reply.lock().unwrap() = reply;
     }
 
     pub(crate) fn queries(&self) -> usize {
-        self.asked.lock().unwrap().len()
+        self.requests.lock().unwrap().len()
     }
 
-    /// Queries that were taken and not answered.
+    /// Number of accepted queries without an answer.
     pub(crate) fn hanging(&self) -> usize {
         self.hanging.load(Ordering::SeqCst)
     }
 
-    /// A client that waits for two seconds, and reads a megabyte.
+    /// A client with a timeout of two seconds and a limit of a megabyte.
     pub(crate) fn client(&self) -> Prometheus {
-        Prometheus::new(self.config()).unwrap().timeout(Duration::from_secs(2)).limit(1 << 20)
+        Prometheus::new(self.config()).unwrap().with_timeout(Duration::from_secs(2)).with_limit(1 << 20)
     }
 
-    /// Where it is.
     pub(crate) fn config(&self) -> PrometheusConfig {
         PrometheusConfig { base_url: format!("http://{}/", self.address), ..PrometheusConfig::default() }
     }
 
-    /// Expressions it was asked, in the order they came.
+    /// Expressions of the queries, in order.
     pub(crate) fn expressions(&self) -> Vec<String> {
-        self.asked.lock().unwrap().iter().map(|request| request.expression.clone()).collect()
+        self.requests.lock().unwrap().iter().map(|request| request.expression.clone()).collect()
     }
 
     async fn answer(&self, headers: &HeaderMap, body: &str) -> Response {
         let header = |name: &str| headers.get(name).map(|v| v.to_str().unwrap().to_owned());
         let form = reqwest::Url::parse(&format!("http://h/?{body}")).unwrap();
         let expression = form.query_pairs().find(|(key, _)| key == "query").unwrap().1.into_owned();
-        let answers = self.answers.lock().unwrap().to(&expression);
+        let reply = self.reply.lock().unwrap().for_expression(&expression);
         let (host, authorization) = (header("host").unwrap(), header("authorization"));
-        self.asked.lock().unwrap().push(Request { host, authorization, expression });
-        match answers {
-            Answers::By(_) => unreachable!("it is an answer to one expression"),
-            Answers::Says(status, text) => (StatusCode::from_u16(status).unwrap(), text).into_response(),
-            Answers::Hangs => {
+        self.requests.lock().unwrap().push(Request { host, authorization, expression });
+        match reply {
+            FakeReply::By(_) => unreachable!("it is the reply to one expression"),
+            FakeReply::Body(status, text) => (StatusCode::from_u16(status).unwrap(), text).into_response(),
+            FakeReply::Hang => {
                 self.hanging.fetch_add(1, Ordering::SeqCst);
                 std::future::pending().await
             }
-            Answers::Trickles => {
+            FakeReply::Trickle => {
                 let begun = futures::stream::iter([Ok::<_, std::io::Error>("{\"status\":")]);
                 Body::from_stream(begun.chain(futures::stream::pending())).into_response()
             }
-            Answers::Floods => {
+            FakeReply::Flood => {
                 let megabyte = " ".repeat(1 << 20);
                 let flood = std::iter::repeat_with(move || Ok::<_, std::io::Error>(megabyte.clone())).take(8);
                 Body::from_stream(futures::stream::iter(flood)).into_response()
@@ -153,47 +152,47 @@ impl FakePrometheus {
     }
 }
 
-/// The answer with these series.
+/// An answer with these series.
 fn vector(series: &Value) -> String {
     json!({"status": "success", "data": {"resultType": "vector", "result": series}}).to_string()
 }
 
 #[tokio::test]
-async fn values_are_read_as_prometheus_writes_them() {
+async fn reads_values_in_prometheus_format() {
     let all = ["0.25", "NaN", "+Inf", "-Inf", "1e-3"].map(|value| (json!({"pod": "a"}), value));
-    let fake = FakePrometheus::start(Answers::series(all)).await;
+    let fake = FakePrometheus::start(FakeReply::series(all)).await;
     let values = fake.client().values("x").await.unwrap();
     assert!((values[0] - 0.25).abs() < 1e-12 && (values[4] - 0.001).abs() < 1e-12, "{values:?}");
     assert!(values[1].is_nan());
     assert_eq!(values[2..4], [f64::INFINITY, f64::NEG_INFINITY]);
-    fake.now(Answers::no_series());
-    assert!(fake.client().values("x").await.unwrap().is_empty(), "no series is an answer");
+    fake.set_reply(FakeReply::no_series());
+    assert!(fake.client().values("x").await.unwrap().is_empty(), "an empty answer is valid");
 }
 
 #[tokio::test]
-async fn what_is_no_answer_is_an_error_that_says_so() {
-    let says = |status, text: &str| Answers::Says(status, text.to_owned());
+async fn invalid_answers_are_errors_with_the_cause() {
+    let body = |status, text: &str| FakeReply::Body(status, text.to_owned());
     let error = |status, error: &str| {
         let body = json!({"status": "error", "errorType": "execution", "error": error});
-        Answers::Says(status, body.to_string())
+        FakeReply::Body(status, body.to_string())
     };
-    let success = |data: Value| Answers::Says(200, json!({"status": "success", "data": data}).to_string());
+    let success = |data: Value| FakeReply::Body(200, json!({"status": "success", "data": data}).to_string());
     for (answers, variant, part) in [
-        (says(503, "upstream is down\nsecond line"), "Refused", "503: upstream is down"),
+        (body(503, "upstream is down\nsecond line"), "Refused", "503: upstream is down"),
         (error(422, "too many samples"), "Refused", "422: too many samples"),
         (error(400, &"y".repeat(5000)), "Refused", "yyy"),
-        (says(302, ""), "Refused", "302"),
-        (says(200, "<html>login</html>"), "Unreadable", "line 1"),
-        (says(200, ""), "Unreadable", "EOF"),
-        (says(200, r#"{"status":"success"}"#), "Unreadable", "without data"),
+        (body(302, ""), "Refused", "302"),
+        (body(200, "<html>login</html>"), "Unreadable", "line 1"),
+        (body(200, ""), "Unreadable", "EOF"),
+        (body(200, r#"{"status":"success"}"#), "Unreadable", "without data"),
         (success(json!({})), "Unreadable", "without a vector"),
         (success(json!({"resultType": "vector", "result": [{"metric": {}}]})), "Unreadable", "value"),
-        (says(200, &(vector(&json!([])) + "x")), "Unreadable", "trailing"),
+        (body(200, &(vector(&json!([])) + "x")), "Unreadable", "trailing"),
         (error(200, "shard lost"), "Unreadable", "shard lost"),
         (success(json!({"resultType": "matrix", "result": []})), "Unreadable", "matrix"),
-        (Answers::series([(json!({}), "many")]), "Unreadable", "many"),
-        (Answers::Hangs, "Unreachable", "timed out"),
-        (Answers::Trickles, "Unreachable", "timed out"),
+        (FakeReply::series([(json!({}), "many")]), "Unreadable", "many"),
+        (FakeReply::Hang, "Unreachable", "timed out"),
+        (FakeReply::Trickle, "Unreachable", "timed out"),
     ] {
         let fake = FakePrometheus::start(answers).await;
         let error = fake.client().values("x").await.unwrap_err();
@@ -204,23 +203,23 @@ async fn what_is_no_answer_is_an_error_that_says_so() {
 }
 
 #[tokio::test]
-async fn an_answer_that_never_ends_is_cut_off() {
-    let fake = FakePrometheus::start(Answers::Floods).await;
-    let error = fake.client().timeout(Duration::from_mins(1)).values("x").await.unwrap_err();
+async fn endless_answer_is_cut_off() {
+    let fake = FakePrometheus::start(FakeReply::Flood).await;
+    let error = fake.client().with_timeout(Duration::from_mins(1)).values("x").await.unwrap_err();
     assert!(matches!(error, QueryError::TooLong { limit: 0x10_0000, .. }), "{error}");
 }
 
 #[tokio::test]
-async fn an_answer_is_read_whatever_else_is_in_it_and_in_whatever_order() {
+async fn ignores_unknown_fields_and_field_order() {
     let answer = r#"{"stats":{"x":[1,{"y":null}]},"isPartial":false,
         "data":{"result":[{"value":[1,"2"],"metric":{"odd":"\u00e9\n","pod":"a"},"more":{}}],"resultType":"vector"},
         "infos":["i"],"status":"success"}"#;
-    let fake = FakePrometheus::start(Answers::Says(200, answer.to_owned())).await;
+    let fake = FakePrometheus::start(FakeReply::Body(200, answer.to_owned())).await;
     assert_eq!(fake.client().values("x").await.unwrap(), [2.0]);
 }
 
 #[tokio::test]
-async fn an_answer_that_says_so_may_lack_some_series() {
+async fn warnings_mean_missing_series_except_annotations() {
     let note = "PromQL warning: encountered a mix of histograms and floats";
     let info = "PromQL info: metric might not be a counter, name does not end in _total";
     let lost = "store b: deadline exceeded";
@@ -236,15 +235,15 @@ async fn an_answer_that_says_so_may_lack_some_series() {
     ] {
         let mut answer: Value = serde_json::from_str(&vector(&json!([]))).unwrap();
         answer[key] = value;
-        let fake = FakePrometheus::start(Answers::Says(200, answer.to_string())).await;
+        let fake = FakePrometheus::start(FakeReply::Body(200, answer.to_string())).await;
         let client = fake.client();
         let session = client.session().await.unwrap();
-        let answered = client.ask(&session, "x", Vec::new).await.unwrap();
-        assert_eq!(answered, (vec![], partial.map(str::to_owned)), "{answer}");
+        let result = client.query_into(&session, "x", Vec::new).await.unwrap();
+        assert_eq!(result, (vec![], partial.map(str::to_owned)), "{answer}");
     }
 }
 
-/// Takes connections and lets them go without a word as often as said, then answers one query.
+/// Closes this many connections without an answer, then answers.
 async fn breaks_first(times: usize) -> (SocketAddr, Arc<AtomicUsize>) {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -268,7 +267,7 @@ async fn breaks_first(times: usize) -> (SocketAddr, Arc<AtomicUsize>) {
 }
 
 #[tokio::test]
-async fn a_connection_that_breaks_is_tried_once_more_and_no_more() {
+async fn retries_a_broken_connection_once() {
     for (times, answered, connections) in [(0, true, 1), (1, true, 2), (2, false, 2)] {
         let (address, taken) = breaks_first(times).await;
         let base_url = format!("http://{address}");
@@ -280,15 +279,15 @@ async fn a_connection_that_breaks_is_tried_once_more_and_no_more() {
 }
 
 #[tokio::test]
-async fn what_prometheus_says_is_not_asked_again() {
-    let fake = FakePrometheus::start(Answers::Says(503, "busy".to_owned())).await;
+async fn does_not_retry_an_error_answer() {
+    let fake = FakePrometheus::start(FakeReply::Body(503, "busy".to_owned())).await;
     fake.client().values("x").await.unwrap_err();
     assert_eq!(fake.queries(), 1);
 }
 
 #[tokio::test]
-async fn nobody_there_is_told_down_to_the_cause() {
-    // Bound and never listened on: nothing else can take the port.
+async fn unreachable_error_names_the_cause_without_password() {
+    // The socket is bound but does not listen, so no other process takes the port.
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let base_url = format!("http://operator:hunter2@{}", socket.local_addr().unwrap());
@@ -299,7 +298,7 @@ async fn nobody_there_is_told_down_to_the_cause() {
 }
 
 #[test]
-fn a_password_is_no_part_of_a_message() {
+fn debug_output_has_no_password() {
     let config = PrometheusConfig {
         base_url: "http://u:hunter2@p".into(),
         bearer_token: Some("hunter2".into()),
@@ -309,8 +308,8 @@ fn a_password_is_no_part_of_a_message() {
 }
 
 #[tokio::test]
-async fn the_token_is_sent_and_a_rotated_one_is_read_again() {
-    let fake = FakePrometheus::start(Answers::no_series()).await;
+async fn sends_the_token_and_reads_a_rotated_one() {
+    let fake = FakePrometheus::start(FakeReply::no_series()).await;
     let folder = Folder::new();
     let token_path = Some(folder.path("token"));
     let client = Prometheus::new(PrometheusConfig { token_path, ..fake.config() }).unwrap();
@@ -321,7 +320,7 @@ async fn the_token_is_sent_and_a_rotated_one_is_read_again() {
         folder.write("token", format!("{token}\n"));
         client.values("up{a=\"b\"}").await.unwrap();
     }
-    // What cannot be a token, or is gone for a moment, is not used in place of one that was good.
+    // An invalid or missing token file keeps the last valid token in use.
     for bad in ["", "a b", "a\nb"] {
         folder.write("token", bad);
         client.values("x").await.unwrap();
@@ -330,14 +329,14 @@ async fn the_token_is_sent_and_a_rotated_one_is_read_again() {
     client.values("x").await.unwrap();
     let given = PrometheusConfig { bearer_token: Some("given".into()), ..fake.config() };
     Prometheus::new(given).unwrap().values("x").await.unwrap();
-    let asked = fake.asked.lock().unwrap();
-    let tokens: Vec<_> = asked.iter().map(|request| request.authorization.as_deref().unwrap()).collect();
+    let requests = fake.requests.lock().unwrap();
+    let tokens: Vec<_> = requests.iter().map(|request| request.authorization.as_deref().unwrap()).collect();
     let two = "Bearer two";
     assert_eq!(tokens, ["Bearer one", two, two, two, two, two, "Bearer given"]);
-    assert_eq!(asked[0].expression, "up{a=\"b\"}");
+    assert_eq!(requests[0].expression, "up{a=\"b\"}");
 }
 
-/// A folder that ends with the test.
+/// A temporary folder of the test.
 pub(crate) struct Folder(std::path::PathBuf);
 
 impl Folder {

@@ -1,41 +1,40 @@
-//! The load of one pod and model, and what becomes of several servers in one pod.
+//! Load of one pod and model, and its combination over the servers of one pod.
 
 use std::time::Instant;
 
-use super::Observed;
+use super::TimedValue;
 use crate::collect::signals::Signal;
 
-/// The load of one pod and model.
+/// Load of one pod and model.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PodLoad {
-    /// Share of the KV cache in use.
-    pub kv: Option<Observed>,
-    /// Requests waiting.
-    pub queue: Option<Observed>,
-    /// Requests running.
-    pub running: Option<Observed>,
-    /// Requests waiting in the same scrape.
-    pub waiting: Option<Observed>,
-    /// Mean tokens of a prompt.
-    pub mean_input: Option<Observed>,
-    /// Mean tokens that a request generates.
-    pub mean_output: Option<Observed>,
-    /// Share of the prompt tokens that the prefix cache has.
-    pub prefix_hit_rate: Option<Observed>,
+    /// Share of the KV cache in use, 0 to 1.
+    pub kv: Option<TimedValue>,
+    /// Waiting requests.
+    pub queue: Option<TimedValue>,
+    /// Running requests.
+    pub running: Option<TimedValue>,
+    /// Waiting requests in the same scrape.
+    pub waiting: Option<TimedValue>,
+    /// Mean prompt tokens of a request.
+    pub mean_input: Option<TimedValue>,
+    /// Mean generated tokens of a request.
+    pub mean_output: Option<TimedValue>,
+    /// Share of prompt tokens found in the prefix cache, 0 to 1.
+    pub prefix_hit_rate: Option<TimedValue>,
 }
 
 impl PodLoad {
-    /// When the youngest of the values that show a live server was observed. Means do not: a rate outlives its series
-    /// by its window.
+    /// Time of the newest value that shows a live server. Means do not: a rate outlives its series by the window.
     #[must_use]
-    pub(crate) fn youngest(&self) -> Option<Instant> {
+    pub(crate) fn newest(&self) -> Option<Instant> {
         [self.kv, self.queue, self.running].into_iter().flatten().map(|o| o.at).max()
     }
 
-    /// What was observed at `begin` or later.
+    /// The values from `begin` or later.
     #[must_use]
     pub(crate) fn since(self, begin: Instant) -> Self {
-        let keep = |seen: Option<Observed>| seen.filter(|o| o.at >= begin);
+        let keep = |value: Option<TimedValue>| value.filter(|v| v.at >= begin);
         Self {
             kv: keep(self.kv),
             queue: keep(self.queue),
@@ -47,11 +46,11 @@ impl PodLoad {
         }
     }
 
-    /// Of two servers in one pod (KServe tells its ranks apart by a suffix) the one under more load counts, and a
-    /// value that does not count at all never hides one that does.
+    /// Combines two servers of one pod (KServe names its ranks by a suffix). The higher load counts; requests in flight are
+    /// added up. A value older than `oldest` never hides a newer one.
     #[must_use]
-    pub(crate) fn worse(self, other: Self, oldest: Instant) -> Self {
-        let pick = |a: Option<Observed>, b: Option<Observed>, worse: fn(f64, f64) -> bool| match (a, b) {
+    pub(crate) fn combine(self, other: Self, oldest: Instant) -> Self {
+        let pick = |a: Option<TimedValue>, b: Option<TimedValue>, worse: fn(f64, f64) -> bool| match (a, b) {
             (Some(a), Some(b)) => Some(match (a.at >= oldest, b.at >= oldest) {
                 (true, false) => a,
                 (false, true) => b,
@@ -61,9 +60,9 @@ impl PodLoad {
             (a, b) => a.or(b),
         };
         let greater: fn(f64, f64) -> bool = |a, b| a >= b;
-        let both = |a: Option<Observed>, b: Option<Observed>| match (a, b) {
-            (Some(a), Some(b)) => Some(Observed { value: a.value + b.value, at: a.at.min(b.at) }),
-            // What one of them has in flight is not what both have.
+        let both = |a: Option<TimedValue>, b: Option<TimedValue>| match (a, b) {
+            (Some(a), Some(b)) => Some(TimedValue { value: a.value + b.value, at: a.at.min(b.at) }),
+            // Without both values the sum is unknown.
             _ => None,
         };
         Self {
@@ -77,18 +76,18 @@ impl PodLoad {
         }
     }
 
-    /// Requests that wait: the most within a minute, or in the newest scrape, which another query may have seen.
-    pub(crate) fn queue(&self) -> Option<Observed> {
+    /// Waiting requests: the maximum of the last minute and of the newest scrape, which may be of another query.
+    pub(crate) fn queue(&self) -> Option<TimedValue> {
         match (self.queue, self.waiting) {
             (Some(queue), Some(waiting)) => {
-                Some(Observed { value: queue.value.max(waiting.value), at: queue.at })
+                Some(TimedValue { value: queue.value.max(waiting.value), at: queue.at })
             }
             (queue, waiting) => queue.or(waiting),
         }
     }
 
-    /// Where the value of a signal belongs; ages belong to the values they are ages of.
-    pub(super) fn slot(&mut self, signal: Signal) -> Option<&mut Option<Observed>> {
+    /// Field of a signal; `None` for ages.
+    pub(super) fn slot(&mut self, signal: Signal) -> Option<&mut Option<TimedValue>> {
         Some(match signal {
             Signal::KvUsage => &mut self.kv,
             Signal::Queue => &mut self.queue,
@@ -103,10 +102,10 @@ impl PodLoad {
 }
 
 /// The smaller of two KV caches in one pod.
-pub(crate) fn lesser(
-    a: Observed<super::CacheConfig>,
-    b: Observed<super::CacheConfig>,
-) -> Observed<super::CacheConfig> {
+pub(crate) fn smaller_cache(
+    a: TimedValue<super::CacheConfig>,
+    b: TimedValue<super::CacheConfig>,
+) -> TimedValue<super::CacheConfig> {
     let tokens = |cache: super::CacheConfig| u64::from(cache.num_gpu_blocks) * u64::from(cache.block_size);
     if tokens(a.value) <= tokens(b.value) { a } else { b }
 }

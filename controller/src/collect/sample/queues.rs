@@ -1,4 +1,4 @@
-//! Queues of endpoint pickers, as Prometheus shows them.
+//! Queues of endpoint pickers from Prometheus.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,51 +7,51 @@ use std::time::Instant;
 use wva_scaling::snapshot::{MetricsAge, QueueFigures, SchedulerQueue};
 use wva_scaling::units::Amount;
 
-use super::Observed;
+use super::TimedValue;
 use crate::collect::signals::QueueRow;
 use crate::collect::totals::QueueTotals;
 
 /// Queues by namespace and model, or namespace and InferencePool.
-pub(super) type QueueMap = BTreeMap<(Arc<str>, Arc<str>), Observed<QueueTotals>>;
+pub(super) type QueueMap = BTreeMap<(Arc<str>, Arc<str>), TimedValue<QueueTotals>>;
 
-/// A queue as rules see it.
+/// State of a queue at its age.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct SeenQueue {
+pub(crate) struct QueueState {
     pub queue: SchedulerQueue,
-    /// It counts, but forbids scale-down where it is read.
-    pub late: bool,
+    /// The sample is old: it counts, but forbids scale-down.
+    pub is_late: bool,
 }
 
-/// Adds rows that were observed at `now`, each under the name that `of` gives it.
+/// Adds rows of a query made at `now`, each under the name that `name_of` returns.
 pub(super) fn add(
     queues: &mut QueueMap,
     now: Instant,
     rows: &[QueueRow],
-    of: impl Fn(&QueueRow) -> Option<&Arc<str>>,
+    name_of: impl Fn(&QueueRow) -> Option<&Arc<str>>,
 ) {
-    // Replicas of an endpoint picker have parts of one queue.
+    // Each replica of an endpoint picker has a part of the queue.
     let mut by_name: BTreeMap<(&Arc<str>, &Arc<str>, bool), QueueTotals> = BTreeMap::new();
     for row in rows {
-        let Some(name) = of(row) else { continue };
-        let waiting = by_name.entry((&row.namespace, name, row.later)).or_default();
-        *(if row.bytes { &mut waiting.bytes } else { &mut waiting.size }) += row.value;
+        let Some(name) = name_of(row) else { continue };
+        let waiting = by_name.entry((&row.namespace, name, row.is_later_name)).or_default();
+        *(if row.is_bytes { &mut waiting.bytes } else { &mut waiting.size }) += row.value;
     }
     for ((namespace, name, _), value) in by_name {
         let key = (namespace.clone(), name.clone());
-        let same = queues.get(&key).filter(|old| old.at == now);
-        let value = same.map_or(value, |old| old.value.greater(value));
-        queues.insert(key, Observed { value, at: now });
+        let other_name = queues.get(&key).filter(|old| old.at == now);
+        let value = other_name.map_or(value, |old| old.value.max(value));
+        queues.insert(key, TimedValue { value, at: now });
     }
 }
 
-/// The queue as rules see it at its age.
-pub(super) fn judge(seen: &Observed<QueueTotals>, ages: &MetricsAge, now: Instant) -> SeenQueue {
+/// State of a queue at `now`.
+pub(super) fn state(seen: &TimedValue<QueueTotals>, ages: &MetricsAge, now: Instant) -> QueueState {
     let age = seen.age(now);
     match (Amount::try_from(seen.value.size), Amount::try_from(seen.value.bytes)) {
-        (Ok(size), Ok(bytes)) if age <= ages.stale.get() => SeenQueue {
+        (Ok(size), Ok(bytes)) if age <= ages.stale.get() => QueueState {
             queue: SchedulerQueue::Known(QueueFigures { size, bytes }),
-            late: age > ages.fresh.get(),
+            is_late: age > ages.fresh.get(),
         },
-        _ => SeenQueue { queue: SchedulerQueue::Unknown, late: false },
+        _ => QueueState { queue: SchedulerQueue::Unknown, is_late: false },
     }
 }

@@ -1,25 +1,25 @@
-//! What is asked, word for word, and what the series of the answers say.
+//! Tests of the expressions, word for word, and of the rows of answers.
 
 use serde_json::{Value, json};
 
 use super::*;
 use crate::collect::prometheus::answer::read;
-use crate::collect::prometheus::tests::Answers;
+use crate::collect::prometheus::tests::FakeReply;
 
-/// The rows of an answer with these series, each its labels and its value.
+/// Rows of an answer with these series, each as labels and value.
 pub(crate) fn rows(query: Query, series: &[(Value, impl ToString + Clone)]) -> Rows {
-    let Answers::Says(_, text) = Answers::series(series.to_vec()) else { unreachable!() };
-    let mut rows = Rows::of(query);
+    let FakeReply::Body(_, text) = FakeReply::series(series.to_vec()) else { unreachable!() };
+    let mut rows = Rows::new(query);
     read(text.as_bytes(), &mut rows).unwrap();
     rows
 }
 
-/// Signal, pod, model and value.
-fn of_pods(rows: &Rows) -> Vec<(Signal, &str, &str, f64)> {
+/// Signal, pod, model and value of each row.
+fn pod_rows(rows: &Rows) -> Vec<(Signal, &str, &str, f64)> {
     rows.pods.iter().map(|(s, key, value)| (*s, &*key.pod, &*key.model_name, *value)).collect()
 }
 
-/// The queries of a round and of the models that may go to zero, word for word.
+/// Expressions of a round and of a retention period.
 const EXPRESSIONS: &str = r#"
 kv_usage: max by (namespace, pod, pod_name, model_name) (max_over_time(vllm:kv_cache_usage_perc[1m]))
 queue: max by (namespace, pod, pod_name, model_name) (max_over_time(vllm:num_requests_waiting[1m]))
@@ -32,7 +32,7 @@ scheduler_queue: sum by (__name__, namespace, inference_pool, target_model_name,
 completed: sum by (namespace, model_name) (max by (namespace, pod, pod_name, model_name, engine, finished_reason) ((last_over_time(vllm:request_success_total[600s]) unless vllm:request_success_total offset 600s) or increase(vllm:request_success_total[600s])))
 "#;
 
-/// Two of them for the namespace `prod` alone.
+/// Two expressions for the namespace `prod`.
 const OF_PROD: &str = r#"
 tokens: label_replace(sum by (namespace, pod, pod_name, model_name) (max by (namespace, pod, pod_name, model_name, engine) (rate(vllm:request_prompt_tokens_sum{namespace="prod"}[5m]))) / sum by (namespace, pod, pod_name, model_name) (max by (namespace, pod, pod_name, model_name, engine) (rate(vllm:request_prompt_tokens_count{namespace="prod"}[5m]))), "signal", "input", "", "") or label_replace(sum by (namespace, pod, pod_name, model_name) (max by (namespace, pod, pod_name, model_name, engine) (rate(vllm:request_generation_tokens_sum{namespace="prod"}[5m]))) / sum by (namespace, pod, pod_name, model_name) (max by (namespace, pod, pod_name, model_name, engine) (rate(vllm:request_generation_tokens_count{namespace="prod"}[5m]))), "signal", "output", "", "")
 scheduler_queue: sum by (__name__, namespace, inference_pool, target_model_name, model_name) (max by (__name__, namespace, inference_pool, target_model_name, model_name, pod, pod_name, fairness_id, priority) ({__name__=~"(inference_extension|llm_d_epp)_flow_control_queue_(size|bytes)", namespace="prod"}))
@@ -44,7 +44,7 @@ fn expressions(queries: impl IntoIterator<Item = Query>, scope: &Scope) -> Strin
 }
 
 #[test]
-fn one_query_serves_all_models_and_all_are_few() {
+fn one_query_serves_all_models_and_a_round_has_few() {
     let within = |period| Query::Completed(Retention::new(period));
     let all = Query::ALL.into_iter().chain([within(Duration::from_mins(10))]);
     assert_eq!(expressions(all, &Scope::All), EXPRESSIONS.trim_start());
@@ -56,7 +56,7 @@ fn one_query_serves_all_models_and_all_are_few() {
     assert!(Query::ALL.len() <= 10, "a round has at most ten queries");
 }
 
-/// Every query there is, with the counters and one window.
+/// Every query, with the counters and one window.
 fn every_query() -> Vec<Query> {
     let window = Query::Completed(Retention::new(Duration::from_mins(10)));
     Query::ALL.into_iter().chain(Query::WORK).chain([window]).collect()
@@ -81,7 +81,7 @@ fn every_sum_is_over_the_maximum_of_duplicate_scrapes() {
 }
 
 #[test]
-fn extra_matchers_stand_in_every_selector() {
+fn extra_matchers_are_in_every_selector() {
     for query in every_query() {
         for scope in [Scope::All, Scope::one("prod")] {
             let expression = query.expression(&scope, "cluster=\"a\"");
@@ -105,20 +105,20 @@ fn every_query_is_in_the_table_once() {
 }
 
 #[test]
-fn a_value_is_its_pods_under_either_label() {
+fn reads_pod_from_either_label() {
     let pod = |label: &str| json!({"namespace": "ns", label: "a", "model_name": "m", "engine": "0"});
     for label in ["pod", "pod_name"] {
         let rows = rows(Query::Queue, &[(pod(label), "3")]);
-        assert_eq!(of_pods(&rows), [(Signal::Queue, "a", "m", 3.0)]);
+        assert_eq!(pod_rows(&rows), [(Signal::Queue, "a", "m", 3.0)]);
     }
     let both = json!({"namespace": "ns", "pod": "a", "pod_name": "b"});
-    assert_eq!(of_pods(&rows(Query::Queue, &[(both, "1")])), [(Signal::Queue, "a", "", 1.0)]);
+    assert_eq!(pod_rows(&rows(Query::Queue, &[(both, "1")])), [(Signal::Queue, "a", "", 1.0)]);
     let empty = json!({"namespace": "ns", "pod": "", "pod_name": "b"});
-    assert_eq!(of_pods(&rows(Query::Queue, &[(empty, "1")])), [(Signal::Queue, "b", "", 1.0)]);
+    assert_eq!(pod_rows(&rows(Query::Queue, &[(empty, "1")])), [(Signal::Queue, "b", "", 1.0)]);
 }
 
 #[test]
-fn what_says_nothing_is_absent() {
+fn skips_series_without_value_or_labels() {
     let pod = json!({"namespace": "ns", "pod": "a"});
     let series = [
         (pod.clone(), "NaN"),
@@ -135,19 +135,19 @@ fn what_says_nothing_is_absent() {
 }
 
 #[test]
-fn a_label_tells_two_signals_of_one_query_apart() {
+fn label_distinguishes_signals_of_one_query() {
     let of = |signal: &str| json!({"namespace": "ns", "pod": "a", "model_name": "m", "signal": signal});
     let ages = rows(Query::SampleAge, &[(of("kv"), "4"), (of("queue"), "5"), (of("other"), "6")]);
-    assert_eq!(of_pods(&ages), [(Signal::KvAge, "a", "m", 4.0), (Signal::QueueAge, "a", "m", 5.0)]);
+    assert_eq!(pod_rows(&ages), [(Signal::KvAge, "a", "m", 4.0), (Signal::QueueAge, "a", "m", 5.0)]);
     let tokens = rows(Query::Tokens, &[(of("output"), "128"), (of("input"), "512")]);
     assert_eq!(
-        of_pods(&tokens),
+        pod_rows(&tokens),
         [(Signal::MeanOutput, "a", "m", 128.0), (Signal::MeanInput, "a", "m", 512.0)]
     );
 }
 
 #[test]
-fn the_size_of_a_cache_is_in_its_labels() {
+fn reads_cache_size_from_labels() {
     let cache = |blocks: &str, size: &str| {
         let labels = json!({"namespace": "ns", "pod": "a", "num_gpu_blocks": blocks, "block_size": size});
         rows(Query::CacheConfig, &[(labels, "1")])
@@ -156,7 +156,7 @@ fn the_size_of_a_cache_is_in_its_labels() {
             .map(|row| (row.cache.num_gpu_blocks, row.cache.block_size))
     };
     assert_eq!(cache("1000", "16"), Some((1000, 16)));
-    // Before it has measured its memory, vLLM says None.
+    // vLLM writes None until it has measured its memory.
     for (blocks, size) in [("None", "16"), ("", "16"), ("0", "16"), ("-1", "16"), ("1e3", "16"), ("1000", "")]
     {
         assert_eq!(cache(blocks, size), None, "{blocks:?} {size:?}");
@@ -164,7 +164,7 @@ fn the_size_of_a_cache_is_in_its_labels() {
 }
 
 #[test]
-fn a_queue_is_its_target_models_under_either_name() {
+fn reads_queue_of_target_model_under_either_name() {
     let of = |name: &str, target: &str, model: &str| json!({"__name__": name, "namespace": "ns", "target_model_name": target, "model_name": model});
     let rows = rows(
         Query::SchedulerQueue,
@@ -174,6 +174,11 @@ fn a_queue_is_its_target_models_under_either_name() {
             (of("llm_d_epp_flow_control_queue_size", "", ""), "9"),
         ],
     );
-    let found: Vec<_> = rows.queues.iter().map(|q| (&*q.model, q.later, q.bytes, q.value)).collect();
-    assert_eq!(found, [("m", false, false, 3.0), ("m", true, true, 2048.0)], "nobody's queue is nobody's");
+    let found: Vec<_> =
+        rows.queues.iter().map(|q| (&*q.model, q.is_later_name, q.is_bytes, q.value)).collect();
+    assert_eq!(
+        found,
+        [("m", false, false, 3.0), ("m", true, true, 2048.0)],
+        "a queue without a model has no row"
+    );
 }

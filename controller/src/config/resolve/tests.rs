@@ -1,4 +1,4 @@
-//! Which settings hold for a model, layer by layer, and what is left when a layer is wrong or goes.
+//! Tests of the settings of a model by layers, and of invalid and deleted layers.
 
 use prometheus::Registry;
 use serde_json::json;
@@ -10,12 +10,12 @@ use wva_scaling::snapshot::{Model, Snapshot};
 use super::*;
 use crate::config::testing::{Feed, SYSTEM};
 use crate::fixture::Cluster;
-use crate::observe::variants::{Ownership, managed};
+use crate::observe::variants::{Ownership, managed_variants};
 
 const GLOBAL: &str = "wva/wva-saturation-scaling-config";
 const LOCAL: &str = "ns/wva-saturation-scaling-config";
 
-/// Model `m` in the namespaces `ns` and `other`, its maps, and what an engine makes of them.
+/// Model `m` in the namespaces `ns` and `other`, its maps, and the settings of an engine.
 struct Bench {
     cluster: Cluster,
     feed: Feed,
@@ -26,10 +26,10 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        Self::fed(Feed::new())
+        Self::with_feed(Feed::new())
     }
 
-    fn fed(feed: Feed) -> Self {
+    fn with_feed(feed: Feed) -> Self {
         let mut cluster = Cluster::new();
         cluster.variant("a", "m", json!({})).variant("b", "m", json!({"metadata": {"namespace": "other"}}));
         let reloads = ConfigReloads::register(&Registry::new()).unwrap();
@@ -42,12 +42,12 @@ impl Bench {
 
     fn config(&mut self) -> RulesConfig {
         let watches = self.cluster.watches();
-        let managed = managed(&watches, &Ownership::default());
+        let managed = managed_variants(&watches, &Ownership::default());
         let namespaces = watches.namespaces.as_ref();
         self.settings.resolve(&self.feed.maps(), &managed, namespaces, &self.reloads, self.proactive)
     }
 
-    /// The thresholds of an entry: KV, queue, spare KV, spare queue.
+    /// Checks the thresholds of an entry: KV, queue, spare KV, spare queue.
     #[track_caller]
     fn check(&mut self, key: &str, want: [f64; 4]) {
         let s = Saturation::of(&self.resolve()[key]);
@@ -58,7 +58,7 @@ impl Bench {
 }
 
 #[test]
-fn the_more_specific_entry_wins_field_by_field() {
+fn more_specific_entry_wins_field_by_field() {
     let mut bench = Bench::new();
     bench.check("ns/m", [0.8, 5.0, 0.1, 3.0]);
     let global = [
@@ -74,7 +74,7 @@ fn the_more_specific_entry_wins_field_by_field() {
     bench.check("ns/m", [0.7, 8.0, 0.09, 9.0]);
     bench.check("other/m", [0.7, 8.0, 0.08, 8.0]);
     bench.check("default", [0.7, 7.0, 0.07, 7.0]);
-    // The namespace's own default is over every global entry, and its entry for the model over that.
+    // The local default overrides every global entry, and the local entry for the model overrides both.
     bench.feed.put(LOCAL, &[("default", "kvSpareTrigger: 0.11\nqueueSpareTrigger: 11")]);
     bench.check("ns/m", [0.7, 8.0, 0.11, 11.0]);
     bench
@@ -82,7 +82,7 @@ fn the_more_specific_entry_wins_field_by_field() {
         .put(LOCAL, &[("default", "kvSpareTrigger: 0.11"), ("m", "model_id: m\nqueueSpareTrigger: 12")]);
     bench.check("ns/m", [0.7, 8.0, 0.11, 12.0]);
     bench.check("other/m", [0.7, 8.0, 0.08, 8.0]);
-    // What goes leaves what is below it, at once.
+    // Deletion of a layer uncovers the layers below at once.
     bench.feed.delete(GLOBAL);
     bench.check("ns/m", [0.8, 5.0, 0.11, 12.0]);
     bench.check("other/m", [0.8, 5.0, 0.1, 3.0]);
@@ -101,7 +101,7 @@ fn decides_by_throughput_where_no_saturation_map_is_read() {
         assert_eq!(found, want.map(Some));
     };
     check(&mut bench, [Throughput; 3]);
-    // An entry that names no analyzer means percentages, and so does a map without an entry for the model.
+    // An entry without an analyzer means percentage, and so does a map without an entry for the model.
     bench.feed.put(LOCAL, &[("default", "kvSpareTrigger: 0.11")]);
     check(&mut bench, [Percentage, Throughput, Throughput]);
     bench.feed.put(GLOBAL, &[("another", "model_id: z\nanalyzerName: throughput")]);
@@ -114,15 +114,15 @@ fn decides_by_throughput_where_no_saturation_map_is_read() {
 }
 
 #[test]
-fn scale_to_zero_is_resolved_in_the_same_layers() {
+fn resolves_scale_to_zero_in_the_same_layers() {
     let mut bench = Bench::new();
     let (global, local) = ("wva/wva-model-scale-to-zero-config", "ns/wva-model-scale-to-zero-config");
-    let check = |bench: &mut Bench, namespace: &str, unless_said: bool, want: (bool, u64)| {
-        let config = RulesConfig { scale_to_zero_default: unless_said, ..bench.config() };
+    let check = |bench: &mut Bench, namespace: &str, default: bool, want: (bool, u64)| {
+        let config = RulesConfig { scale_to_zero_default: default, ..bench.config() };
         let found = Entries::of(&config).scale_to_zero(namespace, "m");
         assert_eq!((found.enabled, found.retention.get().as_secs()), want, "{namespace}");
     };
-    assert!(bench.config().scale_to_zero.is_empty(), "nobody wrote anything");
+    assert!(bench.config().scale_to_zero.is_empty(), "there are no maps");
     check(&mut bench, "ns", true, (true, 600));
     let older = "wva/model-scale-to-zero-config";
     bench.feed.put(older, &[("default", "enable_scale_to_zero: true\nretention_period: 1m")]);
@@ -138,7 +138,7 @@ fn scale_to_zero_is_resolved_in_the_same_layers() {
     bench.feed.put(local, &[("m", "model_id: m\nenable_scale_to_zero: false")]);
     check(&mut bench, "ns", true, (false, 120));
     check(&mut bench, "other", false, (true, 180));
-    // What goes leaves what is below it, at once.
+    // Deletion of a layer uncovers the layers below at once.
     bench.feed.delete(global);
     check(&mut bench, "ns", true, (false, 60));
     bench.feed.delete(older);
@@ -148,9 +148,9 @@ fn scale_to_zero_is_resolved_in_the_same_layers() {
 }
 
 #[test]
-fn of_the_global_names_the_first_that_exists_is_read_alone() {
+fn reads_only_the_first_existing_global_map() {
     let names = MapNames { namespace: SYSTEM.into(), saturation: "mine".into(), ..MapNames::default() };
-    let mut bench = Bench::fed(Feed::named(names));
+    let mut bench = Bench::with_feed(Feed::named(names));
     let entry = |n: u32| format!("queueSpareTrigger: {n}");
     let names =
         ["capacity-scaling-config", "saturation-scaling-config", "wva-saturation-scaling-config", "mine"];
@@ -161,19 +161,19 @@ fn of_the_global_names_the_first_that_exists_is_read_alone() {
     for (n, name) in (10..13).zip(names).rev() {
         bench.feed.delete(&format!("wva/{}", names[usize::try_from(n - 10).unwrap() + 1]));
         bench.check("ns/m", [0.8, 5.0, 0.1, f64::from(n)]);
-        assert!(!bench.settings.saturation.behind.contains(&name.to_owned()));
+        assert!(!bench.settings.saturation.ignored.contains(&name.to_owned()));
     }
-    assert!(bench.settings.saturation.behind.is_empty());
+    assert!(bench.settings.saturation.ignored.is_empty());
 }
 
 #[test]
-fn a_namespace_has_a_map_of_its_own_where_it_has_variants_or_the_label_and_is_not_excluded() {
+fn uses_local_maps_of_namespaces_with_variants_or_opt_in() {
     let mut bench = Bench::new();
     let local = |bench: &mut Bench| -> Vec<String> {
         bench.resolve();
         bench.settings.saturation.local.keys().map(ToString::to_string).collect()
     };
-    for namespace in ["ns", "opted-in", "opted-out", "nobody", "excluded"] {
+    for namespace in ["ns", "opted-in", "opted-out", "unused", "excluded"] {
         bench.feed.put(&format!("{namespace}/wva-saturation-scaling-config"), &[("default", "")]);
     }
     let label = |value: &str| json!({"labels": {"wva.llmd.ai/config-enabled": value}});
@@ -183,33 +183,37 @@ fn a_namespace_has_a_map_of_its_own_where_it_has_variants_or_the_label_and_is_no
     bench.cluster.namespace("excluded", excluded.clone());
     assert_eq!(local(&mut bench), ["ns", "opted-in"]);
     bench.cluster.namespace("ns", excluded);
-    assert_eq!(local(&mut bench), ["opted-in"], "its variants are not managed any more");
+    assert_eq!(local(&mut bench), ["opted-in"], "its variants are no longer managed");
     assert!(!bench.resolve().contains_key("ns/m"));
 }
 
 #[test]
-fn a_layer_that_contradicts_what_it_inherits_is_left_out_for_those_it_concerns() {
+fn drops_layer_that_conflicts_with_inherited_values() {
     let mut bench = Bench::new();
     bench.feed.put(GLOBAL, &[("default", "kvCacheThreshold: 0.5")]);
     bench.feed.put(LOCAL, &[("default", "kvSpareTrigger: 0.6\nqueueSpareTrigger: 4")]);
     bench.check("ns/m", [0.5, 5.0, 0.1, 3.0]);
-    let told: Vec<_> = bench.settings.left_out.iter().cloned().collect();
-    let want = "the saturation entry \"ns/wva-saturation-scaling-config[default]\" is left out: kvSpareTrigger 0.6 is above kvCacheThreshold 0.5";
-    assert_eq!(told, [want]);
-    assert!(bench.settings.unusable.is_empty(), "the global default is left");
+    let dropped: Vec<_> = bench.settings.dropped_layers.iter().cloned().collect();
+    assert!(
+        dropped.len() == 1
+            && dropped[0].contains("\"ns/wva-saturation-scaling-config[default]\"")
+            && dropped[0].ends_with("kvSpareTrigger 0.6 is above kvCacheThreshold 0.5"),
+        "{dropped:?}"
+    );
+    assert!(bench.settings.unusable.is_empty(), "the global default is usable");
     bench.feed.put(GLOBAL, &[("default", "kvCacheThreshold: 0.7")]);
     bench.check("ns/m", [0.7, 5.0, 0.6, 4.0]);
-    assert!(bench.settings.left_out.is_empty());
+    assert!(bench.settings.dropped_layers.is_empty());
 }
 
 #[test]
-fn where_nothing_written_can_be_used_the_defaults_hold_and_it_is_said() {
+fn uses_and_reports_defaults_without_a_usable_layer() {
     let unusable = |bench: &mut Bench| -> Vec<String> {
         bench.resolve();
         bench.settings.unusable.keys().cloned().collect()
     };
     let mut bench = Bench::new();
-    assert!(unusable(&mut bench).is_empty(), "nobody wrote anything");
+    assert!(unusable(&mut bench).is_empty(), "there are no maps");
     bench.feed.put(GLOBAL, &[("default", "kvCacheThreshold: high")]);
     assert_eq!(unusable(&mut bench), ["ns/m", "other/m"]);
     bench.check("ns/m", [0.8, 5.0, 0.1, 3.0]);
@@ -218,9 +222,9 @@ fn where_nothing_written_can_be_used_the_defaults_hold_and_it_is_said() {
     bench.feed.put(LOCAL, &[("default", "kvSpareTrigger: 0.9")]);
     assert_eq!(unusable(&mut bench), ["ns/m", "other/m"]);
     let why = &bench.settings.unusable["ns/m"];
-    let lost = "wva/wva-saturation-scaling-config[default] cannot be used: kvCacheThreshold";
+    let lost = "wva/wva-saturation-scaling-config[default] is invalid: kvCacheThreshold";
     assert!(why.contains(lost) && why.contains("0.9 is above"), "{why}");
-    // Once it was good, its last good value is.
+    // After a valid value, the last valid value is used.
     bench.feed.put(GLOBAL, &[("default", "kvCacheThreshold: 0.95")]);
     bench.feed.put(GLOBAL, &[("default", "kvCacheThreshold: high")]);
     assert!(unusable(&mut bench).is_empty());
@@ -228,7 +232,7 @@ fn where_nothing_written_can_be_used_the_defaults_hold_and_it_is_said() {
 }
 
 #[test]
-fn a_snapshot_with_these_entries_means_the_same_without_the_maps() {
+fn snapshot_with_resolved_entries_does_not_need_the_maps() {
     let mut bench = Bench::new();
     bench.feed.put(
         GLOBAL,
@@ -252,16 +256,16 @@ fn a_snapshot_with_these_entries_means_the_same_without_the_maps() {
         let found = Entries::of(&snapshot.config).saturation(namespace, "m");
         assert_eq!(found, (Saturation::of(entry), vec![]), "{key}");
     }
-    // A model without an entry of its own, as one that a person adds to the file, has the global default.
+    // A model without an entry, such as one added to the file, has the global default.
     let (added, _) = Entries::of(&snapshot.config).saturation("ns", "added");
     assert_eq!(added, Saturation::of(&saturation[DEFAULT_ENTRY]));
 }
 
 #[test]
-fn the_most_important_service_class_gives_the_objectives() {
+fn most_important_service_class_gives_the_objectives() {
     let names =
         MapNames { namespace: SYSTEM.into(), service_classes: "chart-classes".into(), ..MapNames::default() };
-    let mut bench = Bench::fed(Feed::named(names));
+    let mut bench = Bench::with_feed(Feed::named(names));
     let found = |bench: &mut Bench| {
         let s = bench.resolve()["ns/m"].clone();
         let ms = |slo: Option<Millis>| slo.map(Millis::get);
@@ -269,7 +273,7 @@ fn the_most_important_service_class_gives_the_objectives() {
     };
     bench.feed.put(GLOBAL, &[("default", "analyzerName: percentage")]);
     bench.proactive = true;
-    assert_eq!(found(&mut bench), (None, None, AnalyzerName::Percentage), "no class names it");
+    assert_eq!(found(&mut bench), (None, None, AnalyzerName::Percentage), "no class has it");
     let classes = [
         ("premium.yaml", "name: Premium\npriority: 1\ndata:\n- {model: m, slo-tpot: 50, slo-ttft: 500}"),
         ("free.yaml", "name: Free\npriority: 9\ndata: [{model: m, slo-tpot: 40}, {model: z, slo-tpot: 1}]"),
@@ -283,11 +287,15 @@ fn the_most_important_service_class_gives_the_objectives() {
         .put("wva/serviceclass", &[(classes[0].0, &classes[0].1.replace("priority: 1", "priority: 2"))]);
     let chart = "- {name: Chart, model: m, priority: 1, slo-itl: 60, slo-ttw: 900}";
     bench.feed.put("wva/chart-classes", &[("serviceClasses", chart)]);
-    assert_eq!(found(&mut bench), (Some(60.0), Some(900.0), AnalyzerName::Percentage), "of both maps");
+    assert_eq!(
+        found(&mut bench),
+        (Some(60.0), Some(900.0), AnalyzerName::Percentage),
+        "the class with the lowest number in both maps"
+    );
     bench.feed.delete("wva/chart-classes");
     assert_eq!(found(&mut bench).0, Some(50.0));
     bench.feed.put(GLOBAL, &[("default", "itlSlo: 70")]);
-    assert_eq!(found(&mut bench).0, Some(70.0), "the entry says it");
+    assert_eq!(found(&mut bench).0, Some(70.0), "the entry has precedence");
     bench.feed.delete("wva/serviceclass");
     assert_eq!(found(&mut bench).1, None);
 }

@@ -1,24 +1,24 @@
-//! Which maps are watched, and that what is kept follows events and lists.
+//! Tests of the watched maps, and of the cache after events and lists.
 
 use super::*;
-use crate::config::in_force::Readers;
+use crate::config::effective::LocalMapScope;
 use crate::config::testing::{Feed, map};
 use crate::fixture::Cluster;
-use crate::observe::variants::{Ownership, managed};
+use crate::observe::variants::{Ownership, managed_variants};
 
 const GLOBAL: &str = "wva/wva-saturation-scaling-config";
-const LOCAL: &str = "prod/wva-saturation-scaling-config";
-const OF_VARIANTS: &str = "ns/wva-saturation-scaling-config";
-const GOOD: &[(&str, &str)] = &[("default", "kvSpareTrigger: 0.2")];
+const OTHER_LOCAL: &str = "prod/wva-saturation-scaling-config";
+const WITH_VARIANTS: &str = "ns/wva-saturation-scaling-config";
+const VALID: &[(&str, &str)] = &[("default", "kvSpareTrigger: 0.2")];
 
-fn kept(maps: &ConfigMaps) -> Vec<String> {
-    let kept = maps.kept();
-    let titles = kept.saturation.values().map(|map| map.title());
-    titles.chain(kept.to_zero.values().map(|map| map.title())).collect()
+fn parsed(maps: &ConfigMaps) -> Vec<String> {
+    let cache = maps.cache();
+    let titles = cache.saturation.values().map(|map| map.title());
+    titles.chain(cache.to_zero.values().map(|map| map.title())).collect()
 }
 
 #[test]
-fn each_map_is_watched_once_and_no_other() {
+fn watches_each_map_once_and_no_others() {
     let names = MapNames { namespace: "wva".into(), saturation: "mine".into(), ..MapNames::default() };
     let shown = |watched: Option<&str>| -> Vec<String> {
         let path = |s: &Selection| format!("{}/{}", s.namespace.as_deref().unwrap_or("*"), s.name);
@@ -33,120 +33,118 @@ fn each_map_is_watched_once_and_no_other() {
     let classes = "wva/serviceclass";
     let all = ["wva/mine", older[0], older[1], zero, classes, &everywhere[0], &everywhere[1]];
     assert_eq!(shown(None), all);
-    // One namespace alone: nothing is asked of the whole cluster.
+    // A namespaced install makes no cluster-wide requests.
     let global = ["wva/mine", &own[0], older[0], older[1], &own[1], zero, classes];
     assert_eq!(shown(Some("wva")), global);
     assert_eq!(shown(Some("prod")), [&global[..], &[one[0].as_str(), &one[1]]].concat());
 }
 
 #[test]
-fn a_change_is_one_of_what_the_map_says() {
+fn detects_changes_of_map_content() {
     let mut feed = Feed::new();
-    assert!(feed.put(GLOBAL, GOOD));
-    assert!(!feed.put(GLOBAL, GOOD), "it says the same");
-    assert!(feed.put(GLOBAL, &[("default", "kvSpareTrigger: 7")]), "it is wrong now");
-    assert!(feed.put(GLOBAL, &[("default", "kvSpareTrigger: 8")]), "it is wrong in another way");
+    assert!(feed.put(GLOBAL, VALID));
+    assert!(!feed.put(GLOBAL, VALID), "the content is the same");
+    assert!(feed.put(GLOBAL, &[("default", "kvSpareTrigger: 7")]), "it is invalid now");
+    assert!(feed.put(GLOBAL, &[("default", "kvSpareTrigger: 8")]), "it is invalid in another way");
     assert!(feed.delete(GLOBAL));
     assert!(!feed.delete(GLOBAL));
     for path in ["wva/other", "prod/saturation-scaling-config", "wva/wva-variantautoscaling-config"] {
-        assert!(!feed.put(path, GOOD), "{path} is none of these maps");
+        assert!(!feed.put(path, VALID), "{path} is not one of these maps");
     }
-    assert!(kept(&feed.maps()).is_empty());
+    assert!(parsed(&feed.maps()).is_empty());
 }
 
 #[test]
-fn the_global_map_in_force_is_told_with_the_entries_that_hold() {
+fn returns_valid_entries_of_the_effective_global_map() {
     let mut feed = Feed::new();
     let maps = feed.maps();
-    let told = |maps: &ConfigMaps| {
+    let global = |maps: &ConfigMaps| {
         let object = maps.global(MapRole::Saturation)?;
         Some(object["data"].as_object().unwrap().clone())
     };
-    assert_eq!(told(&maps), None);
-    feed.put(LOCAL, GOOD);
-    assert_eq!(told(&maps), None, "a namespace's own is not global");
+    assert_eq!(global(&maps), None);
+    feed.put(OTHER_LOCAL, VALID);
+    assert_eq!(global(&maps), None, "a local map is not global");
     feed.put("wva/capacity-scaling-config", &[("default", "kvSpareTrigger: 0.3")]);
-    assert_eq!(told(&maps).unwrap()["default"], r#"{"kvSpareTrigger":0.3}"#);
+    assert_eq!(global(&maps).unwrap()["default"], r#"{"kvSpareTrigger":0.3}"#);
     let own = "model_id: m\nnamespace: prod\nkvCacheThreshold: 0.7";
     feed.put(GLOBAL, &[("default", "kvSpareTrigger: 0.2"), ("own", own), ("wrong", "model_id: m\nkv: 1")]);
-    let data = told(&maps).unwrap();
-    assert_eq!(
-        data.keys().collect::<Vec<_>>(),
-        ["default", "own"],
-        "the first of the names, what holds of it"
-    );
+    let data = global(&maps).unwrap();
+    assert_eq!(data.keys().collect::<Vec<_>>(), ["default", "own"], "the valid entries of the first map");
     assert_eq!(data["own"], r#"{"model_id":"m","namespace":"prod","kvCacheThreshold":0.7}"#);
     assert_eq!(maps.global(MapRole::ScaleToZero), None);
 }
 
-/// The maps are read for the namespace `ns` from now on, or for no namespace.
-fn read_by(maps: &ConfigMaps, has_variants: bool) {
+/// Puts the local maps of the namespace `ns` into use, or of no namespace.
+fn set_local_scope(maps: &ConfigMaps, has_variants: bool) {
     let mut cluster = Cluster::new();
     if has_variants {
         cluster.variant("a", "m", serde_json::json!({}));
     }
-    let managed = managed(&cluster.watches(), &Ownership::default());
-    maps.read_by(&Arc::new(Readers::new(maps, &managed, None)));
+    let managed = managed_variants(&cluster.watches(), &Ownership::default());
+    maps.set_local_scope(&Arc::new(LocalMapScope::new(maps, &managed, None)));
 }
 
 #[test]
-fn a_map_that_nobody_reads_is_no_reason_for_a_cycle() {
+fn unused_map_starts_no_cycle() {
     let names = MapNames { namespace: "wva".into(), ..MapNames::default() };
     let maps = ConfigMaps::new(names.clone(), "true".into());
     let writer = Writer::new(maps.clone(), selections(&names, None));
-    let concerns = |path: &str| {
-        [Event::Apply(map(path, GOOD)), Event::Delete(map(path, GOOD))].map(|event| writer.concerns(&event))
+    let starts_cycle = |path: &str| {
+        [Event::Apply(map(path, VALID)), Event::Delete(map(path, VALID))]
+            .map(|event| writer.starts_cycle(&event))
     };
-    assert_eq!(concerns(LOCAL), [true; 2], "its readers are not known yet");
-    read_by(&maps, false);
-    assert_eq!((concerns(LOCAL), concerns(GLOBAL)), ([false; 2], [true; 2]));
-    read_by(&maps, true);
-    assert_eq!((concerns(LOCAL), concerns(OF_VARIANTS)), ([false; 2], [true; 2]));
+    assert_eq!(starts_cycle(OTHER_LOCAL), [true; 2], "the scope is not known yet");
+    set_local_scope(&maps, false);
+    assert_eq!((starts_cycle(OTHER_LOCAL), starts_cycle(GLOBAL)), ([false; 2], [true; 2]));
+    set_local_scope(&maps, true);
+    assert_eq!((starts_cycle(OTHER_LOCAL), starts_cycle(WITH_VARIANTS)), ([false; 2], [true; 2]));
 }
 
 #[test]
-fn of_a_map_that_nobody_reads_the_text_alone_is_kept() {
+fn unused_map_is_not_parsed() {
     let mut feed = Feed::new();
     let maps = feed.maps();
-    feed.put(GLOBAL, GOOD);
-    feed.put(OF_VARIANTS, GOOD);
-    assert_eq!(kept(&maps), [OF_VARIANTS, GLOBAL], "its readers are not known yet");
-    read_by(&maps, false);
-    assert_eq!(kept(&maps), [GLOBAL]);
-    feed.put(OF_VARIANTS, &[("default", "kvSpareTrigger: 0.3")]);
-    assert_eq!(kept(&maps), [GLOBAL]);
-    read_by(&maps, true);
-    assert_eq!(kept(&maps), [OF_VARIANTS, GLOBAL], "without another event");
-    read_by(&maps, false);
-    feed.delete(OF_VARIANTS);
-    read_by(&maps, true);
-    assert_eq!(kept(&maps), [GLOBAL], "it is gone for good");
+    feed.put(GLOBAL, VALID);
+    feed.put(WITH_VARIANTS, VALID);
+    assert_eq!(parsed(&maps), [WITH_VARIANTS, GLOBAL], "the scope is not known yet");
+    set_local_scope(&maps, false);
+    assert_eq!(parsed(&maps), [GLOBAL]);
+    feed.put(WITH_VARIANTS, &[("default", "kvSpareTrigger: 0.3")]);
+    assert_eq!(parsed(&maps), [GLOBAL]);
+    set_local_scope(&maps, true);
+    assert_eq!(parsed(&maps), [WITH_VARIANTS, GLOBAL], "without another event");
+    set_local_scope(&maps, false);
+    feed.delete(WITH_VARIANTS);
+    set_local_scope(&maps, true);
+    assert_eq!(parsed(&maps), [GLOBAL], "it is deleted");
 }
 
 #[test]
-fn a_list_replaces_what_its_stream_brings_and_nothing_else() {
+fn list_replaces_only_the_maps_of_its_stream() {
     let names = MapNames { namespace: "wva".into(), ..MapNames::default() };
     let selections = selections(&names, None);
     let at = |name: &str| selections.iter().position(|s| s.name == name).unwrap();
     let (saturation, older) = (at("wva-saturation-scaling-config"), at("capacity-scaling-config"));
     let maps = ConfigMaps::new(names, "true".into());
     let mut writer = Writer::new(maps.clone(), selections.clone());
-    for (stream, path) in [(saturation, GLOBAL), (saturation, LOCAL), (older, "wva/capacity-scaling-config")]
+    for (stream, path) in
+        [(saturation, GLOBAL), (saturation, OTHER_LOCAL), (older, "wva/capacity-scaling-config")]
     {
-        assert!(writer.take_in(stream, &Event::Apply(map(path, GOOD))));
+        assert!(writer.apply(stream, &Event::Apply(map(path, VALID))));
     }
-    writer.take_in(saturation, &Event::Init);
-    writer.take_in(saturation, &Event::InitApply(map(LOCAL, &[("default", "kvSpareTrigger: 9")])));
-    assert_eq!(kept(&maps).len(), 3, "the list is not whole yet");
-    assert!(writer.take_in(saturation, &Event::InitDone));
-    assert_eq!(kept(&maps), [LOCAL, "wva/capacity-scaling-config"]);
-    let last_good = maps.kept().saturation.values().all(|map| map.default_entry().is_some());
-    assert!(last_good, "a list takes no last good value");
+    writer.apply(saturation, &Event::Init);
+    writer.apply(saturation, &Event::InitApply(map(OTHER_LOCAL, &[("default", "kvSpareTrigger: 9")])));
+    assert_eq!(parsed(&maps).len(), 3, "the list is not complete yet");
+    assert!(writer.apply(saturation, &Event::InitDone));
+    assert_eq!(parsed(&maps), [OTHER_LOCAL, "wva/capacity-scaling-config"]);
+    let has_last_valid = maps.cache().saturation.values().all(|map| map.default_entry().is_some());
+    assert!(has_last_valid, "a list removes no last valid value");
 
     assert!(!writer.is_complete(), "others have not listed");
     for stream in 0..selections.len() {
-        writer.take_in(stream, &Event::Init);
-        writer.take_in(stream, &Event::InitDone);
+        writer.apply(stream, &Event::Init);
+        writer.apply(stream, &Event::InitDone);
     }
-    assert!(writer.is_complete() && kept(&maps).is_empty());
+    assert!(writer.is_complete() && parsed(&maps).is_empty());
 }

@@ -7,11 +7,11 @@ use wva_crds::GoDuration;
 use wva_scaling::snapshot::{MetricsAge, Replica, Variant};
 use wva_scaling::units::{Amount, Fraction, KvUsage, QueueLength};
 
-use crate::collect::sample::{Observed, PodCache, PodLoad, Samples, lesser};
+use crate::collect::sample::{PodCache, PodLoad, Samples, TimedValue, smaller_cache};
 use crate::collect::signals::{CacheConfig, PodModel, Query};
 use crate::model::keys::{PodKey, WorkloadKey};
 use crate::model::moment::{Moment, whole_millis};
-use crate::observe::pods::{self, PodOf};
+use crate::observe::pods::{self, WorkloadPod};
 
 /// The loads of a workload's pods, by pod.
 pub(super) type Loads<'a> = BTreeMap<&'a str, OfPod<'a>>;
@@ -21,7 +21,7 @@ pub(super) type Loads<'a> = BTreeMap<&'a str, OfPod<'a>>;
 pub(super) struct OfPod<'a> {
     /// Loads by `model_name`: one, as a rule, and a map has room for eleven.
     by_model: Vec<(&'a str, OfServer<'a>)>,
-    cache: Option<Observed<CacheConfig>>,
+    cache: Option<TimedValue<CacheConfig>>,
 }
 
 /// What is known of the servers of one model in a pod: of one, or of several ranks.
@@ -37,7 +37,7 @@ struct OfServer<'a> {
 pub(super) struct Reported<'a> {
     pub(super) pod: &'a str,
     server: &'a OfServer<'a>,
-    cache: Option<Observed<CacheConfig>>,
+    cache: Option<TimedValue<CacheConfig>>,
 }
 
 /// By how much the clocks of the API server and of this process may differ.
@@ -45,7 +45,7 @@ const SKEW: Duration = Duration::from_secs(5);
 
 /// When a pod was made, by the clock of samples. A StatefulSet makes pods anew under the same name, and what the last
 /// one showed is nothing of this one.
-fn begin(pod: &PodOf, at: Moment) -> Option<Instant> {
+fn begin(pod: &WorkloadPod, at: Moment) -> Option<Instant> {
     // One from the future has just been made.
     let age = Duration::try_from(at.wall.duration_since(pod.created?)).unwrap_or_default();
     at.now.checked_sub(age.saturating_add(SKEW))
@@ -55,7 +55,7 @@ fn begin(pod: &PodOf, at: Moment) -> Option<Instant> {
 /// is left out: a name that a server had once must not stand beside its present one.
 pub(super) fn loads_by_workload<'a>(
     samples: &'a Samples,
-    pods: &'a BTreeMap<PodKey, PodOf>,
+    pods: &'a BTreeMap<PodKey, WorkloadPod>,
     ages: &MetricsAge,
     at: Moment,
 ) -> (BTreeMap<&'a WorkloadKey, Loads<'a>>, usize) {
@@ -64,18 +64,18 @@ pub(super) fn loads_by_workload<'a>(
     let mut loads: BTreeMap<&WorkloadKey, Loads> = BTreeMap::new();
     let mut unmapped = BTreeSet::new();
     for (key, load) in samples.iter() {
-        let found = pods::pod_named(pods, &key.namespace, &key.pod);
+        let found = pods::find_pod(pods, &key.namespace, &key.pod);
         let begin = found.and_then(|(_, of)| begin(of, at));
         let load = begin.map_or(*load, |begin| load.since(begin));
-        let Some(age) = load.youngest().map(|at| now.saturating_duration_since(at)) else { continue };
+        let Some(age) = load.newest().map(|at| now.saturating_duration_since(at)) else { continue };
         match found {
             // What a pod that is going away has spare is nobody's, nor what a worker says that serves nobody.
-            Some((_, of)) if !of.serves() => {}
+            Some((_, of)) if !of.takes_requests() => {}
             Some((pod, of)) if age <= ages.unavailable.get() => {
                 let of_pod = loads.entry(&of.workload).or_default().entry(pod).or_default();
                 let model: &str = &key.model_name;
                 if let Some((_, other)) = of_pod.by_model.iter_mut().find(|(name, _)| *name == model) {
-                    other.load = other.load.worse(load, oldest);
+                    other.load = other.load.combine(load, oldest);
                     other.work.push(key);
                 } else {
                     of_pod.by_model.push((model, OfServer { load, work: vec![key], begin }));
@@ -91,12 +91,12 @@ pub(super) fn loads_by_workload<'a>(
         if cache.age(now) > ages.unavailable.get() {
             continue;
         }
-        let Some((pod, of)) = pods::pod_named(pods, namespace, pod) else { continue };
+        let Some((pod, of)) = pods::find_pod(pods, namespace, pod) else { continue };
         if begin(of, at).is_some_and(|begin| cache.at < begin) {
             continue;
         }
         if let Some(of_pod) = loads.get_mut(&of.workload).and_then(|l| l.get_mut(pod)) {
-            of_pod.cache = Some(of_pod.cache.map_or(cache, |other| lesser(other, cache)));
+            of_pod.cache = Some(of_pod.cache.map_or(cache, |other| smaller_cache(other, cache)));
         }
     }
     (loads, unmapped.len())
@@ -154,7 +154,7 @@ impl Judge<'_> {
         self.ages.stale.get().max(not_fresh)
     }
 
-    fn counts(&self, seen: &Observed) -> bool {
+    fn counts(&self, seen: &TimedValue) -> bool {
         seen.age(self.now) <= self.ages.unavailable.get()
     }
 
@@ -174,7 +174,7 @@ impl Judge<'_> {
         if kv.unknown || queue.unknown || (self.tokens && for_tokens) {
             oldest = oldest.max(self.late());
         }
-        let (work, ranks) = self.samples.works().of(work, *begin, self.now);
+        let (work, ranks) = self.samples.counters().samples_of(work, *begin, self.now);
         let size = |of: fn(CacheConfig) -> u32| Amount::try_from(f64::from(of(cache.as_ref()?.value))).ok();
         Some(Replica {
             pod: (*pod).to_owned(),
@@ -192,7 +192,7 @@ impl Judge<'_> {
     }
 
     /// What is seen of a signal. What is beyond the last age is gone, as it is to a leader that never saw it.
-    fn read<T: TryFrom<f64>>(&self, seen: Option<Observed>, query: Query) -> Read<T> {
+    fn read<T: TryFrom<f64>>(&self, seen: Option<TimedValue>, query: Query) -> Read<T> {
         let Some(seen) = seen.filter(|o| self.counts(o)) else {
             let unknown = !self.samples.answered(query, self.namespace);
             return Read { value: None, age: None, unknown };

@@ -13,7 +13,7 @@ use crate::collect::Answer;
 use crate::collect::sample::tests::{answer, cache, failed, no_series, pod_signal, queue_size};
 use crate::collect::signals::Query;
 use crate::fixture::{CREATED, Cluster, gpu_pod};
-use crate::observe::variants::{Ownership, managed};
+use crate::observe::variants::{Ownership, managed_variants};
 
 /// A cluster, what Prometheus answered, and the Snapshot made from both.
 struct Case {
@@ -50,7 +50,7 @@ impl Case {
     }
 
     fn take_in(&mut self, answers: impl Into<Vec<Answer>>) {
-        self.samples.take_in(self.at.now, answers.into());
+        self.samples.add_round(self.at.now, answers.into());
     }
 
     /// `kv` and `queue` by pod, all of `age` seconds, served under `model`.
@@ -72,7 +72,7 @@ impl Case {
 
     fn assembled(&mut self) -> Assembled {
         let watches = self.cluster.watches();
-        let managed = managed(&watches, &Ownership::default());
+        let managed = managed_variants(&watches, &Ownership::default());
         assemble(
             &watches,
             &managed,
@@ -213,8 +213,8 @@ fn what_is_not_managed_is_not_in_it() {
         case.cluster.variant(name, "m", extra).deployment(name, 1, 1);
     }
     let names = |case: &Case| -> Vec<(String, bool)> {
-        let all = managed(&case.cluster.watches(), &Ownership::default());
-        all.into_iter().map(|m| (m.key.name.clone(), m.declared().is_ok())).collect()
+        let all = managed_variants(&case.cluster.watches(), &Ownership::default());
+        all.into_iter().map(|m| (m.key.name.clone(), m.spec().is_ok())).collect()
     };
     assert_eq!(names(&case), [("empty".to_owned(), false), ("plain".to_owned(), true)]);
     assert_eq!(case.assembled().workloads.len(), 1);

@@ -21,7 +21,7 @@ use crate::cycle::memory::Memory;
 use crate::model::moment::Moment;
 use crate::model::published::{Published, PublishedVariant};
 use crate::model::step::DueStep;
-use crate::observe::variants::Managed;
+use crate::observe::variants::ManagedVariant;
 
 impl Engine {
     /// Decides on all models and publishes it.
@@ -40,17 +40,17 @@ impl Engine {
         };
         let pass = self.look(&state.sampling, memory, known, managed, at);
         let mut outcome = decide(&pass.assembled.snapshot);
-        state.deciding.take_in(&pass, &mut outcome, state.sampling.samples.taken());
+        state.deciding.take_in(&pass, &mut outcome, state.sampling.samples.last_round());
         state.reporting.warn(&outcome, pass.assembled.unlimited, at.now);
         let all_analyzed = outcome.decisions.iter().all(|d| d.safety_net.is_none());
         let unmapped = pass.assembled.unmapped;
         self.publish(state, pass, outcome, None);
-        self.metrics.telemetry.cycle(at.now.elapsed(), all_analyzed, unmapped);
+        self.metrics.telemetry.record_cycle(at.now.elapsed(), all_analyzed, unmapped);
         self.progress.advance(self.config().period());
     }
 
     /// The settings of a cycle, and what follows from them for the next samples.
-    fn take_in_config(&self, state: &mut State, managed: &[Managed]) -> Config {
+    fn take_in_config(&self, state: &mut State, managed: &[ManagedVariant]) -> Config {
         let mut config = self.rules_config(&mut state.deciding.settings, managed);
         state.sampling.counts.cap(&mut config.scale_to_zero, self.config().max_retention);
         self.change_windows(&mut state.sampling, &config, managed);
@@ -59,7 +59,7 @@ impl Engine {
     }
 
     /// What the rules read besides signals.
-    pub(super) fn rules_config(&self, settings: &mut Settings, managed: &[Managed]) -> Config {
+    pub(super) fn rules_config(&self, settings: &mut Settings, managed: &[ManagedVariant]) -> Config {
         let c = self.config();
         let (maps, namespaces) = (&self.sources.maps, self.sources.watches.namespaces.as_ref());
         Config {
@@ -82,7 +82,7 @@ impl Engine {
         sampling: &Sampling,
         memory: &mut Memory,
         known: Snapshot,
-        managed: Vec<Managed>,
+        managed: Vec<ManagedVariant>,
         at: Moment,
     ) -> Pass {
         memory.refusals = self.sources.refusals.borrow().clone();
@@ -129,8 +129,8 @@ impl Engine {
         let (watches, ownership) = (&self.sources.watches, &self.sources.ownership);
         Published {
             interval: self.config().interval,
-            withheld: state.takeover.at(watches, ownership, &pass.managed, pass.at.now),
-            orphans: state.orphans.at(watches, ownership, pass.at),
+            withheld: state.takeover.update(watches, ownership, &pass.managed, pass.at.now),
+            orphans: state.orphans.update(watches, ownership, pass.at),
             variants,
             steps,
             ..Published::default()

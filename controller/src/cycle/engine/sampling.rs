@@ -11,7 +11,7 @@ use super::windows::DueCounts;
 use super::{Engine, TIMER_ERROR};
 use crate::collect::Answers;
 use crate::collect::prometheus::QueryError;
-use crate::collect::scope::{Fate, Scope};
+use crate::collect::scope::{QueryOutcome, Scope};
 use crate::collect::signals::Query;
 use crate::collect::{self, Answer};
 use crate::observe::{pods, workloads};
@@ -28,14 +28,14 @@ pub(super) struct Fetched {
 }
 
 /// What became of one part of a round.
-fn fate(scope: &Scope, answers: &[Answer]) -> Fate {
+fn query_outcome(scope: &Scope, answers: &[Answer]) -> QueryOutcome {
     let own = || answers.iter().filter(|answer| answer.scope == *scope);
     if own().any(|answer| matches!(answer.rows, Err(QueryError::TooLong { .. }))) {
-        Fate::TooLong
+        QueryOutcome::TooLong
     } else if own().all(|answer| answer.rows.is_ok()) {
-        Fate::Answered
+        QueryOutcome::Answered
     } else {
-        Fate::Failed
+        QueryOutcome::Failed
     }
 }
 
@@ -79,7 +79,7 @@ impl Engine {
     pub(super) fn fetch(&self, state: &mut State) -> BoxFuture<'_, Fetched> {
         let scopes = match &self.sources.namespace {
             Some(namespace) => vec![Scope::one(namespace)],
-            None => state.sampling.split.next(&self.expected_pods()),
+            None => state.sampling.split.next_round(&self.expected_pods()),
         };
         state.sampling.counts.request(DueCounts::All);
         let work = Query::WORK.into_iter().filter(|_| state.sampling.reads_work);
@@ -89,7 +89,7 @@ impl Engine {
     /// A round of what steps to zero wait for, and of that alone: it comes again and again until they are taken.
     pub(super) fn fetch_activity(&self, state: &mut State) -> BoxFuture<'_, Fetched> {
         state.sampling.counts.request(DueCounts::Leaving);
-        let scope = Scope::of(state.steps.namespaces());
+        let scope = Scope::for_namespaces(state.steps.namespaces());
         self.ask(vec![scope.clone()], Query::ACTIVITY.to_vec(), Some(scope))
     }
 
@@ -97,8 +97,9 @@ impl Engine {
         let began = Instant::now();
         let within = self.config().longest_round();
         async move {
-            let answers =
-                collect::fetch(&self.sources.prometheus, scopes, &queries, &self.metrics.telemetry, within);
+            let answers = collect::query_round(
+                &self.sources.prometheus, scopes, &queries, &self.metrics.telemetry, within,
+            );
             Fetched { began, part, answers: answers.await }
         }
         .boxed()
@@ -109,7 +110,7 @@ impl Engine {
         let mut pods: BTreeMap<String, usize> = BTreeMap::new();
         for m in self.managed() {
             let found =
-                m.declared().ok().and_then(|d| workloads::workload(&self.sources.watches, &d.workload));
+                m.spec().ok().and_then(|d| workloads::find_workload(&self.sources.watches, &d.workload));
             let expected = found.map_or(0, |w| usize::try_from(w.replicas.current).unwrap_or(usize::MAX));
             let of_namespace = pods.entry(m.key.namespace.clone()).or_default();
             *of_namespace = of_namespace.saturating_add(expected);
@@ -125,11 +126,11 @@ impl Engine {
         let had_error = state.sampling.samples.last_error().is_some();
         // Ages are told as of the query, not of an answer that may have taken its time.
         if let Some(scope) = part {
-            state.sampling.samples.take_in_part(began, scope, answers);
+            state.sampling.samples.add_partial_round(began, scope, answers);
         } else {
             state.sampling.last_round = Some(began);
-            state.sampling.split.ended(|scope| fate(scope, &answers));
-            state.sampling.samples.take_in(began, answers);
+            state.sampling.split.finish_round(|scope| query_outcome(scope, &answers));
+            state.sampling.samples.add_round(began, answers);
         }
         match state.sampling.samples.last_error() {
             Some(error) if !had_error => {
@@ -153,9 +154,9 @@ impl Engine {
             return;
         }
         state.sampling.cleaned = Some(now);
-        let pods = pods::pods(&self.sources.watches);
-        let known = |namespace: &str, pod: &str| pods::pod_named(&pods, namespace, pod).is_some();
+        let pods = pods::workload_pods(&self.sources.watches);
+        let known = |namespace: &str, pod: &str| pods::find_pod(&pods, namespace, pod).is_some();
         // A pod that is not mapped yet may be so in a moment; one that no cache knows is gone.
-        state.sampling.samples.clean(now, (config.fresh, config.unavailable), known);
+        state.sampling.samples.remove_expired(now, (config.fresh, config.unavailable), known);
     }
 }

@@ -12,19 +12,19 @@ use super::logs::log_warnings;
 use super::steps::Steps;
 use super::windows::Counts;
 use crate::collect::sample::Samples;
-use crate::collect::scope::Split;
+use crate::collect::scope::ScopeSplitter;
 use crate::config::Settings;
 use crate::cycle::assemble::Assembled;
 use crate::cycle::inventory::NoInventory;
 use crate::cycle::memory::Memory;
 use crate::model::moment::Moment;
 use crate::model::published::ScalingKey;
-use crate::observe::variants::{Managed, OrphanTracker, Takeover};
+use crate::observe::variants::{ManagedVariant, OrphanTracker, TakeoverTracker};
 
 /// What is known at one moment.
 pub(super) struct Pass {
     pub(super) at: Moment,
-    pub(super) managed: Vec<Managed>,
+    pub(super) managed: Vec<ManagedVariant>,
     pub(super) assembled: Assembled,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct State {
     /// Steps that are carried out here.
     pub(super) steps: Steps,
     /// Variants that came from other controllers.
-    pub(super) takeover: Takeover,
+    pub(super) takeover: TakeoverTracker,
     /// Variants of other controllers that nobody seems to serve.
     pub(super) orphans: OrphanTracker,
 }
@@ -51,7 +51,7 @@ pub(super) struct Sampling {
     /// How long the last round took, be it a whole one or not.
     pub(super) round_took: Duration,
     /// How queries are split.
-    pub(super) split: Split,
+    pub(super) split: ScopeSplitter,
     /// When samples of what is gone were last forgotten.
     pub(super) cleaned: Option<Instant>,
     /// No cycle has looked at the newest sample yet.
@@ -92,7 +92,7 @@ pub(super) struct Reporting {
 
 impl State {
     /// Forgets what it remembers of variants and models that are not managed.
-    pub(super) fn forget_others(&mut self, managed: &[Managed]) {
+    pub(super) fn forget_others(&mut self, managed: &[ManagedVariant]) {
         // In order of their keys, so that thousands of them are not compared with each other.
         let is_managed = |key: &VariantKey| managed.binary_search_by(|m| m.key.cmp(key)).is_ok();
         self.reporting.safety_nets.retain(is_managed);
@@ -100,7 +100,7 @@ impl State {
         self.deciding.learned.retain(is_managed);
         let declared = managed
             .iter()
-            .filter_map(|m| m.declared().ok().map(|d| (m.key.namespace.as_str(), d.model_id.as_str())));
+            .filter_map(|m| m.spec().ok().map(|d| (m.key.namespace.as_str(), d.model_id.as_str())));
         let models: HashSet<(&str, &str)> = declared.collect();
         self.deciding.observed.retain(|r| models.contains(&(r.namespace.as_str(), r.model_id.as_str())));
     }

@@ -19,7 +19,7 @@ use crate::model::limits::Limits;
 use crate::model::moment::Moment;
 use crate::model::published::PublishedVariant;
 use crate::model::step::{DueStep, Step};
-use crate::observe::variants::Managed;
+use crate::observe::variants::ManagedVariant;
 use crate::observe::workloads;
 
 /// Who carries out the steps that are neither to nor from zero.
@@ -117,7 +117,7 @@ impl Engine {
         let mut due = Vec::new();
         let (mut leaving, mut unanswered) = (BTreeMap::new(), BTreeSet::new());
         for (m, decision) in moving(managed, variants) {
-            let Ok(declared) = m.declared() else { continue };
+            let Ok(declared) = m.spec() else { continue };
             let limits = assembled.limits.get(&declared.workload);
             if !self.carries_out(decision, limits) {
                 continue;
@@ -155,7 +155,8 @@ impl Engine {
         variants: &Variants,
     ) -> BTreeSet<ModelKey> {
         let ages = &assembled.snapshot.config.metrics_age;
-        let mut silent = self.sources.pickers.silent(&self.sources.watches, managed, variants, at.now);
+        let mut silent =
+            self.sources.pickers.models_with_unread_queue(&self.sources.watches, managed, variants, at.now);
         silent.retain(|ModelKey { namespace, model_id }| {
             let seen = samples.scheduler_queue(namespace, model_id, ages, at.now);
             !matches!(seen.queue, SchedulerQueue::Known(_))
@@ -166,13 +167,13 @@ impl Engine {
     /// Steps up that a sample between two cycles asks for.
     pub(super) fn due_early(
         &self,
-        managed: &[Managed],
+        managed: &[ManagedVariant],
         variants: &Variants,
         limits: &BTreeMap<WorkloadKey, Limits>,
     ) -> Vec<DueStep> {
         let up = moving(managed, variants).filter(|(_, decision)| decision.target() > decision.current);
         let due = up.filter_map(|(m, decision)| {
-            let workload = &m.declared().ok()?.workload;
+            let workload = &m.spec().ok()?.workload;
             self.carries_out(decision, limits.get(workload))
                 .then(|| self.step(m, workload, decision, None))?
         });
@@ -196,12 +197,12 @@ impl Engine {
 
     fn step(
         &self,
-        m: &Managed,
+        m: &ManagedVariant,
         workload: &WorkloadKey,
         decision: &Decision,
         until: Option<Instant>,
     ) -> Option<DueStep> {
-        let uid = workloads::workload(&self.sources.watches, workload)?.uid;
+        let uid = workloads::find_workload(&self.sources.watches, workload)?.uid;
         let (workload, from, to) = (workload.clone(), decision.current, decision.target());
         // Only who rests on idle servers asks them.
         let ranks =
@@ -214,13 +215,13 @@ impl Engine {
     pub(super) fn tell_left(
         &self,
         steps: &mut Steps,
-        managed: &[Managed],
+        managed: &[ManagedVariant],
         limits: &BTreeMap<WorkloadKey, Limits>,
     ) {
         if self.config().actuation == Actuation::Signal {
             return;
         }
-        let left = managed.iter().filter(|m| m.declared().is_ok_and(|d| limits.contains_key(&d.workload)));
+        let left = managed.iter().filter(|m| m.spec().is_ok_and(|d| limits.contains_key(&d.workload)));
         let left: BTreeSet<VariantKey> = left.map(|m| m.key.clone()).collect();
         for VariantKey { namespace, name } in left.difference(&steps.told) {
             tracing::warn!(
@@ -245,9 +246,9 @@ fn tell_unanswered<'a>(models: impl Iterator<Item = &'a ModelKey>) {
 
 /// Variants with a target that somebody has to carry out.
 fn moving<'a>(
-    managed: &'a [Managed],
+    managed: &'a [ManagedVariant],
     variants: &'a Variants,
-) -> impl Iterator<Item = (&'a Managed, &'a Decision)> {
+) -> impl Iterator<Item = (&'a ManagedVariant, &'a Decision)> {
     variants.iter().filter_map(|(key, variant)| {
         let decision = variant.decision.as_ref()?;
         let acts = matches!(decision.mode, Mode::Auto | Mode::Fixed(_));

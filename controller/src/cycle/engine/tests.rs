@@ -24,7 +24,7 @@ use wva_scaling::{FallbackSource, VariantKey};
 
 use super::*;
 use crate::collect::picker::Queues;
-use crate::collect::prometheus::tests::{Answers, FakePrometheus};
+use crate::collect::prometheus::tests::{FakePrometheus, FakeReply};
 use crate::collect::sample::Samples;
 use crate::collect::sample::tests::{pod_signal, queue_size};
 use crate::collect::signals::Query;
@@ -46,7 +46,7 @@ struct Bench {
 }
 
 impl Bench {
-    async fn new(cluster: Cluster, answers: Answers) -> Self {
+    async fn new(cluster: Cluster, answers: FakeReply) -> Self {
         let fake = FakePrometheus::start(answers).await;
         let minutes = Duration::from_mins;
         let (pickers, queues) = Pickers::testing();
@@ -120,7 +120,7 @@ impl Bench {
 
     /// Gives Prometheus so much time for an answer.
     fn wait_for_answers(&mut self, timeout: Duration) {
-        self.engine.sources.prometheus = self.fake.client().timeout(timeout);
+        self.engine.sources.prometheus = self.fake.client().with_timeout(timeout);
     }
 
     /// One round of queries and a cycle: what is published of the first variant.
@@ -223,15 +223,15 @@ fn cluster(extra: Value) -> Cluster {
 }
 
 /// The same value for everything that is asked about both pods of `a`.
-fn both(value: &str) -> Answers {
+fn both(value: &str) -> FakeReply {
     let all = [("a-0", "kv"), ("a-0", "queue"), ("a-1", "kv"), ("a-1", "queue")];
-    Answers::series(all.map(|(pod, signal)| (pod_signal(pod, signal), value)))
+    FakeReply::series(all.map(|(pod, signal)| (pod_signal(pod, signal), value)))
 }
 
 /// KV cache use by pod and model, each sample a second old and nothing waiting.
-fn load_of(pods: impl Into<Vec<(&'static str, &'static str, f64)>>) -> Answers {
+fn load_of(pods: impl Into<Vec<(&'static str, &'static str, f64)>>) -> FakeReply {
     let pods = pods.into();
-    Answers::by(move |query| {
+    FakeReply::by(move |query| {
         let all = pods.iter().flat_map(|(name, model, kv)| {
             let value = match query {
                 q if q.contains("timestamp") => 1.0,
@@ -244,22 +244,22 @@ fn load_of(pods: impl Into<Vec<(&'static str, &'static str, f64)>>) -> Answers {
                 (labels, value)
             })
         });
-        Answers::series(all)
+        FakeReply::series(all)
     })
 }
 
 /// One replica more is needed.
-fn busy() -> Answers {
+fn busy() -> FakeReply {
     load_of([("a-0", "m", 0.78), ("a-1", "m", 0.78)])
 }
 
-fn down() -> Answers {
-    Answers::Says(503, "no healthy upstream".to_owned())
+fn down() -> FakeReply {
+    FakeReply::Body(503, "no healthy upstream".to_owned())
 }
 
 /// `other`, but for queries that hold this word.
-fn on(word: &'static str, answers: Answers, other: Answers) -> Answers {
-    Answers::by(move |query| if query.contains(word) { answers.clone() } else { other.clone() })
+fn on(word: &'static str, answers: FakeReply, other: FakeReply) -> FakeReply {
+    FakeReply::by(move |query| if query.contains(word) { answers.clone() } else { other.clone() })
 }
 
 fn mode(mode: &str) -> Value {

@@ -15,7 +15,7 @@ use crate::cycle::conditions::{Outlook, conditions};
 use crate::model::keys::WorkloadKey;
 use crate::model::published::PublishedVariant;
 use crate::model::reported::ReportedState;
-use crate::observe::variants::Managed;
+use crate::observe::variants::ManagedVariant;
 use crate::observe::workloads;
 
 impl Engine {
@@ -23,7 +23,7 @@ impl Engine {
     pub(super) fn variants<'a>(
         &self,
         state: &mut State,
-        managed: impl IntoIterator<Item = &'a Managed>,
+        managed: impl IntoIterator<Item = &'a ManagedVariant>,
         pass: &Pass,
         mut outcome: Outcome,
     ) -> BTreeMap<VariantKey, Arc<PublishedVariant>> {
@@ -54,7 +54,7 @@ impl Engine {
     fn published_variant(
         &self,
         state: &mut State,
-        m: &Managed,
+        m: &ManagedVariant,
         Pass { at, assembled, .. }: &Pass,
         mut decision: Option<Decision>,
         next: Option<&VariantState>,
@@ -70,7 +70,8 @@ impl Engine {
             remembered.woken(d, assembled.snapshot.config.decision_hold.get(), at.now);
         }
         let seen = remembered.target_seen;
-        let sight = m.declared().ok().and_then(|d| workloads::sight(&self.sources.watches, &d.workload.kind));
+        let sight =
+            m.spec().ok().and_then(|d| workloads::kind_availability(&self.sources.watches, &d.workload.kind));
         let query_error = state.sampling.samples.load_error(&m.key.namespace);
         let inherited = remembered.inherited();
         let inputs = ConditionInputs { query_error, had_target, seen, sight, inherited };
@@ -84,7 +85,7 @@ impl Engine {
                 variant.conditions.answered_in_part(why);
             }
         }
-        state.deciding.settings.judge(variant)
+        state.deciding.settings.flag_unusable(variant)
     }
 }
 
@@ -101,13 +102,13 @@ struct ConditionInputs<'a> {
 }
 
 fn outlook(
-    m: &Managed,
+    m: &ManagedVariant,
     decision: Option<Decision>,
     assembled: &Assembled,
     told: &ConditionInputs<'_>,
 ) -> PublishedVariant {
     let ConditionInputs { query_error, had_target, seen, sight, inherited } = *told;
-    let outlook = match (m.declared(), &decision) {
+    let outlook = match (m.spec(), &decision) {
         (Err(unusable), _) => Outlook::Unusable(unusable),
         (Ok(_), Some(decision)) => {
             let newly_ready = assembled.newly_ready.get(&m.key).copied();

@@ -16,7 +16,7 @@ use super::state::{Sampling, State};
 use crate::collect::scope::Scope;
 use crate::collect::signals::{Query, Retention};
 use crate::collect::{self, Answer};
-use crate::observe::variants::Managed;
+use crate::observe::variants::ManagedVariant;
 use crate::observe::workloads;
 
 /// How long a cycle waits for counts that were asked for together with its loads.
@@ -115,7 +115,7 @@ impl Counts {
         for (window, names) in &self.windows {
             let names: Vec<&str> = names.iter().map(String::as_str).filter(|name| is_asked(name)).collect();
             let fewest = names.iter().filter_map(|name| windows_of.get(name)).min().copied();
-            let scopes = Scope::parts(&names).into_iter();
+            let scopes = Scope::split(&names).into_iter();
             asks.extend(scopes.map(|scope| (fewest, (Query::Completed(*window), scope))));
         }
         asks.sort_by_key(|(fewest, _)| *fewest);
@@ -127,11 +127,15 @@ impl Counts {
 }
 
 /// The windows that namespaces need: the retention periods of their models that may go to zero and have a workload.
-pub(super) fn windows(config: &Config, managed: &[Managed], exists: impl Fn(&Managed) -> bool) -> Windows {
+pub(super) fn windows(
+    config: &Config,
+    managed: &[ManagedVariant],
+    exists: impl Fn(&ManagedVariant) -> bool,
+) -> Windows {
     let entries = Entries::of(config);
     let mut periods: BTreeMap<&str, BTreeSet<Retention>> = BTreeMap::new();
     for m in managed.iter().filter(|m| exists(m)) {
-        let Ok(declared) = m.declared() else { continue };
+        let Ok(declared) = m.spec() else { continue };
         let to_zero = entries.scale_to_zero(&m.key.namespace, &declared.model_id);
         if to_zero.enabled {
             periods.entry(&m.key.namespace).or_default().insert(Retention::new(to_zero.retention.get()));
@@ -158,12 +162,17 @@ fn few(periods: &BTreeSet<Retention>) -> BTreeSet<Retention> {
 
 impl Engine {
     /// Takes over what a cycle's configuration says of windows.
-    pub(super) fn change_windows(&self, sampling: &mut Sampling, config: &Config, managed: &[Managed]) {
-        let exists = |m: &Managed| {
-            m.declared().is_ok_and(|d| workloads::workload(&self.sources.watches, &d.workload).is_some())
+    pub(super) fn change_windows(
+        &self,
+        sampling: &mut Sampling,
+        config: &Config,
+        managed: &[ManagedVariant],
+    ) {
+        let exists = |m: &ManagedVariant| {
+            m.spec().is_ok_and(|d| workloads::find_workload(&self.sources.watches, &d.workload).is_some())
         };
         sampling.counts.change(windows(config, managed, exists));
-        sampling.samples.forget_windows(|window| sampling.counts.windows().contains_key(&window));
+        sampling.samples.remove_windows(|window| sampling.counts.windows().contains_key(&window));
     }
 
     /// Asks for the counts that are due. Each answer comes as soon as it is there.
@@ -186,7 +195,7 @@ impl Sampling {
             self.counts.failed.get_or_insert_with(|| (answer.query, answer.scope.clone()));
         }
         self.counts.took = began.elapsed();
-        self.samples.take_completed(began, answer);
+        self.samples.add_completed(began, answer);
     }
 
     /// All counts that were asked for are there, or failed.

@@ -68,9 +68,9 @@ impl Bench {
         let mut samples = Samples::default();
         let (counts, answers): (Vec<_>, Vec<_>) =
             answers.into_iter().partition(|answer| matches!(answer.query, Query::Completed(_)));
-        samples.take_in(at.now, answers);
+        samples.add_round(at.now, answers);
         for count in counts {
-            samples.take_completed(at.now, count);
+            samples.add_completed(at.now, count);
         }
         let born = born.map(|s| Timestamp::UNIX_EPOCH + SignedDuration::from_secs(1000 + s));
         self.evidence.complete(&mut model, ON, born, &samples, (&MetricsAge::default(), at));

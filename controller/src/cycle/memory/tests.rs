@@ -124,7 +124,7 @@ fn an_object_made_anew_under_the_same_name_remembers_nothing() {
     let m = testing::managed(json!({}));
     memory.of(&m, now, wall).decided(state(5, 2), Auto, false, now);
     assert!(memory.of(&m, now, wall).has_target());
-    let m = testing::made_anew(&m);
+    let m = testing::recreated(&m);
     assert!(!memory.of(&m, now, wall).has_target());
 }
 

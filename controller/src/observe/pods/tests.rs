@@ -1,4 +1,4 @@
-//! Whose a pod is, and what pods say of replicas.
+//! Tests of pod ownership and of the readiness of replicas.
 
 use serde_json::{Value, json};
 
@@ -10,17 +10,17 @@ fn wall() -> Timestamp {
 }
 
 #[test]
-fn a_rank_suffix_is_tried_only_when_no_pod_has_the_full_name() {
+fn drops_rank_suffix_only_without_exact_match() {
     let mut cluster = Cluster::new();
     cluster.deployment("d", 2, 2).pod("a", "d").pod("b-rank-0", "d");
-    let pods = pods(&cluster.watches());
-    assert_eq!(pod_named(&pods, "ns", "a-rank-0").map(|(n, _)| n), Some("a"));
-    assert_eq!(pod_named(&pods, "ns", "b-rank-0").map(|(n, _)| n), Some("b-rank-0"));
-    assert_eq!(pod_named(&pods, "ns", "a-rank-x"), None);
-    assert_eq!(pod_named(&pods, "other", "a"), None);
+    let pods = workload_pods(&cluster.watches());
+    assert_eq!(find_pod(&pods, "ns", "a-rank-0").map(|(n, _)| n), Some("a"));
+    assert_eq!(find_pod(&pods, "ns", "b-rank-0").map(|(n, _)| n), Some("b-rank-0"));
+    assert_eq!(find_pod(&pods, "ns", "a-rank-x"), None);
+    assert_eq!(find_pod(&pods, "other", "a"), None);
 }
 
-/// A LeaderWorkerSet `l` with one group of a leader and a worker, and the StatefulSets that its controller makes.
+/// A LeaderWorkerSet `l` with one group of a leader and a worker, and the StatefulSets of its controller.
 fn group() -> Cluster {
     let mut cluster = Cluster::new();
     cluster.leader_worker_set("l", 1, 0, json!({"size": 2}));
@@ -31,25 +31,25 @@ fn group() -> Cluster {
 }
 
 #[test]
-fn of_a_group_the_leader_alone_serves() {
-    let all = pods(&group().watches());
+fn only_the_leader_of_a_group_takes_requests() {
+    let all = workload_pods(&group().watches());
     let workload = WorkloadKey { namespace: "ns".into(), kind: LEADER_WORKER_SET.into(), name: "l".into() };
     let (leader, worker) = (&all[&PodKey::new("ns", "l-0")], &all[&PodKey::new("ns", "l-0-1")]);
-    assert_eq!((&leader.workload, leader.serves()), (&workload, true));
-    assert_eq!((&worker.workload, worker.serves()), (&workload, false));
-    assert_eq!(standings(&all, wall())[&workload].unready.len(), 1, "it is one replica");
+    assert_eq!((&leader.workload, leader.takes_requests()), (&workload, true));
+    assert_eq!((&worker.workload, worker.takes_requests()), (&workload, false));
+    assert_eq!(unready_pods(&all, wall())[&workload].unready.len(), 1, "it is one replica");
 }
 
 #[test]
-fn a_stateful_set_that_something_else_made_is_the_workload_itself() {
+fn stateful_set_of_another_owner_is_the_workload() {
     let mut cluster = Cluster::new();
     cluster.stateful_set_of("s", "serving.example.com/v1", "InferenceService", "i");
-    // Its maker has the name of a pod, and is none.
+    // Its owner is of a kind named Pod in another API group.
     cluster.stateful_set_of("t", "example.com/v1", "Pod", "p");
     for set in ["s", "t"] {
         cluster.pod_with(&format!("{set}-0"), "StatefulSet", set, json!({}));
     }
-    let all = pods(&cluster.watches());
+    let all = workload_pods(&cluster.watches());
     for set in ["s", "t"] {
         let of = &all[&PodKey::new("ns", &format!("{set}-0"))];
         assert_eq!((of.workload.kind.as_str(), of.workload.name.as_str()), ("StatefulSet", set));
@@ -57,14 +57,14 @@ fn a_stateful_set_that_something_else_made_is_the_workload_itself() {
 }
 
 #[test]
-fn a_worker_of_a_leader_that_is_not_there_belongs_to_nobody() {
+fn ignores_worker_without_leader() {
     let mut cluster = Cluster::new();
     cluster.stateful_set_of("l-0", "v1", "Pod", "l-0").pod_with("l-0-1", "StatefulSet", "l-0", json!({}));
-    assert!(pods(&cluster.watches()).is_empty());
+    assert!(workload_pods(&cluster.watches()).is_empty());
 }
 
 #[test]
-fn a_group_is_as_far_as_its_last_pod() {
+fn group_has_the_phase_of_its_slowest_pod() {
     let ready = |minute: u32| json!({"type": "Ready", "status": "True", "lastTransitionTime": format!("2026-01-01T00:0{minute}:00Z")});
     let unplaced = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable"});
     for (leader, worker, unready, last_ready) in [
@@ -76,7 +76,7 @@ fn a_group_is_as_far_as_its_last_pod() {
         let status = |conditions: Value| json!({"status": {"conditions": conditions}});
         cluster.pod_with("l-0", "StatefulSet", "l", status(leader));
         cluster.pod_with("l-0-1", "StatefulSet", "l-0", status(worker));
-        let found = standings(&pods(&cluster.watches()), wall()).into_values().next().unwrap();
+        let found = unready_pods(&workload_pods(&cluster.watches()), wall()).into_values().next().unwrap();
         assert_eq!(
             found.unready.iter().map(|(phase, _)| *phase).collect::<Vec<_>>(),
             Vec::from_iter(unready)
@@ -86,15 +86,15 @@ fn a_group_is_as_far_as_its_last_pod() {
 }
 
 #[test]
-fn pods_that_go_or_have_ended_are_no_replicas() {
+fn terminating_and_finished_pods_are_not_replicas() {
     let mut cluster = Cluster::new();
     cluster.deployment("d", 1, 0).pod("stays", "d");
     cluster.pod_with("leaves", "ReplicaSet", "d-rs", json!({"metadata": {"deletionTimestamp": CREATED}}));
     cluster.pod_with("evicted", "ReplicaSet", "d-rs", json!({"status": {"phase": "Failed"}}));
-    let all = pods(&cluster.watches());
+    let all = workload_pods(&cluster.watches());
     assert_eq!(all.len(), 3);
     let serving: Vec<_> =
-        all.iter().filter(|(_, pod)| pod.serves()).map(|(key, _)| key.name.as_str()).collect();
-    assert_eq!(serving, ["stays"], "what one that has ended said last is nobody's load");
-    assert_eq!(standings(&all, wall()).into_values().next().unwrap().unready.len(), 1);
+        all.iter().filter(|(_, pod)| pod.takes_requests()).map(|(key, _)| key.name.as_str()).collect();
+    assert_eq!(serving, ["stays"], "the last sample of a finished pod does not count");
+    assert_eq!(unready_pods(&all, wall()).into_values().next().unwrap().unready.len(), 1);
 }

@@ -1,5 +1,5 @@
-//! Labelled variants that no controller serves: the instance they name does not run. Each controller looks for them, and
-//! what it tells of one is told once for all controllers, see [`Orphan::digest`].
+//! Labelled variants whose controller instance does not run. Every controller detects them; [`Orphan::digest`] makes
+//! their reports equal, so that only one event is written.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -14,34 +14,34 @@ use crate::model::moment::{LONGEST_AGE, Moment};
 use crate::model::orphan::{Orphan, OrphanEvidence};
 use crate::model::reported::Problem;
 use crate::observe::watches::Watches;
-use crate::observe::watches::variant::{Declared, Variant};
+use crate::observe::watches::variant::{ParsedSpec, Variant};
 use crate::observe::workloads;
 
-/// Time for the controller that an object names to write its first status.
+/// Time in which the named controller writes its first status.
 const FIRST_STATUS: SignedDuration = SignedDuration::from_mins(1);
-/// An old status that this controller has seen for less than this may be renewed at any moment: a namespace that was
-/// excluded becomes everybody's at once.
-const SETTLING: Duration = Duration::from_secs(10);
+/// Time in which a controller renews an old status. All variants of a namespace come back at once when its exclusion
+/// ends.
+const RENEWAL: Duration = Duration::from_secs(10);
 
 impl OrphanEvidence {
-    /// How long it is to be seen before it is believed.
-    fn patience(self) -> Duration {
+    /// Time for which the evidence must persist.
+    fn min_duration(self) -> Duration {
         match self {
             Self::NoStatus => Duration::ZERO,
-            Self::NotConfirmed(_) => SETTLING,
-            // It tells no time at which it was still right.
+            Self::NotConfirmed(_) => RENEWAL,
+            // The status does not show when it was last correct.
             Self::Outdated(_) => LONGEST_AGE.unsigned_abs(),
         }
     }
 }
 
-/// The variants of other instances that look as if nobody served them, and since when.
+/// Variants of other instances with evidence that no controller serves them, and the time of the first sighting.
 #[derive(Debug, Default)]
 pub(crate) struct OrphanTracker(BTreeMap<VariantKey, (Orphan, Instant)>);
 
 impl OrphanTracker {
-    /// Takes in how the variants look now, and says which of them nobody serves.
-    pub(crate) fn at(
+    /// Updates the evidence from the caches, and returns the variants that no controller serves.
+    pub(crate) fn update(
         &mut self,
         watches: &Watches,
         ownership: &Ownership,
@@ -54,32 +54,31 @@ impl OrphanTracker {
             {
                 return;
             }
-            let Some(orphan) = judge(Some(watches), v, at.wall) else { return };
+            let Some(orphan) = find_evidence(Some(watches), v, at.wall) else { return };
             let known = before.get(&v.key).filter(|(known, _)| *known == orphan);
             let since = known.map_or(at.now, |(_, since)| *since);
             self.0.insert(v.key.clone(), (orphan, since));
         });
-        let told = |(key, (orphan, since)): (&VariantKey, &(Orphan, Instant))| {
-            let seen = at.now.saturating_duration_since(*since);
-            (seen >= orphan.evidence.patience()).then(|| (key.clone(), orphan.clone()))
+        let confirmed = |(key, (orphan, since)): (&VariantKey, &(Orphan, Instant))| {
+            let duration = at.now.saturating_duration_since(*since);
+            (duration >= orphan.evidence.min_duration()).then(|| (key.clone(), orphan.clone()))
         };
-        self.0.iter().filter_map(told).collect()
+        self.0.iter().filter_map(confirmed).collect()
     }
 }
 
-/// The same of one object as it is stored, for who looks from outside and sees no workloads. Which instances run is not
-/// asked.
+/// Detects an orphan from one stored object, for commands that know neither workloads nor running instances.
 #[must_use]
 pub fn detect_orphan(object: &DynamicObject, now: Timestamp) -> Option<Orphan> {
-    judge(None, &Variant::read(object), now)
+    find_evidence(None, &Variant::read(object), now)
 }
 
-fn judge(watches: Option<&Watches>, variant: &Variant, now: Timestamp) -> Option<Orphan> {
-    let instance = variant.instance.clone().filter(|_| !variant.leaving)?;
+fn find_evidence(watches: Option<&Watches>, variant: &Variant, now: Timestamp) -> Option<Orphan> {
+    let instance = variant.instance.clone().filter(|_| !variant.is_terminating)?;
     let written = &variant.status.written;
     let evidence = match written.last_run {
         Some(at) => (age(at, now) > LONGEST_AGE).then_some(OrphanEvidence::NotConfirmed(at)),
-        // Where there is no target, nothing confirms it: a status like that is right until something shows otherwise.
+        // A status without a target has no confirmation time: it is valid until something contradicts it.
         None if written.says_something() => {
             written.last_change().filter(|_| is_outdated(watches, variant)).map(OrphanEvidence::Outdated)
         }
@@ -91,15 +90,15 @@ fn judge(watches: Option<&Watches>, variant: &Variant, now: Timestamp) -> Option
     Some(Orphan { uid: variant.uid.clone(), instance, evidence: evidence? })
 }
 
-/// Whether a status without a target speaks of what is no longer so: whoever served the variant would have told by now of
-/// a change of the object, and of its workload. What else keeps it from a target, such as another variant that has the
-/// same, is taken for as right as it was.
+/// Whether a status without a target is out of date: the object has changed since, or its workload exists now. Other
+/// reasons for the missing target, such as a conflict, cannot be checked here.
 fn is_outdated(watches: Option<&Watches>, variant: &Variant) -> bool {
-    let (status, declared) = (&variant.status, variant.declared.as_ref().ok());
-    let is_there =
-        |d: &Declared| watches.is_some_and(|watches| workloads::current(watches, &d.workload).is_some());
-    let changed = status.observed.is_some() && status.observed != variant.generation;
-    changed || (status.reported.has(Problem::TargetNotFound) && declared.is_some_and(is_there))
+    let (status, spec) = (&variant.status, variant.spec.as_ref().ok());
+    let workload_exists = |spec: &ParsedSpec| {
+        watches.is_some_and(|watches| workloads::current_replicas(watches, &spec.workload).is_some())
+    };
+    let has_changed = status.observed.is_some() && status.observed != variant.generation;
+    has_changed || (status.reported.has(Problem::TargetNotFound) && spec.is_some_and(workload_exists))
 }
 
 #[cfg(test)]
@@ -113,16 +112,16 @@ mod tests {
         CREATED.parse::<Timestamp>().unwrap() + SignedDuration::from_secs(second)
     }
 
-    /// What is told at these seconds, one after the other.
-    fn looks(cluster: &Cluster, seconds: &[i64], own: Option<&str>) -> Vec<Vec<String>> {
+    /// Reported orphans at these seconds.
+    fn reports(cluster: &Cluster, seconds: &[i64], own: Option<&str>) -> Vec<Vec<String>> {
         let ownership = Ownership { instance: own.map(str::to_owned), ..Ownership::default() };
         let (mut orphans, start) = (OrphanTracker::default(), Instant::now());
-        let mut look = |second: &i64| {
+        let mut report = |second: &i64| {
             let now = start + Duration::from_secs(second.unsigned_abs());
-            let all = orphans.at(&cluster.watches(), &ownership, Moment { now, wall: at(*second) });
+            let all = orphans.update(&cluster.watches(), &ownership, Moment { now, wall: at(*second) });
             all.into_iter().map(|(key, orphan)| format!("{}: {orphan}", key.name)).collect()
         };
-        seconds.iter().map(&mut look).collect()
+        seconds.iter().map(&mut report).collect()
     }
 
     /// A cluster with this status of a variant of instance `x`.
@@ -134,13 +133,13 @@ mod tests {
         cluster
     }
 
-    /// What is told at a second, and a minute after.
+    /// Reported orphans a minute after a first update at this second.
     fn found(status: &Value, second: i64, own: Option<&str>) -> Vec<String> {
-        looks(&labelled(status), &[second, second + 60], own).swap_remove(1)
+        reports(&labelled(status), &[second, second + 60], own).swap_remove(1)
     }
 
-    fn counts(told: &[Vec<String>]) -> Vec<usize> {
-        told.iter().map(Vec::len).collect()
+    fn counts(reports: &[Vec<String>]) -> Vec<usize> {
+        reports.iter().map(Vec::len).collect()
     }
 
     /// A status without a target.
@@ -150,10 +149,10 @@ mod tests {
     }
 
     #[test]
-    fn a_labelled_variant_with_an_old_status_or_none_is_nobodys() {
+    fn old_or_missing_status_makes_an_orphan() {
         let ran = json!({"desiredOptimizedAlloc": {"numReplicas": 1, "lastRunTime": CREATED}});
         let gone = without_target("DeploymentNotFound", 1);
-        for (status, second, is_nobodys) in [
+        for (status, second, is_orphan) in [
             (&ran, 14 * 60, false),
             (&ran, 15 * 60 + 1, true),
             (&Value::Null, 0, false),
@@ -161,16 +160,16 @@ mod tests {
             (&gone, 24 * 3600, false),
         ] {
             for own in [None, Some("y")] {
-                assert_eq!(found(status, second, own).len(), usize::from(is_nobodys), "{status} at {second}");
+                assert_eq!(found(status, second, own).len(), usize::from(is_orphan), "{status} at {second}");
             }
             assert_eq!(found(status, second, Some("x")), Vec::<String>::new(), "it is ours: {status}");
         }
     }
 
     #[test]
-    fn a_status_without_a_target_that_is_no_longer_so_is_told_of_after_a_quarter_of_an_hour() {
+    fn reports_outdated_status_without_target_after_15_minutes() {
         let day = 24 * 3600;
-        let told = |cluster: &Cluster| counts(&looks(cluster, &[day, day + 899, day + 900], None));
+        let reported = |cluster: &Cluster| counts(&reports(cluster, &[day, day + 899, day + 900], None));
         for (reason, generation, workload, want) in [
             ("DeploymentNotFound", 1, false, [0, 0, 0]),
             ("DeploymentNotFound", 1, true, [0, 0, 1]),
@@ -184,33 +183,33 @@ mod tests {
             if workload {
                 cluster.deployment("a", 1, 1);
             }
-            assert_eq!(told(&cluster), want, "{reason}, generation {generation}, workload {workload}");
+            assert_eq!(reported(&cluster), want, "{reason}, generation {generation}, workload {workload}");
         }
         let mut cluster = labelled(&without_target("DeploymentNotFound", 1));
-        let says = looks(cluster.deployment("a", 1, 1), &[day, day + 900], None).swap_remove(1);
-        assert!(says[0].contains("renews its status of 2026-01-01T00:00:00Z"), "{says:?}");
+        let reported = reports(cluster.deployment("a", 1, 1), &[day, day + 900], None).swap_remove(1);
+        assert!(reported[0].contains("renews its status of 2026-01-01T00:00:00Z"), "{reported:?}");
     }
 
     #[test]
-    fn an_old_status_is_told_of_only_once_its_controller_had_a_moment_to_renew_it() {
+    fn gives_the_controller_time_to_renew_an_old_status() {
         let ran = json!({"desiredOptimizedAlloc": {"numReplicas": 1, "lastRunTime": CREATED}});
-        let told = looks(&labelled(&ran), &[3600, 3609, 3610], None);
-        assert_eq!(counts(&told), [0, 0, 1]);
+        let reported = reports(&labelled(&ran), &[3600, 3609, 3610], None);
+        assert_eq!(counts(&reported), [0, 0, 1]);
     }
 
     #[test]
-    fn it_says_whose_it_is_and_what_to_do() {
-        let says = found(&Value::Null, 100, None);
+    fn names_instance_and_remedy() {
+        let reported = found(&Value::Null, 100, None);
         assert!(
-            says[0].contains("never got a status") && says[0].contains("CONTROLLER_INSTANCE=x"),
-            "{says:?}"
+            reported[0].contains("never got a status") && reported[0].contains("CONTROLLER_INSTANCE=x"),
+            "{reported:?}"
         );
         let ran = json!({"desiredOptimizedAlloc": {"numReplicas": 1, "lastRunTime": CREATED}});
         assert!(found(&ran, 3600, None)[0].contains("confirmed at 2026-01-01T00:00:00Z"));
     }
 
     #[test]
-    fn two_controllers_tell_the_same_and_a_later_end_tells_something_else() {
+    fn digest_depends_on_evidence_alone() {
         let of = |evidence| Orphan { uid: "u".into(), instance: "x".into(), evidence };
         assert_eq!(
             of(OrphanEvidence::NotConfirmed(at(0))).digest(),
@@ -224,7 +223,7 @@ mod tests {
         assert_eq!(
             of(OrphanEvidence::NotConfirmed(at(0))).digest(),
             0xa04d_4b0c_e0bc_a988,
-            "another release tells it by the same name"
+            "the digest is the same in every release"
         );
     }
 }

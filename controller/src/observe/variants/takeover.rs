@@ -1,38 +1,38 @@
-//! Variants that come from another controller, by a change of their instance label. Their series stay away for the
-//! takeover delay, as those of a new leader do: Prometheus holds the other's for a while, and an HPA adds up all that
-//! match. An HPA without a metric holds.
+//! Variants taken over from another controller by a change of their instance label. Their series are withheld for the
+//! takeover delay, as after a change of leader: Prometheus keeps the old series for a while, and an HPA adds up all
+//! that match. An HPA without the metric does not scale.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use wva_scaling::VariantKey;
 
-use super::{Managed, Ownership};
+use super::{ManagedVariant, Ownership};
 use crate::observe::watches::Watches;
 
-/// Whose variants were in the last cycle, and which are not shown yet.
+/// Variants of other controllers in the last cycle, and variants whose series are withheld.
 #[derive(Debug, Default)]
-pub(crate) struct Takeover {
-    /// Those of other controllers.
+pub(crate) struct TakeoverTracker {
+    /// Variants of other controllers.
     foreign: BTreeSet<VariantKey>,
-    /// Those that are this controller's since, and when they are shown.
+    /// Variants taken over, each with the end of its delay.
     withheld: BTreeMap<VariantKey, Instant>,
 }
 
-impl Takeover {
-    /// Takes in whose the variants are now, and says which of `managed`, in order of their keys, are shown only later.
-    pub(crate) fn at(
+impl TakeoverTracker {
+    /// Updates the ownership and returns the withheld variants with the ends of their delays. `managed` is sorted by key.
+    pub(crate) fn update(
         &mut self,
         watches: &Watches,
         ownership: &Ownership,
-        managed: &[Managed],
+        managed: &[ManagedVariant],
         now: Instant,
     ) -> BTreeMap<VariantKey, Instant> {
         let is_ours = |key: &VariantKey| managed.binary_search_by(|m| m.key.cmp(key)).is_ok();
-        self.withheld.retain(|key, shown| *shown > now && is_ours(key));
-        let shown = now + ownership.takeover_delay;
-        let taken = self.foreign.iter().filter(|key| shown > now && is_ours(key));
-        self.withheld.extend(taken.map(|key| (key.clone(), shown)));
+        self.withheld.retain(|key, end| *end > now && is_ours(key));
+        let end = now + ownership.takeover_delay;
+        let taken_over = self.foreign.iter().filter(|key| end > now && is_ours(key));
+        self.withheld.extend(taken_over.map(|key| (key.clone(), end)));
         self.foreign.clear();
         watches.variants.each(|_, _, v| {
             if !ownership.includes(v.instance.as_deref()) {
@@ -51,7 +51,7 @@ mod tests {
 
     use super::*;
     use crate::fixture::Cluster;
-    use crate::observe::variants::managed;
+    use crate::observe::variants::managed_variants;
 
     const DELAY: Duration = Duration::from_secs(30);
 
@@ -59,48 +59,48 @@ mod tests {
         json!({"metadata": {"labels": {"wva.llmd.ai/controller-instance": instance.unwrap_or_default()}}})
     }
 
-    struct Case(Cluster, Takeover, Instant);
+    struct Case(Cluster, TakeoverTracker, Instant);
 
     impl Case {
-        /// Whether `a` is withheld at this second, its label being this. Another one never is.
-        fn at(&mut self, second: u64, instance: Option<&str>) -> bool {
+        /// Whether variant `a` with this instance label is withheld at this second. Variant `other` never is.
+        fn is_withheld(&mut self, second: u64, instance: Option<&str>) -> bool {
             let Self(cluster, takeover, start) = self;
             cluster.variant("a", "m", labelled(instance)).variant("other", "m", labelled(None));
             let ownership = Ownership { takeover_delay: DELAY, ..Ownership::default() };
-            let managed = managed(&cluster.watches(), &ownership);
+            let managed = managed_variants(&cluster.watches(), &ownership);
             let now = *start + Duration::from_secs(second);
-            let withheld = takeover.at(&cluster.watches(), &ownership, &managed, now);
+            let withheld = takeover.update(&cluster.watches(), &ownership, &managed, now);
             assert!(withheld.keys().all(|key| key.name == "a"), "{withheld:?}");
             !withheld.is_empty()
         }
     }
 
     #[test]
-    fn what_was_anothers_is_shown_after_the_delay() {
-        let mut case = Case(Cluster::new(), Takeover::default(), Instant::now());
-        assert!(!case.at(0, None), "it was nobody else's");
-        assert!(!case.at(10, Some("x")), "it is given away");
-        assert!(case.at(20, None), "it comes back");
-        assert!(case.at(49, None));
-        assert!(!case.at(50, None), "the delay is over");
-        assert!(!case.at(60, None));
+    fn withholds_taken_over_variant_for_the_delay() {
+        let mut case = Case(Cluster::new(), TakeoverTracker::default(), Instant::now());
+        assert!(!case.is_withheld(0, None), "no other controller owned it");
+        assert!(!case.is_withheld(10, Some("x")), "it is handed over");
+        assert!(case.is_withheld(20, None), "it comes back");
+        assert!(case.is_withheld(49, None));
+        assert!(!case.is_withheld(50, None), "the delay is over");
+        assert!(!case.is_withheld(60, None));
     }
 
     #[test]
-    fn what_goes_again_meanwhile_waits_anew() {
-        let mut case = Case(Cluster::new(), Takeover::default(), Instant::now());
-        assert!(!case.at(0, Some("x")));
-        assert!(case.at(10, None));
-        assert!(!case.at(20, Some("x")), "no delay for what is not ours");
-        assert!(case.at(30, None));
+    fn delay_restarts_after_another_handover() {
+        let mut case = Case(Cluster::new(), TakeoverTracker::default(), Instant::now());
+        assert!(!case.is_withheld(0, Some("x")));
+        assert!(case.is_withheld(10, None));
+        assert!(!case.is_withheld(20, Some("x")), "no delay for what is not ours");
+        assert!(case.is_withheld(30, None));
     }
 
     #[test]
-    fn a_namespace_that_is_no_longer_excluded_waits_for_nothing() {
-        let mut case = Case(Cluster::new(), Takeover::default(), Instant::now());
+    fn end_of_exclusion_causes_no_delay() {
+        let mut case = Case(Cluster::new(), TakeoverTracker::default(), Instant::now());
         case.0.excluded_namespace("ns");
-        assert!(!case.at(0, None));
+        assert!(!case.is_withheld(0, None));
         case.0.namespace("ns", json!({}));
-        assert!(!case.at(10, None), "nobody else showed it");
+        assert!(!case.is_withheld(10, None), "no other controller published it");
     }
 }

@@ -1,4 +1,4 @@
-//! How objects are read, and which of two with one target counts.
+//! Tests of target conflicts and of the changes that start a cycle.
 
 use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
@@ -9,22 +9,22 @@ use super::*;
 use crate::fixture::Cluster;
 
 #[test]
-fn the_oldest_with_one_target_counts_and_then_the_first_name() {
+fn oldest_then_first_name_wins_a_target() {
     let mut cluster = Cluster::new();
     for (name, day, target) in [("a", 2, "t"), ("b", 1, "t"), ("c", 3, "other"), ("d", 1, "u"), ("e", 1, "u")]
     {
         let created = json!({"metadata": {"creationTimestamp": format!("2026-01-0{day}T00:00:00Z")}});
         cluster.variant_of(name, "Deployment", target, "m", created);
     }
-    let all = managed(&cluster.watches(), &Ownership::default());
+    let all = managed_variants(&cluster.watches(), &Ownership::default());
     let conflict = Unusable::Conflict { with: "b".into(), target: "Deployment/t".into() };
-    assert_eq!(all[0].declared().err(), Some(&conflict));
-    let usable: Vec<_> = all.iter().filter(|m| m.declared().is_ok()).map(|m| m.key.name.as_str()).collect();
+    assert_eq!(all[0].spec().err(), Some(&conflict));
+    let usable: Vec<_> = all.iter().filter(|m| m.spec().is_ok()).map(|m| m.key.name.as_str()).collect();
     assert_eq!(usable, ["b", "c", "d"]);
 }
 
 #[test]
-fn a_change_of_the_status_alone_is_no_reason_for_a_cycle() {
+fn status_change_starts_no_cycle() {
     let mut writer = Writer::new(Variant::projection());
     let base = json!({
         "apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling",
@@ -40,7 +40,7 @@ fn a_change_of_the_status_alone_is_no_reason_for_a_cycle() {
         writer.apply(&Event::Apply(serde_json::from_value(object).unwrap()))
     };
     assert!(!changed("/status/currentReplicas", json!(2)));
-    assert!(!changed("/metadata/labels/team", json!("y")), "nobody reads it");
+    assert!(!changed("/metadata/labels/team", json!("y")), "this label is not read");
     for (path, to) in [
         ("/metadata/uid", json!("2")),
         ("/metadata/labels", json!({ACCELERATOR_LABEL: "L40S"})),

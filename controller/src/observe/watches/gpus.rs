@@ -1,5 +1,5 @@
-//! The watches behind the inventory of GPUs: nodes, and the pods of all namespaces. Neither can be seen by a namespaced
-//! install that has no ClusterRole for it, so both are optional.
+//! Watches of the GPU inventory: nodes, and pods of all namespaces. Both are optional, because a namespaced install may
+//! have no ClusterRole for them.
 
 use kube::Api;
 use wva_runtime::optional::OptionalWatch;
@@ -10,38 +10,38 @@ use super::NodeFacts;
 use super::node::WatchedNode;
 use super::pod::{PodFacts, WatchedPod};
 
-/// What is to be watched for the limiter.
+/// Settings of the GPU watches.
 #[derive(Clone, Debug, Default)]
-pub struct Limiter {
-    /// `WVA_LIMITED_MODE`: a namespaced install looks beyond its namespace only then.
+pub struct GpuWatchConfig {
+    /// `WVA_LIMITED_MODE`. A namespaced install watches GPUs only with it.
     pub limited_mode: bool,
-    /// `WVA_NODE_SELECTOR`, a label selector of the nodes whose GPUs count. Empty: all nodes.
+    /// `WVA_NODE_SELECTOR`: label selector of the nodes whose GPUs count. Empty: all nodes.
     pub node_selector: String,
 }
 
-/// What the inventory is taken from.
+/// Watch caches of the GPU inventory.
 #[derive(Clone, Debug)]
 pub(crate) struct GpuWatches {
-    /// The nodes that count.
+    /// Selected nodes.
     pub(crate) nodes: Optional<NodeFacts>,
-    /// The pods of all namespaces.
+    /// Pods of all namespaces.
     pub(crate) pods: Optional<PodFacts>,
 }
 
-/// `None` for a namespaced install that limits nothing, so that it needs no ClusterRole. Without a namespace of its own
-/// the pods are those that are watched in any case.
+/// Starts the watches. `None` for a namespaced install without limited mode, so that it needs no ClusterRole. A
+/// cluster-wide install reuses `pods`.
 pub(super) fn watch_gpus(
     scope: &mut WatchScope<'_>,
     pods: &Cache<PodFacts>,
-    limiter: &Limiter,
+    gpu_config: &GpuWatchConfig,
 ) -> Option<GpuWatches> {
     let is_namespaced = scope.namespace.is_some();
-    if is_namespaced && !limiter.limited_mode {
+    if is_namespaced && !gpu_config.limited_mode {
         return None;
     }
     let api = Api::<WatchedNode>::all(scope.client.clone());
-    // The API server selects: other nodes are not even sent.
-    let selected = match limiter.node_selector.as_str() {
+    // The API server selects the nodes.
+    let selected = match gpu_config.node_selector.as_str() {
         "" => config(),
         selector => config().labels(selector),
     };
@@ -72,15 +72,15 @@ mod tests {
     use wva_runtime::cache::Writer;
     use wva_runtime::{Synced, Tasks};
 
-    /// Where a controller of `namespace` looks, and what it sees of nodes and pods: an API server that has one node, and
-    /// forbids pods.
-    async fn looks(
+    /// Requests of the watches of a controller, and the availability of nodes and pods. The API server has one node and
+    /// forbids listing pods.
+    async fn watch(
         namespace: Option<&str>,
         limited_mode: bool,
     ) -> (Vec<String>, Option<(Availability, Availability)>) {
         let fake = FakeApi::with_rule(|r| (r.path == "/api/v1/pods").then_some(Reply::Failure(403)));
         fake.put("/api/v1/nodes/n", json!({"metadata": {"name": "n"}}));
-        let asked = || fake.requests().iter().map(|r| format!("{}?{}", r.path, r.query)).collect();
+        let requested = || fake.requests().iter().map(|r| format!("{}?{}", r.path, r.query)).collect();
         let (mut tasks, mut synced) = (Tasks::default(), Synced::default());
         let mut scope = WatchScope {
             client: fake.client(),
@@ -90,36 +90,36 @@ mod tests {
             synced: &mut synced,
             tasks: &mut tasks,
         };
-        let limiter = Limiter { limited_mode, node_selector: "pool=gpu,!spot".to_owned() };
-        let gpus = watch_gpus(&mut scope, &Writer::new(PodFacts::pods()).reader(), &limiter);
-        let Some(gpus) = gpus else { return (asked(), None) };
+        let gpu_config = GpuWatchConfig { limited_mode, node_selector: "pool=gpu,!spot".to_owned() };
+        let gpus = watch_gpus(&mut scope, &Writer::new(PodFacts::pods()).reader(), &gpu_config);
+        let Some(gpus) = gpus else { return (requested(), None) };
         let both = async { (gpus.nodes.discovered().await, gpus.pods.discovered().await) };
-        tokio::time::timeout(Duration::from_mins(1), both).await.expect("somebody says what can be seen");
-        (asked(), Some((gpus.nodes.availability(), gpus.pods.availability())))
+        tokio::time::timeout(Duration::from_mins(1), both).await.expect("availability is known in time");
+        (requested(), Some((gpus.nodes.availability(), gpus.pods.availability())))
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_api_server_selects_the_nodes() {
-        let (asked, sight) = looks(None, false).await;
+    async fn api_server_selects_the_nodes() {
+        let (requested, availability) = watch(None, false).await;
         assert_eq!(
-            sight,
+            availability,
             Some((Availability::Watched, Availability::Watched)),
-            "its pods are watched already"
+            "pods are watched already"
         );
         let lists = |uri: &&String| uri.contains("limit=500");
-        let list = asked.iter().find(lists).unwrap();
+        let list = requested.iter().find(lists).unwrap();
         assert!(
             list.starts_with("/api/v1/nodes?") && list.contains("labelSelector=pool%3Dgpu%2C%21spot"),
-            "{asked:?}"
+            "{requested:?}"
         );
-        assert!(asked.iter().all(|uri| uri.starts_with("/api/v1/nodes?")), "{asked:?}");
+        assert!(requested.iter().all(|uri| uri.starts_with("/api/v1/nodes?")), "{requested:?}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_namespaced_install_looks_beyond_its_namespace_in_limited_mode_alone() {
-        assert_eq!(looks(Some("ns"), false).await, (Vec::new(), None));
-        let (asked, sight) = looks(Some("ns"), true).await;
-        assert_eq!(sight, Some((Availability::Watched, Availability::Forbidden)));
-        assert!(asked.iter().any(|uri| uri.starts_with("/api/v1/pods?")), "{asked:?}");
+    async fn namespaced_install_watches_gpus_only_in_limited_mode() {
+        assert_eq!(watch(Some("ns"), false).await, (Vec::new(), None));
+        let (requested, availability) = watch(Some("ns"), true).await;
+        assert_eq!(availability, Some((Availability::Watched, Availability::Forbidden)));
+        assert!(requested.iter().any(|uri| uri.starts_with("/api/v1/pods?")), "{requested:?}");
     }
 }

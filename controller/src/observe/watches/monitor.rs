@@ -1,4 +1,4 @@
-//! The watch of the ServiceMonitor by which the controller's own metrics are scraped, where the cluster has that kind.
+//! Watch of the ServiceMonitor of the controller's own metrics, if the cluster has that kind.
 
 use kube::api::DynamicObject;
 use kube::runtime::watcher::Event;
@@ -7,7 +7,7 @@ use wva_runtime::cache::Projection;
 use wva_runtime::optional::OptionalWatch;
 use wva_runtime::watch::{DynamicKind, Observer, WatchScope, config};
 
-/// Watches one ServiceMonitor by its name. The value is its uid; `None` where it does not exist.
+/// Watches one ServiceMonitor by name. The value is its uid; `None` if it does not exist.
 pub fn watch_service_monitor(
     scope: &mut WatchScope<'_>,
     namespace: &str,
@@ -26,16 +26,16 @@ pub fn watch_service_monitor(
         api: scope.dynamic_in(Some(namespace), kind),
         config: config().fields(&format!("metadata.name={name}")),
     };
-    scope.watch_optional(watch, Projection { read: |_| (), same: None }, presence(sender));
+    scope.watch_optional(watch, Projection { read: |_| (), same: None }, observe_uid(sender));
     present
 }
 
-/// Follows which object there is, of a watch that sees one at the most.
-fn presence(sender: watch::Sender<Option<String>>) -> Observer<DynamicObject> {
+/// Sends the uid of the one object that the watch can see.
+fn observe_uid(sender: watch::Sender<Option<String>>) -> Observer<DynamicObject> {
     let mut listed = None;
     let uid = |object: &DynamicObject| object.metadata.uid.clone().unwrap_or_default();
     Box::new(move |event| {
-        let there = match event {
+        let present = match event {
             Event::Init => {
                 listed = None;
                 return;
@@ -49,8 +49,8 @@ fn presence(sender: watch::Sender<Option<String>>) -> Observer<DynamicObject> {
             Event::Delete(_) => None,
         };
         sender.send_if_modified(|now| {
-            let changed = *now != there;
-            *now = there;
+            let changed = *now != present;
+            *now = present;
             changed
         });
     })
@@ -63,13 +63,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_gone_is_noticed_by_its_deletion_and_by_a_new_list() {
+    fn notices_absence_by_deletion_and_by_a_new_list() {
         let object = || -> DynamicObject {
             serde_json::from_value(json!({"apiVersion": "monitoring.coreos.com/v1", "kind": "ServiceMonitor", "metadata": {"name": "m", "uid": "u"}}))
                 .unwrap()
         };
         let (sender, present) = watch::channel(None);
-        let mut observe = presence(sender);
+        let mut observe = observe_uid(sender);
         for (event, is_there) in [
             (Event::Init, false),
             (Event::InitDone, false),

@@ -1,4 +1,4 @@
-//! What is kept of a node: the GPUs it offers, and whether it takes new pods.
+//! Cached fields of nodes: GPUs, and whether the node takes new pods.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use wva_scaling::normalize_accelerator;
 
 use crate::model::gpus::{Gpus, VENDORS};
 
-/// A node as it is watched: without the list of its images above all.
+/// The deserialized fields of a node. The list of images is the largest part that is left out.
 #[derive(Clone, Debug, Deserialize, Resource)]
 #[resource(inherit = "Node")]
 pub(crate) struct WatchedNode {
@@ -42,24 +42,24 @@ struct Condition {
     status: String,
 }
 
-/// What is kept of a node.
+/// Cached fields of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NodeFacts {
-    /// Its accelerator of each vendor, normalized, in the order of [`VENDORS`].
+    /// Normalized accelerator of each vendor, in the order of [`VENDORS`].
     pub(crate) accelerators: [Option<Box<str>>; VENDORS.len()],
     /// Allocatable GPUs.
     pub(crate) gpus: Gpus,
-    /// It is neither cordoned nor known to be out of order.
+    /// The node is neither cordoned nor reported as not ready.
     pub(crate) takes_pods: bool,
 }
 
 impl NodeFacts {
-    /// Heartbeats change nodes all the time, and no cycle is due for them.
+    /// A changed node starts no cycle: heartbeats change nodes all the time.
     pub(crate) fn nodes() -> Projection<WatchedNode, Self> {
-        Projection { read: Self::of, same: None }
+        Projection { read: Self::new, same: None }
     }
 
-    fn of(node: &WatchedNode) -> Self {
+    fn new(node: &WatchedNode) -> Self {
         let product = |label: &str| node.labels().get(label).filter(|p| !p.is_empty());
         let ready = node.status.conditions.iter().flatten().find(|c| c.r#type == "Ready");
         Self {
@@ -79,27 +79,28 @@ mod tests {
     #[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
     fn read(labels: Value, spec: Value, status: Value) -> NodeFacts {
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "labels": labels}, "spec": spec, "status": status});
-        NodeFacts::of(&serde_json::from_value(node).unwrap())
+        NodeFacts::new(&serde_json::from_value(node).unwrap())
     }
 
     #[test]
-    fn a_node_tells_its_gpus_by_vendor() {
+    fn reads_gpus_by_vendor() {
         let labels = json!({"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "amd.com/gpu.product": "", "zone": "a"});
         let allocatable = json!({"cpu": "192", "nvidia.com/gpu": "8", "amd.com/gpu": "4"});
-        let kept = read(labels, json!({}), json!({"allocatable": allocatable, "images": [{"names": ["a"]}]}));
-        assert_eq!(kept.accelerators, [Some("H100".into()), None, None]);
-        assert_eq!((kept.gpus, kept.takes_pods), (Gpus([8, 4, 0]), true));
+        let facts =
+            read(labels, json!({}), json!({"allocatable": allocatable, "images": [{"names": ["a"]}]}));
+        assert_eq!(facts.accelerators, [Some("H100".into()), None, None]);
+        assert_eq!((facts.gpus, facts.takes_pods), (Gpus([8, 4, 0]), true));
         for (label, product, want) in [
             ("amd.com/gpu.product", "AMD-MI300X-192GB", "MI300X"),
             ("intel.com/gpu.product", "Intel-Gaudi-2-96GB", "Gaudi-2"),
         ] {
-            let kept = read(json!({label: product}), json!({}), json!({}));
-            assert_eq!(kept.accelerators.iter().flatten().map(AsRef::as_ref).collect::<Vec<_>>(), [want]);
+            let facts = read(json!({label: product}), json!({}), json!({}));
+            assert_eq!(facts.accelerators.iter().flatten().map(AsRef::as_ref).collect::<Vec<_>>(), [want]);
         }
     }
 
     #[test]
-    fn a_node_that_is_cordoned_or_out_of_order_takes_no_pods() {
+    fn cordoned_or_unready_node_takes_no_pods() {
         let ready = |status: &str| json!({"conditions": [{"type": "MemoryPressure", "status": "False"}, {"type": "Ready", "status": status}]});
         for (spec, status, takes) in [
             (json!({}), ready("True"), true),

@@ -1,5 +1,4 @@
-//! What is kept of a pod: whose it is, what keeps it from being ready and since when, the node it is on, and its GPUs.
-//! Pods are the most numerous objects of a cluster, and much of one nobody reads: only the fields below are
+//! Cached fields of pods: owner, progress, node and GPUs. Pods are the most numerous objects, so only these fields are
 //! deserialized.
 
 use std::time::Duration;
@@ -11,21 +10,21 @@ use kube::{Resource, ResourceExt};
 use serde::Deserialize;
 use wva_runtime::cache::Projection;
 
-use super::kept::Owner;
+use super::objects::Owner;
 use crate::model::gpus::Gpus;
 
-/// Why a container that waits will not start unless somebody changes something: the kubelet tries again and again, with
-/// ever longer pauses, or not at all.
-const DOES_NOT_MEND: [&str; 9] = [
+/// WaitingState reasons of containers that do not start without a change: the kubelet retries with growing pauses, or not at
+/// all.
+const PERMANENT_REASONS: [&str; 9] = [
     "CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName",
     "ImageInspectError", "CreateContainerConfigError", "CreateContainerError", "RunContainerError",
 ];
-/// A run of a container that lasted as long was no failed start: the kubelet forgets its earlier failures then, too.
+/// A container that ran this long did not fail to start. The kubelet also resets its backoff after this time.
 const GOOD_RUN: Duration = Duration::from_mins(10);
-/// Restarts from which on short runs are a loop.
-const LOOP: i32 = 2;
+/// Least number of restarts of a crash loop.
+const MIN_RESTARTS: i32 = 2;
 
-/// A pod as it is watched. A whole one takes ten times the memory while it is read.
+/// The deserialized fields of a pod. A whole pod takes ten times the memory.
 #[derive(Clone, Debug, Deserialize, Resource)]
 #[resource(inherit = "Pod")]
 pub(crate) struct WatchedPod {
@@ -40,24 +39,24 @@ pub(crate) struct WatchedPod {
 #[serde(rename_all = "camelCase", default)]
 struct Spec {
     node_name: Option<String>,
-    containers: Vec<Asking>,
-    init_containers: Option<Vec<Asking>>,
+    containers: Vec<ContainerSpec>,
+    init_containers: Option<Vec<ContainerSpec>>,
 }
 
-/// A container, for what it asks for.
+/// Resources and restart policy of a container.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(from = "AskingFields")]
-struct Asking(Container);
+#[serde(from = "ContainerFields")]
+struct ContainerSpec(Container);
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct AskingFields {
+struct ContainerFields {
     resources: Option<k8s_openapi::api::core::v1::ResourceRequirements>,
     restart_policy: Option<String>,
 }
 
-impl From<AskingFields> for Asking {
-    fn from(AskingFields { resources, restart_policy }: AskingFields) -> Self {
+impl From<ContainerFields> for ContainerSpec {
+    fn from(ContainerFields { resources, restart_policy }: ContainerFields) -> Self {
         Self(Container { resources, restart_policy, ..Container::default() })
     }
 }
@@ -92,17 +91,17 @@ struct ContainerStatus {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct State {
-    waiting: Option<Waiting>,
+    waiting: Option<WaitingState>,
     running: Option<Run>,
     terminated: Option<Run>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
-struct Waiting {
+struct WaitingState {
     reason: Option<String>,
 }
 
-/// A run of a container, finished or not.
+/// A run of a container, in progress or finished.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Run {
@@ -110,41 +109,39 @@ struct Run {
     finished_at: Option<Time>,
 }
 
-/// What a pod is doing. The later of two is the worse for whoever waits for it.
+/// Phase of a pod, in order from ready to finished. The greater phase is further from ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
-    /// It may be sent requests.
+    /// It takes requests.
     Ready,
-    /// It loads, as far as one can tell.
+    /// It is starting, without a sign of failure.
     Starting,
-    /// The scheduler finds no node for it.
+    /// The scheduler finds no node.
     Unschedulable,
-    /// A container of it fails again and again, or cannot be started.
+    /// A container fails repeatedly, or cannot start.
     CrashLooping,
-    /// It has ended for good, and holds nothing any more.
+    /// It has finished and holds no resources.
     Done,
 }
 
-/// What a pod is doing, as far as it changes with time alone.
+/// Phase of a pod as a function of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Progress {
     phase: Phase,
-    /// It crash-loops up to then: after that its container runs longer than it did before it last failed.
-    outlives: Option<Timestamp>,
+    /// End of the crash loop: after this time the container has run longer than its last failed run.
+    recovers_at: Option<Timestamp>,
 }
 
 impl Progress {
-    /// What it is doing at a time of the wall clock.
-    pub(crate) fn at(self, wall: Timestamp) -> Phase {
-        if self.outlives.is_some_and(|then| then < wall) { Phase::Starting } else { self.phase }
+    /// Phase at a wall-clock time.
+    pub(crate) fn phase_at(self, wall: Timestamp) -> Phase {
+        if self.recovers_at.is_some_and(|at| at < wall) { Phase::Starting } else { self.phase }
     }
 
-    /// It is ready.
     pub(crate) fn is_ready(self) -> bool {
         self.phase == Phase::Ready
     }
 
-    /// It has ended for good.
     pub(crate) fn is_done(self) -> bool {
         self.phase == Phase::Done
     }
@@ -152,21 +149,20 @@ impl Progress {
 
 impl From<Phase> for Progress {
     fn from(phase: Phase) -> Self {
-        Self { phase, outlives: None }
+        Self { phase, recovers_at: None }
     }
 }
 
-/// What is kept of a pod.
+/// Cached fields of a pod.
 #[derive(Clone, Debug)]
 pub(crate) struct PodFacts {
     pub(crate) owner: Option<Owner>,
     /// It is being deleted.
-    pub(crate) leaving: bool,
+    pub(crate) is_terminating: bool,
     pub(crate) progress: Progress,
-    /// When it was made. `None` only for objects no API server wrote.
+    /// Creation time. `None` only in tests.
     pub(crate) created: Option<Timestamp>,
-    /// Since it has been ready, or not: since its creation, where it never was. `None` only for objects no API server
-    /// wrote.
+    /// Time of the last change of readiness, else of the creation. `None` only in tests.
     pub(crate) since: Option<Timestamp>,
     /// The node it is bound to.
     pub(crate) node: Option<Box<str>>,
@@ -174,19 +170,19 @@ pub(crate) struct PodFacts {
 }
 
 impl PodFacts {
-    /// No change of a pod is reason for a cycle: there are too many.
+    /// A changed pod starts no cycle: pods change too often.
     pub(crate) fn pods() -> Projection<WatchedPod, Self> {
-        Projection { read: Self::of, same: None }
+        Projection { read: Self::new, same: None }
     }
 
-    fn of(pod: &WatchedPod) -> Self {
+    fn new(pod: &WatchedPod) -> Self {
         let ready = pod.status.condition("Ready");
         let changed = ready.and_then(|c| c.last_transition_time.as_ref()).map(|t| t.0);
         let created = pod.creation_timestamp().map(|t| t.0);
         let init = pod.spec.init_containers.iter().flatten();
         Self {
-            owner: Owner::of(&pod.metadata),
-            leaving: pod.metadata.deletion_timestamp.is_some(),
+            owner: Owner::from_meta(&pod.metadata),
+            is_terminating: pod.metadata.deletion_timestamp.is_some(),
             progress: pod.status.progress(),
             created,
             since: changed.max(created),
@@ -215,50 +211,49 @@ impl Status {
         }
         let unready = ready.and_then(|c| c.last_transition_time.as_ref());
         let containers = self.container_statuses.iter().chain(&self.init_container_statuses).flatten();
-        match containers.filter_map(|c| c.fails(unready)).max() {
+        match containers.filter_map(|c| c.failure(unready)).max() {
             None => Phase::Starting.into(),
-            Some(Fails::Until(then)) => Progress { phase: Phase::CrashLooping, outlives: Some(then) },
-            Some(Fails::Always) => Phase::CrashLooping.into(),
+            Some(Failure::Until(at)) => Progress { phase: Phase::CrashLooping, recovers_at: Some(at) },
+            Some(Failure::Permanent) => Phase::CrashLooping.into(),
         }
     }
 }
 
-/// How long a container does not become ready by itself. The later of two is the longer.
+/// How long a container keeps failing without a change, in order of duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Fails {
-    /// Until its run is longer than the one before: it may only need more time now.
+enum Failure {
+    /// Until its run is longer than the last failed one: it may only need more time.
     Until(Timestamp),
-    /// For as long as its status is as it is.
-    Always,
+    /// Until its status changes.
+    Permanent,
 }
 
 impl ContainerStatus {
-    /// Whether it will not become ready by itself; its pod has not been ready since `unready`.
-    fn fails(&self, unready: Option<&Time>) -> Option<Fails> {
+    /// Failure of the container; `unready` is the time at which its pod stopped being ready.
+    fn failure(&self, unready: Option<&Time>) -> Option<Failure> {
         let state = self.state.as_ref();
-        let waits = state.and_then(|s| s.waiting.as_ref()).and_then(|w| w.reason.as_deref());
-        if waits.is_some_and(|reason| DOES_NOT_MEND.contains(&reason)) {
-            return Some(Fails::Always);
+        let waiting = state.and_then(|s| s.waiting.as_ref()).and_then(|w| w.reason.as_deref());
+        if waiting.is_some_and(|reason| PERMANENT_REASONS.contains(&reason)) {
+            return Some(Failure::Permanent);
         }
-        // Between two pauses of a loop the container runs, for as long as it takes to fail: a variant must not seem to
-        // recover each time.
+        // In a crash loop the container runs between two pauses. These runs must not look like recoveries.
         let running = state.and_then(|s| s.running.as_ref()).and_then(|r| r.started_at.as_ref());
         let was_ready = running.zip(unready).is_some_and(|(started, unready)| started.0 < unready.0);
         let ended = |state: Option<&State>| state.and_then(|s| s.terminated.clone());
         let last = ended(state).or_else(|| ended(self.last_state.as_ref()));
-        if self.ready || was_ready || self.restart_count < LOOP {
+        if self.ready || was_ready || self.restart_count < MIN_RESTARTS {
             return None;
         }
         let ran = last.and_then(|run| run.length()).filter(|ran| *ran < GOOD_RUN)?;
         Some(match running {
-            Some(started) => Fails::Until(started.0.saturating_add(ran).ok()?),
-            None => Fails::Always,
+            Some(started) => Failure::Until(started.0.saturating_add(ran).ok()?),
+            None => Failure::Permanent,
         })
     }
 }
 
 impl Run {
-    /// `None` while it is not over.
+    /// Length of a finished run.
     fn length(&self) -> Option<Duration> {
         let (started, finished) = self.started_at.as_ref().zip(self.finished_at.as_ref())?;
         Duration::try_from(finished.0.duration_since(started.0)).ok()
@@ -277,7 +272,7 @@ mod tests {
     fn read(spec: Value, status: Value) -> PodFacts {
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "spec": spec, "status": status,
             "metadata": {"name": "p", "namespace": "ns", "creationTimestamp": CREATED}});
-        PodFacts::of(&serde_json::from_value(pod).unwrap())
+        PodFacts::new(&serde_json::from_value(pod).unwrap())
     }
 
     fn at(minute: u32) -> String {
@@ -297,11 +292,11 @@ mod tests {
     #[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
     fn check_at(wall: &str, status: Value, want: Phase) {
         let pod = read(json!({"containers": []}), status.clone());
-        assert_eq!(pod.progress.at(wall.parse().unwrap()), want, "{status}");
+        assert_eq!(pod.progress.phase_at(wall.parse().unwrap()), want, "{status}");
     }
 
     #[test]
-    fn conditions_tell_what_a_pod_is_doing() {
+    fn reads_phase_from_conditions() {
         let placed =
             |status: &str, reason: &str| json!({"type": "PodScheduled", "status": status, "reason": reason});
         check(json!({}), Phase::Starting);
@@ -316,16 +311,16 @@ mod tests {
     }
 
     #[test]
-    fn a_container_that_does_not_mend_by_itself_is_a_crash_loop() {
+    fn permanently_waiting_container_is_a_crash_loop() {
         let waits = |reason: &str| json!({"state": {"waiting": {"reason": reason}}});
-        for reason in DOES_NOT_MEND {
+        for reason in PERMANENT_REASONS {
             check(json!({"containerStatuses": [{"ready": true}, waits(reason)]}), Phase::CrashLooping);
             check(json!({"initContainerStatuses": [waits(reason)]}), Phase::CrashLooping);
         }
         for reason in ["ContainerCreating", "PodInitializing"] {
             check(json!({"containerStatuses": [waits(reason)]}), Phase::Starting);
         }
-        // A sidecar of a pod that serves concerns nobody here.
+        // A failing sidecar of a ready pod does not count.
         check(
             json!({"conditions": [ready("True", 1)], "containerStatuses": [waits("CrashLoopBackOff")]}),
             Phase::Ready,
@@ -333,24 +328,24 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_is_one_while_its_container_runs_too() {
+    fn crash_loop_lasts_through_short_runs() {
         let status = |restarts: u32, last_run: [u32; 2], began: u32| {
             let last = json!({"terminated": {"exitCode": 1, "startedAt": at(last_run[0]), "finishedAt": at(last_run[1])}});
             json!({"conditions": [ready("False", 20)], "containerStatuses": [
                 {"ready": false, "restartCount": restarts, "state": {"running": {"startedAt": at(began)}}, "lastState": last}]})
         };
         check(status(2, [18, 19], 21), Phase::CrashLooping);
-        // A run as long as the one before may end as that did; one that goes on is none of a loop so far.
+        // A run no longer than the last failed one may fail too; a longer one ends the loop.
         check_at("2026-01-01T00:22:00Z", status(2, [18, 19], 21), Phase::CrashLooping);
         check_at("2026-01-01T00:22:01Z", status(2, [18, 19], 21), Phase::Starting);
         check(status(1, [18, 19], 21), Phase::Starting);
-        // It served for a while and crashed once: it may come back as it did before.
+        // It served for a while and crashed once.
         check(status(5, [1, 20], 21), Phase::Starting);
-        // It was ready in this very run, so that it is no failed start.
+        // It was ready in this run, so this is not a failed start.
         check(status(5, [18, 19], 19), Phase::Starting);
         let crashed = json!({"terminated": {"exitCode": 1, "startedAt": at(21), "finishedAt": at(22)}});
         check(json!({"containerStatuses": [{"restartCount": 3, "state": crashed}]}), Phase::CrashLooping);
-        // An init container that has done its work.
+        // A finished init container.
         let done = json!({"terminated": {"exitCode": 0, "startedAt": at(1), "finishedAt": at(2)}});
         check(
             json!({"initContainerStatuses": [{"ready": true, "restartCount": 3, "state": done}]}),
@@ -359,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_waited_for_since_it_was_made_or_last_stopped_being_ready() {
+    fn counts_from_creation_or_last_change_of_readiness() {
         let since = |status: Value| read(json!({"containers": []}), status).since.map(|t| t.to_string());
         assert_eq!(since(json!({})).as_deref(), Some(CREATED));
         assert_eq!(since(json!({"conditions": [ready("False", 7)]})), Some(at(7)));
@@ -367,14 +362,14 @@ mod tests {
     }
 
     #[test]
-    fn node_and_gpus_are_kept() {
-        let asks = |n: u32| json!({"name": "c", "image": "i", "resources": {"limits": {"nvidia.com/gpu": n.to_string()}}});
-        let kept = read(
-            json!({"nodeName": "n", "containers": [asks(1), asks(2)], "initContainers": [asks(4)]}),
+    fn reads_node_and_gpus() {
+        let container = |n: u32| json!({"name": "c", "image": "i", "resources": {"limits": {"nvidia.com/gpu": n.to_string()}}});
+        let facts = read(
+            json!({"nodeName": "n", "containers": [container(1), container(2)], "initContainers": [container(4)]}),
             json!({}),
         );
-        assert_eq!((kept.node.as_deref(), kept.gpus.total()), (Some("n"), 4));
-        let kept = read(json!({"nodeName": "", "containers": [{"name": "c"}]}), json!({}));
-        assert_eq!((kept.node, kept.gpus.total()), (None, 0));
+        assert_eq!((facts.node.as_deref(), facts.gpus.total()), (Some("n"), 4));
+        let facts = read(json!({"nodeName": "", "containers": [{"name": "c"}]}), json!({}));
+        assert_eq!((facts.node, facts.gpus.total()), (None, 0));
     }
 }

@@ -1,5 +1,5 @@
-//! VariantAutoscalings as the cache keeps them. Admission is never trusted to have run: the same rules are applied
-//! here, and an object that breaks them is kept with the reason, never an error of a loop.
+//! Cached VariantAutoscalings. The admission rules are applied again here, because admission may not have run. An invalid
+//! object is cached with the reason and never stops a loop.
 
 use std::sync::Arc;
 
@@ -20,60 +20,60 @@ use crate::model::conditions::Unusable;
 use crate::model::keys::WorkloadKey;
 use crate::model::reported::ReportedState;
 use crate::model::written::Written;
-use crate::observe::{guard, legacy};
+use crate::observe::{legacy, validation};
 
-/// A VariantAutoscaling as the cache keeps it: what is read of it, and judged once. One that breaks today's rules or
-/// schema is kept with the reason.
+/// A cached VariantAutoscaling, validated once. An object that violates the current rules or schema has the reason in
+/// place of its spec.
 #[derive(Debug)]
 pub struct Variant {
     /// Namespace and name.
     pub(crate) key: VariantKey,
-    /// Tells a re-created object from the one before.
+    /// Distinguishes a recreated object from the previous one.
     pub(crate) uid: String,
-    /// Which of two states of it is the later one: see [`revision`].
+    /// Orders two states of the object: see [`revision`].
     pub(crate) revision: Option<u64>,
-    /// For `observedGeneration`.
+    /// `metadata.generation`, for `observedGeneration`.
     pub(crate) generation: Option<i64>,
     /// Value of its instance label.
     pub(crate) instance: Option<String>,
     /// Value of its accelerator label.
     pub(crate) accelerator: Option<String>,
-    /// Creation, by which the older of two with one target is the one that counts.
+    /// Creation time. The older of two variants with one target wins.
     pub(crate) created: Option<Timestamp>,
     /// It is being deleted.
-    pub(crate) leaving: bool,
-    /// Its status as last seen.
-    pub(crate) status: Status,
-    /// What it declares, or why that cannot be used.
-    pub(crate) declared: Result<Declared, Unusable>,
+    pub(crate) is_terminating: bool,
+    /// Status as last seen.
+    pub(crate) status: VariantStatus,
+    /// The parsed spec, or why it cannot be used.
+    pub(crate) spec: Result<ParsedSpec, Unusable>,
 }
 
-/// What is kept of a status.
+/// Cached fields of a status.
 #[derive(Debug)]
-pub(crate) struct Status {
-    /// The target; `None` where there is none, or it cannot be read.
+pub(crate) struct VariantStatus {
+    /// The target; `None` if it is absent or unreadable.
     pub(crate) alloc: Option<OptimizedAlloc>,
     /// The target repeats the replicas of the workload, because no analysis has succeeded yet.
     pub(crate) unanalyzed: bool,
-    /// A model at 0 was being woken, or was at rest.
+    /// The model was at 0 replicas: it was being woken or was idle.
     pub(crate) waking: bool,
-    /// The workload was there when it was written, or before.
+    /// The workload existed at the time of this status, or before.
     pub(crate) target_seen: bool,
-    /// Replicas the workload had.
+    /// Replicas of the workload.
     pub(crate) current: Option<u32>,
-    /// The generation that it is about.
+    /// `observedGeneration` of the condition Ready.
     pub(crate) observed: Option<i64>,
-    /// What events have reported.
+    /// Problems reported by events.
     pub(crate) reported: ReportedState,
-    /// How fast a replica is, as an earlier leader learnt it.
-    pub(crate) known: Option<Known>,
-    /// For whoever writes the next.
+    /// Step times of a replica, learned by an earlier leader.
+    pub(crate) learned: Option<Known>,
+    /// State for the next status write.
     pub(crate) written: Written,
 }
 
-/// A valid declaration.
+/// A valid spec.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Declared {
+pub(crate) struct ParsedSpec {
     /// The workload, `spec.scaleTargetRef`.
     pub(crate) workload: WorkloadKey,
     /// `spec.modelID`.
@@ -89,15 +89,15 @@ pub(crate) struct Declared {
 }
 
 impl Variant {
-    /// How the cache is filled.
+    /// Reads objects into the cache.
     pub(crate) fn projection() -> Projection<DynamicObject, Arc<Self>> {
         Projection { read: |object| Arc::new(Self::read(object)), same: Some(|a, b| a.same(b)) }
     }
 
-    /// Reads one object as it is stored, which may be from a time with other rules.
+    /// Reads a stored object, which may be older than the current rules.
     pub(crate) fn read(object: &DynamicObject) -> Self {
         let label = |key: &str| object.labels().get(key).filter(|v| !v.is_empty()).cloned();
-        let declared = declared(object);
+        let spec = parse_spec(object);
         Self {
             key: VariantKey { namespace: object.namespace().unwrap_or_default(), name: object.name_any() },
             uid: object.uid().unwrap_or_default(),
@@ -106,34 +106,29 @@ impl Variant {
             instance: label(INSTANCE_LABEL),
             accelerator: label(ACCELERATOR_LABEL),
             created: object.creation_timestamp().map(|t| t.0),
-            leaving: object.metadata.deletion_timestamp.is_some(),
-            status: Status::new(&status(object)),
-            declared,
+            is_terminating: object.metadata.deletion_timestamp.is_some(),
+            status: VariantStatus::new(&status(object)),
+            spec,
         }
     }
 
-    /// But for the status, which this program writes: a change of it alone is no reason for a cycle.
+    /// Equality except for the status: a change of the status alone, which the controller writes, starts no cycle.
     fn same(&self, other: &Self) -> bool {
-        let of = |v: &Self| (v.generation, v.created, v.leaving);
+        let of = |v: &Self| (v.generation, v.created, v.is_terminating);
         of(self) == of(other)
             && self.uid == other.uid
             && self.instance == other.instance
             && self.accelerator == other.accelerator
-            && self.declared == other.declared
+            && self.spec == other.spec
     }
 
-    /// Whether it is being deleted: nobody decides on it any more, however long its finalizers take.
-    pub(crate) fn is_leaving(&self) -> bool {
-        self.leaving
-    }
-
-    /// The mode; `None` for what breaks the rules.
+    /// The mode; `None` for an invalid object.
     pub(crate) fn mode(&self) -> Option<Mode> {
-        self.declared.as_ref().ok().map(|d| d.mode)
+        self.spec.as_ref().ok().map(|d| d.mode)
     }
 }
 
-impl Status {
+impl VariantStatus {
     fn new(status: &VariantAutoscalingStatus) -> Self {
         let condition = |type_: &str| status.conditions.iter().find(|c| c.type_ == type_);
         let state = status.controller_state.clone();
@@ -147,27 +142,26 @@ impl Status {
             observed: condition("Ready").and_then(|c| c.observed_generation),
             reported: ReportedState::of_status(status, &state),
             written: Written::of(status),
-            known: status.learned.as_ref().and_then(known),
+            learned: status.learned.as_ref().and_then(learned_times),
             alloc,
         }
     }
 }
 
-/// What the API server counts changes with, which is greater for the later state of an object. `None` where it is no
-/// number: then nobody can tell.
+/// The resource version as a number, which grows with each change of an object. `None` if it is not a number.
 pub(crate) fn revision(object: &DynamicObject) -> Option<u64> {
     object.metadata.resource_version.as_ref()?.parse().ok()
 }
 
-/// What an earlier leader learnt, as far as it can be right.
-fn known(learned: &LearnedCurves) -> Option<Known> {
+/// Step times learned by an earlier leader; `None` if a value is invalid.
+fn learned_times(learned: &LearnedCurves) -> Option<Known> {
     let amount = |value: f64| Amount::try_from(value).ok();
     let times = StepTimes { a: amount(learned.a)?, b: amount(learned.b)?, c: amount(learned.c)? };
     let samples = u32::try_from(learned.samples.max(0)).unwrap_or(u32::MAX);
     Some(Known { times, samples: amount(f64::from(samples))? })
 }
 
-/// The status as far as it can be read: what another release wrote into one field must not cost the target.
+/// Reads each field of the status alone: an unreadable field of another release must not lose the target.
 fn status(object: &DynamicObject) -> VariantAutoscalingStatus {
     let field = |name: &str| object.data.get("status").and_then(|s| s.get(name)).cloned().unwrap_or_default();
     let text = |value: &Value| value.as_str().map(str::to_owned).unwrap_or_default();
@@ -192,9 +186,9 @@ fn status(object: &DynamicObject) -> VariantAutoscalingStatus {
     }
 }
 
-fn declared(object: &DynamicObject) -> Result<Declared, Unusable> {
+fn parse_spec(object: &DynamicObject) -> Result<ParsedSpec, Unusable> {
     let invalid = |problem: String| Unusable::Invalid(problem);
-    if let Some(problems) = guard::violations(object) {
+    if let Some(problems) = validation::violations(object) {
         return Err(invalid(problems));
     }
     let spec = object.data.get("spec").cloned().unwrap_or_default();
@@ -207,7 +201,7 @@ fn declared(object: &DynamicObject) -> Result<Declared, Unusable> {
         .unwrap_or_default();
     let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
     let bound = |bound: Option<i32>| bound.and_then(|b| u32::try_from(b).ok());
-    Ok(Declared {
+    Ok(ParsedSpec {
         workload: WorkloadKey::new(namespace, &spec.scale_target_ref),
         model_id: spec.model_id,
         cost,

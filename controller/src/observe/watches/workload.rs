@@ -1,4 +1,4 @@
-//! What is kept of workloads: Deployments, StatefulSets and LeaderWorkerSets.
+//! Cached fields of workloads: Deployments, StatefulSets and LeaderWorkerSets.
 
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec};
@@ -8,40 +8,40 @@ use serde::Deserialize;
 use serde_json::Value;
 use wva_runtime::cache::Projection;
 
-use super::kept::Owner;
+use super::objects::Owner;
 use crate::model::keys::Replicas;
 use crate::observe::pools::Labels;
 use crate::observe::template::Template;
 
-/// A workload.
+/// Cached fields of a workload.
 #[derive(Clone, Debug)]
 pub(crate) struct Workload {
     pub(crate) uid: Box<str>,
-    /// It waits for its dependants to be deleted, which counts as gone.
-    pub(crate) leaving: bool,
+    /// It is being deleted, which counts as deleted.
+    pub(crate) is_terminating: bool,
     pub(crate) replicas: Replicas,
-    /// What its replicas are like; of a LeaderWorkerSet the pod that serves, with the GPUs of its whole group. `None`
-    /// where it has no template.
+    /// Pod template; `None` if there is none. For a LeaderWorkerSet the template of the leader, with the GPUs of the
+    /// whole group.
     pub(crate) template: Option<Template>,
-    /// Labels of the pod that serves, by which an InferencePool knows it.
+    /// Labels of the pod that takes requests, for InferencePool selectors.
     pub(crate) pod_labels: Labels,
-    /// What made a StatefulSet, for those of a LeaderWorkerSet.
+    /// Owner of a StatefulSet, such as a LeaderWorkerSet.
     pub(crate) owner: Option<Box<Owner>>,
 }
 
 impl Workload {
     fn new(
         meta: &ObjectMeta,
-        asked: Option<i32>,
+        requested: Option<i32>,
         ready: Option<i32>,
         (template, pod_labels): (Option<Template>, Labels),
     ) -> Self {
         Self {
             uid: meta.uid.as_deref().unwrap_or_default().into(),
-            leaving: meta.deletion_timestamp.is_some(),
+            is_terminating: meta.deletion_timestamp.is_some(),
             replicas: Replicas {
-                // Kubernetes runs one replica where spec.replicas is left out.
-                current: u32::try_from(asked.unwrap_or(1)).unwrap_or(0),
+                // The default of spec.replicas is 1.
+                current: u32::try_from(requested.unwrap_or(1)).unwrap_or(0),
                 ready: u32::try_from(ready.unwrap_or(0)).unwrap_or(0),
             },
             template,
@@ -50,16 +50,16 @@ impl Workload {
         }
     }
 
-    /// Only that it comes or goes is reason for a cycle: its replicas change all the time.
+    /// Only its creation and deletion start a cycle; its replicas change too often.
     fn same(&self, other: &Self) -> bool {
-        (&self.uid, self.leaving) == (&other.uid, other.leaving)
+        (&self.uid, self.is_terminating) == (&other.uid, other.is_terminating)
     }
 
     pub(crate) fn deployments() -> Projection<Deployment, Self> {
         let read = |d: &Deployment| {
             let (spec, status) = (d.spec.as_ref(), d.status.as_ref());
-            let (asked, ready) = (spec.and_then(|s| s.replicas), status.and_then(|s| s.ready_replicas));
-            Self::new(&d.metadata, asked, ready, spec.map(|s| template(&s.template)).unwrap_or_default())
+            let (requested, ready) = (spec.and_then(|s| s.replicas), status.and_then(|s| s.ready_replicas));
+            Self::new(&d.metadata, requested, ready, spec.map(|s| template(&s.template)).unwrap_or_default())
         };
         Projection { read, same: Some(Self::same) }
     }
@@ -67,10 +67,10 @@ impl Workload {
     pub(crate) fn stateful_sets() -> Projection<StatefulSet, Self> {
         let read = |set: &StatefulSet| {
             let (spec, status) = (set.spec.as_ref(), set.status.as_ref());
-            let (asked, ready) = (spec.and_then(|s| s.replicas), status.and_then(|s| s.ready_replicas));
+            let (requested, ready) = (spec.and_then(|s| s.replicas), status.and_then(|s| s.ready_replicas));
             let template = spec.map(|s| template(&s.template)).unwrap_or_default();
-            let kept = Self::new(&set.metadata, asked, ready, template);
-            Self { owner: Owner::of(&set.metadata).map(Box::new), ..kept }
+            let workload = Self::new(&set.metadata, requested, ready, template);
+            Self { owner: Owner::from_meta(&set.metadata).map(Box::new), ..workload }
         };
         Projection { read, same: Some(Self::same) }
     }
@@ -80,24 +80,24 @@ impl Workload {
             let number = |path: &str| set.data.pointer(path).and_then(Value::as_i64);
             let replicas = |path: &str| number(path).and_then(|n| i32::try_from(n).ok());
             let group = set.data.pointer("/spec/leaderWorkerTemplate");
-            let (asked, ready) = (replicas("/spec/replicas"), replicas("/status/readyReplicas"));
-            Self::new(&set.metadata, asked, ready, group.and_then(group_template).unwrap_or_default())
+            let (requested, ready) = (replicas("/spec/replicas"), replicas("/status/readyReplicas"));
+            Self::new(&set.metadata, requested, ready, group.and_then(group_template).unwrap_or_default())
         };
         Projection { read, same: Some(Self::same) }
     }
 }
 
 fn template(template: &PodTemplateSpec) -> (Option<Template>, Labels) {
-    (template.spec.as_ref().map(Template::of), pod_labels(template))
+    (template.spec.as_ref().map(Template::new), pod_labels(template))
 }
 
 fn pod_labels(template: &PodTemplateSpec) -> Labels {
     let labels = template.metadata.iter().flat_map(|meta| meta.labels.iter().flatten());
-    Labels::of(labels.map(|(key, value)| (key, value.as_str())))
+    Labels::new(labels.map(|(key, value)| (key, value.as_str())))
 }
 
-/// What one group of a LeaderWorkerSet is like: a leader, which serves, and `size - 1` workers. Without a template of
-/// its own the leader is made as the workers are.
+/// Template of one group of a LeaderWorkerSet: a leader, which takes requests, and `size - 1` workers. Without a leader
+/// template the leader uses the worker template.
 fn group_template(group: &Value) -> Option<(Option<Template>, Labels)> {
     let pod = |name: &str| -> Option<(PodSpec, Labels)> {
         let template = PodTemplateSpec::deserialize(group.get(name)?).ok()?;
@@ -107,11 +107,11 @@ fn group_template(group: &Value) -> Option<(Option<Template>, Labels)> {
     let worker = pod("workerTemplate");
     let (leader, labels) = pod("leaderTemplate").or_else(|| worker.clone())?;
     let workers = group.get("size").and_then(Value::as_u64).unwrap_or(1).saturating_sub(1);
-    let of_worker = worker.as_ref().map_or(0, |(w, _)| Template::of(w).gpus);
-    let of_workers = u64::from(of_worker).saturating_mul(workers);
-    let mut serving = Template::of(&leader);
-    serving.gpus = u32::try_from(of_workers.saturating_add(serving.gpus.into())).unwrap_or(u32::MAX);
-    Some((Some(serving), labels))
+    let worker_gpus = worker.as_ref().map_or(0, |(w, _)| Template::new(w).gpus);
+    let all_worker_gpus = u64::from(worker_gpus).saturating_mul(workers);
+    let mut template = Template::new(&leader);
+    template.gpus = u32::try_from(all_worker_gpus.saturating_add(template.gpus.into())).unwrap_or(u32::MAX);
+    Some((Some(template), labels))
 }
 
 #[cfg(test)]
@@ -131,17 +131,17 @@ mod tests {
     }
 
     #[test]
-    fn a_workload_asks_for_a_cycle_when_it_comes_or_goes_and_not_when_it_scales() {
+    fn creation_and_deletion_start_a_cycle_but_scaling_does_not() {
         let mut writer = Writer::new(Workload::deployments());
-        let mut take_in = |d: Deployment| writer.apply(&Event::Apply(d));
-        assert!(take_in(deployment("1", 2, None)));
-        assert!(!take_in(deployment("1", 3, None)));
-        assert!(take_in(deployment("1", 3, Some("2026-01-01T00:00:00Z"))), "its deletion begins");
-        assert!(take_in(deployment("2", 3, None)), "another of the same name");
+        let mut apply = |d: Deployment| writer.apply(&Event::Apply(d));
+        assert!(apply(deployment("1", 2, None)));
+        assert!(!apply(deployment("1", 3, None)));
+        assert!(apply(deployment("1", 3, Some("2026-01-01T00:00:00Z"))), "its deletion started");
+        assert!(apply(deployment("2", 3, None)), "another object of the same name");
     }
 
     #[test]
-    fn the_latest_figures_of_a_workload_are_kept_though_they_ask_for_no_cycle() {
+    fn caches_replicas_that_start_no_cycle() {
         let mut writer = Writer::new(Workload::deployments());
         let cache = writer.reader();
         for replicas in [2, 3] {
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_counts_as_one_replica_with_the_gpus_of_all_its_pods() {
+    fn group_is_one_replica_with_the_gpus_of_all_its_pods() {
         let (leader, worker) = (pod(2, &["--max-num-seqs=1"]), pod(8, &["--max-num-seqs=2"]));
         for (template, gpus, arg) in [
             (json!({"size": 4, "leaderTemplate": leader, "workerTemplate": worker}), 26, "--max-num-seqs=1"),
@@ -172,21 +172,21 @@ mod tests {
             (json!({"leaderTemplate": leader, "workerTemplate": worker}), 2, "--max-num-seqs=1"),
             (json!({"size": 1, "workerTemplate": worker}), 8, "--max-num-seqs=2"),
         ] {
-            let kept = group(&json!({"replicas": 3, "leaderWorkerTemplate": template}));
-            assert_eq!((kept.replicas.current, kept.replicas.ready), (3, 1));
-            let found = kept.template.unwrap();
+            let workload = group(&json!({"replicas": 3, "leaderWorkerTemplate": template}));
+            assert_eq!((workload.replicas.current, workload.replicas.ready), (3, 1));
+            let found = workload.template.unwrap();
             assert_eq!((found.gpus, found.engine_args()), (gpus, vec![arg.to_owned()]), "{template}");
             assert_eq!(found.accelerator.as_deref(), Some("H100"));
         }
     }
 
     #[test]
-    fn a_leader_worker_set_that_says_little_or_nonsense_is_kept_all_the_same() {
-        let kept = group(&json!({"leaderWorkerTemplate": {"workerTemplate": pod(1, &[])}}));
-        assert_eq!((kept.replicas.current, kept.template.map(|t| t.gpus)), (1, Some(1)));
+    fn reads_incomplete_and_invalid_leader_worker_sets() {
+        let workload = group(&json!({"leaderWorkerTemplate": {"workerTemplate": pod(1, &[])}}));
+        assert_eq!((workload.replicas.current, workload.template.map(|t| t.gpus)), (1, Some(1)));
         let size = json!({"size": u64::MAX, "workerTemplate": pod(8, &[])});
         assert_eq!(group(&json!({"leaderWorkerTemplate": size})).template.map(|t| t.gpus), Some(u32::MAX));
-        let kept = group(&json!({"replicas": "three", "leaderWorkerTemplate": {"workerTemplate": 7}}));
-        assert_eq!((kept.replicas.current, kept.template), (1, None));
+        let workload = group(&json!({"replicas": "three", "leaderWorkerTemplate": {"workerTemplate": 7}}));
+        assert_eq!((workload.replicas.current, workload.template), (1, None));
     }
 }

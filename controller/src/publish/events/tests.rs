@@ -65,7 +65,7 @@ fn an_event_is_about_its_own_reason() {
 }
 
 /// Everything that is published exists, and is managed.
-fn reach(publications: &[Published]) -> Reach {
+fn reach(publications: &[Published]) -> OwnershipView {
     let mut cluster = Cluster::new();
     for key in publications.iter().flat_map(|p| p.variants.keys()) {
         cluster.variant(&key.name, "m", json!({"metadata": {"uid": "u"}}));
@@ -79,7 +79,7 @@ async fn write_all(fake: &FakeApi, publications: Vec<Published>) {
     write_within(fake, reach, publications).await;
 }
 
-async fn write_within(fake: &FakeApi, reach: Reach, publications: Vec<Published>) {
+async fn write_within(fake: &FakeApi, reach: OwnershipView, publications: Vec<Published>) {
     let (sender, reader) = watch::channel(None);
     let writer = tokio::spawn(run(fake.client(), Some("pod".into()), reach, reader));
     for publication in publications {

@@ -75,7 +75,7 @@ pub fn values(
 
 fn value(va: &Variant, metric: &str, now: Timestamp) -> Option<ExternalMetricValue> {
     // An object that breaks today's rules gets no decisions: its status is what an earlier release left behind.
-    if va.mode()? == Mode::Recommend || va.is_leaving() {
+    if va.mode()? == Mode::Recommend || va.is_terminating {
         return None;
     }
     let alloc = va.status.alloc.as_ref()?;

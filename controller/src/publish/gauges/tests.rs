@@ -12,7 +12,7 @@ use crate::fixture::{self, Cluster, decision, key, published, replicas, without_
 use crate::observe::variants::Ownership;
 
 /// Variant `a` with this label, which is managed by the controller of `instance`.
-fn reach(label: Option<&str>, instance: Option<&str>) -> Reach {
+fn reach(label: Option<&str>, instance: Option<&str>) -> OwnershipView {
     let mut cluster = Cluster::new();
     let labels = json!({"wva.llmd.ai/controller-instance": label.unwrap_or_default()});
     cluster.variant("a", "m", json!({"metadata": {"uid": "u", "labels": labels}}));
@@ -20,7 +20,7 @@ fn reach(label: Option<&str>, instance: Option<&str>) -> Reach {
 }
 
 /// The lines of `/metrics` that are no comments.
-fn shown(published: Published, reach: Reach, legacy: bool) -> Vec<String> {
+fn shown(published: Published, reach: OwnershipView, legacy: bool) -> Vec<String> {
     let (_sender, reader) = watch::channel(Some(Arc::new(published)));
     let mut text = String::new();
     VariantSeries::new(reader, reach, legacy, CycleProgress::default()).each(&mut |family| {

@@ -179,7 +179,7 @@ fn publication(n: usize) -> Arc<Published> {
 }
 
 /// These variants exist, and are managed.
-fn reach(names: impl IntoIterator<Item = String>) -> Reach {
+fn reach(names: impl IntoIterator<Item = String>) -> OwnershipView {
     let mut cluster = Cluster::new();
     for name in names {
         cluster.variant(&name, "m", json!({"metadata": {"uid": "u"}}));

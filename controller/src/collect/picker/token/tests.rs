@@ -1,11 +1,11 @@
-//! Where the token comes from, how long it is kept, and that the controller's own account is refused.
+//! Tests of the sources of the token, its renewal, and the refusal of the controller's own account.
 
 use serde_json::json;
 use wva_fakes::{FakeApi, Reply, Request};
 
 use super::*;
 
-/// A fake API server that takes the client for the controller, and answers a request for a token with this one.
+/// A fake API server. The client is the controller's account, and token requests return this token.
 fn api(token: &'static str) -> FakeApi {
     let fake = FakeApi::new();
     set_token(&fake, Some(token));
@@ -14,7 +14,7 @@ fn api(token: &'static str) -> FakeApi {
 
 fn set_token(fake: &FakeApi, token: Option<&'static str>) {
     fake.set_rule(move |request| {
-        if !asks_for_token(request) {
+        if !is_token_request(request) {
             let user = json!({"username": "system:serviceaccount:ns:controller"});
             return Some(Reply::Json(201, json!({"metadata": {}, "status": {"userInfo": user}})));
         }
@@ -24,7 +24,7 @@ fn set_token(fake: &FakeApi, token: Option<&'static str>) {
     });
 }
 
-fn asks_for_token(request: &Request) -> bool {
+fn is_token_request(request: &Request) -> bool {
     !request.path.ends_with("/selfsubjectreviews")
 }
 
@@ -32,14 +32,14 @@ fn account(name: &str) -> PickerToken {
     PickerToken::Account { namespace: "ns".to_owned(), name: name.to_owned() }
 }
 
-/// The header after so much time, which is virtual.
+/// The header, renewed renewed in virtual time.
 struct RenewedToken(watch::Receiver<Option<HeaderValue>>, tokio::task::JoinHandle<()>);
 
 impl RenewedToken {
-    async fn by(token: PickerToken, fake: &FakeApi) -> Self {
+    async fn start(token: PickerToken, fake: &FakeApi) -> Self {
         let (sender, mut header) = watch::channel(None);
         let client = fake.client();
-        let task = tokio::spawn(async move { token.keep(&client, &sender).await });
+        let task = tokio::spawn(async move { token.keep_renewed(&client, &sender).await });
         header.changed().await.unwrap();
         Self(header, task)
     }
@@ -56,47 +56,47 @@ impl Drop for RenewedToken {
 }
 
 #[tokio::test(start_paused = true)]
-async fn asks_nothing_without_an_account() {
+async fn makes_no_requests_without_an_account() {
     let fake = api("requested");
-    assert_eq!(RenewedToken::by(PickerToken::None, &fake).await.header(), None);
-    let fixed = RenewedToken::by(PickerToken::Fixed("set".to_owned()), &fake).await;
+    assert_eq!(RenewedToken::start(PickerToken::None, &fake).await.header(), None);
+    let fixed = RenewedToken::start(PickerToken::Fixed("set".to_owned()), &fake).await;
     assert_eq!(fixed.header().as_deref(), Some("Bearer set"));
-    assert_eq!(fake.count(asks_for_token), 0);
+    assert_eq!(fake.count(is_token_request), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn renews_the_token_before_it_expires() {
     let fake = api("first");
-    let kept = RenewedToken::by(account("reader"), &fake).await;
-    assert_eq!(kept.header().as_deref(), Some("Bearer first"));
+    let renewed = RenewedToken::start(account("reader"), &fake).await;
+    assert_eq!(renewed.header().as_deref(), Some("Bearer first"));
     assert_eq!(fake.requests().last().unwrap().path, "/api/v1/namespaces/ns/serviceaccounts/reader/token");
     set_token(&fake, Some("second"));
     tokio::time::sleep(Duration::from_secs(479)).await;
-    assert_eq!(kept.header().as_deref(), Some("Bearer first"));
+    assert_eq!(renewed.header().as_deref(), Some("Bearer first"));
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert_eq!(kept.header().as_deref(), Some("Bearer second"));
-    assert_eq!(fake.count(asks_for_token), 2);
+    assert_eq!(renewed.header().as_deref(), Some("Bearer second"));
+    assert_eq!(fake.count(is_token_request), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn sends_no_expired_token_and_retries_with_backoff() {
     let fake = api("first");
-    let kept = RenewedToken::by(account("reader"), &fake).await;
+    let renewed = RenewedToken::start(account("reader"), &fake).await;
     set_token(&fake, None);
     tokio::time::sleep(Duration::from_secs(590)).await;
-    assert_eq!(kept.header().as_deref(), Some("Bearer first"), "valid for 10 minutes");
+    assert_eq!(renewed.header().as_deref(), Some("Bearer first"), "valid for 10 minutes");
     tokio::time::sleep(Duration::from_secs(90)).await;
-    assert_eq!(kept.header(), None);
-    assert!(fake.count(asks_for_token) < 12, "{} requests", fake.count(asks_for_token));
+    assert_eq!(renewed.header(), None);
+    assert!(fake.count(is_token_request) < 12, "{} requests", fake.count(is_token_request));
     set_token(&fake, Some("second"));
     tokio::time::sleep(LONGEST_BACKOFF).await;
-    assert_eq!(kept.header().as_deref(), Some("Bearer second"));
+    assert_eq!(renewed.header().as_deref(), Some("Bearer second"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn never_sends_a_token_of_the_controllers_own_account() {
     let fake = api("own");
-    let kept = RenewedToken::by(account("controller"), &fake).await;
+    let renewed = RenewedToken::start(account("controller"), &fake).await;
     tokio::time::sleep(Duration::from_secs(5)).await;
-    assert_eq!((kept.header(), fake.count(asks_for_token)), (None, 0));
+    assert_eq!((renewed.header(), fake.count(is_token_request)), (None, 0));
 }

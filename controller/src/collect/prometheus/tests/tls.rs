@@ -1,5 +1,4 @@
-//! The client over real TLS: whose certificates count, on which name, with which certificate of its own, and what
-//! becomes of each file that changes.
+//! Tests of the client over TLS: trusted certificates, server names, client certificates, and changed files.
 
 use std::net::IpAddr;
 
@@ -49,7 +48,7 @@ struct Secure {
     tls: Arc<Identity>,
 }
 
-/// The certificate of a server, and the server names that clients have asked for.
+/// Certificate of a server, and the server names that clients requested.
 #[derive(Debug)]
 struct Identity {
     key: Arc<CertifiedKey>,
@@ -64,7 +63,7 @@ impl ResolvesServerCert for Identity {
 }
 
 impl Secure {
-    /// It serves a certificate of `ca` for `name`, and wants one of `clients` where there is one.
+    /// Serves a certificate of `ca` for `name`, and requires a client certificate of `clients`, if set.
     fn start(ca: &Ca, name: &str, clients: Option<&Ca>) -> Self {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let pair = ca.issue(name);
@@ -81,7 +80,7 @@ impl Secure {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
-        let (fake, router) = FakePrometheus::at(address, Answers::series([(json!({}), 7)]));
+        let (fake, router) = FakePrometheus::at(address, FakeReply::series([(json!({}), 7)]));
         let second = Duration::from_secs(1);
         let limits =
             Limits { handshake: second, head: second, drain: Duration::ZERO, ..Limits::new("tests", 64) };
@@ -96,18 +95,18 @@ impl Secure {
     }
 }
 
-/// Whether it is answered.
-async fn asks(client: &Prometheus) -> Result<(), String> {
+/// Makes a query and checks its answer.
+async fn query(client: &Prometheus) -> Result<(), String> {
     client.values("x").await.map(|values| assert_eq!(values, [7.0])).map_err(|e| e.to_string())
 }
 
-/// Faults of the files at the last reading.
+/// Faults of the files at the last read.
 fn faults(client: &Prometheus) -> Vec<String> {
     client.connection.files.try_lock().unwrap().faults.clone()
 }
 
 #[tokio::test]
-async fn only_a_certificate_of_a_trusted_ca_for_this_host_counts() {
+async fn trusts_only_certificates_of_known_cas_for_the_host() {
     let (ca, folder) = (Ca::new(), Folder::new());
     folder.write("ca.crt", ca.pem());
     folder.write("other.crt", Ca::new().pem());
@@ -116,23 +115,23 @@ async fn only_a_certificate_of_a_trusted_ca_for_this_host_counts() {
         ..config
     };
     let server = Secure::start(&ca, "localhost", None);
-    asks(&Prometheus::new(trusted("ca.crt", server.config("localhost"))).unwrap()).await.unwrap();
+    query(&Prometheus::new(trusted("ca.crt", server.config("localhost"))).unwrap()).await.unwrap();
     for (config, part) in [
         (trusted("other.crt", server.config("localhost")), "UnknownIssuer"),
         (trusted("ca.crt", server.config("127.0.0.1")), "not valid for name"),
         (server.config("localhost"), "UnknownIssuer"),
-        // A CA that is not there is warned of, and is no reason to trust anybody.
+        // A missing CA file causes a warning and does not weaken verification.
         (trusted("absent.crt", server.config("localhost")), "UnknownIssuer"),
     ] {
-        let error = asks(&Prometheus::new(config).unwrap()).await.unwrap_err();
+        let error = query(&Prometheus::new(config).unwrap()).await.unwrap_err();
         assert!(error.contains(part), "{part:?} is not in {error}");
     }
-    let blind = PrometheusConfig { insecure_skip_verify: true, ..server.config("127.0.0.1") };
-    asks(&Prometheus::new(blind).unwrap()).await.unwrap();
+    let unverified = PrometheusConfig { insecure_skip_verify: true, ..server.config("127.0.0.1") };
+    query(&Prometheus::new(unverified).unwrap()).await.unwrap();
 }
 
 #[tokio::test]
-async fn the_server_name_is_asked_for_and_verified_in_place_of_the_host() {
+async fn requests_and_verifies_the_server_name() {
     let (ca, folder) = (Ca::new(), Folder::new());
     folder.write("ca.crt", ca.pem());
     let server = Secure::start(&ca, "prometheus.monitoring.svc", None);
@@ -141,17 +140,17 @@ async fn the_server_name_is_asked_for_and_verified_in_place_of_the_host() {
         Prometheus::new(PrometheusConfig { ca_path, server_name, ..server.config(host) })
     };
     for host in ["127.0.0.1", "localhost"] {
-        asks(&named(host, "prometheus.monitoring.svc").unwrap()).await.unwrap();
+        query(&named(host, "prometheus.monitoring.svc").unwrap()).await.unwrap();
         let name = server.tls.names.lock().unwrap().last().unwrap().clone();
         assert_eq!(name.as_deref(), Some("prometheus.monitoring.svc"));
-        let asked = server.fake.asked.lock().unwrap().last().unwrap().host.clone();
+        let requested = server.fake.requests.lock().unwrap().last().unwrap().host.clone();
         assert_eq!(
-            asked,
+            requested,
             format!("{host}:{}", server.fake.address.port()),
             "the request is for the URL's host"
         );
     }
-    let error = asks(&named("localhost", "another.name").unwrap()).await.unwrap_err();
+    let error = query(&named("localhost", "another.name").unwrap()).await.unwrap_err();
     assert!(error.contains("not valid for name") && error.contains("another.name"), "{error}");
     for bad in ["127.0.0.1", "::1", "no name", ""] {
         let error = named("localhost", bad).unwrap_err();
@@ -160,7 +159,7 @@ async fn the_server_name_is_asked_for_and_verified_in_place_of_the_host() {
 }
 
 #[tokio::test]
-async fn a_client_certificate_is_sent_and_a_renewed_one_is_used() {
+async fn sends_the_client_certificate_and_reloads_it() {
     let (ca, clients, folder) = (Ca::new(), Ca::new(), Folder::new());
     folder.write("ca.crt", ca.pem());
     let server = Secure::start(&ca, "localhost", Some(&clients));
@@ -173,28 +172,28 @@ async fn a_client_certificate_is_sent_and_a_renewed_one_is_used() {
         folder.write("tls.crt", pair.cert.pem());
         folder.write("tls.key", pair.key.serialize_pem());
     };
-    asks(&with(None).unwrap()).await.unwrap_err();
-    assert!(matches!(with(files()), Err(ClientError::File { .. })), "there is none");
+    query(&with(None).unwrap()).await.unwrap_err();
+    assert!(matches!(with(files()), Err(ClientError::File { .. })), "the files do not exist");
     put(&Ca::new().issue("wva"));
     let client = with(files()).unwrap();
-    asks(&client).await.unwrap_err();
+    query(&client).await.unwrap_err();
     put(&clients.issue("wva"));
-    asks(&client).await.unwrap();
-    // What is no pair, or gone, is not used in place of one that is good.
+    query(&client).await.unwrap();
+    // An invalid or missing pair keeps the last valid one in use.
     folder.write("tls.key", clients.issue("wva").key.serialize_pem());
     assert!(matches!(with(files()), Err(ClientError::Identity { .. })));
-    asks(&client).await.unwrap();
+    query(&client).await.unwrap();
     std::fs::remove_file(folder.path("tls.crt")).unwrap();
-    asks(&client).await.unwrap();
+    query(&client).await.unwrap();
     let now = faults(&client);
     assert!(now.len() == 1 && now[0].contains("PROMETHEUS_CLIENT_CERT_PATH"), "{now:?}");
     put(&clients.issue("wva"));
-    asks(&client).await.unwrap();
+    query(&client).await.unwrap();
     assert!(faults(&client).is_empty());
 }
 
 #[tokio::test]
-async fn a_ca_that_changes_is_used_and_garbage_is_not() {
+async fn reloads_a_changed_ca_but_not_garbage() {
     let (old, new, folder) = (Ca::new(), Ca::new(), Folder::new());
     let before = Secure::start(&old, "localhost", None);
     let after = Secure::start(&new, "localhost", None);
@@ -202,25 +201,25 @@ async fn a_ca_that_changes_is_used_and_garbage_is_not() {
         let ca_path = Some(folder.path("ca.crt"));
         Prometheus::new(PrometheusConfig { ca_path, ..server.config("localhost") })
     };
-    // It may come later than the program.
+    // The CA file may appear after the start.
     let (to_old, to_new) = (client(&before).unwrap(), client(&after).unwrap());
-    asks(&to_old).await.unwrap_err();
+    query(&to_old).await.unwrap_err();
     folder.write("ca.crt", old.pem());
-    asks(&to_old).await.unwrap();
-    asks(&to_new).await.unwrap_err();
+    query(&to_old).await.unwrap();
+    query(&to_new).await.unwrap_err();
     folder.write("ca.crt", "garbage");
-    asks(&to_old).await.unwrap();
-    assert!(matches!(client(&before), Err(ClientError::Ca { .. })), "nobody starts with it");
+    query(&to_old).await.unwrap();
+    assert!(matches!(client(&before), Err(ClientError::Ca { .. })), "a new client fails");
     std::fs::remove_file(folder.path("ca.crt")).unwrap();
-    asks(&to_old).await.unwrap();
+    query(&to_old).await.unwrap();
     assert_eq!(faults(&to_old).len(), 1);
     folder.write("ca.crt", new.pem());
-    asks(&to_new).await.unwrap();
-    asks(&to_old).await.unwrap_err();
+    query(&to_new).await.unwrap();
+    query(&to_old).await.unwrap_err();
 }
 
 #[tokio::test]
-async fn files_that_take_their_time_hold_up_no_round() {
+async fn slow_files_do_not_delay_a_round() {
     let (ca, folder) = (Ca::new(), Folder::new());
     folder.write("ca.crt", ca.pem());
     folder.write("token", "one");
@@ -228,22 +227,22 @@ async fn files_that_take_their_time_hold_up_no_round() {
     let (ca_path, token_path) = (Some(folder.path("ca.crt")), Some(folder.path("token")));
     let config = PrometheusConfig { ca_path, token_path, ..server.config("localhost") };
     let client = Prometheus::new(config).unwrap();
-    let looking = client.connection.files.clone().lock_owned().await;
-    let error = asks(&client).await.unwrap_err();
-    assert!(error.contains("it was not read yet"), "{error}");
-    drop(looking);
-    asks(&client).await.unwrap();
-    let _looking = client.connection.files.clone().lock_owned().await;
-    asks(&client).await.unwrap();
+    let reading = client.connection.files.clone().lock_owned().await;
+    let error = query(&client).await.unwrap_err();
+    assert!(error.contains("not read yet"), "{error}");
+    drop(reading);
+    query(&client).await.unwrap();
+    let _reading = client.connection.files.clone().lock_owned().await;
+    query(&client).await.unwrap();
 }
 
 #[test]
-fn a_host_is_an_address_or_a_name() {
+fn reads_the_host_as_address_or_name() {
     let host = |url: &str| {
         let server_name = Some("name".to_owned());
         let config =
             PrometheusConfig { base_url: url.to_owned(), server_name, ..PrometheusConfig::default() };
-        connection::ServerName::of(&config).map(|server_name| server_name.host)
+        connection::ServerName::from_config(&config).map(|server_name| server_name.host)
     };
     let v6 = host("https://[::1]:9090/prometheus").unwrap();
     assert!(v6.parse::<IpAddr>().is_ok(), "{v6}");

@@ -10,7 +10,7 @@ async fn a_failed_prometheus_keeps_values_and_then_the_target() {
     let mut bench = Bench::busy().await;
     assert_eq!(bench.turn().await.signal(), Some(3));
     // A moment later the values are still known.
-    bench.fake.now(down());
+    bench.fake.set_reply(down());
     let v = bench.turn().await;
     assert_eq!((v.signal(), reasons(&v)), (Some(3), ["Ready", "PrometheusError", "SaturationOnlyMode"]));
     assert!(v.conditions.metrics_available.message.contains("the last values of 2 replica(s)"));
@@ -20,7 +20,7 @@ async fn a_failed_prometheus_keeps_values_and_then_the_target() {
     assert_eq!((v.signal(), reasons(&v)), (Some(3), ["SafetyNet", "PrometheusError", "SafetyNet"]));
     assert_eq!(v.decision.as_ref().unwrap().safety_net, Some(FallbackSource::PreviousDesired));
     // An empty answer is no error, and no idle model either.
-    bench.fake.now(Answers::no_series());
+    bench.fake.set_reply(FakeReply::no_series());
     let v = bench.turn().await;
     assert_eq!((v.signal(), reasons(&v)), (Some(3), ["SafetyNet", "MetricsMissing", "SafetyNet"]));
 }
@@ -31,7 +31,7 @@ async fn each_variant_has_its_own_decision_whatever_the_order_of_the_models() {
     cluster.variant("a", "z", json!({})).deployment("a", 1, 1);
     cluster.variant("b", "y", json!({}));
     cluster.variant("c", "x", json!({})).deployment("c", 3, 3);
-    let mut bench = Bench::new(cluster, Answers::no_series()).await;
+    let mut bench = Bench::new(cluster, FakeReply::no_series()).await;
     bench.turn().await;
     let of = |v: &PublishedVariant| v.decision.as_ref().map(|d| (d.variant.clone(), d.current));
     let decided: Vec<_> = bench.published().variants.values().map(|v| of(v)).collect();
@@ -42,7 +42,7 @@ async fn each_variant_has_its_own_decision_whatever_the_order_of_the_models() {
 async fn what_has_not_changed_is_published_again_and_not_anew() {
     let mut cluster = cluster(json!({}));
     cluster.variant("b", "other", json!({})).deployment("b", 1, 1);
-    let mut bench = Bench::new(cluster, Answers::no_series()).await;
+    let mut bench = Bench::new(cluster, FakeReply::no_series()).await;
     bench.turn().await;
     let before = bench.published();
     bench.cluster.deployment("b", 4, 4);
@@ -105,7 +105,7 @@ async fn changes_of_what_is_published_are_counted_by_direction_and_reason() {
     };
     bench.turn().await;
     assert_eq!(counts(&bench), [], "a first target is no change");
-    bench.fake.now(busy());
+    bench.fake.set_reply(busy());
     bench.turn().await;
     bench.turn().await;
     assert_eq!(counts(&bench), [("up", "SpareBelowTarget", 1)]);

@@ -3,7 +3,7 @@
 use super::*;
 
 /// KV cache use of the pods of variant `a` (model `m`) and of `b` (model `other`).
-fn load(a: f64, b: f64) -> Answers {
+fn load(a: f64, b: f64) -> FakeReply {
     load_of([("a-0", "m", a), ("a-1", "m", a), ("b-0", "other", b), ("b-1", "other", b)])
 }
 
@@ -47,7 +47,7 @@ async fn a_model_that_needs_more_is_decided_on_at_once_and_no_other() {
     // The same load again: there is nothing to say.
     assert!(Arc::ptr_eq(&bench.sample().await, &first));
     // One model needs more, and the other could do with less: that waits.
-    bench.fake.now(load(0.78, 0.1));
+    bench.fake.set_reply(load(0.78, 0.1));
     let early = bench.sample().await;
     assert_eq!((targets(&early), same(&first, &early)), (vec![Some(3), Some(2)], vec![false, true]));
     let kv: BTreeMap<&str, f64> = early
@@ -69,7 +69,7 @@ async fn a_model_that_needs_more_is_decided_on_at_once_and_no_other() {
 #[tokio::test]
 async fn a_model_grows_early_once_between_two_cycles() {
     let mut bench = Bench::decided().await;
-    bench.fake.now(load(0.78, 0.6));
+    bench.fake.set_reply(load(0.78, 0.6));
     let early = bench.sample().await;
     assert_eq!(targets(&early), [Some(3), Some(2)]);
     // The third replica is there and the load is as high.
@@ -82,9 +82,9 @@ async fn a_model_grows_early_once_whichever_of_its_variants_it_is() {
     let load = |kv| load_of(["a-0", "a-1", "b-0", "b-1"].map(|pod| (pod, "m", kv)));
     let mut bench = Bench::two().await;
     bench.cluster.variant("b", "m", json!({"spec": {"variantCost": "80"}}));
-    bench.fake.now(load(0.6));
+    bench.fake.set_reply(load(0.6));
     bench.turn().await;
-    bench.fake.now(load(0.78));
+    bench.fake.set_reply(load(0.78));
     let early = bench.sample().await;
     assert_eq!(targets(&early), [Some(3), Some(2)], "the cheaper one");
     // Its replica loads, so that the other one is next; but not before the next cycle.
@@ -113,7 +113,7 @@ async fn what_is_remembered_of_others_does_not_move() {
     let remembered =
         |i: usize, bench: &mut Bench| format!("{:?}", bench.state.deciding.memory.of(&managed[i], now, wall));
     let (own, other) = (remembered(0, &mut bench), remembered(1, &mut bench));
-    bench.fake.now(load(0.78, 0.6));
+    bench.fake.set_reply(load(0.78, 0.6));
     bench.cluster.deployment("a", 3, 2);
     assert_eq!(bench.sampled_targets().await, [Some(2), Some(2)], "a replica of it loads");
     assert_eq!(remembered(0, &mut bench), own, "nothing was decided");
@@ -128,11 +128,11 @@ async fn an_outage_is_no_need_for_more_and_its_end_may_be() {
     let mut bench = Bench::two().await;
     bench.engine.early(&mut bench.state);
     assert!(bench.engine.published.borrow().is_none(), "the first cycle comes first");
-    bench.fake.now(down());
+    bench.fake.set_reply(down());
     bench.turn().await;
     let held = bench.published();
     assert!(Arc::ptr_eq(&bench.sample().await, &held));
-    bench.fake.now(load(0.78, 0.1));
+    bench.fake.set_reply(load(0.78, 0.1));
     assert_eq!(bench.sampled_targets().await, [Some(3), Some(2)]);
 }
 
@@ -146,7 +146,7 @@ async fn it_can_be_switched_off() {
         });
         let mut running = bench.run();
         running.until(|_| true).await;
-        running.fake.now(load(0.78, 0.6));
+        running.fake.set_reply(load(0.78, 0.6));
         if early_scale_up {
             running.until(|p| targets(p)[0] == Some(3)).await;
         } else {

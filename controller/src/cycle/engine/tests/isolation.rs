@@ -48,18 +48,18 @@ fn window(expression: &str) -> (f64, Vec<String>) {
 }
 
 /// Nothing runs. A request of every model completed `ago` seconds before now.
-fn idle_since(ago: u32) -> Answers {
-    Answers::by(move |expression| {
+fn idle_since(ago: u32) -> FakeReply {
+    FakeReply::by(move |expression| {
         if expression.contains("request_success") {
             let (seconds, names) = window(expression);
             let value = u32::from(seconds > f64::from(ago));
             let of = |namespace| (json!({"namespace": namespace, "model_name": "m"}), value);
-            return Answers::series(names.into_iter().map(of));
+            return FakeReply::series(names.into_iter().map(of));
         }
         let mut all = Vec::new();
         if expression.contains("flow_control") {
             all.extend(["ns", "other"].map(|namespace| (queue_size(namespace, "m"), "0")));
-            return Answers::series(all);
+            return FakeReply::series(all);
         }
         for (namespace, name) in [("ns", "a-0"), ("ns", "a-1"), ("other", "v0-0")] {
             for signal in ["running", "waiting", "age", "kv", "queue"] {
@@ -68,7 +68,7 @@ fn idle_since(ago: u32) -> Answers {
                 all.push((labels, "0"));
             }
         }
-        Answers::series(all)
+        FakeReply::series(all)
     })
 }
 
@@ -170,7 +170,7 @@ async fn a_window_is_asked_for_the_namespaces_that_use_it_alone() {
 #[tokio::test]
 async fn loads_are_acted_on_while_counts_hang() {
     let steady = load_of([("a-0", "m", 0.4), ("a-1", "m", 0.4)]);
-    let mut bench = Bench::new(cluster(json!({})), on("request_success", Answers::Hangs, steady)).await;
+    let mut bench = Bench::new(cluster(json!({})), on("request_success", FakeReply::Hang, steady)).await;
     bench.wait_for_answers(Duration::from_mins(10));
     let mut feed = Feed::new();
     feed.put(SATURATION, &[("default", "analyzerName: percentage")]);
@@ -181,7 +181,7 @@ async fn loads_are_acted_on_while_counts_hang() {
     let mut running = bench.run();
     running.until(|p| p.variants.len() == 1).await;
     running.until_asked(|fake| fake.hanging() > 0).await;
-    running.fake.now(on("request_success", Answers::Hangs, busy()));
+    running.fake.set_reply(on("request_success", FakeReply::Hang, busy()));
     running.until(|p| p.variants.values().all(|v| v.signal() == Some(3))).await;
     running.end().await;
 }

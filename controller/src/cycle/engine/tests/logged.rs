@@ -76,10 +76,10 @@ async fn a_safety_net_that_lasts_is_logged_when_it_begins_and_ends() {
     let begun = lines_with("Safety net activated: emitted fallback metrics");
     assert_eq!(begun.len(), 1, "{begun:?}");
     assert!(begun[0].contains("fallbackSource=\"current-replicas\""), "{begun:?}");
-    bench.fake.now(busy());
+    bench.fake.set_reply(busy());
     bench.turn().await;
     assert_eq!(lines_with("Safety net ended"), ["Safety net ended namespace=\"ns\" variant=\"a\" count=4"]);
-    bench.fake.now(down());
+    bench.fake.set_reply(down());
     bench.state.sampling.samples = Samples::default();
     bench.turn().await;
     assert_eq!(lines_with("Safety net activated").len(), 1, "another time");

@@ -9,7 +9,7 @@ async fn the_first_decision_waits_for_optional_kinds_and_not_for_ever() {
     let mut cluster = cluster(json!({}));
     cluster.nodes_are(Availability::Unknown);
     let began = tokio::time::Instant::now();
-    cluster.watches().discovered().await;
+    cluster.watches().wait_for_discovery().await;
     assert_eq!(began.elapsed().as_secs(), 0, "the watch of nodes has ended, and nobody will know more");
     let (nodes, sight) = watch::channel(Availability::Unknown);
     let mut watches = cluster.watches();
@@ -19,10 +19,10 @@ async fn the_first_decision_waits_for_optional_kinds_and_not_for_ever() {
         tokio::time::sleep(Duration::from_secs(5)).await;
         nodes.send_replace(Availability::NotInstalled);
     };
-    tokio::join!(watches.discovered(), told);
+    tokio::join!(watches.wait_for_discovery(), told);
     assert_eq!(began.elapsed().as_secs(), 5);
     nodes.send_replace(Availability::Unknown);
-    watches.discovered().await;
+    watches.wait_for_discovery().await;
     assert!(began.elapsed() < Duration::from_mins(1), "{:?}", began.elapsed());
 }
 
@@ -35,7 +35,7 @@ async fn a_prometheus_that_hangs_holds_up_neither_changes_nor_the_end() {
     });
     let mut running = bench.run();
     running.until(|p| p.variants.len() == 1).await;
-    running.fake.now(Answers::Hangs);
+    running.fake.set_reply(FakeReply::Hang);
     running.until_asked(|fake| fake.hanging() > 0).await;
     running.cluster.without_variant("a");
     running.changed.notify_one();
@@ -56,7 +56,7 @@ async fn a_change_of_settings_holds_at_once() {
     settings.send_modify(|c| c.decision_hold = hold);
     running.until(|p| p.snapshot.config.decision_hold.get() == hold).await;
     feed.put(GLOBAL, &[("default", "kvSpareTrigger: 0.2")]);
-    feed.maps().tell();
+    feed.maps().notify_changed();
     let trigger = |p: &Published| p.snapshot.config.saturation.get("ns/m")?.kv_spare_trigger.map(f64::from);
     running.until(|p| trigger(p) == Some(0.2)).await;
     settings.send_modify(|c| c.interval = Duration::from_millis(20));
@@ -70,7 +70,7 @@ async fn a_change_of_settings_holds_at_once() {
 
 #[tokio::test]
 async fn nothing_is_published_before_prometheus_was_asked_and_then_whatever_it_said() {
-    let mut bench = Bench::new(cluster(json!({})), Answers::Hangs).await;
+    let mut bench = Bench::new(cluster(json!({})), FakeReply::Hang).await;
     bench.wait_for_answers(Duration::from_millis(1500));
     let mut running = bench.run();
     running.changed.notify_one();

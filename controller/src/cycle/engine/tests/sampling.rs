@@ -36,7 +36,7 @@ async fn rounds_follow_each_other_at_the_interval_unless_the_sample_is_young() {
 async fn a_partial_answer_is_told_and_not_taken_as_complete() {
     let partial = json!({"status": "success", "warnings": ["store b is down"],
         "data": {"resultType": "vector", "result": []}});
-    let partial = Answers::Says(200, partial.to_string());
+    let partial = FakeReply::Body(200, partial.to_string());
     let mut bench = Bench::new(cluster(json!({})), on("num_requests_running", partial, busy())).await;
     bench.wait_for_answers(Duration::from_secs(8));
     let told = bench.turn().await.conditions.metrics_available.message.clone();
@@ -66,7 +66,7 @@ async fn a_large_install_is_asked_for_in_parts_and_a_failing_part_costs_only_its
         cluster.variant("v", "m", json!({"metadata": {"namespace": namespace}}));
         cluster.workload_in(namespace, "v", 15_000);
     }
-    let mut bench = Bench::new(cluster, on("big-1", down(), Answers::no_series())).await;
+    let mut bench = Bench::new(cluster, on("big-1", down(), FakeReply::no_series())).await;
     bench.fetch().await;
     assert_eq!(bench.fake.queries(), 2 * Query::ALL.len());
     let kv = bench.fake.expressions().into_iter().filter(|e| e.contains("max_over_time(vllm:kv"));
@@ -80,11 +80,11 @@ async fn a_large_install_is_asked_for_in_parts_and_a_failing_part_costs_only_its
 
 #[tokio::test]
 async fn when_others_have_too_many_series_only_ours_are_asked_for() {
-    let mut bench = Bench::new(cluster(json!({})), Answers::Floods).await;
+    let mut bench = Bench::new(cluster(json!({})), FakeReply::Flood).await;
     bench.wait_for_answers(Duration::from_mins(1));
     bench.fetch().await;
     assert!(bench.state.sampling.samples.last_error().is_some_and(|e| e.contains("longer than")));
-    bench.fake.now(busy());
+    bench.fake.set_reply(busy());
     let before = bench.fake.queries();
     bench.fetch().await;
     let asked = bench.fake.expressions().split_off(before);
@@ -93,15 +93,15 @@ async fn when_others_have_too_many_series_only_ours_are_asked_for() {
 }
 
 /// A replica that is full, of 16,000 tokens, with requests that wait.
-fn full() -> Answers {
-    Answers::by(|query| {
+fn full() -> FakeReply {
+    FakeReply::by(|query| {
         let one = |signal: &str, value: &'static str| {
             let mut labels = pod_signal("a-0", signal);
             labels["num_gpu_blocks"] = json!("1000");
             labels["block_size"] = json!("16");
             (labels, value)
         };
-        Answers::series(match query {
+        FakeReply::series(match query {
             q if q.contains("timestamp") => vec![one("kv", "1"), one("queue", "1")],
             q if q.contains("generation_tokens") => vec![one("input", "512"), one("output", "128")],
             q if q.contains("usage_perc") => vec![one("", "0.5")],
@@ -126,10 +126,10 @@ async fn a_sample_is_observed_once_however_many_cycles_it_serves() {
     assert_eq!(observed(&bench), [1]);
     bench.engine.cycle(&mut bench.state);
     assert_eq!(observed(&bench), [1], "the same sample");
-    bench.fake.now(down());
+    bench.fake.set_reply(down());
     bench.turn().await;
     assert_eq!(observed(&bench), [1], "and none was to be had");
-    bench.fake.now(full());
+    bench.fake.set_reply(full());
     bench.turn().await;
     assert_eq!(observed(&bench), [2]);
 }
@@ -153,18 +153,18 @@ async fn no_broken_prometheus_looks_idle() {
         json!({"status": "success", "data": {"resultType": "vector", "result": [], "x": "y".repeat(1000)}});
     for answers in [
         down(),
-        Answers::no_series(),
+        FakeReply::no_series(),
         both("NaN"),
-        Answers::Says(200, "{\"status\":".to_owned()),
-        Answers::Says(200, too_big.to_string()),
-        Answers::Hangs,
-        Answers::Trickles,
-        Answers::Floods,
+        FakeReply::Body(200, "{\"status\":".to_owned()),
+        FakeReply::Body(200, too_big.to_string()),
+        FakeReply::Hang,
+        FakeReply::Trickle,
+        FakeReply::Flood,
     ] {
         let mut bench = Bench::busy().await;
         bench.wait_for_answers(Duration::from_millis(500));
         assert_eq!(bench.turn().await.signal(), Some(3));
-        bench.fake.now(answers);
+        bench.fake.set_reply(answers);
         assert_eq!(bench.turn().await.signal(), Some(3), "the last values are kept");
         bench.state.sampling.samples = Samples::default();
         let v = bench.turn().await;

@@ -13,8 +13,8 @@ fn at_zero() -> Cluster {
     cluster
 }
 
-fn calm() -> Answers {
-    on("flow_control", Answers::no_series(), busy())
+fn calm() -> FakeReply {
+    on("flow_control", FakeReply::no_series(), busy())
 }
 
 fn of(name: &str, current: u32, target: u32) -> (String, u32, u32) {
@@ -148,7 +148,7 @@ async fn a_model_whose_pods_a_pool_holds_can_be_woken() {
 
 /// Two cycles for variant `off` at 0, whose HPA says at least 1, next to `on`, which serves the same model with 2
 /// replicas: the target of `off`, and the steps to carry out in each cycle.
-async fn switched_off(answers: Answers) -> ((String, u32, u32), [Vec<(u32, u32)>; 2]) {
+async fn switched_off(answers: FakeReply) -> ((String, u32, u32), [Vec<(u32, u32)>; 2]) {
     let mut cluster = Cluster::new();
     let cost = |cost: &str| json!({"spec": {"variantCost": cost}});
     cluster.variant("off", "m", cost("40")).deployment("off", 0, 0);
@@ -163,7 +163,7 @@ async fn switched_off(answers: Answers) -> ((String, u32, u32), [Vec<(u32, u32)>
 
 #[tokio::test]
 async fn a_bound_does_not_undo_that_somebody_scaled_a_variant_to_zero() {
-    let (off, steps) = switched_off(on("flow_control", Answers::no_series(), both("0.3"))).await;
+    let (off, steps) = switched_off(on("flow_control", FakeReply::no_series(), both("0.3"))).await;
     assert_eq!(off, of("off", 0, 1), "the bound holds for the signal");
     assert_eq!(steps, [vec![], vec![]], "and its HPA, which is off at 0, is not overruled");
 }

@@ -35,11 +35,11 @@ const QUIET: Quiet = Quiet {
 };
 
 impl Quiet {
-    fn answers(self) -> Answers {
-        Answers::by(move |query| match query {
+    fn answers(self) -> FakeReply {
+        FakeReply::by(move |query| match query {
             q if q.contains("request_success") => {
                 let labels = json!({"namespace": "ns", "model_name": "m"});
-                self.completed.map_or(down(), |value| Answers::series([(labels, value)]))
+                self.completed.map_or(down(), |value| FakeReply::series([(labels, value)]))
             }
             q if q.contains("flow_control") => {
                 let adapter = self.adapter.map(|pool| {
@@ -48,12 +48,12 @@ impl Quiet {
                     (labels, "7")
                 });
                 let own = self.queue.map(|value| (queue_size("ns", "m"), value));
-                Answers::series(own.into_iter().chain(adapter))
+                FakeReply::series(own.into_iter().chain(adapter))
             }
             q if q.contains("running") => {
                 let says = [("running", self.running), ("waiting", self.waiting), ("age", self.scraped)];
                 let of = |name| says.map(|(signal, value)| (pod_signal(name, signal), value));
-                Answers::series(["a-0", "a-1"].into_iter().flat_map(of))
+                FakeReply::series(["a-0", "a-1"].into_iter().flat_map(of))
             }
             q => both(if q.contains("timestamp") { self.age } else { "0" }),
         })
@@ -122,7 +122,7 @@ impl Bench {
     }
 
     fn say(&self, says: Quiet) {
-        self.fake.now(says.answers());
+        self.fake.set_reply(says.answers());
     }
 }
 
@@ -248,7 +248,7 @@ async fn activity_between_two_cycles_is_remembered() {
     bench.after_retention().await;
     bench.say(Quiet { running: "1", ..QUIET });
     bench.fetch().await;
-    let busy = bench.state.sampling.samples.taken().unwrap();
+    let busy = bench.state.sampling.samples.last_round().unwrap();
     bench.engine.early(&mut bench.state);
     bench.say(QUIET);
     bench.turn().await;

@@ -1,5 +1,4 @@
-//! What the caches keep of the objects of Kubernetes itself: exactly what the engine and reviews read. Who needs more
-//! of an object adds a field here.
+//! Cached fields of ReplicaSets, autoscalers and Namespaces: only fields that the engine or admission reviews read.
 
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
@@ -14,17 +13,17 @@ use wva_runtime::cache::Projection;
 use crate::model::keys::qualified;
 use crate::model::limits::{Limits, of_hpa, of_scaled_object};
 
-/// The controller an object belongs to.
+/// Controlling owner of an object.
 #[derive(Clone, Debug)]
 pub(crate) struct Owner {
-    /// Qualified.
+    /// Qualified kind.
     pub(crate) kind: Box<str>,
     pub(crate) name: Box<str>,
     pub(crate) uid: Box<str>,
 }
 
 impl Owner {
-    pub(crate) fn of(meta: &ObjectMeta) -> Option<Self> {
+    pub(crate) fn from_meta(meta: &ObjectMeta) -> Option<Self> {
         let owner = meta.owner_references.iter().flatten().find(|o| o.controller == Some(true))?;
         Some(Self {
             kind: qualified(Some(&owner.api_version), &owner.kind).into(),
@@ -34,7 +33,7 @@ impl Owner {
     }
 }
 
-/// A ReplicaSet, for what stands behind it.
+/// Cached fields of a ReplicaSet.
 #[derive(Clone, Debug)]
 pub(crate) struct OwnedSet {
     pub(crate) uid: Box<str>,
@@ -45,16 +44,16 @@ impl OwnedSet {
     pub(crate) fn replica_sets() -> Projection<PartialObjectMeta<ReplicaSet>, Self> {
         let read = |set: &PartialObjectMeta<ReplicaSet>| Self {
             uid: set.metadata.uid.as_deref().unwrap_or_default().into(),
-            owner: Owner::of(&set.metadata),
+            owner: Owner::from_meta(&set.metadata),
         };
         Projection { read, same: None }
     }
 }
 
-/// An HPA or a ScaledObject: what it scales, and how far.
+/// Target and limits of an HPA or ScaledObject.
 #[derive(Clone, Debug)]
 pub(crate) struct Autoscaler {
-    /// Kind of the workload, qualified.
+    /// Qualified kind of the workload.
     pub(crate) kind: Box<str>,
     /// Name of the workload.
     pub(crate) name: Box<str>,
@@ -79,7 +78,7 @@ impl Autoscaler {
             let spec = object.data.get("spec").unwrap_or(&Value::Null);
             let target =
                 |field: &str| spec.pointer(&format!("/scaleTargetRef/{field}")).and_then(Value::as_str);
-            // KEDA scales a Deployment unless told otherwise.
+            // The default kind of KEDA is Deployment.
             let kind = target("kind").filter(|k| !k.is_empty()).unwrap_or("Deployment");
             Self {
                 kind: qualified(target("apiVersion").filter(|v| !v.is_empty()), kind).into(),
@@ -91,14 +90,14 @@ impl Autoscaler {
     }
 }
 
-/// A Namespace: what its labels and annotations mean to this program.
+/// Cached labels and annotations of a Namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamespaceFacts {
-    /// Nothing of it is managed.
+    /// It has the exclusion annotation: none of its variants are managed.
     pub excluded: bool,
-    /// Its instance label.
+    /// Instance label.
     pub instance: Option<Box<str>>,
-    /// Its label that opts in to config maps of its own.
+    /// Label that opts in to ConfigMaps in the namespace.
     pub config_enabled: Option<Box<str>>,
 }
 
@@ -125,7 +124,7 @@ mod tests {
     use wva_runtime::cache::Writer;
 
     #[test]
-    fn a_scaled_object_names_a_deployment_unless_it_says_otherwise() {
+    fn scaled_object_targets_deployment_by_default() {
         let read = |target: Value| {
             let object = json!({"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "metadata": {"name": "s"},
                 "spec": {"scaleTargetRef": target}});
@@ -145,25 +144,25 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_is_what_its_labels_and_annotations_say() {
+    fn reads_namespace_labels_and_annotations() {
         let mut writer = Writer::new(NamespaceFacts::namespaces());
         let cache = writer.reader();
-        let mut show = |labels: Value, annotations: Value| {
+        let mut apply = |labels: Value, annotations: Value| {
             let metadata = json!({"name": "n", "labels": labels, "annotations": annotations});
             let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata});
-            let concerns = writer.apply(&Event::Apply(serde_json::from_value(object).unwrap()));
-            (concerns, cache.get("", "n").unwrap())
+            let is_change = writer.apply(&Event::Apply(serde_json::from_value(object).unwrap()));
+            (is_change, cache.get("", "n").unwrap())
         };
-        assert_eq!(show(json!({}), json!({})), (true, NamespaceFacts::default()));
-        assert!(!show(json!({"team": "a"}), json!({"note": "b"})).0, "nobody reads these");
+        assert_eq!(apply(json!({}), json!({})), (true, NamespaceFacts::default()));
+        assert!(!apply(json!({"team": "a"}), json!({"note": "b"})).0, "these are not read");
         let excluded = NamespaceFacts { excluded: true, ..NamespaceFacts::default() };
-        assert_eq!(show(json!({}), json!({EXCLUDE_ANNOTATION: "true"})), (true, excluded));
+        assert_eq!(apply(json!({}), json!({EXCLUDE_ANNOTATION: "true"})), (true, excluded));
         let labelled = NamespaceFacts {
             excluded: false,
             instance: Some("blue".into()),
             config_enabled: Some("true".into()),
         };
         let labels = json!({INSTANCE_LABEL: "blue", CONFIG_ENABLED_LABEL: "true"});
-        assert_eq!(show(labels, json!({EXCLUDE_ANNOTATION: "yes"})), (true, labelled));
+        assert_eq!(apply(labels, json!({EXCLUDE_ANNOTATION: "yes"})), (true, labelled));
     }
 }

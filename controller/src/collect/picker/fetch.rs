@@ -1,4 +1,4 @@
-//! One request for the metrics of one pod of an endpoint picker.
+//! Requests for the metrics pages of endpoint picker pods.
 
 use std::net::SocketAddr;
 
@@ -6,39 +6,39 @@ use reqwest::header::HeaderValue;
 use tokio::sync::watch;
 
 use super::page::{PickerPage, QueueReader};
-use super::wanted::PickerQuery;
-use crate::collect::page::{self, NoAnswer};
+use super::selection::PickerQuery;
+use crate::collect::page::{self, PageError};
 
-/// Asks pods for their metrics. Clones share connections and token.
+/// Fetches metrics pages of pods. Clones share the client and the token.
 #[derive(Clone, Debug)]
-pub(super) struct Asker {
+pub(super) struct PageFetcher {
     pages: page::Client,
     token: watch::Receiver<Option<HeaderValue>>,
 }
 
-impl Asker {
-    /// An asker that sends this token.
+impl PageFetcher {
+    /// Creates a fetcher that sends this token.
     ///
     /// # Errors
-    /// Where the HTTP client cannot be made.
+    /// If the HTTP client cannot be created.
     pub(super) fn new(token: watch::Receiver<Option<HeaderValue>>) -> Result<Self, reqwest::Error> {
         Ok(Self { pages: page::Client::new()?, token })
     }
 
-    /// Reads the page of one pod. Adds the bytes of the page to `bytes`.
+    /// Reads the page of one pod. Adds the size of the page to `bytes`.
     ///
     /// # Errors
-    /// [`NoAnswer`], after a second at the latest.
-    pub(super) async fn ask(
+    /// [`PageError`], within a second.
+    pub(super) async fn fetch(
         &self,
         pod: SocketAddr,
         query: &PickerQuery,
         bytes: &mut usize,
-    ) -> Result<PickerPage, NoAnswer> {
+    ) -> Result<PickerPage, PageError> {
         let token = self.token.borrow().clone();
         let url = format!("http://{pod}/metrics");
-        let figures = QueueReader::of(query);
-        Ok(self.pages.read_counted(&url, token, figures, bytes).await?.into_page())
+        let reader = QueueReader::new(query);
+        Ok(self.pages.read_counted(&url, token, reader, bytes).await?.into_page())
     }
 }
 

@@ -1,4 +1,4 @@
-//! The words for what changed, and what is counted.
+//! Tests of the logged changes and of the counter.
 
 use std::sync::Arc;
 
@@ -9,18 +9,18 @@ use wva_rules::Place;
 use super::*;
 use crate::config::testing::map;
 
-fn read(entries: &[(&str, &str)]) -> ReadMap<SaturationEntry> {
-    ReadMap::read(&map("wva/m", entries), Place::Global, None)
+fn parse(entries: &[(&str, &str)]) -> ParsedMap<SaturationEntry> {
+    ParsedMap::parse(&map("wva/m", entries), Place::Global, None)
 }
 
 #[track_caller]
 fn check(before: &[(&str, &str)], after: &[(&str, &str)], want: &[&str]) {
-    let (before, after) = (read(before), read(after));
+    let (before, after) = (parse(before), parse(after));
     assert_eq!(changes(&before.entries, &after.entries), want);
 }
 
 #[test]
-fn each_changed_field_is_told_with_both_values() {
+fn logs_old_and_new_value_of_each_changed_field() {
     let both = "kvCacheThreshold: 0.8\nkvSpareTrigger: 0.1";
     check(&[("default", both)], &[("default", both)], &[]);
     check(
@@ -33,15 +33,15 @@ fn each_changed_field_is_told_with_both_values() {
         ],
     );
     check(&[], &[("x", "model_id: m")], &["x.model_id: unset -> \"m\""]);
-    check(&[], &[("default", "")], &["default: added, and says nothing"]);
+    check(&[], &[("default", "")], &["default: added without fields"]);
     check(&[("x", "model_id: m"), ("default", both)], &[("default", both)], &["x: removed"]);
     let many: Vec<String> = (0..30).map(|i| format!("e{i}: removed")).collect();
-    let told = shortened(many);
-    assert!(told.contains("e19") && !told.contains("e20") && told.ends_with("and 10 more"), "{told}");
+    let text = join_changes(many);
+    assert!(text.contains("e19") && !text.contains("e20") && text.ends_with("and 10 more"), "{text}");
 }
 
 #[test]
-fn a_map_counts_when_it_comes_changes_and_goes() {
+fn counts_loads_changes_and_removals_of_a_map() {
     let registry = Registry::new();
     let reloads = ConfigReloads::register(&registry).unwrap();
     let counted = || {
@@ -53,15 +53,16 @@ fn a_map_counts_when_it_comes_changes_and_goes() {
             text.lines().find_map(|l| l.strip_prefix(&line)?.parse::<u64>().ok()).unwrap()
         })
     };
-    let in_force = |map: Option<&Arc<ReadMap<_>>>| InForce { global: map.cloned(), ..InForce::default() };
-    let good = Arc::new(read(&[("default", "kvSpareTrigger: 0.2")]));
-    let bad = Arc::new(read(&[("default", "kvSpareTrigger: 7")]));
-    let mut last = in_force(None);
+    let effective =
+        |map: Option<&Arc<ParsedMap<_>>>| EffectiveMaps { global: map.cloned(), ..EffectiveMaps::default() };
+    let good = Arc::new(parse(&[("default", "kvSpareTrigger: 0.2")]));
+    let bad = Arc::new(parse(&[("default", "kvSpareTrigger: 7")]));
+    let mut last = effective(None);
     for (map, want) in
         [(None, [0, 0]), (Some(&good), [1, 0]), (Some(&good), [1, 0]), (Some(&bad), [1, 1]), (None, [2, 1])]
     {
-        let next = in_force(map);
-        tell(Config::Saturation, &last, &next, &reloads);
+        let next = effective(map);
+        log_changes(ConfigKind::Saturation, &last, &next, &reloads);
         assert_eq!(counted(), want);
         last = next;
     }

@@ -1,0 +1,124 @@
+//! Tests of requests to pods that answer correctly, and to pods that misbehave.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use reqwest::StatusCode;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::super::token::bearer;
+use super::*;
+use crate::collect::totals::QueueTotals;
+
+/// Longer than the timeout of a request.
+const LONG: Duration = Duration::from_secs(10);
+
+const PAGE: &str =
+    "# TYPE llm_d_epp_flow_control_queue_size gauge\nllm_d_epp_flow_control_queue_size{model_name=\"m\"} 3\n";
+
+/// Checks for the expected error.
+type ErrorCheck = fn(&PageError) -> bool;
+
+/// Behavior of a pod after its answer.
+#[derive(Clone, Copy)]
+enum AfterAnswer {
+    Close,
+    Hang,
+    SendMore,
+}
+
+fn response(status: &str, page: &str) -> String {
+    format!("HTTP/1.1 {status}\r\n\r\n{page}")
+}
+
+/// A pod that sends the answer of `answer` to each request.
+async fn pod(answer: impl Fn(&str) -> String + Send + 'static, then: AfterAnswer) -> SocketAddr {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = [0; 4096];
+            let n = stream.read(&mut request).await.unwrap();
+            let answer = answer(&String::from_utf8_lossy(&request[..n]));
+            let mut sent = stream.write_all(answer.as_bytes()).await;
+            match then {
+                AfterAnswer::Close => {}
+                AfterAnswer::Hang => std::future::pending().await,
+                AfterAnswer::SendMore => {
+                    while sent.is_ok() {
+                        sent = stream.write_all(b"go_goroutines 12\ngo_goroutines 12\n").await;
+                    }
+                }
+            }
+        }
+    });
+    address
+}
+
+async fn fetch(address: SocketAddr, token: Option<&str>) -> Result<BTreeMap<String, QueueTotals>, PageError> {
+    let (_, token) = watch::channel(token.and_then(bearer));
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let fetcher = PageFetcher::new(token).unwrap();
+    let query = PickerQuery { models: ["m".to_owned()].into(), ..PickerQuery::default() };
+    Ok(fetcher.fetch(address, &query, &mut 0).await?.waiting)
+}
+
+#[tokio::test]
+async fn reads_waiting_requests_from_page() {
+    for (page, waiting) in
+        [(PAGE, QueueTotals { size: 3.0, bytes: 0.0 }), ("go_goroutines 12\n", QueueTotals::default())]
+    {
+        let totals = fetch(pod(|_| response("200 OK", page), AfterAnswer::Close).await, None).await.unwrap();
+        assert_eq!(totals, [("m".to_owned(), waiting)].into());
+    }
+}
+
+#[tokio::test]
+async fn sends_the_token() {
+    let wants_token = |request: &str| {
+        let has_token = request.contains("authorization: Bearer hunter2\r\n");
+        response(if has_token { "200 OK" } else { "401 Unauthorized" }, PAGE)
+    };
+    assert!(fetch(pod(wants_token, AfterAnswer::Close).await, Some("hunter2")).await.is_ok());
+    for token in [None, Some("other")] {
+        let refused = fetch(pod(wants_token, AfterAnswer::Close).await, token).await.unwrap_err();
+        assert!(matches!(refused, PageError::Refused(StatusCode::UNAUTHORIZED)), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn misbehaving_pod_is_an_error_in_time() {
+    let page = response("200 OK", PAGE);
+    // The target of the redirect has a valid page.
+    let elsewhere = pod(|_| response("200 OK", PAGE), AfterAnswer::Close).await;
+    let rows: [(String, AfterAnswer, ErrorCheck); 7] = [
+        (String::new(), AfterAnswer::Hang, |e| matches!(e, PageError::TooSlow)),
+        (page.clone(), AfterAnswer::Hang, |e| matches!(e, PageError::TooSlow)),
+        (page, AfterAnswer::SendMore, |e| matches!(e, PageError::TooLong | PageError::TooSlow)),
+        (response("200 OK\r\ncontent-length: 999", PAGE), AfterAnswer::Close, |e| {
+            matches!(e, PageError::Unreachable(_))
+        }),
+        (response(&format!("302 Found\r\nlocation: http://{elsewhere}/"), ""), AfterAnswer::Close, |e| {
+            matches!(e, PageError::Refused(StatusCode::FOUND))
+        }),
+        (response("503 Service Unavailable", "no"), AfterAnswer::Close, |e| {
+            matches!(e, PageError::Refused(StatusCode::SERVICE_UNAVAILABLE))
+        }),
+        (response("200 OK", "<html>"), AfterAnswer::Close, |e| matches!(e, PageError::InvalidPage(_))),
+    ];
+    for (answer, then, is_expected) in rows {
+        let address = pod(move |_| answer.clone(), then).await;
+        let error = tokio::time::timeout(LONG, fetch(address, None)).await.unwrap().unwrap_err();
+        assert!(is_expected(&error), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn closed_port_is_unreachable() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let error = fetch(address, None).await.unwrap_err();
+    assert!(matches!(error, PageError::Unreachable(_)), "{error}");
+}

@@ -1,0 +1,25 @@
+//! Applies the webhook's rules to stored objects: the webhook can be off, and an object can be older than a rule.
+
+use kube::api::DynamicObject;
+use serde_json::Value;
+use wva_rules::{Facts, Verdict, validate};
+
+/// Validates one stored object on its own. Three kinds of webhook checks do not apply here:
+///
+/// - Checks against other objects. Of two variants with one target the controller serves the older one
+///   (`TargetConflict`); the other checks are warnings.
+/// - Checks of unlabelled objects for an instance. An instance never sees those objects.
+/// - Checks of updates. A stored object has no previous version, so an old violation counts like a new one.
+#[must_use]
+pub fn validate_stored(object: &DynamicObject) -> Verdict {
+    let value = serde_json::to_value(object).unwrap_or(Value::Null);
+    let mut facts = Facts::of(&value);
+    facts.synced = false;
+    validate(&facts)
+}
+
+/// Violations of a stored object as one text; `None` for a valid object.
+pub(crate) fn violations(object: &DynamicObject) -> Option<String> {
+    let verdict = validate_stored(object);
+    verdict.denied().then(|| verdict.message())
+}
