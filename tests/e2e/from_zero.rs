@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::support::{Cluster, DEADLINE, apply_crds, found, is, read, served, target};
 use anyhow::{Context as _, ensure};
+use k8s_openapi::jiff::SignedDuration;
 use serde_json::Value;
 use wva_testbed::audit::{Audit, Write};
 use wva_testbed::fixtures::VariantFixture;
@@ -16,14 +17,17 @@ use wva_testbed::{Fleet, FleetConfig, Options, Testbed, eventually};
 /// The token for the metrics of pickers, as `echo hunter2` writes it into a Secret.
 const TOKEN: (&str, &str) = ("EPP_METRIC_READER_BEARER_TOKEN", "hunter2\n");
 
+/// How long a replica that is not ready counts as on its way.
+const PENDING_GRACE: Duration = Duration::from_secs(12);
+
 fn options() -> InstallOptions {
     let mut options = crate::support::options();
     let more = [
-        ("WVA_PENDING_GRACE", "12s"),
+        ("WVA_PENDING_GRACE", format!("{}s", PENDING_GRACE.as_secs())),
         // So that the minimum of an HPA says nothing about 0.
-        ("WVA_SCALE_TO_ZERO", "true"),
+        ("WVA_SCALE_TO_ZERO", "true".to_owned()),
     ];
-    options.env.extend(more.map(|(key, value)| (key.to_owned(), value.to_owned())));
+    options.env.extend(more.map(|(key, value)| (key.to_owned(), value)));
     options
 }
 
@@ -239,8 +243,16 @@ async fn the_next_is_woken_where_one_is_stuck(cluster: &Cluster) -> anyhow::Resu
     at_zero(cluster, &[&cheap, &dear]).await?;
     picker.queue(&cheap.model, 1.0);
     cluster.until_replicas(&ns, "cheap", 1).await?;
-    ensure!(cluster.replicas(&ns, "dear").await? == 0, "the dearer one was woken at once");
     cluster.until_replicas(&ns, "dear", 1).await?;
+    let mut steps = cluster.testbed.audit()?;
+    steps.retain(|w| w.namespace == ns && w.stored() && w.resource == "deployments/scale");
+    let step = |name: &str| {
+        let step = steps.iter().find(|w| w.name == name);
+        step.with_context(|| format!("no step of {name}: {steps:?}"))
+    };
+    // The API server cuts the time of a pod's creation to a whole second.
+    let apart = SignedDuration::try_from(PENDING_GRACE)? - SignedDuration::from_secs(1);
+    ensure!(step("dear")?.at >= step("cheap")?.at + apart, "the dearer one was woken at once: {steps:?}");
     cluster.until(&ns, "cheap", "be stuck", |va| is(va, "Ready", ("False", "Stuck"))).await.map(drop)
 }
 

@@ -17,7 +17,7 @@ const QUICK_START: &str = include_str!("../../docs/getting-started/quickstart.md
 /// Namespace of the examples.
 const DEMO: &str = "wva-demo";
 /// Longest time for one command.
-const LONGEST: Duration = Duration::from_mins(3);
+const LONGEST: Duration = Duration::from_mins(8);
 
 /// Beginnings of commands that are not run, and what stands in for them.
 const ELSEWHERE: [(&str, &str); 6] = [
@@ -160,7 +160,7 @@ async fn printed_commands_install_and_scale() -> anyhow::Result<()> {
     for section in ["1. A cluster", "2. Prometheus", "3. wva", "4. A model"] {
         visitor.types(QUICK_START, section).await?;
     }
-    let grown = eventually("as many requests to be answered as arrive", 2 * DEADLINE, async || {
+    let grown = eventually("as many requests to be answered as arrive", 4 * DEADLINE, async || {
         let windows = visitor.load().await?;
         let answered: Vec<u32> = windows.iter().filter(|w| w.rate > 3.0).map(|w| w.answered).collect();
         let ready = visitor.ready().await?;

@@ -16,7 +16,8 @@ use wva_testbed::install::{Install, InstallOptions, SYSTEM};
 use wva_testbed::{Fleet, Options, Testbed};
 
 use crate::support::{
-    DEADLINE, apply_stand_in, controller_pod, external_metric, odd, options, served, try_create, wva,
+    DEADLINE, apply_stand_in, controller_pod, external_metric, good, odd, options, served, try_create,
+    variant, wva,
 };
 use original::Original;
 use session::{Session, step};
@@ -71,6 +72,7 @@ async fn objects(session: &Session<'_>) -> anyhow::Result<()> {
     let crd = session.wva(&["crd"]).await?;
     let apply = ["apply", "--server-side", "--force-conflicts", "-f", "-"];
     session.kubectl_with(&apply, &crd.stdout).await?;
+    until_schema_is_served(session).await?;
     let run = session.wva(&["migrate", "-n", &session.namespace, "--recommend"]).await?;
     ensure!(run.code == 0 && run.stderr.contains("2 to apply"), "{run:?}");
     session.kubectl_with(&["apply", "-f", "-"], &run.stdout).await?;
@@ -78,6 +80,19 @@ async fn objects(session: &Session<'_>) -> anyhow::Result<()> {
     let again = session.wva(&["migrate", "-n", &session.namespace, "--recommend"]).await?;
     ensure!(again.code == 0 && again.stdout.is_empty() && again.stderr.contains("0 to apply"), "{again:?}");
     Ok(())
+}
+
+/// Waits until the API server validates by the new schema: until then it drops fields that the old one lacks.
+async fn until_schema_is_served(session: &Session<'_>) -> anyhow::Result<()> {
+    let client = session.testbed.admin()?;
+    let mut object = variant("probe", &good("probe"));
+    object["spec"]["scaleTargetRef"]["kind"] = json!("Deployment");
+    object["spec"]["minReplicas"] = json!(-1);
+    wva_testbed::eventually("the new schema to be served", DEADLINE, async || {
+        ensure!(try_create(&client, &session.namespace, &object).await?.is_err(), "it was admitted");
+        Ok(())
+    })
+    .await
 }
 
 /// This controller beside the original: it decides, and publishes nothing.
@@ -94,24 +109,30 @@ async fn side_by_side(session: &Session<'_>, original: &Original) -> anyhow::Res
     let labels = [("namespace", SYSTEM), ("pod", "wva-0")].map(|(k, v)| (k.to_owned(), v.to_owned()));
     session.testbed.scrape("wva", install.address("metrics")?, "/metrics", &BTreeMap::from(labels))?;
 
-    let told = session
+    session
         .until("both to be recommended", &["status", "-n", &session.namespace], |run| {
-            run.stdout.matches("RecommendOnly").count() == 2 && run.stdout.matches("62%").count() == 2
+            run.stdout.matches("RecommendOnly").count() == 2
+                && run.stdout.matches("62%").count() == 2
+                && run.stderr.is_empty()
         })
         .await?;
-    ensure!(told.stderr.is_empty(), "{told:?}");
     session.twice(&["status", "-n", &session.namespace, "--watch"], "NAMESPACE   NAME").await?;
-    let closed = session.wva(&["doctor", "-n", &session.namespace]).await?;
-    ensure!(closed.code == 0, "nothing is broken: {closed:?}");
-    ensure!(closed.stdout.contains("beside the original"), "{closed:?}");
+    session
+        .until("nothing to be broken", &["doctor", "-n", &session.namespace], |run| {
+            run.code == 0 && run.stdout.contains("beside the original")
+        })
+        .await?;
 
     step("Both controllers are compared: the original says 3 of llama-h100");
     original.says("llama-h100", 3);
     let prometheus = session.testbed.prometheus_url()?;
     let compare = ["doctor", "-n", &session.namespace, "--compare", "--prometheus", &prometheus];
-    let told =
-        session.until("a difference", &compare, |run| run.stdout.contains("-2") && run.code == 1).await?;
-    ensure!(told.stdout.contains("pod=original-0") && told.stdout.contains("1 the same, 1 not"), "{told:?}");
+    let parts = ["-2", "pod=original-0", "1 the same, 1 not"];
+    session
+        .until("a difference", &compare, |run| {
+            run.code == 1 && parts.iter().all(|part| run.stdout.contains(part))
+        })
+        .await?;
     original.says("llama-h100", 1);
     session.until("both to agree", &compare, |run| run.code == 0).await?;
     ensure!(
@@ -161,22 +182,24 @@ async fn cut_over(session: &Session<'_>, original: &Original) -> anyhow::Result<
     session.kubectl(&["annotate", "va", "--all", "-n", &session.namespace, "wva.llmd.ai/mode-"]).await?;
     let prometheus = session.testbed.prometheus_url()?;
     let doctor = ["doctor", "-n", &session.namespace, "--prometheus", &prometheus];
-    let told = session
+    let parts =
+        ["2 variants: 0 broken, 0 to look at, 2 fine", "served by workload-variant-autoscaler-system/"];
+    session
         .until("a chain that holds", &doctor, |run| {
-            run.code == 0 && run.stdout.contains("2 variants: 0 broken, 0 to look at, 2 fine")
+            run.code == 0 && parts.iter().all(|part| run.stdout.contains(part))
         })
         .await?;
-    ensure!(told.stdout.contains("served by workload-variant-autoscaler-system/"), "{told:?}");
     session
         .until("both to be ready", &["status", "-n", &session.namespace], |run| {
             run.stdout.lines().filter(|line| line.ends_with("   Ready")).count() == 2
         })
         .await?;
-    ensure!(
-        external_metric(session.testbed, &session.namespace, "llama-h100").await? == ["1"],
-        "the HPA is told what was decided"
-    );
-    Ok(())
+    wva_testbed::eventually("the HPA to be told what was decided", DEADLINE, async || {
+        let metric = external_metric(session.testbed, &session.namespace, "llama-h100").await?;
+        ensure!(metric == ["1"], "{metric:?}");
+        Ok(())
+    })
+    .await
 }
 
 /// The way back.
@@ -189,9 +212,12 @@ async fn back(session: &Session<'_>, original: &Original) -> anyhow::Result<()> 
     original.start_again(session.testbed).await?;
     let prometheus = session.testbed.prometheus_url()?;
     let compare = ["doctor", "-n", &session.namespace, "--compare", "--prometheus", &prometheus];
-    let told = session.until("the original to publish", &compare, |run| run.code == 0).await?;
-    ensure!(told.stdout.contains("pod=original-0"), "{told:?}");
-    Ok(())
+    session
+        .until("the original to publish", &compare, |run| {
+            run.code == 0 && run.stdout.contains("pod=original-0")
+        })
+        .await
+        .map(drop)
 }
 
 /// The Deployment of this controller and its pod.

@@ -88,13 +88,17 @@ async fn objects_of_old_releases_are_told_and_hold_up_nobody() -> anyhow::Result
     let listed = ["get", "va", "-n", &namespace, "--no-headers"];
     let listed = cluster.testbed.kubectl(&listed).await?.success()?;
     assert_eq!(listed.lines().count(), old.len() + 1, "{listed}");
-    writes_nothing(&cluster, &namespace, "without-target").await?;
+    // A write of the first cycles may still be on its way.
+    eventually("two cycles that write nothing", DEADLINE, async || {
+        writes_nothing(&cluster, &namespace, "without-target").await
+    })
+    .await?;
     // They can be fixed, and deleted.
     let fix = json!({"spec": {"scaleTargetRef": {"name": "absent"}}});
     merge(&cluster.testbed, &namespace, "va/without-target", &fix).await?.success()?;
     let waits = |va: &Value| is(va, "Ready", ("False", "DeploymentNotFound"));
     cluster.until(&namespace, "without-target", "wait for its target", waits).await?;
-    let delete = ["delete", "va", "words", "-n", &namespace, "--timeout=20s"];
+    let delete = ["delete", "va", "words", "-n", &namespace, "--timeout=150s"];
     cluster.testbed.kubectl(&delete).await?.success()?;
     let Cluster { testbed, install } = cluster;
     install.stop().await?;
@@ -108,15 +112,19 @@ async fn the_crd_of_the_original_is_done_with(testbed: Testbed) -> anyhow::Resul
         testbed.kubectl(&["delete", kind, WEBHOOKS]).await?.success()?;
     }
     let crd = "crd/variantautoscalings.llmd.ai";
-    testbed.kubectl(&["delete", crd, "--timeout=30s"]).await?.success()?;
+    testbed.kubectl(&["delete", crd, "--timeout=150s"]).await?.success()?;
     let crd = repository("tests/fixtures/stand-ins/variantautoscalings-v0.5.yaml");
     let options = InstallOptions { crd: Some(std::fs::read_to_string(crd)?), ..options() };
     let install = Install::start(&testbed, &options).await?;
     let cluster = Cluster { testbed, install };
-    let log = cluster.install.process().log();
-    let named = ["spec.minReplicas", "spec.maxReplicas", "status.currentReplicas"];
-    let warns = |line: &str| line.contains("\"warn\"") && named.iter().all(|field| line.contains(field));
-    ensure!(log.lines().any(warns), "the program does not name the fields that the CRD lacks");
+    eventually("the program to name the fields that the CRD lacks", DEADLINE, async || {
+        let log = cluster.install.process().log();
+        let named = ["spec.minReplicas", "spec.maxReplicas", "status.currentReplicas"];
+        let warns = |line: &str| line.contains("\"warn\"") && named.iter().all(|field| line.contains(field));
+        ensure!(log.lines().any(warns), "no warning names them");
+        Ok(())
+    })
+    .await?;
     let namespace = cluster.testbed.namespace("original").await?;
     let fixture = VariantFixture::new(&namespace, "kept");
     cluster.testbed.apply(&[fixture.deployment(), fixture.variant()].join("---\n")).await?;

@@ -17,31 +17,37 @@ const AGES: [(&str, &str); 3] = [
     ("PROMETHEUS_METRICS_CACHE_UNAVAILABLE_THRESHOLD", "8s"),
 ];
 
-/// What must not move.
-async fn unmoved(cluster: &Cluster, ns: &str, when: &str) -> anyhow::Result<()> {
-    let va = cluster.variant(ns, "held").await?;
-    ensure!(target(&va) == Some(2), "{when}: the target became {:?}", target(&va));
-    ensure!(cluster.replicas(ns, "held").await? == 2, "{when}: the Deployment was scaled");
+/// What has moved of target, replicas, series and external metric. An error: one of them could not be read.
+async fn moved(cluster: &Cluster, ns: &str) -> anyhow::Result<Option<String>> {
+    let target = target(&cluster.variant(ns, "held").await?);
+    if target != Some(2) {
+        return Ok(Some(format!("the target became {target:?}")));
+    }
+    let replicas = cluster.replicas(ns, "held").await?;
+    if replicas != 2 {
+        return Ok(Some(format!("the Deployment was scaled to {replicas}")));
+    }
     let series = cluster.install.series("wva_desired_replicas", &[("namespace", ns)]).await?;
-    ensure!(series.is_none_or(|v| (v - 2.0).abs() < 1e-9), "{when}: wva_desired_replicas is {series:?}");
-    ensure!(cluster.external_metric(ns, "held").await? == ["2"], "{when}: the external metric is not 2");
-    Ok(())
+    if series.is_some_and(|v| (v - 2.0).abs() >= 1e-9) {
+        return Ok(Some(format!("wva_desired_replicas is {series:?}")));
+    }
+    let metric = cluster.external_metric(ns, "held").await?;
+    Ok((metric != ["2"]).then(|| format!("the external metric is {metric:?}")))
 }
 
 /// Watches that nothing moves until a condition holds.
 async fn unmoved_until(cluster: &Cluster, ns: &str, when: &str, reason: (&str, &str)) -> anyhow::Result<()> {
-    let mut moved = None;
-    eventually(&format!("OptimizationReady to be {reason:?} {when}"), DEADLINE, async || {
-        if let Err(e) = unmoved(cluster, ns, when).await {
-            moved = Some(e);
-            return Ok(());
+    let change = eventually(&format!("OptimizationReady to be {reason:?} {when}"), DEADLINE, async || {
+        let change = moved(cluster, ns).await?;
+        if change.is_some() {
+            return Ok(change);
         }
         let va = cluster.variant(ns, "held").await?;
         ensure!(condition(&va, "OptimizationReady")? == reason, "{}", va["status"]["conditions"]);
-        Ok(())
+        Ok(None)
     })
     .await?;
-    moved.map_or(Ok(()), Err)
+    change.map_or(Ok(()), |change| Err(anyhow::anyhow!("{when}: {change}")))
 }
 
 /// Whether a variant has this target by its load.
@@ -67,6 +73,13 @@ async fn no_outage_changes_a_target() -> anyhow::Result<()> {
     cluster.until_replicas(&ns, "held", 2).await?;
     cluster.until(&ns, "held", "have a target of 2 by its load", |va| is_decided(va, 2)).await?;
     load.wait_ready(2, DEADLINE).await?;
+    // The external metrics API reads the status by a watch.
+    eventually("everything to show 2", DEADLINE, async || {
+        let change = moved(&cluster, &ns).await?;
+        ensure!(change.is_none(), "{change:?}");
+        Ok(())
+    })
+    .await?;
 
     // Stopped: the load falls meanwhile, and nobody can see it.
     cluster.testbed.prometheus_stop().await?;
@@ -100,9 +113,10 @@ async fn no_outage_changes_a_target() -> anyhow::Result<()> {
 /// Prometheus is stopped: conditions, the log and one event say that the last target is held.
 async fn safety_net_holds_target(cluster: &Cluster, ns: &str) -> anyhow::Result<()> {
     unmoved_until(cluster, ns, "while Prometheus is stopped", ("True", "SafetyNet")).await?;
-    let va = cluster.variant(ns, "held").await?;
-    ensure!(is(&va, "MetricsAvailable", ("False", "PrometheusError")), "{}", va["status"]);
-    ensure!(is(&va, "Ready", ("True", "SafetyNet")), "{}", va["status"]);
+    let says_so = |va: &Value| {
+        is(va, "MetricsAvailable", ("False", "PrometheusError")) && is(va, "Ready", ("True", "SafetyNet"))
+    };
+    cluster.until(ns, "held", "say that its target is held", says_so).await?;
     let log = cluster.install.process().log();
     for line in [
         "Safety net activated: emitted fallback metrics",
@@ -142,10 +156,10 @@ async fn stopped_cycles_end_series_and_fail_health(testbed: &Testbed, ns: &str) 
     let health = format!("http://{}/healthz", install.address("health")?);
     eventually("the series to be there", DEADLINE, async || {
         ensure!(series().await?.is_some(), "not yet");
+        ensure!(get(&health).await?.0 == 200, "/healthz fails while cycles run");
         Ok(())
     })
     .await?;
-    ensure!(get(&health).await?.0 == 200, "/healthz fails while cycles run");
     std::fs::write(&freeze, "")?;
     eventually("the series to end and /healthz to fail", DEADLINE, async || {
         ensure!(series().await?.is_none(), "the series stands");

@@ -12,7 +12,7 @@ use wva_testbed::install::Install;
 use wva_testbed::{Component, Options, Testbed, eventually};
 
 /// For an API server that starts again, or a review that is due.
-const OUTAGE: Duration = Duration::from_mins(1);
+const OUTAGE: Duration = Duration::from_mins(3);
 const READER: &str = "
 {apiVersion: v1, kind: ServiceAccount, metadata: {name: scraper, namespace: default}}
 ---
@@ -90,7 +90,11 @@ async fn only_those_the_api_server_allows_read_metrics() -> anyhow::Result<()> {
     caller.expect("with a token nobody issued", Some("made-up"), 401).await?;
     caller.expect("without the right", Some(&caller.token("stranger").await?), 403).await?;
     let (scraper, never_seen) = (caller.token("scraper").await?, caller.token("scraper").await?);
-    caller.expect("with the right", Some(&scraper), 200).await?;
+    // The API server learns by its watch of the new rights.
+    eventually("the rights to take effect", OUTAGE, async || {
+        caller.expect("with the right", Some(&scraper), 200).await
+    })
+    .await?;
     every_https_endpoint_offers_http2(&install, &pem, &caller.token("scraper").await?).await?;
 
     testbed.stop(Component::Apiserver).await?;

@@ -206,11 +206,17 @@ pub(crate) async fn events(testbed: &Testbed, namespace: &str, reason: &str) -> 
     list(testbed, "api/v1", namespace, &format!("events?fieldSelector=reason%3D{reason}")).await
 }
 
-/// Applies CRDs and waits until their kinds are served.
+/// Applies CRDs and waits until kubectl finds their kinds.
 pub(crate) async fn apply_crds(testbed: &Testbed, crds: &str) -> anyhow::Result<()> {
     testbed.apply(crds).await?;
-    let wait = ["wait", "--for=condition=Established", "crd", "--all", "--timeout=90s"];
-    testbed.kubectl(&wait).await?.success().map(drop)
+    let wait = ["wait", "--for=condition=Established", "crd", "--all", "--timeout=150s"];
+    testbed.kubectl(&wait).await?.success()?;
+    let crds: Vec<Value> =
+        serde_saphyr::from_multiple(crds).map_err(|e| anyhow::anyhow!("the CRDs are not YAML: {e}"))?;
+    for kind in crds.iter().filter_map(|crd| crd["metadata"]["name"].as_str()) {
+        testbed.wait_discovered(kind).await?;
+    }
+    Ok(())
 }
 
 /// Applies a CRD of `tests/fixtures/stand-ins`.

@@ -19,7 +19,7 @@ use crate::support::Answer;
 pub(crate) type Faults = BTreeSet<(String, String)>;
 
 /// Longest run of `wva validate` over all cases of a test.
-const RUN: Duration = Duration::from_mins(1);
+const RUN: Duration = Duration::from_mins(3);
 
 /// What a verdict of the rules refuses.
 pub(crate) fn of_verdict(verdict: &Verdict) -> Faults {

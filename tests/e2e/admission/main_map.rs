@@ -16,7 +16,7 @@ use crate::support::{events, read};
 const REVISION: &str = "wva.llmd.ai/restart-revision";
 const REFUSED: &str = "ImmutableConfigChangeRejected";
 /// Longest time the remedy of a refusal may take.
-const REMEDY: Duration = Duration::from_secs(30);
+const REMEDY: Duration = Duration::from_mins(3);
 
 fn map(data: &Value, revision: Option<&str>) -> String {
     let annotations = revision.map(|revision| json!({REVISION: revision}));

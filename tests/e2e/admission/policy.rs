@@ -233,12 +233,20 @@ async fn policy_agrees_with_webhook_on_variants() -> anyhow::Result<()> {
     bad["metadata"]["annotations"] = json!({MODE: "never"});
     for instance in [None, Some("a")] {
         bad["metadata"]["labels"] = json!(instance.map(|i| json!({INSTANCE: i})));
+        // Variants with the label and those without have a binding each.
+        let mut unlabelled = bad.clone();
+        unlabelled["metadata"]["labels"] = Value::Null;
+        let probes = [&bad, &unlabelled];
         let copies = bind(testbed, &door(instance), "variants").await?;
-        until_judged(&client, &bad, true).await?;
+        for probe in probes {
+            until_judged(&client, probe, true).await?;
+        }
         let judged = judge_variants(testbed, instance, &stored).await;
         unbind(testbed, &copies).await?;
         judged?;
-        until_judged(&client, &bad, false).await?;
+        for probe in probes {
+            until_judged(&client, probe, false).await?;
+        }
     }
     testbed.kubectl(&["delete", "va", "--all", "-n", UNSEEN]).await?.success()?;
     testbed.kubectl(&["label", "namespace", UNSEEN, &format!("{INSTANCE}-")]).await?.success()?;

@@ -3,11 +3,11 @@
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 use wva_testbed::install::{SYSTEM, WEBHOOKS};
-use wva_testbed::{Ran, Testbed};
+use wva_testbed::{Ran, Testbed, eventually};
 
 use super::frozen::Frozen;
 use super::map_objects::{MAIN, map};
-use super::{DOORS, KINDS, MAIN_MAP, create, entries, judged_again, patch, refused, shared};
+use super::{DOORS, KINDS, MAIN_MAP, SOON, create, entries, judged_again, patch, refused, shared};
 use crate::support::{good, variant};
 
 const ACCELERATOR: &str = "inference.optimization/acceleratorName";
@@ -125,10 +125,12 @@ async fn judge(
     for (object, code) in &bad {
         let mut object = object.clone();
         object["metadata"]["namespace"] = json!(namespace);
-        refused(
-            &send(testbed, "create", &object).await?,
-            &[&format!("[{code}]"), "ValidatingAdmissionPolicy"],
-        )?;
+        // The API server learns by its watch that the webhooks are ignored from now on.
+        eventually("the policy to refuse it", SOON, async || {
+            let ran = send(testbed, "create", &object).await?;
+            refused(&ran, &[&format!("[{code}]"), "ValidatingAdmissionPolicy"])
+        })
+        .await?;
     }
     // The CRD comes first with what it knows.
     let mut cost = variant("cost", &good("cost"));
@@ -160,7 +162,12 @@ async fn judge(
     set_doors(testbed, ["Fail", "Fail"], 1).await?;
     let (mut first, _) = bad.into_iter().next().context("no variant")?;
     first["metadata"]["namespace"] = json!(namespace);
-    refused(&send(testbed, "create", &first).await?, &["failed calling webhook \"mutate.va.llmd.ai\""])?;
     let (update, _) = changes.first().context("no change")?;
-    refused(&send(testbed, "replace", update).await?, &["failed calling webhook \"main.configmap.llmd.ai\""])
+    eventually("the API server to know that webhooks may not be ignored", SOON, async || {
+        let variant = send(testbed, "create", &first).await?;
+        refused(&variant, &["failed calling webhook \"mutate.va.llmd.ai\""])?;
+        let map = send(testbed, "replace", update).await?;
+        refused(&map, &["failed calling webhook \"main.configmap.llmd.ai\""])
+    })
+    .await
 }

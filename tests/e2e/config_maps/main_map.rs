@@ -78,16 +78,20 @@ pub(crate) async fn the_main_map_changes_settings_while_the_program_runs(
         took < Duration::from_secs(10),
         "a change of the main map held only {took:?} after it was stored"
     );
-    let line = cluster.lines(CHANGED).pop().context("nothing was said")?;
-    ensure!(line["key"] == "WVA_DECISION_HOLD" && line["old"] == "10m" && line["new"] == "7m", "{line}");
+    last_line(cluster, CHANGED, |line| {
+        line["key"] == "WVA_DECISION_HOLD" && line["old"] == "10m" && line["new"] == "7m"
+    })
+    .await?;
 
     // What is wrong keeps the value it had, the rest holds.
     let [ok, none] = cluster.reloads("main").await?;
     ensure!((ok, none) == (Some(1.0), Some(0.0)), "{ok:?} {none:?}");
     let wrong = json!({"GLOBAL_OPT_INTERVAL": "soon", "WVA_DECISION_HOLD": "8m"});
     holds(cluster, &wrong, "8m0s").await?;
-    let line = cluster.lines(WRONG).pop().context("nothing was said")?;
-    ensure!(line["key"] == "GLOBAL_OPT_INTERVAL" && line["problem"].to_string().contains("soon"), "{line}");
+    last_line(cluster, WRONG, |line| {
+        line["key"] == "GLOBAL_OPT_INTERVAL" && line["problem"].to_string().contains("soon")
+    })
+    .await?;
     ensure!(cluster.reloads("main").await? == [Some(1.0), Some(1.0)], "one was wrong");
     ensure!(cluster.lines("Updated optimization interval").is_empty(), "the interval changed");
 
@@ -99,8 +103,12 @@ pub(crate) async fn the_main_map_changes_settings_while_the_program_runs(
     store(&cluster.testbed, &json!({"GLOBAL_OPT_INTERVAL": "1s", "LOG_LEVEL": "debug"})).await?;
     interval_changed(cluster, ten, "1s").await?;
     cluster.more_cycles(4).await?;
-    let debug = |line: &str| line.contains("\"level\":\"debug\"");
-    ensure!(cluster.install.process().log().lines().any(debug), "the log level stayed as it was");
+    eventually("the log level to change", DEADLINE, async || {
+        let debug = |line: &str| line.contains("\"level\":\"debug\"");
+        ensure!(cluster.install.process().log().lines().any(debug), "there is no line of that level");
+        Ok(())
+    })
+    .await?;
     let now = missing_targets(cluster).await?;
     ensure!(now == missing, "the new leader tells again what is missing: {now} events, {missing} before it");
 
@@ -121,13 +129,22 @@ async fn holds(cluster: &Cluster, data: &Value, hold: &str) -> anyhow::Result<Du
     Ok(stored.elapsed())
 }
 
-async fn interval_changed(cluster: &Cluster, old: &str, new: &str) -> anyhow::Result<()> {
-    eventually("the interval to change", DEADLINE, async || {
-        let line = cluster.lines("Updated optimization interval").pop().context("nothing was said")?;
-        ensure!(line["old"] == old && line["new"] == new, "{line}");
+/// Waits for the last line with this message: the program logs a change after it is in force.
+async fn last_line(
+    cluster: &Cluster,
+    message: &str,
+    is_right: impl Fn(&Value) -> bool,
+) -> anyhow::Result<()> {
+    eventually(&format!("the line {message:?}"), DEADLINE, async || {
+        let line = cluster.lines(message).pop().context("there is no such line")?;
+        ensure!(is_right(&line), "{line}");
         Ok(())
     })
     .await
+}
+
+async fn interval_changed(cluster: &Cluster, old: &str, new: &str) -> anyhow::Result<()> {
+    last_line(cluster, "Updated optimization interval", |line| line["old"] == old && line["new"] == new).await
 }
 
 async fn what_may_not_change_stays(cluster: &Cluster, interval: &str) -> anyhow::Result<()> {
@@ -139,9 +156,13 @@ async fn what_may_not_change_stays(cluster: &Cluster, interval: &str) -> anyhow:
     let again =
         json!({"GLOBAL_OPT_INTERVAL": interval, "WVA_LIMITED_MODE": "true", "WVA_DECISION_HOLD": "6m"});
     holds(cluster, &again, "6m0s").await?;
-    let lines = cluster.lines(IMMUTABLE);
-    ensure!(lines.len() == 1 && lines[0]["keys"] == "WVA_LIMITED_MODE", "{lines:?}");
-    ensure!(lines[0]["changes"] == "WVA_LIMITED_MODE: \"false\" -> \"true\"", "{lines:?}");
+    eventually("one line about the change", DEADLINE, async || {
+        let lines = cluster.lines(IMMUTABLE);
+        ensure!(lines.len() == 1 && lines[0]["keys"] == "WVA_LIMITED_MODE", "{lines:?}");
+        ensure!(lines[0]["changes"] == "WVA_LIMITED_MODE: \"false\" -> \"true\"", "{lines:?}");
+        Ok(())
+    })
+    .await?;
     told(cluster, &["WVA_LIMITED_MODE"]).await
 }
 
@@ -197,7 +218,10 @@ async fn a_change_while_nobody_leads_is_told_by_the_next_leader(
     ensure!(leads().await? == Some(0.0) && told_before == 1, "it led when the map changed");
     lease("", 1).await?;
     told(cluster, &["WVA_LIMITED_MODE", "ENABLE_HTTP2"]).await?;
-    let leads = leads().await?;
-    ensure!(leads == Some(1.0), "it told of it, and wva_leader is {leads:?}");
-    Ok(())
+    eventually("wva_leader to be 1", DEADLINE, async || {
+        let leads = leads().await?;
+        ensure!(leads == Some(1.0), "it is {leads:?}");
+        Ok(())
+    })
+    .await
 }

@@ -9,7 +9,7 @@ use wva_testbed::{Process, Signal, eventually};
 
 use super::state;
 
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_mins(1);
 
 fn log(test: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}-{}.log", std::process::id()));

@@ -25,7 +25,7 @@ async fn the_api_server_reaches_loopback_and_comes_back() -> anyhow::Result<()> 
     let refused = get().await?;
     assert!(refused.stderr.contains("refused"), "{refused:?}");
     testbed.start_again(Component::Apiserver).await?;
-    assert!(get().await?.ok);
+    eventually("the API server to answer again", SOON, async || get().await?.success()).await?;
     assert!(testbed.start_again(Component::Apiserver).await.is_err(), "it runs already");
 
     testbed.pause(Component::Apiserver)?;

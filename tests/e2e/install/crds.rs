@@ -19,7 +19,7 @@ const NEW_FIELD: &str =
 /// Flags that let Helm 4 adopt a CRD that something else has applied.
 const TAKE_OVER: &[&str] = &["--take-ownership", "--force-conflicts"];
 /// Longest wait for a line in the log.
-const TOLD: Duration = Duration::from_secs(30);
+const TOLD: Duration = Duration::from_mins(3);
 
 pub(super) async fn run(site: &Site, table: &mut Table) -> anyhow::Result<()> {
     let helm = Helm::new(&site.testbed, "helm").await?;
@@ -148,7 +148,7 @@ async fn older_chart(site: &Site) -> anyhow::Result<String> {
 async fn upgraded(site: &Site, helm: &Helm) -> anyhow::Result<String> {
     let values = ["--reset-then-reuse-values", "--set", "crds.install=true"];
     let chart = older_chart(site).await?;
-    let older = ["upgrade", RELEASE, &chart, "-n", SYSTEM, helm.wait(), "--timeout=2m"];
+    let older = ["upgrade", RELEASE, &chart, "-n", SYSTEM, helm.wait(), "--timeout=4m"];
     helm.run(&[&older[..], &values].concat()).await?.success()?;
     let field = async || site.kubectl(&["get", "crd", CRD, "-o", NEW_FIELD]).await;
     ensure!(field().await?.is_empty(), "the older release did not bring its CRD");

@@ -13,7 +13,7 @@ use crate::support::{found, read};
 use wva_testbed::{Helm, Ran, eventually};
 
 /// Longest wait for webhooks to open and for a status to be written.
-const SOON: Duration = Duration::from_mins(1);
+const SOON: Duration = Duration::from_mins(3);
 /// Each release has a namespace of its name.
 const RELEASES: [&str; 3] = ["scoped", "blue", "model"];
 
@@ -30,7 +30,7 @@ pub(super) async fn run(site: &Site, table: &mut Table) -> anyhow::Result<()> {
 async fn install(helm: &Helm, release: &str, values: &str) -> anyhow::Result<Ran> {
     let place = ["upgrade", "--install", release, &chart(), "-n", release, "--create-namespace"];
     let values = ["--set", NO_PROMETHEUS, "--set", MODEL, "--set", values];
-    helm.run(&[&place[..], &values, &[helm.wait(), "--timeout=2m"]].concat()).await
+    helm.run(&[&place[..], &values, &[helm.wait(), "--timeout=4m"]].concat()).await
 }
 
 fn variant(release: &str) -> String {
@@ -55,7 +55,7 @@ async fn scoped(site: &Site, helm: &Helm) -> anyhow::Result<String> {
 
 async fn scoped_test(site: &Site, helm: &Helm) -> anyhow::Result<String> {
     let pod = "scoped-workload-variant-autoscaler-test";
-    let ran = helm.run(&["test", "scoped", "-n", "scoped", "--timeout=2m"]).await?;
+    let ran = helm.run(&["test", "scoped", "-n", "scoped", "--timeout=4m"]).await?;
     let log = site.log(pod);
     ensure!(!ran.ok && log.contains("BROKEN at workload"), "a model server is not there: {ran:?}\n{log}");
     ensure!(log.contains("you may not list namespaces"), "what it cannot see is not said: {log}");
@@ -89,10 +89,10 @@ async fn has_status(site: &Site, namespace: &str, variant: &str) -> anyhow::Resu
 
 async fn uninstalled(site: &Site, helm: &Helm) -> anyhow::Result<String> {
     for release in RELEASES {
-        let ran = helm.run(&["uninstall", release, "-n", release, "--wait", "--timeout=2m"]).await?;
+        let ran = helm.run(&["uninstall", release, "-n", release, "--wait", "--timeout=4m"]).await?;
         ran.success()?;
     }
-    site.kubectl(&[&["delete", "namespace", "--timeout=55s"][..], &RELEASES].concat()).await?;
+    site.kubectl(&[&["delete", "namespace", "--timeout=150s"][..], &RELEASES].concat()).await?;
     site.leftovers().await?;
     Ok("nothing left but the CRD".to_owned())
 }

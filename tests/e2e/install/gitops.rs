@@ -14,9 +14,9 @@ use wva_testbed::{Helm, eventually};
 /// The shortest life a CA may have, so that rotations come while the render is applied.
 const SHORT_LIVES: &str = "wva.settings.WVA_CA_LIFETIME=1m,wva.settings.WVA_CERT_LIFETIME=1m";
 /// Longest wait for a rotation: it comes at two thirds of a life, and is looked for each minute.
-const ROTATED: Duration = Duration::from_mins(4);
+const ROTATED: Duration = Duration::from_mins(6);
 /// Longest wait for the schema of a new CRD.
-const PUBLISHED: Duration = Duration::from_secs(30);
+const PUBLISHED: Duration = Duration::from_mins(3);
 /// Who applies.
 const MANAGERS: [&str; 2] = ["argocd-controller", "kustomize-controller"];
 
@@ -146,7 +146,7 @@ async fn no_drift(site: &Site, helm: &Helm) -> anyhow::Result<String> {
 async fn deleted(site: &Site, helm: &Helm) -> anyhow::Result<String> {
     let render = render(helm, &["--set", SHORT_LIVES]).await?;
     // The Secret with a token goes with its service account.
-    let args = ["delete", "--ignore-not-found", "--timeout=50s", "-f", "-"];
+    let args = ["delete", "--ignore-not-found", "--timeout=150s", "-f", "-"];
     site.testbed.kubectl_with(&args, &render).await?.success()?;
     site.leftovers().await?;
     site.forget().await?;

@@ -15,9 +15,9 @@ use wva_testbed::picker::{CRDS, FakePicker, pool};
 use wva_testbed::{Helm, Ran, eventually};
 
 /// Longest wait for the external metrics API and for namespaces that go.
-const SOON: Duration = Duration::from_mins(1);
+const SOON: Duration = Duration::from_mins(3);
 /// Longest run of the script: it waits for the release.
-const SCRIPT: Duration = Duration::from_mins(4);
+const SCRIPT: Duration = Duration::from_mins(8);
 
 /// The CRD of ServiceMonitors.
 const SERVICE_MONITORS: &str = include_str!("../../fixtures/stand-ins/servicemonitors.yaml");
@@ -193,7 +193,7 @@ pub(super) async fn picker_tokens(site: &Site) -> anyhow::Result<String> {
         let user = site.testbed.user_of(token.trim_start_matches("Bearer ")).await?;
         ensure!(user == reader, "the picker got a token of {user:?}");
     }
-    site.kubectl(&["delete", "namespace", &ns, "--timeout=55s"]).await?;
+    site.kubectl(&["delete", "namespace", &ns, "--timeout=150s"]).await?;
     Ok("no other token, and no request without one".to_owned())
 }
 
@@ -244,7 +244,7 @@ async fn other_names(site: &Site) -> anyhow::Result<String> {
 async fn base_deleted(site: &Site) -> anyhow::Result<String> {
     let folder = overlay(site, &[&COMPONENTS[..], &["samples/renamed"]].concat())?;
     // The Secret with a token goes with its service account.
-    let delete = ["delete", "--ignore-not-found", "--timeout=55s", "-k", &folder.to_string_lossy()];
+    let delete = ["delete", "--ignore-not-found", "--timeout=150s", "-k", &folder.to_string_lossy()];
     site.kubectl(&delete).await?;
     site.testbed.kubectl_with(&["delete", "-f", "-"], SERVICE_MONITORS).await?.success()?;
     no_pools(site).await?;

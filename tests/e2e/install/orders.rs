@@ -12,7 +12,7 @@ use super::{Extent, Site, Table};
 use wva_testbed::{Helm, eventually};
 
 /// Longest wait for everything that was tried again to be applied.
-const APPLIED: Duration = Duration::from_mins(1);
+const APPLIED: Duration = Duration::from_mins(3);
 
 pub(super) async fn run(site: &Site, extent: Extent, table: &mut Table) -> anyhow::Result<()> {
     let helm = Helm::new(&site.testbed, "helm").await?;
@@ -97,7 +97,7 @@ fn list(documents: &[Value]) -> String {
 
 async fn delete(site: &Site, parts: &BTreeMap<&str, Vec<Value>>) -> anyhow::Result<()> {
     for (part, documents) in parts.iter().filter(|(part, _)| **part != "CRD") {
-        let args = ["delete", "--ignore-not-found", "--timeout=50s", "-f", "-"];
+        let args = ["delete", "--ignore-not-found", "--timeout=150s", "-f", "-"];
         let ran = site.testbed.kubectl_with(&args, &list(documents)).await?;
         ran.success().with_context(|| format!("{part} was not deleted"))?;
     }

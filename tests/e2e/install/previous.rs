@@ -12,7 +12,7 @@ use wva_testbed::install::{RELEASE, SYSTEM};
 use wva_testbed::{Helm, eventually};
 
 /// A cycle of the default interval, with room.
-const CYCLES: Duration = Duration::from_mins(3);
+const CYCLES: Duration = Duration::from_mins(5);
 const CHART: &str = "charts/workload-variant-autoscaler";
 
 pub(crate) async fn run(site: &Site, extent: Extent, table: &mut Table) -> anyhow::Result<()> {
@@ -23,7 +23,7 @@ pub(crate) async fn run(site: &Site, extent: Extent, table: &mut Table) -> anyho
     for &name in extent.helms() {
         let helm = Helm::new(&site.testbed, name).await?;
         let install = async {
-            let args = ["install", RELEASE, &old, "-n", SYSTEM, helm.wait(), "--timeout=2m"];
+            let args = ["install", RELEASE, &old, "-n", SYSTEM, helm.wait(), "--timeout=4m"];
             helm.run(&[&args[..], &["--set", MODEL, "--set", NO_PROMETHEUS]].concat()).await?.success()?;
             site.healthy().await?;
             Ok("works".to_owned())

@@ -90,7 +90,7 @@ pub(crate) async fn run(site: &Site, extent: Extent, table: &mut Table) -> anyho
 
 /// Nothing is there before: Helm makes the namespace. Without a model the release has no variant, HPA or Service of one.
 async fn operator(site: &Site, helm: &Helm) -> anyhow::Result<String> {
-    site.kubectl(&["delete", "namespace", SYSTEM, "--timeout=55s"]).await?;
+    site.kubectl(&["delete", "namespace", SYSTEM, "--timeout=150s"]).await?;
     let args = ["--create-namespace", "--set", NO_PROMETHEUS, "--set", NO_MODEL];
     site.helm(helm, &args).await?.success()?;
     site.controller_works().await?;
@@ -128,7 +128,7 @@ async fn works(site: &Site, helm: &Helm, wanted: &Profile) -> anyhow::Result<Str
 async fn uninstalled(site: &Site, helm: &Helm) -> anyhow::Result<String> {
     site.uninstall(helm).await?;
     // With the labels that the site gave it.
-    site.kubectl(&["delete", "namespace", SYSTEM, "--timeout=55s"]).await?;
+    site.kubectl(&["delete", "namespace", SYSTEM, "--timeout=150s"]).await?;
     site.namespaces().await?;
     site.leftovers().await?;
     Ok("nothing left but the CRD".to_owned())

@@ -163,7 +163,7 @@ metadata:
 
     async fn cleanup(&self) -> anyhow::Result<String> {
         self.helm.run(&["delete", RELEASE, "-n", SYSTEM, "--wait"]).await?.success()?;
-        self.site.kubectl(&["delete", "ns", SYSTEM, "--timeout=55s"]).await?;
+        self.site.kubectl(&["delete", "ns", SYSTEM, "--timeout=150s"]).await?;
         self.site.namespaces().await?;
         self.site.leftovers().await?;
         Ok("nothing left but the CRD".to_owned())

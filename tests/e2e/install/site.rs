@@ -39,7 +39,7 @@ const TEST_POD: &str = "workload-variant-autoscaler-test";
 /// A Prometheus at which nobody listens: the program says so, and goes on.
 pub(super) const NO_PROMETHEUS: &str = "wva.prometheus.baseURL=http://127.0.0.1:9";
 /// Longest wait for an install to work.
-const UP: Duration = Duration::from_secs(90);
+const UP: Duration = Duration::from_mins(3);
 
 /// Path of the chart.
 pub(super) fn chart() -> String {
@@ -115,7 +115,7 @@ impl Site {
 
     /// Installs or upgrades the release, with the model.
     pub(super) async fn helm(&self, helm: &Helm, args: &[&str]) -> anyhow::Result<Ran> {
-        let install = ["upgrade", "--install", RELEASE, &chart(), "-n", SYSTEM, helm.wait(), "--timeout=2m"];
+        let install = ["upgrade", "--install", RELEASE, &chart(), "-n", SYSTEM, helm.wait(), "--timeout=4m"];
         helm.run(&[&install[..], &["--set", MODEL], args].concat()).await
     }
 
@@ -137,14 +137,14 @@ impl Site {
 
     /// Takes the release away.
     pub(super) async fn uninstall(&self, helm: &Helm) -> anyhow::Result<()> {
-        let ran = helm.run(&["uninstall", RELEASE, "-n", SYSTEM, "--wait", "--timeout=2m"]).await?;
+        let ran = helm.run(&["uninstall", RELEASE, "-n", SYSTEM, "--wait", "--timeout=4m"]).await?;
         ran.success().map(drop)
     }
 
     /// Runs `helm test`; how it ended, and what its pod wrote.
     pub(super) async fn test(&self, helm: &Helm) -> anyhow::Result<(Ran, String)> {
         let before = self.log(TEST_POD).len();
-        let ran = helm.run(&["test", RELEASE, "-n", SYSTEM, "--timeout=2m"]).await?;
+        let ran = helm.run(&["test", RELEASE, "-n", SYSTEM, "--timeout=4m"]).await?;
         let log = self.log(TEST_POD).split_off(before);
         Ok((ran, log))
     }

@@ -6,8 +6,8 @@ use tokio::time::Instant;
 
 use crate::support::Outcome;
 
-/// Longest time for one step: none takes half of it.
-const LONGEST: Duration = Duration::from_mins(5);
+/// Longest time for one step: more than all waits of any step.
+const LONGEST: Duration = Duration::from_mins(15);
 
 /// A table that is printed while it grows.
 pub(crate) struct Table {

@@ -14,7 +14,7 @@ use wva_testbed::install::{RELEASE, SYSTEM};
 use wva_testbed::{Helm, Ran, eventually};
 
 /// Longest wait for a setting to be read.
-const READ: Duration = Duration::from_secs(30);
+const READ: Duration = Duration::from_mins(3);
 
 pub(crate) async fn run(site: &Site, extent: Extent, table: &mut Table) -> anyhow::Result<()> {
     for &name in extent.helms() {
@@ -155,7 +155,7 @@ impl Release<'_> {
     }
 
     async fn rollback(&self) -> anyhow::Result<String> {
-        let args = ["rollback", RELEASE, "1", "-n", SYSTEM, self.helm.wait(), "--timeout=2m"];
+        let args = ["rollback", RELEASE, "1", "-n", SYSTEM, self.helm.wait(), "--timeout=4m"];
         self.helm.run(&args).await?.success()?;
         self.site.healthy().await?;
         let map = self.map().await?;

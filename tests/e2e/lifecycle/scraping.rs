@@ -9,7 +9,7 @@ use wva_testbed::eventually;
 use wva_testbed::install::SYSTEM;
 
 /// A kind that is missing is looked for every half minute at the most; the rest is for a busy machine.
-const APPEARS: Duration = Duration::from_mins(2);
+const APPEARS: Duration = Duration::from_mins(3);
 
 /// Waits until the program watches a kind that came later.
 pub(super) async fn until_watched(cluster: &Cluster, kind: &str) -> anyhow::Result<()> {

@@ -8,14 +8,14 @@ use k8s_openapi::jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::trust::all_agree;
-use super::{BOTH, Times};
+use super::{BOTH, PATIENCE, Times};
 use crate::support::Outcome;
 use wva_testbed::install::InstallOptions;
 use wva_testbed::replicas::Replicas;
 use wva_testbed::{Testbed, eventually};
 
 const READY: Duration = Duration::from_secs(10);
-/// Longest wait for what the contract says nothing about: that the doors open.
+/// The same for what the contract says nothing about: that the doors open.
 const OPEN: Duration = Duration::from_secs(30);
 
 /// Installs two replicas `turns` times.
@@ -32,7 +32,7 @@ pub(crate) async fn cold_install(testbed: &Testbed, wva: &Path, turns: u32) -> a
         replicas.wait_ready(&BOTH).await?;
         ready.add(&format!("turn {turn}: ready"), began.elapsed(), READY);
         let agreed =
-            eventually("everybody to trust one CA", OPEN, async || all_agree(&replicas, &BOTH).await);
+            eventually("everybody to trust one CA", PATIENCE, async || all_agree(&replicas, &BOTH).await);
         match agreed.await {
             Ok(_) => right.add(&format!("turn {turn}: one CA"), began.elapsed(), OPEN),
             Err(error) => faults.push(format!("turn {turn}: {error:#}")),

@@ -14,9 +14,9 @@ use wva_testbed::replicas::Replicas;
 use wva_testbed::{Testbed, eventually};
 
 /// Longest wait for a namespace to go: its objects go first.
-const GONE: Duration = Duration::from_secs(30);
+const GONE: Duration = Duration::from_mins(3);
 /// kube-apiserver asks an aggregated API every half minute whether it is there.
-const NOTICED: Duration = Duration::from_mins(2);
+const NOTICED: Duration = Duration::from_mins(4);
 
 /// Kills both replicas and does what must go on. Where `release` is `None` the dead program served the external metrics
 /// API too: Kubernetes keeps a namespace under deletion, empty, until every aggregated API answers or is deleted, so it
@@ -81,7 +81,7 @@ async fn pod(testbed: &Testbed, namespace: &str) -> anyhow::Result<()> {
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "others"}, "spec": spec});
     create(testbed, namespace, &pod.to_string()).await?;
     testbed
-        .kubectl(&["delete", "pod", "others", "-n", namespace, "--timeout=30s"])
+        .kubectl(&["delete", "pod", "others", "-n", namespace, "--timeout=150s"])
         .await?
         .success()
         .map(|_| ())

@@ -13,7 +13,7 @@ use wva_testbed::replicas::Replicas;
 use wva_testbed::{Testbed, eventually, run};
 
 /// The program looks at the files every 5 s, and at the webhooks every 10.
-const SOON: Duration = Duration::from_mins(1);
+const SOON: Duration = Duration::from_mins(3);
 
 pub(crate) async fn certificate_files(testbed: &Testbed, wva: &Path) -> anyhow::Result<Outcome> {
     let [folder, other] = ["mounted", "other"].map(|name| testbed.data().join(name));
@@ -29,7 +29,8 @@ pub(crate) async fn certificate_files(testbed: &Testbed, wva: &Path) -> anyhow::
     replicas.wait_ready(&[0]).await?;
     replicas.wait_open().await?;
     trusted(&replicas, &folder).await?;
-    reviews_are_answered(&replicas).await?;
+    // The API server learns of the caBundle by its watch.
+    eventually("reviews to be answered", SOON, async || reviews_are_answered(&replicas).await).await?;
     let secret = testbed.kubectl(&["get", "secret", &secret_name(&replicas), "-n", SYSTEM]).await?;
     ensure!(!secret.ok && secret.stderr.contains("NotFound"), "the program made a CA: {secret:?}");
 

@@ -11,7 +11,7 @@ use kube::Api;
 use tokio::time::Instant;
 
 use super::churn::Churn;
-use super::{BOTH, Times, pair};
+use super::{BOTH, PATIENCE, Times, pair};
 use crate::support::Outcome;
 use wva_testbed::audit::Write;
 use wva_testbed::install::InstallOptions;
@@ -21,8 +21,6 @@ use wva_testbed::{Signal, Testbed, eventually, within};
 const CALL: Duration = Duration::from_secs(10);
 /// The contract: how long after the lease somebody else leads.
 const SLACK: Duration = Duration::from_secs(5);
-/// How long is waited for what is late, to say how late.
-const LATE: Duration = Duration::from_mins(1);
 /// A new leader is watched until it has written this often, for what the old one does beside it.
 const WRITES: usize = 4;
 
@@ -87,21 +85,21 @@ struct Seen {
 }
 
 async fn one(replicas: &Replicas<'_>, fault: Fault) -> anyhow::Result<Seen> {
-    let old = eventually("one leader", LATE, async || the_leader(replicas).await).await?;
+    let old = eventually("one leader", PATIENCE, async || the_leader(replicas).await).await?;
     let writes = acts_of(replicas, old, Timestamp::now());
-    eventually("the leader to write", LATE, async || writes(1)).await?;
+    eventually("the leader to write", PATIENCE, async || writes(1)).await?;
     let (began, since) = (Instant::now(), Timestamp::now());
     harm(replicas, old, fault).await?;
-    let new = eventually("somebody to lead", LATE, async || holder(replicas, fault, old).await).await?;
+    let new = eventually("somebody to lead", PATIENCE, async || holder(replicas, fault, old).await).await?;
     let took = began.elapsed();
     let acts = acts_of(replicas, new, since);
     if new != old {
-        eventually("the new leader to write", LATE, async || acts(1)).await?;
+        eventually("the new leader to write", PATIENCE, async || acts(1)).await?;
     }
     mend(replicas, old, fault)?;
     let woken = acts_of(replicas, new, Timestamp::now());
-    eventually("the new leader to go on writing", LATE, async || woken(WRITES)).await?;
-    eventually("one leader beside a follower", LATE, async || {
+    eventually("the new leader to go on writing", PATIENCE, async || woken(WRITES)).await?;
+    eventually("one leader beside a follower", PATIENCE, async || {
         let leader = the_leader(replicas).await?;
         ensure!(leader == new, "wva-{leader} leads, and wva-{new} took over");
         Ok(())

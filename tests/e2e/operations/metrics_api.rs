@@ -18,7 +18,7 @@ const NAME: &str = "served";
 /// What a person has fixed, so that every answer is known beforehand.
 const TARGET: &str = "3";
 /// Longest wait for a leader to decide.
-const DECIDED: Duration = Duration::from_mins(1);
+const DECIDED: Duration = Duration::from_mins(3);
 /// Answers that must have come while nobody led: a lease takes longer than so many questions.
 const LEADERLESS: usize = 10;
 

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::damage::{How, Whose};
 use super::trust::all_agree;
-use super::{BOTH, Times, pair};
+use super::{BOTH, PATIENCE, Times, pair};
 use crate::support::Outcome;
 use wva_testbed::install::InstallOptions;
 use wva_testbed::replicas::Replicas;
@@ -21,8 +21,6 @@ use wva_testbed::{Testbed, eventually};
 const RATE: u32 = 20;
 /// The contract.
 const REPAIRED: Duration = Duration::from_secs(15);
-/// How long is waited for a repair that is late, to say how late.
-const LATE: Duration = Duration::from_mins(1);
 /// Valid reviews that are admitted after a repair before it counts as heard of: kube-apiserver learns of a repaired
 /// configuration by its watch.
 const HEARD_BY: u64 = 3;
@@ -45,8 +43,10 @@ pub(crate) async fn repair(testbed: &Testbed, wva: &Path, turns: u32) -> anyhow:
     let (mut damages, mut faults, mut figures) = (Vec::new(), Vec::new(), Vec::new());
     for bundle in [true, false] {
         if !bundle {
-            eventually("the replicas to have served for a while", LATE, async || admitted(&reviews, SERVED))
-                .await?;
+            eventually("the replicas to have served for a while", PATIENCE, async || {
+                admitted(&reviews, SERVED)
+            })
+            .await?;
         }
         for how in How::ALL {
             let (mut repaired, mut heard) = (Times::default(), Times::default());
@@ -97,13 +97,13 @@ async fn damaged(
     how: How,
 ) -> anyhow::Result<(Damage, Duration)> {
     let what = format!("{whose:?} {how:?}");
-    all_agree(replicas, &BOTH).await?;
+    eventually("everybody to trust one CA", PATIENCE, async || all_agree(replicas, &BOTH).await).await?;
     let begin = Instant::now();
     whose.damage(how, replicas).await?;
-    eventually(&format!("the repair: {what}"), LATE, async || all_agree(replicas, &BOTH).await).await?;
+    eventually(&format!("the repair: {what}"), PATIENCE, async || all_agree(replicas, &BOTH).await).await?;
     let took = begin.elapsed();
     let heard = reviews.so_far().admitted + HEARD_BY;
-    eventually("reviews to be admitted again", LATE, async || admitted(reviews, heard)).await?;
+    eventually("reviews to be admitted again", PATIENCE, async || admitted(reviews, heard)).await?;
     Ok((Damage { what, begin, end: Instant::now(), excuse: whose.is_the_api_servers() }, took))
 }
 

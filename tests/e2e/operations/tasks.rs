@@ -10,10 +10,9 @@ use futures::future::try_join_all;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
-use super::Times;
+use super::{PATIENCE, Times};
 use crate::support::Outcome;
 use wva_testbed::install::InstallOptions;
-use wva_testbed::install::program::Program;
 use wva_testbed::replicas::Replicas;
 use wva_testbed::{Testbed, eventually};
 
@@ -25,7 +24,6 @@ const DELAY: Duration = Duration::from_secs(1);
 const ENDS: Duration = Duration::from_secs(5);
 /// Processes that are harmed side by side.
 const AT_ONCE: usize = 4;
-const LISTED: Duration = Duration::from_secs(30);
 
 /// Ends and panics every task there is, each in a process of its own.
 pub(crate) async fn killed_tasks(testbed: &Testbed, wva: &Path) -> anyhow::Result<Outcome> {
@@ -49,7 +47,7 @@ pub(crate) async fn killed_tasks(testbed: &Testbed, wva: &Path) -> anyhow::Resul
 async fn tasks(replicas: &mut Replicas<'_>) -> anyhow::Result<Vec<String>> {
     replicas.set(0, SETTING, "list").await?;
     replicas.start(0).await?;
-    let tasks = eventually("wva to list its tasks", LISTED, async || {
+    let tasks = eventually("wva to list its tasks", PATIENCE, async || {
         let log = replicas.process(0)?.log();
         let mut lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         let line = lines.find(|line| line["msg"] == "Tasks that can be ended");
@@ -76,7 +74,7 @@ async fn killed(
     let shared = &*replicas;
     let ends = harm.iter().enumerate().map(|(index, fault)| async move {
         let process = shared.process(index)?;
-        let ended = process.wait_exit(Program::GRACE).await;
+        let ended = process.wait_exit(PATIENCE).await;
         let took = Timestamp::now().duration_since(harmed(&process.log())?);
         let took = Duration::try_from(took).unwrap_or_default();
         anyhow::Ok((took, judge(fault, ended.ok())))

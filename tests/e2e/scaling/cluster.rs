@@ -6,15 +6,17 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use k8s_openapi::jiff::Timestamp;
+use serde_json::Value;
 
 use super::timeline::{Seen, Timeline};
-use crate::support::{events, served};
+use crate::support::{DEADLINE, events, list, served};
 use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::install::{Install, InstallOptions};
 use wva_testbed::{Fleet, FleetConfig, NodeGroup, Options, Testbed, eventually};
 
 /// Longest wait for what takes seconds.
-pub(super) const SOON: Duration = Duration::from_secs(90);
+pub(super) const SOON: Duration = DEADLINE;
 /// Requests a second that a replica bears with most of its KV cache spare.
 const QUIET: f64 = 2.5;
 /// Requests a second at which a replica has less KV cache spare than it should.
@@ -49,7 +51,7 @@ impl Scarce {
         let install = Install::start(&testbed, &options).await?;
         let namespace = testbed.namespace(name).await?;
         testbed.apply(&others(&namespace)).await?;
-        let hold = ["rollout", "status", "deployment/others", "-n", &namespace, "--timeout=60s"];
+        let hold = ["rollout", "status", "deployment/others", "-n", &namespace, "--timeout=150s"];
         testbed.kubectl(&hold).await?.success()?;
         let cheap = VariantFixture::new(&namespace, "cheap").on_a100().cost("40.0");
         let dear = VariantFixture::new(&namespace, "dear").cost("80.0");
@@ -88,13 +90,28 @@ impl Scarce {
         self.testbed.kubectl(&scale).await?.success().map(|_| ())
     }
 
+    /// Time from the creation of a variant's oldest pod without a node to the decision that the event `Stuck` tells of.
+    /// The API server cuts the time of a creation to a whole second.
+    pub(super) async fn pending_until_stuck(&self, variant: &str) -> anyhow::Result<Duration> {
+        let event = self.until_told(variant, "Stuck").await?;
+        let time = |value: &Value| anyhow::Ok(value.as_str().context("no time")?.parse::<Timestamp>()?);
+        let pods = list(&self.testbed, "api/v1", &self.namespace, "pods").await?;
+        let own = |pod: &&Value| {
+            let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+            name.starts_with(&format!("{variant}-")) && pod["spec"]["nodeName"].is_null()
+        };
+        let created = pods.iter().filter(own).map(|pod| time(&pod["metadata"]["creationTimestamp"]));
+        let created =
+            created.collect::<anyhow::Result<Vec<_>>>()?.into_iter().min().context("no such pod")?;
+        Ok(Duration::try_from(time(&event["eventTime"])?.duration_since(created))?)
+    }
+
     /// Waits for an event of this reason about a variant.
-    pub(super) async fn until_told(&self, variant: &str, reason: &str) -> anyhow::Result<()> {
+    pub(super) async fn until_told(&self, variant: &str, reason: &str) -> anyhow::Result<Value> {
         eventually(&format!("the event {reason} of {variant}"), SOON, async || {
             let events = events(&self.testbed, &self.namespace, reason).await?;
-            let told = events.iter().any(|event| event["involvedObject"]["name"] == variant);
-            ensure!(told, "{events:?}");
-            Ok(())
+            let told = events.iter().find(|event| event["involvedObject"]["name"] == variant);
+            told.cloned().with_context(|| format!("{events:?}"))
         })
         .await
     }

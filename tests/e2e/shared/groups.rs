@@ -82,10 +82,17 @@ async fn a_leader_worker_set_is_scaled_though_its_kind_came_later() -> anyhow::R
     load.wait_ready(2, DEADLINE).await?;
     let grows = |va: &Value| is(va, "TargetResolved", ("True", "TargetFound")) && target(va) == Some(2);
     cluster.until(&ns, "big", "be measured by its leader, and grow", grows).await?;
-    let seen = cluster.model(&ns).await?["variants"][0].take();
-    ensure!(seen["current"] == 1 && seen["ready"] == 1, "{seen}");
-    ensure!(seen["gpusPerReplica"] == 16 && seen["engineArgs"][0] == "--max-num-seqs=64", "{seen}");
-    ensure!(seen["replicas"].as_array().is_some_and(|r| r.len() == 1 && r[0]["pod"] == "big-0"), "{seen}");
+    eventually("the snapshot to show one ready group", DEADLINE, async || {
+        let seen = cluster.model(&ns).await?["variants"][0].take();
+        ensure!(seen["current"] == 1 && seen["ready"] == 1, "{seen}");
+        ensure!(seen["gpusPerReplica"] == 16 && seen["engineArgs"][0] == "--max-num-seqs=64", "{seen}");
+        ensure!(
+            seen["replicas"].as_array().is_some_and(|r| r.len() == 1 && r[0]["pod"] == "big-0"),
+            "{seen}"
+        );
+        Ok(())
+    })
+    .await?;
 
     let crd = "crd/leaderworkersets.leaderworkerset.x-k8s.io";
     cluster.testbed.kubectl(&["delete", crd]).await?.success()?;

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use wva_testbed::install::SYSTEM;
 use wva_testbed::within;
 
-/// Longest wait for one answer: twice what a webhook may take in each of the two phases.
-const CALL: Duration = Duration::from_secs(20);
+/// Longest wait for one answer: more than webhooks may take in both phases, with room for a loaded machine.
+const CALL: Duration = Duration::from_mins(1);
 
 /// What the API server says to an object: what it would store, or the refusal.
 pub(crate) type Answer = Result<Value, Box<Status>>;

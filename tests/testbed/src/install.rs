@@ -30,7 +30,7 @@ pub const WEBHOOKS: &str = "workload-variant-autoscaler-system-workload-variant-
 pub const API_SERVICE: &str = "v1beta1.external.metrics.k8s.io";
 
 /// Longest wait for the program to come up and open its webhooks.
-pub(crate) const UP: Duration = Duration::from_mins(1);
+pub(crate) const UP: Duration = Duration::from_mins(3);
 
 /// How to run the program.
 #[derive(Clone, Debug)]
@@ -138,7 +138,7 @@ impl Install {
             .with_context(|| self.program.evidence())
     }
 
-    /// Waits until both webhook configurations and the APIService are open.
+    /// Waits until both webhook configurations and the APIService are open, and kube-apiserver calls the webhooks.
     async fn wait_open(&self, testbed: &Testbed) -> anyhow::Result<()> {
         eventually("wva to open its webhooks and its APIService", UP, async || {
             manifests::webhooks_are_open(testbed, &self.options).await?;
@@ -146,7 +146,7 @@ impl Install {
                 let available = manifests::metrics_api_available(testbed).await?;
                 ensure!(available == "True", "the APIService is not available");
             }
-            Ok(())
+            manifests::webhooks_are_called(testbed, &self.options).await
         })
         .await
         .with_context(|| self.program.evidence())

@@ -22,8 +22,8 @@ const WATCHDOG: &str = r#"exec 3<&0 </dev/null
 ( read -r _ <&3; kill -KILL -$$ ) &
 exec "$@" 3<&-"#;
 
-/// How much of a log is read for its last lines.
-const TAIL_BYTES: u64 = 64 * 1024;
+/// Bytes at the end of a log that are read.
+const TAIL_BYTES: u64 = 1024 * 1024;
 
 /// A running child process with its log. Dropping it kills it and everything it started.
 #[derive(Debug)]
@@ -106,7 +106,7 @@ impl Process {
         &self.log
     }
 
-    /// Everything this process (not an earlier one with the same log) wrote so far, at most the last 64 KiB.
+    /// Everything this process (not an earlier one with the same log) wrote so far, at most the last MiB.
     pub fn log(&self) -> String {
         let read = || -> std::io::Result<String> {
             let mut file = File::open(&self.log)?;

@@ -225,10 +225,11 @@ impl<'a> Replicas<'a> {
         self.program(index)?.is_ready().await
     }
 
-    /// Waits until the webhooks are open.
+    /// Waits until the webhooks are open and kube-apiserver calls them.
     pub async fn wait_open(&self) -> anyhow::Result<()> {
         eventually("the webhooks to be open", UP, async || {
-            manifests::webhooks_are_open(self.testbed, &self.options).await
+            manifests::webhooks_are_open(self.testbed, &self.options).await?;
+            manifests::webhooks_are_called(self.testbed, &self.options).await
         })
         .await
         .with_context(|| self.evidence())

@@ -37,7 +37,7 @@ const FORWARD: &str = "forward";
 pub(crate) const NETWORK: &str = "network.sock";
 
 const CALL: Duration = Duration::from_secs(20);
-const WORKS_WITHIN: Duration = Duration::from_mins(1);
+const WORKS_WITHIN: Duration = Duration::from_mins(3);
 
 /// What kind of control plane to start.
 #[derive(Debug, Clone)]

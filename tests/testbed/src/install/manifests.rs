@@ -9,6 +9,9 @@ use serde_json::{Value, json};
 use super::{API_SERVICE, InstallOptions, RELEASE, SERVICE, SYSTEM, WEBHOOKS};
 use crate::Testbed;
 
+/// Name of the invalid variant that shows whether the webhooks are called. It is never stored.
+pub const PROBE: &str = "testbed-probe";
+
 /// Where the Service leads.
 #[derive(Clone, Copy, Debug)]
 pub struct Ports {
@@ -31,9 +34,9 @@ pub async fn apply_crd(testbed: &Testbed, crd: &str) -> anyhow::Result<()> {
         applied => applied?,
     }
     let established =
-        ["wait", "--for=condition=Established", "crd/variantautoscalings.llmd.ai", "--timeout=30s"];
+        ["wait", "--for=condition=Established", "crd/variantautoscalings.llmd.ai", "--timeout=150s"];
     testbed.kubectl(&established).await?.success()?;
-    Ok(())
+    testbed.wait_discovered("variantautoscalings.llmd.ai").await
 }
 
 /// Namespace, service account and its rights; returns the name of the service account.
@@ -85,6 +88,26 @@ pub async fn webhooks_are_open(testbed: &Testbed, options: &InstallOptions) -> a
         let open = testbed.kubectl(&["get", kind, &webhooks, "-o", path]).await?.success()?;
         ensure!(open.contains("variantautoscalings"), "{kind} has no rules: {open:?}");
     }
+    Ok(())
+}
+
+/// Whether kube-apiserver calls the webhooks: it learns of a configuration by a watch, some time after it is stored.
+pub async fn webhooks_are_called(testbed: &Testbed, options: &InstallOptions) -> anyhow::Result<()> {
+    let instance = options.env.iter().rfind(|(key, _)| key == "CONTROLLER_INSTANCE").map(|(_, value)| value);
+    // The configurations of `config/base` select no instance.
+    if instance.is_some() && options.webhooks.is_none() {
+        return Ok(());
+    }
+    let namespace = options.judges.as_deref().unwrap_or("default");
+    let labels = instance.map(|instance| json!({"wva.llmd.ai/controller-instance": instance}));
+    let object = json!({
+        "apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling",
+        "metadata": {"name": PROBE, "labels": labels, "annotations": {"wva.llmd.ai/mode": "sometimes"}},
+        "spec": {"scaleTargetRef": {"kind": "Deployment", "name": PROBE}, "modelID": PROBE},
+    });
+    let create = ["create", "--dry-run=server", "-n", namespace, "-f", "-"];
+    let ran = testbed.kubectl_with(&create, &object.to_string()).await?;
+    ensure!(ran.stderr.contains("[WVA-VA-017]"), "an invalid variant was not denied: {ran:?}");
     Ok(())
 }
 

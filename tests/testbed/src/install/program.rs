@@ -44,10 +44,11 @@ impl Program {
         let file = testbed.logs().join(format!("{log}.log"));
         let process = Process::spawn(log, &options.wva, &["run"], &env, &file)?;
         let addresses = eventually("wva to say where it listens", UP, async || {
-            // One that has ended will say nothing more: that is an answer too.
-            match process.exited() {
-                Some(status) => Ok(Err(status)),
-                None => addresses(&process.log(), options.serves_metrics_api()).map(Ok),
+            // Read before the log: a program that ends after this may still have logged its addresses.
+            let exited = process.exited();
+            match (addresses(&process.log(), options.serves_metrics_api()), exited) {
+                (Err(_), Some(status)) => Ok(Err(status)),
+                (addresses, _) => addresses.map(Ok),
             }
         });
         let tail = || format!("the end of its log:\n{}", process.log_tail(20));

@@ -17,6 +17,8 @@ use crate::testbed::{Data, Testbed};
 use crate::wait::{eventually, within};
 
 const CALL: Duration = Duration::from_secs(20);
+/// Longest wait for a controller, for kube-apiserver's discovery, or for one kubectl.
+const FOLLOWS: Duration = Duration::from_mins(3);
 
 /// What a command said.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,7 +54,7 @@ impl Testbed {
         &self.ca
     }
 
-    /// Runs kubectl with all rights for at most a minute; its failure is part of [`Ran`].
+    /// Runs kubectl with all rights for at most three minutes; its failure is part of [`Ran`].
     pub async fn kubectl(&self, args: &[&str]) -> anyhow::Result<Ran> {
         self.kubectl_with(args, "").await
     }
@@ -64,12 +66,26 @@ impl Testbed {
             .arg(format!("--kubeconfig={}", self.kubeconfig.display()))
             .arg(format!("--cache-dir={}", self.data.path.join("kubectl").display()))
             .args(args);
-        run(&format!("kubectl {}", args.join(" ")), command, input, Duration::from_mins(1)).await
+        run(&format!("kubectl {}", args.join(" ")), command, input, FOLLOWS).await
     }
 
     /// Applies YAML (one document or several) with kubectl.
     pub async fn apply(&self, yaml: &str) -> anyhow::Result<()> {
         self.kubectl_with(&["apply", "-f", "-"], yaml).await?.success().map(|_| ())
+    }
+
+    /// Waits until kubectl finds a kind, such as `variantautoscalings.llmd.ai`: discovery follows an established CRD.
+    pub async fn wait_discovered(&self, kind: &str) -> anyhow::Result<()> {
+        let (_, group) = kind.split_once('.').with_context(|| format!("{kind} has no API group"))?;
+        eventually(&format!("kubectl to find {kind}"), FOLLOWS, async || {
+            // It also fails for an API group of another server that is down.
+            let ran = self.kubectl(&["api-resources", "--api-group", group, "-o", "name"]).await?;
+            if !ran.stdout.lines().any(|line| line == kind) {
+                bail!("it finds {:?}: {}", ran.stdout, ran.stderr);
+            }
+            Ok(())
+        })
+        .await
     }
 
     /// Makes a namespace of its own for a test, `<prefix>-<number>`, and waits until pods can be made in it.
@@ -80,7 +96,7 @@ impl Testbed {
         let namespaces = Api::<Namespace>::all(client.clone());
         within("creating a namespace", CALL, namespaces.create(&PostParams::default(), &object)).await?;
         let accounts = Api::<ServiceAccount>::namespaced(client, &name);
-        eventually(&format!("the service account {name}/default"), CALL, async || {
+        eventually(&format!("the service account {name}/default"), FOLLOWS, async || {
             accounts.get("default").await.context("it cannot be read")
         })
         .await?;
