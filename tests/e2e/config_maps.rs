@@ -79,29 +79,29 @@ impl Cluster {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn maps_hold_at_once_layer_by_layer_and_fall_back_when_they_go() -> anyhow::Result<()> {
+async fn config_maps_apply_at_once_and_fall_back_when_deleted() -> anyhow::Result<()> {
     let testbed = Testbed::start(Options { name: "config-maps".to_owned(), ..Options::default() }).await?;
     let mut options = options();
     options.env.retain(|(key, _)| key != "GLOBAL_OPT_INTERVAL");
     options.env.push(("LEADER_ELECT".to_owned(), "true".to_owned()));
-    main_map::before_the_start(&testbed).await?;
+    main_map::create_initial_main_map(&testbed).await?;
     let install = Install::start(&testbed, &options).await?;
     let cluster = Cluster { testbed, install };
     let served = cluster.testbed.namespace("served").await?;
     let other = cluster.testbed.namespace("other").await?;
     cluster.testbed.apply(&VariantFixture::new(&other, "any").variant()).await?;
 
-    a_global_map_changes_a_decision_at_once(&cluster, &served).await?;
-    a_map_of_the_namespace_is_nearer(&cluster, &served, &other).await?;
-    a_map_that_goes_leaves_what_is_below_it(&cluster, &served, &other).await?;
-    a_namespace_without_variants_is_read_by_its_label(&cluster).await?;
-    main_map::the_settings_in_force_can_be_printed(&cluster)?;
-    a_wrong_entry_takes_nothing_that_was_right(&cluster, &served, &other).await?;
-    main_map::the_main_map_changes_settings_while_the_program_runs(&cluster).await?;
+    global_map_changes_a_decision_at_once(&cluster, &served).await?;
+    namespace_map_takes_precedence(&cluster, &served, &other).await?;
+    deleted_map_falls_back_to_the_next_layer(&cluster, &served, &other).await?;
+    opt_in_label_includes_a_namespace_without_variants(&cluster).await?;
+    main_map::settings_in_force_can_be_printed(&cluster)?;
+    invalid_entry_keeps_the_last_valid_value(&cluster, &served, &other).await?;
+    main_map::main_map_changes_settings_at_run_time(&cluster).await?;
     cluster.install.stop().await
 }
 
-async fn a_global_map_changes_a_decision_at_once(cluster: &Cluster, served: &str) -> anyhow::Result<()> {
+async fn global_map_changes_a_decision_at_once(cluster: &Cluster, served: &str) -> anyhow::Result<()> {
     let variant = VariantFixture::new(served, "served");
     let load = Fleet::start(&cluster.testbed, crate::support::served(served))?;
     load.set_fixed_all(0.60, 0.0);
@@ -147,7 +147,7 @@ async fn a_global_map_changes_a_decision_at_once(cluster: &Cluster, served: &str
     Ok(())
 }
 
-async fn a_map_of_the_namespace_is_nearer(
+async fn namespace_map_takes_precedence(
     cluster: &Cluster,
     served: &str,
     other: &str,
@@ -166,7 +166,7 @@ async fn a_map_of_the_namespace_is_nearer(
     Ok(())
 }
 
-async fn a_map_that_goes_leaves_what_is_below_it(
+async fn deleted_map_falls_back_to_the_next_layer(
     cluster: &Cluster,
     served: &str,
     other: &str,
@@ -194,7 +194,7 @@ async fn a_map_that_goes_leaves_what_is_below_it(
     cluster.holds(served, "kvCacheThreshold", 0.8).await
 }
 
-async fn a_namespace_without_variants_is_read_by_its_label(cluster: &Cluster) -> anyhow::Result<()> {
+async fn opt_in_label_includes_a_namespace_without_variants(cluster: &Cluster) -> anyhow::Result<()> {
     let names = ["nobody", "excluded", "opted-in"];
     let mut namespaces = Vec::new();
     for name in names {
@@ -238,7 +238,7 @@ async fn a_namespace_without_variants_is_read_by_its_label(cluster: &Cluster) ->
     .await
 }
 
-async fn a_wrong_entry_takes_nothing_that_was_right(
+async fn invalid_entry_keeps_the_last_valid_value(
     cluster: &Cluster,
     served: &str,
     other: &str,
@@ -291,7 +291,7 @@ fn rights_in_one_namespace(system: &str) -> anyhow::Result<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn in_one_namespace_the_roles_of_the_chart_are_enough() -> anyhow::Result<()> {
+async fn chart_roles_suffice_for_one_namespace() -> anyhow::Result<()> {
     let name = "config-maps-of-one-namespace";
     let options =
         Options { name: name.to_owned(), nodes: Vec::new(), with_prometheus: false, ..Options::default() };

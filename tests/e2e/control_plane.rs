@@ -21,7 +21,7 @@ use crate::support::served;
 
 /// Longest wait for what takes seconds, on a loaded machine too.
 const SOON: Duration = Duration::from_mins(2);
-/// Names the log folder of [`stands_until_killed`].
+/// Names the log folder of [`runs_until_killed`].
 const NAME: &str = "WVA_TEST_NAME";
 const POD_START: Duration = Duration::from_secs(2);
 
@@ -79,7 +79,7 @@ fn pods_of(samples: &[Sample]) -> Vec<&str> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn load_falls_as_replicas_come() -> anyhow::Result<()> {
+async fn load_per_replica_falls_as_replicas_are_added() -> anyhow::Result<()> {
     let testbed = testbed().await?;
     let _up = API_SERVER.read().await;
     let _whole = PROMETHEUS.read().await;
@@ -129,7 +129,7 @@ async fn load_falls_as_replicas_come() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn figures_and_faults_are_exact() -> anyhow::Result<()> {
+async fn exported_values_and_faults_are_exact() -> anyhow::Result<()> {
     let testbed = testbed().await?;
     let _up = API_SERVER.read().await;
     let _whole = PROMETHEUS.read().await;
@@ -167,7 +167,7 @@ async fn figures_and_faults_are_exact() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn prometheus_stops_freezes_and_comes_back() -> anyhow::Result<()> {
+async fn prometheus_stops_freezes_and_restarts() -> anyhow::Result<()> {
     let testbed = testbed().await?;
     let _up = API_SERVER.read().await;
     let _alone = PROMETHEUS.write().await;
@@ -189,7 +189,7 @@ async fn prometheus_stops_freezes_and_comes_back() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pods_crash_starve_and_recover() -> anyhow::Result<()> {
+async fn pods_crash_stay_pending_and_recover() -> anyhow::Result<()> {
     let testbed = testbed().await?;
     let _up = API_SERVER.read().await;
     let namespace = testbed.namespace("ill").await?;
@@ -210,7 +210,7 @@ async fn pods_crash_starve_and_recover() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pods_own_cold_start_goes_first() -> anyhow::Result<()> {
+async fn a_label_sets_the_cold_start_of_a_pod() -> anyhow::Result<()> {
     let testbed = testbed().await?;
     let _up = API_SERVER.read().await;
     let namespace = testbed.namespace("slow").await?;
@@ -238,10 +238,10 @@ fn state(pid: u32) -> anyhow::Result<String> {
     Ok(if stat.starts_with('Z') { String::new() } else { stat })
 }
 
-/// The process that [`nothing_is_left_of_a_killed_testbed`] starts and kills.
+/// The process that [`killed_testbed_leaves_no_processes_or_files`] starts and kills.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "part of another test: it starts a control plane and waits for a signal"]
-async fn stands_until_killed() -> anyhow::Result<()> {
+async fn runs_until_killed() -> anyhow::Result<()> {
     let name = std::env::var(NAME).context("the other test gives the name")?;
     let testbed = Testbed::start(Options { name, ..Options::default() }).await?;
     for (component, pid) in testbed.pids() {
@@ -254,11 +254,11 @@ async fn stands_until_killed() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_left_of_a_killed_testbed() -> anyhow::Result<()> {
+async fn killed_testbed_leaves_no_processes_or_files() -> anyhow::Result<()> {
     let logs = testbed().await?.logs();
     for (signal, name) in [(Signal::Kill, "sigkill"), (Signal::Int, "sigint")] {
         let log = logs.join(format!("{name}.log"));
-        let again = ["--exact", "control_plane::stands_until_killed", "--ignored", "--nocapture"];
+        let again = ["--exact", "control_plane::runs_until_killed", "--ignored", "--nocapture"];
         let up = Process::spawn(name, &std::env::current_exe()?, &again, &[(NAME, name)], &log)?;
         eventually("the second control plane", Duration::from_mins(5), async || {
             if let Some(status) = up.exited() {

@@ -77,22 +77,22 @@ async fn picker(cluster: &Cluster, namespace: &str, address: u8) -> anyhow::Resu
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn models_at_zero_are_woken_by_requests_and_by_nothing_else() -> anyhow::Result<()> {
+async fn only_waiting_requests_wake_models_at_zero() -> anyhow::Result<()> {
     let mut cluster = Box::pin(cluster()).await?;
-    Box::pin(nothing_else_wakes(&cluster)).await?;
-    Box::pin(the_cheapest_is_woken_and_held(&cluster)).await?;
-    Box::pin(the_next_is_woken_where_one_is_stuck(&cluster)).await?;
-    Box::pin(an_adapter_wakes_the_only_model_of_its_pool(&cluster)).await?;
+    Box::pin(hostile_pickers_wake_no_model(&cluster)).await?;
+    Box::pin(cheapest_variant_is_woken_and_held(&cluster)).await?;
+    Box::pin(next_variant_is_woken_when_one_is_stuck(&cluster)).await?;
+    Box::pin(an_adapter_request_wakes_the_only_model_of_its_pool(&cluster)).await?;
     cluster.install.stop().await?;
     let mut options = options();
     options.env.push(("POOL_GROUP".to_owned(), "inference.networking.x-k8s.io".to_owned()));
     cluster.install = Install::start(&cluster.testbed, &options).await?;
-    Box::pin(pools_of_the_older_group_count(&cluster)).await?;
-    Box::pin(pickers_never_get_the_controllers_own_token(&cluster)).await
+    Box::pin(pools_of_the_older_api_group_count(&cluster)).await?;
+    Box::pin(pickers_get_tokens_of_the_metrics_reader_only(&cluster)).await
 }
 
 /// Hostile pickers, another namespace's picker, a person's hold, and requests for another model.
-async fn nothing_else_wakes(cluster: &Cluster) -> anyhow::Result<()> {
+async fn hostile_pickers_wake_no_model(cluster: &Cluster) -> anyhow::Result<()> {
     let ns = cluster.testbed.namespace("hostile").await?;
     let theirs = cluster.testbed.namespace("theirs").await?;
     let (own, other) = (picker(cluster, &ns, 2).await?, picker(cluster, &theirs, 3).await?);
@@ -126,7 +126,7 @@ async fn nothing_else_wakes(cluster: &Cluster) -> anyhow::Result<()> {
         own.behaves(Manner::Later);
         asked_again(&own, 1).await?;
     }
-    a_picker_that_floods_is_asked_rarely(&own, &other).await?;
+    a_flooding_picker_is_queried_rarely(&own, &other).await?;
     let name = ["annotate", "va", "model", "-n", &ns, "wva.llmd.ai/mode=recommend"];
     cluster.testbed.kubectl(&name).await?.success()?;
     own.behaves(Manner::Later);
@@ -141,7 +141,7 @@ async fn nothing_else_wakes(cluster: &Cluster) -> anyhow::Result<()> {
 }
 
 /// The honest picker of another namespace is asked many times between two requests to one that floods.
-async fn a_picker_that_floods_is_asked_rarely(own: &FakePicker, other: &FakePicker) -> anyhow::Result<()> {
+async fn a_flooding_picker_is_queried_rarely(own: &FakePicker, other: &FakePicker) -> anyhow::Result<()> {
     own.behaves(Manner::Floods);
     asked_again(own, 4).await?;
     let before = other.asked().times;
@@ -152,7 +152,7 @@ async fn a_picker_that_floods_is_asked_rarely(own: &FakePicker, other: &FakePick
 }
 
 /// Two pods of one picker, of which one hangs, and two variants: signal, `/scale`, HPA, hold.
-async fn the_cheapest_is_woken_and_held(cluster: &Cluster) -> anyhow::Result<()> {
+async fn cheapest_variant_is_woken_and_held(cluster: &Cluster) -> anyhow::Result<()> {
     let ns = cluster.testbed.namespace("woken").await?;
     let (hung, picker) = (picker(cluster, &ns, 4).await?, FakePicker::start([127, 0, 0, 5]).await?);
     hung.behaves(Manner::Hangs);
@@ -165,7 +165,7 @@ async fn the_cheapest_is_woken_and_held(cluster: &Cluster) -> anyhow::Result<()>
     picker.queue(&cheap.model, 2.0);
     cluster.until_replicas(&ns, "cheap", 1).await?;
     ensure!(cluster.replicas(&ns, "dear").await? == 0, "the dearer variant was woken as well");
-    signal_came_first(cluster, &ns).await?;
+    status_was_written_before_scale(cluster, &ns).await?;
     eventually("an event that says so", DEADLINE, async || {
         let events = cluster.events(&ns, "ScaledFromZero").await?;
         let [event] = &events[..] else { anyhow::bail!("{events:?}") };
@@ -191,7 +191,7 @@ async fn the_cheapest_is_woken_and_held(cluster: &Cluster) -> anyhow::Result<()>
         Ok(())
     })
     .await?;
-    nobody_is_asked(&picker).await?;
+    wait_until_picker_is_idle(&picker).await?;
     let fleet = Fleet::start(&cluster.testbed, FleetConfig { rate: 1.0, ..served(&ns) })?;
     fleet.wait_ready(1, DEADLINE).await?;
     let measured = |va: &Value| is(va, "MetricsAvailable", ("True", "MetricsFound")) && target(va) == Some(1);
@@ -199,7 +199,7 @@ async fn the_cheapest_is_woken_and_held(cluster: &Cluster) -> anyhow::Result<()>
 }
 
 /// A status with the target of 1 was stored before `/scale` was written, and that once.
-async fn signal_came_first(cluster: &Cluster, ns: &str) -> anyhow::Result<()> {
+async fn status_was_written_before_scale(cluster: &Cluster, ns: &str) -> anyhow::Result<()> {
     let (step, writes) = eventually("the audit log to have the step", DEADLINE, async || {
         let mut writes = cluster.testbed.audit()?;
         writes.retain(|w| w.namespace == ns && w.stored());
@@ -219,7 +219,7 @@ async fn signal_came_first(cluster: &Cluster, ns: &str) -> anyhow::Result<()> {
 }
 
 /// Waits until a picker is asked no more.
-async fn nobody_is_asked(picker: &FakePicker) -> anyhow::Result<()> {
+async fn wait_until_picker_is_idle(picker: &FakePicker) -> anyhow::Result<()> {
     let (mut last, mut since) = (picker.asked().times, tokio::time::Instant::now());
     eventually("nobody to ask the picker for two seconds", DEADLINE, async || {
         let now = picker.asked().times;
@@ -233,7 +233,7 @@ async fn nobody_is_asked(picker: &FakePicker) -> anyhow::Result<()> {
 }
 
 /// The cheaper variant's pod finds no node.
-async fn the_next_is_woken_where_one_is_stuck(cluster: &Cluster) -> anyhow::Result<()> {
+async fn next_variant_is_woken_when_one_is_stuck(cluster: &Cluster) -> anyhow::Result<()> {
     let ns = cluster.testbed.namespace("stuck").await?;
     let picker = picker(cluster, &ns, 6).await?;
     let nowhere = "NVIDIA-B200".to_owned();
@@ -257,7 +257,7 @@ async fn the_next_is_woken_where_one_is_stuck(cluster: &Cluster) -> anyhow::Resu
 }
 
 /// A request for an adapter, whose name no variant has, waits in the queue of a pool of one model.
-async fn an_adapter_wakes_the_only_model_of_its_pool(cluster: &Cluster) -> anyhow::Result<()> {
+async fn an_adapter_request_wakes_the_only_model_of_its_pool(cluster: &Cluster) -> anyhow::Result<()> {
     let ns = cluster.testbed.namespace("adapter").await?;
     let picker = picker(cluster, &ns, 11).await?;
     picker.behaves(Manner::Later);
@@ -267,7 +267,7 @@ async fn an_adapter_wakes_the_only_model_of_its_pool(cluster: &Cluster) -> anyho
     cluster.until_replicas(&ns, "model", 1).await
 }
 
-async fn pools_of_the_older_group_count(cluster: &Cluster) -> anyhow::Result<()> {
+async fn pools_of_the_older_api_group_count(cluster: &Cluster) -> anyhow::Result<()> {
     let ns = cluster.testbed.namespace("older").await?;
     let picker = FakePicker::start([127, 0, 0, 7]).await?;
     picker.behaves(Manner::Later);
@@ -280,7 +280,7 @@ async fn pools_of_the_older_group_count(cluster: &Cluster) -> anyhow::Result<()>
 }
 
 /// Every install names the metrics reader, as `config/base` does.
-async fn pickers_never_get_the_controllers_own_token(cluster: &Cluster) -> anyhow::Result<()> {
+async fn pickers_get_tokens_of_the_metrics_reader_only(cluster: &Cluster) -> anyhow::Result<()> {
     let reader = format!("system:serviceaccount:{SYSTEM}:{METRICS_READER}");
     let ns = cluster.testbed.namespace("tokens").await?;
     let picker = FakePicker::start([127, 0, 0, 8]).await?;

@@ -97,7 +97,7 @@ fn manifests_and_install_script_work() -> anyhow::Result<()> {
 
 #[test]
 #[ignore = "long: make test-install"]
-fn at_once_with_a_variant_the_release_installs() -> anyhow::Result<()> {
+fn release_with_a_variant_installs() -> anyhow::Result<()> {
     run("install", async |site, extent, table| at_once::run(site, extent, table).await)
 }
 

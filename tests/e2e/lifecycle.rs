@@ -131,7 +131,7 @@ impl Timeline {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_workload_may_come_after_its_variant_go_and_come_back() -> anyhow::Result<()> {
+async fn workload_may_be_created_late_deleted_and_recreated() -> anyhow::Result<()> {
     let cluster = cluster().await?;
     let ns = cluster.testbed.namespace("workload").await?;
     let fixture = VariantFixture::new(&ns, "late");
@@ -200,7 +200,7 @@ async fn forgets_its_workload(cluster: &Cluster, ns: &str, time: &Timeline) -> a
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_variant_that_is_deleted_leaves_nothing_behind() -> anyhow::Result<()> {
+async fn deleted_variant_leaves_no_series() -> anyhow::Result<()> {
     let cluster = cluster().await?;
     let ns = cluster.testbed.namespace("deleted").await?;
     let fixture = VariantFixture::new(&ns, "short");
@@ -215,7 +215,7 @@ async fn a_variant_that_is_deleted_leaves_nothing_behind() -> anyhow::Result<()>
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_target_is_followed_and_the_old_one_let_go() -> anyhow::Result<()> {
+async fn follows_a_changed_scale_target() -> anyhow::Result<()> {
     let cluster = cluster().await?;
     let ns = cluster.testbed.namespace("target").await?;
     let fixture = VariantFixture::new(&ns, "moving");
@@ -238,7 +238,7 @@ async fn another_target_is_followed_and_the_old_one_let_go() -> anyhow::Result<(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_variants_with_one_target_the_older_counts_while_it_is_there() -> anyhow::Result<()> {
+async fn older_of_two_variants_with_one_target_wins() -> anyhow::Result<()> {
     let cluster = cluster().await?;
     let ns = cluster.testbed.namespace("conflict").await?;
     let first = VariantFixture::new(&ns, "first");
@@ -270,7 +270,7 @@ async fn status(cluster: &Cluster, namespace: &str, name: &str) -> anyhow::Resul
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_variant_that_another_controller_gets_is_let_go_at_once_and_taken_back_after_a_delay()
+async fn releases_variant_at_once_and_takes_it_back_after_delay()
 -> anyhow::Result<()> {
     let cluster = cluster().await?;
     let ns = cluster.testbed.namespace("label").await?;
@@ -304,7 +304,7 @@ async fn a_variant_that_another_controller_gets_is_let_go_at_once_and_taken_back
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_excluded_namespace_has_no_series_and_nothing_is_written_there() -> anyhow::Result<()> {
+async fn excluded_namespace_has_no_series_and_no_writes() -> anyhow::Result<()> {
     let cluster = cluster().await?;
     let (ns, elsewhere) =
         (cluster.testbed.namespace("excluded").await?, cluster.testbed.namespace("elsewhere").await?);
@@ -333,7 +333,7 @@ async fn an_excluded_namespace_has_no_series_and_nothing_is_written_there() -> a
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_labelled_variant_that_nobody_serves_is_told_of_once() -> anyhow::Result<()> {
+async fn reports_an_unmanaged_variant_once() -> anyhow::Result<()> {
     let cluster = cluster().await?;
     let ns = cluster.testbed.namespace("nobodys").await?;
     let ran = Timestamp::now() - SignedDuration::from_mins(20);

@@ -25,7 +25,7 @@ use session::{Session, step};
 const OBJECTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/migrate/cluster.yaml");
 
 #[tokio::test(flavor = "multi_thread")]
-async fn from_the_original_to_this_controller_and_back() -> anyhow::Result<()> {
+async fn migrates_from_llm_d_wva_and_back() -> anyhow::Result<()> {
     let testbed = Testbed::start(Options { name: "migration".to_owned(), ..Options::default() }).await?;
     let namespace = testbed.namespace("prod").await?;
     let session = Session { testbed: &testbed, namespace: namespace.clone() };

@@ -52,7 +52,7 @@ async fn reports_invalid_field(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn objects_of_old_releases_are_told_and_hold_up_nobody() -> anyhow::Result<()> {
+async fn invalid_stored_objects_are_reported_and_block_no_others() -> anyhow::Result<()> {
     let testbed = Testbed::start(Options { name: "old-objects".to_owned(), ..Options::default() }).await?;
     let crd = std::fs::read_to_string(repository("crds/llmd.ai_variantautoscalings.yaml"))?;
     apply_crds(&testbed, &lax(&crd)?.to_string()).await?;
@@ -102,11 +102,11 @@ async fn objects_of_old_releases_are_told_and_hold_up_nobody() -> anyhow::Result
     cluster.testbed.kubectl(&delete).await?.success()?;
     let Cluster { testbed, install } = cluster;
     install.stop().await?;
-    the_crd_of_the_original_is_done_with(testbed).await
+    works_with_the_crd_of_llm_d_wva(testbed).await
 }
 
 /// The same control plane with the CRD that llm-d WVA installs: Helm does not replace it.
-async fn the_crd_of_the_original_is_done_with(testbed: Testbed) -> anyhow::Result<()> {
+async fn works_with_the_crd_of_llm_d_wva(testbed: Testbed) -> anyhow::Result<()> {
     // No program answers reviews now, and the objects are of another schema.
     for kind in ["mutatingwebhookconfiguration", "validatingwebhookconfiguration"] {
         testbed.kubectl(&["delete", kind, WEBHOOKS]).await?.success()?;

@@ -110,7 +110,7 @@ async fn cold_install_makes_one_ca() -> anyhow::Result<()> {
 /// It takes as long as a certificate lives, so it runs beside the others, as a release of its own. Its name makes it the
 /// first to be started.
 #[tokio::test(flavor = "multi_thread")]
-async fn ca_lifetimes_end_and_no_review_fails() -> anyhow::Result<()> {
+async fn ca_rotations_fail_no_review() -> anyhow::Result<()> {
     let lasts = Duration::from_secs(turns(75, 600).into());
     let outcome =
         Box::pin(lifetimes::lifetimes(testbed().await?, &program(), Some("lives-short"), lasts)).await?;
@@ -119,7 +119,7 @@ async fn ca_lifetimes_end_and_no_review_fails() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn repair_ends_every_damage_to_cas() -> anyhow::Result<()> {
+async fn repairs_every_damage_to_the_ca() -> anyhow::Result<()> {
     alone(async |testbed| repair::repair(testbed, &program(), turns(1, 10)).await).await
 }
 
@@ -141,12 +141,12 @@ async fn killed_tasks_end_the_process() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn certificates_of_others_are_served_and_followed() -> anyhow::Result<()> {
+async fn serves_and_reloads_mounted_certificates() -> anyhow::Result<()> {
     alone(async |testbed| files::certificate_files(testbed, &program()).await).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_service_account_may_do_nothing_beyond_its_needs() -> anyhow::Result<()> {
+async fn service_account_has_no_unneeded_permissions() -> anyhow::Result<()> {
     alone(async |testbed| permissions::permissions(testbed, &program()).await).await
 }
 
@@ -156,7 +156,7 @@ async fn metrics_api_answers_without_a_leader() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_dead_and_the_rest_of_the_cluster_goes_on() -> anyhow::Result<()> {
+async fn cluster_works_while_no_replica_runs() -> anyhow::Result<()> {
     alone(async |testbed| {
         let mut outcome = dead::all_dead(testbed, &program(), Some("dies-out")).await?;
         if is_full() {

@@ -199,15 +199,15 @@ fn refused(ran: &Ran, code: &str) -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn releases_judge_their_own_alone() -> anyhow::Result<()> {
+async fn each_release_handles_its_own_objects() -> anyhow::Result<()> {
     let releases = Releases::start().await?;
-    Box::pin(judging::each_judges_its_own(&releases)).await?;
-    Box::pin(judging::unlabelled_objects_belong_to_the_namespace(&releases)).await?;
-    Box::pin(judging::ownership_moves_on_purpose_alone(&releases)).await?;
-    Box::pin(maps::all_say_the_same_of_local_maps(&releases)).await?;
-    Box::pin(maps::a_main_map_is_its_own_releases_matter(&releases)).await?;
-    Box::pin(managing::each_manages_its_own(&releases)).await?;
-    Box::pin(maps::the_opt_in_label_counts_with_the_value_of_a_release(&releases)).await?;
-    Box::pin(managing::a_dead_release_stands_in_nobodys_way(&releases)).await?;
-    managing::webhooks_stay_closed_while_the_service_has_no_endpoint(&releases).await
+    Box::pin(judging::each_release_judges_its_own_variants(&releases)).await?;
+    Box::pin(judging::unlabelled_variants_belong_to_the_namespace_owner(&releases)).await?;
+    Box::pin(judging::ownership_moves_only_with_the_annotation(&releases)).await?;
+    Box::pin(maps::all_releases_agree_on_local_maps(&releases)).await?;
+    Box::pin(maps::a_release_judges_only_its_own_main_map(&releases)).await?;
+    Box::pin(managing::each_release_manages_its_own_variants(&releases)).await?;
+    Box::pin(maps::opt_in_label_must_name_the_release(&releases)).await?;
+    Box::pin(managing::a_frozen_release_blocks_no_other(&releases)).await?;
+    managing::webhooks_wait_for_an_endpoint_of_the_service(&releases).await
 }

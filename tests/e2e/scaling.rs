@@ -10,13 +10,13 @@ mod timeline;
 use crate::support::program;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stock_out_of_one_gpu_type_falls_over_to_another() -> anyhow::Result<()> {
+async fn stock_out_scales_another_gpu_type() -> anyhow::Result<()> {
     println!("{}", Box::pin(stock_out::stock_out(&program())).await?.kept()?);
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn limited_gpus_are_not_asked_for() -> anyhow::Result<()> {
+async fn limited_mode_requests_no_missing_gpus() -> anyhow::Result<()> {
     println!("{}", Box::pin(limited::limited(&program())).await?.kept()?);
     Ok(())
 }

@@ -69,7 +69,7 @@ impl Scraper<'_> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_those_the_api_server_allows_read_metrics() -> anyhow::Result<()> {
+async fn metrics_require_rbac_permission() -> anyhow::Result<()> {
     let testbed = Testbed::start(Options { name: "secure-metrics".to_owned(), ..Options::default() }).await?;
     let mut options = options();
     options.env.push(("METRICS_SECURE".to_owned(), "true".to_owned()));

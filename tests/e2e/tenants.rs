@@ -84,7 +84,7 @@ fn many_periods(namespace: &str) -> String {
 }
 
 /// A namespace with many long periods neither keeps an idle model of another up nor delays it.
-async fn no_tenant_keeps_another_from_zero(cluster: &Cluster) -> anyhow::Result<()> {
+async fn long_retention_does_not_delay_another_namespace(cluster: &Cluster) -> anyhow::Result<()> {
     let attacker = cluster.testbed.namespace("many-periods").await?;
     cluster.testbed.apply(&many_periods(&attacker)).await?;
     cluster.until(&attacker, "v0", "be decided on", |va| target(va).is_some()).await?;
@@ -99,7 +99,7 @@ async fn no_tenant_keeps_another_from_zero(cluster: &Cluster) -> anyhow::Result<
 }
 
 /// A second job scrapes the only server of a model: its figures and the target stay as they are.
-async fn a_second_scrape_changes_no_figure(cluster: &Cluster) -> anyhow::Result<()> {
+async fn a_second_scrape_job_changes_no_figure(cluster: &Cluster) -> anyhow::Result<()> {
     let namespace = cluster.testbed.namespace("duplicates").await?;
     let fixture = VariantFixture::new(&namespace, "a");
     let fleet = Fleet::start(&cluster.testbed, served(&namespace))?;
@@ -207,7 +207,7 @@ async fn partial_answers_are_shown(cluster: &Cluster, door: &Door) -> anyhow::Re
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn figures_are_a_namespaces_own_and_each_counts_once() -> anyhow::Result<()> {
+async fn figures_are_per_namespace_and_count_once() -> anyhow::Result<()> {
     let testbed = Testbed::start(Options { name: "tenants".to_owned(), ..Options::default() }).await?;
     apply_crds(&testbed, CRDS).await?;
     let door = Door::open(testbed.prometheus_url()?.trim_start_matches("http://")).await?;
@@ -215,8 +215,8 @@ async fn figures_are_a_namespaces_own_and_each_counts_once() -> anyhow::Result<(
     options.env.push(("PROMETHEUS_BASE_URL".to_owned(), door.url()));
     let install = Install::start(&testbed, &options).await?;
     let cluster = Cluster { testbed, install };
-    let scraped = Box::pin(a_second_scrape_changes_no_figure(&cluster));
-    let (zero, scraped) = tokio::join!(Box::pin(no_tenant_keeps_another_from_zero(&cluster)), scraped);
+    let scraped = Box::pin(a_second_scrape_job_changes_no_figure(&cluster));
+    let (zero, scraped) = tokio::join!(Box::pin(long_retention_does_not_delay_another_namespace(&cluster)), scraped);
     let partial = partial_answers_are_shown(&cluster, &door).await;
     let failed = [zero, scraped, partial].into_iter().filter_map(Result::err);
     let failed: Vec<String> = failed.map(|error| format!("{error:#}")).collect();

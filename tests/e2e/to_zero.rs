@@ -23,7 +23,7 @@ const FOR_EVER: Duration = Duration::from_hours(1);
 
 /// A model whose picker has no flow control stays up, and everything that speaks of it says why. Once the picker has flow
 /// control the model goes to zero.
-async fn a_model_without_flow_control_stays_up(cluster: &Cluster) -> anyhow::Result<()> {
+async fn model_without_flow_control_stays_up(cluster: &Cluster) -> anyhow::Result<()> {
     let namespace = cluster.testbed.namespace("zero-no-flow").await?;
     let fleet = servers(cluster, &namespace)?;
     let picker = picker(cluster, &namespace, Manner::NoFlowControl).await?;
@@ -54,7 +54,7 @@ async fn a_model_without_flow_control_stays_up(cluster: &Cluster) -> anyhow::Res
 
 /// A request that no scrape shows, as if it came right after the last one, at the second of two ranks in the pod: the
 /// ranks themselves are asked, and the step is not taken while the request runs.
-async fn a_request_that_no_scrape_has_seen_is_spared(cluster: &Cluster) -> anyhow::Result<()> {
+async fn unscraped_request_delays_the_step_to_zero(cluster: &Cluster) -> anyhow::Result<()> {
     let namespace = cluster.testbed.namespace("zero-unseen").await?;
     let (first, second) = (servers(cluster, &namespace)?, servers(cluster, &namespace)?);
     let picker = FakePicker::start([127, 0, 0, 8]).await?;
@@ -80,7 +80,7 @@ async fn a_request_that_no_scrape_has_seen_is_spared(cluster: &Cluster) -> anyho
 }
 
 /// An endpoint picker that Prometheus does not scrape hangs, and then has a request: nobody else could know of it.
-async fn a_picker_that_nobody_scrapes_is_asked(cluster: &Cluster) -> anyhow::Result<()> {
+async fn unscraped_picker_is_queried_before_zero(cluster: &Cluster) -> anyhow::Result<()> {
     let namespace = cluster.testbed.namespace("zero-picker").await?;
     let picker = picker(cluster, &namespace, Manner::Later).await?;
     let fleet = servers(cluster, &namespace)?;
@@ -128,11 +128,11 @@ async fn cluster() -> anyhow::Result<Cluster> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn idle_models_go_to_zero_and_steps_are_carried_out_where_nobody_else_does() -> anyhow::Result<()> {
+async fn idle_models_go_to_zero_with_every_kind_of_scaler() -> anyhow::Result<()> {
     let mut cluster = cluster().await?;
-    let picker = Box::pin(a_picker_that_nobody_scrapes_is_asked(&cluster));
-    let no_flow_control = Box::pin(a_model_without_flow_control_stays_up(&cluster));
-    tokio::try_join!(Box::pin(whatever_else_scales_it(&cluster)), picker, no_flow_control)?;
+    let picker = Box::pin(unscraped_picker_is_queried_before_zero(&cluster));
+    let no_flow_control = Box::pin(model_without_flow_control_stays_up(&cluster));
+    tokio::try_join!(Box::pin(idle_models_go_to_zero_and_wake(&cluster)), picker, no_flow_control)?;
     let Cluster { testbed, install } = cluster;
     install.stop().await?;
     let mut options = crate::support::options();
@@ -143,10 +143,10 @@ async fn idle_models_go_to_zero_and_steps_are_carried_out_where_nobody_else_does
 }
 
 /// An idle model goes to zero, its request spared, and comes back when a person scales it.
-async fn whatever_else_scales_it(cluster: &Cluster) -> anyhow::Result<()> {
+async fn idle_models_go_to_zero_and_wake(cluster: &Cluster) -> anyhow::Result<()> {
     let models = try_join_all(OtherScaler::ALL.map(|scaler| Model::start(cluster, scaler))).await?;
     let all = try_join_all(models.iter().map(Model::goes_to_zero));
-    tokio::try_join!(all, a_request_that_no_scrape_has_seen_is_spared(cluster))?;
+    tokio::try_join!(all, unscraped_request_delays_the_step_to_zero(cluster))?;
     for model in &models {
         was_spared(&model.fleet, 0).with_context(|| model.scaler.name())?;
         let looks = model.log_lines("The last look before the step to zero: no server has a request")?;

@@ -208,7 +208,7 @@ where
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_callers_come_to_one_verdict_on_a_variant() -> anyhow::Result<()> {
+async fn all_callers_agree_on_variants() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
     let _open = DOORS.read().await;
     let namespace = testbed.namespace("differential").await?;
@@ -239,7 +239,7 @@ async fn all_callers_come_to_one_verdict_on_a_variant() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_callers_come_to_one_verdict_on_an_update() -> anyhow::Result<()> {
+async fn all_callers_agree_on_variant_updates() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
     let _open = DOORS.read().await;
     let namespace = testbed.namespace("differential").await?;

@@ -58,7 +58,7 @@ async fn judge(client: &kube::Client, case: &MapCase, update: Option<&Value>) ->
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_callers_come_to_one_verdict_on_a_map() -> anyhow::Result<()> {
+async fn all_callers_agree_on_config_maps() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
     let _open = DOORS.read().await;
     let _alone = MAIN_MAP.lock().await;
@@ -85,7 +85,7 @@ async fn all_callers_come_to_one_verdict_on_a_map() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_callers_come_to_one_verdict_on_an_update_of_the_main_map() -> anyhow::Result<()> {
+async fn all_callers_agree_on_main_map_updates() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
     let _open = DOORS.read().await;
     let _alone = MAIN_MAP.lock().await;

@@ -14,7 +14,7 @@ const NAMES: [&[&str]; 2] =
 const MAIN: &str = "main.configmap.llmd.ai";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_judged_before_the_program_runs() -> anyhow::Result<()> {
+async fn admits_everything_before_the_program_runs() -> anyhow::Result<()> {
     let shared = shared().await?;
     let _open = DOORS.read().await;
     assert_eq!(shared.rules_before, [Value::Null, Value::Null, Value::Null, Value::Null, Value::Null]);
@@ -81,7 +81,7 @@ fn rendered(mut object: Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn drift_is_repaired() -> anyhow::Result<()> {
+async fn repairs_drift() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
     let _alone = DOORS.write().await;
     repaired(testbed, "the start").await?;
@@ -107,7 +107,7 @@ async fn drift_is_repaired() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_entry_that_was_taken_away_is_not_added() -> anyhow::Result<()> {
+async fn does_not_add_a_removed_webhook() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
     let _alone = DOORS.write().await;
     let [mutating, validating] = KINDS;

@@ -43,7 +43,7 @@ fn held(name: &str, finalizers: &[&str]) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_must_never_wait_for_the_program_does_not() -> anyhow::Result<()> {
+async fn exempt_requests_do_not_wait_for_a_frozen_program() -> anyhow::Result<()> {
     let shared = shared().await?;
     let testbed = &shared.testbed;
     let _alone = DOORS.write().await;

@@ -46,7 +46,7 @@ fn codes(text: &str) -> BTreeSet<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_controller_says_what_the_webhook_would_have_said() -> anyhow::Result<()> {
+async fn controller_reports_the_codes_of_the_webhook() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
     let _open = super::DOORS.read().await;
     let elsewhere = testbed.namespace("seen").await?;

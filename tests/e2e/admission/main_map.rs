@@ -38,7 +38,7 @@ const DEPLOYMENT: &str = r#"{"apiVersion": "apps/v1", "kind": "Deployment", "met
     "spec": {"containers": [{"name": "manager", "image": "none"}]}}}}"#;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_that_needs_a_restart_comes_with_one() -> anyhow::Result<()> {
+async fn denies_immutable_change_without_restart() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
     let _open = DOORS.read().await;
     let _alone = MAIN_MAP.lock().await;

@@ -28,7 +28,7 @@ fn bad() -> (Value, [(&'static str, &'static str); 7]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn kubectl_says_every_fault_with_code_and_field() -> anyhow::Result<()> {
+async fn kubectl_shows_every_violation_with_code_and_field() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
     let _open = DOORS.read().await;
     let namespace = testbed.namespace("refused").await?;
@@ -57,7 +57,7 @@ async fn kubectl_says_every_fault_with_code_and_field() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_guide_quotes_what_kubectl_prints() -> anyhow::Result<()> {
+async fn guide_quotes_the_output_of_kubectl() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
     let _open = DOORS.read().await;
     let namespace = testbed.namespace("quoted").await?;
@@ -75,7 +75,7 @@ async fn the_guide_quotes_what_kubectl_prints() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_status_is_invalid_with_one_cause_per_fault() -> anyhow::Result<()> {
+async fn denial_has_one_cause_per_violation() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
     let _open = DOORS.read().await;
     let (object, faults) = bad();
@@ -95,7 +95,7 @@ async fn the_status_is_invalid_with_one_cause_per_fault() -> anyhow::Result<()> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_good_one_is_admitted_before_its_target_exists() -> anyhow::Result<()> {
+async fn admits_a_variant_before_its_target_exists() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
     let _open = DOORS.read().await;
     let namespace = testbed.namespace("admitted").await?;
@@ -109,7 +109,7 @@ async fn a_good_one_is_admitted_before_its_target_exists() -> anyhow::Result<()>
 
 /// This install has no instance, so an object with the label is somebody else's.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_instance_label_is_never_taken_off_by_accident() -> anyhow::Result<()> {
+async fn denies_removal_of_the_instance_label() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
     let _open = DOORS.read().await;
     let namespace = testbed.namespace("instances").await?;

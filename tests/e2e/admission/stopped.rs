@@ -90,7 +90,7 @@ async fn send(testbed: &Testbed, verb: &str, object: &Value) -> anyhow::Result<R
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn refuses_faults_while_no_replica_answers() -> anyhow::Result<()> {
+async fn denies_violations_while_no_replica_answers() -> anyhow::Result<()> {
     let shared = shared().await?;
     let testbed = &shared.testbed;
     let _alone = DOORS.write().await;

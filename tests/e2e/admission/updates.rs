@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{DOORS, EARLY, patch, shared};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_old_fault_is_a_warning_until_it_is_touched() -> anyhow::Result<()> {
+async fn warns_of_an_old_violation_until_it_changes() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
     let _open = DOORS.read().await;
     let mode = |mode: &str| json!({"metadata": {"annotations": {"wva.llmd.ai/mode": mode}}});

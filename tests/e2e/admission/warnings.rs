@@ -64,7 +64,7 @@ async fn workloads(testbed: &Testbed, namespace: &str, names: &[&str]) -> anyhow
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_variant_with_everything_right_gets_no_warning_and_others_those_they_earn() -> anyhow::Result<()> {
+async fn warns_of_each_problem_of_a_variant() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
     let _open = DOORS.read().await;
     let namespace = testbed.namespace("warnings").await?;
@@ -91,7 +91,7 @@ async fn a_variant_with_everything_right_gets_no_warning_and_others_those_they_e
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_excluded_namespace_is_told_until_it_is_excluded_no_more() -> anyhow::Result<()> {
+async fn warns_while_a_namespace_is_excluded() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
     let _open = DOORS.read().await;
     let namespace = testbed.namespace("excluded").await?;
@@ -106,7 +106,7 @@ async fn an_excluded_namespace_is_told_until_it_is_excluded_no_more() -> anyhow:
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_metric_that_nobody_reads_is_told_until_a_scaled_object_does() -> anyhow::Result<()> {
+async fn warns_until_a_scaled_object_reads_the_metric() -> anyhow::Result<()> {
     let shared = shared().await?;
     let testbed = &shared.testbed;
     let _open = DOORS.read().await;
@@ -133,7 +133,7 @@ async fn a_metric_that_nobody_reads_is_told_until_a_scaled_object_does() -> anyh
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn names_the_global_map_that_is_read_instead() -> anyhow::Result<()> {
+async fn names_the_global_map_in_use() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
     let _open = DOORS.read().await;
     let map = |name: &str| {

@@ -88,7 +88,7 @@ fn refusals(stderr: &str) -> BTreeMap<usize, String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn kubectl_and_wva_validate_read_a_manifest_alike() -> anyhow::Result<()> {
+async fn kubectl_and_wva_validate_agree_on_manifests() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
     let _open = DOORS.read().await;
     let _alone = MAIN_MAP.lock().await;

@@ -18,7 +18,7 @@ const IGNORED: &str = "ImmutableConfigChangeRejected";
 const WRONG: &str = "A setting of the main ConfigMap is wrong: the value it had holds on";
 
 /// The map that the program is started with: it decides every ten minutes.
-pub(crate) async fn before_the_start(testbed: &Testbed) -> anyhow::Result<()> {
+pub(crate) async fn create_initial_main_map(testbed: &Testbed) -> anyhow::Result<()> {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}});
     testbed.apply(&namespace.to_string()).await?;
     store(testbed, &json!({"GLOBAL_OPT_INTERVAL": "10m"})).await
@@ -40,7 +40,7 @@ fn printed(cluster: &Cluster, env: &[(&str, &str)]) -> anyhow::Result<(bool, Str
     Ok((out.status.success(), String::from_utf8(out.stdout)?, String::from_utf8(out.stderr)?))
 }
 
-pub(crate) fn the_settings_in_force_can_be_printed(cluster: &Cluster) -> anyhow::Result<()> {
+pub(crate) fn settings_in_force_can_be_printed(cluster: &Cluster) -> anyhow::Result<()> {
     let url = ("PROMETHEUS_BASE_URL", "https://user:hunter2@prometheus:9090");
     let token = ("PROMETHEUS_BEARER_TOKEN", "hunter2");
     let (ok, printed, said) = printed(cluster, &[url, token])?;
@@ -67,7 +67,7 @@ pub(crate) fn the_settings_in_force_can_be_printed(cluster: &Cluster) -> anyhow:
 }
 
 /// Nobody judges what is stored here.
-pub(crate) async fn the_main_map_changes_settings_while_the_program_runs(
+pub(crate) async fn main_map_changes_settings_at_run_time(
     cluster: &Cluster,
 ) -> anyhow::Result<()> {
     let ten = "10m";
@@ -95,10 +95,10 @@ pub(crate) async fn the_main_map_changes_settings_while_the_program_runs(
     ensure!(cluster.reloads("main").await? == [Some(1.0), Some(1.0)], "one was wrong");
     ensure!(cluster.lines("Updated optimization interval").is_empty(), "the interval changed");
 
-    what_may_not_change_stays(cluster, ten).await?;
+    immutable_settings_stay(cluster, ten).await?;
     let missing = missing_targets(cluster).await?;
     ensure!(missing > 0, "no variant's workload is missing");
-    a_change_while_nobody_leads_is_told_by_the_next_leader(cluster, ten).await?;
+    next_leader_reports_a_change_without_leader(cluster, ten).await?;
 
     store(&cluster.testbed, &json!({"GLOBAL_OPT_INTERVAL": "1s", "LOG_LEVEL": "debug"})).await?;
     interval_changed(cluster, ten, "1s").await?;
@@ -147,7 +147,7 @@ async fn interval_changed(cluster: &Cluster, old: &str, new: &str) -> anyhow::Re
     last_line(cluster, "Updated optimization interval", |line| line["old"] == old && line["new"] == new).await
 }
 
-async fn what_may_not_change_stays(cluster: &Cluster, interval: &str) -> anyhow::Result<()> {
+async fn immutable_settings_stay(cluster: &Cluster, interval: &str) -> anyhow::Result<()> {
     let changed =
         json!({"GLOBAL_OPT_INTERVAL": interval, "WVA_LIMITED_MODE": "true", "WVA_DECISION_HOLD": "9m"});
     holds(cluster, &changed, "9m0s").await?;
@@ -189,7 +189,7 @@ async fn told(cluster: &Cluster, keys: &[&str]) -> anyhow::Result<()> {
 }
 
 /// The Lease is taken away while the map changes.
-async fn a_change_while_nobody_leads_is_told_by_the_next_leader(
+async fn next_leader_reports_a_change_without_leader(
     cluster: &Cluster,
     interval: &str,
 ) -> anyhow::Result<()> {

@@ -22,7 +22,7 @@ fn shell(test: &str, script: &str) -> anyhow::Result<Process> {
 }
 
 #[tokio::test]
-async fn exit_status_and_log_are_the_programs_own() -> anyhow::Result<()> {
+async fn reports_exit_status_and_log_of_the_program() -> anyhow::Result<()> {
     let process = shell("status", "echo $GREETING $$; echo oops >&2; read x || echo no input; exit 7")?;
     let status = process.wait_exit(SOON).await?;
     assert_eq!(status.code(), Some(7));
@@ -33,7 +33,7 @@ async fn exit_status_and_log_are_the_programs_own() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_program_that_does_not_exist_says_so() -> anyhow::Result<()> {
+async fn reports_a_missing_program() -> anyhow::Result<()> {
     let process =
         Process::spawn::<&str>("nothing", Path::new("/no/such/program"), &[], &[], &log("missing"))?;
     assert_eq!(process.wait_exit(SOON).await?.code(), Some(127));
@@ -66,7 +66,7 @@ async fn signals_reach_the_program() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn waiting_ends_with_the_log() -> anyhow::Result<()> {
+async fn wait_error_contains_the_log() -> anyhow::Result<()> {
     let process = shell("patience", "echo working on it; exec sleep 60")?;
     eventually("the first line", SOON, async || process.log().contains('\n').then_some(()).context("none"))
         .await?;
@@ -77,7 +77,7 @@ async fn waiting_ends_with_the_log() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn dropping_kills_grandchildren_too_even_frozen_ones() -> anyhow::Result<()> {
+async fn drop_kills_frozen_process_and_grandchildren() -> anyhow::Result<()> {
     let process = shell("family", "sleep 60 & echo $!; wait")?;
     let child: u32 =
         eventually("the pid of the grandchild", SOON, async || Ok(process.log().trim().parse()?)).await?;

@@ -8,7 +8,7 @@ use wva_testbed::{Component, Testbed, eventually};
 use super::{API_SERVER, SOON, testbed};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_api_server_reaches_loopback_and_comes_back() -> anyhow::Result<()> {
+async fn api_server_reaches_loopback_and_restarts() -> anyhow::Result<()> {
     let testbed = testbed().await?;
     let _alone = API_SERVER.write().await;
     let namespace = testbed.namespace("kept").await?;

@@ -7,7 +7,7 @@ use super::{cluster, cycle, published, served};
 use crate::support::merge_status;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_target_that_somebody_else_wrote_is_put_right_by_the_next_cycle() -> anyhow::Result<()> {
+async fn next_cycle_restores_an_overwritten_target() -> anyhow::Result<()> {
     let cluster = cluster().await?;
     let ns = cluster.testbed.namespace("edited").await?;
     let fixture = VariantFixture::new(&ns, "edited");

@@ -13,7 +13,7 @@ use crate::support::apply_crds;
 const UNWAKEABLE: &str = "no endpoint picker serves it";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_inference_pool_of_a_kind_that_came_later_serves_its_model() -> anyhow::Result<()> {
+async fn inference_pools_count_when_their_crd_comes_late() -> anyhow::Result<()> {
     let cluster = cluster().await?;
     let ns = cluster.testbed.namespace("pools").await?;
     let fixture = VariantFixture::new(&ns, "idle");

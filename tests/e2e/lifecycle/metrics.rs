@@ -94,7 +94,7 @@ impl Page {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_metrics_are_those_of_the_api_and_no_others() -> anyhow::Result<()> {
+async fn metrics_match_the_documented_list() -> anyhow::Result<()> {
     let cluster = cluster().await?;
     let ns = cluster.testbed.namespace("metrics").await?;
     let fixture = VariantFixture::new(&ns, "counted");

@@ -23,7 +23,7 @@ pub(super) async fn until_watched(cluster: &Cluster, kind: &str) -> anyhow::Resu
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_monitor_that_goes_is_told_of_on_the_deployment() -> anyhow::Result<()> {
+async fn deleted_service_monitor_is_reported_on_the_deployment() -> anyhow::Result<()> {
     let cluster = cluster().await?;
     apply_stand_in(&cluster.testbed, "servicemonitors").await?;
     let monitor = |name: &str| {

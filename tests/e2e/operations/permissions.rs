@@ -282,7 +282,7 @@ pub(crate) async fn permissions(testbed: &Testbed, wva: &Path) -> anyhow::Result
 }
 
 #[test]
-fn every_rule_is_named_in_full_and_says_why_it_is_there() -> anyhow::Result<()> {
+fn rbac_rules_have_no_wildcard_and_a_reason_each() -> anyhow::Result<()> {
     let path = repository("config/base/rbac.yaml");
     let manifest = std::fs::read_to_string(&path)?;
     ensure!(!manifest.contains('*'), "a wildcard in {}", path.display());

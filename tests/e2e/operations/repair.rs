@@ -135,7 +135,7 @@ mod tests {
     use wva_testbed::reviews::Failure;
 
     #[test]
-    fn a_failure_is_excused_by_a_damage_of_its_time_alone() {
+    fn excuses_only_failures_during_a_damage() {
         let at = |seconds: u64, base: Instant| base + Duration::from_secs(seconds);
         let base = Instant::now();
         let damage = |what: &str, begin, end, excuse| Damage {

@@ -21,7 +21,7 @@ fn assert_rounds(reviews: [i64; 3], one: [i64; 3], what: &str) {
     );
 }
 
-pub(super) async fn each_judges_its_own(releases: &Releases) -> anyhow::Result<()> {
+pub(super) async fn each_release_judges_its_own_variants(releases: &Releases) -> anyhow::Result<()> {
     let namespace = releases.testbed.namespace("anywhere").await?;
     for (who, object) in [
         (0, labelled("of-a", "a")),
@@ -59,7 +59,7 @@ pub(super) async fn each_judges_its_own(releases: &Releases) -> anyhow::Result<(
     Ok(())
 }
 
-pub(super) async fn unlabelled_objects_belong_to_the_namespace(releases: &Releases) -> anyhow::Result<()> {
+pub(super) async fn unlabelled_variants_belong_to_the_namespace_owner(releases: &Releases) -> anyhow::Result<()> {
     let (of_a, of_b) = (releases.namespace_of("a").await?, releases.namespace_of("b").await?);
     releases.until_injected(&of_a).await?;
     let (created, reviews) =
@@ -93,7 +93,7 @@ pub(super) async fn unlabelled_objects_belong_to_the_namespace(releases: &Releas
     Ok(())
 }
 
-pub(super) async fn ownership_moves_on_purpose_alone(releases: &Releases) -> anyhow::Result<()> {
+pub(super) async fn ownership_moves_only_with_the_annotation(releases: &Releases) -> anyhow::Result<()> {
     let namespace = releases.testbed.namespace("moving").await?;
     releases.create(&namespace, &labelled("mover", "a")).await?.success()?;
     let to = |label: Value| json!({"labels": {LABEL: label}});

@@ -9,7 +9,7 @@ use wva_testbed::{Signal, eventually};
 use super::{FAULTS, LABEL, Releases, causes, faulty, labelled, release_a};
 use crate::support::{DEADLINE, good, is, merge, read, try_create, variant};
 
-pub(super) async fn each_manages_its_own(releases: &Releases) -> anyhow::Result<()> {
+pub(super) async fn each_release_manages_its_own_variants(releases: &Releases) -> anyhow::Result<()> {
     let testbed = &releases.testbed;
     let (own, foreign) = (releases.namespace_of("a").await?, testbed.namespace("foreign").await?);
     releases.until_injected(&own).await?;
@@ -44,7 +44,7 @@ pub(super) async fn each_manages_its_own(releases: &Releases) -> anyhow::Result<
 }
 
 /// With an ordinary Service in front, as in a cluster: the release looks at its endpoints before it opens the webhooks.
-pub(super) async fn webhooks_stay_closed_while_the_service_has_no_endpoint(
+pub(super) async fn webhooks_wait_for_an_endpoint_of_the_service(
     releases: &Releases,
 ) -> anyhow::Result<()> {
     let testbed = &releases.testbed;
@@ -82,7 +82,7 @@ pub(super) async fn webhooks_stay_closed_while_the_service_has_no_endpoint(
     .await
 }
 
-pub(super) async fn a_dead_release_stands_in_nobodys_way(releases: &Releases) -> anyhow::Result<()> {
+pub(super) async fn a_frozen_release_blocks_no_other(releases: &Releases) -> anyhow::Result<()> {
     let namespace = releases.testbed.namespace("without-b").await?;
     releases.create(&namespace, &labelled("left", "b")).await?.success()?;
     releases.b.process().signal(Signal::Stop)?;

@@ -17,7 +17,7 @@ fn map(name: &str, data: &Value, revision: &str) -> Value {
     })
 }
 
-pub(super) async fn all_say_the_same_of_local_maps(releases: &Releases) -> anyhow::Result<()> {
+pub(super) async fn all_releases_agree_on_local_maps(releases: &Releases) -> anyhow::Result<()> {
     let refusals = [r#"resource="configmaps""#, r#"allowed="false""#];
     let of_a = releases.namespace_of("a").await?;
     for (name, entry, code) in [
@@ -39,7 +39,7 @@ pub(super) async fn all_say_the_same_of_local_maps(releases: &Releases) -> anyho
     Ok(())
 }
 
-pub(super) async fn a_main_map_is_its_own_releases_matter(releases: &Releases) -> anyhow::Result<()> {
+pub(super) async fn a_release_judges_only_its_own_main_map(releases: &Releases) -> anyhow::Result<()> {
     let refusals = [r#"resource="configmaps""#, r#"allowed="false""#];
     let systems = ["wva-a", "wva-b", "plain"].map(|release| format!("{release}-system"));
     for (own, system) in systems.iter().enumerate() {
@@ -62,7 +62,7 @@ pub(super) async fn a_main_map_is_its_own_releases_matter(releases: &Releases) -
     Ok(())
 }
 
-pub(super) async fn the_opt_in_label_counts_with_the_value_of_a_release(
+pub(super) async fn opt_in_label_must_name_the_release(
     releases: &Releases,
 ) -> anyhow::Result<()> {
     let testbed = &releases.testbed;

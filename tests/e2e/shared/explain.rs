@@ -17,7 +17,7 @@ async fn printed(cluster: &Cluster, args: &[&str]) -> anyhow::Result<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_decision_is_explained_and_decided_again_offline() -> anyhow::Result<()> {
+async fn explains_a_decision_and_replays_it_offline() -> anyhow::Result<()> {
     let cluster = crate::support::cluster().await?;
     let ns = cluster.testbed.namespace("explain").await?;
     let load = Fleet::start(&cluster.testbed, served(&ns))?;

@@ -59,7 +59,7 @@ async fn play_its_controller(cluster: &Cluster, ns: &str, model: &str) -> anyhow
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_worker_set_is_scaled_though_its_kind_came_later() -> anyhow::Result<()> {
+async fn scales_a_leader_worker_set_whose_crd_comes_late() -> anyhow::Result<()> {
     let cluster = crate::support::cluster().await?;
     let ns = cluster.testbed.namespace("groups").await?;
     let fixture = VariantFixture::new(&ns, "big");

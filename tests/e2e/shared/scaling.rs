@@ -31,7 +31,7 @@ async fn told(cluster: &Cluster, namespace: &str, reason: &str, text: &str) -> a
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_cheaper_variant_grows_and_the_hpa_carries_it_out() -> anyhow::Result<()> {
+async fn scales_up_the_cheaper_variant_through_the_hpa() -> anyhow::Result<()> {
     let cluster = crate::support::cluster().await?;
     let ns = cluster.testbed.namespace("cheaper").await?;
     let cheap = VariantFixture::new(&ns, "cheap").on_a100().cost("40.0");
@@ -78,7 +78,7 @@ async fn the_cheaper_variant_grows_and_the_hpa_carries_it_out() -> anyhow::Resul
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn at_ten_replicas_the_step_is_what_the_hpa_acts_on() -> anyhow::Result<()> {
+async fn step_at_ten_replicas_exceeds_the_hpa_tolerance() -> anyhow::Result<()> {
     let cluster = crate::support::cluster().await?;
     let ns = cluster.testbed.namespace("step").await?;
     let variant = VariantFixture { max: 12, ..VariantFixture::new(&ns, "ten").replicas(10) };
@@ -98,7 +98,7 @@ async fn at_ten_replicas_the_step_is_what_the_hpa_acts_on() -> anyhow::Result<()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn load_that_fits_on_fewer_replicas_gives_them_back_one_by_one_down_to_one() -> anyhow::Result<()> {
+async fn scales_down_one_by_one_to_one_replica() -> anyhow::Result<()> {
     let cluster = crate::support::cluster().await?;
     let ns = cluster.testbed.namespace("down").await?;
     let load = fleet(cluster, &ns)?;
@@ -115,7 +115,7 @@ async fn load_that_fits_on_fewer_replicas_gives_them_back_one_by_one_down_to_one
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_recommendation_is_shown_and_not_published() -> anyhow::Result<()> {
+async fn recommendation_is_in_the_status_and_not_published() -> anyhow::Result<()> {
     let cluster = crate::support::cluster().await?;
     let ns = cluster.testbed.namespace("recommend").await?;
     cluster.testbed.apply(&thresholds(&ns, "shadowAnalyzer: throughput")).await?;
@@ -162,7 +162,7 @@ async fn decision(cluster: &Cluster, namespace: &str, name: &str) -> anyhow::Res
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_scrape_gap_takes_no_replica_away() -> anyhow::Result<()> {
+async fn scrape_gap_removes_no_replica() -> anyhow::Result<()> {
     let cluster = crate::support::cluster().await?;
     let ns = cluster.testbed.namespace("gap").await?;
     let load = fleet(cluster, &ns)?;
@@ -187,7 +187,7 @@ async fn a_scrape_gap_takes_no_replica_away() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_token_analyzer_takes_all_the_steps_that_are_lacking_at_once() -> anyhow::Result<()> {
+async fn token_analyzer_adds_all_missing_replicas_at_once() -> anyhow::Result<()> {
     let cluster = crate::support::cluster().await?;
     let ns = cluster.testbed.namespace("tokens").await?;
     cluster.testbed.apply(&thresholds(&ns, "analyzerName: saturation")).await?;
@@ -212,7 +212,7 @@ async fn the_token_analyzer_takes_all_the_steps_that_are_lacking_at_once() -> an
 /// A request takes 2 s whatever the batch, and 91 fit into 0.8 of a pod's cache: 38.7 requests a second at 0.85 of that.
 /// From one load alone nothing tells that a larger batch costs no time, so less is believed: 25 at least, what 60 at once do.
 #[tokio::test(flavor = "multi_thread")]
-async fn arrivals_bring_the_replicas_that_they_take_before_a_cache_is_full() -> anyhow::Result<()> {
+async fn arrivals_add_replicas_before_a_cache_is_full() -> anyhow::Result<()> {
     let cluster = crate::support::cluster().await?;
     let ns = cluster.testbed.namespace("arrivals").await?;
     cluster.testbed.apply(&thresholds(&ns, "{analyzerName: throughput, ttftSlo: 900}")).await?;

@@ -17,7 +17,7 @@ fn near(replica: &Value, key: &str, wanted: f64) -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_snapshot_shows_every_signal_of_a_real_prometheus() -> anyhow::Result<()> {
+async fn snapshot_has_every_prometheus_signal() -> anyhow::Result<()> {
     let cluster = crate::support::cluster().await?;
     let ns = cluster.testbed.namespace("signals").await?;
     let load = Fleet::start(&cluster.testbed, FleetConfig { rate: 10.0, ..served(&ns) })?;
